@@ -105,6 +105,11 @@ class Manifest:
         The name and the length of each file that a coordinator reads beside the manifest.
         """
     @property
+    def entries(self, /) -> int:
+        """
+        Values of the table, or its rows if it has no keys.
+        """
+    @property
     def files(self, /) -> list[tuple[str, int]]:
         """
         The name and the length of each file beside the manifest.

@@ -32,6 +32,12 @@ impl Manifest {
         Ok(Self { manifest, version, bytes: content.len() as u64 })
     }
 
+    /// Values of the table, or its rows if it has no keys.
+    #[getter]
+    fn entries(&self) -> u64 {
+        self.manifest.table.entries
+    }
+
     /// The name and the length of each file beside the manifest.
     #[getter]
     fn files(&self) -> Vec<(String, u64)> {

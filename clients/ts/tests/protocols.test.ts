@@ -1,5 +1,7 @@
 // Look-ups by every protocol, in a page and in Node, and what their servers see of them.
 
+import { writeFile } from "node:fs/promises";
+
 import { describe, expect } from "vitest";
 
 import { RUNTIMES, type Runtime } from "./support/fixtures.js";
@@ -121,8 +123,8 @@ describe.for(RUNTIMES)("$where", ({ among, test }) => {
   });
 
   test("a key that is no text is asked for by its one text", async ({ runtime, spirea }) => {
-    const moment = new Date("2024-05-01T14:34:56.500+02:00");
-    const keys = [new Date(0), moment, 18446744073709551615n, -7n, true];
+    const moment = Date.parse("2024-05-01T14:34:56.500+02:00");
+    const keys = [{ date: 0 }, { date: moment }, { bigint: "18446744073709551615" }, { bigint: "-7" }, true];
     const texts = ["1970-01-01T00:00:00Z", "2024-05-01T12:34:56.5Z", "18446744073709551615", "-7", "true"];
     const table = `typed-${runtime.name}.csv`;
     await writeFile(spirea.path(table), ["k,v", ...texts.map((text, i) => `${text},${i}`), ""].join("\n"));
@@ -131,7 +133,7 @@ describe.for(RUNTIMES)("$where", ({ among, test }) => {
     await using server = await Server.start(spirea, snapshot);
     await connect(runtime, server.url, "typed");
     expect(done(await runtime.call("lookUp", "client", keys)).values).toEqual(texts.map((_, i) => [String(i)]));
-    for (const key of [new Date(NaN), new Date(8.64e15), 1.5]) {
+    for (const key of [{ date: "none" }, { date: 8.64e15 }, 1.5]) {
       failed(await runtime.call("lookUp", "client", [key]), "bad-request");
     }
   });

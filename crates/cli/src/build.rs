@@ -16,7 +16,9 @@ use spirea_protocols::registry::Choice;
 use spirea_protocols::table::{LEAST_KEY_QUERIES, MOST_KEY_QUERIES};
 use spirea_store::ingest::{Format, Selection};
 use spirea_store::signing::{read_key, sign};
-use spirea_store::{BuildOptions, Input, Overwrite, Progress, Protocol, Proving, Silent, Snapshot, build};
+use spirea_store::{
+    BuildOptions, ExpectedRows, Input, Overwrite, Progress, Protocol, Proving, Silent, Snapshot, build,
+};
 
 use crate::input::InputOptions;
 use crate::inspect::explain;
@@ -98,6 +100,9 @@ pub struct Options {
     /// when an answer is refused, and links fewer queries; clients upload keys more often.
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(LEAST_KEY_QUERIES..=MOST_KEY_QUERIES))]
     key_queries: Option<u64>,
+    /// Refuse an input of another number of rows: 5000, 4000.. for at least so many, or 4000..6000.
+    #[arg(long, value_name = "ROWS")]
+    expect_rows: Option<ExpectedRows>,
     /// Replace a snapshot that is there, when the new one is complete.
     #[arg(long)]
     overwrite: bool,
@@ -129,6 +134,7 @@ impl Options {
             max_value: self.max_value,
             proving: self.proofs,
             key_queries: self.key_queries,
+            expected_rows: self.expect_rows,
             overwrite: if self.overwrite { Overwrite::Replace } else { Overwrite::Refuse },
             ..BuildOptions::of(input, Selection { key, values, nulls }, &self.out)
         })

@@ -11,7 +11,7 @@ use clap::Args;
 use spirea_cpu::CpuBackend;
 use spirea_protocols::{Table, TableKind};
 use spirea_store::changes::Input;
-use spirea_store::repository::Settings;
+use spirea_store::repository::{Settings, Shrinking};
 use spirea_store::signing::read_key;
 use spirea_store::{Changes, Repository, Silent, Snapshot, VersionRecord};
 
@@ -69,6 +69,9 @@ pub struct Publish {
     /// A snapshot that becomes the base; the repository is made if it is not there.
     #[arg(long, conflicts_with_all = ["put", "delete", "changes"])]
     base: Option<PathBuf>,
+    /// Publish a base also if it has less than half of the current version's values, as one of an input that was cut off has.
+    #[arg(long, requires = "base")]
+    allow_shrinking: bool,
     /// A table of keys with their new values: CSV, JSONL or Parquet, with the columns of the base.
     #[arg(long, value_name = "FILE")]
     put: Option<PathBuf>,
@@ -86,6 +89,10 @@ pub struct Publish {
 }
 
 impl Publish {
+    fn shrinking(&self) -> Shrinking {
+        if self.allow_shrinking { Shrinking::Allow } else { Shrinking::Refuse }
+    }
+
     fn check(&self) -> anyhow::Result<()> {
         ensure!(
             self.put.is_some() || self.delete.is_some() || self.changes.is_some(),
@@ -115,7 +122,7 @@ pub fn publish(options: &Publish) -> anyhow::Result<Status> {
     let (target, started) = (&options.target, Instant::now());
     if let Some(server) = target.remote.publisher()? {
         return match (&options.base, &options.changes) {
-            (Some(base), _) => server.base(base),
+            (Some(base), _) => server.base(base, options.shrinking()),
             (None, Some(changes)) => {
                 let file = File::open(changes).with_context(|| changes.display().to_string())?;
                 server.changes(file)
@@ -129,7 +136,7 @@ pub fn publish(options: &Publish) -> anyhow::Result<Status> {
     }
     if let Some(base) = &options.base {
         let repository = Repository::create(target.folder()?, target.settings()?)?;
-        let record = repository.add_base(&Snapshot::open(base)?, &Bars::new())?;
+        let record = repository.add_base(&Snapshot::open(base)?, options.shrinking(), &Bars::new())?;
         return report("published", &record, started);
     }
     options.check()?;

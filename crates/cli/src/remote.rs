@@ -12,6 +12,7 @@ use spirea_client::{ClientError, TransportError, agent, check_address, proxy_for
 use spirea_protocols::Table;
 use spirea_store::Snapshot;
 use spirea_store::manifest::{MANIFEST_FILE, MAX_MANIFEST_BYTES, SIGNATURE_FILE};
+use spirea_store::repository::Shrinking;
 use spirea_wire::{MAX_REFUSAL_BYTES, Refusal};
 use ureq::http::Response;
 use ureq::http::header::AUTHORIZATION;
@@ -70,13 +71,17 @@ pub struct Publisher {
 
 impl Publisher {
     /// Sends a snapshot.
-    pub fn base(&self, folder: &Path) -> anyhow::Result<Status> {
+    pub fn base(&self, folder: &Path, shrinking: Shrinking) -> anyhow::Result<Status> {
         let snapshot = Snapshot::open(folder)?;
         // A wrong address, token or database is reported before gigabytes are sent.
         self.versions()?;
         let (reader, writer) = pipe().context("the system gave no pipe")?;
         let packing = thread::spawn(move || pack(&snapshot, writer));
-        let sent = self.post("snapshot", Some("application/x-tar"), SendBody::from_owned_reader(reader));
+        let endpoint = match shrinking {
+            Shrinking::Refuse => "snapshot",
+            Shrinking::Allow => "snapshot?shrinking=allow",
+        };
+        let sent = self.post(endpoint, Some("application/x-tar"), SendBody::from_owned_reader(reader));
         // A server that refuses stops reading, and the pipe breaks: its refusal is the error to report.
         let packed = packing.join().map_err(|_| anyhow!("packing the snapshot was aborted by a defect"))?;
         let exit = sent?;

@@ -241,6 +241,10 @@ impl Refused {
         )
     }
 
+    pub fn bad_parameter(name: &str, remedy: &str) -> Self {
+        Self::new(Code::Malformed, format!("{name} has a value that it cannot have"), remedy)
+    }
+
     pub fn wrong_range(bytes: u64) -> Self {
         Self::new(
             Code::WrongRange,

@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 use spirea_protocols::ProtocolError;
 use spirea_protocols::table::MAX_VALUE_BYTES;
 
+use crate::build::ExpectedRows;
+
 /// Where in an input file something is wrong: `data.csv:1042`, or `data.parquet: row 17`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Location {
@@ -85,6 +87,28 @@ pub enum StoreError {
     Empty {
         /// The input.
         path: PathBuf,
+    },
+    /// The input has another number of rows than was said.
+    #[error(
+        "{}: it has {rows} rows, and not {expected}, as --expect-rows says: it may be cut off", .path.display()
+    )]
+    UnexpectedRows {
+        /// The input.
+        path: PathBuf,
+        /// Its rows.
+        rows: u64,
+        /// Those that were expected.
+        expected: ExpectedRows,
+    },
+    /// A base that has less than half of what the current version has.
+    #[error(
+        "the new base has {new} values, less than half of the {former} of the current version: its input may have been cut off; if it is right, publish it with --allow-shrinking"
+    )]
+    Shrunk {
+        /// Values of the current version.
+        former: u64,
+        /// Those of the base.
+        new: u64,
     },
     /// A value that is longer than the table takes.
     #[error(

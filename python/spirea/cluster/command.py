@@ -60,6 +60,7 @@ def _parser() -> argparse.ArgumentParser:
         help="the snapshot's folder, its URL in the configuration's store, or the version that spirea cluster build printed",
     )
     publish.add_argument("--wait", type=float, default=600.0, metavar="SECONDS", help="until it answers (600)")
+    publish.add_argument("--allow-shrinking", action="store_true", help="also if it has less than half of the values served now")
     status = command("status", _status, "Say how a cluster is.")
     form = status.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="as JSON")
@@ -351,7 +352,7 @@ def _publish(parsed: argparse.Namespace) -> int:
     if database is None:
         raise ClusterError(f"{parsed.config} has no database {parsed.database}; name one of its databases")
     url, version = _stored(config, database.name, _named(config, database.name, parsed.snapshot))
-    _ask(controller.publish.remote(database.name, url, version))
+    _ask(controller.publish.remote(database.name, url, version, may_shrink=parsed.allow_shrinking))
     _await(config, parsed.wait, lambda status: statuses.serving(status, database.name, version), f"version {version}")
     print(f"{database.name}: version {version} answers")
     return 0

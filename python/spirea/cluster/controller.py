@@ -64,17 +64,21 @@ class Controller:
             self._config = self._hands.config = config
             authority.write_secret(self._latest, configs.to_json(config).encode())
 
-    def publish(self, name: str, url: str, version: str) -> None:
-        """Has a version, whose snapshot is in a folder that all nodes reach, take the place of what is served.
+    def publish(self, name: str, url: str, version: str, *, may_shrink: bool = False) -> None:
+        """Has a version, whose snapshot is in a folder that all nodes reach, take the place of what is served. `may_shrink` takes
+        one that has less than half of the values, too.
 
         Raises `ClusterError`.
         """
         database = self._config.database(name)
         if database is None:
             raise ClusterError(f"there is no database {name}; add it to the configuration, and give `cluster up` again")
-        memory = self._memory(Folder(url).published(version), database.shards)
+        manifest = Folder(url).published(version)
+        memory = self._memory(manifest, database.shards)
         with self._lock:
-            if state.publish(self._state, database, version, url, memory, time.time()):
+            if not may_shrink:
+                state.check_shrinking(self._state, database, manifest.entries)
+            if state.publish(self._state, database, version, url, memory, manifest.entries, time.time()):
                 self._keep()
 
     def _memory(self, manifest: Manifest, shards: int) -> list[int]:

@@ -71,6 +71,11 @@ class Manifest:
         """The snapshot's version, in 64 hexadecimal digits."""
         return self.verified.version
 
+    @property
+    def entries(self) -> int:
+        """Values of the table, or its rows if it has no keys."""
+        return self.verified.entries
+
     def share(self, share: int, shards: int) -> tuple[Wanted, ...]:
         """Returns the files that the worker of a share needs beside the manifest."""
         return tuple(

@@ -75,6 +75,8 @@ class Version:
     leaves_at: float | None = None
     leaving: bool = False
     failures: dict[int, Failure] = field(default_factory=dict)
+    entries: int = 0
+    """Values of the table; none are known of a version that an earlier release published."""
     avoided: dict[str, float] = field(default_factory=dict)
     """Nodes where a worker did not get ready, and until when."""
 
@@ -170,9 +172,9 @@ class Stop:
 Action: TypeAlias = Start | Stop
 
 
-def publish(state: State, database: Database, version: str, url: str, memory: list[int], now: float) -> bool:
-    """Takes note that this version is to be served. False if it is what is served, or on its way, already. A former one
-    that has not left yet becomes the newest again, with the workers that it has.
+def publish(state: State, database: Database, version: str, url: str, memory: list[int], entries: int, now: float) -> bool:
+    """Takes note that this version, of so many values, is to be served. False if it is what is served, or on its way, already. A
+    former one that has not left yet becomes the newest again, with the workers that it has.
 
     Raises `ClusterError` if it is served in another number of shards.
     """
@@ -190,12 +192,26 @@ def publish(state: State, database: Database, version: str, url: str, memory: li
     for former in served.versions:
         former.leaving = former.leaving or not former.served
     if known is None:
-        known = Version(version, url, len(memory), memory, served.scaler.wanted, now)
+        known = Version(version, url, len(memory), memory, served.scaler.wanted, now, entries=entries)
     else:
         served.versions.remove(known)
         known.replicas, known.leaves_at = served.scaler.wanted, None
     served.versions.append(known)
     return True
+
+
+def check_shrinking(state: State, database: Database, entries: int) -> None:
+    """Refuses a version that has less than half of the values of the one before, as one of an input that was cut off has.
+
+    Raises `ClusterError`.
+    """
+    served = state.databases.get(database.name)
+    former = served.versions[-1].entries if served is not None and served.versions else 0
+    if entries < (former + 1) // 2:
+        raise ClusterError(
+            f"{database.name}: the new version has {entries} values, less than half of the {former} of the one before: its input "
+            "may have been cut off; if it is right, publish it with --allow-shrinking"
+        )
 
 
 @dataclass(frozen=True)

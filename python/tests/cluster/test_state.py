@@ -39,10 +39,10 @@ class World:
         self.queue, self.in_flight = 0.0, {}
         self.coordinator_is_slow = False
 
-    def publish(self, version, shards=None):
+    def publish(self, version, shards=None, entries=100):
         [database] = self.config.databases
         memory = [1] * (shards or database.shards)
-        return state.publish(self.state, database, version, f"/store/{version}", memory, self.now)
+        return state.publish(self.state, database, version, f"/store/{version}", memory, entries, self.now)
 
     def place(self, start):
         """The node of a worker that Ray has room for."""
@@ -232,6 +232,17 @@ def test_another_number_of_shards_takes_another_version():
     assert world.publish("v2", shards=4)
     world.run(60)
     assert world.shape() == {"v2": [1, 1, 1, 1]}
+
+
+def test_a_version_of_less_than_half_the_values_is_refused():
+    world = World(with_replicas(1))
+    [database] = world.config.databases
+    state.check_shrinking(world.state, database, 1)
+    world.publish("v1", entries=13)
+    state.check_shrinking(world.state, database, 7)
+    with pytest.raises(spirea.ClusterError, match="has 6 values, less than half of the 13 .* --allow-shrinking"):
+        state.check_shrinking(world.state, database, 6)
+    assert state.State.from_json(world.state.to_json()).databases["words"].versions[0].entries == 13
 
 
 def test_a_former_version_stays_while_requests_wait_for_it_but_not_for_ever():

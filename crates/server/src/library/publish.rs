@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use spirea_protocols::Table;
+use spirea_store::repository::Shrinking;
 use spirea_store::{Changes, Repository, Silent, Snapshot, StoreError, VersionRecord};
 
 use super::entries::{Entry, Library};
@@ -90,11 +91,16 @@ impl Library {
     ///
     /// # Errors
     /// See [`PublishError`]. Nothing has changed then.
-    pub fn take(self: &Arc<Self>, name: &str, archive: impl Read) -> Result<Published, PublishError> {
+    pub fn take(
+        self: &Arc<Self>,
+        name: &str,
+        shrinking: Shrinking,
+        archive: impl Read,
+    ) -> Result<Published, PublishError> {
         let (entry, repository) = self.entry(name)?;
         let staging = repository.staging()?;
         receive(archive, staging.path(), name)?;
-        let record = repository.take_base(staging, &Silent)?;
+        let record = repository.take_base(staging, shrinking, &Silent)?;
         self.bring_up(name, entry, repository)?;
         Ok(Published::from(&record))
     }

@@ -7,9 +7,10 @@ use axum::extract::{Request, State};
 use axum::http::Uri;
 use axum::response::Response;
 use serde_json::json;
+use spirea_store::repository::Shrinking;
 use tokio::runtime::Handle;
 
-use super::request::{Name, named_hash};
+use super::request::{Name, named_hash, parameter};
 use super::response::json_body;
 use crate::app::App;
 use crate::body::{BodyReader, Paced, has_type};
@@ -37,13 +38,21 @@ pub(super) async fn changes(
     publish_upload(&app, request, CHANGES_TYPE, move |library, lines| library.change(&name, lines)).await
 }
 
-/// `POST /v1/admin/databases/{name}/snapshot`: a tar archive of a snapshot, which answers when the response comes.
+/// `POST /v1/admin/databases/{name}/snapshot`: a tar archive of a snapshot, which answers when the response comes; with
+/// `?shrinking=allow` also one of less than half the values.
 pub(super) async fn snapshot(
     State(app): State<Arc<App>>,
     Name(name): Name,
+    uri: Uri,
     request: Request,
 ) -> Result<Response, Refused> {
-    publish_upload(&app, request, SNAPSHOT_TYPE, move |library, archive| library.take(&name, archive)).await
+    let shrinking = match parameter(&uri, "shrinking") {
+        None | Some("refuse") => Shrinking::Refuse,
+        Some("allow") => Shrinking::Allow,
+        Some(_) => return Err(Refused::bad_parameter("shrinking", "it is allow or refuse")),
+    };
+    let take = move |library: &Arc<Library>, archive: &mut dyn Read| library.take(&name, shrinking, archive);
+    publish_upload(&app, request, SNAPSHOT_TYPE, take).await
 }
 
 /// `POST /v1/admin/databases/{name}/rollback`: `?to=VERSION`, or to the version before.

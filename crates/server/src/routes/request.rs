@@ -28,10 +28,15 @@ pub(super) fn lists_tag(headers: &HeaderMap, name: HeaderName, tag: &HeaderValue
         .any(|listed| listed == b"*" || listed.strip_prefix(b"W/").unwrap_or(listed) == tag)
 }
 
+/// The value of a parameter of a request's query, as it is written.
+pub(super) fn parameter<'u>(uri: &'u Uri, name: &str) -> Option<&'u str> {
+    let mut pairs = uri.query().unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
+    pairs.find(|(key, _)| *key == name).map(|(_, value)| value)
+}
+
 /// The hash that the query string gives under a name, if it gives one.
 pub(super) fn named_hash(uri: &Uri, name: &'static str) -> Result<Option<[u8; 32]>, Refused> {
-    let mut pairs = uri.query().unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
-    let Some((_, digits)) = pairs.find(|(key, _)| *key == name) else { return Ok(None) };
+    let Some(digits) = parameter(uri, name) else { return Ok(None) };
     match blake3::Hash::from_hex(digits) {
         Ok(hash) => Ok(Some(hash.into())),
         Err(_) => Err(Refused::bad_hash(name)),

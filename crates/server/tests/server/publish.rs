@@ -13,7 +13,7 @@ use spirea_client::{ClientOptions, HttpClient};
 use spirea_protocols::signature::{PrivateKey, PublicKey, Signature};
 use spirea_server::{Limits, ServeError, Server, ServerConfig, SignerError};
 use spirea_specimens::snapshots::{columns, csv_options, try_build};
-use spirea_store::repository::Settings;
+use spirea_store::repository::{Settings, Shrinking};
 use spirea_store::signing::new_key;
 use spirea_store::{BuildOptions, Repository, Silent, Snapshot};
 use spirea_wire::Code;
@@ -33,7 +33,12 @@ fn value(row: usize, edition: u32) -> String {
 
 /// A snapshot of an edition, with keys or by position.
 pub fn snapshot(folder: &Path, protocol: &str, keyed: bool, edition: u32) -> Snapshot {
-    let rows: String = (0..ROWS).map(|row| format!("{},{}\n", key(row), value(row, edition))).collect();
+    snapshot_of(ROWS, folder, protocol, keyed, edition)
+}
+
+/// A snapshot of so many rows of an edition.
+fn snapshot_of(rows: usize, folder: &Path, protocol: &str, keyed: bool, edition: u32) -> Snapshot {
+    let rows: String = (0..rows).map(|row| format!("{},{}\n", key(row), value(row, edition))).collect();
     let out = folder.join(format!("{protocol}-{keyed}-{edition}"));
     let columns = columns(keyed.then_some("key"), &["value"]);
     let options = csv_options(&out, protocol, columns, &format!("key,value\n{rows}"));
@@ -43,7 +48,10 @@ pub fn snapshot(folder: &Path, protocol: &str, keyed: bool, edition: u32) -> Sna
 /// A repository with one snapshot.
 pub fn repository(folder: &Path, snapshot: &Snapshot) -> PathBuf {
     let path = folder.join("repository");
-    Repository::create(&path, Settings::default()).unwrap().add_base(snapshot, &Silent).unwrap();
+    Repository::create(&path, Settings::default())
+        .unwrap()
+        .add_base(snapshot, Shrinking::Refuse, &Silent)
+        .unwrap();
     path
 }
 
@@ -191,6 +199,34 @@ fn rows_are_changed_added_and_deleted_by_number() {
 }
 
 #[test]
+fn a_snapshot_of_less_than_half_the_values_is_refused_until_that_is_allowed() {
+    let folder = tempdir().unwrap();
+    let path = repository(folder.path(), &snapshot(folder.path(), "simple", true, 1));
+    let server = serve(&path);
+    let entries = || {
+        let listed: Json = serde_json::from_slice(&server.get("/v1/databases").body).unwrap();
+        listed["databases"][0]["entries"].as_u64().unwrap() as usize
+    };
+    let lines = br#"{"key": "new", "value": "1"}
+        {"key": "key-1", "value": "2"}
+        {"key": "never", "deleted": true}"#;
+    published(&publish(&server, "changes", lines));
+    assert_eq!(entries(), ROWS + 1);
+    let cut_off = snapshot_of(ROWS / 2, folder.path(), "simple", true, 2);
+    let reply = publish(&server, "snapshot", &whole(&cut_off));
+    assert_eq!((reply.status, reply.refusal().code), (400, Code::Malformed));
+    let refusal = reply.refusal().message;
+    assert!(
+        refusal.contains(&format!("has {} values, less than half of the {}", ROWS / 2, ROWS + 1)),
+        "{refusal}"
+    );
+    assert_eq!(publish(&server, "snapshot?shrinking=perhaps", &whole(&cut_off)).status, 400);
+    assert_eq!(entries(), ROWS + 1);
+    published(&publish(&server, "snapshot?shrinking=allow", &whole(&cut_off)));
+    assert_eq!(entries(), ROWS / 2);
+}
+
+#[test]
 fn a_snapshot_replaces_the_table_and_former_versions_answer_on() {
     let folder = tempdir().unwrap();
     let path = repository(folder.path(), &snapshot(folder.path(), "simple", true, 1));
@@ -332,7 +368,7 @@ fn a_client_that_pins_a_key_takes_what_it_signed_and_nothing_older() {
     let path = folder.path().join("repository");
     let settings = Settings { key: Some(key()), ..Settings::default() };
     let repository = Repository::create(&path, settings).unwrap();
-    let record = repository.add_base(&first, &Silent).unwrap();
+    let record = repository.add_base(&first, Shrinking::Refuse, &Silent).unwrap();
     drop(repository);
     let server = serve(&path);
     let connect = |pinned: PublicKey| {
@@ -378,7 +414,7 @@ fn a_server_with_the_key_signs_all_that_it_publishes() {
     let key = new_key(&file).unwrap();
     let public = key.public();
     let settings = Settings { key: Some(key), ..Settings::default() };
-    Repository::create(&path, settings).unwrap().add_base(&first, &Silent).unwrap();
+    Repository::create(&path, settings).unwrap().add_base(&first, Shrinking::Refuse, &Silent).unwrap();
 
     let with_key = |file: &Path| ServerConfig { signing_key: Some(file.into()), ..config(&path) };
     let server = serve_with(with_key(&file));

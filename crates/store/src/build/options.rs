@@ -1,7 +1,8 @@
 use std::fs::File;
-use std::io;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::sync::Arc;
+use std::{fmt, io};
 
 use spirea_protocols::planner::Advice;
 use spirea_protocols::registry::Choice;
@@ -22,6 +23,57 @@ pub enum Overwrite {
     Refuse,
     /// Replace it, if it is a snapshot, when the new one is complete.
     Replace,
+}
+
+/// The number of rows that an input is expected to have: one that was cut off shall not become a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExpectedRows {
+    /// The fewest.
+    pub least: u64,
+    /// The most.
+    pub most: u64,
+}
+
+impl ExpectedRows {
+    /// Refuses another number of rows of the input that is called `path`.
+    ///
+    /// # Errors
+    /// [`StoreError::UnexpectedRows`].
+    pub(super) fn check(self, rows: u64, path: &Path) -> Result<(), StoreError> {
+        match (self.least..=self.most).contains(&rows) {
+            true => Ok(()),
+            false => Err(StoreError::UnexpectedRows { path: path.into(), rows, expected: self }),
+        }
+    }
+}
+
+impl FromStr for ExpectedRows {
+    type Err = String;
+
+    /// The rows of `5000`, `4000..` or `4000..6000`, both ends included.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let form = || "write a number of rows, such as 5000, or a range, such as 4000.. or 4000..6000";
+        let number = |text: &str| text.parse().map_err(|_| form().to_owned());
+        let (least, most) = match text.split_once("..") {
+            None => (number(text)?, number(text)?),
+            Some((least, "")) => (number(least)?, u64::MAX),
+            Some((least, most)) => (number(least)?, number(most)?),
+        };
+        if least > most {
+            return Err(form().into());
+        }
+        Ok(Self { least, most })
+    }
+}
+
+impl fmt::Display for ExpectedRows {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.least, self.most) {
+            (least, most) if least == most => write!(f, "{least}"),
+            (least, u64::MAX) => write!(f, "at least {least}"),
+            (least, most) => write!(f, "{least} to {most}"),
+        }
+    }
 }
 
 /// The protocol of a snapshot.
@@ -98,6 +150,8 @@ pub struct BuildOptions {
     pub proving: Option<Proving>,
     /// Most queries under one set of registered keys, 64 to 1024; 1024 if `None`.
     pub key_queries: Option<u64>,
+    /// How many rows the input must have, if that is known.
+    pub expected_rows: Option<ExpectedRows>,
     /// What to do if the folder exists.
     pub overwrite: Overwrite,
     /// Derives the public matrix, the table's salt and where entries lie, for a build that repeats itself; drawn at
@@ -127,6 +181,7 @@ impl BuildOptions {
             max_value: None,
             proving: None,
             key_queries: None,
+            expected_rows: None,
             overwrite: Overwrite::default(),
             seed: None,
         }

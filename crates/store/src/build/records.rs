@@ -312,6 +312,9 @@ impl Rows {
         }
         let (_, total) = source.progress();
         progress.update(Phase::Read, total, total);
+        if let Some(expected) = options.expected_rows {
+            expected.check(collector.rows(), &options.input_name())?;
+        }
         collector.finish()
     }
 

@@ -61,6 +61,16 @@ impl Default for Settings {
     }
 }
 
+/// What becomes of a base that has less than half of the current version's values, as one of an input that was cut off has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Shrinking {
+    /// It is refused.
+    #[default]
+    Refuse,
+    /// It is taken like any other.
+    Allow,
+}
+
 /// The folder of one database's versions. One process has it.
 #[derive(Debug)]
 pub struct Repository {
@@ -182,12 +192,15 @@ impl Repository {
     ///
     /// # Errors
     /// [`StoreError::Damaged`] if they are not, [`StoreError::BadOption`] if it is another dataset's or a delta,
-    /// [`StoreError::Io`].
+    /// [`StoreError::Shrunk`], [`StoreError::Io`].
     pub fn add_base(
         &self,
         snapshot: &Snapshot,
+        shrinking: Shrinking,
         progress: &dyn Progress,
     ) -> Result<VersionRecord, StoreError> {
+        // Before gigabytes are copied.
+        self.check_base(snapshot, shrinking)?;
         let staging = self.staging()?;
         for file in fs::read_dir(snapshot.folder()).at("read", snapshot.folder())? {
             let from = file.at("read", snapshot.folder())?.path();
@@ -195,17 +208,39 @@ impl Repository {
             fs::copy(&from, &to).at("copy", &from)?;
             sync(&to)?;
         }
-        self.take_base(staging, progress)
+        self.take_base(staging, shrinking, progress)
     }
 
     /// Makes the snapshot in a staging folder, whose files are synced, the current version, when its hashes are right.
     ///
     /// # Errors
     /// See [`Repository::add_base`].
-    pub fn take_base(&self, staging: Staging, progress: &dyn Progress) -> Result<VersionRecord, StoreError> {
+    pub fn take_base(
+        &self,
+        staging: Staging,
+        shrinking: Shrinking,
+        progress: &dyn Progress,
+    ) -> Result<VersionRecord, StoreError> {
         let snapshot = Snapshot::open(staging.path())?;
-        let name = &snapshot.manifest().name;
-        if snapshot.manifest().delta_of.is_some() {
+        self.check_base(&snapshot, shrinking)?;
+        snapshot.verify(progress)?;
+        let signature = snapshot.signature()?;
+        if let Some(signature) = &signature {
+            signature.verify(&snapshot.manifest().name, &snapshot.version(), &signature.key)?;
+        }
+        let _writing = locked(&self.writing);
+        let base = self.install(staging, &snapshot, BASES)?;
+        if let Some(current) = self.current().filter(|current| is_of(current, &base, None)) {
+            return Ok(current);
+        }
+        self.commit(Content::of(base), signature)
+    }
+
+    /// Refuses what is no base of this dataset, and one that has less than half of the current version's values unless that is
+    /// allowed.
+    fn check_base(&self, base: &Snapshot, shrinking: Shrinking) -> Result<(), StoreError> {
+        let name = &base.manifest().name;
+        if base.manifest().delta_of.is_some() {
             let detail = "this snapshot is a delta: publish the base, or the changes";
             return Err(StoreError::BadOption(detail.into()));
         }
@@ -215,17 +250,14 @@ impl Repository {
                 current.name()
             )));
         }
-        snapshot.verify(progress)?;
-        let signature = snapshot.signature()?;
-        if let Some(signature) = &signature {
-            signature.verify(name, &snapshot.version(), &signature.key)?;
+        let new = base.manifest().table.entries;
+        let of_current =
+            |current: VersionRecord| current.values.unwrap_or(current.base.manifest().table.entries);
+        let former = self.current().map_or(0, of_current);
+        match shrinking {
+            Shrinking::Refuse if new < former.div_ceil(2) => Err(StoreError::Shrunk { former, new }),
+            _ => Ok(()),
         }
-        let _writing = locked(&self.writing);
-        let base = self.install(staging, &snapshot, BASES)?;
-        if let Some(current) = self.current().filter(|current| is_of(current, &base, None)) {
-            return Ok(current);
-        }
-        self.commit(Content::of(base), signature)
     }
 
     /// Adds changes to those of the current version, and makes the result the current version. When this returns,

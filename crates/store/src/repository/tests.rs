@@ -56,7 +56,7 @@ fn a_table_in_bins_has_no_deltas() {
     };
     let binned = build(&options, backend(), &Silent).unwrap();
     let repository = open(&folder.path().join("repository"));
-    let mut expected = content(&repository.add_base(&binned, &Silent).unwrap());
+    let mut expected = content(&repository.add_base(&binned, Shrinking::Refuse, &Silent).unwrap());
     assert_eq!(expected.len(), ROWS as usize);
     let edits = [
         changes(&[(3, Some("changed")), (5, None)]),
@@ -183,7 +183,7 @@ fn interrupted(
 }
 
 fn with_delta(repository: &Repository, folder: &Path) {
-    repository.add_base(&Snapshot::open(folder.join("rows")).unwrap(), &Silent).unwrap();
+    repository.add_base(&Snapshot::open(folder.join("rows")).unwrap(), Shrinking::Refuse, &Silent).unwrap();
     let first = changes(&[(3, Some("changed")), (5, None)]);
     repository.apply(first, backend(), &Silent).unwrap();
 }
@@ -192,7 +192,7 @@ fn with_delta(repository: &Repository, folder: &Path) {
 fn adding_a_base() {
     let folder = tempfile::tempdir().unwrap();
     let base = base(folder.path());
-    interrupted(|_| (), |repository| repository.add_base(&base, &Silent));
+    interrupted(|_| (), |repository| repository.add_base(&base, Shrinking::Refuse, &Silent));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use spirea_protocols::registry::Choice;
 use spirea_protocols::{Table, TableKind};
 use spirea_specimens::LookUps;
 use spirea_specimens::snapshots::{BACKEND, options, try_build, write_file};
-use spirea_store::repository::Settings;
+use spirea_store::repository::{Settings, Shrinking};
 use spirea_store::{Changes, Protocol, Repository, Silent, Snapshot};
 
 /// Bytes of a value: with these a few hundred keys in one bucket are more than any table would be padded for.
@@ -28,7 +28,7 @@ fn base(folder: &Path, protocol: &str) -> Snapshot {
 
 fn repository(folder: &Path, base: &Snapshot, name: &str) -> Repository {
     let repository = Repository::create(folder.join(name), Settings::default()).unwrap();
-    repository.add_base(base, &Silent).unwrap();
+    repository.add_base(base, Shrinking::Refuse, &Silent).unwrap();
     repository
 }
 

@@ -7,7 +7,7 @@ use spirea_protocols::delta::index_key;
 use spirea_protocols::registry::Choice;
 use spirea_specimens::LookUps;
 use spirea_specimens::snapshots::{BACKEND, options, try_build, write_file};
-use spirea_store::repository::Settings;
+use spirea_store::repository::{Settings, Shrinking};
 use spirea_store::{Changes, Protocol, Repository, Silent, Snapshot, StoreError};
 
 /// Rows of a table: short values, and every 97th long.
@@ -27,7 +27,7 @@ fn build(folder: &Path, key: Option<&str>, protocol: &str) -> Snapshot {
 
 fn repository(folder: &Path, base: &Snapshot) -> Repository {
     let repository = Repository::create(folder.join("repository"), Settings::default()).unwrap();
-    repository.add_base(base, &Silent).unwrap();
+    repository.add_base(base, Shrinking::Refuse, &Silent).unwrap();
     repository
 }
 

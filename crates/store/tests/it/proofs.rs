@@ -11,7 +11,7 @@ use spirea_protocols::registry::{Choice, NAMES};
 use spirea_protocols::{ProtocolError, Table};
 use spirea_specimens::LookUps;
 use spirea_specimens::snapshots::{BACKEND, options, try_build, write_file};
-use spirea_store::repository::Settings;
+use spirea_store::repository::{Settings, Shrinking};
 use spirea_store::{BuildOptions, Changes, Manifest, Protocol, Proving, Repository, Silent, Snapshot};
 
 /// Enough rows for two levels of hashes, and long enough for a record of their own.
@@ -90,7 +90,7 @@ fn deltas_and_compacted_bases_have_proofs_of_their_own() {
     let folder = tempfile::tempdir().unwrap();
     let base = table(folder.path(), "honest", "dpf-xor", Some("key"), "true", 0..500);
     let repository = Repository::create(folder.path().join("repository"), Settings::default()).unwrap();
-    repository.add_base(&base, &Silent).unwrap();
+    repository.add_base(&base, Shrinking::Refuse, &Silent).unwrap();
     let changes = |said: &str| {
         let mut changes = Changes::new();
         (0..100).for_each(|row| changes.put(format!("key {row}"), format!("{said} {row}")));
@@ -137,7 +137,7 @@ fn short_rows_share_a_record_and_its_proof_after_changes_too() {
     assert!(lookups.index(rows).is_err());
 
     let repository = Repository::create(folder.path().join("repository"), Settings::default()).unwrap();
-    repository.add_base(&base, &Silent).unwrap();
+    repository.add_base(&base, Shrinking::Refuse, &Silent).unwrap();
     let mut changes = Changes::new();
     (0..rows).step_by(7).for_each(|row| changes.delete(index_key(row)));
     (0..rows).skip(1).step_by(7).for_each(|row| changes.put(index_key(row), format!("other {row}")));

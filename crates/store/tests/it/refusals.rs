@@ -6,7 +6,7 @@ use spirea_protocols::registry::Choice;
 use spirea_specimens::snapshots::{columns, options, try_build, write_file};
 use spirea_store::Protocol;
 use spirea_store::ingest::{Encoding, Format, FormatHints, Quotes, Separated};
-use spirea_store::{BuildOptions, Input, Overwrite, Snapshot, StoreError};
+use spirea_store::{BuildOptions, ExpectedRows, Input, Overwrite, Snapshot, StoreError};
 
 /// The message of the error that building `content` gives, with the folder's path cut out.
 fn refusal(content: impl AsRef<[u8]>, key: Option<&str>, values: &[&str]) -> (StoreError, String) {
@@ -217,4 +217,28 @@ fn folders_that_are_no_snapshots() {
     write_file(folder.path(), "manifest.json", vec![b' '; (1 << 20) + 1]);
     let message = Snapshot::open(folder.path()).unwrap_err().to_string();
     assert!(message.contains("longer than"), "{message}");
+}
+
+#[test]
+fn another_number_of_rows_than_was_expected_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let input = write_file(folder.path(), "data.csv", "v\na\nb\nc\n");
+    for (said, refusal) in [
+        ("3", None),
+        ("2..", None),
+        ("1..3", None),
+        ("4", Some("data.csv: it has 3 rows, and not 4, as --expect-rows says")),
+        ("4..", Some("not at least 4,")),
+        ("0..2", Some("not 0 to 2,")),
+    ] {
+        let expected_rows = Some(said.parse().unwrap());
+        let options =
+            BuildOptions { expected_rows, overwrite: Overwrite::Replace, ..options(&input, None, &["v"]) };
+        let error = try_build(&options).err().map(|error| error.to_string());
+        assert_eq!(error.is_some(), refusal.is_some(), "{said}: {error:?}");
+        assert!(error.unwrap_or_default().contains(refusal.unwrap_or_default()));
+    }
+    for wrong in ["", "many", "-1", "3..2", "..3"] {
+        assert!(wrong.parse::<ExpectedRows>().unwrap_err().contains("4000..6000"), "{wrong}");
+    }
 }

@@ -12,7 +12,7 @@ use spirea_protocols::registry::{Choice, NAMES};
 use spirea_protocols::signature::{Pin, PrivateKey};
 use spirea_specimens::LookUps;
 use spirea_specimens::snapshots::{BACKEND, options, try_build, write_file};
-use spirea_store::repository::Settings;
+use spirea_store::repository::{Settings, Shrinking};
 use spirea_store::{Changes, Protocol, Repository, Silent, Snapshot, StoreError, VersionRecord};
 
 /// Base and delta as a client asks them: both, always.
@@ -96,7 +96,8 @@ fn sequence(protocol: &str, kind: TableKind, seed: u64) {
     let base = build_base(folder.path(), protocol, kind, &model);
     let repository = Repository::create(folder.path().join("repository"), Settings::default()).unwrap();
     let mut next = rows;
-    let mut kept = vec![(repository.add_base(&base, &Silent).unwrap(), model.clone(), next)];
+    let mut kept =
+        vec![(repository.add_base(&base, Shrinking::Refuse, &Silent).unwrap(), model.clone(), next)];
     let steps: &[_] = match quick {
         true => &["change", "grow", "compact", "change", "back", "change", "grow", "compact"],
         false => &["grow", "compact", "change"],
@@ -191,7 +192,7 @@ fn a_base_compacted_in_place_is_a_built_one_under_every_protocol() {
             let old_hint = std::fs::read(base.hint_path()).unwrap();
             let repository =
                 Repository::create(folder.path().join("repository"), Settings::default()).unwrap();
-            repository.add_base(&base, &Silent).unwrap();
+            repository.add_base(&base, Shrinking::Refuse, &Silent).unwrap();
             let mut changes = Changes::new();
             for _ in 0..18 {
                 let (key, value) = (1 + rng.next_u64() % 299, value(&mut rng, 90));
@@ -245,7 +246,7 @@ fn a_delta_keeps_its_geometry_and_most_of_its_hint() {
     let folder = tempfile::tempdir().unwrap();
     let (base, _) = small(folder.path());
     let repository = Repository::create(folder.path().join("repository"), Settings::default()).unwrap();
-    repository.add_base(&base, &Silent).unwrap();
+    repository.add_base(&base, Shrinking::Refuse, &Silent).unwrap();
     let mut before: Option<Snapshot> = None;
     for step in 0..20u64 {
         let mut changes = Changes::new();
@@ -281,7 +282,7 @@ fn changes_that_a_table_cannot_take_change_nothing() {
     let repository = Repository::create(folder.path().join("repository"), Settings::default()).unwrap();
     let none = repository.apply(Changes::new(), &BACKEND, &Silent);
     assert!(matches!(none, Err(StoreError::NoSuchVersion { .. })));
-    let version = repository.add_base(&base, &Silent).unwrap().version;
+    let version = repository.add_base(&base, Shrinking::Refuse, &Silent).unwrap().version;
     let mut changes = Changes::new();
     changes.put("good", "value");
     changes.put("long", vec![0; (1 << 20) + 1]);
@@ -289,7 +290,10 @@ fn changes_that_a_table_cannot_take_change_nothing() {
     assert!(refused.to_string().contains("\"long\""), "{refused}");
     assert_eq!(repository.current().unwrap().version, version);
     // Adding it again is nothing new, nor are no changes.
-    assert_eq!(repository.add_base(&base, &Silent).unwrap().sequence, repository.versions()[0].sequence);
+    assert_eq!(
+        repository.add_base(&base, Shrinking::Refuse, &Silent).unwrap().sequence,
+        repository.versions()[0].sequence
+    );
     assert_eq!(repository.apply(Changes::new(), &BACKEND, &Silent).unwrap().version, version);
     assert_eq!(repository.versions().len(), 1);
     let unknown = repository.roll_back(Some([9; 32])).unwrap_err().to_string();
@@ -299,7 +303,7 @@ fn changes_that_a_table_cannot_take_change_nothing() {
     let beside = tempfile::tempdir().unwrap();
     let rows = build_base(beside.path(), "simple", TableKind::Index, &model);
     let other = Repository::create(folder.path().join("other"), Settings::default()).unwrap();
-    other.add_base(&rows, &Silent).unwrap();
+    other.add_base(&rows, Shrinking::Refuse, &Silent).unwrap();
     for (row, part) in [(7, "no row 5"), (u64::MAX, "no row 5")] {
         let mut changes = Changes::new();
         changes.put(index_key(row), "value");
@@ -312,6 +316,32 @@ fn changes_that_a_table_cannot_take_change_nothing() {
 }
 
 #[test]
+fn a_base_of_less_than_half_the_values_is_refused_until_that_is_allowed() {
+    let folder = tempfile::tempdir().unwrap();
+    let base = |name: &str, rows: u64| {
+        let folder = folder.path().join(name);
+        std::fs::create_dir(&folder).unwrap();
+        let model = (0..rows).map(|key| (key, b"v".to_vec())).collect();
+        build_base(&folder, "simple", TableKind::Keyword, &model)
+    };
+    let repository = Repository::create(folder.path().join("repository"), Settings::default()).unwrap();
+    repository.add_base(&base("whole", 10), Shrinking::Refuse, &Silent).unwrap();
+    let mut changes = Changes::new();
+    (10..13).for_each(|key| changes.put(key_bytes(TableKind::Keyword, key), "v"));
+    // 13 values with the changes: six are less than half of them, seven are not.
+    let current = repository.apply(changes, &BACKEND, &Silent).unwrap();
+    let cut_off = base("cut off", 6);
+    let refused = repository.add_base(&cut_off, Shrinking::Refuse, &Silent).unwrap_err();
+    assert!(matches!(refused, StoreError::Shrunk { former: 13, new: 6 }), "{refused}");
+    assert!(refused.to_string().contains("--allow-shrinking"), "{refused}");
+    assert_eq!(repository.current().unwrap().version, current.version);
+    repository.add_base(&base("enough", 7), Shrinking::Refuse, &Silent).unwrap();
+    repository.roll_back(None).unwrap();
+    let record = repository.add_base(&cut_off, Shrinking::Allow, &Silent).unwrap();
+    assert_eq!((record.values, record.base.version()), (Some(6), cut_off.version()));
+}
+
+#[test]
 fn one_process_has_a_repository_and_others_see_it() {
     let folder = tempfile::tempdir().unwrap();
     let (base, _) = small(folder.path());
@@ -320,7 +350,7 @@ fn one_process_has_a_repository_and_others_see_it() {
     let occupied = Repository::create(folder.path(), Settings::default()).unwrap_err();
     assert!(matches!(occupied, StoreError::Exists { .. }), "{occupied}");
     let repository = Repository::create(&path, Settings::default()).unwrap();
-    repository.add_base(&base, &Silent).unwrap();
+    repository.add_base(&base, Shrinking::Refuse, &Silent).unwrap();
     assert!(matches!(Repository::open(&path, Settings::default()), Err(StoreError::Busy { .. })));
     assert_eq!(Repository::list(&path).unwrap()[0].version, base.version());
     drop(repository);
@@ -333,7 +363,7 @@ fn every_damaged_file_of_a_repository_is_found() {
     let (base, _) = small(folder.path());
     let path = folder.path().join("repository");
     let repository = Repository::create(&path, Settings::default()).unwrap();
-    repository.add_base(&base, &Silent).unwrap();
+    repository.add_base(&base, Shrinking::Refuse, &Silent).unwrap();
     let mut changes = Changes::new();
     changes.put("key 1", "changed");
     let record = repository.apply(changes, &BACKEND, &Silent).unwrap();
@@ -381,7 +411,7 @@ fn versions_are_signed_and_their_numbers_rise() {
     // Signed where it was built, and brought to a repository without the key.
     let signature = spirea_store::signing::sign(&base, &key()).unwrap();
     let plain = Repository::create(folder.path().join("plain"), Settings::default()).unwrap();
-    let brought = plain.add_base(&base, &Silent).unwrap();
+    let brought = plain.add_base(&base, Shrinking::Refuse, &Silent).unwrap();
     assert_eq!((brought.sequence, brought.signature), (signature.sequence, Some(signature)));
     let again = spirea_store::signing::sign(&base, &key()).unwrap();
     assert!(again.sequence > brought.sequence);
@@ -396,7 +426,7 @@ fn versions_are_signed_and_their_numbers_rise() {
         pin.accept(record.name(), &record.version, record.signature.as_ref()).unwrap();
         assert_eq!(pin.sequence, record.sequence);
     };
-    let first = repository.add_base(&base, &Silent).unwrap();
+    let first = repository.add_base(&base, Shrinking::Refuse, &Silent).unwrap();
     accept(&first);
     accept(&repository.apply(changes, &BACKEND, &Silent).unwrap());
     let back = repository.roll_back(None).unwrap();
@@ -409,5 +439,5 @@ fn versions_are_signed_and_their_numbers_rise() {
     forged.sequence += 1;
     write_file(base.folder(), "signature.json", forged.to_json());
     let other = Repository::create(folder.path().join("other"), Settings::default()).unwrap();
-    assert!(other.add_base(&base, &Silent).is_err());
+    assert!(other.add_base(&base, Shrinking::Refuse, &Silent).is_err());
 }

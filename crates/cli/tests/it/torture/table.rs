@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use spirea_client::{ClientError, ClientOptions, HttpClient, Value};
 use spirea_specimens::snapshots::{columns, csv_options, try_build};
-use spirea_store::repository::Settings;
+use spirea_store::repository::{Settings, Shrinking};
 use spirea_store::{BuildOptions, Repository, Silent, Snapshot};
 
 pub const ROWS: usize = 16;
@@ -40,7 +40,10 @@ pub fn snapshot(folder: &Path, name: &str, protocol: &str, edition: u64) -> Snap
 /// A repository with one snapshot.
 pub fn repository(folder: &Path, snapshot: &Snapshot) -> PathBuf {
     let path = folder.join(format!("{}-repository", snapshot.manifest().name));
-    Repository::create(&path, Settings::default()).unwrap().add_base(snapshot, &Silent).unwrap();
+    Repository::create(&path, Settings::default())
+        .unwrap()
+        .add_base(snapshot, Shrinking::Refuse, &Silent)
+        .unwrap();
     path
 }
 
