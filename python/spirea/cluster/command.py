@@ -60,7 +60,9 @@ def _parser() -> argparse.ArgumentParser:
         help="the snapshot's folder, its URL in the configuration's store, or the version that spirea cluster build printed",
     )
     publish.add_argument("--wait", type=float, default=600.0, metavar="SECONDS", help="until it answers (600)")
-    publish.add_argument("--allow-shrinking", action="store_true", help="also if it has less than half of the values served now")
+    publish.add_argument(
+        "--allow-shrinking", action="store_true", help="also if it has less than half of the values served now"
+    )
     status = command("status", _status, "Say how a cluster is.")
     form = status.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="as JSON")

@@ -65,8 +65,8 @@ class Controller:
             authority.write_secret(self._latest, configs.to_json(config).encode())
 
     def publish(self, name: str, url: str, version: str, *, may_shrink: bool = False) -> None:
-        """Has a version, whose snapshot is in a folder that all nodes reach, take the place of what is served. `may_shrink` takes
-        one that has less than half of the values, too.
+        """Has a version, whose snapshot is in a folder that all nodes reach, take the place of what is served. `may_shrink`
+        takes one that has less than half of the values, too.
 
         Raises `ClusterError`.
         """

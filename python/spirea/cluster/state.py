@@ -173,8 +173,8 @@ Action: TypeAlias = Start | Stop
 
 
 def publish(state: State, database: Database, version: str, url: str, memory: list[int], entries: int, now: float) -> bool:
-    """Takes note that this version, of so many values, is to be served. False if it is what is served, or on its way, already. A
-    former one that has not left yet becomes the newest again, with the workers that it has.
+    """Takes note that this version, of so many values, is to be served. False if it is what is served, or on its way, already.
+    A former one that has not left yet becomes the newest again, with the workers that it has.
 
     Raises `ClusterError` if it is served in another number of shards.
     """
@@ -209,8 +209,8 @@ def check_shrinking(state: State, database: Database, entries: int) -> None:
     former = served.versions[-1].entries if served is not None and served.versions else 0
     if entries < (former + 1) // 2:
         raise ClusterError(
-            f"{database.name}: the new version has {entries} values, less than half of the {former} of the one before: its input "
-            "may have been cut off; if it is right, publish it with --allow-shrinking"
+            f"{database.name}: the new version has {entries} values, less than half of the {former} of the one before: its "
+            "input may have been cut off; if it is right, publish it with --allow-shrinking"
         )
 
 

@@ -9,10 +9,11 @@ from .costs import Cost, CostModel, GpuDpf, OneServer, Rates, Spirea, cost
 from .fetchers import PlainFetcher, RowFetcher, Traffic
 from .layout import Design, Layout, Placement, Planner, Shape, StoredTable
 from .lookups import Embedding, EmbeddingBag, PrivateRows, Report
+from .quality import Encode, MeanCosine, NeighbourRecall, Quality, ShareRetrieved, mean_of
 from .retrieval import Retrieval, retrieve
 from .servers import ServerFetcher, build_tables, connect
 from .traces import Traces
-from .tuner import Limits, Link, Point, Quality, ShareRetrieved, Space, Tuning, tune
+from .tuner import Limits, Link, Point, Space, Tuning, tune
 
 __all__ = [
     "Collocation",
@@ -21,10 +22,13 @@ __all__ = [
     "Design",
     "Embedding",
     "EmbeddingBag",
+    "Encode",
     "GpuDpf",
     "Layout",
     "Limits",
     "Link",
+    "MeanCosine",
+    "NeighbourRecall",
     "OneServer",
     "Placement",
     "PlainFetcher",
@@ -48,6 +52,7 @@ __all__ = [
     "build_tables",
     "connect",
     "cost",
+    "mean_of",
     "retrieve",
     "tune",
 ]

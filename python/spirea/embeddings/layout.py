@@ -13,11 +13,15 @@ import zlib
 from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .collocation import Collocation, collocate, companions
 from .traces import Traces
+
+if TYPE_CHECKING:
+    import torch
 
 FORMAT = 1
 # Of an array in a layout's file: a thousand million embeddings.
@@ -230,6 +234,16 @@ class Planner:
         self._tables.clear()
 
 
+def as_array(weight: np.ndarray | torch.Tensor) -> np.ndarray:
+    """The matrix as numpy has it, in its own memory where that is possible.
+
+    Raises `TypeError` for a tensor of numbers that numpy has not.
+    """
+    if isinstance(weight, np.ndarray):
+        return weight
+    return np.asarray(weight.detach().cpu().numpy() if hasattr(weight, "detach") else weight)
+
+
 @dataclass(frozen=True)
 class Layout:
     """What a client knows of an embedding table: its tables, and what stands for rows that were not retrieved."""
@@ -248,14 +262,15 @@ class Layout:
     @classmethod
     def of(
         cls,
-        weight: np.ndarray,
+        weight: np.ndarray | torch.Tensor,
         design: Design,
         training: Traces | Planner,
         *,
         padding_idx: int | None = None,
         fallback: np.ndarray | None = None,
     ) -> Layout:
-        """The layout of an embedding matrix under a design."""
+        """The layout of an embedding matrix, of numpy or of torch, under a design."""
+        weight = as_array(weight)
         if weight.ndim != 2 or weight.dtype.kind not in "fiu":
             raise TypeError(f"an embedding matrix has two dimensions and numbers: not {weight.dtype} {weight.shape}")
         planner = training if isinstance(training, Planner) else Planner(training)

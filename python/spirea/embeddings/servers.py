@@ -13,7 +13,7 @@ import os
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,8 +24,11 @@ from .._snapshot import Snapshot
 from ..errors import OptionError, VersionError
 from .costs import Spirea
 from .fetchers import RowFetcher, Traffic, check_rows, every
-from .layout import Layout, StoredTable
+from .layout import Layout, StoredTable, as_array
 from .lookups import PrivateRows
+
+if TYPE_CHECKING:
+    import torch
 
 
 def database(name: str, table: StoredTable) -> str:
@@ -35,7 +38,7 @@ def database(name: str, table: StoredTable) -> str:
 
 def build_tables(
     layout: Layout,
-    weight: np.ndarray,
+    weight: np.ndarray | torch.Tensor,
     out: str | os.PathLike[str] | None = None,
     *,
     protocol: str = "dpf-xor",
@@ -50,6 +53,7 @@ def build_tables(
     Raises `OptionError` for bins under a protocol of one server, and for a matrix that is not the layout's; and what
     `spirea.build` raises.
     """
+    weight = as_array(weight)
     if weight.shape != (layout.rows, layout.dim) or weight.dtype != layout.dtype:
         raise OptionError(
             f"the layout is of {layout.rows} x {layout.dim} numbers of {layout.dtype}: "

@@ -9,43 +9,15 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 
 from .collocation import Collocation
 from .costs import Cost, CostModel, Spirea, cost
 from .layout import Design, Placement, Planner
+from .quality import Quality
 from .retrieval import retrieve
 from .traces import Traces
-
-
-class Quality(Protocol):
-    """How good a model is when some of its look-ups are dropped."""
-
-    name: str
-    higher_is_better: bool
-    traces: Traces
-    """The look-ups of the inferences that it is judged by: not those that designs are made from."""
-    baseline: float
-    """Its quality when nothing is dropped."""
-
-    def of(self, found: np.ndarray) -> float:
-        """Its quality where only these of the traces' look-ups are retrieved."""
-
-
-class ShareRetrieved:
-    """The share of look-ups that is retrieved: what there is to go by without a model."""
-
-    name = "share retrieved"
-    higher_is_better = True
-    baseline = 1.0
-
-    def __init__(self, traces: Traces):
-        self.traces = traces
-
-    def of(self, found: np.ndarray) -> float:
-        return float(found.mean()) if len(found) else 1.0
 
 
 @dataclass(frozen=True)
@@ -87,8 +59,9 @@ class Space:
     neighbours: Sequence[int] = (0, 1, 3, 7)
     collocations: Sequence[Collocation] = (Collocation.GROUPS, Collocation.COPIES)
     placement: Placement = Placement.DEALT
-    full: Sequence[bool] = (True, False)
-    """Whether the full table is asked; `False` is a hot table alone, with which the rest is never retrieved."""
+    full: Sequence[bool] = (True,)
+    """Whether the full table is asked. `(True, False)` allows designs of a hot table alone too, with which all other rows are
+    never retrieved: rare rows are then lost in every inference, whatever share of the look-ups is retrieved."""
 
     def designs(self, rows: int, binned: bool) -> Iterable[Design]:
         """The grid."""
@@ -135,6 +108,8 @@ def _hot_sizes_beside(hot_rows: int, rows: int) -> set[int]:
     return {max(int(rows * 2 ** (-other / 2)), 1) for other in (step - 1, step + 1) if other > 0} - {hot_rows}
 
 
+# Designs that are told beside the chosen one.
+BESIDE = 4
 # By how much designs near the best differ from it, round by round.
 FACTORS = (2.0, 1.4, 1.2)
 
@@ -202,6 +177,7 @@ class Tuning:
             "collocation": lambda design: design.neighbours == 0,
             "either": lambda design: design.hot_rows == 0 and design.neighbours == 0,
         }
+        lines += self._beside()
         for name, where in without.items():
             if where(point.design):
                 continue
@@ -212,6 +188,26 @@ class Tuning:
                 times = other.computation / point.computation
                 lines.append(f"Without {name}: {times:.1f} times the computation, with {other.design}.")
         return "\n".join(lines)
+
+    def _beside(self) -> list[str]:
+        """The designs of the front that cost about as much as the chosen one, each in a line, by computation."""
+
+        def distance(point: Point) -> float:
+            chosen = self.chosen
+            spent = (point.computation / chosen.computation, point.cost.communication / chosen.cost.communication)
+            return sum(abs(math.log(part)) for part in spent)
+
+        others = sorted((point for point in self.front if point is not self.chosen), key=distance)[:BESIDE]
+        if not others:
+            return []
+        lines = ["Designs of about the same cost:"]
+        for point in sorted(others, key=lambda point: point.computation):
+            lines.append(
+                f"- {point.design}: {_number(point.computation)} {self.model.unit}, {point.cost.upload / 1e3:.1f} kB up, "
+                f"{point.cost.download / 1e3:.1f} kB down, {point.latency * 1e3:.1f} ms, {point.share:.1%} of the look-ups, "
+                f"{self.quality.name} {point.quality:.4g}."
+            )
+        return lines
 
     def plot(self, path: str | Path) -> None:
         """Draws the front. Needs matplotlib."""

@@ -11,8 +11,9 @@ import numpy as np
 from ..collocation import Collocation
 from ..costs import Cost, CostModel, GpuDpf, cost
 from ..layout import Design, Placement, Planner
+from ..quality import Quality
 from ..traces import Traces
-from ..tuner import Limits, Point, Quality, Space, tune, within
+from ..tuner import Limits, Point, Space, tune, within
 from .data import Interactions, Source, Text
 from .language import LanguageModel, Perplexity
 from .recommending import AreaUnderCurve, Recommender
