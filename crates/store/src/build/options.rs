@@ -172,7 +172,7 @@ impl BuildOptions {
     /// The rows of the input, which lies in `file` if it is one.
     pub(super) fn open(&self, file: &Path) -> Result<Box<dyn RowSource + '_>, StoreError> {
         match &self.input {
-            Input::File { format, .. } => open_as(file, &self.input_name(), *format, &self.selection),
+            Input::File { format, .. } => open_as(file, &self.input_name(), format.clone(), &self.selection),
             Input::Rows(table) => table.open(&self.selection),
         }
     }

@@ -42,7 +42,7 @@ impl Changes {
             let deletes = values.is_empty();
             let values = if deletes { vec![input.key.clone()] } else { values };
             let selection = Selection { key: Some(input.key.clone()), values, nulls: input.nulls };
-            let mut source = ingest::open(&input.path, input.format, &selection)?;
+            let mut source = ingest::open(&input.path, input.format.clone(), &selection)?;
             let mut row = Row::default();
             while source.next(&mut row)? {
                 let value = (!deletes).then(|| row.value());

@@ -138,7 +138,8 @@ fn formats_are_chosen_by_extension_or_name() {
     };
     assert_eq!(choose(None, None, "a.tsv").unwrap(), Format::TSV);
     assert_eq!(choose(Some("tsv"), None, "-").unwrap(), Format::TSV);
-    let separated = |delimiter, quotes, encoding| Format::Csv(Separated { delimiter, quotes, encoding });
+    let separated =
+        |delimiter, quotes, encoding| Format::Csv(Separated { encoding, ..Separated::by(delimiter, quotes) });
     let bars = separated(b'|', Quotes::Rfc4180, Encoding::Utf8);
     assert_eq!(delimited(None, b'|', "a.txt").unwrap(), bars);
     let written = |name, quotes, encoding| {
