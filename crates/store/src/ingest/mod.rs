@@ -60,7 +60,7 @@ impl std::str::FromStr for Nulls {
 pub struct Selection {
     /// The column of keys, or `None` for a table by position.
     pub key: Option<String>,
-    /// The columns of values; none for a format without columns.
+    /// The columns of values. Without any, a table of keys is a set; a format without columns has none.
     pub values: Vec<String>,
     /// What becomes of rows with nulls.
     pub nulls: Nulls,
@@ -72,9 +72,9 @@ impl Selection {
 
     /// Names of a value's fields.
     pub fn fields(&self) -> Vec<String> {
-        match self.values.as_slice() {
-            [] => vec![Self::UNNAMED_FIELD.into()],
-            values => values.to_vec(),
+        match (&self.key, self.values.as_slice()) {
+            (None, []) => vec![Self::UNNAMED_FIELD.into()],
+            (_, values) => values.to_vec(),
         }
     }
 
@@ -88,8 +88,10 @@ impl Selection {
                 }
             };
         }
-        if self.values.is_empty() {
-            return bad("name at least one column of values with --value");
+        if self.values.is_empty() && self.key.is_none() {
+            return bad(
+                "name the columns of the values with --value, or the column of the keys with --key: without --value they are a set",
+            );
         }
         for (i, column) in self.values.iter().enumerate() {
             if self.values[..i].contains(column) {
