@@ -135,6 +135,8 @@ def fields():
     joined = b"".join(streams.length_bytes(len(part)) + part for part in (b"alpha", bytes(80)))
     if table.split_fields({"fields": ["a", "b"]}, joined) != [b"alpha", bytes(80)]:
         sys.exit("the fields of the example do not split")
+    if table.split_fields({"fields": []}, b"") != []:
+        sys.exit("a value of a set has fields")
     return ["fields: alpha and 80 zero bytes", f"value: {joined.hex()}"]
 
 

@@ -10,7 +10,7 @@ use spirea_store::ingest::{Encoding, Quotes, Row, RowSource, Selection, Separate
 
 fn rows(csv: &[u8], quotes: Quotes, encoding: Encoding) -> Result<Vec<Row>, StoreError> {
     let selection = Selection { key: Some("a".into()), values: vec!["b".into()], ..Selection::default() };
-    let form = Separated { delimiter: b',', quotes, encoding };
+    let form = Separated { encoding, ..Separated::by(b',', quotes) };
     let mut source = CsvRows::new(csv, csv.len() as u64, Path::new("a.csv"), form, &selection)?;
     let (mut rows, mut row) = (Vec::new(), Row::default());
     while source.next(&mut row)? {

@@ -29,6 +29,7 @@ def build(
     accept_weak_prf: bool = False,
     word_bits: Literal[32, 64] = 32,
     nulls: Literal["refuse", "empty", "skip"] = "refuse",
+    on_duplicate: Literal["refuse", "first", "last"] = "refuse",
     max_value: int | None = None,
     proofs: Literal["include", "omit"] | None = None,
     key_queries: int | None = None,
@@ -38,6 +39,12 @@ def build(
     encoding: str | None = None,
     bytes: bool = False,
     quote: bool = False,
+    no_header: bool = False,
+    columns: Sequence[str] | None = None,
+    comment: str | None = None,
+    skip_rows: int | None = None,
+    skip_blank: bool = False,
+    trim: bool = False,
     record_bytes: int | None = None,
     threads: int = 0,
     progress: Progress = None,
@@ -51,9 +58,11 @@ def build(
     - a numpy array of one or two dimensions: row i is value i, as its bytes, and there are no keys;
     - the path of a CSV, TSV, JSONL, Parquet, npy or fixed-width file. Text is UTF-8 unless `encoding` names another one by its
       label on the web, such as `windows-1252`. With `bytes`, keys and values of CSV and TSV need not be text. Quotes in TSV
-      are characters like any other unless `quote` is given.
+      are characters like any other unless `quote` is given. `no_header`, `columns`, `comment`, `skip_rows`, `skip_blank` and
+      `trim` say which lines of CSV and TSV are rows, as the options of `spirea build` do.
 
-    Without `key` the table is looked up by position. Strings and bytes are taken as they are, rows of arrays as the bytes
+    Without `key` the table is looked up by position. A table with `key` and without columns of values is a set: `key in client`
+    tells whether it has a key. Strings and bytes are taken as they are, rows of arrays as the bytes
     of their numbers, other values as their text.
 
     `protocol` is one of `simple`, `double`, `exppack-simple`, `exppack-double`, `double-pack`, `hybrid`, `onion`; `dpf-xor` or
@@ -69,6 +78,12 @@ def build(
         "encoding": encoding,
         "bytes": bytes,
         "quote": quote,
+        "no_header": no_header,
+        "columns": None if columns is None else list(columns),
+        "comment": comment,
+        "skip_rows": skip_rows,
+        "skip_blank": skip_blank,
+        "trim": trim,
         "record_bytes": record_bytes,
     }
     source, values = source_of(table, key, value, said)
@@ -86,6 +101,7 @@ def build(
         "accept_weak_prf": accept_weak_prf,
         "word_bits": word_bits,
         "nulls": nulls,
+        "on_duplicate": on_duplicate,
         "max_value": max_value,
         "proofs": proofs,
         "key_queries": key_queries,

@@ -208,6 +208,10 @@ class Client(_Connection):
         """The value of a key; `None` if the table does not have it."""
         return self.get_many([key])[0]
 
+    def __contains__(self, key: Key) -> bool:
+        """Whether the table has a key, by a look-up of it."""
+        return self.get(key) is not None
+
     def get_many(self, keys: Iterable[Key]) -> Records:
         """The values of keys, a query for each, in as few requests as they fit."""
         return self._records(self._waited(self._core.look_up_keys([bytes_of_key(key) for key in keys])))

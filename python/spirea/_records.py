@@ -35,6 +35,10 @@ class Record(Mapping[str, bytes]):
     def __len__(self) -> int:
         return len(self._names)
 
+    def __bool__(self) -> bool:
+        """True: a key of a set is found, although its record has no fields."""
+        return True
+
     def __bytes__(self) -> bytes:
         return self._alone()
 
@@ -55,6 +59,8 @@ class Record(Mapping[str, bytes]):
         return numpy.frombuffer(self._alone() if field is None else self[field], dtype=dtype)
 
     def _alone(self) -> bytes:
+        if not self._values:
+            raise OptionError("the table is a set: its records have no fields")
         if len(self._values) != 1:
             raise OptionError(f"the record has the fields {', '.join(self._names)}; name one")
         return self._values[0]

@@ -59,7 +59,7 @@ def source_of(
     columns = _columns(table)
     if wanted is None:
         wanted = [column for column in dict.fromkeys(columns or []) if column != key]
-        if not wanted:
+        if not wanted and key is None:
             raise OptionError("name at least one column of values with value")
     chosen = ([] if key is None else [key]) + wanted
     rows = len(table) if hasattr(table, "__len__") else 0

@@ -15,6 +15,7 @@ TAG_BYTES, CHECKSUM_BYTES, HASH_BYTES = 12, 8, 16
 MAX_WIDTHS, MAX_WIDTHS_TEXT = 65536, 87384
 # wire.md 5.9.
 MAX_ROWS_PER_RECORD = 4096
+MAX_FIELDS = 4096
 # wire.md 4.4.
 MIN_KEY_QUERIES, MAX_KEY_QUERIES = 64, 1024
 # wire.md 4.4: levels, roots, and characters of the roots' base64.
@@ -30,8 +31,10 @@ def check(table):
     others = set(table) - {"proofs", "widths", "rows_per_record", "max_value_bytes", "key_queries"}
     if others != (MEMBERS | {"places"} if table["kind"] == "keyword" else MEMBERS):
         raise Malformed("the table has other members than those of its kind")
-    if table["kind"] not in ("index", "keyword") or min(table["records"], table["payload_bytes"], len(table["fields"])) < 1:
+    if table["kind"] not in ("index", "keyword") or min(table["records"], table["payload_bytes"]) < 1:
         raise Malformed("the table's kind or one of its numbers is out of range")
+    if not (0 if table["kind"] == "keyword" else 1) <= len(table["fields"]) <= MAX_FIELDS:
+        raise Malformed("the table has too many fields or too few")
     of_widths, in_record = widths(table), table.get("rows_per_record", 1)
     if "rows_per_record" in table and (of_widths or table["kind"] != "index" or not 2 <= in_record <= MAX_ROWS_PER_RECORD):
         raise Malformed("the table's rows_per_record is out of range, or it has none")

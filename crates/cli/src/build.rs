@@ -17,7 +17,8 @@ use spirea_protocols::table::{LEAST_KEY_QUERIES, MOST_KEY_QUERIES};
 use spirea_store::ingest::{Format, Selection};
 use spirea_store::signing::{read_key, sign};
 use spirea_store::{
-    BuildOptions, ExpectedRows, Input, Overwrite, Progress, Protocol, Proving, Silent, Snapshot, build,
+    BuildOptions, Duplicates, ExpectedRows, Input, Overwrite, Progress, Protocol, Proving, Silent, Snapshot,
+    build,
 };
 
 use crate::input::InputOptions;
@@ -36,9 +37,12 @@ pub struct Options {
     /// Column of the keys; without one the table is looked up by position.
     #[arg(long)]
     key: Option<String>,
-    /// Columns of the values; several become the fields of one value.
+    /// Columns of the values; several become the fields of one value. Without any, a table of keys is a set.
     #[arg(long, num_args = 1..)]
     value: Vec<String>,
+    /// If a key stands in several rows: refuse the table, or take its first or its last row.
+    #[arg(long, default_value = "refuse", value_name = "refuse|first|last")]
+    on_duplicate: Duplicates,
     /// Folder of the snapshot; its name becomes the dataset's.
     #[arg(long)]
     out: PathBuf,
@@ -129,6 +133,7 @@ impl Options {
     pub fn build_options(&self, input: Input) -> anyhow::Result<BuildOptions> {
         let (key, values, nulls) = (self.key.clone(), self.value.clone(), self.file.nulls);
         Ok(BuildOptions {
+            duplicates: self.on_duplicate,
             name: self.name.clone(),
             protocol: self.protocol()?,
             max_value: self.max_value,
@@ -182,7 +187,8 @@ pub fn run(options: &Options) -> anyhow::Result<Status> {
     // Before the work: a key that cannot be read shall not cost a build.
     let key = options.sign.as_deref().map(read_key).transpose()?;
     let started = Instant::now();
-    let snapshot = build_with(&build_options, options.threads, &Bars::new())?;
+    let progress = Bars::new();
+    let snapshot = build_with(&build_options, options.threads, &progress)?;
     if let Some(key) = &key {
         sign(&snapshot, key)?;
     }
@@ -190,6 +196,13 @@ pub fn run(options: &Options) -> anyhow::Result<Status> {
         return Ok(Status::SUCCESS);
     }
     print_line(&format!("built {} in {}", options.out.display(), seconds(started.elapsed().as_secs_f64())))?;
+    if options.on_duplicate != Duplicates::Refuse {
+        let left_out = progress.rows_left_out();
+        print_line(&format!(
+            "{:>16}  {left_out} rows left out, whose keys stand in other rows",
+            "duplicates"
+        ))?;
+    }
     for (label, text) in explain(&snapshot) {
         print_line(&format!("{label:>16}  {text}"))?;
     }

@@ -227,6 +227,8 @@ fn as_json(label: &str, name: &str, value: &Fetched<Value>, fields: &[String]) -
     object.insert(label.into(), name);
     object.insert("found".into(), json!(matches!(value, Fetched::Value(_))));
     match value {
+        // A key of a set is found, and that is all there is to tell.
+        Fetched::Value(_) if fields.is_empty() => {}
         Fetched::Value(value) => {
             let members =
                 fields.iter().zip(value.fields()).map(|(field, bytes)| (field.clone(), field_json(bytes)));
@@ -251,6 +253,7 @@ fn field_json(bytes: &[u8]) -> Json {
 fn print_alone(name: &str, value: &Fetched<Value>) -> anyhow::Result<()> {
     let Some(value) = brought(name, value) else { return Ok(()) };
     match value.fields() {
+        [] => print_line(&escaped(name.as_bytes())),
         [field] if !is_watched() => {
             print_bytes(field)?;
             print_bytes(b"\n")
@@ -274,6 +277,7 @@ fn brought<'v>(name: &str, value: &'v Fetched<Value>) -> Option<&'v Value> {
 fn print_row(name: &str, value: &Fetched<Value>) -> anyhow::Result<()> {
     let name = escaped(name.as_bytes());
     match brought(&name, value) {
+        Some(value) if value.fields().is_empty() => print_line(&name),
         Some(value) => print_line(&format!("{name}\t{}", columns(value.fields()))),
         None => Ok(()),
     }

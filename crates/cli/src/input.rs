@@ -4,7 +4,7 @@ use std::path::Path;
 
 use clap::Args;
 use spirea_store::StoreError;
-use spirea_store::ingest::{Encoding, Format, FormatHints, Nulls, Quotes};
+use spirea_store::ingest::{Blank, Encoding, Format, FormatHints, Header, Lines, Nulls, Quotes, Space};
 
 use crate::output::parse_length;
 
@@ -26,6 +26,8 @@ pub struct InputOptions {
     /// Take quotes in tsv as csv does; by default they are characters like any other.
     #[arg(long)]
     quote: bool,
+    #[command(flatten)]
+    lines: LineOptions,
     /// Bytes of a value in a fixed-width file.
     #[arg(long, value_name = "SIZE", value_parser = parse_length)]
     pub record_bytes: Option<usize>,
@@ -41,7 +43,43 @@ impl InputOptions {
         let (delimiter, record_bytes) = (self.delimiter, self.record_bytes);
         let quotes = self.quote.then_some(Quotes::Rfc4180);
         let encoding = if self.bytes { Some(Encoding::Bytes) } else { self.encoding };
-        Format::choose(FormatHints { name, delimiter, record_bytes, quotes, encoding }, path)
+        let lines = self.lines.lines();
+        Format::choose(FormatHints { name, delimiter, record_bytes, quotes, encoding, lines }, path)
+    }
+}
+
+/// Which lines of csv and tsv are rows.
+#[derive(Args)]
+struct LineOptions {
+    /// The first line of csv or tsv is a row, not the names of the columns: they are column1, column2 and so on, or --columns.
+    #[arg(long)]
+    no_header: bool,
+    /// Names of the columns of a file without a header, with commas between them.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', requires = "no_header")]
+    columns: Vec<String>,
+    /// Leave out the lines of csv or tsv that begin with this, such as # or //.
+    #[arg(long, value_name = "PREFIX")]
+    comment: Option<String>,
+    /// Leave out so many lines before the header, or before the first row of a file without one.
+    #[arg(long, value_name = "LINES", default_value_t = 0)]
+    skip_rows: u64,
+    /// Leave out the blank lines of a file of one column, which may be empty values; those of others are left out anyway.
+    #[arg(long)]
+    skip_blank: bool,
+    /// Leave out spaces and tabs around the fields of csv and tsv.
+    #[arg(long)]
+    trim: bool,
+}
+
+impl LineOptions {
+    fn lines(&self) -> Lines {
+        Lines {
+            skip_rows: self.skip_rows,
+            header: if self.no_header { Header::Absent(self.columns.clone()) } else { Header::Line },
+            comment: self.comment.clone(),
+            blank: if self.skip_blank { Blank::Skip } else { Blank::Refuse },
+            space: if self.trim { Space::Trim } else { Space::Keep },
+        }
     }
 }
 

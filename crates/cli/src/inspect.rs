@@ -127,6 +127,10 @@ pub fn explain(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
             )
         }
     };
+    let contents = match table.fields.as_slice() {
+        [] => format!("a set of {} keys, {found}", table.entries),
+        fields => format!("{} values of {}, {found}", table.entries, fields.join(", ")),
+    };
     let [rows, columns] = protocol.stored().shape();
     let elements = match protocol.stored() {
         Stored::Panels { .. } => "bytes".into(),
@@ -137,7 +141,7 @@ pub fn explain(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
         ("name", manifest.name.clone()),
         ("version", snapshot.version_hex()),
         ("created", manifest.created.clone()),
-        ("table", format!("{} values of {}, {found}", table.entries, table.fields.join(", "))),
+        ("table", contents),
         (
             "values",
             format!(

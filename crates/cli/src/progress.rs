@@ -2,6 +2,7 @@
 //! wanted.
 
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -12,12 +13,18 @@ use crate::output::is_quiet;
 /// One bar at a time, that of the current phase.
 pub struct Bars {
     current: Mutex<Option<(Phase, ProgressBar)>>,
+    left_out: AtomicU64,
 }
 
 impl Bars {
     /// Bars on standard error.
     pub fn new() -> Self {
-        Self { current: Mutex::new(None) }
+        Self { current: Mutex::new(None), left_out: AtomicU64::new(0) }
+    }
+
+    /// Rows that were left out because other rows with their keys were taken.
+    pub fn rows_left_out(&self) -> u64 {
+        self.left_out.load(Ordering::Relaxed)
     }
 }
 
@@ -54,6 +61,10 @@ impl Progress for Bars {
         let (_, bar) = current.as_ref().expect("a bar was just set");
         bar.set_length(total);
         bar.set_position(done);
+    }
+
+    fn left_out(&self, rows: u64) {
+        self.left_out.fetch_add(rows, Ordering::Relaxed);
     }
 }
 

@@ -125,7 +125,7 @@ pub enum StoreError {
         most: usize,
     },
     /// Keys that stand in several rows.
-    #[error("{}: duplicate keys: {}{}; keep one row of each", .path.display(), repeats(.keys), more(*.others))]
+    #[error("{}: duplicate keys: {}{}; keep one row of each, or take one with --on-duplicate first or last", .path.display(), repeats(.keys), more(*.others))]
     DuplicateKeys {
         /// The input.
         path: PathBuf,

@@ -21,7 +21,7 @@ pub mod signing;
 pub mod snapshot;
 mod time;
 
-pub use build::{BuildOptions, ExpectedRows, Input, Overwrite, Protocol, Proving, build, survey};
+pub use build::{BuildOptions, Duplicates, ExpectedRows, Input, Overwrite, Protocol, Proving, build, survey};
 pub use changes::Changes;
 pub use error::{Location, RepeatedKey, StoreError};
 pub use groups::{GROUP_BYTES, Groups};

@@ -71,7 +71,7 @@ pub struct Statistics {
     /// No value has more bytes.
     pub longest_value_bytes: u64,
     /// The row of the longest value in the input, the first of them, counted from 1; none if the table was not built
-    /// from an input.
+    /// from all rows of an input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub longest_value_row: Option<u64>,
     /// What the longest hundredth of the values costs; none if the table was changed in place since.
@@ -381,7 +381,7 @@ mod tests {
             (|m| m.created = "yesterday".into(), "created"),
             (|m| m.table.records = 3, "records"),
             (|m| m.table.payload_bytes = 93, "record_bytes"),
-            (|m| m.table.fields.clear(), "fields"),
+            (|m| m.table.fields = vec![String::new(); 4097], "fields"),
             (|m| m.matrix.file = "../matrix.bin".into(), "matrix.file"),
             (|m| m.hint.file = "/etc/passwd".into(), "hint.file"),
             (|m| m.matrix.bytes += 1, "matrix.bytes"),

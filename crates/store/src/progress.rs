@@ -43,6 +43,9 @@ pub trait Progress {
     /// `done` of `total` units of `phase` are done; the units are the phase's.
     fn update(&self, phase: Phase, done: u64, total: u64);
 
+    /// `rows` rows of the input were left out, because other rows with their keys were taken.
+    fn left_out(&self, _rows: u64) {}
+
     /// Whether what is told shall not go on: it ends with [`StoreError::Stopped`] where it asks next.
     fn is_stopped(&self) -> bool {
         false

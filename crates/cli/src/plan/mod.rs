@@ -14,7 +14,7 @@ use spirea_protocols::parameters::Failure;
 use spirea_protocols::planner::{self, Figures, Needs, Plan, Rates};
 use spirea_protocols::table::MOST_KEY_QUERIES;
 use spirea_store::ingest::Selection;
-use spirea_store::{BuildOptions, Manifest, Proving, Snapshot, Statistics, survey};
+use spirea_store::{BuildOptions, Duplicates, Manifest, Proving, Snapshot, Statistics, survey};
 
 use crate::input::InputOptions;
 use crate::inspect::{explain_longest, explain_records};
@@ -60,6 +60,9 @@ pub struct Options {
     value: Vec<String>,
     #[command(flatten)]
     file: InputOptions,
+    /// If a key stands in several rows of --input: refuse the table, or take its first or its last row.
+    #[arg(long, default_value = "refuse", value_name = "refuse|first|last", requires = "input")]
+    on_duplicate: Duplicates,
     /// Give each record of --input room for an inclusion proof: include, or omit, the default.
     #[arg(long, value_name = "CHOICE", num_args = 0..=1, require_equals = true, default_missing_value = "include", requires = "input")]
     proofs: Option<Proving>,
@@ -171,6 +174,7 @@ impl Options {
             Selection { key: self.key.clone(), values: self.value.clone(), nulls: self.file.nulls };
         let folder = tempfile::tempdir()?;
         let options = BuildOptions {
+            duplicates: self.on_duplicate,
             proving: self.proofs,
             ..BuildOptions::new(input, self.file.format(input)?, selection, folder.path())
         };

@@ -91,7 +91,7 @@ pub struct Table {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_value_bytes: Option<usize>,
     /// Names of a value's fields. With one field a value is its bytes; with several, each is preceded by its
-    /// length.
+    /// length. A keyword table without fields is a set: its values are empty.
     pub fields: Vec<String>,
     /// Most queries under one set of registered keys, if the operator shortens the life of keys:
     /// [`LEAST_KEY_QUERIES`] to [`MOST_KEY_QUERIES`].
@@ -162,8 +162,9 @@ impl Table {
         {
             return wrong("key_queries must be between 64 and 1024");
         }
-        if self.fields.is_empty() || self.fields.len() > 4096 {
-            return wrong("fields must name between 1 and 4096 fields");
+        let least = usize::from(self.kind == TableKind::Index);
+        if !(least..=4096).contains(&self.fields.len()) {
+            return wrong("fields must name at most 4096 fields, and at least 1 in a table by position");
         }
         self.proofs.as_ref().map_or(Ok(()), |proofs| proofs.validate(self.records))
     }
@@ -556,6 +557,15 @@ mod tests {
     }
 
     #[test]
+    fn a_keyword_table_without_fields_is_a_set_of_empty_values() {
+        let set = table(0, 40);
+        set.validate().unwrap();
+        assert_eq!(set.join_fields(&[]), b"");
+        assert_eq!(set.split_fields(b"").unwrap(), Vec::<Vec<u8>>::new());
+        assert!(set.split_fields(b"x").is_err());
+    }
+
+    #[test]
     fn a_record_with_the_right_checksum_is_refused_unless_the_roots_stand_for_it() {
         for records in [1, 2, 7, 8, 9, 30] {
             let payloads: Vec<Vec<u8>> = (0..records).map(|i| Table::index_payload(&[i; 30])).collect();
@@ -634,7 +644,7 @@ mod tests {
             (Table { max_value_bytes: Some(MAX_VALUE_BYTES + 1), ..keyed.clone() }, "max_value_bytes"),
             (Table { key_queries: Some(LEAST_KEY_QUERIES - 1), ..keyed.clone() }, "key_queries"),
             (Table { key_queries: Some(MOST_KEY_QUERIES + 1), ..keyed.clone() }, "key_queries"),
-            (table(0, 40), "fields"),
+            (Table { fields: Vec::new(), ..indexed(8) }, "fields"),
             (table(4097, 40), "fields"),
         ];
         for (table, named) in refused {
@@ -659,7 +669,7 @@ mod tests {
         }
 
         #[test]
-        fn fields_survive(fields in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..300), 1..6)) {
+        fn fields_survive(fields in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..300), 0..6)) {
             let joined = join_fields(&fields.iter().map(Vec::as_slice).collect::<Vec<_>>());
             prop_assert_eq!(table(fields.len(), 1).split_fields(&joined).unwrap(), fields);
         }

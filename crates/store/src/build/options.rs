@@ -76,6 +76,34 @@ impl fmt::Display for ExpectedRows {
     }
 }
 
+/// What becomes of a key's rows if there are several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Duplicates {
+    /// The table is refused, with the keys and their rows named.
+    #[default]
+    Refuse,
+    /// The first row is taken, in the order of the input.
+    First,
+    /// The last row is taken, in the order of the input.
+    Last,
+}
+
+impl FromStr for Duplicates {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        match name {
+            "refuse" => Ok(Self::Refuse),
+            "first" => Ok(Self::First),
+            "last" => Ok(Self::Last),
+            _ => {
+                Err("of a key in several rows, the table is refused or a row is taken: refuse, first or last"
+                    .into())
+            }
+        }
+    }
+}
+
 /// The protocol of a snapshot.
 #[derive(Clone, Debug)]
 pub enum Protocol {
@@ -137,6 +165,8 @@ pub struct BuildOptions {
     pub input: Input,
     /// The columns; a table without a key column is looked up by position.
     pub selection: Selection,
+    /// What becomes of keys in several rows.
+    pub duplicates: Duplicates,
     /// The snapshot's folder.
     pub out: PathBuf,
     /// Name of the dataset; that of the folder if `None`.
@@ -175,6 +205,7 @@ impl BuildOptions {
         Self {
             input,
             selection,
+            duplicates: Duplicates::default(),
             out: out.into(),
             name: None,
             protocol: Protocol::Named(Choice::default()),
@@ -227,7 +258,7 @@ impl BuildOptions {
     /// The rows of the input, which lies in `file` if it is one.
     pub(super) fn open(&self, file: &Path) -> Result<Box<dyn RowSource + '_>, StoreError> {
         match &self.input {
-            Input::File { format, .. } => open_as(file, &self.input_name(), *format, &self.selection),
+            Input::File { format, .. } => open_as(file, &self.input_name(), format.clone(), &self.selection),
             Input::Rows(table) => table.open(&self.selection),
         }
     }

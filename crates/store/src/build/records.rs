@@ -12,7 +12,7 @@ use spirea_protocols::table::{Boundaries, CHECKSUM_BYTES};
 use spirea_protocols::{Table, TableKind};
 
 use super::draws::Draws;
-use super::options::{BuildOptions, ValueLimit};
+use super::options::{BuildOptions, Duplicates, ValueLimit};
 use super::prove::{Batch, Proving, Taker, prove};
 use super::spool::{IndexSpool, IndexValues, KeyedEntries, KeyedSpool, Partition};
 use super::test::Samples;
@@ -213,14 +213,7 @@ impl Collector {
             TableKind::Keyword => Spool::Keyed(KeyedSpool::create(folder)?),
             TableKind::Index => Spool::Indexed(IndexSpool::create(folder)?),
         };
-        let statistics = Statistics {
-            rows: 0,
-            value_bytes: 0,
-            entry_bytes: 0,
-            longest_value_bytes: 0,
-            longest_value_row: None,
-            without_longest: None,
-        };
+        let statistics = Summary::NOTHING;
         let (lengths, input) = (Lengths::default(), input.into());
         Ok(Self {
             spool,
@@ -235,28 +228,16 @@ impl Collector {
         value: Option<&[u8]>,
         place: impl Fn() -> Location,
     ) -> Result<(), StoreError> {
-        let Summary { statistics, lengths, limit, .. } = &mut self.summary;
         let bytes = value.map_or(0, <[u8]>::len);
-        let most = limit.most();
+        let most = self.summary.limit.most();
         if bytes > most {
             return Err(StoreError::Oversize { place: place(), what: "the value".into(), bytes, most });
         }
-        lengths.add(bytes);
-        statistics.rows += 1;
-        statistics.value_bytes += bytes as u64;
-        if bytes as u64 > statistics.longest_value_bytes || statistics.rows == 1 {
-            statistics.longest_value_bytes = bytes as u64;
-            statistics.longest_value_row = Some(statistics.rows);
-        }
+        let row = self.rows() + 1;
+        self.summary.add(row, bytes);
         match (&mut self.spool, hash) {
-            (Spool::Keyed(spool), Some(hash)) => {
-                statistics.entry_bytes += entry_bytes(bytes) as u64;
-                spool.push(hash, statistics.rows, value.unwrap_or_default())
-            }
-            (Spool::Indexed(spool), None) => {
-                statistics.entry_bytes += Table::index_payload_bytes(bytes) as u64;
-                spool.push(value)
-            }
+            (Spool::Keyed(spool), Some(hash)) => spool.push(hash, row, value.unwrap_or_default()),
+            (Spool::Indexed(spool), None) => spool.push(value),
             _ => unreachable!("rows have keys if and only if the table has"),
         }
     }
@@ -315,7 +296,26 @@ impl Rows {
         if let Some(expected) = options.expected_rows {
             expected.check(collector.rows(), &options.input_name())?;
         }
-        collector.finish()
+        let rows = collector.finish()?;
+        match options.duplicates {
+            Duplicates::Refuse => Ok(rows),
+            keep => rows.without_duplicates(keep, progress),
+        }
+    }
+
+    /// Keeps one row of each key.
+    fn without_duplicates(self, keep: Duplicates, progress: &dyn Progress) -> Result<Self, StoreError> {
+        let Self { spooled, mut summary } = self;
+        let Spooled::Keyed(entries) = spooled else { return Ok(Self { spooled, summary }) };
+        // The salt is as good as other places: nobody chooses keys by it.
+        let entries = entries.without_duplicates(keep, summary.salt)?;
+        let before = std::mem::replace(&mut summary.statistics, Summary::NOTHING);
+        summary.lengths = Lengths::default();
+        entries.rows(|row, bytes| summary.add(row, bytes))?;
+        // Rows of the table have other numbers than rows of the input.
+        summary.statistics.longest_value_row = None;
+        progress.left_out(before.rows - summary.statistics.rows);
+        Ok(Self { spooled: Spooled::Keyed(entries), summary })
     }
 
     /// Returns the number and size of the records that [`Rows::plan`] would choose; buckets may turn out a few more.
@@ -380,6 +380,33 @@ impl Rows {
 }
 
 impl Summary {
+    /// The statistics of no rows.
+    const NOTHING: Statistics = Statistics {
+        rows: 0,
+        value_bytes: 0,
+        entry_bytes: 0,
+        longest_value_bytes: 0,
+        longest_value_row: None,
+        without_longest: None,
+    };
+
+    /// Counts the value of `bytes` bytes in the row number `row`, from 1.
+    fn add(&mut self, row: u64, bytes: usize) {
+        let statistics = &mut self.statistics;
+        self.lengths.add(bytes);
+        statistics.rows += 1;
+        statistics.value_bytes += bytes as u64;
+        statistics.entry_bytes += match self.kind {
+            TableKind::Keyword => entry_bytes(bytes),
+            TableKind::Index => Table::index_payload_bytes(bytes),
+        } as u64;
+        let longest = (statistics.longest_value_bytes, std::cmp::Reverse(statistics.longest_value_row));
+        if statistics.rows == 1 || (bytes as u64, std::cmp::Reverse(Some(row))) > longest {
+            statistics.longest_value_bytes = bytes as u64;
+            statistics.longest_value_row = Some(row);
+        }
+    }
+
     /// Notes what records would take without the longest values.
     fn weigh_longest(&mut self, proving: Proving) {
         let kept = self.lengths.without_longest(LONGEST_SHARE);

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use rayon::slice::ParallelSliceMut;
 use spirea_protocols::keyword::{EntryPlace, KeyHash, TAG_BYTES};
 
+use super::options::Duplicates;
 use crate::StoreError;
 use crate::error::IoContext;
 
@@ -96,6 +97,14 @@ struct EntryFiles {
     values: PathBuf,
 }
 
+impl EntryFiles {
+    fn remove(&self) -> Result<(), StoreError> {
+        [&self.headers, &self.values]
+            .into_iter()
+            .try_for_each(|path| std::fs::remove_file(path).at("remove", path))
+    }
+}
+
 /// Collects entries with keys.
 pub(super) struct KeyedSpool {
     folder: PathBuf,
@@ -133,6 +142,36 @@ impl KeyedEntries {
         })
     }
 
+    /// Tells the row and the length of the value of each.
+    pub(super) fn rows(&self, mut take: impl FnMut(u64, usize)) -> Result<(), StoreError> {
+        self.headers(|header| {
+            take(header.row, header.value_bytes as usize);
+            Ok(())
+        })
+    }
+
+    /// Keeps one entry of each hash. `places` divides the work, and nothing else depends on it.
+    pub(super) fn without_duplicates(self, keep: Duplicates, places: [u8; 32]) -> Result<Self, StoreError> {
+        let folder = self.folder.join("kept");
+        std::fs::create_dir(&folder).at("create", &folder)?;
+        let mut kept = KeyedSpool::create(&folder)?;
+        for partition in self.place(places)? {
+            let (entries, values) = (partition.entries()?, partition.values()?);
+            for same in entries.chunk_by(|a, b| a.hash == b.hash) {
+                let taken = match keep {
+                    Duplicates::Refuse => same,
+                    Duplicates::First => &same[..1],
+                    Duplicates::Last => &same[same.len() - 1..],
+                };
+                for entry in taken {
+                    kept.push(&entry.hash, entry.row, &values[entry.value.clone()])?;
+                }
+            }
+            partition.remove()?;
+        }
+        kept.finish()
+    }
+
     /// Puts them where they belong. A spool of one partition stays as it is.
     pub(super) fn place(self, places: [u8; 32]) -> Result<Vec<Partition>, StoreError> {
         let bytes = [&self.files.headers, &self.files.values]
@@ -154,9 +193,7 @@ impl KeyedEntries {
             let partition = EntryPlace::new(&places, &header.hash.tag).part(1 << bits);
             partitions[partition as usize].push(&header, &value)
         })?;
-        for path in [&self.files.headers, &self.files.values] {
-            std::fs::remove_file(path).at("remove", path)?;
-        }
+        self.files.remove()?;
         partitions.into_iter().map(|files| Ok(Partition { files: files.finish()?, places })).collect()
     }
 
@@ -205,6 +242,11 @@ impl Partition {
         drop(bytes);
         entries.par_sort_unstable_by_key(|entry| (entry.place, entry.hash, entry.row));
         Ok(entries)
+    }
+
+    /// Removes its files.
+    fn remove(self) -> Result<(), StoreError> {
+        self.files.remove()
     }
 
     /// All values, one after another.

@@ -32,20 +32,19 @@ impl Changes {
     /// [`StoreError::Oversize`]; those of [`ingest::open`] and of its readers.
     pub fn read(table: &Table, put: Option<&Input>, delete: Option<&Input>) -> Result<Self, StoreError> {
         let mut reader = Reader::new(table);
-        for (input, values) in [(put, table.fields.clone()), (delete, Vec::new())] {
+        for (input, fields) in [(put, Some(&table.fields)), (delete, None)] {
             let Some(input) = input else { continue };
             if !input.format.has_columns() {
                 let detail = "changes need a column of keys: give them as CSV, JSONL or Parquet";
                 return Err(StoreError::BadOption(detail.into()));
             }
             // A file of deletions is read for its keys alone.
-            let deletes = values.is_empty();
-            let values = if deletes { vec![input.key.clone()] } else { values };
+            let values = fields.cloned().unwrap_or_default();
             let selection = Selection { key: Some(input.key.clone()), values, nulls: input.nulls };
-            let mut source = ingest::open(&input.path, input.format, &selection)?;
+            let mut source = ingest::open(&input.path, input.format.clone(), &selection)?;
             let mut row = Row::default();
             while source.next(&mut row)? {
-                let value = (!deletes).then(|| row.value());
+                let value = fields.map(|_| row.value());
                 reader.add(row.key().unwrap_or_default(), value, &*source)?;
             }
         }

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Keys and values are spelled as in JSONL tables: a string is its content, anything else its JSON text without white
-//! space. With several fields a value is an object of them. A key of a table by position is the row's number. Bytes
+//! space. With several fields a value is an object of them, and `{}` in a set. A key of a table by position is the row's number. Bytes
 //! that are no text go by [`Changes::to_bytes`].
 
 use std::collections::BTreeMap;
@@ -120,9 +120,15 @@ fn value_of(table: &Table, value: &RawValue) -> Result<Vec<u8>, String> {
     if let [_] = table.fields.as_slice() {
         return cell(value.get());
     }
-    let fields: BTreeMap<String, &RawValue> = serde_json::from_str(value.get())
-        .map_err(|_| format!("its value must be an object of {}", table.fields.join(", ")))?;
+    let form = || match table.fields.is_empty() {
+        true => "its value must be {}: the table is a set".to_owned(),
+        false => format!("its value must be an object of {}", table.fields.join(", ")),
+    };
+    let fields: BTreeMap<String, &RawValue> = serde_json::from_str(value.get()).map_err(|_| form())?;
     if let Some(name) = fields.keys().find(|name| !table.fields.contains(name)) {
+        if table.fields.is_empty() {
+            return Err(form());
+        }
         return Err(format!("the table has no field {name:?}; it has {}", table.fields.join(", ")));
     }
     let field = |name: &String| match fields.get(name) {

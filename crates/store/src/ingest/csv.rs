@@ -1,30 +1,35 @@
-//! Separated values with a header: RFC 4180, with any byte between fields; or without quotes, as TSV is written.
+//! Separated values: RFC 4180, with any byte between fields; or without quotes, as TSV is written.
 //!
-//! The parser of the `csv` crate accepts anything; what it would guess at (an unclosed quote, a quote inside
-//! an unquoted field, a blank line, a lone carriage return) is refused by a check in front of it.
+//! A file whose rows could be read in two ways is refused: an unclosed quote, a quote inside an unquoted field, a lone
+//! carriage return, a blank line in a file of one column.
 
-use std::io::{self, Read};
+use std::io::{self, BufRead as _, BufReader, Read};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use super::text::{Fault, TextReader, explain as explain_text};
-use super::{MAX_LINE_BYTES, Quotes, Row, RowSource, Selection, Separated, positions};
+use super::text::{Fault, TextReader, explain};
+use super::{Blank, Header, MAX_LINE_BYTES, Quotes, Row, RowSource, Selection, Separated, Space, positions};
 use crate::{Location, StoreError};
 
-/// Rows of a CSV file.
+/// Rows of a file of separated values.
 pub struct CsvRows<R> {
-    reader: csv::Reader<StrictQuotes<TextReader<R>>>,
-    record: csv::ByteRecord,
+    records: Records<R>,
     path: PathBuf,
     bytes: u64,
+    /// Source of the number of columns, for messages.
+    named: &'static str,
+    columns: usize,
     cells: Vec<usize>,
     keyed: bool,
+    /// The record last read is the first row, and was not given yet.
+    first: bool,
 }
 
 impl<R: Read> CsvRows<R> {
     /// Rows of `input`, which has `bytes` bytes and is called `path` in messages.
     ///
     /// # Errors
-    /// [`StoreError::NoSuchColumn`] that lists the header, [`StoreError::Malformed`], [`StoreError::Io`].
+    /// [`StoreError::NoSuchColumn`] that lists the columns, [`StoreError::Malformed`], [`StoreError::Io`].
     pub fn new(
         input: R,
         bytes: u64,
@@ -32,44 +37,75 @@ impl<R: Read> CsvRows<R> {
         form: Separated,
         selection: &Selection,
     ) -> Result<Self, StoreError> {
-        let text = TextReader::new(input, form.encoding);
-        let mut reader = csv::ReaderBuilder::new()
-            .delimiter(form.delimiter)
-            .quoting(form.quotes == Quotes::Rfc4180)
-            .buffer_capacity(1 << 18)
-            .from_reader(StrictQuotes::new(text, form));
-        let header = reader.byte_headers().map_err(|error| explain(error, path))?;
-        if header.is_empty() {
-            let detail = "it is empty; the first line must name the columns";
-            return Err(StoreError::malformed(Location::File(path.into()), detail));
-        }
-        let columns: Vec<_> = header.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect();
-        let place = Location::Line(path.into(), 1);
+        let mut records = Records::new(input, form);
+        let found = records.next().map_err(|error| explain(error, path))?;
+        let empty = |detail| Err(StoreError::malformed(Location::File(path.into()), detail));
+        let (columns, named) = match (&records.form.lines.header, found) {
+            (Header::Line, true) => (records.texts(), "the header has"),
+            (Header::Line, false) => return empty("it is empty; the first line must name the columns"),
+            (Header::Absent(names), true) if names.is_empty() => {
+                ((1..=records.ends.len()).map(|i| format!("column{i}")).collect(), "the first row has")
+            }
+            (Header::Absent(names), false) if names.is_empty() => {
+                return empty("it is empty; name its columns with --columns");
+            }
+            (Header::Absent(names), _) => (names.clone(), "--columns names"),
+        };
+        let place = Location::Line(path.into(), records.place());
         let cells = positions(&place, &columns, &selection.columns())
             .map_err(|error| of_other_delimiter(&place, &columns).unwrap_or(error))?;
-        let (record, keyed) = (csv::ByteRecord::new(), selection.key.is_some());
-        Ok(Self { reader, record, path: path.into(), bytes, cells, keyed })
+        let first = found && records.form.lines.header != Header::Line;
+        let (path, keyed, columns) = (path.into(), selection.key.is_some(), columns.len());
+        let rows = Self { records, path, bytes, named, columns, cells, keyed, first };
+        if found {
+            rows.check()?;
+        }
+        Ok(rows)
+    }
+
+    /// Refuses the record last read if it has another number of fields, or stands after a blank line that may be a row.
+    fn check(&self) -> Result<(), StoreError> {
+        let refuse =
+            |line, detail| Err(StoreError::malformed(Location::Line(self.path.clone(), line), detail));
+        let fields = self.records.ends.len();
+        if let (1, Blank::Refuse, Some(line)) =
+            (self.columns, self.records.form.lines.blank, self.records.blank)
+        {
+            let detail = "a blank line, which may be an empty value; leave blank lines out with --skip-blank, or write \"\" for an empty value";
+            return refuse(line, detail.into());
+        }
+        if fields != self.columns {
+            let detail = format!(
+                "it has {fields} fields where {} {}; put fields that contain the delimiter or line breaks in quotes",
+                self.named, self.columns
+            );
+            return refuse(self.records.place(), detail);
+        }
+        Ok(())
     }
 }
 
 impl<R: Read> RowSource for CsvRows<R> {
     fn next(&mut self, row: &mut Row) -> Result<bool, StoreError> {
-        if !self.reader.read_byte_record(&mut self.record).map_err(|error| explain(error, &self.path))? {
-            return Ok(false);
+        if !std::mem::take(&mut self.first) {
+            if !self.records.next().map_err(|error| explain(error, &self.path))? {
+                return Ok(false);
+            }
+            self.check()?;
         }
         let cells = row.reset(self.cells.len(), self.keyed);
         for (cell, &position) in cells.iter_mut().zip(&self.cells) {
-            cell.extend_from_slice(&self.record[position]);
+            cell.extend_from_slice(self.records.field(position));
         }
         Ok(true)
     }
 
     fn place(&self) -> Location {
-        Location::Line(self.path.clone(), self.record.position().map_or(1, csv::Position::line))
+        Location::Line(self.path.clone(), self.records.place())
     }
 
     fn progress(&self) -> (u64, u64) {
-        (self.reader.get_ref().input.bytes_read(), self.bytes)
+        (self.records.reader.get_ref().bytes_read(), self.bytes)
     }
 }
 
@@ -85,139 +121,167 @@ fn of_other_delimiter(place: &Location, columns: &[String]) -> Option<StoreError
     Some(StoreError::malformed(place.clone(), detail))
 }
 
-fn explain(error: csv::Error, path: &Path) -> StoreError {
-    let line = error.position().map(csv::Position::line);
-    let place =
-        |line: Option<u64>| line.map_or(Location::File(path.into()), |l| Location::Line(path.into(), l));
-    match error.into_kind() {
-        csv::ErrorKind::UnequalLengths { expected_len, len, .. } => StoreError::malformed(
-            place(line),
-            format!(
-                "it has {len} fields where the header has {expected_len}; put fields that contain the delimiter or line breaks in quotes"
-            ),
-        ),
-        csv::ErrorKind::Io(error) => explain_text(error, path),
-        other => StoreError::malformed(place(line), csv_kind(&other)),
-    }
-}
-
-fn csv_kind(kind: &csv::ErrorKind) -> String {
-    format!("it is not CSV: {kind:?}")
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
-    RecordStart,
-    FieldStart,
-    Unquoted,
-    Quoted,
-    /// After a quote inside a quoted field: its end, or the first of two quotes that stand for one.
-    QuoteInQuoted,
-    CarriageReturn,
-}
-
-/// Passes CSV on and checks its quotes and line ends.
-struct StrictQuotes<R> {
-    input: R,
+/// Records of separated values, one at a time.
+struct Records<R> {
+    reader: BufReader<TextReader<R>>,
     form: Separated,
-    state: State,
-    line: u64,
-    record_bytes: usize,
-    quote_opened: u64,
+    /// The line last read, with its end.
+    line: Vec<u8>,
+    /// Number of the line last read, from 1.
+    number: u64,
+    /// Number of the record's first line.
+    start: u64,
+    /// The first of the blank lines before the record.
     blank: Option<u64>,
+    /// The record's fields, one after another.
+    text: Vec<u8>,
+    /// Ends of the fields in `text`.
+    ends: Vec<usize>,
 }
 
-impl<R> StrictQuotes<R> {
+impl<R: Read> Records<R> {
     fn new(input: R, form: Separated) -> Self {
-        let state = State::RecordStart;
-        Self { input, form, state, line: 1, record_bytes: 0, quote_opened: 0, blank: None }
+        let reader = BufReader::with_capacity(1 << 18, TextReader::new(input, form.encoding));
+        let (line, text, ends) = Default::default();
+        Self { reader, form, line, number: 0, start: 0, blank: None, text, ends }
     }
 
-    #[inline]
-    fn step(&mut self, byte: u8) -> io::Result<()> {
-        use State::{CarriageReturn, FieldStart, QuoteInQuoted, Quoted, RecordStart, Unquoted};
-        self.record_bytes += 1;
-        let is_quote = byte == b'"' && self.form.quotes == Quotes::Rfc4180;
-        self.state = match (self.state, byte) {
-            (Quoted, b'"') => QuoteInQuoted,
-            (Quoted, _) => {
-                self.line += u64::from(byte == b'\n');
-                if self.record_bytes > MAX_LINE_BYTES {
-                    let detail = "its quote is still open after 64 MiB; close it";
-                    return Err(Fault::error(self.quote_opened, detail));
-                }
-                Quoted
+    /// Number of the line in which the record begins, from 1.
+    fn place(&self) -> u64 {
+        self.start.max(1)
+    }
+
+    fn field(&self, i: usize) -> &[u8] {
+        let start = if i == 0 { 0 } else { self.ends[i - 1] };
+        &self.text[start..self.ends[i]]
+    }
+
+    fn texts(&self) -> Vec<String> {
+        (0..self.ends.len()).map(|i| String::from_utf8_lossy(self.field(i)).into_owned()).collect()
+    }
+
+    /// Reads the next record; `false` at the end.
+    fn next(&mut self) -> io::Result<bool> {
+        self.blank = None;
+        self.text.clear();
+        self.ends.clear();
+        while self.read_line()? {
+            if self.number <= self.form.lines.skip_rows {
+                continue;
             }
-            (RecordStart | FieldStart, _) if is_quote => {
-                self.check_blank()?;
-                self.quote_opened = self.line;
-                Quoted
+            let content = self.trimmed(0..self.content());
+            let content = &self.line[content];
+            if content.is_empty() {
+                self.blank.get_or_insert(self.number);
+            } else if !self
+                .form
+                .lines
+                .comment
+                .as_ref()
+                .is_some_and(|mark| content.starts_with(mark.as_bytes()))
+            {
+                self.start = self.number;
+                return self.split().map(|()| true);
             }
-            (QuoteInQuoted, b'"') => Quoted,
-            (Unquoted, _) if is_quote => {
-                let detail = "a quote inside an unquoted field; put the field in quotes and double the quote";
-                return Err(Fault::error(self.line, detail));
-            }
-            (RecordStart, b'\r' | b'\n') => {
-                self.blank.get_or_insert(self.line);
-                self.end_line(byte)
-            }
-            (CarriageReturn, b'\n') => self.end_line(byte),
-            (CarriageReturn, _) => {
-                let detail =
-                    "a carriage return without a line feed; end lines with LF or CR LF, or quote the field";
-                return Err(Fault::error(self.line, detail));
-            }
-            (_, b'\r' | b'\n') => self.end_line(byte),
-            (QuoteInQuoted | RecordStart | FieldStart | Unquoted, byte) if byte == self.form.delimiter => {
-                self.check_blank()?;
-                FieldStart
-            }
-            (QuoteInQuoted, _) => {
-                let detail = "text after a closing quote; double a quote that belongs to the field";
-                return Err(Fault::error(self.line, detail));
-            }
-            (RecordStart | FieldStart | Unquoted, _) => {
-                self.check_blank()?;
-                Unquoted
-            }
-        };
-        if self.record_bytes > MAX_LINE_BYTES {
-            return Err(Fault::error(self.line, "a line longer than 64 MiB; is this a CSV file?"));
+        }
+        Ok(false)
+    }
+
+    /// Reads a line; `false` at the end.
+    fn read_line(&mut self) -> io::Result<bool> {
+        self.line.clear();
+        let read = (&mut self.reader).take(MAX_LINE_BYTES as u64 + 1).read_until(b'\n', &mut self.line)?;
+        self.number += u64::from(read > 0);
+        if read > MAX_LINE_BYTES {
+            return Err(self.fault("a line longer than 64 MiB; is this a CSV file?"));
+        }
+        Ok(read > 0)
+    }
+
+    /// Bytes of the line without its end: LF or CR LF.
+    fn content(&self) -> usize {
+        let line = self.line.strip_suffix(b"\n").unwrap_or(&self.line);
+        line.strip_suffix(b"\r").unwrap_or(line).len()
+    }
+
+    /// A range of the line without the white space around it, if the form says so. A delimiter is no white space.
+    fn trimmed(&self, range: Range<usize>) -> Range<usize> {
+        if self.form.lines.space == Space::Keep {
+            return range;
+        }
+        let is_space = |byte: &&u8| byte.is_ascii_whitespace() && **byte != self.form.delimiter;
+        let start = range.start + self.line[range.clone()].iter().take_while(is_space).count();
+        start..range.end - self.line[start..range.end].iter().rev().take_while(is_space).count()
+    }
+
+    fn fault(&self, detail: &str) -> io::Error {
+        Fault::error(self.number, detail)
+    }
+
+    /// Splits the line, and those after it that a quoted field goes on in.
+    fn split(&mut self) -> io::Result<()> {
+        let mut rest = Some(0);
+        while let Some(at) = rest {
+            let end = self.content();
+            let opened = self.trimmed(at..end).start;
+            let is_quoted = self.form.quotes == Quotes::Rfc4180 && opened < end && self.line[opened] == b'"';
+            rest = if is_quoted { self.quoted(opened + 1)? } else { self.unquoted(at)? };
+            self.ends.push(self.text.len());
         }
         Ok(())
     }
 
-    #[inline]
-    fn end_line(&mut self, byte: u8) -> State {
-        if byte == b'\r' {
-            return State::CarriageReturn;
+    /// Takes the unquoted field at `at`; returns where the next one begins.
+    fn unquoted(&mut self, at: usize) -> io::Result<Option<usize>> {
+        let end = self.content();
+        let length = self.line[at..end].iter().position(|&byte| byte == self.form.delimiter);
+        let field = self.trimmed(at..length.map_or(end, |length| at + length));
+        if self.line[field.clone()].contains(&b'\r') {
+            let detail =
+                "a carriage return without a line feed; end lines with LF or CR LF, or quote the field";
+            return Err(self.fault(detail));
         }
-        self.line += 1;
-        self.record_bytes = 0;
-        State::RecordStart
+        if self.form.quotes == Quotes::Rfc4180 && self.line[field.clone()].contains(&b'"') {
+            let detail = "a quote inside an unquoted field; put the field in quotes and double the quote";
+            return Err(self.fault(detail));
+        }
+        self.text.extend_from_slice(&self.line[field]);
+        Ok(length.map(|length| at + length + 1))
     }
 
-    /// A blank line is no row to the parser, and a row of one empty field to RFC 4180: only at the end does
-    /// it not matter.
-    #[inline]
-    fn check_blank(&self) -> io::Result<()> {
-        match self.blank {
-            None => Ok(()),
-            Some(line) => {
-                Err(Fault::error(line, "a blank line; remove it, or write \"\" for an empty value"))
+    /// Takes the quoted field whose text begins at `at`; returns where the next one begins.
+    fn quoted(&mut self, mut at: usize) -> io::Result<Option<usize>> {
+        let opened = self.number;
+        loop {
+            let Some(length) = self.line[at..].iter().position(|&byte| byte == b'"') else {
+                self.text.extend_from_slice(&self.line[at..]);
+                if self.text.len() > MAX_LINE_BYTES {
+                    return Err(Fault::error(opened, "its quote is still open after 64 MiB; close it"));
+                }
+                if !self.read_line()? {
+                    return Err(Fault::error(opened, "its quote is never closed; close it"));
+                }
+                at = 0;
+                continue;
+            };
+            let quote = at + length;
+            self.text.extend_from_slice(&self.line[at..quote]);
+            at = quote + 1;
+            if self.line.get(at) == Some(&b'"') {
+                self.text.push(b'"');
+                at += 1;
+                continue;
             }
+            let end = self.content();
+            at = self.trimmed(at..end).start;
+            return match self.line.get(at) {
+                _ if at == end => Ok(None),
+                Some(&byte) if byte == self.form.delimiter => Ok(Some(at + 1)),
+                Some(b'\r') => Err(self.fault(
+                    "a carriage return without a line feed; end lines with LF or CR LF, or quote the field",
+                )),
+                _ => Err(self.fault("text after a closing quote; double a quote that belongs to the field")),
+            };
         }
-    }
-}
-
-impl<R: Read> Read for StrictQuotes<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let read = self.input.read(buffer)?;
-        if read == 0 && !buffer.is_empty() && self.state == State::Quoted {
-            return Err(Fault::error(self.quote_opened, "its quote is never closed; close it"));
-        }
-        buffer[..read].iter().try_for_each(|&byte| self.step(byte))?;
-        Ok(read)
     }
 }

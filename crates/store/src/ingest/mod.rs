@@ -3,6 +3,7 @@
 #[cfg(feature = "arrow")]
 pub mod arrow;
 pub mod csv;
+mod format;
 pub mod jsonl;
 pub mod npy;
 #[cfg(feature = "parquet")]
@@ -16,6 +17,7 @@ use std::fmt;
 use std::fs::File;
 use std::path::Path;
 
+pub use format::{Blank, Format, FormatHints, Header, Lines, Quotes, Separated, Space};
 use spirea_protocols::table::join_fields;
 pub use text::Encoding;
 
@@ -24,147 +26,6 @@ use crate::{Location, StoreError};
 
 /// The longest line of a text format: an unclosed quote shall not read the whole file into memory.
 pub(crate) const MAX_LINE_BYTES: usize = 64 << 20;
-
-/// A format of input files.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Format {
-    /// Separated values with a header.
-    Csv(Separated),
-    /// One JSON object a line.
-    Jsonl {
-        /// How its text is written.
-        encoding: Encoding,
-    },
-    /// Apache Parquet.
-    Parquet,
-    /// A NumPy array of one or two dimensions in C order: row i is value i.
-    Npy,
-    /// Values of a fixed number of bytes, one after another.
-    Raw {
-        /// Bytes of a value.
-        record_bytes: usize,
-    },
-}
-
-/// A form of separated values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Separated {
-    /// The byte between two fields.
-    pub delimiter: u8,
-    /// The meaning of quotes.
-    pub quotes: Quotes,
-    /// How its text is written.
-    pub encoding: Encoding,
-}
-
-/// The meaning of `"` in separated values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Quotes {
-    /// Fields may stand in quotes, as RFC 4180 has them.
-    Rfc4180,
-    /// A quote is a character like any other.
-    Literal,
-}
-
-/// What is said of a file's format beside its name.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FormatHints<'a> {
-    /// The format's name: `csv`, `tsv`, `jsonl`, `parquet`, `npy` or `raw`. Without one the file's extension tells.
-    pub name: Option<&'a str>,
-    /// The byte between two fields, of `csv`, which it implies.
-    pub delimiter: Option<u8>,
-    /// Bytes of a value, of `raw`, which it implies.
-    pub record_bytes: Option<usize>,
-    /// The meaning of quotes in `tsv`, where they are literal by default.
-    pub quotes: Option<Quotes>,
-    /// How the text of `csv`, `tsv` or `jsonl` is written; UTF-8 by default.
-    pub encoding: Option<Encoding>,
-}
-
-impl Format {
-    /// Values with commas between them, in UTF-8: RFC 4180.
-    pub const CSV: Self =
-        Self::Csv(Separated { delimiter: b',', quotes: Quotes::Rfc4180, encoding: Encoding::Utf8 });
-    /// Values with tabs between them, in UTF-8, without quotes.
-    pub const TSV: Self =
-        Self::Csv(Separated { delimiter: b'\t', quotes: Quotes::Literal, encoding: Encoding::Utf8 });
-    /// Lines of JSON in UTF-8.
-    pub const JSONL: Self = Self::Jsonl { encoding: Encoding::Utf8 };
-
-    /// The format of the file `input`, of which these hints are given.
-    ///
-    /// # Errors
-    /// [`StoreError::BadOption`] that lists the formats.
-    pub fn choose(hints: FormatHints<'_>, input: &Path) -> Result<Self, StoreError> {
-        let bad = |detail: String| Err(StoreError::BadOption(detail));
-        let extension = input.extension().and_then(|extension| extension.to_str()).map(str::to_lowercase);
-        let implied = || match (hints.record_bytes, hints.delimiter) {
-            (Some(_), _) => Some("raw"),
-            (None, Some(_)) => Some("csv"),
-            (None, None) => extension.as_deref(),
-        };
-        let named = hints.name.or_else(implied).unwrap_or("");
-        let format = match (named, hints.delimiter) {
-            ("csv", None) => Self::CSV,
-            ("tsv" | "tab", None) => Self::TSV,
-            ("csv", Some(b'"' | b'\r' | b'\n')) => {
-                return bad("a quote or the end of a line cannot be the delimiter".into());
-            }
-            ("csv", Some(delimiter)) => {
-                Self::Csv(Separated { delimiter, quotes: Quotes::Rfc4180, encoding: Encoding::Utf8 })
-            }
-            ("jsonl" | "ndjson", None) => Self::JSONL,
-            ("parquet" | "pq", None) => Self::Parquet,
-            ("npy", None) => Self::Npy,
-            ("raw", None) => match hints.record_bytes {
-                Some(record_bytes) if record_bytes > 0 => Self::Raw { record_bytes },
-                _ => return bad("the format raw needs --record-bytes of at least 1".into()),
-            },
-            ("tsv" | "tab" | "jsonl" | "ndjson" | "parquet" | "pq" | "npy" | "raw", Some(_)) => {
-                return bad("--delimiter belongs to the format csv".into());
-            }
-            (other, _) => {
-                let formats = "csv, tsv, jsonl, parquet, npy, or raw with --record-bytes N";
-                return bad(match (hints.name, is_standard_input(input)) {
-                    (Some(_), _) => format!("no format is called {other:?}; there are {formats}"),
-                    (None, true) => format!("standard input has no extension; give --format: {formats}"),
-                    (None, false) => format!(
-                        "{}: its extension names no format; give --format: {formats}",
-                        input.display()
-                    ),
-                });
-            }
-        };
-        match (format, hints.record_bytes) {
-            (Self::Raw { .. }, _) | (_, None) => format.with_text(hints),
-            _ => bad("--record-bytes belongs to the format raw".into()),
-        }
-    }
-
-    /// The format with the hints of how its text is written.
-    fn with_text(self, hints: FormatHints<'_>) -> Result<Self, StoreError> {
-        let bad = |detail: &str| Err(StoreError::BadOption(detail.into()));
-        let encoding = hints.encoding.unwrap_or_default();
-        match (self, hints.quotes, hints.encoding) {
-            (Self::Csv(form), quotes, _) => {
-                Ok(Self::Csv(Separated { quotes: quotes.unwrap_or(form.quotes), encoding, ..form }))
-            }
-            (_, Some(_), _) => bad("--quote belongs to the format tsv"),
-            (Self::Jsonl { .. }, None, Some(Encoding::Bytes)) => {
-                bad("JSON is text: --bytes belongs to the formats csv and tsv")
-            }
-            (Self::Jsonl { .. }, None, _) => Ok(Self::Jsonl { encoding }),
-            (_, None, Some(_)) => bad("--encoding and --bytes belong to text: csv, tsv and jsonl"),
-            (format, None, None) => Ok(format),
-        }
-    }
-
-    /// Tests that files of this format have named columns.
-    pub fn has_columns(self) -> bool {
-        matches!(self, Self::Csv(_) | Self::Jsonl { .. } | Self::Parquet)
-    }
-}
 
 /// Whether this name stands for standard input: `-`.
 pub fn is_standard_input(input: &Path) -> bool {
@@ -201,7 +62,7 @@ impl std::str::FromStr for Nulls {
 pub struct Selection {
     /// The column of keys, or `None` for a table by position.
     pub key: Option<String>,
-    /// The columns of values; none for a format without columns.
+    /// The columns of values. Without any, a table of keys is a set; a format without columns has none.
     pub values: Vec<String>,
     /// What becomes of rows with nulls.
     pub nulls: Nulls,
@@ -213,9 +74,9 @@ impl Selection {
 
     /// Names of a value's fields.
     pub fn fields(&self) -> Vec<String> {
-        match self.values.as_slice() {
-            [] => vec![Self::UNNAMED_FIELD.into()],
-            values => values.to_vec(),
+        match (&self.key, self.values.as_slice()) {
+            (None, []) => vec![Self::UNNAMED_FIELD.into()],
+            (_, values) => values.to_vec(),
         }
     }
 
@@ -229,8 +90,10 @@ impl Selection {
                 }
             };
         }
-        if self.values.is_empty() {
-            return bad("name at least one column of values with --value");
+        if self.values.is_empty() && self.key.is_none() {
+            return bad(
+                "name the columns of the values with --value, or the column of the keys with --key: without --value they are a set",
+            );
         }
         for (i, column) in self.values.iter().enumerate() {
             if self.values[..i].contains(column) {

@@ -15,7 +15,9 @@ use parquet::file::properties::WriterProperties;
 use proptest::prelude::*;
 use spirea_specimens::LookUps;
 use spirea_specimens::snapshots::{columns, options, try_build, write_file};
-use spirea_store::ingest::{self, Encoding, Format, FormatHints, Nulls, Quotes, Row, Selection};
+use spirea_store::ingest::{
+    self, Blank, Encoding, Format, FormatHints, Header, Lines, Nulls, Quotes, Row, Selection, Space,
+};
 use spirea_store::{Location, StoreError};
 
 type Rows = Vec<(Option<Vec<u8>>, Vec<Vec<u8>>)>;
@@ -108,8 +110,6 @@ fn malformed_csv_names_the_line_and_a_remedy() {
         ("k,v\na,1\n\"b,2\nc,3\n", "data.csv:3: its quote is never closed"),
         ("k,v\n\"x\ny\",1\nb,a\"b\n", "data.csv:4: a quote inside an unquoted field"),
         ("k,v\na,\"1\"x\n", "data.csv:2: text after a closing quote"),
-        ("k,v\na,1\n\nb,2\n", "data.csv:3: a blank line"),
-        ("k,v\r\na,1\r\n\r\nb,2\r\n", "data.csv:3: a blank line"),
         ("k,v\ra,1\rb,2\r", "data.csv:1: a carriage return without a line feed"),
         ("", "data.csv: it is empty"),
         ("k;v\na;1\n", "data.csv:1: the header is one column, \"k;v\"; if its fields"),
@@ -134,6 +134,150 @@ fn any_delimiter_stands_between_fields_and_commas_are_text_then() {
     let hints = FormatHints { delimiter: Some(b';'), ..FormatHints::default() };
     let expected = [keyed("a,b", &["1;2"]), keyed("c", &["3\n4"])];
     assert_eq!(read_as(&path, hints, &selection).unwrap(), expected);
+}
+
+#[test]
+fn separated_values_are_read_as_they_are_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let columns_of = |names: &[&str]| Header::Absent(names.iter().map(|&name| name.into()).collect());
+    let comment = |prefix: &str| Some(prefix.to_owned());
+    let read_lines = |name: &str, content: &str, delimiter, lines, selection: &Selection| {
+        let path = write_file(folder.path(), name, content);
+        let hints = FormatHints { delimiter, lines, ..FormatHints::default() };
+        read_as(&path, hints, selection).map_err(|error| {
+            let text = error.to_string();
+            text.find(name).map_or(text.clone(), |at| text[at..].to_string())
+        })
+    };
+    let plain = || Lines::PLAIN;
+    let numbered = columns(Some("column1"), &["column2"]);
+    let named = columns(Some("k"), &["v"]);
+    for (name, content, delimiter, lines, selection, expected) in [
+        (
+            "a.csv",
+            "A,3\nB,7\n",
+            None,
+            Lines { header: columns_of(&[]), ..plain() },
+            &numbered,
+            [("A", "3"), ("B", "7")],
+        ),
+        (
+            "a.csv",
+            "A,3\nB,7\n",
+            None,
+            Lines { header: columns_of(&["k", "v"]), ..plain() },
+            &named,
+            [("A", "3"), ("B", "7")],
+        ),
+        (
+            "hashes.txt",
+            "AD7:10\r\n0A8:4\r\n",
+            Some(b':'),
+            Lines { header: columns_of(&["k", "v"]), ..plain() },
+            &named,
+            [("AD7", "10"), ("0A8", "4")],
+        ),
+        (
+            "a.csv",
+            "# made\n\nk,v\na,1\n# more \"\nb,2 # not\n",
+            None,
+            Lines { comment: comment("#"), ..plain() },
+            &named,
+            [("a", "1"), ("b", "2 # not")],
+        ),
+        (
+            "suffixes.dat",
+            "// made\n\ncom,1\n\n  // more, \" \norg,2\n",
+            None,
+            Lines { header: columns_of(&["k", "v"]), comment: comment("//"), space: Space::Trim, ..plain() },
+            &named,
+            [("com", "1"), ("org", "2")],
+        ),
+        (
+            "a.csv",
+            "made by \"us\na, b, c\nk,v\na,1\nb,2\n",
+            None,
+            Lines { skip_rows: 2, ..plain() },
+            &named,
+            [("a", "1"), ("b", "2")],
+        ),
+        (
+            "a.csv",
+            " k ,\tv\n a , 1 \n \t\n \" b \" , \"2\n \" \n",
+            None,
+            Lines { space: Space::Trim, ..plain() },
+            &named,
+            [("a", "1"), (" b ", "2\n ")],
+        ),
+        (
+            "a.tsv",
+            "k\tv\n a\t1 \n\t\n",
+            None,
+            Lines { space: Space::Trim, ..plain() },
+            &named,
+            [("a", "1"), ("", "")],
+        ),
+        ("a.csv", "\nk,v\n\r\na,1\n\n\nb,2\n\n", None, plain(), &named, [("a", "1"), ("b", "2")]),
+    ] {
+        let expected = expected.map(|(key, value)| keyed(key, &[value]));
+        assert_eq!(
+            read_lines(name, content, delimiter, lines, selection).as_deref(),
+            Ok(&expected[..]),
+            "{content:?}"
+        );
+    }
+    let single = columns(None, &["column1"]);
+    let list = || Lines { header: columns_of(&[]), ..plain() };
+    let skip = Lines { blank: Blank::Skip, ..list() };
+    let of = |text: &str| (None, vec![text.as_bytes().to_vec()]);
+    assert_eq!(read_lines("list.txt", "a\n\nb\n\n", None, skip, &single).unwrap(), [of("a"), of("b")]);
+    assert_eq!(read_lines("list.txt", "a\n\"\"\n\n", None, list(), &single).unwrap(), [of("a"), of("")]);
+    for (content, lines, selection, expected) in [
+        (
+            "a\n\nb\n",
+            list(),
+            &single,
+            "list.txt:2: a blank line, which may be an empty value; leave blank lines out with --skip-blank",
+        ),
+        (
+            "a,1\n#x\nb\n",
+            Lines { comment: comment("#"), ..list() },
+            &numbered,
+            "list.txt:3: it has 1 fields where the first row has 2",
+        ),
+        (
+            "a,1\n",
+            Lines { header: columns_of(&["k"]), ..plain() },
+            &columns(None, &["k"]),
+            "list.txt:1: it has 2 fields where --columns names 1",
+        ),
+        ("a,1\n", list(), &named, "list.txt:1: no column \"k\"; there are \"column1\", \"column2\""),
+        (
+            "k,v\n#\n\nb,\"2\nx\"y\n",
+            Lines { comment: comment("#"), ..plain() },
+            &named,
+            "list.txt:5: text after a closing quote",
+        ),
+        (
+            "#\n",
+            Lines { comment: comment("#"), ..list() },
+            &single,
+            "list.txt: it is empty; name its columns",
+        ),
+    ] {
+        let message = read_lines("list.txt", content, None, lines, selection).unwrap_err();
+        assert!(message.starts_with(expected), "{message}");
+    }
+    for (name, lines, part) in [
+        ("a.jsonl", list(), "belong to the formats csv and tsv"),
+        ("a.csv", Lines { comment: comment(""), ..plain() }, "--comment"),
+        ("a.csv", Lines { comment: comment("#\n"), ..plain() }, "--comment"),
+    ] {
+        let message = Format::choose(FormatHints { lines, ..FormatHints::default() }, Path::new(name))
+            .unwrap_err()
+            .to_string();
+        assert!(message.contains(part), "{message}");
+    }
 }
 
 #[test]

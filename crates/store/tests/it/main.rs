@@ -3,6 +3,7 @@
 mod aimed;
 mod changes;
 mod damage;
+mod duplicates;
 mod faults;
 mod formats;
 mod layout;

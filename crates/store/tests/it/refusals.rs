@@ -31,11 +31,19 @@ fn duplicate_keys_are_named_with_all_their_lines() {
     let (error, message) = refusal(format!("key,value\n{rows}"), Some("key"), &["value"]);
     let StoreError::DuplicateKeys { keys, others: 0, .. } = error else { panic!("{error}") };
     assert_eq!(keys[0].rows, [17, 401]);
-    assert_eq!(message, "data.csv: duplicate keys: \"k17\" in lines 18, 402; keep one row of each");
+    assert_eq!(
+        message,
+        "data.csv: duplicate keys: \"k17\" in lines 18, 402; keep one row of each, or take one with --on-duplicate first or last"
+    );
     let (error, message) = refusal("key,value\na,1\nb,1\nb,1\na,2\na,3\n", Some("key"), &["value"]);
     assert!(matches!(&error, StoreError::DuplicateKeys { keys, others: 0, .. } if keys.len() == 2));
     let keys = "\"b\" in lines 3, 4; \"a\" in lines 2, 5, 6";
-    assert_eq!(message, format!("data.csv: duplicate keys: {keys}; keep one row of each"));
+    assert_eq!(
+        message,
+        format!(
+            "data.csv: duplicate keys: {keys}; keep one row of each, or take one with --on-duplicate first or last"
+        )
+    );
     // Many are counted, and long ones shortened.
     let key = |i: usize| format!("{i}\u{1b}{}", "x".repeat(100));
     let rows: String = (0..100).map(|i| format!("{},v\n", key(i % 50))).collect();
@@ -113,7 +121,7 @@ fn options_out_of_range() {
         (|o| o.protocol = named("garlic", "module-1280", None), "there are simple, double"),
         (|o| o.protocol = named("simple", "toy", None), "module-1280, paper, module-1536"),
         (|o| o.protocol = named("hybrid", "paper", Some("onion-32")), "paper, fast"),
-        (|o| o.selection = columns(Some("key"), &[]), "--value"),
+        (|o| o.selection = columns(None, &[]), "--value"),
         (|o| o.selection = columns(None, &["value", "value"]), "named twice"),
         (|o| *file(o).1 = Format::Raw { record_bytes: 1 }, "no named columns"),
         (|o| file(o).0.set_file_name("other.csv"), "other.csv: cannot open"),
@@ -138,7 +146,8 @@ fn formats_are_chosen_by_extension_or_name() {
     };
     assert_eq!(choose(None, None, "a.tsv").unwrap(), Format::TSV);
     assert_eq!(choose(Some("tsv"), None, "-").unwrap(), Format::TSV);
-    let separated = |delimiter, quotes, encoding| Format::Csv(Separated { delimiter, quotes, encoding });
+    let separated =
+        |delimiter, quotes, encoding| Format::Csv(Separated { encoding, ..Separated::by(delimiter, quotes) });
     let bars = separated(b'|', Quotes::Rfc4180, Encoding::Utf8);
     assert_eq!(delimited(None, b'|', "a.txt").unwrap(), bars);
     let written = |name, quotes, encoding| {

@@ -22,7 +22,7 @@ fn csv_of(rows: impl IntoIterator<Item = (impl AsRef<[u8]>, impl AsRef<[u8]>)>) 
 
 /// Options of a build of a CSV file whose keys and values are not text.
 fn of_bytes(input: &Path, key: Option<&str>) -> BuildOptions {
-    let form = Separated { delimiter: b',', quotes: Quotes::Rfc4180, encoding: Encoding::Bytes };
+    let form = Separated { encoding: Encoding::Bytes, ..Separated::by(b',', Quotes::Rfc4180) };
     let from = Input::File { path: input.into(), format: Format::Csv(form) };
     BuildOptions { input: from, ..options(input, key, &["value"]) }
 }

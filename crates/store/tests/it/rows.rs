@@ -89,7 +89,7 @@ fn keys_that_stand_twice_are_found_in_memory_again() {
     rows[8].0 = "key 2".into();
     let selection = columns(Some("key"), &["value"]);
     let error = try_build(&of_rows(Batches(rows), selection, &folder.path().join("table"))).unwrap_err();
-    let expected = "the frame: duplicate keys: \"key 2\" in rows 3, 9; keep one row of each";
+    let expected = "the frame: duplicate keys: \"key 2\" in rows 3, 9; keep one row of each, or take one with --on-duplicate first or last";
     assert_eq!(error.to_string(), expected);
 }
 

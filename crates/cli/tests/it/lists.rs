@@ -1,0 +1,60 @@
+//! Lists as they come: without headers, with comments, with keys that repeat, without values.
+
+use crate::command::{Server, expect, folder_with, refusal, text};
+
+#[test]
+fn lists_are_built_as_they_come() {
+    let folder = folder_with(&[
+        ("suffixes.dat", "// made by us\n\ncom\n\n// two of them\norg\ncom\n"),
+        ("hashes.txt", "AD7:10\r\n0A8:4\r\n"),
+        ("more.txt", "0A8:5\r\nFFF:6\r\n"),
+    ]);
+    let folder = folder.path();
+    let suffixes =
+        ["build", "--input", "suffixes.dat", "--no-header", "--columns", "suffix", "--key", "suffix"];
+    let suffixes = [&suffixes[..], &["--comment", "//", "--out", "suffixes"]].concat();
+    let refused = refusal(folder, &suffixes);
+    assert!(
+        refused.contains("suffixes.dat:2: a blank line") && refused.contains("--skip-blank"),
+        "{refused}"
+    );
+    let suffixes = [&suffixes[..], &["--skip-blank"]].concat();
+    let refused = refusal(folder, &suffixes);
+    assert!(refused.contains("\"com\" in lines 3, 7") && refused.contains("--on-duplicate"), "{refused}");
+    let built = text(&expect(folder, 0, &[&suffixes[..], &["--on-duplicate", "first"]].concat()).stdout);
+    assert!(built.contains("1 rows left out") && built.contains("a set of 2 keys"), "{built}");
+    let hashes = ["--no-header", "--delimiter", ":", "--columns", "hash,count", "--key", "hash"];
+    let build =
+        [&["build", "--input", "hashes.txt", "--value", "count", "--out", "hashes"][..], &hashes].concat();
+    expect(folder, 0, &build);
+    let server = Server::start(folder, &["suffixes", "hashes"]);
+    let get =
+        |status, arguments: &[&str]| expect(folder, status, &[&["get", &server.url][..], arguments].concat());
+    assert_eq!(text(&get(0, &["suffixes", "org", "--wait", "120"]).stdout), "org\n");
+    let absent = get(1, &["suffixes", "net"]);
+    assert_eq!(
+        (text(&absent.stdout), text(&absent.stderr).contains("net: not found")),
+        (String::new(), true)
+    );
+    assert_eq!(text(&get(1, &["suffixes", "com", "net", "org"]).stdout), "com\norg\n");
+    let lines = text(&get(1, &["suffixes", "com", "net", "--json"]).stdout);
+    assert_eq!(lines, "{\"key\":\"com\",\"found\":true}\n{\"key\":\"net\",\"found\":false}\n");
+    assert_eq!(text(&get(0, &["hashes", "0A8"]).stdout), "4\n");
+    // Changes are read in the same way.
+    expect(folder, 0, &["publish", "--repository", "r", "--base", "hashes"]);
+    let changes = [&["publish", "--repository", "r", "--put", "more.txt"][..], &hashes].concat();
+    expect(folder, 0, &changes);
+    expect(folder, 0, &["publish", "--repository", "s", "--base", "suffixes"]);
+    std::fs::write(folder.join("put.csv"), "suffix\nnet\n").unwrap();
+    std::fs::write(folder.join("delete.csv"), "suffix\ncom\n").unwrap();
+    expect(
+        folder,
+        0,
+        &["publish", "--repository", "s", "--put", "put.csv", "--delete", "delete.csv", "--key", "suffix"],
+    );
+    let server = Server::start(folder, &["r", "s"]);
+    let get =
+        |status, arguments: &[&str]| expect(folder, status, &[&["get", &server.url][..], arguments].concat());
+    assert_eq!(text(&get(0, &["hashes", "0A8", "FFF", "--wait", "120"]).stdout), "0A8\t5\nFFF\t6\n");
+    assert_eq!(text(&get(1, &["suffixes", "com", "net", "org"]).stdout), "net\norg\n");
+}
