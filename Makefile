@@ -49,8 +49,14 @@ test-all:
 	$(MAKE) test-openapi SPIREA_OPENAPI_EXAMPLES=500
 	$(MAKE) test-embeddings
 	$(MAKE) test-cluster
+	$(MAKE) test-lists
 	$(MAKE) test-flaky
 	$(MAKE) fuzz
+
+# Real lists from packages of PyPI and Debian, built as they come, and 1,000 look-ups in each.
+.PHONY: test-lists
+test-lists: tests-built $(ENVIRONMENT)
+	$(PYTEST) tests/system/test_lists.py
 
 # Programs whose tests depend on time or threads, 20 times each, half of them beside a load on all processors.
 .PHONY: test-flaky

@@ -47,6 +47,13 @@ def test_tables_that_cannot_be_taken(tmp_path, table, key, cause):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_another_number_of_rows_than_was_expected_is_refused():
+    table = {"k": ["a", "b"], "v": ["1", "2"]}
+    assert spirea.build(table, key="k", expect_rows=2).rows == 2
+    with pytest.raises(spirea.TableError, match="it has 2 rows, and not at least 3"):
+        spirea.build(table, key="k", expect_rows="3..")
+
+
 @pytest.mark.parametrize("make", [pandas.DataFrame, polars.DataFrame, pyarrow.table, dict])
 def test_keys_that_stand_twice_are_named_with_their_rows(tmp_path, make):
     table = make({"k": [f"k{i}" for i in range(100)] + ["k17"], "v": ["v"] * 101})

@@ -77,7 +77,8 @@ impl From<StoreError> for Failure {
             | StoreError::NoSuchColumn { .. }
             | StoreError::Null { .. }
             | StoreError::Empty { .. }
-            | StoreError::Oversize { .. } => "TableError",
+            | StoreError::Oversize { .. }
+            | StoreError::UnexpectedRows { .. } => "TableError",
             StoreError::BadOption(_) | StoreError::Protocol(ProtocolError::BadRequest(_)) => "OptionError",
             StoreError::Stopped => "StoppedError",
             _ => "BuildError",
