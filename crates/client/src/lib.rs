@@ -31,7 +31,7 @@ mod wanted;
 mod weak;
 
 pub use cache::{Download, HintCache, MemoryCache};
-pub use client::{Client, Fetches, Lookups, Timings};
+pub use client::{Client, Fetches, Lookups, Part, Parts, Timings};
 pub use clock::Clock;
 pub use conversation::{Conversation, Head, Method, Received, Request, Step, TransportError};
 pub use description::{Description, Hint, PartDescription};

@@ -150,6 +150,12 @@ impl Asking for LookUp<'_> {
 }
 
 impl Session {
+    /// Look-ups in a part of a list: those of one request, or of as many as it takes to have [`LEAST_TOGETHER`].
+    pub(crate) fn part_len(&self) -> usize {
+        let most = self.max_batch();
+        most * LEAST_TOGETHER.div_ceil(most)
+    }
+
     /// Begins a look-up of the values of keys, however many.
     ///
     /// # Errors

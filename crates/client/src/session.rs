@@ -115,10 +115,14 @@ impl Asker {
 
     /// Whether the next look-up needs other keys.
     fn is_over(&self, now: Duration) -> bool {
+        self.ring_keys().is_some_and(ClientKeys::have_ended) || self.is_used_up(now)
+    }
+
+    /// Whether the keys are too old or have had their number of queries, which follows from no answer.
+    fn is_used_up(&self, now: Duration) -> bool {
         self.ring_keys().is_some_and(|keys| {
             let age = now.saturating_sub(self.made);
-            let most = self.client.table().key_queries();
-            keys.have_ended() || keys.queries() >= most || age >= Keys::LONGEST_USE
+            keys.queries() >= self.client.table().key_queries() || age >= Keys::LONGEST_USE
         })
     }
 
@@ -410,9 +414,17 @@ impl Session {
 
     /// Draws new ring secrets, with keys made of them, if any of the present ones is over.
     pub(crate) fn renew_keys(&mut self) -> Result<(), ClientError> {
-        if !self.needs_keys() {
-            return Ok(());
-        }
+        if self.needs_keys() { self.replace_keys() } else { Ok(()) }
+    }
+
+    /// Whether a list of look-ups goes on with new keys: where the present ones are used up, and not where an answer ended them.
+    pub(crate) fn has_used_up_keys(&self) -> bool {
+        let now = self.clock.now();
+        self.askers().any(|asker| asker.is_used_up(now))
+    }
+
+    /// Draws new ring secrets, with keys made of them.
+    pub(crate) fn replace_keys(&mut self) -> Result<(), ClientError> {
         let mut fresh = Vec::new();
         let askers = [&mut self.base].into_iter().chain(&mut self.delta);
         for (asker, part) in askers.zip(self.description.parts()) {
