@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use spirea_protocols::Table;
 use spirea_protocols::table::Fetched;
-use spirea_wire::{Code, KeysHash, Response};
+use spirea_wire::{Code, KeysHash, Response, Version};
 
 use crate::cache::HintCache;
 use crate::conversation::{Conversation, Lines, Servers, fetch};
@@ -44,6 +44,8 @@ pub struct Lookups {
     /// The values, in the order asked for; `None` for a key that the table does not have, or a row that was
     /// deleted.
     pub values: Vec<Option<Value>>,
+    /// The version of the database that answered, for each value.
+    pub versions: Vec<Version>,
     /// What they cost.
     pub timings: Timings,
 }
@@ -55,6 +57,8 @@ pub struct Part<'p> {
     pub positions: Range<usize>,
     /// The values, in order, or the reason for which all of them are withheld.
     pub values: Result<Vec<Option<Value>>, ClientError>,
+    /// The version of the database that answered, for each look-up.
+    pub versions: Vec<Version>,
     /// The database, in the version that was last seen.
     pub description: &'p Description,
 }
@@ -68,6 +72,8 @@ pub type Parts<'p> = dyn FnMut(Part<'_>) + Send + 'p;
 pub struct Fetches {
     /// What it brought, in the order asked for.
     pub values: Vec<Fetched<Value>>,
+    /// The version of the database that answered.
+    pub version: Version,
     /// What it cost.
     pub timings: Timings,
 }
@@ -273,13 +279,14 @@ impl Client {
             let mut look_up = LookUp::new(part);
             let asked = self.ask_all(&mut look_up, &mut timings).await;
             let (received, is_complete) = (self.clock.now(), look_up.is_complete());
+            let versions = look_up.versions().to_vec();
             let values = look_up.finish(asked);
             timings.decode += self.clock.now().saturating_sub(received);
             if !is_complete {
                 return values.map(|_| timings);
             }
             start = positions.end;
-            each(Part { positions, values, description: self.session.description() });
+            each(Part { positions, values, versions, description: self.session.description() });
         }
         Ok(timings)
     }
@@ -287,16 +294,18 @@ impl Client {
     async fn fetch(&mut self, mut fetch: Fetch<'_>) -> Result<Fetches, ClientError> {
         let mut timings = Timings::default();
         let asked = self.ask_all(&mut fetch, &mut timings).await;
-        Ok(Fetches { values: fetch.finish(asked)?, timings })
+        let version = *self.description().version();
+        Ok(Fetches { values: fetch.finish(asked)?, version, timings })
     }
 
     async fn look_up(&mut self, mut look_up: LookUp<'_>) -> Result<Lookups, ClientError> {
         let mut timings = Timings::default();
         let asked = self.ask_all(&mut look_up, &mut timings).await;
         let received = self.clock.now();
+        let versions = look_up.versions().to_vec();
         let values = look_up.finish(asked)?;
         timings.decode += self.clock.now().saturating_sub(received);
-        Ok(Lookups { values, timings })
+        Ok(Lookups { values, versions, timings })
     }
 
     /// Makes all requests of a look-up.

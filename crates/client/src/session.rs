@@ -7,7 +7,7 @@ use spirea_math::secret::declassify;
 use spirea_protocols::delta::Change;
 use spirea_protocols::table::LookupState;
 use spirea_protocols::{AnyIndexClient, ClientKeys, ProtocolError, TableClient};
-use spirea_wire::{KeysHash, Part, Queries, Request, Response};
+use spirea_wire::{KeysHash, Part, Queries, Request, Response, Version};
 use zeroize::Zeroizing;
 
 use crate::wanted::Wanted;
@@ -165,6 +165,7 @@ pub struct Pending {
     base: Arc<Asker>,
     delta: Option<Arc<Asker>>,
     look_ups: Vec<Asked>,
+    version: Version,
 }
 
 /// What asking for one value leaves.
@@ -187,6 +188,11 @@ impl Pending {
     /// Values that were asked for.
     pub fn count(&self) -> usize {
         self.look_ups.len()
+    }
+
+    /// The version that they were asked of, which alone may answer.
+    pub fn version(&self) -> &Version {
+        &self.version
     }
 }
 
@@ -478,7 +484,7 @@ impl Session {
         };
         Ok(Round {
             requests: to_base.into_iter().zip(to_delta).map(request).collect(),
-            pending: Pending { base: Arc::clone(&self.base), delta: self.delta.clone(), look_ups },
+            pending: Pending { base: Arc::clone(&self.base), delta: self.delta.clone(), look_ups, version },
         })
     }
 
@@ -510,7 +516,7 @@ impl Session {
 impl Pending {
     /// See [`Session::decode`].
     pub(crate) fn decode(self, responses: &[Response]) -> Result<Answered, ClientError> {
-        let Self { base, delta, look_ups } = self;
+        let Self { base, delta, look_ups, .. } = self;
         let found = |(i, Asked { base: state, delta: change, beyond_base }): (usize, Asked)| {
             let answers = responses.iter().filter_map(|response| response.answers.get(i));
             let in_base = base.decode(state, answers);

@@ -17,7 +17,7 @@ use base64::prelude::BASE64_STANDARD as BASE64;
 use clap::Args;
 use indicatif::ProgressBar;
 use spirea_client::{
-    ClientError, ClientOptions, Fetched, Fetches, HttpClient, Part, SharedProxy, Timings, WeakPrf,
+    ClientError, ClientOptions, Fetched, Fetches, HttpClient, Keep, Part, SharedProxy, Timings, WeakPrf,
 };
 use spirea_protocols::signature::PublicKey;
 use spirea_store::ingest::{Encoding, is_standard_input, text};
@@ -85,9 +85,13 @@ pub struct Options {
     /// One JSON object a line, in the order asked for.
     #[arg(long)]
     json: bool,
-    /// Folder in which hints are kept; the user's cache folder by default.
+    /// Folder in which hints are kept; the user's cache folder by default. Where that cannot be written to, memory serves.
     #[arg(long)]
     cache: Option<PathBuf>,
+    /// Keep hints in memory: write nothing to the disk, and download them again the next time. With --pin-key, older versions
+    /// are then known within this command only.
+    #[arg(long, conflicts_with = "cache")]
+    no_cache: bool,
     /// Seconds that a request may take, beside a second for each 16 KiB of it and its response, and that it is tried again.
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
     timeout: u64,
@@ -188,18 +192,25 @@ impl Wanted {
     ) -> Result<Timings, ClientError> {
         let keys: Vec<&[u8]> = self.keys.iter().map(Vec::as_slice).collect();
         if fetch {
-            let Fetches { values, timings } = match keys.is_empty() {
+            let Fetches { values, version, timings } = match keys.is_empty() {
                 true => client.fetch_indices(&self.indices)?,
                 false => client.fetch_keys(&keys)?,
             };
-            printer.print(Answers { first: 0, values: Ok(values), fields: client.table().fields.clone() });
+            let versions = vec![version; values.len()];
+            printer.print(Answers {
+                first: 0,
+                values: Ok(values),
+                versions,
+                fields: client.table().fields.clone(),
+            });
             return Ok(timings);
         }
-        let mut each = |Part { positions, values, description }: Part<'_>| {
+        let mut each = |Part { positions, values, versions, description }: Part<'_>| {
             let found = |value: Option<_>| value.map_or(Fetched::Absent, Fetched::Value);
             printer.print(Answers {
                 first: start + positions.start,
                 values: values.map(|values| values.into_iter().map(found).collect()),
+                versions,
                 fields: description.table().fields.clone(),
             });
         };
@@ -261,6 +272,7 @@ fn connect(options: &Options, interrupt: &Interrupt) -> anyhow::Result<HttpClien
         let timeout = Duration::from_secs(options.timeout);
         let default = ClientOptions::default();
         let settings = ClientOptions {
+            keep: if options.no_cache { Keep::Memory } else { Keep::Persistent },
             cache: options.cache.clone(),
             progress: Some(hint_progress()),
             weak_prf: if options.accept_weak_prf { WeakPrf::Accept } else { WeakPrf::Refuse },

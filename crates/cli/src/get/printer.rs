@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 
 use anyhow::{Context as _, anyhow};
-use spirea_client::{ClientError, Fetched, Value};
+use spirea_client::{ClientError, Fetched, Value, Version};
 
 use super::results::{Layout, Line};
 use super::resume::Resume;
@@ -17,6 +17,8 @@ pub struct Answers {
     pub first: usize,
     /// Their values, or the reason for withholding all of them.
     pub values: Result<Vec<Fetched<Value>>, ClientError>,
+    /// The version of the database that answered, for each value.
+    pub versions: Vec<Version>,
     /// Names of a value's fields.
     pub fields: Vec<String>,
 }
@@ -83,7 +85,7 @@ impl Printing {
         self.loss.map(|()| self.printed)
     }
 
-    fn print(&mut self, Answers { first, values, fields }: Answers) -> anyhow::Result<()> {
+    fn print(&mut self, Answers { first, values, versions, fields }: Answers) -> anyhow::Result<()> {
         let values = match values {
             Ok(values) => values,
             Err(error) => {
@@ -100,7 +102,7 @@ impl Printing {
         if !self.has_reader {
             return Ok(());
         }
-        if let Err(error) = self.write(first, &values, &fields) {
+        if let Err(error) = self.write(first, &values, &versions, &fields) {
             self.has_reader = false;
             self.restart()?;
             // A reader that has gone away wants no more, and no complaint.
@@ -122,10 +124,16 @@ impl Printing {
         self.resume.as_mut().map_or(Ok(()), Resume::restart)
     }
 
-    fn write(&self, first: usize, values: &[Fetched<Value>], fields: &[String]) -> io::Result<()> {
+    fn write(
+        &self,
+        first: usize,
+        values: &[Fetched<Value>],
+        versions: &[Version],
+        fields: &[String],
+    ) -> io::Result<()> {
         let mut output = io::stdout().lock();
-        for (name, value) in self.labels[first..].iter().zip(values) {
-            match self.layout.line(name, value, fields) {
+        for ((name, value), version) in self.labels[first..].iter().zip(values).zip(versions) {
+            match self.layout.line(name, value, version, fields) {
                 Line::Result(line) => output.write_all(&line)?,
                 Line::Missing(line) => print_error(&line),
             }

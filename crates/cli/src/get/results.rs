@@ -1,7 +1,7 @@
 //! Results as text: lines for people, one JSON object a line for programs.
 
 use serde_json::{Map, Value as Json, json};
-use spirea_client::{Fetched, Value};
+use spirea_client::{Fetched, Value, Version};
 
 use crate::output::{Format, escaped, is_watched, printable_line};
 
@@ -25,9 +25,9 @@ pub enum Line {
 
 impl Layout {
     /// The result of the look-up called `name`.
-    pub fn line(&self, name: &str, value: &Fetched<Value>, fields: &[String]) -> Line {
+    pub fn line(&self, name: &str, value: &Fetched<Value>, version: &Version, fields: &[String]) -> Line {
         if self.format == Format::Json {
-            return Line::Result(printable_line(&self.json(name, value, fields).to_string()).into());
+            return Line::Result(printable_line(&self.json(name, value, version, fields).to_string()).into());
         }
         let escaped_name = escaped(name.as_bytes());
         let name = if self.is_alone { name } else { &escaped_name };
@@ -48,7 +48,7 @@ impl Layout {
         }
     }
 
-    fn json(&self, name: &str, value: &Fetched<Value>, fields: &[String]) -> Json {
+    fn json(&self, name: &str, value: &Fetched<Value>, version: &Version, fields: &[String]) -> Json {
         let mut object = Map::new();
         let name = match self.label {
             "index" => json!(name.parse::<u64>().unwrap_or_default()),
@@ -56,6 +56,7 @@ impl Layout {
         };
         object.insert(self.label.into(), name);
         object.insert("found".into(), json!(matches!(value, Fetched::Value(_))));
+        object.insert("version".into(), json!(blake3::Hash::from_bytes(*version).to_hex().as_str()));
         match value {
             Fetched::Value(_) if fields.is_empty() => {}
             Fetched::Value(value) => {

@@ -11,4 +11,5 @@ mod lists;
 mod load;
 mod operate;
 mod pim;
+mod places;
 mod torture;

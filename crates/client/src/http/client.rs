@@ -3,9 +3,8 @@ use std::sync::atomic::AtomicBool;
 
 use spirea_protocols::Table;
 
-use super::ClientOptions;
-use super::cache::FileCache;
 use super::transport::Carriers;
+use super::{ClientOptions, lenient};
 use crate::{Client, ClientError, Clock, Description, Fetches, Lookups, Parts, Timings, Value};
 
 /// A [`Client`] of one database over HTTP, blocking, from the one server or the two that its protocol has.
@@ -46,7 +45,7 @@ impl HttpClient {
     pub fn connect_with(urls: &[&str], name: &str, options: ClientOptions) -> Result<Self, ClientError> {
         let addresses = options.addresses(urls)?;
         let carriers = Carriers::new(&options, addresses.len())?;
-        let cache = Box::new(FileCache::open(options.cache.as_deref())?);
+        let cache = lenient::open(options.keep, options.cache.as_deref())?;
         let connected = Client::connect(&addresses, name, cache, options.into_policy(), Clock::system())?;
         Ok(Self { client: carriers.hold(connected)?, carriers })
     }
@@ -68,7 +67,7 @@ impl HttpClient {
     ) -> Result<Self, ClientError> {
         let addresses = options.addresses(urls)?;
         let carriers = Carriers::new(&options, addresses.len())?;
-        let cache = Box::new(FileCache::open(options.cache.as_deref())?);
+        let cache = lenient::open(options.keep, options.cache.as_deref())?;
         let (policy, clock) = (options.into_policy(), Clock::system());
         let servers = crate::conversation::Servers::new(&addresses, name, &policy, clock.clone())?;
         Ok(Self { client: Client::over(servers, cache, policy, clock, session), carriers })
