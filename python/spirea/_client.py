@@ -8,10 +8,10 @@ import os
 import threading
 import time
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Literal, SupportsIndex, TypeAlias, TypeVar
 
 from . import _spirea
-from ._frames import joined, keys_of_column
+from ._frames import asked_of, joined, keys_of_column, matched
 from ._progress import Progress, reporting
 from ._records import Costs, Fetched, Records, fetched_of, records_of
 from ._server import Server, ServerProcess
@@ -40,6 +40,16 @@ def _index(index: SupportsIndex) -> int:
     return number
 
 
+def _replicas(replicas: Sequence[str] | Sequence[Sequence[str]]) -> list[list[str]]:
+    """Further addresses of each server; those of an only server may stand alone."""
+    if isinstance(replicas, str):
+        raise OptionError("replicas is a list of addresses, not one of them")
+    alone = [address for address in replicas if isinstance(address, str)]
+    if alone and len(alone) < len(replicas):
+        raise OptionError("replicas is a list of addresses, or a list of them for each server, and not both")
+    return [alone] if alone else [list(further) for further in replicas]
+
+
 class _Connection:
     """What both clients have in common: how they connect, and what is known of the table."""
 
@@ -50,7 +60,8 @@ class _Connection:
         *,
         token: str | None = None,
         ca: str | os.PathLike[str] | None = None,
-        replicas: Sequence[Sequence[str]] = (),
+        replicas: Sequence[str] | Sequence[Sequence[str]] = (),
+        keep: Literal["persistent", "memory"] = "persistent",
         cache: str | os.PathLike[str] | None = None,
         pinned_key: str | None = None,
         accept_weak_prf: bool = False,
@@ -72,7 +83,8 @@ class _Connection:
         self._options = {
             "token": token,
             "ca": None if ca is None else os.fspath(ca),
-            "replicas": [list(further) for further in replicas],
+            "replicas": _replicas(replicas),
+            "keep": keep,
             "cache": None if cache is None else os.fspath(cache),
             "pinned_key": pinned_key,
             "accept_weak_prf": accept_weak_prf,
@@ -85,6 +97,11 @@ class _Connection:
         self._client: _spirea.Client | None = None
         self._closed = False
         self._costs, self._counting = Costs(), threading.Lock()
+        self._begin()
+
+    def _begin(self) -> None:
+        """What a new client does with its options."""
+        raise NotImplementedError
 
     @property
     def _core(self) -> _spirea.Client:
@@ -169,8 +186,10 @@ class Client(_Connection):
     a list, in any order; neither learns what is asked for, unless they work together. What they learn is that and when
     something is asked for, and how many values.
 
-    `wait` is how many seconds to wait for a server that is not reachable or still loads; `cache` a folder for hints, the
-    user's cache folder without it; `pinned_key` the operator's public key: versions that it did not sign are refused.
+    `wait` is how many seconds to wait for a server that is not reachable or still loads. `replicas` has further addresses of
+    the server, or a list of them for each of two servers. `cache` is a folder for hints, the user's cache folder without it;
+    memory serves where that cannot be written to, and with `keep="memory"` nothing is written. `pinned_key` is the operator's
+    public key: versions that it did not sign are refused.
     `accept_shared_proxy` asks two servers over `http://` through one proxy of the environment, which reads both shares.
     `progress` shows, or is told, how far the download of a hint is ("hint"), and how many values of a call there are
     ("look up").
@@ -178,8 +197,7 @@ class Client(_Connection):
     Raises `UnreachableError`, `RefusedError`, `VersionError`, `AnswerError` (all `LookUpError`), `OptionError`.
     """
 
-    def __init__(self, servers: Address | Sequence[Address], database: str | None = None, **options: Any) -> None:
-        super().__init__(servers, database, **options)
+    def _begin(self) -> None:
         deadline = time.monotonic() + self._wait
         while True:
             try:
@@ -235,9 +253,10 @@ class Client(_Connection):
 
     def join(self, frame: _Frame, on: str, *, encoding: str | None = "utf-8") -> _Frame:
         """A data frame of pandas, polars or pyarrow with the values of the keys in its column `on` as further columns, null
-        where the table has none. Bytes become text unless `encoding` is `None`. A query for each row, so that the servers
-        learn how many there are."""
-        return joined(frame, self.get_many(keys_of_column(frame, on)), self.fields, encoding)
+        where the table has none or the key is missing. Bytes become text unless `encoding` is `None`. A query for each row,
+        so that the servers learn how many there are."""
+        keys = keys_of_column(frame, on)
+        return joined(frame, matched(keys, self.get_many(asked_of(keys))), self.fields, encoding)
 
 
 class AsyncClient(_Connection):
@@ -247,8 +266,7 @@ class AsyncClient(_Connection):
     client take their turns.
     """
 
-    def __init__(self, servers: Address | Sequence[Address], database: str | None = None, **options: Any) -> None:
-        super().__init__(servers, database, **options)
+    def _begin(self) -> None:
         self._turn = asyncio.Lock()
 
     async def connect(self) -> AsyncClient:
@@ -309,7 +327,8 @@ class AsyncClient(_Connection):
 
     async def join(self, frame: _Frame, on: str, *, encoding: str | None = "utf-8") -> _Frame:
         """As `Client.join`."""
-        return joined(frame, await self.get_many(keys_of_column(frame, on)), self.fields, encoding)
+        keys = keys_of_column(frame, on)
+        return joined(frame, matched(keys, await self.get_many(asked_of(keys))), self.fields, encoding)
 
     async def _done(self, job: Job[_T]) -> _T:
         """The result of a job, whose descriptor the loop watches: no thread of it ever asks for the interpreter's lock."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from .errors import OptionError
 
 if TYPE_CHECKING:
-    from ._records import Records
+    from ._records import Record, Records
     from ._text import Key
 
 _Frame = TypeVar("_Frame")
@@ -20,21 +20,37 @@ def _kind(frame: Any) -> str:
     return kind
 
 
-def keys_of_column(frame: Any, on: str) -> list[Key]:
-    """The keys in a column, none of which may be missing."""
+def keys_of_column(frame: Any, on: str) -> list[Key | None]:
+    """The keys in a column, `None` where one is missing."""
     names = frame.column_names if _kind(frame) == "pyarrow" else list(frame.columns)
     if on not in names:
         raise OptionError(f"no column {on!r}; there are {', '.join(map(repr, names))}")
     column = frame[on]
-    keys: list[Any] = column.to_pylist() if _kind(frame) == "pyarrow" else column.to_list()
-    for row, key in enumerate(keys):
-        if key is None or key != key or isinstance(key, float):
+    cells: list[Any] = column.to_pylist() if _kind(frame) == "pyarrow" else column.to_list()
+    keys = [None if _is_missing(cell) else cell for cell in cells]
+    for row, key in enumerate(keys, 1):
+        if isinstance(key, float):
             # Not the key itself, which is what nobody is to learn.
             raise OptionError(f"column {on!r}: row {row} has a {type(key).__name__}: keys are text, bytes or integers")
     return keys
 
 
-def joined(frame: _Frame, records: Records, fields: tuple[str, ...], encoding: str | None) -> _Frame:
+def _is_missing(cell: Any) -> bool:
+    """Whether a cell is null, as the libraries write it: `None`, NaN, and the `NA` and `NaT` of pandas."""
+    return cell is None or (isinstance(cell, float) and cell != cell) or type(cell).__name__ in ("NAType", "NaTType")
+
+
+def asked_of(keys: list[Key | None]) -> list[Key]:
+    """What is looked up for the keys: a query for each row, so that servers do not learn how many are missing."""
+    return ["" if key is None else key for key in keys]
+
+
+def matched(keys: list[Key | None], records: Records) -> list[Record | None]:
+    """The records of the keys, none where the key is missing."""
+    return [None if key is None else record for key, record in zip(keys, records, strict=True)]
+
+
+def joined(frame: _Frame, records: list[Record | None], fields: tuple[str, ...], encoding: str | None) -> _Frame:
     """The frame with a column for each field."""
 
     def column(field: str) -> list[str | bytes | None]:

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 class Record(Mapping[str, bytes]):
-    """A value: its fields by their names, as bytes."""
+    """A value: its fields by their names, as bytes. `version` is the version of the database that answered, in hexadecimal."""
 
-    __slots__ = ("_names", "_values")
+    __slots__ = ("_names", "_values", "version")
 
-    def __init__(self, names: tuple[str, ...], values: tuple[bytes, ...]) -> None:
-        self._names, self._values = names, values
+    def __init__(self, names: tuple[str, ...], values: tuple[bytes, ...], version: str) -> None:
+        self._names, self._values, self.version = names, values, version
 
     def __getitem__(self, field: str) -> bytes:
         try:
@@ -127,11 +127,14 @@ def _matrix(values: Iterable[_Value], dtype: Any, missing: Any) -> Any:
 
 
 class Records(list["Record | None"]):
-    """Values in the order asked for, `None` for a key that the table does not have or a row that was deleted."""
+    """Values in the order asked for, `None` for a key that the table does not have or a row that was deleted.
 
-    def __init__(self, values: Iterable[Record | None] = (), costs: Costs = Costs()) -> None:
+    `versions` has the version of the database that answered, in hexadecimal, for each value, also for `None`.
+    """
+
+    def __init__(self, values: Iterable[Record | None] = (), costs: Costs = Costs(), versions: Iterable[str] = ()) -> None:
         super().__init__(values)
-        self.costs = costs
+        self.costs, self.versions = costs, tuple(versions)
 
     def to_numpy(self, dtype: numpy.typing.DTypeLike, missing: Any = 0) -> numpy.ndarray[Any, Any]:
         """The values' only field as the rows of a matrix; rows that are missing are filled with `missing`."""
@@ -139,11 +142,16 @@ class Records(list["Record | None"]):
 
 
 class Fetched(list["Record | Dropped | None"]):
-    """What one query brought of several values: beside those of `Records`, `DROPPED` for what it did not bring."""
+    """What one query brought of several values: beside those of `Records`, `DROPPED` for what it did not bring.
 
-    def __init__(self, values: Iterable[Record | Dropped | None] = (), costs: Costs = Costs()) -> None:
+    `versions` has the version of the database that answered, in hexadecimal, for each value.
+    """
+
+    def __init__(
+        self, values: Iterable[Record | Dropped | None] = (), costs: Costs = Costs(), versions: Iterable[str] = ()
+    ) -> None:
         super().__init__(values)
-        self.costs = costs
+        self.costs, self.versions = costs, tuple(versions)
 
     @property
     def dropped(self) -> int:
@@ -157,17 +165,21 @@ class Fetched(list["Record | Dropped | None"]):
 
 def records_of(fields: tuple[str, ...], answers: _Answers) -> Records:
     """What a look-up brought."""
-    values, costs = answers
-    return Records((Record(fields, value) if isinstance(value, tuple) else None for value in values), Costs(*costs))
+    values, versions, costs = answers
+    records = (
+        Record(fields, value, version) if isinstance(value, tuple) else None
+        for value, version in zip(values, versions, strict=True)
+    )
+    return Records(records, Costs(*costs), versions)
 
 
 def fetched_of(fields: tuple[str, ...], answers: _Answers) -> Fetched:
     """What a fetch brought."""
-    values, costs = answers
+    values, versions, costs = answers
 
-    def of(value: tuple[bytes, ...] | bool | None) -> _Value:
+    def of(value: tuple[bytes, ...] | bool | None, version: str) -> _Value:
         if isinstance(value, tuple):
-            return Record(fields, value)
+            return Record(fields, value, version)
         return None if value is None else DROPPED
 
-    return Fetched(map(of, values), Costs(*costs))
+    return Fetched(map(of, values, versions), Costs(*costs), versions)

@@ -16,10 +16,13 @@ _T = TypeVar("_T", covariant=True)
 class _ArrowStream(Protocol):
     def __arrow_c_stream__(self, requested_schema: object = None) -> object: ...
 
-# For each value its fields, None where there is none, or False where it was dropped; and what it cost: requests, bytes
-# sent, bytes received, bytes of keys; seconds of the query, the server, the network, decoding, and sending the keys.
+# For each value its fields, None where there is none, or False where it was dropped; for each value the version that
+# answered; and what it cost: requests, bytes sent, bytes received, bytes of keys; seconds of the query, the server, the
+# network, decoding, and sending the keys.
 _Answers = tuple[
-    list[tuple[bytes, ...] | None | bool], tuple[int, int, int, int, float, float, float, float, float]
+    list[tuple[bytes, ...] | None | bool],
+    list[str],
+    tuple[int, int, int, int, float, float, float, float, float],
 ]
 
 @final

@@ -79,6 +79,9 @@ class ConfigError(ClusterError, ValueError):
 class LookUpError(SpireaError):
     """A look-up failed. It never means that a key is absent, and no message contains a key."""
 
+    url: str | None = None
+    """Address of the server with which it failed, where one is known: the first of its addresses."""
+
 
 class UnreachableError(LookUpError, ConnectionError):
     """A server cannot be reached, or does not answer in time; of two servers, the message says which."""

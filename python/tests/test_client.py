@@ -1,6 +1,7 @@
 """Look-ups: under every protocol, blocking and not, one by one and by bins."""
 
 import asyncio
+import inspect
 import socket
 import threading
 import time
@@ -95,8 +96,8 @@ def test_joins(keyed_server):
             assert [row["a"] for row in rows][::2] == ["a1", "a2"] and pandas.isna(rows[1]["a"])
         assert client.join(polars.DataFrame({"key": keys}), on="key", encoding=None)["a"].to_list()[0] == b"a1"
         for frame, on, cause in (
-            (pandas.DataFrame({"key": ["k1", None]}), "key", "row 1"),
-            (pandas.DataFrame({"key": [1.0, float("nan")]}), "key", "row 0 has a float"),
+            (pandas.DataFrame({"key": ["k1", 2.0]}), "key", "row 2 has a float"),
+            (pandas.DataFrame({"key": [1.0, float("nan")]}), "key", "row 1 has a float"),
             (pandas.DataFrame({"key": keys}), "id", "no column 'id'"),
             (pandas.DataFrame({"key": keys, "a": keys}), "key", "rename"),
             ({"key": keys}, "key", "no data frame"),
@@ -105,11 +106,70 @@ def test_joins(keyed_server):
                 client.join(frame, on=on)
 
 
+def test_rows_whose_key_is_missing_keep_nothing(keyed_server):
+    with spirea.Client(keyed_server) as client:
+        for missing in (None, float("nan"), pandas.NA, pandas.NaT):
+            frame = pandas.DataFrame({"key": pandas.Series(["k1", missing, "k2"], dtype=object)})
+            joined = client.join(frame, on="key")["a"].tolist()
+            assert joined[::2] == ["a1", "a2"] and pandas.isna(joined[1])
+        joined = client.join(polars.DataFrame({"key": ["k1", None]}), on="key")
+        assert joined["a"].to_list() == ["a1", None]
+        # A query for each row, whatever is missing.
+        before = client.costs.sent_bytes
+        client.join(pyarrow.table({"key": ["k1", "k2"]}), on="key")
+        between = client.costs.sent_bytes
+        client.join(pyarrow.table({"key": ["k1", None]}), on="key")
+        assert client.costs.sent_bytes - between == between - before
+
+
+def test_options_are_named_and_typed():
+    for made in (spirea.Client, spirea.AsyncClient, spirea.Server, spirea.build):
+        for parameter in inspect.signature(made).parameters.values():
+            assert parameter.kind is not inspect.Parameter.VAR_KEYWORD
+            assert parameter.annotation is not inspect.Parameter.empty
+    with pytest.raises(TypeError):
+        spirea.Client("http://127.0.0.1:1", "t", replica=["http://127.0.0.1:1"])
+
+
+def test_a_replica_answers_and_errors_tell_the_address(keyed_server):
+    dead = "http://127.0.0.1:1"
+    options = {"attempts": 1, "database": keyed_server.database}
+    for replicas in ([keyed_server.url], [[keyed_server.url]]):
+        with spirea.Client(dead, replicas=replicas, **options) as client:
+            assert client.get("k1")["a"] == b"a1"
+    for wrong in (keyed_server.url, [keyed_server.url, [keyed_server.url]]):
+        with pytest.raises(spirea.OptionError, match="replicas"):
+            spirea.Client(dead, replicas=wrong, **options)
+    with pytest.raises(spirea.UnreachableError) as caught:
+        spirea.Client(dead, **options)
+    assert caught.value.url == dead
+    with pytest.raises(spirea.RefusedError) as caught:
+        spirea.Client(keyed_server.url, "nothing")
+    assert caught.value.url == keyed_server.url
+
+
+def test_every_result_has_the_version_that_answered(keyed_server, pair):
+    with spirea.Client(keyed_server) as client:
+        found = client.get_many(["k1", "nobody"])
+        assert found[0].version == client.version and found.versions == (client.version,) * 2
+    with spirea.Client(pair) as client:
+        assert client.fetch_indices([0, 1]).versions == (client.version,) * 2
+
+
+def test_nothing_is_kept_in_memory_only(keyed_server, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with spirea.Client(keyed_server, keep="memory") as client:
+        assert client.get("k1")["a"] == b"a1"
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(spirea.OptionError, match="persistent or memory"):
+        spirea.Client(keyed_server, keep="nowhere")
+
+
 def test_no_exception_of_a_join_has_a_key_or_a_value(keyed_server):
     with spirea.Client(keyed_server) as client:
         for secret in (271828.5, ["secret", "271828.5"]):
             with pytest.raises(
-                spirea.OptionError, match=f"row 1 has a {type(secret).__name__}|not {type(secret).__name__}"
+                spirea.OptionError, match=f"row 2 has a {type(secret).__name__}|not {type(secret).__name__}"
             ) as caught:
                 client.join(pandas.DataFrame({"key": ["k1", secret]}), on="key")
             assert "271828" not in str(caught.value) and "secret" not in str(caught.value)

@@ -4,10 +4,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 use spirea_client::{
-    ClientError, ClientOptions, Fetched, Fetches, HttpClient, Lookups, Progress, SharedProxy, Timings, Value,
-    WeakPrf,
+    ClientError, ClientOptions, Fetched, Fetches, HttpClient, Keep, Lookups, Progress, SharedProxy, Timings,
+    Value, Version, WeakPrf,
 };
 use spirea_protocols::TableKind;
 use spirea_protocols::signature::PublicKey;
@@ -35,7 +35,7 @@ impl About {
         let (table, protocol) = (description.table(), description.params());
         Self {
             name: description.name().into(),
-            version: description.version().iter().map(|byte| format!("{byte:02x}")).collect(),
+            version: hexadecimal(description.version()),
             keyed: table.kind == TableKind::Keyword,
             rows: table.entries,
             fields: table.fields.clone(),
@@ -49,6 +49,8 @@ impl About {
 /// A client, of which one call has the use at a time, and what was last known of its database.
 struct Shares {
     client: Mutex<HttpClient>,
+    /// The first address of each server.
+    urls: Vec<String>,
     current: Current,
     about: Mutex<About>,
 }
@@ -87,7 +89,7 @@ impl Client {
     fn call(
         &self,
         py: Python<'_>,
-        ask: impl FnOnce(&mut HttpClient) -> Result<Fetches, ClientError> + Send + 'static,
+        ask: impl FnOnce(&mut HttpClient) -> Result<Answers, ClientError> + Send + 'static,
     ) -> PyResult<Job> {
         self.owner.check("client").map_err(|failure| failure.raise(py))?;
         let shares = Arc::clone(&self.shares);
@@ -98,22 +100,40 @@ impl Client {
             }
             client.stop_by(job.stop());
             *lock(&shares.current) = Arc::downgrade(job);
-            let fetches = ask(&mut client);
+            let answers = ask(&mut client);
             *lock(&shares.about) = About::of(&client);
-            Ok(fetches?)
+            answers.map_err(|error| Failure::from(error).at(&shares.urls))
         };
         Job::start(py, work, answers)
     }
 }
 
-/// Values that were each asked for with a query of their own.
-fn one_by_one(Lookups { values, timings }: Lookups) -> Fetches {
-    let values = values.into_iter().map(|value| value.map_or(Fetched::Absent, Fetched::Value));
-    Fetches { values: values.collect(), timings }
+/// Values, the version that answered for each, and the costs.
+struct Answers {
+    values: Vec<Fetched<Value>>,
+    versions: Vec<Version>,
+    timings: Timings,
 }
 
-/// Values' fields as tuples of bytes, None where there is none and False where it was dropped; and what they cost.
-fn answers(py: Python<'_>, Fetches { values, timings }: Fetches) -> PyResult<Py<PyAny>> {
+/// Values that were each asked for with a query of their own.
+fn one_by_one(Lookups { values, versions, timings }: Lookups) -> Answers {
+    let values = values.into_iter().map(|value| value.map_or(Fetched::Absent, Fetched::Value));
+    Answers { values: values.collect(), versions, timings }
+}
+
+/// Values that one query brought.
+fn together(Fetches { values, version, timings }: Fetches) -> Answers {
+    Answers { versions: vec![version; values.len()], values, timings }
+}
+
+/// A version in hexadecimal.
+fn hexadecimal(version: &Version) -> String {
+    version.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Values' fields as tuples of bytes, None where there is none and False where it was dropped; the version that answered for
+/// each; and what they cost.
+fn answers(py: Python<'_>, Answers { values, versions, timings }: Answers) -> PyResult<Py<PyAny>> {
     let value = |value: Fetched<Value>| -> PyResult<Bound<'_, PyAny>> {
         match value {
             Fetched::Value(value) => {
@@ -129,7 +149,17 @@ fn answers(py: Python<'_>, Fetches { values, timings }: Fetches) -> PyResult<Py<
     let [query, server, network, decode, keys] =
         [query, server, network, decode, keys].map(|time| time.as_secs_f64());
     let costs = (requests, sent_bytes, received_bytes, keys_bytes, query, server, network, decode, keys);
-    Ok((PyList::new(py, values)?, costs).into_pyobject(py)?.into_any().unbind())
+    // One object for each version.
+    let mut known: Vec<(Version, Bound<'_, PyString>)> = Vec::new();
+    let mut version = |version: Version| {
+        known.iter().find(|(other, _)| *other == version).map(|(_, text)| text.clone()).unwrap_or_else(|| {
+            let text = PyString::new(py, &hexadecimal(&version));
+            known.push((version, text.clone()));
+            text
+        })
+    };
+    let versions: Vec<_> = versions.into_iter().map(&mut version).collect();
+    Ok((PyList::new(py, values)?, PyList::new(py, versions)?, costs).into_pyobject(py)?.into_any().unbind())
 }
 
 type Keys = Zeroizing<Vec<Vec<u8>>>;
@@ -158,12 +188,13 @@ impl Client {
                 stop: Some(job.stop()),
                 ..options
             };
-            let urls: Vec<&str> = urls.iter().map(String::as_str).collect();
-            Ok((HttpClient::connect_with(&urls, &database, options)?, current))
+            let addresses: Vec<&str> = urls.iter().map(String::as_str).collect();
+            let connected = HttpClient::connect_with(&addresses, &database, options);
+            Ok((connected.map_err(|error| Failure::from(error).at(&urls))?, urls, current))
         };
-        let convert = |py: Python<'_>, (client, current): (HttpClient, Current)| {
+        let convert = |py: Python<'_>, (client, urls, current): (HttpClient, Vec<String>, Current)| {
             let about = Mutex::new(About::of(&client));
-            let shares = Arc::new(Shares { client: Mutex::new(client), current, about });
+            let shares = Arc::new(Shares { client: Mutex::new(client), urls, current, about });
             Ok(Py::new(py, Self { shares, owner: Owner::here() })?.into_any())
         };
         Job::start(py, work, convert)
@@ -227,14 +258,14 @@ impl Client {
     #[pyo3(signature = (keys: "Sequence[bytes]") -> "Job[_Answers]")]
     fn fetch_keys(&self, py: Python<'_>, keys: Vec<Vec<u8>>) -> PyResult<Job> {
         let keys = Keys::new(keys);
-        self.call(py, move |client| client.fetch_keys(&slices(&keys)))
+        self.call(py, move |client| client.fetch_keys(&slices(&keys)).map(together))
     }
 
     /// What one query brings of the values at indices.
     #[pyo3(signature = (indices) -> "Job[_Answers]")]
     fn fetch_indices(&self, py: Python<'_>, indices: Vec<u64>) -> PyResult<Job> {
         let indices = Zeroizing::new(indices);
-        self.call(py, move |client| client.fetch_indices(&indices))
+        self.call(py, move |client| client.fetch_indices(&indices).map(together))
     }
 }
 
@@ -261,7 +292,16 @@ fn client_options(given: &Bound<'_, PyDict>) -> PyResult<Result<ClientOptions, F
         true => SharedProxy::Accept,
         false => SharedProxy::Refuse,
     };
+    let keep = match given.as_any().get_item("keep")?.extract::<String>()?.as_str() {
+        "persistent" => Keep::Persistent,
+        "memory" => Keep::Memory,
+        other => {
+            let text = format!("keep: {other:?} is no place for hints; give persistent or memory");
+            return Ok(Err(Failure::new("OptionError", text)));
+        }
+    };
     Ok(Ok(ClientOptions {
+        keep,
         token: given.as_any().get_item("token")?.extract()?,
         ca: given.as_any().get_item("ca")?.extract()?,
         replicas: given.as_any().get_item("replicas")?.extract()?,

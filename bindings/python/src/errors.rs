@@ -13,17 +13,30 @@ pub struct Failure {
     message: String,
     /// Of what a server refused, the HTTP status.
     status: Option<u16>,
+    /// Of a failed look-up, the address of the server.
+    url: Option<String>,
 }
 
 impl Failure {
     /// An exception of this class of `spirea.errors`.
     pub fn new(class: &'static str, message: impl Into<String>) -> Self {
-        Self { class, message: message.into(), status: None }
+        Self { class, message: message.into(), status: None, url: None }
     }
 
     /// Something was stopped.
     pub fn stopped() -> Self {
         Self::new("StoppedError", "stopped before it was done")
+    }
+
+    /// A failed look-up at an only server, whose errors need not say which it is.
+    pub fn at(mut self, urls: &[String]) -> Self {
+        if let [url] = urls
+            && self.class != "OptionError"
+            && self.class != "StoppedError"
+        {
+            self.url.get_or_insert_with(|| url.clone());
+        }
+        self
     }
 
     /// The exception.
@@ -33,6 +46,9 @@ impl Failure {
             let instance = class.call1((&self.message,))?;
             if let Some(status) = self.status {
                 instance.setattr("status", status)?;
+            }
+            if let Some(url) = &self.url {
+                instance.setattr("url", url)?;
             }
             Ok::<_, PyErr>(instance)
         };
@@ -100,7 +116,6 @@ impl From<ClientError> for Failure {
             ClientError::BadAddress(_)
             | ClientError::BadOption(_)
             | ClientError::HintTooLarge { .. }
-            | ClientError::NoCacheFolder
             | ClientError::WeakPrf { .. }
             | ClientError::Protocol(ProtocolError::BadRequest(_)) => "OptionError",
             ClientError::Wire(_)
@@ -131,7 +146,7 @@ impl From<ClientError> for Failure {
         // Others have a server's words, and name no option.
         let names_options = class == "OptionError" || matches!(error.cause(), ClientError::Untrusted(_));
         let message = if names_options { as_arguments(&message) } else { message };
-        Self { status, ..Self::new(class, message) }
+        Self { status, url: error.url().map(str::to_owned), ..Self::new(class, message) }
     }
 }
 

@@ -73,7 +73,7 @@ fn code(error: &ClientError) -> &'static str {
         ClientError::Unusable(_) => "unusable-response",
         ClientError::TimedOut(_) => "timed-out",
         ClientError::Broken(_) => "broken",
-        ClientError::Cache { .. } | ClientError::NoCacheFolder => "storage",
+        ClientError::Cache { .. } => "storage",
         ClientError::Protocol(error) => protocol_code(error),
         ClientError::DifferentSnapshots { .. } => "different-snapshots",
         ClientError::WeakPrf { .. } => "weak-prf",

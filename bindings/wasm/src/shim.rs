@@ -7,7 +7,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use spirea_client::{
     Client, ClientError, Clock, Conversation, Description, Fetched, Fetches, Head, KeptKeys, Lender, Lookups,
-    Method, Policy, Received, Request, Step, Timings, TransportError, Value, WeakPrf,
+    Method, Policy, Received, Request, Step, Timings, TransportError, Value, Version, WeakPrf,
 };
 use spirea_protocols::{ProtocolError, hex};
 use zeroize::Zeroizing;
@@ -169,6 +169,8 @@ struct Described<'a> {
 struct Found {
     /// The lengths of each value's fields.
     values: Vec<Outcome>,
+    /// The versions that answered, in hexadecimal: each with the number of values in a row that it answered for.
+    versions: Vec<(String, usize)>,
     requests: u32,
     sent_bytes: u64,
     received_bytes: u64,
@@ -311,18 +313,19 @@ impl Shim {
                 step => self.go_on(step, Course::Connecting(conversation)),
             },
             Course::LookingUp(mut conversation) => match conversation.step() {
-                Step::Done(Ok(Lookups { values, timings })) => {
+                Step::Done(Ok(Lookups { values, versions, timings })) => {
                     drop(conversation);
                     let fetched =
                         values.into_iter().map(|value| value.map_or(Fetched::Absent, Fetched::Value));
-                    self.show(fetched, timings)
+                    self.show(fetched, &versions, timings)
                 }
                 step => self.go_on(step, Course::LookingUp(conversation)),
             },
             Course::Fetching(mut conversation) => match conversation.step() {
-                Step::Done(Ok(Fetches { values, timings })) => {
+                Step::Done(Ok(Fetches { values, version, timings })) => {
                     drop(conversation);
-                    self.show(values.into_iter(), timings)
+                    let versions = vec![version; values.len()];
+                    self.show(values.into_iter(), &versions, timings)
                 }
                 step => self.go_on(step, Course::Fetching(conversation)),
             },
@@ -445,7 +448,12 @@ impl Shim {
         Next::Failed
     }
 
-    fn show(&mut self, values: impl Iterator<Item = Fetched<Value>>, timings: Timings) -> Next {
+    fn show(
+        &mut self,
+        values: impl Iterator<Item = Fetched<Value>>,
+        versions: &[Version],
+        timings: Timings,
+    ) -> Next {
         let mut fields: Vec<Zeroizing<Vec<u8>>> = Vec::new();
         let outcome = |value: Fetched<Value>| match value {
             Fetched::Absent => Outcome::Absent,
@@ -462,6 +470,10 @@ impl Shim {
         let ms = |time: Duration| time.as_secs_f64() * 1000.0;
         let found = Found {
             values,
+            versions: versions
+                .chunk_by(|one, next| one == next)
+                .map(|run| (hexadecimal(&run[0]), run.len()))
+                .collect(),
             requests: timings.requests,
             sent_bytes: timings.sent_bytes,
             received_bytes: timings.received_bytes,
@@ -475,6 +487,10 @@ impl Shim {
         self.output.write(&found, &body);
         Next::Values
     }
+}
+
+fn hexadecimal(version: &Version) -> String {
+    blake3::Hash::from_bytes(*version).to_hex().to_string()
 }
 
 /// Keys of these lengths, of which a body is made.
@@ -499,7 +515,7 @@ fn described(description: &Description, outdated: bool) -> Described<'_> {
     let sum = |of: fn(spirea_wire::Lengths) -> usize| description.limits().parts().map(of).sum();
     Described {
         name: description.name(),
-        version: blake3::Hash::from_bytes(*description.version()).to_hex().to_string(),
+        version: hexadecimal(description.version()),
         protocol: params.name(),
         keyword: table.kind == spirea_protocols::TableKind::Keyword,
         entries: table.entries,

@@ -1,6 +1,6 @@
 import { SpireaError, closed, revived, stopped } from "./errors.js";
 import type { Call, Description, Found, Outcome, Reply, Standing, Storage, Timings, Wanted } from "./messages.js";
-import { type ConnectOptions, settings } from "./options.js";
+import { type ConnectOptions, type Settings, settings } from "./options.js";
 import { type Ears, type Platform, type Port, provided } from "./platform.js";
 import { Value } from "./value.js";
 
@@ -8,7 +8,7 @@ import { Value } from "./value.js";
  * A key: text, which is taken as UTF-8; bytes; or an integer as a bigint, a truth value or a moment, which are asked for by their
  * one text (docs/tables.md, "Types"). In a table without keys, an index.
  */
-export type Key = string | Uint8Array | bigint | boolean | Date | number;
+export type Key = string | Uint8Array | ArrayBuffer | bigint | boolean | Date | number;
 
 /** What ends a look-up. */
 export interface LookUpOptions {
@@ -19,6 +19,8 @@ export interface LookUpOptions {
 export interface LookUps {
   /** In the order asked for; `undefined` for a key that the table does not have. */
   values: (Value | undefined)[];
+  /** The version of the database that answered, for each: 64 hexadecimal digits. */
+  versions: string[];
   timings: Timings;
 }
 
@@ -29,6 +31,8 @@ export interface Fetches {
    * in the bin of one before it, which the next fetch may bring.
    */
   values: (Value | undefined | "dropped")[];
+  /** The version of the database that answered, for each: 64 hexadecimal digits. */
+  versions: string[];
   timings: Timings;
 }
 
@@ -41,6 +45,8 @@ interface Waiting {
 /** All that is computed happens in a worker: what the page awaits costs it nothing. */
 class Calls implements Ears {
   readonly #options: ConnectOptions;
+  /** The address of the server, if there is one alone: its errors need not name it. */
+  readonly #url: string | undefined;
   readonly #port: Port;
   readonly #waiting = new Map<number, Waiting>();
   #next = 0;
@@ -50,8 +56,9 @@ class Calls implements Ears {
   #heard = false;
   standing: Standing | undefined;
 
-  constructor(platform: Platform, options: ConnectOptions) {
+  constructor(platform: Platform, options: ConnectOptions, { addresses }: Settings) {
     this.#options = options;
+    this.#url = addresses.length === 1 ? addresses[0]![0] : undefined;
     this.#port = platform.spawn(this);
   }
 
@@ -96,7 +103,7 @@ class Calls implements Ears {
         this.#waiting.get(reply.id)?.resolve(reply.found);
         break;
       case "failed":
-        this.#waiting.get(reply.id)?.reject(revived(reply.error));
+        this.#waiting.get(reply.id)?.reject(revived({ ...(this.#url !== undefined && { url: this.#url }), ...reply.error }));
         // What stopped is of no more use, and its memory may hold anything.
         if (reply.error.code === "internal") this.end(stopped());
         break;
@@ -127,7 +134,7 @@ export class Client {
     const platform = provided();
     const given = settings(url, options, platform);
     options.signal?.throwIfAborted();
-    const calls = started(platform, options);
+    const calls = started(platform, options, given);
     try {
       await calls.call((id) => ({ call: "connect", id, settings: given }), options.signal);
     } catch (error) {
@@ -172,12 +179,12 @@ export class Client {
    * @throws SpireaError, and the reason of the signal.
    */
   async lookUp(keys: readonly Key[], options?: LookUpOptions): Promise<LookUps> {
-    const { outcomes, timings } = await this.#ask(keys, false, options);
-    const values = outcomes.map((outcome) => {
-      const value = this.#value(outcome);
+    const { outcomes, versions, timings } = await this.#ask(keys, false, options);
+    const values = outcomes.map((outcome, i) => {
+      const value = this.#value(outcome, versions[i]!);
       return value === "dropped" ? undefined : value;
     });
-    return { values, timings };
+    return { values, versions, timings };
   }
 
   /**
@@ -186,8 +193,8 @@ export class Client {
    * @throws SpireaError, and the reason of the signal.
    */
   async fetch(keys: readonly Key[], options?: LookUpOptions): Promise<Fetches> {
-    const { outcomes, timings } = await this.#ask(keys, true, options);
-    return { values: outcomes.map((outcome) => this.#value(outcome)), timings };
+    const { outcomes, versions, timings } = await this.#ask(keys, true, options);
+    return { values: outcomes.map((outcome, i) => this.#value(outcome, versions[i]!)), versions, timings };
   }
 
   /** Ends the client: what it is at fails, and its memory, with the secrets in it, is given back. */
@@ -201,12 +208,12 @@ export class Client {
   async #ask(keys: readonly Key[], fetch: boolean, options: LookUpOptions = {}): Promise<Found> {
     const asked = wanted(keys);
     const found = await this.#calls.call((id) => ({ call: "lookUp", id, wanted: asked, fetch }), options.signal);
-    return found ?? { outcomes: [], timings: NOTHING };
+    return found ?? { outcomes: [], versions: [], timings: NOTHING };
   }
 
-  #value(outcome: Outcome): Value | undefined | "dropped" {
+  #value(outcome: Outcome, version: string): Value | undefined | "dropped" {
     if (outcome === "absent") return undefined;
-    return outcome === "dropped" ? outcome : new Value(this.description.fields, outcome.value);
+    return outcome === "dropped" ? outcome : new Value(this.description.fields, outcome.value, version);
   }
 
   #standing(): Standing {
@@ -232,9 +239,9 @@ const NEVER_STARTED =
   "the client's worker did not start: its files have to come from the page's own origin, beside each other, and the page's " +
   "policy has to allow them (worker-src, script-src 'wasm-unsafe-eval')";
 
-function started(platform: Platform, options: ConnectOptions): Calls {
+function started(platform: Platform, options: ConnectOptions, given: Settings): Calls {
   try {
-    return new Calls(platform, options);
+    return new Calls(platform, options, given);
   } catch {
     throw new SpireaError("no-worker", NEVER_STARTED);
   }
@@ -248,9 +255,10 @@ function wanted(keys: readonly Key[]): Wanted {
   }
   const bytes = (key: Key) => {
     if (key instanceof Uint8Array) return key.slice();
+    if (key instanceof ArrayBuffer) return new Uint8Array(key.slice(0));
     const text = textOf(key);
     if (text !== undefined) return new TextEncoder().encode(text);
-    const kinds = "a string, a Uint8Array, a bigint, a boolean or a Date up to the year 9999";
+    const kinds = "a string, a Uint8Array, an ArrayBuffer, a bigint, a boolean or a Date up to the year 9999";
     throw new SpireaError("bad-request", `a key is ${kinds}, an index is a number, and all are alike`);
   };
   return { keys: keys.map(bytes) };

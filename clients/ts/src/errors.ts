@@ -69,7 +69,7 @@ export interface Circumstances {
   refusal?: string;
   /** Which of two servers. */
   party?: number;
-  /** Its address. */
+  /** Address of the server, the first of its addresses if there is one server. */
   url?: string;
 }
 

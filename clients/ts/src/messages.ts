@@ -70,6 +70,8 @@ export type Outcome = { value: Uint8Array[] } | "absent" | "dropped";
 
 export interface Found {
   outcomes: Outcome[];
+  /** The version that answered, for each. */
+  versions: string[];
   timings: Timings;
 }
 

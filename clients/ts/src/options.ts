@@ -33,8 +33,11 @@ export interface ConnectOptions {
   pinnedKey?: string;
   /** The token that servers ask for. It is sent over https:// only, or to this machine. */
   token?: string;
-  /** Further addresses of each server, asked in turn when one does not answer. Each must be the same party. */
-  replicas?: readonly (readonly string[])[];
+  /**
+   * Further addresses of the server, or a list of them for each server, asked in turn when one does not answer. Those of a server
+   * must be the same party.
+   */
+  replicas?: readonly string[] | readonly (readonly string[])[];
   /** Ends connecting. */
   signal?: AbortSignal;
   /** Is told how far a hint or evaluation keys are, now and in later look-ups. */
@@ -122,17 +125,23 @@ function typed(name: string, value: unknown, type: "string" | "boolean"): void {
   demand(value === undefined || typeof value === type, `${name} is a ${type}`);
 }
 
+/** Further addresses of each server; those of an only server may stand alone. */
+function further(replicas: ConnectOptions["replicas"] = []): readonly (readonly string[])[] {
+  const listed = Array.isArray(replicas);
+  if (listed && replicas.length > 0 && replicas.every((address) => typeof address === "string")) return [replicas];
+  const whole = listed && replicas.every((of) => Array.isArray(of));
+  demand(whole, "replicas is an array of addresses, or an array with an array of them for each server");
+  return replicas as readonly (readonly string[])[];
+}
+
 /** What the worker is told. */
 export function settings(urls: string | readonly string[], options: ConnectOptions, platform: Platform): Settings {
-  const { database, replicas = [], keep = "persistent" } = options;
+  const { database, keep = "persistent" } = options;
   const firsts = typeof urls === "string" ? [urls] : urls;
   const { attempts, timeout = 60_000, patience, maxPause, maxHintBytes = platform.maxHintBytes } = options;
   if (!Array.isArray(firsts)) throw new SpireaError("bad-address", "an address is a string, and two are an array of them");
   demand(typeof database === "string", "database is the name of a database");
-  demand(
-    Array.isArray(replicas) && replicas.every((of) => Array.isArray(of)),
-    "replicas is an array with an array of addresses for each server",
-  );
+  const replicas = further(options.replicas);
   demand(replicas.length <= firsts.length, "there are further addresses of more servers than there are servers");
   demand(keep === "persistent" || keep === "memory", "keep is persistent or memory");
   typed("pinnedKey", options.pinnedKey, "string");

@@ -25,7 +25,7 @@ const OPTIONS: Record<string, unknown[]> = {
   keep: ["forever"],
   keepKeys: ["no"],
   acceptWeakPrf: [1],
-  replicas: [7, "http://127.0.0.1", ["http://127.0.0.1"], [[], []]],
+  replicas: [7, "http://127.0.0.1", ["http://127.0.0.1", 7], [[], []]],
 };
 
 describe.for(RUNTIMES)("$where", ({ test }) => {
@@ -33,7 +33,8 @@ describe.for(RUNTIMES)("$where", ({ test }) => {
     const middle = await Middle.before(undefined);
     await middle.stop();
     const { url } = middle;
-    failed(await runtime.call("connect", "client", url, { database: "simple", ...HASTY }), "unreachable");
+    const unreachable = failed(await runtime.call("connect", "client", url, { database: "simple", ...HASTY }), "unreachable");
+    expect(unreachable.url).toMatch(url);
     for (const bad of ["ftp://127.0.0.1/", "http://user:word@127.0.0.1/", "http://127.0.0.1/?x=1", "http://", 7, [7]]) {
       failed(await runtime.call("connect", "client", bad, { database: "simple" }), "bad-address");
     }
@@ -52,6 +53,8 @@ describe.for(RUNTIMES)("$where", ({ test }) => {
     }
     failed(await runtime.call("connect", "client", between.url, { database: "simple", replicas: [[7]] }), "bad-address");
     expect(between.seen).toEqual([]);
+    // A server that is alone takes its further addresses as they are.
+    done(await runtime.call("connect", "replica", "http://127.0.0.1:1", { database: "simple", replicas: [between.url], keep: "memory" }));
     // The most that can be: a timer that is set for longer ends at once.
     const most = { timeout: 2 ** 31 - 1, maxPause: 2 ** 31 - 1, attempts: 2 ** 32 - 1, patience: 2 ** 53 - 1, token: "~!" };
     await connect(runtime, between.url, "simple", most);

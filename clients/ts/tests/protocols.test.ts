@@ -138,6 +138,15 @@ describe.for(RUNTIMES)("$where", ({ among, test }) => {
     }
   });
 
+  test("a look-up says which version answered, and takes the bytes of a buffer", async ({ runtime, server }) => {
+    const { description } = await connect(runtime, server.url, "simple");
+    const { values, versions } = done(await runtime.call("lookUpBuffers", "client", ["key-7", "nobody"]));
+    expect(values).toEqual([value(7), null]);
+    expect(versions).toEqual([description.version, description.version]);
+    expect(done(await runtime.call("textOf", "client", "key-7", FIELDS[0]))).toBe(value(7)[0]);
+    expect(failed(await runtime.call("textOf", "client", "key-7", "none"), "bad-request").message).toContain(FIELDS[0]);
+  });
+
   test("a table without keys is asked by index", async ({ runtime, spirea }) => {
     const snapshot = spirea.path(`rows-${runtime.name}`);
     await spirea.run("build", "--input", "table.csv", "--value", "value", "--name", "rows", "--out", snapshot);

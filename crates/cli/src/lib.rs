@@ -139,7 +139,16 @@ pub fn run(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> 
         Action::Man(options) => manual::man(&options, Command::command()),
     };
     result.unwrap_or_else(|error| {
-        output::print_error(&format!("spirea: {error:#}"));
+        output::print_error(&format!("spirea: {}", explained(&error)));
         Status::from(2)
+    })
+}
+
+/// An error with its causes, each once: some messages contain their cause already.
+fn explained(error: &anyhow::Error) -> String {
+    error.chain().fold(String::new(), |text, cause| match cause.to_string() {
+        cause if text.is_empty() => cause,
+        cause if text.contains(&cause) => text,
+        cause => format!("{text}: {cause}"),
     })
 }

@@ -60,8 +60,13 @@ pub fn is_watched() -> bool {
 /// Writes a line to standard output, [printable](printable()) but for tabs. A reader that has gone away ends the command
 /// quietly.
 pub fn print_line(line: &str) -> anyhow::Result<()> {
+    print_bytes(printable_line(line).as_bytes())
+}
+
+/// A line with its end, [printable](printable()) but for tabs.
+pub fn printable_line(line: &str) -> String {
     let columns: Vec<_> = line.split('\t').map(printable).collect();
-    print_bytes(format!("{}\n", columns.join("\t")).as_bytes())
+    format!("{}\n", columns.join("\t"))
 }
 
 /// Writes bytes to standard output, as they are.

@@ -1,14 +1,16 @@
 use std::collections::HashSet;
+use std::ops::Range;
 use std::time::Duration;
 
 use bytes::Bytes;
 use spirea_protocols::Table;
 use spirea_protocols::table::Fetched;
-use spirea_wire::{Code, KeysHash, Response};
+use spirea_wire::{Code, KeysHash, Response, Version};
 
 use crate::cache::HintCache;
 use crate::conversation::{Conversation, Lines, Servers, fetch};
 use crate::look_up::Asking;
+use crate::wanted::Wanted;
 use crate::{ClientError, Clock, Description, Fetch, KeptKeys, LookUp, Policy, Round, Session, Value};
 
 /// What look-ups cost, summed over the requests that they took. Two servers are asked at the same time, and
@@ -42,15 +44,36 @@ pub struct Lookups {
     /// The values, in the order asked for; `None` for a key that the table does not have, or a row that was
     /// deleted.
     pub values: Vec<Option<Value>>,
+    /// The version of the database that answered, for each value.
+    pub versions: Vec<Version>,
     /// What they cost.
     pub timings: Timings,
 }
+
+/// One part of a list of look-ups: as many as one request takes, and at least 16.
+#[derive(Debug)]
+pub struct Part<'p> {
+    /// Positions of its look-ups in the list, from 0.
+    pub positions: Range<usize>,
+    /// The values, in order, or the reason for which all of them are withheld.
+    pub values: Result<Vec<Option<Value>>, ClientError>,
+    /// The version of the database that answered, for each look-up.
+    pub versions: Vec<Version>,
+    /// The database, in the version that was last seen.
+    pub description: &'p Description,
+}
+
+/// Receiver of each part of a list when all of the part's answers have come. The next request waits for it: it must not take time
+/// that depends on values.
+pub type Parts<'p> = dyn FnMut(Part<'_>) + Send + 'p;
 
 /// What one query brought of several values, and what it cost.
 #[derive(Debug, Default)]
 pub struct Fetches {
     /// What it brought, in the order asked for.
     pub values: Vec<Fetched<Value>>,
+    /// The version of the database that answered.
+    pub version: Version,
     /// What it cost.
     pub timings: Timings,
 }
@@ -182,6 +205,25 @@ impl Client {
         self.look_up(look_up).await
     }
 
+    /// The values of a list of keys, each part of them to `each`. The conversation's errors are those of
+    /// [`HttpClient::look_up_keys_in_parts`](crate::HttpClient::look_up_keys_in_parts).
+    pub fn look_up_keys_in_parts<'a>(
+        &'a mut self,
+        keys: &'a [&'a [u8]],
+        each: &'a mut Parts<'a>,
+    ) -> Conversation<'a, Timings> {
+        Conversation::new(self.lines().clone(), self.values_in_parts(Wanted::Keys(keys), each))
+    }
+
+    /// The same for a list of indices.
+    pub fn look_up_indices_in_parts<'a>(
+        &'a mut self,
+        indices: &'a [u64],
+        each: &'a mut Parts<'a>,
+    ) -> Conversation<'a, Timings> {
+        Conversation::new(self.lines().clone(), self.values_in_parts(Wanted::Indices(indices), each))
+    }
+
     /// What one query brings of the values of keys, in as many bins of the table as these lie in, and what it cost. One
     /// request with one query, whatever is asked for. The conversation's errors are those of
     /// [`HttpClient::fetch_keys`](crate::HttpClient::fetch_keys).
@@ -217,19 +259,53 @@ impl Client {
         making_keys(&self.policy, bytes, || begin(&mut self.session))
     }
 
+    /// The values of a list, part by part, each a look-up of its own. Requests are made whatever becomes of answers, and keys
+    /// that a refused answer has ended keep their names until the list is done or they are used up: see
+    /// [`HttpClient::look_up_keys_in_parts`](crate::HttpClient::look_up_keys_in_parts).
+    async fn values_in_parts(
+        &mut self,
+        wanted: Wanted<'_>,
+        each: &mut Parts<'_>,
+    ) -> Result<Timings, ClientError> {
+        self.begin(Session::renew_keys)?;
+        let (mut timings, mut start) = (Timings::default(), 0);
+        while start < wanted.len() {
+            if self.session.has_used_up_keys() {
+                let bytes = keys_bytes(self.session.description());
+                making_keys(&self.policy, bytes, || self.session.replace_keys())?;
+            }
+            let part = wanted.part(start, self.session.part_len());
+            let positions = start..start + part.len();
+            let mut look_up = LookUp::new(part);
+            let asked = self.ask_all(&mut look_up, &mut timings).await;
+            let (received, is_complete) = (self.clock.now(), look_up.is_complete());
+            let versions = look_up.versions().to_vec();
+            let values = look_up.finish(asked);
+            timings.decode += self.clock.now().saturating_sub(received);
+            if !is_complete {
+                return values.map(|_| timings);
+            }
+            start = positions.end;
+            each(Part { positions, values, versions, description: self.session.description() });
+        }
+        Ok(timings)
+    }
+
     async fn fetch(&mut self, mut fetch: Fetch<'_>) -> Result<Fetches, ClientError> {
         let mut timings = Timings::default();
         let asked = self.ask_all(&mut fetch, &mut timings).await;
-        Ok(Fetches { values: fetch.finish(asked)?, timings })
+        let version = *self.description().version();
+        Ok(Fetches { values: fetch.finish(asked)?, version, timings })
     }
 
     async fn look_up(&mut self, mut look_up: LookUp<'_>) -> Result<Lookups, ClientError> {
         let mut timings = Timings::default();
         let asked = self.ask_all(&mut look_up, &mut timings).await;
         let received = self.clock.now();
+        let versions = look_up.versions().to_vec();
         let values = look_up.finish(asked)?;
         timings.decode += self.clock.now().saturating_sub(received);
-        Ok(Lookups { values, timings })
+        Ok(Lookups { values, versions, timings })
     }
 
     /// Makes all requests of a look-up.

@@ -105,9 +105,6 @@ pub enum ClientError {
         /// What the system said.
         source: std::io::Error,
     },
-    /// There is no folder for the cache.
-    #[error("no cache folder: neither XDG_CACHE_HOME nor HOME is set; name a folder")]
-    NoCacheFolder,
     /// A look-up that cannot be made, or an answer that is wrong and was withheld.
     #[error(transparent)]
     Protocol(#[from] ProtocolError),
@@ -159,6 +156,14 @@ impl ClientError {
         match self {
             Self::Server { cause, .. } | Self::Party { cause, .. } => cause,
             _ => self,
+        }
+    }
+
+    /// The address of the server with which it happened, of two servers.
+    pub fn url(&self) -> Option<&str> {
+        match self {
+            Self::Server { url, .. } | Self::Party { url, .. } => Some(url),
+            _ => None,
         }
     }
 }

@@ -31,7 +31,7 @@ mod wanted;
 mod weak;
 
 pub use cache::{Download, HintCache, MemoryCache};
-pub use client::{Client, Fetches, Lookups, Timings};
+pub use client::{Client, Fetches, Lookups, Part, Parts, Timings};
 pub use clock::Clock;
 pub use conversation::{Conversation, Head, Method, Received, Request, Step, TransportError};
 pub use description::{Description, Hint, PartDescription};
@@ -39,8 +39,8 @@ pub use error::ClientError;
 pub use fetch::{Fetch, PendingFetch};
 #[cfg(feature = "http")]
 pub use http::{
-    ClientOptions, HttpClient, SharedProxy, agent, check_address, proxy_for, root_certificates, tls_cause,
-    tls_config, tls_remedy,
+    ClientOptions, HttpClient, Keep, SharedProxy, agent, check_address, proxy_for, root_certificates,
+    tls_cause, tls_config, tls_remedy,
 };
 pub use kept::KeptKeys;
 pub use keys::Keys;
@@ -49,4 +49,5 @@ pub use look_up::LookUp;
 pub use policy::{Policy, Progress};
 pub use session::{Answered, Pending, Round, Session, Value};
 pub use spirea_protocols::table::Fetched;
+pub use spirea_wire::Version;
 pub use weak::WeakPrf;

@@ -1,4 +1,4 @@
-use spirea_wire::Response;
+use spirea_wire::{Response, Version};
 
 use crate::wanted::Wanted;
 use crate::{Answered, ClientError, Pending, Round, Session, Value};
@@ -55,8 +55,8 @@ const LEAST_TOGETHER: usize = 16;
 /// The look-up may go on with another session in between, one with another version of the database.
 pub struct LookUp<'a> {
     wanted: Wanted<'a>,
-    /// How many of them have been asked for and answered, well or not.
-    answered: usize,
+    /// The version that answered each look-up, well or not, as far as they have been asked.
+    versions: Vec<Version>,
     /// Rounds that are not decoded yet, in order, each with its responses or the reason for refusing one.
     rounds: Vec<(Pending, Result<Vec<Response>, ClientError>)>,
     /// Bytes of the answers in `rounds`.
@@ -69,12 +69,24 @@ pub struct LookUp<'a> {
 
 impl<'a> LookUp<'a> {
     pub(crate) fn new(wanted: Wanted<'a>) -> Self {
-        Self { wanted, answered: 0, rounds: Vec::new(), waiting_bytes: 0, waiting: 0, decoded: Vec::new() }
+        Self {
+            wanted,
+            versions: Vec::new(),
+            rounds: Vec::new(),
+            waiting_bytes: 0,
+            waiting: 0,
+            decoded: Vec::new(),
+        }
     }
 
     /// Whether there is no more to ask for.
     pub fn is_complete(&self) -> bool {
-        self.answered == self.wanted.len()
+        self.versions.len() == self.wanted.len()
+    }
+
+    /// The version of the database that answered each look-up so far, in the order asked for.
+    pub fn versions(&self) -> &[Version] {
+        &self.versions
     }
 
     /// The next requests, of which the answers go to [`LookUp::answer`]. Until then it gives new ones for the same.
@@ -82,13 +94,13 @@ impl<'a> LookUp<'a> {
     /// # Errors
     /// See [`Session::query_keys`] and [`Session::query_indices`].
     pub fn ask(&self, session: &Session) -> Result<Round, ClientError> {
-        session.round(self.wanted.part(self.answered, session.max_batch()))
+        session.round(self.wanted.part(self.versions.len(), session.max_batch()))
     }
 
     /// Keeps what came of the requests that left `pending`: the responses of all servers, in the order of their parties,
     /// or why [`Session::read`] refused one. [`LookUp::finish`] decodes them.
     pub fn answer(&mut self, pending: Pending, responses: Result<Vec<Response>, ClientError>) {
-        self.answered += pending.count();
+        self.versions.extend(std::iter::repeat_n(*pending.version(), pending.count()));
         self.waiting += pending.count();
         self.waiting_bytes += responses.iter().flatten().map(Response::answer_bytes).sum::<usize>();
         self.rounds.push((pending, responses));
@@ -124,7 +136,7 @@ impl<'a> LookUp<'a> {
             return Err(failure);
         }
         asked?;
-        assert_eq!(self.answered, self.wanted.len(), "all answers are there");
+        assert_eq!(self.versions.len(), self.wanted.len(), "all answers are there");
         Ok(values.into_iter().flatten().flat_map(|answered| answered.values).collect())
     }
 }
@@ -133,7 +145,7 @@ impl Asking for LookUp<'_> {
     type Pending = Pending;
 
     fn answered(&self) -> (usize, usize) {
-        (self.answered, self.wanted.len())
+        (self.versions.len(), self.wanted.len())
     }
 
     fn ask(&self, session: &Session) -> Result<Round, ClientError> {
@@ -150,6 +162,12 @@ impl Asking for LookUp<'_> {
 }
 
 impl Session {
+    /// Look-ups in a part of a list: those of one request, or of as many as it takes to have [`LEAST_TOGETHER`].
+    pub(crate) fn part_len(&self) -> usize {
+        let most = self.max_batch();
+        most * LEAST_TOGETHER.div_ceil(most)
+    }
+
     /// Begins a look-up of the values of keys, however many.
     ///
     /// # Errors

@@ -7,7 +7,7 @@ use spirea_math::secret::declassify;
 use spirea_protocols::delta::Change;
 use spirea_protocols::table::LookupState;
 use spirea_protocols::{AnyIndexClient, ClientKeys, ProtocolError, TableClient};
-use spirea_wire::{KeysHash, Part, Queries, Request, Response};
+use spirea_wire::{KeysHash, Part, Queries, Request, Response, Version};
 use zeroize::Zeroizing;
 
 use crate::wanted::Wanted;
@@ -115,10 +115,14 @@ impl Asker {
 
     /// Whether the next look-up needs other keys.
     fn is_over(&self, now: Duration) -> bool {
+        self.ring_keys().is_some_and(ClientKeys::have_ended) || self.is_used_up(now)
+    }
+
+    /// Whether the keys are too old or have had their number of queries, which follows from no answer.
+    fn is_used_up(&self, now: Duration) -> bool {
         self.ring_keys().is_some_and(|keys| {
             let age = now.saturating_sub(self.made);
-            let most = self.client.table().key_queries();
-            keys.have_ended() || keys.queries() >= most || age >= Keys::LONGEST_USE
+            keys.queries() >= self.client.table().key_queries() || age >= Keys::LONGEST_USE
         })
     }
 
@@ -161,6 +165,7 @@ pub struct Pending {
     base: Arc<Asker>,
     delta: Option<Arc<Asker>>,
     look_ups: Vec<Asked>,
+    version: Version,
 }
 
 /// What asking for one value leaves.
@@ -183,6 +188,11 @@ impl Pending {
     /// Values that were asked for.
     pub fn count(&self) -> usize {
         self.look_ups.len()
+    }
+
+    /// The version that they were asked of, which alone may answer.
+    pub fn version(&self) -> &Version {
+        &self.version
     }
 }
 
@@ -410,9 +420,17 @@ impl Session {
 
     /// Draws new ring secrets, with keys made of them, if any of the present ones is over.
     pub(crate) fn renew_keys(&mut self) -> Result<(), ClientError> {
-        if !self.needs_keys() {
-            return Ok(());
-        }
+        if self.needs_keys() { self.replace_keys() } else { Ok(()) }
+    }
+
+    /// Whether a list of look-ups goes on with new keys: where the present ones are used up, and not where an answer ended them.
+    pub(crate) fn has_used_up_keys(&self) -> bool {
+        let now = self.clock.now();
+        self.askers().any(|asker| asker.is_used_up(now))
+    }
+
+    /// Draws new ring secrets, with keys made of them.
+    pub(crate) fn replace_keys(&mut self) -> Result<(), ClientError> {
         let mut fresh = Vec::new();
         let askers = [&mut self.base].into_iter().chain(&mut self.delta);
         for (asker, part) in askers.zip(self.description.parts()) {
@@ -466,7 +484,7 @@ impl Session {
         };
         Ok(Round {
             requests: to_base.into_iter().zip(to_delta).map(request).collect(),
-            pending: Pending { base: Arc::clone(&self.base), delta: self.delta.clone(), look_ups },
+            pending: Pending { base: Arc::clone(&self.base), delta: self.delta.clone(), look_ups, version },
         })
     }
 
@@ -498,7 +516,7 @@ impl Session {
 impl Pending {
     /// See [`Session::decode`].
     pub(crate) fn decode(self, responses: &[Response]) -> Result<Answered, ClientError> {
-        let Self { base, delta, look_ups } = self;
+        let Self { base, delta, look_ups, .. } = self;
         let found = |(i, Asked { base: state, delta: change, beyond_base }): (usize, Asked)| {
             let answers = responses.iter().filter_map(|response| response.answers.get(i));
             let in_base = base.decode(state, answers);

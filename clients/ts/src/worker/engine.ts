@@ -134,10 +134,10 @@ export class Engine {
       instance.lookUp({ wanted: "indices", fetch }, indexBytes(wanted.indices));
     }
     await converse(instance, lines, () => keeper.store(), signal);
-    const { head, body } = instance.output<{ values: Shown[] } & Timings>();
+    const { head, body } = instance.output<{ values: Shown[]; versions: [string, number][] } & Timings>();
     await keeper.store();
     keeper.settle();
-    const { values, ...timings } = head;
+    const { values, versions, ...timings } = head;
     let start = 0;
     const outcome = (value: Shown): Outcome => {
       if (typeof value === "string") return value;
@@ -147,7 +147,11 @@ export class Engine {
       };
       return { value: value.value.map(field) };
     };
-    return { outcomes: values.map(outcome), timings };
+    return {
+      outcomes: values.map(outcome),
+      versions: versions.flatMap(([version, count]) => Array<string>(count).fill(version)),
+      timings,
+    };
   }
 
   async #keep(): Promise<void> {

@@ -59,10 +59,20 @@ function revived(key) {
 export function lookUp(id, keys) {
   return attempt(async () => {
     const client = clients.get(id);
-    const { values, timings } = await client.lookUp(keys.map(revived));
-    return { values: plain(values), timings, ...known(client) };
+    const { values, versions, timings } = await client.lookUp(keys.map(revived));
+    return { values: plain(values), versions, timings, ...known(client) };
   });
 }
+
+/** Looks up texts by buffers of their bytes. */
+export const lookUpBuffers = (id, texts) =>
+  lookUp(
+    id,
+    texts.map((text) => new TextEncoder().encode(text).buffer),
+  );
+
+/** The text of a field of a key's value. */
+export const textOf = (id, key, field) => attempt(async () => (await clients.get(id).get(key)).text(field));
 
 export const fetchOnce = (id, keys) => attempt(async () => plain((await clients.get(id).fetch(keys)).values));
 

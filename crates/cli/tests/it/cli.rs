@@ -54,6 +54,12 @@ fn a_table_is_built_served_and_looked_up_by_key() {
     let found: serde_json::Value = serde_json::from_slice(&found.stdout).unwrap();
     assert_eq!(found["value"], serde_json::json!({"verdict": "so, so", "since": "2021"}));
 
+    let version = found["version"].as_str().unwrap();
+    assert!(version.len() == 64 && explained.contains(version), "{version}\n{explained}");
+    let absent = expect(folder, 1, &["get", &server.url, "domains", "absent.test", "--json"]);
+    let absent: serde_json::Value = serde_json::from_slice(&absent.stdout).unwrap();
+    assert_eq!((&absent["found"], &absent["version"]), (&false.into(), &found["version"]));
+
     let mixed = expect(folder, 1, &["get", &server.url, "domains", "a.test", "absent.test", "c.test"]);
     assert_eq!(text(&mixed.stdout), "a.test\tbad\t2020\nc.test\t\t2022\n");
     assert!(text(&mixed.stderr).contains("absent.test: not found"));
@@ -555,7 +561,8 @@ fn two_servers_answer_a_query_for_a_row_of_each_bin() {
     assert!(text(&answer.stderr).contains("7: dropped: one before it lies in the same bin"));
     let answer = of_both(1, &["--fetch", "--json", "--index", "4", "7"]);
     let lines = text(&answer.stdout);
-    assert!(lines.contains(r#"{"index":7,"found":false,"dropped":true}"#), "{lines}");
+    let dropped: serde_json::Value = serde_json::from_str(lines.lines().nth(1).unwrap()).unwrap();
+    assert_eq!((&dropped["index"], &dropped["dropped"]), (&7.into(), &true.into()), "{lines}");
     // One by one, each with a query of its own.
     let answer = of_both(0, &["--timings", "--index", "4", "7"]);
     assert_eq!(text(&answer.stdout), "4\tvalue 4\n7\tvalue 7\n");

@@ -49,20 +49,17 @@ fn create_folder(path: &Path) -> std::io::Result<()> {
 }
 
 impl FileCache {
-    /// The cache in `folder`, or in the place that the system has for caches.
-    pub fn open(folder: Option<&Path>) -> Result<Self, ClientError> {
-        let folder = match folder {
-            Some(folder) => folder.to_path_buf(),
-            None => {
-                let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-                set("XDG_CACHE_HOME")
-                    .or_else(|| set("HOME").map(|home| home.join(".cache")))
-                    .ok_or(ClientError::NoCacheFolder)?
-                    .join("spirea")
-            }
-        };
-        create_folder(&folder).map_err(failed(&folder, "create"))?;
-        Ok(Self(folder))
+    /// The folder that was named, or else the one in the place that the system has for caches, if there is such a place.
+    pub fn place(named: Option<&Path>) -> Option<PathBuf> {
+        let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let default = || set("XDG_CACHE_HOME").or_else(|| set("HOME").map(|home| home.join(".cache")));
+        named.map(Path::to_path_buf).or_else(|| Some(default()?.join("spirea")))
+    }
+
+    /// The cache in `folder`, which is created if it is not there.
+    pub fn open(folder: &Path) -> Result<Self, ClientError> {
+        create_folder(folder).map_err(failed(folder, "create"))?;
+        Ok(Self(folder.into()))
     }
 
     fn path(&self, part: &PartDescription, extension: &str) -> PathBuf {
@@ -112,7 +109,8 @@ impl HintCache for FileCache {
         let file = private().create(true).truncate(false).read(true).write(true).open(&path);
         let mut file = file.map_err(failed(&path, "open"))?;
         let bytes = file.seek(SeekFrom::End(0)).map_err(failed(&path, "read"))?;
-        let mut begun = Begun { file, bytes, path, whole: self.path(part, "hint"), _lock: lock };
+        let whole = self.path(part, "hint");
+        let mut begun = Begun { file, bytes, path, whole, is_in_place: false, _lock: lock };
         if bytes > part.hint_bytes() {
             begun.cut(0)?;
         }
@@ -167,12 +165,15 @@ fn read(file: File, path: &Path, part: &PartDescription) -> Result<Hint, ClientE
     part.hint(bytes)
 }
 
-/// A hint that is being downloaded.
+/// A hint that is being downloaded. Its file goes with it: only a process that is killed leaves one, which the next download of
+/// the same hint continues.
 struct Begun {
     file: File,
     bytes: u64,
     path: PathBuf,
     whole: PathBuf,
+    /// Whether the file has its final name.
+    is_in_place: bool,
     _lock: File,
 }
 
@@ -200,12 +201,22 @@ impl Download for Begun {
         match read(file, &self.path, part) {
             Ok(hint) => {
                 fs::rename(&self.path, &self.whole).map_err(failed(&self.whole, "rename"))?;
+                self.is_in_place = true;
                 Ok(hint)
             }
             Err(error) => {
                 self.cut(0)?;
                 Err(error)
             }
+        }
+    }
+}
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        if !self.is_in_place {
+            // A file that stays is continued or thrown away by the next download.
+            let _ = fs::remove_file(&self.path);
         }
     }
 }

@@ -3,10 +3,9 @@ use std::sync::atomic::AtomicBool;
 
 use spirea_protocols::Table;
 
-use super::ClientOptions;
-use super::cache::FileCache;
 use super::transport::Carriers;
-use crate::{Client, ClientError, Clock, Description, Fetches, Lookups, Value};
+use super::{ClientOptions, lenient};
+use crate::{Client, ClientError, Clock, Description, Fetches, Lookups, Parts, Timings, Value};
 
 /// A [`Client`] of one database over HTTP, blocking, from the one server or the two that its protocol has.
 pub struct HttpClient {
@@ -46,7 +45,7 @@ impl HttpClient {
     pub fn connect_with(urls: &[&str], name: &str, options: ClientOptions) -> Result<Self, ClientError> {
         let addresses = options.addresses(urls)?;
         let carriers = Carriers::new(&options, addresses.len())?;
-        let cache = Box::new(FileCache::open(options.cache.as_deref())?);
+        let cache = lenient::open(options.keep, options.cache.as_deref())?;
         let connected = Client::connect(&addresses, name, cache, options.into_policy(), Clock::system())?;
         Ok(Self { client: carriers.hold(connected)?, carriers })
     }
@@ -68,7 +67,7 @@ impl HttpClient {
     ) -> Result<Self, ClientError> {
         let addresses = options.addresses(urls)?;
         let carriers = Carriers::new(&options, addresses.len())?;
-        let cache = Box::new(FileCache::open(options.cache.as_deref())?);
+        let cache = lenient::open(options.keep, options.cache.as_deref())?;
         let (policy, clock) = (options.into_policy(), Clock::system());
         let servers = crate::conversation::Servers::new(&addresses, name, &policy, clock.clone())?;
         Ok(Self { client: Client::over(servers, cache, policy, clock, session), carriers })
@@ -120,6 +119,37 @@ impl HttpClient {
     /// has no such index.
     pub fn look_up_indices(&mut self, indices: &[u64]) -> Result<Lookups, ClientError> {
         self.carriers.hold(self.client.look_up_indices(indices))
+    }
+
+    /// Looks up a list of keys in parts, and hands each part's values to `each` when all of the part's answers have verified.
+    ///
+    /// A part has as many look-ups as one request takes, and at least 16. Requests follow each other as in
+    /// [`HttpClient::look_up_keys`]: their number, sizes and names of keys follow from no answer. After an answer that does not
+    /// verify, `each` receives the part's error, and all further requests are made. New evaluation keys come within the list
+    /// where the present ones are used up, and else with the next call. `each` should hand values on and return: the next request
+    /// waits for it.
+    ///
+    /// # Errors
+    /// Those of [`HttpClient::look_up_keys`] that end the list: parts behind it were not looked up. Errors of answers go
+    /// to `each`.
+    pub fn look_up_keys_in_parts<'a>(
+        &'a mut self,
+        keys: &'a [&'a [u8]],
+        each: &'a mut Parts<'a>,
+    ) -> Result<Timings, ClientError> {
+        self.carriers.hold(self.client.look_up_keys_in_parts(keys, each))
+    }
+
+    /// The same for a list of indices.
+    ///
+    /// # Errors
+    /// Those of [`HttpClient::look_up_keys_in_parts`].
+    pub fn look_up_indices_in_parts<'a>(
+        &'a mut self,
+        indices: &'a [u64],
+        each: &'a mut Parts<'a>,
+    ) -> Result<Timings, ClientError> {
+        self.carriers.hold(self.client.look_up_indices_in_parts(indices, each))
     }
 
     /// What one query brings of the values of keys, for the work of one look-up: a value of each bin of the table, however

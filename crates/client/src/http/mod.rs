@@ -4,6 +4,7 @@ mod agent;
 mod cache;
 mod client;
 mod failure;
+mod lenient;
 mod options;
 mod proxy;
 #[cfg(test)]
@@ -14,6 +15,6 @@ mod trust;
 pub use agent::{agent, tls_config};
 pub use client::HttpClient;
 pub use failure::{tls_cause, tls_remedy};
-pub use options::ClientOptions;
+pub use options::{ClientOptions, Keep};
 pub use proxy::{SharedProxy, proxy_for};
 pub use trust::{check_address, root_certificates};

@@ -9,9 +9,21 @@ use super::proxy::check_shared;
 use super::{SharedProxy, check_address};
 use crate::{ClientError, Policy, Progress, WeakPrf};
 
+/// The place in which hints are kept for the next client.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Keep {
+    /// A folder; memory, if there is none that this user may write to.
+    #[default]
+    Persistent,
+    /// Memory: nothing is written to the disk, and no folder is read.
+    Memory,
+}
+
 /// How a client connects, waits and remembers.
 pub struct ClientOptions {
-    /// The folder for hints; without one, `$XDG_CACHE_HOME/spirea` or `~/.cache/spirea`.
+    /// The place for hints, and for what has been seen under a pinned key.
+    pub keep: Keep,
+    /// The folder for them; without one, `$XDG_CACHE_HOME/spirea` or `~/.cache/spirea`.
     pub cache: Option<PathBuf>,
     /// The token that servers ask for. It is sent over https:// only, or to this machine.
     pub token: Option<String>,
@@ -57,6 +69,7 @@ impl Default for ClientOptions {
         let Policy { attempts, max_pause, patience, max_hint_bytes, pinned_key, weak_prf, progress, .. } =
             Policy::default();
         Self {
+            keep: Keep::default(),
             cache: None,
             token: None,
             ca: None,

@@ -1,6 +1,6 @@
 //! `spirea load` against servers that answer, lie, refuse, stall and change; and `spirea simulate-load`.
 
-mod proxy;
+pub mod proxy;
 mod simulation;
 
 use std::path::Path;

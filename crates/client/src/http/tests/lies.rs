@@ -177,3 +177,51 @@ fn long_answers_are_decoded_sixteen_at_least_at_a_time() {
         assert_eq!(session.needs_keys(), answered == 16, "after {answered} answers");
     }
 }
+
+/// What a server sees of a list of 40 look-ups, and the parts that the caller received: their lengths, or none for a refused one.
+fn of_list(fates: &'static [(usize, Fate)]) -> (Vec<Seen<usize>>, Vec<Option<usize>>) {
+    let cache = tempfile::tempdir().unwrap();
+    let (server, session) = server(fates);
+    let limits = session.description().limits();
+    let mut client = server.client_with(session, &cache);
+    let rows: Vec<u64> = ROWS.iter().copied().cycle().take(40).collect();
+    let mut parts = Vec::new();
+    client
+        .look_up_indices_in_parts(&rows, &mut |part| {
+            // The server takes one query a request, and the next one comes when the part is handed over.
+            assert_eq!(part.positions.start, 16 * parts.len());
+            let values = part.values.ok().map(|values| {
+                let values = values.into_iter().map(|value| value.unwrap().into_fields());
+                assert!(values.eq(rows[part.positions.clone()].iter().map(|row| vec![value(*row)])));
+                part.positions.len()
+            });
+            parts.push(values);
+        })
+        .unwrap();
+    let of_list = seen(&server, &limits);
+    client.look_up_indices(&ROWS[..1]).unwrap();
+    let keys =
+        seen(&server, &limits).split_off(of_list.len()).iter().filter(|(path, ..)| path == "keys").count();
+    assert_eq!(
+        keys,
+        usize::from(parts.contains(&None)),
+        "the next call has new keys if an answer was refused"
+    );
+    (numbered(of_list), parts)
+}
+
+#[test]
+fn a_list_makes_the_same_requests_whatever_its_answers_are() {
+    let (honest, parts) = of_list(&[]);
+    assert_eq!((honest.len(), parts), (1 + 40, vec![Some(16), Some(16), Some(8)]));
+    // All that is asked for under the keys of the refused answer is withheld.
+    for (fates, expected) in [
+        (&[(3, Fate::Damaged)][..], vec![None, None, None]),
+        (&[(20, Fate::Damaged)], vec![Some(16), None, None]),
+        (&[(39, Fate::Damaged)], vec![Some(16), Some(16), None]),
+    ] {
+        let (requests, parts) = of_list(fates);
+        assert_eq!(parts, expected);
+        assert_eq!(requests, honest);
+    }
+}

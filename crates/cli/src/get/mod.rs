@@ -1,5 +1,10 @@
 //! `spirea get`.
 
+mod interrupt;
+mod printer;
+mod results;
+mod resume;
+
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -11,15 +16,18 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD as BASE64;
 use clap::Args;
 use indicatif::ProgressBar;
-use serde_json::{Map, Value as Json, json};
 use spirea_client::{
-    ClientError, ClientOptions, Fetched, Fetches, HttpClient, Lookups, SharedProxy, Timings, Value, WeakPrf,
+    ClientError, ClientOptions, Fetched, Fetches, HttpClient, Keep, Part, SharedProxy, Timings, WeakPrf,
 };
 use spirea_protocols::signature::PublicKey;
 use spirea_store::ingest::{Encoding, is_standard_input, text};
 
+use self::interrupt::Interrupt;
+use self::printer::{Answers, Printed, Printer};
+use self::results::Layout;
+use self::resume::{Asked, Resume};
 use crate::access::Access;
-use crate::output::{Format, bytes, escaped, is_watched, print_bytes, print_error, print_line, seconds};
+use crate::output::{Format, bytes, note, print_error, seconds};
 use crate::progress::byte_bar;
 use crate::status::Status;
 
@@ -61,6 +69,10 @@ pub struct Options {
     /// Also look up every line of this file; - for standard input.
     #[arg(long)]
     keys_from: Option<PathBuf>,
+    /// File that records how many look-ups of the list are complete, so that the same command continues behind them after an
+    /// interruption. Whoever reads the file can test guesses of the list.
+    #[arg(long, value_name = "FILE", conflicts_with = "fetch")]
+    resume: Option<PathBuf>,
     /// Encoding of this file by its label on the web, such as windows-1252, shift_jis or utf-16; UTF-8 by default.
     #[arg(long, value_name = "LABEL", requires = "keys_from")]
     encoding: Option<Encoding>,
@@ -73,9 +85,13 @@ pub struct Options {
     /// One JSON object a line, in the order asked for.
     #[arg(long)]
     json: bool,
-    /// Folder in which hints are kept; the user's cache folder by default.
+    /// Folder in which hints are kept; the user's cache folder by default. Where that cannot be written to, memory serves.
     #[arg(long)]
     cache: Option<PathBuf>,
+    /// Keep hints in memory: write nothing to the disk, and download them again the next time. With --pin-key, older versions
+    /// are then known within this command only.
+    #[arg(long, conflicts_with = "cache")]
+    no_cache: bool,
     /// Seconds that a request may take, beside a second for each 16 KiB of it and its response, and that it is tried again.
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
     timeout: u64,
@@ -92,49 +108,125 @@ pub struct Options {
 }
 
 /// Looks up and prints. The status is 0 if everything was found, 1 if something was not, 2 for an error.
+///
+/// Results are printed by a thread of their own, so that requests wait neither for a reader nor for a disk.
 pub fn run(options: &Options) -> anyhow::Result<Status> {
-    let keys = all_keys(options)?;
-    if keys.is_empty() && options.index.is_empty() {
+    let wanted = Wanted::read(options)?;
+    let all = wanted.labels.len();
+    if all == 0 {
         bail!("nothing to look up: give keys, --keys-from or --index");
     }
-    let decoded = keys.iter().map(|key| options.bytes_of(key)).collect::<anyhow::Result<Vec<_>>>()?;
-    let bytes: Vec<&[u8]> = decoded.iter().map(Vec::as_slice).collect();
-    let started = Instant::now();
-    let mut client = connect(options)?;
-    let connected = started.elapsed();
-    let Fetches { values, timings } = match (options.fetch, keys.is_empty()) {
-        (true, true) => client.fetch_indices(&options.index)?,
-        (true, false) => client.fetch_keys(&bytes)?,
-        (false, true) => one_by_one(client.look_up_indices(&options.index)?),
-        (false, false) => one_by_one(client.look_up_keys(&bytes)?),
-    };
-    let labels = if keys.is_empty() { options.index.iter().map(u64::to_string).collect() } else { keys };
-    let fields = client.table().fields.clone();
-    let label = if options.index.is_empty() { "key" } else { "index" };
-    match (Format::from_flag(options.json), &labels[..], &values[..]) {
-        (Format::Text, [name], [value]) => print_alone(name, value)?,
-        (format, ..) => {
-            for (name, value) in labels.iter().zip(&values) {
-                match format {
-                    Format::Json => print_line(&as_json(label, name, value, &fields).to_string())?,
-                    Format::Text => print_row(name, value)?,
-                }
-            }
-        }
+    let resume =
+        options.resume.as_deref().map(|path| Resume::open(path, &wanted.asked(options))).transpose()?;
+    let start = resume.as_ref().map_or(0, Resume::complete);
+    if start == all {
+        note(&format!(
+            "all {all} look-ups of this list are complete; delete the file of --resume to repeat them"
+        ));
+        return Ok(Status::SUCCESS);
     }
+    let interrupt = Interrupt::heed();
+    let started = Instant::now();
+    let mut client = match connect(options, &interrupt) {
+        Err(_) if interrupt.came() => return Ok(Interrupt::status()),
+        client => client?,
+    };
+    let connected = started.elapsed();
+    let layout = Layout {
+        format: Format::from_flag(options.json),
+        label: if wanted.keys.is_empty() { "index" } else { "key" },
+        is_alone: all == 1,
+    };
+    let printer = Printer::start(wanted.labels.clone(), start, layout, resume);
+    let asked = wanted.ask(&mut client, start, options.fetch, &printer);
+    // Missing results are the first thing to know, even if the connection broke later.
+    let Printed { complete, is_incomplete } = printer.finish()?;
+    if interrupt.came() {
+        print_error(&format!("spirea: interrupted: {complete} of {all} look-ups are complete and printed"));
+        return Ok(Interrupt::status());
+    }
+    let timings = match asked {
+        Err(error) if complete > start => {
+            return Err(error).context(format!("{complete} of {all} look-ups are complete and printed"));
+        }
+        timings => timings?,
+    };
     if options.timings {
         print_timings(connected, &timings);
     }
-    Ok(Status::from(u8::from(values.iter().any(|value| !matches!(value, Fetched::Value(_))))))
+    Ok(Status::from(u8::from(is_incomplete)))
 }
 
-/// Values that were each asked for with a query of their own.
-fn one_by_one(Lookups { values, timings }: Lookups) -> Fetches {
-    let values = values.into_iter().map(|value| value.map_or(Fetched::Absent, Fetched::Value));
-    Fetches { values: values.collect(), timings }
+/// The look-ups of a command, by key or by index.
+struct Wanted {
+    /// Keys as they are written, or indices.
+    labels: Vec<String>,
+    /// The bytes of keys; none in a table without keys.
+    keys: Vec<Vec<u8>>,
+    indices: Vec<u64>,
+}
+
+impl Wanted {
+    fn read(options: &Options) -> anyhow::Result<Self> {
+        let keys = all_keys(options)?;
+        let decoded = keys.iter().map(|key| options.bytes_of(key)).collect::<anyhow::Result<_>>()?;
+        let indices = options.index.clone();
+        let labels = if keys.is_empty() { indices.iter().map(u64::to_string).collect() } else { keys };
+        Ok(Self { labels, keys: decoded, indices })
+    }
+
+    /// What `--resume` compares.
+    fn asked<'a>(&'a self, options: &'a Options) -> Asked<'a> {
+        let mut addresses = options.urls();
+        addresses.extend(options.replica.iter().chain(&options.other_replica).map(String::as_str));
+        Asked { database: &options.name, addresses, keys: &self.keys, indices: &self.indices }
+    }
+
+    /// Looks up everything from `start` and gives it to the printer.
+    fn ask(
+        &self,
+        client: &mut HttpClient,
+        start: usize,
+        fetch: bool,
+        printer: &Printer,
+    ) -> Result<Timings, ClientError> {
+        let keys: Vec<&[u8]> = self.keys.iter().map(Vec::as_slice).collect();
+        if fetch {
+            let Fetches { values, version, timings } = match keys.is_empty() {
+                true => client.fetch_indices(&self.indices)?,
+                false => client.fetch_keys(&keys)?,
+            };
+            let versions = vec![version; values.len()];
+            printer.print(Answers {
+                first: 0,
+                values: Ok(values),
+                versions,
+                fields: client.table().fields.clone(),
+            });
+            return Ok(timings);
+        }
+        let mut each = |Part { positions, values, versions, description }: Part<'_>| {
+            let found = |value: Option<_>| value.map_or(Fetched::Absent, Fetched::Value);
+            printer.print(Answers {
+                first: start + positions.start,
+                values: values.map(|values| values.into_iter().map(found).collect()),
+                versions,
+                fields: description.table().fields.clone(),
+            });
+        };
+        match keys.is_empty() {
+            true => client.look_up_indices_in_parts(&self.indices[start..], &mut each),
+            false => client.look_up_keys_in_parts(&keys[start..], &mut each),
+        }
+    }
 }
 
 impl Options {
+    /// The first address of each server.
+    fn urls(&self) -> Vec<&str> {
+        [Some(&self.url), self.other.as_ref()].into_iter().flatten().map(String::as_str).collect()
+    }
+
     /// The bytes of a key as it is written.
     fn bytes_of(&self, key: &str) -> anyhow::Result<Vec<u8>> {
         match (self.hex, self.base64) {
@@ -173,19 +265,20 @@ fn all_keys(options: &Options) -> anyhow::Result<Vec<String>> {
 }
 
 /// Connects, and tries again for as long as `--wait` says while the server is not there or not ready.
-fn connect(options: &Options) -> anyhow::Result<HttpClient> {
-    let urls: Vec<&str> =
-        [Some(&options.url), options.other.as_ref()].into_iter().flatten().map(String::as_str).collect();
+fn connect(options: &Options, interrupt: &Interrupt) -> anyhow::Result<HttpClient> {
+    let urls = options.urls();
     let deadline = Instant::now() + Duration::from_secs(options.wait);
     loop {
         let timeout = Duration::from_secs(options.timeout);
         let default = ClientOptions::default();
         let settings = ClientOptions {
+            keep: if options.no_cache { Keep::Memory } else { Keep::Persistent },
             cache: options.cache.clone(),
             progress: Some(hint_progress()),
             weak_prf: if options.accept_weak_prf { WeakPrf::Accept } else { WeakPrf::Refuse },
             shared_proxy: if options.accept_shared_proxy { SharedProxy::Accept } else { SharedProxy::Refuse },
             pinned_key: options.pin_key,
+            stop: Some(interrupt.flag()),
             attempts: if options.wait == 0 { default.attempts } else { 1 },
             connect_timeout: default.connect_timeout.min(timeout),
             timeout,
@@ -219,73 +312,6 @@ fn hint_progress() -> spirea_client::Progress {
             bar.finish_and_clear();
         }
     })
-}
-
-fn as_json(label: &str, name: &str, value: &Fetched<Value>, fields: &[String]) -> Json {
-    let mut object = Map::new();
-    let name = if label == "index" { json!(name.parse::<u64>().unwrap_or_default()) } else { json!(name) };
-    object.insert(label.into(), name);
-    object.insert("found".into(), json!(matches!(value, Fetched::Value(_))));
-    match value {
-        // A key of a set is found, and that is all there is to tell.
-        Fetched::Value(_) if fields.is_empty() => {}
-        Fetched::Value(value) => {
-            let members =
-                fields.iter().zip(value.fields()).map(|(field, bytes)| (field.clone(), field_json(bytes)));
-            object.insert("value".into(), Json::Object(members.collect()));
-        }
-        Fetched::Dropped => drop(object.insert("dropped".into(), json!(true))),
-        Fetched::Absent => {}
-    }
-    Json::Object(object)
-}
-
-/// Text as a string; bytes that are no text as `{"hex": "..."}`.
-fn field_json(bytes: &[u8]) -> Json {
-    match std::str::from_utf8(bytes) {
-        Ok(text) => json!(text),
-        Err(_) => json!({ "hex": bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>() }),
-    }
-}
-
-/// A value that was asked for alone. A field is printed as it is, to a program; to a person, and where there are several
-/// fields, as [`columns`].
-fn print_alone(name: &str, value: &Fetched<Value>) -> anyhow::Result<()> {
-    let Some(value) = brought(name, value) else { return Ok(()) };
-    match value.fields() {
-        [] => print_line(&escaped(name.as_bytes())),
-        [field] if !is_watched() => {
-            print_bytes(field)?;
-            print_bytes(b"\n")
-        }
-        fields => print_line(&columns(fields)),
-    }
-}
-
-/// A value; says so where there is none.
-fn brought<'v>(name: &str, value: &'v Fetched<Value>) -> Option<&'v Value> {
-    let why = match value {
-        Fetched::Value(value) => return Some(value),
-        Fetched::Absent => "not found",
-        Fetched::Dropped => "dropped: one before it lies in the same bin",
-    };
-    print_error(&format!("{name}: {why}"));
-    None
-}
-
-/// One of several values, after its key.
-fn print_row(name: &str, value: &Fetched<Value>) -> anyhow::Result<()> {
-    let name = escaped(name.as_bytes());
-    match brought(&name, value) {
-        Some(value) if value.fields().is_empty() => print_line(&name),
-        Some(value) => print_line(&format!("{name}\t{}", columns(value.fields()))),
-        None => Ok(()),
-    }
-}
-
-/// Fields with tabs between them, and none within.
-fn columns(fields: &[Vec<u8>]) -> String {
-    fields.iter().map(|field| escaped(field)).collect::<Vec<_>>().join("\t")
 }
 
 fn print_timings(connected: Duration, timings: &Timings) {

@@ -1,0 +1,143 @@
+//! The thread that prints results, so that requests wait neither for a reader nor for a disk.
+
+use std::io::{self, ErrorKind, Write as _};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{self, JoinHandle};
+
+use anyhow::{Context as _, anyhow};
+use spirea_client::{ClientError, Fetched, Value, Version};
+
+use super::results::{Layout, Line};
+use super::resume::Resume;
+use crate::output::print_error;
+
+/// Answers of one request, or of several that were decoded together.
+pub struct Answers {
+    /// Position of the first in the list, from 0.
+    pub first: usize,
+    /// Their values, or the reason for withholding all of them.
+    pub values: Result<Vec<Fetched<Value>>, ClientError>,
+    /// The version of the database that answered, for each value.
+    pub versions: Vec<Version>,
+    /// Names of a value's fields.
+    pub fields: Vec<String>,
+}
+
+/// The state of the printing at its end.
+pub struct Printed {
+    /// Look-ups of the list that are complete, those of earlier runs among them.
+    pub complete: usize,
+    /// Whether a value was not found or was dropped.
+    pub is_incomplete: bool,
+}
+
+/// Prints answers in the order in which it is given them.
+pub struct Printer {
+    answers: Sender<Answers>,
+    thread: JoinHandle<anyhow::Result<Printed>>,
+}
+
+impl Printer {
+    /// A printer of the results of a list, from position `start`, that records its progress in `resume`.
+    pub fn start(labels: Vec<String>, start: usize, layout: Layout, resume: Option<Resume>) -> Self {
+        let (answers, given) = channel();
+        let thread = thread::spawn(move || {
+            let printed = Printed { complete: start, is_incomplete: false };
+            Printing { labels, layout, resume, printed, loss: Ok(()), has_reader: true }.of(given)
+        });
+        Self { answers, thread }
+    }
+
+    /// Queues answers, without waiting.
+    pub fn print(&self, answers: Answers) {
+        self.answers.send(answers).expect("the thread ends with its queue");
+    }
+
+    /// Waits until all is printed.
+    ///
+    /// # Errors
+    /// The reason for which the first results that are missing were withheld or not written.
+    pub fn finish(self) -> anyhow::Result<Printed> {
+        drop(self.answers);
+        self.thread.join().map_err(|_| anyhow!("printing was aborted by a defect"))?
+    }
+}
+
+struct Printing {
+    labels: Vec<String>,
+    layout: Layout,
+    resume: Option<Resume>,
+    printed: Printed,
+    /// The first loss of results.
+    loss: anyhow::Result<()>,
+    /// Whether standard output takes anything.
+    has_reader: bool,
+}
+
+impl Printing {
+    fn of(mut self, given: Receiver<Answers>) -> anyhow::Result<Printed> {
+        for answers in given {
+            let printed = self.print(answers);
+            if self.loss.is_ok() {
+                self.loss = printed;
+            }
+        }
+        self.loss.map(|()| self.printed)
+    }
+
+    fn print(&mut self, Answers { first, values, versions, fields }: Answers) -> anyhow::Result<()> {
+        let values = match values {
+            Ok(values) => values,
+            Err(error) => {
+                self.restart()?;
+                return Err(error).with_context(|| {
+                    format!(
+                        "results from number {} of the list were withheld; ask for the whole list again",
+                        first + 1
+                    )
+                });
+            }
+        };
+        self.printed.is_incomplete |= values.iter().any(|value| !matches!(value, Fetched::Value(_)));
+        if !self.has_reader {
+            return Ok(());
+        }
+        if let Err(error) = self.write(first, &values, &versions, &fields) {
+            self.has_reader = false;
+            self.restart()?;
+            // A reader that has gone away wants no more, and no complaint.
+            return match error.kind() {
+                ErrorKind::BrokenPipe => Ok(()),
+                _ => Err(error).context("results cannot be written to standard output"),
+            };
+        }
+        self.printed.complete = first + values.len();
+        match &mut self.resume {
+            Some(resume) if self.loss.is_ok() => resume.record(self.printed.complete),
+            _ => Ok(()),
+        }
+    }
+
+    /// Has the next run with the file of `--resume` begin where this one began: its first request then tells a server that
+    /// results were lost, and not which.
+    fn restart(&mut self) -> anyhow::Result<()> {
+        self.resume.as_mut().map_or(Ok(()), Resume::restart)
+    }
+
+    fn write(
+        &self,
+        first: usize,
+        values: &[Fetched<Value>],
+        versions: &[Version],
+        fields: &[String],
+    ) -> io::Result<()> {
+        let mut output = io::stdout().lock();
+        for ((name, value), version) in self.labels[first..].iter().zip(values).zip(versions) {
+            match self.layout.line(name, value, version, fields) {
+                Line::Result(line) => output.write_all(&line)?,
+                Line::Missing(line) => print_error(&line),
+            }
+        }
+        output.flush()
+    }
+}
