@@ -40,9 +40,12 @@ def text_of(field):
 
 
 def shown(label, name, fields, names, as_json):
-    """A line for a value; as JSON it is what `spirea get --json` prints."""
+    """A line for a value; as JSON it is what `spirea get --json` prints, without the version."""
     if not as_json:
-        return "(not found)" if fields is None else name if not fields else "\t".join(field.decode(errors="replace") for field in fields)
+        if fields is None:
+            return "(not found)"
+        # A key of a set has no fields.
+        return "\t".join(field.decode(errors="replace") for field in fields) if fields else name
     line = {label: name, "found": fields is not None}
     if fields:
         line["value"] = dict(zip(names, map(text_of, fields)))

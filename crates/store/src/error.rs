@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use spirea_protocols::ProtocolError;
 use spirea_protocols::table::MAX_VALUE_BYTES;
 
-use crate::build::ExpectedRows;
+use crate::expected_rows::ExpectedRows;
 
 /// Where in an input file something is wrong: `data.csv:1042`, or `data.parquet: row 17`.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,6 +10,7 @@
 pub mod build;
 pub mod changes;
 mod error;
+mod expected_rows;
 mod files;
 mod groups;
 pub mod ingest;
@@ -21,9 +22,10 @@ pub mod signing;
 pub mod snapshot;
 mod time;
 
-pub use build::{BuildOptions, Duplicates, ExpectedRows, Input, Overwrite, Protocol, Proving, build, survey};
+pub use build::{BuildOptions, Duplicates, Input, Overwrite, Protocol, Proving, build, survey};
 pub use changes::Changes;
 pub use error::{Location, RepeatedKey, StoreError};
+pub use expected_rows::ExpectedRows;
 pub use groups::{GROUP_BYTES, Groups};
 pub use manifest::{FileEntry, Manifest, Statistics};
 pub use progress::{Phase, Progress, Silent};

@@ -37,7 +37,7 @@ pub(crate) use delta::{Shape, build_delta};
 use draft::Draft;
 use draws::Draws;
 use folder::PartialFolder;
-pub use options::{BuildOptions, Duplicates, ExpectedRows, Input, Overwrite, Protocol};
+pub use options::{BuildOptions, Duplicates, Input, Overwrite, Protocol};
 pub use prove::Proving;
 use records::{Planned, Rows};
 #[cfg(test)]

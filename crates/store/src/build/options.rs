@@ -1,8 +1,8 @@
 use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
-use std::{fmt, io};
 
 use spirea_protocols::planner::Advice;
 use spirea_protocols::registry::Choice;
@@ -12,6 +12,7 @@ use super::draws::Draws;
 use super::prove::Proving;
 use crate::StoreError;
 use crate::error::IoContext;
+use crate::expected_rows::ExpectedRows;
 use crate::ingest::{Format, RowSource, RowTable, Selection, is_standard_input, open_as};
 use crate::manifest::{NAME_RULE, valid_name};
 
@@ -23,57 +24,6 @@ pub enum Overwrite {
     Refuse,
     /// Replace it, if it is a snapshot, when the new one is complete.
     Replace,
-}
-
-/// The number of rows that an input is expected to have: one that was cut off shall not become a table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ExpectedRows {
-    /// The fewest.
-    pub least: u64,
-    /// The most.
-    pub most: u64,
-}
-
-impl ExpectedRows {
-    /// Refuses another number of rows of the input that is called `path`.
-    ///
-    /// # Errors
-    /// [`StoreError::UnexpectedRows`].
-    pub(super) fn check(self, rows: u64, path: &Path) -> Result<(), StoreError> {
-        match (self.least..=self.most).contains(&rows) {
-            true => Ok(()),
-            false => Err(StoreError::UnexpectedRows { path: path.into(), rows, expected: self }),
-        }
-    }
-}
-
-impl FromStr for ExpectedRows {
-    type Err = String;
-
-    /// The rows of `5000`, `4000..` or `4000..6000`, both ends included.
-    fn from_str(text: &str) -> Result<Self, String> {
-        let form = || "write a number of rows, such as 5000, or a range, such as 4000.. or 4000..6000";
-        let number = |text: &str| text.parse().map_err(|_| form().to_owned());
-        let (least, most) = match text.split_once("..") {
-            None => (number(text)?, number(text)?),
-            Some((least, "")) => (number(least)?, u64::MAX),
-            Some((least, most)) => (number(least)?, number(most)?),
-        };
-        if least > most {
-            return Err(form().into());
-        }
-        Ok(Self { least, most })
-    }
-}
-
-impl fmt::Display for ExpectedRows {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.least, self.most) {
-            (least, most) if least == most => write!(f, "{least}"),
-            (least, u64::MAX) => write!(f, "at least {least}"),
-            (least, most) => write!(f, "{least} to {most}"),
-        }
-    }
 }
 
 /// What becomes of a key's rows if there are several.

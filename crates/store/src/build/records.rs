@@ -293,8 +293,9 @@ impl Rows {
         }
         let (_, total) = source.progress();
         progress.update(Phase::Read, total, total);
-        if let Some(expected) = options.expected_rows {
-            expected.check(collector.rows(), &options.input_name())?;
+        let rows = collector.rows();
+        if let Some(expected) = options.expected_rows.filter(|expected| !expected.admits(rows)) {
+            return Err(StoreError::UnexpectedRows { path: options.input_name(), rows, expected });
         }
         let rows = collector.finish()?;
         match options.duplicates {
