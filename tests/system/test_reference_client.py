@@ -369,7 +369,7 @@ def test_preflight(endpoint):
 def test_list_over_http(world, found):
     listed = json.loads(http_says(f"{world.one}/v1/databases")[2])["databases"]
     [entry] = [entry for entry in listed if entry["name"] == "simple-rows"]
-    wanted = {"version": found.version.hex(), "protocol": "simple", "entries": ROWS, "changes": 3, "state": "ready"}
+    wanted = {"version": found.version.hex(), "protocol": "simple", "entries": ROWS + 1, "changes": 3, "state": "ready"}
     assert {name: entry[name] for name in wanted} == wanted
     assert entry["versions"][0] == found.version.hex()
     status, _, ready = http_says(f"{world.one}/readyz")
