@@ -31,7 +31,8 @@ use crate::threads::Threads;
 /// What to build.
 #[derive(Args)]
 pub struct Options {
-    /// The table: CSV, TSV, JSONL, Parquet, npy or fixed-width; - for standard input, with --format.
+    /// The table: CSV, TSV, JSONL, Parquet, npy or fixed-width, or a pipe; - for standard input, with --format. What is
+    /// compressed by gzip, zstd or xz, or is the only file of a zip, is told by its content.
     #[arg(long)]
     input: PathBuf,
     /// Column of the keys; without one the table is looked up by position.

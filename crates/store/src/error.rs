@@ -82,8 +82,10 @@ pub enum StoreError {
     /// Whoever is told the progress wants no more.
     #[error("stopped before it was done; nothing was built or changed")]
     Stopped,
-    /// The input has no rows.
-    #[error("{}: it has no rows; a table needs at least one", .path.display())]
+    /// The input of a table by position has no rows.
+    #[error(
+        "{}: it has no rows; a table that is looked up by position needs at least one, a table with --key does not", .path.display()
+    )]
     Empty {
         /// The input.
         path: PathBuf,

@@ -244,8 +244,8 @@ impl Manifest {
         }
         let Statistics { rows, value_bytes, entry_bytes, longest_value_bytes, longest_value_row, .. } =
             self.statistics;
-        if rows != self.table.entries || rows == 0 {
-            return wrong("statistics.rows must be the table's entries, at least 1".into());
+        if rows != self.table.entries {
+            return wrong("statistics.rows must be the table's entries".into());
         }
         // A delta's values have a byte before them.
         let most = MAX_VALUE_BYTES as u64 + u64::from(self.delta_of.is_some());

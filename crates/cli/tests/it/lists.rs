@@ -1,6 +1,8 @@
 //! Lists as they come: without headers, with comments, with keys that repeat, without values.
 
-use crate::command::{Server, expect, folder_with, refusal, text};
+use std::process::Command;
+
+use crate::command::{SPIREA, Server, expect, folder_with, refusal, text};
 
 #[test]
 fn lists_are_built_as_they_come() {
@@ -57,4 +59,56 @@ fn lists_are_built_as_they_come() {
         |status, arguments: &[&str]| expect(folder, status, &[&["get", &server.url][..], arguments].concat());
     assert_eq!(text(&get(0, &["hashes", "0A8", "FFF", "--wait", "120"]).stdout), "0A8\t5\nFFF\t6\n");
     assert_eq!(text(&get(1, &["suffixes", "com", "net", "org"]).stdout), "net\norg\n");
+}
+
+#[test]
+fn pipes_are_read_once_whatever_is_compressed_in_them() {
+    let folder = folder_with(&[
+        ("data.csv", "k,v\na,1\nb,2\n"),
+        ("twice.csv", "k,v\na,1\na,2\n"),
+        ("none.csv", "k,v\n"),
+    ]);
+    let folder = folder.path();
+    let bash = |script: &str| {
+        let command = format!(
+            "set -euo pipefail; build() {{ \"$SPIREA\" build --format csv --key k --value v \"$@\"; }}; {script}"
+        );
+        Command::new("bash")
+            .args(["-c", &command])
+            .current_dir(folder)
+            .env("SPIREA", SPIREA)
+            .output()
+            .unwrap()
+    };
+    for (script, out) in [
+        ("gzip -c data.csv | build --input - --out standard", "standard"),
+        ("cat data.csv | build --input /dev/stdin --out device", "device"),
+        ("build --input /dev/stdin --out file < data.csv", "file"),
+        ("build --input <(gzip -c data.csv) --out substituted", "substituted"),
+        ("mkfifo pipe; cat data.csv > pipe & build --input pipe --out named", "named"),
+    ] {
+        let built = bash(script);
+        assert!(built.status.success(), "{script}: {}", text(&built.stderr));
+        assert!(text(&expect(folder, 0, &["inspect", out]).stdout).contains("2 values of v"), "{script}");
+    }
+    // Rows that are refused are named by their lines, of the copy.
+    let refused = text(&bash("build --input <(gzip -c twice.csv) --out twice").stderr);
+    assert!(refused.contains("duplicate keys: \"a\" in lines 2, 3"), "{refused}");
+    let refused = text(&bash("gzip -c data.csv | head -c 30 | build --input - --out cut").stderr);
+    assert!(
+        refused.contains("standard input: cannot read: its gzip data is damaged or cut off"),
+        "{refused}"
+    );
+    // Changes come from pipes too.
+    expect(folder, 0, &["publish", "--repository", "r", "--base", "file"]);
+    let published =
+        bash("\"$SPIREA\" publish --repository r --key k --format csv --put <(printf 'k,v\\na,3\\n')");
+    assert!(published.status.success(), "{}", text(&published.stderr));
+    let built = bash("build --input none.csv --out none");
+    assert!(built.status.success(), "{}", text(&built.stderr));
+    let server = Server::start(folder, &["r", "none"]);
+    let get =
+        |status, arguments: &[&str]| expect(folder, status, &[&["get", &server.url][..], arguments].concat());
+    assert_eq!(text(&get(0, &["file", "a", "b", "--wait", "120"]).stdout), "a\t3\nb\t2\n");
+    assert!(text(&get(1, &["none", "a"]).stderr).contains("a: not found"));
 }

@@ -1,4 +1,4 @@
-use std::fs::File;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -149,7 +149,7 @@ impl ValueLimit {
 pub enum Input {
     /// A file.
     File {
-        /// Its path; `-` for standard input, which is kept on disk until the table is built.
+        /// Its path; `-` for standard input. What can be read only once, as pipes, is kept on disk until the table is built.
         path: PathBuf,
         /// Its format; see [`Format::choose`].
         format: Format,
@@ -233,32 +233,42 @@ impl BuildOptions {
         }
     }
 
-    /// Whether the input is standard input.
-    fn reads_standard_input(&self) -> bool {
-        matches!(&self.input, Input::File { path, .. } if is_standard_input(path))
+    /// Tests that the input can be read only once: standard input, a pipe.
+    fn reads_once(&self) -> bool {
+        let Input::File { path, .. } = &self.input else { return false };
+        let is_pipe = || fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir());
+        is_standard_input(path) || is_pipe()
     }
 
-    /// The rows of the input, unless it is standard input.
+    /// The rows of the input, unless it can be read only once.
     pub(super) fn open_at_once(&self) -> Result<Option<Box<dyn RowSource + '_>>, StoreError> {
-        (!self.reads_standard_input()).then(|| self.open(&self.input_name())).transpose()
+        (!self.reads_once()).then(|| self.open(&self.input_name())).transpose()
     }
 
-    /// The input's file, if it has one: standard input is copied into one in `folder` first, because formats are read at any
-    /// place and rows that are refused are read again.
+    /// The input's file, if it has one: what can be read only once is copied into one in `folder` first, because formats are
+    /// read at any place and rows that are refused are read again.
     pub(super) fn input_in(&self, folder: &Path) -> Result<PathBuf, StoreError> {
-        if !self.reads_standard_input() {
+        let (true, Input::File { path, .. }) = (self.reads_once(), &self.input) else {
             return Ok(self.input_name());
-        }
-        let path = folder.join("input");
-        let mut file = File::create(&path).at("create", &path)?;
-        io::copy(&mut io::stdin().lock(), &mut file).at("copy standard input to", &path)?;
-        Ok(path)
+        };
+        let mut input: Box<dyn io::Read> = match is_standard_input(path) {
+            true => Box::new(io::stdin().lock()),
+            false => Box::new(File::open(path).at("open", path)?),
+        };
+        let copy = folder.join("input");
+        let mut file = File::create(&copy).at("create", &copy)?;
+        io::copy(&mut input, &mut file).at("copy the input to", &copy)?;
+        Ok(copy)
     }
 
     /// The rows of the input, which lies in `file` if it is one.
     pub(super) fn open(&self, file: &Path) -> Result<Box<dyn RowSource + '_>, StoreError> {
         match &self.input {
-            Input::File { format, .. } => open_as(file, &self.input_name(), format.clone(), &self.selection),
+            Input::File { format, .. } => {
+                let parent = self.out.parent().filter(|parent| !parent.as_os_str().is_empty());
+                let scratch = parent.unwrap_or(Path::new("."));
+                open_as(file, &self.input_name(), format.clone(), &self.selection, scratch)
+            }
             Input::Rows(table) => table.open(&self.selection),
         }
     }

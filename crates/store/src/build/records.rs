@@ -250,7 +250,7 @@ impl Collector {
     /// Ends the spool.
     pub(super) fn finish(self) -> Result<Rows, StoreError> {
         let Self { spool, summary } = self;
-        if summary.statistics.rows == 0 {
+        if summary.statistics.rows == 0 && summary.kind == TableKind::Index {
             return Err(StoreError::Empty { path: summary.input });
         }
         let spooled = match spool {

@@ -124,6 +124,15 @@ pub struct FormatHints<'a> {
     pub lines: Lines,
 }
 
+/// The extension of a name without the one that says how the file is compressed, in lower case.
+fn extension(name: &Path) -> Option<String> {
+    let of = |name: &Path| name.extension()?.to_str().map(str::to_lowercase);
+    match of(name).as_deref() {
+        Some("gz" | "zst" | "xz" | "zip") => of(&name.with_extension("")),
+        extension => extension.map(str::to_owned),
+    }
+}
+
 impl Format {
     /// Values with commas between them, in UTF-8: RFC 4180.
     pub const CSV: Self = Self::Csv(Separated::by(b',', Quotes::Rfc4180));
@@ -138,7 +147,7 @@ impl Format {
     /// [`StoreError::BadOption`] that lists the formats.
     pub fn choose(hints: FormatHints<'_>, input: &Path) -> Result<Self, StoreError> {
         let bad = |detail: String| Err(StoreError::BadOption(detail));
-        let extension = input.extension().and_then(|extension| extension.to_str()).map(str::to_lowercase);
+        let extension = extension(input);
         let implied = || match (hints.record_bytes, hints.delimiter) {
             (Some(_), _) => Some("raw"),
             (None, Some(_)) => Some("csv"),

@@ -2,10 +2,13 @@
 
 #[cfg(feature = "arrow")]
 pub mod arrow;
+#[cfg(feature = "compression")]
+mod compression;
 pub mod csv;
 mod format;
 pub mod jsonl;
 pub mod npy;
+mod open;
 #[cfg(feature = "parquet")]
 pub mod parquet;
 pub mod raw;
@@ -14,14 +17,14 @@ pub mod text;
 mod typed;
 
 use std::fmt;
-use std::fs::File;
 use std::path::Path;
 
 pub use format::{Blank, Format, FormatHints, Header, Lines, Quotes, Separated, Space};
+pub use open::open;
+pub(crate) use open::open_as;
 use spirea_protocols::table::join_fields;
 pub use text::Encoding;
 
-use crate::error::IoContext;
 use crate::{Location, StoreError};
 
 /// The longest line of a text format: an unclosed quote shall not read the whole file into memory.
@@ -179,49 +182,6 @@ pub trait RowTable: fmt::Debug + Send + Sync {
     /// # Errors
     /// Those of [`open`].
     fn open(&self, selection: &Selection) -> Result<Box<dyn RowSource + '_>, StoreError>;
-}
-
-/// Opens a table.
-///
-/// # Errors
-/// [`StoreError::BadOption`] if the columns do not suit the format, [`StoreError::NoSuchColumn`] that lists the
-/// columns there are, [`StoreError::Malformed`] for a file of another format, [`StoreError::Io`].
-pub fn open(path: &Path, format: Format, selection: &Selection) -> Result<Box<dyn RowSource>, StoreError> {
-    open_as(path, path, format, selection)
-}
-
-/// Opens the table in the file `file`, which is called `path` in messages.
-///
-/// # Errors
-/// Those of [`open`].
-pub(crate) fn open_as(
-    file: &Path,
-    path: &Path,
-    format: Format,
-    selection: &Selection,
-) -> Result<Box<dyn RowSource>, StoreError> {
-    selection.check(format.has_columns())?;
-    let file = File::open(file).at("open", path)?;
-    let metadata = file.metadata().at("read", path)?;
-    if metadata.is_dir() {
-        let detail = "it is a folder; name one file";
-        return Err(StoreError::malformed(Location::File(path.into()), detail));
-    }
-    let bytes = metadata.len();
-    Ok(match format {
-        Format::Csv(form) => Box::new(csv::CsvRows::new(file, bytes, path, form, selection)?),
-        Format::Jsonl { encoding } => Box::new(jsonl::JsonlRows::new(file, bytes, path, encoding, selection)),
-        #[cfg(feature = "parquet")]
-        Format::Parquet => Box::new(parquet::ParquetRows::new(file, path, selection)?),
-        #[cfg(not(feature = "parquet"))]
-        Format::Parquet => {
-            return Err(StoreError::BadOption(
-                "this build reads no Parquet: enable the feature parquet".into(),
-            ));
-        }
-        Format::Npy => Box::new(npy::open(file, bytes, path)?),
-        Format::Raw { record_bytes } => Box::new(raw::FixedRows::of_file(file, bytes, path, record_bytes)?),
-    })
 }
 
 /// The positions of `wanted` among `columns`.

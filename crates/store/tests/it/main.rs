@@ -2,8 +2,10 @@
 
 mod aimed;
 mod changes;
+mod compression;
 mod damage;
 mod duplicates;
+mod empty;
 mod faults;
 mod formats;
 mod layout;

@@ -80,7 +80,7 @@ fn a_value_above_the_limit_that_the_build_is_given_is_named_with_the_remedy() {
 
 #[test]
 fn empty_inputs_and_missing_columns() {
-    let (error, _) = refusal("key,value\n", Some("key"), &["value"]);
+    let (error, _) = refusal("key,value\n", None, &["value"]);
     assert!(matches!(error, StoreError::Empty { .. }));
     let (_, message) = refusal("", Some("key"), &["value"]);
     assert!(message.contains("it is empty"), "{message}");

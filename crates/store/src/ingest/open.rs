@@ -1,0 +1,250 @@
+//! From a path to rows: files, pipes, and what is compressed in them.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+#[cfg(feature = "compression")]
+use std::io::{BufReader, Cursor};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+#[cfg(feature = "compression")]
+use super::compression::{Compression, MAGIC_BYTES, Member};
+#[cfg(feature = "parquet")]
+use super::parquet::ParquetRows;
+use super::{Format, Row, RowSource, Selection, csv, is_standard_input, jsonl, npy, raw};
+use crate::error::IoContext;
+use crate::{Location, StoreError};
+
+/// Opens a table in a file or a pipe, whose text may be compressed; `-` is standard input. What must be read at any place is
+/// copied into a file without a name first, in the system's folder for temporary files.
+///
+/// # Errors
+/// [`StoreError::BadOption`] if the columns do not suit the format, [`StoreError::NoSuchColumn`] that lists the
+/// columns there are, [`StoreError::Malformed`] for a file of another format, [`StoreError::Io`].
+pub fn open(path: &Path, format: Format, selection: &Selection) -> Result<Box<dyn RowSource>, StoreError> {
+    let name = if is_standard_input(path) { Path::new("standard input") } else { path };
+    open_as(path, name, format, selection, &std::env::temp_dir())
+}
+
+/// Opens the table in `file`, which is called `path` in messages. Copies lie in the folder `scratch`.
+///
+/// # Errors
+/// Those of [`open`].
+pub(crate) fn open_as(
+    file: &Path,
+    path: &Path,
+    format: Format,
+    selection: &Selection,
+    scratch: &Path,
+) -> Result<Box<dyn RowSource>, StoreError> {
+    selection.check(format.has_columns())?;
+    let input = Input::open(file, path)?;
+    // Any bytes are rows of a fixed width: they may look like compressed ones.
+    let input = if matches!(format, Format::Raw { .. }) { input } else { input.decoded(path, scratch)? };
+    let counter = input.counter();
+    let rows: Box<dyn RowSource> = match format {
+        Format::Csv(form) => {
+            let (input, bytes) = input.stream();
+            Box::new(csv::CsvRows::new(input, bytes, path, form, selection)?)
+        }
+        Format::Jsonl { encoding } => {
+            let (input, bytes) = input.stream();
+            Box::new(jsonl::JsonlRows::new(input, bytes, path, encoding, selection))
+        }
+        #[cfg(feature = "parquet")]
+        Format::Parquet => {
+            return Ok(Box::new(ParquetRows::new(input.file(path, scratch)?.0, path, selection)?));
+        }
+        #[cfg(not(feature = "parquet"))]
+        Format::Parquet => {
+            return Err(StoreError::BadOption(
+                "this build reads no Parquet: enable the feature parquet".into(),
+            ));
+        }
+        Format::Npy => {
+            let (file, bytes) = input.file(path, scratch)?;
+            return Ok(Box::new(npy::open(file, bytes, path)?));
+        }
+        Format::Raw { record_bytes } => {
+            let (file, bytes) = input.file(path, scratch)?;
+            return Ok(Box::new(raw::FixedRows::of_file(file, bytes, path, record_bytes)?));
+        }
+    };
+    Ok(match counter {
+        None => rows,
+        Some(counter) => Box::new(Counted { rows, counter }),
+    })
+}
+
+/// The bytes of an input.
+enum Input {
+    /// A file, which is read from its start, and its length.
+    File(File, u64),
+    /// What is read once, in order.
+    Stream(Box<dyn Read>, Counter),
+}
+
+impl Input {
+    fn open(file: &Path, path: &Path) -> Result<Self, StoreError> {
+        if is_standard_input(file) {
+            return Ok(Self::Stream(Box::new(io::stdin()), Counter::default()));
+        }
+        let file = File::open(file).at("open", path)?;
+        let metadata = file.metadata().at("read", path)?;
+        if metadata.is_dir() {
+            let detail = "it is a folder; name one file";
+            return Err(StoreError::malformed(Location::File(path.into()), detail));
+        }
+        Ok(match metadata.is_file() {
+            true => Self::File(file, metadata.len()),
+            false => Self::Stream(Box::new(file), Counter::default()),
+        })
+    }
+
+    /// What it holds, decoded if it is compressed.
+    #[cfg(feature = "compression")]
+    fn decoded(mut self, path: &Path, scratch: &Path) -> Result<Self, StoreError> {
+        let mut start = Vec::new();
+        let reader: &mut dyn Read = match &mut self {
+            Self::File(file, _) => file,
+            Self::Stream(stream, _) => stream,
+        };
+        reader.take(MAGIC_BYTES as u64).read_to_end(&mut start).at("read", path)?;
+        let compression = Compression::detect(&start);
+        let input = match self {
+            Self::File(mut file, bytes) => {
+                file.seek(SeekFrom::Start(0)).at("read", path)?;
+                Self::File(file, bytes)
+            }
+            Self::Stream(stream, counter) => {
+                Self::Stream(Box::new(Cursor::new(start).chain(stream)), counter)
+            }
+        };
+        let Some(compression) = compression else { return Ok(input) };
+        if compression == Compression::Zip {
+            let (file, bytes) = input.file(path, scratch)?;
+            let member = Member::find(&file, path)?;
+            let (file, counter) = counted(file, Some(bytes));
+            return Ok(Self::Stream(member.decode(file, path)?, counter));
+        }
+        let (reader, counter): (Box<dyn Read>, _) = match input {
+            Self::File(file, bytes) => {
+                let (file, counter) = counted(file, Some(bytes));
+                (Box::new(file), counter)
+            }
+            Self::Stream(stream, _) => {
+                let (stream, counter) = counted(stream, None);
+                (Box::new(stream), counter)
+            }
+        };
+        let decoder = compression.stream(reader).at("read", path)?;
+        Ok(Self::Stream(decoder.expect("only zip has none"), counter))
+    }
+
+    /// What it holds, if that is not compressed: this build decodes nothing.
+    #[cfg(not(feature = "compression"))]
+    fn decoded(self, _: &Path, _: &Path) -> Result<Self, StoreError> {
+        Ok(self)
+    }
+
+    /// What counts the bytes that are read, for a stream.
+    fn counter(&self) -> Option<Counter> {
+        match self {
+            Self::File(..) => None,
+            Self::Stream(_, counter) => Some(counter.clone()),
+        }
+    }
+
+    /// A reader of it, and its length, which is 0 for a stream.
+    fn stream(self) -> (Box<dyn Read>, u64) {
+        match self {
+            Self::File(file, bytes) => (Box::new(file), bytes),
+            Self::Stream(stream, _) => (stream, 0),
+        }
+    }
+
+    /// A file of it, and its length. A stream is copied into one without a name in the folder `scratch`.
+    fn file(self, path: &Path, scratch: &Path) -> Result<(File, u64), StoreError> {
+        match self {
+            Self::File(file, bytes) => Ok((file, bytes)),
+            Self::Stream(mut stream, _) => {
+                let mut file = tempfile::tempfile_in(scratch).at("create a temporary file in", scratch)?;
+                let mut buffer = vec![0; 1 << 18];
+                let mut bytes = 0;
+                loop {
+                    // What fails may be either of two: the error names the one that it is.
+                    let read = match stream.read(&mut buffer) {
+                        Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                        read => read.at("read", path)?,
+                    };
+                    if read == 0 {
+                        break;
+                    }
+                    io::Write::write_all(&mut file, &buffer[..read]).at("copy the input into", scratch)?;
+                    bytes += read as u64;
+                }
+                file.seek(SeekFrom::Start(0)).at("read", scratch)?;
+                Ok((file, bytes))
+            }
+        }
+    }
+}
+
+/// Bytes of an input that were read, and its length, if that is known.
+#[derive(Clone, Default)]
+struct Counter {
+    read: Arc<AtomicU64>,
+    total: Option<u64>,
+}
+
+/// A reader whose bytes are counted.
+#[cfg(feature = "compression")]
+struct Counting<R> {
+    input: R,
+    read: Arc<AtomicU64>,
+}
+
+#[cfg(feature = "compression")]
+fn counted<R: Read>(input: R, total: Option<u64>) -> (BufReader<Counting<R>>, Counter) {
+    let counter = Counter { total, ..Counter::default() };
+    let input = Counting { input, read: counter.read.clone() };
+    (BufReader::with_capacity(1 << 18, input), counter)
+}
+
+#[cfg(feature = "compression")]
+impl<R: Read> Read for Counting<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.input.read(buffer)?;
+        self.read.fetch_add(read as u64, Ordering::Relaxed);
+        Ok(read)
+    }
+}
+
+#[cfg(feature = "compression")]
+impl<R: Seek> Seek for Counting<R> {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.input.seek(to)
+    }
+}
+
+/// Rows whose progress is that of the bytes under them.
+struct Counted {
+    rows: Box<dyn RowSource>,
+    counter: Counter,
+}
+
+impl RowSource for Counted {
+    fn next(&mut self, row: &mut Row) -> Result<bool, StoreError> {
+        self.rows.next(row)
+    }
+
+    fn place(&self) -> Location {
+        self.rows.place()
+    }
+
+    fn progress(&self) -> (u64, u64) {
+        let read = self.counter.read.load(Ordering::Relaxed);
+        (read, self.counter.total.unwrap_or(read))
+    }
+}
