@@ -42,7 +42,9 @@ def text_of(field):
 def shown(label, name, fields, names, as_json):
     """A line for a value; as JSON it is what `spirea get --json` prints."""
     if not as_json:
-        return "(not found)" if fields is None else name if not fields else "\t".join(field.decode(errors="replace") for field in fields)
+        if fields is None:
+            return "(not found)"
+        return "\t".join(field.decode(errors="replace") for field in fields) if names else str(name)
     line = {label: name, "found": fields is not None}
     if fields:
         line["value"] = dict(zip(names, map(text_of, fields)))

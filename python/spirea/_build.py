@@ -61,8 +61,8 @@ def build(
       are characters like any other unless `quote` is given. `no_header`, `columns`, `comment`, `skip_rows`, `skip_blank` and
       `trim` say which lines of CSV and TSV are rows, as the options of `spirea build` do.
 
-    Without `key` the table is looked up by position. A table with `key` and without columns of values is a set: `key in client`
-    tells whether it has a key. Strings and bytes are taken as they are, rows of arrays as the bytes
+    Without `key` the table is looked up by position. A table with `key` and without columns of values is a set:
+    `key in client` tells whether it has a key. Strings and bytes are taken as they are, rows of arrays as the bytes
     of their numbers, other values as their text.
 
     `protocol` is one of `simple`, `double`, `exppack-simple`, `exppack-double`, `double-pack`, `hybrid`, `onion`; `dpf-xor` or
