@@ -31,7 +31,7 @@ use crate::threads::Threads;
 /// What to build.
 #[derive(Args)]
 pub struct Options {
-    /// The table: CSV, TSV, JSONL, Parquet, npy or fixed-width, or a pipe; - for standard input, with --format. What is
+    /// The table: CSV, TSV, JSON, JSONL, Parquet, npy or fixed-width, or a pipe; - for standard input, with --format. What is
     /// compressed by gzip, zstd or xz, or is the only file of a zip, is told by its content.
     #[arg(long)]
     input: PathBuf,

@@ -11,7 +11,7 @@ use crate::output::parse_length;
 /// What is said of a file beside its name.
 #[derive(Args)]
 pub struct InputOptions {
-    /// Format, if the file's name does not tell: csv, tsv, jsonl, parquet, npy, raw.
+    /// Format, if the file's name does not tell: csv, tsv, json, jsonl, parquet, npy, raw.
     #[arg(long)]
     format: Option<String>,
     /// What stands between the fields of a line: one character, or tab. Implies csv.

@@ -276,8 +276,10 @@ impl Rows {
         salt: [u8; 32],
         progress: &dyn Progress,
     ) -> Result<Self, StoreError> {
-        let kind = if options.selection.key.is_some() { TableKind::Keyword } else { TableKind::Index };
-        let fields = options.selection.fields();
+        let own = source.own_columns();
+        let selection = own.as_ref().unwrap_or(&options.selection);
+        let kind = if selection.key.is_some() { TableKind::Keyword } else { TableKind::Index };
+        let fields = selection.fields();
         let limit = options.value_limit()?;
         let mut collector =
             Collector::create(kind, folder, &options.input_name(), salt, fields, limit, options.key_queries)?;

@@ -11,6 +11,11 @@ use crate::StoreError;
 pub enum Format {
     /// Separated values.
     Csv(Separated),
+    /// One array of JSON objects or keys, or one object whose members are keys and values.
+    Json {
+        /// How its text is written.
+        encoding: Encoding,
+    },
     /// One JSON object a line.
     Jsonl {
         /// How its text is written.
@@ -110,7 +115,7 @@ pub enum Quotes {
 /// What is said of a file's format beside its name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FormatHints<'a> {
-    /// The format's name: `csv`, `tsv`, `jsonl`, `parquet`, `npy` or `raw`. Without one the file's extension tells.
+    /// The format's name: `csv`, `tsv`, `json`, `jsonl`, `parquet`, `npy` or `raw`. Without one the file's extension tells.
     pub name: Option<&'a str>,
     /// The byte between two fields, of `csv`, which it implies.
     pub delimiter: Option<u8>,
@@ -118,7 +123,7 @@ pub struct FormatHints<'a> {
     pub record_bytes: Option<usize>,
     /// The meaning of quotes in `tsv`, where they are literal by default.
     pub quotes: Option<Quotes>,
-    /// How the text of `csv`, `tsv` or `jsonl` is written; UTF-8 by default.
+    /// How the text of `csv`, `tsv`, `json` or `jsonl` is written; UTF-8 by default.
     pub encoding: Option<Encoding>,
     /// Which lines of `csv` or `tsv` are rows. Other lines than plain ones imply `csv` if the extension names no format.
     pub lines: Lines,
@@ -161,6 +166,7 @@ impl Format {
                 return bad("a quote or the end of a line cannot be the delimiter".into());
             }
             ("csv", Some(delimiter)) => Self::Csv(Separated::by(delimiter, Quotes::Rfc4180)),
+            ("json", None) => Self::Json { encoding: Encoding::Utf8 },
             ("jsonl" | "ndjson", None) => Self::JSONL,
             ("parquet" | "pq", None) => Self::Parquet,
             ("npy", None) => Self::Npy,
@@ -168,12 +174,12 @@ impl Format {
                 Some(record_bytes) if record_bytes > 0 => Self::Raw { record_bytes },
                 _ => return bad("the format raw needs --record-bytes of at least 1".into()),
             },
-            ("tsv" | "tab" | "jsonl" | "ndjson" | "parquet" | "pq" | "npy" | "raw", Some(_)) => {
+            ("tsv" | "tab" | "json" | "jsonl" | "ndjson" | "parquet" | "pq" | "npy" | "raw", Some(_)) => {
                 return bad("--delimiter belongs to the format csv".into());
             }
             (_, None) if hints.name.is_none() && hints.lines != Lines::PLAIN => Self::CSV,
             (other, _) => {
-                let formats = "csv, tsv, jsonl, parquet, npy, or raw with --record-bytes N";
+                let formats = "csv, tsv, json, jsonl, parquet, npy, or raw with --record-bytes N";
                 return bad(match (hints.name, is_standard_input(input)) {
                     (Some(_), _) => format!("no format is called {other:?}; there are {formats}"),
                     (None, true) => format!("standard input has no extension; give --format: {formats}"),
@@ -213,17 +219,18 @@ impl Format {
                 Ok(Self::Csv(Separated { quotes, encoding, lines: hints.lines, ..form }))
             }
             (_, Some(_), _) => bad("--quote belongs to the format tsv"),
-            (Self::Jsonl { .. }, None, Some(Encoding::Bytes)) => {
+            (Self::Json { .. } | Self::Jsonl { .. }, None, Some(Encoding::Bytes)) => {
                 bad("JSON is text: --bytes belongs to the formats csv and tsv")
             }
+            (Self::Json { .. }, None, _) => Ok(Self::Json { encoding }),
             (Self::Jsonl { .. }, None, _) => Ok(Self::Jsonl { encoding }),
-            (_, None, Some(_)) => bad("--encoding and --bytes belong to text: csv, tsv and jsonl"),
+            (_, None, Some(_)) => bad("--encoding and --bytes belong to text: csv, tsv, json and jsonl"),
             (format, None, None) => Ok(format),
         }
     }
 
     /// Tests that files of this format have named columns.
     pub fn has_columns(&self) -> bool {
-        matches!(self, Self::Csv(_) | Self::Jsonl { .. } | Self::Parquet)
+        matches!(self, Self::Csv(_) | Self::Json { .. } | Self::Jsonl { .. } | Self::Parquet)
     }
 }

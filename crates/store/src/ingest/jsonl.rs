@@ -53,26 +53,14 @@ impl<R: Read> JsonlRows<R> {
     fn malformed(&self, detail: impl Into<String>) -> StoreError {
         StoreError::malformed(self.place(), detail)
     }
-
-    fn explain(&self, error: &serde_json::Error) -> StoreError {
-        let text = error.to_string();
-        // The parser sees one line at a time: its own line number says nothing.
-        let cause = text.rsplit_once(" at line ").map_or(text.as_str(), |(cause, _)| cause);
-        let column = error.column();
-        self.malformed(format!("{cause} at character {column} of the line; write one JSON object a line"))
-    }
-
-    fn missing(&self, column: &str) -> StoreError {
-        let names = serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(&self.line);
-        let columns = names.map(|map| map.keys().cloned().collect()).unwrap_or_default();
-        StoreError::NoSuchColumn { place: self.place(), column: column.into(), columns }
-    }
 }
 
 impl<R: Read> RowSource for JsonlRows<R> {
     fn next(&mut self, row: &mut Row) -> Result<bool, StoreError> {
         while self.read_line()? {
-            if !self.line.iter().all(u8::is_ascii_whitespace) && self.fill(row)? {
+            if !self.line.iter().all(u8::is_ascii_whitespace)
+                && self.element().fill(row, || self.place(), "the line; write one JSON object a line")?
+            {
                 return Ok(true);
             }
         }
@@ -89,30 +77,62 @@ impl<R: Read> RowSource for JsonlRows<R> {
 }
 
 impl<R: Read> JsonlRows<R> {
-    /// Fills a row from the line; `false` if it is left out.
-    fn fill(&self, row: &mut Row) -> Result<bool, StoreError> {
-        let mut parser = serde_json::Deserializer::from_slice(&self.line);
-        let values = Wanted(&self.columns)
+    fn element(&self) -> Element<'_> {
+        Element { json: &self.line, columns: &self.columns, selection: &self.selection }
+    }
+}
+
+/// A row as a JSON object.
+pub(super) struct Element<'a> {
+    pub json: &'a [u8],
+    /// The columns of the selection.
+    pub columns: &'a [String],
+    pub selection: &'a Selection,
+}
+
+impl Element<'_> {
+    /// Fills a row; `false` if it is left out. Messages name the place and `form`, which says what to write.
+    pub(super) fn fill(
+        &self,
+        row: &mut Row,
+        place: impl Fn() -> Location,
+        form: &str,
+    ) -> Result<bool, StoreError> {
+        let malformed = |detail: String| StoreError::malformed(place(), detail);
+        let explain = |error: serde_json::Error| {
+            let text = error.to_string();
+            // The parser sees one element at a time: its own line number says nothing.
+            let cause = text.rsplit_once(" at line ").map_or(text.as_str(), |(cause, _)| cause);
+            malformed(format!("{cause} at character {} of {form}", error.column()))
+        };
+        let mut parser = serde_json::Deserializer::from_slice(self.json);
+        let values = Wanted(self.columns)
             .deserialize(&mut parser)
             .and_then(|values| parser.end().map(|()| values))
-            .map_err(|error| self.explain(&error))?;
+            .map_err(explain)?;
         let cells = row.reset(self.columns.len(), self.selection.key.is_some());
         for (i, (slot, value)) in cells.iter_mut().zip(values).enumerate() {
             match value.map(RawValue::get) {
-                None => return Err(self.missing(&self.columns[i])),
+                None => return Err(self.missing(&self.columns[i], place())),
                 Some("null") => {
-                    if !self.selection.takes_null(i, || self.place())? {
+                    if !self.selection.takes_null(i, &place)? {
                         return Ok(false);
                     }
                 }
                 Some(text) => {
                     let is_key = i == 0 && self.selection.key.is_some();
                     let bytes = if is_key { key_cell(text) } else { cell(text) };
-                    *slot = bytes.map_err(|error| self.malformed(error))?;
+                    *slot = bytes.map_err(malformed)?;
                 }
             }
         }
         Ok(true)
+    }
+
+    fn missing(&self, column: &str, place: Location) -> StoreError {
+        let names = serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(self.json);
+        let columns = names.map(|map| map.keys().cloned().collect()).unwrap_or_default();
+        StoreError::NoSuchColumn { place, column: column.into(), columns }
     }
 }
 

@@ -6,6 +6,7 @@ pub mod arrow;
 mod compression;
 pub mod csv;
 mod format;
+pub mod json;
 pub mod jsonl;
 pub mod npy;
 mod open;
@@ -170,6 +171,11 @@ pub trait RowSource {
 
     /// Work done and in total, in any unit.
     fn progress(&self) -> (u64, u64);
+
+    /// The columns of a table that names them itself, if the selection named none.
+    fn own_columns(&self) -> Option<Selection> {
+        None
+    }
 }
 
 /// A table outside of files, which can be read again from its first row.

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::compression::{Compression, MAGIC_BYTES, Member};
 #[cfg(feature = "parquet")]
 use super::parquet::ParquetRows;
-use super::{Format, Row, RowSource, Selection, csv, is_standard_input, jsonl, npy, raw};
+use super::{Format, Row, RowSource, Selection, csv, is_standard_input, json, jsonl, npy, raw};
 use crate::error::IoContext;
 use crate::{Location, StoreError};
 
@@ -38,7 +38,10 @@ pub(crate) fn open_as(
     selection: &Selection,
     scratch: &Path,
 ) -> Result<Box<dyn RowSource>, StoreError> {
-    selection.check(format.has_columns())?;
+    // JSON names its columns itself, in some forms.
+    if !matches!(format, Format::Json { .. }) {
+        selection.check(format.has_columns())?;
+    }
     let input = Input::open(file, path)?;
     // Any bytes are rows of a fixed width: they may look like compressed ones.
     let input = if matches!(format, Format::Raw { .. }) { input } else { input.decoded(path, scratch)? };
@@ -51,6 +54,10 @@ pub(crate) fn open_as(
         Format::Jsonl { encoding } => {
             let (input, bytes) = input.stream();
             Box::new(jsonl::JsonlRows::new(input, bytes, path, encoding, selection))
+        }
+        Format::Json { encoding } => {
+            let (input, bytes) = input.stream();
+            Box::new(json::JsonRows::new(input, bytes, path, encoding, selection)?)
         }
         #[cfg(feature = "parquet")]
         Format::Parquet => {
@@ -246,5 +253,9 @@ impl RowSource for Counted {
     fn progress(&self) -> (u64, u64) {
         let read = self.counter.read.load(Ordering::Relaxed);
         (read, self.counter.total.unwrap_or(read))
+    }
+
+    fn own_columns(&self) -> Option<Selection> {
+        self.rows.own_columns()
     }
 }

@@ -8,6 +8,7 @@ mod duplicates;
 mod empty;
 mod faults;
 mod formats;
+mod json;
 mod layout;
 mod memory;
 mod proofs;
