@@ -227,6 +227,12 @@ PARTS = [
         files=("conformance/interleavings", "crates/protocols/src/life.rs"),
     ),
     Part(
+        "fuzzers",
+        "the fuzzers compile; make fuzz runs them",
+        [[CARGO, "check", "--quiet", "--locked", "--manifest-path", "fuzz/Cargo.toml", "--target-dir", "target/fuzz"]],
+        files=("crates/protocols/src", "crates/store/src", "crates/wire/src", "fuzz"),
+    ),
+    Part(
         "licences",
         "licences, bans and sources of dependencies",
         [["scripts/cargo-deny.sh", "--locked", "check", "bans", "licenses", "sources"]],
