@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .errors import OptionError
+from . import _spirea
+from ._table import source_of
+from .errors import OptionError, TableError
 
 if TYPE_CHECKING:
     from ._records import Record, Records
@@ -25,14 +27,23 @@ def keys_of_column(frame: Any, on: str) -> list[Key | None]:
     names = frame.column_names if _kind(frame) == "pyarrow" else list(frame.columns)
     if on not in names:
         raise OptionError(f"no column {on!r}; there are {', '.join(map(repr, names))}")
-    column = frame[on]
-    cells: list[Any] = column.to_pylist() if _kind(frame) == "pyarrow" else column.to_list()
-    keys = [None if _is_missing(cell) else cell for cell in cells]
+    if _kind(frame) != "pandas":
+        # By the column's own type: objects of Python have no nanoseconds.
+        return _typed_keys(frame, on)
+    keys = [None if _is_missing(cell) else cell for cell in frame[on].to_list()]
     for row, key in enumerate(keys, 1):
         if isinstance(key, float):
             # Not the key itself, which is what nobody is to learn.
             raise OptionError(f"column {on!r}: row {row} has a {type(key).__name__}: keys are text, bytes or integers")
     return keys
+
+
+def _typed_keys(frame: Any, on: str) -> list[Key | None]:
+    source, _ = source_of(frame.select([on]), on, (), {})
+    try:
+        return list(_spirea.keys_of(source, on))
+    except TableError as error:
+        raise OptionError(str(error)) from None
 
 
 def _is_missing(cell: Any) -> bool:

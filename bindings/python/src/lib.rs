@@ -36,7 +36,7 @@ mod _spirea {
     #[pymodule_export]
     use crate::server::Server;
     #[pymodule_export]
-    use crate::source::Source;
+    use crate::source::{Source, keys_of};
 
     #[pymodule_export]
     #[allow(non_upper_case_globals)]

@@ -11,10 +11,13 @@ use arrow_pyarrow::FromPyArrow as _;
 use arrow_schema::{ArrowError, SchemaRef};
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 use spirea_store::ingest::arrow::BatchRows;
 use spirea_store::ingest::raw::FixedRows;
-use spirea_store::ingest::{RowSource, RowTable, Selection};
+use spirea_store::ingest::{Nulls, Row, RowSource, RowTable, Selection};
 use spirea_store::{Location, StoreError};
+
+use crate::errors::Failure;
 
 /// Rows of a table.
 #[pyclass(frozen, module = "spirea._spirea")]
@@ -50,7 +53,30 @@ impl Source {
     }
 }
 
+/// The bytes of the keys in a column of a stream, as a table is built of them; `None` where one is missing.
+#[pyfunction]
+pub fn keys_of(py: Python<'_>, source: &Source, column: String) -> PyResult<Vec<Option<Py<PyBytes>>>> {
+    let keys = source.keys(column).map_err(|error| Failure::from(error).raise(py))?;
+    Ok(keys.into_iter().map(|key| key.map(|key| PyBytes::new(py, &key).unbind())).collect())
+}
+
 impl Source {
+    fn keys(&self, column: String) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
+        let Some(table) = &self.table else { return Ok(Vec::new()) };
+        let selection = Selection { key: Some(column), values: Vec::new(), nulls: Nulls::Skip };
+        let mut rows = table.open(&selection)?;
+        let (mut keys, mut row) = (Vec::new(), Row::default());
+        while rows.next(&mut row)? {
+            // Those that were left out have none.
+            let (place, _) = rows.progress();
+            keys.resize(place as usize - 1, None);
+            keys.push(row.key().map(<[u8]>::to_vec));
+        }
+        let (all, _) = rows.progress();
+        keys.resize(all as usize, None);
+        Ok(keys)
+    }
+
     fn of(table: impl RowTable + 'static) -> Self {
         let arguments = vec![format!("--input={}", table.name().display())];
         Self { table: Some(Arc::new(table)), arguments }
