@@ -176,8 +176,8 @@ class Published:
         self.given = []
         self.publish = self
 
-    def remote(self, *given):
-        self.given.append(given)
+    def remote(self, *given, may_shrink=False):
+        self.given.append((*given, may_shrink))
 
 
 def test_a_snapshot_is_published_by_what_build_prints_and_no_secret_is_printed(tmp_path, monkeypatch, capsys):
@@ -197,7 +197,8 @@ def test_a_snapshot_is_published_by_what_build_prints_and_no_secret_is_printed(t
     printed = capsys.readouterr()
     assert command.main(["publish", str(conf), "words", printed.out.strip()]) == 0
     said = capsys.readouterr()
-    [(name, url, version)] = controller.given
+    [(name, url, version, may_shrink)] = controller.given
+    assert not may_shrink
     assert (name, url, Folder(url).version()) == ("words", f"{store}/words/{version}", version)
     assert "secret" not in printed.out + printed.err + said.out + said.err
     assert f"memory://bucket/store/words/{version}" in printed.err

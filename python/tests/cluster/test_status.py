@@ -15,7 +15,7 @@ VERSION = "ab" * 32
 
 def cluster():
     made = state.State()
-    state.publish(made, DATABASE, VERSION, "/store/words", [1 << 30, 1 << 30], 0.0)
+    state.publish(made, DATABASE, VERSION, "/store/words", [1 << 30, 1 << 30], 100, 0.0)
     state.advance(made, CONFIG, {}, {}, 0.0)
     seen = {n: state.Seen("ready", f"node-{n}", f"https://10.0.0.{n}:70") for n in (0, 1)}
     state.advance(made, CONFIG, seen, {}, 1.0)

@@ -56,7 +56,6 @@ impl Layout {
         };
         object.insert(self.label.into(), name);
         object.insert("found".into(), json!(matches!(value, Fetched::Value(_))));
-        object.insert("version".into(), json!(blake3::Hash::from_bytes(*version).to_hex().as_str()));
         match value {
             Fetched::Value(_) if fields.is_empty() => {}
             Fetched::Value(value) => {
@@ -69,6 +68,7 @@ impl Layout {
             Fetched::Dropped => drop(object.insert("dropped".into(), json!(true))),
             Fetched::Absent => {}
         }
+        object.insert("version".into(), json!(blake3::Hash::from_bytes(*version).to_hex().as_str()));
         Json::Object(object)
     }
 }

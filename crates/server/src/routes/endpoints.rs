@@ -299,7 +299,12 @@ pub(super) fn admin_endpoints() -> Vec<Endpoint> {
         publication(
             "/v1/admin/databases/{name}/snapshot",
             "Takes in a snapshot, as a tar archive of its folder with manifest.json first.",
-            &[],
+            &[Parameter {
+                name: "shrinking",
+                place: "query",
+                pattern: "^(allow|refuse)$",
+                text: "What becomes of a snapshot with less than half of the current version's values; without, it is refused.",
+            }],
             Some(SNAPSHOT_TYPE),
             post(publish::snapshot),
         ),
