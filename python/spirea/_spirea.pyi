@@ -7,7 +7,7 @@ The compiled part: thin classes over the Rust crates. Use the package `spirea`, 
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Generic, Protocol, TypeVar, final
 
-__all__ = ["__version__", "Client", "Job", "Manifest", "Rates", "Server", "Snapshot", "Source", "build", "forget_all", "plan", "run_command", "stop_all", "verify_beside_matrix"]
+__all__ = ["__version__", "Client", "Job", "Manifest", "Rates", "Server", "Snapshot", "Source", "build", "forget_all", "keys_of", "plan", "run_command", "stop_all", "verify_beside_matrix"]
 
 __version__: Final[str]
 
@@ -228,6 +228,11 @@ def forget_all() -> None:
     """
     Forgets the jobs of the process from which this one was just forked: their threads did not come along, and who ends here
     waits for none of them.
+    """
+
+def keys_of(source: Source, column: str) -> list[bytes | None]:
+    """
+    The bytes of the keys in a column of a stream, as a table is built of them; `None` where one is missing.
     """
 
 def plan(arguments: Sequence[str], rates: Rates) -> list[str]:

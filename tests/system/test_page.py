@@ -79,7 +79,7 @@ def test_page_shows_what_the_server_did(folder, browse):
             folder.run("get", data, "numbers", "key-1")
         page = browse(admin + "/")
     page.expect("summary", "1 of 1 databases answer")
-    page.expect("databases", "numbers", "ready", "simple", "200", "2", version[:12])
+    page.expect("databases", "numbers", "ready", "simple", "199", "2", version[:12])
     page.expect("load", "waiting 0", "connections", "keys in memory 0", "up")
     page.expect("latency-quantiles", "half within", "99% within")
     page.expect("batches", f"up to 1 {LOOK_UPS}")
