@@ -94,6 +94,11 @@ KEYS = [
 
 
 @pytest.mark.parametrize("keys", KEYS, ids=lambda keys: type(keys[0]).__name__)
+@pytest.mark.parametrize("frame", [pyarrow.table, polars.DataFrame, pandas.DataFrame], ids=lambda frame: frame.__module__)
+def test_key_is_found_by_the_object_that_it_was_built_of(frame, keys):
+    assert found(frame({"k": keys, "v": ["a", "b"]}), keys) == [b"a", b"b"]
+
+
 def test_joins_have_nanoseconds():
     moments = [1714566896000000001, None, 1714566896000000000]
     polars_frame = polars.DataFrame({"k": polars.Series(moments, dtype=polars.Int64).cast(polars.Datetime("ns", "UTC"))})
@@ -105,11 +110,6 @@ def test_joins_have_nanoseconds():
         with spirea.Server(spirea.build({"k": keys, "v": ["a", "b"]}, key="k")) as server, spirea.Client(server) as client:
             joined = client.join(frame, on="k")["v"]
             assert (joined.to_pylist() if isinstance(frame, pyarrow.Table) else joined.to_list()) == ["a", None, "b"]
-
-
-@pytest.mark.parametrize("frame", [pyarrow.table, polars.DataFrame, pandas.DataFrame], ids=lambda frame: frame.__module__)
-def test_key_is_found_by_the_object_that_it_was_built_of(frame, keys):
-    assert found(frame({"k": keys, "v": ["a", "b"]}), keys) == [b"a", b"b"]
 
 
 def test_uuids_and_nanoseconds_are_found():
