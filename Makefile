@@ -153,7 +153,7 @@ test-web: tests-built
 	CARGO="$(CARGO)" python3 scripts/web.py --vectors
 	cd clients/ts && SPIREA="$(CURDIR)/target/debug/spirea" npm test
 
-# Whether times of the client's primitives in Node depend on secrets: figures that nothing holds to a limit.
+# Measures whether times of the client's primitives in Node depend on secrets. Nothing holds these figures to a limit.
 timing-web: | check-rust
 	CARGO="$(CARGO)" python3 scripts/web.py --timing
 	cd clients/ts && npm run --silent timing

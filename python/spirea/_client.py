@@ -100,7 +100,7 @@ class _Connection:
         self._begin()
 
     def _begin(self) -> None:
-        """What a new client does with its options."""
+        """Begins as the options of a new client say."""
         raise NotImplementedError
 
     @property
@@ -227,7 +227,7 @@ class Client(_Connection):
         return self.get_many([key])[0]
 
     def __contains__(self, key: Key) -> bool:
-        """Whether the table has a key, by a look-up of it."""
+        """Looks a key up; returns whether the table has it."""
         return self.get(key) is not None
 
     def get_many(self, keys: Iterable[Key]) -> Records:

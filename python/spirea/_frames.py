@@ -47,12 +47,12 @@ def _typed_keys(frame: Any, on: str) -> list[Key | None]:
 
 
 def _is_missing(cell: Any) -> bool:
-    """Whether a cell is null, as the libraries write it: `None`, NaN, and the `NA` and `NaT` of pandas."""
+    """Tells if a cell is null, as pandas writes it: `None`, NaN, `NA` or `NaT`."""
     return cell is None or (isinstance(cell, float) and cell != cell) or type(cell).__name__ in ("NAType", "NaTType")
 
 
 def asked_of(keys: list[Key | None]) -> list[Key]:
-    """What is looked up for the keys: a query for each row, so that servers do not learn how many are missing."""
+    """The keys that are looked up: one for each row, so that servers do not learn how many are missing."""
     return ["" if key is None else key for key in keys]
 
 

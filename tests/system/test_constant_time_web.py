@@ -108,6 +108,6 @@ def test_documented_reasons_of_a_session_are_all_there_are(outcomes):
 
 @pytest.mark.parametrize("name", QUICK)
 def test_mark_that_is_kept_is_found(visit, name):
-    """What a reason excuses steers the module: without it, the place is found."""
+    """Each reason excuses a place where the module is steered, which is found without it."""
     for reason in visit(name)["reasons"]:
         assert visit(name, keep=reason)["found"], f"nothing was found without '{reason}'"

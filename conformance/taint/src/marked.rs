@@ -207,7 +207,7 @@ impl Binary {
                 if b.marks & u128::from(width.0 - 1) != 0 {
                     if a.most() == 0 { 0 } else { u128::MAX }
                 } else {
-                    // What moves the bits moves their marks; a marked sign marks its copies.
+                    // Marks move as the bits do; a marked sign marks its copies.
                     self.value(width, a.marks, b.value).unwrap_or(u128::MAX)
                 }
             }
@@ -258,7 +258,7 @@ fn marks_of_product(a: Marked, b: Marked) -> u128 {
     if most_a == 0 || most_b == 0 {
         return 0;
     }
-    // What a mark changes is a multiple of its lowest bit times the other's lowest possible one.
+    // A marked bit changes the product by a multiple of its lowest bit times the other's lowest possible one.
     let reach = |marks: u128, other: u128| {
         if marks == 0 { u32::MAX } else { marks.trailing_zeros() + other.trailing_zeros() }
     };

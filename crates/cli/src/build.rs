@@ -41,7 +41,7 @@ pub struct Options {
     /// Columns of the values; several become the fields of one value. Without any, a table of keys is a set.
     #[arg(long, num_args = 1..)]
     value: Vec<String>,
-    /// If a key stands in several rows: refuse the table, or take its first or its last row.
+    /// Treatment of keys in several rows: refuse the table, or take the first or the last row of each.
     #[arg(long, default_value = "refuse", value_name = "refuse|first|last")]
     on_duplicate: Duplicates,
     /// Folder of the snapshot; its name becomes the dataset's.

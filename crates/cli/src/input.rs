@@ -48,7 +48,7 @@ impl InputOptions {
     }
 }
 
-/// Which lines of csv and tsv are rows.
+/// Options that say which lines of csv and tsv are rows.
 #[derive(Args)]
 struct LineOptions {
     /// The first line of csv or tsv is a row, not the names of the columns: they are column1, column2 and so on, or --columns.

@@ -69,7 +69,7 @@ pub struct Publish {
     /// A snapshot that becomes the base; the repository is made if it is not there.
     #[arg(long, conflicts_with_all = ["put", "delete", "changes"])]
     base: Option<PathBuf>,
-    /// Publish a base also if it has less than half of the current version's values, as one of an input that was cut off has.
+    /// Publish a base even if it has less than half of the current version's values, as when its input was cut off.
     #[arg(long, requires = "base")]
     allow_shrinking: bool,
     /// A table of keys with their new values: CSV, JSONL or Parquet, with the columns of the base.

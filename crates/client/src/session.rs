@@ -118,7 +118,7 @@ impl Asker {
         self.ring_keys().is_some_and(ClientKeys::have_ended) || self.is_used_up(now)
     }
 
-    /// Whether the keys are too old or have had their number of queries, which follows from no answer.
+    /// Tells if the keys are too old or have had their number of queries. This follows from no answer.
     fn is_used_up(&self, now: Duration) -> bool {
         self.ring_keys().is_some_and(|keys| {
             let age = now.saturating_sub(self.made);
@@ -423,7 +423,7 @@ impl Session {
         if self.needs_keys() { self.replace_keys() } else { Ok(()) }
     }
 
-    /// Whether a list of look-ups goes on with new keys: where the present ones are used up, and not where an answer ended them.
+    /// Tells if a list of look-ups goes on with new keys: it does when the present ones are used up, and not when an answer ended them.
     pub(crate) fn has_used_up_keys(&self) -> bool {
         let now = self.clock.now();
         self.askers().any(|asker| asker.is_used_up(now))

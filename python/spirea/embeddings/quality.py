@@ -1,4 +1,4 @@
-"""How good inferences are when some of their look-ups are dropped."""
+"""Qualities of inferences of which some look-ups are dropped."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _CHUNK = 1024
 
 
 class Quality(Protocol):
-    """How good a model is when some of its look-ups are dropped."""
+    """The quality of a model of which some look-ups are dropped."""
 
     name: str
     higher_is_better: bool

@@ -60,7 +60,7 @@ class Space:
     collocations: Sequence[Collocation] = (Collocation.GROUPS, Collocation.COPIES)
     placement: Placement = Placement.DEALT
     full: Sequence[bool] = (True,)
-    """Whether the full table is asked. `(True, False)` allows designs of a hot table alone too, with which all other rows are
+    """Choices of asking the full table. `(True, False)` allows designs of a hot table alone too, with which all other rows are
     never retrieved: rare rows are then lost in every inference, whatever share of the look-ups is retrieved."""
 
     def designs(self, rows: int, binned: bool) -> Iterable[Design]:

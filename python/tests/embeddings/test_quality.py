@@ -134,7 +134,7 @@ def test_a_tensor_is_a_matrix():
     weight = matrix()
 
     class Tensor:
-        """What torch's tensors have, of which the package asks no more."""
+        """The methods of torch's tensors that the package calls."""
 
         def detach(self):
             return self

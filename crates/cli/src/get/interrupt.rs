@@ -44,7 +44,7 @@ impl Interrupt {
         Arc::clone(&self.0)
     }
 
-    /// Whether it came.
+    /// Tells if it came.
     pub fn came(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }

@@ -175,7 +175,7 @@ impl Wanted {
         Ok(Self { labels, keys: decoded, indices })
     }
 
-    /// What `--resume` compares.
+    /// The list and servers that `--resume` compares.
     fn asked<'a>(&'a self, options: &'a Options) -> Asked<'a> {
         let mut addresses = options.urls();
         addresses.extend(options.replica.iter().chain(&options.other_replica).map(String::as_str));

@@ -27,7 +27,7 @@ pub struct Answers {
 pub struct Printed {
     /// Look-ups of the list that are complete, those of earlier runs among them.
     pub complete: usize,
-    /// Whether a value was not found or was dropped.
+    /// A value was not found or was dropped.
     pub is_incomplete: bool,
 }
 
@@ -70,7 +70,7 @@ struct Printing {
     printed: Printed,
     /// The first loss of results.
     loss: anyhow::Result<()>,
-    /// Whether standard output takes anything.
+    /// Standard output takes results.
     has_reader: bool,
 }
 

@@ -11,7 +11,7 @@ pub struct Layout {
     pub format: Format,
     /// The name of what is looked up: `key` or `index`.
     pub label: &'static str,
-    /// Whether the command looks up one value.
+    /// The command looks up one value.
     pub is_alone: bool,
 }
 

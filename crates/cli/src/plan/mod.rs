@@ -60,7 +60,7 @@ pub struct Options {
     value: Vec<String>,
     #[command(flatten)]
     file: InputOptions,
-    /// If a key stands in several rows of --input: refuse the table, or take its first or its last row.
+    /// Treatment of keys in several rows of --input: refuse the table, or take the first or the last row of each.
     #[arg(long, default_value = "refuse", value_name = "refuse|first|last", requires = "input")]
     on_duplicate: Duplicates,
     /// Give each record of --input room for an inclusion proof: include, or omit, the default.

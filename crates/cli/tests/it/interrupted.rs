@@ -50,7 +50,7 @@ fn passing(
     (url, seen)
 }
 
-/// Waits for as many requests.
+/// Waits until the server has had this many requests.
 fn await_requests(seen: &Receiver<usize>, requests: usize) {
     for _ in 0..requests {
         seen.recv_timeout(LONG).expect("a request is made");

@@ -172,7 +172,7 @@ struct Begun {
     bytes: u64,
     path: PathBuf,
     whole: PathBuf,
-    /// Whether the file has its final name.
+    /// The file has its final name.
     is_in_place: bool,
     _lock: File,
 }

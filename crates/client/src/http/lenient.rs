@@ -34,13 +34,13 @@ pub(super) fn open(keep: Keep, folder: Option<&Path>) -> Result<Box<dyn HintCach
     }
 }
 
-/// Whether a folder is one that this user only reads, if at all.
+/// Tells if the user may not write to the folder.
 fn is_unwritable(error: &ClientError) -> bool {
     let ClientError::Cache { source, .. } = error else { return false };
     matches!(source.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem)
 }
 
-/// What comes of the folder, or else `otherwise`.
+/// The folder's result, or that of `otherwise` if the user may not write to the folder.
 fn or_else<T>(
     result: Result<T, ClientError>,
     otherwise: impl FnOnce() -> Result<T, ClientError>,

@@ -93,7 +93,7 @@ pub fn survey(
 }
 
 /// Reads the input into the folder `spool`, which it makes, and lays out the table with the proofs that `decide` chooses.
-/// What can be read only once has no source yet.
+/// An input that can be read only once has no source yet.
 fn lay_out<C>(
     options: &BuildOptions,
     source: Option<Box<dyn RowSource + '_>>,

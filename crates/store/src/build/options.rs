@@ -26,7 +26,7 @@ pub enum Overwrite {
     Replace,
 }
 
-/// What becomes of a key's rows if there are several.
+/// Treatment of keys that stand in several rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Duplicates {
     /// The table is refused, with the keys and their rows named.
@@ -99,7 +99,7 @@ impl ValueLimit {
 pub enum Input {
     /// A file.
     File {
-        /// Its path; `-` for standard input. What can be read only once, as pipes, is kept on disk until the table is built.
+        /// Its path; `-` for standard input. Pipes can be read only once: their content is kept on disk until the table is built.
         path: PathBuf,
         /// Its format; see [`Format::choose`].
         format: Format,
@@ -115,7 +115,7 @@ pub struct BuildOptions {
     pub input: Input,
     /// The columns; a table without a key column is looked up by position.
     pub selection: Selection,
-    /// What becomes of keys in several rows.
+    /// Treatment of keys that stand in several rows.
     pub duplicates: Duplicates,
     /// The snapshot's folder.
     pub out: PathBuf,
@@ -130,7 +130,7 @@ pub struct BuildOptions {
     pub proving: Option<Proving>,
     /// Most queries under one set of registered keys, 64 to 1024; 1024 if `None`.
     pub key_queries: Option<u64>,
-    /// How many rows the input must have, if that is known.
+    /// The number of rows that the input must have, if that is known.
     pub expected_rows: Option<ExpectedRows>,
     /// What to do if the folder exists.
     pub overwrite: Overwrite,
@@ -195,8 +195,8 @@ impl BuildOptions {
         (!self.reads_once()).then(|| self.open(&self.input_name())).transpose()
     }
 
-    /// The input's file, if it has one: what can be read only once is copied into one in `folder` first, because formats are
-    /// read at any place and rows that are refused are read again.
+    /// The input's file, if it has one. An input that can be read only once is copied into `folder` first, because formats are read at
+    /// any place and refused rows are read again.
     pub(super) fn input_in(&self, folder: &Path) -> Result<PathBuf, StoreError> {
         let (true, Input::File { path, .. }) = (self.reads_once(), &self.input) else {
             return Ok(self.input_name());

@@ -14,7 +14,7 @@ use spirea_protocols::{Table, TableKind};
 use super::draws::Draws;
 use super::options::{BuildOptions, Duplicates, ValueLimit};
 use super::prove::{Batch, Proving, Taker, prove};
-use super::spool::{IndexSpool, IndexValues, KeyedEntries, KeyedSpool, Partition};
+use super::spool::{IndexSpool, IndexValues, KeyedEntries, KeyedSpool, Partition, Pick};
 use super::test::Samples;
 use super::writer::RecordWriter;
 use crate::ingest::{Row, RowSource};
@@ -302,16 +302,17 @@ impl Rows {
         let rows = collector.finish()?;
         match options.duplicates {
             Duplicates::Refuse => Ok(rows),
-            keep => rows.without_duplicates(keep, progress),
+            Duplicates::First => rows.without_duplicates(<[_]>::first, progress),
+            Duplicates::Last => rows.without_duplicates(<[_]>::last, progress),
         }
     }
 
-    /// Keeps one row of each key.
-    fn without_duplicates(self, keep: Duplicates, progress: &dyn Progress) -> Result<Self, StoreError> {
+    /// Keeps the row of each key that `pick` takes.
+    fn without_duplicates(self, pick: Pick, progress: &dyn Progress) -> Result<Self, StoreError> {
         let Self { spooled, mut summary } = self;
         let Spooled::Keyed(entries) = spooled else { return Ok(Self { spooled, summary }) };
         // The salt is as good as other places: nobody chooses keys by it.
-        let entries = entries.without_duplicates(keep, summary.salt)?;
+        let entries = entries.without_duplicates(pick, summary.salt)?;
         let before = std::mem::replace(&mut summary.statistics, Summary::NOTHING);
         summary.lengths = Lengths::default();
         entries.rows(|row, bytes| summary.add(row, bytes))?;

@@ -12,7 +12,6 @@ use std::path::{Path, PathBuf};
 use rayon::slice::ParallelSliceMut;
 use spirea_protocols::keyword::{EntryPlace, KeyHash, TAG_BYTES};
 
-use super::options::Duplicates;
 use crate::StoreError;
 use crate::error::IoContext;
 
@@ -150,22 +149,17 @@ impl KeyedEntries {
         })
     }
 
-    /// Keeps one entry of each hash. `places` divides the work, and nothing else depends on it.
-    pub(super) fn without_duplicates(self, keep: Duplicates, places: [u8; 32]) -> Result<Self, StoreError> {
+    /// Keeps the entry of each hash that `pick` takes of all with it, which are in the order of their rows. `places` divides the work,
+    /// and nothing else depends on it.
+    pub(super) fn without_duplicates(self, pick: Pick, places: [u8; 32]) -> Result<Self, StoreError> {
         let folder = self.folder.join("kept");
         std::fs::create_dir(&folder).at("create", &folder)?;
         let mut kept = KeyedSpool::create(&folder)?;
         for partition in self.place(places)? {
             let (entries, values) = (partition.entries()?, partition.values()?);
             for same in entries.chunk_by(|a, b| a.hash == b.hash) {
-                let taken = match keep {
-                    Duplicates::Refuse => same,
-                    Duplicates::First => &same[..1],
-                    Duplicates::Last => &same[same.len() - 1..],
-                };
-                for entry in taken {
-                    kept.push(&entry.hash, entry.row, &values[entry.value.clone()])?;
-                }
+                let entry = pick(same).expect("a chunk has an entry");
+                kept.push(&entry.hash, entry.row, &values[entry.value.clone()])?;
             }
             partition.remove()?;
         }
@@ -216,6 +210,9 @@ pub(super) struct Partition {
     files: EntryFiles,
     places: [u8; 32],
 }
+
+/// Takes one of several entries.
+pub(super) type Pick = fn(&[Entry]) -> Option<&Entry>;
 
 /// An entry without its value.
 pub(super) struct Entry {

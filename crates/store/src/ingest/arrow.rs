@@ -88,7 +88,7 @@ impl<R: RecordBatchReader> RowSource for BatchRows<R> {
 /// Refuses columns, of keys and then of values at these positions, of types that have no text.
 ///
 /// # Errors
-/// What is wrong with a column, and a remedy.
+/// The fault of a column, and a remedy.
 pub(super) fn check_types(schema: &Schema, columns: &[usize], selection: &Selection) -> Result<(), String> {
     columns.iter().enumerate().try_for_each(|(cell, &column)| {
         let role = if cell == 0 && selection.key.is_some() { Role::Key } else { Role::Value };

@@ -13,12 +13,12 @@ pub enum Format {
     Csv(Separated),
     /// One array of JSON objects or keys, or one object whose members are keys and values.
     Json {
-        /// How its text is written.
+        /// The encoding of its text.
         encoding: Encoding,
     },
     /// One JSON object a line.
     Jsonl {
-        /// How its text is written.
+        /// The encoding of its text.
         encoding: Encoding,
     },
     /// Apache Parquet.
@@ -39,13 +39,13 @@ pub struct Separated {
     pub delimiter: u8,
     /// The meaning of quotes.
     pub quotes: Quotes,
-    /// How its text is written.
+    /// The encoding of its text.
     pub encoding: Encoding,
-    /// Which of its lines are rows.
+    /// The lines that are rows.
     pub lines: Lines,
 }
 
-/// Which lines of separated values are rows, and what of a field is its value.
+/// The lines of separated values that are rows, and the part of a field that is its value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lines {
     /// Number of lines that stand before the header or the first row.
@@ -112,7 +112,7 @@ pub enum Quotes {
     Literal,
 }
 
-/// What is said of a file's format beside its name.
+/// Hints of a file's format beside its name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FormatHints<'a> {
     /// The format's name: `csv`, `tsv`, `json`, `jsonl`, `parquet`, `npy` or `raw`. Without one the file's extension tells.
@@ -123,9 +123,9 @@ pub struct FormatHints<'a> {
     pub record_bytes: Option<usize>,
     /// The meaning of quotes in `tsv`, where they are literal by default.
     pub quotes: Option<Quotes>,
-    /// How the text of `csv`, `tsv`, `json` or `jsonl` is written; UTF-8 by default.
+    /// The encoding of `csv`, `tsv`, `json` or `jsonl`; UTF-8 by default.
     pub encoding: Option<Encoding>,
-    /// Which lines of `csv` or `tsv` are rows. Other lines than plain ones imply `csv` if the extension names no format.
+    /// The lines of `csv` or `tsv` that are rows. Other lines than plain ones imply `csv` if the extension names no format.
     pub lines: Lines,
 }
 

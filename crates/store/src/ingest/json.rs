@@ -149,7 +149,7 @@ impl<R: Read> RowSource for JsonRows<R> {
 /// The elements of an array or an object as they are written.
 struct Elements<R> {
     reader: BufReader<TextReader<R>>,
-    /// What ends the array or the object.
+    /// The bracket that ends the array or the object.
     close: u8,
     /// Elements were read before.
     begun: bool,

@@ -156,7 +156,7 @@ pub(crate) fn cell(json: &str) -> Result<Vec<u8>, String> {
 /// The bytes of a JSON value that is a key, which must be one that people can repeat.
 ///
 /// # Errors
-/// What is wrong with it: a list, an object, a number that is no integer, or that of [`cell`].
+/// The fault: a list, an object, a number that is no integer, or that of [`cell`].
 pub(crate) fn key_cell(json: &str) -> Result<Vec<u8>, String> {
     let remedy = "make keys text, integers or truth values";
     if json.starts_with(['{', '[']) {

@@ -66,7 +66,7 @@ impl std::str::FromStr for Nulls {
 pub struct Selection {
     /// The column of keys, or `None` for a table by position.
     pub key: Option<String>,
-    /// The columns of values. Without any, a table of keys is a set; a format without columns has none.
+    /// The columns of values: none for a set, which is a table of keys alone, and none for a format without columns.
     pub values: Vec<String>,
     /// What becomes of rows with nulls.
     pub nulls: Nulls,

@@ -16,8 +16,8 @@ use super::{Format, Row, RowSource, Selection, csv, is_standard_input, json, jso
 use crate::error::IoContext;
 use crate::{Location, StoreError};
 
-/// Opens a table in a file or a pipe, whose text may be compressed; `-` is standard input. What must be read at any place is
-/// copied into a file without a name first, in the system's folder for temporary files.
+/// Opens a table in a file or a pipe, whose text may be compressed; `-` is standard input. A format that is read at
+/// any place is copied into a file without a name first, in the system's folder for temporary files.
 ///
 /// # Errors
 /// [`StoreError::BadOption`] if the columns do not suit the format, [`StoreError::NoSuchColumn`] that lists the
@@ -88,7 +88,7 @@ pub(crate) fn open_as(
 enum Input {
     /// A file, which is read from its start, and its length.
     File(File, u64),
-    /// What is read once, in order.
+    /// Bytes that are read once, in order.
     Stream(Box<dyn Read>, Counter),
 }
 
@@ -109,7 +109,7 @@ impl Input {
         })
     }
 
-    /// What it holds, decoded if it is compressed.
+    /// The content, decoded if it is compressed.
     #[cfg(feature = "compression")]
     fn decoded(mut self, path: &Path, scratch: &Path) -> Result<Self, StoreError> {
         let mut start = Vec::new();
@@ -149,13 +149,13 @@ impl Input {
         Ok(Self::Stream(decoder.expect("only zip has none"), counter))
     }
 
-    /// What it holds, if that is not compressed: this build decodes nothing.
+    /// The content as it is: this build decodes nothing.
     #[cfg(not(feature = "compression"))]
     fn decoded(self, _: &Path, _: &Path) -> Result<Self, StoreError> {
         Ok(self)
     }
 
-    /// What counts the bytes that are read, for a stream.
+    /// The counter of bytes that are read, for a stream.
     fn counter(&self) -> Option<Counter> {
         match self {
             Self::File(..) => None,
@@ -180,7 +180,7 @@ impl Input {
                 let mut buffer = vec![0; 1 << 18];
                 let mut bytes = 0;
                 loop {
-                    // What fails may be either of two: the error names the one that it is.
+                    // Reading may fail, or writing: the error names the one that did.
                     let read = match stream.read(&mut buffer) {
                         Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                         read => read.at("read", path)?,

@@ -45,7 +45,7 @@ impl Form {
     /// The form of a column.
     ///
     /// # Errors
-    /// What is wrong with its type, and a remedy.
+    /// The fault of its type, and a remedy.
     fn of(field: &Field) -> Result<Self, String> {
         let kind = decoded(field.data_type());
         if let DataType::FixedSizeList(item, count) = &kind
@@ -111,7 +111,7 @@ fn check_nested(field: &Field, depth: usize) -> Result<(), String> {
 /// Checks that a column can be of keys or of values.
 ///
 /// # Errors
-/// What is wrong with its type, and a remedy.
+/// The fault of its type, and a remedy.
 pub(super) fn check(field: &Field, role: Role) -> Result<(), String> {
     let (name, kind) = (field.name(), decoded(field.data_type()));
     let what = if role == Role::Key { "keys" } else { "values" };

@@ -61,7 +61,7 @@ impl Default for Settings {
     }
 }
 
-/// What becomes of a base that has less than half of the current version's values, as one of an input that was cut off has.
+/// Treatment of a base with less than half of the current version's values: its input may have been cut off.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Shrinking {
     /// It is refused.
@@ -236,7 +236,7 @@ impl Repository {
         self.commit(Content::of(base), signature)
     }
 
-    /// Refuses what is no base of this dataset, and one that has less than half of the current version's values unless that is
+    /// Refuses a snapshot that is no base of this dataset, and a base that has less than half of the current version's values unless that is
     /// allowed.
     fn check_base(&self, base: &Snapshot, shrinking: Shrinking) -> Result<(), StoreError> {
         let name = &base.manifest().name;
@@ -278,11 +278,13 @@ impl Repository {
         if changes.is_empty() {
             return Ok(current);
         }
-        let before = changes_of(&current)?;
-        let mut all = before.clone();
-        all.extend(changes.clone());
+        let mut all = changes_of(&current)?;
+        let has_deltas = current.base.manifest().protocol.bins() == 1;
+        let count = |values| values_with(&current.base, values, &all, &changes);
+        let values = current.values.filter(|_| has_deltas).map(count).transpose()?;
+        all.extend(changes);
         all.check(&current.base.manifest().table)?;
-        if current.base.manifest().protocol.bins() > 1 {
+        if !has_deltas {
             // A delta would be asked for each bin: the table is made anew instead, which for two servers is a copy.
             let staging = self.staging()?;
             compact(&current.base, &all, staging.path(), backend, progress)?;
@@ -290,8 +292,6 @@ impl Repository {
             let base = self.install(staging, &snapshot, BASES)?;
             return self.commit(Content::of(base), None);
         }
-        let count = |values| values_with(&current.base, values, &before, &changes);
-        let values = current.values.map(count).transpose()?;
         let shape = current.delta.as_ref().and_then(Shape::of);
         let delta = self.make_delta(&current.base, shape, &all, backend, progress)?;
         self.commit(Content { base: current.base, delta: Some(delta), values }, None)

@@ -73,7 +73,7 @@ fn compressed_text_is_told_by_its_content_and_named_by_the_extension_before() {
         let path = write_file(folder.path(), name, content);
         assert_eq!(read(&path, None, &selection).as_deref(), Ok(&["a=1".into(), "b=2".into()][..]), "{name}");
     }
-    // What is read at any place is decoded into a file.
+    // A format that is read at any place is decoded into a file.
     let mut array = b"\x93NUMPY\x01\0\x46\0".to_vec();
     array.extend_from_slice(
         format!("{:<69}\n", "{'descr': '|S2', 'fortran_order': False, 'shape': (2,), }").as_bytes(),

@@ -178,7 +178,8 @@ fn long_answers_are_decoded_sixteen_at_least_at_a_time() {
     }
 }
 
-/// What a server sees of a list of 40 look-ups, and the parts that the caller received: their lengths, or none for a refused one.
+/// The requests of a list of 40 look-ups as a server sees them, and the parts that the caller received: lengths, or none for a refused
+/// part.
 fn of_list(fates: &'static [(usize, Fate)]) -> (Vec<Seen<usize>>, Vec<Option<usize>>) {
     let cache = tempfile::tempdir().unwrap();
     let (server, session) = server(fates);
