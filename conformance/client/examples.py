@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from reference import envelope, lwe, prf, ring, streams, table, versions
+from reference import envelope, forms, lwe, prf, ring, streams, table, versions
 from reference.dpf import Domain
 from reference.grid import Grid
 from reference.protocols import PROTOCOLS, pad_key, protocol_of
@@ -160,6 +160,24 @@ def bucket():
         sys.exit("the bucket of the example is read otherwise")
     entries = f"entries: {'aa' * 12} with 0102, {'bb' * 12} with nothing"
     return [entries, f"payload: {payload.hex()}"]
+
+
+def key_forms():
+    given = [
+        (["trim", "nfc", "lower"], " Zoe\u0308@X"),
+        (["lower", "nfc"], "I\u0316\u0307"),
+        (["domain"], "Example.COM."),
+        (["e164"], "+41446681800"),
+        (["hex"], "0xAB"),
+        (["hex"], "g"),
+    ]
+    lines = []
+    for steps, text in given:
+        key = text.encode()
+        found = forms.in_form({"steps": steps}, key)
+        said = "has no form" if steps == ["hex"] and found == key else f"is {found.hex()}"
+        lines.append(f"{', '.join(steps)}: {key.hex()} {said}")
+    return lines
 
 
 WIDTHS = bytes([3, 1, 4, 2])
@@ -459,6 +477,7 @@ EXAMPLES = {
     "bucket": bucket,
     "widths": widths,
     "rows-per-record": rows_per_record,
+    "key-forms": key_forms,
     "rows": rows,
     "changes": changes,
     "places": places,

@@ -8,6 +8,7 @@ import argparse
 import json
 import sys
 
+from reference import forms
 from reference.errors import ClientError
 from reference.look_up import Client
 from reference.streams import OsRandom
@@ -31,15 +32,7 @@ def arguments():
     return given
 
 
-def text_of(field):
-    """Text as a string; bytes that are no text in hexadecimal."""
-    try:
-        return field.decode()
-    except UnicodeDecodeError:
-        return {"hex": field.hex()}
-
-
-def shown(label, name, fields, names, as_json):
+def shown(label, name, fields, table, as_json):
     """A line for a value; as JSON it is what `spirea get --json` prints, without the version."""
     if not as_json:
         if fields is None:
@@ -48,7 +41,8 @@ def shown(label, name, fields, names, as_json):
         return "\t".join(field.decode(errors="replace") for field in fields) if fields else name
     line = {label: name, "found": fields is not None}
     if fields:
-        line["value"] = dict(zip(names, map(text_of, fields)))
+        types = table.get("types", [None] * len(fields))
+        line["value"] = dict(zip(table["fields"], map(forms.shown, types, fields)))
     return json.dumps(line)
 
 
@@ -62,7 +56,7 @@ def main():
         return 2
     label, names = ("key", given.key) if given.key else ("index", given.index)
     for name, value in zip(names, values):
-        print(shown(label, name, value, client.found.base.table["fields"], given.json))
+        print(shown(label, name, value, client.found.base.table, given.json))
     return int(any(value is None for value in values))
 
 

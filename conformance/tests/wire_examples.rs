@@ -11,6 +11,7 @@ use spirea_lattice::rlwe::{Conversion, KeyShape, OneShotQuery, UniformHalves};
 use spirea_lattice::{LweSet, PublicMatrix, RingSet};
 use spirea_math::random::{SecretRng, Seed, public_residues, public_row};
 use spirea_math::{Expansion, Gadget, Modulus, NttPlan, Rotations};
+use spirea_normalise::{form, normalised};
 use spirea_protocols::Sizes;
 use spirea_protocols::delta::{self, Change};
 use spirea_protocols::grid::{self, Grid, Spread};
@@ -20,7 +21,7 @@ use spirea_protocols::proof::Proofs;
 use spirea_protocols::registry::{NAMES, ProtocolParams};
 use spirea_protocols::rows::push_row;
 use spirea_protocols::signature::{PrivateKey, Signature};
-use spirea_protocols::table::{Table, TableKind, join_fields};
+use spirea_protocols::table::{KeyStep, Table, TableKind, join_fields};
 use spirea_wire::{Code, KeysRequest, Part, Queries, Refusal, Request};
 
 /// 0, 1, ..., 31.
@@ -97,6 +98,7 @@ fn computed(parameters: &str) -> BTreeMap<String, String> {
     add("bucket", bucket());
     add("widths", widths());
     add("rows-per-record", rows_per_record());
+    add("key-forms", key_forms());
     add("rows", rows());
     add("changes", changes());
     add("places", places());
@@ -324,6 +326,26 @@ fn widths() -> Vec<String> {
         [0, 9, 10, 24].map(row).into(),
     ]
     .concat()
+}
+
+fn key_forms() -> Vec<String> {
+    use KeyStep::{Domain, E164, Hex, Lower, Nfc, Trim};
+    let of = |steps: &[KeyStep], key: &str| {
+        let names = steps.iter().map(|step| serde_json::to_value(step).unwrap().as_str().unwrap().to_owned());
+        let names = names.collect::<Vec<_>>().join(", ");
+        match normalised(&form(steps.to_vec(), None).unwrap(), key.as_bytes()) {
+            Ok(in_form) => format!("{names}: {} is {}", hex(key), hex(&in_form[..])),
+            Err(_) => format!("{names}: {} has no form", hex(key)),
+        }
+    };
+    vec![
+        of(&[Trim, Nfc, Lower], " Zoe\u{308}@X"),
+        of(&[Lower, Nfc], "I\u{316}\u{307}"),
+        of(&[Domain], "Example.COM."),
+        of(&[E164], "+41446681800"),
+        of(&[Hex], "0xAB"),
+        of(&[Hex], "g"),
+    ]
 }
 
 fn rows_per_record() -> Vec<String> {

@@ -12,7 +12,7 @@ from . import _spirea
 from ._build import build
 from ._client import AsyncClient, Client
 from ._plan import Rates, measure_rates, plan
-from ._records import DROPPED, Costs, Dropped, Fetched, Record, Records
+from ._records import DROPPED, Costs, Domain, Dropped, Fetched, Record, Records
 from ._server import Server, ServerProcess
 from ._snapshot import Snapshot, open_snapshot
 from .errors import (
@@ -51,6 +51,7 @@ __all__ = [
     "ConfigError",
     "Costs",
     "DefectError",
+    "Domain",
     "Dropped",
     "DuplicateKeyError",
     "Fetched",

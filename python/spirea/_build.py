@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from . import _spirea
@@ -31,6 +31,8 @@ def build(
     nulls: Literal["refuse", "empty", "skip"] = "refuse",
     on_duplicate: Literal["refuse", "first", "last"] = "refuse",
     expect_rows: int | str | None = None,
+    types: Mapping[str, str] | None = None,
+    normalise: str | None = None,
     max_value: int | None = None,
     proofs: Literal["include", "omit"] | None = None,
     key_queries: int | None = None,
@@ -65,6 +67,9 @@ def build(
     Without `key` the table is looked up by position. A table with `key` and without columns of values is a set: `key in
     client` tells whether it has a key. Strings and bytes are taken as they are, rows of arrays as the bytes of their numbers,
     nested values as JSON, other values as their text.
+
+    `types` names types of fields that the table does not tell itself, such as `{"price": "number"}`, and `normalise` the form
+    of the keys, such as `"trim,lower"`, `"domain"` or `"e164:CH"` (docs/tables.md).
 
     `protocol` is one of `simple`, `double`, `exppack-simple`, `exppack-double`, `double-pack`, `hybrid`, `onion`; `dpf-xor` or
     `dpf-sum`, which two servers answer; or `auto`, for the one that `plan` recommends. `bins` divides a table of two
@@ -104,6 +109,8 @@ def build(
         "nulls": nulls,
         "on_duplicate": on_duplicate,
         "expect_rows": expect_rows,
+        "types": None if types is None else [f"{field}={kind}" for field, kind in types.items()],
+        "normalise": normalise,
         "max_value": max_value,
         "proofs": proofs,
         "key_queries": key_queries,

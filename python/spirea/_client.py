@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, SupportsIndex, TypeAlias, TypeVar
 from . import _spirea
 from ._frames import asked_of, joined, keys_of_column, matched
 from ._progress import Progress, reporting
-from ._records import Costs, Fetched, Records, fetched_of, records_of
+from ._records import Costs, Domain, Fetched, Records, domains_of, fetched_of, records_of
 from ._server import Server, ServerProcess
 from ._text import Key, bytes_of_key, whole
 from .errors import OptionError, RefusedError, StoppedError, UnreachableError
@@ -120,10 +120,10 @@ class _Connection:
         return not_ready and time.monotonic() < deadline
 
     def _records(self, answers: _Answers) -> Records:
-        return self._counted(records_of(self.fields, answers))
+        return self._counted(records_of(self.fields, self.types, answers))
 
     def _fetched(self, answers: _Answers) -> Fetched:
-        return self._counted(fetched_of(self.fields, answers))
+        return self._counted(fetched_of(self.fields, self.types, answers))
 
     def _counted(self, values: _Counted) -> _Counted:
         with self._counting:
@@ -154,6 +154,11 @@ class _Connection:
     def fields(self) -> tuple[str, ...]:
         """Names of a value's fields."""
         return tuple(self._core.fields)
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """Types of the fields; none if the table does not tell them."""
+        return tuple(self._core.types)
 
     @property
     def protocol(self) -> str:
@@ -234,6 +239,16 @@ class Client(_Connection):
         """The values of keys, a query for each, in as few requests as they fit."""
         return self._records(self._waited(self._core.look_up_keys([bytes_of_key(key) for key in keys])))
 
+    def get_domain(self, name: str, parents: int = 4) -> Domain:
+        """The values of a domain name and of its parents, in `parents` look-ups whatever the name: itself and its shortest
+        parents, such as `example.com` and `com` for `www.example.com`, and dummies."""
+        return self.get_domains([name], parents)[0]
+
+    def get_domains(self, names: Iterable[str], parents: int = 4) -> list[Domain]:
+        """The same of several names, as many look-ups for each."""
+        keys = _spirea.domain_keys(list(names), parents)
+        return domains_of(keys, self.get_many(key for _, _, of_domain in keys for key in of_domain))
+
     def get_index(self, index: SupportsIndex) -> Record | None:
         """The value at an index, from 0; `None` for a row that was deleted."""
         return self.get_indices([index])[0]
@@ -253,10 +268,11 @@ class Client(_Connection):
 
     def join(self, frame: _Frame, on: str, *, encoding: str | None = "utf-8") -> _Frame:
         """A data frame of pandas, polars or pyarrow with the values of the keys in its column `on` as further columns, null
-        where the table has none or the key is missing. Bytes become text unless `encoding` is `None`. A query for each row,
-        so that the servers learn how many there are."""
+        where the table has none or the key is missing. Columns have the types of the table's fields; where it tells none,
+        bytes become text. With `encoding=None` all stay bytes. A query for each row, so that the servers learn how many there
+        are."""
         keys = keys_of_column(frame, on)
-        return joined(frame, matched(keys, self.get_many(asked_of(keys))), self.fields, encoding)
+        return joined(frame, matched(keys, self.get_many(asked_of(keys))), self.fields, self.types, encoding)
 
 
 class AsyncClient(_Connection):
@@ -303,6 +319,15 @@ class AsyncClient(_Connection):
         async with self._turn:
             return self._records(await self._done(self._core.look_up_keys(wanted)))
 
+    async def get_domain(self, name: str, parents: int = 4) -> Domain:
+        """As `Client.get_domain`."""
+        return (await self.get_domains([name], parents))[0]
+
+    async def get_domains(self, names: Iterable[str], parents: int = 4) -> list[Domain]:
+        """As `Client.get_domains`."""
+        keys = _spirea.domain_keys(list(names), parents)
+        return domains_of(keys, await self.get_many(key for _, _, of_domain in keys for key in of_domain))
+
     async def get_index(self, index: SupportsIndex) -> Record | None:
         """As `Client.get_index`."""
         return (await self.get_indices([index]))[0]
@@ -328,7 +353,7 @@ class AsyncClient(_Connection):
     async def join(self, frame: _Frame, on: str, *, encoding: str | None = "utf-8") -> _Frame:
         """As `Client.join`."""
         keys = keys_of_column(frame, on)
-        return joined(frame, matched(keys, await self.get_many(asked_of(keys))), self.fields, encoding)
+        return joined(frame, matched(keys, await self.get_many(asked_of(keys))), self.fields, self.types, encoding)
 
     async def _done(self, job: Job[_T]) -> _T:
         """The result of a job, whose descriptor the loop watches: no thread of it ever asks for the interpreter's lock."""

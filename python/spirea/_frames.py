@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import _spirea
+from ._columns import column_of
 from ._table import source_of
 from .errors import OptionError, TableError
 
@@ -61,36 +62,40 @@ def matched(keys: list[Key | None], records: Records) -> list[Record | None]:
     return [None if key is None else record for key, record in zip(keys, records, strict=True)]
 
 
-def joined(frame: _Frame, records: list[Record | None], fields: tuple[str, ...], encoding: str | None) -> _Frame:
+def joined(
+    frame: _Frame, records: list[Record | None], fields: tuple[str, ...], types: tuple[str, ...], encoding: str | None
+) -> _Frame:
     """The frame with a column for each field."""
 
-    def column(field: str) -> list[str | bytes | None]:
-        cells = [None if record is None else record[field] for record in records]
-        try:
-            return [cell if cell is None or encoding is None else cell.decode(encoding) for cell in cells]
-        except UnicodeDecodeError:
-            # Which of them says what was looked up.
-            raise OptionError(f"the field {field!r} has values that are not {encoding}: join with encoding=None") from None
-
-    columns = {field: column(field) for field in fields}
     table: Any = frame
-    names = table.column_names if _kind(frame) == "pyarrow" else list(table.columns)
+    kind = _kind(frame)
+    names = table.column_names if kind == "pyarrow" else list(table.columns)
     if twice := sorted(set(names) & set(fields)):
         raise OptionError(f"the frame has columns {', '.join(map(repr, twice))} already; rename them")
-    match _kind(frame):
+    columns = {}
+    for place, field in enumerate(fields):
+        cells = [None if record is None else record[field] for record in records]
+        if encoding is None:
+            columns[field] = column_of(kind, "bytes", cells)
+        elif types:
+            columns[field] = column_of(kind, types[place], cells)
+        else:
+            columns[field] = column_of(kind, "text", _recoded(field, cells, encoding))
+    match kind:
         case "pandas":
-            return table.assign(**columns)  # type: ignore[no-any-return]
+            return table.assign(**{field: column.set_axis(table.index) for field, column in columns.items()})  # type: ignore[no-any-return]
         case "polars":
-            import polars
-
-            kind = polars.Binary if encoding is None else polars.String
-            return table.with_columns(  # type: ignore[no-any-return]
-                *(polars.Series(field, cells, dtype=kind) for field, cells in columns.items())
-            )
+            return table.with_columns(**columns)  # type: ignore[no-any-return]
         case _:
-            import pyarrow
-
-            kind = pyarrow.binary() if encoding is None else pyarrow.string()
-            for field, cells in columns.items():
-                table = table.append_column(field, pyarrow.array(cells, kind))
+            for field, column in columns.items():
+                table = table.append_column(field, column)
             return table  # type: ignore[no-any-return]
+
+
+def _recoded(field: str, cells: list[bytes | None], encoding: str) -> list[bytes | None]:
+    """Text in UTF-8."""
+    try:
+        return [None if cell is None else cell.decode(encoding).encode() for cell in cells]
+    except UnicodeDecodeError:
+        # Which of them says what was looked up.
+        raise OptionError(f"the field {field!r} has values that are not {encoding}: join with encoding=None") from None

@@ -7,6 +7,7 @@ import enum
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
+from ._text import Value, value_of
 from .errors import OptionError
 
 if TYPE_CHECKING:
@@ -18,10 +19,10 @@ if TYPE_CHECKING:
 class Record(Mapping[str, bytes]):
     """A value: its fields by their names, as bytes. `version` is the version of the database that answered, in hexadecimal."""
 
-    __slots__ = ("_names", "_values", "version")
+    __slots__ = ("_names", "_types", "_values", "version")
 
-    def __init__(self, names: tuple[str, ...], values: tuple[bytes, ...], version: str) -> None:
-        self._names, self._values, self.version = names, values, version
+    def __init__(self, names: tuple[str, ...], values: tuple[bytes, ...], version: str, types: tuple[str, ...] = ()) -> None:
+        self._names, self._values, self.version, self._types = names, values, version, types
 
     def __getitem__(self, field: str) -> bytes:
         try:
@@ -52,6 +53,17 @@ class Record(Mapping[str, bytes]):
         """A field as text; without a name the only one."""
         return (self._alone() if field is None else self[field]).decode(encoding)
 
+    def value(self, field: str | None = None) -> Value:
+        """A field as the value of its type (docs/tables.md, "Types"), `None` for one that is missing; without a name the only
+        field. Where the table tells no types, text, or bytes that are none. Times are exact to the microsecond."""
+        cell = self._alone() if field is None else self[field]
+        place = 0 if field is None else self._names.index(field)
+        return value_of(self._types[place] if self._types else None, cell)
+
+    def values_by_name(self) -> dict[str, Value]:
+        """All fields as the values of their types."""
+        return {name: self.value(name) for name in self._names}
+
     def array(self, dtype: numpy.typing.DTypeLike, field: str | None = None) -> numpy.ndarray[Any, Any]:
         """A field as an array of numbers, such as a row of a matrix that the table was built from."""
         import numpy
@@ -64,6 +76,22 @@ class Record(Mapping[str, bytes]):
         if len(self._values) != 1:
             raise OptionError(f"the record has the fields {', '.join(self._names)}; name one")
         return self._values[0]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Domain:
+    """What a table says of a domain name: the records of the name itself and of its parents."""
+
+    matches: dict[str, Record]
+    """Records by the names that the table has, from the longest to the shortest."""
+    asked: tuple[str, ...]
+    """The names that were asked for: the name itself, then its parents."""
+    unasked: tuple[str, ...]
+    """Parents that were not asked for: the name has more labels than look-ups."""
+
+    def __bool__(self) -> bool:
+        """Whether the table has any of the names."""
+        return bool(self.matches)
 
 
 class Dropped(enum.Enum):
@@ -163,23 +191,35 @@ class Fetched(list["Record | Dropped | None"]):
         return _matrix(self, dtype, missing)  # type: ignore[no-any-return]
 
 
-def records_of(fields: tuple[str, ...], answers: _Answers) -> Records:
+def records_of(fields: tuple[str, ...], types: tuple[str, ...], answers: _Answers) -> Records:
     """What a look-up brought."""
     values, versions, costs = answers
     records = (
-        Record(fields, value, version) if isinstance(value, tuple) else None
+        Record(fields, value, version, types) if isinstance(value, tuple) else None
         for value, version in zip(values, versions, strict=True)
     )
     return Records(records, Costs(*costs), versions)
 
 
-def fetched_of(fields: tuple[str, ...], answers: _Answers) -> Fetched:
+def domains_of(keys: list[tuple[list[str], list[str], list[bytes]]], records: Records) -> list[Domain]:
+    """What look-ups of domains brought, from the records of all their keys."""
+    found = iter(records)
+    domains = []
+    for names, unasked, of_domain in keys:
+        # Those of dummies are left out.
+        values = [next(found) for _ in of_domain][: len(names)]
+        matches = {name: value for name, value in zip(names, values, strict=True) if value is not None}
+        domains.append(Domain(matches, tuple(names), tuple(unasked)))
+    return domains
+
+
+def fetched_of(fields: tuple[str, ...], types: tuple[str, ...], answers: _Answers) -> Fetched:
     """What a fetch brought."""
     values, versions, costs = answers
 
     def of(value: tuple[bytes, ...] | bool | None, version: str) -> _Value:
         if isinstance(value, tuple):
-            return Record(fields, value, version)
+            return Record(fields, value, version, types)
         return None if value is None else DROPPED
 
     return Fetched(map(of, values, versions), Costs(*costs), versions)

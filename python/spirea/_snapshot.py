@@ -79,6 +79,11 @@ class Snapshot(os.PathLike[str]):
         return tuple(self._inner.fields)
 
     @property
+    def types(self) -> tuple[str, ...]:
+        """Types of the fields; none if the table does not tell them."""
+        return tuple(self._inner.types)
+
+    @property
     def protocol(self) -> str:
         """Its protocol."""
         return self._inner.protocol

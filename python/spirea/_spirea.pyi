@@ -66,6 +66,11 @@ class Client:
     @property
     def servers(self, /) -> int: ...
     @property
+    def types(self, /) -> list[str]:
+        """
+        Types of the fields; empty if the table does not tell them.
+        """
+    @property
     def version(self, /) -> str: ...
 
 @final
@@ -195,6 +200,8 @@ class Snapshot:
     def rows(self, /) -> int: ...
     @property
     def servers(self, /) -> int: ...
+    @property
+    def types(self, /) -> list[str]: ...
     @property
     def version(self, /) -> str: ...
 

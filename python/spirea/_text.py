@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import operator
 import sys
+from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any, SupportsIndex, TypeAlias
@@ -13,6 +15,11 @@ from .errors import OptionError
 
 Key: TypeAlias = str | bytes | SupportsIndex | date | time | timedelta | Decimal | UUID
 """A key: text or bytes, or anything that has one text, numpy's and pandas' kinds too (docs/tables.md, "Types")."""
+
+
+Value: TypeAlias = Any
+"""A field's value: `str`, `bytes`, `int`, `float`, `Decimal`, `bool`, `date`, `time`, `datetime`, `timedelta`, `UUID`, what
+JSON has, or `None`."""
 
 
 def whole(value: object) -> int | None:
@@ -39,6 +46,68 @@ def bytes_of_key(key: Key) -> bytes:
             f"not {type(key).__name__}"
         )
     return text.encode()
+
+
+def value_of(kind: str | None, cell: bytes) -> Value:
+    """A field as the value of its type, of which `cell` is the text.
+
+    What is not of its type, or beyond what Python has, is the text.
+    """
+    if kind == "bytes":
+        return cell
+    try:
+        text = cell.decode()
+    except UnicodeDecodeError:
+        return cell
+    if kind is None or kind == "text":
+        return text
+    if not text:
+        return None
+    try:
+        return _READERS[kind](text)
+    except (ArithmeticError, KeyError, RecursionError, ValueError):
+        return text
+
+
+def _truth(text: str) -> bool:
+    return {"true": True, "false": False}[text]
+
+
+def _timedelta(text: str) -> timedelta:
+    return timedelta(microseconds=nanoseconds_of("duration", text) // 1000)
+
+
+_READERS: dict[str, Callable[[str], Value]] = {
+    "integer": int,
+    "number": float,
+    "decimal": Decimal,
+    "boolean": _truth,
+    "date": date.fromisoformat,
+    "time": time.fromisoformat,
+    "datetime": datetime.fromisoformat,
+    "instant": datetime.fromisoformat,
+    "duration": _timedelta,
+    "uuid": UUID,
+    "json": json.loads,
+}
+
+
+def nanoseconds_of(kind: str, text: str) -> int:
+    """A duration, a time since midnight or a date and time since 1970, from its text; raises `ValueError` for what is none."""
+    if kind == "duration":
+        if text == "P0D":
+            return 0
+        sign = -1 if text.startswith("-") else 1
+        if not (text.removeprefix("-").startswith("PT") and text.endswith("S")):
+            raise ValueError("a duration is PT, seconds and S")
+        return sign * int(Decimal(text.removeprefix("-")[2:-1]).scaleb(9))
+    seconds, _, fraction = text.removesuffix("Z").partition(".")
+    nanoseconds = int(fraction.ljust(9, "0")[:9] or 0)
+    if kind == "time":
+        of_day = time.fromisoformat(seconds)
+        return (of_day.hour * 3600 + of_day.minute * 60 + of_day.second) * 10**9 + nanoseconds
+    since = datetime.fromisoformat(seconds) - datetime(1970, 1, 1)
+    return (since.days * 86400 + since.seconds) * 10**9 + nanoseconds
 
 
 def _text(key: Any) -> str | None:

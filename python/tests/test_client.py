@@ -165,7 +165,7 @@ def test_nothing_is_kept_in_memory_only(keyed_server, tmp_path, monkeypatch):
         spirea.Client(keyed_server, keep="nowhere")
 
 
-def test_no_exception_of_a_join_has_a_key_or_a_value(keyed_server):
+def test_no_exception_of_a_join_has_a_key_or_a_value(keyed_server, tmp_path):
     with spirea.Client(keyed_server) as client:
         for secret in (271828.5, ["secret", "271828.5"]):
             with pytest.raises(
@@ -173,8 +173,11 @@ def test_no_exception_of_a_join_has_a_key_or_a_value(keyed_server):
             ) as caught:
                 client.join(pandas.DataFrame({"key": ["k1", secret]}), on="key")
             assert "271828" not in str(caught.value) and "secret" not in str(caught.value)
-    table = {"key": ["k1"], "value": [b"secret \xff"]}
-    with spirea.Server(spirea.build(table, key="key")) as server, spirea.Client(server) as client:
+    # A table that tells no types.
+    table = tmp_path / "table.csv"
+    table.write_bytes(b"key,value\nk1,secret \xff\n")
+    snapshot = spirea.build(table, key="key", value="value", bytes=True, name="table")
+    with spirea.Server(snapshot) as server, spirea.Client(server) as client:
         with pytest.raises(spirea.OptionError, match="'value' has values that are not utf-8") as caught:
             client.join(pandas.DataFrame({"key": ["k1"]}), on="key")
         assert "secret" not in str(caught.value) and caught.value.__cause__ is None

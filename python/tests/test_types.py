@@ -11,6 +11,7 @@ import pyarrow
 import pytest
 
 import spirea
+from spirea._columns import column_of
 from spirea._text import bytes_of_key
 
 DAY = datetime.date(2024, 5, 1)
@@ -155,3 +156,125 @@ def test_arrays_of_other_byte_orders_and_of_text():
         snapshot = spirea.build(text)
         with spirea.Server(snapshot) as server, spirea.Client(server) as client:
             assert [value["value"] for value in client.get_indices([0, 1])] == ["caf\u00e9".encode(), b"z"]
+
+
+VALUES = {
+    "text": (["caf\u00e9", "b", None], pyarrow.string(), "caf\u00e9"),
+    "bytes": ([b"\xff", b"b", None], pyarrow.binary(), b"\xff"),
+    "integer": ([-128, 2**62, None], pyarrow.int64(), -128),
+    "number": ([0.1, 1e21, None], pyarrow.float64(), 0.1),
+    "decimal": ([Decimal("12.5"), Decimal("-0.25"), None], pyarrow.decimal128(38, 2), Decimal("12.5")),
+    "boolean": ([True, False, None], pyarrow.bool_(), True),
+    "date": ([DAY, datetime.date(1, 1, 1), None], pyarrow.date32(), DAY),
+    "time": (
+        [datetime.time(12, 34, 56, 500_000), datetime.time(0), None],
+        pyarrow.time64("us"),
+        datetime.time(12, 34, 56, 500_000),
+    ),
+    "datetime": ([NOON, datetime.datetime(1, 1, 1), None], pyarrow.timestamp("us"), NOON),
+    "instant": (
+        [NOON.replace(tzinfo=datetime.UTC), datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC), None],
+        pyarrow.timestamp("us", "UTC"),
+        NOON.replace(tzinfo=datetime.UTC),
+    ),
+    "duration": (
+        [datetime.timedelta(seconds=-3.5), datetime.timedelta(), None],
+        pyarrow.duration("us"),
+        datetime.timedelta(seconds=-3.5),
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def typed():
+    columns = {kind: pyarrow.array(values, of) for kind, (values, of, _) in VALUES.items()}
+    nested = pyarrow.array([{"x": 1}, None, None])
+    table = pyarrow.table({"key": ["a", "b", "c"], **columns, "json": nested})
+    snapshot = spirea.build(table, key="key", nulls="empty", name="typed")
+    assert snapshot.types == (*VALUES, "json")
+    with spirea.Server(snapshot) as server, spirea.Client(server) as client:
+        yield client
+
+
+def test_values_are_those_of_their_types(typed):
+    first, second, missing = typed.get_many(["a", "b", "c"])
+    for kind, (values, _, value) in VALUES.items():
+        assert (first.value(kind), type(first.value(kind))) == (value, type(value))
+        assert second.value(kind) == values[1]
+        # An empty text is a text.
+        assert missing.value(kind) == {"text": "", "bytes": b""}.get(kind)
+    assert first.value("json") == {"x": 1}
+    assert missing.values_by_name()["integer"] is None
+    with pytest.raises(KeyError):
+        first.value("none")
+
+
+@pytest.mark.parametrize("frame", [pandas.DataFrame, polars.DataFrame, pyarrow.table])
+def test_joins_have_columns_of_the_types(typed, frame):
+    joined = typed.join(frame({"key": ["a", "none", "b", "c"]}), on="key")
+    library = frame.__module__.partition(".")[0]
+    expected = {"pyarrow": pyarrow.table, "polars": polars.from_arrow}.get(library)
+    for kind, (values, of, _) in VALUES.items():
+        wanted = [values[0], None, values[1], {"text": "", "bytes": b""}.get(kind)]
+        if library == "pandas":
+            cells = [None if pandas.isna(cell) else cell for cell in joined[kind]]
+            assert cells == wanted, kind
+        elif library == "polars":
+            assert joined[kind].to_list() == wanted, kind
+            assert joined.schema[kind] == polars.from_arrow(pyarrow.table({kind: pyarrow.array(values, of)})).schema[kind]
+        else:
+            assert joined[kind].to_pylist() == wanted, kind
+            assert joined.schema.field(kind).type == of
+    dtypes = {"integer": "Int64", "number": "float64", "boolean": "boolean", "instant": "datetime64[us, UTC]"}
+    if library == "pandas":
+        assert {kind: str(joined[kind].dtype) for kind in dtypes} == dtypes
+    assert expected is not None or library == "pandas"
+    whole = typed.join(frame({"key": ["a"]}), on="key", encoding=None)
+    assert next(iter(whole["integer"])) in (b"-128", pyarrow.scalar(b"-128"))
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+def test_columns_of_what_is_not_of_the_type_are_text(library):
+    for kind, cell in [("integer", b"five"), ("integer", str(2**70).encode()), ("date", b"+12345-01-01"), ("boolean", b"yes"),
+                       ("decimal", b"1" * 40), ("json", b"{"), ("instant", b"9" * 30)]:  # fmt: skip
+        column = column_of(library, kind, [cell, None, b""])
+        values = column.to_pylist() if library == "pyarrow" else list(column)
+        assert values == [cell.decode(), None, None]
+    nanoseconds = column_of(library, "datetime", [b"2024-05-01T12:34:56.000000001", None])
+    last = {"pandas": lambda: nanoseconds[0].nanosecond, "polars": lambda: nanoseconds.dt.nanosecond()[0],
+            "pyarrow": lambda: nanoseconds[0].value % 1000}[library]  # fmt: skip
+    assert last() == 1
+
+
+def test_keys_have_the_form_that_the_table_demands():
+    people = pyarrow.table({"email": [" Zoe@Example.ORG"], "name": ["Zoe"]})
+    snapshot = spirea.build(people, key="email", normalise="trim,lower", name="people")
+    with spirea.Server(snapshot) as server, spirea.Client(server) as client:
+        assert client.get("ZOE@example.org ").value() == "Zoe"
+        joined = client.join(pandas.DataFrame({"at": ["zoe@EXAMPLE.org", "x"]}), on="at")
+        assert list(joined["name"]) == ["Zoe", None]
+    with pytest.raises(spirea.OptionError, match="no form of keys"):
+        spirea.build(people, key="email", normalise="upper")
+    with pytest.raises(spirea.TableError, match="is no domain name"):
+        spirea.build(people, key="email", normalise="domain")
+    typed = spirea.build({"k": ["a"], "v": ["5"]}, key="k", types={"v": "integer"})
+    assert typed.types == ("integer",)
+
+
+def test_domains_are_asked_for_with_their_parents():
+    table = {"name": ["Ads.Example.com", "org"], "why": ["ads", "all of it"]}
+    snapshot = spirea.build(table, key="name", normalise="domain", name="domains")
+    with spirea.Server(snapshot) as server, spirea.Client(server) as client:
+        found = client.get_domain("x.ADS.example.com.")
+        assert list(found.matches) == ["ads.example.com"] and found.matches["ads.example.com"].value() == "ads"
+        assert found.asked == ("x.ads.example.com", "ads.example.com", "example.com", "com") and found.unasked == ()
+        before = client.costs
+        long, none, short = client.get_domains(["a.b.ads.example.com", "example.net", "org"], parents=2)
+        assert (bool(long), long.unasked) == (False, ("b.ads.example.com", "ads.example.com", "example.com"))
+        assert (bool(none), list(short.matches)) == (False, ["org"])
+        # As many look-ups whatever the names.
+        first = client.costs.sent_bytes - before.sent_bytes
+        client.get_domains(["com", "com", "com"], parents=2)
+        assert client.costs.sent_bytes - before.sent_bytes == 2 * first
+        with pytest.raises(spirea.OptionError):
+            client.get_domain("com", parents=0)

@@ -24,6 +24,7 @@ struct About {
     keyed: bool,
     rows: u64,
     fields: Vec<String>,
+    types: Vec<&'static str>,
     protocol: String,
     servers: usize,
     bins: usize,
@@ -39,6 +40,7 @@ impl About {
             keyed: table.kind == TableKind::Keyword,
             rows: table.entries,
             fields: table.fields.clone(),
+            types: table.types.iter().map(|kind| kind.name()).collect(),
             protocol: protocol.name().into(),
             servers: protocol.parties(),
             bins: protocol.bins(),
@@ -223,6 +225,12 @@ impl Client {
     #[getter]
     fn fields(&self) -> Vec<String> {
         self.about().fields
+    }
+
+    /// Types of the fields; empty if the table does not tell them.
+    #[getter]
+    fn types(&self) -> Vec<&'static str> {
+        self.about().types
     }
 
     #[getter]

@@ -3,6 +3,7 @@
 
 mod build;
 mod client;
+mod domains;
 mod errors;
 mod job;
 mod manifest;
@@ -25,6 +26,8 @@ mod _spirea {
     use crate::build::{Snapshot, build};
     #[pymodule_export]
     use crate::client::Client;
+    #[pymodule_export]
+    use crate::domains::domain_keys;
     #[pymodule_export]
     use crate::job::{Job, forget_all, stop_all};
     #[pymodule_export]

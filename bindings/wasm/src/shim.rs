@@ -9,6 +9,7 @@ use spirea_client::{
     Client, ClientError, Clock, Conversation, Description, Fetched, Fetches, Head, KeptKeys, Lender, Lookups,
     Method, Policy, Received, Request, Step, Timings, TransportError, Value, Version, WeakPrf,
 };
+use spirea_protocols::table::FieldType;
 use spirea_protocols::{ProtocolError, hex};
 use zeroize::Zeroizing;
 
@@ -153,6 +154,8 @@ struct Described<'a> {
     keyword: bool,
     entries: u64,
     fields: &'a [String],
+    /// Their types; empty if the table does not tell them.
+    types: &'a [FieldType],
     servers: usize,
     bins: usize,
     hint_bytes: u64,
@@ -520,6 +523,7 @@ fn described(description: &Description, outdated: bool) -> Described<'_> {
         keyword: table.kind == spirea_protocols::TableKind::Keyword,
         entries: table.entries,
         fields: &table.fields,
+        types: &table.types,
         servers: params.parties(),
         bins: params.bins(),
         hint_bytes: description.parts().map(|part| part.hint_bytes()).sum(),

@@ -213,7 +213,9 @@ export class Client {
 
   #value(outcome: Outcome, version: string): Value | undefined | "dropped" {
     if (outcome === "absent") return undefined;
-    return outcome === "dropped" ? outcome : new Value(this.description.fields, outcome.value, version);
+    if (outcome === "dropped") return outcome;
+    const { fields, types } = this.description;
+    return new Value(fields, outcome.value, version, types);
   }
 
   #standing(): Standing {

@@ -2,6 +2,6 @@
 
 export { Client, type Fetches, type Key, type LookUpOptions, type LookUps } from "./client.js";
 export { type Circumstances, type ErrorCode, SpireaError } from "./errors.js";
-export type { Description, Storage, Timings } from "./messages.js";
+export type { Description, FieldType, Storage, Timings } from "./messages.js";
 export type { ConnectOptions, Progress, SentRequest } from "./options.js";
-export { Value } from "./value.js";
+export { type FieldValue, type JsonValue, Value } from "./value.js";

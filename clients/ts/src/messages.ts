@@ -3,6 +3,22 @@
 import type { PlainError } from "./errors.js";
 import type { Progress, SentRequest, Settings } from "./options.js";
 
+/** The type of a field, by which {@link Value.value} reads its text (docs/tables.md, "Types"). */
+export type FieldType =
+  | "text"
+  | "bytes"
+  | "integer"
+  | "number"
+  | "decimal"
+  | "boolean"
+  | "date"
+  | "time"
+  | "datetime"
+  | "instant"
+  | "duration"
+  | "uuid"
+  | "json";
+
 /** A database, in the version that was last seen. */
 export interface Description {
   /** Its name. */
@@ -17,6 +33,8 @@ export interface Description {
   entries: number;
   /** Names of a value's fields. */
   fields: string[];
+  /** Their types; empty if the table does not tell them. */
+  types: FieldType[];
   /** Servers that a look-up asks. */
   servers: number;
   /** Bins of the table: a fetch brings a value of each. */

@@ -4,7 +4,7 @@ import os
 
 import blake3
 
-from . import envelope, table, versions
+from . import envelope, forms, table, versions
 from .errors import BadRequest, Malformed, Refused
 from .prf import WEAK
 from .transport import Server
@@ -65,7 +65,7 @@ class Client:
         kind = self.found.base.table["kind"]
         if (kind == "keyword") != bool(keys):
             raise BadRequest(f"this table is looked up by {'key' if kind == 'keyword' else 'index'}")
-        wanted = [(key, None) for key in keys] or [(index.to_bytes(8, "little"), index) for index in indices]
+        wanted = [(self.in_form(key), None) for key in keys] or [(index.to_bytes(8, "little"), index) for index in indices]
         each = sum(part.protocol.query_bytes for part in self.found.parts)
         most = max(1, min(self.max_batch, MAX_REQUEST_BYTES // each))
         if any(part.protocol.keys for part in self.found.parts):
@@ -84,12 +84,18 @@ class Client:
         part = self.found.base
         if self.found.delta is not None or not hasattr(part.protocol, "fetch"):
             raise BadRequest("a version with a delta, or of a protocol without bins, is asked for one value at a time")
-        wanted = [self.place(part, key, None) for key in keys] or [self.place(part, None, index) for index in indices]
+        wanted = [self.place(part, self.in_form(key), None) for key in keys] or [
+            self.place(part, None, index) for index in indices
+        ]
         queries, chosen = part.protocol.fetch([record for record, _ in wanted], self.rng)
         responses = self.exchange([[queries]], 1)
         records = part.protocol.decode_fetch(chosen, [response[0][0] for response in responses])
         payloads = {record: table.unseal(part.table, record, sealed) for record, sealed in records.items()}
         return [self.brought(part, payloads.get(record), entry) for record, entry in wanted]
+
+    def in_form(self, key):
+        """The key that is asked for (wire.md 5.11)."""
+        return forms.in_form(self.found.base.table.get("key_form"), key)
 
     def brought(self, part, payload, entry):
         """What a record says that was brought, or was not."""

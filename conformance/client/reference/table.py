@@ -7,6 +7,7 @@ from itertools import accumulate
 
 import blake3
 
+from . import forms
 from .errors import Malformed, Unverified
 from .streams import take_length
 
@@ -28,7 +29,8 @@ MEMBERS = {"kind", "entries", "records", "payload_bytes", "salt", "fields"}
 
 def check(table):
     """Checks a table's members (wire.md 4.4)."""
-    others = set(table) - {"proofs", "widths", "rows_per_record", "max_value_bytes", "key_queries"}
+    optional = {"proofs", "widths", "rows_per_record", "max_value_bytes", "key_queries", "types", "key_form"}
+    others = set(table) - optional
     if others != (MEMBERS | {"places"} if table["kind"] == "keyword" else MEMBERS):
         raise Malformed("the table has other members than those of its kind")
     if table["kind"] not in ("index", "keyword") or min(table["records"], table["payload_bytes"]) < 1:
@@ -45,6 +47,7 @@ def check(table):
         raise Malformed("an index table without widths has rows_per_record rows in each record")
     if not MIN_KEY_QUERIES <= table.get("key_queries", MAX_KEY_QUERIES) <= MAX_KEY_QUERIES:
         raise Malformed("the table's key_queries is out of range")
+    forms.check(table)
     if table.get("proofs"):
         levels = table["proofs"]["levels"]
         expected = -(-table["records"] // 2**levels) if levels <= MAX_LEVELS else 0

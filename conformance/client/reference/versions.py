@@ -99,10 +99,10 @@ def configuration(data, name):
         raise Malformed("the version is not that of the manifests")
     if not bound and any(part.table.get("proofs") for part in parts):
         raise Malformed("nothing binds the roots of inclusion proofs to the version")
-    if delta and (delta.table["kind"], delta.table["fields"], delta.protocol.parties) != (
-        "keyword",
-        base.table["fields"],
-        base.protocol.parties,
+    alike = ("fields", "types", "key_form")
+    if delta and (
+        (delta.table["kind"], delta.protocol.parties) != ("keyword", base.protocol.parties)
+        or any(delta.table.get(member) != base.table.get(member) for member in alike)
     ):
         raise Malformed("the delta is not one of its base")
     party = message.number(7) - 1 if message.number(7) else None

@@ -60,6 +60,8 @@ pub fn sealed(kind: TableKind, spread: Spread, size: Size, proof_levels: Option<
         rows_per_record: (spread == Spread::Several).then_some(2),
         max_value_bytes: None,
         fields: vec!["value".into()],
+        types: Vec::new(),
+        key_form: None,
         key_queries: None,
         proofs: proof_levels.map(|levels| Proofs { levels, ..Proofs::blank(records, [7; 32]) }),
     };

@@ -63,6 +63,8 @@ pub fn write_snapshot(folder: &Path, name: &str, kind: TableKind, edition: u8) -
         rows_per_record: None,
         max_value_bytes: None,
         fields: vec!["text".into(), "more".into()],
+        types: Vec::new(),
+        key_form: None,
         key_queries: None,
         proofs: None,
     };

@@ -14,6 +14,8 @@ pub fn table(kind: TableKind, records: u64, payload_bytes: usize) -> Table {
         rows_per_record: None,
         max_value_bytes: None,
         fields: vec!["value".into()],
+        types: Vec::new(),
+        key_form: None,
         key_queries: None,
         proofs: None,
     }

@@ -21,6 +21,7 @@ use spirea_store::{
     build,
 };
 
+use crate::forms::FormOptions;
 use crate::input::InputOptions;
 use crate::inspect::explain;
 use crate::output::{is_quiet, parse_length, print_line, seconds};
@@ -52,6 +53,8 @@ pub struct Options {
     name: Option<String>,
     #[command(flatten)]
     file: InputOptions,
+    #[command(flatten)]
+    forms: FormOptions,
     /// Protocol: simple, double, exppack-simple, exppack-double, double-pack, hybrid, onion; dpf-xor or dpf-sum, which
     /// two servers answer; or auto, for the one that `spirea plan` recommends.
     #[arg(long, default_value = "simple")]
@@ -139,6 +142,8 @@ impl Options {
             protocol: self.protocol()?,
             max_value: self.max_value,
             proving: self.proofs,
+            types: self.forms.types(),
+            key_form: self.forms.key_form(),
             key_queries: self.key_queries,
             expected_rows: self.expect_rows,
             overwrite: if self.overwrite { Overwrite::Replace } else { Overwrite::Refuse },

@@ -10,11 +10,13 @@ use spirea_protocols::keyword::FALSE_MATCH_LOG2;
 use spirea_protocols::parameters::{Claim, Failure, FirstFold, Stored};
 use spirea_protocols::proof::Proofs;
 use spirea_protocols::registry::ProtocolParams;
+use spirea_protocols::table::{FieldType, KeyForm};
 use spirea_protocols::{Sizes, Table, TableKind};
 use spirea_store::manifest::WithoutLongest;
 use spirea_store::repository::VERSIONS;
 use spirea_store::{Manifest, Repository, Snapshot, Statistics};
 
+use crate::forms::spelled;
 use crate::leaks::{Report, SetSecurity, set_securities};
 use crate::output::{bytes, print_line};
 use crate::progress::Bars;
@@ -129,7 +131,7 @@ pub fn explain(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
     };
     let contents = match table.fields.as_slice() {
         [] => format!("a set of {} keys, {found}", table.entries),
-        fields => format!("{} values of {}, {found}", table.entries, fields.join(", ")),
+        _ => format!("{} values of {}, {found}", table.entries, explain_fields(table)),
     };
     let [rows, columns] = protocol.stored().shape();
     let elements = match protocol.stored() {
@@ -174,6 +176,7 @@ pub fn explain(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
             ),
         ),
     ];
+    lines.extend(table.key_form.as_ref().map(|form| ("form of keys", explain_form(form))));
     lines.extend(protocol.key_delivery().map(|delivery| ("keys", explain_delivery(delivery).into())));
     lines.extend(set_securities(std::iter::once(protocol)).iter().map(|set| ("security", explain_set(set))));
     lines.extend(explain_bins(protocol).map(|bins| ("bins", bins)));
@@ -211,6 +214,24 @@ pub fn explain(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
     lines.extend(table.proofs.as_ref().map(|proofs| ("proofs", explain_proofs(table, proofs))));
     lines.extend(function);
     lines
+}
+
+/// Names of the fields, with their types.
+fn explain_fields(table: &Table) -> String {
+    let types = table.types.iter().map(Some).chain(std::iter::repeat(None));
+    let field = |(name, kind): (&String, Option<&FieldType>)| match kind {
+        Some(kind) => format!("{name} ({kind})"),
+        None => name.clone(),
+    };
+    table.fields.iter().zip(types).map(field).collect::<Vec<_>>().join(", ")
+}
+
+/// The form that clients bring keys into, and by which rules.
+fn explain_form(form: &KeyForm) -> String {
+    let unicode = form.unicode.as_ref().map(|version| format!(", by Unicode {version}"));
+    let phone_rules =
+        form.phone_rules.as_ref().map(|version| format!(", by the rules of libphonenumber {version}"));
+    [Some(spelled(form)), unicode, phone_rules].into_iter().flatten().collect()
 }
 
 /// How evaluation keys reach the server.

@@ -8,6 +8,7 @@ mod bench;
 mod build;
 mod cluster;
 mod doctor;
+mod forms;
 mod get;
 mod gpu;
 mod input;

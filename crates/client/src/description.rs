@@ -5,6 +5,7 @@ use spirea_protocols::{Party, ProtocolError, Sizes, Table, TableKind, delta};
 use spirea_wire::{Config, Lengths, Limits, PartConfig, Version};
 
 use crate::ClientError;
+use crate::forms::check;
 use crate::manifest::Manifest;
 
 /// A part of a database, read from untrusted bytes and checked: its base, or its delta.
@@ -26,6 +27,9 @@ impl PartDescription {
         let params = ProtocolParams::from_json(&config.protocol_params).map_err(|error| invalid(&error))?;
         let table: Table = serde_json::from_slice(&config.table).map_err(|error| invalid(&error))?;
         table.validate().map_err(|error| invalid(&error))?;
+        if let Some(form) = &table.key_form {
+            check(form).map_err(ProtocolError::BadRequest)?;
+        }
         if table.records != params.records() || table.record_bytes() != params.record_bytes() {
             return wrong("the table's records are not the protocol's".into());
         }
@@ -128,7 +132,9 @@ impl Description {
             );
         }
         if let Some(PartDescription { params, table, .. }) = &delta {
-            if table.kind != TableKind::Keyword || table.fields != base.table.fields {
+            let Table { fields, types, key_form, .. } = &base.table;
+            let is_alike = (&table.fields, &table.types, &table.key_form) == (fields, types, key_form);
+            if table.kind != TableKind::Keyword || !is_alike {
                 return wrong("its delta is not one of its base");
             }
             if params.parties() != base.params.parties() {

@@ -6,9 +6,10 @@ use spirea_protocols::ProtocolError;
 use spirea_protocols::table::{FetchState, Fetched};
 use spirea_wire::{Queries, Request, Response};
 
+use crate::forms::is_known;
 use crate::look_up::Asking;
 use crate::session::{Asker, Round, settle};
-use crate::wanted::Wanted;
+use crate::wanted::{KEY_IS_NEWER, Wanted, in_form};
 use crate::{ClientError, Session, Value};
 
 /// Everything that an application fetches with one query: a value of each bin of the table.
@@ -25,6 +26,8 @@ pub struct Fetch<'a> {
 pub struct PendingFetch {
     base: Arc<Asker>,
     state: FetchState,
+    /// For each key, if its form is known for certain; empty for indices.
+    known: Vec<bool>,
 }
 
 impl PendingFetch {
@@ -129,8 +132,14 @@ impl Session {
             return Err(ProtocolError::BadRequest(detail.into()).into());
         }
         let (base, rng) = (self.base(), &mut SecretRng::from_os()?);
+        let mut known = Vec::new();
         let (queries, state) = match wanted {
-            Wanted::Keys(keys) => base.client().fetch_keys(keys, rng)?,
+            Wanted::Keys(keys) => {
+                let form = base.client().table().key_form.as_ref();
+                known = keys.iter().map(|key| is_known(form, key)).collect();
+                let keys: Vec<_> = keys.iter().map(|key| in_form(form, key)).collect();
+                base.client().fetch_keys(&keys.iter().map(|key| &key[..]).collect::<Vec<_>>(), rng)?
+            }
             Wanted::Indices(indices) => base.client().fetch_indices(indices, rng)?,
         };
         base.ring_keys().into_iter().for_each(|keys| keys.count_queries(PendingFetch::QUERIES as u64));
@@ -139,7 +148,7 @@ impl Session {
             let base = Queries { keys: base.keys(), queries: vec![Bytes::from(query)] };
             Request { version, base, delta: None }.encode()
         };
-        let pending = PendingFetch { base: Arc::clone(base), state };
+        let pending = PendingFetch { base: Arc::clone(base), state, known };
         Ok(Round { requests: queries.into_iter().map(request).collect(), pending })
     }
 
@@ -153,7 +162,7 @@ impl Session {
         pending: PendingFetch,
         responses: &[Response],
     ) -> Result<Vec<Fetched<Value>>, ClientError> {
-        let PendingFetch { base, state } = pending;
+        let PendingFetch { base, state, known } = pending;
         let answers: Vec<&[u8]> = responses
             .iter()
             .filter_map(|response| response.answers.first())
@@ -171,6 +180,11 @@ impl Session {
         let fetched = base.client().decode_fetch(state, &answers);
         let values = fetched.and_then(|fetched| fetched.into_iter().map(value).collect::<Result<_, _>>());
         settle(base.ring_keys().into_iter(), values.is_ok())?;
-        Ok(values?)
+        let values: Vec<_> = values?;
+        match values.iter().zip(known).any(|(value, is_known)| matches!(value, Fetched::Absent) && !is_known)
+        {
+            true => Err(ProtocolError::BadRequest(KEY_IS_NEWER.into()).into()),
+            false => Ok(values),
+        }
     }
 }

@@ -14,10 +14,13 @@ mod client;
 mod clock;
 mod conversation;
 mod description;
+#[cfg(feature = "forms")]
+mod domains;
 mod error;
 mod fetch;
 #[cfg(test)]
 mod fixture;
+mod forms;
 #[cfg(feature = "http")]
 mod http;
 mod kept;
@@ -35,6 +38,8 @@ pub use client::{Client, Fetches, Lookups, Part, Parts, Timings};
 pub use clock::Clock;
 pub use conversation::{Conversation, Head, Method, Received, Request, Step, TransportError};
 pub use description::{Description, Hint, PartDescription};
+#[cfg(feature = "forms")]
+pub use domains::DomainKeys;
 pub use error::ClientError;
 pub use fetch::{Fetch, PendingFetch};
 #[cfg(feature = "http")]

@@ -10,7 +10,7 @@ use spirea_protocols::{AnyIndexClient, ClientKeys, ProtocolError, TableClient};
 use spirea_wire::{KeysHash, Part, Queries, Request, Response, Version};
 use zeroize::Zeroizing;
 
-use crate::wanted::Wanted;
+use crate::wanted::{KEY_IS_NEWER, Wanted, WantedOne};
 use crate::{ClientError, Clock, Description, Hint, KeptKeys, Keys, PartDescription, WeakPrf};
 
 /// The most bytes of a request's queries, unless a single query has more.
@@ -174,12 +174,16 @@ struct Asked {
     delta: Option<LookupState>,
     /// A row that the base does not have.
     beyond_base: bool,
+    /// The key's form is known for certain.
+    is_known: bool,
 }
 
 /// What verified answers say of one value.
 enum Found {
     Value(Value),
     Absent,
+    /// There is no such key in the form that this software gave it.
+    Unknown,
     /// The table has no such row, and its delta adds none.
     NoSuchEntry,
 }
@@ -456,7 +460,7 @@ impl Session {
             queries.iter_mut().zip(of_parties).for_each(|(queries, query)| queries.push(Bytes::from(query)));
         };
         let mut look_ups = Vec::with_capacity(count);
-        for (key, index) in wanted.each() {
+        for WantedOne { key, index, is_known } in wanted.each(self.base.client.table().key_form.as_ref()) {
             let entries = self.base.client.table().entries;
             let beyond_base = self.delta.is_some() && index.is_some_and(|index| index >= entries);
             let (queries, base) = match index {
@@ -473,7 +477,7 @@ impl Session {
                     Some(state)
                 }
             };
-            look_ups.push(Asked { base, delta, beyond_base });
+            look_ups.push(Asked { base, delta, beyond_base, is_known });
         }
         self.ring_keys().for_each(|keys| keys.count_queries(count as u64));
         let version = *self.description.version();
@@ -517,7 +521,7 @@ impl Pending {
     /// See [`Session::decode`].
     pub(crate) fn decode(self, responses: &[Response]) -> Result<Answered, ClientError> {
         let Self { base, delta, look_ups, .. } = self;
-        let found = |(i, Asked { base: state, delta: change, beyond_base }): (usize, Asked)| {
+        let found = |(i, Asked { base: state, delta: change, beyond_base, is_known }): (usize, Asked)| {
             let answers = responses.iter().filter_map(|response| response.answers.get(i));
             let in_base = base.decode(state, answers);
             let in_delta = delta.as_ref().zip(change).map(|(asker, state)| {
@@ -526,14 +530,15 @@ impl Pending {
                 asker.decode(state, answers.iter())
             });
             let (in_base, change) = (in_base?, in_delta.transpose()?.flatten());
+            let absent = || Ok(if is_known { Found::Absent } else { Found::Unknown });
             // Only the fields that the application gets are copied: what they were decoded from is erased here.
             let value = match change.as_ref().map(|change| Change::from_bytes(change)).transpose()? {
                 Some(Change::Put(value)) => value,
-                Some(Change::Delete) => return Ok(Found::Absent),
+                Some(Change::Delete) => return absent(),
                 None if declassify(beyond_base, ROW_IS_TOLD) => return Ok(Found::NoSuchEntry),
                 None => match &in_base {
                     Some(value) => &value[..],
-                    None => return Ok(Found::Absent),
+                    None => return absent(),
                 },
             };
             base.client.table().split_fields(value).map(|fields| Found::Value(Value(fields)))
@@ -544,6 +549,7 @@ impl Pending {
         let values = found.into_iter().map(|found| match found? {
             Found::Value(value) => Ok(Some(value)),
             Found::Absent => Ok(None),
+            Found::Unknown => Err(ProtocolError::BadRequest(KEY_IS_NEWER.into())),
             Found::NoSuchEntry => Err(ProtocolError::BadRequest("the table has no such entry".into())),
         });
         let compute = responses.iter().map(|response| response.compute).max().unwrap_or_default();

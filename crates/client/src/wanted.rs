@@ -1,5 +1,8 @@
 use spirea_protocols::delta;
+use spirea_protocols::table::KeyForm;
 use zeroize::Zeroizing;
+
+use crate::forms::{asked, is_known};
 
 /// What is looked up.
 #[derive(Clone, Copy)]
@@ -27,14 +30,35 @@ impl Wanted<'_> {
         }
     }
 
-    /// One by one: the key, or the one under which a delta has the index, and the index.
-    pub(crate) fn each(&self) -> impl Iterator<Item = (Zeroizing<Vec<u8>>, Option<u64>)> {
-        (0..self.len()).map(|i| {
-            let (key, index) = match self {
-                Self::Keys(keys) => (keys[i].to_vec(), None),
-                Self::Indices(indices) => (delta::index_key(indices[i]).to_vec(), Some(indices[i])),
-            };
-            (Zeroizing::new(key), index)
+    /// One by one, in a table whose keys have this form.
+    pub(crate) fn each(&self, form: Option<&KeyForm>) -> impl Iterator<Item = WantedOne> {
+        (0..self.len()).map(move |i| match self {
+            Self::Keys(keys) => {
+                WantedOne { key: in_form(form, keys[i]), index: None, is_known: is_known(form, keys[i]) }
+            }
+            Self::Indices(indices) => WantedOne {
+                key: Zeroizing::new(delta::index_key(indices[i]).to_vec()),
+                index: Some(indices[i]),
+                is_known: true,
+            },
         })
     }
 }
+
+/// One of several that are looked up.
+pub(crate) struct WantedOne {
+    /// The key in its form, or the one under which a delta has the index.
+    pub key: Zeroizing<Vec<u8>>,
+    pub index: Option<u64>,
+    /// This software knows the key's form for certain.
+    pub is_known: bool,
+}
+
+/// The key that is asked for in place of `key`.
+pub(crate) fn in_form(form: Option<&KeyForm>, key: &[u8]) -> Zeroizing<Vec<u8>> {
+    Zeroizing::new(asked(form, key).into_owned())
+}
+
+/// The fault of a key that was not found, and that may have another form than this software knows.
+pub(crate) const KEY_IS_NEWER: &str = "a key has characters that this software does not know, and the table was built by a newer one, which may write \
+                                       them in another form: update this software";

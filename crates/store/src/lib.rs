@@ -12,6 +12,7 @@ pub mod changes;
 mod error;
 mod expected_rows;
 mod files;
+mod forms;
 mod groups;
 pub mod ingest;
 pub mod manifest;

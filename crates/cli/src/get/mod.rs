@@ -17,14 +17,15 @@ use base64::prelude::BASE64_STANDARD as BASE64;
 use clap::Args;
 use indicatif::ProgressBar;
 use spirea_client::{
-    ClientError, ClientOptions, Fetched, Fetches, HttpClient, Keep, Part, SharedProxy, Timings, WeakPrf,
+    ClientError, ClientOptions, DomainKeys, Fetched, Fetches, HttpClient, Keep, Part, SharedProxy, Timings,
+    WeakPrf,
 };
 use spirea_protocols::signature::PublicKey;
 use spirea_store::ingest::{Encoding, is_standard_input, text};
 
 use self::interrupt::Interrupt;
-use self::printer::{Answers, Printed, Printer};
-use self::results::Layout;
+use self::printer::{Answers, Label, Printed, Printer};
+use self::results::{Fields, Layout};
 use self::resume::{Asked, Resume};
 use crate::access::Access;
 use crate::output::{Format, bytes, note, print_error, seconds};
@@ -59,6 +60,10 @@ pub struct Options {
     /// Ask two servers over http:// through one proxy of the environment, which can then tell what is looked up.
     #[arg(long, requires = "other")]
     accept_shared_proxy: bool,
+    /// Look up domain names together with their parents, so many names for each: itself and its shortest parents, such as
+    /// example.com and com for www.example.com. Servers see as many look-ups whatever the name; what is not asked for is said.
+    #[arg(long, value_name = "NAMES", value_parser = clap::value_parser!(u8).range(1..=16), conflicts_with_all = ["index", "fetch", "resume", "hex", "base64"])]
+    parents: Option<u8>,
     /// Look up by position, from 0, in a table without keys.
     #[arg(long, num_args = 1.., conflicts_with_all = ["keys", "keys_from"])]
     index: Vec<u64>,
@@ -135,7 +140,7 @@ pub fn run(options: &Options) -> anyhow::Result<Status> {
     let layout = Layout {
         format: Format::from_flag(options.json),
         label: if wanted.keys.is_empty() { "index" } else { "key" },
-        is_alone: all == 1,
+        is_alone: all == 1 && options.parents.is_none(),
     };
     let printer = Printer::start(wanted.labels.clone(), start, layout, resume);
     let asked = wanted.ask(&mut client, start, options.fetch, &printer);
@@ -151,6 +156,9 @@ pub fn run(options: &Options) -> anyhow::Result<Status> {
         }
         timings => timings?,
     };
+    for line in &wanted.unasked {
+        print_error(line);
+    }
     if options.timings {
         print_timings(connected, &timings);
     }
@@ -159,20 +167,46 @@ pub fn run(options: &Options) -> anyhow::Result<Status> {
 
 /// The look-ups of a command, by key or by index.
 struct Wanted {
-    /// Keys as they are written, or indices.
-    labels: Vec<String>,
+    /// For each look-up its name; none for dummies.
+    labels: Vec<Option<Label>>,
     /// The bytes of keys; none in a table without keys.
     keys: Vec<Vec<u8>>,
     indices: Vec<u64>,
+    /// Names of each domain that are not asked for, in words.
+    unasked: Vec<String>,
 }
 
 impl Wanted {
     fn read(options: &Options) -> anyhow::Result<Self> {
         let keys = all_keys(options)?;
+        if let Some(count) = options.parents {
+            return Self::of_domains(&keys, count.into());
+        }
         let decoded = keys.iter().map(|key| options.bytes_of(key)).collect::<anyhow::Result<_>>()?;
         let indices = options.index.clone();
-        let labels = if keys.is_empty() { indices.iter().map(u64::to_string).collect() } else { keys };
-        Ok(Self { labels, keys: decoded, indices })
+        let names: Vec<String> =
+            if keys.is_empty() { indices.iter().map(u64::to_string).collect() } else { keys };
+        let labels = names.into_iter().map(|name| Some(Label { name, domain: None })).collect();
+        Ok(Self { labels, keys: decoded, indices, unasked: Vec::new() })
+    }
+
+    /// Domains with their parents, `count` names for each.
+    fn of_domains(domains: &[String], count: usize) -> anyhow::Result<Self> {
+        let domain_keys = DomainKeys::new(&domains.iter().map(String::as_str).collect::<Vec<_>>(), count)?;
+        let (mut labels, mut unasked) = (Vec::new(), Vec::new());
+        for (number, names) in domain_keys.names().iter().enumerate() {
+            let label = |name: &String| Some(Label { name: name.clone(), domain: Some(number) });
+            labels.extend(names.names.iter().map(label).chain(std::iter::repeat(None)).take(count));
+            if !names.unasked.is_empty() {
+                let unasked_names = names.unasked.join(", ");
+                unasked.push(format!(
+                    "{}: {unasked_names} not asked for: --parents {count} has no room for more",
+                    domains[number]
+                ));
+            }
+        }
+        let keys = domain_keys.keys().iter().map(|key| key.to_vec()).collect();
+        Ok(Self { labels, keys, indices: Vec::new(), unasked })
     }
 
     /// The list and servers that `--resume` compares.
@@ -201,7 +235,7 @@ impl Wanted {
                 first: 0,
                 values: Ok(values),
                 versions,
-                fields: client.table().fields.clone(),
+                fields: Fields::of(client.table()),
             });
             return Ok(timings);
         }
@@ -211,7 +245,7 @@ impl Wanted {
                 first: start + positions.start,
                 values: values.map(|values| values.into_iter().map(found).collect()),
                 versions,
-                fields: description.table().fields.clone(),
+                fields: Fields::of(description.table()),
             });
         };
         match keys.is_empty() {

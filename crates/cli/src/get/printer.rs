@@ -1,5 +1,6 @@
 //! The thread that prints results, so that requests wait neither for a reader nor for a disk.
 
+use std::collections::BTreeSet;
 use std::io::{self, ErrorKind, Write as _};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
@@ -7,9 +8,18 @@ use std::thread::{self, JoinHandle};
 use anyhow::{Context as _, anyhow};
 use spirea_client::{ClientError, Fetched, Value, Version};
 
-use super::results::{Layout, Line};
+use super::results::{Fields, Layout, Line};
 use super::resume::Resume;
 use crate::output::print_error;
+
+/// The name of a look-up, as results are printed under it.
+#[derive(Clone)]
+pub struct Label {
+    /// The key as it is written, the index, or a name that is asked for in the place of a domain.
+    pub name: String,
+    /// The number of the domain that it is asked for in the place of.
+    pub domain: Option<usize>,
+}
 
 /// Answers of one request, or of several that were decoded together.
 pub struct Answers {
@@ -19,8 +29,8 @@ pub struct Answers {
     pub values: Result<Vec<Fetched<Value>>, ClientError>,
     /// The version of the database that answered, for each value.
     pub versions: Vec<Version>,
-    /// Names of a value's fields.
-    pub fields: Vec<String>,
+    /// Names and types of a value's fields.
+    pub fields: Fields,
 }
 
 /// The state of the printing at its end.
@@ -38,12 +48,14 @@ pub struct Printer {
 }
 
 impl Printer {
-    /// A printer of the results of a list, from position `start`, that records its progress in `resume`.
-    pub fn start(labels: Vec<String>, start: usize, layout: Layout, resume: Option<Resume>) -> Self {
+    /// A printer of the results of a list, from position `start`, that records its progress in `resume`. Look-ups without a
+    /// label are dummies.
+    pub fn start(labels: Vec<Option<Label>>, start: usize, layout: Layout, resume: Option<Resume>) -> Self {
         let (answers, given) = channel();
         let thread = thread::spawn(move || {
             let printed = Printed { complete: start, is_incomplete: false };
-            Printing { labels, layout, resume, printed, loss: Ok(()), has_reader: true }.of(given)
+            let missing = labels.iter().flatten().filter_map(|label| label.domain).collect();
+            Printing { labels, missing, layout, resume, printed, loss: Ok(()), has_reader: true }.of(given)
         });
         Self { answers, thread }
     }
@@ -64,7 +76,9 @@ impl Printer {
 }
 
 struct Printing {
-    labels: Vec<String>,
+    labels: Vec<Option<Label>>,
+    /// Domains of which no name has been found.
+    missing: BTreeSet<usize>,
     layout: Layout,
     resume: Option<Resume>,
     printed: Printed,
@@ -82,6 +96,7 @@ impl Printing {
                 self.loss = printed;
             }
         }
+        self.printed.is_incomplete |= !self.missing.is_empty();
         self.loss.map(|()| self.printed)
     }
 
@@ -98,7 +113,17 @@ impl Printing {
                 });
             }
         };
-        self.printed.is_incomplete |= values.iter().any(|value| !matches!(value, Fetched::Value(_)));
+        for (label, value) in self.labels[first..].iter().zip(&values) {
+            match (label, value) {
+                (Some(Label { domain: Some(domain), .. }), Fetched::Value(_)) => {
+                    self.missing.remove(domain);
+                }
+                (Some(Label { domain: None, .. }), Fetched::Absent | Fetched::Dropped) => {
+                    self.printed.is_incomplete = true;
+                }
+                _ => {}
+            }
+        }
         if !self.has_reader {
             return Ok(());
         }
@@ -129,11 +154,12 @@ impl Printing {
         first: usize,
         values: &[Fetched<Value>],
         versions: &[Version],
-        fields: &[String],
+        fields: &Fields,
     ) -> io::Result<()> {
         let mut output = io::stdout().lock();
-        for ((name, value), version) in self.labels[first..].iter().zip(values).zip(versions) {
-            match self.layout.line(name, value, version, fields) {
+        for ((label, value), version) in self.labels[first..].iter().zip(values).zip(versions) {
+            let Some(label) = label else { continue };
+            match self.layout.line(&label.name, value, version, fields) {
                 Line::Result(line) => output.write_all(&line)?,
                 Line::Missing(line) => print_error(&line),
             }

@@ -1,7 +1,10 @@
 //! Results as text: lines for people, one JSON object a line for programs.
 
-use serde_json::{Map, Value as Json, json};
+use serde::{Serialize, Serializer};
+use serde_json::value::{RawValue, to_raw_value};
 use spirea_client::{Fetched, Value, Version};
+use spirea_protocols::Table;
+use spirea_protocols::table::FieldType;
 
 use crate::output::{Format, escaped, is_watched, printable_line};
 
@@ -15,6 +18,41 @@ pub struct Layout {
     pub is_alone: bool,
 }
 
+/// Names and types of a value's fields.
+#[derive(Clone)]
+pub struct Fields {
+    names: Vec<String>,
+    /// Empty if the table does not tell them.
+    types: Vec<FieldType>,
+}
+
+impl Fields {
+    /// Those of a table.
+    pub fn of(table: &Table) -> Self {
+        Self { names: table.fields.clone(), types: table.types.clone() }
+    }
+
+    /// The fields of a value as members of an object.
+    fn members(&self, value: &Value) -> Object {
+        let types = self.types.iter().copied().map(Some).chain(std::iter::repeat(None));
+        let values = value.fields().iter().zip(types).map(|(field, kind)| field_json(kind, field));
+        Object(self.names.iter().cloned().zip(values).collect())
+    }
+}
+
+/// An object of JSON, whose members keep their order and their text.
+struct Object(Vec<(String, Box<RawValue>)>);
+
+impl Serialize for Object {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))
+    }
+}
+
+fn json(value: impl Serialize) -> Box<RawValue> {
+    to_raw_value(&value).expect("plain data is JSON")
+}
+
 /// One result as text.
 pub enum Line {
     /// Bytes for standard output, with the end of the line.
@@ -25,9 +63,10 @@ pub enum Line {
 
 impl Layout {
     /// The result of the look-up called `name`.
-    pub fn line(&self, name: &str, value: &Fetched<Value>, version: &Version, fields: &[String]) -> Line {
+    pub fn line(&self, name: &str, value: &Fetched<Value>, version: &Version, fields: &Fields) -> Line {
         if self.format == Format::Json {
-            return Line::Result(printable_line(&self.json(name, value, version, fields).to_string()).into());
+            let line = json(self.object(name, value, version, fields));
+            return Line::Result(printable_line(line.get()).into());
         }
         let escaped_name = escaped(name.as_bytes());
         let name = if self.is_alone { name } else { &escaped_name };
@@ -48,40 +87,85 @@ impl Layout {
         }
     }
 
-    fn json(&self, name: &str, value: &Fetched<Value>, version: &Version, fields: &[String]) -> Json {
-        let mut object = Map::new();
+    fn object(&self, name: &str, value: &Fetched<Value>, version: &Version, fields: &Fields) -> Object {
         let name = match self.label {
-            "index" => json!(name.parse::<u64>().unwrap_or_default()),
-            _ => json!(name),
+            "index" => json(name.parse::<u64>().unwrap_or_default()),
+            _ => json(name),
         };
-        object.insert(self.label.into(), name);
-        object.insert("found".into(), json!(matches!(value, Fetched::Value(_))));
+        let found = json(matches!(value, Fetched::Value(_)));
+        let mut members = vec![(self.label.into(), name), ("found".into(), found)];
         match value {
-            Fetched::Value(_) if fields.is_empty() => {}
-            Fetched::Value(value) => {
-                let members = fields
-                    .iter()
-                    .zip(value.fields())
-                    .map(|(field, bytes)| (field.clone(), field_json(bytes)));
-                object.insert("value".into(), Json::Object(members.collect()));
+            Fetched::Value(value) if !value.fields().is_empty() => {
+                members.push(("value".into(), json(fields.members(value))));
             }
-            Fetched::Dropped => drop(object.insert("dropped".into(), json!(true))),
-            Fetched::Absent => {}
+            Fetched::Dropped => members.push(("dropped".into(), json(true))),
+            Fetched::Value(_) | Fetched::Absent => {}
         }
-        object.insert("version".into(), json!(blake3::Hash::from_bytes(*version).to_hex().as_str()));
-        Json::Object(object)
+        members.push(("version".into(), json(blake3::Hash::from_bytes(*version).to_hex().as_str())));
+        Object(members)
     }
 }
 
-/// Text as a string; bytes that are no text as `{"hex": "..."}`.
-fn field_json(bytes: &[u8]) -> Json {
-    match std::str::from_utf8(bytes) {
-        Ok(text) => json!(text),
-        Err(_) => json!({ "hex": bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>() }),
+/// A field as JSON: numbers, truth values and nested values as such, whatever else is text as a string, and bytes as
+/// `{"hex": "..."}`. What is not of its type is as if the table told none.
+fn field_json(kind: Option<FieldType>, bytes: &[u8]) -> Box<RawValue> {
+    let text = match str::from_utf8(bytes) {
+        Ok(text) if kind != Some(FieldType::Bytes) => text,
+        _ => {
+            let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+            return json(Object(vec![("hex".into(), json(digits))]));
+        }
+    };
+    // Lines end where objects do: an end of a line within JSON is white space.
+    let as_it_is = || RawValue::from_string(text.replace(['\n', '\r'], " ")).unwrap_or_else(|_| json(text));
+    match kind.filter(|kind| kind.admits(bytes)) {
+        None | Some(FieldType::Text) => json(text),
+        Some(_) if text.is_empty() => json(()),
+        // JSON has no such numbers.
+        Some(FieldType::Number) if !text.ends_with(|last: char| last.is_ascii_digit()) => json(()),
+        Some(
+            FieldType::Integer
+            | FieldType::Number
+            | FieldType::Decimal
+            | FieldType::Boolean
+            | FieldType::Json,
+        ) => as_it_is(),
+        Some(_) => json(text),
     }
 }
 
 /// Fields with tabs between them, and none within.
 fn columns(fields: &[Vec<u8>]) -> String {
     fields.iter().map(|field| escaped(field)).collect::<Vec<_>>().join("\t")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_values_of_json_by_their_types() {
+        let cases = [
+            (FieldType::Integer, "18446744073709551616", "18446744073709551616"),
+            (FieldType::Number, "1e+21", "1e+21"),
+            (FieldType::Number, "NaN", "null"),
+            (FieldType::Number, "-Infinity", "null"),
+            (FieldType::Decimal, "12.50", "12.50"),
+            (FieldType::Decimal, "", "null"),
+            (FieldType::Boolean, "true", "true"),
+            (FieldType::Date, "2024-05-01", "\"2024-05-01\""),
+            (FieldType::Json, "{\"x\":\n[1]}", "{\"x\": [1]}"),
+            (FieldType::Bytes, "text", "{\"hex\":\"74657874\"}"),
+            (FieldType::Text, "5", "\"5\""),
+            (FieldType::Text, "", "\"\""),
+            // A server may lie.
+            (FieldType::Integer, "5,\"found\":true", "\"5,\\\"found\\\":true\""),
+            (FieldType::Json, "}{", "\"}{\""),
+        ];
+        for (kind, field, expected) in cases {
+            assert_eq!(field_json(Some(kind), field.as_bytes()).get(), expected, "{kind}");
+        }
+        assert_eq!(field_json(None, b"5").get(), "\"5\"");
+        assert_eq!(field_json(Some(FieldType::Integer), b"\xff").get(), "{\"hex\":\"ff\"}");
+    }
 }

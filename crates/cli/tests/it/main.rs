@@ -4,6 +4,7 @@ mod cli;
 mod cluster;
 mod command;
 mod encodings;
+mod forms;
 mod gpu;
 mod habits;
 mod interrupted;

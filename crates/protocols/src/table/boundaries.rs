@@ -94,6 +94,8 @@ mod tests {
             rows_per_record: None,
             max_value_bytes: None,
             fields: vec!["value".into()],
+            types: Vec::new(),
+            key_form: None,
             key_queries: None,
             proofs: None,
         }

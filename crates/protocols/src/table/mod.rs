@@ -14,7 +14,9 @@ use zeroize::Zeroizing;
 mod boundaries;
 pub mod delta;
 mod fetch;
+mod fields;
 pub mod hint_rows;
+mod key_form;
 pub mod keyword;
 pub mod layout;
 pub mod proof;
@@ -23,6 +25,8 @@ pub mod signature;
 
 pub use self::boundaries::Boundaries;
 pub use self::fetch::{FetchState, Fetched};
+pub use self::fields::{FieldType, join_fields};
+pub use self::key_form::{KeyForm, KeyStep};
 use self::keyword::{EntryPlace, KeyHash, MAX_ENTRIES, TAG_BYTES, find};
 use self::layout::Widths;
 use self::proof::{Hash, Proofs, Tree};
@@ -93,6 +97,12 @@ pub struct Table {
     /// Names of a value's fields. With one field a value is its bytes; with several, each is preceded by its
     /// length. A keyword table without fields is a set: its values are empty.
     pub fields: Vec<String>,
+    /// Types of the fields; empty if the table's input has not told them. Every value has them, then.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub types: Vec<FieldType>,
+    /// The form of the keys, if they have one; otherwise they are the bytes that they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key_form: Option<KeyForm>,
     /// Most queries under one set of registered keys, if the operator shortens the life of keys:
     /// [`LEAST_KEY_QUERIES`] to [`MOST_KEY_QUERIES`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -166,6 +176,13 @@ impl Table {
         if !(least..=4096).contains(&self.fields.len()) {
             return wrong("fields must name at most 4096 fields, and at least 1 in a table by position");
         }
+        if !self.types.is_empty() && self.types.len() != self.fields.len() {
+            return wrong("types must name the type of each field, or of none");
+        }
+        if self.key_form.is_some() && self.kind == TableKind::Index {
+            return wrong("key_form belongs to tables with keys");
+        }
+        self.key_form.as_ref().map_or(Ok(()), KeyForm::validate)?;
         self.proofs.as_ref().map_or(Ok(()), |proofs| proofs.validate(self.records))
     }
 
@@ -367,18 +384,6 @@ impl Table {
     }
 }
 
-/// Joins the fields of a value: the bytes of a single one, or each preceded by its length.
-pub fn join_fields(fields: &[&[u8]]) -> Vec<u8> {
-    match fields {
-        [field] => field.to_vec(),
-        _ => fields.iter().fold(Vec::new(), |mut value, field| {
-            push_length(&mut value, field.len());
-            value.extend_from_slice(field);
-            value
-        }),
-    }
-}
-
 /// The client of a table over any index protocol.
 pub struct TableClient {
     table: Table,
@@ -538,6 +543,8 @@ mod tests {
             rows_per_record: None,
             max_value_bytes: None,
             fields,
+            types: Vec::new(),
+            key_form: None,
             key_queries: None,
             proofs: None,
         }
@@ -611,6 +618,7 @@ mod tests {
     #[test]
     fn tables_at_a_limit_are_valid_and_those_beyond_it_are_refused() {
         let keyed = table(1, 40);
+        let hex = KeyForm { steps: vec![KeyStep::Hex], region: None, unicode: None, phone_rules: None };
         let indexed = |count| Table {
             kind: TableKind::Index,
             places: None,
@@ -627,6 +635,8 @@ mod tests {
             Table { key_queries: Some(LEAST_KEY_QUERIES), ..keyed.clone() },
             Table { key_queries: Some(MOST_KEY_QUERIES), ..keyed.clone() },
             table(4096, 40),
+            Table { types: vec![FieldType::Integer], ..keyed.clone() },
+            Table { key_form: Some(hex.clone()), ..keyed.clone() },
         ];
         for table in valid {
             table.validate().unwrap();
@@ -646,6 +656,12 @@ mod tests {
             (Table { key_queries: Some(MOST_KEY_QUERIES + 1), ..keyed.clone() }, "key_queries"),
             (Table { fields: Vec::new(), ..indexed(8) }, "fields"),
             (table(4097, 40), "fields"),
+            (Table { types: vec![FieldType::Integer; 2], ..keyed.clone() }, "types"),
+            (Table { key_form: Some(hex.clone()), ..indexed(8) }, "key_form belongs"),
+            (
+                Table { key_form: Some(KeyForm { region: Some("CH".into()), ..hex }), ..keyed.clone() },
+                "region",
+            ),
         ];
         for (table, named) in refused {
             let wrong = table.validate().unwrap_err().to_string();

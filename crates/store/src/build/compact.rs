@@ -28,6 +28,7 @@ use super::draws::Draws;
 use super::options::ValueLimit;
 use super::prove::Proving;
 use super::records::Collector;
+use super::schema::Schema;
 use super::test::Samples;
 use crate::error::IoContext;
 use crate::files::entry;
@@ -306,10 +307,9 @@ fn rebuild<B: ProtocolBackend>(
     let table = &manifest.table;
     let spool = folder.join("spool");
     fs::create_dir(&spool).at("create", &spool)?;
-    let fields = table.fields.clone();
     let limit = ValueLimit::Given(table.value_limit());
     let mut collector =
-        Collector::create(table.kind, &spool, base.folder(), table.salt, fields, limit, table.key_queries)?;
+        Collector::create(table.kind, &spool, base.folder(), table.salt, Schema::of(table), limit)?;
     let place = || Location::File(base.folder().into());
     let by_hash: HashMap<KeyHash, Change<'_>> =
         changes.iter().map(|(key, change)| (KeyHash::new(&table.salt, key), change)).collect();

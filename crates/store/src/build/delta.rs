@@ -175,6 +175,8 @@ pub(crate) fn build_delta<B: ProtocolBackend>(
         rows_per_record: None,
         max_value_bytes: None,
         fields: base.manifest().table.fields.clone(),
+        types: base.manifest().table.types.clone(),
+        key_form: base.manifest().table.key_form.clone(),
         key_queries: base.manifest().table.key_queries,
         proofs: proving.blank(shape.records, &Draws::System)?,
     };

@@ -15,6 +15,7 @@ mod matrix;
 mod options;
 mod prove;
 mod records;
+mod schema;
 mod spool;
 mod test;
 mod writer;

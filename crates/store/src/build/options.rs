@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use spirea_protocols::planner::Advice;
 use spirea_protocols::registry::Choice;
-use spirea_protocols::table::MAX_VALUE_BYTES;
+use spirea_protocols::table::{FieldType, KeyForm, MAX_VALUE_BYTES};
 
 use super::draws::Draws;
 use super::prove::Proving;
@@ -128,6 +128,10 @@ pub struct BuildOptions {
     /// Inclusion proofs of the records. By default records carry them if a lying server could combine the answers of
     /// several queries under one registered key otherwise: under `onion`, and under `hybrid` with several groups.
     pub proving: Option<Proving>,
+    /// Types of fields, where the input does not tell them or tells others.
+    pub types: Vec<(String, FieldType)>,
+    /// The form of the keys; the bytes that they are if `None`.
+    pub key_form: Option<KeyForm>,
     /// Most queries under one set of registered keys, 64 to 1024; 1024 if `None`.
     pub key_queries: Option<u64>,
     /// The number of rows that the input must have, if that is known.
@@ -161,6 +165,8 @@ impl BuildOptions {
             protocol: Protocol::Named(Choice::default()),
             max_value: None,
             proving: None,
+            types: Vec::new(),
+            key_form: None,
             key_queries: None,
             expected_rows: None,
             overwrite: Overwrite::default(),

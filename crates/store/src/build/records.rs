@@ -14,6 +14,7 @@ use spirea_protocols::{Table, TableKind};
 use super::draws::Draws;
 use super::options::{BuildOptions, Duplicates, ValueLimit};
 use super::prove::{Batch, Proving, Taker, prove};
+use super::schema::Schema;
 use super::spool::{IndexSpool, IndexValues, KeyedEntries, KeyedSpool, Partition, Pick};
 use super::test::Samples;
 use super::writer::RecordWriter;
@@ -186,10 +187,9 @@ struct Summary {
     statistics: Statistics,
     lengths: Lengths,
     limit: ValueLimit,
-    key_queries: Option<u64>,
     input: PathBuf,
     salt: [u8; 32],
-    fields: Vec<String>,
+    schema: Schema,
 }
 
 /// Collects rows on disk, and counts.
@@ -205,9 +205,8 @@ impl Collector {
         folder: &Path,
         input: &Path,
         salt: [u8; 32],
-        fields: Vec<String>,
+        schema: Schema,
         limit: ValueLimit,
-        key_queries: Option<u64>,
     ) -> Result<Self, StoreError> {
         let spool = match kind {
             TableKind::Keyword => Spool::Keyed(KeyedSpool::create(folder)?),
@@ -215,10 +214,7 @@ impl Collector {
         };
         let statistics = Summary::NOTHING;
         let (lengths, input) = (Lengths::default(), input.into());
-        Ok(Self {
-            spool,
-            summary: Summary { kind, statistics, lengths, limit, key_queries, input, salt, fields },
-        })
+        Ok(Self { spool, summary: Summary { kind, statistics, lengths, limit, input, salt, schema } })
     }
 
     /// Adds a row: its key's hash, if the table has keys, and its value, if it has one.
@@ -279,10 +275,10 @@ impl Rows {
         let own = source.own_columns();
         let selection = own.as_ref().unwrap_or(&options.selection);
         let kind = if selection.key.is_some() { TableKind::Keyword } else { TableKind::Index };
-        let fields = selection.fields();
+        let schema = Schema::new(options, selection, &*source)?;
         let limit = options.value_limit()?;
         let mut collector =
-            Collector::create(kind, folder, &options.input_name(), salt, fields, limit, options.key_queries)?;
+            Collector::create(kind, folder, &options.input_name(), salt, schema.clone(), limit)?;
         let mut row = Row::default();
         while source.next(&mut row)? {
             go_on(progress)?;
@@ -290,7 +286,15 @@ impl Rows {
                 let (done, total) = source.progress();
                 progress.update(Phase::Read, done, total);
             }
-            let hash = row.key().map(|key| KeyHash::new(&salt, key));
+            schema.check(&row).map_err(|detail| StoreError::malformed(source.place(), detail))?;
+            let hash = match row.key() {
+                None => None,
+                Some(key) => {
+                    let key =
+                        schema.key(key).map_err(|detail| StoreError::malformed(source.place(), detail))?;
+                    Some(KeyHash::new(&salt, &key))
+                }
+            };
             collector.push(hash.as_ref(), Some(&row.value()), || source.place())?;
         }
         let (_, total) = source.progress();
@@ -371,8 +375,10 @@ impl Rows {
             widths,
             rows_per_record,
             max_value_bytes: Some(summary.limit.of_table(summary.lengths.longest())),
-            fields: summary.fields.clone(),
-            key_queries: summary.key_queries,
+            fields: summary.schema.fields.clone(),
+            types: summary.schema.types.clone(),
+            key_form: summary.schema.key_form.clone(),
+            key_queries: summary.schema.key_queries,
             proofs: proving.blank(records, draws)?,
         };
         table.validate()?;

@@ -12,6 +12,7 @@ use spirea_protocols::{Table, TableKind};
 pub use read::Input;
 
 use crate::StoreError;
+use crate::forms::{check_types, in_form};
 
 /// A set of changes: at most one of each key. A row of a table that is looked up by position goes by its
 /// [`index_key`].
@@ -90,9 +91,18 @@ impl Changes {
                 );
                 return refuse(key, detail);
             }
-            if table.split_fields(value).is_err() {
-                let fields = table.fields.join(", ");
-                return refuse(key, format!("its value has not the fields of the table: {fields}"));
+            if let Err(detail) = check_value(table, value) {
+                return refuse(key, detail);
+            }
+        }
+        for key in self.by_key.keys().filter(|_| table.key_form.is_some()) {
+            match in_form(table.key_form.as_ref(), key) {
+                Ok(in_form) if *in_form == **key => {}
+                Ok(in_form) => {
+                    let detail = format!("the table has it in another form: \"{}\"", in_form.escape_ascii());
+                    return refuse(key, detail);
+                }
+                Err(detail) => return refuse(key, detail),
             }
         }
         if table.kind == TableKind::Index {
@@ -124,6 +134,17 @@ impl Changes {
     pub(crate) fn rows_of(&self, table: &Table) -> u64 {
         table.entries + self.added_rows(table).len() as u64
     }
+}
+
+/// Checks that a value has the fields of a table, of their types.
+///
+/// # Errors
+/// The fault.
+fn check_value(table: &Table, value: &[u8]) -> Result<(), String> {
+    let fields = table
+        .split_fields(value)
+        .map_err(|_| format!("its value has not the fields of the table: {}", table.fields.join(", ")))?;
+    check_types(&table.fields, &table.types, fields.iter().map(Vec::as_slice))
 }
 
 fn change(value: Option<&Vec<u8>>) -> Change<'_> {

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use spirea_protocols::delta::index_key;
 use spirea_protocols::{Table, TableKind};
 
-use super::Changes;
+use super::{Changes, check_value};
+use crate::forms::in_form;
 use crate::ingest::{self, Format, Nulls, Row, RowSource, Selection};
 use crate::{Location, StoreError};
 
@@ -77,7 +78,10 @@ impl<'t> Reader<'t> {
         place: Location,
     ) -> Result<(), StoreError> {
         let key = match self.table.kind {
-            TableKind::Keyword => key.to_vec(),
+            TableKind::Keyword => match in_form(self.table.key_form.as_ref(), key) {
+                Ok(key) => key.into_owned(),
+                Err(detail) => return Err(StoreError::malformed(place, detail)),
+            },
             TableKind::Index => {
                 let row = str::from_utf8(key).ok().and_then(|text| text.parse().ok());
                 match row {
@@ -96,6 +100,9 @@ impl<'t> Reader<'t> {
         if let Some(bytes) = value.as_ref().map(Vec::len).filter(|&bytes| bytes > most) {
             let what = format!("the value of {}", super::key_text(self.table.kind, &key));
             return Err(StoreError::Oversize { place, what, bytes, most });
+        }
+        if let Some(value) = &value {
+            check_value(self.table, value).map_err(|detail| StoreError::malformed(place.clone(), detail))?;
         }
         if let Some(first) = self.places.insert(key.clone(), place.clone()) {
             let key = super::key_text(self.table.kind, &key);

@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchReader};
 use arrow_schema::{ArrowError, DataType, Schema};
+use spirea_protocols::table::FieldType;
 
-use super::typed::{Role, as_bytes, check};
+use super::typed::{Role, as_bytes, check, field_type};
 use super::{Row, RowSource, Selection, positions};
 use crate::{Location, StoreError};
 
@@ -20,6 +21,7 @@ pub struct BatchRows<R> {
     batch: Cells,
     /// For each cell, its column in a batch.
     columns: Vec<usize>,
+    types: Vec<FieldType>,
     selection: Selection,
     done: u64,
     /// How many there are, as far as it is known.
@@ -37,9 +39,10 @@ impl<R: RecordBatchReader> BatchRows<R> {
         let (schema, place) = (reader.schema(), Location::File(name.into()));
         let names: Vec<String> = schema.fields().iter().map(|field| field.name().clone()).collect();
         let columns = positions(&place, &names, &selection.columns())?;
-        check_types(&schema, &columns, selection).map_err(|detail| StoreError::malformed(place, detail))?;
+        let types =
+            types_of(&schema, &columns, selection).map_err(|detail| StoreError::malformed(place, detail))?;
         let (name, selection) = (name.into(), selection.clone());
-        Ok(Self { reader, name, batch: Cells::default(), columns, selection, done: 0, rows })
+        Ok(Self { reader, name, batch: Cells::default(), columns, types, selection, done: 0, rows })
     }
 
     /// Goes on to the next batch that has rows; `false` at the end.
@@ -83,17 +86,26 @@ impl<R: RecordBatchReader> RowSource for BatchRows<R> {
     fn progress(&self) -> (u64, u64) {
         (self.done, self.rows.max(self.done))
     }
+
+    fn types(&self) -> Vec<FieldType> {
+        self.types.clone()
+    }
 }
 
-/// Refuses columns, of keys and then of values at these positions, of types that have no text.
+/// Types of the values of columns, of keys and then of values at these positions.
 ///
 /// # Errors
-/// The fault of a column, and a remedy.
-pub(super) fn check_types(schema: &Schema, columns: &[usize], selection: &Selection) -> Result<(), String> {
-    columns.iter().enumerate().try_for_each(|(cell, &column)| {
-        let role = if cell == 0 && selection.key.is_some() { Role::Key } else { Role::Value };
-        check(schema.field(column), role)
-    })
+/// The fault of a column whose type has no text, and a remedy.
+pub(super) fn types_of(
+    schema: &Schema,
+    columns: &[usize],
+    selection: &Selection,
+) -> Result<Vec<FieldType>, String> {
+    let keys = usize::from(selection.key.is_some());
+    for (cell, &column) in columns.iter().enumerate() {
+        check(schema.field(column), if cell < keys { Role::Key } else { Role::Value })?;
+    }
+    Ok(columns[keys..].iter().map(|&column| field_type(schema.field(column))).collect())
 }
 
 /// A batch, of which rows are taken one after another.

@@ -23,7 +23,7 @@ use std::path::Path;
 pub use format::{Blank, Format, FormatHints, Header, Lines, Quotes, Separated, Space};
 pub use open::open;
 pub(crate) use open::open_as;
-use spirea_protocols::table::join_fields;
+use spirea_protocols::table::{FieldType, join_fields};
 pub use text::Encoding;
 
 use crate::{Location, StoreError};
@@ -171,6 +171,11 @@ pub trait RowSource {
 
     /// Work done and in total, in any unit.
     fn progress(&self) -> (u64, u64);
+
+    /// Types of the columns of values, in the order of the selection; none if the format has no types.
+    fn types(&self) -> Vec<FieldType> {
+        Vec::new()
+    }
 
     /// The columns of a table that names them itself, if the selection named none.
     fn own_columns(&self) -> Option<Selection> {

@@ -9,8 +9,9 @@ use arrow_array::RecordBatch;
 use arrow_schema::ArrowError;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
+use spirea_protocols::table::FieldType;
 
-use super::arrow::{Cells, check_types};
+use super::arrow::{Cells, types_of};
 use super::{Row, RowSource, Selection, positions};
 use crate::{Location, StoreError};
 
@@ -25,6 +26,7 @@ pub struct ParquetRows {
     batch: Cells,
     /// For each cell, its column in a batch.
     columns: Vec<usize>,
+    types: Vec<FieldType>,
     selection: Selection,
     done: u64,
     rows: u64,
@@ -46,7 +48,7 @@ impl ParquetRows {
             .map_err(|cause| malformed(&cause))?;
         let columns: Vec<_> = builder.schema().fields().iter().map(|field| field.name().clone()).collect();
         let wanted = positions(&place, &columns, &selection.columns())?;
-        check_types(builder.schema(), &wanted, selection)
+        let types = types_of(builder.schema(), &wanted, selection)
             .map_err(|detail| StoreError::malformed(place.clone(), detail))?;
         let projected = BTreeSet::from_iter(wanted.iter().copied());
         let columns = wanted.iter().map(|column| projected.range(..column).count()).collect();
@@ -62,7 +64,7 @@ impl ParquetRows {
         let reader = builder.with_projection(mask).with_batch_size(batch as usize).build();
         let reader = reader.map_err(|error| malformed(&error))?;
         let (path, selection) = (path.into(), selection.clone());
-        Ok(Self { reader, path, batch: Cells::default(), columns, selection, done: 0, rows })
+        Ok(Self { reader, path, batch: Cells::default(), columns, types, selection, done: 0, rows })
     }
 
     fn malformed(&self, cause: &str) -> StoreError {
@@ -120,5 +122,9 @@ impl RowSource for ParquetRows {
 
     fn progress(&self) -> (u64, u64) {
         (self.done, self.rows)
+    }
+
+    fn types(&self) -> Vec<FieldType> {
+        self.types.clone()
     }
 }

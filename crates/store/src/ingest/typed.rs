@@ -16,6 +16,7 @@ use arrow_array::{
     Array, ArrayRef, FixedSizeBinaryArray, downcast_integer, downcast_temporal, new_null_array,
 };
 use arrow_schema::{ArrowError, DataType, Field, FieldRef, Fields, TimeUnit};
+use spirea_protocols::table::FieldType;
 
 /// Nested types may be so deep: more is the work of somebody who wants the stack to overflow.
 const MAX_DEPTH: usize = 32;
@@ -126,6 +127,26 @@ pub(super) fn check(field: &Field, role: Role) -> Result<(), String> {
             refuse(format!("of type {kind}; make them text, bytes or integers"))
         }
         _ => Ok(()),
+    }
+}
+
+/// The type of the texts of a column that [`check`] accepts.
+pub(super) fn field_type(field: &Field) -> FieldType {
+    let kind = decoded(field.data_type());
+    match kind {
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View | DataType::Null => FieldType::Text,
+        DataType::FixedSizeBinary(_) if is_uuid(field) => FieldType::Uuid,
+        DataType::Boolean => FieldType::Boolean,
+        DataType::Date32 | DataType::Date64 => FieldType::Date,
+        DataType::Time32(_) | DataType::Time64(_) => FieldType::Time,
+        DataType::Timestamp(_, None) => FieldType::Datetime,
+        DataType::Timestamp(_, Some(_)) => FieldType::Instant,
+        DataType::Duration(_) => FieldType::Duration,
+        _ if kind.is_integer() => FieldType::Integer,
+        _ if kind.is_floating() => FieldType::Number,
+        _ if kind.is_decimal() => FieldType::Decimal,
+        _ if Form::of(field) == Ok(Form::Json) => FieldType::Json,
+        _ => FieldType::Bytes,
     }
 }
 

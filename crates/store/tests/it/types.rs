@@ -24,7 +24,12 @@ use spirea_store::ingest::{self, Format, Nulls, Row, RowSource, Selection};
 /// Texts of a column, none where the row is left out.
 fn texts(mut source: Box<dyn RowSource + '_>) -> Result<Vec<String>, StoreError> {
     let (mut texts, mut row) = (Vec::new(), Row::default());
+    let types = source.types();
     while source.next(&mut row)? {
+        // The type that a table tells its clients is that of every text.
+        let fields: Vec<&[u8]> = row.fields().collect();
+        assert_eq!(types.len(), fields.len());
+        assert!(types.iter().zip(&fields).all(|(kind, field)| kind.admits(field)), "{types:?} {fields:?}");
         texts.push(String::from_utf8(row.value()).unwrap());
     }
     Ok(texts)

@@ -1,0 +1,162 @@
+//! The form of a table's keys: what is done to a key before it is stored, and before it is asked for.
+
+use serde::{Deserialize, Serialize};
+
+use crate::ProtocolError;
+
+/// The form that a table's keys have, public. Clients bring a key into it before they ask for it.
+///
+/// The steps themselves are written in `spirea-normalise`; docs/wire/tables.md specifies them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KeyForm {
+    /// Steps, in the order in which they are made, and made again until nothing changes: any of `trim`, `nfc` and `lower`, or
+    /// one of the others alone.
+    pub steps: Vec<KeyStep>,
+    /// The region of numbers that name none, two letters of ISO 3166, where the step is `e164`; without one, numbers begin
+    /// with `+`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub region: Option<String>,
+    /// The version of Unicode that the table's keys were brought into their form by, such as `17.0.0`; none if the steps
+    /// know ASCII alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unicode: Option<String>,
+    /// The version of the rules for phone numbers that the table's keys were brought into their form by, where the step
+    /// is `e164`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phone_rules: Option<String>,
+}
+
+/// A step towards the form of keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum KeyStep {
+    /// White space at both ends goes.
+    Trim,
+    /// Text is composed: Normalization Form C of Unicode.
+    Nfc,
+    /// Letters become small, in the way of no particular language.
+    Lower,
+    /// A domain name becomes the ASCII form of UTS #46, without a dot at its end.
+    Domain,
+    /// A phone number becomes that of E.164, with `+` before it.
+    E164,
+    /// Hexadecimal digits become small, without `0x` before them.
+    Hex,
+}
+
+impl KeyStep {
+    /// All steps, with their names.
+    pub const ALL: [(&'static str, Self); 6] = [
+        ("trim", Self::Trim),
+        ("nfc", Self::Nfc),
+        ("lower", Self::Lower),
+        ("domain", Self::Domain),
+        ("e164", Self::E164),
+        ("hex", Self::Hex),
+    ];
+
+    /// Tests that the step can be one of several.
+    fn is_of_text(self) -> bool {
+        matches!(self, Self::Trim | Self::Nfc | Self::Lower)
+    }
+
+    /// Tests that the step needs to know the characters of Unicode.
+    pub fn uses_unicode(self) -> bool {
+        matches!(self, Self::Trim | Self::Nfc | Self::Lower | Self::Domain)
+    }
+}
+
+impl KeyForm {
+    /// Checks a form read from untrusted bytes.
+    ///
+    /// # Errors
+    /// [`ProtocolError::Malformed`] that names the member out of range.
+    pub fn validate(&self) -> Result<(), ProtocolError> {
+        let wrong = |detail: &str| Err(ProtocolError::malformed("key_form", detail));
+        let is_twice = |(i, step)| self.steps[..i].contains(step);
+        if self.steps.is_empty() || self.steps.iter().enumerate().any(is_twice) {
+            return wrong("steps must name at least one step, and each once");
+        }
+        if self.steps.len() > 1 && !self.steps.iter().all(|step| step.is_of_text()) {
+            return wrong("steps must be of trim, nfc and lower where there are several");
+        }
+        let is_phone = self.steps.contains(&KeyStep::E164);
+        if self.region.is_some() && !is_phone {
+            return wrong("region belongs to e164");
+        }
+        let is_region = |text: &String| text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_uppercase());
+        if !self.region.iter().all(is_region) {
+            return wrong("region must be two capital letters");
+        }
+        if self.unicode.is_some() != self.steps.iter().any(|step| step.uses_unicode()) {
+            return wrong("unicode must be there if and only if a step uses it");
+        }
+        if self.phone_rules.is_some() != is_phone {
+            return wrong("phone_rules must be there if and only if the step is e164");
+        }
+        let is_version = |text: &String| {
+            text.len() <= 16
+                && text.split('.').count() == 3
+                && text.split('.').all(|part| part.parse::<u16>().is_ok())
+        };
+        if !self.unicode.iter().chain(&self.phone_rules).all(is_version) {
+            return wrong("unicode and phone_rules must be versions such as 17.0.0");
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn form(steps: &[KeyStep]) -> KeyForm {
+        let uses_unicode = steps.iter().any(|step| step.uses_unicode());
+        KeyForm {
+            steps: steps.to_vec(),
+            region: None,
+            unicode: uses_unicode.then(|| "17.0.0".into()),
+            phone_rules: steps.contains(&KeyStep::E164).then(|| "9.0.42".into()),
+        }
+    }
+
+    #[test]
+    fn forms_that_belong_together_are_valid_and_others_are_named() {
+        use KeyStep::{Domain, E164, Hex, Lower, Nfc, Trim};
+        let swiss = KeyForm { region: Some("CH".into()), ..form(&[E164]) };
+        for valid in [form(&[Trim, Lower, Nfc]), form(&[Domain]), form(&[E164]), form(&[Hex]), swiss.clone()]
+        {
+            valid.validate().unwrap();
+            let json = serde_json::to_string(&valid).unwrap();
+            assert_eq!(serde_json::from_str::<KeyForm>(&json).unwrap(), valid);
+        }
+        let version = |text: &str| Some(text.to_owned());
+        let refused = [
+            (form(&[]), "steps"),
+            (form(&[Nfc, Nfc]), "steps"),
+            (form(&[Trim, Domain]), "steps"),
+            (KeyForm { region: version("CH"), ..form(&[Nfc]) }, "region"),
+            (KeyForm { region: version("ch"), ..swiss.clone() }, "region"),
+            (KeyForm { region: version("CHE"), ..swiss.clone() }, "region"),
+            (KeyForm { unicode: None, ..form(&[Nfc]) }, "unicode"),
+            (KeyForm { unicode: version("17.0.0"), ..form(&[Hex]) }, "unicode"),
+            (KeyForm { phone_rules: None, ..swiss }, "phone_rules"),
+            (KeyForm { unicode: version("17.0"), ..form(&[Nfc]) }, "versions"),
+            (KeyForm { unicode: version("17.0.0.0"), ..form(&[Nfc]) }, "versions"),
+            (KeyForm { unicode: version("17.0.x"), ..form(&[Nfc]) }, "versions"),
+            (KeyForm { unicode: version("00000017.000.0000"), ..form(&[Nfc]) }, "versions"),
+        ];
+        for (form, named) in refused {
+            let wrong = form.validate().unwrap_err().to_string();
+            assert!(wrong.contains(named), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn names_of_steps_are_those_of_the_manifest() {
+        for (name, step) in KeyStep::ALL {
+            assert_eq!(serde_json::to_string(&step).unwrap(), format!("{name:?}"));
+        }
+    }
+}

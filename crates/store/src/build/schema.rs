@@ -1,0 +1,79 @@
+//! What a table says of its keys and of the fields of its values.
+
+use std::borrow::Cow;
+
+use spirea_protocols::Table;
+use spirea_protocols::table::{FieldType, KeyForm};
+
+use super::options::BuildOptions;
+use crate::StoreError;
+use crate::forms::{check_types, in_form};
+use crate::ingest::{Row, RowSource, Selection};
+
+/// Members of a table that are the same however its records are laid out.
+#[derive(Clone)]
+pub(super) struct Schema {
+    pub fields: Vec<String>,
+    pub types: Vec<FieldType>,
+    pub key_form: Option<KeyForm>,
+    pub key_queries: Option<u64>,
+}
+
+impl Schema {
+    /// The schema of the table that is built from `source`.
+    ///
+    /// # Errors
+    /// [`StoreError::BadOption`] for a type of a field that there is not, and for a form of the keys of a table without keys.
+    pub(super) fn new(
+        options: &BuildOptions,
+        selection: &Selection,
+        source: &dyn RowSource,
+    ) -> Result<Self, StoreError> {
+        let bad = |detail: String| Err(StoreError::BadOption(detail));
+        let fields = selection.fields();
+        if let Some((name, _)) = options.types.iter().find(|(name, _)| !fields.contains(name)) {
+            return bad(format!(
+                "--types names {name:?}, which is no field: there are {}",
+                fields.join(", ")
+            ));
+        }
+        if options.key_form.is_some() && selection.key.is_none() {
+            return bad("--normalise belongs to tables with keys: name their column with --key".into());
+        }
+        let mut types = source.types();
+        if types.is_empty() && !options.types.is_empty() {
+            types = vec![FieldType::Text; fields.len()];
+        }
+        for (name, kind) in &options.types {
+            let place = fields.iter().position(|field| field == name).expect("it was found");
+            types[place] = *kind;
+        }
+        Ok(Self { fields, types, key_form: options.key_form.clone(), key_queries: options.key_queries })
+    }
+
+    /// The schema of a table that there is.
+    pub(super) fn of(table: &Table) -> Self {
+        Self {
+            fields: table.fields.clone(),
+            types: table.types.clone(),
+            key_form: table.key_form.clone(),
+            key_queries: table.key_queries,
+        }
+    }
+
+    /// A key in its form.
+    ///
+    /// # Errors
+    /// The fault of a key that cannot have it.
+    pub(super) fn key<'k>(&self, key: &'k [u8]) -> Result<Cow<'k, [u8]>, String> {
+        in_form(self.key_form.as_ref(), key)
+    }
+
+    /// Checks the fields of a row.
+    ///
+    /// # Errors
+    /// The fault of one that is not of its type.
+    pub(super) fn check(&self, row: &Row) -> Result<(), String> {
+        check_types(&self.fields, &self.types, row.fields())
+    }
+}

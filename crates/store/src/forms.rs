@@ -1,0 +1,51 @@
+//! The form of keys and the types of fields that a table has, checked of everything that comes into it.
+
+use std::borrow::Cow;
+
+use spirea_normalise::normalised;
+use spirea_protocols::table::{FieldType, KeyForm};
+
+/// The most bytes of a key or a value that a message shows.
+const SHOWN_BYTES: usize = 60;
+
+/// A key in the form of a table's keys.
+///
+/// # Errors
+/// The fault of a key that cannot have the form, and a remedy.
+pub(crate) fn in_form<'k>(form: Option<&KeyForm>, key: &'k [u8]) -> Result<Cow<'k, [u8]>, String> {
+    let Some(form) = form else { return Ok(Cow::Borrowed(key)) };
+    let key_in_form = normalised(form, key)
+        .map_err(|fault| format!("the key {} {fault}; correct it, or leave its row out", shown(key)))?;
+    Ok(Cow::Owned(key_in_form.to_vec()))
+}
+
+/// Checks the fields of a value, which are called `names`. Without types there is nothing to check.
+///
+/// # Errors
+/// The first fault, and a remedy.
+pub(crate) fn check_types<'f>(
+    names: &[String],
+    types: &[FieldType],
+    fields: impl IntoIterator<Item = &'f [u8]>,
+) -> Result<(), String> {
+    for ((name, kind), field) in names.iter().zip(types).zip(fields) {
+        if !kind.admits(field) {
+            return Err(format!(
+                "{name} is {}, and the table's {name} is of type {kind} (docs/tables.md, \"Types\"); correct it, or build the table with --types {name}=text",
+                shown(field)
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Bytes as a message shows them.
+fn shown(bytes: &[u8]) -> String {
+    match bytes.split_at_checked(SHOWN_BYTES) {
+        Some((start, [_, ..])) => format!("\"{}...\"", start.escape_ascii()),
+        _ => match str::from_utf8(bytes) {
+            Ok(text) => format!("{text:?}"),
+            Err(_) => format!("\"{}\"", bytes.escape_ascii()),
+        },
+    }
+}
