@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use spirea_protocols::proof::Proofs;
 use spirea_protocols::registry::{Choice, ProtocolParams};
 use spirea_protocols::signature::{Pin, PrivateKey, Signature};
+use spirea_protocols::table::{FieldType, KeyForm, KeyStep};
 use spirea_protocols::{ProtocolError, Sizes, Table, TableKind, delta};
 use spirea_wire::{Config, Lengths, PartConfig, Version};
 
@@ -114,6 +115,30 @@ fn what_the_manifests_do_not_say_is_refused() {
     let (delta, _) = part(TableKind::Keyword, Some(blake3::hash(&base.manifest).into()), None);
     let whole = signed(base, Some(delta));
     assert!(refusal(&Config { delta: None, ..whole }).contains("not that of its manifests"));
+}
+
+#[test]
+fn a_delta_has_the_types_and_the_form_of_its_base() {
+    let of = |change: fn(&mut Table)| {
+        let (part, _) = part(TableKind::Keyword, None, None);
+        let mut table: Table = serde_json::from_slice(&part.table).unwrap();
+        change(&mut table);
+        PartConfig { table: serde_json::to_vec(&table).unwrap().into(), manifest: Bytes::new(), ..part }
+    };
+    let hex = |table: &mut Table| {
+        let steps = vec![KeyStep::Hex];
+        table.key_form = Some(KeyForm { steps, region: None, unicode: None, phone_rules: None });
+    };
+    let integer = |table: &mut Table| table.types = vec![FieldType::Integer];
+    for (base, delta, is_alike) in [
+        (of(hex), of(hex), true),
+        (of(integer), of(integer), true),
+        (of(hex), of(|_| {}), false),
+        (of(|_| {}), of(integer), false),
+    ] {
+        let parsed = parse(&signed(base, Some(delta)));
+        assert_eq!(parsed.is_ok(), is_alike, "{parsed:?}");
+    }
 }
 
 #[test]

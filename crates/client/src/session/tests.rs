@@ -2,6 +2,8 @@
 
 mod attack;
 mod fetch;
+#[cfg(feature = "forms")]
+mod forms;
 mod kept;
 
 use std::collections::{HashMap, HashSet};
@@ -73,10 +75,14 @@ impl Server {
     pub(crate) fn of(protocol: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let choice = Choice { protocol: protocol.into(), ..Choice::default() };
-        let snapshot = snapshot(choice, folder.path());
+        Self::of_snapshot(&snapshot(choice, folder.path()))
+    }
+
+    /// The table of a snapshot.
+    fn of_snapshot(snapshot: &Snapshot) -> Self {
         let opening = snapshot.manifest().protocol.openings(Residence::Copied)[0];
         let responder = snapshot.manifest().protocol.on().open(&BACKEND, snapshot.files(), opening).unwrap();
-        let base = part(&snapshot);
+        let base = part(snapshot);
         Self { description: describe(&config(&base, VERSION)), base, responder, keys: HashMap::new() }
     }
 
