@@ -17,6 +17,7 @@ from reference.errors import ClientError, Refused, Unverified
 from reference.look_up import DROPPED, Client
 from reference.streams import OsRandom
 from reference.transport import Server
+from system.programs import Folder
 from system.reference_world import (
     BY_INDEX,
     CHANGED,
@@ -97,6 +98,29 @@ def test_rows(world, protocol):
     values = [{"note": value(17)}, {"note": "changed"}, None, {"note": "added"}, {"note": value(ROWS - 1)}]
     assert [line.get("value") for line in lines] == values, said
     assert status == 1
+
+
+def test_types_and_forms_are_those_of_the_command(spirea, tmp_path):
+    """Values of all types that a file can have, and keys written in several ways."""
+    folder = Folder(spirea, tmp_path)
+    lines = [
+        "key,price,digits,stock,sold,since,about,note",
+        " Zo\u00cb ,1e3,12.50,,true,2024-05-01,{},x",
+        "B,NaN,-0.5,18446744073709551616,false,,[1],",
+    ]
+    folder.write("table.csv", "\n".join(lines) + "\n")
+    columns = lines[0].split(",")[1:]
+    types = "price=number,digits=decimal,stock=integer,sold=boolean,since=date,about=json"
+    named = ["--input", "table.csv", "--key", "key", "--value", *columns, "--out", "typed", "--threads", "1"]
+    folder.run("build", *named, "--types", types, "--normalise", "trim,lower,nfc")
+    keys = ["zo\u00eb", "ZOE\u0308 ", " b", "c"]
+    with folder.serving("typed") as [url]:
+        status, [*found, absent], said = command([url], "typed", *keys)
+        told = folder.run("get", url, "typed", "--json", *keys[:-1]).stdout.splitlines()
+    told = [{name: value for name, value in json.loads(line).items() if name != "version"} for line in told]
+    assert (status, found) == (1, told), said
+    assert not absent["found"] and all(line["found"] for line in found)
+    assert found[2]["value"]["stock"] == 2**64 and found[2]["value"]["price"] is None
 
 
 def test_row_behind_the_end_is_an_error(world):
