@@ -34,6 +34,7 @@ use std::ffi::OsString;
 use clap::{CommandFactory as _, Parser, Subcommand};
 
 pub use library::{build_options, plan_lines, server_config};
+pub use output::explained;
 pub use status::Status;
 pub use threads::Threads;
 
@@ -141,14 +142,5 @@ pub fn run(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> 
     result.unwrap_or_else(|error| {
         output::print_error(&format!("spirea: {}", explained(&error)));
         Status::from(2)
-    })
-}
-
-/// An error with its causes, each once: some messages contain their cause already.
-fn explained(error: &anyhow::Error) -> String {
-    error.chain().fold(String::new(), |text, cause| match cause.to_string() {
-        cause if text.is_empty() => cause,
-        cause if text.contains(&cause) => text,
-        cause => format!("{text}: {cause}"),
     })
 }

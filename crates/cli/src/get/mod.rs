@@ -293,6 +293,7 @@ fn connect(options: &Options, interrupt: &Interrupt) -> anyhow::Result<HttpClien
             Err(error) if is_not_ready(&error) && Instant::now() < deadline => {
                 std::thread::sleep(Duration::from_millis(100));
             }
+            Err(error) if error.url().is_some() => return Err(error.into()),
             result => return result.with_context(|| urls.join(" and ")),
         }
     }

@@ -9,6 +9,7 @@ mod habits;
 mod interrupted;
 mod lists;
 mod load;
+mod messages;
 mod operate;
 mod pim;
 mod places;
