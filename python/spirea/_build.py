@@ -22,12 +22,12 @@ def build(
     protocol: str = "simple",
     bins: int = 1,
     security: Literal["standard", "conservative"] = "standard",
-    prefer: Literal["time", "communication", "balance"] = "balance",
+    prefer: Literal["time", "communication", "balance"] | None = None,
     set: str | None = None,
     ring: str | None = None,
-    prf: str = "aes-128",
+    prf: str | None = None,
     accept_weak_prf: bool = False,
-    word_bits: Literal[32, 64] = 32,
+    word_bits: Literal[32, 64] | None = None,
     nulls: Literal["refuse", "empty", "skip"] = "refuse",
     on_duplicate: Literal["refuse", "first", "last"] = "refuse",
     expect_rows: int | str | None = None,
@@ -68,7 +68,8 @@ def build(
 
     `protocol` is one of `simple`, `double`, `exppack-simple`, `exppack-double`, `double-pack`, `hybrid`, `onion`; `dpf-xor` or
     `dpf-sum`, which two servers answer; or `auto`, for the one that `plan` recommends. `bins` divides a table of two
-    servers, so that one query brings a record of each bin. The others are the options of `spirea build`.
+    servers, so that one query brings a record of each bin. The others are the options of `spirea build`; an option that the
+    protocol does not use is refused.
 
     Raises `TableError` for a table that cannot be taken (`DuplicateKeyError` names the keys and their rows), `OptionError`
     for an argument that cannot be used, and `BuildError` for all else. After it the target is as it was.

@@ -92,6 +92,7 @@ impl From<StoreError> for Failure {
             StoreError::DuplicateKeys { .. } => "DuplicateKeyError",
             StoreError::Malformed { .. }
             | StoreError::NoSuchColumn { .. }
+            | StoreError::NoSuchField { .. }
             | StoreError::Null { .. }
             | StoreError::Empty { .. }
             | StoreError::Oversize { .. }

@@ -7,6 +7,8 @@ use clap::Args;
 use spirea_client::{ClientOptions, root_certificates};
 use ureq::tls::{RootCerts, TlsConfig};
 
+use crate::input;
+
 /// The variable of the environment that may hold a token.
 const TOKEN_VARIABLE: &str = "SPIREA_TOKEN";
 
@@ -38,7 +40,7 @@ impl Access {
             };
         };
         let place = || format!("{}: the token cannot be read", path.display());
-        let text = std::fs::read_to_string(path).with_context(place)?;
+        let text = std::io::read_to_string(input::open(path)?).with_context(place)?;
         match text.lines().next().map(str::trim) {
             Some(token) if !token.is_empty() => Ok(Some(token.into())),
             _ => bail!("{}: the first line is empty; put the token there", path.display()),

@@ -1,5 +1,7 @@
 //! How a table's file is read.
 
+use std::fs::File;
+use std::io::ErrorKind;
 use std::path::Path;
 
 use clap::Args;
@@ -45,6 +47,16 @@ impl InputOptions {
         let encoding = if self.bytes { Some(Encoding::Bytes) } else { self.encoding };
         let lines = self.lines.lines();
         Format::choose(FormatHints { name, delimiter, record_bytes, quotes, encoding, lines }, path)
+    }
+}
+
+/// Opens a file to read, with its name and a remedy if it cannot be.
+pub fn open(path: &Path) -> Result<File, StoreError> {
+    let failed = |source| StoreError::Io { path: path.into(), action: "open", source };
+    let file = File::open(path).map_err(failed)?;
+    match file.metadata().map_err(failed)?.is_dir() {
+        true => Err(failed(ErrorKind::IsADirectory.into())),
+        false => Ok(file),
     }
 }
 

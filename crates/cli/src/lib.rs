@@ -4,6 +4,7 @@
 //! as the command does ([`build_options`], [`server_config`], [`plan_lines`]).
 
 mod access;
+mod address;
 mod bench;
 mod build;
 mod cluster;
@@ -21,6 +22,7 @@ mod manual;
 mod output;
 mod plan;
 mod progress;
+mod protocol;
 mod publish;
 mod remote;
 mod serve;

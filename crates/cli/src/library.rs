@@ -69,7 +69,10 @@ mod tests {
 
         for (wrong, cause) in [
             (arguments(&["--input=a.csv", "--out=t", "--bins=x"]), "--bins"),
-            (arguments(&["--input=a.csv", "--out=t", "--prf=siphash"]), "--accept-weak-prf"),
+            (
+                arguments(&["--input=a.csv", "--out=t", "--protocol=dpf-xor", "--prf=siphash"]),
+                "--accept-weak-prf",
+            ),
             (arguments(&["--input=a.unknown", "--out=t"]), "--format"),
         ] {
             let error = build_options(&wrong, None).unwrap_err().to_string();

@@ -1,6 +1,5 @@
 //! `spirea publish`, `spirea rollback`, `spirea compact`: versions of a repository.
 
-use std::fs::File;
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,11 +10,12 @@ use clap::Args;
 use spirea_cpu::CpuBackend;
 use spirea_protocols::{Table, TableKind};
 use spirea_store::changes::Input;
+use spirea_store::ingest::is_standard_input;
 use spirea_store::repository::{Settings, Shrinking};
 use spirea_store::signing::read_key;
 use spirea_store::{Changes, Repository, Silent, Snapshot, VersionRecord};
 
-use crate::input::InputOptions;
+use crate::input::{self, InputOptions};
 use crate::output::{bytes, print_line, seconds};
 use crate::progress::Bars;
 use crate::remote::Remote;
@@ -26,7 +26,7 @@ use crate::threads::Threads;
 #[derive(Args)]
 pub struct Target {
     /// The repository's folder, which no server has.
-    #[arg(long, required_unless_present = "server", conflicts_with = "server")]
+    #[arg(long, value_name = "FOLDER", conflicts_with = "server")]
     repository: Option<PathBuf>,
     #[command(flatten)]
     remote: Remote,
@@ -49,7 +49,9 @@ impl Target {
     }
 
     fn folder(&self) -> anyhow::Result<&Path> {
-        self.repository.as_deref().context("say which repository: --repository FOLDER, or --server URL")
+        self.repository.as_deref().context(
+            "say which repository: --repository FOLDER, or --server URL --database NAME for the one that a server has",
+        )
     }
 
     fn open(&self) -> anyhow::Result<Repository> {
@@ -96,19 +98,22 @@ impl Publish {
     fn check(&self) -> anyhow::Result<()> {
         ensure!(
             self.put.is_some() || self.delete.is_some() || self.changes.is_some(),
-            "say what to publish: --base SNAPSHOT, or changes with --put FILE, --delete FILE or --changes FILE"
+            "say what to publish: --base SNAPSHOT, or changes with --put FILE, --delete FILE or --changes FILE; such as `spirea publish --repository FOLDER --base SNAPSHOT`"
         );
         Ok(())
     }
 
     fn input(&self, path: &Path) -> anyhow::Result<Input> {
+        if !is_standard_input(path) {
+            input::open(path)?;
+        }
         let format = self.file.format(path)?;
         Ok(Input { path: path.into(), format, key: self.key.clone(), nulls: self.file.nulls })
     }
 
     fn changes(&self, table: &Table) -> anyhow::Result<Changes> {
         if let Some(path) = &self.changes {
-            let file = File::open(path).with_context(|| path.display().to_string())?;
+            let file = input::open(path)?;
             return Ok(Changes::read_lines(table, file, path)?);
         }
         let [put, delete] =
@@ -121,18 +126,13 @@ impl Publish {
 pub fn publish(options: &Publish) -> anyhow::Result<Status> {
     let (target, started) = (&options.target, Instant::now());
     if let Some(server) = target.remote.publisher()? {
-        return match (&options.base, &options.changes) {
-            (Some(base), _) => server.base(base, options.shrinking()),
-            (None, Some(changes)) => {
-                let file = File::open(changes).with_context(|| changes.display().to_string())?;
-                server.changes(file)
-            }
-            (None, None) => {
-                options.check()?;
-                let table = server.table()?;
-                server.changes(Cursor::new(options.changes(&table)?.to_lines(&table)?))
-            }
-        };
+        if let Some(base) = &options.base {
+            return server.base(base, options.shrinking());
+        }
+        options.check()?;
+        // What is wrong with a file is said with its name, before anything is sent.
+        let table = server.table()?;
+        return server.changes(Cursor::new(options.changes(&table)?.to_lines(&table)?));
     }
     if let Some(base) = &options.base {
         let repository = Repository::create(target.folder()?, target.settings()?)?;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use clap::{Args, ValueEnum};
 use spirea_backend::Residence;
-use spirea_server::settings::Configured;
+use spirea_server::settings::{Configured, parse_address};
 use spirea_server::{Addresses, BackendChoice, LogFormat, Party, ServerConfig, TlsFiles, init_logs, serve};
 
 use crate::output::{parse_bytes, print_line};
@@ -29,10 +29,10 @@ pub struct Options {
     #[arg(long, value_name = "FILE")]
     signing_key: Option<PathBuf>,
     /// Address to listen on; port 0 takes a free one, which the first line of output names. [default: 127.0.0.1:8080]
-    #[arg(long)]
+    #[arg(long, value_name = "ADDRESS", value_parser = parse_address)]
     listen: Option<SocketAddr>,
     /// Address for publishing and administration; none by default.
-    #[arg(long, value_name = "ADDRESS", alias = "admin")]
+    #[arg(long, value_name = "ADDRESS", alias = "admin", value_parser = parse_address)]
     admin_listen: Option<SocketAddr>,
     /// Certificate, as PEM, with those of its issuers: connections are encrypted.
     #[arg(long, value_name = "FILE", requires = "tls_key")]

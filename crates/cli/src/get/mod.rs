@@ -5,7 +5,6 @@ mod printer;
 mod results;
 mod resume;
 
-use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -27,6 +26,8 @@ use self::printer::{Answers, Printed, Printer};
 use self::results::Layout;
 use self::resume::{Asked, Resume};
 use crate::access::Access;
+use crate::address;
+use crate::input;
 use crate::output::{Format, bytes, note, print_error, seconds};
 use crate::progress::byte_bar;
 use crate::status::Status;
@@ -35,21 +36,23 @@ use crate::status::Status;
 #[derive(Args)]
 pub struct Options {
     /// Address of the server, such as http://127.0.0.1:8080.
+    #[arg(value_parser = address::server)]
     url: String,
     /// Name of the database.
+    #[arg(value_parser = address::database)]
     name: String,
     /// Keys to look up.
     keys: Vec<String>,
     /// Address of the other server, for a database that two servers answer for; in any order. Whoever reads the
     /// connections to both can tell what is looked up: over a network both addresses should begin with https://.
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", value_parser = address::server)]
     other: Option<String>,
     /// Another address of the server, asked when the one before it cannot be reached, does not answer in time or is
     /// not ready; may be given again.
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", value_parser = address::server)]
     replica: Vec<String>,
     /// Another address of the other server; may be given again.
-    #[arg(long, value_name = "URL", requires = "other")]
+    #[arg(long, value_name = "URL", requires = "other", value_parser = address::server)]
     other_replica: Vec<String>,
     #[command(flatten)]
     access: Access,
@@ -252,9 +255,7 @@ fn all_keys(options: &Options) -> anyhow::Result<Vec<String>> {
         let standard = is_standard_input(path);
         let input: Box<dyn Read> = match standard {
             true => Box::new(std::io::stdin()),
-            false => {
-                Box::new(File::open(path).with_context(|| format!("{}: cannot read keys", path.display()))?)
-            }
+            false => Box::new(input::open(path)?),
         };
         let name = if standard { Path::new("standard input") } else { path };
         for line in text::lines(input, name, options.encoding.unwrap_or_default())? {

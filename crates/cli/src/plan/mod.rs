@@ -6,6 +6,7 @@ mod rates;
 
 use std::path::PathBuf;
 
+use anyhow::Context as _;
 use clap::Args;
 use serde::Serialize;
 use spirea_protocols::Table;
@@ -39,11 +40,10 @@ pub struct Command {
 /// What to plan for.
 #[derive(Args)]
 #[command(mut_arg("record_bytes", |arg| arg
-    .help("Bytes of a record, such as 256 or 4KiB; of a value in a fixed-width --input")
-    .required_unless_present_any(["snapshot", "input"])))]
+    .help("Bytes of a record, such as 256 or 4KiB; of a value in a fixed-width --input")))]
 pub struct Options {
     /// Number of records, such as 5000 or 1e6.
-    #[arg(long, value_parser = parse_count, required_unless_present_any = ["snapshot", "input"])]
+    #[arg(long, value_parser = parse_count)]
     records: Option<u64>,
     /// Take both from the snapshot in this folder, and say what its longest values cost.
     #[arg(long, value_name = "FOLDER", conflicts_with_all = ["records", "record_bytes"])]
@@ -138,7 +138,9 @@ impl Options {
         let table = self.table()?;
         let (records, record_bytes) = match &table {
             Some((table, _)) => (table.records, table.record_bytes()),
-            None => (self.records.unwrap_or_default(), self.file.record_bytes.unwrap_or_default()),
+            None => self.records.zip(self.file.record_bytes).context(
+                "say which table to plan for: --records NUMBER --record-bytes SIZE, --input FILE, or --snapshot FOLDER; such as `spirea plan --records 1e6 --record-bytes 256`",
+            )?,
         };
         anyhow::ensure!(records > 0 && record_bytes > 0, "a table has records, and records have bytes");
         anyhow::ensure!(
