@@ -28,22 +28,22 @@ use crate::threads::Threads;
 pub struct Options {
     /// The table: CSV, TSV, JSON, JSONL, Parquet, npy or fixed-width, or a pipe; - for standard input, with --format. What is
     /// compressed by gzip, zstd or xz, or is the only file of a zip, is told by its content.
-    #[arg(long)]
+    #[arg(help_heading = "Input", long)]
     input: PathBuf,
     /// Column of the keys; without one the table is looked up by position.
-    #[arg(long)]
+    #[arg(help_heading = "Table", long)]
     key: Option<String>,
     /// Columns of the values; several become the fields of one value. Without any, a table of keys is a set.
-    #[arg(long, num_args = 1..)]
+    #[arg(help_heading = "Table", long, num_args = 1..)]
     value: Vec<String>,
     /// Treatment of keys in several rows: refuse the table, or take the first or the last row of each.
-    #[arg(long, default_value = "refuse", value_name = "refuse|first|last")]
+    #[arg(help_heading = "Table", long, default_value = "refuse", value_name = "refuse|first|last")]
     on_duplicate: Duplicates,
     /// Folder of the snapshot; its name becomes the dataset's.
-    #[arg(long)]
+    #[arg(help_heading = "Snapshot", long)]
     out: PathBuf,
     /// Name of the dataset, if not the folder's.
-    #[arg(long)]
+    #[arg(help_heading = "Snapshot", long)]
     name: Option<String>,
     #[command(flatten)]
     file: InputOptions,
@@ -51,22 +51,22 @@ pub struct Options {
     protocol: ProtocolOptions,
     /// The most bytes of a value, in the input and in later changes, such as 64KiB, up to 1MiB; without it as many as the
     /// longest value has, and at least 4 KiB. Every record has room for the longest.
-    #[arg(long, value_name = "SIZE", value_parser = parse_length)]
+    #[arg(help_heading = "Table", long, value_name = "SIZE", value_parser = parse_length)]
     max_value: Option<usize>,
     /// Inclusion proofs, by which a client verifies that a record is the one built here: include or omit. They take 16
     /// bytes for each level of a tree over the records, except the upper eight. Short rows share a record and its proof.
     /// By default onion and hybrid with several groups include proofs if clients register keys, because a lying server
     /// could learn an earlier index from accepted answers otherwise.
-    #[arg(long, value_name = "CHOICE", num_args = 0..=1, require_equals = true, default_missing_value = "include")]
+    #[arg(help_heading = "Table", long, value_name = "CHOICE", num_args = 0..=1, require_equals = true, default_missing_value = "include")]
     proofs: Option<Proving>,
     /// Refuse an input of another number of rows: 5000, 4000.. for at least so many, or 4000..6000.
-    #[arg(long, value_name = "ROWS")]
+    #[arg(help_heading = "Input", long, value_name = "ROWS")]
     expect_rows: Option<ExpectedRows>,
     /// Replace a snapshot that is there, when the new one is complete.
-    #[arg(long)]
+    #[arg(help_heading = "Snapshot", long)]
     overwrite: bool,
     /// Sign the snapshot with the private key in this file.
-    #[arg(long, value_name = "FILE")]
+    #[arg(help_heading = "Snapshot", long, value_name = "FILE")]
     sign: Option<PathBuf>,
     /// Threads; 0 for all.
     #[arg(long, default_value = "0")]

@@ -11,6 +11,7 @@ mod cluster;
 mod doctor;
 mod get;
 mod gpu;
+mod help;
 mod input;
 mod inspect;
 mod key;
@@ -33,7 +34,7 @@ mod token;
 
 use std::ffi::OsString;
 
-use clap::{CommandFactory as _, Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 pub use library::{build_options, plan_lines, server_config};
 pub use output::explained;
@@ -104,9 +105,20 @@ enum Action {
     Man(manual::Man),
 }
 
+/// The command with its help texts.
+fn command() -> clap::Command {
+    help::with_examples(Command::command())
+}
+
 /// Runs the command: the arguments begin with its name.
-pub fn run(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Status {
-    let command = match Command::try_parse_from(arguments) {
+pub fn run(arguments: impl IntoIterator<Item = impl Into<OsString>>) -> Status {
+    let arguments: Vec<OsString> = arguments.into_iter().map(Into::into).collect();
+    if arguments.len() <= 1 {
+        help::FIRST_STEPS.lines().for_each(output::print_error);
+        return Status::ERROR;
+    }
+    let parsed = command().try_get_matches_from(arguments);
+    let given = match parsed.and_then(|matches| Command::from_arg_matches(&matches)) {
         Ok(command) => command,
         Err(error) => {
             // There is nowhere else to complain.
@@ -114,10 +126,10 @@ pub fn run(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> 
             return Status::from(u8::try_from(error.exit_code()).unwrap_or(u8::MAX));
         }
     };
-    if command.quiet {
+    if given.quiet {
         output::be_quiet();
     }
-    let result = match command.action {
+    let result = match given.action {
         Action::Build(options) => build::run(&options),
         Action::Plan(options) => plan::run(&options),
         Action::Inspect(options) => inspect::run(&options),
@@ -138,11 +150,11 @@ pub fn run(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> 
         Action::Gpu(gpu) => gpu::run(&gpu),
         Action::Load(options) => load::run(&options),
         Action::SimulateLoad(options) => simulate_load::run(&options),
-        Action::Completions(options) => manual::completions(&options, Command::command()),
-        Action::Man(options) => manual::man(&options, Command::command()),
+        Action::Completions(options) => manual::completions(&options, command()),
+        Action::Man(options) => manual::man(&options, command()),
     };
     result.unwrap_or_else(|error| {
         output::print_error(&format!("spirea: {}", explained(&error)));
-        Status::from(2)
+        Status::ERROR
     })
 }

@@ -26,15 +26,15 @@ use crate::threads::Threads;
 #[derive(Args)]
 pub struct Target {
     /// The repository's folder, which no server has.
-    #[arg(long, value_name = "FOLDER", conflicts_with = "server")]
+    #[arg(help_heading = "Repository", long, value_name = "FOLDER", conflicts_with = "server")]
     repository: Option<PathBuf>,
     #[command(flatten)]
     remote: Remote,
     /// Sign the version with the private key in this file.
-    #[arg(long, value_name = "FILE")]
+    #[arg(help_heading = "Repository", long, value_name = "FILE")]
     sign: Option<PathBuf>,
     /// Versions to keep, at least 2.
-    #[arg(long, default_value_t = 2)]
+    #[arg(help_heading = "Repository", long, default_value_t = 2)]
     keep: usize,
     /// Threads; 0 for all.
     #[arg(long, default_value = "0")]
@@ -69,24 +69,24 @@ pub struct Publish {
     #[command(flatten)]
     target: Target,
     /// A snapshot that becomes the base; the repository is made if it is not there.
-    #[arg(long, conflicts_with_all = ["put", "delete", "changes"])]
+    #[arg(help_heading = "Base", long, conflicts_with_all = ["put", "delete", "changes"])]
     base: Option<PathBuf>,
     /// Publish a base even if it has less than half of the current version's values, as when its input was cut off.
-    #[arg(long, requires = "base")]
+    #[arg(help_heading = "Base", long, requires = "base")]
     allow_shrinking: bool,
     /// A table of keys with their new values: CSV, JSONL or Parquet, with the columns of the base.
-    #[arg(long, value_name = "FILE")]
+    #[arg(help_heading = "Changes", long, value_name = "FILE")]
     put: Option<PathBuf>,
     /// A table of keys that have no value any more.
-    #[arg(long, value_name = "FILE")]
+    #[arg(help_heading = "Changes", long, value_name = "FILE")]
     delete: Option<PathBuf>,
     /// Column of the keys in both; of the rows' numbers for a table by position.
-    #[arg(long, default_value = "key")]
+    #[arg(help_heading = "Changes", long, default_value = "key")]
     key: String,
     #[command(flatten)]
     file: InputOptions,
     /// Lines of JSON, `{"key": KEY, "value": VALUE}` or `{"key": KEY, "deleted": true}`, in place of the tables.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["put", "delete"])]
+    #[arg(help_heading = "Changes", long, value_name = "FILE", conflicts_with_all = ["put", "delete"])]
     changes: Option<PathBuf>,
 }
 

@@ -30,10 +30,10 @@ const MAX_VERSIONS_BYTES: u64 = 2 * MAX_MANIFEST_BYTES;
 #[derive(Args)]
 pub struct Remote {
     /// Address of the server's port for administration, in place of a repository's folder.
-    #[arg(long, value_name = "URL", requires = "database", value_parser = address::server)]
+    #[arg(help_heading = "Repository", long, value_name = "URL", requires = "database", value_parser = address::server)]
     server: Option<String>,
     /// The database on that server.
-    #[arg(long, value_name = "NAME", requires = "server", value_parser = address::database)]
+    #[arg(help_heading = "Repository", long, value_name = "NAME", requires = "server", value_parser = address::database)]
     database: Option<String>,
     #[command(flatten)]
     access: Access,

@@ -51,5 +51,5 @@ pub fn run(options: &Options) -> anyhow::Result<Status> {
         let names: Vec<_> = databases.into_iter().flatten().collect();
         look_up::examine(&mut report, &urls, &names, options.access.options()?)?;
     }
-    Ok(Status::from(u8::from(report.has_failed())))
+    Ok(Status::of(!report.has_failed()))
 }

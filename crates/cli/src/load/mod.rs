@@ -113,7 +113,7 @@ pub fn run(options: &Options) -> anyhow::Result<Status> {
         let drawn = chart(&report, &latencies).draw(file);
         drawn.with_context(|| format!("{}: cannot be drawn", file.display()))?;
     }
-    Ok(Status::from(u8::from(report.bad() > 0)))
+    Ok(Status::of(report.bad() == 0))
 }
 
 fn checked_seconds(option: &str, seconds: f64) -> anyhow::Result<Duration> {

@@ -6,6 +6,7 @@ mod command;
 mod encodings;
 mod gpu;
 mod habits;
+mod help;
 mod interrupted;
 mod lists;
 mod load;

@@ -68,7 +68,7 @@ pub fn run(options: &BenchOptions) -> anyhow::Result<Status> {
         let seconds = started.elapsed().as_secs_f64();
         print_line(&format!("wrote {} after {seconds:.0} s", bench.results.path().display()))?;
     }
-    Ok(Status::from(u8::from(bench.failed)))
+    Ok(Status::of(!bench.failed))
 }
 
 /// What measurements share.
