@@ -19,9 +19,10 @@ def build(
     key: str | None = None,
     value: str | Sequence[str] | None = None,
     name: str | None = None,
-    protocol: str = "simple",
-    bins: int = 1,
-    security: Literal["standard", "conservative"] = "standard",
+    protocol: str | None = None,
+    rates: str | os.PathLike[str] | None = None,
+    bins: int | None = None,
+    security: Literal["standard", "conservative"] | None = None,
     prefer: Literal["time", "communication", "balance"] | None = None,
     set: str | None = None,
     ring: str | None = None,
@@ -66,10 +67,13 @@ def build(
     client` tells whether it has a key. Strings and bytes are taken as they are, rows of arrays as the bytes of their numbers,
     nested values as JSON, other values as their text.
 
-    `protocol` is one of `simple`, `double`, `exppack-simple`, `exppack-double`, `double-pack`, `hybrid`, `onion`; `dpf-xor` or
-    `dpf-sum`, which two servers answer; or `auto`, for the one that `plan` recommends. `bins` divides a table of two
-    servers, so that one query brings a record of each bin. The others are the options of `spirea build`; an option that the
-    protocol does not use is refused.
+    `protocol` is one of `simple`, `double`, `exppack-simple`, `exppack-double`, `double-pack`, `hybrid`, `onion`; `dpf-xor`
+    or `dpf-sum`, which two servers answer; or `auto`, for the one of one server that `plan` recommends. Without it a
+    snapshot that is replaced keeps its protocol, and any other build is `auto`, which measures this machine for some seconds
+    where the size of the table does not settle the choice: once, because the cache folder keeps the rates. `rates` is a file
+    of rates to choose by instead, which `spirea plan --save-rates` wrote. `bins` divides a table of two servers, so that one
+    query brings a record of each bin. The others are the options of `spirea build`; one that the protocol does not use is
+    refused.
 
     Raises `TableError` for a table that cannot be taken (`DuplicateKeyError` names the keys and their rows), `OptionError`
     for an argument that cannot be used, and `BuildError` for all else. After it the target is as it was.
@@ -94,6 +98,7 @@ def build(
         "value": values,
         "name": name,
         "protocol": protocol,
+        "rates": None if rates is None else os.fspath(rates),
         "bins": bins,
         "security": security,
         "prefer": prefer,

@@ -19,7 +19,7 @@ use crate::input::InputOptions;
 use crate::inspect::explain;
 use crate::output::{is_quiet, parse_length, print_line, seconds};
 use crate::progress::Bars;
-use crate::protocol::ProtocolOptions;
+use crate::protocol::{Decision, ProtocolOptions};
 use crate::status::Status;
 use crate::threads::Threads;
 
@@ -84,13 +84,21 @@ impl Options {
         self.threads
     }
 
-    /// What to build of `input`.
-    pub fn build_options(&self, input: Input) -> anyhow::Result<BuildOptions> {
+    /// The protocol to build, or who chooses it.
+    pub fn decide(&self) -> anyhow::Result<Decision> {
+        // What is there and is no snapshot is refused by the build.
+        let former = self.overwrite.then(|| Snapshot::open(&self.out).ok()).flatten();
+        let former = former.as_ref().map(|former| &former.manifest().protocol);
+        self.protocol.decide(former, self.threads)
+    }
+
+    /// What to build of `input` with this protocol.
+    pub fn build_options(&self, input: Input, protocol: Protocol) -> anyhow::Result<BuildOptions> {
         let (key, values, nulls) = (self.key.clone(), self.value.clone(), self.file.nulls);
         Ok(BuildOptions {
             duplicates: self.on_duplicate,
             name: self.name.clone(),
-            protocol: self.protocol.protocol(self.threads)?,
+            protocol,
             max_value: self.max_value,
             proving: self.proofs,
             key_queries: self.protocol.key_queries,
@@ -103,7 +111,8 @@ impl Options {
 
 /// Builds and says what it built.
 pub fn run(options: &Options) -> anyhow::Result<Status> {
-    let build_options = options.build_options(options.file()?)?;
+    let decision = options.decide()?;
+    let build_options = options.build_options(options.file()?, decision.protocol.clone())?;
     // Before the work: a key that cannot be read shall not cost a build.
     let key = options.sign.as_deref().map(read_key).transpose()?;
     let started = Instant::now();
@@ -116,6 +125,9 @@ pub fn run(options: &Options) -> anyhow::Result<Status> {
         return Ok(Status::SUCCESS);
     }
     print_line(&format!("built {} in {}", options.out.display(), seconds(started.elapsed().as_secs_f64())))?;
+    if let Some(reason) = decision.reason() {
+        print_line(&format!("{:>16}  {reason}", "chosen"))?;
+    }
     if options.on_duplicate != Duplicates::Refuse {
         let left_out = progress.rows_left_out();
         print_line(&format!(

@@ -25,6 +25,7 @@ mod plan;
 mod progress;
 mod protocol;
 mod publish;
+mod rates;
 mod remote;
 mod serve;
 mod simulate_load;

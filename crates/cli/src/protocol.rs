@@ -1,30 +1,39 @@
 //! The protocol of a build, and the options that some protocols have.
 
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
 use anyhow::{bail, ensure};
 use clap::Args;
-use spirea_cpu::CpuBackend;
 use spirea_dpf::PrfKind;
 use spirea_protocols::choice::{KeyDelivery, Preference, SecurityLevel};
 use spirea_protocols::dpf::Words;
-use spirea_protocols::planner::{Advice, Needs, Rates};
+use spirea_protocols::planner::{Figures, Needs, Recommendation};
 use spirea_protocols::registry::{Choice, NAMES, ProtocolParams};
 use spirea_protocols::table::{LEAST_KEY_QUERIES, MOST_KEY_QUERIES};
-use spirea_store::Protocol;
+use spirea_store::{Chooser, Protocol, StoreError};
 
+use crate::output::{bytes, explained, seconds};
+use crate::rates::Source;
 use crate::threads::Threads;
 
 /// The protocol and its parameters.
 #[derive(Args)]
 pub struct ProtocolOptions {
     /// Protocol: simple, double, exppack-simple, exppack-double, double-pack, hybrid, onion; dpf-xor or dpf-sum, which
-    /// two servers answer; or auto, for the one that `spirea plan` recommends.
-    #[arg(help_heading = "Protocol", long, default_value = "simple")]
-    protocol: String,
-    /// What parameter sets must reach: standard, at least 128 bits by the models that count operations; or conservative,
+    /// two servers answer; or auto, for the one of one server that `spirea plan` recommends for the table and this machine.
+    /// Without it auto, but a snapshot that is replaced (--overwrite) keeps its protocol.
+    #[arg(help_heading = "Protocol", long)]
+    protocol: Option<String>,
+    /// Choose by the rates in this file, which `spirea plan --save-rates` wrote, instead of measuring this machine once; the
+    /// variable SPIREA_RATES names one for all commands.
+    #[arg(help_heading = "Protocol", long, value_name = "FILE")]
+    rates: Option<PathBuf>,
+    /// What parameter sets must reach: standard, the default, at least 128 bits by the models that count operations; or conservative,
     /// ML-KEM-512 by core-SVP too, for which module-1536, fast and onion-26 are chosen and a weaker --set or --ring is
     /// refused.
-    #[arg(help_heading = "Protocol", long, default_value = "standard")]
-    security: SecurityLevel,
+    #[arg(help_heading = "Protocol", long)]
+    security: Option<SecurityLevel>,
     /// What the protocol's shape is chosen for: time, the server's; communication, the bytes of a query and its answer
     /// where that takes the server at most 2.1 times as long; or balance, the default.
     #[arg(help_heading = "Protocol", long)]
@@ -53,8 +62,8 @@ pub struct ProtocolOptions {
     word_bits: Option<u32>,
     /// Bins of as many records each, of dpf-xor and dpf-sum: a query brings a record of each for the work of one, and is as
     /// many keys long. Such a table has no deltas: changes make a new base.
-    #[arg(help_heading = "Protocol", long, default_value_t = 1)]
-    bins: usize,
+    #[arg(help_heading = "Protocol", long)]
+    bins: Option<usize>,
     /// Most queries that a client sends under one set of registered keys, 64 to 1024; 1024 by default. A shorter life reveals less
     /// when an answer is refused, and links fewer queries; clients upload keys more often.
     #[arg(help_heading = "Protocol", long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(LEAST_KEY_QUERIES..=MOST_KEY_QUERIES))]
@@ -113,47 +122,156 @@ const PARTICULAR: [Particular; 8] = [
     },
 ];
 
+/// The options that `auto` leaves to the planner.
+const PLANNED: [&str; 5] = ["--set", "--ring", "--prf", "--accept-weak-prf", "--word-bits"];
+
+/// A protocol for a build, and the reason for it.
+pub struct Decision {
+    /// The protocol, or who chooses it.
+    pub protocol: Protocol,
+    reason: Reason,
+}
+
+enum Reason {
+    /// It was asked for.
+    Named,
+    /// The snapshot that is replaced has it.
+    Kept(String),
+    /// The planner recommends it.
+    Recommended(Arc<Automatic>),
+}
+
+impl Decision {
+    /// The reason, after the build, unless the protocol was asked for.
+    pub fn reason(&self) -> Option<String> {
+        match &self.reason {
+            Reason::Named => None,
+            Reason::Kept(protocol) => Some(format!(
+                "{protocol}, the protocol of the snapshot that was replaced; --protocol auto would choose anew"
+            )),
+            Reason::Recommended(automatic) => automatic.reason.get().cloned(),
+        }
+    }
+}
+
+/// Follows the planner for the table at hand.
+#[derive(Debug)]
+struct Automatic {
+    needs: Needs,
+    source: Source,
+    /// The reason for the protocol, once it is chosen.
+    reason: OnceLock<String>,
+}
+
+impl Chooser for Automatic {
+    fn choose(&self, records: u64, record_bytes: usize) -> Result<Choice, StoreError> {
+        let settled = match self.source {
+            Source::Machine(_) => self.needs.recommend_for_all_machines(records, record_bytes),
+            Source::File(_) => None,
+        };
+        let (recommendation, bound) = match settled {
+            Some(recommendation) => (recommendation, "at least "),
+            None => {
+                let rates = self.source.rates().map_err(|error| StoreError::BadOption(explained(&error)))?;
+                (self.needs.recommend(records, record_bytes, &rates)?, "")
+            }
+        };
+        // A second call would be for the same table.
+        let _ = self.reason.set(describe(&recommendation, bound));
+        Ok(recommendation.choice)
+    }
+}
+
+/// The reason for a recommendation in a line; `bound` stands before the times of others.
+fn describe(recommendation: &Recommendation, bound: &str) -> String {
+    /// Other protocols that are named.
+    const OTHERS: usize = 3;
+    let Recommendation { figures, others, .. } = recommendation;
+    let once = |figures: &Figures| {
+        let sizes = figures.sizes;
+        let hint = (sizes.hint_bytes > 0).then(|| format!("a hint of {}", bytes(sizes.hint_bytes)));
+        hint.or((sizes.keys_bytes > 0).then(|| format!("keys of {}", bytes(sizes.keys_bytes as u64))))
+    };
+    let first = match once(figures) {
+        Some(once) if figures.sizes.hint_bytes > 0 => format!("{once} for each version, and "),
+        Some(once) => format!("nothing before (it sends {once} once), and "),
+        None => "nothing before, and ".into(),
+    };
+    let other = |other: &Figures| {
+        let once = once(other).map_or_else(String::new, |once| format!(" with {once}"));
+        format!("{} {bound}{}{once}", other.params.name(), seconds(other.lookup_seconds))
+    };
+    let others: Vec<_> = others.iter().take(OTHERS).map(other).collect();
+    let others = if others.is_empty() { String::new() } else { format!("; others: {}", others.join(", ")) };
+    format!(
+        "{}, whose look-ups take a client the least time, {} over a usual line; a client downloads {first}{} for each look-up{others}",
+        figures.params.name(),
+        seconds(figures.lookup_seconds),
+        bytes(figures.sizes.answer_bytes as u64),
+    )
+}
+
 impl ProtocolOptions {
-    /// The protocol that was asked for.
-    pub fn protocol(&self, threads: Threads) -> anyhow::Result<Protocol> {
-        if self.protocol == "auto" { self.planned(threads) } else { self.named().map(Protocol::Named) }
+    /// The protocol that was asked for, or that of the snapshot which is replaced, or the planner's.
+    pub fn decide(&self, former: Option<&ProtocolParams>, threads: Threads) -> anyhow::Result<Decision> {
+        match (self.protocol.as_deref(), former) {
+            (None, Some(former)) => {
+                let protocol = Protocol::Named(self.kept(former)?);
+                Ok(Decision { protocol, reason: Reason::Kept(former.name().into()) })
+            }
+            (None | Some("auto"), _) => self.planned(threads),
+            (Some(name), _) => {
+                let choice = Choice { protocol: name.into(), ..Choice::default() };
+                Ok(Decision { protocol: Protocol::Named(self.changed(choice)?), reason: Reason::Named })
+            }
+        }
     }
 
     /// The protocol that the planner recommends.
-    fn planned(&self, threads: Threads) -> anyhow::Result<Protocol> {
-        let chosen = ["--set", "--ring", "--prf", "--accept-weak-prf", "--word-bits"];
+    fn planned(&self, threads: Threads) -> anyhow::Result<Decision> {
         let given = PARTICULAR.iter().filter(|option| (option.is_given)(self)).map(|option| option.flag);
-        let given = given
-            .chain((self.bins > 1).then_some("--bins"))
-            .find(|flag| *flag == "--bins" || chosen.contains(flag));
-        if let Some(flag) = given {
+        let bins = self.bins.filter(|bins| *bins != 1).map(|_| "--bins");
+        if let Some(flag) = given.filter(|flag| PLANNED.contains(flag)).chain(bins).next() {
             bail!(
-                "--protocol auto chooses the parameter sets of one server too: leave {flag} away, or name a protocol"
+                "--protocol auto, the default, chooses the parameters of one server too: leave {flag} away, or name a protocol"
             );
         }
-        let rates = Rates::measure(&CpuBackend::new(threads.count())?, &self.security.ring_sets())?;
-        let (security, prefer, keys) = (self.security, self.prefer.unwrap_or_default(), self.keys);
-        let needs = Needs { security, prefer, keys, ..Needs::default() };
-        Ok(Protocol::Planned(Advice { needs, rates }))
+        let (security, prefer) = (self.security.unwrap_or_default(), self.prefer.unwrap_or_default());
+        let needs = Needs { security, prefer, keys: self.keys, ..Needs::default() };
+        let source = Source::of(self.rates.as_deref(), threads)?;
+        let automatic = Arc::new(Automatic { needs, source, reason: OnceLock::new() });
+        let chooser: Arc<dyn Chooser> = Arc::clone(&automatic) as _;
+        Ok(Decision { protocol: Protocol::Chosen(chooser), reason: Reason::Recommended(automatic) })
     }
 
-    /// The protocol that has a name.
-    fn named(&self) -> anyhow::Result<Choice> {
+    /// The choice of former parameters, but for the options that are given.
+    fn kept(&self, former: &ProtocolParams) -> anyhow::Result<Choice> {
+        let choice = former.repeated();
+        // Another level of security chooses sets of its own.
+        self.changed(match self.security {
+            Some(_) => Choice { set: None, ring: None, ..choice },
+            None => choice,
+        })
+    }
+
+    /// A choice with the options that are given.
+    fn changed(&self, choice: Choice) -> anyhow::Result<Choice> {
         let words = match self.word_bits {
-            None | Some(32) => Words::U32,
+            None => choice.words,
+            Some(32) => Words::U32,
             Some(64) => Words::U64,
-            _ => bail!("--word-bits must be 32 or 64"),
+            Some(_) => bail!("--word-bits must be 32 or 64"),
         };
         let choice = Choice {
-            protocol: self.protocol.clone(),
-            set: self.set.clone(),
-            ring: self.ring.clone(),
-            security: self.security,
-            prefer: self.prefer.unwrap_or_default(),
-            prf: self.prf.unwrap_or_default(),
+            set: self.set.clone().or(choice.set),
+            ring: self.ring.clone().or(choice.ring),
+            security: self.security.unwrap_or(choice.security),
+            prefer: self.prefer.unwrap_or(choice.prefer),
+            prf: self.prf.unwrap_or(choice.prf),
             words,
-            bins: self.bins,
-            keys: self.keys.unwrap_or_default(),
+            bins: self.bins.unwrap_or(choice.bins),
+            keys: self.keys.unwrap_or(choice.keys),
+            protocol: choice.protocol,
         };
         self.refuse_unused(&choice)?;
         ensure!(
@@ -167,9 +285,14 @@ impl ProtocolOptions {
 
     /// Refuses options that the protocol has no use for.
     fn refuse_unused(&self, choice: &Choice) -> anyhow::Result<()> {
+        ensure!(
+            self.rates.is_none(),
+            "--rates is for --protocol auto: leave it away with {}",
+            choice.protocol
+        );
         ProtocolParams::check(choice)?;
-        // The options that a protocol uses are those of any table.
-        let sample = |choice: &Choice| ProtocolParams::choose(choice, [0; 32], choice.bins as u64 + 1, 32);
+        // The options that a protocol uses are those of any table, and short records have a shape under all of them.
+        let sample = |choice: &Choice| ProtocolParams::choose(choice, [0; 32], choice.bins as u64 + 1, 2);
         let own = sample(choice)?;
         let is_user = |protocol: &str, is_used: fn(&ProtocolParams) -> bool| {
             let other = Choice { protocol: protocol.into(), ..Choice::default() };
@@ -185,7 +308,7 @@ impl ProtocolOptions {
                 bail!(
                     "{flag} is for {}, and {}{way} has no use for it: leave it away, or name another protocol",
                     users.join(", "),
-                    self.protocol
+                    choice.protocol
                 );
             }
         }

@@ -16,7 +16,7 @@ use spirea_store::signing::read_key;
 use spirea_store::{Changes, Repository, Silent, Snapshot, VersionRecord};
 
 use crate::input::{self, InputOptions};
-use crate::output::{bytes, print_line, seconds};
+use crate::output::{bytes, note, print_line, seconds};
 use crate::progress::Bars;
 use crate::remote::Remote;
 use crate::status::Status;
@@ -135,8 +135,20 @@ pub fn publish(options: &Publish) -> anyhow::Result<Status> {
         return server.changes(Cursor::new(options.changes(&table)?.to_lines(&table)?));
     }
     if let Some(base) = &options.base {
-        let repository = Repository::create(target.folder()?, target.settings()?)?;
-        let record = repository.add_base(&Snapshot::open(base)?, options.shrinking(), &Bars::new())?;
+        let (repository, base) =
+            (Repository::create(target.folder()?, target.settings()?)?, Snapshot::open(base)?);
+        let protocol = |snapshot: &Snapshot| snapshot.manifest().protocol.name();
+        if let Some(former) = repository
+            .current()
+            .map(|current| protocol(&current.base))
+            .filter(|name| *name != protocol(&base))
+        {
+            note(&format!(
+                "the new base has the protocol {}, and the version before {former}: clients follow; build with --protocol {former} to keep it",
+                protocol(&base)
+            ));
+        }
+        let record = repository.add_base(&base, options.shrinking(), &Bars::new())?;
         return report("published", &record, started);
     }
     options.check()?;

@@ -2,7 +2,6 @@
 
 mod gpus;
 mod pim;
-mod rates;
 
 use std::path::PathBuf;
 
@@ -22,11 +21,11 @@ use crate::inspect::{explain_longest, explain_records};
 use crate::leaks::refusal_bits;
 use crate::output::{bytes, parse_bytes, parse_count, print_line, seconds};
 use crate::progress::Bars;
+use crate::rates::RatesOptions;
 use crate::status::Status;
 use crate::threads::Threads;
 use gpus::{Gpu, GpuGroup, GpuOptions};
 use pim::{Pim, PimOptions};
-use rates::RatesOptions;
 
 /// The table to plan for, and the source of the rates.
 #[derive(Args)]

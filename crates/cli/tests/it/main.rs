@@ -1,5 +1,6 @@
 //! The `spirea` command: its use, its operation, and the service under faults.
 
+mod automatic;
 mod cli;
 mod cluster;
 mod command;

@@ -235,8 +235,7 @@ fn options_that_a_protocol_does_not_use_are_refused_and_named() {
         );
         assert_eq!(said(folder.path(), &[&build[..], &[protocol], options].concat()), message);
     }
-    let auto =
-        "--protocol auto chooses the parameter sets of one server too: leave --prf away, or name a protocol";
+    let auto = "--protocol auto, the default, chooses the parameters of one server too: leave --prf away, or name a protocol";
     assert_eq!(said(folder.path(), &[&build[..], &["auto", "--prf", "aes-128"]].concat()), auto);
 }
 
