@@ -17,7 +17,7 @@ use spirea_store::{
 
 use crate::input::InputOptions;
 use crate::inspect::explain;
-use crate::output::{is_quiet, parse_length, print_line, seconds};
+use crate::output::{is_quiet, note, parse_length, print_line, seconds};
 use crate::progress::Bars;
 use crate::protocol::{Decision, ProtocolOptions};
 use crate::status::Status;
@@ -84,12 +84,12 @@ impl Options {
         self.threads
     }
 
-    /// The protocol to build, or who chooses it.
-    pub fn decide(&self) -> anyhow::Result<Decision> {
+    /// The protocol to build, or who chooses it; `tell` receives a line before the machine is measured.
+    pub fn decide(&self, tell: fn(&str)) -> anyhow::Result<Decision> {
         // What is there and is no snapshot is refused by the build.
         let former = self.overwrite.then(|| Snapshot::open(&self.out).ok()).flatten();
         let former = former.as_ref().map(|former| &former.manifest().protocol);
-        self.protocol.decide(former, self.threads)
+        self.protocol.decide(former, self.threads, tell)
     }
 
     /// What to build of `input` with this protocol.
@@ -111,7 +111,7 @@ impl Options {
 
 /// Builds and says what it built.
 pub fn run(options: &Options) -> anyhow::Result<Status> {
-    let decision = options.decide()?;
+    let decision = options.decide(note)?;
     let build_options = options.build_options(options.file()?, decision.protocol.clone())?;
     // Before the work: a key that cannot be read shall not cost a build.
     let key = options.sign.as_deref().map(read_key).transpose()?;

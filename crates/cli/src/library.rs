@@ -22,7 +22,7 @@ pub fn build_options(
 ) -> anyhow::Result<(BuildOptions, Threads)> {
     let options: build::Options = parse("build", arguments)?;
     let input = rows.map(Input::Rows).map_or_else(|| options.file(), Ok)?;
-    Ok((options.build_options(input, options.decide()?.protocol)?, options.threads()))
+    Ok((options.build_options(input, options.decide(|_| ())?.protocol)?, options.threads()))
 }
 
 /// What `spirea serve` would serve with these arguments, and how. What they do not say is as the environment says.

@@ -166,7 +166,7 @@ struct Automatic {
 impl Chooser for Automatic {
     fn choose(&self, records: u64, record_bytes: usize) -> Result<Choice, StoreError> {
         let settled = match self.source {
-            Source::Machine(_) => self.needs.recommend_for_all_machines(records, record_bytes),
+            Source::Machine { .. } => self.needs.recommend_for_all_machines(records, record_bytes),
             Source::File(_) => None,
         };
         let (recommendation, bound) = match settled {
@@ -212,14 +212,20 @@ fn describe(recommendation: &Recommendation, bound: &str) -> String {
 }
 
 impl ProtocolOptions {
-    /// The protocol that was asked for, or that of the snapshot which is replaced, or the planner's.
-    pub fn decide(&self, former: Option<&ProtocolParams>, threads: Threads) -> anyhow::Result<Decision> {
+    /// The protocol that was asked for, or that of the snapshot which is replaced, or the planner's; `tell` receives a line before
+    /// the machine is measured.
+    pub fn decide(
+        &self,
+        former: Option<&ProtocolParams>,
+        threads: Threads,
+        tell: fn(&str),
+    ) -> anyhow::Result<Decision> {
         match (self.protocol.as_deref(), former) {
             (None, Some(former)) => {
                 let protocol = Protocol::Named(self.kept(former)?);
                 Ok(Decision { protocol, reason: Reason::Kept(former.name().into()) })
             }
-            (None | Some("auto"), _) => self.planned(threads),
+            (None | Some("auto"), _) => self.planned(threads, tell),
             (Some(name), _) => {
                 let choice = Choice { protocol: name.into(), ..Choice::default() };
                 Ok(Decision { protocol: Protocol::Named(self.changed(choice)?), reason: Reason::Named })
@@ -228,7 +234,7 @@ impl ProtocolOptions {
     }
 
     /// The protocol that the planner recommends.
-    fn planned(&self, threads: Threads) -> anyhow::Result<Decision> {
+    fn planned(&self, threads: Threads, tell: fn(&str)) -> anyhow::Result<Decision> {
         let given = PARTICULAR.iter().filter(|option| (option.is_given)(self)).map(|option| option.flag);
         let bins = self.bins.filter(|bins| *bins != 1).map(|_| "--bins");
         if let Some(flag) = given.filter(|flag| PLANNED.contains(flag)).chain(bins).next() {
@@ -238,7 +244,7 @@ impl ProtocolOptions {
         }
         let (security, prefer) = (self.security.unwrap_or_default(), self.prefer.unwrap_or_default());
         let needs = Needs { security, prefer, keys: self.keys, ..Needs::default() };
-        let source = Source::of(self.rates.as_deref(), threads)?;
+        let source = Source::of(self.rates.as_deref(), threads, tell)?;
         let automatic = Arc::new(Automatic { needs, source, reason: OnceLock::new() });
         let chooser: Arc<dyn Chooser> = Arc::clone(&automatic) as _;
         Ok(Decision { protocol: Protocol::Chosen(chooser), reason: Reason::Recommended(automatic) })

@@ -76,16 +76,21 @@ fn of_environment() -> Option<PathBuf> {
 pub enum Source {
     /// A file of rates.
     File(Rates),
-    /// This machine with so many threads, which is measured once for all builds.
-    Machine(Threads),
+    /// This machine, which is measured once for all builds.
+    Machine {
+        /// Threads that compute.
+        threads: Threads,
+        /// Receives a line before the machine is measured.
+        tell: fn(&str),
+    },
 }
 
 impl Source {
     /// The file at `path`, or of the environment, or else this machine.
-    pub fn of(path: Option<&Path>, threads: Threads) -> anyhow::Result<Self> {
+    pub fn of(path: Option<&Path>, threads: Threads, tell: fn(&str)) -> anyhow::Result<Self> {
         match path.map(Path::to_path_buf).or_else(of_environment) {
             Some(path) => Ok(Self::File(Saved::read(&path)?.rates)),
-            None => Ok(Self::Machine(threads)),
+            None => Ok(Self::Machine { threads, tell }),
         }
     }
 
@@ -93,13 +98,13 @@ impl Source {
     pub fn rates(&self) -> anyhow::Result<Rates> {
         match self {
             Self::File(rates) => Ok(rates.clone()),
-            Self::Machine(threads) => of_machine(*threads, cache_folder().as_deref()),
+            Self::Machine { threads, tell } => of_machine(*threads, *tell, cache_folder().as_deref()),
         }
     }
 }
 
 /// The rates of this machine: those that `folder` keeps, or measured now. A folder that cannot be written to keeps nothing.
-fn of_machine(threads: Threads, folder: Option<&Path>) -> anyhow::Result<Rates> {
+fn of_machine(threads: Threads, tell: fn(&str), folder: Option<&Path>) -> anyhow::Result<Rates> {
     let kept = folder.map(|folder| folder.join(kept_name(&processor(), threads.count())));
     if let Some(Ok(saved)) = kept.as_deref().map(Saved::read)
         && (saved.processor, saved.threads) == (processor(), threads.count())
@@ -108,7 +113,7 @@ fn of_machine(threads: Threads, folder: Option<&Path>) -> anyhow::Result<Rates> 
     }
     let backend = CpuBackend::new(threads.count())?;
     let (name, count) = (backend.name(), backend.threads());
-    note(&format!("measuring {name} with {count} thread(s), once for all builds, to choose the protocol"));
+    tell(&format!("measuring {name} with {count} thread(s), once for all builds, to choose the protocol"));
     let saved = Saved::measure(&backend)?;
     if let Some(path) = kept {
         let _ = saved.replace(&path);
@@ -248,15 +253,15 @@ mod tests {
         let kept = Saved { processor: processor(), ..Saved::parse(SAVED).unwrap() };
         assert_eq!(kept.threads, 1);
         kept.replace(&path).unwrap();
-        let rates = of_machine(threads, Some(folder.path())).unwrap();
+        let rates = of_machine(threads, |_| (), Some(folder.path())).unwrap();
         let unit = Unit::ScannedByte;
         assert_eq!(rates.seconds(unit).to_bits(), kept.rates.seconds(unit).to_bits());
         assert_ne!(kept_name("a", 1), kept_name("a", 2));
         assert_ne!(kept_name("a", 1), kept_name("b", 1));
         // A damaged file is replaced by what is measured.
         std::fs::write(&path, "damaged").unwrap();
-        let measured = of_machine(threads, Some(folder.path())).unwrap();
-        let again = of_machine(threads, Some(folder.path())).unwrap();
+        let measured = of_machine(threads, |_| (), Some(folder.path())).unwrap();
+        let again = of_machine(threads, |_| (), Some(folder.path())).unwrap();
         assert_eq!(measured.seconds(unit).to_bits(), again.seconds(unit).to_bits());
         assert_eq!(Saved::read(&path).unwrap().threads, 1);
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
