@@ -182,10 +182,8 @@ def main():
         print(f"  {rows:,} characters of Unicode {unicodedata.unidata_version}, {table.stat().st_size:,} bytes of CSV")
 
         print("2. Build a snapshot")
-        timed(
-            "build",
-            [spirea, "build", "--input", table, "--key", "codepoint", "--value", "name", "category", "--out", snapshot],
-        )
+        columns = ["--key", "codepoint", "--value", "name", "category"]
+        timed("build", [spirea, "build", "--input", table, *columns, "--protocol", "simple", "--out", snapshot])
         print("    " + timed("inspect", [spirea, "inspect", snapshot]).strip().replace("\n", "\n    "))
 
         print("3. Serve it")

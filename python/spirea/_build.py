@@ -19,15 +19,16 @@ def build(
     key: str | None = None,
     value: str | Sequence[str] | None = None,
     name: str | None = None,
-    protocol: str = "simple",
-    bins: int = 1,
-    security: Literal["standard", "conservative"] = "standard",
-    prefer: Literal["time", "communication", "balance"] = "balance",
+    protocol: str | None = None,
+    rates: str | os.PathLike[str] | None = None,
+    bins: int | None = None,
+    security: Literal["standard", "conservative"] | None = None,
+    prefer: Literal["time", "communication", "balance"] | None = None,
     set: str | None = None,
     ring: str | None = None,
-    prf: str = "aes-128",
+    prf: str | None = None,
     accept_weak_prf: bool = False,
-    word_bits: Literal[32, 64] = 32,
+    word_bits: Literal[32, 64] | None = None,
     nulls: Literal["refuse", "empty", "skip"] = "refuse",
     on_duplicate: Literal["refuse", "first", "last"] = "refuse",
     expect_rows: int | str | None = None,
@@ -71,9 +72,13 @@ def build(
     `types` names types of fields that the table does not tell itself, such as `{"price": "number"}`, and `normalise` the form
     of the keys, such as `"trim,lower"`, `"domain"` or `"e164:CH"` (docs/tables.md).
 
-    `protocol` is one of `simple`, `double`, `exppack-simple`, `exppack-double`, `double-pack`, `hybrid`, `onion`; `dpf-xor` or
-    `dpf-sum`, which two servers answer; or `auto`, for the one that `plan` recommends. `bins` divides a table of two
-    servers, so that one query brings a record of each bin. The others are the options of `spirea build`.
+    `protocol` is one of `simple`, `double`, `exppack-simple`, `exppack-double`, `double-pack`, `hybrid`, `onion`; `dpf-xor`
+    or `dpf-sum`, which two servers answer; or `auto`, for the one of one server that `plan` recommends. Without it a
+    snapshot that is replaced keeps its protocol, and any other build is `auto`, which measures this machine for some seconds
+    where the size of the table does not settle the choice: once, because the cache folder keeps the rates. `rates` is a file
+    of rates to choose by instead, which `spirea plan --save-rates` wrote. `bins` divides a table of two servers, so that one
+    query brings a record of each bin. The others are the options of `spirea build`; one that the protocol does not use is
+    refused.
 
     Raises `TableError` for a table that cannot be taken (`DuplicateKeyError` names the keys and their rows), `OptionError`
     for an argument that cannot be used, and `BuildError` for all else. After it the target is as it was.
@@ -98,6 +103,7 @@ def build(
         "value": values,
         "name": name,
         "protocol": protocol,
+        "rates": None if rates is None else os.fspath(rates),
         "bins": bins,
         "security": security,
         "prefer": prefer,

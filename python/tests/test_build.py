@@ -1,6 +1,7 @@
 """Tables of all kinds become the same snapshot."""
 
 import json
+from pathlib import Path
 
 import numpy
 import pandas
@@ -11,6 +12,7 @@ import pytest
 
 import spirea
 
+ROOT = Path(__file__).parents[2]
 ROWS = [("example.org", b"fine", 1), ("example.net", b"\x00\xff", 2), ("字", b"", 3)]
 COLUMNS = {name: [row[i] for row in ROWS] for i, name in enumerate(["domain", "verdict", "n"])}
 
@@ -158,3 +160,20 @@ def test_a_folder_that_was_not_named_goes_with_its_snapshot():
     assert os.path.isdir(path) and snapshot.name == "gone"
     del snapshot
     assert not os.path.exists(path)
+
+
+def test_a_build_without_a_protocol_follows_the_planner_and_a_rebuild_keeps_it(tmp_path):
+    assert spirea.build(COLUMNS, key="domain").protocol == "simple"
+    # A machine that scans so slowly that a protocol which scans nothing is best.
+    rates = json.loads((ROOT / "crates/cli/tests/rates.json").read_text())
+    rates["seconds"]["scanned-byte"] = 1e-2
+    slow = tmp_path / "slow.json"
+    slow.write_text(json.dumps(rates))
+    out = tmp_path / "table"
+    assert spirea.build(COLUMNS, out, key="domain", rates=slow).protocol == "onion"
+    assert spirea.build(COLUMNS, out, key="domain", overwrite=True).protocol == "onion"
+    assert spirea.build(COLUMNS, out, key="domain", overwrite=True, protocol="auto").protocol == "simple"
+    with pytest.raises(spirea.OptionError, match="rates is for protocol auto"):
+        spirea.build(COLUMNS, key="domain", protocol="simple", rates=slow)
+    with pytest.raises(spirea.OptionError, match="prf is for dpf-xor, dpf-sum, and hybrid has no use for it"):
+        spirea.build(COLUMNS, key="domain", protocol="hybrid", prf="aes-128")

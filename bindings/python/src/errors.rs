@@ -1,6 +1,7 @@
 //! Errors of the crates as exceptions of `spirea.errors`.
 
 use pyo3::prelude::*;
+use spirea_cli::explained;
 use spirea_client::ClientError;
 use spirea_protocols::ProtocolError;
 use spirea_server::ServeError;
@@ -91,6 +92,7 @@ impl From<StoreError> for Failure {
             StoreError::DuplicateKeys { .. } => "DuplicateKeyError",
             StoreError::Malformed { .. }
             | StoreError::NoSuchColumn { .. }
+            | StoreError::NoSuchField { .. }
             | StoreError::Null { .. }
             | StoreError::Empty { .. }
             | StoreError::Oversize { .. }
@@ -159,6 +161,6 @@ pub fn of_options(error: anyhow::Error, otherwise: &'static str) -> Failure {
     }
     match error.downcast::<StoreError>() {
         Ok(error) => error.into(),
-        Err(error) => Failure::new(otherwise, as_arguments(&format!("{error:#}"))),
+        Err(error) => Failure::new(otherwise, as_arguments(&explained(&error))),
     }
 }

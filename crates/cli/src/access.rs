@@ -7,6 +7,8 @@ use clap::Args;
 use spirea_client::{ClientOptions, root_certificates};
 use ureq::tls::{RootCerts, TlsConfig};
 
+use crate::input;
+
 /// The variable of the environment that may hold a token.
 const TOKEN_VARIABLE: &str = "SPIREA_TOKEN";
 
@@ -14,10 +16,10 @@ const TOKEN_VARIABLE: &str = "SPIREA_TOKEN";
 #[derive(Args)]
 pub struct Access {
     /// File whose first line is the token that the server asks for; else the variable SPIREA_TOKEN, if it is set.
-    #[arg(long, value_name = "FILE")]
+    #[arg(help_heading = "Access", long, value_name = "FILE")]
     token_file: Option<PathBuf>,
     /// File of certificates, as PEM, that lead to the server's; the public ones of the web by default.
-    #[arg(long, value_name = "FILE")]
+    #[arg(help_heading = "Access", long, value_name = "FILE")]
     pub ca: Option<PathBuf>,
 }
 
@@ -38,7 +40,7 @@ impl Access {
             };
         };
         let place = || format!("{}: the token cannot be read", path.display());
-        let text = std::fs::read_to_string(path).with_context(place)?;
+        let text = std::io::read_to_string(input::open(path)?).with_context(place)?;
         match text.lines().next().map(str::trim) {
             Some(token) if !token.is_empty() => Ok(Some(token.into())),
             _ => bail!("{}: the first line is empty; put the token there", path.display()),

@@ -1,5 +1,7 @@
 //! How a table's file is read.
 
+use std::fs::File;
+use std::io::ErrorKind;
 use std::path::Path;
 
 use clap::Args;
@@ -12,27 +14,27 @@ use crate::output::parse_length;
 #[derive(Args)]
 pub struct InputOptions {
     /// Format, if the file's name does not tell: csv, tsv, json, jsonl, parquet, npy, raw.
-    #[arg(long)]
+    #[arg(help_heading = "Input", long)]
     format: Option<String>,
     /// What stands between the fields of a line: one character, or tab. Implies csv.
-    #[arg(long, value_name = "CHARACTER", value_parser = parse_delimiter)]
+    #[arg(help_heading = "Input", long, value_name = "CHARACTER", value_parser = parse_delimiter)]
     delimiter: Option<u8>,
     /// Encoding of a text file by its label on the web, such as windows-1252, shift_jis or utf-16; UTF-8 by default.
-    #[arg(long, value_name = "LABEL", conflicts_with = "bytes")]
+    #[arg(help_heading = "Input", long, value_name = "LABEL", conflicts_with = "bytes")]
     encoding: Option<Encoding>,
     /// Take keys and values of csv and tsv as bytes, which need not be text.
-    #[arg(long)]
+    #[arg(help_heading = "Input", long)]
     bytes: bool,
     /// Take quotes in tsv as csv does; by default they are characters like any other.
-    #[arg(long)]
+    #[arg(help_heading = "Input", long)]
     quote: bool,
     #[command(flatten)]
     lines: LineOptions,
     /// Bytes of a value in a fixed-width file.
-    #[arg(long, value_name = "SIZE", value_parser = parse_length)]
+    #[arg(help_heading = "Input", long, value_name = "SIZE", value_parser = parse_length)]
     pub record_bytes: Option<usize>,
     /// Rows of JSON or Parquet in which a column is null: refuse the table, take the value as empty, or skip the row.
-    #[arg(long, default_value = "refuse", value_name = "refuse|empty|skip")]
+    #[arg(help_heading = "Input", long, default_value = "refuse", value_name = "refuse|empty|skip")]
     pub nulls: Nulls,
 }
 
@@ -48,26 +50,36 @@ impl InputOptions {
     }
 }
 
+/// Opens a file to read, with its name and a remedy if it cannot be.
+pub fn open(path: &Path) -> Result<File, StoreError> {
+    let failed = |source| StoreError::Io { path: path.into(), action: "open", source };
+    let file = File::open(path).map_err(failed)?;
+    match file.metadata().map_err(failed)?.is_dir() {
+        true => Err(failed(ErrorKind::IsADirectory.into())),
+        false => Ok(file),
+    }
+}
+
 /// Options that say which lines of csv and tsv are rows.
 #[derive(Args)]
 struct LineOptions {
     /// The first line of csv or tsv is a row, not the names of the columns: they are column1, column2 and so on, or --columns.
-    #[arg(long)]
+    #[arg(help_heading = "Lines", long)]
     no_header: bool,
     /// Names of the columns of a file without a header, with commas between them.
-    #[arg(long, value_name = "NAMES", value_delimiter = ',', requires = "no_header")]
+    #[arg(help_heading = "Lines", long, value_name = "NAMES", value_delimiter = ',', requires = "no_header")]
     columns: Vec<String>,
     /// Leave out the lines of csv or tsv that begin with this, such as # or //.
-    #[arg(long, value_name = "PREFIX")]
+    #[arg(help_heading = "Lines", long, value_name = "PREFIX")]
     comment: Option<String>,
     /// Leave out so many lines before the header, or before the first row of a file without one.
-    #[arg(long, value_name = "LINES", default_value_t = 0)]
+    #[arg(help_heading = "Lines", long, value_name = "LINES", default_value_t = 0)]
     skip_rows: u64,
     /// Leave out the blank lines of a file of one column, which may be empty values; those of others are left out anyway.
-    #[arg(long)]
+    #[arg(help_heading = "Lines", long)]
     skip_blank: bool,
     /// Leave out spaces and tabs around the fields of csv and tsv.
-    #[arg(long)]
+    #[arg(help_heading = "Lines", long)]
     trim: bool,
 }
 

@@ -4,6 +4,7 @@
 //! as the command does ([`build_options`], [`server_config`], [`plan_lines`]).
 
 mod access;
+mod address;
 mod bench;
 mod build;
 mod cluster;
@@ -11,6 +12,7 @@ mod doctor;
 mod forms;
 mod get;
 mod gpu;
+mod help;
 mod input;
 mod inspect;
 mod key;
@@ -22,7 +24,9 @@ mod manual;
 mod output;
 mod plan;
 mod progress;
+mod protocol;
 mod publish;
+mod rates;
 mod remote;
 mod serve;
 mod simulate_load;
@@ -32,9 +36,10 @@ mod token;
 
 use std::ffi::OsString;
 
-use clap::{CommandFactory as _, Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 pub use library::{build_options, plan_lines, server_config};
+pub use output::explained;
 pub use status::Status;
 pub use threads::Threads;
 
@@ -102,9 +107,20 @@ enum Action {
     Man(manual::Man),
 }
 
+/// The command with its help texts.
+fn command() -> clap::Command {
+    help::with_examples(Command::command())
+}
+
 /// Runs the command: the arguments begin with its name.
-pub fn run(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Status {
-    let command = match Command::try_parse_from(arguments) {
+pub fn run(arguments: impl IntoIterator<Item = impl Into<OsString>>) -> Status {
+    let arguments: Vec<OsString> = arguments.into_iter().map(Into::into).collect();
+    if arguments.len() <= 1 {
+        help::FIRST_STEPS.lines().for_each(output::print_error);
+        return Status::ERROR;
+    }
+    let parsed = command().try_get_matches_from(arguments);
+    let given = match parsed.and_then(|matches| Command::from_arg_matches(&matches)) {
         Ok(command) => command,
         Err(error) => {
             // There is nowhere else to complain.
@@ -112,10 +128,10 @@ pub fn run(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> 
             return Status::from(u8::try_from(error.exit_code()).unwrap_or(u8::MAX));
         }
     };
-    if command.quiet {
+    if given.quiet {
         output::be_quiet();
     }
-    let result = match command.action {
+    let result = match given.action {
         Action::Build(options) => build::run(&options),
         Action::Plan(options) => plan::run(&options),
         Action::Inspect(options) => inspect::run(&options),
@@ -136,20 +152,11 @@ pub fn run(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> 
         Action::Gpu(gpu) => gpu::run(&gpu),
         Action::Load(options) => load::run(&options),
         Action::SimulateLoad(options) => simulate_load::run(&options),
-        Action::Completions(options) => manual::completions(&options, Command::command()),
-        Action::Man(options) => manual::man(&options, Command::command()),
+        Action::Completions(options) => manual::completions(&options, command()),
+        Action::Man(options) => manual::man(&options, command()),
     };
     result.unwrap_or_else(|error| {
         output::print_error(&format!("spirea: {}", explained(&error)));
-        Status::from(2)
-    })
-}
-
-/// An error with its causes, each once: some messages contain their cause already.
-fn explained(error: &anyhow::Error) -> String {
-    error.chain().fold(String::new(), |text, cause| match cause.to_string() {
-        cause if text.is_empty() => cause,
-        cause if text.contains(&cause) => text,
-        cause => format!("{text}: {cause}"),
+        Status::ERROR
     })
 }

@@ -22,7 +22,7 @@ pub fn build_options(
 ) -> anyhow::Result<(BuildOptions, Threads)> {
     let options: build::Options = parse("build", arguments)?;
     let input = rows.map(Input::Rows).map_or_else(|| options.file(), Ok)?;
-    Ok((options.build_options(input)?, options.threads()))
+    Ok((options.build_options(input, options.decide(|_| ())?.protocol)?, options.threads()))
 }
 
 /// What `spirea serve` would serve with these arguments, and how. What they do not say is as the environment says.
@@ -69,7 +69,10 @@ mod tests {
 
         for (wrong, cause) in [
             (arguments(&["--input=a.csv", "--out=t", "--bins=x"]), "--bins"),
-            (arguments(&["--input=a.csv", "--out=t", "--prf=siphash"]), "--accept-weak-prf"),
+            (
+                arguments(&["--input=a.csv", "--out=t", "--protocol=dpf-xor", "--prf=siphash"]),
+                "--accept-weak-prf",
+            ),
             (arguments(&["--input=a.unknown", "--out=t"]), "--format"),
         ] {
             let error = build_options(&wrong, None).unwrap_err().to_string();

@@ -124,6 +124,16 @@ pub fn print_error(line: &str) {
     let _ = std::io::stderr().write_all(format!("{}\n", printable(line)).as_bytes());
 }
 
+/// An error with its causes, each once: some messages contain their cause already, and some begin with the place that was
+/// put before them.
+pub fn explained(error: &anyhow::Error) -> String {
+    error.chain().fold(String::new(), |text, cause| match cause.to_string() {
+        cause if text.is_empty() || cause.starts_with(&format!("{text}: ")) => cause,
+        cause if text.contains(&cause) => text,
+        cause => format!("{text}: {cause}"),
+    })
+}
+
 /// A size of what fits memory, as [`parse_bytes`] reads it.
 ///
 /// # Errors
@@ -134,6 +144,10 @@ pub fn parse_length(text: &str) -> Result<usize, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+
+    use spirea_store::StoreError;
+
     use super::*;
 
     #[test]
@@ -142,6 +156,17 @@ mod tests {
         assert_eq!(printable("\u{1b}[2J\n\u{9b}1m\u{7f}"), "\\u001b[2J\\u000a\\u009b1m\\u007f");
         let every: String = (0..0x300).filter_map(char::from_u32).collect();
         assert!(!printable(&every).contains(char::is_control));
+    }
+
+    #[test]
+    fn an_error_s_causes_are_said_once() {
+        let missing = || io::Error::from(io::ErrorKind::NotFound);
+        let of_store = || StoreError::Io { path: "t".into(), action: "open", source: missing() };
+        let said = of_store().to_string();
+        assert_eq!(explained(&of_store().into()), said);
+        assert_eq!(explained(&anyhow::Error::from(of_store()).context("t")), said);
+        assert_eq!(explained(&anyhow::Error::from(of_store()).context("here")), format!("here: {said}"));
+        assert_eq!(explained(&anyhow::Error::from(missing()).context("t")), format!("t: {}", missing()));
     }
 
     #[test]

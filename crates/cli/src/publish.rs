@@ -1,6 +1,5 @@
 //! `spirea publish`, `spirea rollback`, `spirea compact`: versions of a repository.
 
-use std::fs::File;
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,12 +10,13 @@ use clap::Args;
 use spirea_cpu::CpuBackend;
 use spirea_protocols::{Table, TableKind};
 use spirea_store::changes::Input;
+use spirea_store::ingest::is_standard_input;
 use spirea_store::repository::{Settings, Shrinking};
 use spirea_store::signing::read_key;
 use spirea_store::{Changes, Repository, Silent, Snapshot, VersionRecord};
 
-use crate::input::InputOptions;
-use crate::output::{bytes, print_line, seconds};
+use crate::input::{self, InputOptions};
+use crate::output::{bytes, note, print_line, seconds};
 use crate::progress::Bars;
 use crate::remote::Remote;
 use crate::status::Status;
@@ -26,15 +26,15 @@ use crate::threads::Threads;
 #[derive(Args)]
 pub struct Target {
     /// The repository's folder, which no server has.
-    #[arg(long, required_unless_present = "server", conflicts_with = "server")]
+    #[arg(help_heading = "Repository", long, value_name = "FOLDER", conflicts_with = "server")]
     repository: Option<PathBuf>,
     #[command(flatten)]
     remote: Remote,
     /// Sign the version with the private key in this file.
-    #[arg(long, value_name = "FILE")]
+    #[arg(help_heading = "Repository", long, value_name = "FILE")]
     sign: Option<PathBuf>,
     /// Versions to keep, at least 2.
-    #[arg(long, default_value_t = 2)]
+    #[arg(help_heading = "Repository", long, default_value_t = 2)]
     keep: usize,
     /// Threads; 0 for all.
     #[arg(long, default_value = "0")]
@@ -49,7 +49,9 @@ impl Target {
     }
 
     fn folder(&self) -> anyhow::Result<&Path> {
-        self.repository.as_deref().context("say which repository: --repository FOLDER, or --server URL")
+        self.repository.as_deref().context(
+            "say which repository: --repository FOLDER, or --server URL --database NAME for the one that a server has",
+        )
     }
 
     fn open(&self) -> anyhow::Result<Repository> {
@@ -67,24 +69,24 @@ pub struct Publish {
     #[command(flatten)]
     target: Target,
     /// A snapshot that becomes the base; the repository is made if it is not there.
-    #[arg(long, conflicts_with_all = ["put", "delete", "changes"])]
+    #[arg(help_heading = "Base", long, conflicts_with_all = ["put", "delete", "changes"])]
     base: Option<PathBuf>,
     /// Publish a base even if it has less than half of the current version's values, as when its input was cut off.
-    #[arg(long, requires = "base")]
+    #[arg(help_heading = "Base", long, requires = "base")]
     allow_shrinking: bool,
     /// A table of keys with their new values: CSV, JSONL or Parquet, with the columns of the base.
-    #[arg(long, value_name = "FILE")]
+    #[arg(help_heading = "Changes", long, value_name = "FILE")]
     put: Option<PathBuf>,
     /// A table of keys that have no value any more.
-    #[arg(long, value_name = "FILE")]
+    #[arg(help_heading = "Changes", long, value_name = "FILE")]
     delete: Option<PathBuf>,
     /// Column of the keys in both; of the rows' numbers for a table by position.
-    #[arg(long, default_value = "key")]
+    #[arg(help_heading = "Changes", long, default_value = "key")]
     key: String,
     #[command(flatten)]
     file: InputOptions,
     /// Lines of JSON, `{"key": KEY, "value": VALUE}` or `{"key": KEY, "deleted": true}`, in place of the tables.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["put", "delete"])]
+    #[arg(help_heading = "Changes", long, value_name = "FILE", conflicts_with_all = ["put", "delete"])]
     changes: Option<PathBuf>,
 }
 
@@ -96,19 +98,22 @@ impl Publish {
     fn check(&self) -> anyhow::Result<()> {
         ensure!(
             self.put.is_some() || self.delete.is_some() || self.changes.is_some(),
-            "say what to publish: --base SNAPSHOT, or changes with --put FILE, --delete FILE or --changes FILE"
+            "say what to publish: --base SNAPSHOT, or changes with --put FILE, --delete FILE or --changes FILE; such as `spirea publish --repository FOLDER --base SNAPSHOT`"
         );
         Ok(())
     }
 
     fn input(&self, path: &Path) -> anyhow::Result<Input> {
+        if !is_standard_input(path) {
+            input::open(path)?;
+        }
         let format = self.file.format(path)?;
         Ok(Input { path: path.into(), format, key: self.key.clone(), nulls: self.file.nulls })
     }
 
     fn changes(&self, table: &Table) -> anyhow::Result<Changes> {
         if let Some(path) = &self.changes {
-            let file = File::open(path).with_context(|| path.display().to_string())?;
+            let file = input::open(path)?;
             return Ok(Changes::read_lines(table, file, path)?);
         }
         let [put, delete] =
@@ -121,22 +126,29 @@ impl Publish {
 pub fn publish(options: &Publish) -> anyhow::Result<Status> {
     let (target, started) = (&options.target, Instant::now());
     if let Some(server) = target.remote.publisher()? {
-        return match (&options.base, &options.changes) {
-            (Some(base), _) => server.base(base, options.shrinking()),
-            (None, Some(changes)) => {
-                let file = File::open(changes).with_context(|| changes.display().to_string())?;
-                server.changes(file)
-            }
-            (None, None) => {
-                options.check()?;
-                let table = server.table()?;
-                server.changes(Cursor::new(options.changes(&table)?.to_lines(&table)?))
-            }
-        };
+        if let Some(base) = &options.base {
+            return server.base(base, options.shrinking());
+        }
+        options.check()?;
+        // What is wrong with a file is said with its name, before anything is sent.
+        let table = server.table()?;
+        return server.changes(Cursor::new(options.changes(&table)?.to_lines(&table)?));
     }
     if let Some(base) = &options.base {
-        let repository = Repository::create(target.folder()?, target.settings()?)?;
-        let record = repository.add_base(&Snapshot::open(base)?, options.shrinking(), &Bars::new())?;
+        let (repository, base) =
+            (Repository::create(target.folder()?, target.settings()?)?, Snapshot::open(base)?);
+        let protocol = |snapshot: &Snapshot| snapshot.manifest().protocol.name();
+        if let Some(former) = repository
+            .current()
+            .map(|current| protocol(&current.base))
+            .filter(|name| *name != protocol(&base))
+        {
+            note(&format!(
+                "the new base has the protocol {}, and the version before {former}: clients follow; build with --protocol {former} to keep it",
+                protocol(&base)
+            ));
+        }
+        let record = repository.add_base(&base, options.shrinking(), &Bars::new())?;
         return report("published", &record, started);
     }
     options.check()?;

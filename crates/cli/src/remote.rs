@@ -5,7 +5,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, anyhow, bail};
+use anyhow::{Context as _, anyhow, bail, ensure};
 use clap::Args;
 use serde_json::Value;
 use spirea_client::{ClientError, TransportError, agent, check_address, proxy_for};
@@ -19,6 +19,7 @@ use ureq::http::header::AUTHORIZATION;
 use ureq::{Agent, Body, RequestBuilder, SendBody};
 
 use crate::access::{Access, tls};
+use crate::address;
 use crate::output::{print_line, seconds};
 use crate::status::Status;
 
@@ -29,10 +30,10 @@ const MAX_VERSIONS_BYTES: u64 = 2 * MAX_MANIFEST_BYTES;
 #[derive(Args)]
 pub struct Remote {
     /// Address of the server's port for administration, in place of a repository's folder.
-    #[arg(long, value_name = "URL", requires = "database")]
+    #[arg(help_heading = "Repository", long, value_name = "URL", requires = "database", value_parser = address::server)]
     server: Option<String>,
     /// The database on that server.
-    #[arg(long, value_name = "NAME", requires = "server")]
+    #[arg(help_heading = "Repository", long, value_name = "NAME", requires = "server", value_parser = address::database)]
     database: Option<String>,
     #[command(flatten)]
     access: Access,
@@ -58,13 +59,16 @@ impl Remote {
         check_address(server, token.is_some())?;
         let authorization = token.map(|token| format!("Bearer {token}"));
         let url = format!("{}/v1/admin/databases/{database}", server.trim_end_matches('/'));
-        Ok(Some(Publisher { agent: agent(config), url, authorization }))
+        Ok(Some(Publisher { agent: agent(config), database: database.into(), url, authorization }))
     }
 }
 
 /// The endpoints that publish a database.
 pub struct Publisher {
     agent: Agent,
+    /// The database's name.
+    database: String,
+    /// Its endpoints.
     url: String,
     authorization: Option<String>,
 }
@@ -73,6 +77,12 @@ impl Publisher {
     /// Sends a snapshot.
     pub fn base(&self, folder: &Path, shrinking: Shrinking) -> anyhow::Result<Status> {
         let snapshot = Snapshot::open(folder)?;
+        let (name, database) = (&snapshot.manifest().name, &self.database);
+        ensure!(
+            name == database,
+            "{}: it is a snapshot of {name}, and --database is {database}: publish it to {name}, or build it with --name {database}",
+            folder.display()
+        );
         // A wrong address, token or database is reported before gigabytes are sent.
         self.versions()?;
         let (reader, writer) = pipe().context("the system gave no pipe")?;
@@ -91,7 +101,7 @@ impl Publisher {
     /// The table that changes are of.
     pub fn table(&self) -> anyhow::Result<Table> {
         let table: Option<Table> = serde_json::from_value(self.versions()?["table"].take())
-            .context("the server does not say what its table is; it may be an older one: give --changes with lines of JSON")?;
+            .context("the server does not say what its table is; it may be an older one: update it, or publish where its repository lies")?;
         let table = table.context("the database has no version yet; publish a base with --base SNAPSHOT")?;
         table.validate()?;
         Ok(table)

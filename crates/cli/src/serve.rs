@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use clap::{Args, ValueEnum};
 use spirea_backend::Residence;
-use spirea_server::settings::Configured;
+use spirea_server::settings::{Configured, parse_address};
 use spirea_server::{Addresses, BackendChoice, LogFormat, Party, ServerConfig, TlsFiles, init_logs, serve};
 
 use crate::output::{parse_bytes, print_line};
@@ -26,54 +26,54 @@ pub struct Options {
     #[arg(long)]
     check_config: bool,
     /// File of the private key that signs what is published through the server: see `spirea key new`.
-    #[arg(long, value_name = "FILE")]
+    #[arg(help_heading = "Access", long, value_name = "FILE")]
     signing_key: Option<PathBuf>,
     /// Address to listen on; port 0 takes a free one, which the first line of output names. [default: 127.0.0.1:8080]
-    #[arg(long)]
+    #[arg(help_heading = "Addresses", long, value_name = "ADDRESS", value_parser = parse_address)]
     listen: Option<SocketAddr>,
     /// Address for publishing and administration; none by default.
-    #[arg(long, value_name = "ADDRESS", alias = "admin")]
+    #[arg(help_heading = "Addresses", long, value_name = "ADDRESS", alias = "admin", value_parser = parse_address)]
     admin_listen: Option<SocketAddr>,
     /// Certificate, as PEM, with those of its issuers: connections are encrypted.
-    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    #[arg(help_heading = "Addresses", long, value_name = "FILE", requires = "tls_key")]
     tls_certificate: Option<PathBuf>,
     /// The certificate's private key, as PEM.
-    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    #[arg(help_heading = "Addresses", long, value_name = "FILE", requires = "tls_certificate")]
     tls_key: Option<PathBuf>,
     /// File of the tokens that may ask: see `spirea token new`.
-    #[arg(long, value_name = "FILE")]
+    #[arg(help_heading = "Access", long, value_name = "FILE")]
     tokens: Option<PathBuf>,
     /// Listen on addresses that other machines reach though there are no tokens.
-    #[arg(long)]
+    #[arg(help_heading = "Access", long)]
     insecure_no_auth: bool,
     /// What answers: auto (GPUs where a database fits them, the processor elsewhere and where a GPU fails), cpu, cuda
     /// (all GPUs, or an error), cuda:0,1 (these), cuda:0,1:STRATEGY with replicate, exchange, aggregate or gather;
     /// pim, pim:DPUS or pim:DPUS:CLUSTERS (dpf-xor by processing in memory, the rest by the processor), and pim-emulated
     /// with the same, where the processor stands for the DPUs.
     /// [default: auto]
-    #[arg(long)]
+    #[arg(help_heading = "Computation", long)]
     backend: Option<BackendChoice>,
     /// Threads that answer; 0 for all. [default: 0]
-    #[arg(long)]
+    #[arg(help_heading = "Computation", long)]
     threads: Option<Threads>,
     /// How tables are held: copied into huge pages of memory, or mapped from their files. [default: copied]
-    #[arg(long, value_enum)]
+    #[arg(help_heading = "Computation", long, value_enum)]
     memory: Option<Memory>,
     /// Which of two servers this is, 0 or 1, for databases of a protocol with two. Whoever runs both, or sees what
     /// both are asked, can tell what is looked up: the two must not be run by parties that work together.
-    #[arg(long, value_name = "0|1")]
+    #[arg(help_heading = "Computation", long, value_name = "0|1")]
     party: Option<Party>,
     /// Requests that may wait while one is answered; more are refused with status 429. [default: 256]
-    #[arg(long)]
+    #[arg(help_heading = "Computation", long)]
     queue: Option<usize>,
     /// Folder for clients' evaluation keys, so that they survive a restart; they hold no secret.
-    #[arg(long, value_name = "DIR")]
+    #[arg(help_heading = "Evaluation keys", long, value_name = "DIR")]
     keys_dir: Option<PathBuf>,
     /// Memory for evaluation keys; the least recently used leave first. [default: 1GiB]
-    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    #[arg(help_heading = "Evaluation keys", long, value_name = "SIZE", value_parser = parse_bytes)]
     keys_memory: Option<u64>,
     /// The most that the folder for evaluation keys takes. [default: 16GiB]
-    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    #[arg(help_heading = "Evaluation keys", long, value_name = "SIZE", value_parser = parse_bytes)]
     keys_disk: Option<u64>,
     /// Serve the demo page too: look-ups in a browser. It is in share/spirea/web beside the program's folder, where
     /// `make web` puts it, or else in this one. Its address is the last line of output.

@@ -329,6 +329,9 @@ impl Client {
                     ClientError::Party { party, url, .. } => {
                         ClientError::Party { party, url, cause: Box::new(ClientError::StillStale) }
                     }
+                    ClientError::Server { url, .. } => {
+                        ClientError::Server { url, cause: Box::new(ClientError::StillStale) }
+                    }
                     _ => ClientError::StillStale,
                 });
             }
@@ -420,11 +423,7 @@ impl Client {
             self.send_keys(timings).await?;
             let sent = self.clock.now();
             match self.servers.query(requests, limit).await {
-                Err(ClientError::Refused { refusal, .. })
-                    if refusal.code == Code::UnknownKeys
-                        && !refusal.accepted
-                        && !self.session.keys().is_empty() =>
-                {
+                Err(error) if are_keys_unknown(&error) && !self.session.keys().is_empty() => {
                     self.keys_sent.clear();
                 }
                 bodies => {
@@ -452,6 +451,12 @@ impl Client {
         }
         Ok(())
     }
+}
+
+/// Tests that a server does not know the keys of a query, and did nothing with it.
+fn are_keys_unknown(error: &ClientError) -> bool {
+    let ClientError::Refused { refusal, .. } = error.cause() else { return false };
+    refusal.code == Code::UnknownKeys && !refusal.accepted
 }
 
 /// Bytes of a database's evaluation keys.

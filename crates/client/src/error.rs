@@ -127,7 +127,7 @@ pub enum ClientError {
         /// The function.
         prf: PrfKind,
     },
-    /// One of two servers failed before it could say which party it is.
+    /// One of several addresses failed: of two servers before it could say which party it is, or of an only server.
     #[error("{url}: {cause}")]
     Server {
         /// Its address.
@@ -151,7 +151,7 @@ pub enum ClientError {
 }
 
 impl ClientError {
-    /// What happened, whichever of two servers it happened with.
+    /// The cause alone, without the server and the address.
     pub fn cause(&self) -> &Self {
         match self {
             Self::Server { cause, .. } | Self::Party { cause, .. } => cause,
@@ -159,7 +159,7 @@ impl ClientError {
         }
     }
 
-    /// The address of the server with which it happened, of two servers.
+    /// The address that failed, of two servers or of several addresses.
     pub fn url(&self) -> Option<&str> {
         match self {
             Self::Server { url, .. } | Self::Party { url, .. } => Some(url),

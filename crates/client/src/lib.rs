@@ -44,8 +44,8 @@ pub use error::ClientError;
 pub use fetch::{Fetch, PendingFetch};
 #[cfg(feature = "http")]
 pub use http::{
-    ClientOptions, HttpClient, Keep, SharedProxy, agent, check_address, proxy_for, root_certificates,
-    tls_cause, tls_config, tls_remedy,
+    ClientOptions, HttpClient, Keep, SharedProxy, agent, cache_folder, check_address, proxy_for,
+    root_certificates, tls_cause, tls_config, tls_remedy,
 };
 pub use kept::KeptKeys;
 pub use keys::Keys;

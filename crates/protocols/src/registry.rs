@@ -43,8 +43,12 @@ impl ProtocolParams {
     /// # Errors
     /// See [`ProtocolParams::choose`].
     pub fn reshaped(&self, seed: Seed, records: u64, record_bytes: usize) -> Result<Self, ProtocolError> {
-        let choice = Choice { prefer: self.preference(), ..self.choice() };
-        Self::choose(&choice, seed, records, record_bytes)
+        Self::choose(&self.repeated(), seed, records, record_bytes)
+    }
+
+    /// The choice that makes such parameters again, for any records.
+    pub fn repeated(&self) -> Choice {
+        Choice { prefer: self.preference(), ..self.choice() }
     }
 
     /// What the shape was chosen for, as far as it tells: the first preference that chooses it for these records.

@@ -69,7 +69,7 @@ pub use extension::Extension;
 pub use library::SignerError;
 pub use logs::{LogConfig, LogFormat, Logs, init_logs};
 pub use reload::Reloader;
-pub use server::{Addresses, ServeError, Server, heed_signals, key_registry, serve};
+pub use server::{Addresses, ServeError, Server, heed_signals, key_registry, listening, serve};
 pub use shared_keys::RedisUrl;
 pub use spirea_engine::keys::{Amount, ClientBudget, KeyOptions};
 pub use spirea_protocols::Party;

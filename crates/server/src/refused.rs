@@ -45,12 +45,17 @@ impl Refused {
         Self { retry_after: Some(delay), ..self }
     }
 
-    pub fn no_such_endpoint() -> Self {
-        Self::new(
-            Code::NoSuchEndpoint,
-            "there is no such endpoint",
-            "GET /v1/databases lists the databases; each has config, hint, keys and query below its name",
-        )
+    /// A refusal of a path that the port does not have; the remedy names the port that may have it.
+    pub fn no_such_endpoint(path: &str) -> Self {
+        let remedy = match path.starts_with("/v1/admin") {
+            true => {
+                "publishing and administration have a port of their own, whose address the server prints when it starts (--admin-listen): GET /v1/admin/databases lists its databases"
+            }
+            false => {
+                "GET /v1/databases lists the databases at the port for clients (--listen): each has config, hint, keys and query below its name"
+            }
+        };
+        Self::new(Code::NoSuchEndpoint, "there is no such endpoint", remedy)
     }
 
     pub fn method_not_allowed() -> Self {
@@ -327,6 +332,11 @@ impl From<PublishError> for Refused {
             PublishError::Receive(ReceiveError::Malformed(_) | ReceiveError::Broken(_)) => {
                 Self::new(Code::Malformed, message, "nothing has changed; send it again")
             }
+            PublishError::Receive(ReceiveError::OtherDatabase { .. }) => Self::new(
+                Code::Malformed,
+                message,
+                "nothing has changed; send it to its own database, or build it under this name (--name)",
+            ),
             PublishError::Store(StoreError::Busy { .. }) => {
                 Self::new(Code::Busy, message, "nothing has changed; try again when it is done")
             }

@@ -36,7 +36,7 @@ use crate::{Limits, ServerConfig};
 #[non_exhaustive]
 pub enum ServeError {
     /// The address cannot be listened on.
-    #[error("cannot listen on {address}: {source}; choose another address or stop the program that has it")]
+    #[error("cannot listen on {address}: {source}; {}", listening(*.address, .source))]
     Listen {
         /// The address.
         address: SocketAddr,
@@ -94,6 +94,19 @@ pub enum ServeError {
     /// The metrics contradict each other: a defect.
     #[error("the metrics could not be set up: {0}")]
     Metrics(#[from] prometheus::Error),
+}
+
+/// The remedy if an address cannot be listened on.
+pub fn listening(address: SocketAddr, error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied if address.port() < 1024 => {
+            "ports below 1024 need a privilege (on Linux CAP_NET_BIND_SERVICE): choose a port from 1024 on, or give the program the privilege".into()
+        }
+        io::ErrorKind::AddrNotAvailable => {
+            format!("this machine has no such address: write 127.0.0.1:{0}, or 0.0.0.0:{0} for all that it has", address.port())
+        }
+        _ => "choose another address or stop the program that has it".into(),
+    }
 }
 
 impl From<OpenError> for ServeError {
@@ -435,4 +448,24 @@ pub fn heed_signals(stopper: Stopper, _: Reloader) -> io::Result<()> {
         }
     });
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_is_refused_comes_with_a_remedy() {
+        let refused = |address: &str, kind: io::ErrorKind| {
+            ServeError::Listen { address: address.parse().unwrap(), source: kind.into() }.to_string()
+        };
+        let said = refused("127.0.0.1:80", io::ErrorKind::PermissionDenied);
+        assert!(said.contains("ports below 1024 need a privilege"), "{said}");
+        let said = refused("127.0.0.1:8080", io::ErrorKind::PermissionDenied);
+        assert!(!said.contains("1024"), "{said}");
+        let said = refused("192.0.2.1:80", io::ErrorKind::AddrNotAvailable);
+        assert!(said.contains("write 127.0.0.1:80, or 0.0.0.0:80"), "{said}");
+        let said = refused("127.0.0.1:80", io::ErrorKind::AddrInUse);
+        assert!(said.contains("stop the program that has it"), "{said}");
+    }
 }

@@ -60,13 +60,26 @@ pub enum StoreError {
         detail: String,
     },
     /// A column that was asked for does not exist.
-    #[error("{place}: no column {column:?}; there are {}", list(.columns))]
+    #[error("{place}: no column {column:?}; there are {}{}", list(.columns), one_by_one(.column, .columns).unwrap_or_default())]
     NoSuchColumn {
-        /// Where the columns are named: a header, or the row that lacks one.
+        /// Where the columns are named.
         place: Location,
         /// The column.
         column: String,
         /// Those that exist.
+        columns: Vec<String>,
+    },
+    /// A row of JSON lacks a field that was asked for.
+    #[error(
+        "{place}: the row has no field {column:?}; it has {}{}", list(.columns),
+        one_by_one(.column, .columns).unwrap_or_else(|| "; give every row the field, with null where there is nothing (see --nulls)".into())
+    )]
+    NoSuchField {
+        /// The row.
+        place: Location,
+        /// The field.
+        column: String,
+        /// Those that it has.
         columns: Vec<String>,
     },
     /// A value is missing.
@@ -144,13 +157,13 @@ pub enum StoreError {
         /// Why it was left alone, and a remedy.
         detail: String,
     },
-    /// A folder without a manifest.
-    #[error(
-        "{}: not a complete snapshot: it has no manifest.json; name a folder that `spirea build` made, or build it again", .path.display()
-    )]
+    /// Something else than a complete snapshot.
+    #[error("{}: {detail}", .path.display())]
     NotASnapshot {
-        /// The folder.
+        /// Its path.
         path: PathBuf,
+        /// What it is, and a remedy.
+        detail: String,
     },
     /// A manifest that cannot be trusted.
     #[error("{}: {detail}; copy the snapshot again or rebuild it", .path.display())]
@@ -244,8 +257,18 @@ fn remedy(error: &std::io::Error) -> &'static str {
         ErrorKind::PermissionDenied => "; check the permissions of the file and its folder",
         ErrorKind::ReadOnlyFilesystem => "; choose a folder on a writable file system",
         ErrorKind::NotFound => "; check the path",
+        ErrorKind::IsADirectory => "; it is a folder: name a file",
+        ErrorKind::NotADirectory => "; a folder of this path is a file: check the path",
         _ => "",
     }
+}
+
+/// The remedy if a column's name is a list of columns.
+fn one_by_one(column: &str, columns: &[String]) -> Option<String> {
+    let parts: Vec<_> = column.split(',').map(str::trim).collect();
+    let are_columns = parts.iter().all(|part| columns.iter().any(|column| column == part));
+    (parts.len() > 1 && are_columns)
+        .then(|| format!("; give columns of values one by one: --value {}", parts.join(" --value ")))
 }
 
 fn list(columns: &[String]) -> String {

@@ -23,7 +23,7 @@ pub mod signing;
 pub mod snapshot;
 mod time;
 
-pub use build::{BuildOptions, Duplicates, Input, Overwrite, Protocol, Proving, build, survey};
+pub use build::{BuildOptions, Chooser, Duplicates, Input, Overwrite, Protocol, Proving, build, survey};
 pub use changes::Changes;
 pub use error::{Location, RepeatedKey, StoreError};
 pub use expected_rows::ExpectedRows;

@@ -1,7 +1,7 @@
 //! The operator's key in a file, and signatures of snapshots.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
@@ -29,7 +29,7 @@ pub fn new_key(path: &Path) -> Result<PrivateKey, StoreError> {
     let key = PrivateKey::from_bytes(&bytes);
     let opened = OpenOptions::new().write(true).create_new(true).mode(MODE).open(path);
     let mut file = match opened {
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
             let detail = "it exists, and a key that is overwritten is lost: choose another path".into();
             return Err(StoreError::Exists { path: path.into(), detail });
         }
@@ -55,6 +55,9 @@ pub fn read_key(path: &Path) -> Result<PrivateKey, StoreError> {
     let bad = |detail: &str| Err(StoreError::BadOption(format!("{}: {detail}", path.display())));
     let file = File::open(path).at("open", path)?;
     let metadata = file.metadata().at("read", path)?;
+    if metadata.is_dir() {
+        return Err(ErrorKind::IsADirectory.into()).at("read", path);
+    }
     if metadata.mode() & 0o077 != 0 {
         return bad(
             "others than its owner may read this private key: chmod 600 it, or make a new one if they have",

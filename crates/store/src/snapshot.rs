@@ -1,7 +1,7 @@
 //! A snapshot: a folder with a manifest and the files that it names.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use spirea_backend::{Share, StoredFile};
@@ -17,6 +17,24 @@ use crate::manifest::{
 };
 use crate::progress::Silent;
 use crate::{Phase, Progress, StoreError};
+
+/// Says what lies at the path of a snapshot in its place, and how to come to one.
+fn otherwise(path: &Path) -> String {
+    let shown = path.display();
+    if path.is_dir() {
+        "not a complete snapshot: it has no manifest.json; name a folder that `spirea build` made (a repository has its own in bases/), or build it again".into()
+    } else if path.file_name().is_some_and(|name| name == MANIFEST_FILE) {
+        "it is the manifest of a snapshot: name the folder that it lies in".into()
+    } else if path.exists() {
+        format!(
+            "it is a file, not a snapshot: a snapshot is the folder that `spirea build --input {shown} --key COLUMN --value COLUMN --out FOLDER` makes of a table"
+        )
+    } else {
+        format!(
+            "there is no such snapshot: check the path, or make it with `spirea build --input FILE --key COLUMN --value COLUMN --out {shown}`"
+        )
+    }
+}
 
 /// An opened snapshot. Opening reads the manifest alone; [`Snapshot::verify`] reads all of it.
 #[derive(Clone, Debug)]
@@ -37,8 +55,9 @@ impl Snapshot {
         let folder = folder.as_ref().to_path_buf();
         let path = folder.join(MANIFEST_FILE);
         let file = match File::open(&path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound && folder.is_dir() => {
-                return Err(StoreError::NotASnapshot { path: folder });
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+                let detail = otherwise(&folder);
+                return Err(StoreError::NotASnapshot { path: folder, detail });
             }
             file => file.at("open", &path)?,
         };
@@ -97,7 +116,7 @@ impl Snapshot {
     pub fn signature(&self) -> Result<Option<Signature>, StoreError> {
         let path = self.folder.join(SIGNATURE_FILE);
         let file = match File::open(&path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             file => file.at("open", &path)?,
         };
         let mut bytes = Vec::new();

@@ -10,6 +10,7 @@ use clap::Args;
 use self::http::Http;
 use self::report::Report;
 use crate::access::Access;
+use crate::address;
 use crate::output::Format;
 use crate::status::Status;
 
@@ -17,12 +18,13 @@ use crate::status::Status;
 #[derive(Args)]
 pub struct Options {
     /// Address of the server, such as http://127.0.0.1:8080.
+    #[arg(value_parser = address::server)]
     url: String,
     /// Address of the other server, for a database that two servers answer for.
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", value_parser = address::server)]
     other: Option<String>,
     /// The database to look something up in; the first that is ready by default.
-    #[arg(long)]
+    #[arg(long, value_name = "NAME", value_parser = address::database)]
     database: Option<String>,
     #[command(flatten)]
     access: Access,
@@ -49,5 +51,5 @@ pub fn run(options: &Options) -> anyhow::Result<Status> {
         let names: Vec<_> = databases.into_iter().flatten().collect();
         look_up::examine(&mut report, &urls, &names, options.access.options()?)?;
     }
-    Ok(Status::from(u8::from(report.has_failed())))
+    Ok(Status::of(!report.has_failed()))
 }

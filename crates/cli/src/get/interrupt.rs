@@ -8,18 +8,10 @@ use tokio::runtime::Builder;
 
 use crate::status::Status;
 
-/// The status that shells give a program that Ctrl-C ended.
-const CODE: u8 = 130;
-
 /// Ctrl-C, from when it is heeded. A second one ends the process at once.
 pub struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// The status of a command that was interrupted.
-    pub fn status() -> Status {
-        Status::from(CODE)
-    }
-
     /// Heeds Ctrl-C. Where the system gives no thread or refuses signals, Ctrl-C ends the process as ever.
     pub fn heed() -> Self {
         let came = Arc::new(AtomicBool::new(false));
@@ -30,7 +22,7 @@ impl Interrupt {
                 if tokio::signal::ctrl_c().await.is_ok() {
                     flag.store(true, Ordering::Relaxed);
                     if tokio::signal::ctrl_c().await.is_ok() {
-                        std::process::exit(CODE.into());
+                        std::process::exit(Status::INTERRUPTED.code().into());
                     }
                 }
             });

@@ -5,7 +5,6 @@ mod printer;
 mod results;
 mod resume;
 
-use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -28,6 +27,8 @@ use self::printer::{Answers, Label, Printed, Printer};
 use self::results::{Fields, Layout};
 use self::resume::{Asked, Resume};
 use crate::access::Access;
+use crate::address;
+use crate::input;
 use crate::output::{Format, bytes, note, print_error, seconds};
 use crate::progress::byte_bar;
 use crate::status::Status;
@@ -36,79 +37,81 @@ use crate::status::Status;
 #[derive(Args)]
 pub struct Options {
     /// Address of the server, such as http://127.0.0.1:8080.
+    #[arg(value_parser = address::server)]
     url: String,
     /// Name of the database.
+    #[arg(value_parser = address::database)]
     name: String,
     /// Keys to look up.
     keys: Vec<String>,
     /// Address of the other server, for a database that two servers answer for; in any order. Whoever reads the
     /// connections to both can tell what is looked up: over a network both addresses should begin with https://.
-    #[arg(long, value_name = "URL")]
+    #[arg(help_heading = "Servers", long, value_name = "URL", value_parser = address::server)]
     other: Option<String>,
     /// Another address of the server, asked when the one before it cannot be reached, does not answer in time or is
     /// not ready; may be given again.
-    #[arg(long, value_name = "URL")]
+    #[arg(help_heading = "Servers", long, value_name = "URL", value_parser = address::server)]
     replica: Vec<String>,
     /// Another address of the other server; may be given again.
-    #[arg(long, value_name = "URL", requires = "other")]
+    #[arg(help_heading = "Servers", long, value_name = "URL", requires = "other", value_parser = address::server)]
     other_replica: Vec<String>,
     #[command(flatten)]
     access: Access,
     /// Ask also under a pseudorandom function that has little cryptanalysis behind it.
-    #[arg(long)]
+    #[arg(help_heading = "Access", long)]
     accept_weak_prf: bool,
     /// Ask two servers over http:// through one proxy of the environment, which can then tell what is looked up.
-    #[arg(long, requires = "other")]
+    #[arg(help_heading = "Access", long, requires = "other")]
     accept_shared_proxy: bool,
     /// Look up domain names together with their parents, so many names for each: itself and its shortest parents, such as
     /// example.com and com for www.example.com. Servers see as many look-ups whatever the name; what is not asked for is said.
-    #[arg(long, value_name = "NAMES", value_parser = clap::value_parser!(u8).range(1..=16), conflicts_with_all = ["index", "fetch", "resume", "hex", "base64"])]
+    #[arg(help_heading = "Look-ups", long, value_name = "NAMES", value_parser = clap::value_parser!(u8).range(1..=16), conflicts_with_all = ["index", "fetch", "resume", "hex", "base64"])]
     parents: Option<u8>,
     /// Look up by position, from 0, in a table without keys.
-    #[arg(long, num_args = 1.., conflicts_with_all = ["keys", "keys_from"])]
+    #[arg(help_heading = "Look-ups", long, num_args = 1.., conflicts_with_all = ["keys", "keys_from"])]
     index: Vec<u64>,
     /// Ask for all of them with one query, for the work of one: a value of each of the table's bins. What lies in the bin
     /// of one before it is dropped, and said to be.
-    #[arg(long)]
+    #[arg(help_heading = "Look-ups", long)]
     fetch: bool,
     /// Also look up every line of this file; - for standard input.
-    #[arg(long)]
+    #[arg(help_heading = "Look-ups", long)]
     keys_from: Option<PathBuf>,
     /// File that records how many look-ups of the list are complete, so that the same command continues behind them after an
     /// interruption. Whoever reads the file can test guesses of the list.
-    #[arg(long, value_name = "FILE", conflicts_with = "fetch")]
+    #[arg(help_heading = "Look-ups", long, value_name = "FILE", conflicts_with = "fetch")]
     resume: Option<PathBuf>,
     /// Encoding of this file by its label on the web, such as windows-1252, shift_jis or utf-16; UTF-8 by default.
-    #[arg(long, value_name = "LABEL", requires = "keys_from")]
+    #[arg(help_heading = "Look-ups", long, value_name = "LABEL", requires = "keys_from")]
     encoding: Option<Encoding>,
     /// Keys are written as hexadecimal digits of their bytes.
-    #[arg(long, conflicts_with_all = ["base64", "index"])]
+    #[arg(help_heading = "Look-ups", long, conflicts_with_all = ["base64", "index"])]
     hex: bool,
     /// Keys are written as the base64 of their bytes, with padding.
-    #[arg(long, conflicts_with = "index")]
+    #[arg(help_heading = "Look-ups", long, conflicts_with = "index")]
     base64: bool,
     /// One JSON object a line, in the order asked for.
-    #[arg(long)]
+    #[arg(help_heading = "Output", long)]
     json: bool,
     /// Folder in which hints are kept; the user's cache folder by default. Where that cannot be written to, memory serves.
-    #[arg(long)]
+    #[arg(help_heading = "Hints", long)]
     cache: Option<PathBuf>,
     /// Keep hints in memory: write nothing to the disk, and download them again the next time. With --pin-key, older versions
     /// are then known within this command only.
-    #[arg(long, conflicts_with = "cache")]
+    #[arg(help_heading = "Hints", long, conflicts_with = "cache")]
     no_cache: bool,
     /// Seconds that a request may take, beside a second for each 16 KiB of it and its response, and that it is tried again.
-    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(help_heading = "Servers", long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
     timeout: u64,
     /// Seconds to wait for a server that is not reachable or still loading.
-    #[arg(long, default_value_t = 0)]
+    #[arg(help_heading = "Servers", long, default_value_t = 0)]
     wait: u64,
     /// Also say, on standard error, what the look-ups cost.
-    #[arg(long)]
+    #[arg(help_heading = "Output", long)]
     timings: bool,
     /// The operator's public key, as `spirea key public` prints it: refuse versions that it did not sign, and those that
     /// are older than what has been seen.
-    #[arg(long, value_name = "KEY")]
+    #[arg(help_heading = "Access", long, value_name = "KEY")]
     pin_key: Option<PublicKey>,
 }
 
@@ -133,7 +136,7 @@ pub fn run(options: &Options) -> anyhow::Result<Status> {
     let interrupt = Interrupt::heed();
     let started = Instant::now();
     let mut client = match connect(options, &interrupt) {
-        Err(_) if interrupt.came() => return Ok(Interrupt::status()),
+        Err(_) if interrupt.came() => return Ok(Status::INTERRUPTED),
         client => client?,
     };
     let connected = started.elapsed();
@@ -148,7 +151,7 @@ pub fn run(options: &Options) -> anyhow::Result<Status> {
     let Printed { complete, is_incomplete } = printer.finish()?;
     if interrupt.came() {
         print_error(&format!("spirea: interrupted: {complete} of {all} look-ups are complete and printed"));
-        return Ok(Interrupt::status());
+        return Ok(Status::INTERRUPTED);
     }
     let timings = match asked {
         Err(error) if complete > start => {
@@ -162,7 +165,7 @@ pub fn run(options: &Options) -> anyhow::Result<Status> {
     if options.timings {
         print_timings(connected, &timings);
     }
-    Ok(Status::from(u8::from(is_incomplete)))
+    Ok(Status::of(!is_incomplete))
 }
 
 /// The look-ups of a command, by key or by index.
@@ -286,9 +289,7 @@ fn all_keys(options: &Options) -> anyhow::Result<Vec<String>> {
         let standard = is_standard_input(path);
         let input: Box<dyn Read> = match standard {
             true => Box::new(std::io::stdin()),
-            false => {
-                Box::new(File::open(path).with_context(|| format!("{}: cannot read keys", path.display()))?)
-            }
+            false => Box::new(input::open(path)?),
         };
         let name = if standard { Path::new("standard input") } else { path };
         for line in text::lines(input, name, options.encoding.unwrap_or_default())? {
@@ -327,6 +328,7 @@ fn connect(options: &Options, interrupt: &Interrupt) -> anyhow::Result<HttpClien
             Err(error) if is_not_ready(&error) && Instant::now() < deadline => {
                 std::thread::sleep(Duration::from_millis(100));
             }
+            Err(error) if error.url().is_some() => return Err(error.into()),
             result => return result.with_context(|| urls.join(" and ")),
         }
     }

@@ -19,6 +19,7 @@ use super::clients::{Fleet, Prepared, may_be_stale};
 use super::endpoint::Failure;
 use super::questions::{Ask, Questions};
 use super::tally::Tally;
+use crate::output::explained;
 
 /// Requests that are made ahead of their time, so that the client's work is not taken for the server's: as many as fit
 /// this memory.
@@ -149,7 +150,7 @@ impl Shared {
         lookup: &Lookup,
         prepared: anyhow::Result<Prepared>,
     ) -> Result<(Prepared, Vec<Bytes>), String> {
-        let unprepared = |error: anyhow::Error| format!("not sent: {error:#}");
+        let unprepared = |error: anyhow::Error| format!("not sent: {}", explained(&error));
         let mut prepared = prepared.map_err(unprepared)?;
         let fleet = &self.traffic.fleet;
         for _ in 0..ATTEMPTS {

@@ -20,6 +20,7 @@ use self::endpoint::{Endpoint, Reach};
 use self::questions::{Questions, Source};
 use self::tally::{Plan, Report};
 use crate::access::Access;
+use crate::address;
 use crate::latencies::Latencies;
 use crate::output::{Format, bytes, print_line, seconds};
 use crate::status::Status;
@@ -28,13 +29,13 @@ use crate::status::Status;
 #[derive(Args)]
 pub struct Options {
     /// Address of the server, such as http://127.0.0.1:8080.
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", value_parser = address::server)]
     server: String,
     /// Address of the other server, for a database that two servers answer for.
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", value_parser = address::server)]
     other: Option<String>,
     /// Name of the database.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = address::database)]
     database: String,
     /// Look-ups a second, at random times: a Poisson process.
     #[arg(long)]
@@ -112,7 +113,7 @@ pub fn run(options: &Options) -> anyhow::Result<Status> {
         let drawn = chart(&report, &latencies).draw(file);
         drawn.with_context(|| format!("{}: cannot be drawn", file.display()))?;
     }
-    Ok(Status::from(u8::from(report.bad() > 0)))
+    Ok(Status::of(report.bad() == 0))
 }
 
 fn checked_seconds(option: &str, seconds: f64) -> anyhow::Result<Duration> {

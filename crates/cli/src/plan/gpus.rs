@@ -45,16 +45,16 @@ enum Link {
 #[derive(Args)]
 pub(super) struct GpuOptions {
     /// GPUs of one server, from 1 to 64: shows how they would divide each protocol's database, and why.
-    #[arg(long, requires = "gpu_memory", value_parser = clap::value_parser!(u16).range(1..=64))]
+    #[arg(help_heading = "Devices", long, requires = "gpu_memory", value_parser = clap::value_parser!(u16).range(1..=64))]
     gpus: Option<u16>,
     /// Memory of each, such as 94GiB.
-    #[arg(long, value_name = "SIZE", requires = "gpus", value_parser = parse_bytes)]
+    #[arg(help_heading = "Devices", long, value_name = "SIZE", requires = "gpus", value_parser = parse_bytes)]
     gpu_memory: Option<u64>,
     /// How they reach each other.
-    #[arg(long, requires = "gpus", default_value = "pcie")]
+    #[arg(help_heading = "Devices", long, requires = "gpus", default_value = "pcie")]
     gpu_link: Link,
     /// Queries that they answer at once. A server plans for one, so that all GPUs have a part in a lone query.
-    #[arg(long, value_name = "QUERIES", requires = "gpus", default_value_t = 1,
+    #[arg(help_heading = "Devices", long, value_name = "QUERIES", requires = "gpus", default_value_t = 1,
           value_parser = clap::value_parser!(u16).range(1..=1024))]
     gpu_batch: u16,
 }

@@ -2,10 +2,10 @@
 
 mod gpus;
 mod pim;
-mod rates;
 
 use std::path::PathBuf;
 
+use anyhow::Context as _;
 use clap::Args;
 use serde::Serialize;
 use spirea_protocols::Table;
@@ -21,11 +21,11 @@ use crate::inspect::{explain_longest, explain_records};
 use crate::leaks::refusal_bits;
 use crate::output::{bytes, parse_bytes, parse_count, print_line, seconds};
 use crate::progress::Bars;
+use crate::rates::RatesOptions;
 use crate::status::Status;
 use crate::threads::Threads;
 use gpus::{Gpu, GpuGroup, GpuOptions};
 use pim::{Pim, PimOptions};
-use rates::RatesOptions;
 
 /// The table to plan for, and the source of the rates.
 #[derive(Args)]
@@ -39,68 +39,73 @@ pub struct Command {
 /// What to plan for.
 #[derive(Args)]
 #[command(mut_arg("record_bytes", |arg| arg
-    .help("Bytes of a record, such as 256 or 4KiB; of a value in a fixed-width --input")
-    .required_unless_present_any(["snapshot", "input"])))]
+    .help("Bytes of a record, such as 256 or 4KiB; of a value in a fixed-width --input")))]
 pub struct Options {
     /// Number of records, such as 5000 or 1e6.
-    #[arg(long, value_parser = parse_count, required_unless_present_any = ["snapshot", "input"])]
+    #[arg(help_heading = "Table", long, value_parser = parse_count)]
     records: Option<u64>,
     /// Take both from the snapshot in this folder, and say what its longest values cost.
-    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["records", "record_bytes"])]
+    #[arg(help_heading = "Table", long, value_name = "FOLDER", conflicts_with_all = ["records", "record_bytes"])]
     snapshot: Option<PathBuf>,
     /// Take both from the table that `spirea build` would make of this file, and say what its longest values cost; - for
     /// standard input, with --format.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["records", "snapshot"])]
+    #[arg(help_heading = "Table", long, value_name = "FILE", conflicts_with_all = ["records", "snapshot"])]
     input: Option<PathBuf>,
     /// Column of the keys of --input; without one the table is looked up by position.
-    #[arg(long, requires = "input")]
+    #[arg(help_heading = "Table", long, requires = "input")]
     key: Option<String>,
     /// Columns of the values of --input.
-    #[arg(long, num_args = 1.., requires = "input")]
+    #[arg(help_heading = "Table", long, num_args = 1.., requires = "input")]
     value: Vec<String>,
     #[command(flatten)]
     file: InputOptions,
     /// Treatment of keys in several rows of --input: refuse the table, or take the first or the last row of each.
-    #[arg(long, default_value = "refuse", value_name = "refuse|first|last", requires = "input")]
+    #[arg(
+        help_heading = "Table",
+        long,
+        default_value = "refuse",
+        value_name = "refuse|first|last",
+        requires = "input"
+    )]
     on_duplicate: Duplicates,
     /// Give each record of --input room for an inclusion proof: include, or omit, the default.
-    #[arg(long, value_name = "CHOICE", num_args = 0..=1, require_equals = true, default_missing_value = "include", requires = "input")]
+    #[arg(help_heading = "Table", long, value_name = "CHOICE", num_args = 0..=1, require_equals = true, default_missing_value = "include", requires = "input")]
     proofs: Option<Proving>,
     /// Look-ups a second that the server must answer.
-    #[arg(long)]
+    #[arg(help_heading = "Needs", long)]
     qps: Option<f64>,
     /// A client's uplink in Mbit/s.
-    #[arg(long, default_value_t = 5.0)]
+    #[arg(help_heading = "Needs", long, default_value_t = 5.0)]
     uplink: f64,
     /// A client's downlink in Mbit/s.
-    #[arg(long, default_value_t = 20.0)]
+    #[arg(help_heading = "Needs", long, default_value_t = 20.0)]
     downlink: f64,
     /// Memory of the server, such as 16GiB.
-    #[arg(long, value_parser = parse_bytes)]
+    #[arg(help_heading = "Needs", long, value_parser = parse_bytes)]
     memory: Option<u64>,
     /// Servers that there are: 2 if another party, which must not work together with this one, runs the second.
-    #[arg(long, default_value_t = 1)]
+    #[arg(help_heading = "Needs", long, default_value_t = 1)]
     servers: usize,
     /// Look-ups of a client between two versions of the database, over which its hint and keys are spread.
-    #[arg(long, default_value_t = 100.0)]
+    #[arg(help_heading = "Needs", long, default_value_t = 100.0)]
     lookups: f64,
     /// What parameter sets must reach: standard, or conservative for ML-KEM-512 under every model.
-    #[arg(long, default_value = "standard")]
+    #[arg(help_heading = "Needs", long, default_value = "standard")]
     security: SecurityLevel,
     /// What shapes are chosen for: time, the server's; communication, the bytes of a query and its answer where that takes
     /// the server at most 2.1 times as long; or balance.
-    #[arg(long, default_value = "balance")]
+    #[arg(help_heading = "Needs", long, default_value = "balance")]
     prefer: Preference,
     /// Recommend only protocols whose keys reach the server so, or that have none: registered, or per-query, where nothing
     /// may link two queries of a client.
-    #[arg(long, value_name = "WAY")]
+    #[arg(help_heading = "Needs", long, value_name = "WAY")]
     keys: Option<KeyDelivery>,
     /// Bins of the table: a query brings a record of each, of dpf-xor and dpf-sum.
-    #[arg(long, default_value_t = 1)]
+    #[arg(help_heading = "Needs", long, default_value_t = 1)]
     bins: usize,
     /// A GPU as its memory and its GB/s, such as 94GiB:3480: shows whether a protocol fits and the least time in which
     /// it could read what a query must read. A bound, not a prediction.
-    #[arg(long, value_parser = Gpu::parse)]
+    #[arg(help_heading = "Devices", long, value_parser = Gpu::parse)]
     gpu: Option<Gpu>,
     #[command(flatten)]
     gpus: GpuOptions,
@@ -138,7 +143,9 @@ impl Options {
         let table = self.table()?;
         let (records, record_bytes) = match &table {
             Some((table, _)) => (table.records, table.record_bytes()),
-            None => (self.records.unwrap_or_default(), self.file.record_bytes.unwrap_or_default()),
+            None => self.records.zip(self.file.record_bytes).context(
+                "say which table to plan for: --records NUMBER --record-bytes SIZE, --input FILE, or --snapshot FOLDER; such as `spirea plan --records 1e6 --record-bytes 256`",
+            )?,
         };
         anyhow::ensure!(records > 0 && record_bytes > 0, "a table has records, and records have bytes");
         anyhow::ensure!(
@@ -296,7 +303,7 @@ pub fn run(Command { options, rates }: &Command) -> anyhow::Result<Status> {
             print_line(&format!("longest value: {}", explain_longest(table, statistics)))?;
         }
     }
-    Ok(if best.is_some() { Status::SUCCESS } else { Status::from(1) })
+    Ok(Status::of(best.is_some()))
 }
 
 /// The plans, one JSON object each.

@@ -17,14 +17,14 @@ use crate::output::seconds;
 pub(super) struct PimOptions {
     /// DPUs of a machine with processing in memory, such as 2048: shows how it would best answer dpf-xor, and how fast, by
     /// a model. Keys are expanded by this machine's threads.
-    #[arg(long, value_name = "DPUS")]
+    #[arg(help_heading = "Devices", long, value_name = "DPUS")]
     pim: Option<usize>,
     /// Queries at once, for which clusters and passes are chosen.
-    #[arg(long, value_name = "QUERIES", requires = "pim", default_value_t = 32,
+    #[arg(help_heading = "Devices", long, value_name = "QUERIES", requires = "pim", default_value_t = 32,
           value_parser = clap::value_parser!(u16).range(1..=1024))]
     pim_batch: u16,
     /// Parameters of the model: paper or kernel.
-    #[arg(long, requires = "pim", default_value = "kernel")]
+    #[arg(help_heading = "Devices", long, requires = "pim", default_value = "kernel")]
     pim_profile: Profile,
 }
 

@@ -177,13 +177,3 @@ fn a_plan_is_made_of_the_file_that_would_be_built() {
     let names: Vec<_> = folder.read_dir().unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(names.len(), 3, "{names:?}");
 }
-
-#[test]
-fn the_cause_of_an_error_is_said_once() {
-    let folder = folder_with(&[("t.csv", "k,v\na,1\n")]);
-    let build = ["build", "--input", "none.csv", "--key", "k", "--value", "v", "--out", "t"];
-    for arguments in [&build[..], &["inspect", "none"], &["inspect", "t.csv"], &["serve", "none"]] {
-        let said = refusal(folder.path(), arguments);
-        assert_eq!(said.matches("(os error").count(), 1, "{said}");
-    }
-}

@@ -1,5 +1,6 @@
 //! The `spirea` command: its use, its operation, and the service under faults.
 
+mod automatic;
 mod cli;
 mod cluster;
 mod command;
@@ -7,9 +8,11 @@ mod encodings;
 mod forms;
 mod gpu;
 mod habits;
+mod help;
 mod interrupted;
 mod lists;
 mod load;
+mod messages;
 mod operate;
 mod pim;
 mod places;

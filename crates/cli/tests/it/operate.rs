@@ -220,8 +220,10 @@ fn tables_of_changes_are_published_through_a_server() {
     assert!(run(2, &with(&["--put", "bytes.csv", "--bytes"])).contains("no text"));
     assert!(run(2, &with(&[])).contains("say what to publish"));
     // So is a wrong name, or the port that is for clients.
-    for (server, database) in [(&admin, "other"), (&url, "urls")] {
+    for (server, database, refusal) in
+        [(&admin, "other", "it is a snapshot of urls"), (&url, "urls", "the server refused (404")]
+    {
         let base = ["publish", "--server", server, "--database", database, "--base", "urls"];
-        assert!(run(2, &base).contains("the server refused (404"), "{server} {database}");
+        assert!(run(2, &base).contains(refusal), "{server} {database}");
     }
 }

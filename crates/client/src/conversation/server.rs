@@ -114,6 +114,14 @@ impl Server {
         &self.addresses[self.current].url
     }
 
+    /// Names the address that was asked last, if the server has several. No address is to blame for the cache.
+    pub fn located(&self, error: ClientError) -> ClientError {
+        match (&self.addresses[..], &error) {
+            ([_], _) | (_, ClientError::Cache { .. }) => error,
+            _ => ClientError::Server { url: self.url().into(), cause: Box::new(error) },
+        }
+    }
+
     /// The address at hand has described itself as this party; the others have to before anything is posted to them.
     pub fn expect_party(&mut self, party: Option<Party>) {
         self.party = party;
@@ -299,14 +307,16 @@ impl Server {
         if all_tried && waited.saturating_add(asked) >= self.patience {
             return Err(error);
         }
+        let is_round_over = count.is_multiple_of(addresses as u32);
+        // The address that failed stays the current one, which the caller names.
+        if is_round_over && asked > self.max_pause {
+            return Err(error);
+        }
         if addresses > 1 {
             self.current = (self.current + 1) % addresses;
-            if !count.is_multiple_of(addresses as u32) {
-                return Ok(());
-            }
         }
-        if asked > self.max_pause {
-            return Err(error);
+        if !is_round_over {
+            return Ok(());
         }
         Ok(self.back_off(rounds, asked).await?)
     }

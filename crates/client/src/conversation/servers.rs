@@ -28,8 +28,9 @@ impl Servers {
     ) -> Result<Self, ClientError> {
         let valid = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-');
         if !(1..=128).contains(&name.len()) || !name.bytes().all(valid) {
-            let text = "a database's name has 1 to 128 of the characters a-z, 0-9 and -";
-            return Err(ClientError::BadAddress(text.into()));
+            let text =
+                format!("{name:?} names no database: a name has 1 to 128 of the characters a-z, 0-9 and -");
+            return Err(ClientError::BadAddress(text));
         }
         if addresses.iter().any(Vec::is_empty) {
             return Err(ClientError::BadAddress("a server has no address".into()));
@@ -108,7 +109,7 @@ impl Servers {
         said.into_iter().enumerate().map(located).collect()
     }
 
-    /// Of two servers, says which one failed.
+    /// Says which server failed, of two, and at which address, of several.
     fn locate(
         &self,
         i: usize,
@@ -116,7 +117,7 @@ impl Servers {
         locate: fn(usize, String, Box<ClientError>) -> ClientError,
     ) -> ClientError {
         match &self.servers[..] {
-            [_] => error,
+            [server] => server.located(error),
             several => locate(i, several[i].url().into(), Box::new(error)),
         }
     }

@@ -153,6 +153,48 @@ fn an_honest_server_is_asked_for_each_thing_once() {
 }
 
 #[test]
+fn the_address_that_failed_is_named_where_there_are_several() {
+    let addresses = [vec!["http://a".into(), "http://b".into()]];
+    let failed_at = |policy: Policy, script: &mut Script<'_>| {
+        let mut stage = Stage::new();
+        let cache = Box::new(MemoryCache::default());
+        let connection = Client::connect(&addresses, "test", cache, policy, stage.clock()).unwrap();
+        let error = stage.play(connection, script).map(drop).unwrap_err();
+        let last = stage.sent.last().map(|(_, request)| request.url.clone()).unwrap();
+        let url = error.url().expect("the address is named").to_owned();
+        assert!(last.starts_with(&url), "{last} was asked last, not {url}");
+        (url, error.to_string())
+    };
+    let once = || Policy { attempts: 1, ..Policy::default() };
+    let (url, said) = failed_at(once(), &mut |_, _| broken());
+    assert_eq!(url, "http://b");
+    assert!(said.starts_with("http://b: the connection broke"), "{said}");
+    // Both ask for more patience than there is.
+    let late = failed_at(Policy::default(), &mut |_, _| {
+        let retry_after = Some("3600".into());
+        let (status, body) = refusal(503, Code::Loading);
+        vec![Received::Head(Head { status, retry_after, ..Head::default() }), Received::Piece(body.into())]
+    });
+    assert_eq!(late.0, "http://b");
+    // The first says no for good, and the second is not asked.
+    assert_eq!(failed_at(once(), &mut |_, _| replied(refusal(404, Code::UnknownDatabase))).0, "http://a");
+}
+
+#[test]
+fn keys_that_a_server_with_several_addresses_forgot_are_sent_again() {
+    let mut stage = Stage::new();
+    let addresses = [vec!["http://a".into(), "http://b".into()]];
+    let description = Description::parse("test", config(OLD).encode().into()).unwrap();
+    let session = Session::over(description, Box::new(Keyed)).unwrap();
+    let mut client = client(&stage, &addresses, session);
+    let result = stage.play(client.look_up_indices(&[3]), &mut |_, request| {
+        replied(if path(request) == "query" { unknown() } else { willing(path(request)) })
+    });
+    assert!(matches!(result, Err(ClientError::KeysForgotten)));
+    assert_eq!(stage.paths(), [(0, "keys"), (0, "query"), (0, "keys"), (0, "query")]);
+}
+
+#[test]
 fn a_server_that_forgets_keys_for_ever_gets_them_twice() {
     let mut stage = Stage::new();
     let mut client = keyed(&stage);
@@ -274,7 +316,8 @@ fn a_server_that_is_silent_costs_each_of_its_addresses_one_wait() {
             *now.lock().unwrap() += Policy::default().patience;
             vec![Received::Failed(TransportError::TimedOut("nothing came".into()))]
         });
-        assert!(matches!(result, Err(ClientError::TimedOut(_))));
+        let error = result.map(drop).unwrap_err();
+        assert!(matches!(error.cause(), ClientError::TimedOut(_)), "{error}");
         let asked: Vec<_> = stage.sent.iter().map(|(_, request)| &request.url[..8]).collect();
         assert_eq!(asked, addresses);
         assert!(stage.pauses.is_empty());

@@ -161,7 +161,7 @@ async fn complete(
                 if download.bytes() >= reached + forgiven {
                     (failures, reached) = (server.no_failures(), download.bytes());
                 }
-                server.pause(failure, &mut failures).await?;
+                server.pause(failure, &mut failures).await.map_err(|error| server.located(error))?;
             }
         }
     }

@@ -48,6 +48,12 @@ fn create_folder(path: &Path) -> std::io::Result<()> {
     builder.recursive(true).create(path)
 }
 
+/// The user's folder for what can be had again, made where it is new; `None` if the system has no such place or refuses it.
+pub fn cache_folder() -> Option<PathBuf> {
+    let folder = FileCache::place(None)?;
+    create_folder(&folder).ok().map(|()| folder)
+}
+
 impl FileCache {
     /// The folder that was named, or else the one in the place that the system has for caches, if there is such a place.
     pub fn place(named: Option<&Path>) -> Option<PathBuf> {

@@ -40,8 +40,8 @@ impl HttpClient {
     /// [`ClientError::Refused`] if a server says no, for instance that it has no such database;
     /// [`ClientError::DifferentSnapshots`] if two servers do not serve the same;
     /// [`ClientError::HintCorrupted`] if the hint is damaged on the way; [`ClientError::WeakPrf`] if the
-    /// database's function needs a consent that the options do not give. What happens with one of two servers is
-    /// in a [`ClientError::Server`].
+    /// database's function needs a consent that the options do not give. What happens with one of two servers,
+    /// or at one of several addresses, is in a [`ClientError::Server`].
     pub fn connect_with(urls: &[&str], name: &str, options: ClientOptions) -> Result<Self, ClientError> {
         let addresses = options.addresses(urls)?;
         let carriers = Carriers::new(&options, addresses.len())?;
@@ -107,7 +107,8 @@ impl HttpClient {
     /// queries for the version it has just named; [`ClientError::KeysForgotten`] if it does not keep evaluation
     /// keys; [`ClientError::DifferentSnapshots`] if one of two servers has another version by now;
     /// [`ClientError::WeakPrf`] if a new version has such a function. What happens
-    /// with one of two servers is in a [`ClientError::Party`] that says which. None means that a key is absent.
+    /// with one of two servers is in a [`ClientError::Party`] that says which, and at one of several addresses of an only server
+    /// in a [`ClientError::Server`]. None means that a key is absent.
     pub fn look_up_keys(&mut self, keys: &[&[u8]]) -> Result<Lookups, ClientError> {
         self.carriers.hold(self.client.look_up_keys(keys))
     }

@@ -13,6 +13,7 @@ mod transport;
 mod trust;
 
 pub use agent::{agent, tls_config};
+pub use cache::cache_folder;
 pub use client::HttpClient;
 pub use failure::{tls_cause, tls_remedy};
 pub use options::{ClientOptions, Keep};

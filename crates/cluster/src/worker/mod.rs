@@ -15,7 +15,7 @@ use spirea_engine::keys::KeyFolderError;
 use spirea_engine::{KeyOptions, KeyRegistry, LoadError};
 use spirea_protocols::{Opening, Party, Role};
 use spirea_server::{
-    BackendChoice, Collector, Limits, OperatorNames, ShareBackends, Spans, Stopper, serve_router,
+    BackendChoice, Collector, Limits, OperatorNames, ShareBackends, Spans, Stopper, listening, serve_router,
 };
 use spirea_store::{Snapshot, StoreError};
 use tokio::net::TcpListener;
@@ -88,7 +88,7 @@ pub enum WorkerError {
     #[error(transparent)]
     Keys(#[from] KeyFolderError),
     /// An address cannot be listened on.
-    #[error("cannot listen on {address}: {source}; choose another address or stop the program that has it")]
+    #[error("cannot listen on {address}: {source}; {}", listening(*.address, .source))]
     Listen {
         /// The address.
         address: SocketAddr,

@@ -6,6 +6,7 @@ use spirea_lattice::RingSet;
 
 use crate::choice::{Choice, KeyDelivery, Preference, SecurityLevel};
 use crate::registry::{NAMES, ProtocolParams};
+use crate::steps::Unit;
 use crate::{ProtocolError, Sizes};
 
 pub use rates::Rates;
@@ -192,27 +193,62 @@ pub fn recommended(plans: &[Plan]) -> Option<usize> {
     allowed.min_by(|a, b| a.1.total_cmp(&b.1)).map(|(i, _)| i)
 }
 
-/// A choice that is left to the planner.
+/// The slowest scan of a matrix that a server is taken to be capable of, in seconds a byte.
+const SLOWEST_SCAN: f64 = 1e-8;
+
+/// What the planner recommends for a table.
 #[derive(Clone, Debug)]
-pub struct Advice {
-    /// What the service has and needs.
-    pub needs: Needs,
-    /// The machine's rates.
-    pub rates: Rates,
+pub struct Recommendation {
+    /// The protocol, with what it was chosen for.
+    pub choice: Choice,
+    /// Figures of the recommended protocol.
+    pub figures: Figures,
+    /// Figures of the others that the needs allow, by the time of a look-up; of a protocol with several ways of delivering keys
+    /// those of the fastest.
+    pub others: Vec<Figures>,
 }
 
-impl Advice {
-    /// The recommended protocol for these records.
+impl Needs {
+    /// The recommended protocol for these records at these rates.
     ///
     /// # Errors
     /// [`ProtocolError::BadRequest`] if the needs rule out all.
-    pub fn choose(&self, records: u64, record_bytes: usize) -> Result<Choice, ProtocolError> {
-        let plans = plan(records, record_bytes, &self.needs, &self.rates);
+    pub fn recommend(
+        &self,
+        records: u64,
+        record_bytes: usize,
+        rates: &Rates,
+    ) -> Result<Recommendation, ProtocolError> {
+        let plans = plan(records, record_bytes, self, rates);
         let Some(best) = recommended(&plans) else {
             let detail = "no protocol fits these records and needs: see spirea plan";
             return Err(ProtocolError::BadRequest(detail.into()));
         };
-        Ok(self.needs.choice(plans[best].protocol, plans[best].keys))
+        let choice = self.choice(plans[best].protocol, plans[best].keys);
+        let allowed = plans.into_iter().filter_map(|plan| plan.outcome.ok());
+        let mut allowed: Vec<_> = allowed.filter(|figures| figures.ruled_out.is_none()).collect();
+        allowed.sort_by(|a, b| a.lookup_seconds.total_cmp(&b.lookup_seconds));
+        let mut names = Vec::new();
+        allowed.retain(|figures| {
+            let is_first = !names.contains(&figures.params.name());
+            names.push(figures.params.name());
+            is_first
+        });
+        let figures = allowed.remove(0);
+        Ok(Recommendation { choice, figures, others: allowed })
+    }
+
+    /// The protocol that is recommended for these records on every machine, with the least that each protocol takes on any;
+    /// `None` if the recommendation depends on the machine.
+    ///
+    /// Only `simple` has so little work that the slowest machine does it before the network brings the bytes of the others.
+    pub fn recommend_for_all_machines(&self, records: u64, record_bytes: usize) -> Option<Recommendation> {
+        let recommendation = self.recommend(records, record_bytes, &Rates::default()).ok()?;
+        let (best, next) = (&recommendation.figures, recommendation.others.first()?);
+        let work = best.params.work();
+        let is_scan = work.iter().all(|work| work.unit == Unit::ScannedByte);
+        let slowest: f64 = work.iter().map(|work| work.count * SLOWEST_SCAN).sum();
+        (is_scan && best.lookup_seconds + slowest < next.lookup_seconds).then_some(recommendation)
     }
 }
 
@@ -305,10 +341,32 @@ mod tests {
         assert_ne!(recommended(&ruled), Some(best));
         let nothing = Needs { memory: Some(1), ..Needs::default() };
         assert_eq!(recommended(&plan(1 << 20, 256, &nothing, &Rates::default())), None);
-        let advice = Advice { needs: nothing, rates: Rates::default() };
-        assert!(advice.choose(1 << 20, 256).is_err());
-        let advice = Advice { needs: Needs::default(), rates: Rates::default() };
-        assert_eq!(advice.choose(1 << 20, 256).unwrap().protocol, all[best].protocol);
+        assert!(nothing.recommend(1 << 20, 256, &Rates::default()).is_err());
+        let recommended = Needs::default().recommend(1 << 20, 256, &Rates::default()).unwrap();
+        assert_eq!(recommended.choice.protocol, all[best].protocol);
+        assert_eq!(recommended.figures.params.name(), all[best].protocol);
+        let times: Vec<_> = recommended.others.iter().map(|other| other.lookup_seconds).collect();
+        assert!(times.is_sorted() && times[0] >= recommended.figures.lookup_seconds);
+        let mut names: Vec<_> = recommended.others.iter().map(|other| other.params.name()).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), NAMES.len() - 3, "each once, without the best and those of two servers");
+    }
+
+    #[test]
+    fn small_tables_have_one_protocol_on_all_machines() {
+        let needs = Needs::default();
+        // A machine that scans as slowly as any, and does the rest in no time.
+        let slow: Rates = [(Unit::ScannedByte, SLOWEST_SCAN)].into_iter().collect();
+        for (records, record_bytes) in [(1, 1), (1000, 40), (20_000, 64)] {
+            let settled = needs.recommend_for_all_machines(records, record_bytes).unwrap().choice;
+            for rates in [&slow, &Rates::default()] {
+                assert_eq!(needs.recommend(records, record_bytes, rates).unwrap().choice, settled);
+            }
+        }
+        for records in [1 << 20, 1 << 30] {
+            assert!(needs.recommend_for_all_machines(records, 256).is_none());
+        }
     }
 
     #[test]
@@ -351,7 +409,7 @@ mod tests {
         };
         assert!(seconds(KeyDelivery::PerQuery) < seconds(KeyDelivery::Registered));
         let needs = Needs { lookups: 1.0, ..unlinkable };
-        assert_eq!(Advice { needs, rates }.choose(1 << 22, 256).unwrap().keys, KeyDelivery::PerQuery);
+        assert_eq!(needs.recommend(1 << 22, 256, &rates).unwrap().choice.keys, KeyDelivery::PerQuery);
     }
 
     #[test]
@@ -367,8 +425,9 @@ mod tests {
                 Err(error) => assert!(error.contains("has no bins"), "{}: {error}", plan.protocol),
             }
         }
-        let advice = Advice { needs, rates: Rates::default() };
-        assert_eq!(advice.choose(1 << 20, 256).unwrap().bins, 64);
+        let recommended = needs.recommend(1 << 20, 256, &Rates::default()).unwrap();
+        assert_eq!(recommended.choice.bins, 64);
+        assert!(recommended.others.iter().all(|other| other.params.name() == "dpf-sum"));
     }
 
     #[test]

@@ -18,6 +18,14 @@ pub(crate) enum ReceiveError {
         "the upload is no archive of a snapshot: {0}; send `tar --create` of the folder's files, manifest.json first"
     )]
     Malformed(String),
+    /// It is of another database.
+    #[error("the snapshot is of the database {found:?}, not of {wanted:?}")]
+    OtherDatabase {
+        /// Its database.
+        found: String,
+        /// The database that it was sent to.
+        wanted: String,
+    },
     /// It broke off.
     #[error("the upload broke off: {0}; send it again")]
     Broken(io::Error),
@@ -85,7 +93,7 @@ pub(super) fn receive(archive: impl Read, folder: &Path, name: &str) -> Result<(
                 fs::read(&path).map_err(|source| ReceiveError::Write { path: path.clone(), source })?;
             let (parsed, _) = Manifest::from_bytes(&content).map_err(|error| malformed(error.to_string()))?;
             if parsed.name != name {
-                return Err(malformed(format!("it is of the database {:?}, not of {name:?}", parsed.name)));
+                return Err(ReceiveError::OtherDatabase { found: parsed.name, wanted: name.into() });
             }
             manifest = Some(parsed);
         }

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::header::ALLOW;
-use axum::http::{HeaderValue, Method};
+use axum::http::{HeaderValue, Method, Uri};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use tower_http::catch_panic::CatchPanicLayer;
@@ -79,7 +79,7 @@ fn router(app: &Arc<App>, endpoints: Vec<Endpoint>) -> Router {
     endpoints
         .into_iter()
         .fold(Router::new(), add)
-        .fallback(|| async { Refused::no_such_endpoint() })
+        .fallback(|uri: Uri| async move { Refused::no_such_endpoint(uri.path()) })
         .layer(CatchPanicLayer::custom(panicked))
         .with_state(Arc::clone(app))
 }

@@ -8,12 +8,20 @@ use toml::de::{DeTable, DeValue};
 
 /// Why a setting cannot be used: where it stands, what is wrong, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{place}: {cause}")]
+#[error("{}{cause}", before(.place, .cause))]
 pub struct SettingError {
     /// File, line and key, or the environment's variable.
     pub place: String,
     /// What is wrong with it, and the remedy.
     pub cause: String,
+}
+
+/// The place before a cause, unless the cause names the same file already.
+fn before(place: &str, cause: &str) -> String {
+    match cause.strip_prefix(place) {
+        Some(rest) if rest.starts_with([':', '/']) => String::new(),
+        _ => format!("{place}: "),
+    }
 }
 
 /// A key with its place in the text.

@@ -15,17 +15,17 @@ use spirea_protocols::Party;
 
 pub(crate) use self::document::Document;
 pub use self::document::SettingError;
-use self::units::{named, parsed, size, time};
-pub use self::units::{parse_count, parse_size, parse_time};
+use self::units::{address, named, parsed, size, time};
+pub use self::units::{parse_address, parse_count, parse_size, parse_time};
 use crate::{BackendChoice, Collector, LogFormat, ServerConfig, TlsFiles, WrongSetting};
 
 /// What a file or the environment sets; what it does not set stays as it is.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Settings {
-    #[serde(deserialize_with = "parsed")]
+    #[serde(deserialize_with = "address")]
     listen: Option<SocketAddr>,
-    #[serde(deserialize_with = "parsed")]
+    #[serde(deserialize_with = "address")]
     admin_listen: Option<SocketAddr>,
     admin_names: Option<Vec<String>>,
     #[serde(deserialize_with = "parsed")]

@@ -40,7 +40,11 @@ fn the_example_holds_every_key_with_its_default() {
 #[test]
 fn what_is_wrong_is_told_with_file_line_key_and_remedy() {
     for (text, place, cause) in [
-        ("listen = \"here\"", "spirea.toml:1: listen", "\"here\": invalid socket address"),
+        (
+            "listen = \"here\"",
+            "spirea.toml:1: listen",
+            "\"here\": an address to listen on is an IP address and a port",
+        ),
         ("\n\nlimits.body_memroy = 5", "spirea.toml:3: limits.body_memroy", "did you mean body_memory?"),
         ("[limits]\nconections = 5", "spirea.toml:2: limits.conections", "did you mean connections?"),
         ("[limits]\n\nread_timeout = 30", "spirea.toml:3: limits.read_timeout", "such as 30s"),

@@ -1,6 +1,7 @@
 //! Sizes, times and names as people write them.
 
 use std::fmt;
+use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -78,6 +79,35 @@ pub fn parse_time(text: &str) -> Result<Duration, String> {
     .ok_or_else(|| "a time is a number of ms, s, m, h or d, such as 30s".into())
 }
 
+/// The address to listen on that a text tells, such as `127.0.0.1:8080` or `[::1]:8080`.
+///
+/// # Errors
+/// What is missing, and the address to write.
+pub fn parse_address(text: &str) -> Result<SocketAddr, String> {
+    if let Ok(address) = text.parse() {
+        return Ok(address);
+    }
+    let bare = text.split_once("://").map_or(text, |(_, rest)| rest.split('/').next().unwrap_or_default());
+    let instead = |host: &str, port: u16| {
+        format!("write {host}:{port}, or 0.0.0.0:{port} for all addresses of this machine")
+    };
+    const USUAL: u16 = 8080;
+    Err(if bare != text {
+        format!("an address to listen on has no scheme and no path: write {bare}")
+    } else if let Ok(port) = text.strip_prefix(':').unwrap_or(text).parse() {
+        format!("the address is missing before the port: {}", instead("127.0.0.1", port))
+    } else if let Ok(address) = text.parse::<IpAddr>() {
+        format!("the port is missing: write {}", SocketAddr::new(address, USUAL))
+    } else if let Some((host, Ok(port))) = text.rsplit_once(':').map(|(host, port)| (host, port.parse())) {
+        format!("{host} is a name, and a server listens on an address: {}", instead("127.0.0.1", port))
+    } else {
+        format!(
+            "an address to listen on is an IP address and a port from 0 to 65535: {}",
+            instead("127.0.0.1", USUAL)
+        )
+    })
+}
+
 fn split(text: &str) -> (&str, &str) {
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     text.split_at(digits)
@@ -119,6 +149,11 @@ pub(super) fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<
     text(deserializer, parse_time)
 }
 
+/// For an address to listen on.
+pub(super) fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SocketAddr>, D::Error> {
+    text(deserializer, |text| parse_address(text).map_err(|error| format!("{text:?}: {error}")))
+}
+
 /// For a value that its text can be read from.
 pub(super) fn parsed<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
@@ -145,6 +180,26 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn addresses_to_listen_on_are_read_or_told() {
+        for text in ["127.0.0.1:80", "[::1]:0", "0.0.0.0:65535"] {
+            assert_eq!(parse_address(text).unwrap().to_string(), text);
+        }
+        for (text, remedy) in [
+            ("8080", "missing before the port: write 127.0.0.1:8080, or 0.0.0.0:8080"),
+            (":8080", "missing before the port: write 127.0.0.1:8080"),
+            ("localhost:80", "localhost is a name, and a server listens on an address: write 127.0.0.1:80"),
+            ("127.0.0.1", "the port is missing: write 127.0.0.1:8080"),
+            ("::1", "the port is missing: write [::1]:8080"),
+            ("http://127.0.0.1:80/v1", "no scheme and no path: write 127.0.0.1:80"),
+            ("127.0.0.1:65536", "a port from 0 to 65535"),
+            ("", "write 127.0.0.1:8080"),
+        ] {
+            let said = parse_address(text).unwrap_err();
+            assert!(said.contains(remedy), "{text:?}: {said}");
+        }
+    }
 
     #[test]
     fn sizes_have_the_units_of_unix() {

@@ -72,5 +72,6 @@ fn a_server_that_is_not_ready_or_not_there_is_left_for_another() {
 
     let options = ClientOptions { attempts: 1, replicas: vec![vec![failed.url()]], ..options(folder.path()) };
     let error = HttpClient::connect_with(&[&loading.url()], "urls", options).map(drop).unwrap_err();
-    assert!(matches!(error, ClientError::Refused { status: 503, .. }), "{error}");
+    assert!(matches!(error.cause(), ClientError::Refused { status: 503, .. }), "{error}");
+    assert_eq!(error.url(), Some(&*failed.url()));
 }

@@ -38,7 +38,7 @@ pub(crate) use delta::{Shape, build_delta};
 use draft::Draft;
 use draws::Draws;
 use folder::PartialFolder;
-pub use options::{BuildOptions, Duplicates, Input, Overwrite, Protocol};
+pub use options::{BuildOptions, Chooser, Duplicates, Input, Overwrite, Protocol};
 pub use prove::Proving;
 use records::{Planned, Rows};
 #[cfg(test)]
@@ -117,7 +117,7 @@ fn decide(options: &BuildOptions, rows: &Rows) -> Result<(Choice, Proving), Stor
     let (records, record_bytes) = rows.records(options.proving.unwrap_or(Proving::Omit));
     let choice = match &options.protocol {
         Protocol::Named(choice) => choice.clone(),
-        Protocol::Planned(advice) => advice.choose(records, record_bytes)?,
+        Protocol::Chosen(chooser) => chooser.choose(records, record_bytes)?,
     };
     let needed =
         Proving::needed(records, |records| ProtocolParams::choose(&choice, [0; 32], records, record_bytes));

@@ -1,10 +1,10 @@
+use std::fmt;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
-use spirea_protocols::planner::Advice;
 use spirea_protocols::registry::Choice;
 use spirea_protocols::table::{FieldType, KeyForm, MAX_VALUE_BYTES};
 
@@ -59,8 +59,17 @@ impl FromStr for Duplicates {
 pub enum Protocol {
     /// This one.
     Named(Choice),
-    /// The one that the planner recommends for the table.
-    Planned(Advice),
+    /// The one that is chosen when the table's records are known.
+    Chosen(Arc<dyn Chooser>),
+}
+
+/// Chooses the protocol of a table.
+pub trait Chooser: fmt::Debug + Send + Sync {
+    /// The choice for so many records of so many bytes each.
+    ///
+    /// # Errors
+    /// [`StoreError::Protocol`] if none fits; [`StoreError::BadOption`] if what it chooses by cannot be had.
+    fn choose(&self, records: u64, record_bytes: usize) -> Result<Choice, StoreError>;
 }
 
 /// How long a table's values may be.

@@ -132,7 +132,7 @@ impl Element<'_> {
     fn missing(&self, column: &str, place: Location) -> StoreError {
         let names = serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(self.json);
         let columns = names.map(|map| map.keys().cloned().collect()).unwrap_or_default();
-        StoreError::NoSuchColumn { place, column: column.into(), columns }
+        StoreError::NoSuchField { place, column: column.into(), columns }
     }
 }
 

@@ -246,7 +246,7 @@ impl Repository {
         }
         if let Some(current) = self.current().filter(|current| current.name() != *name) {
             return Err(StoreError::BadOption(format!(
-                "this repository is of {:?}, and the snapshot of {name:?}: a repository is of one dataset",
+                "this repository is of {0:?}, and the snapshot of {name:?}: publish it in a repository of its own, or build it with --name {0}",
                 current.name()
             )));
         }

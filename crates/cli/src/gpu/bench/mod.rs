@@ -17,7 +17,7 @@ use spirea_cuda::CudaBackend;
 
 use super::device::{DeviceOptions, Scale};
 use crate::bench::report::{Report, Step};
-use crate::output::{Format, print_line};
+use crate::output::{Format, explained, print_line};
 use crate::status::Status;
 use crate::threads::Threads;
 use limits::{Bound, Limits};
@@ -68,7 +68,7 @@ pub fn run(options: &BenchOptions) -> anyhow::Result<Status> {
         let seconds = started.elapsed().as_secs_f64();
         print_line(&format!("wrote {} after {seconds:.0} s", bench.results.path().display()))?;
     }
-    Ok(Status::from(u8::from(bench.failed)))
+    Ok(Status::of(!bench.failed))
 }
 
 /// What measurements share.
@@ -105,7 +105,7 @@ impl Bench {
         // What a device has no room for is skipped; any other error is a failure.
         let no_room = matches!(error.downcast_ref(), Some(BackendError::Unavailable(_)));
         self.failed |= !no_room;
-        self.results.skipped(what, &format!("{error:#}"))
+        self.results.skipped(what, &explained(&error))
     }
 
     /// The share of free memory that a database may take, as many bytes as `wanted` at most.

@@ -102,7 +102,7 @@ pub fn run(options: &CheckOptions) -> anyhow::Result<Status> {
         report.outcome(&check.name, &outcome)?;
     }
     report.end(passed, failed, skipped)?;
-    Ok(Status::from(u8::from(failed > 0)))
+    Ok(Status::of(failed == 0))
 }
 
 fn all(subject: &Subject, options: &CheckOptions) -> Vec<Check> {

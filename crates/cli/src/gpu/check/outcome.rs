@@ -6,6 +6,8 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 
+use crate::output::explained;
+
 /// How a check ended.
 pub enum Outcome {
     /// As it should.
@@ -71,7 +73,7 @@ impl Watch {
         let panic = self.said.lock().unwrap_or_else(PoisonError::into_inner).take();
         match result {
             Ok(Ok(detail)) => Outcome::Passed { seconds, detail },
-            Ok(Err(error)) => Outcome::Failed { seconds, reason: format!("{error:#}") },
+            Ok(Err(error)) => Outcome::Failed { seconds, reason: explained(&error) },
             Err(_) => {
                 let reason = panic.unwrap_or_else(|| "a panic".into());
                 Outcome::Failed { seconds, reason: reason.lines().collect::<Vec<_>>().join(" | ") }

@@ -59,24 +59,41 @@ pub fn folder_with(files: &[(&str, &str)]) -> TempDir {
 pub struct Server {
     process: Child,
     pub url: String,
+    /// Address of its port for administration, if it has one.
+    pub admin: Option<String>,
 }
 
 impl Server {
     pub fn start(folder: &Path, snapshots: &[&str]) -> Self {
+        Self::printing(folder, snapshots, &["listening on "])
+    }
+
+    /// The same, with a port for administration.
+    pub fn with_administration(folder: &Path, snapshots: &[&str]) -> Self {
+        let arguments = [snapshots, &["--admin-listen", "127.0.0.1:0"]].concat();
+        Self::printing(folder, &arguments, &["listening on ", "administration on "])
+    }
+
+    /// Starts one that prints its addresses in lines that begin so.
+    fn printing(folder: &Path, arguments: &[&str], lines: &[&str]) -> Self {
         let mut process = Command::new(SPIREA)
             .arg("serve")
-            .args(snapshots)
+            .args(arguments)
             .args(["--listen", "127.0.0.1:0", "--threads", "1"])
             .current_dir(folder)
             .stdout(Stdio::piped())
             .stderr(std::fs::File::create(folder.join("server.log")).unwrap())
             .spawn()
             .unwrap();
-        let mut line = String::new();
-        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let url =
-            line.trim().strip_prefix("listening on ").expect("the server says where it listens").to_owned();
-        Self { process, url }
+        let mut output = BufReader::new(process.stdout.take().unwrap());
+        let mut addresses = lines.iter().map(|prefix| {
+            let mut line = String::new();
+            output.read_line(&mut line).unwrap();
+            line.trim().strip_prefix(prefix).expect("the server says where it listens").to_owned()
+        });
+        let (url, admin) = (addresses.next().unwrap(), addresses.next());
+        drop(addresses);
+        Self { process, url, admin }
     }
 
     pub fn address(&self) -> &str {

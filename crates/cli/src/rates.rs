@@ -7,34 +7,42 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use spirea_backend::Backend as _;
+use spirea_client::cache_folder;
 use spirea_cpu::CpuBackend;
 use spirea_lattice::RingSet;
 use spirea_protocols::choice::SecurityLevel;
 use spirea_protocols::planner::Rates;
 use spirea_protocols::steps::Unit;
+use tempfile::NamedTempFile;
 
 use crate::output::note;
 use crate::threads::Threads;
+
+/// The variable of the environment that names a file of rates.
+const VARIABLE: &str = "SPIREA_RATES";
 
 /// Version of the file's format.
 const FORMAT: u64 = 1;
 
 /// Source of the rates.
 #[derive(Args)]
-pub(super) struct RatesOptions {
+pub struct RatesOptions {
     /// Read the rates from this file, which --save-rates wrote, instead of measuring this machine.
-    #[arg(long, value_name = "FILE", conflicts_with = "save_rates")]
+    #[arg(help_heading = "Rates", long, value_name = "FILE", conflicts_with = "save_rates")]
     rates: Option<PathBuf>,
     /// Write the rates that are measured to this file, for every level of security, so that later plans read them.
-    #[arg(long, value_name = "FILE")]
+    #[arg(help_heading = "Rates", long, value_name = "FILE")]
     save_rates: Option<PathBuf>,
 }
 
 impl RatesOptions {
     /// The rates for `threads` threads and the sets of `security`.
-    pub(super) fn rates(&self, threads: Threads, security: SecurityLevel) -> anyhow::Result<Rates> {
+    pub fn rates(&self, threads: Threads, security: SecurityLevel) -> anyhow::Result<Rates> {
         let processor = processor();
-        if let Some(path) = &self.rates {
+        if let Some(path) =
+            self.rates.clone().or_else(|| of_environment().filter(|_| self.save_rates.is_none()))
+        {
+            let path = &path;
             let saved = Saved::read(path)?;
             if (&saved.processor, saved.threads) != (&processor, threads.count()) {
                 note(&format!(
@@ -52,12 +60,71 @@ impl RatesOptions {
         let Some(path) = &self.save_rates else {
             return Ok(Rates::measure(&backend, &security.ring_sets())?);
         };
-        let measured = Rates::measure(&backend, &all_sets())?;
-        let rates = measured.iter().map(|(unit, seconds)| (unit, rounded(seconds))).collect();
-        let saved = Saved { processor, threads: threads.count(), rates };
+        let saved = Saved::measure(&backend)?;
         saved.write(path)?;
         Ok(saved.rates)
     }
+}
+
+/// The file that the environment names.
+fn of_environment() -> Option<PathBuf> {
+    std::env::var_os(VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from)
+}
+
+/// The source of the rates by which a build chooses its protocol.
+#[derive(Debug)]
+pub enum Source {
+    /// A file of rates.
+    File(Rates),
+    /// This machine, which is measured once for all builds.
+    Machine {
+        /// Threads that compute.
+        threads: Threads,
+        /// Receives a line before the machine is measured.
+        tell: fn(&str),
+    },
+}
+
+impl Source {
+    /// The file at `path`, or of the environment, or else this machine.
+    pub fn of(path: Option<&Path>, threads: Threads, tell: fn(&str)) -> anyhow::Result<Self> {
+        match path.map(Path::to_path_buf).or_else(of_environment) {
+            Some(path) => Ok(Self::File(Saved::read(&path)?.rates)),
+            None => Ok(Self::Machine { threads, tell }),
+        }
+    }
+
+    /// The rates: of the file, kept from an earlier build, or measured now and kept.
+    pub fn rates(&self) -> anyhow::Result<Rates> {
+        match self {
+            Self::File(rates) => Ok(rates.clone()),
+            Self::Machine { threads, tell } => of_machine(*threads, *tell, cache_folder().as_deref()),
+        }
+    }
+}
+
+/// The rates of this machine: those that `folder` keeps, or measured now. A folder that cannot be written to keeps nothing.
+fn of_machine(threads: Threads, tell: fn(&str), folder: Option<&Path>) -> anyhow::Result<Rates> {
+    let kept = folder.map(|folder| folder.join(kept_name(&processor(), threads.count())));
+    if let Some(Ok(saved)) = kept.as_deref().map(Saved::read)
+        && (saved.processor, saved.threads) == (processor(), threads.count())
+    {
+        return Ok(saved.rates);
+    }
+    let backend = CpuBackend::new(threads.count())?;
+    let (name, count) = (backend.name(), backend.threads());
+    tell(&format!("measuring {name} with {count} thread(s), once for all builds, to choose the protocol"));
+    let saved = Saved::measure(&backend)?;
+    if let Some(path) = kept {
+        let _ = saved.replace(&path);
+    }
+    Ok(saved.rates)
+}
+
+/// Name of the file of a machine's rates, as this version of the program measures them.
+fn kept_name(processor: &str, threads: usize) -> String {
+    let machine = format!("{} {threads} {processor}", env!("CARGO_PKG_VERSION"));
+    format!("{}.rates", &blake3::hash(machine.as_bytes()).to_hex()[..32])
 }
 
 /// The ring sets of the plans of every level of security.
@@ -126,6 +193,21 @@ impl Saved {
         Ok(Self { processor, threads, rates })
     }
 
+    /// Measures a backend for every level of security.
+    fn measure(backend: &CpuBackend) -> anyhow::Result<Self> {
+        let measured = Rates::measure(backend, &all_sets())?;
+        let rates = measured.iter().map(|(unit, seconds)| (unit, rounded(seconds))).collect();
+        Ok(Self { processor: processor(), threads: backend.threads(), rates })
+    }
+
+    /// Replaces the file at once, so that another build reads all of it or nothing.
+    fn replace(&self, path: &Path) -> anyhow::Result<()> {
+        let fresh = NamedTempFile::new_in(path.parent().context("a file lies in a folder")?)?;
+        self.write(fresh.path())?;
+        fresh.persist(path)?;
+        Ok(())
+    }
+
     fn write(&self, path: &Path) -> anyhow::Result<()> {
         let seconds = Rates::units(&all_sets()).into_iter();
         let seconds = seconds.map(|unit| (unit.name(), self.rates.seconds(unit).into())).collect();
@@ -140,7 +222,7 @@ impl Saved {
 mod tests {
     use super::*;
 
-    const SAVED: &str = include_str!("../../tests/rates.json");
+    const SAVED: &str = include_str!("../tests/rates.json");
 
     fn with(change: impl FnOnce(&mut Value)) -> String {
         let mut value = serde_json::from_str(SAVED).unwrap();
@@ -160,6 +242,29 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&path).unwrap(), SAVED);
         let rates = Saved::read(&path).unwrap().rates;
         assert_eq!(rates.iter().count(), Rates::units(&all_sets()).len());
+    }
+
+    #[test]
+    fn a_machine_is_measured_once_for_its_name_threads_and_version() {
+        let folder = tempfile::tempdir().unwrap();
+        let threads: Threads = "1".parse().unwrap();
+        let path = folder.path().join(kept_name(&processor(), 1));
+        // A file of this machine is read; its rates are others than could be measured.
+        let kept = Saved { processor: processor(), ..Saved::parse(SAVED).unwrap() };
+        assert_eq!(kept.threads, 1);
+        kept.replace(&path).unwrap();
+        let rates = of_machine(threads, |_| (), Some(folder.path())).unwrap();
+        let unit = Unit::ScannedByte;
+        assert_eq!(rates.seconds(unit).to_bits(), kept.rates.seconds(unit).to_bits());
+        assert_ne!(kept_name("a", 1), kept_name("a", 2));
+        assert_ne!(kept_name("a", 1), kept_name("b", 1));
+        // A damaged file is replaced by what is measured.
+        std::fs::write(&path, "damaged").unwrap();
+        let measured = of_machine(threads, |_| (), Some(folder.path())).unwrap();
+        let again = of_machine(threads, |_| (), Some(folder.path())).unwrap();
+        assert_eq!(measured.seconds(unit).to_bits(), again.seconds(unit).to_bits());
+        assert_eq!(Saved::read(&path).unwrap().threads, 1);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
     #[test]

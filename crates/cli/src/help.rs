@@ -1,0 +1,299 @@
+//! What help texts have beside the options: examples, the meaning of exit statuses, and the first steps.
+
+use clap::Command;
+
+use crate::status::Status;
+
+/// The command without arguments: what to do first.
+pub const FIRST_STEPS: &str = "\
+Private information retrieval: serve a table, look records up, and the server does not learn which.
+
+Three commands to begin with:
+  spirea build --input table.csv --key COLUMN --value COLUMN --out table
+  spirea serve table
+  spirea get http://127.0.0.1:8080 table KEY
+
+`spirea --help` lists all commands, `spirea COMMAND --help` the options of one, with examples.
+";
+
+/// Commands that end with other statuses than 0 for success and 2 for an error.
+const JUDGING: [&str; 6] = ["get", "plan", "doctor", "load", "gpu check", "gpu bench"];
+
+/// Examples of each command: what a line does, and the line.
+const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
+    (
+        "build",
+        &[
+            (
+                "Build a snapshot of a CSV file, for look-ups by key",
+                "spirea build --input prices.csv --key product --value price --out prices",
+            ),
+            (
+                "Build a table of two fields for look-ups by position, in place of a former one",
+                "spirea build --input rows.parquet --value name --value note --out rows --overwrite",
+            ),
+            (
+                "Build a set of keys for two servers, of a compressed list without a header",
+                "spirea build --input list.csv.gz --no-header --columns domain --key domain --protocol dpf-xor --out list",
+            ),
+        ],
+    ),
+    (
+        "plan",
+        &[
+            ("Compare the protocols for a million records", "spirea plan --records 1e6 --record-bytes 256"),
+            (
+                "Plan for the table of a file and 50 look-ups a second",
+                "spirea plan --input prices.csv --key product --value price --qps 50",
+            ),
+            (
+                "Plan again at rates that were measured before",
+                "spirea plan --snapshot prices --rates rates.json",
+            ),
+        ],
+    ),
+    (
+        "inspect",
+        &[
+            ("Explain a snapshot, and check its files", "spirea inspect prices --verify"),
+            ("Say what a look-up tells whom", "spirea inspect prices --leaks"),
+        ],
+    ),
+    (
+        "publish",
+        &[
+            (
+                "Publish a snapshot as the base of a repository",
+                "spirea publish --repository versions --base prices",
+            ),
+            (
+                "Publish changed rows of it",
+                "spirea publish --repository versions --put changed.csv --key product",
+            ),
+            (
+                "Publish changes through the server that has the repository",
+                "spirea publish --server http://127.0.0.1:8081 --database prices --changes changes.jsonl",
+            ),
+        ],
+    ),
+    (
+        "rollback",
+        &[
+            ("Go back to the version before", "spirea rollback --repository versions"),
+            (
+                "Go back to the version that begins with these digits",
+                "spirea rollback --repository versions --to 3fa9",
+            ),
+        ],
+    ),
+    ("compact", &[("Make one base of a base and its changes", "spirea compact --repository versions")]),
+    ("key new", &[("Make a key, and keep the public one for clients", "spirea key new operator.key")]),
+    ("key public", &[("Print the public key", "spirea key public operator.key")]),
+    ("sign", &[("Sign a snapshot", "spirea sign prices --key operator.key")]),
+    (
+        "serve",
+        &[
+            ("Serve a snapshot to programs of this machine", "spirea serve prices"),
+            (
+                "Serve a repository that can be published to, over TLS, to clients with tokens",
+                "spirea serve versions --listen 0.0.0.0:8443 --admin-listen 127.0.0.1:8081 --tls-certificate server.pem --tls-key server.key --tokens tokens.toml",
+            ),
+            ("Check a file of settings", "spirea serve --config spirea.toml --check-config"),
+        ],
+    ),
+    (
+        "worker",
+        &[(
+            "Serve the first of four shares",
+            "spirea worker --snapshot prices --share 0/4 --listen 10.0.0.7:7000 --tls-cert worker.pem --tls-key worker.key --client-ca ca.pem",
+        )],
+    ),
+    (
+        "worker-files",
+        &[(
+            "List the bytes that the first of four workers needs",
+            "spirea worker-files --snapshot prices --share 0/4",
+        )],
+    ),
+    (
+        "coordinator",
+        &[(
+            "Serve the database whose shares the workers of a placement have",
+            "spirea coordinator --placement placement.json --worker-ca ca.pem --tls-client-cert coordinator.pem --tls-client-key coordinator.key prices",
+        )],
+    ),
+    ("cluster", &[("Start the services of a file", "spirea cluster up cluster.yaml")]),
+    (
+        "token new",
+        &[(
+            "Make a token that may query 1000 times a day",
+            "spirea token new --name phone --scope query --quota 1000/day",
+        )],
+    ),
+    (
+        "get",
+        &[
+            ("Look a key up", "spirea get http://127.0.0.1:8080 prices apple"),
+            (
+                "Look a list of keys up, one JSON object a line, and go on where it was interrupted",
+                "spirea get https://pir.example.org prices --keys-from keys.txt --json --resume progress",
+            ),
+            (
+                "Look rows up by position, at two servers that do not work together",
+                "spirea get https://a.example.org rows --other https://b.example.org --index 3 17",
+            ),
+        ],
+    ),
+    (
+        "doctor",
+        &[
+            ("Examine the way to a server", "spirea doctor https://pir.example.org"),
+            ("Look something up in one database", "spirea doctor http://127.0.0.1:8080 --database prices"),
+        ],
+    ),
+    ("bench scan", &[("Scan 4 GiB for 16 queries at once", "spirea bench scan --db-gib 4 --batch 16")]),
+    ("bench hint", &[("Compute the hint of 1 GiB", "spirea bench hint --db-gib 1")]),
+    ("bench simple", &[("Look up through loopback HTTP", "spirea bench simple --db-gib 1")]),
+    ("bench steps", &[("Measure each step, one JSON object a line", "spirea bench steps --json")]),
+    ("bench dpf", &[("Evaluate keys on their whole domain", "spirea bench dpf --runs 3")]),
+    ("bench dpf-xor", &[("Fold 4 GiB by bits", "spirea bench dpf-xor --db-gib 4")]),
+    ("bench dpf-sum", &[("Fold 4 GiB by words", "spirea bench dpf-sum --db-gib 4")]),
+    ("bench pim", &[("Draw the model beside the paper", "spirea bench pim --plots figures")]),
+    ("bench protocol", &[("Measure a protocol by step", "spirea bench protocol hybrid --db-gib 1")]),
+    ("bench plot", &[("Draw results", "spirea bench plot results.jsonl --out figures")]),
+    ("gpu check", &[("Check the GPU", "spirea gpu check")]),
+    ("gpu bench", &[("Measure the GPU", "spirea gpu bench")]),
+    (
+        "load",
+        &[(
+            "Ask 100 times a second for a minute, as 50 clients",
+            "spirea load --server http://127.0.0.1:8080 --database prices --rate 100 --seconds 60 --clients 50",
+        )],
+    ),
+    (
+        "simulate-load",
+        &[
+            (
+                "Time the batches of a snapshot, and simulate",
+                "spirea simulate-load prices --plot latency.svg",
+            ),
+            (
+                "Simulate batches of known times",
+                "spirea simulate-load --batch-seconds 1=0.035,32=0.4 --rate 10,50",
+            ),
+        ],
+    ),
+    ("completions", &[("Print the completions of bash", "spirea completions bash")]),
+    ("man", &[("Write man pages where man finds them", "spirea man --out /usr/local/share/man/man1")]),
+];
+
+/// A command whose help has examples and statuses, and so have its subcommands.
+pub fn with_examples(command: Command) -> Command {
+    extended(command, "")
+}
+
+/// The same of the command with these names.
+fn extended(command: Command, path: &str) -> Command {
+    let command = command.mut_subcommands(|inner| {
+        let path = format!("{path} {}", inner.get_name());
+        extended(inner, path.trim_start())
+    });
+    match EXAMPLES.iter().find(|(command, _)| *command == path) {
+        Some((_, examples)) => command.after_help(after(path, examples)),
+        None if path.is_empty() => command.after_help(statuses()),
+        None => command,
+    }
+}
+
+/// The text behind the options of a command.
+fn after(path: &str, examples: &[(&str, &str)]) -> String {
+    let lines: String = examples.iter().map(|(does, line)| format!("  {does}:\n    {line}\n")).collect();
+    let title = if examples.len() == 1 { "Example" } else { "Examples" };
+    let statuses = if JUDGING.contains(&path) { format!("\n{}", statuses()) } else { String::new() };
+    format!("{title}:\n{lines}{statuses}")
+}
+
+/// The table of exit statuses.
+fn statuses() -> String {
+    let lines = Status::MEANINGS.map(|(status, meaning)| format!("  {:<5}{meaning}\n", status.code()));
+    format!("Exit statuses:\n{}", lines.concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    /// The commands that do something, by their names.
+    fn leaves(command: &Command, path: &str, found: &mut Vec<(String, Command)>) {
+        let mut inner = command.get_subcommands().filter(|inner| inner.get_name() != "help").peekable();
+        if inner.peek().is_none() {
+            found.push((path.into(), command.clone()));
+        }
+        inner.for_each(|inner| leaves(inner, format!("{path} {}", inner.get_name()).trim_start(), found));
+    }
+
+    fn commands() -> Vec<(String, Command)> {
+        let mut found = Vec::new();
+        leaves(&crate::command(), "", &mut found);
+        found
+    }
+
+    /// Fails unless the command takes a line.
+    fn parse(line: &str) {
+        if let Err(error) = crate::command().try_get_matches_from(line.split(' ')) {
+            panic!("{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn every_command_has_examples_that_parse_as_its_own() {
+        let commands = commands();
+        assert_eq!(commands.len(), EXAMPLES.len());
+        for (path, command) in commands {
+            let help = command.clone().render_help().to_string();
+            let lines: Vec<_> = help.lines().filter_map(|line| line.strip_prefix("    spirea ")).collect();
+            assert!((1..=3).contains(&lines.len()), "{path}: {help}");
+            for line in lines {
+                assert!(line.starts_with(&path), "{line} is an example of {path}");
+                parse(&format!("spirea {line}"));
+            }
+        }
+    }
+
+    #[test]
+    fn the_first_steps_parse() {
+        let lines: Vec<_> = FIRST_STEPS.lines().filter_map(|line| line.strip_prefix("  ")).collect();
+        assert_eq!(lines.len(), 3);
+        lines.into_iter().for_each(parse);
+    }
+
+    #[test]
+    fn long_commands_group_their_options() {
+        /// A group that is read at a glance.
+        const LONG: usize = 12;
+        for path in ["build", "serve", "get", "publish", "plan"] {
+            let (_, command) = commands().into_iter().find(|(found, _)| found == path).unwrap();
+            let mut groups = BTreeMap::<_, usize>::new();
+            for option in
+                command.get_arguments().filter(|option| !option.is_positional() && !option.is_hide_set())
+            {
+                *groups.entry(option.get_help_heading().map(str::to_owned)).or_default() += 1;
+            }
+            let long: Vec<_> = groups.iter().filter(|(_, options)| **options > LONG).collect();
+            assert!(long.is_empty(), "{path}: {long:?}");
+        }
+    }
+
+    #[test]
+    fn statuses_have_one_table() {
+        for path in JUDGING {
+            let (_, command) = commands().into_iter().find(|(found, _)| found == path).unwrap();
+            let help = command.clone().render_help().to_string();
+            for (status, meaning) in Status::MEANINGS {
+                assert!(help.contains(&format!("  {:<5}{meaning}\n", status.code())), "{path}: {help}");
+            }
+        }
+    }
+}

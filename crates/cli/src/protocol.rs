@@ -1,0 +1,323 @@
+//! The protocol of a build, and the options that some protocols have.
+
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+use anyhow::{bail, ensure};
+use clap::Args;
+use spirea_dpf::PrfKind;
+use spirea_protocols::choice::{KeyDelivery, Preference, SecurityLevel};
+use spirea_protocols::dpf::Words;
+use spirea_protocols::planner::{Figures, Needs, Recommendation};
+use spirea_protocols::registry::{Choice, NAMES, ProtocolParams};
+use spirea_protocols::table::{LEAST_KEY_QUERIES, MOST_KEY_QUERIES};
+use spirea_store::{Chooser, Protocol, StoreError};
+
+use crate::output::{bytes, explained, seconds};
+use crate::rates::Source;
+use crate::threads::Threads;
+
+/// The protocol and its parameters.
+#[derive(Args)]
+pub struct ProtocolOptions {
+    /// Protocol: simple, double, exppack-simple, exppack-double, double-pack, hybrid, onion; dpf-xor or dpf-sum, which
+    /// two servers answer; or auto, for the one of one server that `spirea plan` recommends for the table and this machine.
+    /// Without it auto, but a snapshot that is replaced (--overwrite) keeps its protocol.
+    #[arg(help_heading = "Protocol", long)]
+    protocol: Option<String>,
+    /// Choose by the rates in this file, which `spirea plan --save-rates` wrote, instead of measuring this machine once; the
+    /// variable SPIREA_RATES names one for all commands.
+    #[arg(help_heading = "Protocol", long, value_name = "FILE")]
+    rates: Option<PathBuf>,
+    /// What parameter sets must reach: standard, the default, at least 128 bits by the models that count operations; or conservative,
+    /// ML-KEM-512 by core-SVP too, for which module-1536, fast and onion-26 are chosen and a weaker --set or --ring is
+    /// refused.
+    #[arg(help_heading = "Protocol", long)]
+    security: Option<SecurityLevel>,
+    /// What the protocol's shape is chosen for: time, the server's; communication, the bytes of a query and its answer
+    /// where that takes the server at most 2.1 times as long; or balance, the default.
+    #[arg(help_heading = "Protocol", long)]
+    prefer: Option<Preference>,
+    /// LWE set, if not the level's: module-1280, module-1536, or paper for a uniform public matrix.
+    #[arg(help_heading = "Protocol", long)]
+    set: Option<String>,
+    /// Ring set, if not the protocol's default: fast, small or paper for packing; onion-32, onion-30 or onion-26 for
+    /// onion.
+    #[arg(help_heading = "Protocol", long)]
+    ring: Option<String>,
+    /// Pseudorandom function of dpf-xor and dpf-sum: aes-128, the default, chacha20, chacha12, salsa20, salsa12, sha-256; or
+    /// siphash or highwayhash, with --accept-weak-prf.
+    #[arg(help_heading = "Protocol", long)]
+    prf: Option<PrfKind>,
+    /// Take a pseudorandom function that has little cryptanalysis behind it.
+    #[arg(help_heading = "Protocol", long)]
+    accept_weak_prf: bool,
+    /// How the evaluation keys of a client reach the server: registered, once; or per-query, with each query of
+    /// exppack-simple, exppack-double or hybrid, whose secret is used for nothing else, so that of what a query holds
+    /// only the version links it to others. Without it, registered, and with --protocol auto whichever is better.
+    #[arg(help_heading = "Protocol", long, value_name = "WAY")]
+    keys: Option<KeyDelivery>,
+    /// Bits of the words of dpf-sum: 32, the default, or 64.
+    #[arg(help_heading = "Protocol", long, value_name = "32|64")]
+    word_bits: Option<u32>,
+    /// Bins of as many records each, of dpf-xor and dpf-sum: a query brings a record of each for the work of one, and is as
+    /// many keys long. Such a table has no deltas: changes make a new base.
+    #[arg(help_heading = "Protocol", long)]
+    bins: Option<usize>,
+    /// Most queries that a client sends under one set of registered keys, 64 to 1024; 1024 by default. A shorter life reveals less
+    /// when an answer is refused, and links fewer queries; clients upload keys more often.
+    #[arg(help_heading = "Protocol", long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(LEAST_KEY_QUERIES..=MOST_KEY_QUERIES))]
+    pub key_queries: Option<u64>,
+}
+
+/// An option that is not for every protocol.
+struct Particular {
+    flag: &'static str,
+    is_given: fn(&ProtocolOptions) -> bool,
+    /// Tests that a protocol with these parameters uses it.
+    is_used: fn(&ProtocolParams) -> bool,
+}
+
+/// The options that are not for every protocol.
+const PARTICULAR: [Particular; 8] = [
+    Particular {
+        flag: "--prefer",
+        is_given: |options| options.prefer.is_some(),
+        is_used: |params| params.parties() == 1,
+    },
+    Particular {
+        flag: "--set",
+        is_given: |options| options.set.is_some(),
+        is_used: |params| params.choice().set.is_some(),
+    },
+    Particular {
+        flag: "--ring",
+        is_given: |options| options.ring.is_some(),
+        is_used: |params| params.choice().ring.is_some(),
+    },
+    Particular {
+        flag: "--prf",
+        is_given: |options| options.prf.is_some(),
+        is_used: |params| params.prf().is_some(),
+    },
+    Particular {
+        flag: "--accept-weak-prf",
+        is_given: |options| options.accept_weak_prf,
+        is_used: |params| params.prf().is_some(),
+    },
+    Particular {
+        flag: "--keys",
+        is_given: |options| options.keys.is_some(),
+        is_used: |params| params.key_delivery().is_some(),
+    },
+    Particular {
+        flag: "--word-bits",
+        is_given: |options| options.word_bits.is_some(),
+        is_used: |params| matches!(params, ProtocolParams::DpfSum(_)),
+    },
+    Particular {
+        flag: "--key-queries",
+        is_given: |options| options.key_queries.is_some(),
+        is_used: |params| params.key_shape().is_some(),
+    },
+];
+
+/// The options that `auto` leaves to the planner.
+const PLANNED: [&str; 5] = ["--set", "--ring", "--prf", "--accept-weak-prf", "--word-bits"];
+
+/// A protocol for a build, and the reason for it.
+pub struct Decision {
+    /// The protocol, or who chooses it.
+    pub protocol: Protocol,
+    reason: Reason,
+}
+
+enum Reason {
+    /// It was asked for.
+    Named,
+    /// The snapshot that is replaced has it.
+    Kept(String),
+    /// The planner recommends it.
+    Recommended(Arc<Automatic>),
+}
+
+impl Decision {
+    /// The reason, after the build, unless the protocol was asked for.
+    pub fn reason(&self) -> Option<String> {
+        match &self.reason {
+            Reason::Named => None,
+            Reason::Kept(protocol) => Some(format!(
+                "{protocol}, the protocol of the snapshot that was replaced; --protocol auto would choose anew"
+            )),
+            Reason::Recommended(automatic) => automatic.reason.get().cloned(),
+        }
+    }
+}
+
+/// Follows the planner for the table at hand.
+#[derive(Debug)]
+struct Automatic {
+    needs: Needs,
+    source: Source,
+    /// The reason for the protocol, once it is chosen.
+    reason: OnceLock<String>,
+}
+
+impl Chooser for Automatic {
+    fn choose(&self, records: u64, record_bytes: usize) -> Result<Choice, StoreError> {
+        let settled = match self.source {
+            Source::Machine { .. } => self.needs.recommend_for_all_machines(records, record_bytes),
+            Source::File(_) => None,
+        };
+        let (recommendation, bound) = match settled {
+            Some(recommendation) => (recommendation, "at least "),
+            None => {
+                let rates = self.source.rates().map_err(|error| StoreError::BadOption(explained(&error)))?;
+                (self.needs.recommend(records, record_bytes, &rates)?, "")
+            }
+        };
+        // A second call would be for the same table.
+        let _ = self.reason.set(describe(&recommendation, bound));
+        Ok(recommendation.choice)
+    }
+}
+
+/// The reason for a recommendation in a line; `bound` stands before the times of others.
+fn describe(recommendation: &Recommendation, bound: &str) -> String {
+    /// Other protocols that are named.
+    const OTHERS: usize = 3;
+    let Recommendation { figures, others, .. } = recommendation;
+    let once = |figures: &Figures| {
+        let sizes = figures.sizes;
+        let hint = (sizes.hint_bytes > 0).then(|| format!("a hint of {}", bytes(sizes.hint_bytes)));
+        hint.or((sizes.keys_bytes > 0).then(|| format!("keys of {}", bytes(sizes.keys_bytes as u64))))
+    };
+    let first = match once(figures) {
+        Some(once) if figures.sizes.hint_bytes > 0 => format!("{once} for each version, and "),
+        Some(once) => format!("nothing before (it sends {once} once), and "),
+        None => "nothing before, and ".into(),
+    };
+    let other = |other: &Figures| {
+        let once = once(other).map_or_else(String::new, |once| format!(" with {once}"));
+        format!("{} {bound}{}{once}", other.params.name(), seconds(other.lookup_seconds))
+    };
+    let others: Vec<_> = others.iter().take(OTHERS).map(other).collect();
+    let others = if others.is_empty() { String::new() } else { format!("; others: {}", others.join(", ")) };
+    format!(
+        "{}, whose look-ups take a client the least time, {} over a usual line; a client downloads {first}{} for each look-up{others}",
+        figures.params.name(),
+        seconds(figures.lookup_seconds),
+        bytes(figures.sizes.answer_bytes as u64),
+    )
+}
+
+impl ProtocolOptions {
+    /// The protocol that was asked for, or that of the snapshot which is replaced, or the planner's; `tell` receives a line before
+    /// the machine is measured.
+    pub fn decide(
+        &self,
+        former: Option<&ProtocolParams>,
+        threads: Threads,
+        tell: fn(&str),
+    ) -> anyhow::Result<Decision> {
+        match (self.protocol.as_deref(), former) {
+            (None, Some(former)) => {
+                let protocol = Protocol::Named(self.kept(former)?);
+                Ok(Decision { protocol, reason: Reason::Kept(former.name().into()) })
+            }
+            (None | Some("auto"), _) => self.planned(threads, tell),
+            (Some(name), _) => {
+                let choice = Choice { protocol: name.into(), ..Choice::default() };
+                Ok(Decision { protocol: Protocol::Named(self.changed(choice)?), reason: Reason::Named })
+            }
+        }
+    }
+
+    /// The protocol that the planner recommends.
+    fn planned(&self, threads: Threads, tell: fn(&str)) -> anyhow::Result<Decision> {
+        let given = PARTICULAR.iter().filter(|option| (option.is_given)(self)).map(|option| option.flag);
+        let bins = self.bins.filter(|bins| *bins != 1).map(|_| "--bins");
+        if let Some(flag) = given.filter(|flag| PLANNED.contains(flag)).chain(bins).next() {
+            bail!(
+                "--protocol auto, the default, chooses the parameters of one server too: leave {flag} away, or name a protocol"
+            );
+        }
+        let (security, prefer) = (self.security.unwrap_or_default(), self.prefer.unwrap_or_default());
+        let needs = Needs { security, prefer, keys: self.keys, ..Needs::default() };
+        let source = Source::of(self.rates.as_deref(), threads, tell)?;
+        let automatic = Arc::new(Automatic { needs, source, reason: OnceLock::new() });
+        let chooser: Arc<dyn Chooser> = Arc::clone(&automatic) as _;
+        Ok(Decision { protocol: Protocol::Chosen(chooser), reason: Reason::Recommended(automatic) })
+    }
+
+    /// The choice of former parameters, but for the options that are given.
+    fn kept(&self, former: &ProtocolParams) -> anyhow::Result<Choice> {
+        let choice = former.repeated();
+        // Another level of security chooses sets of its own.
+        self.changed(match self.security {
+            Some(_) => Choice { set: None, ring: None, ..choice },
+            None => choice,
+        })
+    }
+
+    /// A choice with the options that are given.
+    fn changed(&self, choice: Choice) -> anyhow::Result<Choice> {
+        let words = match self.word_bits {
+            None => choice.words,
+            Some(32) => Words::U32,
+            Some(64) => Words::U64,
+            Some(_) => bail!("--word-bits must be 32 or 64"),
+        };
+        let choice = Choice {
+            set: self.set.clone().or(choice.set),
+            ring: self.ring.clone().or(choice.ring),
+            security: self.security.unwrap_or(choice.security),
+            prefer: self.prefer.unwrap_or(choice.prefer),
+            prf: self.prf.unwrap_or(choice.prf),
+            words,
+            bins: self.bins.unwrap_or(choice.bins),
+            keys: self.keys.unwrap_or(choice.keys),
+            protocol: choice.protocol,
+        };
+        self.refuse_unused(&choice)?;
+        ensure!(
+            self.accept_weak_prf || !choice.prf.needs_consent(),
+            "--prf {}: {} What servers learn rests on it: choose another, or confirm with --accept-weak-prf",
+            choice.prf,
+            choice.prf.trust()
+        );
+        Ok(choice)
+    }
+
+    /// Refuses options that the protocol has no use for.
+    fn refuse_unused(&self, choice: &Choice) -> anyhow::Result<()> {
+        ensure!(
+            self.rates.is_none(),
+            "--rates is for --protocol auto: leave it away with {}",
+            choice.protocol
+        );
+        ProtocolParams::check(choice)?;
+        // The options that a protocol uses are those of any table, and short records have a shape under all of them.
+        let sample = |choice: &Choice| ProtocolParams::choose(choice, [0; 32], choice.bins as u64 + 1, 2);
+        let own = sample(choice)?;
+        let is_user = |protocol: &str, is_used: fn(&ProtocolParams) -> bool| {
+            let other = Choice { protocol: protocol.into(), ..Choice::default() };
+            sample(&other).is_ok_and(|params| is_used(&params))
+        };
+        for Particular { flag, is_given, is_used } in PARTICULAR {
+            if is_given(self) && !is_used(&own) {
+                let users: Vec<_> = NAMES.into_iter().filter(|name| is_user(name, is_used)).collect();
+                let way = match choice.keys {
+                    KeyDelivery::Registered => "",
+                    KeyDelivery::PerQuery => " with --keys per-query",
+                };
+                bail!(
+                    "{flag} is for {}, and {}{way} has no use for it: leave it away, or name another protocol",
+                    users.join(", "),
+                    choice.protocol
+                );
+            }
+        }
+        Ok(())
+    }
+}
