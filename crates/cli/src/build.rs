@@ -32,9 +32,10 @@ use crate::threads::Threads;
 #[derive(Args)]
 pub struct Options {
     /// The table: CSV, TSV, JSON, JSONL, Parquet, npy or fixed-width, or a pipe; - for standard input, with --format. What is
-    /// compressed by gzip, zstd or xz, or is the only file of a zip, is told by its content.
-    #[arg(long)]
-    input: PathBuf,
+    /// compressed by gzip, zstd or xz, or is the only file of a zip, is told by its content. Several files, a folder of files or
+    /// a pattern such as 'logs/*.csv' make one table; folders called column=value give columns.
+    #[arg(long, required = true, num_args = 1..)]
+    input: Vec<PathBuf>,
     /// Column of the keys; without one the table is looked up by position.
     #[arg(long)]
     key: Option<String>,
@@ -120,9 +121,9 @@ pub struct Options {
 }
 
 impl Options {
-    /// The file to build from.
-    pub fn file(&self) -> anyhow::Result<Input> {
-        Ok(Input::File { path: self.input.clone(), format: self.file.format(&self.input)? })
+    /// The files to build from.
+    pub fn files(&self) -> anyhow::Result<Input> {
+        Ok(Input::Files(self.file.files(&self.input)?))
     }
 
     /// How many threads to build on.
@@ -184,7 +185,7 @@ impl Options {
 
 /// Builds and says what it built.
 pub fn run(options: &Options) -> anyhow::Result<Status> {
-    let build_options = options.build_options(options.file()?)?;
+    let build_options = options.build_options(options.files()?)?;
     // Before the work: a key that cannot be read shall not cost a build.
     let key = options.sign.as_deref().map(read_key).transpose()?;
     let started = Instant::now();

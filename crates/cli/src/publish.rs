@@ -72,7 +72,8 @@ pub struct Publish {
     /// Publish a base even if it has less than half of the current version's values, as when its input was cut off.
     #[arg(long, requires = "base")]
     allow_shrinking: bool,
-    /// A table of keys with their new values: CSV, JSONL or Parquet, with the columns of the base.
+    /// A table of keys with their new values: CSV, JSONL or Parquet, with the columns of the base; a file, a folder of files, or a
+    /// pattern.
     #[arg(long, value_name = "FILE")]
     put: Option<PathBuf>,
     /// A table of keys that have no value any more.
@@ -102,8 +103,8 @@ impl Publish {
     }
 
     fn input(&self, path: &Path) -> anyhow::Result<Input> {
-        let format = self.file.format(path)?;
-        Ok(Input { path: path.into(), format, key: self.key.clone(), nulls: self.file.nulls })
+        let files = self.file.files(&[path.into()])?;
+        Ok(Input { files, key: self.key.clone(), nulls: self.file.nulls })
     }
 
     fn changes(&self, table: &Table) -> anyhow::Result<Changes> {

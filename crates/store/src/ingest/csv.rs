@@ -8,7 +8,9 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use super::text::{Fault, TextReader, explain};
-use super::{Blank, Header, MAX_LINE_BYTES, Quotes, Row, RowSource, Selection, Separated, Space, positions};
+use super::{
+    Blank, Column, Header, MAX_LINE_BYTES, Quotes, Row, RowSource, Selection, Separated, Space, positions,
+};
 use crate::{Location, StoreError};
 
 /// Rows of a file of separated values.
@@ -18,7 +20,7 @@ pub struct CsvRows<R> {
     bytes: u64,
     /// Source of the number of columns, for messages.
     named: &'static str,
-    columns: usize,
+    columns: Vec<String>,
     cells: Vec<usize>,
     keyed: bool,
     /// The record last read is the first row, and was not given yet.
@@ -55,7 +57,7 @@ impl<R: Read> CsvRows<R> {
         let cells = positions(&place, &columns, &selection.columns())
             .map_err(|error| of_other_delimiter(&place, &columns).unwrap_or(error))?;
         let first = found && records.form.lines.header != Header::Line;
-        let (path, keyed, columns) = (path.into(), selection.key.is_some(), columns.len());
+        let (path, keyed) = (path.into(), selection.key.is_some());
         let rows = Self { records, path, bytes, named, columns, cells, keyed, first };
         if found {
             rows.check()?;
@@ -69,15 +71,16 @@ impl<R: Read> CsvRows<R> {
             |line, detail| Err(StoreError::malformed(Location::Line(self.path.clone(), line), detail));
         let fields = self.records.ends.len();
         if let (1, Blank::Refuse, Some(line)) =
-            (self.columns, self.records.form.lines.blank, self.records.blank)
+            (self.columns.len(), self.records.form.lines.blank, self.records.blank)
         {
             let detail = "a blank line, which may be an empty value; leave blank lines out with --skip-blank, or write \"\" for an empty value";
             return refuse(line, detail.into());
         }
-        if fields != self.columns {
+        if fields != self.columns.len() {
             let detail = format!(
                 "it has {fields} fields where {} {}; put fields that contain the delimiter or line breaks in quotes",
-                self.named, self.columns
+                self.named,
+                self.columns.len()
             );
             return refuse(self.records.place(), detail);
         }
@@ -106,6 +109,10 @@ impl<R: Read> RowSource for CsvRows<R> {
 
     fn progress(&self) -> (u64, u64) {
         (self.records.reader.get_ref().bytes_read(), self.bytes)
+    }
+
+    fn columns(&self) -> Vec<Column> {
+        self.columns.iter().map(|name| Column { name: name.clone(), kind: None }).collect()
     }
 }
 

@@ -5,9 +5,11 @@ pub mod arrow;
 #[cfg(feature = "compression")]
 mod compression;
 pub mod csv;
+mod files;
 mod format;
 pub mod json;
 pub mod jsonl;
+mod list;
 pub mod npy;
 mod open;
 #[cfg(feature = "parquet")]
@@ -20,9 +22,8 @@ mod typed;
 use std::fmt;
 use std::path::Path;
 
+pub use files::Files;
 pub use format::{Blank, Format, FormatHints, Header, Lines, Quotes, Separated, Space};
-pub use open::open;
-pub(crate) use open::open_as;
 use spirea_protocols::table::join_fields;
 pub use text::Encoding;
 
@@ -157,6 +158,23 @@ impl Row {
     }
 }
 
+/// A column of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Column {
+    /// Its name; empty for the only column of a format without names.
+    pub name: String,
+    /// Its type, of a format that has types.
+    pub kind: Option<String>,
+}
+
+/// Opens a table in a file or a pipe, whose content may be compressed; `-` is standard input.
+///
+/// # Errors
+/// Those of [`Files::open`].
+pub fn open(path: &Path, format: Format, selection: &Selection) -> Result<Box<dyn RowSource>, StoreError> {
+    Files::one(path, format).open(selection)
+}
+
 /// A table that is read once, row by row.
 pub trait RowSource {
     /// Reads the next row; `false` at the end.
@@ -171,6 +189,11 @@ pub trait RowSource {
 
     /// Work done and in total, in any unit.
     fn progress(&self) -> (u64, u64);
+
+    /// The columns of a file that tells them before its first row; none otherwise.
+    fn columns(&self) -> Vec<Column> {
+        Vec::new()
+    }
 
     /// The columns of a table that names them itself, if the selection named none.
     fn own_columns(&self) -> Option<Selection> {

@@ -12,26 +12,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::compression::{Compression, MAGIC_BYTES, Member};
 #[cfg(feature = "parquet")]
 use super::parquet::ParquetRows;
-use super::{Format, Row, RowSource, Selection, csv, is_standard_input, json, jsonl, npy, raw};
+use super::{Column, Format, Row, RowSource, Selection, csv, is_standard_input, json, jsonl, npy, raw};
 use crate::error::IoContext;
 use crate::{Location, StoreError};
 
-/// Opens a table in a file or a pipe, whose text may be compressed; `-` is standard input. A format that is read at
-/// any place is copied into a file without a name first, in the system's folder for temporary files.
+/// Opens the table in `file`, which is called `path` in messages. A format that is read at any place is copied into a file
+/// without a name in the folder `scratch` first, unless it lies in a plain file.
 ///
 /// # Errors
-/// [`StoreError::BadOption`] if the columns do not suit the format, [`StoreError::NoSuchColumn`] that lists the
-/// columns there are, [`StoreError::Malformed`] for a file of another format, [`StoreError::Io`].
-pub fn open(path: &Path, format: Format, selection: &Selection) -> Result<Box<dyn RowSource>, StoreError> {
-    let name = if is_standard_input(path) { Path::new("standard input") } else { path };
-    open_as(path, name, format, selection, &std::env::temp_dir())
-}
-
-/// Opens the table in `file`, which is called `path` in messages. Copies lie in the folder `scratch`.
-///
-/// # Errors
-/// Those of [`open`].
-pub(crate) fn open_as(
+/// Those of [`super::Files::open`].
+pub(super) fn open_as(
     file: &Path,
     path: &Path,
     format: Format,
@@ -82,6 +72,33 @@ pub(crate) fn open_as(
         None => rows,
         Some(counter) => Box::new(Counted { rows, counter }),
     })
+}
+
+/// Copies an input that can be read only once, and is called `path` in messages, to `copy`; gives its bytes.
+///
+/// # Errors
+/// [`StoreError::Io`].
+pub(super) fn keep(file: &Path, path: &Path, copy: &Path) -> Result<u64, StoreError> {
+    let (mut input, _) = Input::open(file, path)?.stream();
+    copy_into(&mut *input, path, &mut File::create(copy).at("create", copy)?, copy)
+}
+
+/// Copies what is left of `input`, called `path` in messages, into `file`, called `target`; gives its bytes.
+fn copy_into(input: &mut dyn Read, path: &Path, file: &mut File, target: &Path) -> Result<u64, StoreError> {
+    let mut buffer = vec![0; 1 << 18];
+    let mut bytes = 0;
+    loop {
+        // Reading may fail, or writing: the error names the one that did.
+        let read = match input.read(&mut buffer) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            read => read.at("read", path)?,
+        };
+        if read == 0 {
+            return Ok(bytes);
+        }
+        io::Write::write_all(file, &buffer[..read]).at("copy the input into", target)?;
+        bytes += read as u64;
+    }
 }
 
 /// The bytes of an input.
@@ -177,20 +194,7 @@ impl Input {
             Self::File(file, bytes) => Ok((file, bytes)),
             Self::Stream(mut stream, _) => {
                 let mut file = tempfile::tempfile_in(scratch).at("create a temporary file in", scratch)?;
-                let mut buffer = vec![0; 1 << 18];
-                let mut bytes = 0;
-                loop {
-                    // Reading may fail, or writing: the error names the one that did.
-                    let read = match stream.read(&mut buffer) {
-                        Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                        read => read.at("read", path)?,
-                    };
-                    if read == 0 {
-                        break;
-                    }
-                    io::Write::write_all(&mut file, &buffer[..read]).at("copy the input into", scratch)?;
-                    bytes += read as u64;
-                }
+                let bytes = copy_into(&mut *stream, path, &mut file, scratch)?;
                 file.seek(SeekFrom::Start(0)).at("read", scratch)?;
                 Ok((file, bytes))
             }
@@ -253,6 +257,10 @@ impl RowSource for Counted {
     fn progress(&self) -> (u64, u64) {
         let read = self.counter.read.load(Ordering::Relaxed);
         (read, self.counter.total.unwrap_or(read))
+    }
+
+    fn columns(&self) -> Vec<Column> {
+        self.rows.columns()
     }
 
     fn own_columns(&self) -> Option<Selection> {
