@@ -9,6 +9,8 @@ mod habits;
 mod interrupted;
 mod lists;
 mod load;
+#[cfg(feature = "object-store")]
+mod objects;
 mod operate;
 mod pim;
 mod places;

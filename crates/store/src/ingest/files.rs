@@ -7,13 +7,13 @@ use std::sync::Arc;
 use percent_encoding::percent_decode_str;
 
 use super::list::{ListRows, Partition, TableFile};
-use super::open::keep;
+use super::names::{PATTERNS, WILDCARDS, is_found, is_left_out};
+use super::objects::{self, Object};
+use super::open::{Place, keep};
 use super::{Format, FormatHints, RowSource, Selection, is_standard_input};
 use crate::error::IoContext;
 use crate::{Location, StoreError};
 
-/// Characters that make a pattern of a path.
-const WILDCARDS: [char; 3] = ['*', '?', '['];
 /// The value of a partition that stands for a null, as Hive writes it.
 const NULL_PARTITION: &str = "__HIVE_DEFAULT_PARTITION__";
 
@@ -30,7 +30,8 @@ impl Files {
     pub fn one(path: impl Into<PathBuf>, format: Format) -> Self {
         let path = path.into();
         let name = name_of(&path);
-        let file = TableFile { path, name: name.clone(), bytes: 0, partitions: Vec::new() };
+        let (place, partitions) = (Place::Path(path), Vec::new());
+        let file = TableFile { place, name: name.clone(), bytes: 0, partitions };
         Self { name, format, files: [file].into() }
     }
 
@@ -39,37 +40,41 @@ impl Files {
     /// their paths; those of folders below belong to it. Hidden files and names that begin with `_` are left out, unless they are
     /// partitions or the pattern names them so. Folders called `column=value` give columns.
     ///
+    /// With the feature `object-store` an input may be an address: `https://` for one file, `s3://bucket/` and `gs://bucket/` with a
+    /// key, a pattern, or a prefix that ends in `/` for a folder. Credentials come from the environment.
+    ///
     /// # Errors
     /// [`StoreError::BadOption`] for standard input beside others, [`StoreError::Malformed`] if no file is found, or files have
     /// several formats, [`StoreError::Io`]; those of [`Format::choose`].
     pub fn find(inputs: &[PathBuf], hints: &FormatHints<'_>) -> Result<Self, StoreError> {
-        let name = match inputs {
-            [] => {
-                return Err(StoreError::BadOption("name a file, a folder or a pattern with --input".into()));
-            }
-            [input] => name_of(input),
-            [first, others @ ..] => format!("{} and {} more inputs", first.display(), others.len()).into(),
-        };
         if inputs.len() > 1 && inputs.iter().any(|input| is_standard_input(input)) {
             let detail = "standard input (-) is a table of its own; name no other --input beside it";
             return Err(StoreError::BadOption(detail.into()));
         }
-        let mut paths = Vec::new();
+        let mut files = Vec::new();
         for input in inputs {
-            paths.extend(paths_of(input)?);
+            files.extend(files_of(input)?);
         }
-        let format = Format::choose(hints.clone(), &paths[0])?;
-        for path in &paths[1..] {
-            if Format::choose(hints.clone(), path)? != format {
+        let [first, others @ ..] = &files[..] else {
+            return Err(StoreError::BadOption("name a file, a folder or a pattern with --input".into()));
+        };
+        let format = Format::choose(hints.clone(), first.path())?;
+        for file in others {
+            if Format::choose(hints.clone(), file.path())? != format {
                 let detail = format!(
                     "its extension names another format than that of {}; leave it out, or give --format if all have one",
-                    paths[0].display()
+                    first.name.display()
                 );
-                return Err(StoreError::malformed(Location::File(path.clone()), detail));
+                return Err(StoreError::malformed(Location::File(file.name.clone()), detail));
             }
         }
-        let files = paths.into_iter().map(TableFile::find).collect::<Result<_, _>>()?;
-        Ok(Self { name, format, files })
+        let name = match (inputs, others) {
+            ([_], []) => first.name.clone(),
+            // One address of several files has no secrets.
+            ([input], _) => input.clone(),
+            _ => format!("{} and {} more inputs", first.name.display(), inputs.len() - 1).into(),
+        };
+        Ok(Self { name, format, files: files.into() })
     }
 
     /// The name in messages.
@@ -135,8 +140,8 @@ impl Files {
             false => Ok(file.clone()),
             true => {
                 let copy = folder.join(format!("input-{i}"));
-                let bytes = keep(&file.path, &file.name, &copy)?;
-                Ok(TableFile { path: copy, bytes, ..file.clone() })
+                let bytes = keep(&file.place, &file.name, &copy)?;
+                Ok(TableFile { place: Place::Path(copy), bytes, ..file.clone() })
             }
         };
         let files = self.files.iter().enumerate().map(keep).collect::<Result<_, StoreError>>()?;
@@ -147,26 +152,42 @@ impl Files {
 impl TableFile {
     /// The file at `path`, with what its name says.
     fn find(path: PathBuf) -> Result<Self, StoreError> {
-        let bytes = fs::metadata(&path).map_or(0, |found| found.len());
-        let partitions = partitions(&path)?;
-        Ok(Self { name: name_of(&path), path, bytes, partitions })
+        let (name, bytes) = (name_of(&path), fs::metadata(&path).map_or(0, |found| found.len()));
+        let partitions = partitions(&path, &name)?;
+        Ok(Self { place: Place::Path(path), name, bytes, partitions })
+    }
+
+    fn of_object(object: Object) -> Result<Self, StoreError> {
+        let (name, bytes) = (object.name(), object.bytes());
+        let partitions = partitions(object.key().as_ref(), &name)?;
+        Ok(Self { place: Place::Object(object), name, bytes, partitions })
+    }
+
+    /// The path whose extension may name the format.
+    fn path(&self) -> &Path {
+        match &self.place {
+            Place::Path(path) => path,
+            Place::Object(object) => object.key().as_ref(),
+        }
     }
 
     fn reads_once(&self) -> bool {
-        let is_pipe = || fs::metadata(&self.path).is_ok_and(|found| !found.is_file() && !found.is_dir());
-        is_standard_input(&self.path) || is_pipe()
+        let Place::Path(path) = &self.place else { return false };
+        let is_pipe = || fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir());
+        is_standard_input(path) || is_pipe()
     }
 }
 
-/// Patterns, in which neither `*` nor `?` stands for a separator.
-const PATTERNS: glob::MatchOptions = glob::MatchOptions {
-    case_sensitive: true,
-    require_literal_separator: true,
-    require_literal_leading_dot: false,
-};
-
 fn name_of(path: &Path) -> PathBuf {
     if is_standard_input(path) { "standard input".into() } else { path.into() }
+}
+
+/// The files of an input: at least one.
+fn files_of(input: &Path) -> Result<Vec<TableFile>, StoreError> {
+    match input.to_str().filter(|input| input.contains("://")) {
+        Some(address) => objects::find(address)?.into_iter().map(TableFile::of_object).collect(),
+        None => paths_of(input)?.into_iter().map(TableFile::find).collect(),
+    }
 }
 
 /// The paths of the files of an input: at least one.
@@ -227,33 +248,12 @@ fn walk(path: PathBuf, above: &mut Vec<PathBuf>, paths: &mut Vec<PathBuf>) -> Re
     Ok(())
 }
 
-/// Tests that a folder does not count a name among its own: a hidden one, or one that begins with `_` and is no partition.
-fn is_left_out(name: &str) -> bool {
-    name.starts_with('.') || (name.starts_with('_') && !name.contains('='))
-}
-
-/// Tests that none of the names that a pattern stands for in a path is left out, unless a name in the pattern begins alike.
-fn is_found(pattern: &Path, path: &Path) -> bool {
-    let literal = names(pattern).take_while(|name| !name.contains(WILDCARDS)).count();
-    let is_named =
-        |name: &str| names(pattern).skip(literal).any(|named| named.as_bytes()[0] == name.as_bytes()[0]);
-    names(path).skip(literal).all(|name| !is_left_out(name) || is_named(name))
-}
-
-/// The names in a path that are text.
-fn names(path: &Path) -> impl Iterator<Item = &str> {
-    path.components().filter_map(|component| match component {
-        Component::Normal(name) => name.to_str(),
-        _ => None,
-    })
-}
-
-/// The columns that the folders of a path give.
+/// The columns that the folders of a path give; `name` is what messages call it.
 ///
 /// # Errors
 /// [`StoreError::Malformed`] for a name that is no text, or is there twice.
-fn partitions(path: &Path) -> Result<Vec<Partition>, StoreError> {
-    let malformed = |detail: String| StoreError::malformed(Location::File(path.into()), detail);
+fn partitions(path: &Path, name: &Path) -> Result<Vec<Partition>, StoreError> {
+    let malformed = |detail: String| StoreError::malformed(Location::File(name.into()), detail);
     let mut partitions: Vec<Partition> = Vec::new();
     for component in path.parent().into_iter().flat_map(Path::components) {
         let Component::Normal(folder) = component else { continue };

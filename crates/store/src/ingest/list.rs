@@ -3,15 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::open::open_as;
+use super::open::{Place, open_as};
 use super::{Column, Format, Row, RowSource, Selection};
 use crate::{Location, StoreError};
 
 /// A file of a table.
 #[derive(Clone, Debug)]
 pub(super) struct TableFile {
-    /// The path that is read; `-` for standard input.
-    pub path: PathBuf,
+    pub place: Place,
     /// The name in messages.
     pub name: PathBuf,
     /// Bytes, as far as they are known.
@@ -39,7 +38,7 @@ impl TableFile {
         selection: &Selection,
         scratch: &Path,
     ) -> Result<Box<dyn RowSource>, StoreError> {
-        open_as(&self.path, &self.name, format.clone(), selection, scratch)
+        open_as(&self.place, &self.name, format.clone(), selection, scratch)
     }
 
     /// Tests that its folders give the same columns.

@@ -10,7 +10,13 @@ mod format;
 pub mod json;
 pub mod jsonl;
 mod list;
+mod names;
 pub mod npy;
+#[cfg(not(feature = "object-store"))]
+#[path = "no_objects.rs"]
+mod objects;
+#[cfg(feature = "object-store")]
+mod objects;
 mod open;
 #[cfg(feature = "parquet")]
 pub mod parquet;

@@ -1,28 +1,37 @@
 //! From a path to rows: files, pipes, and what is compressed in them.
 
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
 #[cfg(feature = "compression")]
-use std::io::{BufReader, Cursor};
-use std::path::Path;
+use std::io::Cursor;
+use std::io::{self, BufReader, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 #[cfg(feature = "compression")]
 use super::compression::{Compression, MAGIC_BYTES, Member};
+use super::objects::Object;
 #[cfg(feature = "parquet")]
 use super::parquet::ParquetRows;
 use super::{Column, Format, Row, RowSource, Selection, csv, is_standard_input, json, jsonl, npy, raw};
 use crate::error::IoContext;
 use crate::{Location, StoreError};
 
-/// Opens the table in `file`, which is called `path` in messages. A format that is read at any place is copied into a file
+/// The place of a table's bytes.
+#[derive(Clone, Debug)]
+pub(super) enum Place {
+    /// A file or a pipe; `-` for standard input.
+    Path(PathBuf),
+    Object(Object),
+}
+
+/// Opens the table at `place`, which is called `path` in messages. A format that is read at any place is copied into a file
 /// without a name in the folder `scratch` first, unless it lies in a plain file.
 ///
 /// # Errors
 /// Those of [`super::Files::open`].
 pub(super) fn open_as(
-    file: &Path,
+    place: &Place,
     path: &Path,
     format: Format,
     selection: &Selection,
@@ -32,7 +41,7 @@ pub(super) fn open_as(
     if !matches!(format, Format::Json { .. }) {
         selection.check(format.has_columns())?;
     }
-    let input = Input::open(file, path)?;
+    let input = Input::open(place, path)?;
     // Any bytes are rows of a fixed width: they may look like compressed ones.
     let input = if matches!(format, Format::Raw { .. }) { input } else { input.decoded(path, scratch)? };
     let counter = input.counter();
@@ -78,8 +87,8 @@ pub(super) fn open_as(
 ///
 /// # Errors
 /// [`StoreError::Io`].
-pub(super) fn keep(file: &Path, path: &Path, copy: &Path) -> Result<u64, StoreError> {
-    let (mut input, _) = Input::open(file, path)?.stream();
+pub(super) fn keep(place: &Place, path: &Path, copy: &Path) -> Result<u64, StoreError> {
+    let (mut input, _) = Input::open(place, path)?.stream();
     copy_into(&mut *input, path, &mut File::create(copy).at("create", copy)?, copy)
 }
 
@@ -110,11 +119,15 @@ enum Input {
 }
 
 impl Input {
-    fn open(file: &Path, path: &Path) -> Result<Self, StoreError> {
-        if is_standard_input(file) {
-            return Ok(Self::Stream(Box::new(io::stdin()), Counter::default()));
-        }
-        let file = File::open(file).at("open", path)?;
+    fn open(place: &Place, path: &Path) -> Result<Self, StoreError> {
+        let file = match place {
+            Place::Object(object) => {
+                let (content, bytes) = object.open().at("open", path)?;
+                return Ok(Self::counted(content, Some(bytes)));
+            }
+            Place::Path(file) if is_standard_input(file) => return Ok(Self::counted(io::stdin(), None)),
+            Place::Path(file) => File::open(file).at("open", path)?,
+        };
         let metadata = file.metadata().at("read", path)?;
         if metadata.is_dir() {
             let detail = "it is a folder; name one file";
@@ -122,8 +135,14 @@ impl Input {
         }
         Ok(match metadata.is_file() {
             true => Self::File(file, metadata.len()),
-            false => Self::Stream(Box::new(file), Counter::default()),
+            false => Self::counted(file, None),
         })
+    }
+
+    /// A stream whose bytes are counted while they are read.
+    fn counted(stream: impl Read + 'static, total: Option<u64>) -> Self {
+        let (stream, counter) = counted(stream, total);
+        Self::Stream(Box::new(stream), counter)
     }
 
     /// The content, decoded if it is compressed.
@@ -157,10 +176,7 @@ impl Input {
                 let (file, counter) = counted(file, Some(bytes));
                 (Box::new(file), counter)
             }
-            Self::Stream(stream, _) => {
-                let (stream, counter) = counted(stream, None);
-                (Box::new(stream), counter)
-            }
+            Self::Stream(stream, counter) => (stream, counter),
         };
         let decoder = compression.stream(reader).at("read", path)?;
         Ok(Self::Stream(decoder.expect("only zip has none"), counter))
@@ -210,20 +226,17 @@ struct Counter {
 }
 
 /// A reader whose bytes are counted.
-#[cfg(feature = "compression")]
 struct Counting<R> {
     input: R,
     read: Arc<AtomicU64>,
 }
 
-#[cfg(feature = "compression")]
 fn counted<R: Read>(input: R, total: Option<u64>) -> (BufReader<Counting<R>>, Counter) {
     let counter = Counter { total, ..Counter::default() };
     let input = Counting { input, read: counter.read.clone() };
     (BufReader::with_capacity(1 << 18, input), counter)
 }
 
-#[cfg(feature = "compression")]
 impl<R: Read> Read for Counting<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.input.read(buffer)?;
