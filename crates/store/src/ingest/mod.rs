@@ -30,6 +30,7 @@ use std::path::Path;
 
 pub use files::Files;
 pub use format::{Blank, Format, FormatHints, Header, Lines, Quotes, Separated, Space};
+pub use open::open_stream;
 use spirea_protocols::table::join_fields;
 pub use text::Encoding;
 

@@ -37,11 +37,36 @@ pub(super) fn open_as(
     selection: &Selection,
     scratch: &Path,
 ) -> Result<Box<dyn RowSource>, StoreError> {
+    rows(|| Input::open(place, path), path, format, selection, scratch)
+}
+
+/// Opens the table whose bytes `stream` gives, which may be compressed; it is called `name` in messages. Copies lie in the system's
+/// folder for temporary files.
+///
+/// # Errors
+/// Those of [`super::Files::open`].
+pub fn open_stream(
+    stream: impl Read + 'static,
+    name: &Path,
+    format: Format,
+    selection: &Selection,
+) -> Result<Box<dyn RowSource>, StoreError> {
+    rows(|| Ok(Input::counted(stream, None)), name, format, selection, &std::env::temp_dir())
+}
+
+/// The rows of an input, which is opened if the columns suit its format.
+fn rows(
+    open: impl FnOnce() -> Result<Input, StoreError>,
+    path: &Path,
+    format: Format,
+    selection: &Selection,
+    scratch: &Path,
+) -> Result<Box<dyn RowSource>, StoreError> {
     // JSON names its columns itself, in some forms.
     if !matches!(format, Format::Json { .. }) {
         selection.check(format.has_columns())?;
     }
-    let input = Input::open(place, path)?;
+    let input = open()?;
     // Any bytes are rows of a fixed width: they may look like compressed ones.
     let input = if matches!(format, Format::Raw { .. }) { input } else { input.decoded(path, scratch)? };
     let counter = input.counter();
