@@ -216,9 +216,9 @@ class Source:
         Rows of so many bytes each, one after another.
         """
     @staticmethod
-    def file(path: str, arguments: Sequence[str]) -> Source:
+    def files(paths: Sequence[str], arguments: Sequence[str]) -> Source:
         """
-        Rows of a file, of which the command's options say the rest.
+        Rows of files, folders or patterns, of which the command's options say the rest.
         """
     @staticmethod
     def stream(table: "_ArrowStream", name: str, rows: int) -> Source:

@@ -36,8 +36,8 @@ def source_of(
     for column in ([] if key is None else [key]) + (wanted or []):
         if not isinstance(column, str):
             raise OptionError(f"columns are named by text, such as {str(column)!r}: not by {column!r}")
-    if isinstance(table, (str, os.PathLike)):
-        return _spirea.Source.file(os.fspath(table), arguments_of(said)), wanted or []
+    if (paths := _paths(table)) is not None:
+        return _spirea.Source.files(paths, arguments_of(said)), wanted or []
     if given := [name for name, option in said.items() if option is not None and option is not False]:
         raise OptionError(f"{given[0]} belongs to tables in files")
     table, name = _with_columns(table), type(table).__name__
@@ -54,7 +54,7 @@ def source_of(
     if not hasattr(table, "__arrow_c_stream__"):
         raise OptionError(
             f"a {name} is no table: give a data frame of pandas or polars, a pyarrow table, a numpy array, a mapping of "
-            "columns by their names, or the path of a file"
+            "columns by their names, or the paths of files"
         )
     columns = _columns(table)
     if wanted is None:
@@ -64,6 +64,14 @@ def source_of(
     chosen = ([] if key is None else [key]) + wanted
     rows = len(table) if hasattr(table, "__len__") else 0
     return _spirea.Source.stream(_validated(_chosen(table, columns, chosen)), name, rows), wanted
+
+
+def _paths(table: Any) -> list[str] | None:
+    """The paths of a table in files; none for other tables."""
+    paths = [table] if isinstance(table, (str, os.PathLike)) else table
+    if not isinstance(paths, (list, tuple)) or not paths:
+        return None
+    return [os.fspath(path) for path in paths] if all(isinstance(path, (str, os.PathLike)) for path in paths) else None
 
 
 class _Validated:

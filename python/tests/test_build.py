@@ -177,3 +177,18 @@ def test_a_build_without_a_protocol_follows_the_planner_and_a_rebuild_keeps_it(t
         spirea.build(COLUMNS, key="domain", protocol="simple", rates=slow)
     with pytest.raises(spirea.OptionError, match="prf is for dpf-xor, dpf-sum, and hybrid has no use for it"):
         spirea.build(COLUMNS, key="domain", protocol="hybrid", prf="aes-128")
+
+
+def test_several_files(tmp_path):
+    for year, row in [("2024", "a,1"), ("2025", "b,2")]:
+        (tmp_path / f"year={year}").mkdir()
+        (tmp_path / f"year={year}/rows.csv").write_text(f"k,v\n{row}\n")
+    paths = sorted(tmp_path.glob("*/*.csv"))
+    expected = [{"v": b"1", "year": b"2024"}, {"v": b"2", "year": b"2025"}]
+    for table in [tmp_path, str(tmp_path / "*/*.csv"), paths, [str(path) for path in paths]]:
+        snapshot = spirea.build(table, key="k", value=["v", "year"])
+        with spirea.Server(snapshot) as server, spirea.Client(server) as client:
+            assert [dict(value) for value in client.get_many(["a", "b"])] == expected
+    paths[1].write_text("k,w\nb,2\n")
+    with pytest.raises(spirea.TableError, match=r"year=2025/rows.csv:1: no column .v"):
+        spirea.build(paths, key="k", value="v")

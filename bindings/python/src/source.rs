@@ -22,7 +22,7 @@ use crate::errors::Failure;
 /// Rows of a table.
 #[pyclass(frozen, module = "spirea._spirea")]
 pub struct Source {
-    /// None for those of a file, which the options name.
+    /// None for those of files, which the options name.
     pub table: Option<Arc<dyn RowTable>>,
     /// The options of the command that say so.
     pub arguments: Vec<String>,
@@ -30,11 +30,11 @@ pub struct Source {
 
 #[pymethods]
 impl Source {
-    /// Rows of a file, of which the command's options say the rest.
+    /// Rows of files, folders or patterns, of which the command's options say the rest.
     #[staticmethod]
-    fn file(path: &str, arguments: Vec<String>) -> Self {
-        let input = [format!("--input={path}")];
-        Self { table: None, arguments: input.into_iter().chain(arguments).collect() }
+    fn files(paths: Vec<String>, arguments: Vec<String>) -> Self {
+        let inputs = paths.iter().map(|path| format!("--input={path}"));
+        Self { table: None, arguments: inputs.chain(arguments).collect() }
     }
 
     /// Rows of an object that gives Arrow streams, each time it is asked for one; `rows` of them, or 0 if nobody knows.

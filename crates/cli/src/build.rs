@@ -28,9 +28,10 @@ use crate::threads::Threads;
 #[derive(Args)]
 pub struct Options {
     /// The table: CSV, TSV, JSON, JSONL, Parquet, npy or fixed-width, or a pipe; - for standard input, with --format. What is
-    /// compressed by gzip, zstd or xz, or is the only file of a zip, is told by its content.
-    #[arg(help_heading = "Input", long)]
-    input: PathBuf,
+    /// compressed by gzip, zstd or xz, or is the only file of a zip, is told by its content. Several files, a folder of files or
+    /// a pattern such as 'logs/*.csv' make one table; folders called column=value give columns.
+    #[arg(help_heading = "Input", long, required = true, num_args = 1..)]
+    input: Vec<PathBuf>,
     /// Column of the keys; without one the table is looked up by position.
     #[arg(help_heading = "Table", long)]
     key: Option<String>,
@@ -77,9 +78,9 @@ pub struct Options {
 }
 
 impl Options {
-    /// The file to build from.
-    pub fn file(&self) -> anyhow::Result<Input> {
-        Ok(Input::File { path: self.input.clone(), format: self.file.format(&self.input)? })
+    /// The files to build from.
+    pub fn files(&self) -> anyhow::Result<Input> {
+        Ok(Input::Files(self.file.files(&self.input)?))
     }
 
     /// How many threads to build on.
@@ -117,7 +118,7 @@ impl Options {
 /// Builds and says what it built.
 pub fn run(options: &Options) -> anyhow::Result<Status> {
     let decision = options.decide(note)?;
-    let build_options = options.build_options(options.file()?, decision.protocol.clone())?;
+    let build_options = options.build_options(options.files()?, decision.protocol.clone())?;
     // Before the work: a key that cannot be read shall not cost a build.
     let key = options.sign.as_deref().map(read_key).transpose()?;
     let started = Instant::now();

@@ -1,12 +1,12 @@
-//! How a table's file is read.
+//! How a table's files are read.
 
 use std::fs::File;
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use spirea_store::StoreError;
-use spirea_store::ingest::{Blank, Encoding, Format, FormatHints, Header, Lines, Nulls, Quotes, Space};
+use spirea_store::ingest::{Blank, Encoding, Files, FormatHints, Header, Lines, Nulls, Quotes, Space};
 
 use crate::output::parse_length;
 
@@ -39,14 +39,14 @@ pub struct InputOptions {
 }
 
 impl InputOptions {
-    /// The format of the file at `path`.
-    pub fn format(&self, path: &Path) -> Result<Format, StoreError> {
+    /// The files of these inputs: paths, folders and patterns.
+    pub fn files(&self, inputs: &[PathBuf]) -> Result<Files, StoreError> {
         let name = self.format.as_deref();
         let (delimiter, record_bytes) = (self.delimiter, self.record_bytes);
         let quotes = self.quote.then_some(Quotes::Rfc4180);
         let encoding = if self.bytes { Some(Encoding::Bytes) } else { self.encoding };
         let lines = self.lines.lines();
-        Format::choose(FormatHints { name, delimiter, record_bytes, quotes, encoding, lines }, path)
+        Files::find(inputs, &FormatHints { name, delimiter, record_bytes, quotes, encoding, lines })
     }
 }
 

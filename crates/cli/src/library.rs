@@ -21,7 +21,7 @@ pub fn build_options(
     rows: Option<Arc<dyn RowTable>>,
 ) -> anyhow::Result<(BuildOptions, Threads)> {
     let options: build::Options = parse("build", arguments)?;
-    let input = rows.map(Input::Rows).map_or_else(|| options.file(), Ok)?;
+    let input = rows.map(Input::Rows).map_or_else(|| options.files(), Ok)?;
     Ok((options.build_options(input, options.decide(|_| ())?.protocol)?, options.threads()))
 }
 
@@ -64,7 +64,7 @@ mod tests {
         let given =
             arguments(&["--input=a.csv", "--out=table", "--key=k", "--value=a", "--value=b", "--threads=1"]);
         let (options, threads) = build_options(&given, None).unwrap();
-        assert!(matches!(&options.input, Input::File { path, .. } if path.ends_with("a.csv")));
+        assert!(matches!(&options.input, Input::Files(files) if files.name().ends_with("a.csv")));
         assert_eq!((options.selection.values.join(" "), threads.count()), ("a b".into(), 1));
 
         for (wrong, cause) in [

@@ -10,7 +10,6 @@ use clap::Args;
 use spirea_cpu::CpuBackend;
 use spirea_protocols::{Table, TableKind};
 use spirea_store::changes::Input;
-use spirea_store::ingest::is_standard_input;
 use spirea_store::repository::{Settings, Shrinking};
 use spirea_store::signing::read_key;
 use spirea_store::{Changes, Repository, Silent, Snapshot, VersionRecord};
@@ -74,7 +73,8 @@ pub struct Publish {
     /// Publish a base even if it has less than half of the current version's values, as when its input was cut off.
     #[arg(help_heading = "Base", long, requires = "base")]
     allow_shrinking: bool,
-    /// A table of keys with their new values: CSV, JSONL or Parquet, with the columns of the base.
+    /// A table of keys with their new values: CSV, JSONL or Parquet, with the columns of the base; a file, a folder of files, or a
+    /// pattern.
     #[arg(help_heading = "Changes", long, value_name = "FILE")]
     put: Option<PathBuf>,
     /// A table of keys that have no value any more.
@@ -104,11 +104,8 @@ impl Publish {
     }
 
     fn input(&self, path: &Path) -> anyhow::Result<Input> {
-        if !is_standard_input(path) {
-            input::open(path)?;
-        }
-        let format = self.file.format(path)?;
-        Ok(Input { path: path.into(), format, key: self.key.clone(), nulls: self.file.nulls })
+        let files = self.file.files(&[path.into()])?;
+        Ok(Input { files, key: self.key.clone(), nulls: self.file.nulls })
     }
 
     fn changes(&self, table: &Table) -> anyhow::Result<Changes> {

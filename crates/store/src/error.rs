@@ -18,9 +18,17 @@ pub enum Location {
 }
 
 impl Location {
-    /// The line, of a place in a text.
-    fn line(&self) -> Option<u64> {
-        if let Self::Line(_, line) = self { Some(*line) } else { None }
+    /// The line, of a place in the text of this name.
+    fn line_in(&self, input: &Path) -> Option<u64> {
+        match self {
+            Self::Line(path, line) if path == input => Some(*line),
+            _ => None,
+        }
+    }
+
+    fn file(&self) -> &Path {
+        let (Self::Line(path, _) | Self::Row(path, _) | Self::File(path)) = self;
+        path
     }
 }
 
@@ -140,7 +148,7 @@ pub enum StoreError {
         most: usize,
     },
     /// Keys that stand in several rows.
-    #[error("{}: duplicate keys: {}{}; keep one row of each, or take one with --on-duplicate first or last", .path.display(), repeats(.keys), more(*.others))]
+    #[error("{}: duplicate keys: {}{}; keep one row of each, or take one with --on-duplicate first or last", .path.display(), repeats(.path, .keys), more(*.others))]
     DuplicateKeys {
         /// The input.
         path: PathBuf,
@@ -317,12 +325,18 @@ impl RepeatedKey {
     }
 }
 
-fn repeats(keys: &[RepeatedKey]) -> String {
+fn repeats(input: &Path, keys: &[RepeatedKey]) -> String {
+    let numbered = |what: &str, numbers: &[u64]| {
+        format!("{what} {}", numbers.iter().map(u64::to_string).collect::<Vec<_>>().join(", "))
+    };
     let of_key = |RepeatedKey { key, rows, places }: &RepeatedKey| {
-        let lines: Vec<u64> = places.iter().filter_map(Location::line).collect();
-        let (what, numbers) = if lines.len() == rows.len() { ("lines", &lines) } else { ("rows", rows) };
-        let numbers: Vec<String> = numbers.iter().map(u64::to_string).collect();
-        let place = format!("{what} {}", numbers.join(", "));
+        let lines: Vec<u64> = places.iter().filter_map(|place| place.line_in(input)).collect();
+        let is_list = places.len() == rows.len() && places.iter().any(|place| place.file() != input);
+        let place = match lines.len() == rows.len() {
+            true => numbered("lines", &lines),
+            false if is_list => places.iter().map(Location::to_string).collect::<Vec<_>>().join(", "),
+            false => numbered("rows", rows),
+        };
         if key.is_empty() { place } else { format!("{key} in {place}") }
     };
     keys.iter().map(of_key).collect::<Vec<_>>().join("; ")

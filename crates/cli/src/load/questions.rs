@@ -9,7 +9,7 @@ use clap::Args;
 use rand_core::{Rng as _, SeedableRng as _};
 use spirea_client::{ClientError, Round, Session};
 use spirea_protocols::{Table, TableKind};
-use spirea_store::ingest::{self, Row, Selection};
+use spirea_store::ingest::{Row, Selection};
 
 use crate::input::InputOptions;
 
@@ -171,7 +171,7 @@ impl Source {
 
     fn each_row(&self, path: &Path, mut take: impl FnMut(Ask, Vec<Vec<u8>>)) -> anyhow::Result<()> {
         let (key, values, nulls) = (self.key.clone(), self.value.clone(), self.file.nulls);
-        let mut source = ingest::open(path, self.file.format(path)?, &Selection { key, values, nulls })?;
+        let mut source = self.file.files(&[path.into()])?.open(&Selection { key, values, nulls })?;
         let (mut row, mut index) = (Row::default(), 0);
         while source.next(&mut row)? {
             let ask = row.key().map_or(Ask::Index(index), |key| Ask::Key(key.into()));

@@ -14,7 +14,7 @@ use spirea_protocols::parameters::Failure;
 use spirea_protocols::planner::{self, Figures, Needs, Plan, Rates};
 use spirea_protocols::table::MOST_KEY_QUERIES;
 use spirea_store::ingest::Selection;
-use spirea_store::{BuildOptions, Duplicates, Manifest, Proving, Snapshot, Statistics, survey};
+use spirea_store::{BuildOptions, Duplicates, Input, Manifest, Proving, Snapshot, Statistics, survey};
 
 use crate::input::InputOptions;
 use crate::inspect::{explain_longest, explain_records};
@@ -47,10 +47,10 @@ pub struct Options {
     /// Take both from the snapshot in this folder, and say what its longest values cost.
     #[arg(help_heading = "Table", long, value_name = "FOLDER", conflicts_with_all = ["records", "record_bytes"])]
     snapshot: Option<PathBuf>,
-    /// Take both from the table that `spirea build` would make of this file, and say what its longest values cost; - for
+    /// Take both from the table that `spirea build` would make of these files, and say what its longest values cost; - for
     /// standard input, with --format.
-    #[arg(help_heading = "Table", long, value_name = "FILE", conflicts_with_all = ["records", "snapshot"])]
-    input: Option<PathBuf>,
+    #[arg(help_heading = "Table", long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["records", "snapshot"])]
+    input: Vec<PathBuf>,
     /// Column of the keys of --input; without one the table is looked up by position.
     #[arg(help_heading = "Table", long, requires = "input")]
     key: Option<String>,
@@ -176,14 +176,16 @@ impl Options {
             let Manifest { table, statistics, .. } = Snapshot::open(folder)?.manifest().clone();
             return Ok(Some((table, statistics)));
         }
-        let Some(input) = &self.input else { return Ok(None) };
+        if self.input.is_empty() {
+            return Ok(None);
+        }
         let selection =
             Selection { key: self.key.clone(), values: self.value.clone(), nulls: self.file.nulls };
         let folder = tempfile::tempdir()?;
         let options = BuildOptions {
             duplicates: self.on_duplicate,
             proving: self.proofs,
-            ..BuildOptions::new(input, self.file.format(input)?, selection, folder.path())
+            ..BuildOptions::of(Input::Files(self.file.files(&self.input)?), selection, folder.path())
         };
         Ok(Some(survey(&options, folder.path(), &Bars::new())?))
     }

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::command::{SPIREA, Server, expect, folder_with, refusal, text};
+use crate::command::{RATES, SPIREA, Server, expect, folder_with, refusal, text};
 
 #[test]
 fn lists_are_built_as_they_come() {
@@ -114,4 +114,48 @@ fn pipes_are_read_once_whatever_is_compressed_in_them() {
         |status, arguments: &[&str]| expect(folder, status, &[&["get", &server.url][..], arguments].concat());
     assert_eq!(text(&get(0, &["file", "a", "b", "--wait", "120"]).stdout), "a\t3\nb\t2\n");
     assert!(text(&get(1, &["none", "a"]).stderr).contains("a: not found"));
+}
+
+#[test]
+fn several_files_make_one_table() {
+    let folder =
+        folder_with(&[("a.csv", "k,v\na,1\n"), ("b.csv", "v,k\n2,b\n3,c\n"), ("more.csv", "k,v\nd,4\n")]);
+    let folder = folder.path();
+    for (year, key) in [("2024", "x"), ("2025", "y")] {
+        let partition = folder.join(format!("log/year={year}"));
+        std::fs::create_dir_all(&partition).unwrap();
+        std::fs::write(partition.join("rows.csv"), format!("k,v\n{key},9\n")).unwrap();
+    }
+    let build = |inputs: &[&str], values: &[&str], out: &str| {
+        let rest = [&["--key", "k", "--out", out, "--value"], values].concat();
+        text(&expect(folder, 0, &[&["build"], inputs, &rest[..]].concat()).stdout)
+    };
+    build(&["--input", "a.csv", "--input", "b.csv"], &["v"], "twice");
+    build(&["--input", "a.csv", "b.csv"], &["v"], "unquoted");
+    build(&["--input", "[ab].csv"], &["v"], "pattern");
+    for out in ["twice", "unquoted", "pattern"] {
+        assert!(text(&expect(folder, 0, &["inspect", out]).stdout).contains("3 values of v"), "{out}");
+    }
+    assert!(build(&["--input", "log"], &["v", "year"], "log-table").contains("2 values of v, year"));
+    let refused = refusal(folder, &["build", "--input", "a.csv", "-", "--key", "k", "--out", "no"]);
+    assert!(refused.contains("standard input (-) is a table of its own"), "{refused}");
+    // Changes, plans and several pipes go the same way.
+    expect(folder, 0, &["publish", "--repository", "r", "--base", "twice"]);
+    expect(folder, 0, &["publish", "--repository", "r", "--key", "k", "--put", "m*.csv"]);
+    let plan = ["plan", "--input", "[ab].csv", "more.csv", "--key", "k", "--value", "v"];
+    expect(folder, 0, &[&plan[..], &RATES].concat());
+    let script =
+        "\"$0\" build --format csv --input <(cat a.csv) <(cat a.csv b.csv | grep -v v,k) --key k --out pipes";
+    let piped = Command::new("bash").args(["-c", script, SPIREA]).current_dir(folder).output().unwrap();
+    let refused = text(&piped.stderr);
+    assert!(
+        refused.contains("duplicate keys: \"a\" in /dev/fd/") && refused.matches(":2").count() == 2,
+        "{refused}"
+    );
+    let server = Server::start(folder, &["r", "log-table"]);
+    let get = |arguments: &[&str]| {
+        text(&expect(folder, 0, &[&["get", &server.url][..], arguments].concat()).stdout)
+    };
+    assert_eq!(get(&["twice", "a", "c", "d", "--wait", "120"]), "a\t1\nc\t3\nd\t4\n");
+    assert_eq!(get(&["log-table", "x", "y", "--json"]).matches("\"year\":\"202").count(), 2);
 }

@@ -13,6 +13,8 @@ mod interrupted;
 mod lists;
 mod load;
 mod messages;
+#[cfg(feature = "object-store")]
+mod objects;
 mod operate;
 mod pim;
 mod places;

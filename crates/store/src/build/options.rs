@@ -1,6 +1,4 @@
 use std::fmt;
-use std::fs::{self, File};
-use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -11,9 +9,8 @@ use spirea_protocols::table::{FieldType, KeyForm, MAX_VALUE_BYTES};
 use super::draws::Draws;
 use super::prove::Proving;
 use crate::StoreError;
-use crate::error::IoContext;
 use crate::expected_rows::ExpectedRows;
-use crate::ingest::{Format, RowSource, RowTable, Selection, is_standard_input, open_as};
+use crate::ingest::{Files, Format, RowSource, RowTable, Selection};
 use crate::manifest::{NAME_RULE, valid_name};
 
 /// What to do if the target of a build exists.
@@ -106,13 +103,8 @@ impl ValueLimit {
 /// What a table is built from.
 #[derive(Clone, Debug)]
 pub enum Input {
-    /// A file.
-    File {
-        /// Its path; `-` for standard input. Pipes can be read only once: their content is kept on disk until the table is built.
-        path: PathBuf,
-        /// Its format; see [`Format::choose`].
-        format: Format,
-    },
+    /// Files. Pipes can be read only once: their content is kept on disk until the table is built.
+    Files(Files),
     /// Rows that lie in no file.
     Rows(Arc<dyn RowTable>),
 }
@@ -160,7 +152,7 @@ impl BuildOptions {
         selection: Selection,
         out: impl Into<PathBuf>,
     ) -> Self {
-        Self::of(Input::File { path: input.into(), format }, selection, out)
+        Self::of(Input::Files(Files::one(input, format)), selection, out)
     }
 
     /// A build of `input` into `out` with defaults for the rest.
@@ -198,41 +190,27 @@ impl BuildOptions {
         }
     }
 
-    /// Tests that the input can be read only once: standard input, a pipe.
-    fn reads_once(&self) -> bool {
-        let Input::File { path, .. } = &self.input else { return false };
-        let is_pipe = || fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir());
-        is_standard_input(path) || is_pipe()
-    }
-
     /// The rows of the input, unless it can be read only once.
     pub(super) fn open_at_once(&self) -> Result<Option<Box<dyn RowSource + '_>>, StoreError> {
-        (!self.reads_once()).then(|| self.open(&self.input_name())).transpose()
+        let reads_once = matches!(&self.input, Input::Files(files) if files.read_once());
+        (!reads_once).then(|| self.open(&self.input)).transpose()
     }
 
-    /// The input's file, if it has one. An input that can be read only once is copied into `folder` first, because formats are read at
-    /// any place and refused rows are read again.
-    pub(super) fn input_in(&self, folder: &Path) -> Result<PathBuf, StoreError> {
-        let (true, Input::File { path, .. }) = (self.reads_once(), &self.input) else {
-            return Ok(self.input_name());
-        };
-        let mut input: Box<dyn io::Read> = match is_standard_input(path) {
-            true => Box::new(io::stdin().lock()),
-            false => Box::new(File::open(path).at("open", path)?),
-        };
-        let copy = folder.join("input");
-        let mut file = File::create(&copy).at("create", &copy)?;
-        io::copy(&mut input, &mut file).at("copy the input to", &copy)?;
-        Ok(copy)
+    /// The input, with copies in `folder` of files that can be read only once: formats are read at any place, and refused rows
+    /// are read again.
+    pub(super) fn input_in(&self, folder: &Path) -> Result<Input, StoreError> {
+        Ok(match &self.input {
+            Input::Files(files) => Input::Files(files.kept_in(folder)?),
+            Input::Rows(table) => Input::Rows(Arc::clone(table)),
+        })
     }
 
-    /// The rows of the input, which lies in `file` if it is one.
-    pub(super) fn open(&self, file: &Path) -> Result<Box<dyn RowSource + '_>, StoreError> {
-        match &self.input {
-            Input::File { format, .. } => {
+    /// The rows of the input, or of its copy.
+    pub(super) fn open<'i>(&self, input: &'i Input) -> Result<Box<dyn RowSource + 'i>, StoreError> {
+        match input {
+            Input::Files(files) => {
                 let parent = self.out.parent().filter(|parent| !parent.as_os_str().is_empty());
-                let scratch = parent.unwrap_or(Path::new("."));
-                open_as(file, &self.input_name(), format.clone(), &self.selection, scratch)
+                Ok(files.open_in(parent.unwrap_or(Path::new(".")), &self.selection)?)
             }
             Input::Rows(table) => table.open(&self.selection),
         }
@@ -241,8 +219,7 @@ impl BuildOptions {
     /// What the input is called in messages.
     pub(super) fn input_name(&self) -> PathBuf {
         match &self.input {
-            Input::File { path, .. } if is_standard_input(path) => "standard input".into(),
-            Input::File { path, .. } => path.clone(),
+            Input::Files(files) => files.name().into(),
             Input::Rows(table) => table.name().into(),
         }
     }

@@ -1,23 +1,20 @@
 //! Changes from files of any format that tables are read from.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
 
 use spirea_protocols::delta::index_key;
 use spirea_protocols::{Table, TableKind};
 
 use super::{Changes, check_value};
 use crate::forms::in_form;
-use crate::ingest::{self, Format, Nulls, Row, RowSource, Selection};
+use crate::ingest::{Files, Nulls, Row, RowSource, Selection};
 use crate::{Location, StoreError};
 
-/// A file of changes. For a table by position the keys' column has the rows' numbers, from 0.
+/// Files of changes. For a table by position the keys' column has the rows' numbers, from 0.
 #[derive(Clone, Debug)]
 pub struct Input {
-    /// The file.
-    pub path: PathBuf,
-    /// Its format.
-    pub format: Format,
+    /// The files.
+    pub files: Files,
     /// The column of the keys; those of the values are the table's fields.
     pub key: String,
     /// What becomes of rows with nulls.
@@ -30,19 +27,19 @@ impl Changes {
     ///
     /// # Errors
     /// [`StoreError::Malformed`] with the line or row of a key that is there twice, or is no row's number;
-    /// [`StoreError::Oversize`]; those of [`ingest::open`] and of its readers.
+    /// [`StoreError::Oversize`]; those of [`Files::open`] and of its readers.
     pub fn read(table: &Table, put: Option<&Input>, delete: Option<&Input>) -> Result<Self, StoreError> {
         let mut reader = Reader::new(table);
         for (input, fields) in [(put, Some(&table.fields)), (delete, None)] {
             let Some(input) = input else { continue };
-            if !input.format.has_columns() {
+            if !input.files.format().has_columns() {
                 let detail = "changes need a column of keys: give them as CSV, JSONL or Parquet";
                 return Err(StoreError::BadOption(detail.into()));
             }
             // A file of deletions is read for its keys alone.
             let values = fields.cloned().unwrap_or_default();
             let selection = Selection { key: Some(input.key.clone()), values, nulls: input.nulls };
-            let mut source = ingest::open(&input.path, input.format.clone(), &selection)?;
+            let mut source = input.files.open(&selection)?;
             let mut row = Row::default();
             while source.next(&mut row)? {
                 let value = fields.map(|_| row.value());

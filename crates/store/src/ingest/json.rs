@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 use super::jsonl::{Element, cell, key_cell};
 use super::text::{Fault, TextReader, explain};
-use super::{Encoding, MAX_LINE_BYTES, Row, RowSource, Selection, positions};
+use super::{Column, Encoding, MAX_LINE_BYTES, Row, RowSource, Selection, positions};
 use crate::{Location, StoreError};
 
 /// Rows of a file of JSON. Values become text as in JSONL.
@@ -139,6 +139,15 @@ impl<R: Read> RowSource for JsonRows<R> {
 
     fn progress(&self) -> (u64, u64) {
         (self.elements.reader.get_ref().bytes_read(), self.bytes)
+    }
+
+    fn columns(&self) -> Vec<Column> {
+        let names: &[&str] = match (&self.shape, self.elements.close) {
+            (Shape::Objects, _) => &[],
+            (Shape::Columns(_), b'}') => &MEMBERS,
+            (Shape::Columns(_), _) => &KEYS,
+        };
+        names.iter().map(|&name| Column { name: name.into(), kind: None }).collect()
     }
 
     fn own_columns(&self) -> Option<Selection> {

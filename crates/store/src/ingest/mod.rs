@@ -5,10 +5,18 @@ pub mod arrow;
 #[cfg(feature = "compression")]
 mod compression;
 pub mod csv;
+mod files;
 mod format;
 pub mod json;
 pub mod jsonl;
+mod list;
+mod names;
 pub mod npy;
+#[cfg(not(feature = "object-store"))]
+#[path = "no_objects.rs"]
+mod objects;
+#[cfg(feature = "object-store")]
+mod objects;
 mod open;
 #[cfg(feature = "parquet")]
 pub mod parquet;
@@ -20,9 +28,9 @@ mod typed;
 use std::fmt;
 use std::path::Path;
 
+pub use files::Files;
 pub use format::{Blank, Format, FormatHints, Header, Lines, Quotes, Separated, Space};
-pub use open::open;
-pub(crate) use open::open_as;
+pub use open::open_stream;
 use spirea_protocols::table::{FieldType, join_fields};
 pub use text::Encoding;
 
@@ -157,6 +165,23 @@ impl Row {
     }
 }
 
+/// A column of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Column {
+    /// Its name; empty for the only column of a format without names.
+    pub name: String,
+    /// Its type, of a format that has types.
+    pub kind: Option<String>,
+}
+
+/// Opens a table in a file or a pipe, whose content may be compressed; `-` is standard input.
+///
+/// # Errors
+/// Those of [`Files::open`].
+pub fn open(path: &Path, format: Format, selection: &Selection) -> Result<Box<dyn RowSource>, StoreError> {
+    Files::one(path, format).open(selection)
+}
+
 /// A table that is read once, row by row.
 pub trait RowSource {
     /// Reads the next row; `false` at the end.
@@ -174,6 +199,11 @@ pub trait RowSource {
 
     /// Types of the columns of values, in the order of the selection; none if the format has no types.
     fn types(&self) -> Vec<FieldType> {
+        Vec::new()
+    }
+
+    /// The columns of a file that tells them before its first row; none otherwise.
+    fn columns(&self) -> Vec<Column> {
         Vec::new()
     }
 

@@ -6,7 +6,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use super::raw::FixedRows;
-use super::{Row, RowSource};
+use super::{Column, Row, RowSource};
 use crate::error::IoContext;
 use crate::{Location, StoreError};
 
@@ -14,10 +14,14 @@ const MAGIC: &[u8; 6] = b"\x93NUMPY";
 /// Headers are padded to 64 bytes and hold three short members; this is far beyond any.
 const MAX_HEADER_BYTES: usize = 1 << 16;
 
+const UNKNOWN_TYPE: &str = "its type cannot be read; save an array of numbers or of fixed-width bytes";
+
 /// Rows of an array.
 pub struct NpyRows {
     rows: FixedRows,
     items: Items,
+    /// The type of a row, for messages.
+    kind: String,
     path: PathBuf,
 }
 
@@ -47,6 +51,10 @@ impl RowSource for NpyRows {
 
     fn progress(&self) -> (u64, u64) {
         self.rows.progress()
+    }
+
+    fn columns(&self) -> Vec<Column> {
+        vec![Column { name: String::new(), kind: Some(self.kind.clone()) }]
     }
 }
 
@@ -99,7 +107,15 @@ pub fn open(mut file: File, bytes: u64, path: &Path) -> Result<NpyRows, StoreErr
     }
     let mut header = vec![0; length];
     file.read_exact(&mut header).at("read", path)?;
-    let (row_bytes, rows, items) = parse_header(&String::from_utf8_lossy(&header)).map_err(malformed)?;
+    let header = String::from_utf8_lossy(&header);
+    let (row_bytes, rows, items) = parse_header(&header).map_err(malformed)?;
+    let kind = match items {
+        Items::Text { .. } => "text".into(),
+        _ => {
+            let (_, number) = member(&header, "descr").and_then(type_name).map_err(malformed)?;
+            format!("{number} in {row_bytes} bytes")
+        }
+    };
     let (expected, stored) = (u128::from(rows) * row_bytes as u128, u128::from(bytes - data));
     if expected != stored {
         return Err(malformed(format!(
@@ -109,7 +125,7 @@ pub fn open(mut file: File, bytes: u64, path: &Path) -> Result<NpyRows, StoreErr
     if row_bytes == 0 && rows > 0 {
         return Err(malformed("its rows have no bytes".into()));
     }
-    Ok(NpyRows { rows: FixedRows::new(file, path, row_bytes, rows)?, items, path: path.into() })
+    Ok(NpyRows { rows: FixedRows::new(file, path, row_bytes, rows)?, items, kind, path: path.into() })
 }
 
 /// The order of the bytes of a number.
@@ -139,16 +155,8 @@ impl Items {
 
 /// Bytes of a row, number of rows and their items, from the header: a Python dictionary of three members.
 fn parse_header(header: &str) -> Result<(usize, u64, Items), String> {
-    let member = |name: &str| {
-        ['\'', '"']
-            .iter()
-            .find_map(|quote| header.split_once(&format!("{quote}{name}{quote}")))
-            .and_then(|(_, rest)| rest.trim_start().strip_prefix(':'))
-            .map(str::trim_start)
-            .ok_or_else(|| format!("its header lacks {name:?}; save the array again"))
-    };
-    let items = parse_items(member("descr")?)?;
-    let shape = member("shape")?
+    let items = parse_items(member(header, "descr")?)?;
+    let shape = member(header, "shape")?
         .strip_prefix('(')
         .and_then(|shape| shape.split_once(')'))
         .and_then(|(sides, _)| {
@@ -164,7 +172,7 @@ fn parse_header(header: &str) -> Result<(usize, u64, Items), String> {
             return Err(format!("its array has {dimensions} dimensions; reshape it to one or two"));
         }
     };
-    if member("fortran_order")?.starts_with("True") && shape.len() == 2 {
+    if member(header, "fortran_order")?.starts_with("True") && shape.len() == 2 {
         return Err("its array is in Fortran order; save numpy.ascontiguousarray(array)".into());
     }
     if matches!(items, Items::Text { .. }) && shape.len() == 2 {
@@ -174,16 +182,36 @@ fn parse_header(header: &str) -> Result<(usize, u64, Items), String> {
     Ok((row_bytes.ok_or("its shape is out of range; save the array again")?, rows, items))
 }
 
+/// The text of a header from the value of this member on.
+fn member<'h>(header: &'h str, name: &str) -> Result<&'h str, String> {
+    ['\'', '"']
+        .iter()
+        .find_map(|quote| header.split_once(&format!("{quote}{name}{quote}")))
+        .and_then(|(_, rest)| rest.trim_start().strip_prefix(':'))
+        .map(str::trim_start)
+        .ok_or_else(|| format!("its header lacks {name:?}; save the array again"))
+}
+
+/// The order of bytes and the rest of a type such as `'<f4'`.
+fn type_name(descr: &str) -> Result<(Order, &str), String> {
+    let name = descr
+        .chars()
+        .next()
+        .filter(|quote| matches!(quote, '\'' | '"'))
+        .and_then(|quote| descr[1..].split_once(quote))
+        .ok_or(UNKNOWN_TYPE)?
+        .0;
+    let order = if name.starts_with('>') { Order::Big } else { Order::Little };
+    Ok((order, name.trim_start_matches(['<', '>', '|', '='])))
+}
+
 /// The items of a type such as `'<f4'`.
 fn parse_items(descr: &str) -> Result<Items, String> {
     if descr.starts_with('[') {
         return Err("its array has named fields; save a plain array, or use Parquet".into());
     }
-    let unknown = || "its type cannot be read; save an array of numbers or of fixed-width bytes".to_string();
-    let quote = descr.chars().next().filter(|quote| matches!(quote, '\'' | '"')).ok_or_else(unknown)?;
-    let (name, _) = descr[1..].split_once(quote).ok_or_else(unknown)?;
-    let order = if name.starts_with('>') { Order::Big } else { Order::Little };
-    let name = name.trim_start_matches(['<', '>', '|', '=']);
+    let unknown = || UNKNOWN_TYPE.to_owned();
+    let (order, name) = type_name(descr)?;
     let kind = name.chars().next().ok_or_else(unknown)?;
     let digits = name[kind.len_utf8()..].split('[').next().unwrap_or_default();
     let count: usize = digits.parse().map_err(|_| unknown())?;

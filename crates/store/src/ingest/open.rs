@@ -1,38 +1,64 @@
 //! From a path to rows: files, pipes, and what is compressed in them.
 
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
 #[cfg(feature = "compression")]
-use std::io::{BufReader, Cursor};
-use std::path::Path;
+use std::io::Cursor;
+use std::io::{self, BufReader, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use spirea_protocols::table::FieldType;
+
 #[cfg(feature = "compression")]
 use super::compression::{Compression, MAGIC_BYTES, Member};
+use super::objects::Object;
 #[cfg(feature = "parquet")]
 use super::parquet::ParquetRows;
-use super::{Format, Row, RowSource, Selection, csv, is_standard_input, json, jsonl, npy, raw};
+use super::{Column, Format, Row, RowSource, Selection, csv, is_standard_input, json, jsonl, npy, raw};
 use crate::error::IoContext;
 use crate::{Location, StoreError};
 
-/// Opens a table in a file or a pipe, whose text may be compressed; `-` is standard input. A format that is read at
-/// any place is copied into a file without a name first, in the system's folder for temporary files.
-///
-/// # Errors
-/// [`StoreError::BadOption`] if the columns do not suit the format, [`StoreError::NoSuchColumn`] that lists the
-/// columns there are, [`StoreError::Malformed`] for a file of another format, [`StoreError::Io`].
-pub fn open(path: &Path, format: Format, selection: &Selection) -> Result<Box<dyn RowSource>, StoreError> {
-    let name = if is_standard_input(path) { Path::new("standard input") } else { path };
-    open_as(path, name, format, selection, &std::env::temp_dir())
+/// The place of a table's bytes.
+#[derive(Clone, Debug)]
+pub(super) enum Place {
+    /// A file or a pipe; `-` for standard input.
+    Path(PathBuf),
+    Object(Object),
 }
 
-/// Opens the table in `file`, which is called `path` in messages. Copies lie in the folder `scratch`.
+/// Opens the table at `place`, which is called `path` in messages. A format that is read at any place is copied into a file
+/// without a name in the folder `scratch` first, unless it lies in a plain file.
 ///
 /// # Errors
-/// Those of [`open`].
-pub(crate) fn open_as(
-    file: &Path,
+/// Those of [`super::Files::open`].
+pub(super) fn open_as(
+    place: &Place,
+    path: &Path,
+    format: Format,
+    selection: &Selection,
+    scratch: &Path,
+) -> Result<Box<dyn RowSource>, StoreError> {
+    rows(|| Input::open(place, path), path, format, selection, scratch)
+}
+
+/// Opens the table whose bytes `stream` gives, which may be compressed; it is called `name` in messages. Copies lie in the system's
+/// folder for temporary files.
+///
+/// # Errors
+/// Those of [`super::Files::open`].
+pub fn open_stream(
+    stream: impl Read + 'static,
+    name: &Path,
+    format: Format,
+    selection: &Selection,
+) -> Result<Box<dyn RowSource>, StoreError> {
+    rows(|| Ok(Input::counted(stream, None)), name, format, selection, &std::env::temp_dir())
+}
+
+/// The rows of an input, which is opened if the columns suit its format.
+fn rows(
+    open: impl FnOnce() -> Result<Input, StoreError>,
     path: &Path,
     format: Format,
     selection: &Selection,
@@ -42,7 +68,7 @@ pub(crate) fn open_as(
     if !matches!(format, Format::Json { .. }) {
         selection.check(format.has_columns())?;
     }
-    let input = Input::open(file, path)?;
+    let input = open()?;
     // Any bytes are rows of a fixed width: they may look like compressed ones.
     let input = if matches!(format, Format::Raw { .. }) { input } else { input.decoded(path, scratch)? };
     let counter = input.counter();
@@ -84,6 +110,33 @@ pub(crate) fn open_as(
     })
 }
 
+/// Copies an input that can be read only once, and is called `path` in messages, to `copy`; gives its bytes.
+///
+/// # Errors
+/// [`StoreError::Io`].
+pub(super) fn keep(place: &Place, path: &Path, copy: &Path) -> Result<u64, StoreError> {
+    let (mut input, _) = Input::open(place, path)?.stream();
+    copy_into(&mut *input, path, &mut File::create(copy).at("create", copy)?, copy)
+}
+
+/// Copies what is left of `input`, called `path` in messages, into `file`, called `target`; gives its bytes.
+fn copy_into(input: &mut dyn Read, path: &Path, file: &mut File, target: &Path) -> Result<u64, StoreError> {
+    let mut buffer = vec![0; 1 << 18];
+    let mut bytes = 0;
+    loop {
+        // Reading may fail, or writing: the error names the one that did.
+        let read = match input.read(&mut buffer) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            read => read.at("read", path)?,
+        };
+        if read == 0 {
+            return Ok(bytes);
+        }
+        io::Write::write_all(file, &buffer[..read]).at("copy the input into", target)?;
+        bytes += read as u64;
+    }
+}
+
 /// The bytes of an input.
 enum Input {
     /// A file, which is read from its start, and its length.
@@ -93,11 +146,15 @@ enum Input {
 }
 
 impl Input {
-    fn open(file: &Path, path: &Path) -> Result<Self, StoreError> {
-        if is_standard_input(file) {
-            return Ok(Self::Stream(Box::new(io::stdin()), Counter::default()));
-        }
-        let file = File::open(file).at("open", path)?;
+    fn open(place: &Place, path: &Path) -> Result<Self, StoreError> {
+        let file = match place {
+            Place::Object(object) => {
+                let (content, bytes) = object.open().at("open", path)?;
+                return Ok(Self::counted(content, Some(bytes)));
+            }
+            Place::Path(file) if is_standard_input(file) => return Ok(Self::counted(io::stdin(), None)),
+            Place::Path(file) => File::open(file).at("open", path)?,
+        };
         let metadata = file.metadata().at("read", path)?;
         if metadata.is_dir() {
             let detail = "it is a folder; name one file";
@@ -105,8 +162,14 @@ impl Input {
         }
         Ok(match metadata.is_file() {
             true => Self::File(file, metadata.len()),
-            false => Self::Stream(Box::new(file), Counter::default()),
+            false => Self::counted(file, None),
         })
+    }
+
+    /// A stream whose bytes are counted while they are read.
+    fn counted(stream: impl Read + 'static, total: Option<u64>) -> Self {
+        let (stream, counter) = counted(stream, total);
+        Self::Stream(Box::new(stream), counter)
     }
 
     /// The content, decoded if it is compressed.
@@ -140,10 +203,7 @@ impl Input {
                 let (file, counter) = counted(file, Some(bytes));
                 (Box::new(file), counter)
             }
-            Self::Stream(stream, _) => {
-                let (stream, counter) = counted(stream, None);
-                (Box::new(stream), counter)
-            }
+            Self::Stream(stream, counter) => (stream, counter),
         };
         let decoder = compression.stream(reader).at("read", path)?;
         Ok(Self::Stream(decoder.expect("only zip has none"), counter))
@@ -177,20 +237,7 @@ impl Input {
             Self::File(file, bytes) => Ok((file, bytes)),
             Self::Stream(mut stream, _) => {
                 let mut file = tempfile::tempfile_in(scratch).at("create a temporary file in", scratch)?;
-                let mut buffer = vec![0; 1 << 18];
-                let mut bytes = 0;
-                loop {
-                    // Reading may fail, or writing: the error names the one that did.
-                    let read = match stream.read(&mut buffer) {
-                        Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                        read => read.at("read", path)?,
-                    };
-                    if read == 0 {
-                        break;
-                    }
-                    io::Write::write_all(&mut file, &buffer[..read]).at("copy the input into", scratch)?;
-                    bytes += read as u64;
-                }
+                let bytes = copy_into(&mut *stream, path, &mut file, scratch)?;
                 file.seek(SeekFrom::Start(0)).at("read", scratch)?;
                 Ok((file, bytes))
             }
@@ -206,20 +253,17 @@ struct Counter {
 }
 
 /// A reader whose bytes are counted.
-#[cfg(feature = "compression")]
 struct Counting<R> {
     input: R,
     read: Arc<AtomicU64>,
 }
 
-#[cfg(feature = "compression")]
 fn counted<R: Read>(input: R, total: Option<u64>) -> (BufReader<Counting<R>>, Counter) {
     let counter = Counter { total, ..Counter::default() };
     let input = Counting { input, read: counter.read.clone() };
     (BufReader::with_capacity(1 << 18, input), counter)
 }
 
-#[cfg(feature = "compression")]
 impl<R: Read> Read for Counting<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.input.read(buffer)?;
@@ -253,6 +297,14 @@ impl RowSource for Counted {
     fn progress(&self) -> (u64, u64) {
         let read = self.counter.read.load(Ordering::Relaxed);
         (read, self.counter.total.unwrap_or(read))
+    }
+
+    fn columns(&self) -> Vec<Column> {
+        self.rows.columns()
+    }
+
+    fn types(&self) -> Vec<FieldType> {
+        self.rows.types()
     }
 
     fn own_columns(&self) -> Option<Selection> {

@@ -6,13 +6,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use arrow_array::RecordBatch;
-use arrow_schema::ArrowError;
+use arrow_schema::{ArrowError, FieldRef};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
 use spirea_protocols::table::FieldType;
 
 use super::arrow::{Cells, types_of};
-use super::{Row, RowSource, Selection, positions};
+use super::typed::kind_of;
+use super::{Column, Row, RowSource, Selection, positions};
 use crate::{Location, StoreError};
 
 /// Bytes that a batch of rows aims at.
@@ -27,6 +28,8 @@ pub struct ParquetRows {
     /// For each cell, its column in a batch.
     columns: Vec<usize>,
     types: Vec<FieldType>,
+    /// The columns of the file.
+    schema: Vec<Column>,
     selection: Selection,
     done: u64,
     rows: u64,
@@ -50,6 +53,8 @@ impl ParquetRows {
         let wanted = positions(&place, &columns, &selection.columns())?;
         let types = types_of(builder.schema(), &wanted, selection)
             .map_err(|detail| StoreError::malformed(place.clone(), detail))?;
+        let column = |field: &FieldRef| Column { name: field.name().clone(), kind: Some(kind_of(field)) };
+        let schema = builder.schema().fields().iter().map(column).collect();
         let projected = BTreeSet::from_iter(wanted.iter().copied());
         let columns = wanted.iter().map(|column| projected.range(..column).count()).collect();
         let metadata = builder.metadata();
@@ -64,7 +69,7 @@ impl ParquetRows {
         let reader = builder.with_projection(mask).with_batch_size(batch as usize).build();
         let reader = reader.map_err(|error| malformed(&error))?;
         let (path, selection) = (path.into(), selection.clone());
-        Ok(Self { reader, path, batch: Cells::default(), columns, types, selection, done: 0, rows })
+        Ok(Self { reader, path, batch: Cells::default(), columns, types, schema, selection, done: 0, rows })
     }
 
     fn malformed(&self, cause: &str) -> StoreError {
@@ -126,5 +131,9 @@ impl RowSource for ParquetRows {
 
     fn types(&self) -> Vec<FieldType> {
         self.types.clone()
+    }
+
+    fn columns(&self) -> Vec<Column> {
+        self.schema.clone()
     }
 }

@@ -199,6 +199,18 @@ fn decoded(kind: &DataType) -> DataType {
     }
 }
 
+/// The type of a column for messages: columns of one type have the same text for the same value.
+pub(super) fn kind_of(field: &Field) -> String {
+    match decoded(field.data_type()) {
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => "text".into(),
+        _ if is_uuid(field) => "UUID".into(),
+        kind if kind.is_binary() || matches!(kind, DataType::FixedSizeBinary(_)) => "bytes".into(),
+        DataType::Timestamp(_, None) => "date and time".into(),
+        DataType::Timestamp(_, Some(_)) => "date and time in UTC".into(),
+        kind => kind.to_string(),
+    }
+}
+
 fn is_uuid(field: &Field) -> bool {
     field.extension_type_name() == Some("arrow.uuid")
         && decoded(field.data_type()) == DataType::FixedSizeBinary(16)

@@ -6,7 +6,7 @@ use spirea_protocols::delta::index_key;
 use spirea_protocols::{Table, TableKind};
 use spirea_specimens::snapshots::write_file;
 use spirea_store::changes::Input;
-use spirea_store::ingest::{Format, FormatHints, Nulls};
+use spirea_store::ingest::{Files, FormatHints, Nulls};
 use spirea_store::{Changes, StoreError};
 
 fn table(kind: TableKind, fields: &[&str]) -> Table {
@@ -15,8 +15,8 @@ fn table(kind: TableKind, fields: &[&str]) -> Table {
 }
 
 fn input(path: &Path) -> Input {
-    let format = Format::choose(FormatHints::default(), path).unwrap();
-    Input { path: path.into(), format, key: "key".into(), nulls: Nulls::Refuse }
+    let files = Files::find(&[path.into()], &FormatHints::default()).unwrap();
+    Input { files, key: "key".into(), nulls: Nulls::Refuse }
 }
 
 fn set(puts: &[(&[u8], &[u8])], deletes: &[&[u8]]) -> Changes {

@@ -1,9 +1,12 @@
 //! Compressed inputs, told by their content.
 
+mod check;
+
 use std::io::Write as _;
 use std::path::Path;
 
 use spirea_specimens::snapshots::{columns, options, try_build, write_file};
+use spirea_specimens::{Inputs, inputs};
 use spirea_store::ingest::{self, Format, FormatHints, Row, Selection};
 
 const TEXT: &str = "k,v\na,1\nb,2\n";
@@ -132,4 +135,33 @@ fn a_bomb_is_read_as_a_stream_and_leaves_nothing() {
     let error = try_build(&options).unwrap_err().to_string();
     assert!(error.contains("a line longer than 64 MiB"), "{error}");
     assert_eq!(folder.path().read_dir().unwrap().count(), 1);
+}
+
+#[test]
+fn any_bytes_are_rows_or_an_error_that_names_the_input() {
+    let text: String = (0..300).map(|i| format!("key {},{}\n", i * 7919 % 307, i * i)).collect();
+    let text = format!("k,v\n{text}");
+    let text = text.as_bytes();
+    let archives = [
+        gzip(text),
+        [gzip(&text[..400]), gzip(&text[400..])].concat(),
+        zstd(text),
+        [b"\x50\x2a\x4d\x18\x01\0\0\0x".to_vec(), zstd(text)].concat(),
+        xz(text),
+        zip(&[("a.csv", text)]),
+    ];
+    for archive in &archives {
+        assert_eq!(check::check(archive), Ok(300));
+    }
+    let bomb = [b"k,v\n".to_vec(), b"a,b\n".repeat(1 << 14)].concat();
+    for bomb in [gzip(&bomb), zstd(&bomb), xz(&bomb), zip(&[("bomb.csv", &bomb)])] {
+        assert_eq!(check::check(&bomb), Ok(check::MOST_ROWS));
+    }
+    let (mut maker, mut damaged) = (Inputs::new(41), 0);
+    let made = inputs(300);
+    for _ in 0..made {
+        damaged += usize::from(check::check(&maker.changed(&archives)).is_err());
+    }
+    // Most changes hit what is checked.
+    assert!(damaged > made / 2, "{damaged} of {made}");
 }

@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use spirea_specimens::LookUps;
 use spirea_specimens::snapshots::{BACKEND, columns, options, try_build, write_file};
-use spirea_store::ingest::{Format, FormatHints, Nulls};
+use spirea_store::ingest::{Files, Format, Nulls};
 use spirea_store::{BuildOptions, Changes, Duplicates, Phase, Progress, build, changes, survey};
 
 /// Remembers how many rows were left out.
@@ -67,8 +67,7 @@ fn a_table_of_keys_without_values_is_a_set() {
     assert_eq!(look_ups.key(b"example.net").unwrap(), Some(Vec::new()));
     assert_eq!(look_ups.key(b"example.com").unwrap(), None);
     let file = |name, content: &str| changes::Input {
-        path: write_file(folder.path(), name, content),
-        format: Format::choose(FormatHints::default(), "a.csv".as_ref()).unwrap(),
+        files: Files::one(write_file(folder.path(), name, content), Format::CSV),
         key: "host".into(),
         nulls: Nulls::Refuse,
     };

@@ -10,6 +10,7 @@ mod faults;
 mod formats;
 mod json;
 mod layout;
+mod lists;
 mod memory;
 mod proofs;
 mod refusals;

@@ -1,11 +1,11 @@
 //! What is refused, and that the message says where and what to do.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use spirea_protocols::registry::Choice;
 use spirea_specimens::snapshots::{columns, options, try_build, write_file};
 use spirea_store::Protocol;
-use spirea_store::ingest::{Encoding, Format, FormatHints, Quotes, Separated};
+use spirea_store::ingest::{Encoding, Files, Format, FormatHints, Quotes, Separated};
 use spirea_store::{BuildOptions, ExpectedRows, Input, Overwrite, Snapshot, StoreError};
 
 /// The message of the error that building `content` gives, with the folder's path cut out.
@@ -100,14 +100,6 @@ fn named(protocol: &str, set: &str, ring: Option<&str>) -> Protocol {
     })
 }
 
-/// The file of these options, and its format.
-fn file(options: &mut BuildOptions) -> (&mut PathBuf, &mut Format) {
-    match &mut options.input {
-        Input::File { path, format } => (path, format),
-        Input::Rows(_) => unreachable!("these tests build from files"),
-    }
-}
-
 #[test]
 fn options_out_of_range() {
     let folder = tempfile::tempdir().unwrap();
@@ -123,8 +115,11 @@ fn options_out_of_range() {
         (|o| o.protocol = named("hybrid", "paper", Some("onion-32")), "paper, fast"),
         (|o| o.selection = columns(None, &[]), "--value"),
         (|o| o.selection = columns(None, &["value", "value"]), "named twice"),
-        (|o| *file(o).1 = Format::Raw { record_bytes: 1 }, "no named columns"),
-        (|o| file(o).0.set_file_name("other.csv"), "other.csv: cannot open"),
+        (
+            |o| o.input = Input::Files(Files::one("data.csv", Format::Raw { record_bytes: 1 })),
+            "no named columns",
+        ),
+        (|o| o.input = Input::Files(Files::one("other.csv", Format::CSV)), "other.csv: cannot open"),
     ];
     for (change, part) in broken {
         let mut options = good.clone();

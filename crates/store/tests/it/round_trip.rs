@@ -8,7 +8,7 @@ use spirea_protocols::TableKind;
 use spirea_protocols::registry::Choice;
 use spirea_specimens::LookUps;
 use spirea_specimens::snapshots::{options, try_build, write_file};
-use spirea_store::ingest::{Encoding, Format, Quotes, Separated};
+use spirea_store::ingest::{Encoding, Files, Format, Quotes, Separated};
 use spirea_store::{BuildOptions, Input, Overwrite, Protocol, Silent, Snapshot, build};
 
 fn csv_of(rows: impl IntoIterator<Item = (impl AsRef<[u8]>, impl AsRef<[u8]>)>) -> Vec<u8> {
@@ -23,7 +23,7 @@ fn csv_of(rows: impl IntoIterator<Item = (impl AsRef<[u8]>, impl AsRef<[u8]>)>) 
 /// Options of a build of a CSV file whose keys and values are not text.
 fn of_bytes(input: &Path, key: Option<&str>) -> BuildOptions {
     let form = Separated { encoding: Encoding::Bytes, ..Separated::by(b',', Quotes::Rfc4180) };
-    let from = Input::File { path: input.into(), format: Format::Csv(form) };
+    let from = Input::Files(Files::one(input, Format::Csv(form)));
     BuildOptions { input: from, ..options(input, key, &["value"]) }
 }
 

@@ -1,0 +1,325 @@
+//! Objects of S3, Google Cloud Storage and web servers, through the crate `object_store`.
+//!
+//! Credentials come from the environment, as `object_store` reads them. Messages hold nothing of its errors, which quote
+//! addresses with their signatures and bodies of responses: they say the status or the fault of the last request.
+
+mod transport;
+
+use std::fmt;
+use std::future::Future;
+use std::io::{self, Read};
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::{Arc, LazyLock, OnceLock};
+
+use bytes::{Buf as _, Bytes};
+use futures_util::TryStreamExt as _;
+use futures_util::stream::BoxStream;
+use object_store::aws::AmazonS3Builder;
+use object_store::gcp::GoogleCloudStorageBuilder;
+use object_store::http::HttpBuilder;
+use object_store::path::Path;
+use object_store::{
+    ClientConfigKey, ClientOptions, Error, GetOptions, GetRange, GetResult, ObjectMeta, ObjectStore,
+};
+use tokio::runtime::{Builder, Runtime};
+use url::{Host, Url};
+
+use super::names::{PATTERNS, WILDCARDS, is_found, is_left_out};
+use crate::{Location, StoreError};
+use transport::{Fault, LastFault, Transport};
+
+/// Bytes that one request asks for.
+const PIECE_BYTES: u64 = 8 << 20;
+
+/// An object, which is opened as often as it is read.
+#[derive(Clone, Debug)]
+pub(super) struct Object {
+    bucket: Arc<Bucket>,
+    location: Path,
+    name: PathBuf,
+    /// The content, known from a list or from the first response.
+    content: Arc<OnceLock<Content>>,
+}
+
+/// The mark of an object's content: that of another one differs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Content {
+    bytes: u64,
+    e_tag: Option<String>,
+    version: Option<String>,
+}
+
+impl Content {
+    fn of(meta: &ObjectMeta) -> Self {
+        Self { bytes: meta.size, e_tag: meta.e_tag.clone(), version: meta.version.clone() }
+    }
+
+    /// Tests that a response has this content. A list and a response need not say the same, but they do not contradict one
+    /// another.
+    fn is_of(&self, meta: &ObjectMeta) -> bool {
+        let agree = |a: &Option<String>, b: &Option<String>| a.is_none() || b.is_none() || a == b;
+        self.bytes == meta.size && agree(&self.e_tag, &meta.e_tag) && agree(&self.version, &meta.version)
+    }
+}
+
+/// A bucket or a web server.
+struct Bucket {
+    store: Box<dyn ObjectStore>,
+    last_fault: LastFault,
+}
+
+impl fmt::Debug for Bucket {
+    // What the store says of itself may be secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Bucket").finish_non_exhaustive()
+    }
+}
+
+/// Drives requests while their callers wait.
+static RUNTIME: LazyLock<io::Result<Runtime>> =
+    LazyLock::new(|| Builder::new_current_thread().enable_all().build());
+
+impl Bucket {
+    /// The bucket called `host` of a cloud, as the environment says.
+    fn of_cloud(scheme: &str, host: &str) -> Result<Self, String> {
+        let transport = Transport::default();
+        let last_fault = transport.last_fault();
+        let store: Option<Box<dyn ObjectStore>> = match scheme {
+            "s3" => {
+                let builder = AmazonS3Builder::from_env().with_bucket_name(host);
+                builder.with_http_connector(transport).build().ok().map(|store| Box::new(store) as _)
+            }
+            "gs" => {
+                let builder = GoogleCloudStorageBuilder::from_env().with_bucket_name(host);
+                builder.with_http_connector(transport).build().ok().map(|store| Box::new(store) as _)
+            }
+            _ => return Err("addresses begin with s3://, gs:// or https://".into()),
+        };
+        let store = store
+            .ok_or("its store cannot be set up; check the variables AWS_* or GOOGLE_* of the environment")?;
+        Ok(Self { store, last_fault })
+    }
+
+    /// The web server of `url`, whose query goes along with requests: it may be a signature.
+    fn of_web(url: &Url) -> Result<Self, String> {
+        let transport = Transport::default();
+        let last_fault = transport.last_fault();
+        let is_plain = url.scheme() == "http";
+        let options = ClientOptions::new().with_config(ClientConfigKey::AllowHttp, is_plain.to_string());
+        let builder = HttpBuilder::new().with_url(url.as_str()).with_client_options(options);
+        let store = builder.with_http_connector(transport).build();
+        Ok(Self { store: Box::new(store.map_err(|_| "it is no address of a web server")?), last_fault })
+    }
+
+    /// The outcome of a request.
+    ///
+    /// # Errors
+    /// The fault of its last attempt; of kind [`io::ErrorKind::Unsupported`] if the server gives no ranges of this object.
+    fn ask<T>(&self, request: impl Future<Output = Result<T, Error>>) -> io::Result<T> {
+        let runtime = RUNTIME.as_ref().map_err(|error| io::Error::from(error.kind()))?;
+        self.last_fault.set(None);
+        runtime.block_on(request).map_err(|error| match (self.last_fault.get(), error) {
+            (_, Error::NotSupported { .. }) => {
+                io::Error::new(io::ErrorKind::Unsupported, "it gives no ranges")
+            }
+            (Some(fault), _) => fault.into(),
+            (None, _) => io::Error::other("its server does not answer as a store of objects does"),
+        })
+    }
+}
+
+/// Finds the objects at an address: one, all below a prefix that ends in `/`, or those that match a pattern. The latter are in the
+/// byte order of their keys.
+///
+/// # Errors
+/// [`StoreError::Malformed`] for an address that cannot be read, or without objects; [`StoreError::Io`].
+pub(super) fn find(address: &str) -> Result<Vec<Object>, StoreError> {
+    let name = without_secrets(address);
+    let malformed = |detail: &str| StoreError::malformed(Location::File(name.clone().into()), detail);
+    let (scheme, rest) = address.split_once("://").unwrap_or_default();
+    if scheme == "https" || scheme == "http" {
+        return Ok(vec![of_web(address, &name).map_err(|detail| malformed(&detail))?]);
+    }
+    let (host, key) = rest.split_once('/').unwrap_or((rest, ""));
+    let bucket = Arc::new(Bucket::of_cloud(scheme, host).map_err(|detail| malformed(&detail))?);
+    let object = |location: Path, content| {
+        let name = format!("{scheme}://{host}/{location}").into();
+        Object { bucket: Arc::clone(&bucket), location, name, content: Arc::new(content) }
+    };
+    let parse = |key: &str| Path::parse(key).map_err(|_| malformed("it is no key of an object"));
+    let Some(literal) = key.find(WILDCARDS).or((key.is_empty() || key.ends_with('/')).then_some(key.len()))
+    else {
+        return Ok(vec![object(parse(key)?, OnceLock::new())]);
+    };
+    let prefix = &key[..key[..literal].rfind('/').map_or(0, |slash| slash + 1)];
+    let pattern = (literal < key.len())
+        .then(|| glob::Pattern::new(key))
+        .transpose()
+        .map_err(|error| malformed(&format!("the pattern cannot be read: {}", error.msg)))?;
+    let is_wanted = |key: &str| match &pattern {
+        _ if !key.starts_with(prefix) => false,
+        Some(pattern) => {
+            pattern.matches_with(key, PATTERNS) && is_found(pattern.as_str().as_ref(), key.as_ref())
+        }
+        None => !key[prefix.len()..].split('/').any(is_left_out),
+    };
+    let listed = bucket.ask(bucket.store.list(Some(&parse(prefix)?)).try_collect::<Vec<ObjectMeta>>());
+    let mut found =
+        listed.map_err(|source| StoreError::Io { path: name.clone().into(), action: "list", source })?;
+    found.retain(|meta| is_wanted(meta.location.as_ref()));
+    found.sort_unstable_by(|a, b| a.location.as_ref().cmp(b.location.as_ref()));
+    // Consoles mark folders by empty objects.
+    let is_folder = |meta: &ObjectMeta| {
+        let below = format!("{}/", meta.location);
+        let after = found.partition_point(|other| other.location.as_ref() < below.as_str());
+        meta.size == 0 && found.get(after).is_some_and(|other| other.location.as_ref().starts_with(&below))
+    };
+    let files = found.iter().filter(|meta| !is_folder(meta));
+    let objects: Vec<Object> =
+        files.map(|meta| object(meta.location.clone(), Content::of(meta).into())).collect();
+    match (objects.is_empty(), pattern) {
+        (false, _) => Ok(objects),
+        (true, Some(_)) => Err(malformed("no object matches this pattern")),
+        (true, None) => Err(malformed("there is no object below this prefix")),
+    }
+}
+
+/// The object of a web server, which is called `name` in messages.
+fn of_web(address: &str, name: &str) -> Result<Object, String> {
+    let mut url = Url::parse(address).map_err(|error| format!("it is no address: {error}"))?;
+    let is_loopback = match url.host() {
+        Some(Host::Domain(host)) => host == "localhost",
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        None => return Err("it is no address: it has no host".into()),
+    };
+    if url.scheme() == "http" && !is_loopback {
+        return Err(
+            "anybody on the way could change what comes over http://; give an address with https://".into()
+        );
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err("it has a user or a password, which are not sent; leave them out".into());
+    }
+    if url.path().ends_with('/') {
+        return Err("a web server lists no folders; name each file".into());
+    }
+    let location = Path::from_url_path(url.path()).map_err(|_| "its path cannot be read")?;
+    url.set_path("");
+    url.set_fragment(None);
+    let bucket = Arc::new(Bucket::of_web(&url)?);
+    Ok(Object { bucket, location, name: name.into(), content: Arc::default() })
+}
+
+/// An address without its query, user and password.
+fn without_secrets(address: &str) -> String {
+    match address.split_once("://") {
+        Some((scheme @ ("http" | "https"), rest)) => {
+            let rest = rest.split(['?', '#']).next().unwrap_or_default();
+            let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+            let host = host.rsplit('@').next().unwrap_or_default();
+            format!("{scheme}://{host}{path}")
+        }
+        _ => address.to_owned(),
+    }
+}
+
+impl Object {
+    /// The name in messages.
+    pub fn name(&self) -> PathBuf {
+        self.name.clone()
+    }
+
+    /// The path below the bucket or the server.
+    pub fn key(&self) -> &str {
+        self.location.as_ref()
+    }
+
+    /// Bytes, as far as they are known.
+    pub fn bytes(&self) -> u64 {
+        self.content.get().map_or(0, |content| content.bytes)
+    }
+
+    /// The content, and its bytes. Each piece is asked for when the one before was read.
+    ///
+    /// # Errors
+    /// The fault of the first request; errors of the reader are those of later ones. An object that is no longer what a list or
+    /// an earlier response said is refused.
+    pub fn open(&self) -> io::Result<(impl Read + 'static, u64)> {
+        let mut reader =
+            ObjectReader { object: self.clone(), position: 0, end: 0, piece: None, chunk: Bytes::new() };
+        if self.content.get().is_none_or(|content| content.bytes > 0) {
+            let first = match self.get(Some(0..PIECE_BYTES)) {
+                // A server without ranges, or an object without bytes.
+                Err(error) if error.kind() == io::ErrorKind::Unsupported => self.get(None),
+                first => first,
+            }?;
+            reader.end = first.range.end;
+            reader.piece = Some(first.into_stream());
+        }
+        Ok((reader, self.bytes()))
+    }
+
+    /// Asks for a range, or for the whole object.
+    fn get(&self, range: Option<Range<u64>>) -> io::Result<GetResult> {
+        let e_tag = self.content.get().and_then(|content| content.e_tag.clone());
+        // Weak tags match nothing: their responses are compared.
+        let if_match = e_tag.filter(|e_tag| !e_tag.starts_with("W/"));
+        let options = GetOptions { range: range.map(GetRange::Bounded), if_match, ..GetOptions::default() };
+        let result = self.bucket.ask(self.bucket.store.get_opts(&self.location, options))?;
+        match self.content.get_or_init(|| Content::of(&result.meta)).is_of(&result.meta) {
+            true => Ok(result),
+            false => Err(Fault::Changed.into()),
+        }
+    }
+}
+
+/// Reads an object in pieces.
+struct ObjectReader {
+    object: Object,
+    /// Bytes that came.
+    position: u64,
+    /// End of the piece.
+    end: u64,
+    piece: Option<BoxStream<'static, Result<Bytes, Error>>>,
+    /// What was not given yet.
+    chunk: Bytes,
+}
+
+impl ObjectReader {
+    /// Waits for more; `false` at the end.
+    fn fill(&mut self) -> io::Result<bool> {
+        while self.chunk.is_empty() {
+            let Some(piece) = &mut self.piece else {
+                let total = self.object.bytes();
+                if self.position == total {
+                    return Ok(false);
+                }
+                self.end = total.min(self.position + PIECE_BYTES);
+                self.piece = Some(self.object.get(Some(self.position..self.end))?.into_stream());
+                continue;
+            };
+            match self.object.bucket.ask(piece.try_next())? {
+                Some(chunk) => {
+                    self.position += chunk.len() as u64;
+                    self.chunk = chunk;
+                }
+                None if self.position == self.end => self.piece = None,
+                None => return Err(Fault::Broken.into()),
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl Read for ObjectReader {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if buffer.is_empty() || !self.fill()? {
+            return Ok(0);
+        }
+        let count = buffer.len().min(self.chunk.len());
+        self.chunk.split_to(count).copy_to_slice(&mut buffer[..count]);
+        Ok(count)
+    }
+}
