@@ -1,0 +1,20 @@
+//! Any key has a form or none, and has its form after it has been brought into it.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use spirea_normalise::{form, names_of, normalised};
+use spirea_protocols::table::KeyStep;
+
+fuzz_target!(|key: &[u8]| {
+    let forms = KeyStep::ALL.map(|(_, step)| vec![step]);
+    let texts = [KeyStep::Trim, KeyStep::Nfc, KeyStep::Lower].to_vec();
+    for steps in forms.into_iter().chain([texts]) {
+        let form = form(steps, None).expect("these are forms");
+        if let Ok(once) = normalised(&form, key) {
+            assert_eq!(normalised(&form, &once), Ok(once));
+        }
+    }
+    if let Ok(name) = str::from_utf8(key) {
+        assert!(names_of(name, 4).names.len() <= 4);
+    }
+});
