@@ -4,12 +4,13 @@
 
 usage: web.py [--check-reproducible | --timing | --vectors]
 
-Compiles the client to WebAssembly with 128-bit vectors, and keeps the module in target/web under the hash of its sources,
-beside the same module with the names of its functions, which the check of constant time reads.
+Compiles the client to WebAssembly with 128-bit vectors, and the rules for forms of keys to a module of their own, which a page
+loads for tables that need it. Keeps each module in target/web under the hash of its sources, beside the same module with the
+names of its functions, which the check of constant time reads.
 Takes rustup's target wasm32-unknown-unknown if it is there or can be added; otherwise builds the standard library from
 Debian's rustc-web, rust-web-src and lld-19.
 
-With --check-reproducible it compiles the client again in a fresh folder, and both modules must have the same bytes. With
+With --check-reproducible it compiles both modules again in a fresh folder, and they must have the same bytes. With
 --vectors it also makes target/web/vectors.wasm: the client with one more export, which computes the vectors of tests. With
 --timing it makes target/web/timing.wasm, whose exports run the client's primitives.
 """
@@ -23,6 +24,7 @@ import subprocess
 import sys
 import tempfile
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import debian
@@ -32,32 +34,44 @@ CLIENT = ROOT / "clients" / "ts"
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 KEPT = TARGET / "web"
 TRIPLE = "wasm32-unknown-unknown"
-# What the compiled client is made of.
-SOURCES = [
-    "Cargo.lock",
-    "Cargo.toml",
-    "rust-toolchain.toml",
-    "scripts/web.py",
-    "bindings/wasm/Cargo.toml",
-    "bindings/wasm/src",
-    *(
-        f"crates/{name}/{part}"
-        for name in ("math", "lattice", "dpf", "backend", "protocols", "wire", "client")
-        for part in ("Cargo.toml", "src")
-    ),
-]
-MODULE = "spirea.wasm"
-# The same with the names of its functions.
-NAMED = "spirea-named.wasm"
+# Sources of every module.
+COMMON = ["Cargo.lock", "Cargo.toml", "rust-toolchain.toml", "scripts/web.py"]
+# Folders of the crates that both modules are made of.
+SHARED = ["bindings/wasm-memory", *(f"crates/{name}" for name in ("math", "lattice", "dpf", "backend", "protocols"))]
+
+
+@dataclass(frozen=True)
+class Module:
+    """A compiled module: its file in the package, its package of Cargo's, and the folders of the crates it is made of."""
+
+    file: str
+    package: str
+    crates: list[str]
+
+    @property
+    def named(self):
+        """The file of the same module with the names of its functions."""
+        return self.file.replace(".wasm", "-named.wasm")
+
+    @property
+    def compiled(self):
+        """The file that Cargo makes."""
+        return f"{self.package.replace('-', '_')}.wasm"
+
+
+CLIENT_MODULE = Module("spirea.wasm", "spirea-wasm", ["bindings/wasm", *SHARED, "crates/wire", "crates/client"])
+FORMS_MODULE = Module("forms.wasm", "spirea-wasm-forms", ["bindings/wasm-forms", *SHARED, "crates/normalise"])
+MODULES = [CLIENT_MODULE, FORMS_MODULE]
 # What the package is made of besides.
 PACKAGE = [
     "LICENSE",
     *(f"clients/ts/{name}" for name in ("src", "demo", "package.json", "package-lock.json", "tsconfig.json")),
 ]
 OLDEST_NODE = 20
-# The most bytes that the packed package may have, and a page's first visit.
+# The most bytes that the packed package may have without FORMS_MODULE, a page's first visit, and FORMS_MODULE: compressed.
 MOST_PACKED = 360_000
 MOST_LOADED = 400_000
+MOST_FORMS = 300_000
 
 
 def say(text):
@@ -106,8 +120,8 @@ class Toolchain:
             == 0
         )
 
-    def compile(self, folder, *features):
-        """Compiles the client into a target folder; returns the module, with the names of its functions."""
+    def compile(self, module, folder, *features):
+        """Compiles a module into a target folder; returns it with the names of its functions."""
         home = Path(os.environ.get("CARGO_HOME", Path.home() / ".cargo"))
         # Paths of this machine are in no file that others are to make too.
         remapped = [
@@ -127,7 +141,7 @@ class Toolchain:
             "--profile",
             "wasm",
             "--package",
-            "spirea-wasm",
+            module.package,
             "--target",
             TRIPLE,
             "--target-dir",
@@ -139,9 +153,9 @@ class Toolchain:
         environment.pop("RUSTFLAGS", None)
         before = processor_seconds()
         if subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode != 0:
-            sys.exit("web: the client could not be compiled to WebAssembly; the compiler's message is above")
+            sys.exit(f"web: {module.file} could not be compiled; the compiler's message is above")
         say(f"compiled in {processor_seconds() - before:.0f} s of processor time")
-        return (Path(folder) / TRIPLE / "wasm" / "spirea_wasm.wasm").read_bytes()
+        return (Path(folder) / TRIPLE / "wasm" / module.compiled).read_bytes()
 
 
 def stripped(module):
@@ -182,40 +196,41 @@ def processor_seconds():
     return used.ru_utime + used.ru_stime
 
 
-def source(toolchain):
-    """The hash of what the compiled client is made of."""
-    parts = [part for name, content in files(SOURCES) for part in (name.encode(), content)]
+def source(toolchain, module):
+    """The hash of what a module is made of."""
+    names = [*COMMON, *(f"{crate}/{part}" for crate in module.crates for part in ("Cargo.toml", "src"))]
+    parts = [part for name, content in files(names) for part in (name.encode(), content)]
     return hash_of(toolchain.version.encode(), *parts)
 
 
 def for_tests(toolchain, feature):
     """Makes the module with a feature for tests, if it is not kept."""
-    made, mark, digest = KEPT / f"{feature}.wasm", KEPT / feature, source(toolchain)
-    if made.is_file() and mark.is_file() and mark.read_text() == digest:
+    kept, mark, digest = KEPT / f"{feature}.wasm", KEPT / feature, source(toolchain, CLIENT_MODULE)
+    if kept.is_file() and mark.is_file() and mark.read_text() == digest:
         return
     say(f"compiling the module with {feature}")
     # The client's dependencies are compiled already.
-    compiled = toolchain.compile(KEPT / "build", "--features", feature)
+    compiled = toolchain.compile(CLIENT_MODULE, KEPT / "build", "--features", feature)
     mark.unlink(missing_ok=True)
-    made.write_bytes(stripped(compiled))
+    kept.write_bytes(stripped(compiled))
     mark.write_text(digest)
 
 
-def module(toolchain):
-    """The folder with the compiled client, MODULE and NAMED, from what is kept or made now."""
-    kept = KEPT / source(toolchain)
-    if not (kept / MODULE).is_file():
-        say(f"compiling the client to WebAssembly by {toolchain.name}")
-        made = toolchain.compile(KEPT / "build")
-        for other in KEPT.glob("?" * 32):
-            shutil.rmtree(other)
+def made(toolchain, module):
+    """The paths of a module as it ships and of the same with names, from what is kept or made now."""
+    kept = KEPT / source(toolchain, module)
+    if not (kept / module.file).is_file():
+        say(f"compiling {module.file} by {toolchain.name}")
+        compiled = toolchain.compile(module, KEPT / "build")
+        for other in KEPT.glob(f"{'?' * 32}/{module.file}"):
+            shutil.rmtree(other.parent)
         fresh = KEPT / "fresh"
         shutil.rmtree(fresh, ignore_errors=True)
         fresh.mkdir(parents=True)
-        (fresh / MODULE).write_bytes(stripped(made))
-        (fresh / NAMED).write_bytes(made)
+        (fresh / module.file).write_bytes(stripped(compiled))
+        (fresh / module.named).write_bytes(compiled)
         fresh.rename(kept)
-    return kept
+    return kept / module.file, kept / module.named
 
 
 def check_node():
@@ -240,17 +255,18 @@ def install():
 
 
 def package(compiled):
-    """clients/ts/dist, and the page."""
+    """clients/ts/dist with the `compiled` modules by their files, and the page."""
     dist = CLIENT / "dist"
     sources = [part for name, content in files(PACKAGE) for part in (name.encode(), content)]
-    digest = hash_of(*sources, compiled)
+    digest = hash_of(*sources, *compiled.values())
     mark = KEPT / "packed"
     page = TARGET / "share" / "spirea" / "web"
     if mark.is_file() and mark.read_text() == digest and dist.is_dir() and page.is_dir():
         return
     shutil.rmtree(dist, ignore_errors=True)
     subprocess.run([CLIENT / "node_modules" / ".bin" / "tsc"], cwd=CLIENT, check=True)
-    (dist / MODULE).write_bytes(compiled)
+    for file, content in compiled.items():
+        (dist / file).write_bytes(content)
     shutil.copy(ROOT / "LICENSE", CLIENT)
     shutil.rmtree(page, ignore_errors=True)
     shutil.copytree(dist, page, ignore=shutil.ignore_patterns("*.d.ts", "node.js", "thread.js", "folder.js"))
@@ -266,18 +282,25 @@ def check_size():
     packed = json.loads(output("npm", "pack", "--dry-run", "--json", "--loglevel=error", cwd=CLIENT))[0]["size"]
     dist = CLIENT / "dist"
     needed = [file for file in dist.rglob("*.js") if not {"demo.js", "node.js", "thread.js", "folder.js"} & {file.name}]
-    loaded = sum(len(gzip.compress(file.read_bytes(), 9)) for file in [*needed, dist / MODULE])
-    say(f"npm packs {packed:,} bytes; a page loads {loaded:,}, compressed")
-    if packed > MOST_PACKED or loaded > MOST_LOADED:
-        sys.exit(f"web: that is more than {MOST_PACKED:,} or {MOST_LOADED:,}")
+
+    def compressed(file):
+        return len(gzip.compress(file.read_bytes(), 9))
+
+    forms = compressed(dist / FORMS_MODULE.file)
+    loaded = sum(map(compressed, [*needed, dist / CLIENT_MODULE.file]))
+    say(f"npm packs {packed:,} bytes; a page loads {loaded:,}, compressed, and {forms:,} for forms of keys")
+    sizes = [(packed - forms, MOST_PACKED), (loaded, MOST_LOADED), (forms, MOST_FORMS)]
+    for size, most in sizes:
+        if size > most:
+            sys.exit(f"web: {size:,} is more than {most:,}")
 
 
 def check_reproducible(toolchain, compiled):
     with tempfile.TemporaryDirectory(prefix="spirea-web-") as folder:
-        again = stripped(toolchain.compile(folder))
-    if again != compiled:
-        sys.exit(f"web: {MODULE} is not what was compiled before of the same sources")
-    say("compiled again, the module has the same bytes")
+        for module in MODULES:
+            if stripped(toolchain.compile(module, folder)) != compiled[module.file]:
+                sys.exit(f"web: {module.file} is not what was compiled before of the same sources")
+    say("compiled again, the modules have the same bytes")
 
 
 @contextmanager
@@ -295,7 +318,7 @@ def main():
     check_node()
     with alone():
         toolchain = Toolchain()
-        compiled = (module(toolchain) / MODULE).read_bytes()
+        compiled = {module.file: made(toolchain, module)[0].read_bytes() for module in MODULES}
         install()
         package(compiled)
         check_size()

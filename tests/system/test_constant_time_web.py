@@ -56,8 +56,8 @@ def interpreter():
     """The command that interprets the module. With features of the whole workspace nothing is compiled again."""
     cargo("build", "--locked", "--workspace", "--bin", "taint")
     with web.alone():
-        folder = web.module(web.Toolchain())
-    return [target_folder() / "debug/taint", folder / web.MODULE, folder / web.NAMED]
+        shipped, named = web.made(web.Toolchain(), web.CLIENT_MODULE)
+    return [target_folder() / "debug/taint", shipped, named]
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use spirea_client::DomainKeys;
+use spirea_client::{ClientError, DomainKeys};
 
 use crate::errors::Failure;
 
@@ -16,7 +16,9 @@ pub fn domain_keys(py: Python<'_>, domains: Vec<String>, count: usize) -> PyResu
         return Err(Failure::new("OptionError", "a domain takes at least one look-up").raise(py));
     }
     let domains: Vec<&str> = domains.iter().map(String::as_str).collect();
-    let keys = DomainKeys::new(&domains, count).map_err(|error| Failure::from(error).raise(py))?;
+    let keys = DomainKeys::new(&domains, count)
+        .map_err(ClientError::from)
+        .map_err(|error| Failure::from(error).raise(py))?;
     let bytes = |keys: &[zeroize::Zeroizing<Vec<u8>>]| {
         keys.iter().map(|key| PyBytes::new(py, key).unbind()).collect::<Vec<_>>()
     };

@@ -63,6 +63,12 @@ extern "C" fn step() -> u32 {
     with(Shim::step) as u32
 }
 
+/// See [`Shim::provide_rules`].
+#[unsafe(no_mangle)]
+extern "C" fn provide_rules() {
+    with(Shim::provide_rules);
+}
+
 /// See [`Shim::received`].
 #[unsafe(no_mangle)]
 extern "C" fn received() -> bool {

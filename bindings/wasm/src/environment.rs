@@ -1,9 +1,10 @@
-//! What an instance gets from JavaScript: randomness, time, and somebody to tell of progress.
+//! Imports of an instance beside randomness: time, somebody to tell of progress, and the rules for forms of keys.
 #![cfg_attr(target_arch = "wasm32", allow(unsafe_code))]
 
 use std::time::Duration;
 
 use spirea_client::Clock;
+use spirea_wasm_memory::Message;
 
 /// What progress is of.
 #[derive(Clone, Copy)]
@@ -18,25 +19,20 @@ pub enum Stage {
 mod imported {
     #[link(wasm_import_module = "spirea")]
     unsafe extern "C" {
-        /// Fills memory with randomness; 0 if there was any.
-        pub fn random(start: *mut u8, length: usize) -> i32;
         /// Milliseconds since 1970, which never become less.
         pub safe fn now() -> f64;
         /// Is told how much is there, and of how much.
         pub safe fn progress(stage: u32, done: f64, total: f64);
-    }
-
-    /// All that is secret is drawn here: the name is the one that the crate `getrandom` looks for.
-    #[unsafe(no_mangle)]
-    unsafe extern "Rust" fn __getrandom_v03_custom(
-        start: *mut u8,
-        length: usize,
-    ) -> Result<(), getrandom::Error> {
-        // SAFETY: the caller owns so many bytes from `start`, and JavaScript writes no others.
-        match unsafe { random(start, length) } {
-            0 => Ok(()),
-            _ => Err(getrandom::Error::UNEXPECTED),
-        }
+        /// Asks the rules for forms a question about a form and a key; returns the bytes of the answer.
+        pub fn ask_rules(
+            question: u32,
+            form: *const u8,
+            form_length: usize,
+            key: *const u8,
+            key_length: usize,
+        ) -> usize;
+        /// Copies the answer to `start`, and erases it elsewhere.
+        pub fn take_answer(start: *mut u8);
     }
 }
 
@@ -54,4 +50,28 @@ pub fn progress(stage: Stage, done: u64, total: u64) {
     imported::progress(stage as u32, done as f64, total as f64);
     #[cfg(not(target_arch = "wasm32"))]
     let _: (Stage, u64, u64, Duration) = (stage, done, total, Duration::ZERO);
+}
+
+/// A question to the rules for forms: the numbers are those of the half in JavaScript.
+#[derive(Clone, Copy)]
+pub enum Question {
+    /// Can keys be brought into this form?
+    Check = 0,
+    /// Which key is asked for in place of this one?
+    Bring = 1,
+}
+
+/// Asks the rules for forms, which the half in JavaScript has loaded; returns their message.
+pub fn ask_rules(question: Question, form: &[u8], key: &[u8]) -> Message {
+    let mut answer = Message::default();
+    #[cfg(target_arch = "wasm32")]
+    // SAFETY: JavaScript reads `form` and `key`, and writes the answer's bytes, for which there is room.
+    unsafe {
+        let question = question as u32;
+        let bytes = imported::ask_rules(question, form.as_ptr(), form.len(), key.as_ptr(), key.len());
+        imported::take_answer(answer.make_room(bytes).as_mut_ptr());
+    }
+    #[cfg(not(target_arch = "wasm32"))]
+    let _: (Question, &[u8], &[u8], &mut Message) = (question, form, key, &mut answer);
+    answer
 }

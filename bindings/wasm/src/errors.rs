@@ -3,9 +3,8 @@
 use serde::Serialize;
 use spirea_client::ClientError;
 use spirea_protocols::{Party, ProtocolError};
+use spirea_wasm_memory::Mismatch;
 use spirea_wire::WireError;
-
-use crate::message::Mismatch;
 
 /// An error: a code for programs, and a text for people that says what to do. Neither holds anything of what was asked for.
 #[derive(Serialize)]
@@ -24,9 +23,15 @@ pub struct Failure {
 }
 
 impl From<Mismatch> for Failure {
-    fn from(Mismatch: Mismatch) -> Self {
-        let message = "the package's files do not belong together; install all of one version".into();
-        Self { code: "internal", message, status: None, refusal: None, party: None, url: None }
+    fn from(mismatch: Mismatch) -> Self {
+        Self {
+            code: "internal",
+            message: mismatch.to_string(),
+            status: None,
+            refusal: None,
+            party: None,
+            url: None,
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! There is no logic of its own here: what is sent when, what is tried again, and what is believed is decided by the client
 //! that every other program uses. An instance has one client. JavaScript writes a message into its memory, calls an export,
-//! and reads the message that this left (the module `message`); it does what a step says (`shim`) and hands back what came
+//! and reads the message that this left (`spirea_wasm_memory`); it does what a step says (`shim`) and hands back what came
 //! of it. The package `clients/ts` is the other half.
 //!
 //! An instance draws all randomness from its import `random`, which is `crypto.getRandomValues`.
@@ -11,7 +11,7 @@ mod abi;
 mod cache;
 mod environment;
 mod errors;
-mod message;
+mod rules;
 mod shim;
 #[cfg(feature = "timing")]
 mod timing;

@@ -7,16 +7,17 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use spirea_client::{
     Client, ClientError, Clock, Conversation, Description, Fetched, Fetches, Head, KeptKeys, Lender, Lookups,
-    Method, Policy, Received, Request, Step, Timings, TransportError, Value, Version, WeakPrf,
+    Method, Policy, Received, Request, Step, Timings, TransportError, Value, Version, WeakPrf, provide_rules,
 };
 use spirea_protocols::table::FieldType;
 use spirea_protocols::{ProtocolError, hex};
+use spirea_wasm_memory::{Message, Mismatch, pieces};
 use zeroize::Zeroizing;
 
 use crate::cache::{Change, StoredHints};
 use crate::environment::{Stage, clock, progress};
 use crate::errors::Failure;
-use crate::message::{Message, Mismatch};
+use crate::rules::RULES;
 
 /// What JavaScript is to do next: the numbers are those of its half.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +34,8 @@ pub enum Next {
     Values = 5,
     /// Nothing: it failed, as the output says.
     Failed = 6,
+    /// Load the rules for forms of keys, and begin again: the table's keys have a form.
+    Rules = 7,
 }
 
 /// How a client connects.
@@ -260,12 +263,12 @@ impl Shim {
         self.attempt(|shim| {
             let (options, _): (Options, _) = shim.input.take()?;
             let now = shim.clock.now();
-            let kept = std::mem::take(&mut shim.secrets).into_iter().filter_map(|record| {
-                let keys = shim.keys.remove(&KeptKeys::keys_of(&record)?)?;
-                KeptKeys::read(&record, keys, now)
+            // They stay until the client is connected: it may have to begin again, with rules.
+            let kept = shim.secrets.iter().filter_map(|record| {
+                let keys = shim.keys.get(&KeptKeys::keys_of(record)?)?;
+                KeptKeys::read(record, keys.clone(), now)
             });
             let kept = kept.collect();
-            shim.keys.clear();
             let cache = Box::new(shim.hints.clone());
             let policy = options.policy()?;
             let Options { addresses, database, .. } = &options;
@@ -282,7 +285,7 @@ impl Shim {
             let lender = shim.lender.as_ref().ok_or(Mismatch)?;
             let looked_up = match wanted {
                 Wanted::Keys { lengths, fetch } => {
-                    let keys = keys(&lengths, &body)?;
+                    let keys = pieces(&lengths, &body)?;
                     if fetch {
                         lender.fetch_keys(keys).map(Course::Fetching)
                     } else {
@@ -310,6 +313,8 @@ impl Shim {
             Course::Connecting(mut conversation) => match conversation.step() {
                 Step::Done(Ok(client)) => {
                     self.lender = Some(Lender::new(client));
+                    self.secrets.clear();
+                    self.keys.clear();
                     self.describe();
                     Next::Connected
                 }
@@ -354,10 +359,16 @@ impl Shim {
                 Next::Wait
             }
             Step::Done(Ok(_)) => unreachable!("whoever steps takes what is done"),
+            Step::Done(Err(error)) if matches!(error.cause(), ClientError::NoRules) => return Next::Rules,
             Step::Done(Err(error)) => return self.fail(error.into()),
         };
         self.course = course;
         next
+    }
+
+    /// Gives the client the rules for forms of keys, which JavaScript has loaded.
+    pub fn provide_rules(&mut self) {
+        provide_rules(RULES);
     }
 
     /// Takes what came of a step; whether it could.
@@ -494,15 +505,6 @@ impl Shim {
 
 fn hexadecimal(version: &Version) -> String {
     blake3::Hash::from_bytes(*version).to_hex().to_string()
-}
-
-/// Keys of these lengths, of which a body is made.
-fn keys(lengths: &[usize], mut body: &[u8]) -> Result<Vec<Zeroizing<Vec<u8>>>, Mismatch> {
-    let next = |&length| {
-        let key = body.split_off(..length).ok_or(Mismatch)?;
-        Ok(Zeroizing::new(key.to_vec()))
-    };
-    lengths.iter().map(next).collect()
 }
 
 /// The indices of which a body is made.

@@ -5,8 +5,7 @@ use serde::{Deserialize, Serialize};
 use spirea_math::random::SecretRng;
 use spirea_protocols::Prepared;
 use spirea_protocols::registry::ProtocolParams;
-
-use crate::message::Message;
+use spirea_wasm_memory::Message;
 
 /// A vector. The body has the hint, and the answers of the look-up and of the fetch.
 #[derive(Deserialize)]

@@ -36,6 +36,22 @@ export interface Fetches {
   timings: Timings;
 }
 
+/** What a look-up of domains asks for. */
+export interface DomainOptions extends LookUpOptions {
+  /** Look-ups for each domain: its name, its shortest parents, and dummies; from 1 to 127, and 4 without. */
+  parents?: number;
+}
+
+/** What a table says of a domain name and of its parents. */
+export interface Domain {
+  /** Values by the names that the table has, from the longest to the shortest. */
+  matches: Map<string, Value>;
+  /** The names that were asked for: the name itself, then its parents. */
+  asked: string[];
+  /** Parents that were not asked for: the name has more labels than look-ups. */
+  unasked: string[];
+}
+
 /** A call that the worker is at, or has yet to begin. */
 interface Waiting {
   resolve(found: Found | undefined): void;
@@ -197,6 +213,38 @@ export class Client {
     return { values: outcomes.map((outcome, i) => this.#value(outcome, versions[i]!)), versions, timings };
   }
 
+  /**
+   * The values of a domain name and of its parents, in `parents` look-ups whatever the name: itself and its shortest parents, such
+   * as `example.com` and `com` for `www.example.com`, and dummies.
+   * @throws SpireaError, and the reason of the signal.
+   */
+  async getDomain(name: string, options?: DomainOptions): Promise<Domain> {
+    return (await this.getDomains([name], options))[0]!;
+  }
+
+  /**
+   * {@link getDomain} of several names, with as many look-ups for each.
+   * @throws SpireaError, and the reason of the signal.
+   */
+  async getDomains(names: readonly string[], options: DomainOptions = {}): Promise<Domain[]> {
+    const { parents: count = 4 } = options;
+    if (!names.every((name) => typeof name === "string")) throw new SpireaError("bad-request", "a domain is a string");
+    // No name has more labels.
+    if (!Number.isInteger(count) || count < 1 || count > 127) {
+      throw new SpireaError("bad-request", "parents is a whole number from 1 to 127");
+    }
+    const { outcomes, versions, domains = [] } = await this.#find({ domains: [...names], count }, false, options);
+    return domains.map(({ names: asked, unasked }, domain) => {
+      const matches = new Map<string, Value>();
+      asked.forEach((name, i) => {
+        const place = domain * count + i;
+        const value = this.#value(outcomes[place]!, versions[place]!);
+        if (value instanceof Value) matches.set(name, value);
+      });
+      return { matches, asked, unasked };
+    });
+  }
+
   /** Ends the client: what it is at fails, and its memory, with the secrets in it, is given back. */
   async close(): Promise<void> {
     const late = AbortSignal.timeout(2000);
@@ -206,8 +254,11 @@ export class Client {
   }
 
   async #ask(keys: readonly Key[], fetch: boolean, options: LookUpOptions = {}): Promise<Found> {
-    const asked = wanted(keys);
-    const found = await this.#calls.call((id) => ({ call: "lookUp", id, wanted: asked, fetch }), options.signal);
+    return this.#find(wanted(keys), fetch, options);
+  }
+
+  async #find(wanted: Wanted, fetch: boolean, options: LookUpOptions): Promise<Found> {
+    const found = await this.#calls.call((id) => ({ call: "lookUp", id, wanted, fetch }), options.signal);
     return found ?? { outcomes: [], versions: [], timings: NOTHING };
   }
 

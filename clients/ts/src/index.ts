@@ -1,6 +1,6 @@
 // What both entries of the package have.
 
-export { Client, type Fetches, type Key, type LookUpOptions, type LookUps } from "./client.js";
+export { Client, type Domain, type DomainOptions, type Fetches, type Key, type LookUpOptions, type LookUps } from "./client.js";
 export { type Circumstances, type ErrorCode, SpireaError } from "./errors.js";
 export type { Description, FieldType, Storage, Timings } from "./messages.js";
 export type { ConnectOptions, Progress, SentRequest } from "./options.js";

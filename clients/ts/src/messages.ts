@@ -80,8 +80,31 @@ export interface Timings {
   keysMs: number;
 }
 
-/** What is looked up: keys as bytes, or indices. */
-export type Wanted = { keys: Uint8Array[] } | { indices: number[] };
+/** Keys that are looked up, as bytes. */
+export interface Keys {
+  keys: Uint8Array[];
+}
+
+export interface Indices {
+  indices: number[];
+}
+
+/** Domains that are looked up with their parents. */
+export interface Domains {
+  domains: string[];
+  /** Look-ups for each. */
+  count: number;
+}
+
+export type Wanted = Keys | Indices | Domains;
+
+/** The names of a domain. */
+export interface Named {
+  /** Those that were looked up, from the longest to the shortest: the first outcomes are theirs. */
+  names: string[];
+  /** Those that were not: there are too few look-ups. */
+  unasked: string[];
+}
 
 /** What became of each. */
 export type Outcome = { value: Uint8Array[] } | "absent" | "dropped";
@@ -91,6 +114,8 @@ export interface Found {
   /** The version that answered, for each. */
   versions: string[];
   timings: Timings;
+  /** Of domains: as many outcomes belong to each. */
+  domains?: Named[];
 }
 
 /** How it stands with the client: told before what came of a call, and when keys have been stored. */

@@ -33,8 +33,9 @@ test("the package has what it needs and nothing else", async ({ installed }) => 
   const files = (await filesIn(folder)).map((file) => relative(folder, file));
   const scripts = ["browser.js", "node.js", "browser.d.ts", "node.d.ts", "worker/web.js", "worker/thread.js"];
   const about = ["package.json", "README.md", "LICENSE"];
-  expect(files).toEqual(expect.arrayContaining([...about, "dist/spirea.wasm", ...scripts.map((name) => `dist/${name}`)]));
-  expect(files.filter((file) => file.endsWith(".wasm"))).toEqual(["dist/spirea.wasm"]);
+  expect(files).toEqual(expect.arrayContaining([...about, ...scripts.map((name) => `dist/${name}`)]));
+  const modules = ["dist/forms.wasm", "dist/spirea.wasm"];
+  expect(files.filter((file) => file.endsWith(".wasm")).sort()).toEqual(modules);
   expect(files.filter((file) => !/\.(js|d\.ts|wasm)$/.test(file)).sort()).toEqual(about.sort());
   expect(files.filter((file) => /demo|test/.test(file))).toEqual([]);
   const { name, type, dependencies = {} } = JSON.parse(await readFile(join(folder, "package.json"), "utf8"));
@@ -47,8 +48,10 @@ test("the package has what it needs and nothing else", async ({ installed }) => 
     for (const imported of await imports(join(folder, file))) expect(existsSync(imported), `${file}: ${imported}`).toBe(true);
   }
   // Nothing of the machine that compiled it.
-  const module = await readFile(join(folder, "dist", "spirea.wasm"));
-  expect(module.includes(homedir()) || module.includes(ROOT)).toBe(false);
+  for (const file of modules) {
+    const module = await readFile(join(folder, file));
+    expect(module.includes(homedir()) || module.includes(ROOT), file).toBe(false);
+  }
 });
 
 const RESOLUTIONS = ["--module nodenext", "--module esnext --moduleResolution bundler"];

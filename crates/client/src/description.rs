@@ -28,7 +28,7 @@ impl PartDescription {
         let table: Table = serde_json::from_slice(&config.table).map_err(|error| invalid(&error))?;
         table.validate().map_err(|error| invalid(&error))?;
         if let Some(form) = &table.key_form {
-            check(form).map_err(ProtocolError::BadRequest)?;
+            check(form)?;
         }
         if table.records != params.records() || table.record_bytes() != params.record_bytes() {
             return wrong("the table's records are not the protocol's".into());

@@ -145,6 +145,11 @@ pub enum ClientError {
         /// What happened.
         cause: Box<ClientError>,
     },
+    /// The keys of the table have a form, and this client has no rules for forms.
+    #[error(
+        "the table's keys have a form, whose rules this client was built without: use the command, or the packages for Python or JavaScript"
+    )]
+    NoRules,
     /// The operating system gave no randomness.
     #[error(transparent)]
     NoEntropy(#[from] NoEntropy),

@@ -6,10 +6,10 @@ use spirea_protocols::ProtocolError;
 use spirea_protocols::table::{FetchState, Fetched};
 use spirea_wire::{Queries, Request, Response};
 
-use crate::forms::is_known;
+use crate::forms::{KeyInForm, in_form};
 use crate::look_up::Asking;
 use crate::session::{Asker, Round, settle};
-use crate::wanted::{KEY_IS_NEWER, Wanted, in_form};
+use crate::wanted::{KEY_IS_NEWER, Wanted};
 use crate::{ClientError, Session, Value};
 
 /// Everything that an application fetches with one query: a value of each bin of the table.
@@ -136,9 +136,9 @@ impl Session {
         let (queries, state) = match wanted {
             Wanted::Keys(keys) => {
                 let form = base.client().table().key_form.as_ref();
-                known = keys.iter().map(|key| is_known(form, key)).collect();
-                let keys: Vec<_> = keys.iter().map(|key| in_form(form, key)).collect();
-                base.client().fetch_keys(&keys.iter().map(|key| &key[..]).collect::<Vec<_>>(), rng)?
+                let keys: Vec<KeyInForm> = keys.iter().map(|key| in_form(form, key)).collect();
+                known = keys.iter().map(|key| key.is_known).collect();
+                base.client().fetch_keys(&keys.iter().map(|key| &key.key[..]).collect::<Vec<_>>(), rng)?
             }
             Wanted::Indices(indices) => base.client().fetch_indices(indices, rng)?,
         };

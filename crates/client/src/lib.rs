@@ -14,8 +14,6 @@ mod client;
 mod clock;
 mod conversation;
 mod description;
-#[cfg(feature = "forms")]
-mod domains;
 mod error;
 mod fetch;
 #[cfg(test)]
@@ -38,10 +36,9 @@ pub use client::{Client, Fetches, Lookups, Part, Parts, Timings};
 pub use clock::Clock;
 pub use conversation::{Conversation, Head, Method, Received, Request, Step, TransportError};
 pub use description::{Description, Hint, PartDescription};
-#[cfg(feature = "forms")]
-pub use domains::DomainKeys;
 pub use error::ClientError;
 pub use fetch::{Fetch, PendingFetch};
+pub use forms::{KeyInForm, Rules, provide_rules};
 #[cfg(feature = "http")]
 pub use http::{
     ClientOptions, HttpClient, Keep, SharedProxy, agent, cache_folder, check_address, proxy_for,
@@ -53,6 +50,8 @@ pub use lender::Lender;
 pub use look_up::LookUp;
 pub use policy::{Policy, Progress};
 pub use session::{Answered, Pending, Round, Session, Value};
+#[cfg(feature = "forms")]
+pub use spirea_normalise::DomainKeys;
 pub use spirea_protocols::table::Fetched;
 pub use spirea_wire::Version;
 pub use weak::WeakPrf;

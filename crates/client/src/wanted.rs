@@ -2,7 +2,7 @@ use spirea_protocols::delta;
 use spirea_protocols::table::KeyForm;
 use zeroize::Zeroizing;
 
-use crate::forms::{asked, is_known};
+use crate::forms::{KeyInForm, in_form};
 
 /// What is looked up.
 #[derive(Clone, Copy)]
@@ -34,7 +34,8 @@ impl Wanted<'_> {
     pub(crate) fn each(&self, form: Option<&KeyForm>) -> impl Iterator<Item = WantedOne> {
         (0..self.len()).map(move |i| match self {
             Self::Keys(keys) => {
-                WantedOne { key: in_form(form, keys[i]), index: None, is_known: is_known(form, keys[i]) }
+                let KeyInForm { key, is_known } = in_form(form, keys[i]);
+                WantedOne { key, index: None, is_known }
             }
             Self::Indices(indices) => WantedOne {
                 key: Zeroizing::new(delta::index_key(indices[i]).to_vec()),
@@ -52,11 +53,6 @@ pub(crate) struct WantedOne {
     pub index: Option<u64>,
     /// This software knows the key's form for certain.
     pub is_known: bool,
-}
-
-/// The key that is asked for in place of `key`.
-pub(crate) fn in_form(form: Option<&KeyForm>, key: &[u8]) -> Zeroizing<Vec<u8>> {
-    Zeroizing::new(asked(form, key).into_owned())
 }
 
 /// The fault of a key that was not found, and that may have another form than this software knows.

@@ -17,7 +17,7 @@ use icu_properties::props::GeneralCategory;
 use spirea_protocols::table::{KeyForm, KeyStep};
 use zeroize::Zeroizing;
 
-pub use domains::{Asked, names_of};
+pub use domains::{Asked, DomainKeys};
 
 /// The version of Unicode that this software knows.
 pub const UNICODE: &str = "18.0.0";

@@ -1,7 +1,8 @@
 // The loop that carries a conversation: what the instance says is done, and what came of it handed back.
 
 import type { SpireaError } from "../errors.js";
-import { type Instance, type Message, Next } from "./instance.js";
+import type { Message } from "./compiled.js";
+import { type Instance, Next } from "./instance.js";
 import type { Came, Line, ToSend } from "./line.js";
 
 /** What came, and whoever waits for it. */
@@ -33,6 +34,13 @@ class Mailbox {
   }
 }
 
+/** How a conversation ends that does not fail. */
+type Over = typeof Next.Connected | typeof Next.Values | typeof Next.Rules;
+
+function isOver(next: number): next is Over {
+  return next === Next.Connected || next === Next.Values || next === Next.Rules;
+}
+
 /**
  * Goes on until the conversation is over; what it left is in the instance's output. `between` is called after each step.
  * @throws SpireaError; the signal's reason.
@@ -42,19 +50,20 @@ export async function converse(
   lines: readonly Line[],
   between: () => Promise<void> | undefined,
   signal: AbortSignal,
-): Promise<typeof Next.Connected | typeof Next.Values> {
+): Promise<Over> {
   const mailbox = new Mailbox();
   try {
     for (;;) {
       signal.throwIfAborted();
       const next = instance.step();
-      const over = next === Next.Connected || next === Next.Values || next === Next.Failed;
+      const ended = isOver(next);
+      const over = ended || next === Next.Failed;
       const failure: SpireaError | undefined = next === Next.Failed ? instance.failure() : undefined;
       const message: Message<unknown> | undefined = over ? undefined : instance.output();
       if (!over) act(next, message!, lines, mailbox);
-      if (next !== Next.Connected && next !== Next.Values) await between();
+      if (!ended) await between();
       if (failure) throw failure;
-      if (next === Next.Connected || next === Next.Values) return next;
+      if (ended) return next;
       if (next !== Next.Wait) continue;
       for (const { head, body } of await mailbox.take(message!.head as number | null, signal)) {
         instance.received(head, body);

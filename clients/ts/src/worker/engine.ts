@@ -1,19 +1,20 @@
 // The worker: what the page asks for, one thing after another.
 
-import { SpireaError, closed, plain } from "../errors.js";
-import type { Call, Description, Found, Outcome, Reply, Timings, Wanted } from "../messages.js";
+import { SpireaError, closed, plain, stopped } from "../errors.js";
+import type { Call, Description, Found, Indices, Keys, Outcome, Reply, Timings, Wanted } from "../messages.js";
 import type { Progress, SentRequest, Settings } from "../options.js";
 import { indexBytes, joined } from "./bytes.js";
 import { converse } from "./converse.js";
-import { Instance, checkEngine, now, random } from "./instance.js";
+import { Forms, formsUrl } from "./forms.js";
+import { Instance, Next, checkEngine, moduleUrl, now, random } from "./instance.js";
 import { Keeper } from "./keeper.js";
 import { Line } from "./line.js";
 import type { Store } from "./store.js";
 
 /** What differs between browsers and Node. */
 export interface Host {
-  /** The compiled client. */
-  module(): Promise<WebAssembly.Module>;
+  /** Loads a compiled module. */
+  module(url: URL, signal: AbortSignal): Promise<WebAssembly.Module>;
   /** The place for what is kept; `undefined` if there is none, and none was asked for. */
   place(settings: Settings): (() => Promise<Store>) | undefined;
   reply(reply: Reply): void;
@@ -21,10 +22,6 @@ export interface Host {
 
 /** Of progress, so many milliseconds pass between two reports. */
 const REPORT_EVERY = 50;
-
-const NOT_LOADED =
-  "the compiled client cannot be loaded: spirea.wasm has to be served beside the scripts, and the page's policy has to allow " +
-  "them (connect-src 'self', script-src 'wasm-unsafe-eval')";
 
 /** A value's fields in the output: their lengths, or that there is none. */
 type Shown = { value: number[] } | "absent" | "dropped";
@@ -38,6 +35,8 @@ interface Client {
 export class Engine {
   readonly #host: Host;
   #client: Client | undefined;
+  /** The rules for forms of keys, once they are loaded. */
+  #forms: Forms | undefined;
   /** Ends what each call is at. */
   readonly #aborts = new Map<number, AbortController>();
   /** What was asked for last: the next waits for it. */
@@ -94,10 +93,8 @@ export class Engine {
     const { addresses, database, timeout, token, shown, keepKeys } = settings;
     const progress = (phase: Progress["phase"], done: number, total: number) => this.#report({ phase, done, total });
     checkEngine();
-    const loaded = this.#host.module().then((module) => Instance.of(module, { random, now, progress }));
-    const instance = await loaded.catch(() => {
-      throw new SpireaError("no-worker", NOT_LOADED);
-    });
+    const made = (module: WebAssembly.Module) => Instance.of(module, { random, now, progress });
+    const instance = await this.#loaded("the compiled client", moduleUrl(), made, signal);
     const place = this.#host.place(settings);
     const scope = [database, ...addresses.map((of) => of[0]).sort()].join(" ");
     const keeper = new Keeper(instance, scope, settings.maxHintBytes);
@@ -105,11 +102,11 @@ export class Engine {
     const show = (request: SentRequest) => this.#host.reply({ reply: "request", request });
     const options = { timeout, ...(token !== undefined && { token }), ...(shown && { show }) };
     const lines = addresses.map((_, server) => new Line(server, options));
+    const client = { instance, keeper, lines };
     try {
       const { pinnedKey, attempts, patience, maxPause, maxHintBytes, acceptWeakPrf } = settings;
       const policy = { attempts, patienceMs: patience, maxPauseMs: maxPause, maxHintBytes, acceptWeakPrf };
-      instance.connect({ addresses, database, pinnedKey, ...policy });
-      await converse(instance, lines, () => keeper.store(), signal);
+      await this.#converse(client, () => instance.connect({ addresses, database, pinnedKey, ...policy }), signal);
     } catch (error) {
       keeper.close();
       throw error;
@@ -118,22 +115,68 @@ export class Engine {
     instance.output();
     await keeper.store();
     keeper.settle();
-    this.#client = { instance, keeper, lines };
+    this.#client = client;
+  }
+
+  /**
+   * Has the conversation that `begin` begins. It ends before a table is asked whose keys have a form, if the rules for forms are
+   * not loaded: loads them, and has it again.
+   */
+  async #converse({ instance, keeper, lines }: Client, begin: () => void, signal: AbortSignal): Promise<void> {
+    const once = () => {
+      begin();
+      return converse(instance, lines, () => keeper.store(), signal);
+    };
+    if ((await once()) !== Next.Rules) return;
+    instance.provideRules(await this.#rules(signal));
+    if ((await once()) === Next.Rules) throw stopped();
+  }
+
+  /** The rules for forms of keys, which are loaded once. */
+  async #rules(signal: AbortSignal): Promise<Forms> {
+    const made = (module: WebAssembly.Module) => Forms.of(module, random);
+    return (this.#forms ??= await this.#loaded("the rules for forms of keys", formsUrl(), made, signal));
+  }
+
+  /** Loads a module, and makes an instance of it. */
+  async #loaded<T>(what: string, url: URL, made: (module: WebAssembly.Module) => Promise<T>, signal: AbortSignal): Promise<T> {
+    try {
+      return await made(await this.#host.module(url, signal));
+    } catch {
+      signal.throwIfAborted();
+      const file = url.pathname.split("/").at(-1);
+      const text =
+        `${what} cannot be loaded: ${file} has to be served beside the scripts, and the page's policy has to allow them ` +
+        "(connect-src 'self', script-src 'wasm-unsafe-eval')";
+      throw new SpireaError("no-worker", text);
+    }
   }
 
   async #lookUp(wanted: Wanted, fetch: boolean, signal: AbortSignal): Promise<Found> {
+    if (!("domains" in wanted)) return this.#find(wanted, fetch, signal);
+    const domains = (await this.#rules(signal)).domains(wanted.domains, wanted.count);
+    const found = await this.#find({ keys: domains.flatMap(({ keys }) => keys) }, fetch, signal);
+    return { ...found, domains: domains.map(({ names, unasked }) => ({ names, unasked })) };
+  }
+
+  async #find(wanted: Keys | Indices, fetch: boolean, signal: AbortSignal): Promise<Found> {
     if (!this.#client) throw closed();
-    const { instance, keeper, lines } = this.#client;
+    const { instance, keeper } = this.#client;
     await keeper.takeSecret();
     if (instance.describe<Description>().outdated) await keeper.recall();
-    if ("keys" in wanted) {
-      const lengths = wanted.keys.map((key) => key.length);
-      instance.lookUp({ wanted: "keys", lengths, fetch }, joined(wanted.keys));
-      wanted.keys.forEach((key) => key.fill(0));
-    } else {
-      instance.lookUp({ wanted: "indices", fetch }, indexBytes(wanted.indices));
+    const begin = () => {
+      if ("keys" in wanted) {
+        const lengths = wanted.keys.map((key) => key.length);
+        instance.lookUp({ wanted: "keys", lengths, fetch }, joined(wanted.keys));
+      } else {
+        instance.lookUp({ wanted: "indices", fetch }, indexBytes(wanted.indices));
+      }
+    };
+    try {
+      await this.#converse(this.#client, begin, signal);
+    } finally {
+      if ("keys" in wanted) wanted.keys.forEach((key) => key.fill(0));
     }
-    await converse(instance, lines, () => keeper.store(), signal);
     const { head, body } = instance.output<{ values: Shown[]; versions: [string, number][] } & Timings>();
     await keeper.store();
     keeper.settle();

@@ -6,14 +6,13 @@ import { parentPort } from "node:worker_threads";
 import type { Call } from "../messages.js";
 import { Engine } from "./engine.js";
 import { openFolder } from "./folder.js";
-import { moduleUrl } from "./instance.js";
 
 const port = parentPort;
 if (port === null) throw new Error("this file is a thread's");
 
 const engine = new Engine({
-  module: async () => {
-    const bytes = await readFile(moduleUrl());
+  module: async (url, signal) => {
+    const bytes = await readFile(url, { signal });
     return WebAssembly.compile(new Uint8Array(bytes));
   },
   place: ({ keep, cache }) => (keep === "persistent" && cache !== undefined ? () => openFolder(cache) : undefined),

@@ -3,7 +3,6 @@
 import type { Call } from "../messages.js";
 import { Engine } from "./engine.js";
 import { openIndexedDb } from "./indexeddb.js";
-import { moduleUrl } from "./instance.js";
 
 const scope = globalThis as unknown as {
   postMessage(message: unknown): void;
@@ -11,8 +10,8 @@ const scope = globalThis as unknown as {
 };
 
 /** Compiled as it arrives, where the server says what it is. */
-async function compiled(): Promise<WebAssembly.Module> {
-  const response = await fetch(moduleUrl());
+async function compiled(url: URL, signal: AbortSignal): Promise<WebAssembly.Module> {
+  const response = await fetch(url, { signal });
   if (!response.ok) throw new Error(`status ${response.status}`);
   if (response.headers.get("content-type") === "application/wasm") return WebAssembly.compileStreaming(response);
   return WebAssembly.compile(await response.arrayBuffer());

@@ -1,11 +1,13 @@
 // A program that is compiled against the package's types, strictly.
-import { Client, type Description, SpireaError, Value } from "spirea";
+import { Client, type Description, type Domain, SpireaError, Value } from "spirea";
 
 export async function verdict(url: string, key: string, signal: AbortSignal): Promise<string | undefined> {
   const client = await Client.connect([url], { database: "domains", pinnedKey: "00", signal, onProgress: ({ phase }) => void phase });
   try {
     const description: Description = client.description;
     const [value]: (Value | undefined)[] = await client.getMany([key, new Uint8Array([1])], { signal });
+    const { matches, unasked }: Domain = await client.getDomain(key, { parents: 3, signal });
+    if (unasked.length === 0) return matches.get(key)?.text();
     return value?.text(description.fields[0]);
   } catch (error) {
     if (error instanceof SpireaError && error.code === "unreachable") return undefined;

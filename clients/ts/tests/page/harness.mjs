@@ -76,6 +76,16 @@ export const textOf = (id, key, field) => attempt(async () => (await clients.get
 
 export const fetchOnce = (id, keys) => attempt(async () => plain((await clients.get(id).fetch(keys)).values));
 
+/** Looks up domains with their parents; matches as their names and the fields of their values. */
+export const domains = (id, names, options) =>
+  attempt(async () => {
+    const found = await clients.get(id).getDomains(names, options);
+    return found.map(({ matches, ...names }) => {
+      const values = plain([...matches.values()]);
+      return { matches: [...matches.keys()].map((name, i) => [name, ...values[i]]), ...names };
+    });
+  });
+
 export const close = (id) => attempt(() => clients.get(id).close());
 
 /** Begins a look-up, or, with a URL, to connect, and does not wait for it. */

@@ -25,7 +25,9 @@ export async function computed(module, { vector, hint }) {
   const nothing = () => {
     throw new Error("a vector needs nothing of the world around it");
   };
-  const { exports } = await WebAssembly.instantiate(module, { spirea: { random: nothing, now: nothing, progress: nothing } });
+  const names = ["random", "now", "progress", "ask_rules", "take_answer"];
+  const spirea = Object.fromEntries(names.map((name) => [name, nothing]));
+  const { exports } = await WebAssembly.instantiate(module, { spirea });
   const bodyBytes = body.reduce((sum, bytes) => sum + bytes.length, 0);
   const start = exports.input(4 + head.length + bodyBytes) >>> 0;
   new DataView(exports.memory.buffer).setUint32(start, head.length, true);

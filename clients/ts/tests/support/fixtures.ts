@@ -2,13 +2,14 @@
 
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { basename, join } from "node:path";
+import { join } from "node:path";
 
 import type { Browser } from "playwright-core";
 import { inject, test as base } from "vitest";
 
 import { InBrowser, launched } from "./browser.js";
 import { begin, collected, showLog } from "./evidence.js";
+import { FORMED, buildFormed } from "./forms.js";
 import { FULL } from "./machine.js";
 import { Middle } from "./middle.js";
 import { InNode } from "./node.js";
@@ -25,6 +26,8 @@ interface Fixtures {
   server: Served;
   /** A server of the tables in OTHERS. */
   others: Served;
+  /** A server of the tables in FORMED. */
+  formed: Served;
   /** Two servers of all tables of two servers. */
   pair: Served[];
   /** A proxy of `server`. */
@@ -57,12 +60,21 @@ export const test = base.extend<Fixtures>({
   others: [
     async ({ spirea }, use) => {
       // Files, and tests in a page and in Node, each have a server of their own.
-      const folder = basename(await mkdtemp(spirea.path("others-")));
+      const folder = await spirea.makeFolder("others-");
       const build = (name: string) => {
         const options = name.endsWith("-per-query") ? ["--keys", "per-query"] : [];
         return spirea.build(join(folder, name), bare(name), { options });
       };
       await using server = await Server.start(spirea, ...(await Promise.all(OTHERS.map(build))));
+      await use(server);
+    },
+    { scope: "file" },
+  ],
+  formed: [
+    async ({ spirea }, use) => {
+      const folder = await spirea.makeFolder("formed-");
+      const snapshots = await Promise.all(Object.keys(FORMED).map((name) => buildFormed(spirea, folder, name)));
+      await using server = await Server.start(spirea, ...snapshots);
       await use(server);
     },
     { scope: "file" },

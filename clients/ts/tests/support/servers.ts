@@ -4,9 +4,9 @@ import assert from "node:assert/strict";
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { closeSync, openSync, readFileSync } from "node:fs";
-import { writeFile } from "node:fs/promises";
+import { mkdtemp, writeFile } from "node:fs/promises";
 import { type IncomingMessage, get } from "node:http";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { createInterface } from "node:readline";
 import { setTimeout as sleep } from "node:timers/promises";
 
@@ -59,6 +59,11 @@ export class Spirea {
 
   path(name: string): string {
     return join(this.folder, name);
+  }
+
+  /** Makes a folder in the command's; returns its name. */
+  async makeFolder(prefix: string): Promise<string> {
+    return basename(await mkdtemp(this.path(prefix)));
   }
 
   /** Runs the command; returns what it printed. */

@@ -195,7 +195,8 @@ impl Wanted {
 
     /// Domains with their parents, `count` names for each.
     fn of_domains(domains: &[String], count: usize) -> anyhow::Result<Self> {
-        let domain_keys = DomainKeys::new(&domains.iter().map(String::as_str).collect::<Vec<_>>(), count)?;
+        let names: Vec<&str> = domains.iter().map(String::as_str).collect();
+        let domain_keys = DomainKeys::new(&names, count).map_err(ClientError::from)?;
         let (mut labels, mut unasked) = (Vec::new(), Vec::new());
         for (number, names) in domain_keys.names().iter().enumerate() {
             let label = |name: &String| Some(Label { name: name.clone(), domain: Some(number) });

@@ -2,6 +2,8 @@
 //!
 //! Both may be secret, what is asked for or what was answered: a message is erased before the next one takes its place.
 
+use std::fmt::{Display, Formatter};
+
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use zeroize::{Zeroize as _, Zeroizing};
@@ -12,6 +14,12 @@ const LENGTH_BYTES: usize = 4;
 /// What JavaScript asks for is nothing that this half knows: the two are of different versions.
 #[derive(Debug)]
 pub struct Mismatch;
+
+impl Display for Mismatch {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the package's files do not belong together; install all of one version")
+    }
+}
 
 /// One message's place.
 #[derive(Default)]
@@ -51,5 +59,31 @@ impl Message {
         // What the parser says of a head may repeat it.
         let head = serde_json::from_slice(head).map_err(|_| Mismatch)?;
         Ok((head, Zeroizing::new(body.to_vec())))
+    }
+}
+
+/// The pieces of these lengths, of which a body is made.
+///
+/// # Errors
+/// [`Mismatch`] if the body is shorter.
+pub fn pieces(lengths: &[usize], mut body: &[u8]) -> Result<Vec<Zeroizing<Vec<u8>>>, Mismatch> {
+    let next = |&length| {
+        let piece = body.split_off(..length).ok_or(Mismatch)?;
+        Ok(Zeroizing::new(piece.to_vec()))
+    };
+    lengths.iter().map(next).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_what_a_body_is_made_of() {
+        let slices = |lengths: &[usize]| -> Result<Vec<Vec<u8>>, Mismatch> {
+            Ok(pieces(lengths, b"abc")?.iter().map(|piece| piece.to_vec()).collect())
+        };
+        assert_eq!(slices(&[1, 0, 2]).unwrap(), [b"a".to_vec(), Vec::new(), b"bc".to_vec()]);
+        assert!(slices(&[1, 3]).is_err());
     }
 }
