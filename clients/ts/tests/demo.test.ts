@@ -32,7 +32,8 @@ const test = base.extend<{ demo: Server; opened: (url: string, options?: Browser
       await copyFile(spirea.program, join(folder, "bin", "spirea"), constants.COPYFILE_FICLONE);
       await cp(inject("machine").demo, join(folder, "share", "spirea", "web"), { recursive: true });
       const installed = new Spirea(join(folder, "bin", "spirea"), folder);
-      const domains = await installed.build("bad-domains", "simple", { table: "domains.csv", fields: ["verdict"] });
+      const options = ["--normalise", "domain"];
+      const domains = await installed.build("bad-domains", "simple", { table: "domains.csv", fields: ["verdict"], options });
       const passwords = await installed.build("leaked-passwords", "onion", { table: "passwords.csv", fields: ["times"] });
       await mkdir(PICTURES, { recursive: true });
       await using server = await Server.start(installed, domains, passwords, "--demo");
@@ -196,6 +197,8 @@ browserTest.for(["light", "dark"] as const)("the page on a phone, %s", async (co
   await page.screenshot({ path: join(PICTURES, `phone-${colorScheme}.png`), fullPage: true });
   // Capitals make no difference to a domain.
   await ask(page, " Ads-8.Example", "On the list");
+  // Nor does a dot at its end: the rules for forms of keys are served with the page.
+  await ask(page, "ads-8.example.", "On the list");
   await ask(page, "absent.example", "Not on the list");
   expect([...said, ...errors]).toEqual([]);
 });
