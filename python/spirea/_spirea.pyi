@@ -7,7 +7,7 @@ The compiled part: thin classes over the Rust crates. Use the package `spirea`, 
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Generic, Protocol, TypeVar, final
 
-__all__ = ["__version__", "Client", "Job", "Manifest", "Rates", "Server", "Snapshot", "Source", "build", "forget_all", "keys_of", "plan", "run_command", "stop_all", "verify_beside_matrix"]
+__all__ = ["__version__", "Client", "Job", "Manifest", "Rates", "Server", "Snapshot", "Source", "build", "domain_keys", "forget_all", "keys_of", "plan", "run_command", "stop_all", "verify_beside_matrix"]
 
 __version__: Final[str]
 
@@ -229,6 +229,11 @@ class Source:
 def build(source: Source, arguments: Sequence[str]) -> "Job[Snapshot]":
     """
     Builds a snapshot of `source` as the options of `spirea build` say.
+    """
+
+def domain_keys(domains: Sequence[str], count: int) -> list[tuple[list[str], list[str], list[bytes]]]:
+    """
+    For each domain its names that are asked for, those that are not, and `count` keys to look up: of the names, then of dummies.
     """
 
 def forget_all() -> None:

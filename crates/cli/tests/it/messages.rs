@@ -101,6 +101,7 @@ fn a_wrong_usage_is_named_with_its_remedy() {
         "it is a file, not the address of a server: build a snapshot of it with `{MAKE}`, serve that with `spirea serve FOLDER`, and give the address that the server prints"
     );
     let is_folder = "folder: cannot open: is a directory; it is a folder: name a file";
+    let is_empty = "folder: the folder has no files, but for hidden ones and those whose names begin with _";
     let rule = "a database's name has 1 to 128 of the characters a-z, 0-9 and -";
     let which = "say which repository: --repository FOLDER, or --server URL --database NAME for the one that a server has";
     let what = "say what to publish: --base SNAPSHOT, or changes with --put FILE, --delete FILE or --changes FILE; such as `spirea publish --repository FOLDER --base SNAPSHOT`";
@@ -192,8 +193,8 @@ fn a_wrong_usage_is_named_with_its_remedy() {
             &["publish", "--server", NOBODY, "--database", "t", "--base", "other"],
             "other: it is a snapshot of other, and --database is t: publish it to other, or build it with --name t",
         ),
-        (&["publish", "--repository", "r", "--put", "folder"], is_folder),
-        (&["publish", "--repository", "r", "--delete", "folder"], is_folder),
+        (&["publish", "--repository", "r", "--put", "folder"], is_empty),
+        (&["publish", "--repository", "r", "--delete", "folder"], is_empty),
         (&["publish", "--repository", "r", "--changes", "folder"], is_folder),
         (&["get", NOBODY, "t", "--keys-from", "folder"], is_folder),
         (&["get", NOBODY, "t", "x", "--token-file", "folder"], is_folder),

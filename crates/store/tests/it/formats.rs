@@ -353,7 +353,10 @@ fn malformed_jsonl_names_the_line_and_a_remedy() {
         ("{\"k\":1,\"v\":2} x\n", "data.jsonl:1: trailing characters"),
         ("[1,2]\n", "data.jsonl:1: invalid type: sequence, expected an object"),
         ("{\"k\":1,\"v\":null}\n", "data.jsonl:1: column \"v\" is null"),
-        ("{\"k\":1,\"w\":2}\n", "data.jsonl:1: no column \"v\"; there are \"k\", \"w\""),
+        (
+            "{\"k\":1,\"w\":2}\n",
+            "data.jsonl:1: the row has no field \"v\"; it has \"k\", \"w\"; give every row",
+        ),
         ("{\"k\":1,\"k\":2,\"v\":1}\n", "data.jsonl:1: two members are called \"k\""),
         ("{\"k\":1,\"v\":\"\\ud800\"}\n", "data.jsonl:1: "),
         ("{\"k\":1,\"v\":2}\n{\n", "data.jsonl:2: "),

@@ -61,7 +61,7 @@ fn arrays_and_objects_are_read_element_by_element() {
         ("[\"a\", 1.5]", &unnamed, "a.json:1: its key is 1.5"),
         ("[\"a\",\n\n {\"k\": 1}]", &unnamed, "a.json:3: its key is a list or an object"),
         ("[null]", &unnamed, "a.json:1: column \"key\" is null"),
-        ("[{\"k\":1,\n\"w\":2}]", &named, "a.json:1: no column \"v\"; there are \"k\", \"w\""),
+        ("[{\"k\":1,\n\"w\":2}]", &named, "a.json:1: the row has no field \"v\"; it has \"k\", \"w\""),
         ("[{\"k\":1,\"v\":2},\n\"x\"]", &named, "a.json:2: invalid type"),
         ("{\"a\":1}", &named, "a.json:1: no column \"k\"; there are \"key\", \"value\""),
         ("{\"a\":1,\"b\"}", &unnamed, "a.json:1: it is not JSON"),

@@ -213,7 +213,7 @@ fn files_of_other_columns_or_types_are_refused() {
             &Selection::default(),
             "b.json: it has a column \"value\", which is not in a.json",
         ),
-        (["a.jsonl", "b.jsonl"], &table, "b.jsonl:2: no column \"v\""),
+        (["a.jsonl", "b.jsonl"], &table, "b.jsonl:2: the row has no field \"v\"; it has \"k\""),
         (
             ["a.parquet", "c.parquet"],
             &table,
