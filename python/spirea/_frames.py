@@ -97,5 +97,5 @@ def _recoded(field: str, cells: list[bytes | None], encoding: str) -> list[bytes
     try:
         return [None if cell is None else cell.decode(encoding).encode() for cell in cells]
     except UnicodeDecodeError:
-        # Which of them says what was looked up.
+        # The value itself tells what was looked up.
         raise OptionError(f"the field {field!r} has values that are not {encoding}: join with encoding=None") from None

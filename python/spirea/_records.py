@@ -80,7 +80,7 @@ class Record(Mapping[str, bytes]):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Domain:
-    """What a table says of a domain name: the records of the name itself and of its parents."""
+    """The records of a domain name and of its parents in a table."""
 
     matches: dict[str, Record]
     """Records by the names that the table has, from the longest to the shortest."""
@@ -90,7 +90,7 @@ class Domain:
     """Parents that were not asked for: the name has more labels than look-ups."""
 
     def __bool__(self) -> bool:
-        """Whether the table has any of the names."""
+        """Tells if the table has any of the names."""
         return bool(self.matches)
 
 
@@ -202,7 +202,7 @@ def records_of(fields: tuple[str, ...], types: tuple[str, ...], answers: _Answer
 
 
 def domains_of(keys: list[tuple[list[str], list[str], list[bytes]]], records: Records) -> list[Domain]:
-    """What look-ups of domains brought, from the records of all their keys."""
+    """The domains of a look-up, from the records of all their keys."""
     found = iter(records)
     domains = []
     for names, unasked, of_domain in keys:

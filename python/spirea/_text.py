@@ -51,7 +51,7 @@ def bytes_of_key(key: Key) -> bytes:
 def value_of(kind: str | None, cell: bytes) -> Value:
     """A field as the value of its type, of which `cell` is the text.
 
-    What is not of its type, or beyond what Python has, is the text.
+    A text that is not of the type, or beyond what Python has, stays text.
     """
     if kind == "bytes":
         return cell

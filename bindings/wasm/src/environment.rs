@@ -55,9 +55,9 @@ pub fn progress(stage: Stage, done: u64, total: u64) {
 /// A question to the rules for forms: the numbers are those of the half in JavaScript.
 #[derive(Clone, Copy)]
 pub enum Question {
-    /// Can keys be brought into this form?
+    /// The fault of a form, if the rules do not know it.
     Check = 0,
-    /// Which key is asked for in place of this one?
+    /// The key that is asked for in place of this one.
     Bring = 1,
 }
 

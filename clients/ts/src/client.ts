@@ -42,7 +42,7 @@ export interface DomainOptions extends LookUpOptions {
   parents?: number;
 }
 
-/** What a table says of a domain name and of its parents. */
+/** The values of a domain name and of its parents in a table. */
 export interface Domain {
   /** Values by the names that the table has, from the longest to the shortest. */
   matches: Map<string, Value>;

@@ -131,7 +131,7 @@ browserTest("a page that lacks the rules is told which file is missing", async (
   await page.context.route(FORMS, (route) => route.fulfill({ status: 404 }));
   expect(failed(await tried(), "no-worker").message).toContain("forms.wasm");
   await page.context.unroute(FORMS);
-  // As a policy ends it.
+  // A policy ends it so.
   await page.context.route(FORMS, (route) => route.abort("blockedbyclient"));
   expect(failed(await tried(), "no-worker").message).toContain("connect-src");
   await connect(page, server.url, "simple");

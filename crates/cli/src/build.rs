@@ -90,13 +90,13 @@ impl Options {
 
     /// The protocol to build, or who chooses it; `tell` receives a line before the machine is measured.
     pub fn decide(&self, tell: fn(&str)) -> anyhow::Result<Decision> {
-        // What is there and is no snapshot is refused by the build.
+        // The build refuses to replace anything but a snapshot.
         let former = self.overwrite.then(|| Snapshot::open(&self.out).ok()).flatten();
         let former = former.as_ref().map(|former| &former.manifest().protocol);
         self.protocol.decide(former, self.threads, tell)
     }
 
-    /// What to build of `input` with this protocol.
+    /// The build of `input` with this protocol.
     pub fn build_options(&self, input: Input, protocol: Protocol) -> anyhow::Result<BuildOptions> {
         let (key, values, nulls) = (self.key.clone(), self.value.clone(), self.file.nulls);
         Ok(BuildOptions {

@@ -1,4 +1,4 @@
-//! What help texts have beside the options: examples, the meaning of exit statuses, and the first steps.
+//! Parts of help texts beside the options: examples, the meaning of exit statuses, and the first steps.
 
 use clap::Command;
 

@@ -29,12 +29,12 @@ pub struct ProtocolOptions {
     /// variable SPIREA_RATES names one for all commands.
     #[arg(help_heading = "Protocol", long, value_name = "FILE")]
     rates: Option<PathBuf>,
-    /// What parameter sets must reach: standard, the default, at least 128 bits by the models that count operations; or conservative,
+    /// Security that parameter sets must reach: standard, the default, at least 128 bits by the models that count operations; or conservative,
     /// ML-KEM-512 by core-SVP too, for which module-1536, fast and onion-26 are chosen and a weaker --set or --ring is
     /// refused.
     #[arg(help_heading = "Protocol", long)]
     security: Option<SecurityLevel>,
-    /// What the protocol's shape is chosen for: time, the server's; communication, the bytes of a query and its answer
+    /// Aim of the protocol's shape: time, the server's; communication, the bytes of a query and its answer
     /// where that takes the server at most 2.1 times as long; or balance, the default.
     #[arg(help_heading = "Protocol", long)]
     prefer: Option<Preference>,
@@ -52,7 +52,7 @@ pub struct ProtocolOptions {
     /// Take a pseudorandom function that has little cryptanalysis behind it.
     #[arg(help_heading = "Protocol", long)]
     accept_weak_prf: bool,
-    /// How the evaluation keys of a client reach the server: registered, once; or per-query, with each query of
+    /// Way of a client's evaluation keys to the server: registered, once; or per-query, with each query of
     /// exppack-simple, exppack-double or hybrid, whose secret is used for nothing else, so that of what a query holds
     /// only the version links it to others. Without it, registered, and with --protocol auto whichever is better.
     #[arg(help_heading = "Protocol", long, value_name = "WAY")]

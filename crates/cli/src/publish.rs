@@ -127,7 +127,7 @@ pub fn publish(options: &Publish) -> anyhow::Result<Status> {
             return server.base(base, options.shrinking());
         }
         options.check()?;
-        // What is wrong with a file is said with its name, before anything is sent.
+        // Errors name the file and its line, and come before anything is sent.
         let table = server.table()?;
         return server.changes(Cursor::new(options.changes(&table)?.to_lines(&table)?));
     }

@@ -60,7 +60,7 @@ impl DomainKeys {
         let mut keys = Vec::with_capacity(domains.len() * count);
         for Asked { names, .. } in &names {
             keys.extend(names.iter().map(|name| Zeroizing::new(name.clone().into_bytes())));
-            // As many are drawn whatever the name has, so that the time to draw them tells nothing of it.
+            // Every name draws as many, so that the time to draw them tells nothing of it.
             let dummies: Vec<_> = (0..count).map(|_| dummy(&mut rng)).collect();
             keys.extend(dummies.into_iter().skip(names.len()));
         }

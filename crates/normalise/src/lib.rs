@@ -4,8 +4,8 @@
 //! table is not in the table: clients ask for it as it is, so that a server does not learn from a missing request
 //! what a key is not, and are told that there is no such key.
 //!
-//! Code that brings secret keys into a form branches on them, and its libraries leave copies in memory. It runs before a
-//! request is made, takes microseconds, and no message depends on it.
+//! Code that brings secret keys into a form branches on them, and its libraries leave copies in memory. It runs before each
+//! request, for microseconds, and no message depends on it.
 
 mod domains;
 mod steps;

@@ -70,7 +70,7 @@ pub enum StoreError {
     /// A column that was asked for does not exist.
     #[error("{place}: no column {column:?}; there are {}{}", list(.columns), one_by_one(.column, .columns).unwrap_or_default())]
     NoSuchColumn {
-        /// Where the columns are named.
+        /// The place that names the columns.
         place: Location,
         /// The column.
         column: String,
@@ -170,7 +170,7 @@ pub enum StoreError {
     NotASnapshot {
         /// Its path.
         path: PathBuf,
-        /// What it is, and a remedy.
+        /// The kind of thing that it is, and a remedy.
         detail: String,
     },
     /// A manifest that cannot be trusted.
@@ -314,7 +314,7 @@ impl RepeatedKey {
     /// The most keys of a table that are named, and rows of each.
     pub(crate) const NAMED: usize = 20;
 
-    /// The text for a key.
+    /// The text for a key or a value in a message.
     pub(crate) fn quoted(key: &[u8]) -> String {
         const SHOWN: usize = 60;
         let text = String::from_utf8_lossy(key);

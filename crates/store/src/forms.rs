@@ -5,8 +5,7 @@ use std::borrow::Cow;
 use spirea_normalise::normalised;
 use spirea_protocols::table::{FieldType, KeyForm};
 
-/// The most bytes of a key or a value that a message shows.
-const SHOWN_BYTES: usize = 60;
+use crate::RepeatedKey;
 
 /// A key in the form of a table's keys.
 ///
@@ -14,8 +13,9 @@ const SHOWN_BYTES: usize = 60;
 /// The fault of a key that cannot have the form, and a remedy.
 pub(crate) fn in_form<'k>(form: Option<&KeyForm>, key: &'k [u8]) -> Result<Cow<'k, [u8]>, String> {
     let Some(form) = form else { return Ok(Cow::Borrowed(key)) };
-    let key_in_form = normalised(form, key)
-        .map_err(|fault| format!("the key {} {fault}; correct it, or leave its row out", shown(key)))?;
+    let key_in_form = normalised(form, key).map_err(|fault| {
+        format!("the key {} {fault}; correct it, or leave its row out", RepeatedKey::quoted(key))
+    })?;
     Ok(Cow::Owned(key_in_form.to_vec()))
 }
 
@@ -32,20 +32,9 @@ pub(crate) fn check_types<'f>(
         if !kind.admits(field) {
             return Err(format!(
                 "{name} is {}, and the table's {name} is of type {kind} (docs/tables.md, \"Types\"); correct it, or build the table with --types {name}=text",
-                shown(field)
+                RepeatedKey::quoted(field)
             ));
         }
     }
     Ok(())
-}
-
-/// Bytes as a message shows them.
-fn shown(bytes: &[u8]) -> String {
-    match bytes.split_at_checked(SHOWN_BYTES) {
-        Some((start, [_, ..])) => format!("\"{}...\"", start.escape_ascii()),
-        _ => match str::from_utf8(bytes) {
-            Ok(text) => format!("{text:?}"),
-            Err(_) => format!("\"{}\"", bytes.escape_ascii()),
-        },
-    }
 }

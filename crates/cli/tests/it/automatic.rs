@@ -40,7 +40,7 @@ fn a_small_table_needs_no_measurement() {
     assert!(!printed.contains("measuring") && !folder.join("cache").exists(), "{printed}");
     // Quiet builds choose alike and say nothing.
     assert_eq!(built(folder, "u", &["-q"]), ("simple".into(), String::new()));
-    // What is named is not explained.
+    // A protocol that is named is not explained.
     let (name, printed) = built(folder, "v", &["--protocol", "hybrid"]);
     assert_eq!((&*name, chosen(&printed).len()), ("hybrid", 0));
 }

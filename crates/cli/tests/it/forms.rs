@@ -61,7 +61,7 @@ fn keys_of_a_form_are_found_however_they_are_written() {
         get(0, &["callers", "+16502530000", "044-668-18-00"]),
         "+16502530000\tCalifornia\n044-668-18-00\tZurich\n"
     );
-    // What is no number is not in the table, and a server receives as much for it as for what is one.
+    // A key that is no number is not in the table, and a server receives as much for it as for a number.
     let received = || {
         let metrics = server.get("/metrics");
         let line = metrics

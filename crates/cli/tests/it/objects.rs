@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use crate::command::{SPIREA, expect, text};
 
-/// What the server does with requests for an object.
+/// Behaviour of the server towards requests for an object.
 #[derive(Clone, Copy, PartialEq)]
 enum Habit {
     Answers,

@@ -196,7 +196,7 @@ pub fn recommended(plans: &[Plan]) -> Option<usize> {
 /// The slowest scan of a matrix that a server is taken to be capable of, in seconds a byte.
 const SLOWEST_SCAN: f64 = 1e-8;
 
-/// What the planner recommends for a table.
+/// The planner's recommendation for a table.
 #[derive(Clone, Debug)]
 pub struct Recommendation {
     /// The protocol, with what it was chosen for.

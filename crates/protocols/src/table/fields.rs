@@ -6,7 +6,9 @@ use std::str::FromStr;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
-use crate::bytes::push_length;
+use super::Table;
+use crate::ProtocolError;
+use crate::bytes::{push_length, take, take_length};
 
 /// The type of a field, by which clients turn its text into a value of their language.
 ///
@@ -196,6 +198,37 @@ pub fn join_fields(fields: &[&[u8]]) -> Vec<u8> {
             value.extend_from_slice(field);
             value
         }),
+    }
+}
+
+impl Table {
+    /// Joins the fields of a value.
+    ///
+    /// # Panics
+    /// If their number is not the table's.
+    pub fn join_fields(&self, fields: &[&[u8]]) -> Vec<u8> {
+        assert_eq!(fields.len(), self.fields.len());
+        join_fields(fields)
+    }
+
+    /// The fields of a value.
+    ///
+    /// # Errors
+    /// [`ProtocolError::Malformed`] if it does not consist of them.
+    pub fn split_fields(&self, value: &[u8]) -> Result<Vec<Vec<u8>>, ProtocolError> {
+        if self.fields.len() == 1 {
+            return Ok(vec![value.to_vec()]);
+        }
+        let mut rest = value;
+        let fields = self
+            .fields
+            .iter()
+            .map(|_| take_length(&mut rest).and_then(|length| take(&mut rest, length)).map(<[u8]>::to_vec))
+            .collect::<Option<Vec<_>>>();
+        match fields {
+            Some(fields) if rest.is_empty() => Ok(fields),
+            _ => Err(ProtocolError::malformed("value", "its fields are cut off")),
+        }
     }
 }
 

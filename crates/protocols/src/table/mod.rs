@@ -353,35 +353,6 @@ impl Table {
             }),
         }
     }
-
-    /// Joins the fields of a value.
-    ///
-    /// # Panics
-    /// If their number is not the table's.
-    pub fn join_fields(&self, fields: &[&[u8]]) -> Vec<u8> {
-        assert_eq!(fields.len(), self.fields.len());
-        join_fields(fields)
-    }
-
-    /// The fields of a value.
-    ///
-    /// # Errors
-    /// [`ProtocolError::Malformed`] if it does not consist of them.
-    pub fn split_fields(&self, value: &[u8]) -> Result<Vec<Vec<u8>>, ProtocolError> {
-        if self.fields.len() == 1 {
-            return Ok(vec![value.to_vec()]);
-        }
-        let mut rest = value;
-        let fields = self
-            .fields
-            .iter()
-            .map(|_| take_length(&mut rest).and_then(|length| take(&mut rest, length)).map(<[u8]>::to_vec))
-            .collect::<Option<Vec<_>>>();
-        match fields {
-            Some(fields) if rest.is_empty() => Ok(fields),
-            _ => Err(ProtocolError::malformed("value", "its fields are cut off")),
-        }
-    }
 }
 
 /// The client of a table over any index protocol.

@@ -82,7 +82,7 @@ pub fn parse_time(text: &str) -> Result<Duration, String> {
 /// The address to listen on that a text tells, such as `127.0.0.1:8080` or `[::1]:8080`.
 ///
 /// # Errors
-/// What is missing, and the address to write.
+/// The missing part, and the address to write.
 pub fn parse_address(text: &str) -> Result<SocketAddr, String> {
     if let Ok(address) = text.parse() {
         return Ok(address);

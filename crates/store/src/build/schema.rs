@@ -1,4 +1,4 @@
-//! What a table says of its keys and of the fields of its values.
+//! The schema of a table: the form of its keys, and the names and types of its fields.
 
 use std::borrow::Cow;
 

@@ -22,7 +22,7 @@ fn server(unicode: &str) -> Server {
     Server::of_snapshot(&build(&options, &BACKEND, &Silent).unwrap())
 }
 
-/// What comes of a look-up of a key: the bytes of its requests, and the result.
+/// Looks a key up; returns the bytes of its request, and the result.
 fn asked(unicode: &str, key: &str) -> (usize, Result<Vec<Option<Value>>, ClientError>) {
     let mut server = server(unicode);
     let mut session = server.session();

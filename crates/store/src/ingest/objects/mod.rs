@@ -70,7 +70,7 @@ struct Bucket {
 }
 
 impl fmt::Debug for Bucket {
-    // What the store says of itself may be secret.
+    // The store's own text may hold secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Bucket").finish_non_exhaustive()
     }
@@ -283,7 +283,7 @@ struct ObjectReader {
     /// End of the piece.
     end: u64,
     piece: Option<BoxStream<'static, Result<Bytes, Error>>>,
-    /// What was not given yet.
+    /// Bytes that were not given yet.
     chunk: Bytes,
 }
 

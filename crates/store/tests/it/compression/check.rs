@@ -1,4 +1,4 @@
-//! What holds for any bytes that may be compressed; the fuzzer `compressed` has this file too.
+//! Properties of any bytes that may be compressed; the fuzzer `compressed` has this file too.
 
 use std::io::Cursor;
 use std::path::Path;
