@@ -195,7 +195,7 @@ def main():
             recorder.shutdown()
 
         print("6. The same in a browser", flush=True)
-        if subprocess.run([sys.executable, ROOT / "scripts" / "web.py"], check=False).returncode != 0:
+        if subprocess.run([sys.executable, ROOT / "scripts" / "web.py", "--page"], check=False).returncode != 0:
             print("  no page: see above for what it needs")
             return
         lists = [build_list(spirea, folder, name) for name in LISTS]

@@ -2,7 +2,7 @@
 """Builds the package for JavaScript with the demo page: clients/ts/dist, and a copy in target/share/spirea/web, where
 `spirea serve --demo` looks for it.
 
-usage: web.py [--check-reproducible | --timing | --vectors]
+usage: web.py [--check-reproducible | --page | --timing | --vectors]
 
 Compiles the client to WebAssembly with 128-bit vectors, and the rules for forms of keys to a module of their own, which a page
 loads for tables that need it. Keeps each module in target/web under the hash of its sources, beside the same module with the
@@ -10,7 +10,8 @@ names of its functions, which the check of constant time reads.
 Takes rustup's target wasm32-unknown-unknown if it is there or can be added; otherwise builds the standard library from
 Debian's rustc-web, rust-web-src and lld-19.
 
-With --check-reproducible it compiles both modules again in a fresh folder, and they must have the same bytes. With
+With --page it makes what a page of tables without forms needs: it leaves out the rules for forms, unless they are compiled
+already. With --check-reproducible it compiles both modules again in a fresh folder, and they must have the same bytes. With
 --vectors it also makes target/web/vectors.wasm: the client with one more export, which computes the vectors of tests. With
 --timing it makes target/web/timing.wasm, whose exports run the client's primitives.
 """
@@ -28,6 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import debian
+import reproducible
 
 ROOT = Path(__file__).resolve().parent.parent
 CLIENT = ROOT / "clients" / "ts"
@@ -35,7 +37,7 @@ TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 KEPT = TARGET / "web"
 TRIPLE = "wasm32-unknown-unknown"
 # Sources of every module.
-COMMON = ["Cargo.lock", "Cargo.toml", "rust-toolchain.toml", "scripts/web.py"]
+COMMON = ["Cargo.lock", "Cargo.toml", "rust-toolchain.toml", "scripts/reproducible.py", "scripts/web.py"]
 # Folders of the crates that both modules are made of.
 SHARED = ["bindings/wasm-memory", *(f"crates/{name}" for name in ("math", "lattice", "dpf", "backend", "protocols"))]
 
@@ -94,13 +96,9 @@ class Toolchain:
             self.name = "Debian's rustc-web, its standard library built with it"
             linker = debian.program("wasm-ld")
             self.rustc = next(filter(None, map(shutil.which, ["/usr/lib/rust-web/bin/rustc", "rustc-web", "rustc"])))
-            self.environment = {"RUSTC": self.rustc, "RUSTC_BOOTSTRAP": "1", f"CARGO_TARGET_{self.variable()}_LINKER": linker}
+            self.environment = {"RUSTC": self.rustc, "RUSTC_BOOTSTRAP": "1", reproducible.variable(TRIPLE, "LINKER"): linker}
             self.arguments = ["-Zbuild-std=std,panic_abort"]
         self.version = output(self.rustc, "-vV", cwd=ROOT)
-
-    @staticmethod
-    def variable():
-        return TRIPLE.upper().replace("-", "_")
 
     @staticmethod
     def rustup_has_target():
@@ -122,17 +120,8 @@ class Toolchain:
 
     def compile(self, module, folder, *features):
         """Compiles a module into a target folder; returns it with the names of its functions."""
-        home = Path(os.environ.get("CARGO_HOME", Path.home() / ".cargo"))
-        # Paths of this machine are in no file that others are to make too.
-        remapped = [
-            f"--remap-path-prefix={source}={name}"
-            for source, name in (
-                (ROOT, "spirea"),
-                (home, "cargo"),
-                (output(self.rustc, "--print", "sysroot", cwd=ROOT).strip(), "rust"),
-            )
-        ]
-        flags = " ".join(['--cfg getrandom_backend="custom"', "-C target-feature=+simd128", *remapped])
+        target_flags = ['--cfg getrandom_backend="custom"', "-C target-feature=+simd128"]
+        flags = " ".join([*target_flags, *reproducible.remapped(self.rustc, ROOT)])
         command = [
             self.cargo,
             "build",
@@ -149,7 +138,7 @@ class Toolchain:
             *self.arguments,
             *features,
         ]
-        environment = {**os.environ, **self.environment, f"CARGO_TARGET_{self.variable()}_RUSTFLAGS": flags}
+        environment = {**os.environ, **self.environment, reproducible.variable(TRIPLE, "RUSTFLAGS"): flags}
         environment.pop("RUSTFLAGS", None)
         before = processor_seconds()
         if subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode != 0:
@@ -216,9 +205,14 @@ def for_tests(toolchain, feature):
     mark.write_text(digest)
 
 
+def kept_in(toolchain, module):
+    """The folder that has or will have the module as its sources are now."""
+    return KEPT / source(toolchain, module)
+
+
 def made(toolchain, module):
     """The paths of a module as it ships and of the same with names, from what is kept or made now."""
-    kept = KEPT / source(toolchain, module)
+    kept = kept_in(toolchain, module)
     if not (kept / module.file).is_file():
         say(f"compiling {module.file} by {toolchain.name}")
         compiled = toolchain.compile(module, KEPT / "build")
@@ -313,15 +307,18 @@ def alone():
 
 
 def main():
-    if sys.argv[1:] not in ([], ["--check-reproducible"], ["--timing"], ["--vectors"]):
+    if sys.argv[1:] not in ([], ["--check-reproducible"], ["--page"], ["--timing"], ["--vectors"]):
         sys.exit(__doc__)
     check_node()
     with alone():
-        toolchain = Toolchain()
-        compiled = {module.file: made(toolchain, module)[0].read_bytes() for module in MODULES}
+        toolchain, modules = Toolchain(), list(MODULES)
+        if sys.argv[1:] == ["--page"] and not (kept_in(toolchain, FORMS_MODULE) / FORMS_MODULE.file).is_file():
+            modules.remove(FORMS_MODULE)
+        compiled = {module.file: made(toolchain, module)[0].read_bytes() for module in modules}
         install()
         package(compiled)
-        check_size()
+        if FORMS_MODULE.file in compiled:
+            check_size()
         if sys.argv[1:] == ["--check-reproducible"]:
             check_reproducible(toolchain, compiled)
         if sys.argv[1:] in (["--timing"], ["--vectors"]):
