@@ -149,6 +149,7 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         &[
             ("Examine the way to a server", "spirea doctor https://pir.example.org"),
             ("Look something up in one database", "spirea doctor http://127.0.0.1:8080 --database prices"),
+            ("Collect what a bug report needs", "spirea doctor --report"),
         ],
     ),
     ("bench scan", &[("Scan 4 GiB for 16 queries at once", "spirea bench scan --db-gib 4 --batch 16")]),

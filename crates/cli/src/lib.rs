@@ -3,6 +3,7 @@
 //! The program is [`run`]; a program that has the command within, as the Python package does, calls it too, and takes options
 //! as the command does ([`build_options`], [`server_config`], [`plan_lines`]).
 
+mod about;
 mod access;
 mod address;
 mod bench;
@@ -50,6 +51,9 @@ struct Command {
     /// Print results and errors alone: no progress, and nothing of what was built.
     #[arg(long, short, global = true)]
     quiet: bool,
+    /// With --version: print the commit, features and kernels, too.
+    #[arg(long, requires = "version")]
+    verbose: bool,
     #[command(subcommand)]
     action: Action,
 }
@@ -118,6 +122,10 @@ pub fn run(arguments: impl IntoIterator<Item = impl Into<OsString>>) -> Status {
     if arguments.len() <= 1 {
         help::FIRST_STEPS.lines().for_each(output::print_error);
         return Status::ERROR;
+    }
+    if about::is_asked(&arguments[1..]) {
+        let facts = about::program().into_iter().try_for_each(|fact| output::print_line(&about::line(&fact)));
+        return facts.map_or(Status::ERROR, |()| Status::SUCCESS);
     }
     let parsed = command().try_get_matches_from(arguments);
     let given = match parsed.and_then(|matches| Command::from_arg_matches(&matches)) {

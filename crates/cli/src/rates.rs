@@ -15,6 +15,7 @@ use spirea_protocols::planner::Rates;
 use spirea_protocols::steps::Unit;
 use tempfile::NamedTempFile;
 
+use crate::about;
 use crate::output::note;
 use crate::threads::Threads;
 
@@ -38,7 +39,7 @@ pub struct RatesOptions {
 impl RatesOptions {
     /// The rates for `threads` threads and the sets of `security`.
     pub fn rates(&self, threads: Threads, security: SecurityLevel) -> anyhow::Result<Rates> {
-        let processor = processor();
+        let processor = about::processor();
         if let Some(path) =
             self.rates.clone().or_else(|| of_environment().filter(|_| self.save_rates.is_none()))
         {
@@ -105,9 +106,9 @@ impl Source {
 
 /// The rates of this machine: those that `folder` keeps, or measured now. A folder that cannot be written to keeps nothing.
 fn of_machine(threads: Threads, tell: fn(&str), folder: Option<&Path>) -> anyhow::Result<Rates> {
-    let kept = folder.map(|folder| folder.join(kept_name(&processor(), threads.count())));
+    let kept = folder.map(|folder| folder.join(kept_name(&about::processor(), threads.count())));
     if let Some(Ok(saved)) = kept.as_deref().map(Saved::read)
-        && (saved.processor, saved.threads) == (processor(), threads.count())
+        && (saved.processor, saved.threads) == (about::processor(), threads.count())
     {
         return Ok(saved.rates);
     }
@@ -137,13 +138,6 @@ fn all_sets() -> Vec<RingSet> {
 /// A rate to four digits: the others are noise.
 fn rounded(seconds: f64) -> f64 {
     format!("{seconds:.3e}").parse().expect("what is formatted as a number is one")
-}
-
-/// The processor's name where the system tells it, else its architecture.
-fn processor() -> String {
-    let described = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let name = described.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
-    name.map_or(std::env::consts::ARCH, |(_, name)| name.trim()).to_owned()
 }
 
 /// Content of a file of rates.
@@ -197,7 +191,7 @@ impl Saved {
     fn measure(backend: &CpuBackend) -> anyhow::Result<Self> {
         let measured = Rates::measure(backend, &all_sets())?;
         let rates = measured.iter().map(|(unit, seconds)| (unit, rounded(seconds))).collect();
-        Ok(Self { processor: processor(), threads: backend.threads(), rates })
+        Ok(Self { processor: about::processor(), threads: backend.threads(), rates })
     }
 
     /// Replaces the file at once, so that another build reads all of it or nothing.
@@ -248,9 +242,9 @@ mod tests {
     fn a_machine_is_measured_once_for_its_name_threads_and_version() {
         let folder = tempfile::tempdir().unwrap();
         let threads: Threads = "1".parse().unwrap();
-        let path = folder.path().join(kept_name(&processor(), 1));
+        let path = folder.path().join(kept_name(&about::processor(), 1));
         // A file of this machine is read; its rates are others than could be measured.
-        let kept = Saved { processor: processor(), ..Saved::parse(SAVED).unwrap() };
+        let kept = Saved { processor: about::processor(), ..Saved::parse(SAVED).unwrap() };
         assert_eq!(kept.threads, 1);
         kept.replace(&path).unwrap();
         let rates = of_machine(threads, |_| (), Some(folder.path())).unwrap();

@@ -35,6 +35,7 @@ use spirea_backend::{
 pub use ahead::prefetch_distances;
 pub use dpf::Traversal;
 pub use isa::Isa;
+pub use machine::memory_bytes;
 pub use matrix::{CpuMatrix, CpuRows};
 pub use ring::{
     RingCiphertexts, RingColumns, RingFixed, RingKeys, RingLeaves, RingPlain, RingSelectors, RingTables,

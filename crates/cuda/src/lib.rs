@@ -26,6 +26,7 @@ pub use group::{
     DeviceGroup, GroupCiphertexts, GroupFolded, GroupLeaves, GroupMatrices, GroupMatrix, GroupPlain,
     GroupRows, GroupSelectors,
 };
+pub use pack::pack_architectures;
 pub use ring::{Butterfly, Direction, Form, Granularity, Plain, Tables, transform_with};
 pub use shares::{CudaRows, Evaluation, Tops};
 

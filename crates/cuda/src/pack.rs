@@ -8,6 +8,7 @@ use std::fmt;
 
 use miniz_oxide::inflate::decompress_slice_iter_to_slice;
 use sha2::{Digest, Sha256};
+use spirea_backend::BackendError;
 
 use crate::driver::Compute;
 
@@ -55,6 +56,16 @@ impl fmt::Debug for Cubin {
 /// The kernels for a device: of every file the best that runs there.
 pub(crate) fn cubins(architecture: Compute) -> Result<Vec<Cubin>, PackError> {
     Pack::parse(PACK)?.cubins(architecture)
+}
+
+/// Names of the architectures that the pack has kernels for, such as `sm_80, sm_90a`.
+///
+/// # Errors
+///
+/// [`BackendError::Unavailable`] if the pack is damaged.
+pub fn pack_architectures() -> Result<String, BackendError> {
+    let pack = Pack::parse(PACK).map_err(|error| BackendError::Unavailable(error.to_string()))?;
+    Ok(pack.architectures())
 }
 
 /// What a cubin was compiled for. The order is from the lesser to the better.

@@ -9,6 +9,7 @@ use clap::Args;
 
 use self::http::Http;
 use self::report::Report;
+use crate::about;
 use crate::access::Access;
 use crate::address;
 use crate::output::Format;
@@ -18,14 +19,17 @@ use crate::status::Status;
 #[derive(Args)]
 pub struct Options {
     /// Address of the server, such as http://127.0.0.1:8080.
-    #[arg(value_parser = address::server)]
-    url: String,
+    #[arg(value_parser = address::server, required_unless_present = "report")]
+    url: Option<String>,
     /// Address of the other server, for a database that two servers answer for.
-    #[arg(long, value_name = "URL", value_parser = address::server)]
+    #[arg(long, value_name = "URL", value_parser = address::server, requires = "url")]
     other: Option<String>,
     /// The database to look something up in; the first that is ready by default.
     #[arg(long, value_name = "NAME", value_parser = address::database)]
     database: Option<String>,
+    /// Print facts about the program and this machine first: what a bug report needs, and no name, path or value of yours.
+    #[arg(long)]
+    report: bool,
     #[command(flatten)]
     access: Access,
     /// One JSON object a line.
@@ -37,7 +41,10 @@ pub struct Options {
 pub fn run(options: &Options) -> anyhow::Result<Status> {
     let token = options.access.token()?;
     let mut report = Report::new(Format::from_flag(options.json));
-    let urls: Vec<&str> = [Some(&*options.url), options.other.as_deref()].into_iter().flatten().collect();
+    if options.report {
+        about::program().into_iter().chain(about::machine()).try_for_each(|fact| report.fact(&fact))?;
+    }
+    let urls: Vec<&str> = [&options.url, &options.other].into_iter().flatten().map(String::as_str).collect();
     let mut databases = Vec::new();
     for url in &urls {
         report.of(url);
@@ -47,7 +54,7 @@ pub fn run(options: &Options) -> anyhow::Result<Status> {
         }
     }
     // A look-up needs all servers, and would only repeat what was said.
-    if !report.has_failed() {
+    if !report.has_failed() && !urls.is_empty() {
         let names: Vec<_> = databases.into_iter().flatten().collect();
         look_up::examine(&mut report, &urls, &names, options.access.options()?)?;
     }

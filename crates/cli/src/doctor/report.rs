@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use crate::about::{self, Fact};
 use crate::output::{Format, print_line};
 
 /// How an examination ended.
@@ -37,6 +38,14 @@ impl Report {
     /// What follows is about this server.
     pub fn of(&mut self, server: &str) {
         self.server = server.into();
+    }
+
+    /// Prints a fact, which is neither good nor bad.
+    pub fn fact(&self, fact: &Fact) -> anyhow::Result<()> {
+        match self.format {
+            Format::Json => print_line(&json!({ "fact": fact.0, "value": fact.1 }).to_string()),
+            Format::Text => print_line(&about::line(fact)),
+        }
     }
 
     pub fn has_failed(&self) -> bool {

@@ -1,5 +1,7 @@
 //! Help texts: the first steps, examples, groups of options, and exit statuses.
 
+use std::process::Command;
+
 use crate::command::{expect, folder_with, text};
 
 #[test]
@@ -41,4 +43,42 @@ fn help_and_man_pages_have_examples_groups_and_statuses() {
     assert!(
         page.contains("Exit statuses:") && page.contains("spirea get http://127.0.0.1:8080 prices apple")
     );
+}
+
+#[test]
+fn the_version_says_more_if_it_is_asked() {
+    let folder = folder_with(&[]);
+    let folder = folder.path();
+    let short = text(&expect(folder, 0, &["--version"]).stdout);
+    assert_eq!(short.trim(), concat!("spirea ", env!("CARGO_PKG_VERSION")));
+    let long = text(&expect(folder, 0, &["--version", "--verbose"]).stdout);
+    for name in ["version", "commit", "compiled for", "features", "CPU kernels", "GPU kernels"] {
+        assert!(long.lines().any(|line| line.starts_with(name)), "{name} is missing from\n{long}");
+    }
+    assert!(long.contains("portable") && long.contains("sm_"), "{long}");
+    expect(folder, 2, &["--verbose", "man"]);
+}
+
+#[test]
+fn a_report_for_bugs_needs_no_server_and_has_no_value_of_a_variable() {
+    let folder = folder_with(&[]);
+    let report = |format: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_spirea"))
+            .args(["doctor", "--report"])
+            .args(format)
+            .current_dir(folder.path())
+            .env("SPIREA_LIMITS__BODY_MEMORY", "a value of mine")
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let lines = report(&[]);
+    assert!(lines.contains("SPIREA_LIMITS__BODY_MEMORY") && !lines.contains("a value of mine"), "{lines}");
+    assert!(lines.lines().any(|line| line.starts_with("processor")), "{lines}");
+    for line in report(&["--json"]).lines() {
+        let fact: serde_json::Value = serde_json::from_str(line).unwrap();
+        assert!(fact["fact"].is_string() && fact["value"].is_string(), "{line}");
+    }
+    expect(folder.path(), 2, &["doctor"]);
 }
