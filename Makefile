@@ -10,8 +10,24 @@ check-rust:
 	@CARGO="$(CARGO)" scripts/check-rust.sh
 build demo-build test check lint check-32-bit deny audit tests-built doc test-system test-constant-time: | check-rust
 
+# The commit is part of the program: spirea --version --verbose.
 build:
-	$(CARGO) build --release --locked --package spirea-cli
+	SPIREA_COMMIT="$$(git rev-parse HEAD 2> /dev/null)" $(CARGO) build --release --locked --package spirea-cli
+
+# The command with its manual, completions, unit and sample settings, below PREFIX. Packagers set DESTDIR as well.
+PREFIX ?= /usr/local
+DESTDIR ?=
+.PHONY: install uninstall
+install: build
+	python3 scripts/release/installation.py install target/release/spirea "$(PREFIX)" "$(DESTDIR)"
+
+uninstall:
+	python3 scripts/release/installation.py uninstall "$(PREFIX)" "$(DESTDIR)"
+
+# The files of a release of this commit, in target/release-files: make release RELEASE="--key FILE --target x86_64".
+.PHONY: release
+release: | check-rust
+	CARGO="$(CARGO)" python3 scripts/release $(RELEASE)
 
 # The demos run the program of the tests: its kernels are compiled as for a release, and all around them with little or no
 # optimization, which takes so many seconds of processor time in place of some 900. With --workspace the program has the

@@ -156,6 +156,12 @@ PARTS = [
         programs=("chromium",),
     ),
     Part(
+        "release",
+        "archives, packages and images of a release, made of the tests' program, and an installation",
+        [system("release")],
+        needs=("environment", "rust-build"),
+    ),
+    Part(
         "python-style",
         "ruff",
         [[VENV / "bin/ruff", "check"], [VENV / "bin/ruff", "format", "--check"]],
