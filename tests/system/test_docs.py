@@ -79,9 +79,41 @@ def run_document(document, spirea, folder):
                 pytest.fail(f"after\n$ {command}\nexpected\n{line}\nbut it printed\n{said}{errors}", pytrace=False)
 
 
-DOCUMENTS = [path for path in [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))] if steps(path)]
+EVERY = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/**/*.md"))]
+DOCUMENTS = [path for path in EVERY if steps(path)]
+LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]*))?\)")
+# A row of THREAT_MODEL.md: a folder with sources and the number of their lines.
+COUNTED = re.compile(r"^\| \[[^]]*\]\(([^)]*)\) \| ([\d,]+) \|", re.MULTILINE)
 
 
 @pytest.mark.parametrize("name", [str(path.relative_to(ROOT)) for path in DOCUMENTS if path != OF_THE_PACKAGE])
 def test_document(name, spirea, tmp_path):
     run_document(ROOT / name, spirea, tmp_path)
+
+
+def anchors(document):
+    """The names by which other documents reach the headings of one, as GitHub makes them."""
+    text = re.sub(r"^```.*?^```", "", document.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    titles = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", re.sub(r"\]\([^)]*\)", "", title)).strip().lower().replace(" ", "-") for title in titles}
+
+
+def test_links_of_documents_lead_somewhere():
+    broken = []
+    for document in [*EVERY, ROOT / "papers/README.md"]:
+        text = re.sub(r"^```.*?^```", "", document.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+        for path, heading in LINK.findall(text):
+            target = (document.parent / path).resolve() if path else document
+            if not target.exists() or (heading and heading not in anchors(target)):
+                broken.append(f"{document.relative_to(ROOT)}: {path}{heading and '#' + heading}")
+    assert not broken, "\n".join(broken)
+
+
+def test_the_reading_order_has_the_numbers_of_lines():
+    """They are rounded, and may be out by a fifth."""
+    rows = COUNTED.findall((ROOT / "THREAT_MODEL.md").read_text(encoding="utf-8"))
+    assert len(rows) > 5
+    for path, stated in rows:
+        sources = [file for file in (ROOT / path).rglob("*") if file.suffix in (".rs", ".py")]
+        lines = sum(len(file.read_text(encoding="utf-8").splitlines()) for file in sources)
+        assert 0.8 * lines <= int(stated.replace(",", "")) <= 1.2 * lines, f"{path}: {lines} lines, {stated} stated"
