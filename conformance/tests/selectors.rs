@@ -35,7 +35,7 @@ fn payload(name: u64) -> Vec<u8> {
 }
 
 /// Returns bytes for the unit of `group` that a client reads as `bytes` if it expects the unit of
-/// the first group, whose pad it subtracts (wire.md 12.5).
+/// the first group, whose pad it subtracts (docs/wire/ring.md, 12.5).
 fn moved_to_the_first_pad(params: &ProtocolParams, group: u64, bytes: &[u8]) -> Vec<u8> {
     let json: serde_json::Value = serde_json::from_slice(&params.to_json()).unwrap();
     let seed = blake3::Hash::from_hex(json["pad"].as_str().unwrap()).unwrap();

@@ -18,8 +18,8 @@ use life::{Ended, Life};
 const SECRET: u32 = 1;
 const SPARE: u32 = 2;
 
-/// Queries, decodes with the secret at that time, and decides. A correct answer verifies only if the
-/// secret has not been replaced by then.
+/// Queries, decodes with the secret at that time, and decides. A correct answer verifies only if
+/// the secret has not been replaced by then.
 fn look_up(life: &Life<u32>, answer_is_right: bool) -> Option<Result<(), Ended>> {
     let asked = life.read(|&secret| secret);
     let verified = answer_is_right && life.read(|&secret| secret) == SECRET;

@@ -79,7 +79,8 @@ impl NttPlan {
             for (group, &twiddle) in a.chunks_exact_mut(2 * half).zip(&self.forward[groups..]) {
                 let (low, high) = group.split_at_mut(half);
                 for (x, y) in low.iter_mut().zip(high) {
-                    // Both stay below 4q: u < 2q after the subtraction, v < 2q (Harvey's lazy butterfly).
+                    // Both stay below 4q: u < 2q after the subtraction, v < 2q (Harvey's lazy
+                    // butterfly).
                     let u = subtract_if_reached(*x, two_q);
                     let v = modulus.mul_lazy(*y, twiddle);
                     (*x, *y) = (u + v, u + two_q - v);

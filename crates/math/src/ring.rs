@@ -40,8 +40,8 @@ impl Ring {
     /// Creates the ring of `degree` modulo the product of `primes`.
     ///
     /// # Panics
-    /// If the degree is not a power of two for which the primes have transforms, the primes are not distinct,
-    /// or their product exceeds 2^120. Rings are constants of the code, never input.
+    /// If the degree is not a power of two for which the primes have transforms, the primes are not
+    /// distinct, or their product exceeds 2^120. Rings are constants of the code, never input.
     pub fn new(degree: usize, primes: &[Modulus]) -> Self {
         let modulus = primes.iter().try_fold(1u128, |q, prime| q.checked_mul(prime.value().into()));
         let modulus = modulus.filter(|&q| q < 1 << 120).expect("the modulus is below 2^120");

@@ -84,8 +84,8 @@ impl Rotations {
         2 * self.steps
     }
 
-    /// Returns the number of big automorphisms, which is also the number of the plaintexts' rows and of
-    /// the ciphertexts that make up a result.
+    /// Returns the number of big automorphisms, which is also the number of the plaintexts' rows
+    /// and of the ciphertexts that make up a result.
     pub fn big(&self) -> usize {
         self.entries / self.small()
     }
@@ -271,8 +271,7 @@ mod tests {
         }
         assert_eq!(rotations.big_exponent(degree, 3), big * rotations.big_exponent(degree, 2) % 8192);
         assert_eq!((rotations.leaves(), rotations.of_chunk(2), rotations.big()), (80, 32..48, 16));
-        // For one block with a chunk more or less: packing.md has 102 substitutions, 12 of them of
-        // the expansion.
+        // 75 for the images of the chunks, and 15 for one result (docs/protocols/ring.md).
         assert_eq!(rotations.substitutions(1), 90);
     }
 

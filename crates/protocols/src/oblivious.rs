@@ -27,8 +27,8 @@ pub(crate) fn select(mask: u64, a: u64, b: u64) -> u64 {
 /// Returns quotient and remainder of a secret number below 2^40 by a public one of 2 to 2^12. Uses
 /// no division instruction, since some processors take longer to divide larger numbers.
 ///
-/// The reciprocal exceeds 2^64 / `by` by less than 1, so the product exceeds 2^64 `number` / `by` by less than 2^40, which
-/// is less than 2^64 / `by`: the quotient is exact.
+/// The reciprocal exceeds 2^64 / `by` by less than 1, so the product exceeds 2^64 `number` / `by`
+/// by less than 2^40. This is less than 2^64 / `by`, so the quotient is exact.
 pub(crate) fn divide(number: u64, by: u32) -> (u64, u64) {
     debug_assert!(number < 1 << 41 && (2..=1 << 12).contains(&by));
     let reciprocal = u64::MAX / u64::from(by) + 1;

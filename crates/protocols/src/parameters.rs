@@ -246,7 +246,8 @@ pub trait Parameters {
     /// query in flight.
     fn memory_bytes(&self) -> u64;
 
-    /// Checks parameters read from untrusted bytes: shapes, capacity, security and the failure bound.
+    /// Checks parameters read from untrusted bytes: shapes, capacity, security and the failure
+    /// bound.
     ///
     /// # Errors
     /// [`ProtocolError::Malformed`] that names the member out of range.

@@ -55,7 +55,8 @@ impl BlindingFactor {
     /// Decodes a phase, a fraction of 2^64, and removes the factor. Returns a byte, or 256 if the
     /// answer is not one that an honest server gives.
     ///
-    /// The arithmetic has neither a branch nor a division: WebAssembly has divisions whose time depends on their operands.
+    /// The arithmetic has neither a branch nor a division: WebAssembly has divisions whose time
+    /// depends on their operands.
     pub fn unblind(&self, phase: u64) -> u16 {
         // At most 257, which stands for 0.
         let nearest = ((u128::from(phase) * u128::from(FIELD_ORDER) + (1 << 63)) >> 64) as u32;

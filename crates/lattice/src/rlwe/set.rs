@@ -23,7 +23,8 @@ pub enum RingSet {
     Onion30,
     /// `onion-32`: coefficients of 32 bits for OnionPIRv2.
     Onion32,
-    /// `onion-26`: coefficients of 26 bits for OnionPIRv2, at or above ML-KEM-512 under every model.
+    /// `onion-26`: coefficients of 26 bits for OnionPIRv2, at or above ML-KEM-512 under every
+    /// model.
     Onion26,
 }
 

@@ -159,7 +159,8 @@ fn row_bytes(set: LweSet) -> usize {
 /// Adds the effect of a matrix's changes to its hint of `rows` rows, in a file.
 ///
 /// # Errors
-/// [`ProtocolError::Backend`] if the file cannot be read or has another length, [`ProtocolError::Write`].
+/// [`ProtocolError::Backend`] if the file cannot be read or has another length,
+/// [`ProtocolError::Write`] if it cannot be written.
 pub(crate) fn patch_hint(
     path: &Path,
     rows: usize,

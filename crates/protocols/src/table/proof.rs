@@ -152,7 +152,8 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Returns the tree over `leaves`, in the order of their records, and enters its roots into `proofs`.
+    /// Returns the tree over `leaves`, in the order of their records, and stores its roots in
+    /// `proofs`.
     pub(crate) fn new(proofs: &mut Proofs, leaves: Vec<Hash>) -> Self {
         let mut levels = vec![leaves];
         for level in 1..=proofs.levels {

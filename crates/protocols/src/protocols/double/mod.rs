@@ -8,10 +8,9 @@
 //! of the database's size). The *moving* rows come from the answer: they depend on the query, so
 //! their hint is computed and sent with the answer, 5 KiB for each byte of a record. Steps:
 //! `scalar_fold`, `reinterpret`, `scalar_fold`.
-//! `scalar_fold`.
+//!
 //! A record that is taller than a unit takes several columns, and its query contains a first query
 //! for each of them.
-//! A record that is taller than a unit takes several columns, and its query as many first queries.
 
 mod client;
 mod params;

@@ -1,4 +1,5 @@
-//! Two servers and distributed point functions (GPU-DPF sections II and III, IM-PIR sections 2.3 and 3).
+//! Two servers and distributed point functions (GPU-DPF sections II and III, IM-PIR sections 2.3
+//! and 3).
 //!
 //! Both servers hold the same records, each in a row. A query is a pair of keys
 //! ([`spirea_dpf::generate`]). Each server expands its key to a share for every row and folds its

@@ -1,4 +1,5 @@
-//! The hybrid protocol (VIPIR sections 3.4 and 3.6): a fold of scalars, then a tournament of ciphertexts.
+//! The hybrid protocol (VIPIR sections 3.4 and 3.6): a fold of scalars, then a tournament of
+//! ciphertexts.
 //!
 //! The first fold and the packing are those of ExpPack (S), over a tall matrix: N rows form a
 //! block, and a column has many blocks. The answer contains only the packed block that the query

@@ -1,4 +1,5 @@
-//! OnionPIRv2 (VIPIR section 3.2, GPIR section 2, IVE section II; Chen and Ren, 2025): folds of polynomials.
+//! OnionPIRv2 (VIPIR section 3.2, GPIR section 2, IVE section II; Chen and Ren, 2025): folds of
+//! polynomials.
 //!
 //! The database is a matrix of plaintext polynomials, kept in transformed form. A query is one
 //! ciphertext, which the server expands to the encrypted unit vector of a column and to RGSW

@@ -4,11 +4,10 @@
 //! extent. A bucket covers consecutive units after those of the bucket before it; their number is
 //! its *width*. Where entries are dense or long, buckets are narrow. Every bucket has room for the
 //! longest value, so that one record is fetched for every key.
-//! whatever the key.
+//!
 //! The number of buckets and their size follow from the lengths of the values alone ([`Shape`]);
 //! the positions of entries determine the widths ([`Loads`]). So the size of a table does not
 //! depend on the drawn places.
-//! decides the widths ([`Loads`]). So a table takes the same bytes however its places were drawn.
 
 mod lengths;
 mod loads;
