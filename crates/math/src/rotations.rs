@@ -20,9 +20,9 @@ use std::ops::Range;
 /// sum over g of P_g g(S)  =  sum over big of big( sum over small of big^-1(P_(big small)) small(S) ),
 /// ```
 ///
-/// The number of substitutions of ciphertexts is the number of small automorphisms for each chunk,
-/// and the number of big ones for each result (Horner's rule, with the single substitution X ->
-/// X^(5^`steps`)).
+/// For each chunk, this takes a substitution of ciphertexts for every small automorphism except the
+/// identity. For each result, it takes one for every big automorphism except the identity, by
+/// Horner's rule with the single substitution X -> X^(5^`steps`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Rotations {
     entries: usize,

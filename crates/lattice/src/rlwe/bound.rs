@@ -28,8 +28,8 @@ const SMALL_TERMS: f64 = 1.01;
 const TERNARY: f64 = 2.0 / 3.0;
 /// Weight of the roundings of substitutions, 6 * 11. All of them meet one secret, so the deviations
 /// of levels add: they are shares 1/2, 1/4, ... of a square, and their sum squared is below 6. They
-/// also share the secret with the rounding of a response, which is weighted 1 + 0.1; this takes 11
-/// = 1 + 1/0.1 here.
+/// also share the secret with the rounding of a response, which is weighted 1 + 0.1; hence the
+/// factor 11 = 1 + 1/0.1 here.
 const DROPPED_WEIGHT: f64 = 66.0;
 const SWITCHED_WEIGHT: f64 = 1.1;
 

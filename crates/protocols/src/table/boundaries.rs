@@ -5,8 +5,8 @@ use std::ops::Range;
 use super::Table;
 use super::keyword::EntryPlace;
 
-/// Map between entries and records. Its memory accesses depend on the entry, so clients use
-/// [`Table::bucket`] instead.
+/// Map between entries and records. Its time and memory accesses depend on the entry, so clients
+/// use [`Table::bucket`] instead.
 #[derive(Clone, Debug)]
 pub struct Boundaries {
     records: u64,

@@ -13,7 +13,7 @@
 //! replace a record, an attacker must find a second preimage. Every hash includes its position in
 //! the tree, so one evaluation tests only one target, and an attack takes 2^128 hashes for a table
 //! of any size. If the salt is known while the content is chosen, a collision suffices: 2^64
-//! hashes. Only an operator who builds a table in order to lie about it is in this position.
+//! hashes. An operator who builds a table in order to lie about it spends that much.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

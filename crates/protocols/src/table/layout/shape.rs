@@ -83,9 +83,9 @@ impl Framing {
     }
 }
 
-/// Returns the number of rows, of `rows` rows of `row_bytes` bytes, that share a record and its
-/// proof: the fewest that store at most 1.08 times the bytes of single-row records without proofs,
-/// or else the number that stores the least.
+/// Returns the number of rows that share a record and its proof, for `rows` rows of `row_bytes`
+/// bytes. It is the least number that stores at most 1.08 times the bytes of single-row records
+/// without proofs. If there is none, it is the number that stores the least.
 pub fn rows_per_record(rows: u64, row_bytes: usize, framing: &Framing) -> u32 {
     let stored = |count: u32, beside: fn(&Framing, u64) -> usize| {
         let records = rows.div_ceil(count.into());
