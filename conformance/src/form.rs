@@ -1,4 +1,4 @@
-//! The forms of the tests: short, full and long, and the draw of what the short form tests.
+//! Forms of the tests (short, full and long), and the draw of the cases for the short form.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -7,20 +7,20 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 
 use spirea_math::random::public_row;
 
-/// How much a test does.
+/// Extent of the tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Form {
-    /// The form of `make test`: of what takes long and is much alike, a few cases that the commit draws.
+    /// Form of `make test`: of slow and similar cases, it tests a few that the commit draws.
     Short,
     /// Every case, as `CI_FULL=1` asks.
     Full,
-    /// Everything that tests can do, as `SPIREA_CONFORMANCE=long` asks: the oracle for every protocol, more clients, every
-    /// number of shares.
+    /// Everything that tests can do, as `SPIREA_CONFORMANCE=long` asks: the oracle for every
+    /// protocol, more clients, every number of shares.
     Long,
 }
 
 impl Form {
-    /// The form that the environment asks for.
+    /// Returns the form that the environment selects.
     pub fn of_environment() -> Self {
         let is = |variable, wanted| std::env::var(variable).is_ok_and(|value| value == wanted);
         if is("SPIREA_CONFORMANCE", "long") {
@@ -33,7 +33,8 @@ impl Form {
     }
 }
 
-/// The seed of the draw: `SPIREA_DRAW`, or the hash of the commit, so that commits take turns.
+/// Seed of the draw: `SPIREA_DRAW`, or the hash of the commit, so that commits test different
+/// cases.
 static SEED: LazyLock<String> = LazyLock::new(|| {
     let of_commit = || {
         let output = Command::new("git").args(["rev-parse", "HEAD"]).output().ok()?;
@@ -42,14 +43,15 @@ static SEED: LazyLock<String> = LazyLock::new(|| {
     std::env::var("SPIREA_DRAW").ok().or_else(of_commit).unwrap_or_default()
 });
 
-/// The draws of this process, by what they are for.
+/// Draws of this process, by name.
 static DRAWS: Mutex<BTreeMap<String, Vec<String>>> = Mutex::new(BTreeMap::new());
 
-/// Returns whether the short form tests a case of `what`: it draws `count` of all `cases` by the commit's hash. The other forms
-/// test all. The first call for `what` prints the draw and the command that repeats it.
+/// Returns true if the form tests this case of `what`. The short form draws `count` of all `cases`
+/// by the commit's hash; the other forms test all. The first call for `what` prints the draw and
+/// the command that repeats it.
 ///
 /// # Panics
-/// If `case` is none of the cases.
+/// If `case` is not among the cases.
 pub fn is_drawn(what: &str, cases: &[&str], count: usize, case: &str) -> bool {
     assert!(cases.contains(&case), "{case} is none of {cases:?}");
     if Form::of_environment() > Form::Short {
@@ -65,14 +67,15 @@ pub fn is_drawn(what: &str, cases: &[&str], count: usize, case: &str) -> bool {
             drawn.join(", "),
             *SEED,
         );
-        // Past the harness, which keeps the output of tests that pass.
+        // Written directly to standard error, because the harness hides the output of tests that
+        // pass.
         let _ = std::io::stderr().write_all(line.as_bytes());
         drawn
     });
     drawn.iter().any(|drawn| drawn == case)
 }
 
-/// The first `count` cases in an order that the seed and `what` decide.
+/// Returns the first `count` cases, in an order that the seed and `what` determine.
 fn draw(seed: &str, what: &str, cases: &[&str], count: usize) -> Vec<String> {
     let key = *blake3::hash(format!("{seed}\n{what}").as_bytes()).as_bytes();
     let mut order = vec![0; cases.len()];
@@ -98,7 +101,7 @@ mod tests {
             assert!(drawn.len() == 2 && drawn[0] != drawn[1], "{drawn:?}");
             drawn.into_iter().for_each(|case| *times.entry(case).or_insert(0) += 1);
         }
-        // 200 of 500 for each, of a standard deviation of 11.
+        // Each is expected 200 times of 500, with a standard deviation of 11.
         assert!(
             times.len() == cases.len() && times.values().all(|&times| (130..270).contains(&times)),
             "{times:?}"

@@ -1,7 +1,7 @@
 //! One test body for every backend and protocol.
 //!
-//! A body takes a backend and parameters and panics, as a test does, where the two do not do what every
-//! backend and protocol must. Tests in this crate run the bodies for all of them.
+//! A body takes a backend and parameters, and panics like a test if they violate the requirements
+//! of every backend and protocol. The tests of this crate run the bodies for all of them.
 
 mod form;
 pub mod shards;
@@ -18,25 +18,25 @@ use tempfile::TempDir;
 
 pub use form::{Form, is_drawn};
 
-/// Returns whether the tests run in their long form.
+/// Returns true if the tests run in their long form.
 pub fn is_long() -> bool {
     Form::of_environment() == Form::Long
 }
 
-/// What the records of a database hold.
+/// Content of a database's records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
     /// Pseudorandom bytes of a seed.
     Random(u64),
-    /// The same byte everywhere.
+    /// A constant byte.
     Constant(u8),
-    /// 0 and 255 in turns.
+    /// Bytes 0 and 255, alternating.
     Alternating,
-    /// 0 but for one byte of 255, at a place that goes on with the record's number.
+    /// One byte of 255 among zeros; its position advances with the record's number.
     OneHot,
 }
 
-/// The records of a database. The same everywhere.
+/// Returns the records of a database, which are deterministic.
 pub fn records(params: &ProtocolParams, content: Content) -> Vec<Vec<u8>> {
     let bytes = params.record_bytes();
     let record = |index: u64| match content {
@@ -58,7 +58,7 @@ pub fn records(params: &ProtocolParams, content: Content) -> Vec<Vec<u8>> {
     (0..params.records()).map(record).collect()
 }
 
-/// Parameters with other members of their grid.
+/// Returns the parameters with some members of their grid replaced.
 pub fn with_grid(params: &ProtocolParams, members: &[(&str, u64)]) -> ProtocolParams {
     let mut json: serde_json::Value = serde_json::from_slice(&params.to_json()).unwrap();
     for &(member, value) in members {
@@ -71,24 +71,24 @@ pub fn with_grid(params: &ProtocolParams, members: &[(&str, u64)]) -> ProtocolPa
 pub struct Setup {
     /// The parameters.
     pub params: ProtocolParams,
-    /// The server halves, one for each party, all over the same files.
+    /// Server halves, one for each party, all over the same files.
     pub servers: Vec<Box<dyn Responder>>,
     /// The client half.
     pub client: Box<dyn AnyIndexClient>,
     /// The client's keys, if the protocol has any.
     pub keys: Option<PreparedKeys>,
-    /// What the hint's bytes are.
+    /// Bytes of the hint.
     pub hint: Vec<u8>,
-    /// What the servers store.
+    /// Records that the servers store.
     pub records: Vec<Vec<u8>>,
 }
 
-/// All halves over a database, through files as a snapshot has them.
+/// Sets up all halves over a database, through files like those of a snapshot.
 pub fn setup<B: ProtocolBackend>(backend: &Arc<B>, params: &ProtocolParams, content: Content) -> Setup {
     setup_of(backend, params, records(params, content))
 }
 
-/// The same of these records.
+/// Sets up like [`setup`], with the given records.
 pub fn setup_of<B: ProtocolBackend>(
     backend: &Arc<B>,
     params: &ProtocolParams,
@@ -97,7 +97,7 @@ pub fn setup_of<B: ProtocolBackend>(
     prepare(backend, backend, params, records)
 }
 
-/// The same with what is computed of the database once by another backend than the one that answers.
+/// Sets up like [`setup`], with another backend for the precomputation.
 pub fn setup_prepared_by<P: ProtocolBackend, B: ProtocolBackend>(
     preparing: &Arc<P>,
     backend: &Arc<B>,
@@ -107,11 +107,11 @@ pub fn setup_prepared_by<P: ProtocolBackend, B: ProtocolBackend>(
     prepare(preparing, backend, params, records(params, content))
 }
 
-/// A database in files, as a snapshot has them.
+/// A database in files like those of a snapshot.
 struct Stored {
     files: Files,
     hint: Vec<u8>,
-    /// Where the files are, as long as this lives.
+    /// Folder of the files, deleted on drop.
     folder: TempDir,
 }
 
@@ -153,17 +153,18 @@ fn prepare<P: ProtocolBackend, B: ProtocolBackend>(
 }
 
 impl Setup {
-    /// Queries of its client to one server, as a batch.
+    /// Makes a batch of the client's queries to one server.
     pub fn batch<'a, Q: AsRef<[u8]>>(&'a self, queries: &'a [Q]) -> Vec<Query<'a>> {
         queries.iter().map(|query| Query { bytes: query.as_ref(), keys: self.keys.as_ref() }).collect()
     }
 
-    /// The most look-ups that all servers take at once.
+    /// Returns the maximum number of look-ups that all servers take in one batch.
     pub fn max_batch(&self) -> usize {
         self.servers.iter().map(|server| server.max_batch()).min().unwrap()
     }
 
-    /// The answers of every server to a batch of look-ups: by look-up, then by server, as the queries are.
+    /// Returns the answers of every server to a batch of look-ups, ordered like the queries: by
+    /// look-up, then by server.
     pub fn answers(&self, queries: &[Vec<Vec<u8>>]) -> Vec<Vec<Vec<u8>>> {
         let mut answers = vec![Vec::new(); queries.len()];
         for (party, server) in self.servers.iter().enumerate() {
@@ -176,16 +177,16 @@ impl Setup {
     }
 }
 
-/// The answers of all servers as a client takes them.
+/// Borrows the answers of all servers, for a client.
 pub fn slices(answers: &[Vec<u8>]) -> Vec<&[u8]> {
     answers.iter().map(Vec::as_slice).collect()
 }
 
-/// The least distance, in bits, that the noise of an answer keeps from what decoding tolerates.
+/// Minimum margin, in bits, between an answer's noise and what decoding tolerates.
 pub const LEAST_MARGIN_BITS: f64 = 3.0;
 
-/// Every record of `indices` decodes through bytes, in batches, with a margin of noise. Returns the margin
-/// that was measured, in bits.
+/// Checks that every record of `indices` decodes through bytes, in batches, with a margin of noise.
+/// Returns the measured margin in bits.
 pub fn records_decode(setup: &Setup, indices: &[u64], rng: &mut SecretRng) -> f64 {
     let sizes = setup.params.sizes();
     let (mut squares, mut count) = (0.0, 0usize);
@@ -209,12 +210,13 @@ pub fn records_decode(setup: &Setup, indices: &[u64], rng: &mut SecretRng) -> f6
     margin
 }
 
-/// log2 of the least probability that a greatest error may have, by what the parameters say of errors.
+/// log2 of the least acceptable probability of a greatest error, under the parameters' error model.
 pub const LEAST_EXCEEDANCE_LOG2: f64 = -20.0;
 
-/// The greatest error of any number that answers to `indices` hold, as a share of what decoding tolerates, over
-/// `clients` clients with secrets and keys of their own. Every record decodes, and what the parameters say of errors
-/// makes one as great no rarer than [`LEAST_EXCEEDANCE_LOG2`].
+/// Returns the greatest error of any number in the answers to `indices`, as a share of what
+/// decoding tolerates, over `clients` clients with separate secrets and keys. Checks that every
+/// record decodes, and that the parameters' error model gives such an error a probability of at
+/// least 2^[`LEAST_EXCEEDANCE_LOG2`].
 pub fn greatest_error(setup: &mut Setup, indices: &[u64], clients: usize, rng: &mut SecretRng) -> f64 {
     let greatest = greatest_error_of_any(setup, indices, clients, rng);
     let responses = (indices.len() * clients) as f64;
@@ -228,7 +230,8 @@ pub fn greatest_error(setup: &mut Setup, indices: &[u64], clients: usize, rng: &
     greatest
 }
 
-/// The same where what the parameters say is for other content than this: every record decodes.
+/// Measures like [`greatest_error`], for content to which the parameters' error model does not
+/// apply: checks only that every record decodes.
 pub fn greatest_error_of_any(setup: &mut Setup, indices: &[u64], clients: usize, rng: &mut SecretRng) -> f64 {
     let mut greatest: f64 = 0.0;
     for _ in 0..clients {
@@ -250,17 +253,18 @@ pub fn greatest_error_of_any(setup: &mut Setup, indices: &[u64], clients: usize,
     greatest
 }
 
-/// The answers of one backend are those of another, bit for bit, and so is the hint.
+/// Checks that two backends give the same answers and the same hint, bit for bit.
 pub fn answers_agree(a: &Setup, b: &Setup, rng: &mut SecretRng) {
     let most = a.max_batch().min(7) as u64;
     let indices: Vec<u64> = (0..a.client.records().min(most)).collect();
     look_ups_agree(a, b, &indices, rng);
 }
 
-/// The same for one batch of look-ups, which decode: a database has no cheaper test of all its steps.
+/// Checks agreement like [`answers_agree`] for one batch of look-ups, which must decode. This is
+/// the cheapest test of all steps of a database.
 pub fn look_ups_agree(a: &Setup, b: &Setup, indices: &[u64], rng: &mut SecretRng) {
     assert_eq!(blake3::hash(&a.hint), blake3::hash(&b.hint), "hints differ");
-    // Both clients were drawn from one generator: their keys are the same.
+    // Both clients were drawn from equal generators, so their keys are equal.
     let keys = |setup: &Setup| setup.client.keys().map(|keys| keys.bytes().to_vec());
     assert_eq!(keys(a), keys(b));
     let prepared = indices.iter().map(|&index| a.client.query(index, rng).unwrap());
@@ -274,8 +278,8 @@ pub fn look_ups_agree(a: &Setup, b: &Setup, indices: &[u64], rng: &mut SecretRng
     }
 }
 
-/// Every server refuses what is not a batch of queries, says what is wrong, and answers the next one; the client
-/// refuses what is not the answers of all servers.
+/// Checks that every server refuses malformed batches, names the fault, and answers the next batch;
+/// and that the client refuses anything but the answers of all servers.
 pub fn malformed_queries_are_refused(setup: &Setup, rng: &mut SecretRng) {
     let Prepared { queries, state } = setup.client.query(0, rng).unwrap();
     let malformed = |server: &dyn Responder, batch: &[Query<'_>]| {
@@ -312,8 +316,8 @@ pub fn malformed_queries_are_refused(setup: &Setup, rng: &mut SecretRng) {
     assert!(setup.client.query(setup.params.records(), rng).is_err());
 }
 
-/// Two queries to a server for one record have no run of 16 bytes in common at the same place: neither secrets
-/// nor seeds are used twice.
+/// Checks that two queries to a server for one record share no run of 16 bytes at the same
+/// position: neither secrets nor seeds are reused.
 pub fn queries_share_nothing(setup: &Setup, rng: &mut SecretRng) {
     let [a, b] = [(); 2].map(|()| setup.client.query(0, rng).unwrap().queries);
     for (a, b) in a.iter().zip(&b) {

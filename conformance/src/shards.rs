@@ -1,4 +1,4 @@
-//! Shares of a database answer together what a server of the whole answers.
+//! Checks that shares of a database together give the answers of a server of the whole.
 
 use std::sync::Arc;
 
@@ -11,7 +11,8 @@ use spirea_protocols::{
 
 use crate::{Content, Stored, records, stored};
 
-/// Servers of the shares of a database, one of each, the first of which combines; and a client.
+/// Servers of the shares of a database, one for each share, and a client. The first server
+/// combines.
 pub struct Shards {
     /// The servers, in the order of their shares.
     pub servers: Vec<Box<dyn Responder>>,
@@ -35,24 +36,24 @@ pub fn shards_of<B: ProtocolBackend>(
     Shards { servers, client }
 }
 
-/// The roles of `count` shares, the first of which combines.
+/// Returns the roles of `count` shares; the first combines.
 fn roles(count: usize) -> impl Iterator<Item = Role> {
     let role = |share: Share| if share.index() == 0 { Role::Combines(share) } else { Role::Folds(share) };
     Share::new(0, count).unwrap().all().map(role)
 }
 
-/// A database in files, with what a batch of look-ups asks each of its servers, and what a whole server answers.
+/// A database in files, with the queries of a batch of look-ups, and the answers of a whole server.
 pub struct Divided {
     params: ProtocolParams,
     stored: Stored,
     client: Box<dyn AnyIndexClient>,
-    /// The queries to each party.
+    /// Queries to each party.
     queries: Vec<Vec<Vec<u8>>>,
-    /// The answers of each party's whole server.
+    /// Answers of each party's whole server.
     expected: Vec<Vec<Vec<u8>>>,
 }
 
-/// A database that `oracle` answers look-ups of: of its first records, as many as asked.
+/// Prepares a database, and lets `oracle` answer look-ups of its first `look_ups` records.
 pub fn divided<B: ProtocolBackend>(
     oracle: &Arc<B>,
     params: &ProtocolParams,
@@ -96,7 +97,7 @@ impl Divided {
         self.queries[party].iter().map(|bytes| Query { bytes, keys }).collect()
     }
 
-    /// The servers of the shares of a party's database; the first combines.
+    /// Opens the servers of the shares of a party's database; the first combines.
     fn shards<B: ProtocolBackend>(
         &self,
         backend: &Arc<B>,
@@ -110,7 +111,7 @@ impl Divided {
         self.params.openings(residence).into_iter().enumerate()
     }
 
-    /// The partials of each share, as they travel.
+    /// Returns the partials of each share as bytes.
     fn partials(&self, party: usize, shards: &[Box<dyn Responder>]) -> Vec<Vec<u8>> {
         let partial = |shard: &dyn Responder| {
             let keys = self.keys(shard);
@@ -123,7 +124,8 @@ impl Divided {
         shards.iter().map(|shard| partial(&**shard)).collect()
     }
 
-    /// `count` shares answer what the whole does, through the bytes of their partials and as one.
+    /// Checks that `count` shares answer like the whole, both through the bytes of their partials
+    /// and as one [`Sharded`].
     pub fn shares_answer<B: ProtocolBackend>(&self, backend: &Arc<B>, residence: Residence, count: usize) {
         self.partials_combine(backend, residence, count);
         for (party, opening) in self.openings(residence) {
@@ -135,7 +137,8 @@ impl Divided {
         }
     }
 
-    /// The partials of `count` shares, through their bytes and in any order, make the answers of the whole.
+    /// Checks that the partials of `count` shares, through their bytes and in any order, combine to
+    /// the answers of the whole.
     pub fn partials_combine<B: ProtocolBackend>(&self, backend: &Arc<B>, residence: Residence, count: usize) {
         for (party, opening) in self.openings(residence) {
             let shards = self.shards(backend, opening, count);
@@ -148,7 +151,8 @@ impl Divided {
         }
     }
 
-    /// Each share folds from a file that has its own bytes alone, and who only joins needs no file of the database.
+    /// Checks that each share folds from a file that contains only its own bytes, and that a
+    /// joining server needs no file of the database.
     pub fn shares_need_their_own_bytes_alone<B: ProtocolBackend>(
         &self,
         backend: &Arc<B>,
@@ -176,7 +180,7 @@ impl Divided {
             let needed = alone[0].partial_keys_bytes();
             assert!([0, self.params.sizes().keys_bytes].contains(&needed));
             for (shard, expected) in alone.iter().zip(&expected) {
-                // Keys that a fold needs none of are no part of its batch.
+                // If a fold needs no keys, its batch has none.
                 let keys = self.keys(&**shard).filter(|_| needed > 0);
                 let partial = shard.partial(&self.batch(party, keys.as_ref())).unwrap();
                 assert!(partial.as_bytes() == expected, "{count} shares of {:?}", self.params);
@@ -189,7 +193,7 @@ impl Divided {
             let batch = self.batch(party, keys.as_ref());
             joins.check(&batch).unwrap();
             assert!(joins.combine(&batch, &parsed(expected)).unwrap() == self.expected[party]);
-            // No share refuses what the server that joins admits.
+            // No share refuses a batch that the joining server admits.
             for byte in [0x00, 0x01, 0x7f, 0xff] {
                 let garbled = vec![byte; batch[0].bytes.len()];
                 let batch = [Query { bytes: &garbled, ..batch[0] }];
@@ -205,7 +209,7 @@ impl Divided {
         }
     }
 
-    /// Partials are the same bytes on both backends.
+    /// Checks that partials have the same bytes on both backends.
     pub fn partials_agree<A: ProtocolBackend, B: ProtocolBackend>(
         &self,
         a: &Arc<A>,
@@ -218,8 +222,8 @@ impl Divided {
         }
     }
 
-    /// What is not one partial of each share of the batch is refused, and so is asking a share for answers. Of wrong
-    /// content, wrong answers are made.
+    /// Checks that anything but one partial of each share of the batch is refused, and that a share
+    /// refuses to answer alone. Partials of wrong content give wrong answers.
     pub fn wrong_partials_are_refused<B: ProtocolBackend>(&self, backend: &Arc<B>, rng: &mut SecretRng) {
         for (party, opening) in self.openings(Residence::Copied) {
             let shards = self.shards(backend, opening, 2);
@@ -230,7 +234,7 @@ impl Divided {
                 let error = shards[0].combine(&batch, &parsed(partials)).unwrap_err();
                 assert!(matches!(error, ProtocolError::Malformed { what: "partial", .. }), "{error}");
             };
-            // A share that has rows, before one that may have none.
+            // Puts a share with rows before a share that may have none.
             let (first, second) = match right[0].len() {
                 Partial::HEADER_BYTES => (&right[1], &right[0]),
                 _ => (&right[0], &right[1]),
@@ -290,7 +294,7 @@ fn parsed(partials: Vec<Vec<u8>>) -> Vec<Partial> {
     partials.into_iter().map(|bytes| Partial::from_bytes(bytes).unwrap()).collect()
 }
 
-/// Bytes with one bit flipped.
+/// Returns the bytes with one bit flipped.
 fn flipped(bytes: &[u8], bit: usize) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     bytes[bit / 8] ^= 1 << (bit % 8);

@@ -1,5 +1,6 @@
-//! A lying server that adds answers: to the answer of a query whose record it knows, that of an earlier query under the same keys,
-//! over a table of its own. The sum would be a whole record that names the earlier query's column.
+//! A lying server that adds answers. To the answer of a query whose record it knows, it adds the
+//! answer of an earlier query under the same keys over a forged table. The sum would be a valid
+//! record that names the earlier query's column.
 #![allow(clippy::print_stdout, reason = "the number of accepted answers is worth seeing")]
 
 use std::sync::Arc;
@@ -17,10 +18,11 @@ const PROTOCOLS: [&str; 2] = ["exppack-simple", "hybrid"];
 const RECORD_BYTES: usize = 64;
 const CHECKSUM_BYTES: usize = 8;
 const COLUMNS: usize = 256;
-/// The record that the server knows the client to ask for now.
+/// Record that the server knows to be queried now.
 const KNOWN: u64 = 3;
 
-/// A record that a client accepts: its checksum has a public key, as those of tables.
+/// Returns a record that a client accepts. Its checksum has a public key, like the checksums of
+/// tables.
 fn record_of(name: u64) -> Vec<u8> {
     let mut record = name.to_le_bytes().to_vec();
     record.resize(RECORD_BYTES - CHECKSUM_BYTES, 0);
@@ -29,7 +31,7 @@ fn record_of(name: u64) -> Vec<u8> {
     record
 }
 
-/// The name in a record, if its checksum is right.
+/// Returns the name in a record if its checksum is valid.
 fn accepted(record: &[u8]) -> Option<u64> {
     let name = u64::from_le_bytes(*record.first_chunk()?);
     (record == record_of(name)).then_some(name)
@@ -45,12 +47,12 @@ fn parameters(protocol: &str) -> ProtocolParams {
     ProtocolParams::from_json(json.to_string().as_bytes()).unwrap()
 }
 
-/// A number with the same residue modulo 257 as a byte and a rest: the field has one element that is no byte.
+/// Splits a number into two bytes whose sum is the number: one element of the field is not a byte.
 fn bytes_of(number: u32) -> [u8; 2] {
     [number.min(255) as u8, (number / 256) as u8]
 }
 
-/// The sum of two responses under one secret, coefficient by coefficient.
+/// Adds two responses under one secret, coefficient by coefficient.
 fn add(sum: &mut [u8], other: &[u8]) {
     let (a, b) = RingSet::Fast.response_bits();
     let widths = std::iter::repeat_n(a, RingSet::DEGREE).chain(std::iter::repeat_n(b, RingSet::DEGREE));
@@ -67,7 +69,8 @@ fn add(sum: &mut [u8], other: &[u8]) {
     }
 }
 
-/// The lying server: the honest table, and two tables whose sum it adds to the honest answer.
+/// The lying server: the honest table, and two forged tables, whose answers it adds to the honest
+/// answer.
 struct Attack {
     honest: Setup,
     planted: [Setup; 2],
@@ -75,15 +78,15 @@ struct Attack {
 }
 
 impl Attack {
-    /// Plants for the records of each column what makes the known record one that names the column, if the quotient of
-    /// factors is `ratio(column)`.
+    /// Forges records for each column such that, if the quotient of factors is `ratio(column)`, the
+    /// known record becomes a record that names the column.
     fn new(protocol: &str, ratio: impl Fn(u64) -> u32) -> Self {
         let (backend, params) = (Arc::new(CpuBackend::new(2).unwrap()), parameters(protocol));
         let mut honest = records(&params, Content::Random(5));
         honest[KNOWN as usize] = record_of(KNOWN);
         let known = record_of(KNOWN);
         let per_column = params.grid().records_per_unit() as u64;
-        // Where the known record lies in its unit, and for all columns.
+        // Position of the known record in its unit, used in all columns.
         let within = KNOWN % per_column;
         let planted = |index: u64| -> Vec<[u8; 2]> {
             let column = index / per_column;
@@ -109,14 +112,16 @@ impl Attack {
         Self { honest, planted, keys }
     }
 
-    /// A query for the record beside the known one in another column, from the client of the honest table.
+    /// Makes a query of the honest table's client for the record at the known record's position in
+    /// another column.
     fn earlier(&self, column: u64, rng: &mut SecretRng) -> Vec<u8> {
         let per_column = self.honest.params.grid().records_per_unit() as u64;
         let index = column * per_column + KNOWN % per_column;
         self.honest.client.query(index, rng).unwrap().queries.remove(0)
     }
 
-    /// The name in the record that the client accepts, if it accepts one, where the answers of earlier queries are added.
+    /// Returns the name in the record that the client accepts, if any, when the answers to earlier
+    /// queries are added.
     fn lie(&self, earlier: &[Vec<u8>], rng: &mut SecretRng) -> Option<u64> {
         let Prepared { queries, state } = self.honest.client.query(KNOWN, rng).unwrap();
         let mut answer = self.honest.answers(&[queries]).remove(0).remove(0);
@@ -130,7 +135,7 @@ impl Attack {
     }
 }
 
-/// The short form draws one.
+/// Returns the tested protocols; the short form draws one.
 fn drawn() -> impl Iterator<Item = &'static str> {
     PROTOCOLS.into_iter().filter(|protocol| is_drawn("added answers", &PROTOCOLS, 1, protocol))
 }
@@ -138,9 +143,10 @@ fn drawn() -> impl Iterator<Item = &'static str> {
 #[test]
 fn one_quotient_of_factors_in_256_lets_an_added_answer_through() {
     for protocol in drawn() {
-        // Column j holds what is accepted under the quotient j + 1.
+        // Column j holds the forgery for the quotient j + 1.
         let attack = Attack::new(protocol, |column| column as u32 + 1);
-        // Of one randomness, so that all have the same factor: each column tries one quotient of the same two factors.
+        // All earlier queries use the same randomness and so the same factor: each column tests one
+        // quotient of the same two factors.
         let randomness = || SecretRng::deterministic_for_tests(9);
         let tries = (0..COLUMNS as u64).map(|column| {
             attack
@@ -155,14 +161,14 @@ fn one_quotient_of_factors_in_256_lets_an_added_answer_through() {
 
 #[test]
 fn added_answers_are_refused() {
-    /// Tries in the long form, and how many of them may be accepted: about 4 are.
+    /// Number of tries in the long form, and maximum number of accepted ones; about 4 are expected.
     const TRIES: usize = 1000;
     const MOST_ACCEPTED: usize = 30;
     let share = if Form::of_environment() == Form::Long { 1 } else { 20 };
     let mut rng = SecretRng::from_os().unwrap();
     for protocol in drawn() {
         let attack = Attack::new(protocol, |_| 1);
-        // One earlier query, or several: each has a factor of its own.
+        // One or several earlier queries, each with its own factor.
         let mut accepted = [0; 2];
         for (accepted, queries) in accepted.iter_mut().zip([1, 3]) {
             for attempt in 0..TRIES / share {

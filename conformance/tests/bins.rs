@@ -1,4 +1,4 @@
-//! Partial batch retrieval: a record of each bin for the work of one, through the bytes that cross the wire.
+//! Partial batch retrieval through the bytes on the wire: a record of each bin for the work of one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,7 +27,8 @@ fn cpu() -> Arc<CpuBackend> {
     Arc::new(CpuBackend::new(2).unwrap())
 }
 
-/// What several queries bring that are answered as one batch: for each its wanted records, and those of all bins.
+/// Answers several queries as one batch, and checks the wanted records of each and the records of
+/// all bins.
 fn fetch(setup: &Setup, batch: &[Vec<u64>], rng: &mut SecretRng) {
     let (bins, sizes) = (setup.client.bins(), setup.params.sizes());
     let chosen: Vec<_> = batch.iter().map(|wanted| bins.choose(wanted, rng).unwrap()).collect();
@@ -47,8 +48,8 @@ fn fetch(setup: &Setup, batch: &[Vec<u64>], rng: &mut SecretRng) {
     }
 }
 
-/// Small tables: bins of one row, of shares of a leaf, of several leaves, with fewer records in the last or in none of the
-/// last; rows that records share, and records of several rows.
+/// Returns small tables: bins of one row, of parts of a leaf, and of several leaves; fewer or no
+/// records in the last bins; rows with several records, and records with several rows.
 fn small() -> Vec<ProtocolParams> {
     let mut all = Vec::new();
     for protocol in ["dpf-xor", "dpf-sum"] {
@@ -78,7 +79,8 @@ fn every_record_of_small_tables() {
         malformed_queries_are_refused(&setup, &mut rng);
         queries_share_nothing(&setup, &mut rng);
         let bins = setup.client.bins();
-        // Every place of all bins at once, and a batch of all.
+        // Each query takes the same position of every bin; together, the queries of a batch cover
+        // all positions.
         let of_place = |place: u64| -> Vec<u64> {
             let places = (0..bins.count()).map(|bin| (bins.range(bin), bins.range(bin).start + place));
             places.filter(|(records, index)| records.contains(index)).map(|(_, index)| index).collect()
@@ -131,7 +133,7 @@ fn one_bin_is_no_bins() {
     }
 }
 
-/// Keys, batches of queries and bins of all of them.
+/// Counts of fold operations and of their keys (queries times bins).
 #[derive(Default)]
 struct Folds {
     operations: AtomicUsize,
@@ -160,11 +162,12 @@ fn all_bins_of_a_batch_are_one_scan() {
     let setup = setup_prepared_by(&cpu(), &watched, &params, Content::Random(8));
     fetch(&setup, &[vec![1, 300], vec![], vec![999]], &mut rng);
     let Folds { operations, keys } = &**watched.observer();
-    // Both parties' servers.
+    // The servers of both parties.
     assert_eq!((operations.load(Ordering::Relaxed), keys.load(Ordering::Relaxed)), (2, 2 * 3 * 10));
 }
 
-/// The evaluations of all bins' keys are as many as those of one key of all rows, but for the levels above the bins.
+/// Checks that the keys of all bins take as many evaluations as one key of all rows, except for the
+/// levels above the bins.
 #[test]
 fn bins_cost_no_more_evaluations() {
     let (whole, bins) = (choose("dpf-xor", 1 << 20, 40, 1), choose("dpf-xor", 1 << 20, 40, 64));
@@ -185,7 +188,7 @@ fn what_is_no_query_for_bins_is_refused() {
     let chosen = setup.client.bins().choose(&[3], &mut rng).unwrap();
     let query = setup.client.query_bins(&chosen.records, &mut rng).unwrap().queries.remove(0);
     let key_bytes = query.len() / 10;
-    // Each key in turn is another party's, has a root that is none, or is cut off.
+    // Damages each key in turn: the party is wrong, the root is invalid, or the key is truncated.
     for key in 0..10 {
         for (byte, flip) in [(0, 1), (0, 2), (1, 1)] {
             let mut damaged = query.clone();

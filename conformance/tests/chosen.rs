@@ -1,5 +1,6 @@
-//! Databases chosen against each protocol: what adds up the noise of an expansion's tree, what is aligned with the
-//! public matrix, and the extremes. The greatest error is judged: a mean square does not see what adds up.
+//! Databases chosen against each protocol: they add up the noise of an expansion's tree, are
+//! aligned with the public matrix, or are extreme. The tests check the greatest error, since a mean
+//! square hides errors that add up.
 #![allow(clippy::print_stdout, reason = "what was measured is worth seeing")]
 
 use std::sync::Arc;
@@ -16,13 +17,13 @@ use spirea_protocols::grid::Spread;
 use spirea_protocols::registry::{Choice, NAMES, ProtocolParams};
 use spirea_protocols::{Prepared, Query};
 
-/// Coefficients of a polynomial.
+/// Number of coefficients of a polynomial.
 const DEGREE: usize = 4096;
-/// The most that an error may be of what decoding tolerates, under a database that is aligned with a public matrix of
-/// which it was not to depend: half.
+/// Maximum error, as a share of what decoding tolerates, for a database that is aligned with the
+/// public matrix, on which it should not depend.
 const GREATEST_ALIGNED: f64 = 0.5;
 
-/// Parameters whose grid has so many groups and columns.
+/// Returns parameters whose grid has these numbers of groups and columns.
 fn with_grid(
     protocol: &str,
     keys: KeyDelivery,
@@ -47,7 +48,7 @@ fn ends(params: &ProtocolParams) -> [u64; 3] {
     [0, params.records() / 2, params.records() - 1]
 }
 
-/// Clients that ask for the same records, each with keys and noise of its own.
+/// Returns the number of clients that query the same records, each with its own keys and noise.
 fn clients() -> usize {
     if is_long() { 3 } else { 1 }
 }
@@ -74,8 +75,9 @@ fn extreme_databases_decode_with_errors_as_small_as_they_are_said_to_be() {
     }
 }
 
-/// The extremes under every parameter set, and in the long form at the shapes that are chosen for 64 MiB. Errors within a response are
-/// correlated for content of rank one, as constants are: each client adds one sample, not one for each byte.
+/// Checks the extremes under every parameter set, in the long form at the shapes that are chosen
+/// for 64 MiB. For content of rank one, such as constants, errors within a response are correlated:
+/// each client adds only one independent sample.
 #[test]
 fn extreme_databases_decode_under_every_parameter_set() {
     const PACKING: [&str; 4] = ["exppack-simple", "exppack-double", "double-pack", "hybrid"];
@@ -86,7 +88,7 @@ fn extreme_databases_decode_under_every_parameter_set() {
         onion.map(|ring| ("onion", None, Some(ring))).collect();
     for protocol in PACKING {
         sets.extend(packing.clone().map(|ring| (protocol, None, Some(ring))));
-        // The default is among those above.
+        // The default set is among those above.
         sets.extend([LweSet::Paper, LweSet::Module1536].map(|lwe| (protocol, Some(lwe), None)));
     }
     sets.extend(["simple", "double"].iter().flat_map(|&name| LweSet::ALL.map(|lwe| (name, Some(lwe), None))));
@@ -111,8 +113,8 @@ fn extreme_databases_decode_under_every_parameter_set() {
     }
 }
 
-/// Rows that are equal have equal hints, so their errors are almost equal. They are no larger together than those of other content
-/// (docs/protocols/ring.md, "Noise").
+/// Equal rows have equal hints, so their errors are almost equal. Checks that they are no larger
+/// together than those of other content (docs/protocols/ring.md, "Noise").
 #[test]
 fn rows_that_repeat_have_errors_in_common_and_no_larger_ones() {
     let (backend, mut rng) = (backend(), SecretRng::from_os().unwrap());
@@ -151,7 +153,8 @@ fn rows_that_repeat_have_errors_in_common_and_no_larger_ones() {
     }
 }
 
-/// A database of `onion` with one coefficient of 32 bits, the greatest or the least, by column and coefficient.
+/// Sets up a database of `onion` whose coefficients are the greatest or the least number of 32
+/// bits, by column and coefficient.
 fn onion_of_signs(columns: usize, positive: impl Fn(usize, usize) -> bool) -> Setup {
     const GROUPS: usize = 2;
     let params = with_grid("onion", KeyDelivery::Registered, 16384, GROUPS, columns);
@@ -172,7 +175,7 @@ fn signs_that_follow_the_tree_to_any_depth_decode() {
         if !is_long() && !is_drawn("depths of signs", &["0", "1", "5", "9"], 2, &depth.to_string()) {
             continue;
         }
-        // Bytes of 0x7f or 0x80 by the parity of as many bits of the column's number.
+        // Bytes of 0x7f or 0x80, by the parity of `depth` bits of the column's number.
         let params = with_grid("onion", KeyDelivery::Registered, 16384, 2, 512);
         let parity = |index: u64| (index >> 1 & ((1 << depth) - 1)).count_ones() % 2;
         let records = (0..params.records()).map(|index| vec![[0x80, 0x7f][parity(index) as usize]; 16384]);
@@ -186,7 +189,7 @@ fn signs_that_follow_the_tree_to_any_depth_decode() {
 fn signs_computed_from_the_trees_structure_decode() {
     let mut rng = SecretRng::from_os().unwrap();
     for columns in [128, 512] {
-        // Two groups need three more leaves.
+        // Three more leaves are needed for two groups.
         let tree = Tree { expansion: Expansion::covering(columns + 3), leaves: columns };
         let (signs, gain) = tree.coherent_signs();
         let mut setup = onion_of_signs(columns, |column, i| signs[column][i] > 0.0);
@@ -194,12 +197,14 @@ fn signs_computed_from_the_trees_structure_decode() {
         println!(
             "{columns} columns: {gain:.0} times the variance without a pad, greatest error {greatest:.3}"
         );
-        // What the signs are for: without a pad their coefficient has a variance that no bound on averages allows.
+        // Checks the purpose of the signs: without a pad, the variance of their coefficient exceeds
+        // every bound on averages.
         assert!(gain > columns as f64 / 8.0, "{gain}");
     }
 }
 
-/// The linear maps from the noise of the root's substitution to those of the first leaves: signed permutations alone.
+/// Linear maps from the noise of the root's substitution to the noise of the first leaves. They
+/// consist of signed permutations.
 struct Tree {
     expansion: Expansion,
     leaves: usize,
@@ -216,7 +221,7 @@ fn automorphism(a: &Polynomial, exponent: usize) -> Polynomial {
     image
 }
 
-/// Times X^`shift`, for a shift from 0 to 2 N.
+/// Multiplies by X^`shift`, for a shift from 0 to 2 N.
 fn shifted(a: &Polynomial, shift: usize) -> Polynomial {
     let at = |i: usize| {
         let from = (i + 2 * DEGREE - shift) % (2 * DEGREE);
@@ -231,14 +236,15 @@ fn plus(a: &Polynomial, b: &Polynomial, sign: f64) -> Polynomial {
 
 impl Tree {
     fn split(&self, level: u32, noise: &Polynomial) -> [Polynomial; 2] {
-        // The root's own noise is that of its substitution; below it is what both have together.
+        // The root has only the noise of its substitution; below, a node's noise and its image add
+        // up.
         let image =
             if level == 0 { noise.clone() } else { automorphism(noise, Expansion::exponent(DEGREE, level)) };
         let own = if level == 0 { vec![0.0; DEGREE] } else { noise.clone() };
         [plus(&own, &image, 1.0), shifted(&plus(&own, &image, -1.0), 2 * DEGREE - (1 << level))]
     }
 
-    /// The leaves' noise.
+    /// Maps noise of the root to noise of the leaves.
     fn forward(&self, noise: Polynomial) -> Vec<Polynomial> {
         let levels = self.expansion.levels();
         let mut nodes = vec![noise];
@@ -249,7 +255,7 @@ impl Tree {
         nodes
     }
 
-    /// The adjoint of that map.
+    /// Applies the adjoint of [`Tree::forward`].
     fn backward(&self, mut nodes: Vec<Polynomial>) -> Polynomial {
         for level in (0..self.expansion.levels()).rev() {
             let join = |children: &[Polynomial]| {
@@ -267,10 +273,11 @@ impl Tree {
         nodes.remove(0)
     }
 
-    /// Signs of plaintexts' coefficients for which coefficient 0 of the leaves' sum with them adds up the noise of the
-    /// root's substitution, by some steps of a power iteration; and how many times the variance of random signs it has.
+    /// Returns signs of plaintexts' coefficients for which coefficient 0 of the leaves' sum with
+    /// them adds up the noise of the root's substitution, found by a few steps of a power
+    /// iteration. Also returns the variance relative to that of random signs.
     fn coherent_signs(&self) -> (Vec<Polynomial>, f64) {
-        // Coefficient 0 of a product is the first times the first, less the i-th times the i-th from the end.
+        // Coefficient 0 of a product is a[0] b[0], minus the sum of a[i] b[N - i].
         let reversed = |a: &Polynomial| {
             (0..DEGREE).map(|i| if i == 0 { a[0] } else { -a[DEGREE - i] }).collect::<Polynomial>()
         };
@@ -291,8 +298,8 @@ impl Tree {
     }
 }
 
-/// A database whose hint follows signs of the tree as well as one entry a row can make it: in each row the column whose
-/// row of A correlates most with the row's signs has a 1.
+/// Returns a database whose hint follows the signs of the tree as closely as one entry in each row
+/// allows: each row has a 1 in the column whose row of A correlates most with the row's signs.
 fn aligned_with_the_matrix(params: &ProtocolParams, spread: Spread) -> Vec<Vec<u8>> {
     let grid = params.grid();
     let public = PublicMatrix::new(LweSet::Module1280, params.seed().unwrap(), grid.columns);
@@ -334,7 +341,7 @@ fn databases_aligned_with_the_public_matrix_decode_with_a_margin() {
         ("exppack-simple", KeyDelivery::PerQuery, Spread::Columns),
         ("double-pack", KeyDelivery::Registered, Spread::Rows),
     ];
-    // One of each spread.
+    // The short list has one case of each spread.
     for &(protocol, keys, spread) in if is_long() { &all[..] } else { &all[..2] } {
         let name = format!("{protocol}, {keys:?}");
         let names = all.map(|(protocol, keys, _)| format!("{protocol}, {keys:?}"));

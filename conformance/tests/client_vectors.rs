@@ -1,7 +1,7 @@
-//! A whole look-up of every protocol, for clients in other languages: the reference client makes the same keys and
-//! queries of the same randomness, and decodes the same answers.
+//! A complete look-up of every protocol, for clients in other languages. From the same randomness,
+//! the reference client makes the same keys and queries, and it decodes the same answers.
 //!
-//! `SPIREA_WRITE_VECTORS=1 cargo test -p spirea-conformance client_vectors` writes them anew.
+//! `SPIREA_WRITE_VECTORS=1 cargo test -p spirea-conformance client_vectors` rewrites the vectors.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -14,15 +14,15 @@ use spirea_math::random::SecretRng;
 use spirea_protocols::Prepared;
 use spirea_protocols::registry::{NAMES, ProtocolParams};
 
-/// The seeds of the deterministic randomness of [`setup`]'s client, and of its query.
+/// Seeds of the deterministic randomness of [`setup`]'s client, and of its query.
 const CLIENT_SEED: u64 = 11;
 const QUERY_SEED: u64 = 1;
-/// Ends the names of tables whose queries bring their keys.
+/// Suffix for the names of tables whose queries carry their keys.
 const PER_QUERY: &str = "-per-query";
-/// The seed of the records.
+/// Seed of the records.
 const CONTENT_SEED: u64 = 2;
 
-/// Small tables whose records have several parts where the protocol has any.
+/// Returns a small table's parameters. Records have several parts if the protocol supports parts.
 fn parameters(name: &str) -> ProtocolParams {
     let (protocol, brings_keys) = match name.strip_suffix(PER_QUERY) {
         Some(protocol) => (protocol, true),
@@ -110,7 +110,7 @@ fn vector(name: &str, index: u64) -> String {
         members.push(("hint", json!(hex(&setup.hint))));
     }
     if params.bins() > 1 {
-        // Two of them in one bin.
+        // Two of these records lie in one bin.
         let wanted = [3, 39, 2, 20];
         let mut rng = SecretRng::deterministic_for_tests(QUERY_SEED);
         let chosen = setup.client.bins().choose(&wanted, &mut rng).unwrap();

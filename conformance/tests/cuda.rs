@@ -1,4 +1,4 @@
-//! All protocols on the emulated device, bit for bit as on the CPU, and on a group of two devices.
+//! All protocols on the emulated device and on a group of two devices, bit for bit like the CPU.
 
 use std::sync::{Arc, LazyLock};
 
@@ -14,8 +14,9 @@ use spirea_protocols::registry::{NAMES, ProtocolParams};
 
 static CPU: LazyLock<Arc<CpuBackend>> = LazyLock::new(|| Arc::new(CpuBackend::new(2).unwrap()));
 
-/// Two devices without the fast tensor cores for which products take them: sixteen products of bytes are slow to
-/// emulate. In an order that no device promises.
+/// Runs a test on two emulated devices. They lack the fast tensor cores, on which a product is
+/// computed as sixteen products of bytes: these are slow to emulate. Their execution order is one
+/// that no device promises.
 fn emulated<T>(test: impl FnOnce() -> T) -> T {
     let config = Config {
         devices: 2,
@@ -29,7 +30,8 @@ fn emulated<T>(test: impl FnOnce() -> T) -> T {
     Emulation::install(config).with(config, test)
 }
 
-/// The backend answers so many look-ups, of the last records, as the CPU does, and the client decodes them.
+/// Checks that the backend answers look-ups of the last `look_ups` records like the CPU, and that
+/// the client decodes them.
 fn agrees<B: ProtocolBackend>(backend: B, choice: &Choice, records: u64, record_bytes: usize, look_ups: u64) {
     let params = ProtocolParams::choose(choice, [7; 32], records, record_bytes).unwrap();
     let mut rng = SecretRng::from_os().unwrap();
@@ -56,8 +58,8 @@ macro_rules! agree {
     };
 }
 
-// An emulated device takes half a minute for an expansion to 1280 leaves: what begins with one has one look-up, but
-// for the protocol with the steps of all.
+// An emulated device takes half a minute for an expansion to 1280 leaves. Protocols that begin with
+// such an expansion get one look-up, except the protocol that has all steps.
 agree! {
     simple: "simple", 40, 300, 7;
     double: "double", 40, 3, 7;
@@ -78,7 +80,7 @@ fn conservative_sets() {
     }
 }
 
-/// Devices pack whole ciphertexts.
+/// Checks packing of queries that carry their keys: devices pack whole ciphertexts.
 #[test]
 fn queries_that_bring_their_keys() {
     let shapes = [("exppack-simple", 900), ("exppack-double", 2), ("hybrid", 900)];
@@ -107,7 +109,7 @@ fn two_devices_share_a_database() {
     }
 }
 
-/// Databases of which two shares have rows each.
+/// Returns databases that two shares divide with rows for both.
 fn divisible(protocol: &str) -> ProtocolParams {
     let choose = |records, bytes| ProtocolParams::choose(&named(protocol), [7; 32], records, bytes).unwrap();
     match protocol {
@@ -137,7 +139,8 @@ fn shares_of_devices_answer_as_the_whole() {
     }
 }
 
-/// What begins with an expansion to 1280 leaves, once, of the protocol with all steps behind the fold.
+/// Checks protocols that begin with an expansion to 1280 leaves once, with the protocol that has
+/// all steps after the fold.
 #[test]
 fn devices_combine_what_is_packed() {
     let database = divided(&CPU, &divisible("hybrid"), 1, &mut SecretRng::from_os().unwrap());
@@ -147,7 +150,7 @@ fn devices_combine_what_is_packed() {
     });
 }
 
-/// A share of a database that a group of devices divides once more.
+/// Checks a share of a database that a group of devices divides again.
 #[test]
 fn a_share_is_divided_among_devices() {
     let mut rng = SecretRng::from_os().unwrap();

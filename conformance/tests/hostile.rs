@@ -1,4 +1,4 @@
-//! Manifests and partials that an attacker writes. `SPIREA_CONFORMANCE=long` makes 100,000 of each.
+//! Manifests and partials from an attacker. `SPIREA_CONFORMANCE=long` tests 100,000 of each.
 
 use spirea_protocols::TableKind;
 use spirea_specimens::hostile::{Combiner, check_manifest};

@@ -1,4 +1,5 @@
-//! One program: each would compile the protocols on its backends anew.
+//! All tests are one program: separate programs would each compile the protocols for their
+//! backends.
 
 mod added;
 mod bins;

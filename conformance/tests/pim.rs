@@ -1,5 +1,5 @@
-//! Protocols on the emulated machine with processing in memory, bit for bit as on the CPU: shares of bits in its memories,
-//! rings on the processor beside it.
+//! Protocols on an emulated machine with processing in memory, bit for bit like the CPU. Shares of
+//! bits are folded in its memories, rings on its host processor.
 
 use std::sync::{Arc, LazyLock};
 
@@ -14,7 +14,8 @@ use spirea_protocols::registry::ProtocolParams;
 
 static CPU: LazyLock<Arc<CpuBackend>> = LazyLock::new(|| Arc::new(CpuBackend::new(2).unwrap()));
 
-/// A machine of seven DPUs in so many clusters, of which one DPU never works and one fails while it answers.
+/// Returns a machine of seven DPUs in `clusters` clusters. One DPU never works, and one fails while
+/// it answers.
 fn machine(clusters: usize, mram_bytes: usize) -> Split<CpuBackend, PimBackend> {
     let faults = vec![
         PlannedFault { dpu: 1, time: FaultTime::Start },
@@ -32,7 +33,8 @@ fn choose(protocol: &str, records: u64, record_bytes: usize) -> ProtocolParams {
     ProtocolParams::choose(&choice, [7; 32], records, record_bytes).unwrap()
 }
 
-/// The machine answers so many look-ups, of the last records, as the CPU does, and the client decodes them.
+/// Checks that the machine answers look-ups of the last `look_ups` records like the CPU, and that
+/// the client decodes them.
 fn agrees(machine: Split<CpuBackend, PimBackend>, params: &ProtocolParams, content: Content, look_ups: u64) {
     let mut rng = SecretRng::from_os().unwrap();
     let expected = setup(&CPU, params, content);
@@ -61,7 +63,8 @@ fn dpf_xor_of_every_content() {
 
 #[test]
 fn dpf_xor_beyond_mram() {
-    // 56 KiB for the tables of both parties in each of two clusters' three DPUs, at most two of which work in the end.
+    // Both parties' tables take 56 KiB in each of the three DPUs of both clusters; at most two DPUs
+    // work in the end.
     agrees(machine(2, 128 << 10), &choose("dpf-xor", 40_000, 32), Content::Random(4), 9);
 }
 

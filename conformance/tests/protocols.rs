@@ -1,4 +1,4 @@
-//! The protocols of two folds and of rings on the CPU backend.
+//! Protocols of two folds and of rings, on the CPU backend.
 #![allow(clippy::print_stdout, reason = "what was measured is worth seeing")]
 
 use std::collections::HashSet;
@@ -25,7 +25,7 @@ fn choose(protocol: &str, records: u64, record_bytes: usize) -> ProtocolParams {
     ProtocolParams::choose(&choice, [7; 32], records, record_bytes).unwrap()
 }
 
-/// The protocols whose queries can bring their keys.
+/// Protocols whose queries can carry their keys.
 const ONE_SHOT: [&str; 3] = ["exppack-simple", "exppack-double", "hybrid"];
 
 fn choose_one_shot(protocol: &str, ring: &str, records: u64, record_bytes: usize) -> ProtocolParams {
@@ -34,8 +34,8 @@ fn choose_one_shot(protocol: &str, ring: &str, records: u64, record_bytes: usize
     ProtocolParams::choose(&choice, [7; 32], records, record_bytes).unwrap()
 }
 
-/// Small databases of random records: that share units, that fill them, and that take several. Extreme ones are in
-/// `chosen.rs`.
+/// Checks small databases of random records: records that share units, fill them, or take several
+/// units. Extreme databases are in `chosen.rs`.
 fn decodes(protocol: &str, shapes: &[(u64, usize)]) {
     let params = shapes.iter().map(|&(records, record_bytes)| choose(protocol, records, record_bytes));
     all_decode(&params.collect::<Vec<_>>());
@@ -60,7 +60,7 @@ fn all_decode(all: &[ProtocolParams]) {
     }
 }
 
-/// Databases of several groups, whose number is no power of two.
+/// Checks databases of several groups, whose number is not a power of two.
 fn selects(params: &ProtocolParams) {
     let backend = Arc::new(CpuBackend::new(2).unwrap());
     let mut rng = SecretRng::from_os().unwrap();
@@ -72,8 +72,8 @@ fn selects(params: &ProtocolParams) {
     println!("{:?}: {margin:.2} bits of margin, failure {:?}", params.grid(), params.failure());
 }
 
-/// Returns whether the small databases of a protocol are tested. The short form draws one of the protocols that take longest and
-/// one of the others; the committed vectors have a look-up of every protocol.
+/// Returns true if the small databases of a protocol are tested. The short form draws one of the
+/// slowest protocols and one of the others; the committed vectors have a look-up of every protocol.
 fn is_tested(protocol: &str) -> bool {
     const LONGEST: [&str; 3] = ["exppack-simple", "double-pack", "hybrid"];
     const OTHERS: [&str; 3] = ["double", "exppack-double", "onion"];
@@ -149,7 +149,7 @@ fn queries_that_bring_their_keys_decode() {
     }
 }
 
-/// The oracle packs whole ciphertexts.
+/// Compares with the oracle, which packs whole ciphertexts.
 #[test]
 fn queries_that_bring_their_keys_are_answered_alike_by_the_oracle() {
     let cpu = Arc::new(CpuBackend::new(2).unwrap());
@@ -249,7 +249,7 @@ fn conservative_sets_decode_as_the_definition_says() {
     selects(&with_grid(&params, &[("groups", 3)]));
 }
 
-/// Random records of databases of 32 MiB: 4, or as many as `SPIREA_LARGE_RECORDS` says.
+/// Decodes random records of databases of 32 MiB: 4, or the number in `SPIREA_LARGE_RECORDS`.
 mod random_records_of_large_databases {
     use super::*;
 
@@ -302,15 +302,15 @@ fn onion_decodes_at_the_limits_of_both_dimensions() {
     if !is_tested("largest") {
         return;
     }
-    // All coefficients as large as they can be over the widest first dimension; as small as they can be, `chosen.rs` has
-    // them.
+    // All coefficients have their maximum over the widest first dimension; `chosen.rs` tests their
+    // minimum.
     let backend = Arc::new(CpuBackend::new(2).unwrap());
     let params = with_grid(&wide, &[("columns", 512), ("groups", 2)]);
     let setup = setup(&backend, &params, Content::Constant(0x7f));
     records_decode(&setup, &[0, 511, 999], &mut SecretRng::from_os().unwrap());
 }
 
-/// Queries of several clients, each with keys of its own, in one batch.
+/// Checks queries of several clients, each with its own keys, in one batch.
 fn clients_share_a_batch(params: &ProtocolParams, clients: usize, batch: usize) {
     let backend = Arc::new(CpuBackend::new(2).unwrap());
     let mut rng = SecretRng::from_os().unwrap();
@@ -338,14 +338,15 @@ fn clients_share_a_batch(params: &ProtocolParams, clients: usize, batch: usize) 
         let record = clients[i % clients.len()].decode(state, &[answer]).unwrap();
         assert!(record == records[indices[i] as usize], "query {i} of the batch");
     }
-    // Another client's keys give noise. By chance it is a record of eight bytes never, and one of one byte once in 256
-    // times: thrice in eight times with probability 2^-18.
+    // Another client's keys decode to noise. The noise never equals a record of eight bytes by
+    // chance, but a record of one byte once in 256 times: three times in eight with probability
+    // 2^-18.
     let right = (0..8)
         .filter(|_| {
             let mut prepared = clients[0].query(indices[0], &mut rng).unwrap();
             let query = prepared.queries.remove(0);
             let answer = server.answer(&[Query { bytes: &query, keys: Some(&keys[1]) }]).unwrap();
-            // Noise that is no byte is refused.
+            // Noise that is not a byte is refused.
             let decoded = clients[0].decode(prepared.state, &slices(&answer));
             decoded.is_ok_and(|decoded| decoded == records[indices[0] as usize])
         })
@@ -379,8 +380,9 @@ fn a_thousand_queries_of_one_client_share_no_secret_and_no_seed() {
         let mut seen = HashSet::new();
         for _ in 0..1000 {
             let query = client.query(3, &mut rng).unwrap().queries.remove(0);
-            // Bodies under one secret would agree up to noise, and a seed is 32 bytes at its place: neither
-            // the beginning of a query, of bodies or a seed, nor its ciphertext's seed ever comes again.
+            // Bodies under one secret would agree up to noise, and a seed has 32 bytes at its
+            // position. So neither the first bytes of a query (of bodies or of a seed) nor its
+            // ciphertext's seed may ever repeat.
             let bodies = query.len() - query_bytes_of_ring(&params);
             for start in [0, bodies] {
                 seen.insert((start, query[start..][..32].to_vec()));
@@ -391,7 +393,8 @@ fn a_thousand_queries_of_one_client_share_no_secret_and_no_seed() {
     }
 }
 
-/// Keys have constant uniform halves, so that two queries under one secret would differ by small noise there.
+/// Keys have constant uniform halves, so two queries under one secret would differ there by small
+/// noise only.
 #[test]
 fn queries_that_bring_their_keys_share_no_secret() {
     let mut rng = SecretRng::from_os().unwrap();
@@ -399,7 +402,7 @@ fn queries_that_bring_their_keys_share_no_secret() {
     for protocol in ONE_SHOT {
         let params = choose_one_shot(protocol, "fast", 10, 20);
         let hint = vec![0; params.sizes().hint_bytes as usize];
-        // Two sessions, as it were: a client that begins anew draws nothing that lasts.
+        // The two clients act like two sessions: a new client draws nothing that lasts.
         let clients = [(); 2].map(|()| params.client(&hint, &[], &mut rng).unwrap());
         assert!(clients.iter().all(|client| client.keys().is_none()));
         let shape = OneShotQuery { set: RingSet::Fast, levels: 4, rotations: Rotations::fewest(256, 5, 1) };
@@ -429,7 +432,7 @@ fn queries_that_bring_their_keys_share_no_secret() {
     }
 }
 
-/// Bytes of a query's ciphertext; 32 for a protocol without.
+/// Returns the bytes of a query's ciphertext; 32 for a protocol without a ring.
 fn query_bytes_of_ring(params: &ProtocolParams) -> usize {
     let rotated = params.key_shape().is_some_and(|shape| shape.rotations.is_some());
     params.sets().ring.map_or(32, if rotated { rounded_query_bytes } else { query_bytes })
@@ -451,7 +454,7 @@ fn damaged_answers_and_queries_do_no_harm() {
             let at = (rng.next_u64() % answer.len() as u64) as usize;
             answer[at] ^= (rng.next_u64() % 255 + 1) as u8;
             let state = state.take().unwrap_or_else(|| setup.client.query(5, &mut rng).unwrap().state);
-            // The checksum judges whatever bytes it decodes to.
+            // The checksum judges the decoded bytes, so decoding may return any bytes.
             match setup.client.decode(state, &slices(&damaged)) {
                 Ok(record) => assert_eq!(record.len(), record_bytes),
                 Err(error) => assert!(matches!(error, ProtocolError::Corrupted), "{error}"),

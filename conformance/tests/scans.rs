@@ -1,4 +1,4 @@
-//! A query that cannot be read costs no scan of the database.
+//! Malformed queries cost no scan of the database.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use spirea_math::random::SecretRng;
 use spirea_protocols::Query;
 use spirea_protocols::registry::{Choice, NAMES, ProtocolParams};
 
-/// Counts operations on a database.
+/// Counter of scans of a database.
 #[derive(Default)]
 struct Scans(AtomicUsize);
 
@@ -31,7 +31,7 @@ impl Observer for Scans {
 fn a_query_that_cannot_be_read_is_refused_before_the_database_is() {
     let cpu = Arc::new(CpuBackend::new(2).unwrap());
     let mut rng = SecretRng::from_os().unwrap();
-    // Any words are queries of the other two.
+    // For the other two protocols, all words are valid queries.
     for protocol in NAMES.into_iter().filter(|protocol| !["simple", "double"].contains(protocol)) {
         let record_bytes = if protocol.ends_with("double") { 3 } else { 300 };
         let choice = Choice { protocol: protocol.into(), ..Choice::default() };
@@ -42,9 +42,9 @@ fn a_query_that_cannot_be_read_is_refused_before_the_database_is() {
         let mut unreadable = query.clone();
         let is_rotated = params.key_shape().is_some_and(|shape| shape.rotations.is_some());
         match params.sets().ring {
-            // The last value of its ciphertext is above every prime.
+            // The last value of the ciphertext is above every prime.
             Some(_) => unreadable.iter_mut().rev().take(4).for_each(|byte| *byte = 0xff),
-            // Its key is another party's.
+            // The key belongs to another party.
             None => unreadable[0] ^= 1,
         }
         let scans = || watched.observer().0.load(Ordering::Relaxed);
@@ -54,7 +54,7 @@ fn a_query_that_cannot_be_read_is_refused_before_the_database_is() {
             assert!(error.starts_with("malformed query"), "{error}");
             assert_eq!(scans(), before, "{protocol}");
         };
-        // Any bytes of its length are a ciphertext that is rotated.
+        // For a rotated ciphertext, all bytes of the right length are valid.
         if !is_rotated {
             refused(&setup.batch(&[&query, &unreadable]));
         }

@@ -1,6 +1,7 @@
-//! A lying server that selects by the ciphertexts of an earlier query under the same keys: it folds a table of its own with the query
-//! whose record it knows, and plays the tournament with the selectors of the earlier one. The record that comes out names the
-//! group that was asked for earlier (docs/soundness.md).
+//! A lying server that selects by the ciphertexts of an earlier query under the same keys. It folds
+//! a forged table by the query whose record it knows, and plays the tournament with the selectors
+//! of the earlier query. The resulting record names the group of the earlier query
+//! (docs/soundness.md).
 #![allow(clippy::print_stdout, reason = "the number of accepted answers is worth seeing")]
 
 use std::sync::Arc;
@@ -15,12 +16,12 @@ use spirea_protocols::{Partial, Prepared, ProtocolError, Query, Table, TableKind
 
 const GROUPS: usize = 8;
 const PAYLOAD_BYTES: usize = 40;
-/// Record that the server knows the client to ask for now.
+/// Record that the server knows to be queried now.
 const KNOWN: u64 = 3;
 
-/// Onion's parameters for records of this size in eight groups of one unit each.
+/// Returns onion's parameters for records of this size, in eight groups of one unit each.
 fn parameters(record_bytes: usize) -> ProtocolParams {
-    // Numbers of 32 bits, so that those of a pad are words.
+    // Numbers of 32 bits, so that the pad consists of words.
     let choice = Choice { protocol: "onion".into(), ring: Some("onion-32".into()), ..Choice::default() };
     let params = ProtocolParams::choose(&choice, [7; 32], 1, record_bytes).unwrap();
     let per_unit = params.grid().records_per_unit() as u64;
@@ -33,8 +34,8 @@ fn payload(name: u64) -> Vec<u8> {
     payload
 }
 
-/// Bytes of the unit of `group` that read as `bytes` to a client that expects the unit of the first group: it subtracts that one's
-/// pad (wire.md 12.5).
+/// Returns bytes for the unit of `group` that a client reads as `bytes` if it expects the unit of
+/// the first group, whose pad it subtracts (docs/wire/ring.md, 12.5).
 fn moved_to_the_first_pad(params: &ProtocolParams, group: u64, bytes: &[u8]) -> Vec<u8> {
     let json: serde_json::Value = serde_json::from_slice(&params.to_json()).unwrap();
     let seed = blake3::Hash::from_hex(json["pad"].as_str().unwrap()).unwrap();
@@ -52,7 +53,7 @@ fn moved_to_the_first_pad(params: &ProtocolParams, group: u64, bytes: &[u8]) -> 
     moved.flat_map(u32::to_le_bytes).collect()
 }
 
-/// A table as it is published, and a server's shards of records that it made itself.
+/// A published table, and the shards of a server with forged records.
 struct Attack {
     table: Table,
     per_group: u64,
@@ -60,8 +61,9 @@ struct Attack {
 }
 
 impl Attack {
-    /// A table with proofs or without. Each group of the server's has, where the known record lies, one that names the group, with
-    /// the right checksum and the known record's proof.
+    /// Makes a table with or without proofs, and forged records. In each group, the position of the
+    /// known record holds a record that names the group, with a valid checksum and the known
+    /// record's proof.
     fn new(proofs: Option<Proofs>) -> Self {
         let proof_bytes = proofs.as_ref().map_or(0, Proofs::bytes);
         let params = parameters(PAYLOAD_BYTES + proof_bytes + 8);
@@ -78,7 +80,8 @@ impl Attack {
                 record[PAYLOAD_BYTES..PAYLOAD_BYTES + proof_bytes].to_vec()
             }
         };
-        // The checksum's key is public: a table without proofs, whose payloads end in the proof, seals alike.
+        // The checksum's key is public. A table without proofs, whose payloads end with the proof,
+        // gives the same seals.
         let forger = Table { proofs: None, payload_bytes: PAYLOAD_BYTES + proof_bytes, ..table.clone() };
         let per_group = params.grid().records_per_unit() as u64;
         let lies = (0..GROUPS as u64).flat_map(|group| {
@@ -92,7 +95,8 @@ impl Attack {
         Self { table, per_group, shards }
     }
 
-    /// Decodes and verifies the forged answer to a query for the known record, after an earlier query for a record of `group`.
+    /// Decodes and verifies the forged answer to a query for the known record, after an earlier
+    /// query for a record of `group`.
     fn lie(&self, group: u64, rng: &mut SecretRng) -> Result<Vec<u8>, ProtocolError> {
         let Shards { servers, client } = &self.shards;
         let earlier = client.query(group * self.per_group + 5, rng).unwrap().queries.remove(0);
@@ -100,7 +104,8 @@ impl Attack {
         let keys = servers[0].prepare_keys(client.keys().unwrap().bytes()).unwrap();
         let batch = |bytes| [Query { bytes, keys: Some(&keys) }];
         let partials = servers.iter().map(|server| {
-            // The header names the batch: that of the earlier query, before what the known one's leaves.
+            // The header names the batch of the earlier query; the content comes from the query for
+            // the known record.
             let [known, earlier] =
                 [&queries[0], &earlier].map(|query| server.partial(&batch(query)).unwrap());
             let (header, _) = earlier.as_bytes().split_at(Partial::HEADER_BYTES);

@@ -1,4 +1,5 @@
-//! Shares of a database answer together, bit for bit, what a server of the whole answers, on every backend.
+//! On every backend, shares of a database together give the answers of a server of the whole, bit
+//! for bit.
 
 use std::sync::Arc;
 
@@ -15,7 +16,8 @@ fn choose(protocol: &str, records: u64, record_bytes: usize) -> ProtocolParams {
     ProtocolParams::choose(&choice, [7; 32], records, record_bytes).unwrap()
 }
 
-/// Databases of several panels, subtrees or groups, whose numbers are no powers of two; and of fewer than shares.
+/// Returns databases of several panels, subtrees or groups, whose numbers are not powers of two,
+/// and databases with fewer of them than shares.
 fn databases(protocol: &str) -> Vec<ProtocolParams> {
     let shapes: &[(u64, usize)] = match protocol {
         "simple" => &[(700, 150), (3, 20)],
@@ -28,7 +30,7 @@ fn databases(protocol: &str) -> Vec<ProtocolParams> {
         _ => &[(1300, 33), (5, 9000)],
     };
     let chosen = shapes.iter().map(|&(records, record_bytes)| choose(protocol, records, record_bytes));
-    // Bins whose leaves shares end at, and bins of less than a leaf.
+    // Bins within which shares end, at leaves, and bins smaller than a leaf.
     let bins: &[(u64, usize)] = if protocol.starts_with("dpf") { &[(3000, 2), (900, 7)] } else { &[] };
     let in_bins = bins.iter().map(|&(records, bins)| {
         let choice = Choice { protocol: protocol.into(), bins, ..Choice::default() };
@@ -46,7 +48,7 @@ fn databases(protocol: &str) -> Vec<ProtocolParams> {
         .collect()
 }
 
-/// The same records in five groups, so that winners of shares meet in several rounds.
+/// Returns the parameters with five groups, so that winners of shares meet in several rounds.
 fn of_five_groups(params: &ProtocolParams) -> ProtocolParams {
     let units = params.grid().groups * params.grid().columns;
     with_grid(params, &[("groups", 5), ("columns", units.div_ceil(5) as u64)])
@@ -65,8 +67,8 @@ fn each_database(protocol: &str, look_ups: u64, check: impl Fn(&Divided)) {
     }
 }
 
-/// Three shares on the best instruction set, in the long form one, two and four as well, mapped and copied; and the partials
-/// of three on each other one.
+/// Checks three shares on the best instruction set and their partials on every other one. The long
+/// form also tests one, two and four shares, mapped and copied.
 fn shares_answer(database: &Divided) {
     let best = Arc::new(CpuBackend::new(2).unwrap());
     let counts =
@@ -78,14 +80,14 @@ fn shares_answer(database: &Divided) {
         database.partials_combine(&cpu(isa), Residence::Mapped, 3);
     }
     database.shares_need_their_own_bytes_alone(&best, Residence::Copied, 3);
-    // More shares than panels, subtrees or groups: some are empty.
+    // More shares than panels, subtrees or groups, so some shares are empty.
     database.shares_answer(&best, Residence::Mapped, 23);
     database.shares_need_their_own_bytes_alone(&best, Residence::Mapped, 23);
     database.wrong_partials_are_refused(&best, &mut SecretRng::from_os().unwrap());
 }
 
-/// Returns whether a protocol's shards are tested. The short form draws one protocol that packs, which takes longest, and one of
-/// the others.
+/// Returns true if a protocol's shards are tested. The short form draws one packing protocol, which
+/// takes longest, and one of the others.
 fn is_tested(protocol: &str) -> bool {
     const PACKING: [&str; 4] = ["exppack-simple", "exppack-double", "double-pack", "hybrid"];
     const OTHERS: [&str; 5] = ["simple", "double", "onion", "dpf-xor", "dpf-sum"];

@@ -31,7 +31,8 @@ fn every_record_of_small_databases_decodes_on_every_backend() {
         if !is_drawn("LWE sets", &LweSet::ALL.map(LweSet::name), 1, set.name()) {
             continue;
         }
-        // One record; several in a column; one a column; taller than the matrix and so over several columns.
+        // One record; several in a column; one in a column; taller than the matrix and so in
+        // several columns.
         for (records, record_bytes) in [(1, 1), (300, 9), (70, 33), (5, 4096), (3, 20_000)] {
             let params = ProtocolParams::Simple(choose(set, records, record_bytes));
             let indices: Vec<u64> = (0..records).collect();

@@ -1,4 +1,5 @@
-//! Vectors that pin the bytes on the wire, for clients in other languages and for archives of this one.
+//! Vectors that fix the bytes on the wire, for clients in other languages and for archives of this
+//! software's data.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use spirea_math::random::SecretRng;
 use spirea_protocols::Prepared;
 use spirea_protocols::registry::{Choice, ProtocolParams};
 
-/// Everything that two implementations must agree on, in one text.
+/// Returns everything on which two implementations must agree, as one text.
 fn vector(set: LweSet) -> String {
     let choice = Choice { set: Some(set.name().into()), ..Choice::default() };
     let params = ProtocolParams::choose(&choice, [0x5a; 32], 40, 50).unwrap();

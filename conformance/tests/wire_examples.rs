@@ -1,5 +1,5 @@
-//! The worked examples of docs/wire.md are what the implementation computes. The reference client computes them too:
-//! `conformance/client/examples.py`.
+//! Checks that the implementation computes the worked examples of docs/wire.md. The reference
+//! client computes them too: `conformance/client/examples.py`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -24,7 +24,7 @@ use spirea_protocols::signature::{PrivateKey, Signature};
 use spirea_protocols::table::{KeyStep, Table, TableKind, join_fields};
 use spirea_wire::{Code, KeysRequest, Part, Queries, Refusal, Request};
 
-/// 0, 1, ..., 31.
+/// Bytes 0, 1, ..., 31.
 const COUNTED: Seed = {
     let mut bytes = [0; 32];
     let mut i = 0;
@@ -50,7 +50,7 @@ fn listed<T: ToString>(numbers: &[T]) -> String {
     numbers.iter().map(T::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// The examples of the documents by name, each once.
+/// Returns the examples of the documents by name; each name occurs once.
 fn documented() -> BTreeMap<String, String> {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
     let parts = std::fs::read_dir(docs.join("wire")).unwrap().map(|entry| entry.unwrap().path());
@@ -123,7 +123,7 @@ fn computed(parameters: &str) -> BTreeMap<String, String> {
 }
 
 fn lengths() -> Vec<String> {
-    // A value's length stands before it.
+    // A value is preceded by its length.
     let length = |value: usize| {
         let payload = Table::index_payload(&vec![0; value]);
         hex(&payload[..payload.len() - value])
@@ -195,8 +195,8 @@ fn versions() -> Vec<String> {
     vec!["base: 32 bytes 11".into(), "delta: 32 bytes 22".into(), format!("version: {}", hex(version))]
 }
 
-/// The lengths of the parameters that the document gives: they are one of each protocol, in the form in which this
-/// software writes them.
+/// Returns the lengths for the parameters in the document, which must include each protocol once,
+/// in the form that this software writes.
 fn lengths_of(parameters: &str) -> Vec<String> {
     let given: Vec<&str> = parameters.lines().filter(|line| line.starts_with('{')).collect();
     let params: Vec<_> =
@@ -217,7 +217,7 @@ fn signature() -> Vec<String> {
     let (name, created, sequence) = ("domains", "2026-01-31T23:59:59Z", 5);
     let signature = Signature::new(&PrivateKey::from_bytes(&[1; 32]), name, &[0x11; 32], sequence, created);
     let json: serde_json::Value = serde_json::from_slice(&signature.to_json()).unwrap();
-    // The statement is known by the signature over it alone: Ed25519 has one signature for a key and a message.
+    // Only the signature reveals the statement: Ed25519 has one signature for a key and a message.
     let mut statement = b"spirea 2026 signed version\0".to_vec();
     for text in [name, created] {
         statement.extend((text.len() as u64).to_le_bytes());
@@ -237,7 +237,7 @@ fn signature() -> Vec<String> {
     ]
 }
 
-/// An index table with records of so many payload bytes.
+/// Returns an index table of `records` records with `payload_bytes` bytes of payload.
 fn table(records: u64, payload_bytes: usize, proofs: Option<Proofs>) -> Table {
     Table { salt: COUNTED, proofs, ..spirea_specimens::table(TableKind::Index, records, payload_bytes) }
 }
@@ -286,7 +286,7 @@ fn keys() -> Vec<String> {
     let of = |key: &str| {
         let tag = KeyHash::new(&COUNTED, key.as_bytes()).tag;
         let place = EntryPlace::new(&[0x44; 32], &tag);
-        // The bucket among 2^40 is the upper 40 bits of a place.
+        // The upper 40 bits of a place are its bucket among 2^40.
         let (upper, record) = (place.part(1 << 40), place.part(1000));
         format!("{key}: tag {}, place {upper:010x}..., record {record}", hex(tag))
     };
@@ -415,7 +415,8 @@ fn matrix() -> Vec<String> {
     ]
 }
 
-/// By the definition: the implementation's own rounding is not public, and the vectors hold it to this one.
+/// Computes by definition, since the implementation's rounding is not public; the vectors compare
+/// both.
 fn rounding() -> Vec<String> {
     let round = |word: u32| hex(((word.wrapping_add(1 << 15) >> 16) as u16).to_le_bytes());
     let byte = |phase: u32| phase.wrapping_add(1 << 23) >> 24;
@@ -425,7 +426,7 @@ fn rounding() -> Vec<String> {
     [words, bytes].concat()
 }
 
-/// By the definition: the vectors hold the implementation's own factors to this one.
+/// Computes by definition; the vectors compare with the implementation's factors.
 fn blinding() -> Vec<String> {
     let inverse = |c: u64| (1..257).find(|inverse| inverse * c % 257 == 1).expect("units have inverses");
     let factor = |c: u64| {
@@ -440,7 +441,7 @@ fn blinding() -> Vec<String> {
     [1, 128, 129, 256].map(factor).into_iter().chain(phases.map(decoded)).collect()
 }
 
-/// By the definition: the vectors hold the implementation's own rounding of bodies to this one.
+/// Computes by definition; the vectors compare with the implementation's rounding of bodies.
 fn rounded_bodies() -> Vec<String> {
     const DROPPED: u32 = 5;
     let bodies = [0xf, 0x10, 0x11, 0xffff_ffef, 0xffff_fff0, 0, 0x1234_5678, 0x8000_0000];
@@ -544,7 +545,7 @@ fn substitution() -> Vec<String> {
 fn leaves() -> Vec<String> {
     let fast = RingSet::Fast;
     let selector = fast.selector_gadget().levels(fast.ring());
-    // Three bits tell five groups apart.
+    // Three bits distinguish five groups.
     let [one, five] = [0, 3].map(|depth| Expansion::covering(1280 + depth * selector));
     let shape = |groups: &str, expansion: &Expansion| {
         let (leaves, levels) = (expansion.leaves(), expansion.levels());
@@ -562,12 +563,12 @@ fn leaves() -> Vec<String> {
 fn rotations() -> Vec<String> {
     let fast = RingSet::Fast;
     let of = |chunks| listed(&[1, 10, 11, 40, 41, 200].map(|r| Rotations::fewest(256, chunks, r).steps()));
-    // Three bits tell five groups apart.
+    // Three bits distinguish five groups.
     let (chunks, rows) = (Expansion::partial(4, 6), Expansion::further(4, 9));
     let entries =
         [0, 1, 4].into_iter().flat_map(|chunk| [0, 1, 255].map(|i| chunks.coefficient(chunk) + 16 * i));
     let rows_of = [0, 1, 8].map(|row| chunks.coefficient(5) + 16 * rows.coefficient(row));
-    // The multiple of q that makes it divisible.
+    // Adds the multiple of q that makes the scale divisible.
     let q = fast.ring().modulus();
     let scale = (0..4096).map(|k| fast.scale() + k * q).find(|scaled| scaled % 4096 == 0).unwrap() / 4096;
     let dropped = fast.dropped_bits();
@@ -598,7 +599,7 @@ fn one_shot() -> Vec<String> {
     let (uniform, words) = (UniformHalves::new(shape, &COUNTED), RingSet::Fast.ring().words());
     let halves: Vec<&[u32]> = uniform.words().chunks_exact(words).collect();
     let ciphertext = 28 * 1024 + 512;
-    // Without the bodies and the ciphertext, keys alone are left.
+    // Bytes of the keys: the query without bodies and ciphertext.
     let keys = query_bytes - 256 * 27 / 8 - ciphertext;
     vec![
         "seed: 00..1f".into(),
@@ -612,7 +613,7 @@ fn one_shot() -> Vec<String> {
     ]
 }
 
-/// By the definition: the vectors hold the implementation's own packing of bits to this one.
+/// Computes by definition; the vectors compare with the implementation's packing of bits.
 fn response() -> Vec<String> {
     let numbers = [1u64, 31, 16, 2, 3, 4, 5, 6];
     let packed = (0..).zip(&numbers).fold(0, |packed, (i, number)| packed | number << (5 * i));

@@ -1,4 +1,5 @@
-//! Writes the transcript of the look-ups of a kind to standard output: usage `constant-time-answers KIND`.
+//! Writes the transcript of one kind of look-ups to standard output: usage `constant-time-answers
+//! KIND`.
 
 use std::io::{BufWriter, StdoutLock, Write};
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use spirea_constant_time::{run, transcript};
 use spirea_cpu::CpuBackend;
 use spirea_protocols::registry::ProtocolParams;
 
-/// The server half of all protocols, which writes down what it is sent and what it says.
+/// The server half of all protocols, which records its messages in both directions.
 struct Answering {
     backend: Arc<CpuBackend>,
     setup: Option<Setup>,

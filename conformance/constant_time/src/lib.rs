@@ -1,8 +1,9 @@
-//! Look-ups with their secrets marked, by client code alone.
+//! Look-ups with their secrets marked, running client code only.
 //!
-//! Two programs run them. `constant-time-answers` (an example, built as the tests are) runs client and servers and writes a
-//! [`transcript`]. `constant-time` runs the client under valgrind and reads the servers' half from that transcript. All
-//! randomness is of fixed seeds, so both clients send the same bytes.
+//! Two programs run the look-ups. `constant-time-answers` (an example, built like the tests) runs
+//! client and servers and writes a [`transcript`]. `constant-time` runs the client under valgrind
+//! and reads the servers' messages from that transcript. All randomness comes from fixed seeds, so
+//! both clients send the same bytes.
 
 pub mod look_ups;
 mod tables;
@@ -13,12 +14,12 @@ use spirea_protocols::registry::NAMES;
 
 use crate::look_ups::Servers;
 
-/// Protocols with queries that bring their keys.
+/// Protocols with queries that carry their keys.
 const PER_QUERY: [&str; 2] = ["exppack-simple-per-query", "exppack-double-per-query"];
-/// A fetch of several records with one query.
+/// Fetch of several records with one query.
 const BINS: &str = "bins";
 
-/// The names of all kinds of look-ups.
+/// Returns the names of all kinds of look-ups.
 pub fn kinds() -> impl Iterator<Item = &'static str> {
     NAMES.into_iter().chain([BINS]).chain(PER_QUERY)
 }
@@ -26,7 +27,7 @@ pub fn kinds() -> impl Iterator<Item = &'static str> {
 /// Runs the look-ups of a kind.
 ///
 /// # Panics
-/// If there is no such kind, if a look-up gives a wrong value, or if marks of secrets were lost on the way.
+/// If the kind is unknown, a look-up returns a wrong value, or marks of secrets were lost.
 pub fn run(kind: &str, servers: &mut dyn Servers) {
     match kind {
         BINS => look_ups::from_bins(servers),

@@ -11,32 +11,33 @@ use crate::tables::{Sealed, Size, Spread, key, sealed, value};
 
 const SENT: &str = "queries and evaluation keys are what a server sees";
 const RECEIVED: &str = "a value is the application's";
-/// The seed of a client's randomness.
+/// Seed of a client's randomness.
 const CLIENT_SEED: u64 = 11;
 
-/// The servers of one table after another, as a client sees them.
+/// The servers of consecutive tables, as a client sees them.
 pub trait Servers {
     /// Serves a table with these records; returns its hint.
     fn open(&mut self, params: &ProtocolParams, records: Vec<Vec<u8>>) -> Vec<u8>;
 
-    /// Takes the client's evaluation keys.
+    /// Registers the client's evaluation keys.
     fn register(&mut self, keys: &[u8]);
 
-    /// The answers to a look-up's queries, one for each server.
+    /// Answers a look-up's queries, one for each server.
     fn answer(&mut self, queries: &[Vec<u8>]) -> Vec<Vec<u8>>;
 }
 
-/// `SPIREA_CONFORMANCE=long`: every kind of look-up is made in every kind of table.
+/// Returns true with `SPIREA_CONFORMANCE=long`: every kind of look-up then runs in every kind of
+/// table.
 fn is_long() -> bool {
     std::env::var("SPIREA_CONFORMANCE").is_ok_and(|wanted| wanted == "long")
 }
 
-/// Tables that are served quickly even under valgrind: of records that share units, and of records that fill several or
-/// lie in several groups.
+/// Returns sizes of two tables that are served quickly even under valgrind. Records of the first
+/// share units; those of the second take several units or lie in several groups.
 fn sizes(protocol: &str) -> (Size, Size) {
     let small = match protocol {
         "double" | "exppack-double" => Size { values: 20, value_bytes: 2 },
-        // More than one unit: a table of one needs no keys.
+        // More than one unit, since a table of one unit needs no keys.
         "onion" => Size { values: 200, value_bytes: 300 },
         _ => Size { values: 20, value_bytes: 300 },
     };
@@ -49,7 +50,7 @@ fn sizes(protocol: &str) -> (Size, Size) {
     (small, large)
 }
 
-/// Looks up values under `protocol`, whose keys reach the server so.
+/// Looks up values under `protocol` with this key delivery.
 pub fn of(protocol: &str, keys: KeyDelivery, servers: &mut dyn Servers) {
     let (small, large) = sizes(protocol);
     let tables = [
@@ -59,8 +60,9 @@ pub fn of(protocol: &str, keys: KeyDelivery, servers: &mut dyn Servers) {
         (TableKind::Index, Spread::Wide, small, None),
         (TableKind::Index, Spread::Several, small, Some(1)),
     ];
-    // How wide buckets are found is the table's code, whatever the protocol: one of each kind. What a client of
-    // double-pack does beside exppack-simple's takes its server the longest.
+    // Wide buckets are handled by the table's code, which is the same for every protocol, so most
+    // protocols test one table of each kind. `double-pack` gets one table: its server takes the
+    // longest for what it adds to `exppack-simple`.
     let count = match protocol {
         _ if is_long() => 5,
         "simple" | "onion" | "dpf-xor" => 5,
@@ -70,7 +72,7 @@ pub fn of(protocol: &str, keys: KeyDelivery, servers: &mut dyn Servers) {
     let choice = Choice { protocol: protocol.into(), keys, ..Choice::default() };
     for &(kind, spread, size, proof_levels) in &tables[..count] {
         let (client, rng) = &mut client(&choice, sealed(kind, spread, size, proof_levels), servers);
-        // One that is there, and one that is not.
+        // One present and one absent value.
         for number in [size.values * 2 / 3, size.values + 5] {
             let expected = (number < size.values).then(|| value(number, size));
             let found = match kind {
@@ -82,7 +84,7 @@ pub fn of(protocol: &str, keys: KeyDelivery, servers: &mut dyn Servers) {
     }
 }
 
-/// A client of a table, whose randomness is secret.
+/// Creates a client of a table, with secret randomness.
 fn client(
     choice: &Choice,
     Sealed { table, records }: Sealed,
@@ -100,7 +102,7 @@ fn client(
     (client, rng)
 }
 
-/// Marks as public what was secret until now.
+/// Marks as public bytes that must still be secret.
 fn public(bytes: &mut [u8], why: &'static str) {
     let marked = spirea_memcheck::undefined_bits(bytes) > 0 || !spirea_memcheck::running();
     assert!(marked || bytes.is_empty(), "nothing of it was marked as secret any more: {why}");
@@ -118,7 +120,7 @@ fn look_up_key(
     finish(servers, client, client.query_key(&key, rng)).unwrap()
 }
 
-/// An index that the table does not have is refused.
+/// Looks up an index. An index beyond the table is refused, and gives `None`.
 fn look_up_index(
     servers: &mut dyn Servers,
     client: &TableClient,
@@ -133,7 +135,7 @@ fn look_up_index(
     }
 }
 
-/// Sends what was made to the servers, and decodes their answers.
+/// Sends the queries to the servers, and decodes their answers.
 fn finish(
     servers: &mut dyn Servers,
     client: &TableClient,
@@ -147,7 +149,8 @@ fn finish(
     Ok(value)
 }
 
-/// Fetches several values at once, by position and by key: what lies in bins of its own, what is dropped, and nothing.
+/// Fetches several values at once, by position and by key: values in different bins, a dropped
+/// value, and none.
 pub fn from_bins(servers: &mut dyn Servers) {
     let size = Size { values: 40, value_bytes: 60 };
     for (kind, spread) in [
@@ -199,7 +202,7 @@ fn fetch(
     client.decode_fetch(state, &slices(&answers)).unwrap()
 }
 
-/// The answers as a client takes them.
+/// Borrows the answers, for a client.
 fn slices(answers: &[Vec<u8>]) -> Vec<&[u8]> {
     answers.iter().map(Vec::as_slice).collect()
 }

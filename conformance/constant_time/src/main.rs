@@ -1,9 +1,12 @@
-//! Client code with its secrets marked: valgrind's memcheck tells where one steers the program.
+//! Runs client code with its secrets marked: valgrind's memcheck reports every branch and address
+//! that depends on a secret.
 //!
-//! Under every protocol, keys are made and values looked up by key and by position, present and absent. The servers' half
-//! comes from standard input, where `constant-time-answers` writes it. The requested keys and all randomness are marked as
-//! secret. Requests and values must still be marked when they get out, or the marks were lost on the way and the check
-//! would be worth nothing. The last lines say why anything was declassified. `tests/system/test_constant_time.py` runs it.
+//! For every protocol, it makes keys and looks up values by key and by position, present and
+//! absent. The servers' messages come from standard input, as written by `constant-time-answers`.
+//! The requested keys and all randomness are marked as secret. Requests and values must still be
+//! marked when they leave the client; otherwise marks were lost and the check would prove nothing.
+//! The last lines list the reasons of all declassifications. `tests/system/test_constant_time.py`
+//! runs the program.
 #![allow(clippy::print_stdout, reason = "what was declassified is for the test to compare")]
 
 mod planted;

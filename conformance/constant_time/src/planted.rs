@@ -1,10 +1,10 @@
-//! Faults, to see that the check finds them.
+//! Planted faults, which the check must find.
 
 use std::hint::black_box;
 
 use spirea_math::random::SecretRng;
 
-/// Lets a secret steer the program.
+/// Executes a branch or an address that depends on a secret.
 pub fn run(fault: &str) {
     let mut rng = SecretRng::from_os().expect("the system has randomness");
     let secret = rng.next_u64() & 0xff;

@@ -12,40 +12,40 @@ pub struct Sealed {
     pub records: Vec<Vec<u8>>,
 }
 
-/// How large a table is.
+/// Size of a table.
 #[derive(Clone, Copy)]
 pub struct Size {
     pub values: u64,
     pub value_bytes: usize,
 }
 
-/// The key of a value.
+/// Returns the key of a value.
 pub fn key(number: u64) -> Vec<u8> {
     format!("key {number:04}").into_bytes()
 }
 
-/// A value: as long as they get, or shorter.
+/// Returns a value of the maximum length, or one byte shorter.
 pub fn value(number: u64, size: Size) -> Vec<u8> {
     let bytes = size.value_bytes - number as usize % 2;
     (0..bytes).map(|i| (number as usize * 7 + i) as u8).collect()
 }
 
-/// How the values of a table lie in records.
+/// Arrangement of a table's values in records.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Spread {
-    /// In buckets as wide as another, or a row in each.
+    /// Buckets of equal width, or one row for each record.
     Even,
-    /// In buckets of widths.
+    /// Buckets with individual widths.
     Wide,
-    /// In records of two rows each.
+    /// Records of two rows each.
     Several,
 }
 
-/// A table of `kind`; one with proofs has some levels of them.
+/// Makes a table of `kind`, with `proof_levels` levels of proofs if given.
 pub fn sealed(kind: TableKind, spread: Spread, size: Size, proof_levels: Option<u32>) -> Sealed {
     let (salt, places) = ([5; 32], (kind == TableKind::Keyword).then_some([6; 32]));
     let of_keys = kind == TableKind::Keyword;
-    // Rows or buckets of two values, some a little wider than others.
+    // Rows, or buckets of two values; some buckets are a little wider.
     let records = if of_keys || spread != Spread::Even { size.values.div_ceil(2) } else { size.values };
     let widths = (0..records).map(|i| 1 + u8::from(i + 1 < records && i % 3 == 1));
     let widths = (spread == Spread::Wide).then(|| Widths::new(widths.collect()).unwrap());

@@ -1,7 +1,7 @@
-//! The messages between a client and its servers, in order.
+//! Transcript of the messages between a client and its servers, in order.
 //!
-//! Each message is its length as 8 bytes, little-endian, and its bytes. A transcript holds for each table the hint and the
-//! evaluation keys, then for each look-up every query and every answer.
+//! Each message is its length as 8 bytes, little-endian, and its bytes. A transcript holds the hint
+//! and the evaluation keys of each table, then every query and every answer of each look-up.
 
 use std::io::{self, Read, Write};
 
@@ -12,13 +12,13 @@ use crate::look_ups::Servers;
 /// Appends a message.
 ///
 /// # Errors
-/// As writing fails.
+/// Those of writing.
 pub fn write(to: &mut impl Write, message: &[u8]) -> io::Result<()> {
     to.write_all(&(message.len() as u64).to_le_bytes())?;
     to.write_all(message)
 }
 
-/// Servers that say again what they said to the same client.
+/// Servers that replay their recorded messages to the same client.
 pub struct Recorded<R>(pub R);
 
 impl<R: Read> Recorded<R> {
@@ -32,7 +32,7 @@ impl<R: Read> Recorded<R> {
         message
     }
 
-    /// Checks that the client sends what it sent when the transcript was written.
+    /// Checks that the client sends the recorded message.
     fn sent(&mut self, message: &[u8]) {
         assert!(
             self.next() == message,

@@ -1,4 +1,5 @@
-//! Every interleaving of threads that share a secret: after a refusal nothing is accepted, and one refusal counts.
+//! Every interleaving of threads that share a secret: after a refusal nothing is accepted, and only
+//! one refusal counts.
 
 use loom::sync::Arc;
 use loom::thread::{self, JoinHandle};
@@ -17,12 +18,13 @@ use life::{Ended, Life};
 const SECRET: u32 = 1;
 const SPARE: u32 = 2;
 
-/// Asks, decodes with the secret as it then is, and decides. A right answer verifies under the secret that it was asked under.
+/// Queries, decodes with the secret at that time, and decides. A correct answer verifies only if
+/// the secret has not been replaced by then.
 fn look_up(life: &Life<u32>, answer_is_right: bool) -> Option<Result<(), Ended>> {
     let asked = life.read(|&secret| secret);
     let verified = answer_is_right && life.read(|&secret| secret) == SECRET;
     let decision = if verified { life.accept() } else { life.end() };
-    // Asked under the spare, it is about no query that a server could read.
+    // A query under the spare tells a server nothing, so its decision does not count.
     (asked == SECRET).then_some(decision)
 }
 

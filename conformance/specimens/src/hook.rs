@@ -1,15 +1,15 @@
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-/// Runs before something that a responder does.
+/// Callback that runs before an action of a responder.
 pub type Hook = Box<dyn Fn() + Send + Sync>;
 
-/// A hook that does nothing.
+/// Returns a hook that does nothing.
 pub fn no_hook() -> Hook {
     Box::new(|| ())
 }
 
-/// A hook that says when it begins and holds what comes after it until told to go on.
+/// Returns a hook that reports when it begins, and blocks until told to continue.
 pub fn gate() -> (Hook, Receiver<()>, Sender<()>) {
     let ((begun, begins), (go, gone)) = (channel(), channel());
     let gone = Mutex::new(gone);

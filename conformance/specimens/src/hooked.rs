@@ -1,4 +1,4 @@
-//! Databases that answer from snapshots, and stop where a test wants them to.
+//! Databases that answer from snapshots, and block where a test needs it.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use spirea_store::Snapshot;
 use crate::Hook;
 use crate::snapshots::{BACKEND, MAPPED};
 
-/// The real server half, after a hook.
+/// A real server half that runs a hook before each batch.
 struct Hooked {
     inner: Box<dyn Responder>,
     hook: Hook,
@@ -31,7 +31,7 @@ impl Responder for Hooked {
     }
 }
 
-/// A snapshot as a database whose batches run `hook` first.
+/// Opens a snapshot as a database that runs `hook` before each batch.
 pub fn database(folder: &Path, hook: Hook) -> Database {
     let snapshot = Snapshot::open(folder).unwrap();
     let manifest = snapshot.manifest();

@@ -1,4 +1,4 @@
-//! Checks of what anybody may send: for seeded tests, and for the targets of libFuzzer in `fuzz/`.
+//! Checks of untrusted input, for seeded tests and for the libFuzzer targets in `fuzz/`.
 
 use std::sync::Arc;
 
@@ -8,13 +8,14 @@ use spirea_protocols::registry::{Choice, ProtocolParams};
 use spirea_protocols::{Files, Opening, Partial, Party, PreparedKeys, Query, Responder, Role};
 use spirea_store::Manifest;
 
-/// Checks that bytes are a manifest in canonical form or an error, and that an accepted one is consistent.
+/// Checks that bytes are a manifest in canonical form or give an error, and that an accepted
+/// manifest is consistent.
 pub fn check_manifest(bytes: &[u8]) {
     if let Ok((manifest, version)) = Manifest::from_bytes(bytes) {
         assert_eq!(manifest.to_bytes(), bytes);
         assert_eq!(manifest.version(), version);
     }
-    // Past the hash, which nobody guesses: the members as they come.
+    // Parses the members without the hash, which random input never matches.
     let Ok(manifest) = serde_json::from_slice::<Manifest>(bytes) else { return };
     let wrapped = manifest.to_bytes();
     match (manifest.validate(), Manifest::from_bytes(&wrapped)) {
@@ -31,8 +32,8 @@ pub fn check_manifest(bytes: &[u8]) {
     }
 }
 
-/// A server of the first of two shares, with a query and the partials of both. Its database is zeros: a partial is parsed by
-/// shapes.
+/// A server of the first of two shares, with a query and the partials of both shares. Its database
+/// is zeros, since the parsing of a partial depends on shapes only.
 pub struct Combiner {
     server: Box<dyn Responder>,
     keys: Option<PreparedKeys>,
@@ -42,7 +43,7 @@ pub struct Combiner {
 }
 
 impl Combiner {
-    /// Servers of protocols that join words, add words, and have bins.
+    /// Returns servers of protocols that join words, add words, and have bins.
     pub fn all() -> Vec<Self> {
         [("simple", 40, 40, 1), ("onion", 2, 40, 1), ("dpf-sum", 600, 4, 1), ("dpf-sum", 900, 4, 3)]
             .map(|(protocol, records, record_bytes, bins)| Self::new(protocol, records, record_bytes, bins))
@@ -76,13 +77,13 @@ impl Combiner {
         Self { server, keys, query, own, other }
     }
 
-    /// The bytes of the server's own partial.
+    /// Returns the bytes of the server's own partial.
     pub fn partial(&self) -> &[u8] {
         self.own.as_bytes()
     }
 
-    /// Checks that bytes are a partial or an error, and that a partial of any content combines to answers of the right length
-    /// or to an error.
+    /// Checks that bytes are a partial or give an error, and that partials of any content combine
+    /// to answers of the right length or give an error.
     pub fn check(&self, bytes: &[u8]) {
         let Self { server, keys, query, own, other } = self;
         let batch = [Query { bytes: query, keys: keys.as_ref() }];
@@ -91,7 +92,7 @@ impl Combiner {
             assert!(partial.share().index() < partial.share().count());
             let _ = server.combine(&batch, &[partial, other.clone()]);
         }
-        // Behind the right header, the bytes over and over, as many as the parameters want.
+        // Behind a valid header, repeats the bytes up to the length that the parameters require.
         if !bytes.is_empty() {
             let mut right = own.as_bytes().to_vec();
             let content = right[Partial::HEADER_BYTES..].iter_mut();

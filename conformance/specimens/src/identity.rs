@@ -7,16 +7,16 @@ use spirea_protocols::table::CHECKSUM_BYTES;
 
 use crate::table;
 
-/// The version of what has no reason to have another one.
+/// Default version.
 pub const VERSION: [u8; 32] = [1; 32];
 
-/// The parameters that a protocol has for ten records of 32 bytes.
+/// Returns a protocol's parameters for ten records of 32 bytes.
 pub fn params(protocol: &str) -> ProtocolParams {
     let choice = Choice { protocol: protocol.into(), ..Choice::default() };
     ProtocolParams::choose(&choice, [0; 32], 10, 32).expect("every protocol takes ten records of 32 bytes")
 }
 
-/// What a database on no disk is: its table is one by position, and its hint is in no file.
+/// Returns the identity of a database without files: its table is looked up by position.
 pub fn identity(name: &str, version: [u8; 32], params: &ProtocolParams) -> Identity {
     Identity {
         name: name.into(),

@@ -1,41 +1,42 @@
-//! Hostile inputs from a seed: the same for every run.
+//! Hostile inputs from a seed, equal in every run.
 
 use spirea_math::random::SecretRng;
 
-/// Returns the number of inputs that a test makes: 100,000 where `SPIREA_CONFORMANCE=long`, else `short`.
+/// Returns the number of inputs that a test makes: 100,000 with `SPIREA_CONFORMANCE=long`, else
+/// `short`.
 pub fn inputs(short: usize) -> usize {
     if std::env::var("SPIREA_CONFORMANCE").is_ok_and(|wanted| wanted == "long") { 100_000 } else { short }
 }
 
-/// Maker of inputs.
+/// Generator of inputs.
 pub struct Inputs(SecretRng);
 
 impl Inputs {
-    /// A maker whose inputs follow from `seed`.
+    /// Creates a generator whose inputs are determined by `seed`.
     pub fn new(seed: u64) -> Self {
         Self(SecretRng::deterministic_for_tests(seed))
     }
 
-    /// A number below `bound`.
+    /// Returns a number below `bound`.
     pub fn below(&mut self, bound: usize) -> usize {
         let number = self.bytes(8).try_into().expect("they are eight");
         (u64::from_le_bytes(number) % bound as u64) as usize
     }
 
-    /// Random bytes.
+    /// Returns random bytes.
     pub fn bytes(&mut self, count: usize) -> Vec<u8> {
         let mut bytes = vec![0; count];
         self.0.fill(&mut bytes);
         bytes
     }
 
-    /// One of these.
+    /// Picks one of `choices`.
     pub fn of<'t, T>(&mut self, choices: &'t [T]) -> &'t T {
         &choices[self.below(choices.len())]
     }
 
-    /// One of these inputs after one to four changes: bits, bytes and numbers replaced, and parts removed, repeated, inserted or
-    /// taken from another one.
+    /// Returns one of the inputs after one to four changes: bits, bytes and numbers replaced, and
+    /// parts removed, repeated, inserted or copied from another input.
     pub fn changed(&mut self, corpus: &[Vec<u8>]) -> Vec<u8> {
         let mut bytes = self.of(corpus).clone();
         for _ in 0..=self.below(4) {

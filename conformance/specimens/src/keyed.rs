@@ -1,4 +1,4 @@
-//! Databases whose clients have evaluation keys, and whose preparation of keys a test sees.
+//! Databases whose clients have evaluation keys, with a test's view of their preparation.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
@@ -10,40 +10,41 @@ use spirea_protocols::{PreparedKeys, ProtocolError, Query, Responder, Sizes};
 
 use crate::{Hook, identity, no_hook, params};
 
-/// Bytes of memory that a set of keys takes once it is prepared.
+/// Bytes of memory that a prepared set of keys takes.
 pub const PREPARED: u64 = 1000;
-/// The first byte of keys that no responder takes.
+/// First byte of keys that every responder refuses.
 pub const BAD: u8 = 0xff;
 
-/// The parameters of keyed databases.
+/// Parameters of keyed databases.
 pub static PARAMS: LazyLock<ProtocolParams> = LazyLock::new(|| params("exppack-simple"));
 
-/// What a test sees of a responder's work.
+/// Record of a responder's work, for a test.
 #[derive(Default)]
 pub struct Seen {
     prepared: AtomicUsize,
-    /// The keys that were prepared, for as long as someone has them.
+    /// Prepared keys that are still referenced.
     alive: Mutex<Vec<Weak<u8>>>,
 }
 
 impl Seen {
-    /// How many sets of keys were prepared.
+    /// Returns the number of prepared sets of keys.
     pub fn prepared(&self) -> usize {
         self.prepared.load(Ordering::SeqCst)
     }
 
-    /// How many prepared sets of keys are held.
+    /// Returns the number of prepared sets of keys that are still held.
     pub fn alive(&self) -> usize {
         let alive = self.alive.lock().unwrap_or_else(PoisonError::into_inner);
         alive.iter().filter(|keys| keys.strong_count() > 0).count()
     }
 }
 
-/// A responder whose answers are the first byte of its client's keys, over and over. It takes batches of up to 2.
+/// A responder whose answers repeat the first byte of its client's keys. It takes batches of up to
+/// 2.
 pub struct Keyed {
-    /// What it notes of its work.
+    /// Record of its work.
     pub seen: Arc<Seen>,
-    /// The second byte of the keys that it takes; any if there is none.
+    /// Second byte of the keys that it accepts; `None` accepts any.
     pub form: Option<u8>,
     /// Runs before keys are prepared.
     pub before_keys: Hook,
@@ -85,17 +86,17 @@ impl Responder for Keyed {
     }
 }
 
-/// The database that a responder answers for.
+/// Returns the database of a responder.
 pub fn database(name: &str, version: [u8; 32], responder: Keyed) -> Database {
     Database::new(identity(name, version, &PARAMS), Box::new(responder)).expect("its parts belong together")
 }
 
-/// So many dummy queries.
+/// Returns `count` dummy queries.
 pub fn queries(count: usize) -> Vec<Bytes> {
     vec![vec![0; PARAMS.sizes().query_bytes].into(); count]
 }
 
-/// A client's keys; `client` is their first and third byte, and tells them apart.
+/// Returns a client's keys; `client` is their first and third byte, and identifies them.
 pub fn keys(client: u8) -> Vec<u8> {
     let mut bytes = vec![0; PARAMS.sizes().keys_bytes];
     (bytes[0], bytes[2]) = (client, client);

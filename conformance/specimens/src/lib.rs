@@ -1,11 +1,12 @@
-//! What tests of several crates are made of: tables, snapshots, and responders that do as they are told.
+//! Test fixtures of several crates: tables, snapshots, and responders that follow a script.
 //!
-//! For tests alone: what cannot do as it says panics.
+//! For tests only: every helper panics on failure.
 //!
-//! - [`table`], [`params`] and [`identity`]: what a database is, where nothing of it is computed.
-//! - [`scripted`] and [`keyed`]: databases whose responders are told what to answer.
-//! - [`snapshots`]: snapshots on disk, built and written by hand, and the [`hooked`] databases that answer from them.
-//! - [`Inputs`] and [`hostile`]: inputs from a seed, and checks of what anybody may send.
+//! - [`table`], [`params`] and [`identity`]: descriptions of databases, without computing any.
+//! - [`scripted`] and [`keyed`]: databases whose responders give prescribed answers.
+//! - [`snapshots`]: snapshots on disk, built or written by hand; [`hooked`]: databases that answer
+//!   from them.
+//! - [`Inputs`] and [`hostile`]: inputs from a seed, and checks of untrusted input.
 //! - [`LookUps`]: look-ups through the bytes of real clients and servers.
 
 mod hook;

@@ -6,7 +6,7 @@ use spirea_store::Snapshot;
 
 use crate::snapshots::BACKEND;
 
-/// The client and the servers of a snapshot.
+/// Client and servers of a snapshot.
 pub struct LookUps {
     client: TableClient,
     servers: Vec<Box<dyn Responder>>,
@@ -15,13 +15,13 @@ pub struct LookUps {
 }
 
 impl LookUps {
-    /// Of a snapshot, as a server and a client would load it.
+    /// Opens client and servers of a snapshot.
     pub fn new(snapshot: &Snapshot) -> Self {
         Self::between(snapshot, snapshot)
     }
 
-    /// Of a client that knows the table of one snapshot, and servers, hint included, of another under the same
-    /// parameters.
+    /// Opens a client that knows the table of snapshot `known`, and servers, including the hint, of
+    /// another snapshot under the same parameters.
     pub fn between(known: &Snapshot, snapshot: &Snapshot) -> Self {
         let params = &snapshot.manifest().protocol;
         let hint = std::fs::read(snapshot.hint_path()).unwrap();
@@ -42,7 +42,7 @@ impl LookUps {
         self.client.decode(state, &answers.iter().map(Vec::as_slice).collect::<Vec<_>>())
     }
 
-    /// The value of a key.
+    /// Looks up the value of a key.
     ///
     /// # Errors
     /// Those of the client and the servers.
@@ -51,7 +51,7 @@ impl LookUps {
         self.ask(lookup)
     }
 
-    /// The value at a position.
+    /// Looks up the value at a position.
     ///
     /// # Errors
     /// Those of the client and the servers.
@@ -60,7 +60,7 @@ impl LookUps {
         self.ask(lookup)
     }
 
-    /// The fields of the value of a key, as text.
+    /// Looks up a key, and returns the fields of its value as text.
     pub fn fields(&mut self, key: &[u8]) -> Vec<String> {
         let value = self.key(key).unwrap().unwrap();
         let fields = self.client.table().split_fields(&value).unwrap();

@@ -1,4 +1,4 @@
-//! Databases whose answers a test gives.
+//! Databases whose answers a test prescribes.
 
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -9,14 +9,14 @@ use spirea_protocols::{ProtocolError, Query, Responder, Sizes};
 
 use crate::{VERSION, params};
 
-/// Gives the answers.
+/// Function that makes the answers.
 pub type Behaviour = Box<dyn Fn(&[Query<'_>]) -> Result<Vec<Vec<u8>>, ProtocolError> + Send + Sync>;
 
-/// Takes batches of up to 4.
+/// A scripted responder, which takes batches of up to 4.
 pub struct Scripted {
-    /// What it says of its bytes.
+    /// Sizes that it reports.
     pub sizes: Sizes,
-    /// How it answers.
+    /// Function that makes its answers.
     pub behaviour: Behaviour,
 }
 
@@ -34,28 +34,29 @@ impl Responder for Scripted {
     }
 }
 
-/// What a scripted database is: one of the protocol `simple`, called `test`.
+/// Returns the identity of a scripted database: protocol `simple`, name `test`.
 pub fn identity() -> Identity {
     crate::identity("test", VERSION, &params("simple"))
 }
 
-/// The database whose answers are those of `behaviour`.
+/// Returns the database whose answers come from `behaviour`.
 pub fn database(behaviour: Behaviour) -> Database {
     let identity = identity();
     let sizes = identity.params.sizes();
     Database::new(identity, Box::new(Scripted { sizes, behaviour })).expect("its parts belong together")
 }
 
-/// Answers that begin with the query's first byte.
+/// Answers each query with its first byte, repeated.
 ///
 /// # Errors
-/// None: it is a [`Behaviour`].
+/// None; the type is that of a [`Behaviour`].
 pub fn echo(queries: &[Query<'_>]) -> Result<Vec<Vec<u8>>, ProtocolError> {
     let answer_bytes = identity().params.sizes().answer_bytes;
     Ok(queries.iter().map(|query| vec![query.bytes[0]; answer_bytes]).collect())
 }
 
-/// A behaviour that says with which queries it begins, by their first bytes, and [echoes](echo) them when told to.
+/// Returns a behaviour that reports each batch by its queries' first bytes, blocks until told to
+/// continue, and then [echoes](echo) the queries.
 pub fn gated() -> (Behaviour, Receiver<Vec<u8>>, Sender<()>) {
     let (begun, begins) = channel();
     let (go, gone) = channel();
@@ -68,7 +69,7 @@ pub fn gated() -> (Behaviour, Receiver<Vec<u8>>, Sender<()>) {
     (Box::new(behaviour), begins, go)
 }
 
-/// Queries that begin with these bytes.
+/// Returns queries that begin with these bytes.
 pub fn queries(first: &[u8]) -> Vec<Bytes> {
     let query_bytes = identity().params.sizes().query_bytes;
     first.iter().map(|&byte| Bytes::from(vec![byte; query_bytes])).collect()

@@ -16,26 +16,27 @@ use spirea_store::ingest::{Format, FormatHints, Selection};
 use spirea_store::manifest::{FORMAT, HINT_FILE, HINT_ROWS_FILE, MANIFEST_FILE, MATRIX_FILE};
 use spirea_store::{BuildOptions, FileEntry, Manifest, Protocol, Silent, Snapshot, Statistics, StoreError};
 
-/// What builds and answers.
+/// Backend for building and answering.
 pub static BACKEND: LazyLock<Arc<CpuBackend>> = LazyLock::new(|| Arc::new(CpuBackend::new(1).unwrap()));
 
-/// How snapshots are opened that one server answers for.
+/// Opening of snapshots that a single server answers.
 pub const MAPPED: Opening = Opening { residence: Residence::Mapped, party: None, role: Role::WHOLE };
 
-/// Rows of a [written](write_snapshot) snapshot; `edition` tells versions apart.
+/// Number of rows of a [written](write_snapshot) snapshot; `edition` distinguishes versions.
 pub const ROWS: u64 = 300;
 
-/// The key of a row of a [written](write_snapshot) snapshot.
+/// Returns the key of a row of a [written](write_snapshot) snapshot.
 pub fn key(row: u64) -> Vec<u8> {
     format!("key-{row}").into_bytes()
 }
 
-/// The fields of a row of a [written](write_snapshot) snapshot.
+/// Returns the fields of a row of a [written](write_snapshot) snapshot.
 pub fn value(row: u64, edition: u8) -> Vec<Vec<u8>> {
     vec![format!("value {row} of edition {edition}").into_bytes(), vec![edition; row as usize % 7]]
 }
 
-/// Writes a snapshot of [`ROWS`] rows without the builder, by the public format alone; gives its folder.
+/// Writes a snapshot of [`ROWS`] rows without the builder, using only the public format; returns
+/// its folder.
 pub fn write_snapshot(folder: &Path, name: &str, kind: TableKind, edition: u8) -> PathBuf {
     let values: Vec<Vec<u8>> = (0..ROWS)
         .map(|row| join_fields(&value(row, edition).iter().map(|field| &field[..]).collect::<Vec<_>>()))
@@ -116,13 +117,13 @@ pub fn write_snapshot(folder: &Path, name: &str, kind: TableKind, edition: u8) -
     folder
 }
 
-/// A selection of columns.
+/// Returns a selection of columns.
 pub fn columns(key: Option<&str>, values: &[&str]) -> Selection {
     let values = values.iter().map(|&value| value.into()).collect();
     Selection { key: key.map(Into::into), values, ..Selection::default() }
 }
 
-/// Options that build `input` into the folder `table` beside it, the same each time.
+/// Returns options that build `input` into the folder `table` beside it, with a fixed seed.
 pub fn options(input: &Path, key: Option<&str>, values: &[&str]) -> BuildOptions {
     let record_bytes = (input.extension().unwrap() == "raw").then_some(4);
     let hints = FormatHints { record_bytes, ..FormatHints::default() };
@@ -131,7 +132,7 @@ pub fn options(input: &Path, key: Option<&str>, values: &[&str]) -> BuildOptions
     BuildOptions { seed: Some([7; 32]), ..BuildOptions::new(input, format, columns(key, values), out) }
 }
 
-/// Writes `content` to a file called `name` in `folder`; gives its path.
+/// Writes `content` to a file called `name` in `folder`; returns its path.
 pub fn write_file(folder: &Path, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
     let path = folder.join(name);
     std::fs::write(&path, content).unwrap();
@@ -146,7 +147,8 @@ pub fn try_build(options: &BuildOptions) -> Result<Snapshot, StoreError> {
     spirea_store::build(options, &BACKEND, &Silent)
 }
 
-/// Options that build lines of CSV, head first, into the folder `out`; they are written beside it.
+/// Writes `lines` of CSV, header first, to a file beside the folder `out`, and returns options that
+/// build it into `out`.
 pub fn csv_options(out: &Path, protocol: &str, selection: Selection, lines: &str) -> BuildOptions {
     let input = out.with_extension("csv");
     std::fs::write(&input, lines).unwrap();

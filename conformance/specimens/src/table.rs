@@ -1,7 +1,7 @@
 use spirea_protocols::{Table, TableKind};
 
-/// A table with as many entries as records, one field called `value`, and no proofs. Its salt is all zeros; where its
-/// entries lie follows from 32 bytes of 1.
+/// Returns a table with as many entries as records, one field called `value`, and no proofs. Its
+/// salt is all zeros; its places are 32 bytes of 1.
 pub fn table(kind: TableKind, records: u64, payload_bytes: usize) -> Table {
     Table {
         kind,

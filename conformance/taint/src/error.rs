@@ -1,20 +1,20 @@
-//! Errors of reading a module.
+//! Errors of parsing a module.
 
 use wasmparser::BinaryReaderError;
 
-/// A module that cannot be run here.
+/// Reasons why a module cannot be interpreted.
 #[derive(Debug, thiserror::Error)]
 pub enum ModuleError {
-    /// The bytes are no module.
+    /// Bytes that are not a module.
     #[error("the bytes are no WebAssembly module: {0}")]
     Unreadable(#[from] BinaryReaderError),
-    /// An operator without a rule for marks.
+    /// An operator for which the interpreter has no rule.
     #[error("the interpreter has no rule for the operator {0}; add one to translate.rs")]
     Operator(String),
-    /// A part of the format that the client has no use for.
+    /// A part of the format that the interpreter does not support.
     #[error("the interpreter has no {0}")]
     Unsupported(&'static str),
-    /// The named module is another one.
+    /// A named module that differs from the shipped one.
     #[error("the {0} of the module that ships and of the named one differ: build both again")]
     Differs(&'static str),
 }

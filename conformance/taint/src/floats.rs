@@ -1,4 +1,4 @@
-//! Operations on floating-point numbers, whose results are marked as a whole.
+//! Operations on floating-point numbers, whose results are marked entirely or not at all.
 
 use crate::marked::{Marked, Width};
 
@@ -37,18 +37,18 @@ fn double(bits: u128) -> f64 {
     f64::from_bits(bits as u64)
 }
 
-/// The marks of a result with `bits` bits: all, if an operand has one.
+/// Returns the marks of a result with `bits` bits: all, if an operand is secret, else none.
 fn all_or_none(is_secret: bool, width: Width) -> u128 {
     if is_secret { width.mask() } else { 0 }
 }
 
 impl FloatBinary {
-    /// Tells if the operation takes a time that depends on its operands.
+    /// Returns true if the operation's time depends on its operands.
     pub fn is_division(self) -> bool {
         self == Self::Div
     }
 
-    /// The result of the operation on numbers of 64 bits.
+    /// Applies the operation to numbers of 64 bits.
     pub fn apply(self, a: Marked, b: Marked) -> Marked {
         let (x, y) = (double(a.value), double(b.value));
         let (value, width) = match self {
@@ -68,12 +68,12 @@ impl FloatBinary {
 }
 
 impl FloatUnary {
-    /// Tells if the operation takes a time that depends on its operand.
+    /// Returns true if the operation's time depends on its operand.
     pub fn is_division(self) -> bool {
         self == Self::Sqrt
     }
 
-    /// The result of the operation.
+    /// Applies the operation.
     pub fn apply(self, a: Marked) -> Marked {
         let (x, bits) = (double(a.value), a.value as u64);
         let (value, width) = match self {
@@ -86,7 +86,7 @@ impl FloatUnary {
             Self::F64FromI32U => (f64::from(bits as u32).to_bits(), 64),
             Self::F64FromI64S => ((bits as i64 as f64).to_bits(), 64),
             Self::F64FromI64U => ((bits as f64).to_bits(), 64),
-            // `as` saturates, as these instructions do.
+            // `as` saturates, like these instructions.
             Self::I32FromF64S => (u64::from(x as i32 as u32), 32),
             Self::I64FromF64U => (x as u64, 64),
         };

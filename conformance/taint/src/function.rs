@@ -1,26 +1,26 @@
-//! A function as it is run.
+//! Functions in their executable form.
 
 use crate::instruction::{Instruction, Target};
 
-/// The numbers of operands that a function takes and gives.
+/// Numbers of operands and results of a function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Signature {
-    /// Operands taken.
+    /// Number of operands.
     pub params: u32,
-    /// Operands given.
+    /// Number of results.
     pub results: u32,
 }
 
-/// A function of the module's own.
+/// A function that the module defines.
 #[derive(Debug, Default)]
 pub struct Function {
-    /// Operands taken and given.
+    /// Numbers of operands and results.
     pub signature: Signature,
-    /// Locals beside the parameters.
+    /// Number of locals other than the parameters.
     pub locals: u32,
-    /// The instructions.
+    /// Instructions.
     pub code: Vec<Instruction>,
-    /// The place of each in the module's bytes.
+    /// Offset of each instruction in the module's bytes.
     pub offsets: Vec<u64>,
     /// Targets of the jumps through tables.
     pub targets: Vec<Target>,

@@ -1,4 +1,4 @@
-//! The client's instance: what `clients/ts/src/worker/instance.ts` is in JavaScript, with marks.
+//! An instance of the client, like `clients/ts/src/worker/instance.ts` in JavaScript, with marks.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -20,40 +20,40 @@ pub struct Message {
 }
 
 impl Message {
-    /// A message without bytes.
+    /// Creates a message without bytes.
     pub fn of(head: Value) -> Self {
         Self::with_body(head, &[])
     }
 
-    /// A message whose bytes are public.
+    /// Creates a message whose bytes are public.
     pub fn with_body(head: Value, body: &[u8]) -> Self {
         Self { head, body: body.to_vec(), marks: vec![0; body.len()] }
     }
 
-    /// A message whose bytes are secret.
+    /// Creates a message whose bytes are secret.
     pub fn secret(head: Value, body: Vec<u8>) -> Self {
         let marks = vec![u8::MAX; body.len()];
         Self { head, body, marks }
     }
 
-    /// Tells if a bit of its bytes is secret.
+    /// Returns true if any bit of its bytes is secret.
     pub fn is_secret(&self) -> bool {
         self.marks.iter().any(|&marks| marks != 0)
     }
 }
 
-/// The imports of the client: randomness, which is secret, and time.
+/// Imports of the client: randomness, which is secret, and time.
 pub struct Page {
     state: u64,
 }
 
 impl Page {
-    /// Randomness of this seed.
+    /// Creates imports whose randomness has this seed.
     pub fn new(seed: u64) -> Self {
         Self { state: seed }
     }
 
-    /// The generator SplitMix64.
+    /// Returns the next output of SplitMix64.
     fn next(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (self.state ^ (self.state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -81,14 +81,14 @@ impl Surroundings for Page {
     }
 }
 
-/// An instance, which has one client.
+/// An instance with one client.
 pub struct Instance<'m> {
     /// The instance of the module.
     pub machine: Machine<'m, Page>,
 }
 
 impl<'m> Instance<'m> {
-    /// An instance whose randomness has this seed.
+    /// Creates an instance whose randomness has this seed.
     ///
     /// # Errors
     /// [`Trap`]
@@ -104,7 +104,7 @@ impl<'m> Instance<'m> {
         self.machine.call(export, &[])
     }
 
-    /// Calls an export with a message; returns whether it could do what is asked.
+    /// Calls an export with a message; returns true if the export could do what the message asks.
     ///
     /// # Errors
     /// [`Trap`]
@@ -118,7 +118,8 @@ impl<'m> Instance<'m> {
         Ok(self.call(export)? != 0)
     }
 
-    /// The message that the last call left, whose head must be public; it is erased there.
+    /// Returns the message that the last call left, and erases it in the instance. Its head must be
+    /// public.
     ///
     /// # Errors
     /// [`Trap`]

@@ -1,25 +1,25 @@
-//! Instructions as they are run: operators without nesting, whose jumps have the place that they lead to.
+//! Instructions in executable form: operators without nesting, with explicit jump targets.
 
 use crate::floats::{FloatBinary, FloatUnary};
 use crate::marked::{Binary, Unary, Width};
 
-/// The destination of a jump: the instruction, and the operands of its function that are left there.
+/// Destination of a jump, and the operands that the function keeps there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Target {
     /// The next instruction.
     pub to: u32,
-    /// Operands below those that are kept.
+    /// Number of operands below the kept ones.
     pub below: u32,
-    /// Operands from the top that are kept.
+    /// Number of operands kept from the top.
     pub kept: u32,
 }
 
-/// The layout of a value in memory, and for a load the bits above it.
+/// Layout of a value in memory; for a load, also its extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
     /// Bytes in memory.
     pub bytes: u8,
-    /// Bits that the sign is copied to; none are zero.
+    /// Width of sign extension; `None` for zero extension.
     pub signed_to: Option<Width>,
     /// Bytes added to the address.
     pub offset: u32,
@@ -32,7 +32,7 @@ pub enum Instruction {
     Drop,
     Select,
     Const(u64),
-    /// The constant vector of this number.
+    /// The constant vector with this index.
     ConstVector(u32),
     LocalGet(u32),
     LocalSet(u32),
@@ -41,13 +41,14 @@ pub enum Instruction {
     GlobalSet(u32),
     Jump(Target),
     JumpIf(Target),
-    /// An `if` whose condition is zero.
+    /// Jump of an `if` whose condition is zero.
     JumpIfZero(Target),
-    /// One of the targets of this number and on, so many; the last is the default.
+    /// Jump through the table: index of the first target, and number of targets; the last is the
+    /// default.
     JumpTable(u32, u32),
     Return,
     Call(u32),
-    /// A function of this type out of the table.
+    /// Call of a function of this type through the table.
     CallIndirect(u32),
     Load(Access),
     Store(Access),
@@ -61,13 +62,13 @@ pub enum Instruction {
     FloatBinary(FloatBinary),
     /// Keeps the lowest bits.
     Wrap(Width),
-    /// Copies the sign of so many bits.
+    /// Sign extension: from the first width to the second.
     Extend(Width, Width),
     Splat(Width),
     /// The lane that begins at this bit.
     ExtractLane(u32, Width),
     ReplaceLane(u32, Width),
-    /// Picks bytes, as the constant vector of this number says.
+    /// Picks bytes, as given by the constant vector with this index.
     Shuffle(u32),
     EqualLanes(Width),
     Lanes(Binary, Width),

@@ -12,7 +12,7 @@ pub fn zipped(operation: Binary, width: Width, a: Marked, b: Marked) -> Marked {
     })
 }
 
-/// Applies a shift by one count to the lanes of a vector.
+/// Applies a shift by a single count to the lanes of a vector.
 pub fn shifted(operation: Binary, width: Width, a: Marked, count: Marked) -> Marked {
     mapped(width, |lane| operation.apply(width, a.bits(lane, width), count).expect("a shift does not trap"))
 }
@@ -30,7 +30,7 @@ pub fn splat(width: Width, a: Marked) -> Marked {
     mapped(width, |_| a.truncated(width))
 }
 
-/// Picks the bytes of `a` and `b`, of which those of `b` have the numbers from 16 on.
+/// Picks bytes of `a` and `b`; places 0 to 15 select from `a`, and 16 to 31 from `b`.
 pub fn shuffled(places: [u8; 16], a: Marked, b: Marked) -> Marked {
     let byte = Width(8);
     mapped(byte, |lane| {
@@ -39,17 +39,17 @@ pub fn shuffled(places: [u8; 16], a: Marked, b: Marked) -> Marked {
     })
 }
 
-/// One, if no lane is zero.
+/// Returns 1 if no lane is zero.
 pub fn all_true(width: Width, a: Marked) -> Marked {
     let lanes = || (0..128).step_by(width.0 as usize).map(|lane| a.bits(lane, width));
     let value = u128::from(lanes().all(|lane| lane.value != 0));
-    // A lane that is zero for all to see decides.
+    // A lane that is publicly zero determines the result.
     let is_settled = lanes().any(|lane| lane.value | lane.marks == 0);
     let is_secret = !is_settled && lanes().any(Marked::is_zero_secret);
     Marked { value, marks: u128::from(is_secret) }
 }
 
-/// The highest bit of every lane.
+/// Returns the highest bit of every lane.
 pub fn bitmask(width: Width, a: Marked) -> Marked {
     let gather = |bits: u128| {
         let lanes = (width.0 - 1..128).step_by(width.0 as usize).enumerate();
@@ -58,12 +58,12 @@ pub fn bitmask(width: Width, a: Marked) -> Marked {
     Marked { value: gather(a.value), marks: gather(a.marks) }
 }
 
-/// One, if a bit is set.
+/// Returns 1 if a bit is set.
 pub fn any_true(a: Marked) -> Marked {
     Marked { value: u128::from(a.value != 0), marks: u128::from(a.is_zero_secret()) }
 }
 
-/// The vector of what `of` gives for the first bit of each lane.
+/// Builds a vector by applying `of` to the first bit position of each lane.
 fn mapped(width: Width, of: impl Fn(u32) -> Marked) -> Marked {
     let lanes = (0..VECTOR.0).step_by(width.0 as usize);
     lanes.fold(Marked::default(), |vector, lane| vector.with_bits(lane, width, of(lane)))
@@ -82,7 +82,7 @@ mod tests {
         fn no_secret_changes_an_unmarked_bit(
             a: u128, b: u128, of_a: u128, of_b: u128, sparse in any::<bool>(), by_a: u128, by_b: u128, places: [u8; 16],
         ) {
-            // With few marks and few set bits comparisons have public results.
+            // With few marks and few set bits, comparisons have public results.
             let thin = |bits: u128| if sparse { bits & (bits << 1) & (bits >> 7) & (bits << 9) } else { bits };
             let (a, b) = (Marked { value: thin(a), marks: thin(of_a) }, Marked { value: thin(b), marks: thin(of_b) });
             let changed = |x: Marked, by: u128| Marked { value: x.value ^ (by & x.marks), ..x };

@@ -1,9 +1,10 @@
-//! The client's WebAssembly module, interpreted with its secrets marked.
+//! Interpreter for the client's WebAssembly module, with its secrets marked.
 //!
-//! Every bit has a mark, in registers and in memory: whether it depends on a secret. The surroundings mark what is drawn and
-//! what is asked for; each operation marks the bits of its result that a marked bit may change; and a branch, a call, an
-//! address or a division that a mark reaches is told. The client ends marks where `spirea_math::secret::declassify` says
-//! why. (docs/constant-time.md)
+//! Every bit in registers and memory has a mark that tells if it depends on a secret. The
+//! environment marks randomness and the requested keys. Each operation marks the bits of its result
+//! that a marked bit may change. A branch, a call, an address or a division that depends on a
+//! marked bit is reported. The client ends marks where `spirea_math::secret::declassify` states a
+//! reason. (docs/constant-time.md)
 
 pub mod error;
 mod floats;

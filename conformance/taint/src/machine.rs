@@ -1,4 +1,4 @@
-//! An instance of a module: it runs, and tells where a secret steers it.
+//! Instance of a module: runs it, and reports where control flow or addresses depend on a secret.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,23 +9,23 @@ use crate::marked::{Marked, Width};
 use crate::memory::{Memory, OutOfBounds};
 use crate::module::Module;
 
-/// The function that ends marks, in the client's code.
+/// Name of the function that ends marks in the client's code.
 const DECLASSIFIED: &str = "spirea_math::secret::declassified";
-/// Calls that may be open at a time.
+/// Maximum number of open calls.
 const MOST_CALLS: usize = 10_000;
 
-/// An effect of a secret on the run.
+/// Effect of a secret on the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Steering {
-    /// Decides where the program goes on: `if`, `br_if`, `br_table`.
+    /// The secret decides the next instruction: `if`, `br_if`, `br_table`.
     Branch,
-    /// Decides which function is called.
+    /// The secret decides the called function.
     Call,
-    /// Is the address of a load or a store, or the length of a copy.
+    /// The secret is the address of a load or a store, or the length of a copy.
     Address,
-    /// Is divided, or divides: the time depends on the operands.
+    /// The secret is an operand of a division, whose time depends on the operands.
     Division,
-    /// Leaves the instance where it should not.
+    /// The secret leaves the instance where only public values may.
     Export,
 }
 
@@ -41,52 +41,52 @@ impl std::fmt::Display for Steering {
     }
 }
 
-/// The end of a run.
+/// Reason for the end of a run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Trap {
-    /// `unreachable`, where a panic ends.
+    /// `unreachable`, which ends a panic.
     #[error("the module panicked")]
     Unreachable,
-    /// A division by zero, or one whose quotient is too large.
+    /// Division by zero, or with a quotient that is too large.
     #[error("a division has no quotient")]
     Division,
-    /// An element of the table that is no function of the wanted type.
+    /// Call of a table element that is not a function of the expected type.
     #[error("a call of what is no such function")]
     BadCall,
-    /// Too many calls are open.
+    /// Too many open calls.
     #[error("the calls are nested too deep")]
     TooDeep,
-    /// An access outside the memory.
+    /// Access outside the memory.
     #[error(transparent)]
     Memory(#[from] OutOfBounds),
-    /// The module has no such export, or the host no such import.
+    /// Missing export of the module, or missing import of the host.
     #[error("there is no function {0}")]
     Missing(String),
 }
 
-/// A function that the module imports, as its surroundings have it.
+/// The environment, which provides the functions that the module imports.
 pub trait Surroundings {
     /// Calls the import; returns its result, if it has one.
     ///
     /// # Errors
-    /// [`Trap`] if it cannot be called so.
+    /// [`Trap`] if the import is missing or the operands are wrong.
     fn call(&mut self, name: &str, operands: &[Marked], memory: &mut Memory) -> Result<Option<Marked>, Trap>;
 }
 
-/// Places where a secret steers the program: what it does there, and the calls that led there the first time.
+/// Places where a secret has an effect, with the effect and the open calls at its first occurrence.
 pub type Found = BTreeMap<(u64, Steering), Vec<String>>;
 
-/// An instance.
+/// Instance of a module.
 pub struct Machine<'m, S> {
     /// The linear memory.
     pub memory: Memory,
-    /// Places where a secret steered.
+    /// Places where a secret has an effect.
     pub found: Found,
     /// Reasons for which marks were ended.
     pub reasons: BTreeSet<String>,
-    /// Marks of this reason are not ended.
+    /// Reason whose marks are not ended.
     pub kept: Option<String>,
-    /// Instructions that were run.
+    /// Number of executed instructions.
     pub steps: u64,
     /// Places of `select` with a secret condition.
     pub selects: BTreeSet<u64>,
@@ -95,27 +95,27 @@ pub struct Machine<'m, S> {
     globals: Vec<Marked>,
     operands: Vec<Marked>,
     declassified: Option<u32>,
-    /// The open calls: the function, and where it goes on.
+    /// Open calls: the function, and its next instruction.
     calls: Vec<Call>,
-    /// The instruction that runs, of the innermost call.
+    /// Current instruction of the innermost call.
     at: usize,
 }
 
 /// An open call.
 #[derive(Clone, Copy)]
 struct Call {
-    /// The function, counted from the first that is not imported.
+    /// Index of the function, without the imported ones.
     function: usize,
     next: usize,
-    /// Its first local.
+    /// Index of its first local.
     locals: usize,
 }
 
 impl<'m, S: Surroundings> Machine<'m, S> {
-    /// An instance with its data in memory.
+    /// Creates an instance, with its data in memory.
     ///
     /// # Errors
-    /// [`Trap`] if the data lies outside it.
+    /// [`Trap`] if the data lies outside the memory.
     pub fn new(module: &'m Module, surroundings: S) -> Result<Self, Trap> {
         let mut memory = Memory::new(module.pages);
         for (start, bytes) in &module.data {
@@ -140,7 +140,7 @@ impl<'m, S: Surroundings> Machine<'m, S> {
         })
     }
 
-    /// Calls an export with numbers that are public; returns its result, which must be public.
+    /// Calls an export with public numbers; returns its result, which must be public.
     ///
     /// # Errors
     /// [`Trap`]
@@ -158,7 +158,7 @@ impl<'m, S: Surroundings> Machine<'m, S> {
         Ok(result.value as u32)
     }
 
-    /// The functions that are open, the innermost first.
+    /// Returns the names of the open functions, the innermost first.
     pub fn backtrace(&self) -> Vec<String> {
         let own = |call: &Call| self.module.name((call.function + self.module.imports.len()) as u32);
         self.calls.iter().rev().map(own).collect()
@@ -182,7 +182,8 @@ impl<'m, S: Surroundings> Machine<'m, S> {
         }
     }
 
-    /// A number that steers the program.
+    /// Returns a number on which control flow or an address depends, and records the effect if it
+    /// is secret.
     fn steering(&mut self, value: Marked, steering: Steering) -> u32 {
         if value.is_secret() {
             self.steers(steering);
@@ -202,12 +203,12 @@ impl<'m, S: Surroundings> Machine<'m, S> {
         self.steering(base, Steering::Address) as usize + access.offset as usize
     }
 
-    /// Notes where the innermost call goes on.
+    /// Sets the next instruction of the innermost call.
     fn go_on_at(&mut self, next: usize) {
         self.calls.last_mut().expect("a call is open").next = next;
     }
 
-    /// Begins a call of a function, whose parameters are the last operands.
+    /// Enters a function, whose parameters are the last operands.
     fn enter(&mut self, function: u32) -> Result<(), Trap> {
         if Some(function) == self.declassified {
             return self.declassify();
@@ -238,7 +239,7 @@ impl<'m, S: Surroundings> Machine<'m, S> {
         Ok(())
     }
 
-    /// Ends the marks of bytes: the operands are where they are, how many, and the reason.
+    /// Ends the marks of bytes. The operands are their address, their number, and the reason.
     fn declassify(&mut self) -> Result<(), Trap> {
         let [why_bytes, why, bytes, start] = std::array::from_fn(|_| self.pop());
         let [why_bytes, why, bytes, start] =
@@ -254,7 +255,7 @@ impl<'m, S: Surroundings> Machine<'m, S> {
         Ok(())
     }
 
-    /// Moves what a jump keeps down to where it leads.
+    /// Moves the operands that a jump keeps to their place at its target.
     fn jump(&mut self, locals: usize, function: &Function, target: Target) -> usize {
         let base = locals + (function.signature.params + function.locals) as usize + target.below as usize;
         let kept = self.operands.len() - target.kept as usize;
@@ -334,7 +335,7 @@ impl<'m, S: Surroundings> Machine<'m, S> {
         Ok(())
     }
 
-    /// Runs an instruction that is followed by the next.
+    /// Executes an instruction that is not a jump.
     fn step(&mut self, function: &Function, instruction: I) -> Result<(), Trap> {
         match instruction {
             I::Drop => {

@@ -1,10 +1,12 @@
-//! Checks a visit of the client's WebAssembly module: no secret may steer it.
+//! Checks a visit of the client's WebAssembly module: no control flow and no address may depend on
+//! a secret.
 //!
 //! usage: `taint MODULE NAMED PLAN`
 //!
-//! MODULE is what ships, and NAMED the same with the names of its functions. PLAN is a [`Plan`] as JSON. Prints one JSON
-//! object: the values, the reasons for which marks were ended, every place where a secret steers the module with the calls
-//! that led there, and how much was run. `tests/system/test_constant_time_web.py` runs it.
+//! MODULE is the shipped module, and NAMED the same module with the names of its functions. PLAN is
+//! a [`Plan`] as JSON. Prints one JSON object: the values, the reasons for which marks were ended,
+//! every place where a secret has an effect with the calls that led there, and counts of the
+//! executed work. `tests/system/test_constant_time_web.py` runs it.
 #![allow(clippy::print_stdout, reason = "what was found is for the test to judge")]
 
 use std::collections::BTreeSet;

@@ -1,10 +1,11 @@
-//! Values with marks: which bits depend on a secret, through every operation on integers.
+//! Values with marks for the bits that depend on a secret, through every operation on integers.
 //!
-//! A mark is never lost: where a marked bit of an operand may change a bit of the result, that bit is marked. It may be set
-//! without need. The rules are those of valgrind's memcheck (Seward and Nethercote, "Using Valgrind to detect undefined
-//! value errors with bit-precision", 2005), but for products, whose upper bits are bounded too.
+//! A mark is never lost: if a marked bit of an operand may change a bit of the result, that bit is
+//! marked. A bit may be marked unnecessarily. The rules are those of valgrind's memcheck (Seward
+//! and Nethercote, "Using Valgrind to detect undefined value errors with bit-precision", 2005),
+//! except that the upper bits of products are bounded too.
 
-/// A value of any type, in its lowest bits, and the marks of its bits.
+/// A value of any type, in its lowest bits, with the marks of its bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Marked {
     /// The bits.
@@ -13,12 +14,12 @@ pub struct Marked {
     pub marks: u128,
 }
 
-/// The bits of an integer.
+/// Number of bits of an integer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Width(pub u32);
 
 impl Width {
-    /// All bits of a value.
+    /// Returns a mask of all bits of a value.
     pub fn mask(self) -> u128 {
         if self.0 == 128 { u128::MAX } else { (1 << self.0) - 1 }
     }
@@ -33,43 +34,43 @@ impl Width {
 }
 
 impl Marked {
-    /// A value that depends on no secret.
+    /// Returns a value that depends on no secret.
     pub fn public(value: impl Into<u128>) -> Self {
         Self { value: value.into(), marks: 0 }
     }
 
-    /// Tells if a bit depends on a secret.
+    /// Returns true if any bit depends on a secret.
     pub fn is_secret(self) -> bool {
         self.marks != 0
     }
 
-    /// The value with every marked bit zero, the least that it can be.
+    /// Returns the least possible value: every marked bit is 0.
     fn least(self) -> u128 {
         self.value & !self.marks
     }
 
-    /// The value with every marked bit one, the most that it can be.
+    /// Returns the greatest possible value: every marked bit is 1.
     fn most(self) -> u128 {
         self.value | self.marks
     }
 
-    /// The lowest bits.
+    /// Returns the lowest bits.
     pub fn truncated(self, width: Width) -> Self {
         Self { value: self.value & width.mask(), marks: self.marks & width.mask() }
     }
 
-    /// Copies the sign of a value of `from` bits into the bits up to `to`.
+    /// Extends the sign of a value of `from` bits to `to` bits.
     pub fn extended(self, from: Width, to: Width) -> Self {
         let extend = |bits| from.signed(bits & from.mask()) as u128 & to.mask();
         Self { value: extend(self.value), marks: extend(self.marks) }
     }
 
-    /// The bits from `start` on, `width` of them.
+    /// Returns `width` bits from `start` on.
     pub fn bits(self, start: u32, width: Width) -> Self {
         Self { value: self.value >> start, marks: self.marks >> start }.truncated(width)
     }
 
-    /// The value with its bits from `start` on replaced.
+    /// Returns the value with its bits from `start` on replaced.
     pub fn with_bits(self, start: u32, width: Width, bits: Self) -> Self {
         let keep = !(width.mask() << start);
         Self {
@@ -78,7 +79,8 @@ impl Marked {
         }
     }
 
-    /// This value if the condition is not zero, else the other, without a mark of the branch if both agree on a bit.
+    /// Returns `self` if the condition is not zero, else `other`. A secret condition does not mark
+    /// bits that are equal in both.
     pub fn selected(self, other: Self, condition: Self) -> Self {
         let chosen = if condition.value != 0 { self } else { other };
         if !condition.is_zero_secret() {
@@ -87,7 +89,7 @@ impl Marked {
         Self { value: chosen.value, marks: self.marks | other.marks | (self.value ^ other.value) }
     }
 
-    /// Tells if a secret decides whether the value is zero.
+    /// Returns true if a secret decides whether the value is zero.
     pub fn is_zero_secret(self) -> bool {
         self.is_secret() && self.least() == 0
     }
@@ -133,12 +135,12 @@ pub enum Unary {
 }
 
 impl Binary {
-    /// Tells if the operation takes a time that depends on its operands.
+    /// Returns true if the operation's time depends on its operands.
     pub fn is_division(self) -> bool {
         matches!(self, Self::DivS | Self::DivU | Self::RemS | Self::RemU)
     }
 
-    /// The result, in `width` bits; none if it is a trap.
+    /// Applies the operation, in `width` bits; `None` for a trap.
     pub fn apply(self, width: Width, a: Marked, b: Marked) -> Option<Marked> {
         let value = self.value(width, a.value, b.value)?;
         let marks = if a.is_secret() || b.is_secret() { self.marks(width, a, b) } else { 0 };
@@ -154,7 +156,7 @@ impl Binary {
         }
     }
 
-    /// The result in at most 64 bits.
+    /// Returns the result in at most 64 bits.
     fn number(self, width: Width, a: u64, b: u64) -> Option<u64> {
         let (count, unused) = ((b as u32) & (width.0 - 1), 64 - width.0);
         let signed = |x: u64| (x << unused) as i64 >> unused;
@@ -163,7 +165,7 @@ impl Binary {
             Self::Add => a.wrapping_add(b),
             Self::Sub => a.wrapping_sub(b),
             Self::Mul => a.wrapping_mul(b),
-            // The quotient of the least number and -1 has no place.
+            // The quotient of the least number and -1 does not fit.
             Self::DivS => sa.checked_div(sb).filter(|&q| signed(q as u64) == q)? as u64,
             Self::DivU => a.checked_div(b)?,
             Self::RemS if sb == -1 => 0,
@@ -193,7 +195,7 @@ impl Binary {
 
     fn marks(self, width: Width, a: Marked, b: Marked) -> u128 {
         let either = a.marks | b.marks;
-        // Flipping the sign turns the order of signed numbers into that of unsigned ones.
+        // Flipping the sign bits maps the order of signed numbers to that of unsigned numbers.
         let flipped = |x: Marked| Marked { value: x.value ^ width.sign(), ..x };
         let marks = match self {
             Self::Add => either | (a.least().wrapping_add(b.least()) ^ a.most().wrapping_add(b.most())),
@@ -207,7 +209,7 @@ impl Binary {
                 if b.marks & u128::from(width.0 - 1) != 0 {
                     if a.most() == 0 { 0 } else { u128::MAX }
                 } else {
-                    // Marks move as the bits do; a marked sign marks its copies.
+                    // Marks move like the bits; a marked sign marks its copies.
                     self.value(width, a.marks, b.value).unwrap_or(u128::MAX)
                 }
             }
@@ -222,7 +224,7 @@ impl Binary {
 }
 
 impl Unary {
-    /// The result, in `width` bits.
+    /// Applies the operation, in `width` bits.
     pub fn apply(self, width: Width, a: Marked) -> Marked {
         let count = |value: u128| {
             u128::from(match self {
@@ -232,7 +234,8 @@ impl Unary {
                 Self::Popcnt => value.count_ones(),
             })
         };
-        // Every count goes one way as bits are set, so it lies between those of the least and the most.
+        // Every count is monotonic in the set bits, so it lies between the counts of the least and
+        // the greatest value.
         let differing = count(a.least()) ^ count(a.most());
         Marked { value: count(a.value), marks: all_below(differing) }
     }
@@ -242,23 +245,25 @@ fn rotated(width: Width, a: u64, count: u32) -> u64 {
     if count == 0 { a } else { (a << count) | (a >> (width.0 - count)) }
 }
 
-/// All bits up to the highest that is set.
+/// Returns all bits up to the highest set bit.
 fn all_below(bits: u128) -> u128 {
     u128::MAX.checked_shr(bits.leading_zeros()).unwrap_or(0)
 }
 
-/// The mark of `a < b`, unsigned.
+/// Returns the mark of `a < b`, unsigned.
 fn order_is_secret(a: Marked, b: Marked) -> u128 {
     u128::from(a.most() >= b.least() && a.least() < b.most())
 }
 
-/// The marks of a product: none below the lowest bit that a secret reaches, none above the largest product.
+/// Returns the marks of a product: none below the lowest bit that a secret affects, none above the
+/// largest product.
 fn marks_of_product(a: Marked, b: Marked) -> u128 {
     let (most_a, most_b) = (a.most(), b.most());
     if most_a == 0 || most_b == 0 {
         return 0;
     }
-    // A marked bit changes the product by a multiple of its lowest bit times the other's lowest possible one.
+    // A marked bit changes the product by a multiple of its place times the lowest possible bit of
+    // the other factor.
     let reach = |marks: u128, other: u128| {
         if marks == 0 { u32::MAX } else { marks.trailing_zeros() + other.trailing_zeros() }
     };
@@ -303,7 +308,7 @@ mod tests {
     ];
     const UNARY: [Unary; 4] = [Unary::Eqz, Unary::Clz, Unary::Ctz, Unary::Popcnt];
 
-    /// Bits of a width: few of them, most of them, a run of them, or any.
+    /// Generates bits of a width: none, all, a run, or any.
     fn bits(width: Width) -> impl Strategy<Value = u128> {
         let run = (0..width.0, 0..width.0).prop_map(|(a, b)| ((1u128 << a) - 1) ^ ((1u128 << b) - 1));
         let any = any::<u128>();
@@ -318,7 +323,7 @@ mod tests {
         select(vec![Width(8), Width(32), Width(64)])
     }
 
-    /// Two operands, and the same with some of their marked bits changed.
+    /// Generates two operands, and the operands with some of their marked bits changed.
     fn operands() -> impl Strategy<Value = (Width, [Marked; 2], [Marked; 2])> {
         width().prop_flat_map(|width| {
             let pair = (marked(width), marked(width), bits(width), bits(width));
@@ -355,7 +360,7 @@ mod tests {
             let condition = Marked { value, marks };
             let other = Marked { value: value ^ marks, marks };
             let (before, after) = (a.selected(b, condition), c.selected(d, other));
-            // Without a mark the other's bits are not the same ones: those of the chosen one are compared.
+            // Only the bits without a mark must agree.
             prop_assert!((before.value ^ after.value) & !before.marks == 0, "{width:?} {before:x?} {after:x?}");
         }
 
@@ -369,7 +374,7 @@ mod tests {
         }
     }
 
-    /// Rules that mark everything would be sound, and find nothing but false alarms.
+    /// Rules that mark everything would be sound, but would raise false alarms only.
     #[test]
     fn public_bits_stay_public() {
         let secret = |value: u128, marks: u128| Marked { value, marks };

@@ -4,7 +4,7 @@ use crate::marked::Marked;
 
 /// Bytes of a page.
 const PAGE: usize = 65536;
-/// The most pages of a memory with addresses of 32 bits.
+/// Maximum number of pages with addresses of 32 bits.
 const MOST_PAGES: usize = 65536;
 
 /// An access outside the memory.
@@ -23,17 +23,17 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// A memory of so many pages.
+    /// Creates a memory of `pages` pages.
     pub fn new(pages: usize) -> Self {
         Self { bytes: vec![0; pages * PAGE], marks: vec![0; pages * PAGE] }
     }
 
-    /// Its size in pages.
+    /// Returns the size in pages.
     pub fn pages(&self) -> usize {
         self.bytes.len() / PAGE
     }
 
-    /// Adds pages; returns whether there may be so many.
+    /// Adds pages; returns false if there would be too many.
     pub fn grow(&mut self, pages: usize) -> bool {
         let pages = self.pages() + pages;
         let fits = pages <= MOST_PAGES;
@@ -49,7 +49,7 @@ impl Memory {
         end.map(|end| start..end).ok_or(OutOfBounds { start, length })
     }
 
-    /// The bytes, and their marks.
+    /// Returns bytes and their marks.
     ///
     /// # Errors
     /// [`OutOfBounds`]
@@ -58,7 +58,7 @@ impl Memory {
         Ok((&self.bytes[range.clone()], &self.marks[range]))
     }
 
-    /// Writes bytes with their marks, as many.
+    /// Writes bytes with equally many marks.
     ///
     /// # Errors
     /// [`OutOfBounds`]
@@ -69,7 +69,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Takes the marks off.
+    /// Removes the marks.
     ///
     /// # Errors
     /// [`OutOfBounds`]
@@ -79,7 +79,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Loads a number of `length` bytes, at most 16, the least significant first.
+    /// Loads a number of `length` bytes, at most 16, little-endian.
     ///
     /// # Errors
     /// [`OutOfBounds`]
@@ -99,7 +99,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Copies bytes with their marks; both places may overlap.
+    /// Copies bytes with their marks; the ranges may overlap.
     ///
     /// # Errors
     /// [`OutOfBounds`]

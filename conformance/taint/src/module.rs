@@ -1,4 +1,4 @@
-//! A module, read from its binary form.
+//! A module, parsed from its binary form.
 
 use std::collections::HashMap;
 
@@ -15,21 +15,21 @@ use crate::translate::{Context, translate};
 /// A module.
 #[derive(Default)]
 pub struct Module {
-    /// The types of functions.
+    /// Types of functions.
     pub types: Vec<Signature>,
-    /// Each function's type, the imported ones first.
+    /// Type of each function, imported functions first.
     pub type_of: Vec<u32>,
-    /// The names of what is imported, all of it functions.
+    /// Names of the imports, which are all functions.
     pub imports: Vec<String>,
-    /// The module's own functions.
+    /// Functions that the module defines.
     pub functions: Vec<Function>,
-    /// Each function's name, as the compiler has it.
+    /// Name of each function, as the compiler writes it.
     pub names: HashMap<u32, String>,
-    /// The functions of the table, by their places.
+    /// Functions of the table, by index.
     pub table: Vec<Option<u32>>,
     /// Initial pages of its memory.
     pub pages: usize,
-    /// The initial values of its globals.
+    /// Initial values of its globals.
     pub globals: Vec<Marked>,
     /// Initial bytes of its memory, with their addresses.
     pub data: Vec<(usize, Vec<u8>)>,
@@ -38,10 +38,11 @@ pub struct Module {
 }
 
 impl Module {
-    /// Reads the module that ships, and takes the names of functions from one that is the same but for its custom sections.
+    /// Parses the shipped module, and takes the names of functions from a module that is equal
+    /// except for custom sections.
     ///
     /// # Errors
-    /// [`ModuleError`] if it cannot be run here, or if the other differs.
+    /// [`ModuleError`] if the module cannot be interpreted, or if the named module differs.
     pub fn read(shipped: &[u8], named: &[u8]) -> Result<Self, ModuleError> {
         if sections(shipped)? != sections(named)? {
             return Err(ModuleError::Differs("sections"));
@@ -131,7 +132,7 @@ impl Module {
         Ok(module)
     }
 
-    /// The name of a function as people write it, without the hash.
+    /// Returns the demangled name of a function, without the hash.
     pub fn name(&self, function: u32) -> String {
         match self.names.get(&function) {
             Some(name) => format!("{:#}", rustc_demangle::demangle(name)),
@@ -140,7 +141,7 @@ impl Module {
     }
 }
 
-/// The sections that decide what a module does, with their numbers.
+/// Returns the sections that determine a module's behaviour, with their ids.
 fn sections(bytes: &[u8]) -> Result<Vec<(u8, &[u8])>, ModuleError> {
     let mut found = Vec::new();
     for payload in Parser::new(0).parse_all(bytes) {
@@ -168,7 +169,7 @@ fn names(bytes: &[u8]) -> Result<HashMap<u32, String>, ModuleError> {
     Ok(found)
 }
 
-/// The value of a constant expression.
+/// Evaluates a constant expression.
 fn constant(expression: &ConstExpr<'_>) -> Result<u64, ModuleError> {
     match expression.get_operators_reader().read()? {
         Operator::I32Const { value } => Ok(value as u32 as u64),

@@ -1,4 +1,4 @@
-//! Operators of a function, translated to instructions.
+//! Translation of a function's operators to instructions.
 
 use wasmparser::{BlockType, FunctionBody, MemArg, Operator};
 
@@ -14,30 +14,30 @@ const W32: Width = Width(32);
 const W64: Width = Width(64);
 const W128: Width = Width(128);
 
-/// The parts of the module that a translation needs.
+/// Parts of the module that a translation needs.
 pub struct Context<'m> {
-    /// The types.
+    /// Types of functions.
     pub types: &'m [Signature],
-    /// The type of every function.
+    /// Type of every function.
     pub functions: &'m [u32],
 }
 
-/// A block that is open.
+/// An open block.
 struct Block {
-    /// Operands below those that it took.
+    /// Number of operands below its parameters.
     below: u32,
-    /// Operands that a jump to it keeps.
+    /// Number of operands that a jump to it keeps.
     kept: u32,
     results: u32,
-    /// The first instruction of a loop.
+    /// First instruction, if the block is a loop.
     start: Option<u32>,
-    /// Jumps to its end.
+    /// Jumps to its end, whose target is still unknown.
     pending: Vec<Pending>,
-    /// The jump of an `if` to its `else`.
+    /// Index of an `if`'s jump to its `else`.
     if_zero: Option<usize>,
 }
 
-/// The place of a target that is not known yet.
+/// Location of a target that is still unknown.
 #[derive(Clone, Copy)]
 enum Pending {
     Instruction(usize),
@@ -48,16 +48,16 @@ struct Translation<'m> {
     context: &'m Context<'m>,
     function: Function,
     blocks: Vec<Block>,
-    /// Operands.
+    /// Current number of operands.
     height: u32,
-    /// Blocks that are open in code that is never run, if any is.
+    /// Number of open blocks within unreachable code; `None` in reachable code.
     dead: Option<u32>,
 }
 
 /// Translates a function's body.
 ///
 /// # Errors
-/// [`ModuleError`] if it has an operator that is not in [`I`].
+/// [`ModuleError`] if the body has an operator that is not in [`I`].
 pub fn translate(
     context: &Context<'_>,
     signature: Signature,
@@ -86,7 +86,7 @@ impl Translation<'_> {
         self.function.code.len() as u32
     }
 
-    /// Appends an instruction that takes operands and gives some.
+    /// Appends an instruction that takes and gives these numbers of operands.
     fn emit(&mut self, takes: u32, gives: u32, instruction: I) {
         self.height = self.height + gives - takes;
         self.function.code.push(instruction);
@@ -109,7 +109,8 @@ impl Translation<'_> {
         }
     }
 
-    /// The target of a jump out of so many blocks, which `place` gets once the block's end is known.
+    /// Returns the target of a jump out of `depth` blocks. If the block's end is still unknown,
+    /// `place` is set later.
     fn target(&mut self, depth: u32, place: Pending) -> Target {
         let last = self.blocks.len() - 1;
         let block = &mut self.blocks[last - depth as usize];
@@ -119,7 +120,7 @@ impl Translation<'_> {
         Target { to: block.start.unwrap_or(0), below: block.below, kept: block.kept }
     }
 
-    /// Code from here to the block's end is never run.
+    /// Marks the code from here to the block's end as unreachable.
     fn die(&mut self) {
         self.dead = Some(0);
     }
@@ -180,7 +181,7 @@ impl Translation<'_> {
         Ok(())
     }
 
-    /// Translates an operator of control, of locals or of calls; tells if it is one.
+    /// Translates an operator of control, of locals or of calls; returns false for other operators.
     fn control(&mut self, operator: &Operator<'_>) -> bool {
         let place = self.function.code.len();
         match *operator {
@@ -248,7 +249,7 @@ impl Translation<'_> {
             Operator::LocalTee { local_index } => self.emit(1, 1, I::LocalTee(local_index)),
             Operator::GlobalGet { global_index } => self.emit(0, 1, I::GlobalGet(global_index)),
             Operator::GlobalSet { global_index } => self.emit(1, 0, I::GlobalSet(global_index)),
-            // Numbers keep their bits.
+            // Reinterpreting numbers keeps their bits.
             Operator::I32ReinterpretF32
             | Operator::F32ReinterpretI32
             | Operator::I64ReinterpretF64
@@ -259,10 +260,10 @@ impl Translation<'_> {
         true
     }
 
-    /// Translates an access to memory; tells if it is one.
+    /// Translates a memory access; returns false for other operators.
     fn memory(&mut self, operator: &Operator<'_>) -> bool {
         let access = |memarg: MemArg, bytes, signed_to| {
-            // Memories have addresses of 32 bits, and so have offsets.
+            // Memories have addresses of 32 bits, so offsets have 32 bits too.
             Access { bytes, signed_to, offset: memarg.offset as u32 }
         };
         let (memarg, bytes, signed_to) = match *operator {
@@ -320,7 +321,7 @@ impl Translation<'_> {
         self.function.vectors.len() as u32 - 1
     }
 
-    /// The operands that an operator takes, and its instruction, which gives one.
+    /// Returns the number of operands of an operator, and its instruction, which gives one result.
     fn plain(&mut self, operator: &Operator<'_>) -> Result<(u32, I), ModuleError> {
         use Operator as O;
         let constant = |bits| (0, I::Const(bits));

@@ -1,4 +1,4 @@
-//! A visit: a client connects to its servers and looks up values, with everything secret marked.
+//! A visit: a client connects to its servers and looks up values, with all secrets marked.
 
 use std::collections::VecDeque;
 use std::io::Read as _;
@@ -12,7 +12,7 @@ use crate::instance::{Instance, Message};
 use crate::machine::{Machine, Trap};
 use crate::module::Module;
 
-/// Results of `step`, by the numbers of `bindings/wasm`.
+/// Results of `step`, as numbered by `bindings/wasm`.
 mod next {
     pub const SEND: u32 = 1;
     pub const READ: u32 = 2;
@@ -20,26 +20,26 @@ mod next {
     pub const FAILED: u32 = 6;
 }
 
-/// Bytes of a response that are handed on at a time.
+/// Bytes of a response in one message.
 const PIECE_BYTES: usize = 1 << 18;
-/// The most bytes of a response.
+/// Maximum bytes of a response.
 const MOST_BYTES: u64 = 1 << 30;
 
 /// Failures of a visit.
 #[derive(Debug, thiserror::Error)]
 pub enum VisitError {
-    /// The instance stopped.
+    /// Trap of the instance.
     #[error("the instance stopped: {trap}; open calls, the innermost first: {calls:?}")]
     Stopped {
         /// The cause.
         trap: Trap,
-        /// The calls that were open.
+        /// Functions that were open.
         calls: Vec<String>,
     },
-    /// The client says what is wrong.
+    /// Failure that the client reports.
     #[error("the client failed: {0}")]
     Failed(Value),
-    /// A server did not answer.
+    /// Failure of a server to answer.
     #[error("{url}: {error}")]
     Server {
         /// The address.
@@ -47,18 +47,19 @@ pub enum VisitError {
         /// The cause.
         error: Box<ureq::Error>,
     },
-    /// Bytes that must depend on a secret have no mark: marks were lost, and the check is worth nothing.
+    /// Bytes without marks that must depend on a secret. Marks were lost, so the check proves
+    /// nothing.
     #[error("{0} has no mark any more, so marks were lost on the way")]
     Unmarked(String),
 }
 
-/// The values that are looked up at once.
+/// Values that are looked up together.
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Wanted {
-    /// Of these keys.
+    /// Values of these keys.
     Keys(Vec<String>),
-    /// At these indices.
+    /// Values at these indices.
     Indices(Vec<u64>),
 }
 
@@ -66,24 +67,24 @@ pub enum Wanted {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
-    /// The address of each server.
+    /// Address of each server.
     pub addresses: Vec<String>,
-    /// The database.
+    /// Name of the database.
     pub database: String,
-    /// Look-ups, one after another.
+    /// Look-ups, in order.
     pub wanted: Vec<Wanted>,
-    /// Looks up by one query of several bins.
+    /// True to look up by one query over several bins.
     #[serde(default)]
     pub fetch: bool,
-    /// A second client goes on with the first one's evaluation keys.
+    /// True to let a second client reuse the first client's evaluation keys.
     #[serde(default)]
     pub resume: bool,
-    /// Marks of this reason are kept, so that what it excuses is found.
+    /// Reason whose marks are kept, so that its effects are found.
     #[serde(default)]
     pub keep: Option<String>,
 }
 
-/// A client on its visit.
+/// A client on a visit.
 struct Visitor<'m> {
     instance: Instance<'m>,
     agent: ureq::Agent,
@@ -110,7 +111,7 @@ impl Visitor<'_> {
         }
     }
 
-    /// Sends a request; returns what the instance is to receive, in order.
+    /// Sends a request; returns the messages for the instance, in order.
     fn send(&self, request: &Message) -> Result<VecDeque<Message>, VisitError> {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let (server, url) = (&request.head["server"], text(&request.head["url"]));
@@ -143,14 +144,14 @@ impl Visitor<'_> {
         Ok([Message::of(head)].into_iter().chain(pieces).collect())
     }
 
-    /// Goes on until the conversation is over; returns the message that it leaves.
+    /// Runs the conversation to its end; returns its last message.
     fn converse(&mut self) -> Result<Message, VisitError> {
         let mut responses: Vec<VecDeque<Message>> = Vec::new();
         let mut came = VecDeque::new();
         loop {
             let next = self.call("step")?;
             let message = self.output()?;
-            // Hints stay where they are: what a page stores of them is public.
+            // Hints that a page would store are ignored: they are public.
             match next {
                 next::SEND => {
                     let server = message.head["server"].as_u64().unwrap_or_default() as usize;
@@ -183,7 +184,8 @@ impl Visitor<'_> {
         self.converse().map(|_| ())
     }
 
-    /// Looks up values; returns the text of each one's fields, or what is said in its place.
+    /// Looks up values; returns the text of each value's fields, or the outcome if there is no
+    /// value.
     fn look_up(&mut self, plan: &Plan, wanted: &Wanted) -> Result<Vec<Value>, VisitError> {
         let fetch = plan.fetch;
         let (head, body) = match wanted {
@@ -215,7 +217,7 @@ impl Visitor<'_> {
         Ok(outcomes.map(shown).collect())
     }
 
-    /// The stored evaluation keys, as messages for the next client.
+    /// Returns the stored evaluation keys, as messages for the next client.
     fn kept_keys(&mut self) -> Result<Vec<Message>, VisitError> {
         let mut given = Vec::new();
         self.call("keep_keys")?;
@@ -223,7 +225,7 @@ impl Visitor<'_> {
             let Message { head, mut body, mut marks } = self.output()?;
             let record = head["record"].as_u64().unwrap_or_default() as usize;
             marks.truncate(record);
-            // The server has seen the keys: they are public.
+            // The server has received the keys, so they are public.
             given.push(Message::with_body(json!({"stored": "keys"}), &body.split_off(record)));
             given.push(Message { head: json!({"stored": "secret"}), body, marks });
         }
@@ -231,11 +233,11 @@ impl Visitor<'_> {
     }
 }
 
-/// The outcome of a visit.
+/// Result of a visit.
 pub struct Visited<'m> {
-    /// The values of every look-up, in order.
+    /// Values of all look-ups, in order.
     pub values: Vec<Value>,
-    /// The instances.
+    /// Instances of all clients.
     pub machines: Vec<Machine<'m, crate::instance::Page>>,
 }
 

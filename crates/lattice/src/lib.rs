@@ -1,5 +1,5 @@
-//! Lattice objects: LWE with its public matrix, its one-hot queries and its noise; RLWE with its secret,
-//! evaluation keys, queries, responses and their noise.
+//! Lattice objects: LWE with its public matrix, one-hot queries and noise; RLWE with its secret,
+//! evaluation keys, queries, responses and noise.
 //!
 //! Scalar encryption as in VIPIR appendix A.1: q = 2^32, bytes as plaintexts, scale 2^24, phase
 //! `b + a s = 2^24 m + e`.

@@ -1,16 +1,19 @@
-//! Noise of the LWE fold: closed forms, and the probability that a record decodes wrongly; tails of distributions.
+//! Noise of the LWE fold: closed forms, and the probability that a record decodes incorrectly;
+//! tails of distributions.
 //!
-//! A variable X is *sub-Gaussian* with proxy v where E exp(t X) is at most exp(t^2 v / 2) for every t: then
-//! |X| exceeds z sqrt(v) with probability at most 2 exp(-z^2 / 2), and proxies of independent variables add. The noise
-//! of every encryption is a discrete Gaussian and has sigma^2 for a proxy. A variable is strictly sub-Gaussian where its
-//! variance is a proxy: uniform numbers of an interval around 0 are, and uniform ternary ones.
+//! A variable X is *sub-Gaussian* with proxy v if E exp(t X) is at most exp(t^2 v / 2) for every t.
+//! Then |X| exceeds z sqrt(v) with probability at most 2 exp(-z^2 / 2), and proxies of independent
+//! variables add. The noise of every encryption is a discrete Gaussian, with proxy sigma^2. A
+//! variable is strictly sub-Gaussian if its variance is a proxy, as for uniform numbers of an
+//! interval around 0, and uniform ternary numbers.
 
 use std::f64::consts::LOG2_E;
 
 use crate::lwe::{LweSet, SCALE_BITS};
 
-/// The variance of what rounding a body to a multiple of 2^`dropped_bits` adds: of a uniform number from -2^(k-1) to
-/// 2^(k-1), its ends half as likely. A body is uniform over the choice of A, so that for a given A this is an estimate.
+/// Returns the variance added by rounding a body to a multiple of 2^k, k = `dropped_bits`: that of
+/// a uniform number from -2^(k-1) to 2^(k-1), with its ends half as likely. A body is uniform over
+/// the choice of A, so for a given A this is an estimate.
 pub fn rounding_variance(dropped_bits: u32) -> f64 {
     match dropped_bits {
         0 => 0.0,
@@ -18,39 +21,41 @@ pub fn rounding_variance(dropped_bits: u32) -> f64 {
     }
 }
 
-/// Standard deviation of the noise of an answer's entry for a database row with the given sum of squared bytes, where
-/// bodies are without their `dropped_bits` lowest bits: that of a body times sqrt(sum of squares), since the noise of the
-/// columns is independent.
+/// Returns the standard deviation of the noise in an answer's entry, for a database row with the
+/// given sum of squared bytes and bodies without their `dropped_bits` lowest bits. It is the
+/// deviation of a body times sqrt(sum of squares), since the noise of the columns is independent.
 pub fn fold_deviation(sum_of_squares: f64, dropped_bits: u32) -> f64 {
     ((LweSet::SIGMA.powi(2) + rounding_variance(dropped_bits)) * sum_of_squares).sqrt()
 }
 
-/// The largest deviation that any database of `columns` columns can cause: every byte 255.
+/// Returns the maximum deviation over all databases of `columns` columns: every byte is 255.
 pub fn worst_fold_deviation(columns: usize, dropped_bits: u32) -> f64 {
     fold_deviation(columns as f64 * 255.0 * 255.0, dropped_bits)
 }
 
-/// The error that decoding to a byte tolerates: half a step of 2^24, less what rounding the answer to its
-/// upper `answer_bits` bits takes at most.
+/// Returns the error that decoding to a byte tolerates: half a step of 2^24, less the maximum error
+/// of rounding the answer to its upper `answer_bits` bits.
 pub fn budget(answer_bits: u32) -> f64 {
     2f64.powi(SCALE_BITS as i32 - 1) - 2f64.powi(31 - answer_bits as i32)
 }
 
-/// log2 of a bound on the probability that a sub-Gaussian variable exceeds `z` times the root of its proxy on either
-/// side.
+/// Returns log2 of a bound on the probability that the magnitude of a sub-Gaussian variable exceeds
+/// `z` times the root of its proxy.
 pub fn sub_gaussian_tail_log2(z: f64) -> f64 {
     (1.0 - z.max(0.0).powi(2) / 2.0 * LOG2_E).min(0.0)
 }
 
-/// How many times its mean a sum of squares stays below but with probability 2^`log2`: of independent sub-Gaussian
-/// variables whose proxies add up to `freedom` times the greatest, or of their images under a linear map whose singular
-/// values' squares do.
+/// Returns the factor x such that a sum of squares exceeds x times its mean with probability at
+/// most 2^`log2`. The sum is over independent sub-Gaussian variables whose proxies add up to
+/// `freedom` times the greatest proxy, or over their images under a linear map whose squared
+/// singular values do.
 ///
-/// The sum exceeds x times the sum of the proxies with probability at most exp(-freedom (x - 1 - ln x) / 2): Markov's
-/// inequality for exp(t times the sum), whose mean is at most the product of (1 - 2 t proxy)^(-1/2).
+/// The sum exceeds x times the sum of the proxies with probability at most exp(-freedom (x - 1 - ln
+/// x) / 2): Markov's inequality for exp(t times the sum), whose mean is at most the product of (1 -
+/// 2 t proxy)^(-1/2).
 pub fn square_sum_excess(freedom: f64, log2: f64) -> f64 {
     let needed = -2.0 * log2 / LOG2_E / freedom;
-    // x - 1 - ln x grows from 0 at 1, and is at least x / 2 - 1.
+    // x - 1 - ln x increases from 0 at x = 1, and is at least x / 2 - 1.
     let (mut least, mut most) = (1.0, 2.0 * (needed + 1.0));
     for _ in 0..64 {
         let x = (least + most) / 2.0;
@@ -63,10 +68,11 @@ pub fn square_sum_excess(freedom: f64, log2: f64) -> f64 {
     most
 }
 
-/// log2 of the probability that a Gaussian exceeds `z` standard deviations on either side: what an estimate is made of.
+/// Returns log2 of the probability that the magnitude of a Gaussian exceeds `z` standard
+/// deviations, for estimates.
 ///
-/// For z of at least 1 the bound erfc(z / sqrt 2) <= sqrt(2 / pi) exp(-z^2 / 2) / z, which is within 0.1
-/// bit of the truth from z = 4 on; 0 (no claim) below.
+/// For z of at least 1, the result is the bound erfc(z / sqrt 2) <= sqrt(2 / pi) exp(-z^2 / 2) / z,
+/// which is within 0.1 bit of the true value from z = 4 on. Below, it is 0 (no claim).
 pub fn two_sided_tail_log2(z: f64) -> f64 {
     if z < 1.0 {
         return 0.0;
@@ -74,9 +80,9 @@ pub fn two_sided_tail_log2(z: f64) -> f64 {
     (-z * z / 2.0 * LOG2_E - z.log2() + 0.5 * std::f64::consts::FRAC_2_PI.log2()).min(0.0)
 }
 
-/// log2 of a bound on the probability that any of `entries` bytes is off by more than `share` of what decoding
-/// tolerates, for every database of `columns` columns: its bytes are fixed before the noise is drawn, and what rounding
-/// takes is bounded.
+/// Returns log2 of a bound on the probability that the error of any of `entries` bytes exceeds
+/// `share` of what decoding tolerates, for every database of `columns` columns. The database is
+/// fixed before the noise is drawn, and the rounding error is bounded.
 pub fn exceedance_log2(columns: usize, answer_bits: u32, entries: usize, share: f64) -> f64 {
     let rounded = 2f64.powi(SCALE_BITS as i32 - 1) - budget(answer_bits);
     let z = (share * 2f64.powi(SCALE_BITS as i32 - 1) - rounded) / worst_fold_deviation(columns, 0);
@@ -99,7 +105,8 @@ mod tests {
             let matrix = PublicMatrix::new(set, [5; 32], columns);
             let (entries, encryptor) = (matrix.entries(), LweEncryptor::new(matrix).rounding(dropped_bits));
             let (mut measured, mut predicted) = (0.0, 0.0);
-            // One row a query: rows of one query share its noise, and their errors would not be independent.
+            // Each query gives one row: rows of one query share its noise, so their errors would be
+            // dependent.
             for _ in 0..2000 {
                 let (bodies, secret) = encryptor.encrypt_unit(77, &mut rng);
                 let mut row = vec![0; columns];
@@ -129,7 +136,8 @@ mod tests {
     #[test]
     fn variances_and_budgets_are_those_of_their_definitions() {
         for bits in 0..10 {
-            // All roundings of numbers whose lowest bits are uniform; halves go up and down.
+            // Enumerates all roundings of numbers whose lowest bits are uniform; halves go up and
+            // down.
             let step = 1i32 << bits;
             let errors = (0..step).flat_map(|low| match (2 * low).cmp(&step) {
                 Ordering::Less => [-low; 2],
@@ -142,7 +150,7 @@ mod tests {
             assert!((fold_deviation(25.0, bits).powi(2) / of_two - 1.0).abs() < 1e-12, "{bits} bits");
         }
         assert_eq!(worst_fold_deviation(3, 5), fold_deviation(3.0 * 65025.0, 5));
-        // Half a step, less half a unit of what an answer keeps.
+        // Half a step, less half a unit of the bits that an answer keeps.
         for (bits, budget_of) in [(8, 0), (9, 1 << 22), (16, (1 << 23) - (1 << 15)), (31, (1 << 23) - 1)] {
             assert_eq!(budget(bits), f64::from(budget_of), "{bits} bits");
         }
@@ -150,12 +158,12 @@ mod tests {
 
     #[test]
     fn tails_have_their_closed_forms() {
-        // 2 exp(-z^2 / 2), which says nothing of z below sqrt(2 ln 2).
+        // 2 exp(-z^2 / 2), which is no bound for z below sqrt(2 ln 2).
         for (z, bound) in [(0.0, 1.0), (1.0, 1.0), (2.0, 2.0 * f64::exp(-2.0)), (5.0, 2.0 * f64::exp(-12.5))]
         {
             assert!((sub_gaussian_tail_log2(z).exp2() - bound).abs() < 1e-12 * bound, "z = {z}");
         }
-        // sqrt(2 / pi) exp(-z^2 / 2) / z from 1 on.
+        // sqrt(2 / pi) exp(-z^2 / 2) / z for z of at least 1.
         for z in [1.0f64, 1.5, 3.0, 8.0] {
             let bound = (2.0 / std::f64::consts::PI).sqrt() * f64::exp(-z * z / 2.0) / z;
             assert!((two_sided_tail_log2(z).exp2() / bound - 1.0).abs() < 1e-9, "z = {z}");
@@ -189,7 +197,8 @@ mod tests {
             assert!((0.0..6.0).contains(&above), "z = {z}: {above}");
         }
         assert_eq!(sub_gaussian_tail_log2(-3.0), 0.0);
-        // Of a sum of two squares the tail is exp(-x) of its mean: (x - 1 - ln x) is what the bound makes of it.
+        // The tail of a sum of two squares is exp(-x) at x times its mean; the bound has x - 1 - ln
+        // x.
         for (freedom, log2) in [(2.0, -64.0), (8.0, -64.0), (4096.0, -100.0), (0.5, -20.0)] {
             let x = square_sum_excess(freedom, log2);
             let found = -freedom / 2.0 * (x - 1.0 - x.ln()) * LOG2_E;

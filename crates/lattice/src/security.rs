@@ -1,30 +1,31 @@
-//! What attacks on a parameter set cost, by three models.
+//! Cost of attacks on a parameter set, by three models.
 
-/// log2 of the cost of the best known attacks on a parameter set: operations under two models of sieving, and the
-/// bare cost of one call of a sieve.
+/// log2 of the cost of the best known attacks on a parameter set: operations under two models of
+/// sieving, and the bare cost of one call of a sieve.
 ///
-/// Figures of the lattice-estimator with unlimited samples (`scripts/security.py` computes them). They are estimates for
-/// plain LWE; where a set has the structure of a ring or a module, they stand as long as no attack uses it.
+/// The figures are those of the lattice-estimator with unlimited samples (`scripts/security.py`
+/// computes them). They are estimates for plain LWE; for a set with the structure of a ring or a
+/// module, they hold as long as no attack uses the structure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Security {
-    /// MATZOV's model: the least of primal uSVP, primal BDD and the dual hybrid.
+    /// MATZOV's model: the minimum over primal uSVP, primal BDD and the dual hybrid.
     pub matzov: f64,
-    /// The model of Becker, Ducas, Gama and Laarhoven: the least of the same attacks.
+    /// The model of Becker, Ducas, Gama and Laarhoven: the minimum over the same attacks.
     pub bdgl16: f64,
-    /// Core-SVP, as ADPS16 counts it: 0.292 times the block size of primal uSVP.
+    /// Core-SVP as in ADPS16: 0.292 times the block size of primal uSVP.
     pub core_svp: f64,
 }
 
 impl Security {
-    /// ML-KEM-512's, by the same computation: what conservative sets reach.
+    /// Costs for ML-KEM-512 by the same computation, which conservative sets reach.
     pub const ML_KEM_512: Self = Self { matzov: 139.7, bdgl16: 142.2, core_svp: 118.6 };
 
-    /// The figure that stands for all: the least of those that count operations.
+    /// Returns the security in bits: the minimum over the models that count operations.
     pub fn bits(self) -> f64 {
         self.matzov.min(self.bdgl16)
     }
 
-    /// Whether it is at least `other` under every model.
+    /// Returns true if the cost is at least that of `other` under every model.
     pub fn reaches(self, other: Self) -> bool {
         self.matzov >= other.matzov && self.bdgl16 >= other.bdgl16 && self.core_svp >= other.core_svp
     }

@@ -1,7 +1,7 @@
-//! A program for the benches of `rtl/`: transforms and products of matrices, with what comes of them here.
+//! Generates input for the benches of `rtl/`: transforms and matrix products, with their results.
 //!
-//! `cargo run --package spirea-math --example sysnttu_vectors -- LANES > FILE`. Words are hexadecimal, operations come one
-//! right behind the other but where `idle` says otherwise:
+//! `cargo run --package spirea-math --example sysnttu_vectors -- LANES > FILE`. Words are
+//! hexadecimal. Operations follow each other immediately, except where `idle` intervenes:
 //!
 //! ```text
 //! transform PRIME INVERSE     then N words, and the N that they become, in the order of `NttPlan`
@@ -23,7 +23,7 @@ const PRIMES: [Modulus; 4] = [
     Modulus::new((1 << 27) + (1 << 22) + 1),
 ];
 
-/// Rows of the array's operands in IVE: the first dimension.
+/// Rows of the array's operands in IVE: the size of the first dimension.
 const DEPTH: usize = 256;
 
 struct Program<W> {
@@ -98,7 +98,7 @@ impl<W: Write> Program<W> {
     fn all(&mut self) -> std::io::Result<()> {
         let degree = self.lanes * self.lanes;
         let (rows, columns) = self.rows_and_columns();
-        // What is likeliest to be wrong: nothing, everything, and single coefficients.
+        // Inputs that most likely reveal errors: all zeros, all maximal, and single coefficients.
         for (prime, modulus) in PRIMES.iter().enumerate() {
             let largest = modulus.value() - 1;
             for inverse in [false, true] {
@@ -111,7 +111,8 @@ impl<W: Write> Program<W> {
                 }
             }
         }
-        // Every prime and direction right behind every other, and at all distances up to that of two polynomials.
+        // Every prime and direction immediately after every other, and at all distances up to two
+        // polynomials.
         for of in 0..8 {
             for next in 0..=of {
                 self.random_transform(of % 4, of >= 4)?;
@@ -122,7 +123,7 @@ impl<W: Write> Program<W> {
             self.idle(cycles)?;
             self.random_transform(cycles % 4, cycles / 4 % 2 == 1)?;
         }
-        // Products: the same.
+        // Products, with the same kinds of inputs.
         for (prime, modulus) in PRIMES.iter().enumerate() {
             let largest = modulus.value() - 1;
             for depth in [1, DEPTH] {
@@ -141,7 +142,7 @@ impl<W: Write> Program<W> {
             self.random_product(depth % 4, depth, depth % 5)?;
             self.idle(depth)?;
         }
-        // From one way to work to the other and back, at once and after waiting.
+        // Switches between transforms and products, at once and after idling.
         for cycles in 0..8 {
             for prime in 0..4 {
                 self.random_transform(prime, cycles % 2 == 1)?;

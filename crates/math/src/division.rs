@@ -1,18 +1,18 @@
-//! Division by a public number without an instruction that divides.
+//! Division by a public number without a division instruction.
 
-/// A public divisor with its reciprocal: a division's time depends on what it divides on many processors, so a secret
-/// is multiplied instead.
+/// A public divisor with its reciprocal. On many processors, the time of a division depends on its
+/// operands, so a secret is multiplied by the reciprocal instead.
 #[derive(Clone, Copy, Debug)]
 pub struct Divisor {
     divisor: u64,
-    /// 2^64 below the reciprocal: floor(2^64 (2^`bits` - d) / d) + 1.
+    /// The reciprocal minus 2^64: floor(2^64 (2^`bits` - d) / d) + 1.
     reciprocal: u64,
-    /// The least number of bits with d at most 2^`bits`.
+    /// Least number of bits with d at most 2^`bits`.
     bits: u32,
 }
 
 impl Divisor {
-    /// Division by `divisor`. It divides itself, for which the divisor must be public.
+    /// Prepares division by `divisor`. Uses a division itself, so the divisor must be public.
     ///
     /// # Panics
     /// If the divisor is zero.
@@ -23,12 +23,13 @@ impl Divisor {
         Self { divisor, reciprocal: ((beyond << 64) / divisor as u128 + 1) as u64, bits }
     }
 
-    /// The quotient and the remainder of any number: exact (Granlund and Montgomery, "Division by invariant integers
-    /// using multiplication", PLDI 1994, figure 4.1).
+    /// Returns quotient and remainder of any number, exactly (Granlund and Montgomery, "Division by
+    /// invariant integers using multiplication", PLDI 1994, figure 4.1).
     #[inline]
     pub const fn divide(self, number: u64) -> (u64, u64) {
         let high = ((number as u128 * self.reciprocal as u128) >> 64) as u64;
-        // The sum would take 65 bits: half of the difference first, unless the divisor is 1.
+        // The sum would take 65 bits, so half of the difference is added first, unless the divisor
+        // is 1.
         let (first, then) = if self.bits == 0 { (0, 0) } else { (1, self.bits - 1) };
         let quotient = (high + ((number - high) >> first)) >> then;
         (quotient, number - quotient * self.divisor)
@@ -40,7 +41,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Numbers of every length, and those next to powers of two.
+    /// Generates numbers of every length, and numbers next to powers of two.
     fn number() -> impl Strategy<Value = u64> {
         let of_length = (any::<u64>(), 0u32..64).prop_map(|(number, shift)| number >> shift);
         let edge = (0u32..64, -2i64..3).prop_map(|(bit, off)| (1u64 << bit).wrapping_add_signed(off));
@@ -53,7 +54,7 @@ mod tests {
         fn quotients_and_remainders_are_those_of_the_instruction(
             a in number(), divisor in number().prop_filter("a divisor", |&divisor| divisor > 0), times in number(), off in -1i64..2,
         ) {
-            // Any number, and those next to a multiple, where a reciprocal that is off by a little is seen.
+            // Numbers next to a multiple reveal small errors of the reciprocal.
             for number in [a, divisor.wrapping_mul(times).wrapping_add_signed(off)] {
                 prop_assert_eq!(Divisor::new(divisor).divide(number), (number / divisor, number % divisor));
             }

@@ -1,16 +1,16 @@
-//! The tree of an expansion: which coefficient becomes which leaf.
+//! The tree of an expansion: the map from coefficients to leaves.
 
-/// The shape of an expansion: one ciphertext of a polynomial becomes one ciphertext for each of its first
-/// coefficients, in a tree of substitutions that is pruned to the leaves that are wanted (VIPIR section 3.5,
+/// Shape of an expansion. One ciphertext of a polynomial becomes a ciphertext for each of its first
+/// coefficients, in a tree of substitutions that is pruned to the wanted leaves (VIPIR section 3.5,
 /// SealPIR).
 ///
-/// A node at level i holds a polynomial in X^(2^i) and splits by the substitution X -> X^(N / 2^i + 1) into
-/// its even and its odd part. The leaf with number t therefore holds the coefficient whose number is t with
-/// its bits reversed: leaves 0, 1, 2, ... are next to each other in the tree, and what no leaf needs is
-/// never computed. Every level doubles the message; who encrypts divides by 2^`levels`.
+/// A node at level i holds a polynomial in X^(2^i) and splits by the substitution X -> X^(N / 2^i +
+/// 1) into its even and its odd part. Leaf t therefore holds the coefficient whose number is t with
+/// its bits reversed. Leaves 0, 1, 2, ... are adjacent in the tree, and nodes that no leaf needs
+/// are never computed. Every level doubles the message; encryption must divide by 2^`levels`.
 ///
-/// A tree may end before its leaves are constants: leaf t then holds the polynomial in X^(2^`levels`) of every
-/// 2^`levels`-th coefficient. Another tree may go on from there.
+/// A tree may end before its leaves are constants: leaf t then holds a polynomial in
+/// X^(2^`levels`), with every 2^`levels`-th coefficient. Another tree may continue from there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Expansion {
     first: u32,
@@ -19,56 +19,60 @@ pub struct Expansion {
 }
 
 impl Expansion {
-    /// The expansion to `leaves` leaves, at least 1, in as few levels as they need.
+    /// Returns the expansion to `leaves` leaves, at least 1, in the fewest levels.
     pub fn covering(leaves: usize) -> Self {
         Self::further(0, leaves)
     }
 
-    /// The expansion to `leaves` leaves, at least 1, of a polynomial in X^(2^`first`).
+    /// Returns the expansion to `leaves` leaves, at least 1, of a polynomial in X^(2^`first`).
     pub fn further(first: u32, leaves: usize) -> Self {
         Self { first, levels: leaves.next_power_of_two().trailing_zeros(), leaves: leaves.max(1) }
     }
 
-    /// The expansion to the first `leaves` polynomials in X^(2^`levels`).
+    /// Returns the expansion to the first `leaves` polynomials in X^(2^`levels`).
     ///
     /// # Panics
-    /// If there are none or more than 2^`levels`.
+    /// If `leaves` is 0 or more than 2^`levels`.
     pub fn partial(levels: u32, leaves: usize) -> Self {
         assert!((1..=1 << levels).contains(&leaves), "{leaves} leaves of {levels} levels");
         Self { first: 0, levels, leaves }
     }
 
-    /// The level at which it begins: 0, or those of the trees before.
+    /// Returns the first level: 0, or the number of levels of the trees before.
     pub fn first(&self) -> u32 {
         self.first
     }
 
-    /// Depth of the tree.
+    /// Returns the depth of the tree.
     pub fn levels(&self) -> u32 {
         self.levels
     }
 
-    /// Leaves that are computed.
+    /// Returns the number of computed leaves.
     pub fn leaves(&self) -> usize {
         self.leaves
     }
 
-    /// The coefficient that leaf `leaf` holds, of those that the polynomial may have, or the least one.
+    /// Returns the number of the coefficient that leaf `leaf` holds, among the coefficients of a
+    /// polynomial in X^(2^`first`). If the leaf holds several coefficients, returns the least
+    /// number.
     pub fn coefficient(&self, leaf: usize) -> usize {
         if self.levels == 0 { 0 } else { leaf.reverse_bits() >> (usize::BITS - self.levels) }
     }
 
-    /// The exponent of the substitution at a level, counted from that of whole polynomials.
+    /// Returns the exponent of the substitution at a level, counted from the level of whole
+    /// polynomials.
     pub fn exponent(degree: usize, level: u32) -> usize {
         (degree >> level) + 1
     }
 
-    /// Nodes at `level`, counted from the first one, that have a wanted leaf below them.
+    /// Returns the number of nodes at `level`, from the first one, that have a wanted leaf below
+    /// them.
     pub fn nodes(&self, level: u32) -> usize {
         self.leaves.div_ceil(1 << (self.levels - level))
     }
 
-    /// Substitutions in all.
+    /// Returns the total number of substitutions.
     pub fn substitutions(&self) -> usize {
         (0..self.levels).map(|level| self.nodes(level)).sum()
     }
@@ -91,7 +95,7 @@ mod tests {
         let (partial, further) = (Expansion::partial(4, 6), Expansion::further(4, 9));
         assert_eq!((partial.levels(), partial.substitutions()), (4, 1 + 1 + 2 + 3));
         assert_eq!((further.first(), further.levels(), further.leaves()), (4, 4, 9));
-        // Together they are a part of the one tree of 8 levels.
+        // Together they are a part of the single tree of 8 levels.
         let whole = Expansion::covering(256);
         for leaf in 0..9 {
             let place = partial.coefficient(5) + 16 * further.coefficient(leaf);

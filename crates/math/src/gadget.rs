@@ -1,30 +1,30 @@
 //! Gadget decomposition: a polynomial as a sum of small digits times public factors.
 //!
-//! Digits are signed and the polynomial's lift is centred. Unsigned digits or an uncentred lift would add
-//! noise coherently, which is neither small nor Gaussian.
+//! Digits are signed, and the polynomial's lift is centred. Unsigned digits or an uncentred lift
+//! would add noise coherently, and the sum would be neither small nor Gaussian.
 
 use crate::Ring;
 
-/// How a polynomial is written in digits.
+/// Representation of a polynomial in digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Gadget {
-    /// A digit for each prime: a = sum of `[a (q/q_i)^-1]_(q_i)` times q/q_i modulo q, each digit a centred
-    /// residue. Exact; the digits need no recombination.
+    /// A digit for each prime: a = sum of `[a (q/q_i)^-1]_(q_i)` times q/q_i modulo q, with centred
+    /// residues as digits. Exact; the digits need no recombination.
     Residues,
-    /// Digits in base 2^`base_log` of the centred coefficient, without its `dropped` lowest bits: factor i
-    /// is 2^(`dropped` + i `base_log`). Exact where `dropped` is 0.
+    /// Digits in base 2^`base_log` of the centred coefficient, without its `dropped` lowest bits:
+    /// factor i is 2^(`dropped` + i `base_log`). Exact if `dropped` is 0.
     Digits {
         /// Number of digits.
         levels: u32,
-        /// Bits of a digit. The highest takes what the others leave.
+        /// Bits of a digit. The highest digit takes the remaining bits.
         base_log: u32,
-        /// Low bits that are rounded away.
+        /// Number of low bits that are rounded away.
         dropped: u32,
     },
 }
 
 impl Gadget {
-    /// Number of digits.
+    /// Returns the number of digits.
     pub fn levels(self, ring: &Ring) -> usize {
         match self {
             Self::Residues => ring.limbs().len(),
@@ -32,8 +32,8 @@ impl Gadget {
         }
     }
 
-    /// Forward transforms modulo one prime that the digits of a polynomial take, for all primes. A residue's values modulo its own
-    /// prime are there already.
+    /// Returns the number of forward transforms modulo one prime for the digits of a polynomial,
+    /// over all primes. A residue's values modulo its own prime are already known.
     pub fn forward_transforms(self, ring: &Ring) -> usize {
         let primes = ring.limbs().len();
         match self {
@@ -42,7 +42,7 @@ impl Gadget {
         }
     }
 
-    /// The factors, as integers in [0, q).
+    /// Returns the factors, as integers in [0, q).
     pub fn factors(self, ring: &Ring) -> Vec<u128> {
         match self {
             Self::Residues => ring.limbs().iter().map(|limb| limb.cofactor).collect(),
@@ -52,7 +52,7 @@ impl Gadget {
         }
     }
 
-    /// The digits of `a` (coefficients), one polynomial after another, each as coefficients.
+    /// Returns the digits of `a` (coefficients) as coefficients, one polynomial after another.
     pub fn decompose(self, ring: &Ring, a: &[u32]) -> Vec<u32> {
         let mut digits = vec![0; self.levels(ring) * ring.words()];
         let degree = ring.degree();
@@ -74,7 +74,8 @@ impl Gadget {
                 }
                 Self::Digits { levels, base_log, dropped } => {
                     let value = ring.centred(ring.coefficient(a, i));
-                    // Half a step up, then down: rounds to the nearest, halves upwards.
+                    // Adding half a step before the shift rounds to the nearest number, and halves
+                    // upwards.
                     let mut rest = (value + ((1i128 << dropped) >> 1)) >> dropped;
                     for level in 0..levels as usize {
                         let digit =
@@ -88,7 +89,8 @@ impl Gadget {
         digits
     }
 
-    /// The mean square of each digit of a coefficient of a uniform polynomial, and of what is dropped from it.
+    /// Returns the mean square of each digit, and of the dropped bits, for a coefficient of a
+    /// uniform polynomial.
     pub fn digit_mean_squares(self, ring: &Ring) -> (Vec<f64>, f64) {
         let uniform = |width: f64| width.powi(2) / 12.0;
         match self {
@@ -104,15 +106,15 @@ impl Gadget {
         }
     }
 
-    /// The sum over the digits of the mean square of a digit, and the mean square of what is dropped from a
-    /// coefficient, for a uniform polynomial.
+    /// Returns the sum of the digits' mean squares, and the mean square of a coefficient's dropped
+    /// bits, for a uniform polynomial.
     pub fn mean_squares(self, ring: &Ring) -> (f64, f64) {
         let (digits, dropped) = self.digit_mean_squares(ring);
         (digits.iter().sum(), dropped)
     }
 }
 
-/// The low `bits` bits of a number, read as a signed number.
+/// Returns the low `bits` bits of a number, read as a signed number.
 fn signed_digit(a: i128, bits: u32) -> i128 {
     let unused = i128::BITS - bits;
     (a << unused) >> unused
@@ -132,7 +134,7 @@ mod tests {
         for (i, (limb, a)) in ring.limbs().iter().zip(a.chunks_exact_mut(ring.degree())).enumerate() {
             public_residues(&[seed; 32], i as u64, limb.prime(), a);
         }
-        // The ends of the range, where a carry would be lost.
+        // The ends of the range would reveal a lost carry.
         let (half, low) = ((ring.modulus() / 2) as i128, -((ring.modulus() / 2) as i128));
         for (i, value) in
             [0, 1, -1, half, low, half - 1, low + 1, 1 << 17, (1 << 17) - 1].into_iter().enumerate()

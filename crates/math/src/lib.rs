@@ -1,7 +1,7 @@
 //! Moduli, number-theoretic transforms, samplers and seeded randomness.
 //!
-//! Everything here is portable and safe, written to be read: it is the oracle of every faster kernel
-//! and the arithmetic of clients that have no SIMD.
+//! All code here is portable, safe, and written for readability: it is the oracle of every faster
+//! kernel and the arithmetic of clients without SIMD.
 
 pub mod crt;
 pub mod division;

@@ -16,7 +16,7 @@ pub struct ShoupWord {
 }
 
 impl Modulus {
-    /// The modulus `q`.
+    /// Creates the modulus `q`.
     ///
     /// # Panics
     /// If `q` is not an odd prime below 2^30. Moduli are constants of the code, never input.
@@ -25,48 +25,50 @@ impl Modulus {
         Self(q)
     }
 
-    /// The modulus as a number.
+    /// Returns the modulus as a number.
     pub const fn value(self) -> u32 {
         self.0
     }
 
-    /// a + b for a, b < q.
+    /// Returns a + b for a, b < q.
     #[inline]
     pub const fn add(self, a: u32, b: u32) -> u32 {
         subtract_if_reached(a + b, self.0)
     }
 
-    /// a - b for a, b < q.
+    /// Returns a - b for a, b < q.
     #[inline]
     pub const fn sub(self, a: u32, b: u32) -> u32 {
         subtract_if_reached(a + self.0 - b, self.0)
     }
 
-    /// -a for a < q.
+    /// Returns -a for a < q.
     #[inline]
     pub const fn neg(self, a: u32) -> u32 {
         self.sub(0, a)
     }
 
-    /// a b mod q for any words. Divides, so its time may depend on them: for public values only.
+    /// Returns a b mod q for any words. Uses a division, whose time may depend on the words: for
+    /// public values only.
     #[inline]
     pub const fn mul(self, a: u32, b: u32) -> u32 {
         (a as u64 * b as u64 % self.0 as u64) as u32
     }
 
-    /// A signed number of magnitude below q, mod q: one masked addition, fit for secrets.
+    /// Returns a signed number of magnitude below q, mod q. A single masked addition: usable for
+    /// secrets.
     #[inline]
     pub const fn lift(self, a: i32) -> u32 {
         (a as u32).wrapping_add(self.0 & (a >> 31) as u32)
     }
 
-    /// A signed number mod q, in [0, q). Divides: for public values only.
+    /// Returns a signed number mod q, in [0, q). Uses a division: for public values only.
     #[inline]
     pub const fn from_signed(self, a: i64) -> u32 {
         a.rem_euclid(self.0 as i64) as u32
     }
 
-    /// base^exponent mod q.
+    /// Returns base^exponent mod q.
     pub const fn pow(self, base: u32, mut exponent: u64) -> u32 {
         let (mut result, mut square) = (1, base % self.0);
         while exponent > 0 {
@@ -79,31 +81,32 @@ impl Modulus {
         result
     }
 
-    /// The inverse of `a` mod q (0 for 0), by Fermat.
+    /// Returns the inverse of `a` mod q (0 for 0), by Fermat.
     pub const fn inverse(self, a: u32) -> u32 {
         self.pow(a, self.0 as u64 - 2)
     }
 
-    /// `w` with Shoup's companion.
+    /// Returns `w` with Shoup's companion.
     pub const fn shoup(self, w: u32) -> ShoupWord {
         ShoupWord { value: w, quotient: (((w as u64) << 32) / self.0 as u64) as u32 }
     }
 
-    /// x w mod q for any word x, in [0, 2q): floor(x w' / 2^32) underestimates the quotient by at most 1.
+    /// Returns x w mod q for any word x, in [0, 2q): floor(x w' / 2^32) underestimates the quotient
+    /// by at most 1.
     #[inline]
     pub const fn mul_lazy(self, x: u32, w: ShoupWord) -> u32 {
         let quotient = ((x as u64 * w.quotient as u64) >> 32) as u32;
         x.wrapping_mul(w.value).wrapping_sub(quotient.wrapping_mul(self.0))
     }
 
-    /// Takes a value below 4q into [0, q).
+    /// Reduces a value below 4q to [0, q).
     #[inline]
     pub const fn reduce_lazy(self, a: u32) -> u32 {
         subtract_if_reached(subtract_if_reached(a, 2 * self.0), self.0)
     }
 
-    /// A primitive root of unity of the given order, a power of two; the least generator decides, so it is
-    /// the same everywhere.
+    /// Returns a primitive root of unity of the given order, a power of two. It is derived from the
+    /// least generator, so it is the same everywhere.
     ///
     /// # Panics
     /// If `order` is not a power of two that divides q - 1.
@@ -119,7 +122,8 @@ impl Modulus {
     }
 }
 
-/// Reduction of 64-bit numbers modulo a prime by Barrett's method, without a division: fit for secrets.
+/// Reduction of 64-bit numbers modulo a prime by Barrett's method, without a division: usable for
+/// secrets.
 #[derive(Clone, Copy, Debug)]
 pub struct Barrett {
     modulus: Modulus,
@@ -127,28 +131,28 @@ pub struct Barrett {
 }
 
 impl Barrett {
-    /// Reduction modulo `modulus`.
+    /// Prepares reduction modulo `modulus`.
     pub const fn new(modulus: Modulus) -> Self {
         // q is odd, so floor((2^64 - 1) / q) = floor(2^64 / q).
         Self { modulus, reciprocal: u64::MAX / modulus.0 as u64 }
     }
 
-    /// x mod q: the quotient is underestimated by at most 1.
+    /// Returns x mod q: the quotient is underestimated by at most 1.
     #[inline]
     pub const fn reduce(self, x: u64) -> u32 {
         let quotient = ((x as u128 * self.reciprocal as u128) >> 64) as u64;
         subtract_if_reached((x - quotient * self.modulus.0 as u64) as u32, self.modulus.0)
     }
 
-    /// a b mod q for any words.
+    /// Returns a b mod q for any words.
     #[inline]
     pub const fn mul(self, a: u32, b: u32) -> u32 {
         self.reduce(a as u64 * b as u64)
     }
 }
 
-/// a - m where a >= m, else a, for a < 2m <= 2^32: the sign of the difference is the mask, so that no
-/// branch depends on a secret.
+/// Returns a - m if a >= m, else a, for a < 2m <= 2^32. The sign of the difference is the mask, so
+/// that no branch depends on a secret.
 #[inline]
 pub(crate) const fn subtract_if_reached(a: u32, m: u32) -> u32 {
     let difference = a.wrapping_sub(m);

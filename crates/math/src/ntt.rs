@@ -2,11 +2,12 @@
 
 use crate::modulus::{Modulus, ShoupWord, subtract_if_reached};
 
-/// Tables of the transform of one degree over one prime.
+/// Tables of the transform for one degree and one prime.
 ///
-/// The forward transform takes coefficients in order to values in bit-reversed order (Cooley and Tukey's
-/// butterflies, the twist by powers of the 2N-th root folded into the twiddles); the inverse goes back
-/// (Gentleman and Sande's). A product of polynomials is the product of their values, place by place.
+/// The forward transform maps coefficients in order to values in bit-reversed order (Cooley and
+/// Tukey's butterflies, with the twist by powers of the 2N-th root folded into the twiddles). The
+/// inverse transform reverses this (Gentleman and Sande's butterflies). The pointwise product of
+/// values is the product of the polynomials.
 #[derive(Clone, Debug)]
 pub struct NttPlan {
     modulus: Modulus,
@@ -16,10 +17,10 @@ pub struct NttPlan {
 }
 
 impl NttPlan {
-    /// A plan for polynomials of `degree` coefficients.
+    /// Creates a plan for polynomials of `degree` coefficients.
     ///
     /// # Panics
-    /// If `degree` is not a power of two of at least 2 with 2 `degree` dividing q - 1.
+    /// If `degree` is not a power of two of at least 2, or 2 `degree` does not divide q - 1.
     pub fn new(modulus: Modulus, degree: usize) -> Self {
         assert!(degree.is_power_of_two() && degree >= 2, "the degree is a power of two");
         let root = modulus.root_of_unity(2 * degree);
@@ -39,32 +40,34 @@ impl NttPlan {
         }
     }
 
-    /// The prime.
+    /// Returns the prime.
     pub fn modulus(&self) -> Modulus {
         self.modulus
     }
 
-    /// Coefficients of a polynomial.
+    /// Returns the number of coefficients of a polynomial.
     pub fn degree(&self) -> usize {
         self.forward.len()
     }
 
-    /// Twiddles of the forward transform: entry m + i is for group i of the stage with m groups.
+    /// Returns the twiddles of the forward transform: entry m + i is for group i of the stage with
+    /// m groups.
     pub fn forward_twiddles(&self) -> &[ShoupWord] {
         &self.forward
     }
 
-    /// Twiddles of the inverse transform: entry m + i is for group i of the stage with m groups.
+    /// Returns the twiddles of the inverse transform: entry m + i is for group i of the stage with
+    /// m groups.
     pub fn inverse_twiddles(&self) -> &[ShoupWord] {
         &self.inverse
     }
 
-    /// 1/N, the factor at the end of the inverse transform.
+    /// Returns 1/N, the final factor of the inverse transform.
     pub fn degree_inverse(&self) -> ShoupWord {
         self.degree_inverse
     }
 
-    /// Coefficients below 4q to values below q, in place.
+    /// Transforms coefficients below 4q to values below q, in place.
     ///
     /// # Panics
     /// If the slice is not one polynomial.
@@ -76,7 +79,8 @@ impl NttPlan {
             for (group, &twiddle) in a.chunks_exact_mut(2 * half).zip(&self.forward[groups..]) {
                 let (low, high) = group.split_at_mut(half);
                 for (x, y) in low.iter_mut().zip(high) {
-                    // Both stay below 4q: u < 2q after the subtraction, v < 2q (Harvey's lazy butterfly).
+                    // Both stay below 4q: u < 2q after the subtraction, v < 2q (Harvey's lazy
+                    // butterfly).
                     let u = subtract_if_reached(*x, two_q);
                     let v = modulus.mul_lazy(*y, twiddle);
                     (*x, *y) = (u + v, u + two_q - v);
@@ -87,7 +91,7 @@ impl NttPlan {
         a.iter_mut().for_each(|x| *x = modulus.reduce_lazy(*x));
     }
 
-    /// Values below 2q to coefficients below q, in place.
+    /// Transforms values below 2q to coefficients below q, in place.
     ///
     /// # Panics
     /// If the slice is not one polynomial.
@@ -99,7 +103,7 @@ impl NttPlan {
             for (group, &twiddle) in a.chunks_exact_mut(2 * half).zip(&self.inverse[groups..]) {
                 let (low, high) = group.split_at_mut(half);
                 for (x, y) in low.iter_mut().zip(high) {
-                    // Both stay below 2q.
+                    // Both results stay below 2q.
                     let (u, v) = (*x, *y);
                     *x = subtract_if_reached(u + v, two_q);
                     *y = modulus.mul_lazy(u + two_q - v, twiddle);

@@ -1,4 +1,4 @@
-//! Randomness: secrets from the operating system, public matrices from a stated generator.
+//! Randomness: secrets from the operating system, public matrices from a specified generator.
 
 use chacha20::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
@@ -8,10 +8,10 @@ use crate::{Modulus, secret};
 /// A public seed.
 pub type Seed = [u8; 32];
 
-/// The generator of secrets: ChaCha20 keyed by the operating system. Its state is erased when dropped.
+/// Generator of secrets: ChaCha20 keyed by the operating system. Its state is erased when dropped.
 pub struct SecretRng(ChaCha20Rng);
 
-/// The operating system gave no randomness.
+/// Error: the operating system gave no randomness.
 #[derive(Clone, Copy, Debug)]
 pub struct NoEntropy;
 
@@ -24,10 +24,10 @@ impl std::fmt::Display for NoEntropy {
 impl std::error::Error for NoEntropy {}
 
 impl SecretRng {
-    /// A generator with a fresh 256-bit key from the operating system.
+    /// Creates a generator with a fresh 256-bit key from the operating system.
     ///
     /// # Errors
-    /// [`NoEntropy`] if the system has none to give.
+    /// [`NoEntropy`] if the system gives no randomness.
     pub fn from_os() -> Result<Self, NoEntropy> {
         let mut seed = zeroize::Zeroizing::new([0; 32]);
         getrandom::fill(seed.as_mut()).map_err(|_| NoEntropy)?;
@@ -35,20 +35,21 @@ impl SecretRng {
         Ok(Self(ChaCha20Rng::from_seed(*seed)))
     }
 
-    /// A generator that repeats itself, for tests and test vectors: never for a query that is sent.
+    /// Creates a deterministic generator for tests and test vectors: never for a query that is
+    /// sent.
     #[doc(hidden)]
     pub fn deterministic_for_tests(mut seed: u64) -> Self {
         secret::poison(&mut seed);
         Self(ChaCha20Rng::seed_from_u64(seed))
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     #[inline]
     pub fn next_u64(&mut self) -> u64 {
         self.0.next_u64()
     }
 
-    /// Fills bytes.
+    /// Fills `bytes` with random bytes.
     pub fn fill(&mut self, bytes: &mut [u8]) {
         self.0.fill_bytes(bytes);
     }
@@ -56,19 +57,19 @@ impl SecretRng {
 
 /// Fills `words` with row `row` of the public stream of `seed`.
 ///
-/// The generator, so that every language agrees: ChaCha with 20 rounds in Bernstein's form (64-bit block
-/// counter from 0 in state words 12 and 13, 64-bit nonce in words 14 and 15), key = `seed`, nonce = `row`,
-/// its keystream read as little-endian 32-bit words.
+/// The generator is specified, so that every language agrees: ChaCha with 20 rounds in Bernstein's
+/// form (64-bit block counter from 0 in state words 12 and 13, 64-bit nonce in words 14 and 15),
+/// key = `seed`, nonce = `row`, its keystream read as little-endian 32-bit words.
 pub fn public_row(seed: &Seed, row: u64, words: &mut [u32]) {
     let mut stream = ChaCha20Rng::from_seed(*seed);
     stream.set_stream(row);
     words.fill_with(|| stream.next_u32());
 }
 
-/// Fills `words` with uniform residues: those of stream `row` of `seed`.
+/// Fills `words` with the uniform residues of stream `row` of `seed`.
 ///
-/// The words of [`public_row`]'s stream, each cut to as many low bits as the prime has, in order, without
-/// those that are not below the prime.
+/// They are the words of [`public_row`]'s stream in order, each truncated to the bits of the prime,
+/// without those that are not below the prime.
 pub fn public_residues(seed: &Seed, row: u64, modulus: Modulus, words: &mut [u32]) {
     let mut stream = ChaCha20Rng::from_seed(*seed);
     stream.set_stream(row);
@@ -87,7 +88,7 @@ pub fn public_residues(seed: &Seed, row: u64, modulus: Modulus, words: &mut [u32
 mod tests {
     use super::*;
 
-    /// A plain ChaCha20 block, from the specification.
+    /// Computes a plain ChaCha20 block, following the specification.
     fn chacha_block(key: &Seed, counter: u64, nonce: u64) -> [u32; 16] {
         let mut state =
             [0x6170_7865, 0x3320_646e, 0x7962_2d32, 0x6b20_6574, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];

@@ -1,8 +1,8 @@
 //! The ring R_q = Z_q\[X\]/(X^N + 1) in residues modulo several primes (RNS).
 //!
-//! A polynomial is a slice of `primes * degree` words below their primes, prime by prime, either
-//! coefficients in order or values of the transform in the order of [`NttPlan`]; which of the two, every
-//! function says. This is the slow, readable form of every kernel on the ring.
+//! A polynomial is a slice of `primes * degree` words below their primes, prime by prime. The words
+//! are either coefficients in order, or values of the transform in the order of [`NttPlan`]; every
+//! function states the form. This module is the slow, readable form of every kernel on the ring.
 
 use crate::modulus::{Barrett, Modulus, ShoupWord};
 use crate::ntt::NttPlan;
@@ -19,7 +19,7 @@ pub struct Ring {
 /// One prime of a ring.
 #[derive(Clone, Debug)]
 pub struct Limb {
-    /// Its transform.
+    /// Transform modulo the prime.
     pub plan: NttPlan,
     /// Reduction of products.
     pub barrett: Barrett,
@@ -30,18 +30,18 @@ pub struct Limb {
 }
 
 impl Limb {
-    /// The prime.
+    /// Returns the prime.
     pub fn prime(&self) -> Modulus {
         self.plan.modulus()
     }
 }
 
 impl Ring {
-    /// The ring of `degree` modulo the product of `primes`.
+    /// Creates the ring of `degree` modulo the product of `primes`.
     ///
     /// # Panics
-    /// If the degree is not a power of two for which the primes have transforms, the primes are not distinct,
-    /// or their product exceeds 2^120. Rings are constants of the code, never input.
+    /// If the degree is not a power of two for which the primes have transforms, the primes are not
+    /// distinct, or their product exceeds 2^120. Rings are constants of the code, never input.
     pub fn new(degree: usize, primes: &[Modulus]) -> Self {
         let modulus = primes.iter().try_fold(1u128, |q, prime| q.checked_mul(prime.value().into()));
         let modulus = modulus.filter(|&q| q < 1 << 120).expect("the modulus is below 2^120");
@@ -59,62 +59,62 @@ impl Ring {
         Self { degree, limbs: limbs.collect(), modulus }
     }
 
-    /// Coefficients of a polynomial.
+    /// Returns the number of coefficients of a polynomial.
     pub fn degree(&self) -> usize {
         self.degree
     }
 
-    /// The primes with their tables.
+    /// Returns the primes with their tables.
     pub fn limbs(&self) -> &[Limb] {
         &self.limbs
     }
 
-    /// q, the product of the primes.
+    /// Returns q, the product of the primes.
     pub fn modulus(&self) -> u128 {
         self.modulus
     }
 
-    /// log2 q.
+    /// Returns log2 q.
     pub fn log2_modulus(&self) -> f64 {
         self.limbs.iter().map(|limb| f64::from(limb.prime().value()).log2()).sum()
     }
 
-    /// Words of a polynomial.
+    /// Returns the number of words of a polynomial.
     pub fn words(&self) -> usize {
         self.degree * self.limbs.len()
     }
 
-    /// The polynomial 0.
+    /// Returns the polynomial 0.
     pub fn zero(&self) -> Vec<u32> {
         vec![0; self.words()]
     }
 
-    /// Coefficients to values, in place.
+    /// Transforms coefficients to values, in place.
     pub fn forward(&self, a: &mut [u32]) {
         self.each_mut(a, |limb, a| limb.plan.forward(a));
     }
 
-    /// Values to coefficients, in place.
+    /// Transforms values to coefficients, in place.
     pub fn inverse(&self, a: &mut [u32]) {
         self.each_mut(a, |limb, a| limb.plan.inverse(a));
     }
 
-    /// a += b, in either form.
+    /// Computes a += b, in either form.
     pub fn add_assign(&self, a: &mut [u32], b: &[u32]) {
         self.zip_mut(a, b, |limb, a, b| limb.prime().add(a, b));
     }
 
-    /// a -= b, in either form.
+    /// Computes a -= b, in either form.
     pub fn sub_assign(&self, a: &mut [u32], b: &[u32]) {
         self.zip_mut(a, b, |limb, a, b| limb.prime().sub(a, b));
     }
 
-    /// a *= b, both as values.
+    /// Computes a *= b, both as values.
     pub fn mul_assign(&self, a: &mut [u32], b: &[u32]) {
         self.zip_mut(a, b, |limb, a, b| limb.barrett.mul(a, b));
     }
 
-    /// sum += a b, all as values.
+    /// Computes sum += a b, all as values.
     pub fn mul_add(&self, sum: &mut [u32], a: &[u32], b: &[u32]) {
         assert!(sum.len() == self.words() && a.len() == self.words() && b.len() == self.words());
         let pieces = self.limbs.iter().zip(sum.chunks_exact_mut(self.degree));
@@ -126,7 +126,7 @@ impl Ring {
         }
     }
 
-    /// a *= an integer, in either form.
+    /// Computes a *= an integer, in either form.
     pub fn scale_assign(&self, a: &mut [u32], factor: u128) {
         self.each_mut(a, |limb, a| {
             let factor = limb.prime().shoup((factor % u128::from(limb.prime().value())) as u32);
@@ -134,8 +134,8 @@ impl Ring {
         });
     }
 
-    /// The polynomial with these coefficients, fewer than N of which stand for zeros at the end. Signed
-    /// numbers of magnitude below every prime: no branch depends on them.
+    /// Returns the polynomial with these coefficients; if there are fewer than N, zeros follow. The
+    /// coefficients are signed, of magnitude below every prime, and no branch depends on them.
     pub fn lift(&self, coefficients: &[i32]) -> Vec<u32> {
         let mut a = self.zero();
         self.each_mut(&mut a, |limb, a| {
@@ -144,11 +144,11 @@ impl Ring {
         a
     }
 
-    /// [`Ring::lift`] of numbers of magnitude up to 2^33 times every prime.
+    /// Returns [`Ring::lift`] of numbers of magnitude up to 2^33 times every prime.
     pub fn lift_wide(&self, coefficients: &[i64]) -> Vec<u32> {
         let mut a = self.zero();
         self.each_mut(&mut a, |limb, a| {
-            // A multiple of the prime above all of them, and below 2^63.
+            // A multiple of the prime that exceeds all magnitudes and is below 2^63.
             let above = u64::from(limb.prime().value()) << 33;
             let reduce = |c: i64| limb.barrett.reduce(above.wrapping_add_signed(c));
             a.iter_mut().zip(coefficients).for_each(|(a, &c)| *a = reduce(c));
@@ -156,26 +156,26 @@ impl Ring {
         a
     }
 
-    /// Coefficient `i` of `a` as an integer in [0, q).
+    /// Returns coefficient `i` of `a` as an integer in [0, q).
     pub fn coefficient(&self, a: &[u32], i: usize) -> u128 {
         let sum = self.limbs.iter().enumerate().fold(0, |sum, (j, limb)| {
             let digit = limb.prime().mul_lazy(a[j * self.degree + i], limb.cofactor_inverse);
             sum + limb.cofactor * u128::from(limb.prime().reduce_lazy(digit))
         });
-        // Below `primes` times q; the masks keep the time from telling a secret phase.
+        // The sum is below `primes` times q. Masks make the time independent of a secret phase.
         (0..self.limbs.len()).fold(sum, |sum, _| {
             let difference = sum.wrapping_sub(self.modulus);
             difference.wrapping_add(self.modulus & ((difference as i128) >> 127) as u128)
         })
     }
 
-    /// The representative of least magnitude of a number in [0, q).
+    /// Returns the representative of least magnitude of a number in [0, q).
     pub fn centred(&self, a: u128) -> i128 {
         let above_half = ((self.modulus / 2) as i128 - a as i128) >> 127;
         a as i128 - (self.modulus as i128 & above_half)
     }
 
-    /// The residues of an integer. Divides: for public values only.
+    /// Returns the residues of an integer. Uses divisions: for public values only.
     pub fn residues(&self, a: i128) -> impl Iterator<Item = u32> {
         self.limbs.iter().map(move |limb| a.rem_euclid(i128::from(limb.prime().value())) as u32)
     }
@@ -185,18 +185,18 @@ impl Ring {
         self.residues(value).enumerate().for_each(|(j, residue)| a[j * self.degree + i] = residue);
     }
 
-    /// a(X^k) for odd k, coefficients to coefficients.
+    /// Returns a(X^k) for odd k, from coefficients to coefficients.
     pub fn automorphism(&self, a: &[u32], k: usize) -> Vec<u32> {
         assert!(k % 2 == 1, "automorphisms of the ring have odd exponents");
         self.permuted(a, |i| i * k)
     }
 
-    /// a X^e, coefficients to coefficients, for e below 2N (X^(2N - e) is X^-e).
+    /// Returns a X^e, from coefficients to coefficients, for e below 2N (X^(2N - e) is X^-e).
     pub fn mul_monomial(&self, a: &[u32], e: usize) -> Vec<u32> {
         self.permuted(a, |i| i + e)
     }
 
-    /// The polynomial with coefficient i of `a` at the place of X^exponent(i).
+    /// Returns the polynomial that has coefficient i of `a` at X^exponent(i).
     fn permuted(&self, a: &[u32], exponent: impl Fn(usize) -> usize) -> Vec<u32> {
         let mut out = self.zero();
         let limbs = self.limbs.iter().zip(out.chunks_exact_mut(self.degree));
@@ -204,7 +204,7 @@ impl Ring {
             for (i, &a) in a.iter().enumerate() {
                 let exponent = exponent(i) % (2 * self.degree);
                 let prime = limb.prime().value();
-                // -a where a is not 0: by a mask, for a may be a secret. The exponent is public.
+                // -a if a is not 0. A mask selects, since a may be secret; the exponent is public.
                 let negative = prime.wrapping_sub(a) & opaque((a.wrapping_neg() as i32 >> 31) as u32);
                 out[exponent % self.degree] = if exponent >= self.degree { negative } else { a };
             }

@@ -1,26 +1,28 @@
-//! Packing by rotations: which automorphisms there are, and the sums over them that plaintexts are.
+//! Packing by rotations: the automorphisms, and the plaintexts, which are sums over automorphisms.
 
 use std::ops::Range;
 
 /// The automorphisms that pack LWE ciphertexts, split into *big* ones after *small* ones.
 ///
-/// In the ring of degree N let Y = X^(N/n). A *chunk* S = sum over i < n of s_i Y^i lies in the subring of Y, on which
-/// X -> X^k acts through k mod 2n: n automorphisms g, for odd k. The sum over all g of g(Y^-i S) is n s_i, a constant, so
-/// that for plaintexts H_i
+/// In the ring of degree N let Y = X^(N/n). A *chunk* S = sum over i < n of s_i Y^i lies in the
+/// subring of Y, on which X -> X^k acts through k mod 2n. This gives n automorphisms g, for odd k.
+/// The sum over all g of g(Y^-i S) is n s_i, a constant, so for plaintexts H_i
 ///
 /// ```text
 /// n sum over i of s_i H_i  =  sum over g of P_g g(S),    P_g = sum over i of g(Y)^-i H_i.
 /// ```
 ///
-/// The odd numbers modulo 2n are 5^i and -5^i for i < n/2. Small automorphisms have the exponents 5^i and -5^i for
-/// i < `steps`, big ones 5^(`steps` j); their products are all. With them
+/// The odd numbers modulo 2n are 5^i and -5^i for i < n/2. Small automorphisms have the exponents
+/// 5^i and -5^i for i < `steps`, big ones 5^(`steps` j); their products are all automorphisms.
+/// Therefore
 ///
 /// ```text
 /// sum over g of P_g g(S)  =  sum over big of big( sum over small of big^-1(P_(big small)) small(S) ),
 /// ```
 ///
-/// which takes as many substitutions of ciphertexts as there are small ones for a chunk, and as there are big ones for a
-/// result (Horner's rule, with the one substitution X -> X^(5^`steps`)).
+/// For each chunk, this takes a substitution of ciphertexts for every small automorphism except the
+/// identity. For each result, it takes one for every big automorphism except the identity, by
+/// Horner's rule with the single substitution X -> X^(5^`steps`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Rotations {
     entries: usize,
@@ -28,31 +30,33 @@ pub struct Rotations {
     steps: usize,
 }
 
-/// What generates the exponents, beside -1.
+/// Generator of the exponents, together with -1.
 const GENERATOR: usize = 5;
 
 impl Rotations {
-    /// How many substitutions clients send keys for: by 5, by -1, and the big step.
+    /// Number of substitutions for which clients send keys: by 5, by -1, and the big step.
     pub const KEYS: usize = 3;
-    /// The fewest steps of [`Self::fewest`].
+    /// Minimum number of steps in [`Self::fewest`].
     pub const LEAST_STEPS: usize = 8;
 
-    /// Packing of secrets of `chunks` chunks of `entries` entries, with 2 `steps` small automorphisms.
+    /// Creates the packing of secrets of `chunks` chunks of `entries` entries, with 2 `steps` small
+    /// automorphisms.
     ///
     /// # Panics
-    /// If the numbers of entries and steps are not powers of two with at most half as many steps as entries, or there
-    /// are no chunks.
+    /// If entries and steps are not powers of two with at most half as many steps as entries, or
+    /// there are no chunks.
     pub fn new(entries: usize, chunks: usize, steps: usize) -> Self {
         let powers = entries.is_power_of_two() && steps.is_power_of_two();
         assert!(powers && 2 * steps <= entries && chunks > 0, "{entries} entries in {steps} steps");
         Self { entries, chunks, steps }
     }
 
-    /// The split that takes a query with so many results the fewest substitutions, of those with [`Self::LEAST_STEPS`] or
-    /// more: shapes with few results have one split, and so the same keys.
+    /// Returns the split with the fewest substitutions for a query with `results` results, among
+    /// those with at least [`Self::LEAST_STEPS`] steps. Shapes with few results have the same
+    /// split, and so the same keys.
     ///
     /// # Panics
-    /// As [`Self::new`], or if there are fewer entries than twice the least steps.
+    /// Those of [`Self::new`], or if there are fewer entries than twice the least steps.
     pub fn fewest(entries: usize, chunks: usize, results: usize) -> Self {
         let steps =
             (0..entries.trailing_zeros()).map(|log| 1 << log).filter(|&steps| steps >= Self::LEAST_STEPS);
@@ -60,73 +64,76 @@ impl Rotations {
         splits.min_by_key(|split| split.substitutions(results)).expect("enough entries for a split")
     }
 
-    /// Entries of a chunk, n.
+    /// Returns the number n of entries of a chunk.
     pub fn entries(&self) -> usize {
         self.entries
     }
 
-    /// Chunks of a secret.
+    /// Returns the number of chunks of a secret.
     pub fn chunks(&self) -> usize {
         self.chunks
     }
 
-    /// Powers of 5 among the small automorphisms.
+    /// Returns the number of powers of 5 among the small automorphisms.
     pub fn steps(&self) -> usize {
         self.steps
     }
 
-    /// Small automorphisms.
+    /// Returns the number of small automorphisms.
     pub fn small(&self) -> usize {
         2 * self.steps
     }
 
-    /// Big automorphisms: the plaintexts' rows, and the ciphertexts that each result is made of.
+    /// Returns the number of big automorphisms, which is also the number of the plaintexts' rows
+    /// and of the ciphertexts that make up a result.
     pub fn big(&self) -> usize {
         self.entries / self.small()
     }
 
-    /// Rotated chunks: the plaintexts' columns. Chunk c has the numbers [`Self::of_chunk`], first the images under 5^i,
-    /// then those under -5^i.
+    /// Returns the number of rotated chunks, which are the plaintexts' columns. Chunk c has the
+    /// numbers [`Self::of_chunk`]: first the images under 5^i, then those under -5^i.
     pub fn leaves(&self) -> usize {
         self.chunks * self.small()
     }
 
-    /// The leaves of a chunk.
+    /// Returns the leaves of a chunk.
     pub fn of_chunk(&self, chunk: usize) -> Range<usize> {
         chunk * self.small()..(chunk + 1) * self.small()
     }
 
-    /// Substitutions of a query with so many results.
+    /// Returns the number of substitutions of a query with `results` results.
     pub fn substitutions(&self, results: usize) -> usize {
         self.chunks * (self.small() - 1) + results * (self.big() - 1)
     }
 
-    /// The exponents of the substitutions that take a chunk to its images and a result to the next: 5, -1 and
-    /// 5^`steps`, modulo 2 `degree`.
+    /// Returns the exponents of the substitutions that map a chunk to its images, and a result to
+    /// the next: 5, -1 and 5^`steps`, modulo 2 `degree`.
     pub fn keys(&self, degree: usize) -> [usize; Self::KEYS] {
         [GENERATOR, 2 * degree - 1, power(degree, self.steps)]
     }
 
-    /// The exponent of small automorphism number `small`, modulo 2 `degree`.
+    /// Returns the exponent of small automorphism number `small`, modulo 2 `degree`.
     pub fn small_exponent(&self, degree: usize, small: usize) -> usize {
         let positive = power(degree, small % self.steps);
         if small < self.steps { positive } else { 2 * degree - positive }
     }
 
-    /// The exponent of big automorphism number `big`, modulo 2 `degree`.
+    /// Returns the exponent of big automorphism number `big`, modulo 2 `degree`.
     pub fn big_exponent(&self, degree: usize, big: usize) -> usize {
         power(degree, self.steps * big)
     }
 
-    /// The sums P_g of a chunk's plaintexts H_0, H_1, ..., `entries` polynomials one after another, for all g: number m
-    /// is that for the exponent 2 m + 1. Each coefficient is a sum of as many as there are entries.
+    /// Returns the sums P_g of a chunk's plaintexts H_0, H_1, ... for all g: sum m is that for the
+    /// exponent 2 m + 1. `plaintexts` are `entries` polynomials, concatenated. Each coefficient is
+    /// a sum of `entries` numbers.
     ///
-    /// Halves of the entries, even and odd, have sums that depend on the exponent modulo half as much, and P = E +
-    /// g(Y)^-1 O: n log2 n additions of polynomials, not n^2.
+    /// The sums over the even and the odd entries depend on the exponent modulo half as much, and P
+    /// = E + g(Y)^-1 O: this takes n log2 n additions of polynomials instead of n^2.
     pub fn sums(&self, degree: usize, plaintexts: Vec<i32>) -> Vec<i32> {
         let (entries, stride) = (self.entries, degree / self.entries);
         let (mut from, mut to) = (plaintexts, vec![0; entries * degree]);
-        // Sums over every `apart`-th entry from `first` on, for `half` exponents each, become those over twice as many.
+        // Sums over every `apart`-th entry from `first` on, for `half` exponents, combine to sums
+        // over twice as many entries.
         for apart in (0..entries.trailing_zeros()).rev().map(|level| 1 << level) {
             let half = entries / apart / 2;
             let polynomial =
@@ -137,7 +144,7 @@ impl Rotations {
                 let sums = low.chunks_exact_mut(degree).zip(high.chunks_exact_mut(degree));
                 for (m, (low, high)) in sums.enumerate() {
                     let (even, odd) = (&from[polynomial(first, m)], &from[polynomial(first + apart, m)]);
-                    // Half of the exponents on, the power of Y has the other sign.
+                    // For exponents in the second half, the power of Y has the opposite sign.
                     butterfly(even, odd, stride * apart * (2 * m + 1), low, high);
                 }
             }
@@ -146,12 +153,14 @@ impl Rotations {
         from
     }
 
-    /// The plaintext of row `big` and of small automorphism number `small` among a chunk's [`Self::sums`].
+    /// Writes the plaintext of row `big` and small automorphism number `small`, from a chunk's
+    /// [`Self::sums`].
     pub fn plaintext(&self, degree: usize, sums: &[i32], big: usize, small: usize, plaintext: &mut [i32]) {
         let big = self.big_exponent(degree, big);
         let exponent = big * self.small_exponent(degree, small) % (2 * self.entries);
         let sum = &sums[exponent / 2 * degree..][..degree];
-        // Coefficient i of the image is the one at i times the exponent of the inverse of what is applied: of big itself.
+        // Coefficient i of the image is at i times the exponent of the inverse of the applied map.
+        // The applied map is the inverse of big, so this is big itself.
         let mut place = 0;
         for coefficient in plaintext {
             *coefficient = if place < degree { sum[place] } else { -sum[place - degree] };
@@ -160,17 +169,17 @@ impl Rotations {
     }
 }
 
-/// 5^`exponent` modulo 2 `degree`.
+/// Returns 5^`exponent` modulo 2 `degree`.
 fn power(degree: usize, exponent: usize) -> usize {
     (0..exponent).fold(1, |power, _| power * GENERATOR % (2 * degree))
 }
 
-/// `even` plus and minus X^-`shift` times `odd`.
+/// Computes `even` plus and minus X^-`shift` times `odd`.
 fn butterfly(even: &[i32], odd: &[i32], shift: usize, plus: &mut [i32], minus: &mut [i32]) {
     let degree = even.len();
     let shift = shift % (2 * degree);
-    // Those from the shift on move down, those below it come in at the end with the other sign; a shift by the degree
-    // changes all signs.
+    // Coefficients from the shift on move down; those below it reappear at the end with the
+    // opposite sign. A shift by the degree changes all signs.
     let (turned, moved) = (shift >= degree, shift % degree);
     let (sums, differences) = if turned { (minus, plus) } else { (plus, minus) };
     let (kept, wrapped) = (degree - moved, &odd[..moved]);
@@ -188,7 +197,7 @@ fn butterfly(even: &[i32], odd: &[i32], shift: usize, plus: &mut [i32], minus: &
 mod tests {
     use super::*;
 
-    /// X -> X^k.
+    /// Applies X -> X^k.
     fn automorphism(a: &[i64], k: usize) -> Vec<i64> {
         let degree = a.len();
         let mut image = vec![0; degree];
@@ -262,11 +271,11 @@ mod tests {
         }
         assert_eq!(rotations.big_exponent(degree, 3), big * rotations.big_exponent(degree, 2) % 8192);
         assert_eq!((rotations.leaves(), rotations.of_chunk(2), rotations.big()), (80, 32..48, 16));
-        // One block and a chunk more or less: packing.md has 102 substitutions with 12 of the expansion.
+        // 75 for the images of the chunks, and 15 for one result (docs/protocols/ring.md).
         assert_eq!(rotations.substitutions(1), 90);
     }
 
-    /// The identity, with plain numbers for ciphertexts.
+    /// Checks the identity, with plain numbers in place of ciphertexts.
     #[test]
     fn sums_of_rotated_chunks_are_the_products_that_packing_wants() {
         for (entries, stride, steps) in [(2, 2, 1), (8, 4, 1), (8, 4, 2), (8, 1, 4), (16, 4, 4)] {
@@ -304,7 +313,7 @@ mod tests {
             for (m, sum) in sums.chunks_exact(degree).enumerate() {
                 let mut expected = vec![0; degree];
                 for (i, plaintext) in plaintexts.chunks_exact(degree).enumerate() {
-                    // Times X^-(k i N/n), k = 2m + 1.
+                    // Multiplied by X^-(k i N/n), k = 2m + 1.
                     let shift = (2 * m + 1) * i * (degree / entries) % (2 * degree);
                     for (r, &coefficient) in plaintext.iter().enumerate() {
                         let place = (r + 2 * degree - shift) % (2 * degree);

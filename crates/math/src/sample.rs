@@ -1,10 +1,10 @@
-//! Samplers of secrets and noise, without a branch or an index on what they sample.
+//! Samplers of secrets and noise. No branch and no index depends on a sample.
 
 use std::sync::LazyLock;
 
 use crate::random::SecretRng;
 
-/// Uniform on {-1, 0, 1}: floor(3 u / 2^64) - 1, at a distance below 2^-62 from uniform.
+/// Samples from {-1, 0, 1}: floor(3 u / 2^64) - 1, at a distance below 2^-62 from uniform.
 #[inline]
 pub fn ternary(rng: &mut SecretRng) -> i8 {
     ((u128::from(rng.next_u64()) * 3) >> 64) as i8 - 1
@@ -21,12 +21,12 @@ pub struct Gaussian {
 pub static LWE_NOISE: LazyLock<Gaussian> = LazyLock::new(|| Gaussian::new(3.2));
 
 impl Gaussian {
-    /// A sampler of the distribution proportional to exp(-x^2 / (2 sigma^2)) on the integers, cut where
-    /// its tail falls below 2^-64.
+    /// Creates a sampler of the distribution on the integers proportional to exp(-x^2 / (2
+    /// sigma^2)), truncated where its tail falls below 2^-64.
     pub fn new(sigma: f64) -> Self {
         let weight = |k: u32| (-f64::from(k).powi(2) / (2.0 * sigma * sigma)).exp();
         let furthest = (14.0 * sigma).ceil() as u32;
-        // From the far end, so that small terms are added before large ones.
+        // Sums from the far end, so that small terms are added before large ones.
         let beyond: Vec<f64> = (1..=furthest)
             .rev()
             .scan(0.0, |sum, k| {
@@ -44,7 +44,8 @@ impl Gaussian {
         Self { tail }
     }
 
-    /// One sample; its sign takes a bit of its own. Time and memory access do not depend on it.
+    /// Returns one sample; its sign takes a separate random bit. Time and memory accesses do not
+    /// depend on the sample.
     #[inline]
     pub fn sample(&self, rng: &mut SecretRng) -> i32 {
         let uniform = rng.next_u64();
@@ -89,7 +90,7 @@ mod tests {
     fn the_tail_ends_where_its_probability_does() {
         let gaussian = Gaussian::new(3.2);
         assert!(gaussian.tail.is_sorted_by(|a, b| a > b));
-        // exp(-x^2 / 20.48) < 2^-64 from x = 30.1 on.
+        // exp(-x^2 / 20.48) < 2^-64 for x of 30.1 and more.
         assert!((29..=31).contains(&gaussian.tail.len()), "{}", gaussian.tail.len());
     }
 }

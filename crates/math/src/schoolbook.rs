@@ -1,8 +1,8 @@
-//! Products of polynomials by definition: the oracles.
+//! Products of polynomials by definition, as oracles.
 
 use crate::modulus::Modulus;
 
-/// a b in Z_q\[X\]/(X^N + 1), N = `a.len()`.
+/// Returns a b in Z_q\[X\]/(X^N + 1), N = `a.len()`.
 ///
 /// # Panics
 /// If the lengths differ.
@@ -20,7 +20,7 @@ pub fn negacyclic_product(modulus: Modulus, a: &[u32], b: &[u32]) -> Vec<u32> {
     product
 }
 
-/// a b in Z_{2^32}\[X\]/(X^N + 1), N = `a.len()`.
+/// Returns a b in Z_{2^32}\[X\]/(X^N + 1), N = `a.len()`.
 ///
 /// # Panics
 /// If the lengths differ.

@@ -1,20 +1,21 @@
-//! Where secrets begin and where they end, said in the code so that a test can follow them in between.
+//! Marks in the code where secrets begin and end, so that a test can follow them in between.
 //!
-//! Client code has no branch and no address that depends on a secret. `make test-constant-time` runs it under valgrind
-//! with every secret marked as undefined, and `make test-constant-time-web` interprets the WebAssembly module that ships; both
-//! fail where a secret steers the program. In any other build these functions do nothing. (docs/constant-time.md)
+//! No branch and no address in client code depends on a secret. `make test-constant-time` runs it
+//! under valgrind with every secret marked as undefined, and `make test-constant-time-web`
+//! interprets the WebAssembly module that ships; both fail if a secret affects control flow or
+//! addresses. In all other builds these functions do nothing. (docs/constant-time.md)
 
-/// The reason for which kept evaluation keys may steer the client.
+/// Reason for declassifying whether stored evaluation keys are intact.
 pub const DAMAGED_KEYS_ARE_DROPPED: &str = "kept evaluation keys that are damaged are dropped";
 
-/// A mask made of a secret, as a value that the compiler knows nothing of: where it can tell that one is all ones or
-/// zero, it puts a branch back in place of the arithmetic.
+/// Returns a mask made of a secret as a value that the compiler cannot analyse. If the compiler
+/// could prove the mask to be all ones or zero, it would replace the arithmetic by a branch.
 #[inline(always)]
 pub fn opaque<T: Copy>(mask: T) -> T {
     std::hint::black_box(mask)
 }
 
-/// Marks bytes as secret: what is drawn, or what is asked for. Not those that they point to.
+/// Marks bytes as secret: random bytes or a look-up's input. Does not follow pointers in them.
 #[inline(always)]
 pub fn poison<T: ?Sized>(value: &mut T) {
     #[cfg(feature = "memcheck")]
@@ -23,7 +24,8 @@ pub fn poison<T: ?Sized>(value: &mut T) {
     let _ = value;
 }
 
-/// The value, which may steer the program from here on, for the reason that `why` states.
+/// Returns the value as public, so that branches and addresses may depend on it; `why` states the
+/// reason.
 #[inline(always)]
 pub fn declassify<T: Copy>(value: T, why: &'static str) -> T {
     #[cfg(feature = "memcheck")]
@@ -42,7 +44,7 @@ pub fn declassify<T: Copy>(value: T, why: &'static str) -> T {
     value
 }
 
-/// Lets bytes steer the program from here on: [`declassify`] in place.
+/// Makes bytes public, like [`declassify`], in place.
 #[inline(always)]
 pub fn declassify_bytes(bytes: &mut [u8], why: &'static str) {
     #[cfg(feature = "memcheck")]
@@ -52,8 +54,9 @@ pub fn declassify_bytes(bytes: &mut [u8], why: &'static str) {
     let _ = (bytes, why);
 }
 
-/// Does nothing: the scan of the WebAssembly module that ships finds this call and ends the mark of `bytes` bytes there.
-/// The compiler must take the bytes for changed, so it cannot move their use before the call.
+/// Does nothing. The scan of the shipped WebAssembly module finds this call and ends the mark of
+/// `bytes` bytes there. The compiler must assume that the bytes change, so it cannot move their use
+/// before the call.
 #[cfg(target_arch = "wasm32")]
 #[inline(never)]
 fn declassified(start: *mut u8, bytes: usize, why: &'static str) {
@@ -76,7 +79,7 @@ mod checked {
         spirea_memcheck::make_defined(value);
     }
 
-    /// Why something was declassified so far.
+    /// Returns the reasons of all declassifications so far.
     pub fn reasons() -> Vec<&'static str> {
         REASONS.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect()
     }

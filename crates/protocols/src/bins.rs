@@ -1,9 +1,10 @@
-//! Bins: the records that one query can bring beside each other.
+//! Bins: disjoint ranges of records, from each of which one query retrieves a record.
 //!
-//! (Partial batch retrieval, GPU-DPF section IV-A.) A protocol may divide its records into bins of consecutive ones; a query
-//! then selects a record of each bin, for the work of one. Bins of which nothing is wanted bring a random record, a dummy,
-//! which nobody but the client can tell from others. Of two wanted records in one bin, a query brings the first; the other
-//! is dropped, and the client is told.
+//! (Partial batch retrieval, GPU-DPF section IV-A.) A protocol may divide its records into bins of
+//! consecutive records. A query then selects one record of every bin, at the server cost of a
+//! single selection. A bin without a wanted record returns a random record, a dummy, which only the
+//! client can tell from a wanted record. If two wanted records lie in one bin, the query retrieves
+//! the first; the second is dropped, and the client is told.
 
 use std::ops::Range;
 
@@ -16,23 +17,23 @@ use crate::ProtocolError;
 use crate::oblivious::{above, equal, select};
 use crate::steps::check::check_index;
 
-/// The bins of a database's records.
+/// Division of a database's records into bins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bins {
     records: u64,
     bin_records: u64,
 }
 
-/// A record for each bin.
+/// One record for each bin.
 pub struct Chosen {
-    /// The record of each bin, in their order: a wanted one, or a dummy.
+    /// The record of each bin, in the order of the bins: a wanted record or a dummy.
     pub records: Zeroizing<Vec<u64>>,
-    /// Of each wanted record, in the order of the list, whether it is among these.
+    /// For each wanted record, in the order of the list: true if `records` contains it.
     pub brought: Vec<bool>,
 }
 
 impl Bins {
-    /// Bins of `bin_records` records each; the last may have fewer.
+    /// Creates bins of `bin_records` records each; the last may have fewer.
     ///
     /// # Panics
     /// If either number is 0.
@@ -41,42 +42,44 @@ impl Bins {
         Self { records, bin_records }
     }
 
-    /// All records in one bin.
+    /// Puts all records into one bin.
     pub fn one(records: u64) -> Self {
         Self::new(records, records)
     }
 
-    /// How many bins have records.
+    /// Returns the number of bins.
     pub fn count(&self) -> u64 {
         self.records.div_ceil(self.bin_records)
     }
 
-    /// Records of a bin; the last may have fewer.
+    /// Returns the number of records of a bin; the last bin may have fewer.
     pub fn bin_records(&self) -> u64 {
         self.bin_records
     }
 
-    /// The records of a bin.
+    /// Returns the records of a bin.
     pub fn range(&self, bin: u64) -> Range<u64> {
         bin * self.bin_records..((bin + 1) * self.bin_records).min(self.records)
     }
 
-    /// The bin of a record, which is a client's secret: by it, nothing is divided.
+    /// Returns the bin of a record. The index is a client's secret, so no division instruction
+    /// takes it.
     pub(crate) fn bin_of(&self, index: u64) -> u64 {
         Divisor::new(self.bin_records).divide(index).0
     }
 
-    /// A record of each bin: of the wanted ones the first that lies there, in the order of the list, or a random one. A
-    /// record that is wanted twice is brought to both.
+    /// Chooses a record of each bin: the first wanted record of the list that lies in the bin, or
+    /// else a random record. A record that is listed twice counts as brought both times.
     ///
-    /// Every bin looks at every wanted record, and draws a dummy that it may not need: nothing branches on what is wanted,
-    /// nor reads memory by it. What shows is how many records are wanted, and which of them are brought.
+    /// Every bin reads every wanted record and draws a dummy even if it does not need one, so no
+    /// branch and no address depends on the wanted records. The work reveals the number of wanted
+    /// records; the result's `brought` reveals which are brought.
     ///
     /// # Errors
     /// [`ProtocolError::BadRequest`] if there is no such record.
     pub fn choose(&self, wanted: &[u64], rng: &mut SecretRng) -> Result<Chosen, ProtocolError> {
         wanted.iter().try_for_each(|&index| check_index(index, self.records))?;
-        // The only bin has the first record that is wanted, and needs no dummy.
+        // A single bin takes the first wanted record and needs no dummy.
         let has_dummies = self.count() > 1 || wanted.is_empty();
         let mut brought = Zeroizing::new(vec![0; wanted.len()]);
         let mut records = Zeroizing::new(Vec::with_capacity(self.count() as usize));
@@ -96,7 +99,7 @@ impl Bins {
         Ok(Chosen { records, brought: brought.iter().map(told).collect() })
     }
 
-    /// Refuses what is not a record of each bin.
+    /// Refuses `records` unless they are one record of each bin, in order.
     ///
     /// # Errors
     /// [`ProtocolError::BadRequest`].
@@ -107,7 +110,7 @@ impl Bins {
         }
         let outside = (0..).zip(records).fold(0, |outside, (bin, &record)| {
             let Range { start, end } = self.range(bin);
-            // Above 2^63 nothing is compared.
+            // `above` compares numbers below 2^63 only.
             outside | (record >> 63) | above(start, record) | !above(end, record)
         });
         match declassify(outside, "records that are not one of each bin are refused before anything is sent")
@@ -118,7 +121,7 @@ impl Bins {
     }
 }
 
-/// A number below `end`, each as likely as another but for a share of `end / 2^64`.
+/// Draws a number below `end`, uniform up to a bias of `end / 2^64`.
 fn below(end: u64, rng: &mut SecretRng) -> u64 {
     ((u128::from(rng.next_u64()) * u128::from(end)) >> 64) as u64
 }
@@ -160,7 +163,8 @@ mod tests {
             assert_eq!((chosen.records[1], &chosen.brought[..]), (5, &[true][..]));
             chosen.records.iter().for_each(|&record| seen[record as usize] += 1);
         }
-        // The last bin has two records, each 500 times but for some 16.
+        // The last bin has two records: each is expected 500 times, with a standard deviation of
+        // 16.
         for (record, &times) in seen.iter().enumerate() {
             let expected: i32 = [250, 250, 250, 250, 0, 1000, 0, 0, 500, 500][record];
             assert!((expected - times).abs() <= if expected % 1000 == 0 { 0 } else { 130 }, "{seen:?}");

@@ -4,19 +4,19 @@ use spirea_math::secret::{declassify, opaque};
 
 use crate::oblivious::equal;
 
-/// Words as little-endian bytes.
+/// Converts words to little-endian bytes.
 pub(crate) fn words_to_bytes(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
-/// Little-endian bytes as words, appended; the length is a multiple of 4.
+/// Appends the words of little-endian `bytes`, whose length must be a multiple of 4.
 pub(crate) fn extend_words(words: &mut Vec<u32>, bytes: &[u8]) {
     debug_assert!(bytes.len().is_multiple_of(4));
     words.extend(bytes.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]])));
 }
 
-/// Appends words, a multiple of 8 of them, without their `dropped` lowest bits, which are 0: the rest of each behind that of
-/// the word before it, lowest bits first.
+/// Appends a multiple of 8 words without their `dropped` lowest bits, which must be 0. The
+/// remaining bits of the words follow each other without gaps, lowest bits first.
 pub(crate) fn extend_upper_bits(bytes: &mut Vec<u8>, words: &[u32], dropped: u32) {
     let bits = u32::BITS - dropped;
     let (mut pending, mut count) = (0u64, 0);
@@ -31,7 +31,7 @@ pub(crate) fn extend_upper_bits(bytes: &mut Vec<u8>, words: &[u32], dropped: u32
     debug_assert_eq!(count, 0, "words are a multiple of 8");
 }
 
-/// The words of [`extend_upper_bits`], appended.
+/// Appends the words that [`extend_upper_bits`] wrote.
 pub(crate) fn extend_words_of_upper_bits(words: &mut Vec<u32>, bytes: &[u8], dropped: u32) {
     if dropped == 0 {
         return extend_words(words, bytes);
@@ -47,7 +47,7 @@ pub(crate) fn extend_words_of_upper_bits(words: &mut Vec<u32>, bytes: &[u8], dro
     }
 }
 
-/// The most bytes that a length takes.
+/// Maximum bytes of an encoded length.
 pub(crate) const MAX_LENGTH_BYTES: usize = 5;
 
 /// Appends a length below 2^35 in LEB128: seven bits a byte, low ones first.
@@ -59,15 +59,15 @@ pub(crate) fn push_length(out: &mut Vec<u8>, mut length: usize) {
     out.push(length as u8);
 }
 
-/// Bytes that [`push_length`] writes.
+/// Returns the number of bytes that [`push_length`] writes.
 pub(crate) fn length_bytes(length: usize) -> usize {
     (usize::BITS - (length | 1).leading_zeros()).div_ceil(7) as usize
 }
 
-/// Why a length in what was asked for may steer the client.
+/// Reason for declassifying a length in a requested value.
 pub(crate) const LENGTH_IS_TOLD: &str = "a value's length is that of what the application gets";
 
-/// Takes a length off the front; `None` if it is cut off, too long, or not in its shortest form.
+/// Takes a length off the front. `None` if it is truncated, too long, or not in its shortest form.
 pub(crate) fn take_length(bytes: &mut &[u8]) -> Option<usize> {
     let mut length = 0;
     for i in 0..MAX_LENGTH_BYTES {
@@ -81,21 +81,22 @@ pub(crate) fn take_length(bytes: &mut &[u8]) -> Option<usize> {
     None
 }
 
-/// What stands at some place, read as a length without a branch on it.
+/// A length read at a secret position, without a branch on it.
 pub(crate) struct MaskedLength {
     /// The length.
     pub length: u64,
-    /// Bytes that it takes.
+    /// Bytes of its encoding.
     pub bytes: u64,
-    /// A mask of ones if it is too long or not in its shortest form.
+    /// All ones if the encoding is too long or not the shortest, else 0.
     pub malformed: u64,
 }
 
-/// The length with which `bytes` begin, of which there are at least [`MAX_LENGTH_BYTES`]: [`take_length`] with masks.
+/// Reads the length at the start of `bytes` ([`take_length`] with masks). `bytes` must have at
+/// least [`MAX_LENGTH_BYTES`].
 #[inline(always)]
 pub(crate) fn masked_length(bytes: &[u8]) -> MaskedLength {
     let (mut length, mut count, mut malformed) = (0, 0, 0);
-    // All ones as long as bytes belong to the length.
+    // All ones while bytes belong to the length.
     let mut belongs = u64::MAX;
     for (i, &byte) in (0u64..).zip(&bytes[..MAX_LENGTH_BYTES]) {
         let more = opaque(u64::from(byte >> 7).wrapping_neg());

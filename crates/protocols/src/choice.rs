@@ -1,4 +1,4 @@
-//! Which protocol to choose, with which parameter sets, at which level of security.
+//! Choice of a protocol, its parameter sets and the level of security.
 
 use std::str::FromStr;
 
@@ -8,21 +8,22 @@ use spirea_lattice::{LweSet, RingSet, Security};
 
 use crate::ProtocolError;
 
-/// What parameter sets must reach. It says what may be chosen, and chooses where nothing else does; what was chosen is
-/// known by the names of the sets alone.
+/// Security that parameter sets must reach. The level restricts the choice and selects defaults;
+/// parameters record only the names of the chosen sets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SecurityLevel {
     /// At least 128 bits under the models that count operations: every set.
     #[default]
     Standard,
-    /// At least [`Security::ML_KEM_512`] under every model. Protocols of two servers have no lattice: their keys' seeds
-    /// of 127 bits are as hard to find as the key of the cipher that ML-KEM-512 is measured by, up to a bit, but a
-    /// pseudorandom function with little cryptanalysis behind it is refused.
+    /// At least [`Security::ML_KEM_512`] under every model. Two-server protocols have no lattice:
+    /// finding the 127-bit seeds of their keys is as hard, up to a bit, as finding the key of the
+    /// cipher that defines ML-KEM-512's level. A pseudorandom function with little cryptanalysis is
+    /// refused.
     Conservative,
 }
 
 impl SecurityLevel {
-    /// Its name, as operators write it.
+    /// Returns its name, as operators write it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Standard => "standard",
@@ -30,7 +31,7 @@ impl SecurityLevel {
         }
     }
 
-    /// The LWE set of whoever names none.
+    /// Returns the default LWE set.
     pub fn lwe_set(self) -> LweSet {
         match self {
             Self::Standard => LweSet::Module1280,
@@ -38,12 +39,12 @@ impl SecurityLevel {
         }
     }
 
-    /// The ring set that packs, of whoever names none.
+    /// Returns the default ring set for packing.
     pub fn packing_set(self) -> RingSet {
         RingSet::Fast
     }
 
-    /// The ring set of `onion`, of whoever names none.
+    /// Returns the default ring set of `onion`.
     pub fn onion_set(self) -> RingSet {
         match self {
             Self::Standard => RingSet::Onion32,
@@ -51,12 +52,12 @@ impl SecurityLevel {
         }
     }
 
-    /// The ring sets that protocols choose: those whose rates a plan needs.
+    /// Returns the default ring sets, whose rates a plan needs.
     pub fn ring_sets(self) -> [RingSet; 2] {
         [self.packing_set(), self.onion_set()]
     }
 
-    /// Whether a set of this security may be chosen.
+    /// Returns true if a set of this security may be chosen.
     pub fn admits(self, security: Security) -> bool {
         match self {
             Self::Standard => true,
@@ -93,20 +94,21 @@ impl FromStr for SecurityLevel {
     }
 }
 
-/// What a protocol's shape is chosen for: bytes of a query and its answer, and work of the server.
+/// Objective of the choice of a shape: bytes of a query and its answer, or work of the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Preference {
-    /// The fewest bytes of shapes within a twentieth of the least work.
+    /// The fewest bytes among shapes within 5% of the least work.
     Time,
-    /// The fewest bytes of shapes within 2.1 times the least work.
+    /// The fewest bytes among shapes within 2.1 times the least work.
     Communication,
-    /// The least sum of both, where the work counts as what a server reads while a byte crosses a network.
+    /// The least sum of bytes and work, where work counts as the bytes that cross the network in
+    /// the same time.
     #[default]
     Balance,
 }
 
 impl Preference {
-    /// All of them.
+    /// All preferences.
     pub const ALL: [Self; 3] = [Self::Time, Self::Communication, Self::Balance];
 
     /// Its name.
@@ -128,22 +130,23 @@ impl FromStr for Preference {
     }
 }
 
-/// How the evaluation keys of a client reach a server that packs.
+/// Delivery of a client's evaluation keys to a server that packs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum KeyDelivery {
     /// A client registers its keys once, and its queries name them.
     #[default]
     Registered,
-    /// Every query brings keys of its own, whose secret is used for nothing else: no two queries can be linked by them.
+    /// Every query carries its own keys, under a secret used for this query only. Keys therefore do
+    /// not link queries.
     PerQuery,
 }
 
 impl KeyDelivery {
-    /// Both of them.
+    /// Both deliveries.
     pub const ALL: [Self; 2] = [Self::Registered, Self::PerQuery];
 
-    /// Its name, as operators write it and parameters have it.
+    /// Returns its name, as operators write it and parameters store it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Registered => "registered",
@@ -166,7 +169,7 @@ impl FromStr for KeyDelivery {
     }
 }
 
-/// The words of `dpf-sum`.
+/// Word size of `dpf-sum`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Words {
@@ -177,26 +180,27 @@ pub enum Words {
     U64,
 }
 
-/// Which protocol, with which parameter sets.
+/// A protocol with its parameter sets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
     /// Name of the protocol; one of [`NAMES`](crate::registry::NAMES).
     pub protocol: String,
-    /// Name of the LWE set, for protocols that begin with a fold; the level's if `None`.
+    /// Name of the LWE set, for protocols that begin with a fold. `None` for the level's default.
     pub set: Option<String>,
-    /// Name of the ring set, for protocols that have a ring; the level's for the protocol if `None`.
+    /// Name of the ring set, for protocols with a ring. `None` for the level's default for the
+    /// protocol.
     pub ring: Option<String>,
-    /// What sets must reach.
+    /// Security that the sets must reach.
     pub security: SecurityLevel,
-    /// What the shape is chosen for.
+    /// Objective for choosing the shape.
     pub prefer: Preference,
-    /// Pseudorandom function of protocols with two servers.
+    /// Pseudorandom function of two-server protocols.
     pub prf: PrfKind,
-    /// Words of `dpf-sum`.
+    /// Word size of `dpf-sum`.
     pub words: Words,
-    /// Bins of the records, of protocols with two servers: a query brings a record of each.
+    /// Number of bins of two-server protocols; a query retrieves a record of each.
     pub bins: usize,
-    /// How keys reach a server that packs.
+    /// Delivery of evaluation keys to a server that packs.
     pub keys: KeyDelivery,
 }
 
@@ -217,10 +221,11 @@ impl Default for Choice {
 }
 
 impl Choice {
-    /// The LWE set, by its name or by the level.
+    /// Returns the named LWE set, or the level's default.
     ///
     /// # Errors
-    /// [`ProtocolError::BadRequest`] that names what there is, or what is too weak.
+    /// [`ProtocolError::BadRequest`] if the name is unknown (the error lists the names) or the set
+    /// is too weak.
     pub(crate) fn lwe_set(&self) -> Result<LweSet, ProtocolError> {
         let Some(name) = &self.set else { return Ok(self.security.lwe_set()) };
         let known = || unknown("LWE set", name, &LweSet::ALL.map(LweSet::name));
@@ -228,7 +233,7 @@ impl Choice {
         self.security.admitted(name, set, set.security())
     }
 
-    /// The ring set that packs LWE ciphertexts, by its name or by the level.
+    /// Returns the named ring set for packing LWE ciphertexts, or the level's default.
     ///
     /// # Errors
     /// Those of [`Choice::lwe_set`].
@@ -236,7 +241,7 @@ impl Choice {
         self.ring_set(self.security.packing_set(), packing_sets().collect())
     }
 
-    /// The ring set among those of a protocol, by its name, or the level's for it.
+    /// Returns the named ring set among `sets`, or `default`.
     ///
     /// # Errors
     /// Those of [`Choice::lwe_set`].
@@ -248,7 +253,7 @@ impl Choice {
         self.security.admitted(name, set, set.security())
     }
 
-    /// Refuses bins, which protocols with one server have not.
+    /// Refuses bins, for protocols with one server.
     ///
     /// # Errors
     /// [`ProtocolError::BadRequest`].
@@ -262,7 +267,7 @@ impl Choice {
         }
     }
 
-    /// Refuses a way of delivering keys that is not among those of the protocol.
+    /// Refuses a key delivery that is not among `deliveries`, those of the protocol.
     ///
     /// # Errors
     /// [`ProtocolError::BadRequest`].
@@ -276,7 +281,7 @@ impl Choice {
         )))
     }
 
-    /// Refuses a pseudorandom function that the level does not take.
+    /// Refuses a pseudorandom function that the security level excludes.
     ///
     /// # Errors
     /// [`ProtocolError::BadRequest`].
@@ -293,12 +298,12 @@ impl Choice {
     }
 }
 
-/// The ring sets that pack LWE ciphertexts: those that leave room for a rounded one.
+/// Returns the ring sets that pack LWE ciphertexts: their plaintexts leave room for a rounded one.
 pub(crate) fn packing_sets() -> impl Iterator<Item = RingSet> {
     RingSet::ALL.into_iter().filter(|set| set.plaintext_bits() < 20)
 }
 
-/// The error of a name that there is not.
+/// Returns the error for an unknown name.
 pub fn unknown(what: &str, name: &str, known: &[&str]) -> ProtocolError {
     ProtocolError::BadRequest(format!("no {what} is called {name:?}; there are {}", known.join(", ")))
 }

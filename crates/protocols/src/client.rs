@@ -1,8 +1,9 @@
-//! The client half of a protocol: queries for a record, and the record from their answers.
+//! The client half of a protocol: makes queries for a record, and decodes the record from the
+//! answers.
 //!
-//! A protocol has one server, or two that must not work together: a client sends a query to each and combines what both
-//! answer. Some protocols need a client's evaluation keys beside its queries: they are made once, with the client, and
-//! sent once.
+//! A protocol has one server, or two that must not collude; a client then sends a query to each and
+//! combines both answers. Some protocols also need a client's evaluation keys: they are made once,
+//! with the client, and sent once.
 
 use std::any::Any;
 
@@ -14,56 +15,60 @@ use crate::bins::Bins;
 use crate::keys::ClientKeys;
 use crate::{ProtocolError, Sizes};
 
-/// Queries ready to send, with what their answers need to be decoded.
+/// Queries ready to send, with the state that decodes their answers.
 pub struct Prepared<S = Box<dyn Any + Send>> {
-    /// The queries' bytes, one to each party in order.
+    /// Bytes of the queries, one for each party, in order.
     pub queries: Vec<Vec<u8>>,
-    /// What they leave with the client: secrets, erased when dropped.
+    /// State for decoding: secrets, erased when dropped.
     pub state: S,
 }
 
 /// The client half of a protocol.
 pub trait IndexClient: Send + Sync {
-    /// Servers that a look-up asks.
+    /// Number of servers that a look-up queries.
     const PARTIES: usize = 1;
 
-    /// What a query leaves with the client to decode its answers: secrets, erased when dropped.
+    /// State that decodes the answers to a query: secrets, erased when dropped.
     type State: Send + 'static;
 
-    /// Records of the database.
+    /// Returns the number of records of the database.
     fn records(&self) -> u64;
 
-    /// The bins of the records: a query selects a record of each.
+    /// Returns the bins of the records: a query selects a record of each.
     fn bins(&self) -> Bins {
         Bins::one(self.records())
     }
 
-    /// Sizes of queries and answers.
+    /// Returns the sizes of queries and answers.
     fn sizes(&self) -> Sizes;
 
-    /// The evaluation keys that servers must have before they can answer, with their secret, for clients of other
-    /// versions of the database to go on with; `None` if the protocol needs none.
+    /// Returns the evaluation keys that servers need before they can answer, with their secret.
+    /// Clients of other versions of the database can reuse them. `None` if the protocol needs no
+    /// keys.
     fn keys(&self) -> Option<&ClientKeys> {
         None
     }
 
-    /// Queries for record `index`, one to each party, with secrets of their own. The queries to all parties but one
-    /// tell nothing of the index.
+    /// Makes queries for record `index`, one for each party, under fresh secrets. The queries to
+    /// all parties but one together reveal nothing about the index.
     ///
     /// # Errors
     /// [`ProtocolError::BadRequest`] if there is no such record.
     fn query(&self, index: u64, rng: &mut SecretRng) -> Result<Prepared<Self::State>, ProtocolError>;
 
-    /// The record, from the answers of all parties, in their order, to the queries that left `state`.
+    /// Decodes the record from the answers of all parties, in order, to the queries that left
+    /// `state`.
     ///
     /// # Errors
-    /// [`ProtocolError::Malformed`] if they are not as many as the parties, or one is not what the parameters say.
+    /// [`ProtocolError::Malformed`] if the number of answers is not that of the parties, or an
+    /// answer does not have the form that the parameters give.
     fn decode(&self, state: &Self::State, answers: &[&[u8]]) -> Result<Vec<u8>, ProtocolError>;
 
-    /// Queries for a record of each bin, in the order of the bins, as [`IndexClient::query`]: [`Bins::choose`] chooses them.
+    /// Makes queries for one record of each bin, in the order of the bins, like
+    /// [`IndexClient::query`]. [`Bins::choose`] chooses the records.
     ///
     /// # Errors
-    /// [`ProtocolError::BadRequest`] if they are not one of each.
+    /// [`ProtocolError::BadRequest`] unless `records` are one of each bin.
     fn query_bins(
         &self,
         records: &[u64],
@@ -73,7 +78,8 @@ pub trait IndexClient: Send + Sync {
         self.query(records[0], rng)
     }
 
-    /// The records of all bins, one after another, from the answers of all parties to the queries that left `state`.
+    /// Decodes the records of all bins, concatenated, from the answers of all parties to the
+    /// queries that left `state`.
     ///
     /// # Errors
     /// See [`IndexClient::decode`].
@@ -85,16 +91,17 @@ pub trait IndexClient: Send + Sync {
         Ok(Zeroizing::new(self.decode(state, answers)?))
     }
 
-    /// The errors of answers, to measure noise: for every number that is decoded on the way to the record, how far it
-    /// lies from the one that it decodes to, as a share of what decoding tolerates. They are the true ones where the
-    /// record decodes rightly; a protocol without noise has none.
+    /// Returns the errors of the answers, for measuring noise: for every number decoded on the way
+    /// to the record, its distance from the value that it decodes to, as a share of what decoding
+    /// tolerates. They are the true errors if the record decodes correctly. A protocol without
+    /// noise returns none.
     ///
     /// # Errors
     /// See [`IndexClient::decode`].
     fn errors(&self, state: &Self::State, answers: &[&[u8]]) -> Result<Vec<f64>, ProtocolError>;
 }
 
-/// The client half of any protocol: an [`IndexClient`] that does not tell what its queries leave.
+/// The client half of any protocol: an [`IndexClient`] whose state has no static type.
 pub trait AnyIndexClient: Send + Sync {
     /// See [`IndexClient::PARTIES`].
     fn parties(&self) -> usize;
@@ -184,7 +191,7 @@ impl<C: IndexClient> AnyIndexClient for C {
     }
 
     fn decode(&self, state: Box<dyn Any + Send>, answers: &[&[u8]]) -> Result<Vec<u8>, ProtocolError> {
-        // A state is erased where it lies, and never moved.
+        // A state is erased in place, so it must not be moved.
         IndexClient::decode(self, state.downcast_ref().expect(FOREIGN_STATE), answers)
     }
 

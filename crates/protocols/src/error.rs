@@ -2,47 +2,48 @@ use spirea_backend::BackendError;
 use spirea_lattice::LatticeError;
 use spirea_math::random::NoEntropy;
 
-/// What a protocol gives, or why it refused or failed.
+/// Result of a protocol's function.
 pub type Result<T, E = ProtocolError> = std::result::Result<T, E>;
 
-/// Why a protocol refused or failed. No variant carries anything of a query's content.
+/// Reason why a protocol refused or failed. No variant carries any of a query's content.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProtocolError {
-    /// Bytes that are not what the parameters say: the sender's fault.
+    /// Bytes that do not have the form that the parameters give: the sender's fault.
     #[error("malformed {what}: {detail}")]
     Malformed {
-        /// What was read: `query`, `answer`, `hint`, `keys`, `parameters`, `table`.
+        /// Kind of the bytes: `query`, `answer`, `hint`, `keys`, `parameters`, `table`.
         what: &'static str,
-        /// What is wrong with it.
+        /// The fault.
         detail: String,
     },
-    /// A record's checksum does not match: the answer is wrong and its content is withheld.
+    /// A record whose checksum does not match: the answer is wrong, and its content is withheld.
     #[error(
         "the answer failed its checksum and was discarded; a database or a hint is damaged, the two do not belong together, or one of two servers answers wrongly, and nothing tells which: download the hint again if there is one, then tell the operators"
     )]
     Corrupted,
-    /// A record that is whole, and not the one that the table's roots stand for: its content is withheld.
+    /// An intact record that is not the one committed to by the table's roots; its content is
+    /// withheld.
     #[error(
         "the answer's record is whole, but its inclusion proof fails: it is not the one that the operator published, so the server lies or has been tampered with; do not trust it, and tell the operator"
     )]
     Unproven,
-    /// An index or key that cannot be asked for.
+    /// An index or key that cannot be looked up.
     #[error("{0}")]
     BadRequest(String),
-    /// A version that the pinned key does not vouch for.
+    /// A version that the pinned key does not sign.
     #[error("{0}")]
     Untrusted(String),
-    /// No randomness for a secret.
+    /// Failure to get randomness for a secret.
     #[error(transparent)]
     NoEntropy(#[from] NoEntropy),
-    /// What was computed could not be written.
+    /// Failure to write precomputed data.
     #[error("writing what was computed of the database: {0}")]
     Write(std::io::Error),
-    /// Machines that have a part of the database did not answer in time.
+    /// Timeout of machines that hold a part of the database.
     #[error("a part of the database did not answer: {0}; try again")]
     Unanswered(String),
-    /// The backend failed.
+    /// Failure of the backend.
     #[error(transparent)]
     Backend(#[from] BackendError),
 }

@@ -15,59 +15,59 @@ use crate::parameters::Stored;
 pub struct Files {
     /// The database.
     pub matrix: StoredFile,
-    /// What was computed of it for the server.
+    /// Data precomputed from the database for the server.
     pub server: StoredFile,
 }
 
 impl Files {
-    /// The files at two paths. Neither need be there before its first use.
+    /// Returns the files at two paths. Neither file need exist before its first use.
     pub fn at(matrix: impl Into<PathBuf>, server: impl Into<PathBuf>) -> Self {
         Self { matrix: StoredFile::at(matrix), server: StoredFile::at(server) }
     }
 }
 
-/// What is computed of a database beforehand: from what, and where it goes.
+/// Input and outputs of a database's precomputation.
 pub struct Precomputation<'a> {
     /// The database.
     pub matrix: &'a StoredFile,
-    /// Takes what is for clients.
+    /// Receives the data for clients.
     pub hint: &'a mut dyn Write,
-    /// Takes what is for the server.
+    /// Receives the data for the server.
     pub server: &'a mut dyn Write,
-    /// Is told the share that is done.
+    /// Receives the completed fraction.
     pub progress: &'a mut dyn FnMut(f64),
 }
 
-/// A record before and after it changed, sealed.
+/// A sealed record before and after a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChangedRecord {
-    /// Which.
+    /// Index of the record.
     pub index: u64,
-    /// Its bytes as they were.
+    /// Old bytes.
     pub old: Vec<u8>,
-    /// Its bytes as they are, as many.
+    /// New bytes, of the same length.
     pub new: Vec<u8>,
 }
 
 /// The files of a database whose records have changed.
 #[derive(Clone, Copy, Debug)]
 pub struct PatchedFiles<'a> {
-    /// The database, with the changes.
+    /// The database, already changed.
     pub matrix: &'a Path,
     /// The hint, to be changed.
     pub hint: &'a Path,
-    /// What is kept for the server, to be changed.
+    /// Precomputed data for the server, to be changed.
     pub server: &'a Path,
 }
 
-/// A file that is changed where one says.
+/// A file that is read and written at given offsets.
 pub(crate) struct File {
     path: PathBuf,
     file: positioned::File,
 }
 
 impl File {
-    /// Opens a file to be read and written, if it has this length.
+    /// Opens a file for reading and writing if it has `bytes` bytes.
     ///
     /// # Errors
     /// [`ProtocolError::Backend`].
@@ -79,7 +79,7 @@ impl File {
         Ok(Self { path: path.into(), file: positioned::File::new(file) })
     }
 
-    /// Fills `bytes` with those from `offset` on.
+    /// Fills `bytes` from `offset` on.
     ///
     /// # Errors
     /// [`ProtocolError::Backend`].
@@ -96,7 +96,7 @@ impl File {
     }
 }
 
-/// Reads a whole file, if it has this length.
+/// Reads a whole file if it has `bytes` bytes.
 ///
 /// # Errors
 /// [`ProtocolError::Backend`].
@@ -116,19 +116,19 @@ fn check_length(path: &Path, found: u64, expected: u64) -> Result<(), ProtocolEr
     Err(BackendError::Shape(format!("{path}: {found} bytes where the parameters say {expected}")).into())
 }
 
-/// The error of a file that cannot be read.
+/// Returns the error of an unreadable file.
 fn unreadable(path: &Path, source: std::io::Error) -> ProtocolError {
     BackendError::Io { path: path.into(), source }.into()
 }
 
-/// The file of a database of units, read in the middle of a step that has no errors of files.
+/// File of a database of units, read within a step that cannot return errors of files.
 pub(crate) struct Units {
     file: StoredFile,
     failure: Mutex<Option<ProtocolError>>,
 }
 
 impl Units {
-    /// Opens the file of a database that lies as `stored` says.
+    /// Opens the file of a database with layout `stored`.
     ///
     /// # Errors
     /// [`ProtocolError::Backend`] if it cannot be read or has another length.
@@ -138,7 +138,7 @@ impl Units {
         Ok(Self { file: file.clone(), failure: Mutex::default() })
     }
 
-    /// Reads a unit. [`Units::check`] tells whether it could.
+    /// Reads a unit. An error is kept for [`Units::check`].
     pub fn read(&self, unit: usize, bytes: &mut [u8]) {
         if let Err(source) = self.file.read_exact_at(bytes, unit as u64 * bytes.len() as u64) {
             let failure = unreadable(self.file.path(), source);
@@ -146,7 +146,7 @@ impl Units {
         }
     }
 
-    /// Ends the reading.
+    /// Ends the reading and returns the last error, if any.
     ///
     /// # Errors
     /// [`ProtocolError::Backend`] if a unit could not be read.
@@ -155,7 +155,7 @@ impl Units {
     }
 }
 
-/// Several threads read one file at once, each where it wants.
+/// Lets several threads read one file concurrently, each at its own offset.
 #[cfg(unix)]
 mod positioned {
     use std::io;
@@ -178,7 +178,8 @@ mod positioned {
     }
 }
 
-/// Several threads read one file, one after another: where files have one position only.
+/// Lets several threads read one file, one after another, on platforms where reads move the file's
+/// position.
 #[cfg(not(unix))]
 mod positioned {
     use std::io::{self, Read, Seek, SeekFrom, Write};

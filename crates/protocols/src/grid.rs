@@ -1,4 +1,4 @@
-//! Where records lie: units of bytes in columns and groups.
+//! Positions of records: units of bytes in columns and groups.
 
 use std::ops::Range;
 
@@ -9,24 +9,24 @@ use spirea_math::Divisor;
 use crate::ProtocolError;
 use crate::oblivious::equal;
 
-/// Where the parts of a record that is larger than a unit lie.
+/// Arrangement of the parts of a record that is larger than a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spread {
-    /// In the same group of neighbouring columns: each part is a query of its own.
+    /// Parts lie in one group of neighbouring columns: each part is a query of its own.
     Columns,
-    /// Below each other in one column: one query selects all parts at once.
+    /// Parts lie below each other in one column: one query selects all parts.
     Rows,
 }
 
-/// The longest side of a matrix. What clients compute of one, side times small factors, fits their words, of which some
-/// have 32 bits: they refuse longer ones.
+/// Longest side of a matrix. Clients compute numbers of the order of a side times small factors,
+/// and some of their words have 32 bits; such clients refuse longer sides.
 pub(crate) const MAX_SIDE: u128 = if usize::BITS < 64 { 1 << 24 } else { 1 << 40 };
 
-/// How the records of a database lie in a matrix of bytes.
+/// Layout of a database's records in a matrix of bytes.
 ///
-/// A *unit* is what a query selects: `unit_rows` bytes down a column. A column has `groups` units (times the
-/// parts of a record, if they are spread over rows). Small records share a unit; a large one takes a unit in
-/// each of its parts. Units go down a column before they go on to the next.
+/// A *unit* is selected by one query: `unit_rows` bytes down a column. A column has `groups` units
+/// (times the parts of a record, if they are spread over rows). Small records share a unit; each
+/// part of a large record takes a unit. Units fill a column before the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Grid {
@@ -36,13 +36,13 @@ pub struct Grid {
     pub record_bytes: usize,
     /// Bytes of a unit.
     pub unit_rows: usize,
-    /// Units down a column, for each part.
+    /// Units in a column, for each part.
     pub groups: usize,
     /// Columns.
     pub columns: usize,
 }
 
-/// Where a record lies.
+/// Position of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordPlace {
     /// Its first column.
@@ -53,29 +53,29 @@ pub struct RecordPlace {
     pub offset: usize,
 }
 
-/// A piece of a record that lies in one piece down a column.
+/// A piece of a record that is contiguous in a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
     /// The column.
     pub column: usize,
     /// The first row.
     pub row: usize,
-    /// Which bytes of the record.
+    /// Range of the record's bytes.
     pub bytes: Range<usize>,
 }
 
 impl Grid {
-    /// Units that a record takes.
+    /// Returns the number of units that a record takes.
     pub fn parts(&self) -> usize {
         self.record_bytes.div_ceil(self.unit_rows)
     }
 
-    /// Records that share a unit.
+    /// Returns the number of records that share a unit.
     pub fn records_per_unit(&self) -> usize {
         (self.unit_rows / self.record_bytes).max(1)
     }
 
-    /// Rows of the matrix.
+    /// Returns the number of rows of the matrix.
     pub fn rows(&self, spread: Spread) -> usize {
         match spread {
             Spread::Columns => self.groups * self.unit_rows,
@@ -83,7 +83,8 @@ impl Grid {
         }
     }
 
-    /// The fewest columns for these records, unit and groups, in multiples of `multiple`.
+    /// Sets the fewest columns for these records, unit and groups, rounded up to a multiple of
+    /// `multiple`.
     pub(crate) fn fit_columns(mut self, spread: Spread, multiple: usize) -> Option<Self> {
         let units = self.records.div_ceil(self.records_per_unit() as u64);
         let columns = u128::from(units.div_ceil(self.groups as u64)) * self.columns_of_record(spread) as u128;
@@ -91,7 +92,7 @@ impl Grid {
         Some(self)
     }
 
-    /// Neighbouring columns that a record takes.
+    /// Returns the number of neighbouring columns that a record takes.
     pub(crate) fn columns_of_record(&self, spread: Spread) -> usize {
         match spread {
             Spread::Columns => self.parts(),
@@ -99,7 +100,8 @@ impl Grid {
         }
     }
 
-    /// Where record `index` lies. The index is a client's secret: by it, nothing is divided.
+    /// Returns the position of record `index`. The index is a client's secret, so no division
+    /// instruction takes it.
     pub fn place(&self, spread: Spread, index: u64) -> RecordPlace {
         let (unit, within) = Divisor::new(self.records_per_unit() as u64).divide(index);
         let (column, group) = Divisor::new(self.groups as u64).divide(unit);
@@ -110,12 +112,14 @@ impl Grid {
         }
     }
 
-    /// The record that begins at `offset` of a unit, from the decoded units of its parts, one after another.
+    /// Extracts the record that begins at `offset` of a unit from the decoded units of its parts,
+    /// concatenated.
     ///
-    /// All that share the unit are read, and those that are not it are masked: neither time nor memory tell which it is.
+    /// All records of the unit are read and the others masked, so neither time nor memory accesses
+    /// depend on the record.
     pub(crate) fn record_of(&self, units: &[u8], offset: usize) -> Vec<u8> {
         let mut record = vec![0; self.record_bytes];
-        // A record of several units shares none of them.
+        // A record of several units shares none of its units.
         let candidates = units.chunks_exact(self.record_bytes).take(self.records_per_unit());
         for (candidate, start) in candidates.zip((0u64..).step_by(self.record_bytes)) {
             let mask = equal(start, offset as u64) as u8;
@@ -124,7 +128,7 @@ impl Grid {
         record
     }
 
-    /// The first row of part `part` of the units of `group`.
+    /// Returns the first row of part `part` of the units of `group`.
     pub fn row(&self, spread: Spread, part: usize, group: usize) -> usize {
         match spread {
             Spread::Columns => group * self.unit_rows,
@@ -132,15 +136,15 @@ impl Grid {
         }
     }
 
-    /// Which words of a batch's folded queries, whole ones one after another, are those of all groups of part `part`, for
-    /// query `query` and those behind it.
+    /// Returns the words of all groups of part `part` in a batch's folded queries, which lie one
+    /// after another, for query `query` and those after it.
     pub(crate) fn folded_part(&self, spread: Spread, query: usize, part: usize) -> Bodies {
         let stride = self.rows(spread);
         let rows = self.row(spread, part, 0)..self.row(spread, part, self.groups);
         Bodies { first: query * stride + rows.start..query * stride + rows.end, stride }
     }
 
-    /// The pieces of record `index`, in the order of its bytes.
+    /// Returns the pieces of record `index`, in the order of its bytes.
     pub fn runs(&self, spread: Spread, index: u64) -> impl Iterator<Item = Run> + use<> {
         let (grid, RecordPlace { column, group, offset }) = (*self, self.place(spread, index));
         (0..self.parts()).map(move |part| {
@@ -153,10 +157,11 @@ impl Grid {
         })
     }
 
-    /// Checks a grid read from untrusted bytes: nothing is zero, nothing overflows, all records fit.
+    /// Checks a grid read from untrusted bytes: no member is zero, nothing overflows, and all
+    /// records fit.
     ///
     /// # Errors
-    /// [`ProtocolError::Malformed`] that names what is out of range.
+    /// [`ProtocolError::Malformed`] that names the member out of range.
     pub fn validate(&self, spread: Spread) -> Result<(), ProtocolError> {
         const MAX_PARTS: usize = 1 << 20;
         let wrong = |detail: String| Err(ProtocolError::malformed("parameters", detail));
@@ -167,7 +172,8 @@ impl Grid {
         if self.parts() > MAX_PARTS {
             return wrong(format!("a record must take at most {MAX_PARTS} units"));
         }
-        // Each factor is below 2^64 and parts are few, but all three together may exceed 128 bits.
+        // Each factor is below 2^64 and there are few parts, but the product of all three may
+        // exceed 128 bits.
         let rows = (groups as u128 * unit_rows as u128).checked_mul(self.parts() as u128);
         if rows.is_none_or(|rows| rows > MAX_SIDE) || columns as u128 > MAX_SIDE {
             return wrong("the matrix is larger than any this software holds".into());
@@ -212,7 +218,7 @@ mod tests {
         ) {
             for spread in [Spread::Columns, Spread::Rows] {
                 let grid = Grid { records: 1, record_bytes, unit_rows, groups, columns };
-                // Records in their order, until one would lie behind the last column.
+                // Places records in order until a record would lie beyond the last column.
                 let width = grid.columns_of_record(spread);
                 let fits = |index: &u64| grid.place(spread, *index).column + width <= columns;
                 let records = (0..).take_while(fits).count() as u64;

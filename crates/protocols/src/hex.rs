@@ -5,12 +5,12 @@ use serde::{Deserialize, Deserializer, Serializer, de::Error};
 /// Serialises as 64 hexadecimal digits; for `#[serde(with = "spirea_protocols::hex")]`.
 ///
 /// # Errors
-/// The serialiser's.
+/// Those of the serialiser.
 pub fn serialize<S: Serializer>(bytes: &[u8; 32], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&blake3::Hash::from_bytes(*bytes).to_hex())
 }
 
-/// Reads what [`serialize`] wrote, and nothing else.
+/// Reads the output of [`serialize`], and refuses other spellings.
 ///
 /// # Errors
 /// If it is not 64 lower-case hexadecimal digits.
@@ -22,7 +22,7 @@ pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<[u8; 32
     }
 }
 
-/// The same for a value that may be missing; for `#[serde(with = "spirea_protocols::hex::optional")]`.
+/// Variants for an optional value; for `#[serde(with = "spirea_protocols::hex::optional")]`.
 pub mod optional {
     use serde::{Deserialize, Deserializer, Serializer};
 
@@ -33,7 +33,7 @@ pub mod optional {
     /// Serialises as 64 hexadecimal digits, or as null.
     ///
     /// # Errors
-    /// The serialiser's.
+    /// Those of the serialiser.
     pub fn serialize<S: Serializer>(bytes: &Option<[u8; 32]>, serializer: S) -> Result<S::Ok, S::Error> {
         match bytes {
             Some(bytes) => super::serialize(bytes, serializer),
@@ -41,7 +41,7 @@ pub mod optional {
         }
     }
 
-    /// Reads what [`serialize`] wrote, and nothing else.
+    /// Reads the output of [`serialize`], and refuses other spellings.
     ///
     /// # Errors
     /// If it is neither null nor 64 lower-case hexadecimal digits.

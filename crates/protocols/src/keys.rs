@@ -1,4 +1,5 @@
-//! Evaluation keys: the client's, with the secret that they are made of, and the server's, as it computes with them.
+//! Evaluation keys: the client's, with their secret, and the server's, in the form that it computes
+//! with.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -11,8 +12,9 @@ use zeroize::Zeroizing;
 use crate::life::{Ended, Life};
 use crate::process::Process;
 
-/// A client's ring secret with the evaluation keys made of it. Clients of other versions of the database, and of its
-/// delta, go on with them where they need keys of the same shape. Clones share them, and end together.
+/// A client's ring secret with its evaluation keys. Clients of the delta and of other versions of
+/// the database reuse them if they need keys of the same shape. Clones share the keys and end
+/// together.
 #[derive(Clone)]
 pub struct ClientKeys(Arc<SecretAndKeys>);
 
@@ -21,12 +23,13 @@ struct SecretAndKeys {
     bytes: Vec<u8>,
     secret: Life<RingSecret>,
     queries: AtomicU64,
-    /// The process that has them: copies in other processes end before they ask.
+    /// The process that made or restored the keys. Copies of the process end them before they
+    /// query.
     process: Process,
 }
 
 impl ClientKeys {
-    /// New ones, unless there are some of this shape among `known`.
+    /// Returns the keys of this shape among `known`, or makes new ones.
     pub fn of_shape(shape: KeyShape, known: &[Self], rng: &mut SecretRng) -> Self {
         known.iter().find(|keys| keys.0.shape == shape).cloned().unwrap_or_else(|| {
             let current = RingSecret::sample(shape.set, rng);
@@ -42,22 +45,23 @@ impl ClientKeys {
         })
     }
 
-    /// Returns whether both are the same keys, which end together.
+    /// Returns true if both are the same shared keys, which end together.
     pub fn are(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Erases the secret, for good and for everyone who shares these keys. A secret that nothing is known of takes its
-    /// place: queries are made as before, name the same keys, and have answers that nobody can read.
+    /// Erases the secret permanently, for all clones of these keys. A random secret takes its
+    /// place: queries are made as before and name the same keys, but nobody can read their answers.
     pub fn end(&self) {
-        // If the secret has ended before, nothing is left to do.
+        // An error means that the secret had already ended.
         let _ = self.0.secret.end();
     }
 
-    /// Refuses an answer: [`Self::end`].
+    /// Refuses an answer, and ends the keys like [`Self::end`].
     ///
     /// # Errors
-    /// [`Ended`] if another answer was refused before. The caller then reports that, so that the server learns nothing from this one.
+    /// [`Ended`] if another answer was refused before. The caller then reports the earlier refusal,
+    /// so that the server learns nothing from this answer.
     pub fn refuse(&self) -> Result<(), Ended> {
         self.0.secret.end()
     }
@@ -65,14 +69,15 @@ impl ClientKeys {
     /// Accepts an answer that verified.
     ///
     /// # Errors
-    /// [`Ended`] if an answer was refused before, in this thread or another: the caller withholds this one.
+    /// [`Ended`] if an answer was refused before, in any thread: the caller withholds this answer.
     pub fn accept(&self) -> Result<(), Ended> {
         self.end_copies();
         self.0.secret.accept()
     }
 
-    /// Returns whether the secret has been erased. In a copy of the process, this call erases it: a lying server could otherwise make
-    /// each copy refuse an answer, and learn from each refusal.
+    /// Returns true if the secret has been erased. In a copy of the process, this call erases the
+    /// secret: otherwise a lying server could make each copy refuse an answer, and learn from each
+    /// refusal.
     pub fn have_ended(&self) -> bool {
         self.accept().is_err()
     }
@@ -83,25 +88,25 @@ impl ClientKeys {
         }
     }
 
-    /// Counts further queries made under them.
+    /// Adds to the number of queries made under these keys.
     pub fn count_queries(&self, queries: u64) {
         self.0.queries.fetch_add(queries, Ordering::Relaxed);
     }
 
-    /// The queries counted.
+    /// Returns the number of queries counted.
     pub fn queries(&self) -> u64 {
         self.0.queries.load(Ordering::Relaxed)
     }
 
-    /// The evaluation keys, as they are sent to a server.
+    /// Returns the evaluation keys, as sent to a server.
     pub fn bytes(&self) -> &[u8] {
         &self.0.bytes
     }
 
-    /// What is to be kept of them; nothing once they have ended.
+    /// Returns the keys for storage; `None` if they have ended.
     pub fn save(&self) -> Option<SavedKeys> {
         let secret = self.with_secret(RingSecret::to_bytes);
-        // Checked behind the reading: the secret that takes the place of an ended one is not kept.
+        // Checked after the reading, so that the spare secret of ended keys is never saved.
         self.accept().ok()?;
         Some(SavedKeys {
             shape: self.0.shape.to_string(),
@@ -111,8 +116,8 @@ impl ClientKeys {
         })
     }
 
-    /// Those that were kept, if they are of one of these shapes. That keys and secret belong to each other is the keeper's to
-    /// tell.
+    /// Restores saved keys if their shape is among `shapes`. The caller must ensure that the keys
+    /// match the secret.
     pub fn restore(
         saved: SavedKeys,
         mut shapes: impl Iterator<Item = KeyShape>,
@@ -126,8 +131,8 @@ impl ClientKeys {
         Some(Self(Arc::new(SecretAndKeys { shape, bytes, secret, queries, process })))
     }
 
-    /// Encrypts a query under the secret. In a copy of the process, the secret is one that nobody knows: queries look as ever, and
-    /// their answers cannot be read.
+    /// Encrypts a query under the secret. In a copy of the process, the secret is first replaced by
+    /// a random one: queries look as usual, and their answers cannot be read.
     pub(crate) fn encrypt<T>(&self, encrypt: impl FnOnce(&RingSecret) -> T) -> T {
         self.end_copies();
         self.with_secret(encrypt)
@@ -139,20 +144,20 @@ impl ClientKeys {
     }
 }
 
-/// What is kept of [`ClientKeys`] for another session to go on with them. Whoever reads the secret can read the queries
-/// that were made under it.
+/// Stored form of [`ClientKeys`], for another session. The secret decrypts all queries made under
+/// it.
 pub struct SavedKeys {
-    /// What names their shape.
+    /// Name of their shape.
     pub shape: String,
     /// The evaluation keys.
     pub bytes: Vec<u8>,
     /// The secret.
     pub secret: Zeroizing<Vec<u8>>,
-    /// The queries counted.
+    /// Number of queries counted.
     pub queries: u64,
 }
 
-/// Evaluation keys in the form that answers need: made once from a client's bytes by
+/// Evaluation keys in the form that answering needs. Made once from a client's bytes by
 /// [`Responder::prepare_keys`](crate::Responder::prepare_keys). Clones share them.
 #[derive(Clone)]
 pub struct PreparedKeys {
@@ -161,22 +166,22 @@ pub struct PreparedKeys {
 }
 
 impl PreparedKeys {
-    /// Keys that take `bytes` of memory.
+    /// Wraps keys that take `bytes` of memory.
     pub fn new<T: Any + Send + Sync>(value: Arc<T>, bytes: usize) -> Self {
         Self { value, bytes }
     }
 
-    /// What a server prepares that computes nothing with them.
+    /// Returns the keys of a server that does not compute with them.
     pub(crate) fn unused() -> Self {
         Self::new(Arc::new(()), 0)
     }
 
-    /// The keys, if they are of this type.
+    /// Returns the keys if they are of type `T`.
     pub fn get<T: Any>(&self) -> Option<&T> {
         self.value.downcast_ref()
     }
 
-    /// Bytes of memory that they take.
+    /// Returns the bytes of memory that they take.
     pub fn memory_bytes(&self) -> usize {
         self.bytes
     }
@@ -208,7 +213,7 @@ mod tests {
         assert!(!keys.have_ended() && keys.save().is_some());
         shared.end();
         assert!(keys.have_ended() && keys.save().is_none() && !other.have_ended());
-        // A second end draws nothing more, and the erased secret is nowhere.
+        // A second end has no effect; the erased secret does not come back.
         let spare = secret(&keys);
         keys.end();
         assert!(spare != before && secret(&shared) == spare);

@@ -1,15 +1,19 @@
 //! PIR protocols as client and server halves over bytes, and keyword look-up over any of them.
 //!
-//! - [`protocol`]: what a protocol is; [`client`] and [`responder`]: its halves, which exchange bytes; [`keys`]: the
-//!   evaluation keys of both.
-//! - [`partial`]: what a share of a database answers; [`Sharded`]: the servers of all shares as one.
-//! - [`protocols`]: a folder for each; [`steps`]: what they are composed of; [`mod@registry`]: the list of them.
-//! - [`bins`]: the records that one query can bring beside each other.
-//! - [`parameters`]: what the parameters of every protocol tell; [`grid`]: where records lie; [`choice`]: a protocol with
-//!   its parameter sets, at a level of security; [`planner`]: which to choose.
-//! - [`table`]: records with checksums, and look-ups by index or by key over any protocol. [`keyword`]: how keys map to
-//!   buckets; [`delta`]: what has changed since a table was built; [`proof`]: that a record is the one that the operator
-//!   sealed; [`signature`]: whose version it is; [`hint_rows`]: which parts of a hint a client already has.
+//! - [`protocol`]: definition of a protocol; [`client`] and [`responder`]: its halves, which
+//!   exchange bytes; [`keys`]: the evaluation keys of both.
+//! - [`partial`]: the answer of a share of a database; [`Sharded`]: the servers of all shares as
+//!   one.
+//! - [`protocols`]: one folder for each; [`steps`]: their components; [`mod@registry`]: the list of
+//!   protocols.
+//! - [`bins`]: bins, from each of which one query retrieves a record.
+//! - [`parameters`]: properties that every protocol's parameters give; [`grid`]: positions of
+//!   records; [`choice`]: a protocol with its parameter sets, at a level of security; [`planner`]:
+//!   the choice among protocols.
+//! - [`table`]: records with checksums, and look-ups by index or by key over any protocol.
+//!   [`keyword`]: mapping of keys to buckets; [`delta`]: changes since a table was built;
+//!   [`proof`]: proof that the operator sealed a record; [`signature`]: the publisher of a version;
+//!   [`hint_rows`]: the parts of a hint that a client already has.
 //! - [`files`]: the files of a database, as protocols read and write them.
 
 pub mod bins;

@@ -1,30 +1,32 @@
-//! The life of a secret that several threads use: until the first answer that does not verify.
+//! The life of a secret that several threads use. It ends with the first answer that does not
+//! verify.
 //!
-//! The module has no dependency but the locks of `super::sync`, so that `conformance/interleavings` can test it with those of loom.
+//! The module depends only on the locks of `super::sync`, so that `conformance/interleavings` can
+//! test it with loom's locks.
 
 use super::sync::{PoisonError, RwLock, RwLockReadGuard};
 
-/// The secret ended before this answer was decided on, so the caller withholds the answer.
+/// Error: the secret ended before this answer was decided on, so the caller withholds the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ended;
 
-/// A secret, and one to take its place.
+/// A secret and its replacement.
 pub struct Life<S>(RwLock<Secrets<S>>);
 
 struct Secrets<S> {
-    /// The one that queries are made under and answers are read with.
+    /// Encrypts queries and reads answers.
     current: S,
-    /// Takes the place of `current` at the end. It is drawn with it, so that the end takes no time of its own.
+    /// Replaces `current` at the end. Drawn in advance, so that ending takes no extra time.
     spare: Option<S>,
 }
 
 impl<S> Life<S> {
-    /// A life that begins with `current` and ends with `spare`.
+    /// Creates a life that begins with `current` and ends with `spare`.
     pub fn new(current: S, spare: S) -> Self {
         Self(RwLock::new(Secrets { current, spare: Some(spare) }))
     }
 
-    /// Drops the secret, for good. The spare takes its place.
+    /// Drops the secret permanently and replaces it by the spare.
     ///
     /// # Errors
     /// [`Ended`] if it had ended before.
@@ -36,20 +38,20 @@ impl<S> Life<S> {
 
     /// Decides on an answer that verified: it counts only if no other answer was refused before.
     ///
-    /// A server that has two answers in flight therefore learns from one refusal, the first, and not from each.
+    /// A server with two answers in flight therefore learns from the first refusal only.
     ///
     /// # Errors
-    /// [`Ended`] if one was.
+    /// [`Ended`] if an answer was refused before.
     pub fn accept(&self) -> Result<(), Ended> {
         if self.secrets().spare.is_none() { Err(Ended) } else { Ok(()) }
     }
 
-    /// The result of reading the secret, or the spare after the end.
+    /// Applies `read` to the secret, or after the end to the spare.
     pub fn read<T>(&self, read: impl FnOnce(&S) -> T) -> T {
         read(&self.secrets().current)
     }
 
-    // A reader that panicked has changed nothing; `end` cannot panic.
+    // Poisoning is ignored: a reader that panicked has changed nothing, and `end` cannot panic.
     fn secrets(&self) -> RwLockReadGuard<'_, Secrets<S>> {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }

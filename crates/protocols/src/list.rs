@@ -1,8 +1,10 @@
-//! The macro that makes a registry of a list of protocols.
+//! The macro that makes a registry from a list of protocols.
 
-/// Makes a type that is one of some protocols, of a list with a line for each: what it is, its name, its parameters.
+/// Defines an enum of protocols from a list with one line for each: documentation, name,
+/// parameters.
 ///
-/// It is told by its name in JSON, and whatever does not depend on a backend is asked of it as of a [`Protocol`](crate::Protocol).
+/// JSON distinguishes the variants by name. The enum dereferences to a
+/// [`Protocol`](crate::Protocol) for everything that does not depend on a backend.
 #[macro_export]
 macro_rules! registry {
     (
@@ -23,10 +25,12 @@ macro_rules! registry {
             /// Names of the protocols.
             pub const NAMES: [&'static str; [$($name),*].len()] = [$($name),*];
 
-            /// Refuses a choice of a protocol or of parameter sets that there are not, or that are too weak.
+            /// Refuses a choice with an unknown protocol or parameter set, or with a set that is
+            /// too weak.
             ///
             /// # Errors
-            /// [`ProtocolError::BadRequest`]($crate::ProtocolError::BadRequest) that names what there is.
+            /// [`ProtocolError::BadRequest`]($crate::ProtocolError::BadRequest) that lists the
+            /// known names.
             pub fn check(choice: &$crate::choice::Choice) -> Result<(), $crate::ProtocolError> {
                 match choice.protocol.as_str() {
                     $($name => <$params as $crate::Protocol>::check_bins(choice)
@@ -36,10 +40,11 @@ macro_rules! registry {
                 }
             }
 
-            /// Refuses a way of delivering keys that a protocol does not have.
+            /// Refuses a key delivery that the protocol does not have.
             ///
             /// # Errors
-            /// [`ProtocolError::BadRequest`]($crate::ProtocolError::BadRequest), for a name that there is not too.
+            /// [`ProtocolError::BadRequest`]($crate::ProtocolError::BadRequest), also for an
+            /// unknown name.
             pub fn check_keys(choice: &$crate::choice::Choice) -> Result<(), $crate::ProtocolError> {
                 match choice.protocol.as_str() {
                     $($name => <$params as $crate::Protocol>::check_keys(choice),)*
@@ -47,7 +52,7 @@ macro_rules! registry {
                 }
             }
 
-            /// Tables for whoever checks a protocol on a backend; none for a name that there is not.
+            /// Returns tables for testing a protocol on a backend; `None` for an unknown name.
             pub fn specimens(protocol: &str) -> Option<$crate::protocol::Specimens> {
                 match protocol {
                     $($name => Some(<$params as $crate::Protocol>::specimens()),)*
@@ -55,11 +60,11 @@ macro_rules! registry {
                 }
             }
 
-            /// The cheapest shape of records under a protocol.
+            /// Chooses the cheapest shape of records under a protocol.
             ///
             /// # Errors
-            /// [`ProtocolError::BadRequest`]($crate::ProtocolError::BadRequest) for a name that there is not, or records
-            /// that fit no shape.
+            /// [`ProtocolError::BadRequest`]($crate::ProtocolError::BadRequest) for an unknown
+            /// name, or records that fit no shape.
             pub fn choose(
                 choice: &$crate::choice::Choice,
                 seed: $crate::registry::Seed,
@@ -75,7 +80,8 @@ macro_rules! registry {
                 }
             }
 
-            /// The protocol on a backend that has what each of them needs.
+            /// Returns the protocol on a backend that has the operations of every protocol in the
+            /// list.
             pub fn on<B: $backend>(&self) -> &dyn $crate::Serve<B> {
                 match self {
                     $(Self::$variant(params) => params,)*

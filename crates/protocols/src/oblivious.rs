@@ -1,34 +1,34 @@
-//! Comparisons and copies that show nothing of what is compared or copied: neither a branch nor an address.
+//! Comparisons and copies of secrets: no branch and no address depends on them.
 //!
 //! A mask is all ones or zero.
 
 use spirea_math::secret::opaque;
 
-/// All ones where two numbers are equal.
+/// Returns all ones if `a` equals `b`.
 #[inline(always)]
 pub(crate) fn equal(a: u64, b: u64) -> u64 {
     let differs = a ^ b;
-    // The sign of a number or of its negative is set, unless it is 0.
+    // A number or its negative has the sign bit set, unless the number is 0.
     opaque(((differs | differs.wrapping_neg()) >> 63).wrapping_sub(1))
 }
 
-/// All ones where a is above b, both below 2^63.
+/// Returns all ones if `a > b`; both must be below 2^63.
 #[inline(always)]
 pub(crate) fn above(a: u64, b: u64) -> u64 {
     opaque((b.wrapping_sub(a) >> 63).wrapping_neg())
 }
 
-/// `a` under a mask of ones, else `b`.
+/// Returns `a` if `mask` is all ones, `b` if it is 0.
 #[inline(always)]
 pub(crate) fn select(mask: u64, a: u64, b: u64) -> u64 {
     (a & mask) | (b & !mask)
 }
 
-/// Returns quotient and remainder of a secret number below 2^40 by a public one of 2 to 2^12, without a division: some
-/// processors take longer to divide larger numbers.
+/// Returns quotient and remainder of a secret number below 2^40 by a public one of 2 to 2^12. Uses
+/// no division instruction, since some processors take longer to divide larger numbers.
 ///
-/// The reciprocal exceeds 2^64 / `by` by less than 1, so the product exceeds 2^64 `number` / `by` by less than 2^40, which
-/// is less than 2^64 / `by`: the quotient is exact.
+/// The reciprocal exceeds 2^64 / `by` by less than 1, so the product exceeds 2^64 `number` / `by`
+/// by less than 2^40. This is less than 2^64 / `by`, so the quotient is exact.
 pub(crate) fn divide(number: u64, by: u32) -> (u64, u64) {
     debug_assert!(number < 1 << 41 && (2..=1 << 12).contains(&by));
     let reciprocal = u64::MAX / u64::from(by) + 1;
@@ -36,9 +36,11 @@ pub(crate) fn divide(number: u64, by: u32) -> (u64, u64) {
     (quotient, number - quotient * u64::from(by))
 }
 
-/// Moves the bytes behind the secret place `start` to the front. The last bytes are then without meaning.
+/// Moves the bytes from the secret position `start` on to the front. The last bytes are meaningless
+/// afterwards.
 ///
-/// All bytes move by each power of two in turn, or stay under a mask. The work depends on their number alone.
+/// For each power of two in turn, all bytes move by it or, under a mask, stay. The work depends on
+/// the number of bytes only.
 pub(crate) fn move_to_front(bytes: &mut [u8], start: usize) {
     for bit in 0..usize::BITS - bytes.len().leading_zeros() {
         let step = 1 << bit;

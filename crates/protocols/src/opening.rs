@@ -1,4 +1,4 @@
-//! How a server opens a database.
+//! Options with which a server opens a database.
 
 use std::ops::Range;
 
@@ -7,42 +7,43 @@ use spirea_dpf::Party;
 
 use crate::ProtocolError;
 
-/// How a server opens a database.
+/// Options with which a server opens a database.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Opening {
-    /// How the database is held.
+    /// Residence of the database in memory.
     pub residence: Residence,
-    /// Which of two servers this is; a protocol with one server ignores it.
+    /// Party of a two-server protocol; ignored by a protocol with one server.
     pub party: Option<Party>,
-    /// Its part in answering.
+    /// The server's part in answering.
     pub role: Role,
 }
 
-/// A server's part in answering, where several have a share each of a database.
+/// A server's part in answering, if a database is divided into shares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// It folds its share, and makes the answers of all shares' partials. It keeps what was computed of the whole
-    /// database for that.
+    /// Folds its share, and combines the partials of all shares into answers. Keeps the data
+    /// precomputed from the whole database.
     Combines(Share),
-    /// It folds its share, and keeps nothing else.
+    /// Folds its share, and keeps nothing else.
     Folds(Share),
-    /// It makes the answers of all shares' partials, of which there are as many as any of them says, and folds nothing: of
-    /// the database it keeps what was computed of the whole, and reads none of its rows.
+    /// Combines the partials of all shares into answers (their number stands in each partial);
+    /// folds nothing itself. Keeps the data precomputed from the whole database, and reads none of
+    /// its rows.
     Joins(Share),
 }
 
 impl Role {
-    /// Of the only server of an undivided database.
+    /// Role of the only server of an undivided database.
     pub const WHOLE: Self = Self::Combines(Share::WHOLE);
 
-    /// Its share of the database.
+    /// Returns its share of the database.
     pub fn share(self) -> Share {
         match self {
             Self::Combines(share) | Self::Folds(share) | Self::Joins(share) => share,
         }
     }
 
-    /// Those of its share's rows that it folds.
+    /// Returns the rows that it folds, of its share's `rows`.
     pub(crate) fn folds(self, rows: Range<usize>) -> Range<usize> {
         match self {
             Self::Combines(_) | Self::Folds(_) => rows,
@@ -50,7 +51,7 @@ impl Role {
         }
     }
 
-    /// What it keeps to combine with, if it does.
+    /// Computes the data for combining, if the role combines.
     pub(crate) fn keeps<T>(
         self,
         keep: impl FnOnce() -> Result<T, ProtocolError>,
@@ -69,7 +70,7 @@ impl Default for Role {
 }
 
 impl Opening {
-    /// How each server of a protocol with so many opens a database, in order.
+    /// Returns the options for each of `parties` servers, in order.
     pub fn of_parties(parties: usize, residence: Residence) -> Vec<Self> {
         match parties {
             1 => vec![Self { residence, ..Self::default() }],
@@ -77,10 +78,10 @@ impl Opening {
         }
     }
 
-    /// Which of two servers this is, for a protocol that has two.
+    /// Returns the party, for a two-server protocol.
     ///
     /// # Errors
-    /// [`ProtocolError::BadRequest`] if it does not say.
+    /// [`ProtocolError::BadRequest`] if no party is set.
     pub fn one_of_two(&self) -> Result<Party, ProtocolError> {
         self.party.ok_or_else(|| {
             ProtocolError::BadRequest(

@@ -1,4 +1,4 @@
-//! What the parameters of every protocol tell.
+//! Properties that the parameters of every protocol give.
 
 use std::fmt;
 use std::ops::Range;
@@ -15,27 +15,28 @@ use crate::grid::{Grid, Spread};
 use crate::steps::Work;
 use crate::table::hint_rows::HintRows;
 
-/// How a database lies in its file.
+/// Layout of a database in its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stored {
     /// A matrix of bytes in panel layout.
     Panels {
         /// The layout.
         layout: PanelLayout,
-        /// Where the records lie in the matrix.
+        /// Positions of the records in the matrix.
         grid: Grid,
-        /// Where the parts of large records lie.
+        /// Arrangement of the parts of large records.
         spread: Spread,
     },
-    /// Units one after another, in the order (part, group, column): each the bytes of a plaintext polynomial.
+    /// Units one after another, in the order (part, group, column). Each is the bytes of a
+    /// plaintext polynomial.
     Units {
-        /// Where the records lie.
+        /// Positions of the records.
         grid: Grid,
     },
 }
 
 impl Stored {
-    /// Bytes of the file.
+    /// Returns the length of the file in bytes.
     pub fn bytes(&self) -> u64 {
         match self {
             Self::Panels { layout, .. } => layout.bytes() as u64,
@@ -43,7 +44,7 @@ impl Stored {
         }
     }
 
-    /// Rows and columns: of bytes in a matrix, of units otherwise.
+    /// Returns rows and columns: of bytes for a matrix, else of units.
     pub fn shape(&self) -> [usize; 2] {
         match self {
             Self::Panels { layout, .. } => [layout.rows(), layout.columns()],
@@ -51,7 +52,7 @@ impl Stored {
         }
     }
 
-    /// Which bytes of the file a share of it is, where it is divided by rows of the matrix or by groups of units.
+    /// Returns the byte ranges of a share. A matrix is divided by rows, units by groups.
     fn share(&self, share: Share) -> Vec<Range<u64>> {
         match self {
             Self::Panels { layout, .. } => {
@@ -70,7 +71,7 @@ impl Stored {
         }
     }
 
-    /// The offset in the file of byte `byte` of record `index`.
+    /// Returns the offset in the file of byte `byte` of record `index`.
     pub fn offset(&self, index: u64, byte: usize) -> u64 {
         match self {
             Self::Panels { layout, grid, spread } => {
@@ -90,38 +91,38 @@ impl Stored {
     }
 }
 
-/// Ranges of bytes as those of a file, which any word counts.
+/// Converts ranges in memory to ranges in a file, whose offsets have 64 bits on every platform.
 pub(crate) fn in_file(ranges: Vec<Range<usize>>) -> Vec<Range<u64>> {
     ranges.into_iter().map(|range| range.start as u64..range.end as u64).collect()
 }
 
-/// As what a server folds its database first.
+/// The form in which the server first folds the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FirstFold {
-    /// As bytes, by words of queries: step `scalar_fold`.
+    /// Bytes, folded by words of queries: step `scalar_fold`.
     Bytes,
-    /// As polynomials in residues, by the leaves of expanded queries: step `poly_fold`.
+    /// Polynomials in residues, folded by the leaves of expanded queries: step `poly_fold`.
     Polynomials(RingSet),
-    /// As rows, by the shares that keys expand to: step `share_fold`.
+    /// Rows, folded by the shares that keys expand to: step `share_fold`.
     Rows {
         /// The pseudorandom function of the keys.
         prf: PrfKind,
-        /// What keys are of: a share for each row of a bin.
+        /// Domain of the keys: a share for each row of a bin.
         domain: Domain,
-        /// Bins, and keys of a query.
+        /// Number of bins, and of keys in a query.
         bins: usize,
     },
 }
 
-/// What stands behind a probability.
+/// Basis of a stated probability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Claim {
-    /// A theorem: it is no larger, whatever the database holds. What each theorem assumes stands in its protocol's
-    /// page.
+    /// A theorem: an upper bound for every content of the database. The protocol's page states the
+    /// theorem's assumptions.
     Bound,
-    /// Closed forms of variances that measurements confirm, and a Gaussian's tail: for content that does not depend on
-    /// the public matrices.
+    /// Closed forms of variances, confirmed by measurements, with a Gaussian tail. Valid for
+    /// content that does not depend on the public matrices.
     Estimate,
 }
 
@@ -134,24 +135,25 @@ impl fmt::Display for Claim {
     }
 }
 
-/// The probability that a response decodes wrongly. In JSON its members are those of whatever has it.
+/// Probability that a response decodes incorrectly. In JSON, its members are inlined into the
+/// containing object.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Failure {
     /// log2 of the probability.
     #[serde(rename = "failure_log2")]
     pub log2: f64,
-    /// What stands behind it.
+    /// Basis of the probability.
     #[serde(rename = "failure_claim")]
     pub claim: Claim,
 }
 
 impl Failure {
-    /// A bound of this log2.
+    /// Creates a bound with this log2.
     pub(crate) fn bound(log2: f64) -> Self {
         Self { log2, claim: Claim::Bound }
     }
 
-    /// An estimate of this log2.
+    /// Creates an estimate with this log2.
     pub(crate) fn estimate(log2: f64) -> Self {
         Self { log2, claim: Claim::Estimate }
     }
@@ -163,66 +165,67 @@ impl fmt::Display for Failure {
     }
 }
 
-/// The lattice parameter sets of a protocol; none where it has no lattice.
+/// Lattice parameter sets of a protocol; none if it has no lattice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sets {
-    /// Of the first fold's queries.
+    /// Set of the first fold's queries.
     pub lwe: Option<LweSet>,
-    /// Of evaluation keys and of the ciphertexts that expand.
+    /// Set of evaluation keys and of the ciphertexts that expand.
     pub ring: Option<RingSet>,
 }
 
 impl Sets {
-    /// What each is called and what attacks on it cost.
+    /// Returns the name and attack costs of each set.
     pub fn securities(self) -> impl Iterator<Item = (&'static str, Security)> {
         let lwe = self.lwe.map(|set| (set.name(), set.security()));
         lwe.into_iter().chain(self.ring.map(|set| (set.name(), set.security())))
     }
 }
 
-/// What one look-up costs on the wire, and a client once; known from the parameters alone.
+/// Bytes on the wire of one look-up, and once for each client; determined by the parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
-    /// Bytes of a query, always the same, and to every server of the protocol.
+    /// Bytes of a query, constant and equal for every server of the protocol.
     pub query_bytes: usize,
-    /// Bytes of an answer, always the same.
+    /// Bytes of an answer, constant.
     pub answer_bytes: usize,
-    /// Bytes of the hint that a client downloads once for a version of the database; 0 if none.
+    /// Bytes of the hint that a client downloads once for each version of the database; 0 if none.
     pub hint_bytes: u64,
     /// Bytes of the evaluation keys that a client registers; 0 if it registers none.
     pub keys_bytes: usize,
 }
 
-/// Parameters of a database under some protocol: public, part of a snapshot's identity.
+/// Parameters of a database under a protocol: public, and part of a snapshot's identity.
 pub trait Parameters {
-    /// The protocol's name.
+    /// Returns the protocol's name.
     fn name(&self) -> &'static str;
 
-    /// Names of the parameter sets.
+    /// Returns the names of the parameter sets.
     fn set(&self) -> String;
 
-    /// Servers of the protocol, each with the whole database: 1, or 2 that must not work together.
+    /// Returns the number of servers, each with the whole database: 1, or 2 that must not collude.
     fn parties(&self) -> usize {
         1
     }
 
-    /// How the database lies in its file.
+    /// Returns the layout of the database in its file.
     fn stored(&self) -> Stored;
 
-    /// Which bytes of the database's file the server of a share reads, in order; none if its share is empty.
+    /// Returns the byte ranges of the database's file that the server of a share reads, in order;
+    /// none if its share is empty.
     fn share_bytes(&self, share: Share) -> Vec<Range<u64>> {
         self.stored().share(share)
     }
 
-    /// Where the records lie.
+    /// Returns the positions of the records.
     fn grid(&self) -> Grid;
 
-    /// As what the server folds it first.
+    /// Returns the form in which the server first folds the database.
     fn first_fold(&self) -> FirstFold {
         FirstFold::Bytes
     }
 
-    /// Bytes of it in the form in which it is folded.
+    /// Returns the bytes of the database in the form in which it is folded.
     fn folded_bytes(&self) -> u64 {
         match self.first_fold() {
             FirstFold::Bytes | FirstFold::Rows { .. } => self.matrix_bytes(),
@@ -233,57 +236,62 @@ pub trait Parameters {
         }
     }
 
-    /// Bytes of what the server precomputes of the database and keeps for itself; 0 if nothing.
+    /// Returns the bytes that the server precomputes from the database and keeps; 0 if none.
     fn server_bytes(&self) -> u64;
 
-    /// What the server does for one query.
+    /// Returns the server's work for one query.
     fn work(&self) -> Vec<Work>;
 
-    /// Bytes of memory that the server needs: the database, what it keeps, and one query in flight.
+    /// Returns the memory in bytes that the server needs: the database, precomputed data, and one
+    /// query in flight.
     fn memory_bytes(&self) -> u64;
 
-    /// Checks parameters read from untrusted bytes: shapes, capacity, security and the failure bound.
+    /// Checks parameters read from untrusted bytes: shapes, capacity, security and the failure
+    /// bound.
     ///
     /// # Errors
-    /// [`ProtocolError::Malformed`] that names what is out of range.
+    /// [`ProtocolError::Malformed`] that names the member out of range.
     fn validate(&self) -> Result<(), ProtocolError>;
 
-    /// The shape of the evaluation keys that clients register; `None` if they register none.
+    /// Returns the shape of the evaluation keys that clients register; `None` if they register
+    /// none.
     fn key_shape(&self) -> Option<KeyShape> {
         None
     }
 
-    /// How evaluation keys reach the server; `None` if it needs none.
+    /// Returns the delivery of evaluation keys; `None` if the server needs none.
     fn key_delivery(&self) -> Option<KeyDelivery> {
         self.key_shape().map(|_| KeyDelivery::Registered)
     }
 
-    /// Bits of the index of an earlier query that an accepted answer can reveal, if keys are registered and records carry no
-    /// inclusion proofs. The server must know the record that is asked for now: it combines the ciphertexts of both queries
-    /// (docs/soundness.md).
+    /// Returns the bits about an earlier query's index that an accepted answer can reveal, if keys
+    /// are registered and records carry no inclusion proofs. The attack: a server that knows the
+    /// record queried now combines the ciphertexts of both queries (docs/soundness.md).
     fn combined_answer_bits(&self) -> f64 {
         0.0
     }
 
-    /// Bytes of queries, answers, hint and keys.
+    /// Returns the bytes of queries, answers, hint and keys.
     fn sizes(&self) -> Sizes;
 
-    /// The probability that any number that a response to a record's query decodes to is off by more than `share` of
-    /// what decoding tolerates; `None` if there is no noise.
+    /// Returns the probability that the error of any number decoded from a response exceeds `share`
+    /// of what decoding tolerates; `None` if there is no noise.
     fn exceedance(&self, share: f64) -> Option<Failure>;
 
-    /// The probability that a record decodes wrongly; `None` if none ever does.
+    /// Returns the probability that a record decodes incorrectly; `None` if decoding never fails.
     fn failure(&self) -> Option<Failure> {
         self.exceedance(1.0)
     }
 
-    /// A bound on the probability that a record decodes wrongly, for every database, one that depends on all that is public included;
-    /// `None` if none is known, or if there is no noise.
+    /// Returns a bound on the probability that a record decodes incorrectly. It holds for every
+    /// database, even one chosen with knowledge of everything public. `None` if no bound is known,
+    /// or if there is no noise.
     fn worst_failure(&self) -> Option<Failure> {
         self.failure().filter(|failure| failure.claim == Claim::Bound)
     }
 
-    /// Bins of the records, of which a query brings one each: 1 where they are not divided.
+    /// Returns the number of bins, 1 if the records are not divided. A query retrieves one record
+    /// of each.
     fn bins(&self) -> usize {
         match self.first_fold() {
             FirstFold::Rows { bins, .. } => bins,
@@ -291,7 +299,7 @@ pub trait Parameters {
         }
     }
 
-    /// The pseudorandom function of a protocol with two servers.
+    /// Returns the pseudorandom function of a two-server protocol.
     fn prf(&self) -> Option<PrfKind> {
         match self.first_fold() {
             FirstFold::Rows { prf, .. } => Some(prf),
@@ -299,36 +307,36 @@ pub trait Parameters {
         }
     }
 
-    /// The lattice parameter sets that what clients send is encrypted under.
+    /// Returns the lattice parameter sets that encrypt the data sent by clients.
     fn sets(&self) -> Sets;
 
-    /// Security in bits: the least of its parts.
+    /// Returns the security in bits: the minimum over the parameter sets.
     fn security_bits(&self) -> f64 {
         self.sets().securities().map(|(_, security)| security.bits()).fold(f64::INFINITY, f64::min)
     }
 
-    /// Number of records.
+    /// Returns the number of records.
     fn records(&self) -> u64 {
         self.grid().records
     }
 
-    /// Bytes of a record.
+    /// Returns the bytes of a record.
     fn record_bytes(&self) -> usize {
         self.grid().record_bytes
     }
 
-    /// Bytes of the stored database.
+    /// Returns the bytes of the stored database.
     fn matrix_bytes(&self) -> u64 {
         self.stored().bytes()
     }
 
-    /// Whether the hint determines the records: it is linear equations modulo 2^32, as many as it has columns, in as
-    /// many unknowns as the database has.
+    /// Returns true if the hint determines the records: its linear equations modulo 2^32 (one for
+    /// each of its columns) are at least as many as their unknowns (the database's columns).
     fn hint_determines_records(&self) -> bool {
         false
     }
 
-    /// The rows of the hint that clients download, if the protocol has one.
+    /// Returns the rows of the hint that clients download, if the protocol has a hint.
     fn hint_rows(&self) -> Option<HintRows> {
         self.sets().lwe.filter(|_| self.sizes().hint_bytes > 0).map(HintRows::of)
     }
@@ -341,7 +349,8 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// By [`Grid::runs`], which says where the bytes of a record lie in the matrix.
+        /// Compares with [`Grid::runs`], which gives the positions of a record's bytes in the
+        /// matrix.
         #[test]
         fn bytes_lie_in_the_file_where_they_lie_in_the_matrix(
             records in 1u64..30, record_bytes in 1usize..40, unit_rows in 1usize..20, groups in 1usize..6,

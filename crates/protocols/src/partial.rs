@@ -1,4 +1,5 @@
-//! What a share of a database answers, on its way to the server that makes an answer of all shares' parts.
+//! The partial answer of a database's share, for the server that combines the partials of all
+//! shares.
 
 use spirea_backend::Share;
 
@@ -6,28 +7,28 @@ use crate::ProtocolError;
 use crate::bytes::take;
 use crate::query::Query;
 
-/// What the rows of one share make of a batch of queries, as bytes that machines exchange:
+/// A share's partial result for a batch of queries, as bytes that machines exchange:
 ///
 /// | bytes | what |
 /// |---|---|
-/// | 4 | number of the share, from 0 on, little-endian |
-/// | 4 | how many shares there are, little-endian |
-/// | 32 | BLAKE3 of the batch: of each query its length in 8 bytes, little-endian, and its bytes |
-/// | all others | query by query what the rows make of it, as long as the parameters say |
+/// | 4 | index of the share, from 0 on, little-endian |
+/// | 4 | number of shares, little-endian |
+/// | 32 | BLAKE3 of the batch: for each query its length in 8 bytes, little-endian, and its bytes |
+/// | all others | the rows' result for each query in order; the parameters give its length |
 ///
-/// It says nothing of the queries that they do not say themselves: servers may see it, as they see queries.
+/// A partial reveals no more about the queries than they do themselves, so servers may see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Partial {
     share: Share,
     bytes: Vec<u8>,
 }
 
-/// What tells batches of queries apart: BLAKE3 of their bytes, as a [`Partial`] has it.
+/// Identifies a batch of queries: BLAKE3 of their bytes, as in a [`Partial`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchDigest([u8; DIGEST_BYTES]);
 
 impl BatchDigest {
-    /// That of some queries, in order.
+    /// Computes the digest of some queries, in order.
     pub fn of(queries: &[Query<'_>]) -> Self {
         let mut hasher = blake3::Hasher::new();
         for query in queries {
@@ -40,10 +41,10 @@ impl BatchDigest {
 const DIGEST_BYTES: usize = 32;
 
 impl Partial {
-    /// Bytes before what the rows make of the queries.
+    /// Bytes before the rows' results.
     pub const HEADER_BYTES: usize = 8 + DIGEST_BYTES;
 
-    /// What the rows of `share` make of a batch.
+    /// Creates the partial of `share` from the rows' results.
     pub(crate) fn new(share: Share, queries: &[Query<'_>], content: &[u8]) -> Self {
         let mut bytes = Vec::with_capacity(Self::HEADER_BYTES + content.len());
         for number in [share.index(), share.count()] {
@@ -54,11 +55,12 @@ impl Partial {
         Self { share, bytes }
     }
 
-    /// Takes what another server has sent. Its length is checked by the parameters when it is combined: whoever reads it
-    /// from a network stops at [`Responder::partial_bytes`](crate::Responder::partial_bytes).
+    /// Parses a partial of another server. Its length is checked against the parameters when
+    /// partials are combined: a network reader must stop at
+    /// [`Responder::partial_bytes`](crate::Responder::partial_bytes).
     ///
     /// # Errors
-    /// [`ProtocolError::Malformed`] if it has no header or names a share that there is not.
+    /// [`ProtocolError::Malformed`] if the header is missing or names no valid share.
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Self, ProtocolError> {
         if bytes.len() < Self::HEADER_BYTES {
             return Err(malformed(format!("{} bytes are no header", bytes.len())));
@@ -72,22 +74,22 @@ impl Partial {
         Ok(Self { share, bytes })
     }
 
-    /// Its bytes, to be sent.
+    /// Returns its bytes, for sending.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Its bytes, given away.
+    /// Returns its bytes, consuming it.
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
 
-    /// Whose it is.
+    /// Returns its share.
     pub fn share(&self) -> Share {
         self.share
     }
 
-    /// Whether it is of a batch with this digest.
+    /// Returns true if it belongs to the batch with this digest.
     pub fn is_of(&self, batch: &BatchDigest) -> bool {
         self.digest() == batch.0
     }
@@ -101,10 +103,12 @@ impl Partial {
     }
 }
 
-/// What the shares make of a batch, in the order of the shares. `expected` tells the bytes of a share.
+/// Returns the contents of the shares' partials for a batch, in the order of the shares. `expected`
+/// returns the bytes of a share.
 ///
 /// # Errors
-/// [`ProtocolError::Malformed`] unless there is one of each share, all of this batch and as long as expected.
+/// [`ProtocolError::Malformed`] unless there is one partial of each share, all for this batch and
+/// of the expected length.
 pub(crate) fn contents<'a>(
     queries: &[Query<'_>],
     partials: &'a [Partial],

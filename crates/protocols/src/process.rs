@@ -1,23 +1,24 @@
-//! The identity of the process. Secrets notice by it that they were copied into another one.
+//! Identity of the process, by which secrets detect that they were copied into another process.
 
 use std::fs;
 
-/// A process: equal in the same process alone.
+/// Identity of a process, equal only within the same process.
 ///
-/// A copy made by `fork` has another id, or another start if the id was used again. A copy that is restored on another machine, or after
-/// a restart of the machine, has another boot id. A virtual machine that continues from a snapshot without a restart looks the same:
-/// no file tells the two apart.
+/// A copy made by `fork` has another id, or another start if the id was reused. A copy that is
+/// restored on another machine, or after a restart of the machine, has another boot id. A virtual
+/// machine that continues from a snapshot without a restart is not detected: no file distinguishes
+/// it from the original.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Process {
     id: u32,
-    /// Clock ticks from the start of the machine to that of the process, where the system tells.
+    /// Clock ticks from the machine's start to the process's start, if the system provides them.
     start: Option<u64>,
-    /// Random id of the machine's present run, where the system tells.
+    /// Random id of the machine's present run, if the system provides it.
     boot: Option<String>,
 }
 
 impl Process {
-    /// The process that asks.
+    /// Returns the calling process.
     pub fn current() -> Self {
         Self {
             id: id(),
@@ -27,7 +28,7 @@ impl Process {
     }
 }
 
-/// A page has no processes.
+/// Web pages have no process id.
 #[cfg(target_family = "wasm")]
 fn id() -> u32 {
     0
@@ -38,7 +39,7 @@ fn id() -> u32 {
     std::process::id()
 }
 
-/// Field 22 of `/proc/PID/stat`. Field 2, the name, may contain spaces and parentheses.
+/// Parses field 22 of `/proc/PID/stat`. Field 2, the name, may contain spaces and parentheses.
 fn start_in(stat: &str) -> Option<u64> {
     let (_, behind_name) = stat.rsplit_once(')')?;
     behind_name.split_ascii_whitespace().nth(19)?.parse().ok()

@@ -1,5 +1,5 @@
-//! What a protocol is: parameters that choose their own shape, make both halves, and compute what a database needs
-//! beforehand.
+//! Definition of a protocol: parameters that choose their shape, make both halves, and precompute
+//! the data that answering needs.
 
 use std::sync::Arc;
 
@@ -16,15 +16,16 @@ use crate::{ProtocolError, Responder, Result};
 /// Tables that reach every case of a protocol's shapes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Specimens {
-    /// Records and their bytes: some whose records share a unit, some that take several, all made and asked in seconds.
+    /// Records and their bytes: some records share a unit, some take several units. Every table is
+    /// built and queried within seconds.
     pub small: &'static [(u64, usize)],
-    /// Bytes of the records of a large table that the protocol is made for.
+    /// Bytes of a record in a large table that suits the protocol.
     pub large_record_bytes: usize,
 }
 
 /// A protocol with its parameters.
 pub trait Protocol: Parameters + Send + Sync {
-    /// Tables for whoever checks the protocol on a backend.
+    /// Returns tables for testing the protocol on a backend.
     fn specimens() -> Specimens
     where
         Self: Sized,
@@ -32,15 +33,16 @@ pub trait Protocol: Parameters + Send + Sync {
         Specimens { small: &[(40, 3), (1200, 40), (5, 9000)], large_record_bytes: 4096 }
     }
 
-    /// Refuses a choice of parameter sets that the protocol does not have, or that are weaker than the choice's level.
+    /// Refuses a parameter set that the protocol does not have, or that is weaker than the choice's
+    /// security level.
     ///
     /// # Errors
-    /// [`ProtocolError::BadRequest`] that names what there is.
+    /// [`ProtocolError::BadRequest`] that lists the known sets.
     fn check(choice: &Choice) -> Result<(), ProtocolError>
     where
         Self: Sized;
 
-    /// Refuses bins, unless the protocol has any.
+    /// Refuses bins, unless the protocol has bins.
     ///
     /// # Errors
     /// [`ProtocolError::BadRequest`].
@@ -51,7 +53,7 @@ pub trait Protocol: Parameters + Send + Sync {
         choice.check_undivided()
     }
 
-    /// Refuses keys that queries bring, unless the protocol's can.
+    /// Refuses keys that queries carry, unless the protocol supports them.
     ///
     /// # Errors
     /// [`ProtocolError::BadRequest`].
@@ -62,7 +64,7 @@ pub trait Protocol: Parameters + Send + Sync {
         choice.check_delivery(&[KeyDelivery::Registered])
     }
 
-    /// The cheapest shape of records.
+    /// Chooses the cheapest shape of records.
     ///
     /// # Errors
     /// Those of [`Protocol::check`]; [`ProtocolError::BadRequest`] for records that fit no shape.
@@ -70,43 +72,47 @@ pub trait Protocol: Parameters + Send + Sync {
     where
         Self: Sized;
 
-    /// The choice that these are the parameters of.
+    /// Returns the choice from which these parameters follow.
     fn choice(&self) -> Choice;
 
-    /// The choice for a delta's records beside a base of these: the same parameter sets under the simplest protocol of
-    /// the kind. What a second fold, a second packing or a tournament saves of a large table, it costs a small one:
-    /// hints, keys and time that do not shrink with the table.
+    /// Returns the choice for the records of a delta beside this base: the same parameter sets,
+    /// under the simplest protocol of the kind. A second fold, a second packing or a tournament
+    /// saves work for a large table, but costs a small table hints, keys and time that do not
+    /// shrink with the table.
     fn delta_choice(&self) -> Choice {
         self.choice()
     }
 
-    /// The public seed: of the public matrices, or of the pad of polynomials; `None` for a protocol with neither.
+    /// Returns the public seed, of the public matrices or of the polynomials' pad; `None` for a
+    /// protocol with neither.
     fn seed(&self) -> Option<Seed> {
         None
     }
 
-    /// Takes another seed; a protocol with neither public matrices nor a pad takes no notice of it.
+    /// Replaces the seed; a protocol with neither public matrices nor a pad ignores it.
     fn reseed(&mut self, _seed: Seed) {}
 
-    /// Whether clients hold the hint for longer than a version. Its public matrix stays when records change, so that
-    /// they fetch only what differs, and [`Serve::patch`] brings it up to date. Aiming content at the matrix gains little:
-    /// `simple` and `double` have bounds for every database and every public matrix ([`Parameters::worst_failure`]), and the
-    /// checksum catches a failure.
+    /// Returns true if clients keep the hint across versions. Its public matrix then stays when
+    /// records change, so clients fetch only the differences, and [`Serve::patch`] updates the
+    /// hint. Content chosen against the matrix gains little: `simple` and `double` have bounds for
+    /// every database and every public matrix ([`Parameters::worst_failure`]), and the checksum
+    /// catches a failure.
     fn hint_lasts(&self) -> bool {
         false
     }
 
-    /// The client half, with a hint as long as [`Parameters::sizes`] says. A protocol with evaluation keys takes those
-    /// among the known ones that fit, or else draws the client's long-lived secret from `rng`.
+    /// Makes the client half from a hint of the length that [`Parameters::sizes`] gives. If the
+    /// protocol has evaluation keys, the client reuses known keys that fit, or else draws its
+    /// long-lived secret from `rng`.
     ///
     /// # Errors
     /// [`ProtocolError::Malformed`] if the parameters are invalid.
     fn client_of(&self, known: Holdings<'_>, rng: &mut SecretRng) -> Result<Box<dyn AnyIndexClient>>;
 
-    /// [`Protocol::client_of`] a hint that may be too short or too long.
+    /// Calls [`Protocol::client_of`] after checking the length of `hint`.
     ///
     /// # Errors
-    /// [`ProtocolError::Malformed`] if it is.
+    /// [`ProtocolError::Malformed`] if the length is wrong, or as for [`Protocol::client_of`].
     fn client(
         &self,
         hint: &[u8],
@@ -120,43 +126,46 @@ pub trait Protocol: Parameters + Send + Sync {
     }
 }
 
-/// What a client has before it asks.
+/// Data that a client has before it queries.
 #[derive(Clone, Copy)]
 pub struct Holdings<'a> {
     /// The database's hint; empty if the protocol has none.
     pub hint: &'a [u8],
-    /// Keys that it made before, for whichever parameters.
+    /// Keys that the client made before, for any parameters.
     pub keys: &'a [ClientKeys],
 }
 
 /// A protocol on a backend with the operations that it needs.
 pub trait Serve<B>: Protocol {
-    /// Computes once what a stored database needs: the hint for clients and what the server keeps, of the sizes that
-    /// the parameters say. `progress` is told the share that is done.
+    /// Precomputes the data that answering from a stored database needs: the hint for clients and
+    /// the server's data, of the sizes that the parameters give. Reports the completed fraction to
+    /// `progress`.
     ///
     /// # Errors
-    /// The backend's; [`ProtocolError::Write`] if an output fails.
+    /// Those of the backend; [`ProtocolError::Write`] if an output fails.
     fn precompute(&self, _backend: &Arc<B>, _job: Precomputation<'_>) -> Result<()> {
         Ok(())
     }
 
-    /// Brings what was computed of a database up to date after some of its records have changed, where
-    /// [`Protocol::hint_lasts`]: the same bytes as [`Serve::precompute`] of the changed database, at a cost that goes
-    /// by the changes and the hint and not by the database. `files.matrix` has the changed records already; the others
-    /// are changed in place.
+    /// Updates the precomputed data of a database after some of its records have changed, if
+    /// [`Protocol::hint_lasts`]. The result has the same bytes as [`Serve::precompute`] of the
+    /// changed database; the cost depends on the changes and the hint, not on the database.
+    /// `files.matrix` must already contain the changed records; the other files are changed in
+    /// place.
     ///
     /// # Errors
-    /// [`ProtocolError::BadRequest`] if the hint does not last; the backend's; [`ProtocolError::Malformed`] if a file is
-    /// not as long as the parameters say or a change is of no record; [`ProtocolError::Write`].
+    /// [`ProtocolError::BadRequest`] if the hint does not last; those of the backend;
+    /// [`ProtocolError::Malformed`] if a file does not have the length that the parameters give, or
+    /// a change names no record; [`ProtocolError::Write`].
     fn patch(&self, _backend: &Arc<B>, _files: &PatchedFiles<'_>, _changes: &[ChangedRecord]) -> Result<()> {
         let name = self.name();
         Err(ProtocolError::BadRequest(format!("{name} computes everything anew when records change")))
     }
 
-    /// The server half, of the files of a snapshot.
+    /// Opens the server half from the files of a snapshot.
     ///
     /// # Errors
-    /// If the files are not what the parameters say or the backend fails; [`ProtocolError::BadRequest`] if the protocol
-    /// has two servers and `opening` does not say which.
+    /// If the files do not match the parameters or the backend fails; [`ProtocolError::BadRequest`]
+    /// if the protocol has two servers and `opening` names no party.
     fn open(&self, backend: &Arc<B>, files: &Files, opening: Opening) -> Result<Box<dyn Responder>>;
 }

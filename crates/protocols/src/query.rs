@@ -1,4 +1,4 @@
-//! A query as a server gets it.
+//! A query as a server receives it.
 
 use crate::keys::PreparedKeys;
 

@@ -1,4 +1,4 @@
-//! The protocols by name: the one place that lists them.
+//! The protocols by name; the only list of them.
 
 pub use serde::{Deserialize, Serialize};
 use spirea_backend::{ProtocolBackend, Residence};
@@ -11,7 +11,7 @@ use crate::opening::Opening;
 use crate::{ProtocolError, double, double_pack, dpf, exppack_double, exppack_simple, hybrid, onion, simple};
 
 registry! {
-    /// A protocol with its parameters, as it stands in manifests and travels, opaque, in the wire's envelope.
+    /// A protocol with its parameters, as stored in manifests. Opaque inside the wire's envelope.
     pub enum ProtocolParams over ProtocolBackend {
         /// [`simple`].
         Simple = "simple": simple::Params,
@@ -38,7 +38,8 @@ registry! {
 pub const NAMES: [&str; ProtocolParams::NAMES.len()] = ProtocolParams::NAMES;
 
 impl ProtocolParams {
-    /// Parameters of other records under the same protocol and parameter sets, with a seed of their own.
+    /// Chooses parameters for other records under the same protocol and parameter sets, with
+    /// another seed.
     ///
     /// # Errors
     /// See [`ProtocolParams::choose`].
@@ -46,12 +47,13 @@ impl ProtocolParams {
         Self::choose(&self.repeated(), seed, records, record_bytes)
     }
 
-    /// The choice that makes such parameters again, for any records.
+    /// Returns the choice that makes such parameters again, for any records.
     pub fn repeated(&self) -> Choice {
         Choice { prefer: self.preference(), ..self.choice() }
     }
 
-    /// What the shape was chosen for, as far as it tells: the first preference that chooses it for these records.
+    /// Returns the preference that the shape was chosen for, as far as it can be inferred: the
+    /// first that chooses this shape for these records.
     fn preference(&self) -> Preference {
         let (records, record_bytes) = (self.grid().records, self.grid().record_bytes);
         let chosen = |&prefer: &Preference| {
@@ -63,7 +65,7 @@ impl ProtocolParams {
         likely.into_iter().find(chosen).unwrap_or_default()
     }
 
-    /// Parameters of a delta's records beside a base of these.
+    /// Chooses parameters for the records of a delta beside this base.
     ///
     /// # Errors
     /// See [`ProtocolParams::choose`].
@@ -71,7 +73,7 @@ impl ProtocolParams {
         Self::choose(&self.delta_choice(), seed, records, record_bytes)
     }
 
-    /// The same parameters under another seed.
+    /// Returns the same parameters under another seed.
     #[must_use]
     pub fn reseeded(&self, seed: Seed) -> Self {
         let mut reseeded = self.clone();
@@ -79,7 +81,7 @@ impl ProtocolParams {
         reseeded
     }
 
-    /// Reads parameters and checks them, before anything else is done with them.
+    /// Parses parameters and validates them.
     ///
     /// # Errors
     /// [`ProtocolError::Malformed`] with the cause.
@@ -90,20 +92,21 @@ impl ProtocolParams {
         Ok(params)
     }
 
-    /// The parameters as JSON: the same bytes for the same parameters.
+    /// Serialises the parameters as JSON. Equal parameters give equal bytes.
     pub fn to_json(&self) -> Vec<u8> {
         serde_json::to_vec(self).expect("parameters are plain data")
     }
 
-    /// How each of the protocol's servers opens a database, in order.
+    /// Returns the opening of each of the protocol's servers, in order.
     pub fn openings(&self, residence: Residence) -> Vec<Opening> {
         Opening::of_parties(self.parties(), residence)
     }
 
-    /// Which of the protocol's two servers opens a database so; `None` if the protocol has one.
+    /// Returns the party of a two-server protocol that `opening` names; `None` for a protocol with
+    /// one server.
     ///
     /// # Errors
-    /// [`ProtocolError::BadRequest`] if the protocol has two and `opening` does not say which.
+    /// [`ProtocolError::BadRequest`] if the protocol has two servers and `opening` names no party.
     pub fn party(&self, opening: Opening) -> Result<Option<Party>, ProtocolError> {
         (self.parties() > 1).then(|| opening.one_of_two()).transpose()
     }
@@ -117,7 +120,7 @@ mod tests {
     use super::*;
     use crate::choice::{KeyDelivery, SecurityLevel};
 
-    /// How keys may reach the servers of a protocol.
+    /// Returns the key deliveries that a protocol supports.
     fn deliveries(name: &str) -> &'static [KeyDelivery] {
         if ["exppack-simple", "exppack-double", "hybrid"].contains(&name) {
             &KeyDelivery::ALL
@@ -179,7 +182,7 @@ mod tests {
         }
     }
 
-    /// Clients that draw new keys have nothing to keep a hint for.
+    /// Clients that draw new keys have no reason to keep a hint.
     #[test]
     fn no_protocol_has_both_keys_and_a_hint() {
         for name in NAMES {
@@ -218,14 +221,14 @@ mod tests {
             assert!(params.sizes().keys_bytes == 0 && params.key_shape().is_none());
             let json = String::from_utf8(params.to_json()).unwrap();
             assert!(json.contains("\"keys\":\"per-query\""), "{json}");
-            // Its deltas' queries bring theirs.
+            // Queries of its delta carry their keys too.
             let delta = params.of_delta([2; 32], 10, 100).unwrap();
             assert!(delta.sizes().keys_bytes == 0 && delta.sizes().hint_bytes > 0);
             let paper = Choice { ring: Some("paper".into()), ..choice };
             assert!(ProtocolParams::check(&paper).unwrap_err().to_string().contains("single entries"));
             let paper = json.replace("\"fast\"", "\"paper\"");
             assert!(ProtocolParams::from_json(paper.as_bytes()).is_err());
-            // Registered keys are what parameters mean that say nothing.
+            // Parameters without the member mean registered keys.
             let registered = json.replace("\"keys\":\"per-query\",", "");
             assert!(ProtocolParams::from_json(registered.as_bytes()).unwrap().sizes().keys_bytes > 0);
         }

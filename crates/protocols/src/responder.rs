@@ -8,77 +8,84 @@ use crate::query::Query;
 use crate::steps::check::check_batch;
 use crate::{ProtocolError, Sizes};
 
-/// The server half: bytes in, bytes out, for queries of clients that know nothing of each other.
+/// The server half: bytes in, bytes out, for queries of independent clients.
 ///
-/// A server of one share of the database gives a [`Partial`] of a batch; one that keeps what combining takes makes the
-/// answers of the partials of all shares: the same bytes as those of a server of the whole.
+/// A server of one share of the database returns a [`Partial`] of a batch. A server that keeps the
+/// data for combining makes answers from the partials of all shares: the same bytes as a server of
+/// the whole database.
 pub trait Responder: Send + Sync {
-    /// Sizes of queries and answers.
+    /// Returns the sizes of queries and answers.
     fn sizes(&self) -> Sizes;
 
-    /// The most queries that [`Responder::answer`] and [`Responder::partial`] take at once.
+    /// Returns the maximum number of queries in one call of [`Responder::answer`] or
+    /// [`Responder::partial`].
     fn max_batch(&self) -> usize;
 
-    /// A client's evaluation keys, from the bytes that it sent, for [`Query::keys`].
+    /// Prepares a client's evaluation keys from the bytes that it sent, for [`Query::keys`].
     ///
     /// # Errors
-    /// [`ProtocolError::Malformed`] if they are not what the parameters say, or the protocol needs none;
-    /// [`ProtocolError::Backend`] if the backend cannot hold them.
+    /// [`ProtocolError::Malformed`] if the bytes do not match the parameters, or the protocol needs
+    /// no keys; [`ProtocolError::Backend`] if the backend cannot hold the keys.
     fn prepare_keys(&self, _bytes: &[u8]) -> Result<PreparedKeys, ProtocolError> {
         Err(ProtocolError::malformed("keys", "this protocol needs none"))
     }
 
-    /// A dummy query, which takes as long to answer as any other, to find out what answering takes.
+    /// Returns a dummy query that takes as long to answer as any other, for measuring.
     fn specimen(&self) -> Vec<u8> {
         vec![0; self.sizes().query_bytes]
     }
 
-    /// Answers a batch, one answer for each query in order. Queries have been admitted by
-    /// [`Sizes::query_bytes`]; one of another length fails the whole batch.
+    /// Answers a batch, one answer for each query in order. Callers admit queries by
+    /// [`Sizes::query_bytes`]; a query of another length fails the whole batch.
     ///
     /// # Errors
-    /// [`ProtocolError::Malformed`] for a query that is not what the parameters say,
-    /// [`ProtocolError::Backend`] if the computation failed, or the server has not the whole database.
+    /// [`ProtocolError::Malformed`] for a query that does not match the parameters;
+    /// [`ProtocolError::Backend`] if the computation failed, or the server does not have the whole
+    /// database.
     fn answer(&self, queries: &[Query<'_>]) -> Result<Vec<Vec<u8>>, ProtocolError>;
 
-    /// The share of the database that it has.
+    /// Returns the server's share of the database.
     fn share(&self) -> Share {
         Share::WHOLE
     }
 
-    /// Bytes of the partial that the server of `share` gives of so many queries. A server that is not divided has its
-    /// answers as its only partial.
+    /// Returns the bytes of the partial that the server of `share` returns for `queries` queries.
+    /// The only partial of an undivided server consists of its answers.
     fn partial_bytes(&self, _share: Share, queries: usize) -> usize {
         Partial::HEADER_BYTES + queries * self.sizes().answer_bytes
     }
 
-    /// Bytes of the evaluation keys that [`Responder::partial`] needs of a client; 0 where only combining needs any.
+    /// Returns the bytes of a client's evaluation keys that [`Responder::partial`] needs; 0 if only
+    /// combining needs keys.
     fn partial_keys_bytes(&self) -> usize {
         self.sizes().keys_bytes
     }
 
-    /// Reads a batch as the servers of all shares do, and computes nothing. No server of the database refuses a batch as
-    /// malformed that this admits: one that combines tells clients' mistakes from those of servers of shares by it.
+    /// Parses a batch as the servers of all shares do, without computing. If this check passes, no
+    /// server of the database refuses the batch as malformed. A combining server uses it to
+    /// distinguish clients' mistakes from those of share servers.
     ///
     /// # Errors
-    /// [`ProtocolError::Malformed`] for a query that is not what the parameters say.
+    /// [`ProtocolError::Malformed`] for a query that does not match the parameters.
     fn check(&self, queries: &[Query<'_>]) -> Result<(), ProtocolError> {
         check_batch(queries, self.sizes().query_bytes, self.max_batch())
     }
 
-    /// What the rows of its share make of a batch.
+    /// Computes the partial of a batch from the rows of its share.
     ///
     /// # Errors
-    /// Those of [`Responder::answer`], but for a server of a share.
+    /// Those of [`Responder::answer`], except that a server of a share is allowed.
     fn partial(&self, queries: &[Query<'_>]) -> Result<Partial, ProtocolError> {
         Ok(Partial::new(self.share(), queries, &self.answer(queries)?.concat()))
     }
 
-    /// The answers to a batch, of what all shares make of it: the bytes of [`Responder::answer`] of the whole database.
+    /// Combines the partials of all shares into the answers to a batch: the same bytes as
+    /// [`Responder::answer`] on the whole database.
     ///
     /// # Errors
-    /// [`ProtocolError::Malformed`] if there is not one partial of each share, of this batch, as long as the parameters
-    /// say; [`ProtocolError::Backend`] if the server keeps nothing to combine with; those of [`Responder::answer`].
+    /// [`ProtocolError::Malformed`] unless there is one partial of each share, for this batch and
+    /// of the length that the parameters give; [`ProtocolError::Backend`] if the server keeps no
+    /// data for combining; those of [`Responder::answer`].
     fn combine(&self, queries: &[Query<'_>], partials: &[Partial]) -> Result<Vec<Vec<u8>>, ProtocolError> {
         let Sizes { query_bytes, answer_bytes, .. } = self.sizes();
         check_batch(queries, query_bytes, self.max_batch())?;
@@ -90,18 +97,18 @@ pub trait Responder: Send + Sync {
     }
 }
 
-/// The rows of a share of a database: the steps before shares meet.
+/// The rows of a share of a database: the steps before the shares are combined.
 pub(crate) trait Rows: Send + Sync {
-    /// What they make of a batch, where the backend left it.
+    /// Result of folding a batch, in the backend's memory.
     type Folded;
 
-    /// Which they are.
+    /// Returns their share.
     fn share(&self) -> Share;
 
-    /// What they make of a batch; `None` if the share has none.
+    /// Folds the rows by a batch; `None` if the share has no rows.
     fn fold(&self, queries: &[Query<'_>]) -> Result<Option<Self::Folded>, ProtocolError>;
 
-    /// Reads a batch as a fold does, whichever rows these are.
+    /// Parses a batch as a fold does, independently of the rows.
     ///
     /// # Errors
     /// [`ProtocolError::Malformed`] for a query that a fold of any share would refuse.
@@ -109,31 +116,31 @@ pub(crate) trait Rows: Send + Sync {
         Ok(())
     }
 
-    /// Bytes of the evaluation keys that a fold needs of a client; 0 if it needs none.
+    /// Returns the bytes of a client's evaluation keys that a fold needs; 0 if it needs none.
     fn keys_bytes(&self) -> usize {
         0
     }
 
-    /// Bytes of what the rows of `share` make of a query.
+    /// Returns the bytes of the folded rows of `share` for a query.
     fn folded_bytes(&self, share: Share) -> usize;
 
-    /// The bytes of what they make of a batch, query by query.
+    /// Serialises a folded batch, query by query.
     fn to_bytes(&self, folded: Self::Folded) -> Result<Vec<u8>, ProtocolError>;
 
-    /// What all rows make of a batch, of the bytes of each share's, in order and of the right length.
+    /// Joins the serialised folds of all shares, which are in order and of the right length.
     fn join(&self, queries: &[Query<'_>], parts: &[(Share, &[u8])]) -> Result<Self::Folded, ProtocolError>;
 }
 
-/// A server of a share: its rows, and the steps behind them. Whatever it is, it is a [`Responder`].
+/// A server of a share: its rows, and the steps after them. Every `Shard` is a [`Responder`].
 pub(crate) trait Shard: Send + Sync {
-    /// What it has of the database.
+    /// Rows of the share.
     type Rows: Rows;
-    /// The ciphertexts of a batch, where the steps behind the rows take any.
+    /// Parsed ciphertexts of a batch, for the steps after the rows.
     type Ciphertexts<'a>
     where
         Self: 'a;
 
-    /// What it has of the database.
+    /// Returns the rows of the share.
     fn rows(&self) -> &Self::Rows;
 
     /// See [`Responder::sizes`].
@@ -152,10 +159,10 @@ pub(crate) trait Shard: Send + Sync {
         vec![0; self.sizes().query_bytes]
     }
 
-    /// Parses the ciphertexts. It comes before the fold: a query that cannot be read costs no scan.
+    /// Parses the ciphertexts. Runs before the fold, so that an unreadable query costs no scan.
     fn parse<'a>(&'a self, queries: &[Query<'a>]) -> Result<Self::Ciphertexts<'a>, ProtocolError>;
 
-    /// The answers, of what all rows make of a batch.
+    /// Makes the answers to a batch from the joined fold of all rows.
     fn finish(
         &self,
         queries: &[Query<'_>],
@@ -181,7 +188,7 @@ impl<S: Shard> Responder for S {
         Shard::specimen(self)
     }
 
-    /// Combines the only partial there is, which stays where the backend left it.
+    /// Answers from the server's own fold, which stays in the backend's memory.
     fn answer(&self, queries: &[Query<'_>]) -> Result<Vec<Vec<u8>>, ProtocolError> {
         check_batch(queries, Shard::sizes(self).query_bytes, Shard::max_batch(self))?;
         let ciphertexts = self.parse(queries)?;
@@ -230,10 +237,10 @@ impl<S: Shard> Responder for S {
     }
 }
 
-/// What a server keeps to combine with.
+/// Returns the data that a server keeps for combining.
 ///
 /// # Errors
-/// [`ProtocolError::Backend`] if it keeps nothing: it was opened to fold alone.
+/// [`ProtocolError::Backend`] if the server keeps none, since it was opened for folding only.
 pub(crate) fn kept<T>(kept: &Option<T>) -> Result<&T, ProtocolError> {
     kept.as_ref().ok_or_else(|| refused("this server folds its share alone: another one combines".into()))
 }

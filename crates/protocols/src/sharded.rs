@@ -1,4 +1,4 @@
-//! Servers of all shares of a database as one.
+//! The servers of all shares of a database as one server.
 
 use std::sync::Arc;
 
@@ -10,18 +10,19 @@ use crate::query::Query;
 use crate::responder::Responder;
 use crate::{ProtocolError, Sizes};
 
-/// Servers of all shares of a database, on backends that may differ: they fold at the same time, and the first one
-/// combines what they give.
+/// Servers of all shares of a database, possibly on different backends. All fold concurrently, and
+/// the first one combines their partials.
 pub struct Sharded {
-    /// In the order of their shares; at least one.
+    /// Servers in the order of their shares; at least one.
     shards: Vec<Box<dyn Responder>>,
 }
 
 impl Sharded {
-    /// The shares in order, of which the first combines.
+    /// Wraps the servers of all shares, in order; the first one combines.
     ///
     /// # Errors
-    /// [`ProtocolError::BadRequest`] unless they are all shares of a database in order, with the same sizes.
+    /// [`ProtocolError::BadRequest`] unless `shards` are all shares of a database in order, with
+    /// equal sizes.
     pub fn new(shards: Vec<Box<dyn Responder>>) -> Result<Self, ProtocolError> {
         let all = shards.first().map(|first| (first.share().all(), first.sizes()));
         let complete = all.is_some_and(|(shares, sizes)| {
@@ -36,12 +37,12 @@ impl Sharded {
         Ok(Self { shards })
     }
 
-    /// The server that combines.
+    /// Returns the combining server.
     fn first(&self) -> &dyn Responder {
         &*self.shards[0]
     }
 
-    /// The queries with the keys that their clients have with each shard, in the order of the shards.
+    /// Returns the queries with their clients' keys for each shard, in the order of the shards.
     fn queries<'a>(&self, queries: &[Query<'a>]) -> Result<Vec<Vec<Query<'a>>>, ProtocolError> {
         let of_shard = |index: usize| {
             let with_keys = |query: &Query<'a>| {
@@ -58,7 +59,7 @@ impl Sharded {
     }
 }
 
-/// A client's keys as each shard prepared them, in the order of the shards.
+/// A client's keys as prepared by each shard, in the order of the shards.
 struct KeysOfShards(Vec<PreparedKeys>);
 
 impl Responder for Sharded {

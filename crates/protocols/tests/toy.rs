@@ -1,6 +1,6 @@
-//! A protocol of somebody else's: it takes a type with its traits, and a line in a list.
+//! A protocol outside this crate: it takes a type with its traits, and a line in a list.
 //!
-//! Its answer is the whole database, so that nobody learns what is looked up.
+//! The answer is the whole database, which hides the wanted record.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use spirea_protocols::{
     Query, Responder, Serve, Sizes, onion, simple,
 };
 
-/// The toy.
+/// The toy protocol.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Everything {
     grid: Grid,
@@ -138,7 +138,7 @@ impl Responder for Server {
     }
 }
 
-/// It needs no operation of a backend.
+/// Works on every backend, since it needs no operation of a backend.
 impl<B> Serve<B> for Everything {
     fn open(&self, _: &Arc<B>, files: &Files, _: Opening) -> Result<Box<dyn Responder>, ProtocolError> {
         let database = std::fs::read(&files.matrix).map_err(ProtocolError::Write)?;
@@ -147,18 +147,18 @@ impl<B> Serve<B> for Everything {
 }
 
 spirea_protocols::registry! {
-    /// The list of somebody who adds a protocol to some of ours.
+    /// A list that combines the toy with some of this crate's protocols.
     enum Extended over ProtocolBackend {
-        /// The toy.
+        /// The toy protocol.
         Everything = "everything": Everything,
-        /// One that every backend serves.
+        /// A protocol that every backend serves.
         Simple = "simple": simple::Params,
-        /// One that needs a backend with rings.
+        /// A protocol that needs a backend with rings.
         Onion = "onion": onion::Params,
     }
 }
 
-/// A database in a folder, and its records.
+/// Returns the files of a database in a folder, and its records.
 fn database(params: &Extended, folder: &Path) -> (Files, Vec<Vec<u8>>) {
     let record = |index: u64| (0..params.record_bytes()).map(|i| (index * 31 + i as u64) as u8).collect();
     let records: Vec<Vec<u8>> = (0..params.records()).map(record).collect();
@@ -173,7 +173,7 @@ fn database(params: &Extended, folder: &Path) -> (Files, Vec<Vec<u8>>) {
     (files, records)
 }
 
-/// Builds, opens and asks whatever protocol it is, and names none.
+/// Builds, opens and queries any protocol, without naming one.
 fn every_record_comes_back<B: ProtocolBackend>(params: &Extended, backend: &Arc<B>) {
     let folder = tempfile::tempdir().unwrap();
     let (files, records) = database(params, folder.path());

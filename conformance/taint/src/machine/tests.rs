@@ -1,8 +1,8 @@
-//! Small modules, each with one thing that a secret does.
+//! Small modules, each with one effect of a secret.
 
 use super::*;
 
-/// Draws a secret number of 4 bytes, which is 3.
+/// Provides a secret number of 4 bytes, 3.
 struct Secret;
 
 impl Surroundings for Secret {
@@ -12,7 +12,8 @@ impl Surroundings for Secret {
     }
 }
 
-/// The module in which `run` is this code, with a secret at address 0 and a public 3 at address 8.
+/// Returns the module whose `run` has this code, with a secret at address 0 and a public 3 at
+/// address 8.
 fn module(code: &str) -> Module {
     let text = format!(
         r#"(module
@@ -31,7 +32,7 @@ fn module(code: &str) -> Module {
     Module::read(&bytes, &bytes).unwrap()
 }
 
-/// Runs this code; returns the effects of the secret, and the result.
+/// Runs this code; returns the secret's effects, and the result.
 fn run(code: &str) -> (Vec<Steering>, u32) {
     let module = module(code);
     let mut machine = Machine::new(&module, Secret).unwrap();
@@ -40,7 +41,7 @@ fn run(code: &str) -> (Vec<Steering>, u32) {
     (found, result)
 }
 
-/// The same, with a public number in place of the secret.
+/// Runs this code with a public number in place of the secret.
 fn run_public(code: &str) -> (Vec<Steering>, u32) {
     run(&code.replace(SECRET, PUBLIC))
 }

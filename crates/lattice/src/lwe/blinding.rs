@@ -1,12 +1,14 @@
 //! Blinding factors of unit vectors, in the field of 257 elements.
 //!
-//! All queries under one set of evaluation keys share a ring secret, so a server can add ciphertexts of different queries. A client
-//! that asks for row d may get the answer `d + v`, where v is what the server folded out of an earlier query. Therefore a client
-//! encrypts `c u` in place of the unit vector u, with a secret factor c, and multiplies what it decodes by the inverse of c. The sum
-//! then decodes to `d + (c' / c) v`, and c' / c is uniform over the 256 units of the field (docs/soundness.md).
+//! All queries under one set of evaluation keys share a ring secret, so a server can add
+//! ciphertexts of different queries. If a client asks for row d, such a server can answer `d + v`,
+//! where it folded v from an earlier query. Therefore a client encrypts `c u` instead of the unit
+//! vector u, with a secret factor c, and multiplies each decoded number by the inverse of c. The
+//! sum then decodes to `d + (c' / c) v`, and c' / c is uniform over the 256 units of the field
+//! (docs/soundness.md).
 //!
-//! The field is Z_257, because 257 is the least prime above all bytes. Its element x is encoded as the multiple of 2^32 / 257 next
-//! to it; stored bytes and folds are as in the ring of 256 elements.
+//! The field is Z_257, because 257 is the least prime above all bytes. An element x is encoded as
+//! round(2^32 x / 257); stored bytes and folds are as in the ring of 256 elements.
 
 use spirea_math::random::SecretRng;
 use zeroize::Zeroizing;
@@ -14,8 +16,8 @@ use zeroize::Zeroizing;
 /// Number of elements of the plaintext field.
 pub const FIELD_ORDER: u32 = 257;
 
-/// The largest distance, in units of 2^-32, between the phase of a byte times an encoded factor and the exact multiple of 1/257: an
-/// encoding is rounded by at most 1/2, and a byte is at most 255.
+/// Maximum distance, in units of 2^-32, between the phase of a byte times an encoded factor and the
+/// exact multiple of 1/257: an encoding is rounded by at most 1/2, and a byte is at most 255.
 pub const ENCODING_ERROR: f64 = 127.5;
 
 /// floor(2^32 / 257): 2^32 = 257 * STEP + 1.
@@ -23,7 +25,8 @@ const STEP: u32 = 0x00ff_00ff;
 
 /// Secret factor of one encrypted unit vector: a unit of Z_257, erased when dropped.
 ///
-/// Two vectors must not share one. The factors of two parts of a query would cancel, and a server could add one part to the other.
+/// Two vectors must not share a factor: the factors of two parts of a query would cancel, and a
+/// server could add one part to the other.
 pub struct BlindingFactor {
     factor: Zeroizing<u32>,
     inverse: Zeroizing<u32>,
@@ -41,17 +44,19 @@ impl BlindingFactor {
         Self { factor: Zeroizing::new(factor), inverse: Zeroizing::new(inverse(factor)) }
     }
 
-    /// The factor c as a word: round(2^32 c / 257).
+    /// Returns the factor c as a word: round(2^32 c / 257).
     pub(super) fn encoded(&self) -> u32 {
         let c = *self.factor;
-        // The remainder c / 257 is above 1/2 from c = 129 on.
+        // The fractional part, c / 257, is above 1/2 for c of 129 and more.
         let up = 128u32.wrapping_sub(c) >> 31;
         c * STEP + up
     }
 
-    /// Decodes a phase, a fraction of 2^64, and removes the factor: a byte, or 256 if the answer is not what a server should give.
+    /// Decodes a phase, a fraction of 2^64, and removes the factor. Returns a byte, or 256 if the
+    /// answer is not one that an honest server gives.
     ///
-    /// The arithmetic has neither a branch nor a division: WebAssembly has divisions whose time depends on their operands.
+    /// The arithmetic has neither a branch nor a division: WebAssembly has divisions whose time
+    /// depends on their operands.
     pub fn unblind(&self, phase: u64) -> u16 {
         // At most 257, which stands for 0.
         let nearest = ((u128::from(phase) * u128::from(FIELD_ORDER) + (1 << 63)) >> 64) as u32;
@@ -59,12 +64,13 @@ impl BlindingFactor {
     }
 }
 
-/// Distance of a phase, a fraction of 2^64, from the next multiple of 1/257, as a share of what decoding tolerates.
+/// Returns the distance of a phase, a fraction of 2^64, from the nearest multiple of 1/257, as a
+/// share of what decoding tolerates.
 pub fn field_error(phase: u64) -> f64 {
     phase.wrapping_mul(FIELD_ORDER.into()) as i64 as f64 / 2f64.powi(63)
 }
 
-/// `x` modulo 257, for x of at most 257 * 256.
+/// Returns `x` modulo 257, for x of at most 257 * 256.
 fn reduce(x: u32) -> u32 {
     // 256 is -1, so the upper digit is subtracted. The difference is at most 512.
     let difference = (x & 0xff) + FIELD_ORDER - (x >> 8);
@@ -72,7 +78,7 @@ fn reduce(x: u32) -> u32 {
     difference - (FIELD_ORDER & above.wrapping_neg())
 }
 
-/// The inverse of a unit: its power 255 = 2^8 - 1.
+/// Returns the inverse of a unit: its power 255 = 2^8 - 1.
 fn inverse(unit: u32) -> u32 {
     (0..7).fold(unit, |power, _| reduce(reduce(power * power) * unit))
 }
@@ -82,7 +88,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The phase of field element `x`, rounded to 64 bits.
+    /// Returns the phase of field element `x`, rounded to 64 bits.
     fn phase_of(x: u32) -> u64 {
         (((u128::from(x) << 65) / u128::from(FIELD_ORDER)).div_ceil(2)) as u64
     }
@@ -92,7 +98,7 @@ mod tests {
         for c in 1..FIELD_ORDER {
             let factor = BlindingFactor::of(c);
             for byte in 0..=255u32 {
-                // As a fold computes it, modulo 2^32.
+                // Computed modulo 2^32, as by a fold.
                 let phase = u64::from(byte.wrapping_mul(factor.encoded())) << 32;
                 // Just below half a step, on either side.
                 let most = u64::MAX / u64::from(2 * FIELD_ORDER) - ((ENCODING_ERROR as u64 + 1) << 32);

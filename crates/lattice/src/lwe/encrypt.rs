@@ -8,10 +8,11 @@ use zeroize::Zeroizing;
 
 use super::{BlindingFactor, LweSet, PublicMatrix, RING_DEGREE, SCALE_BITS, Structure};
 
-/// A ternary LWE secret: made with one query, used for its answer, erased when dropped.
+/// A ternary LWE secret. It is made with a query, used for the query's answer, and erased when
+/// dropped.
 ///
-/// It cannot be reused: A is fixed, so two queries under one secret differ by their plaintexts and noise,
-/// which a server could read.
+/// The type does not allow reuse: A is fixed, so two queries under one secret differ by their
+/// plaintexts and noise, which a server could read.
 pub struct LweSecret(Zeroizing<Box<[i8]>>);
 
 impl LweSecret {
@@ -19,21 +20,22 @@ impl LweSecret {
         Self(Zeroizing::new((0..set.degree()).map(|_| ternary(rng)).collect()))
     }
 
-    /// Its entries, n of them, each -1, 0 or 1: to encrypt them, for a server that packs.
+    /// Returns its n entries, each -1, 0 or 1. A server that packs needs them encrypted.
     pub fn entries(&self) -> &[i8] {
         &self.0
     }
 
-    /// `a s` mod 2^32 for a row `a` of n words, by masks: no branch depends on the secret.
+    /// Returns `a s` mod 2^32 for a row `a` of n words, using masks: no branch depends on the
+    /// secret.
     ///
     /// # Panics
-    /// If the row is not n words.
+    /// If the row does not have n words.
     #[inline]
     pub fn inner_product(&self, row: &[u32]) -> u32 {
         assert_eq!(row.len(), self.0.len());
         row.iter().zip(self.0.iter()).fold(0u32, |sum, (&a, &s)| {
             let s = i32::from(s);
-            // -a = !a + 1: the sign mask flips and adds one, the last factor drops a where s is 0.
+            // -a = !a + 1: the sign mask inverts a and adds 1; the last mask drops a if s is 0.
             let negative = (s >> 31) as u32;
             let nonzero = (-(s & 1)) as u32;
             sum.wrapping_add(((a ^ negative).wrapping_sub(negative)) & nonzero)
@@ -41,15 +43,15 @@ impl LweSecret {
     }
 }
 
-/// An encrypted unit vector times its secret factor.
+/// An encrypted unit vector, multiplied by a secret factor.
 pub struct BlindedUnit {
     /// The bodies, one for each column: public.
     pub bodies: Vec<u32>,
-    /// The factor, which the client removes from what it decodes.
+    /// The factor, which the client removes from decoded numbers.
     pub factor: BlindingFactor,
 }
 
-/// What a client prepares once for a public matrix, to encrypt many queries.
+/// A prepared public matrix, with which a client encrypts many queries.
 pub struct LweEncryptor {
     matrix: PublicMatrix,
     ring: Option<RingProduct>,
@@ -57,8 +59,8 @@ pub struct LweEncryptor {
 }
 
 impl LweEncryptor {
-    /// Prepares `matrix`: for a structured one, its polynomials in transformed form, 8 bytes for each
-    /// polynomial's coefficient and prime.
+    /// Prepares `matrix`. For a structured matrix, transforms its polynomials, which takes 8 bytes
+    /// for each polynomial's coefficient and prime.
     pub fn new(matrix: PublicMatrix) -> Self {
         let ring = match matrix.set().structure() {
             Structure::Module => Some(RingProduct::new(&matrix)),
@@ -67,15 +69,16 @@ impl LweEncryptor {
         Self { matrix, ring, dropped_bits: 0 }
     }
 
-    /// The same, but its bodies are rounded to multiples of 2^`dropped_bits`, so that these bits need not be sent. They
-    /// are rounded when they are ciphertexts: what they hide is as hard to find as before.
+    /// Returns the encryptor with bodies rounded to multiples of 2^`dropped_bits`, so that these
+    /// bits need not be sent. Rounding applies to finished ciphertexts, so finding the plaintext
+    /// stays as hard.
     #[must_use]
     pub fn rounding(self, dropped_bits: u32) -> Self {
         Self { dropped_bits, ..self }
     }
 
-    /// Encrypts the unit vector of `position` under a fresh secret: the bodies `b = -A s + e + 2^24 u`, one
-    /// for each column.
+    /// Encrypts the unit vector of `position` under a fresh secret. Returns the bodies `b = -A s +
+    /// e + 2^24 u`, one for each column, and the secret.
     ///
     /// # Panics
     /// If `position` is not a column.
@@ -84,8 +87,8 @@ impl LweEncryptor {
         (self.encrypt(&secret, position, 1 << SCALE_BITS, rng), secret)
     }
 
-    /// Encrypts the unit vector of `position` times a fresh factor c, under a fresh secret: the bodies
-    /// `b = -A s + e + round(2^32 c / 257) u`.
+    /// Encrypts the unit vector of `position` times a fresh factor c, under a fresh secret. The
+    /// bodies are `b = -A s + e + round(2^32 c / 257) u`.
     ///
     /// # Panics
     /// If `position` is not a column.
@@ -94,8 +97,8 @@ impl LweEncryptor {
         (self.encrypt_blinded_under(&secret, position, rng), secret)
     }
 
-    /// [`Self::encrypt_blinded`] under the secret of another part of the same query. The other part must be under another
-    /// public matrix, or a server could read both.
+    /// Runs [`Self::encrypt_blinded`] under the secret of another part of the same query. The other
+    /// part must use another public matrix; otherwise a server could read both.
     ///
     /// # Panics
     /// If `position` is not a column.
@@ -109,7 +112,7 @@ impl LweEncryptor {
         BlindedUnit { bodies: self.encrypt(secret, position, factor.encoded(), rng), factor }
     }
 
-    /// Bodies of the unit vector of `position` times the secret word `scale`.
+    /// Returns the bodies of the unit vector of `position` times the secret word `scale`.
     fn encrypt(&self, secret: &LweSecret, position: usize, scale: u32, rng: &mut SecretRng) -> Vec<u32> {
         let is_column = declassify(position < self.matrix.columns(), "every place is a column of the matrix");
         assert!(is_column, "position out of range");
@@ -118,7 +121,8 @@ impl LweEncryptor {
             None => self.uniform_times(secret),
         };
         for (column, body) in bodies.iter_mut().enumerate() {
-            // Every column computes the comparison, so that time and memory do not tell the position.
+            // Every column is compared, so that neither time nor memory accesses reveal the
+            // position.
             let differs = (column ^ position) as u64;
             let is_position = opaque(((differs.wrapping_sub(1) >> 63) as u32).wrapping_neg());
             *body = (scale & is_position).wrapping_sub(*body).wrapping_add(LWE_NOISE.sample(rng) as u32);
@@ -129,7 +133,8 @@ impl LweEncryptor {
         bodies
     }
 
-    /// A s by rows of the stream, which are made and forgotten: A is 5 KiB a column and more.
+    /// Computes A s from rows of the stream, one at a time without storing them: A takes 5 KiB or
+    /// more for each column.
     fn uniform_times(&self, secret: &LweSecret) -> Vec<u32> {
         let mut row = vec![0; self.matrix.set().degree()];
         (0..self.matrix.columns())
@@ -141,8 +146,9 @@ impl LweEncryptor {
     }
 }
 
-/// Rounds words to the nearest multiples of 2^`bits`, at least one bit: halves up or down by a coin. Were they always
-/// rounded up, errors would have a mean of a half, and a sum over columns times bytes one of millions.
+/// Rounds words to the nearest multiples of 2^`bits`, for at least one bit; a random bit decides
+/// the direction of halves. If halves were always rounded up, errors would have a mean of 1/2, and
+/// a sum over columns times bytes an error of millions.
 fn round_bodies(bodies: &mut [u32], bits: u32, rng: &mut SecretRng) {
     let below_half = (1 << (bits - 1)) - 1;
     for bodies in bodies.chunks_mut(u32::BITS as usize) {
@@ -155,10 +161,11 @@ fn round_bodies(bodies: &mut [u32], bits: u32, rng: &mut SecretRng) {
     }
 }
 
-/// A s for the structured A: a product of polynomials over two primes, recombined modulo 2^32.
+/// Product A s for the structured A: products of polynomials over two primes, recombined modulo
+/// 2^32.
 ///
-/// Exact: with A's coefficients centred, a sum of n terms is at most 1536 * 2^31 < 2^42, far below half
-/// the product of the primes.
+/// The product is exact: with A's coefficients centred, a sum of n terms is at most 1536 * 2^31 <
+/// 2^42, far below half the product of the primes.
 struct RingProduct {
     rank: usize,
     halves: [PrimeHalf; 2],
@@ -166,7 +173,8 @@ struct RingProduct {
 
 struct PrimeHalf {
     plan: NttPlan,
-    /// The polynomials' values with Shoup's companions, so that products by secrets need no division.
+    /// Values of the polynomials with Shoup's companions, so that products with secrets need no
+    /// division.
     values: Vec<ShoupWord>,
 }
 
@@ -192,14 +200,14 @@ impl PrimeHalf {
         values
     }
 
-    /// Block row `block` of A s: the sum over j of a_j s_j, in coefficients.
+    /// Computes block row `block` of A s: the sum over j of a_j s_j, in coefficients.
     fn block(&self, block: usize, secret: &[u32], sum: &mut [u32; RING_DEGREE]) {
         let modulus = self.plan.modulus();
         let row = &self.values[block * secret.len()..][..secret.len()];
         sum.fill(0);
         for (a, s) in row.chunks_exact(RING_DEGREE).zip(secret.chunks_exact(RING_DEGREE)) {
             for ((sum, &a), &s) in sum.iter_mut().zip(a).zip(s) {
-                // Below q + 2q.
+                // The argument is below q + 2q.
                 *sum = modulus.reduce_lazy(*sum + modulus.mul_lazy(s, a));
             }
         }
@@ -310,7 +318,7 @@ mod tests {
         let (first, first_secret) = encryptor.encrypt_unit(7, &mut rng);
         let (second, second_secret) = encryptor.encrypt_unit(7, &mut rng);
         assert_ne!(first_secret.0, second_secret.0);
-        // Under one secret the difference would be noise alone, below 2 * 31 everywhere.
+        // Under one secret, the difference would be noise only, below 2 * 31 everywhere.
         let small =
             first.iter().zip(&second).filter(|(a, b)| (a.wrapping_sub(**b) as i32).abs() < 64).count();
         assert!(small < 8, "{small} of 256 bodies agree up to noise");

@@ -6,16 +6,19 @@ use spirea_math::random::public_row;
 
 use super::{LweSet, RING_DEGREE, Seed, Structure};
 
-/// The public matrix A, `columns` x n modulo 2^32 with the set's n ([`LweSet::degree`]), one row for each column of
-/// the database, made from a seed: hint, client and server derive the same one.
+/// The public matrix A, `columns` x n modulo 2^32 with the set's n ([`LweSet::degree`]): one row
+/// for each column of the database. It is derived from a seed, so that hint, client and server use
+/// the same matrix.
 ///
-/// The key of the public stream is not the seed but a hash of it, so that a server that chooses the seed cannot choose
-/// the key with it: whatever keys of a cipher may be special, it would have to find the hash of one. Each fold has a
-/// name of its own in the hash, and so a matrix of its own: both may meet the same secret.
+/// The key of the public stream is a hash of the seed. A server that chooses the seed therefore
+/// cannot choose the key: if some keys of the cipher were special, it would have to find a preimage
+/// of such a key. The hash includes the fold's name, so that each fold has a separate matrix and
+/// both folds may use the same secret.
 ///
-/// Row i of the public stream ([`public_row`]) is n words. Under [`Structure::Uniform`] it is row i of A. Under
-/// [`Structure::Module`] it is the polynomials, coefficient 0 first, of block row i: polynomial j stands for the
-/// 256 x 256 matrix of multiplication by it, at rows 256 i and columns 256 j of A.
+/// Row i of the public stream ([`public_row`]) is n words. Under [`Structure::Uniform`] they are
+/// row i of A. Under [`Structure::Module`] they are the polynomials, coefficient 0 first, of block
+/// row i: polynomial j stands for the 256 x 256 matrix of multiplication by it, at rows 256 i and
+/// columns 256 j of A.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PublicMatrix {
     set: LweSet,
@@ -23,21 +26,23 @@ pub struct PublicMatrix {
     columns: usize,
 }
 
-/// Names the key of the first fold's matrix.
+/// Name for deriving the key of the first fold's matrix.
 const FIRST: &str = "spirea v2: public matrix of the first fold";
-/// Names the key of the second fold's matrix.
+/// Name for deriving the key of the second fold's matrix.
 const SECOND: &str = "spirea v2: public matrix of the second fold";
 
 impl PublicMatrix {
-    /// The matrix of a first fold, of the parameters' `seed`, for a database of `columns` columns.
+    /// Returns the matrix of a first fold, from the parameters' `seed`, for a database of `columns`
+    /// columns.
     ///
     /// # Panics
-    /// If `columns` is zero or not a multiple of 256; a protocol's parameters see to it.
+    /// If `columns` is zero or not a multiple of 256; validated parameters exclude this.
     pub fn new(set: LweSet, seed: Seed, columns: usize) -> Self {
         Self::named(FIRST, set, seed, columns)
     }
 
-    /// The matrix of a second fold over `columns` columns, of the same parameters' `seed`.
+    /// Returns the matrix of a second fold over `columns` columns, from the same parameters'
+    /// `seed`.
     ///
     /// # Panics
     /// If `columns` is zero or not a multiple of 256.
@@ -50,17 +55,18 @@ impl PublicMatrix {
         Self { set, key: blake3::derive_key(name, &seed), columns }
     }
 
-    /// Its parameters.
+    /// Returns its parameter set.
     pub fn set(&self) -> LweSet {
         self.set
     }
 
-    /// Rows of A: the columns of the database.
+    /// Returns the number of rows of A, which is the number of the database's columns.
     pub fn columns(&self) -> usize {
         self.columns
     }
 
-    /// Rows of the public stream that it takes: one for each column, or for each block of 256.
+    /// Returns the number of rows of the public stream: one for each column, or for each block of
+    /// 256.
     pub fn stream_rows(&self) -> usize {
         match self.set.structure() {
             Structure::Module => self.columns / RING_DEGREE,
@@ -68,13 +74,13 @@ impl PublicMatrix {
         }
     }
 
-    /// Row `row` of the public stream, n words.
+    /// Fills `words` with row `row` of the public stream, n words.
     pub fn stream_row(&self, row: usize, words: &mut [u32]) {
         assert_eq!(words.len(), self.set.degree());
         public_row(&self.key, row as u64, words);
     }
 
-    /// All rows of the public stream, one after another: A itself, or its polynomials.
+    /// Returns all rows of the public stream, concatenated: A itself, or its polynomials.
     pub fn stream(&self) -> Vec<u32> {
         let degree = self.set.degree();
         let mut words = vec![0; self.stream_rows() * degree];
@@ -82,7 +88,7 @@ impl PublicMatrix {
         words
     }
 
-    /// A by definition, `columns` x n, row-major: the oracle, 5 or 6 KiB for each column.
+    /// Returns A by definition, `columns` x n, row-major: the oracle, 5 or 6 KiB for each column.
     pub fn entries(&self) -> Vec<u32> {
         let (stream, degree) = (self.stream(), self.set.degree());
         if self.set.structure() == Structure::Uniform {
@@ -102,28 +108,30 @@ impl PublicMatrix {
     }
 }
 
-/// Rows of A one at a time, for whoever needs a few of them: what the public stream says of them is kept.
+/// Single rows of A, for computations that need a few of them. Caches the parts of the public
+/// stream that it has derived.
 ///
-/// Of a block of 256 rows under [`Structure::Module`] it keeps, for each polynomial a, the 511 words
-/// `-a[1], ..., -a[255], a[0], ..., a[255]` in such an order that each row of the block is a window of them.
+/// For a block of 256 rows under [`Structure::Module`], the cache holds the 511 words `-a[1], ...,
+/// -a[255], a[0], ..., a[255]` of each polynomial a, in an order in which each row of the block is
+/// a window.
 pub struct PublicRows {
     matrix: PublicMatrix,
     kept: HashMap<usize, Vec<u32>>,
 }
 
-/// Words kept for each polynomial of a block.
+/// Cached words for each polynomial of a block.
 const WINDOWS: usize = 2 * RING_DEGREE - 1;
 
 impl PublicRows {
-    /// The rows of `matrix`.
+    /// Creates an empty cache for the rows of `matrix`.
     pub fn new(matrix: PublicMatrix) -> Self {
         Self { matrix, kept: HashMap::new() }
     }
 
-    /// Row `row` of A, n words, in pieces of 256.
+    /// Returns row `row` of A, n words, in pieces of 256.
     ///
     /// # Panics
-    /// If there is no such row.
+    /// If A has no such row.
     pub fn row(&mut self, row: usize) -> impl Iterator<Item = &[u32]> {
         assert!(row < self.matrix.columns(), "A has a row for each column of the database");
         let matrix = self.matrix;
@@ -143,7 +151,8 @@ impl PublicRows {
     }
 }
 
-/// Entry l of row k is `a[k - l]` or `-a[256 + k - l]`: a word that depends on k - l alone, from 255 down to -255.
+/// Returns the window words. Entry l of row k is `a[k - l]` or `-a[256 + k - l]`: it depends on k -
+/// l only, from 255 down to -255.
 fn windows(polynomial: &[u32]) -> impl Iterator<Item = u32> + '_ {
     let wrapped = polynomial[1..].iter().rev().map(|word| word.wrapping_neg());
     polynomial.iter().rev().copied().chain(wrapped)

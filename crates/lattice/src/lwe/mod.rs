@@ -16,18 +16,18 @@ pub const SCALE_BITS: u32 = 24;
 /// Degree of the ring of the structured public matrix.
 pub const RING_DEGREE: usize = 256;
 
-/// How a public matrix is made from its seed.
+/// Derivation of a public matrix from its seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Structure {
-    /// Module-LWE over Z_q\[X\]/(X^256 + 1), the structure of ML-KEM: 256 times less randomness to derive,
-    /// products through number-theoretic transforms.
+    /// Module-LWE over Z_q\[X\]/(X^256 + 1), the structure of ML-KEM: 256 times less randomness to
+    /// derive, and products through number-theoretic transforms.
     Module,
     /// Every entry independent, as in SimplePIR and VIPIR.
     Uniform,
 }
 
-/// A named, immutable set of LWE parameters. There is no other way to make one, so nothing weaker than
-/// 128 bits can be asked for.
+/// A named, immutable set of LWE parameters. There is no constructor for other parameters, so every
+/// set has at least 128 bits.
 ///
 /// All have q = 2^32, a uniform ternary secret and noise of standard deviation 3.2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -36,7 +36,8 @@ pub enum LweSet {
     Module1280,
     /// `paper`: VIPIR's parameters as published, with the uniform public matrix.
     Paper,
-    /// `module-1536`: the structure of the default with a rank of 6, at or above ML-KEM-512 under every model.
+    /// `module-1536`: the structure of the default with rank 6, at or above ML-KEM-512 under every
+    /// model.
     Module1536,
 }
 
@@ -46,12 +47,12 @@ impl LweSet {
     /// Standard deviation of the noise.
     pub const SIGMA: f64 = 3.2;
 
-    /// The set of this name.
+    /// Returns the set of this name.
     pub fn by_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|set| set.name() == name)
     }
 
-    /// Its name, part of a snapshot's identity.
+    /// Returns its name, part of a snapshot's identity.
     pub fn name(self) -> &'static str {
         match self {
             Self::Module1280 => "module-1280",
@@ -60,7 +61,8 @@ impl LweSet {
         }
     }
 
-    /// Polynomials of degree below 256 in a secret: the rank of the module, if A has the structure of one.
+    /// Returns the number of polynomials of degree below 256 in a secret: the rank of the module,
+    /// if A has the structure of a module.
     pub fn rank(self) -> usize {
         match self {
             Self::Module1280 | Self::Paper => 5,
@@ -68,12 +70,12 @@ impl LweSet {
         }
     }
 
-    /// Length of a secret, n.
+    /// Returns the length n of a secret.
     pub fn degree(self) -> usize {
         self.rank() * RING_DEGREE
     }
 
-    /// How its public matrix is made.
+    /// Returns the structure of its public matrix.
     pub fn structure(self) -> Structure {
         match self {
             Self::Module1280 | Self::Module1536 => Structure::Module,
@@ -81,7 +83,7 @@ impl LweSet {
         }
     }
 
-    /// What attacks on it cost.
+    /// Returns the cost of attacks on it.
     pub fn security(self) -> Security {
         match self {
             Self::Module1280 | Self::Paper => Security { matzov: 133.4, bdgl16: 135.8, core_svp: 108.0 },

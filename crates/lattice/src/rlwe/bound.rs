@@ -1,10 +1,12 @@
-//! A bound on the noise of a response for every database under a public pad: what a coefficient exceeds with which
-//! probability over the pad, the client's secret and keys, and the query. `docs/protocols/onion.md` has the theorem, its
-//! proof and its assumptions; the names of its parts are those of the members here.
+//! A bound on the noise of a response that holds for every database under a public pad. The
+//! probability is over the pad, the client's secret and keys, and the query.
+//! `docs/protocols/onion.md` has the theorem, its proof and its assumptions, and uses the names of
+//! the members here.
 //!
-//! Leaves of an expansion are not independent: the noise of one substitution reaches all leaves below it, and plaintexts
-//! whose signs follow the tree would add it up. Under a pad plaintexts are uniform whatever is stored, and what a
-//! coefficient of a fold gets is a bilinear form in them and in the noise of the keys.
+//! The leaves of an expansion are dependent: the noise of one substitution reaches all leaves below
+//! it, and plaintexts whose signs follow the tree would add this noise up. Under a pad, plaintexts
+//! are uniform for every database, and the noise of a fold's coefficient is a bilinear form in them
+//! and in the noise of the keys.
 
 use std::f64::consts::{LN_2, PI};
 
@@ -13,37 +15,38 @@ use spirea_math::{Expansion, Gadget};
 use super::RingSet;
 use crate::noise::square_sum_excess;
 
-/// log2 of the probability with which each of the few events may happen that the bound leaves out: far below what is
-/// required, and so far that they cost the rest little.
+/// log2 of the probability of each of the few events that the bound excludes. It is far below the
+/// required failure probability, and small enough to leave the rest of the bound nearly unchanged.
 const EXCEPTION_LOG2: f64 = -128.0;
-/// Exceptions: of the expansion's digits (their squares in each value, and in all), the selectors' noise, the
-/// secret's values and the conversion key's noise.
+/// Number of excluded events: of the expansion's digits (their squares in each value, and in all),
+/// the selectors' noise, the secret's values and the conversion key's noise.
 const EXCEPTIONS: f64 = 5.0;
-/// What small terms add to squares at most: plaintexts' and selectors' means of -1/2, the query's own noise, the two
-/// ends of the highest digit, which are 4 in its width.
+/// Maximum factor of small terms in squares: plaintexts' and selectors' means of -1/2, the query's
+/// own noise, and the two ends of the highest digit, which are 4 in its width.
 const SMALL_TERMS: f64 = 1.01;
-/// The variance of an entry of a secret, which is its proxy.
+/// Variance of a secret's entry, which is also its proxy.
 const TERNARY: f64 = 2.0 / 3.0;
-/// What the roundings of substitutions weigh: they all meet one secret, so that deviations of levels add, which are
-/// shares 1/2, 1/4, ... of a square (their sum squared is below 6); and they share it with the rounding of a response,
-/// of which a tenth is added there (11 for 1 + 1/0.1).
+/// Weight of the roundings of substitutions, 6 * 11. All of them meet one secret, so the deviations
+/// of levels add: they are shares 1/2, 1/4, ... of a square, and their sum squared is below 6. They
+/// also share the secret with the rounding of a response, which is weighted 1 + 0.1; hence the
+/// factor 11 = 1 + 1/0.1 here.
 const DROPPED_WEIGHT: f64 = 66.0;
 const SWITCHED_WEIGHT: f64 = 1.1;
 
-/// A fold over the first leaves of an expansion and a tournament by the next ones.
+/// A fold over the first leaves of an expansion, and a tournament by the following leaves.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PaddedFold {
-    /// The parameters.
+    /// Ring set.
     pub set: RingSet,
-    /// Leaves of the first dimension.
+    /// Number of leaves of the first dimension.
     pub columns: usize,
-    /// Levels of the tournament.
+    /// Number of levels of the tournament.
     pub depth: usize,
-    /// The tree that all leaves come from.
+    /// Expansion that all leaves come from.
     pub expansion: Expansion,
 }
 
-/// Squares of the singular values of a linear map of noise, by their sum and the greatest.
+/// Squared singular values of a linear map of noise: their sum and the greatest.
 #[derive(Clone, Copy, Debug)]
 struct Squares {
     sum: f64,
@@ -51,7 +54,8 @@ struct Squares {
 }
 
 impl Squares {
-    /// What the squared length of the image stays below, but with the probability of an exception.
+    /// Returns the bound that the squared length of the image exceeds with the probability of an
+    /// exception only.
     fn exceeded(self) -> f64 {
         self.sum * square_sum_excess(self.sum / self.greatest, EXCEPTION_LOG2)
     }
@@ -61,12 +65,13 @@ fn degree() -> f64 {
     RingSet::DEGREE as f64
 }
 
-/// The expected squared length of a secret.
+/// Returns the expected squared length of a secret.
 fn secret() -> f64 {
     TERNARY * degree()
 }
 
-/// The dropped low bits of a gadget's rounding: at most half of this is off.
+/// Returns the step of a gadget's rounding of dropped low bits; the rounding error is at most half
+/// of it.
 fn step(gadget: Gadget) -> f64 {
     match gadget {
         Gadget::Residues => 0.0,
@@ -76,15 +81,16 @@ fn step(gadget: Gadget) -> f64 {
 }
 
 impl PaddedFold {
-    /// log2 of a bound on the probability that any of `coefficients` coefficients of responses to one query is off by
-    /// more than `share` of half a step of q / p, which decoding tolerates.
+    /// Returns log2 of a bound on the probability that the error of any of `coefficients`
+    /// coefficients in the responses to one query exceeds `share` of half a step of q / p, which
+    /// decoding tolerates.
     pub fn exceedance_log2(&self, coefficients: usize, share: f64) -> f64 {
         let q = self.set.ring().modulus() as f64;
         let fold = self.leaves(0, self.columns);
         let (_, b_bits) = self.set.response_bits();
         let p = 2f64.powi(self.set.plaintext_bits() as i32);
-        // What rounding takes at most: of the scale, of a response's b, and of what selectors multiply, where all
-        // entries of the secret may have the worst sign.
+        // Maximum rounding errors: of the scale, of a response's b, and of the ciphertexts that
+        // selectors multiply, where all entries of the secret may have the worst sign.
         let rounded = p / 2.0
             + q / 2f64.powi(b_bits as i32 + 1)
             + self.depth as f64 * (degree() + 1.0) * step(self.set.selector_gadget()) / 2.0;
@@ -93,13 +99,14 @@ impl PaddedFold {
             return 0.0;
         }
         let added = self.switched() + self.selected();
-        // ln E exp(t noise) is at most this: plaintexts first, a Gaussian proxy p^2 / 12 each, then the keys' noise.
+        // ln E exp(t noise) is at most this expression: first the plaintexts, each with a Gaussian
+        // proxy p^2 / 12, then the keys' noise.
         let plaintext = p * p / 12.0;
         let exponent = |t: f64| {
             let shrunk = (-t * t * plaintext * fold.greatest).ln_1p();
             t * t * added / 2.0 - fold.sum / fold.greatest / 2.0 * shrunk - t * tolerated
         };
-        // Convex in t, which is below what makes the logarithm infinite.
+        // The exponent is convex in t below the point where the logarithm diverges.
         let (mut low, mut high) = (0.0, (1.0 - 1e-9) / (plaintext * fold.greatest).sqrt());
         for _ in 0..200 {
             let third = (high - low) / 3.0;
@@ -109,15 +116,15 @@ impl PaddedFold {
                 low += third;
             }
         }
-        // Selectors' digits are not quite uniform, on either half and each level.
+        // Selectors' digits are not exactly uniform, in either half and at each level.
         let ragged = 2.0 * self.depth as f64 * self.ragged(self.set.selector_gadget());
         let either_side = (2.0 * coefficients as f64).log2();
         let exceeded = (exponent(low).min(0.0) + ragged) / LN_2 + either_side;
         (exceeded.exp2() + EXCEPTIONS * EXCEPTION_LOG2.exp2() + self.vanishing()).log2().min(0.0)
     }
 
-    /// The probability that all digits of some node vanish together in a value modulo a prime: then its children's a
-    /// halves are not made uniform by the keys'.
+    /// Returns the probability that all digits of some node vanish in a value modulo a prime. The a
+    /// halves of the node's children are then not uniform.
     fn vanishing(&self) -> f64 {
         let ring = self.set.ring();
         let digits = self.set.expansion_gadget().levels(ring) as i32;
@@ -126,11 +133,13 @@ impl PaddedFold {
         self.expansion.substitutions() as f64 * of_node
     }
 
-    /// The map from the noise of keys (and the secret, as far as digits drop bits) to the noise of `count` leaves from
-    /// `first` on, all but sure bounds over the uniform halves.
+    /// Bounds the linear map from the noise of keys (and the secret, as far as digits drop bits) to
+    /// the noise of `count` leaves from `first` on. The bound fails over the uniform halves with
+    /// negligible probability.
     ///
-    /// A substitution of level l reaches 2^(L-l-1) leaves' worth of each leaf below it, on the average of its spectrum
-    /// and exactly so in the sum of squares; in no direction it is more than 4^(L-l-1) for each of its children.
+    /// The substitution of level l contributes 2^(L-l-1) variances to each leaf below it, on
+    /// average over its spectrum and exactly in the sum of squares. In every direction it
+    /// contributes at most 4^(L-l-1) for each of its children.
     fn leaves(&self, first: usize, count: usize) -> Squares {
         let levels = self.expansion.levels();
         let gadget = self.set.expansion_gadget();
@@ -139,7 +148,7 @@ impl PaddedFold {
         digits.push(DROPPED_WEIGHT * TERNARY * dropped);
         let digits =
             Squares { sum: digits.iter().sum(), greatest: digits.iter().copied().fold(0.0, f64::max) };
-        // Squares of the digits of a node: in each of N / 2 complex values, and in all coefficients.
+        // Squares of a node's digits: in each of N / 2 complex values, and in all coefficients.
         let nodes = f64::from(levels);
         let log2 = EXCEPTION_LOG2 - nodes - self.ragged(gadget) / LN_2;
         let freedom = digits.sum / digits.greatest;
@@ -160,8 +169,8 @@ impl PaddedFold {
         }
     }
 
-    /// What the digits' means of -1/2 are, together, in the value that has most of them, with their weights: a sum of
-    /// N powers of a root next to 1 is 2N/pi in length.
+    /// Returns the weighted contribution of the digits' means of -1/2 in the value where it is
+    /// greatest: a sum of N powers of a root next to 1 has length 2N/pi.
     fn means(&self, gadget: Gadget) -> f64 {
         let weights = match gadget {
             Gadget::Residues => 0.0,
@@ -172,7 +181,7 @@ impl PaddedFold {
         degree() / PI * weights.sqrt()
     }
 
-    /// The proxy of what a tournament adds: uniform digits times the noise of selectors.
+    /// Returns the proxy of a tournament's noise: uniform digits times the noise of selectors.
     fn selected(&self) -> f64 {
         if self.depth == 0 {
             return 0.0;
@@ -181,8 +190,8 @@ impl PaddedFold {
         let (selector, conversion) = (self.set.selector_gadget(), self.set.conversion_gadget());
         let rows = self.depth * selector.levels(ring);
         let leaves = self.leaves(self.columns, rows).exceeded();
-        // The rows that the digits of a multiply are leaves times s, as far as a product in every value of the
-        // transform can be, and the conversion's noise and rounding at their worst.
+        // The rows that the digits of a multiply are leaves times s, at the maximum of a product in
+        // every value of the transform, plus the conversion's noise and rounding at their worst.
         let in_value = secret() * square_sum_excess(2.0, EXCEPTION_LOG2 - (degree() / 2.0).log2());
         let keys = 2.0 * conversion.levels(ring) as f64 * degree();
         let key_noise = RingSet::SIGMA.powi(2) * keys * square_sum_excess(keys, EXCEPTION_LOG2);
@@ -193,18 +202,19 @@ impl PaddedFold {
             + (rows as f64).sqrt() * ((largest_digits * key_noise).sqrt() + rounding.sqrt());
         let (digits, _) = selector.digit_mean_squares(ring);
         let greatest = digits.into_iter().fold(0.0, f64::max);
-        // Digits of a and of b are not independent of each other: their deviations add.
+        // Digits of a and of b are dependent, so their deviations add.
         SMALL_TERMS * greatest * (leaves.sqrt() + converted).powi(2)
     }
 
-    /// The proxy of rounding the a half of a response: at most half a unit of each coefficient, times s.
+    /// Returns the proxy of rounding the a half of a response: at most half a unit in each
+    /// coefficient, times s.
     fn switched(&self) -> f64 {
         let unit = self.set.ring().modulus() as f64 / 2f64.powi(self.set.response_bits().0 as i32);
         SWITCHED_WEIGHT * secret() * unit.powi(2) / 4.0
     }
 
-    /// ln of how many times likelier digits of a uniform polynomial are than independent uniform ones: the highest
-    /// digit has an interval of its own for each value of the others.
+    /// Returns ln of the factor by which digits of a uniform polynomial can be likelier than
+    /// independent uniform digits: the range of the highest digit depends on the other digits.
     fn ragged(&self, gadget: Gadget) -> f64 {
         match gadget {
             Gadget::Residues => 0.0,
@@ -226,7 +236,7 @@ mod tests {
         PaddedFold { set, columns, depth: 0, expansion: Expansion::covering(columns) }
     }
 
-    /// `scripts/noise_vectors.py` computes them from the document.
+    /// Compares with vectors that `scripts/noise_vectors.py` computes from the document.
     #[test]
     fn every_part_of_the_bound_agrees_with_a_second_implementation() {
         let mut checked = 0;
@@ -268,7 +278,7 @@ mod tests {
                 let squares = fold.leaves(0, columns);
                 let above = squares.sum / (columns as f64 * degree() * leaf);
                 assert!((1.0..1.25).contains(&above), "{}, {columns} columns: {above}", set.name());
-                // Where the tree is full, each value of the transform has the same share, but for its excess.
+                // In a full tree, each value of the transform has the same share, up to its excess.
                 let spread = squares.sum / squares.greatest / degree();
                 assert!((0.03..0.1).contains(&spread), "{}, {columns} columns: {spread}", set.name());
             }
@@ -288,7 +298,7 @@ mod tests {
                 let digit: Vec<f64> =
                     (0..RingSet::DEGREE).map(|i| ring.centred(ring.coefficient(digit, i)) as f64).collect();
                 for (j, value) in values.iter_mut().enumerate() {
-                    // At the primitive root with exponent 2 j + 1.
+                    // Evaluates at the primitive root with exponent 2 j + 1.
                     let (sin, cos) = (PI * (2 * j + 1) as f64 / degree()).sin_cos();
                     let (mut re, mut im) = (0.0, 0.0);
                     for &coefficient in digit.iter().rev() {
@@ -303,7 +313,8 @@ mod tests {
             let fold = fold(set, 2);
             let bound = fold.leaves(0, 2).greatest / (fold.leaves(0, 2).sum / 2.0 / degree());
             assert!((0.95..1.05).contains(&mean), "{}: {mean}", set.name());
-            // The greatest of 2048 is some three times the mean; only once in 2^128 it is what the bound takes.
+            // The greatest of 2048 values is about three times the mean; it reaches the bound's
+            // value with probability 2^-128.
             assert!((2.0..bound / 2.0).contains(&greatest), "{}: {greatest} of {bound}", set.name());
         }
     }

@@ -1,4 +1,4 @@
-//! Evaluation keys: what a server needs of a client's secret, encrypted under it.
+//! Evaluation keys: encryptions of functions of a client's secret, which a server computes with.
 
 use spirea_math::random::SecretRng;
 use spirea_math::{Expansion, Gadget, Ring, Rotations};
@@ -7,41 +7,41 @@ use zeroize::Zeroizing;
 use super::secret::fresh_seed;
 use super::{LatticeError, RingSecret, RingSet, parse_seeded, seeded_bytes, uniform_half};
 
-/// Whether expanded ciphertexts are turned into RGSW encryptions.
+/// Conversion of expanded ciphertexts to RGSW encryptions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Conversion {
-    /// They are not.
+    /// No conversion.
     None,
-    /// They are: the keys hold RGSW(s).
+    /// Conversion: the keys contain RGSW(s).
     Rgsw,
 }
 
-/// What a client's keys must serve.
+/// Operations that a client's keys must support.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct KeyShape {
-    /// The parameters.
+    /// Ring set.
     pub set: RingSet,
     /// Levels of the expansion.
     pub levels: u32,
-    /// What is rotated, if anything is.
+    /// Rotations, if the protocol rotates.
     pub rotations: Option<Rotations>,
-    /// Whether they convert.
+    /// Conversion to RGSW.
     pub conversion: Conversion,
 }
 
-/// Keys as words: ciphertexts [a | b], as values, one after another.
+/// Keys as words: ciphertexts [a | b], as values, concatenated.
 pub struct EvaluationKeyWords {
-    /// For each level, for each digit i of the expansion's gadget, phase `factor_i s(X^k)` with the level's
-    /// exponent k.
+    /// For each level, with exponent k, and each digit i of the expansion's gadget: phase `factor_i
+    /// s(X^k)`.
     pub expansion: Vec<u32>,
-    /// The same for each exponent of [`Rotations::keys`]; empty without rotations.
+    /// The same phases for each exponent of [`Rotations::keys`]; empty without rotations.
     pub rotations: Vec<u32>,
-    /// For each digit of the conversion's gadget, phase `factor_i s`, then for each digit `factor_i s^2`;
-    /// empty without conversion.
+    /// Phase `factor_i s` for each digit of the conversion's gadget, then phase `factor_i s^2` for
+    /// each digit; empty without conversion.
     pub conversion: Vec<u32>,
 }
 
-/// Names the shape: two that are written alike are the same.
+/// Writes the shape's name; equal names mean equal shapes.
 impl std::fmt::Display for KeyShape {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { set, levels, rotations, conversion } = self;
@@ -50,7 +50,7 @@ impl std::fmt::Display for KeyShape {
 }
 
 impl KeyShape {
-    /// The exponents of all substitutions, level by level and then those of the rotations.
+    /// Returns the exponents of all substitutions: level by level, then those of the rotations.
     pub(super) fn exponents(&self) -> impl Iterator<Item = usize> {
         let degree = self.set.ring().degree();
         let rotations = self.rotations.map(|rotations| rotations.keys(degree));
@@ -58,12 +58,12 @@ impl KeyShape {
         levels.chain(rotations.into_iter().flatten())
     }
 
-    /// Ciphertexts of a substitution.
+    /// Returns the number of ciphertexts for a substitution.
     fn digits(&self) -> usize {
         self.set.expansion_gadget().levels(self.set.ring())
     }
 
-    /// Ciphertexts of the keys.
+    /// Returns the number of ciphertexts in the keys.
     pub(super) fn ciphertexts(&self) -> usize {
         let conversion = match self.conversion {
             Conversion::None => 0,
@@ -72,15 +72,15 @@ impl KeyShape {
         self.exponents().count() * self.digits() + conversion
     }
 
-    /// Bytes of the keys: a seed and the b halves.
+    /// Returns the bytes of the keys: a seed and the b halves.
     pub fn bytes(&self) -> usize {
         seeded_bytes(self.set.ring(), self.ciphertexts())
     }
 
-    /// The keys of these bytes, with their uniform halves.
+    /// Parses keys and derives their uniform halves.
     ///
     /// # Errors
-    /// [`LatticeError`] if they are not as many, or a word is not below its prime.
+    /// [`LatticeError`] if the length is wrong, or a word is not below its prime.
     pub fn parse(&self, bytes: &[u8]) -> Result<EvaluationKeyWords, LatticeError> {
         let ring = self.set.ring();
         let mut expansion = parse_seeded(ring, "keys", bytes, self.ciphertexts())?;
@@ -93,10 +93,10 @@ impl KeyShape {
 }
 
 impl RingSecret {
-    /// Fresh evaluation keys: a 32-byte seed, then the b halves as little-endian words.
+    /// Makes fresh evaluation keys: a 32-byte seed, then the b halves as little-endian words.
     ///
     /// # Panics
-    /// If `shape` is of another set.
+    /// If `shape` belongs to another set.
     pub fn evaluation_keys(&self, shape: &KeyShape, rng: &mut SecretRng) -> Vec<u8> {
         assert_eq!(shape.set, self.set(), "keys are of their secret's set");
         let ring = self.ring();
@@ -114,14 +114,14 @@ impl RingSecret {
         keys.bytes
     }
 
-    /// s(X^`exponent`) (values).
+    /// Returns s(X^`exponent`) (values).
     pub(super) fn image(&self, exponent: usize) -> Zeroizing<Vec<u32>> {
         let mut image = Zeroizing::new(self.ring().automorphism(&self.coefficients, exponent));
         self.ring().forward(&mut image);
         image
     }
 
-    /// `factor` times `target` with fresh noise (values): what a key encrypts.
+    /// Returns the message of a key: `factor` times `target` with fresh noise (values).
     pub(super) fn key_message(
         &self,
         factor: u128,
@@ -139,7 +139,7 @@ impl RingSecret {
     }
 }
 
-/// Keys in the making.
+/// Keys under construction.
 struct Keys {
     seed: [u8; 32],
     count: usize,
@@ -147,7 +147,7 @@ struct Keys {
 }
 
 impl Keys {
-    /// Adds, for each digit of a gadget, an encryption of its factor times `target` (values).
+    /// Adds an encryption of the factor times `target` (values), for each digit of a gadget.
     fn push(&mut self, secret: &RingSecret, gadget: Gadget, target: &[u32], rng: &mut SecretRng) {
         let ring: &Ring = secret.ring();
         for factor in gadget.factors(ring) {
@@ -179,7 +179,7 @@ mod tests {
             let keys = shape.parse(&secret.evaluation_keys(&shape, &mut rng)).unwrap();
             let mut square = secret.values.to_vec();
             ring.mul_assign(&mut square, &secret.values);
-            // 5^8 is 390625.
+            // 390625 is 5^8.
             let images = [4097, 2049, 5, 8191, 390_625 % 8192].map(|exponent| {
                 let mut image = ring.automorphism(&secret.coefficients, exponent);
                 ring.forward(&mut image);

@@ -1,8 +1,9 @@
-//! Ring learning with errors: a client's secret, the keys made of it, queries and responses.
+//! Ring learning with errors: a client's secret, its evaluation keys, queries and responses.
 //!
-//! A ciphertext (a, b) has the phase b + a s = message + noise. Clients send b alone: a is uniform and
-//! derived from a seed, the values (transformed) of stream `i * primes + j` of [`public_residues`] for ciphertext i and
-//! prime j. The seed travels with b where a secret lives for many queries; where it lives for one, it is a constant.
+//! A ciphertext (a, b) has the phase b + a s = message + noise. Clients send b only. The half a is
+//! uniform and derived from a seed: for ciphertext i and prime j, it has the values (transformed)
+//! of stream `i * primes + j` of [`public_residues`]. If a secret lives for many queries, the seed
+//! travels with b; if it lives for one query, the seed is a constant.
 
 pub mod bound;
 mod keys;
@@ -24,17 +25,17 @@ use spirea_math::random::{Seed, public_residues};
 /// Bytes of a seed.
 const SEED_BYTES: usize = size_of::<Seed>();
 
-/// Bytes that are not what the parameters say.
+/// Error: bytes that do not have the form that the parameters give.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("malformed {what}: {detail}")]
 pub struct LatticeError {
-    /// What was read: `keys`, `query` or `answer`.
+    /// Kind of the bytes: `keys`, `query` or `answer`.
     pub what: &'static str,
-    /// What is wrong with it.
+    /// The fault.
     pub detail: String,
 }
 
-/// The uniform half of ciphertext `i` of `seed`, as values.
+/// Returns the uniform half of ciphertext `i` of `seed`, as values.
 fn uniform_half(ring: &Ring, seed: &Seed, i: usize) -> Vec<u32> {
     let mut a = ring.zero();
     let limbs = ring.limbs();
@@ -44,12 +45,12 @@ fn uniform_half(ring: &Ring, seed: &Seed, i: usize) -> Vec<u32> {
     a
 }
 
-/// Bytes of `count` ciphertexts with one seed.
+/// Returns the bytes of `count` ciphertexts with one seed.
 fn seeded_bytes(ring: &Ring, count: usize) -> usize {
     SEED_BYTES + count * ring.words() * 4
 }
 
-/// The seed of bytes that are to be so many, and what lies behind it.
+/// Splits `bytes`, which must have `expected` bytes, into the seed and the rest.
 fn split_seed<'a>(
     what: &'static str,
     bytes: &'a [u8],
@@ -61,7 +62,7 @@ fn split_seed<'a>(
     })
 }
 
-/// Expands `count` ciphertexts from a seed and their b halves: [a | b] each, as values.
+/// Expands `count` ciphertexts from a seed and their b halves, each to [a | b] as values.
 fn parse_seeded(
     ring: &Ring,
     what: &'static str,

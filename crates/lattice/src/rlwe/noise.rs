@@ -1,7 +1,7 @@
 //! Noise of the ring steps: closed forms of the variance of a coefficient.
 //!
-//! Signed digits and centred lifts make the terms independent and of mean 0, so that variances add. With
-//! N coefficients, a ternary secret has the squared length S2 = 2N/3.
+//! Signed digits and centred lifts make the terms independent with mean 0, so that variances add.
+//! With N coefficients, a ternary secret has the squared length S2 = 2N/3.
 
 use super::RingSet;
 use crate::LweSet;
@@ -12,17 +12,19 @@ use spirea_math::{Gadget, Rotations};
 pub struct RingNoise {
     set: RingSet,
     levels: u32,
-    /// The variance of what a query's ciphertext was encrypted with; 0 where it is divided away.
+    /// Variance of the noise with which a query's ciphertext was encrypted; 0 if the query divides
+    /// it away.
     encrypted: f64,
 }
 
 impl RingNoise {
-    /// The noise under a set, of ciphertexts that come from an expansion of `levels` levels.
+    /// Returns the noise under a set, for ciphertexts from an expansion of `levels` levels.
     pub fn new(set: RingSet, levels: u32) -> Self {
         Self { set, levels, encrypted: 0.0 }
     }
 
-    /// The same where numbers are rotated: nothing is divided away, and the b half is rounded.
+    /// Returns the noise for rotated numbers: the encryption's noise is not divided away, and the b
+    /// half is rounded.
     pub fn rounded(set: RingSet, levels: u32) -> Self {
         let rounding = 4f64.powi(set.dropped_bits() as i32) / 12.0;
         Self { set, levels, encrypted: RingSet::SIGMA.powi(2) + rounding }
@@ -32,7 +34,7 @@ impl RingNoise {
         RingSet::DEGREE as f64
     }
 
-    /// The expected squared length of a secret.
+    /// Returns the expected squared length of a secret.
     fn secret() -> f64 {
         2.0 * Self::degree() / 3.0
     }
@@ -41,37 +43,44 @@ impl RingNoise {
         gadget.mean_squares(self.set.ring())
     }
 
-    /// A substitution's: N sigma^2 times the digits' mean squares, and what the gadget drops times s.
+    /// Returns the variance of a substitution: N sigma^2 times the digits' mean squares, plus the
+    /// dropped bits times s.
     fn substitution(&self) -> f64 {
         let (digits, dropped) = self.mean_squares(self.set.expansion_gadget());
         Self::degree() * RingSet::SIGMA.powi(2) * digits + dropped * Self::secret()
     }
 
-    /// What the substitutions leave in a leaf: each level doubles the variance of what came before twice over and halves
-    /// it by splitting, so that those of all levels add up to 2^levels - 1.
+    /// Returns the variance that the substitutions add to a leaf. Each level quadruples the earlier
+    /// variance and halves it by splitting, so all levels together give 2^levels - 1.
     fn expanded(&self) -> f64 {
         (2f64.powi(self.levels as i32) - 1.0) * self.substitution()
     }
 
-    /// A leaf's: with what was encrypted, doubled at every level.
+    /// Returns the variance of a leaf, including the encryption's noise, which is doubled at every
+    /// level.
     pub fn leaf(&self) -> f64 {
         self.expanded() + 4f64.powi(self.levels as i32) * self.encrypted
     }
 
-    /// A sum over `columns` leaves times plaintext polynomials whose coefficients have this mean square.
+    /// Returns the variance of a sum over `columns` leaves times plaintext polynomials whose
+    /// coefficients have this mean square.
     pub fn fold(&self, columns: usize, mean_square: f64) -> f64 {
         columns as f64 * Self::degree() * mean_square * self.leaf()
     }
 
-    /// Step `pack` of a secret of `set`: plaintexts are uniform modulo p, whatever the database holds, since A is.
+    /// Returns the variance of step `pack` for a secret of `set`: A is uniform, so plaintexts are
+    /// uniform modulo p for every database.
     pub fn pack(&self, set: LweSet) -> f64 {
         self.fold(set.degree(), 4f64.powi(self.set.plaintext_bits() as i32) / 12.0)
     }
 
-    /// The same by rotations of leaves that are chunks: plaintexts are sums of as many uniform numbers as a chunk has
-    /// entries, a leaf has been substituted once for each power of 5 and once more for the sign, and each sum over big
-    /// automorphisms once for each of them but one. What the query was encrypted with meets numbers that are multiplied
-    /// by the doublings of the expansion and by how many automorphisms there are, which is N together.
+    /// Returns the variance of packing by rotations, with chunks as leaves.
+    ///
+    /// A plaintext is a sum of uniform numbers, one for each entry of a chunk. A leaf has one
+    /// substitution for each power of 5, and one more for the sign; a sum over big automorphisms
+    /// has one for each of them except the first. The query's numbers are multiplied by the
+    /// doublings of the expansion and by the number of automorphisms, together by N, and so is the
+    /// noise with which the query was encrypted.
     pub fn pack_rotated(&self, rotations: Rotations) -> f64 {
         let uniform = 4f64.powi(self.set.plaintext_bits() as i32) / 12.0;
         let entries = rotations.entries() as f64;
@@ -85,7 +94,8 @@ impl RingNoise {
             + (rotations.big() - 1) as f64 * self.substitution()
     }
 
-    /// The rows of a selector that the digits of a multiply: leaves times s, converted by RGSW(s).
+    /// Returns the variance of a selector's rows that the digits of a multiply: leaves times s,
+    /// converted by RGSW(s).
     pub fn converted(&self) -> f64 {
         let (digits, dropped) = self.mean_squares(self.set.conversion_gadget());
         self.leaf() * Self::secret()
@@ -93,13 +103,14 @@ impl RingNoise {
             + dropped * (1.0 + Self::secret()) * Self::secret()
     }
 
-    /// What each level of a tournament adds.
+    /// Returns the variance that each level of a tournament adds.
     pub fn tournament_level(&self) -> f64 {
         let (digits, dropped) = self.mean_squares(self.set.selector_gadget());
         Self::degree() * digits * (self.leaf() + self.converted()) + dropped * (1.0 + Self::secret())
     }
 
-    /// A response's, as a share of the modulus: what the steps left, switched to the set's response bits.
+    /// Returns the variance of a response, relative to the squared modulus: that of the steps, plus
+    /// switching to the set's response bits.
     pub fn response(&self, steps: f64) -> f64 {
         let (a, b) = self.set.response_bits();
         let switched = Self::secret() / 12.0 / 4f64.powi(a as i32) + 1.0 / 12.0 / 4f64.powi(b as i32);
@@ -107,7 +118,8 @@ impl RingNoise {
     }
 }
 
-/// The variance of rounding an LWE ciphertext of `set` to `bits` bits, as a share of the modulus.
+/// Returns the variance of rounding an LWE ciphertext of `set` to `bits` bits, relative to the
+/// squared modulus.
 pub fn lwe_rounding(set: LweSet, bits: u32) -> f64 {
     (1.0 + 2.0 * set.degree() as f64 / 3.0) / 12.0 / 4f64.powi(bits as i32)
 }
@@ -116,7 +128,7 @@ pub fn lwe_rounding(set: LweSet, bits: u32) -> f64 {
 mod tests {
     use super::*;
 
-    /// `scripts/noise_vectors.py` computes them from the document.
+    /// Compares with vectors that `scripts/noise_vectors.py` computes from the document.
     #[test]
     fn closed_forms_agree_with_a_second_implementation() {
         let mut checked = 0;

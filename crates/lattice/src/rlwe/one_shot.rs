@@ -1,8 +1,10 @@
-//! Queries that bring their keys: a secret for one query alone, under uniform halves that are constants of a database.
+//! Queries that carry their keys: each has its own secret, under uniform halves that are constants
+//! of a database.
 //!
-//! What a server computes of uniform halves, it computes once. Two ciphertexts under one secret and one uniform half would
-//! differ by their messages and small noise, so a secret that meets these halves is used for one query: it is drawn where
-//! the query is made ([`UniformHalves::ask`]), and what is left of it can read an answer and no more.
+//! A server computes everything that depends on uniform halves only once. Two ciphertexts under one
+//! secret and one uniform half would differ by their messages and small noise, so a secret for
+//! these halves must be used for one query only. It is drawn where the query is made
+//! ([`UniformHalves::ask`]), and the returned [`AnswerSecret`] can only decrypt an answer.
 
 use spirea_math::Rotations;
 use spirea_math::random::{SecretRng, Seed};
@@ -12,19 +14,19 @@ use super::query::{rounded_bytes, unrounded};
 use super::secret::push_bits;
 use super::{Conversion, KeyShape, LatticeError, RingSecret, RingSet, uniform_half};
 
-/// Names the key of the uniform halves.
+/// Name for deriving the key of the uniform halves.
 const NAME: &str = "spirea v1: uniform halves of queries that bring their keys";
-/// Numbers that are read together: they fill whole bytes, whatever their bits.
+/// Count of numbers that are read together: 8 numbers fill whole bytes for every number of bits.
 const TOGETHER: usize = 8;
 
-/// What a query with its keys holds.
+/// Shape of a query with its keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OneShotQuery {
-    /// The parameters: a set with rounded queries.
+    /// Ring set with rounded queries.
     pub set: RingSet,
     /// Levels of the expansion.
     pub levels: u32,
-    /// What is rotated.
+    /// Rotations of the chunks.
     pub rotations: Rotations,
 }
 
@@ -34,7 +36,7 @@ impl OneShotQuery {
         KeyShape { set, levels, rotations: Some(rotations), conversion: Conversion::None }
     }
 
-    /// Bits of a word of a key's b half: as many as the largest prime has.
+    /// Returns the bits of a word in a key's b half: those of the largest prime.
     fn key_bits(&self) -> u32 {
         let primes = self.set.ring().limbs().iter().map(|limb| limb.prime().value());
         primes.map(|prime| u32::BITS - prime.leading_zeros()).max().expect("a ring has primes")
@@ -44,15 +46,16 @@ impl OneShotQuery {
         self.keys().ciphertexts() * self.set.ring().words() * self.key_bits() as usize / 8
     }
 
-    /// Bytes of a query with its keys: the keys' b halves in the order of [`KeyShape`], then the query's, rounded.
+    /// Returns the bytes of a query with its keys: the keys' b halves in the order of [`KeyShape`],
+    /// then the query's, rounded.
     pub fn bytes(&self) -> usize {
         self.key_bytes() + rounded_bytes(self.set)
     }
 
-    /// The b halves of a query of these bytes, the keys' and then the query's, as values.
+    /// Parses the b halves of a query, first the keys' and then the query's, as values.
     ///
     /// # Errors
-    /// [`LatticeError`] if they are not as many, or a word is not below its prime.
+    /// [`LatticeError`] if the length is wrong, or a word is not below its prime.
     pub fn parse(&self, bytes: &[u8]) -> Result<Vec<u32>, LatticeError> {
         let malformed = |detail: String| LatticeError { what: "query", detail };
         let (expected, found) = (self.bytes(), bytes.len());
@@ -82,35 +85,36 @@ impl OneShotQuery {
     }
 }
 
-/// The uniform halves of a database's queries and of the keys that these bring.
+/// The uniform halves of a database's queries and of their keys.
 pub struct UniformHalves {
     shape: OneShotQuery,
     words: Vec<u32>,
 }
 
 impl UniformHalves {
-    /// Those of the public `seed`. The key of their streams is a hash of it, as of public matrices: nobody chooses it.
+    /// Derives the halves from the public `seed`. As for public matrices, the key of their streams
+    /// is a hash of the seed, so that nobody can choose the key.
     pub fn new(shape: OneShotQuery, seed: &Seed) -> Self {
         let key = blake3::derive_key(NAME, seed);
         let halves = (0..=shape.keys().ciphertexts()).map(|i| uniform_half(shape.set.ring(), &key, i));
         Self { shape, words: halves.flatten().collect() }
     }
 
-    /// What they are of.
+    /// Returns the shape of the queries.
     pub fn shape(&self) -> OneShotQuery {
         self.shape
     }
 
-    /// The halves as values: one for each ciphertext of the keys, then the query's.
+    /// Returns the halves as values: one for each ciphertext of the keys, then the query's.
     pub fn words(&self) -> &[u32] {
         &self.words
     }
 
-    /// A query of scale times number at some coefficients (places and scales are public, numbers secret) with its keys, all
-    /// under a secret that is drawn here and encrypts nothing else.
+    /// Encrypts scale times number at some coefficients (positions and scales are public, numbers
+    /// secret), with keys, under a secret that is drawn here and encrypts nothing else.
     ///
     /// # Panics
-    /// If a place is not below the degree.
+    /// If a position is not below the degree.
     pub fn ask(&self, numbers: &[(usize, u128, i8)], rng: &mut SecretRng) -> (Vec<u8>, AnswerSecret) {
         let (shape, ring) = (self.shape, self.shape.set.ring());
         let secret = RingSecret::sample(shape.set, rng);
@@ -134,11 +138,11 @@ impl UniformHalves {
     }
 }
 
-/// The secret of a query that has been asked: it reads the answer, and encrypts nothing more.
+/// The secret of a query that was made. It decrypts the answer and cannot encrypt.
 pub struct AnswerSecret(RingSecret);
 
 impl AnswerSecret {
-    /// [`RingSecret::phases`] of a switched ciphertext whose halves come apart.
+    /// Returns [`RingSecret::phases`] of a switched ciphertext whose halves are given separately.
     ///
     /// # Errors
     /// Those of [`RingSecret::phases`].
@@ -205,8 +209,8 @@ mod tests {
         }
     }
 
-    /// The largest coefficient of the difference of two b halves (values): under one secret and one uniform half what is
-    /// left is small.
+    /// Returns the largest coefficient of the difference of two b halves (values). Under one secret
+    /// and one uniform half, it is small.
     fn largest_difference(ring: &spirea_math::Ring, one: &[u32], other: &[u32]) -> u128 {
         let mut difference = one.to_vec();
         ring.sub_assign(&mut difference, other);
@@ -227,7 +231,7 @@ mod tests {
         let [one, other] = [first_body(), first_body()];
         assert!(largest_difference(ring, &one, &other) > ring.modulus() >> 8);
 
-        // What a secret that is used twice would leave.
+        // The difference that a reused secret would leave.
         let mut rng = SecretRng::from_os().unwrap();
         let secret = RingSecret::sample(shape.set, &mut rng);
         let image = secret.image(shape.keys().exponents().next().unwrap());

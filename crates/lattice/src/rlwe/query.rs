@@ -9,40 +9,41 @@ use super::{
     LatticeError, RingSecret, RingSet, SEED_BYTES, parse_seeded, seeded_bytes, split_seed, uniform_half,
 };
 
-/// Bytes of a query's ciphertext: a seed and the b half.
+/// Returns the bytes of a query's ciphertext: a seed and the b half.
 pub fn query_bytes(set: RingSet) -> usize {
     seeded_bytes(set.ring(), 1)
 }
 
-/// The ciphertext [a | b], as values, of a query's bytes.
+/// Parses a query's bytes into the ciphertext [a | b], as values.
 ///
 /// # Errors
-/// [`LatticeError`] if they are not as many, or a word is not below its prime.
+/// [`LatticeError`] if the length is wrong, or a word is not below its prime.
 pub fn parse_query(set: RingSet, bytes: &[u8]) -> Result<Vec<u32>, LatticeError> {
     parse_seeded(set.ring(), "query", bytes, 1)
 }
 
-/// Bits of a coefficient of a rounded b half.
+/// Returns the bits of a coefficient in a rounded b half.
 fn rounded_bits(set: RingSet) -> u32 {
     u128::BITS - round(set, set.ring().modulus() - 1).leading_zeros()
 }
 
-/// A coefficient in [0, q) without the bits that its set drops, to the nearest.
+/// Rounds a coefficient in [0, q) to the nearest number without the bits that its set drops.
 fn round(set: RingSet, coefficient: u128) -> u128 {
     let dropped = set.dropped_bits();
     (coefficient + ((1 << dropped) >> 1)) >> dropped
 }
 
-/// Bytes of a query's ciphertext whose b half is rounded: a seed, and numbers without gaps.
+/// Returns the bytes of a query's ciphertext with a rounded b half: a seed, and numbers without
+/// gaps.
 pub fn rounded_query_bytes(set: RingSet) -> usize {
     SEED_BYTES + rounded_bytes(set)
 }
 
-/// The ciphertext [a | b], as values, of a query's bytes whose b half is rounded ([`RingSet::dropped_bits`]). Whatever the
-/// bytes are, they are a ciphertext.
+/// Parses a query's bytes with a rounded b half ([`RingSet::dropped_bits`]) into the ciphertext [a
+/// | b], as values. All bytes of the right length are a ciphertext.
 ///
 /// # Errors
-/// [`LatticeError`] if they are not as many.
+/// [`LatticeError`] if the length is wrong.
 pub fn parse_rounded_query(set: RingSet, bytes: &[u8]) -> Result<Vec<u32>, LatticeError> {
     let (seed, half) = split_seed("query", bytes, rounded_query_bytes(set))?;
     let mut words = uniform_half(set.ring(), seed, 0);
@@ -50,12 +51,12 @@ pub fn parse_rounded_query(set: RingSet, bytes: &[u8]) -> Result<Vec<u32>, Latti
     Ok(words)
 }
 
-/// Bytes of a rounded b half.
+/// Returns the bytes of a rounded b half.
 pub(super) fn rounded_bytes(set: RingSet) -> usize {
     set.ring().degree() * rounded_bits(set) as usize / 8
 }
 
-/// The values of a rounded b half of so many bytes.
+/// Returns the values of a rounded b half, whose length is right.
 pub(super) fn unrounded(set: RingSet, half: &[u8]) -> Vec<u32> {
     let (ring, bits) = (set.ring(), rounded_bits(set));
     let mut numbers = Bits::new(half);
@@ -67,11 +68,11 @@ pub(super) fn unrounded(set: RingSet, half: &[u8]) -> Vec<u32> {
 }
 
 impl RingSecret {
-    /// The ciphertext that expands to encryptions of scale times number, in the order of `leaves`: scales are
-    /// public, numbers secret. Its seed and noise are fresh.
+    /// Encrypts scale times number for each leaf, in the order of `leaves`, in one ciphertext that
+    /// expands to them. Scales are public, numbers secret. Its seed and noise are fresh.
     ///
-    /// Message and noise are divided by 2^levels mod q, which the expansion's doublings multiply by again. (a
-    /// uniform a times a unit is uniform, so nothing else changes.)
+    /// Message and noise are divided by 2^levels mod q, which the expansion's doublings cancel. (A
+    /// uniform a times a unit is uniform, so security does not change.)
     ///
     /// # Panics
     /// If there are more leaves than the expansion has.
@@ -86,7 +87,7 @@ impl RingSecret {
         let numbers = numbers.map(|(leaf, &(scale, number))| (expansion.coefficient(leaf), scale, number));
         let mut message = self.message(numbers);
         self.add_noise(&mut message, rng);
-        // (q + 1) / 2 is 1/2.
+        // (q + 1) / 2 is the inverse of 2.
         let half = self.ring().modulus().div_ceil(2);
         (0..expansion.levels()).for_each(|_| self.ring().scale_assign(&mut message, half));
         let (seed, b) = self.seal(message, rng);
@@ -96,12 +97,13 @@ impl RingSecret {
         bytes
     }
 
-    /// The ciphertext with scale times number at some coefficients and zeros at the others: places and scales are
-    /// public, numbers secret. Its seed and noise are fresh, its noise is that of any encryption, and its b half is
-    /// rounded, which hides no less.
+    /// Encrypts scale times number at some coefficients, and zeros at the others. Positions and
+    /// scales are public, numbers secret. Its seed and noise are fresh, and the noise is that of a
+    /// normal encryption. The b half is rounded, which reveals nothing more.
     ///
     /// # Panics
-    /// If a place is not below the degree, or the set has no such queries ([`RingSet::dropped_bits`]).
+    /// If a position is not below the degree, or the set has no such queries
+    /// ([`RingSet::dropped_bits`]).
     pub fn encrypt_coefficients(&self, numbers: &[(usize, u128, i8)], rng: &mut SecretRng) -> Vec<u8> {
         let message = self.numbers(numbers, rng);
         let (seed, b) = self.seal(message, rng);
@@ -111,10 +113,11 @@ impl RingSecret {
         bytes
     }
 
-    /// Scale times number at some coefficients, with noise (coefficients): what a rounded query encrypts.
+    /// Returns the message of a rounded query: scale times number at some coefficients, with noise
+    /// (coefficients).
     ///
     /// # Panics
-    /// As [`Self::encrypt_coefficients`].
+    /// Those of [`Self::encrypt_coefficients`].
     pub(super) fn numbers(&self, numbers: &[(usize, u128, i8)], rng: &mut SecretRng) -> Zeroizing<Vec<u32>> {
         assert!(rounded_bits(self.set()) < i64::BITS, "sets whose leaves are entries round nothing");
         let mut message = self.message(numbers.iter().copied());
@@ -122,7 +125,7 @@ impl RingSecret {
         message
     }
 
-    /// Appends a b half (values), rounded.
+    /// Rounds a b half (values) and appends it.
     pub(super) fn push_rounded(&self, mut b: Zeroizing<Vec<u32>>, bytes: &mut Vec<u8>) {
         let (set, ring) = (self.set(), self.ring());
         ring.inverse(&mut b);
@@ -130,7 +133,7 @@ impl RingSecret {
         push_bits(bytes, rounded_bits(set), numbers);
     }
 
-    /// Scale times number at some coefficients.
+    /// Returns the polynomial of scale times number at some coefficients.
     fn message(&self, numbers: impl Iterator<Item = (usize, u128, i8)> + Clone) -> Zeroizing<Vec<u32>> {
         let ring = self.ring();
         let mut message = Zeroizing::new(ring.zero());
@@ -144,7 +147,8 @@ impl RingSecret {
         message
     }
 
-    /// The seed and the b half, as values, of a message with its noise (coefficients).
+    /// Encrypts a message with its noise (coefficients); returns the seed and the b half, as
+    /// values.
     fn seal(&self, mut message: Zeroizing<Vec<u32>>, rng: &mut SecretRng) -> (Seed, Zeroizing<Vec<u32>>) {
         self.ring().forward(&mut message);
         let seed = fresh_seed(rng);

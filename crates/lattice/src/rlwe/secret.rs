@@ -1,4 +1,4 @@
-//! The secret, and what only it can do: encrypt and decrypt.
+//! The secret, with encryption and decryption.
 
 use spirea_math::Ring;
 use spirea_math::random::{SecretRng, Seed};
@@ -8,17 +8,17 @@ use zeroize::Zeroizing;
 
 use super::{LatticeError, RingSet, SEED_BYTES};
 
-/// A client's secret: ternary, erased when dropped. It lives as long as the keys made of it.
+/// A client's ternary secret, erased when dropped. It lives as long as its evaluation keys.
 pub struct RingSecret {
     set: RingSet,
     /// Coefficients modulo each prime.
     pub(super) coefficients: Zeroizing<Vec<u32>>,
-    /// The same, transformed.
+    /// Transformed coefficients.
     pub(super) values: Zeroizing<Vec<u32>>,
 }
 
 impl RingSecret {
-    /// A fresh secret.
+    /// Draws a fresh secret.
     pub fn sample(set: RingSet, rng: &mut SecretRng) -> Self {
         let entries: Zeroizing<Vec<i32>> =
             Zeroizing::new((0..set.ring().degree()).map(|_| ternary(rng).into()).collect());
@@ -33,18 +33,18 @@ impl RingSecret {
         Self { set, coefficients, values }
     }
 
-    /// The secret as it is kept: for each coefficient a byte, one more than it.
+    /// Returns the secret in its stored form: a byte for each coefficient, the coefficient plus 1.
     pub fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
         let (ring, prime) = (self.ring(), self.ring().limbs()[0].prime());
         Zeroizing::new(self.coefficients[..ring.degree()].iter().map(|&x| prime.add(x, 1) as u8).collect())
     }
 
-    /// The secret that was kept as these bytes.
+    /// Restores a secret from its stored form.
     ///
     /// # Errors
-    /// [`LatticeError`] if they are none.
+    /// [`LatticeError`] if the bytes are no secret.
     pub fn from_bytes(set: RingSet, bytes: &[u8]) -> Result<Self, LatticeError> {
-        // One branch, which goes the same way for every secret.
+        // A single branch, with the same outcome for every secret.
         let wrong = bytes.iter().fold(0, |wrong, &byte| wrong | 2u16.wrapping_sub(byte.into()) >> 15);
         let wrong = declassify(wrong != 0, DAMAGED_KEYS_ARE_DROPPED);
         if bytes.len() != set.ring().degree() || wrong {
@@ -55,7 +55,7 @@ impl RingSecret {
         Ok(Self::of(set, &entries))
     }
 
-    /// Its parameters.
+    /// Returns its ring set.
     pub fn set(&self) -> RingSet {
         self.set
     }
@@ -64,8 +64,8 @@ impl RingSecret {
         self.set.ring()
     }
 
-    /// Turns a message with its noise (values) into the b half of the ciphertext with this uniform half (values):
-    /// b = m + e - a s.
+    /// Turns a message with its noise (values) into the b half of the ciphertext with uniform half
+    /// `a` (values): b = m + e - a s.
     pub(super) fn mask(&self, a: Vec<u32>, message: &mut [u32]) {
         let ring = self.ring();
         let mut product = Zeroizing::new(a);
@@ -80,14 +80,15 @@ impl RingSecret {
         self.ring().add_assign(a, &Zeroizing::new(self.ring().lift(&noise)));
     }
 
-    /// The phases of a switched ciphertext as fractions of 2^64: N coefficients of a with `a_bits` bits each,
-    /// then N of b with `b_bits`, lowest bit first, without gaps; (a s) / 2^`a_bits` + b / 2^`b_bits` mod 1.
+    /// Returns the phases of a switched ciphertext as fractions of 2^64. The ciphertext has N
+    /// coefficients of a with `a_bits` bits each, then N of b with `b_bits`, lowest bit first,
+    /// without gaps; a phase is (a s) / 2^`a_bits` + b / 2^`b_bits` mod 1.
     ///
-    /// Exact: the centred a has at most 2^`a_bits` / 2 in magnitude, and a sum of 4096 of them must stay below
-    /// q / 2, since the product is taken through the ring's own transforms.
+    /// The result is exact. The product uses the ring's own transforms, so a sum of 4096 centred
+    /// coefficients of a, each of magnitude at most 2^`a_bits` / 2, must stay below q / 2.
     ///
     /// # Errors
-    /// [`LatticeError`] if the bytes are not as many, or so many bits do not fit the ring.
+    /// [`LatticeError`] if the length is wrong, or `a_bits` is too large for the ring.
     pub fn phases(
         &self,
         switched: &[u8],
@@ -105,7 +106,8 @@ impl RingSecret {
             return Err(LatticeError { what: "answer", detail });
         }
         let mut bits = Bits::new(switched);
-        // Read as signed numbers: the representatives of least magnitude. An answer within an answer is a secret.
+        // Read as signed numbers: the representatives of least magnitude. For an answer within an
+        // answer, they are secret.
         let signed = |_| (bits.take(a_bits) << (64 - a_bits)) as i64 >> (64 - a_bits);
         let a: Zeroizing<Vec<i64>> = Zeroizing::new((0..degree).map(signed).collect());
         let mut product = Zeroizing::new(ring.lift_wide(&a));
@@ -120,14 +122,15 @@ impl RingSecret {
     }
 }
 
-/// A fresh public seed.
+/// Draws a fresh public seed.
 pub(super) fn fresh_seed(rng: &mut SecretRng) -> Seed {
     let mut seed = [0; SEED_BYTES];
     rng.fill(&mut seed);
     declassify(seed, "the seed of a ciphertext's uniform half travels with it")
 }
 
-/// Appends numbers of so many bits each, lowest bit first and without gaps, as many as fill whole bytes.
+/// Appends numbers of `bits` bits each, lowest bit first and without gaps. Together they must fill
+/// whole bytes.
 pub(super) fn push_bits(bytes: &mut Vec<u8>, bits: u32, numbers: impl Iterator<Item = u64>) {
     let (mut pending, mut count) = (0u128, 0);
     for number in numbers {
@@ -141,7 +144,7 @@ pub(super) fn push_bits(bytes: &mut Vec<u8>, bits: u32, numbers: impl Iterator<I
     debug_assert_eq!(count, 0, "numbers fill whole bytes");
 }
 
-/// Numbers out of bytes, lowest bit first, without gaps.
+/// Reader of numbers from bytes, lowest bit first, without gaps.
 pub(super) struct Bits<'a> {
     bytes: std::slice::Iter<'a, u8>,
     pending: u128,
@@ -153,7 +156,7 @@ impl<'a> Bits<'a> {
         Self { bytes: bytes.iter(), pending: 0, count: 0 }
     }
 
-    /// The next number of so many bits, 1 to 64; zeros behind the end.
+    /// Returns the next number of `bits` bits, 1 to 64; zeros follow the end.
     pub(super) fn take(&mut self, bits: u32) -> u64 {
         while self.count < bits {
             self.pending |= u128::from(*self.bytes.next().unwrap_or(&0)) << self.count;

@@ -6,23 +6,25 @@ use spirea_math::{Gadget, Modulus, Ring};
 
 use crate::Security;
 
-/// A named, immutable set of ring parameters. There is no other way to make one, so nothing weaker than 128
-/// bits can be asked for.
+/// A named, immutable set of ring parameters. There is no constructor for other parameters, so
+/// every set has at least 128 bits.
 ///
 /// All have N = 4096, a uniform ternary secret and noise of standard deviation 3.2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RingSet {
-    /// `paper`: VIPIR's parameters, digits of 18 bits everywhere. The reference.
+    /// `paper`: VIPIR's parameters, with digits of 18 bits for all gadgets. The reference.
     Paper,
-    /// `fast`: the same ring; residues as digits for the expansion, which saves half of its transforms.
+    /// `fast`: the ring of `paper`, with residues as digits of the expansion, which saves half of
+    /// its transforms.
     Fast,
-    /// `small`: two primes and shorter digits; two thirds of the memory for plaintexts and leaves.
+    /// `small`: two primes and shorter digits; plaintexts and leaves take two thirds of the memory.
     Small,
     /// `onion-30`: coefficients of 30 bits for OnionPIRv2.
     Onion30,
     /// `onion-32`: coefficients of 32 bits for OnionPIRv2.
     Onion32,
-    /// `onion-26`: coefficients of 26 bits for OnionPIRv2, at or above ML-KEM-512 under every model.
+    /// `onion-26`: coefficients of 26 bits for OnionPIRv2, at or above ML-KEM-512 under every
+    /// model.
     Onion26,
 }
 
@@ -30,8 +32,8 @@ pub enum RingSet {
 static PACKING: LazyLock<Arc<Ring>> = LazyLock::new(|| ring(&[536_608_769, 533_463_041, 531_628_033]));
 /// Two primes below 2^30 that are 1 mod 2^13; log q just below 60.
 static SHORT: LazyLock<Arc<Ring>> = LazyLock::new(|| ring(&[1_073_692_673, 1_073_668_097]));
-/// Four primes, two below 2^27 and two below 2^26, that are 1 mod 2^13; log q just below 106, the most that
-/// has 128 bits under both models.
+/// Four primes, two below 2^27 and two below 2^26, that are 1 mod 2^13; log q just below 106, the
+/// maximum with 128 bits under both models.
 static ONION: LazyLock<Arc<Ring>> =
     LazyLock::new(|| ring(&[134_176_769, 134_111_233, 67_084_289, 67_043_329]));
 /// The three largest primes below 2^30 that are 1 mod 2^13; log q just below 90.
@@ -52,12 +54,12 @@ impl RingSet {
     /// Standard deviation of the noise.
     pub const SIGMA: f64 = 3.2;
 
-    /// The set of this name.
+    /// Returns the set of this name.
     pub fn by_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|set| set.name() == name)
     }
 
-    /// Its name, part of a snapshot's identity.
+    /// Returns its name, part of a snapshot's identity.
     pub fn name(self) -> &'static str {
         match self {
             Self::Paper => "paper",
@@ -69,7 +71,7 @@ impl RingSet {
         }
     }
 
-    /// The ring with its tables, made once.
+    /// Returns the ring with its tables, which are computed once.
     pub fn ring(self) -> &'static Arc<Ring> {
         match self {
             Self::Paper | Self::Fast => &PACKING,
@@ -79,7 +81,7 @@ impl RingSet {
         }
     }
 
-    /// log2 of the plaintext modulus p.
+    /// Returns log2 of the plaintext modulus p.
     pub fn plaintext_bits(self) -> u32 {
         match self {
             Self::Paper | Self::Fast => 18,
@@ -90,42 +92,43 @@ impl RingSet {
         }
     }
 
-    /// The scale of a plaintext: floor(q / p).
+    /// Returns the scale of a plaintext: floor(q / p).
     pub fn scale(self) -> u128 {
         self.ring().modulus() >> self.plaintext_bits()
     }
 
-    /// The gadget of the expansion's substitutions.
+    /// Returns the gadget of the expansion's substitutions.
     pub fn expansion_gadget(self) -> Gadget {
         match self {
             Self::Paper => Gadget::Digits { levels: 5, base_log: 18, dropped: 0 },
             Self::Fast => Gadget::Residues,
             Self::Small => Gadget::Digits { levels: 8, base_log: 7, dropped: 6 },
-            // Smaller digits than where log q is 108, as in the papers: q / p is 4 times smaller here.
+            // The papers use log q = 108; here q / p is 4 times smaller, so digits are smaller too.
             Self::Onion30 => Gadget::Digits { levels: 5, base_log: 19, dropped: 12 },
             Self::Onion32 => Gadget::Digits { levels: 6, base_log: 16, dropped: 10 },
             Self::Onion26 => Gadget::Digits { levels: 8, base_log: 10, dropped: 10 },
         }
     }
 
-    /// The gadget of RGSW(s), with which expanded ciphertexts become selectors.
+    /// Returns the gadget of RGSW(s), by which expanded ciphertexts become selectors.
     pub fn conversion_gadget(self) -> Gadget {
         self.expansion_gadget()
     }
 
-    /// The gadget of selectors: of the digits in a tournament's external products.
+    /// Returns the gadget of selectors, for the digits in a tournament's external products.
     pub fn selector_gadget(self) -> Gadget {
         match self {
             Self::Paper => Gadget::Digits { levels: 5, base_log: 18, dropped: 0 },
             Self::Fast => Gadget::Digits { levels: 3, base_log: 16, dropped: 39 },
             Self::Small => Gadget::Digits { levels: 3, base_log: 9, dropped: 33 },
             Self::Onion30 | Self::Onion32 => Gadget::Digits { levels: 3, base_log: 22, dropped: 42 },
-            // What ten levels drop may all have the worst sign, and then is a thousandth of what decoding tolerates.
+            // The dropped bits of ten levels, all with the worst sign, are a thousandth of what
+            // decoding tolerates.
             Self::Onion26 => Gadget::Digits { levels: 3, base_log: 17, dropped: 39 },
         }
     }
 
-    /// Bits of a coefficient of a and of b in a response.
+    /// Returns the bits of a coefficient of a and of b in a response.
     pub fn response_bits(self) -> (u32, u32) {
         match self {
             Self::Paper | Self::Fast | Self::Small => (18, 14),
@@ -135,9 +138,10 @@ impl RingSet {
         }
     }
 
-    /// Bits of the b half's coefficients that a query leaves out where its numbers are rotated, and none of its noise is
-    /// divided away: what their rounding adds, doubled eight times by the expansion of selectors, stays an eighth of what a
-    /// leaf has of substitutions. Sets whose leaves are entries have no such queries.
+    /// Returns the number of low bits that a query omits from the b half's coefficients, if its
+    /// numbers are rotated and its noise is not divided away. The rounding noise, doubled eight
+    /// times by the expansion of selectors, stays at an eighth of a leaf's noise from
+    /// substitutions. Sets whose leaves are entries have no such queries.
     pub fn dropped_bits(self) -> u32 {
         match self {
             Self::Fast => 30,
@@ -146,7 +150,7 @@ impl RingSet {
         }
     }
 
-    /// What attacks on it cost.
+    /// Returns the cost of attacks on it.
     pub fn security(self) -> Security {
         match self {
             Self::Paper | Self::Fast => Security { matzov: 159.7, bdgl16: 162.6, core_svp: 132.3 },
@@ -179,7 +183,7 @@ mod tests {
         for set in RingSet::ALL {
             for gadget in [set.expansion_gadget(), set.conversion_gadget(), set.selector_gadget()] {
                 if let Gadget::Digits { levels, base_log, dropped } = gadget {
-                    // What the highest digit takes is no larger than the others.
+                    // The highest digit takes no more bits than the others.
                     let highest = set.ring().log2_modulus() - f64::from(dropped + (levels - 1) * base_log);
                     assert!(highest <= f64::from(base_log) + 0.01, "{}: {highest}", set.name());
                 }

@@ -1,4 +1,4 @@
-//! The bound for folds under a pad: what it says of the shapes in use, and that the maps it is about are within it.
+//! The bound for folds under a pad: its values for the shapes in use, and maps measured against it.
 #![allow(clippy::print_stdout, reason = "what is bounded is worth seeing")]
 
 use spirea_lattice::RingSet;

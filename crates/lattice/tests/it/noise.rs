@@ -1,4 +1,5 @@
-//! The noise of every ring step and set, measured through a backend's own steps, against its closed form.
+//! Noise of every ring step and set, measured through a backend's own steps and compared with its
+//! closed form.
 #![allow(clippy::print_stdout, reason = "what was measured is worth seeing")]
 
 use std::sync::{Arc, LazyLock};
@@ -17,7 +18,7 @@ use spirea_math::{Expansion, Rotations};
 
 static BACKEND: LazyLock<Arc<CpuBackend>> = LazyLock::new(|| Arc::new(CpuBackend::new(2).unwrap()));
 
-/// How far a measured deviation may be from its closed form, in bits.
+/// Maximum difference between a measured deviation and its closed form, in bits.
 const TOLERANCE_BITS: f64 = 0.3;
 
 type Tables = <CpuBackend as RingBackend>::Tables;
@@ -35,19 +36,20 @@ struct Party {
     noise: RingNoise,
 }
 
-/// Bits of a switched ciphertext that is measured, as many as the ring allows: rounding is far below any noise.
+/// Returns the bits of measured switched ciphertexts, the most that the ring allows: their rounding
+/// is far below any noise.
 fn measured(set: RingSet) -> SwitchedBits {
     let bits = (set.ring().log2_modulus() as u32 - 13).min(56);
     SwitchedBits { a: bits, b: bits }
 }
 
 impl Party {
-    /// A query whose leaves encrypt 0.
+    /// Makes a query whose leaves encrypt 0.
     fn new(set: RingSet, leaves: usize, seed: u64) -> Self {
         Self::with_leaves(set, &vec![(0, 0); leaves], seed)
     }
 
-    /// A query whose leaves encrypt scales times numbers.
+    /// Makes a query whose leaves encrypt scales times numbers.
     fn with_leaves(set: RingSet, leaves: &[(u128, i8)], seed: u64) -> Self {
         let expansion = Expansion::covering(leaves.len());
         Self::of(RingNoise::new(set, expansion.levels()), set, expansion, None, seed, |secret, rng| {
@@ -55,7 +57,7 @@ impl Party {
         })
     }
 
-    /// A query that is rounded and whose leaves encrypt 0.
+    /// Makes a rounded query whose leaves encrypt 0.
     fn rounded(set: RingSet, expansion: Expansion, rotations: Option<Rotations>, seed: u64) -> Self {
         Self::of(
             RingNoise::rounded(set, expansion.levels()),
@@ -67,7 +69,7 @@ impl Party {
         )
     }
 
-    /// A query whose leaves are chunks of zeros, rotated.
+    /// Makes a query whose leaves are rotated chunks of zeros.
     fn rotated(set: RingSet, rotations: Rotations, seed: u64) -> Self {
         let levels = (RingSet::DEGREE / rotations.entries()).trailing_zeros();
         let expansion = Expansion::partial(levels, rotations.chunks());
@@ -103,7 +105,7 @@ impl Party {
         Self { set, secret, tables, keys, leaves, noise }
     }
 
-    /// The leaves' sums with plaintext polynomials.
+    /// Returns the leaves' sums of products with plaintext polynomials.
     fn fold(
         &self,
         rows: usize,
@@ -114,7 +116,7 @@ impl Party {
         BACKEND.poly_fold(&self.tables, &[plain], &self.leaves).unwrap()
     }
 
-    /// The deviation and the kurtosis of the phases of ciphertexts of 0, the former as a share of q.
+    /// Returns deviation (relative to q) and kurtosis of the phases of ciphertexts of 0.
     fn measure(&self, ciphertexts: &Ciphertexts) -> (f64, f64) {
         let measured = measured(self.set);
         let bytes = BACKEND.mod_switch(&self.tables, &[ciphertexts], measured).unwrap().concat();
@@ -130,13 +132,14 @@ impl Party {
         (f64::sqrt(squares / count), fourths * count / (squares * squares))
     }
 
-    /// Compares a measured deviation with a variance in units of 1, and the shape with a Gaussian's.
+    /// Compares the measured deviation with a variance in units of 1, and the kurtosis with a
+    /// Gaussian's.
     fn check(&self, step: &str, ciphertexts: &Ciphertexts, variance: f64) {
         let kurtosis = self.check_deviation(step, ciphertexts, variance);
         assert!((kurtosis - 3.0).abs() < 0.6, "{} {step}: kurtosis {kurtosis}", self.set.name());
     }
 
-    /// Compares a measured deviation with a variance in units of 1; returns the kurtosis.
+    /// Compares the measured deviation with a variance in units of 1; returns the kurtosis.
     fn check_deviation(&self, step: &str, ciphertexts: &Ciphertexts, variance: f64) -> f64 {
         let (deviation, kurtosis) = self.measure(ciphertexts);
         let predicted = variance.sqrt() / self.set.ring().modulus() as f64;
@@ -151,16 +154,17 @@ impl Party {
     }
 }
 
-/// What a leaf is multiplied by, so that its noise stands out from the rounding of what is measured.
+/// Factor by which a leaf is multiplied, so that its noise exceeds the rounding of the measured
+/// ciphertexts.
 const GAIN: i32 = 1 << 28;
 
-/// The constant polynomial [`GAIN`] for the leaf whose number is the row's.
+/// Sets the plaintext to the constant [`GAIN`] for the leaf with the row's number, else to 0.
 fn pick(row: usize, column: usize, coefficients: &mut [i32]) {
     coefficients.fill(0);
     coefficients[0] = if row == column { GAIN } else { 0 };
 }
 
-/// Uniform coefficients of `bits` bits, centred.
+/// Returns a function that fills uniform centred coefficients of `bits` bits.
 fn uniform(bits: u32) -> impl Fn(usize, usize, &mut [i32]) + Sync {
     move |row, column, coefficients| {
         let mut words = vec![0; coefficients.len()];
@@ -174,13 +178,14 @@ fn uniform(bits: u32) -> impl Fn(usize, usize, &mut [i32]) + Sync {
 #[test]
 fn leaves_and_folds_have_their_noise() {
     for set in RingSet::ALL {
-        // Leaves of one expansion share their first substitutions: enough of them, from the whole tree.
+        // Leaves of one expansion share their first substitutions, so many leaves of the whole tree
+        // are needed.
         let columns = 320;
         let party = Party::new(set, columns, 1);
         let noise = party.noise;
         let picked = party.fold(64, columns, &|row, column, c| pick(row * 5, column, c));
-        // The noise of early levels gathers in few coefficients of a leaf: its shape is no Gaussian's before it
-        // is multiplied.
+        // The noise of early levels concentrates in few coefficients of a leaf, so it is not
+        // Gaussian before the leaf is multiplied.
         party.check_deviation("expand", &picked, noise.leaf() * f64::from(GAIN).powi(2));
         let bits = set.plaintext_bits();
         let mean_square = 4f64.powi(bits as i32) / 12.0;
@@ -189,7 +194,7 @@ fn leaves_and_folds_have_their_noise() {
     }
 }
 
-/// Selectors of a rotated query are leaves of eight levels or more.
+/// Selectors of a rotated query are leaves of eight or more levels.
 #[test]
 fn leaves_of_rounded_queries_have_their_noise() {
     for set in [RingSet::Fast, RingSet::Small] {
@@ -210,7 +215,8 @@ fn all_columns_of_a_secret_pack_with_their_noise() {
 
 #[test]
 fn rotated_secrets_pack_with_their_noise() {
-    // Of the shapes' usual split, and of a rank and a split with more substitutions of a leaf.
+    // Covers the usual split of the shapes, and a rank and a split with more substitutions of a
+    // leaf.
     for (set, rotations) in [
         (RingSet::Fast, Rotations::new(256, 5, 8)),
         (RingSet::Small, Rotations::new(256, 5, 8)),
@@ -224,7 +230,7 @@ fn rotated_secrets_pack_with_their_noise() {
     }
 }
 
-/// The plaintexts of a block of N rows whose hint is uniform.
+/// Returns the plaintexts of a block of N rows whose hint is uniform.
 fn hint_of_a_block(set: RingSet, rotations: Rotations) -> impl Fn(usize, usize, &mut [i32]) + Sync {
     let hint = uniform(set.plaintext_bits());
     let sums: Vec<Vec<i32>> = (0..rotations.chunks())
@@ -241,7 +247,7 @@ fn hint_of_a_block(set: RingSet, rotations: Rotations) -> impl Fn(usize, usize, 
     }
 }
 
-/// The digits are the same for every query: what is measured is over the noise of one.
+/// The digits are equal for every query, so the measurement is over the noise of one query.
 #[test]
 fn queries_that_bring_their_keys_pack_with_the_same_noise() {
     let rotations = Rotations::new(256, 5, 8);
@@ -280,7 +286,7 @@ fn queries_that_bring_their_keys_pack_with_the_same_noise() {
 fn every_level_of_a_tournament_adds_its_noise() {
     for set in RingSet::ALL {
         let depth = 3;
-        // Bits of 1, for which what a gadget drops counts.
+        // Bits of 1, which make a gadget's dropped bits matter.
         let factors = set.selector_gadget().factors(set.ring());
         let ones: Vec<(u128, i8)> = (0..depth).flat_map(|_| factors.iter().map(|&f| (f, 1))).collect();
         let party = Party::with_leaves(set, &ones, 3);
@@ -288,8 +294,9 @@ fn every_level_of_a_tournament_adds_its_noise() {
         let selectors = BACKEND
             .selectors(&party.tables, &[&party.keys], &party.leaves, 0, depth, set.selector_gadget())
             .unwrap();
-        // Entries that are large and known: the noise that they bring is what the selection keeps of them,
-        // the last entry, which is 0 here; the differences are uniform and make the digits what the model assumes.
+        // Large and known entries. Of their noise, the selection keeps only that of the last entry,
+        // which is 0 here. The differences of the entries are uniform, so the digits are as the
+        // model assumes.
         let last = (1 << depth) - 1;
         let entries = party.fold(last + 1, 1, &|row, _, coefficients: &mut [i32]| {
             coefficients.fill(0);

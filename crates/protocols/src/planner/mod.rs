@@ -1,4 +1,5 @@
-//! Which protocol to choose: what each costs, from its own counts of work and a machine's measured rates.
+//! Choice of a protocol: the cost of each, from its own counts of work and a machine's measured
+//! rates.
 
 mod rates;
 
@@ -11,34 +12,36 @@ use crate::{ProtocolError, Sizes};
 
 pub use rates::Rates;
 
-/// What a service has and needs.
+/// Resources and requirements of a service.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Needs {
-    /// Look-ups a second; with it, protocols that cannot answer as many are not recommended.
+    /// Look-ups per second. If set, protocols with a lower throughput are not recommended.
     pub queries_per_second: Option<f64>,
-    /// Bytes a second that a client sends.
+    /// Client's upload rate, in bytes per second.
     pub uplink: f64,
-    /// Bytes a second that a client receives.
+    /// Client's download rate, in bytes per second.
     pub downlink: f64,
-    /// Bytes of memory that the server has; with it, protocols that need more are not recommended.
+    /// The server's memory in bytes. If set, protocols that need more are not recommended.
     pub memory: Option<u64>,
-    /// Look-ups of a client between two versions of the database: over these its hint and keys are spread.
+    /// Look-ups of a client between two versions of the database. The client's hint and keys are
+    /// amortised over them.
     pub lookups: f64,
-    /// Servers that do not work together; a protocol that needs two is not recommended where there is one.
+    /// Number of servers that do not collude. With one server, two-server protocols are not
+    /// recommended.
     pub servers: usize,
-    /// What parameter sets must reach.
+    /// Security that parameter sets must reach.
     pub security: SecurityLevel,
-    /// What shapes are chosen for.
+    /// Objective for choosing shapes.
     pub prefer: Preference,
-    /// Bins of the table: protocols that have none are not recommended where there are several.
+    /// Number of bins of the table. If it is above 1, protocols without bins are not recommended.
     pub bins: usize,
-    /// How keys must reach the server; with it, protocols whose keys reach it otherwise are not recommended. Without keys
-    /// that are registered, no two look-ups can be linked by them.
+    /// Required key delivery. If set, protocols with another delivery are not recommended. Keys
+    /// that are not registered do not link look-ups.
     pub keys: Option<KeyDelivery>,
 }
 
 impl Default for Needs {
-    /// A phone's 5 Mbit/s up and 20 Mbit/s down, and a hundred look-ups between two versions.
+    /// Assumes a phone's 5 Mbit/s up and 20 Mbit/s down, and 100 look-ups between two versions.
     fn default() -> Self {
         Self {
             queries_per_second: None,
@@ -56,55 +59,55 @@ impl Default for Needs {
 }
 
 impl Needs {
-    /// The choice of a protocol that meets them.
+    /// Returns the choice of `protocol` and `keys` with these needs.
     fn choice(&self, protocol: &str, keys: KeyDelivery) -> Choice {
         let Self { security, prefer, bins, .. } = *self;
         Choice { protocol: protocol.into(), security, prefer, bins, keys, ..Choice::default() }
     }
 }
 
-/// What a protocol costs.
+/// Evaluation of a protocol against the needs.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The protocol.
     pub protocol: &'static str,
-    /// How its keys reach the server, if it has any.
+    /// Delivery of its keys, if it has keys.
     pub keys: KeyDelivery,
-    /// What it costs, or why it has no shape for these records.
+    /// Its cost, or the reason why no shape fits these records.
     pub outcome: Result<Figures, String>,
 }
 
-/// The figures of a protocol with a shape.
+/// Costs of a protocol with a shape.
 #[derive(Clone, Debug)]
 pub struct Figures {
     /// The cheapest shape.
     pub params: ProtocolParams,
     /// Bytes on the wire.
     pub sizes: Sizes,
-    /// Predicted seconds of the server for one query, by step.
+    /// Predicted server time for one query, in seconds, by step.
     pub steps: Vec<(&'static str, f64)>,
-    /// Bytes of memory that the server needs, with one query in flight.
+    /// Bytes of memory that the server needs with one query in flight.
     pub memory_bytes: u64,
-    /// Seconds of a look-up as its client sees it: sending, computing, receiving, and its share of the hint
-    /// and the keys.
+    /// Latency of a look-up for the client, in seconds: upload, computation, download, and the
+    /// amortised time of the hint and the keys.
     pub lookup_seconds: f64,
-    /// Why the needs rule it out, if they do.
+    /// Reason why the needs exclude it, if they do.
     pub ruled_out: Option<String>,
 }
 
 impl Figures {
-    /// Predicted seconds of the server for one query.
+    /// Returns the predicted server time for one query, in seconds.
     pub fn server_seconds(&self) -> f64 {
         self.steps.iter().map(|(_, seconds)| seconds).sum()
     }
 
-    /// Bytes of memory that a query reads at least, on any machine.
+    /// Returns a lower bound on the bytes of memory that a query reads, on any machine.
     pub fn read_bytes(&self) -> f64 {
         self.params.work().iter().map(|work| work.count * work.unit.read_bytes() as f64).sum()
     }
 }
 
-/// The predicted seconds of the server for one query, by step, in the order of the steps.
+/// Predicts the server time for one query, in seconds, by step and in the order of the steps.
 pub fn predict(params: &ProtocolParams, rates: &Rates) -> Vec<(&'static str, f64)> {
     let mut steps: Vec<(&'static str, f64)> = Vec::new();
     for work in params.work() {
@@ -117,14 +120,15 @@ pub fn predict(params: &ProtocolParams, rates: &Rates) -> Vec<(&'static str, f64
     steps
 }
 
-/// The ring sets whose rates a prediction for `params` needs.
+/// Returns the ring sets whose rates a prediction for `params` needs.
 pub fn sets(params: &ProtocolParams) -> Vec<RingSet> {
     let mut sets: Vec<RingSet> = params.work().into_iter().filter_map(|work| work.unit.ring_set()).collect();
     sets.dedup();
     sets
 }
 
-/// What every protocol costs, in the order of [`NAMES`], each one way of delivering keys after the other.
+/// Returns the cost of every protocol, in the order of [`NAMES`], with an entry for each key
+/// delivery.
 pub fn plan(records: u64, record_bytes: usize, needs: &Needs, rates: &Rates) -> Vec<Plan> {
     let plan = |(protocol, keys)| {
         let choice = needs.choice(protocol, keys);
@@ -141,7 +145,7 @@ pub fn plan(records: u64, record_bytes: usize, needs: &Needs, rates: &Rates) -> 
     ways.filter_map(plan).collect()
 }
 
-/// Whether no protocol takes such a table, on whatever machine.
+/// Returns true if no protocol has a shape for such a table, on any machine.
 pub fn is_too_large(records: u64, record_bytes: usize, security: SecurityLevel) -> bool {
     let needs = Needs { security, ..Needs::default() };
     let choice = |protocol| needs.choice(protocol, KeyDelivery::Registered);
@@ -171,7 +175,7 @@ fn weigh(params: ProtocolParams, needs: &Needs, rates: &Rates) -> Figures {
     Figures { params, sizes, steps, memory_bytes, lookup_seconds, ruled_out }
 }
 
-/// Why keys do not reach the server as they must, if they do not.
+/// Returns the reason why the key delivery violates the needs, if it does.
 fn misdelivered(params: &ProtocolParams, needs: &Needs) -> Option<&'static str> {
     match (params.key_delivery()?, needs.keys?) {
         (KeyDelivery::Registered, KeyDelivery::PerQuery) => {
@@ -182,8 +186,8 @@ fn misdelivered(params: &ProtocolParams, needs: &Needs) -> Option<&'static str> 
     }
 }
 
-/// The place in `plans` of the protocol whose look-ups take a client the least time, of those that the needs
-/// allow.
+/// Returns the index in `plans` of the protocol with the least look-up time among those that the
+/// needs allow.
 pub fn recommended(plans: &[Plan]) -> Option<usize> {
     let time = |plan: &Plan| match &plan.outcome {
         Ok(figures) if figures.ruled_out.is_none() => Some(figures.lookup_seconds),
@@ -193,26 +197,26 @@ pub fn recommended(plans: &[Plan]) -> Option<usize> {
     allowed.min_by(|a, b| a.1.total_cmp(&b.1)).map(|(i, _)| i)
 }
 
-/// The slowest scan of a matrix that a server is taken to be capable of, in seconds a byte.
+/// Upper bound on the time of scanning a matrix, in seconds per byte, for any server.
 const SLOWEST_SCAN: f64 = 1e-8;
 
 /// The planner's recommendation for a table.
 #[derive(Clone, Debug)]
 pub struct Recommendation {
-    /// The protocol, with what it was chosen for.
+    /// The protocol, with the options that it was chosen for.
     pub choice: Choice,
     /// Figures of the recommended protocol.
     pub figures: Figures,
-    /// Figures of the others that the needs allow, by the time of a look-up; of a protocol with several ways of delivering keys
-    /// those of the fastest.
+    /// Figures of the other protocols that the needs allow, by the time of a look-up. A protocol
+    /// with several key deliveries appears with the fastest.
     pub others: Vec<Figures>,
 }
 
 impl Needs {
-    /// The recommended protocol for these records at these rates.
+    /// Returns the recommended protocol for these records at these rates.
     ///
     /// # Errors
-    /// [`ProtocolError::BadRequest`] if the needs rule out all.
+    /// [`ProtocolError::BadRequest`] if the needs exclude all protocols.
     pub fn recommend(
         &self,
         records: u64,
@@ -238,10 +242,11 @@ impl Needs {
         Ok(Recommendation { choice, figures, others: allowed })
     }
 
-    /// The protocol that is recommended for these records on every machine, with the least that each protocol takes on any;
-    /// `None` if the recommendation depends on the machine.
+    /// Returns the protocol that is recommended for these records on every machine, with lower
+    /// bounds of each protocol's costs. `None` if the recommendation depends on the machine.
     ///
-    /// Only `simple` has so little work that the slowest machine does it before the network brings the bytes of the others.
+    /// Only `simple` qualifies: its work is so small that the slowest machine finishes before the
+    /// network has transferred the bytes of the other protocols.
     pub fn recommend_for_all_machines(&self, records: u64, record_bytes: usize) -> Option<Recommendation> {
         let recommendation = self.recommend(records, record_bytes, &Rates::default()).ok()?;
         let (best, next) = (&recommendation.figures, recommendation.others.first()?);
@@ -279,8 +284,8 @@ mod tests {
         }
     }
 
-    /// Sizes, memory and work of every protocol. They change with a protocol's shapes and with its count of work, and nothing
-    /// else says what they were: `SPIREA_WRITE_VECTORS=1` writes the file anew.
+    /// Checks sizes, memory and work of every protocol. They change with a protocol's shapes and
+    /// its count of work, and only this file records them: `SPIREA_WRITE_VECTORS=1` rewrites it.
     #[test]
     fn figures_of_usual_tables_are_those_that_were_written_down() {
         let mut found = String::new();
@@ -356,7 +361,7 @@ mod tests {
     #[test]
     fn small_tables_have_one_protocol_on_all_machines() {
         let needs = Needs::default();
-        // A machine that scans as slowly as any, and does the rest in no time.
+        // A machine with the slowest scan, for which all other work takes no time.
         let slow: Rates = [(Unit::ScannedByte, SLOWEST_SCAN)].into_iter().collect();
         for (records, record_bytes) in [(1, 1), (1000, 40), (20_000, 64)] {
             let settled = needs.recommend_for_all_machines(records, record_bytes).unwrap().choice;
@@ -397,8 +402,8 @@ mod tests {
                 plan.keys == KeyDelivery::PerQuery
             );
         }
-        // Of a client that asks once, keys are sent once either way, and those that a query brings are fewer; and no hint
-        // is worth its download.
+        // A client with a single look-up sends its keys once either way, and keys that a query
+        // carries are smaller. No hint is worth its download.
         let once = Needs { lookups: 1.0, ..Needs::default() };
         let plans = plan(1 << 22, 256, &once, &rates);
         assert_eq!(plans.len(), NAMES.len() + 3);

@@ -1,4 +1,4 @@
-//! This machine's rates: the time of each unit of work, measured by doing some of it.
+//! This machine's rates: the time of each unit of work, measured by executing samples of it.
 
 use std::collections::HashMap;
 use std::time::Instant;
@@ -16,41 +16,44 @@ use spirea_math::{Expansion, Rotations};
 use crate::ProtocolError;
 use crate::steps::Unit;
 
-/// Bytes of the matrix that is scanned: larger than the caches.
+/// Bytes of the scanned matrix: larger than the caches.
 const SCANNED_BYTES: usize = 128 << 20;
-/// Leaves of the expansion that is timed: with them a product's operands are larger than the caches.
+/// Leaves of the timed expansion: they make a product's operands larger than the caches.
 const LEAVES: usize = 512;
-/// Rows of the product that is timed.
+/// Rows of the timed product.
 const ROWS: usize = 8;
-/// Queries of the products that are timed.
+/// Queries of the timed products.
 const QUERIES: usize = 64;
 /// Columns of the matrix of bytes that is multiplied by a public matrix.
 const FOLDED_COLUMNS: usize = 16384;
-/// Results of the packings that are timed: of one polynomials are about as much as caches hold, of four far more.
+/// Numbers of results of the timed packings. The polynomials of one result about fill the caches;
+/// those of four far exceed them.
 const RESULTS: [usize; 2] = [1, 4];
-/// Runs of which the median counts.
+/// Number of runs; the median counts.
 const RUNS: usize = 3;
-/// The least time that counts, in seconds: where the difference of two measurements is below it, the clock cannot tell.
+/// Least time in seconds. The clock does not resolve smaller differences of two measurements.
 const RESOLUTION: f64 = 1e-9;
-/// Outputs of the shares that are folded.
+/// Outputs of the timed share folds.
 const OUTPUTS: [OutputKind; 3] = [OutputKind::Bit, OutputKind::U32, OutputKind::U64];
-/// Runs before those of what is bound by memory: a backend may find out in its first ones how it is best read.
+/// Unmeasured runs before measuring memory-bound work: a backend may tune its reading in its first
+/// runs.
 const TRIALS: usize = 8;
 
-/// Seconds of each unit of work.
+/// Time of each unit of work, in seconds.
 #[derive(Clone, Debug, Default)]
 pub struct Rates(HashMap<Unit, f64>);
 
 impl Rates {
-    /// Measures a backend. Takes some seconds.
+    /// Measures a backend, in some seconds.
     ///
     /// # Errors
-    /// The backend's, or no randomness.
+    /// Those of the backend; [`ProtocolError::NoEntropy`].
     pub fn measure<B: ProtocolBackend>(backend: &B, sets: &[RingSet]) -> Result<Self, ProtocolError> {
         Self::measure_telling(backend, sets, |_, _| ())
     }
 
-    /// The same; `tell` is told before each measurement, and after the last, how many are done, and of how many.
+    /// Like [`Rates::measure`], but reports progress. Before each measurement and after the last,
+    /// calls `tell` with the number of completed measurements and their total.
     ///
     /// # Errors
     /// Those of [`Rates::measure`].
@@ -75,7 +78,7 @@ impl Rates {
         Ok(rates)
     }
 
-    /// The units that [`Rates::measure`] measures with these sets.
+    /// Returns the units that [`Rates::measure`] measures with these sets.
     pub fn units(sets: &[RingSet]) -> Vec<Unit> {
         use Unit::*;
         let mut units = vec![ScannedByte, ProductWord, Product, TransformedByte, PublicColumn];
@@ -96,12 +99,12 @@ impl Rates {
         units
     }
 
-    /// Seconds of a unit; 0 for one that was not measured.
+    /// Returns the time of a unit in seconds; 0 if the unit was not measured.
     pub fn seconds(&self, unit: Unit) -> f64 {
         self.0.get(&unit).copied().unwrap_or_default()
     }
 
-    /// All that were measured.
+    /// Returns all measured units with their times in seconds.
     pub fn iter(&self) -> impl Iterator<Item = (Unit, f64)> {
         self.0.iter().map(|(&unit, &seconds)| (unit, seconds))
     }
@@ -118,7 +121,7 @@ impl Rates {
         let scan = median_of_settled(|| backend.scalar_fold(&matrix, &query))?;
         self.set(Unit::ScannedByte, scan, layout.bytes());
 
-        // Few columns, so that the words are the work, and many.
+        // Few columns make the words the dominant work; many columns make the products dominant.
         for (unit, columns) in [(Unit::ProductWord, 16), (Unit::Product, 2048)] {
             let layout = PanelLayout::covering(16384, columns)?;
             let matrix = backend.upload(layout, &vec![0x5a; layout.bytes()])?;
@@ -128,7 +131,7 @@ impl Rates {
             self.set(unit, products, if unit == Unit::Product { words * columns } else { words });
         }
 
-        // What rows add, and what is left of the columns without any.
+        // Separates the cost of rows from the cost of columns.
         let (few, many) = (PANEL_ROWS, 4 * PANEL_ROWS);
         let [few_seconds, many_seconds] = [module_fold(backend, few)?, module_fold(backend, many)?];
         self.set(Unit::TransformedByte, many_seconds - few_seconds, (many - few) * FOLDED_COLUMNS);
@@ -137,7 +140,7 @@ impl Rates {
         Ok(())
     }
 
-    /// Folds of long rows and of short ones, of equally many bytes.
+    /// Times folds of long and of short rows, both with `SCANNED_BYTES` bytes in total.
     fn measure_shares<B: ProtocolBackend>(
         &mut self,
         backend: &B,
@@ -203,7 +206,8 @@ impl Rates {
         if packs_fixed(set) { self.measure_fixed(backend, set, &tables) } else { Ok(()) }
     }
 
-    /// Packing of queries that bring their keys, into few results and into more: what these add, and what is left.
+    /// Times packing for queries that carry their keys, with few and with more results, to separate
+    /// the cost per result from the fixed cost.
     fn measure_fixed<B: ProtocolBackend>(
         &mut self,
         backend: &B,
@@ -233,7 +237,7 @@ impl Rates {
                 backend.pack_fixed(tables, &fixed, &plain, &[uniform.words()], ends)
             })?;
         }
-        // Two equations in two unknowns, of which neither is below 0.
+        // Solves two equations in two unknowns, both clamped to 0 from below.
         let [substitutions, polynomials] = [0, 1].map(|unknown| {
             RESULTS.map(|results| match unknown {
                 0 => packing.substitutions(results) as f64,
@@ -256,12 +260,12 @@ impl FromIterator<(Unit, f64)> for Rates {
     }
 }
 
-/// Returns true if queries under this set can bring their keys.
+/// Returns true if queries under this set can carry their keys.
 fn packs_fixed(set: RingSet) -> bool {
     set.dropped_bits() > 0
 }
 
-/// Seconds of a `share_fold` of rows of so many bytes.
+/// Returns the time of a `share_fold` of rows of `row_bytes` bytes, in seconds.
 fn share_fold<B: ProtocolBackend>(
     backend: &B,
     output: OutputKind,
@@ -278,7 +282,7 @@ fn share_fold<B: ProtocolBackend>(
     Ok(median_of_settled(|| backend.share_fold(&rows, 0, prf, &keys))?)
 }
 
-/// Seconds of a `module_fold` of so many rows.
+/// Returns the time of a `module_fold` of `rows` rows, in seconds.
 fn module_fold<B: ProtocolBackend>(backend: &B, rows: usize) -> Result<f64, ProtocolError> {
     let layout = PanelLayout::covering(rows, FOLDED_COLUMNS)?;
     let matrix = backend.upload(layout, &vec![0x5a; layout.bytes()])?;
@@ -288,7 +292,8 @@ fn module_fold<B: ProtocolBackend>(backend: &B, rows: usize) -> Result<f64, Prot
     Ok(median(|| backend.module_fold(&matrix, a))?)
 }
 
-/// The median time of some runs after so many that a backend does not try any more how it is best done.
+/// Returns the median time of some runs, after enough unmeasured runs for a backend's tuning to
+/// end.
 fn median_of_settled<T, E>(mut run: impl FnMut() -> Result<T, E>) -> Result<f64, E> {
     for _ in 0..TRIALS {
         run()?;
@@ -296,7 +301,7 @@ fn median_of_settled<T, E>(mut run: impl FnMut() -> Result<T, E>) -> Result<f64,
     median(run)
 }
 
-/// The median time of some runs after one that does not count.
+/// Returns the median time of some runs, after one unmeasured run.
 fn median<T, E>(mut run: impl FnMut() -> Result<T, E>) -> Result<f64, E> {
     run()?;
     let mut times = [0.0; RUNS];

@@ -1,4 +1,4 @@
-//! The protocols, a folder each: parameters, both halves, and what is computed of a database beforehand.
+//! The protocols, one folder each: parameters, both halves, and precomputation.
 
 pub mod double;
 pub mod double_pack;

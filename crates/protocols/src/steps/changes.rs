@@ -1,20 +1,20 @@
-//! The bytes in which a database differs from what it was.
+//! Bytes of a database that changed.
 
 use crate::ProtocolError;
 use crate::files::ChangedRecord;
 use crate::grid::{Grid, Spread};
 
-/// A byte of the matrix that changed, by how much modulo 2^32.
+/// A changed byte of the matrix, with its difference modulo 2^32.
 pub(crate) struct Difference {
     pub row: usize,
     pub column: usize,
     pub by: u32,
 }
 
-/// The bytes in which records differ.
+/// Returns the bytes in which the old and the new records differ.
 ///
 /// # Errors
-/// [`ProtocolError::Malformed`] if a change is of a record that there is not, or of another length.
+/// [`ProtocolError::Malformed`] if a change names no record of the database, or has another length.
 pub(crate) fn differences(
     grid: Grid,
     spread: Spread,

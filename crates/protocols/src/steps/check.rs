@@ -1,11 +1,11 @@
-//! What is checked of requests and answers before anything is done with them.
+//! Checks of requests and answers before they are used.
 
 use spirea_math::secret::declassify;
 
 use crate::query::Query;
 use crate::{ProtocolError, Sizes};
 
-/// Refuses an index that no record has.
+/// Refuses an index beyond the last record.
 ///
 /// # Errors
 /// [`ProtocolError::BadRequest`].
@@ -17,7 +17,8 @@ pub(crate) fn check_index(index: u64, records: u64) -> Result<(), ProtocolError>
     Err(ProtocolError::BadRequest(format!("no such record: the table has records 0 to {last}")))
 }
 
-/// The answers of `N` parties. Refuses another number of answers, and answers of another size.
+/// Returns the answers of `N` parties. Refuses another number of answers, and answers of another
+/// size.
 ///
 /// # Errors
 /// [`ProtocolError::Malformed`].
@@ -39,7 +40,7 @@ pub(crate) fn check_answers<'a, const N: usize>(
     }
 }
 
-/// Refuses batches of another number of queries than 1 to `most`, and queries of another size.
+/// Refuses batches that do not have 1 to `most` queries, and queries of another size.
 ///
 /// # Errors
 /// [`ProtocolError::Malformed`].

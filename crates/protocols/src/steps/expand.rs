@@ -1,4 +1,5 @@
-//! Step `expand`: one ciphertext of a query to a ciphertext for each leaf (VIPIR section 2.6).
+//! Step `expand`: expands one ciphertext of a query to a ciphertext for each leaf (VIPIR section
+//! 2.6).
 
 use std::ops::Range;
 
@@ -16,36 +17,39 @@ use super::work::{Unit, Work};
 use crate::ProtocolError;
 use crate::query::Query;
 
-/// The shape whose columns and selectors' rows are leaves of one expansion, in this order.
+/// The shape whose leaves of one expansion are the columns, followed by the rows of selectors.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ExpandedShape {
     /// The parameters of the ring.
     pub set: RingSet,
-    /// Leaves that plaintext polynomials multiply: the LWE secret's entries or the first dimension.
+    /// Number of leaves that plaintext polynomials multiply: the LWE secret's entries or the first
+    /// dimension.
     pub columns: usize,
-    /// Bits of the index that select by tournament.
+    /// Number of index bits that a tournament selects by.
     pub depth: usize,
 }
 
 impl ExpandedShape {
-    /// The expansion: leaves for columns, then for each bit and digit of the selectors' gadget.
+    /// Returns the expansion. Its leaves are the columns, then one for each bit and digit of the
+    /// selectors' gadget.
     pub fn expansion(&self) -> Expansion {
         Expansion::covering(self.columns + selector_rows(self))
     }
 }
 
-/// Rows of selectors: one for each bit and digit of their gadget.
+/// Returns the number of selector rows: one for each bit and digit of the selectors' gadget.
 pub(crate) fn selector_rows(shape: &impl Shape) -> usize {
     shape.depth() * shape.set().selector_gadget().levels(shape.set().ring())
 }
 
-/// The keys of a shape.
+/// Returns the shape of the evaluation keys for `shape`.
 pub(crate) fn key_shape(shape: &impl Shape, rotations: Option<Rotations>) -> KeyShape {
     let conversion = if shape.depth() > 0 { Conversion::Rgsw } else { Conversion::None };
     KeyShape { set: shape.set(), levels: shape.levels(), rotations, conversion }
 }
 
-/// Work of so many substitutions of expansions, and of the selectors if there are any.
+/// Returns the work of `substitutions` substitutions in expansions, and of the selectors, if there
+/// are any.
 pub(crate) fn expand_work(shape: &impl Shape, substitutions: usize) -> Vec<Work> {
     let mut work = vec![Work::new("expand", Unit::Substitution(shape.set()), substitutions)];
     if shape.depth() > 0 {
@@ -54,7 +58,8 @@ pub(crate) fn expand_work(shape: &impl Shape, substitutions: usize) -> Vec<Work>
     work
 }
 
-/// Transforms modulo one prime that a substitution takes: of a's digits, and of what they are taken from.
+/// Returns the number of transforms modulo one prime in a substitution: of the digits of a, and of
+/// the polynomial that they are taken from.
 fn substitution_transforms(set: RingSet) -> usize {
     set.expansion_gadget().forward_transforms(set.ring()) + set.ring().limbs().len()
 }
@@ -116,7 +121,8 @@ impl RegisteredShape for ExpandedShape {
         selectors: &[(u128, i8)],
         rng: &mut SecretRng,
     ) -> Vec<u8> {
-        // As large as it gets at once: a vector that grows leaves what it held where it was.
+        // Allocated at full capacity: a growing vector would leave copies of its content in freed
+        // memory.
         let mut leaves = Zeroizing::new(Vec::with_capacity(self.expansion().leaves()));
         leaves.extend(columns.iter().map(|&value| (self.set.scale(), value)));
         leaves.extend(selectors);
@@ -125,12 +131,12 @@ impl RegisteredShape for ExpandedShape {
 }
 
 impl RingClient {
-    /// The ciphertext of an LWE secret's entries and of the selectors of `group`.
+    /// Encrypts an LWE secret's entries and the selectors of `group`.
     pub fn query_of_secret(&self, secret: &LweSecret, group: usize, rng: &mut SecretRng) -> Vec<u8> {
         self.query(secret.entries(), group, rng)
     }
 
-    /// The ciphertext of small integers, one for each column, and of the selectors of `group`.
+    /// Encrypts small integers, one for each column, and the selectors of `group`.
     pub fn query(&self, columns: &[i8], group: usize, rng: &mut SecretRng) -> Vec<u8> {
         let set = self.shape.set();
         let factors = set.selector_gadget().factors(set.ring());
@@ -143,33 +149,33 @@ impl RingClient {
     }
 }
 
-/// The words of a query's ciphertext, with its client's keys.
+/// Words of a query's ciphertext, with its client's keys.
 pub(crate) type Encrypted<'a, B> = (&'a <B as RingBackend>::Keys, Vec<u32>);
 
-/// What is made of the ciphertexts of some queries of a batch.
+/// The expanded ciphertexts of some queries of a batch.
 pub(crate) struct Unpacked<'a, B: RingBackend> {
-    /// Of each query's client.
+    /// Keys of each query's client.
     pub keys: Vec<&'a B::Keys>,
-    /// What plaintexts multiply.
+    /// Leaves that plaintexts multiply.
     pub leaves: B::Leaves,
-    /// Where the rows of selectors are.
+    /// Location of the selector rows.
     pub rows: Rows<B>,
 }
 
-/// Where the rows of selectors are.
+/// Location of the selector rows.
 pub(crate) enum Rows<B: RingBackend> {
-    /// Among the leaves, behind so many columns.
+    /// The selector rows follow the first `n` leaves.
     Behind(usize),
-    /// Leaves of their own.
+    /// The selector rows have separate leaves.
     Own(B::Leaves),
 }
 
-/// A shape as a backend's server computes with it.
+/// A shape's computation on a server with a backend.
 pub(crate) trait Unpack<B: RingBackend>: RegisteredShape + Sized {
-    /// The leaves of queries.
+    /// Computes the leaves of queries.
     ///
     /// # Errors
-    /// The backend's.
+    /// Those of the backend.
     fn unpack<'a>(
         ring: &RingServer<B, Self>,
         queries: &[Encrypted<'a, B>],
@@ -214,9 +220,10 @@ impl<B: RingBackend, S: Unpack<B>> RingServer<B, S> {
         Ok(self.backend.expand(&self.tables, expansion, &queries)?)
     }
 
-    /// The leaves of a whole batch, in as few and as even groups as the backend has memory for: which queries, and their
-    /// leaves. The first group's are made at once, so that a device does it while the host goes on; those of each other
-    /// one when it is asked for.
+    /// Computes the leaves of a whole batch. The batch is split evenly into the fewest groups that
+    /// fit the backend's memory; each item holds a group's query range and leaves. The first group
+    /// is started immediately, so that a device computes while the host continues; the others when
+    /// they are requested.
     pub fn unpack_groups<'a, 'b>(
         &'b self,
         queries: &'b [Encrypted<'a, B>],
@@ -230,7 +237,8 @@ impl<B: RingBackend, S: Unpack<B>> RingServer<B, S> {
     }
 }
 
-/// `count` queries in as few groups as have at most `most` queries each, or one; no group has two more than another.
+/// Splits `count` queries into the fewest groups of at most `most` queries (at least one). Group
+/// sizes differ by at most 1.
 pub(super) fn even_groups(count: usize, most: usize) -> impl Iterator<Item = Range<usize>> {
     let groups = count.div_ceil(most.max(1));
     (0..groups).map(move |group| group * count / groups..(group + 1) * count / groups)

@@ -18,26 +18,27 @@ use crate::parameters::{Parameters, Sets, Stored};
 use crate::protocol::{Holdings, Protocol, Specimens};
 use crate::{ProtocolError, Result};
 
-/// Parameters that the protocols with a first fold have in common. Public; part of a snapshot's identity.
+/// Parameters that all protocols with a first fold share. Public, and part of a snapshot's
+/// identity.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Folded {
     /// Name of the LWE set.
     pub set: String,
-    /// Name of the ring set, where the protocol packs.
+    /// Name of the ring set, if the protocol packs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ring: Option<String>,
     /// Seed of the public matrices.
     #[serde(with = "crate::hex")]
     pub seed: Seed,
-    /// The lowest bits of each word of a first fold's query that are not sent, where the protocol packs: the words are
-    /// rounded to multiples of 2 to that power.
+    /// Number of low bits of each word in a first fold's query that are not sent, if the protocol
+    /// packs: the words are rounded to multiples of 2^`dropped_bits`.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub dropped_bits: u32,
-    /// How keys reach the server, where the protocol packs.
+    /// Key delivery, if the protocol packs.
     #[serde(default, skip_serializing_if = "KeyDelivery::is_default")]
     pub keys: KeyDelivery,
-    /// Where the records lie.
+    /// Positions of the records.
     pub grid: Grid,
 }
 
@@ -46,24 +47,27 @@ fn is_zero(bits: &u32) -> bool {
     *bits == 0
 }
 
-/// The most bits that are dropped: with 9, already 600 columns would be decoded wrongly too often.
+/// Maximum number of dropped bits: with 9, even 600 columns would decode incorrectly too often.
 const MAX_DROPPED_BITS: u32 = 8;
-/// Bits to choose from that a query may drop: with 4, an eighth of its bytes, its noise less than doubles.
+/// Choices for the number of dropped bits. Dropping 4 saves an eighth of a query's bytes, and its
+/// noise less than doubles.
 const DROPPED_BITS: [u32; 5] = [0, 4, 5, 6, 7];
-/// What the probability of a failure must stay below, as log2, for bits to be dropped: it is an estimate.
+/// Maximum failure probability for dropping bits, as log2. It is stricter because the probability
+/// is an estimate.
 const DROPPING_FAILURE_LOG2: f64 = -80.0;
-/// The largest bound for every database, as log2, that a shape is chosen with, where there is one beside the estimate.
+/// Maximum failure bound over all databases, as log2, for a shape to be chosen, if the protocol has
+/// such a bound beside the estimate.
 const WORST_FAILURE_LOG2: f64 = -40.0;
-/// The most columns of a first fold: the failure bound allows no more.
+/// Maximum number of columns of a first fold, limited by the failure bound.
 pub(crate) const MAX_COLUMNS: usize = 1 << 20;
-/// The most queries of a batch where each has ciphertexts to expand.
+/// Maximum number of queries in a batch whose queries have ciphertexts to expand.
 const MAX_PACKED_BATCH: usize = 64;
 
 impl Folded {
-    /// Checks parameters read from untrusted bytes, as far as the protocols have it in common.
+    /// Checks parameters read from untrusted bytes: the part that all protocols share.
     ///
     /// # Errors
-    /// [`ProtocolError::Malformed`] that names what is out of range.
+    /// [`ProtocolError::Malformed`] that names the member out of range.
     pub(crate) fn validate(&self, spread: Spread) -> Result<(), ProtocolError> {
         if LweSet::by_name(&self.set).is_none() {
             let known = LweSet::ALL.map(LweSet::name).join(", ");
@@ -97,9 +101,9 @@ impl Folded {
     /// Checks parameters of a protocol whose units are blocks of the ring's degree.
     ///
     /// # Errors
-    /// [`ProtocolError::Malformed`] that names what is out of range.
+    /// [`ProtocolError::Malformed`] that names the member out of range.
     pub(crate) fn validate_blocks(&self) -> Result<(), ProtocolError> {
-        /// Far more than any memory holds hints of.
+        /// Far more than the memory for their hints allows.
         const MAX_GROUPS: usize = 1 << 24;
         self.validate(Spread::Rows)?;
         let degree = self.validate_ring()?.ring().degree();
@@ -111,10 +115,11 @@ impl Folded {
         Ok(())
     }
 
-    /// The ring set of a protocol that packs bytes: one that leaves room for a rounded LWE ciphertext.
+    /// Returns the ring set of a protocol that packs bytes: a set with room for a rounded LWE
+    /// ciphertext.
     ///
     /// # Errors
-    /// [`ProtocolError::Malformed`] if there is none of this name.
+    /// [`ProtocolError::Malformed`] if no such set has this name.
     pub(crate) fn validate_ring(&self) -> Result<RingSet, ProtocolError> {
         let name = self.ring.as_deref().unwrap_or_default();
         packing_sets().find(|set| set.name() == name).ok_or_else(|| {
@@ -123,17 +128,17 @@ impl Folded {
         })
     }
 
-    /// The LWE set of validated parameters.
+    /// Returns the LWE set of validated parameters.
     pub(crate) fn lwe_set(&self) -> LweSet {
         LweSet::by_name(&self.set).expect("validated parameters name a set")
     }
 
-    /// The ring set of validated parameters.
+    /// Returns the ring set of validated parameters.
     pub(crate) fn ring_set(&self) -> RingSet {
         self.validate_ring().expect("validated parameters name a ring set")
     }
 
-    /// Names of the sets of validated parameters.
+    /// Returns the names of the sets of validated parameters.
     pub(crate) fn set_names(&self) -> String {
         match &self.ring {
             None => self.set.clone(),
@@ -141,53 +146,53 @@ impl Folded {
         }
     }
 
-    /// The choice of `protocol` with these sets.
+    /// Returns the choice of `protocol` with these sets.
     pub(crate) fn choice_of(&self, protocol: &str) -> Choice {
         let (set, ring) = (Some(self.set.clone()), self.ring.clone());
         Choice { protocol: protocol.into(), set, ring, keys: self.keys, ..Choice::default() }
     }
 
-    /// How the matrix lies in its file.
+    /// Returns the layout of the matrix in its file.
     pub(crate) fn stored(&self, spread: Spread) -> Stored {
         Stored::Panels { layout: self.layout(spread), grid: self.grid, spread }
     }
 
-    /// The parameter sets of validated parameters.
+    /// Returns the parameter sets of validated parameters.
     pub(crate) fn sets(&self) -> Sets {
         Sets { lwe: Some(self.lwe_set()), ring: self.ring.as_ref().map(|_| self.ring_set()) }
     }
 
-    /// The layout of the matrix of validated parameters.
+    /// Returns the layout of the matrix of validated parameters.
     pub(crate) fn layout(&self, spread: Spread) -> PanelLayout {
         PanelLayout::covering(self.grid.rows(spread), self.grid.columns)
             .expect("validated parameters have a layout")
     }
 
-    /// The public matrix of the first fold.
+    /// Returns the public matrix of the first fold.
     pub(crate) fn public_matrix(&self) -> PublicMatrix {
         PublicMatrix::new(self.lwe_set(), self.seed, self.grid.columns)
     }
 
-    /// What encrypts columns of the first fold.
+    /// Returns the encryptor for columns of the first fold.
     pub(crate) fn encryptor(&self) -> LweEncryptor {
         LweEncryptor::new(self.public_matrix()).rounding(self.dropped_bits)
     }
 
-    /// What a first fold's query meets.
+    /// Returns the columns that a first fold's query multiplies.
     pub(crate) fn folded_columns(&self) -> FoldedColumns {
         FoldedColumns { columns: self.grid.columns, dropped_bits: self.dropped_bits }
     }
 
-    /// The public matrix of a second fold over `columns` columns: another one than the first, so that both
-    /// may meet the same secret.
+    /// Returns the public matrix of a second fold over `columns` columns. It differs from the
+    /// first, so that both folds may use the same secret.
     pub(crate) fn second_matrix(&self, columns: usize) -> PublicMatrix {
         PublicMatrix::of_second_fold(self.lwe_set(), self.seed, columns.next_multiple_of(RING_DEGREE))
     }
 
-    /// The hint of the first fold of a database in a file.
+    /// Computes the hint of the first fold of a database in a file.
     ///
     /// # Errors
-    /// The backend's.
+    /// Those of the backend.
     pub(crate) fn hint<B: Backend>(
         &self,
         spread: Spread,
@@ -198,7 +203,7 @@ impl Folded {
         LweHint::of_file(backend, self.layout(spread), &self.public_matrix(), matrix, progress)
     }
 
-    /// The hint of the first fold that a server keeps.
+    /// Reads the first fold's hint, which the server keeps.
     ///
     /// # Errors
     /// [`ProtocolError::Backend`] if it cannot be read or has another length.
@@ -206,18 +211,20 @@ impl Folded {
         LweHint::read(self.lwe_set(), self.grid.rows(spread), file)
     }
 
-    /// Most queries at once, where each has `folds` columns in the first fold.
+    /// Returns the maximum number of queries in a batch whose queries have `folds` columns in the
+    /// first fold.
     pub(crate) fn max_batch(&self, folds: usize) -> usize {
         (MAX_BATCH / folds).min(MAX_PACKED_BATCH)
     }
 }
 
-/// Whether queries under a ring set can bring their keys: where chunks are rotated, and queries rounded.
+/// Returns true if queries under a ring set can carry their keys: the set rotates chunks and rounds
+/// queries.
 fn brings_keys(set: RingSet) -> bool {
     set.dropped_bits() > 0
 }
 
-/// Shapes to choose from where a unit is as many rows as the ring has coefficients.
+/// Returns candidate shapes whose unit has as many rows as the ring has coefficients.
 pub(crate) fn grids_of_blocks(records: u64, record_bytes: usize) -> impl Iterator<Item = Grid> {
     let groups = (0..20).flat_map(|power| [4 << power, 5 << power, 6 << power, 7 << power]);
     [1, 2, 3].into_iter().chain(groups).filter_map(move |groups| {
@@ -226,38 +233,39 @@ pub(crate) fn grids_of_blocks(records: u64, record_bytes: usize) -> impl Iterato
     })
 }
 
-/// Parameters that are those of a first fold and no more, of protocol `P`. Public; part of a snapshot's identity.
+/// Parameters of protocol `P` that consist of those of a first fold. Public, and part of a
+/// snapshot's identity.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct FoldedParams<P>(pub(crate) Folded, #[serde(skip)] PhantomData<P>);
 
-/// What makes a protocol of the parameters of a first fold.
+/// Definition of a protocol whose parameters are those of a first fold.
 pub trait FoldedProtocol: Clone + PartialEq + Debug + Send + Sync + Sized + 'static {
     /// The protocol's name.
     const NAME: &'static str;
     /// The simplest protocol of its kind, for deltas.
     const DELTA: &'static str;
-    /// Where the parts of a large record lie.
+    /// Arrangement of the parts of a large record.
     const SPREAD: Spread;
     /// See [`Protocol::specimens`].
     const SPECIMENS: Specimens;
     /// See [`Protocol::hint_lasts`].
     const HINT_LASTS: bool = false;
-    /// How keys may reach its server.
+    /// Key deliveries that the protocol supports.
     const DELIVERIES: &'static [KeyDelivery] = &[KeyDelivery::Registered];
 
-    /// The ring set of a choice: one that packs; none for a protocol without a ring.
+    /// Returns the ring set of a choice, for packing; `None` for a protocol without a ring.
     ///
     /// # Errors
-    /// [`ProtocolError::BadRequest`] if there is none of its name, or it is too weak.
+    /// [`ProtocolError::BadRequest`] if no set has the chosen name, or the set is too weak.
     fn ring_of(choice: &Choice) -> Result<Option<RingSet>, ProtocolError> {
         choice.packing_set().map(Some)
     }
 
-    /// Shapes to choose from.
+    /// Returns candidate shapes.
     fn grids(records: u64, record_bytes: usize) -> impl Iterator<Item = Grid>;
 
-    /// Bytes of memory traffic that take as long as a query under valid parameters.
+    /// Returns the bytes of memory traffic that take as long as a query, under valid parameters.
     fn read_bytes(params: &FoldedParams<Self>) -> f64;
 
     /// See [`Protocol::client_of`].
@@ -275,7 +283,7 @@ impl<P: FoldedProtocol> FoldedParams<P>
 where
     Self: Parameters,
 {
-    /// Refuses to choose dropped bits that make failures likelier than they may.
+    /// Refuses dropped bits that make failures too likely.
     fn validate_dropped(&self) -> Result<(), ProtocolError> {
         match self.failure() {
             Some(failure) if self.0.dropped_bits > 0 && failure.log2 > DROPPING_FAILURE_LOG2 => {
@@ -285,7 +293,7 @@ where
         }
     }
 
-    /// Refuses to choose a shape that content chosen against the public matrix lets fail likelier than it may.
+    /// Refuses a shape in which content chosen against the public matrix fails too often.
     fn validate_worst(&self) -> Result<(), ProtocolError> {
         match self.worst_failure() {
             Some(worst) if worst.log2 > WORST_FAILURE_LOG2 => Err(malformed(format!(

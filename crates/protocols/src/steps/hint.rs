@@ -1,8 +1,9 @@
-//! The LWE hint: the matrix times the public A. SimplePIR's clients download it; where the server packs, it
-//! keeps it.
+//! The LWE hint: the product of the matrix and the public A. SimplePIR's clients download it; if
+//! the server packs, the server keeps it.
 //!
-//! A byte that changes by d in column c changes its row of the hint by d times row c of A: n products. So a hint that
-//! clients hold is brought up to date where its database changes, under the same A, and they fetch what differs alone.
+//! If a byte in column c changes by d, its row of the hint changes by d times row c of A: n
+//! products. So a hint that clients hold is updated under the same A when the database changes, and
+//! clients fetch only the differences.
 
 use std::io::Write;
 use std::ops::Range;
@@ -19,20 +20,20 @@ use crate::ProtocolError;
 use crate::bytes::{extend_words, words_to_bytes};
 use crate::files::{File, read_exact};
 
-/// Changed bytes that are in memory at once.
+/// Maximum number of changed bytes in memory.
 const CHANGED_AT_ONCE: usize = 1 << 20;
 
-/// One row of n words, the degree of the LWE set, for each row of a matrix.
+/// A row of n words, the degree of the LWE set, for each row of a matrix.
 pub struct LweHint {
     words: Vec<u32>,
     degree: usize,
 }
 
 impl LweHint {
-    /// The hint under `set` of these bytes, little-endian words. That they are the right ones is their hash's to tell.
+    /// Parses a hint under `set` from little-endian words. The caller verifies their hash.
     ///
     /// # Errors
-    /// [`ProtocolError::Malformed`] if they are not `rows` rows.
+    /// [`ProtocolError::Malformed`] if the bytes are not `rows` rows.
     pub fn from_bytes(set: LweSet, rows: usize, bytes: &[u8]) -> Result<Self, ProtocolError> {
         let degree = set.degree();
         let expected = rows as u128 * degree as u128 * 4;
@@ -45,7 +46,7 @@ impl LweHint {
         Ok(Self { words, degree })
     }
 
-    /// The hint under `set` of a matrix of `rows` rows, in a file.
+    /// Reads the hint under `set` of a matrix of `rows` rows from a file.
     ///
     /// # Errors
     /// [`ProtocolError::Backend`] if the file cannot be read or has another length.
@@ -54,10 +55,10 @@ impl LweHint {
         Self::from_bytes(set, rows, &bytes)
     }
 
-    /// [`LweHint::compute`] of a matrix in a file.
+    /// Computes the hint of a matrix in a file with [`LweHint::compute`].
     ///
     /// # Errors
-    /// The backend's.
+    /// Those of the backend.
     pub(crate) fn of_file<B: Backend>(
         backend: &B,
         layout: PanelLayout,
@@ -73,13 +74,14 @@ impl LweHint {
         )
     }
 
-    /// The hint of a matrix: the matrix times `public`. `progress` is told the share that is done.
+    /// Computes the hint of a matrix: the product of the matrix and `public`. Reports the completed
+    /// fraction to `progress`.
     ///
-    /// A structured A goes through transforms (step `module_fold`); a uniform one takes its n columns
-    /// through `scalar_fold` as if they were queries.
+    /// A structured A is multiplied by transforms (step `module_fold`). The n columns of a uniform
+    /// A pass through `scalar_fold` like queries.
     ///
     /// # Errors
-    /// The backend's.
+    /// Those of the backend.
     pub fn compute<B: Backend>(
         backend: &B,
         public: &PublicMatrix,
@@ -117,7 +119,7 @@ impl LweHint {
         }
     }
 
-    /// Writes it as little-endian words.
+    /// Writes the hint as little-endian words.
     ///
     /// # Errors
     /// [`ProtocolError::Write`].
@@ -128,15 +130,15 @@ impl LweHint {
         Ok(())
     }
 
-    /// A row.
+    /// Returns a row.
     pub(crate) fn row(&self, row: usize) -> &[u32] {
         &self.words[row * self.degree..][..self.degree]
     }
 
-    /// The entries of some rows: (row from the first of them, k).
+    /// Returns the entries of some rows as a function of (row relative to the range, k).
     ///
     /// # Errors
-    /// [`ProtocolError::Malformed`] if there are fewer rows.
+    /// [`ProtocolError::Malformed`] if the hint has fewer rows.
     pub(crate) fn rows(
         &self,
         rows: Range<usize>,
@@ -149,15 +151,16 @@ impl LweHint {
     }
 }
 
-/// Bytes of a row.
+/// Returns the bytes of a row.
 fn row_bytes(set: LweSet) -> usize {
     set.degree() * 4
 }
 
-/// Adds to the rows of the hint of `rows` rows in a file what the changes of its matrix add to them.
+/// Adds the effect of a matrix's changes to its hint of `rows` rows, in a file.
 ///
 /// # Errors
-/// [`ProtocolError::Backend`] if the file cannot be read or has another length, [`ProtocolError::Write`].
+/// [`ProtocolError::Backend`] if the file cannot be read or has another length,
+/// [`ProtocolError::Write`] if it cannot be written.
 pub(crate) fn patch_hint(
     path: &Path,
     rows: usize,

@@ -1,14 +1,18 @@
-//! The steps that protocols are composed of, with what several of them share.
+//! The steps that make up protocols, and their common parts.
 //!
-//! A file a step, with its shape, its work, its noise and both halves: `scalar_fold`, `reinterpret`, `expand`, `rotate`,
-//! `packer` and `pack`, `select` (`rgsw_fold`), `mod_switch`. `ring` has what those on rings share.
+//! Each step has a file with its shape, its work, its noise and both halves: `scalar_fold`,
+//! `reinterpret`, `expand`, `rotate`, `packer` and `pack`, `select` (`rgsw_fold`), `mod_switch`.
+//! `ring` has the common parts of the steps on rings.
 //!
-//! - `check`: requests and answers before anything is done with them; `shape`: shapes, chosen and refused.
-//! - [`Work`]: what a step does; `noise`: bounds and estimates of failures; `numbers`: what a client decodes.
-//! - [`Folded`]: parameters of a database whose first step is `scalar_fold`; `query`: how its queries lie in their bytes.
-//! - [`LweHint`]: the hint of a fold; `changes`: what patches it.
-//! - `packed`: one fold and packing, whole: `exppack-simple` and `hybrid`; `packing_client` and `packed_server`: the halves
-//!   of all that pack; `one_shot`: packing for queries that bring their keys.
+//! - `check`: checks of requests and answers; `shape`: choice and refusal of shapes.
+//! - [`Work`]: work of a step; `noise`: bounds and estimates of failures; `numbers`: numbers that a
+//!   client decodes.
+//! - [`Folded`]: parameters of a database whose first step is `scalar_fold`; `query`: layout of its
+//!   queries' bytes.
+//! - [`LweHint`]: the hint of a fold; `changes`: differences that patch it.
+//! - `packed`: the protocols with one fold and packing, `exppack-simple` and `hybrid`;
+//!   `packing_client` and `packed_server`: the halves of all packing protocols; `one_shot`: packing
+//!   for queries that carry their keys.
 
 pub(crate) mod changes;
 pub(crate) mod check;

@@ -1,4 +1,5 @@
-//! Step `mod_switch`: ciphertexts to as few bits as a response needs, and what a client reads of them.
+//! Step `mod_switch`: reduces ciphertexts to the fewest bits that a response needs; the client's
+//! decoding of them.
 
 use spirea_backend::RingBackend;
 use zeroize::Zeroizing;
@@ -6,26 +7,27 @@ use zeroize::Zeroizing;
 use super::ring::{RingClient, RingServer, Shape, switched};
 use crate::ProtocolError;
 
-/// How far phases are from those of the numbers of `bits` bits that they decode to, as shares of what decoding tolerates.
+/// Returns the distance of each phase from that of the `bits`-bit number that it decodes to, as a
+/// share of what decoding tolerates.
 pub(crate) fn phase_errors(phases: &[u64], bits: u32) -> impl Iterator<Item = f64> + '_ {
     // The low bits of a phase, centred: half a step is 2^(63 - bits).
     phases.iter().map(move |&phase| ((phase << bits) as i64) as f64 / 2f64.powi(63))
 }
 
 impl RingClient {
-    /// The phases of a response's ciphertext, as fractions of 2^64.
+    /// Computes the phases of a response's ciphertext, as fractions of 2^64.
     pub fn phases(&self, ciphertext: &[u8]) -> Result<Zeroizing<Vec<u64>>, ProtocolError> {
         let (a, b) = self.shape.set().response_bits();
         Ok(self.keys.with_secret(|secret| secret.phases(ciphertext, a, b))?)
     }
 
-    /// How far the phases of a response's ciphertext are from the numbers of `bits` bits that they decode to,
-    /// as shares of what decoding tolerates.
+    /// Returns the distance of each phase of a response's ciphertext from that of the `bits`-bit
+    /// number that it decodes to, as a share of what decoding tolerates.
     pub fn errors(&self, ciphertext: &[u8], bits: u32) -> Result<Vec<f64>, ProtocolError> {
         Ok(phase_errors(&self.phases(ciphertext)?, bits).collect())
     }
 
-    /// [`RingClient::errors`] of several ciphertexts, one after another.
+    /// Returns [`RingClient::errors`] of several ciphertexts, concatenated.
     pub fn errors_of<'a>(
         &self,
         ciphertexts: impl Iterator<Item = &'a [u8]>,
@@ -37,7 +39,7 @@ impl RingClient {
 }
 
 impl<B: RingBackend, S: Shape> RingServer<B, S> {
-    /// Step `mod_switch`: each query's bytes for the wire, part by part.
+    /// Runs step `mod_switch`: returns each query's bytes for the wire, part by part.
     pub fn switch(&self, parts: &[B::Ciphertexts]) -> Result<Vec<Vec<u8>>, ProtocolError> {
         let parts: Vec<_> = parts.iter().collect();
         Ok(self.backend.mod_switch(&self.tables, &parts, switched(self.shape.set()))?)

@@ -1,8 +1,9 @@
-//! The probability that a number of a response is off by more than a share of what decoding tolerates.
+//! Probability that the error of a number in a response exceeds a share of what decoding tolerates.
 //!
-//! Of packing and of roundings it is an estimate: variances are added as if the terms were independent, and LWE
-//! ciphertexts' entries and roundings are taken for uniform. It is for content that does not depend on the public matrix.
-//! Of folds of polynomials under a pad it is a bound.
+//! For packing and roundings it is an estimate: variances are added as if the terms were
+//! independent, and the entries of LWE ciphertexts and roundings are assumed uniform. The estimate
+//! holds for content that does not depend on the public matrix. For folds of polynomials under a
+//! pad it is a bound.
 
 use spirea_lattice::RingSet;
 use spirea_lattice::lwe::{ENCODING_ERROR, FIELD_ORDER};
@@ -11,15 +12,17 @@ use spirea_lattice::rlwe::bound::PaddedFold;
 
 use super::expand::ExpandedShape;
 
-/// log2 of an estimate for any of `entries` numbers of the field of 257 elements whose error has this variance and is as good
-/// as Gaussian. Decoding tolerates half a step; the rounding of encoded factors takes part of it.
+/// Returns log2 of the estimate for any of `entries` numbers in the field of 257 elements, whose
+/// errors have this variance and are nearly Gaussian. Decoding tolerates half a step; the rounding
+/// of encoded factors takes part of it.
 pub(crate) fn field_exceedance_log2(variance: f64, entries: usize, share: f64) -> f64 {
     let tolerated = share / f64::from(2 * FIELD_ORDER) - ENCODING_ERROR / 2f64.powi(32);
     let z = tolerated / variance.sqrt();
     (two_sided_tail_log2(z) + (entries as f64).log2()).min(0.0)
 }
 
-/// Bound for `parts` polynomials under a pad that are folded over the shape's columns and selected.
+/// Returns log2 of the bound for `parts` polynomials under a pad, folded over the shape's columns
+/// and selected.
 pub(crate) fn padded_exceedance_log2(shape: &ExpandedShape, parts: usize, share: f64) -> f64 {
     let fold = PaddedFold {
         set: shape.set,
@@ -30,7 +33,7 @@ pub(crate) fn padded_exceedance_log2(shape: &ExpandedShape, parts: usize, share:
     fold.exceedance_log2(parts * RingSet::DEGREE, share)
 }
 
-/// log2 of the sum of two probabilities.
+/// Returns log2 of the sum of two probabilities.
 pub(crate) fn either(a: f64, b: f64) -> f64 {
     (a.max(b) + (-(a - b).abs()).exp2().ln_1p() / std::f64::consts::LN_2).min(0.0)
 }

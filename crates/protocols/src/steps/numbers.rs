@@ -1,4 +1,4 @@
-//! Numbers that a client decodes in the field of 257 elements. They are bytes, unless a server lies.
+//! Numbers that a client decodes in the field of 257 elements. They are bytes unless a server lies.
 
 use spirea_lattice::lwe::BlindingFactor;
 use spirea_math::secret::declassify;
@@ -10,20 +10,22 @@ use crate::grid::Grid;
 /// Decoded numbers, 0 to 256 each.
 #[derive(Default)]
 pub(crate) struct Numbers {
-    /// Their low bytes.
+    /// Low bytes of the numbers.
     bytes: Zeroizing<Vec<u8>>,
-    /// 1 where the number is 256, which no record contains, else 0.
+    /// 1 for a number 256, which no record contains, else 0.
     beyond: Zeroizing<Vec<u8>>,
 }
 
 impl Numbers {
-    /// Empty, with room for `count` numbers: a vector that grows would leave copies behind.
+    /// Creates an empty list with room for `count` numbers: a growing vector would leave copies
+    /// behind.
     pub fn with_capacity(count: usize) -> Self {
         let room = || Zeroizing::new(Vec::with_capacity(count));
         Self { bytes: room(), beyond: room() }
     }
 
-    /// Appends the numbers of phases, fractions of 2^64, that were asked for under `factor`.
+    /// Appends the numbers decoded from phases, fractions of 2^64, whose query was blinded by
+    /// `factor`.
     pub fn push(&mut self, factor: &BlindingFactor, phases: impl Iterator<Item = u64>) {
         for number in phases.map(|phase| factor.unblind(phase)) {
             self.bytes.push(number as u8);
@@ -31,21 +33,23 @@ impl Numbers {
         }
     }
 
-    /// Drops all but the first `count`.
+    /// Drops all numbers after the first `count`.
     pub fn truncate(&mut self, count: usize) {
         self.bytes.truncate(count);
         self.beyond.truncate(count);
     }
 
-    /// The numbers as bytes, where 256 reads as 0: for decoding to go on as if nothing was wrong.
+    /// Returns the numbers as bytes, with 256 as 0, so that decoding continues as if nothing was
+    /// wrong.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The record at `offset` of decoded units, if all its numbers are bytes, and all of `others`, which led to the units.
+    /// Returns the record at `offset` of decoded units. Checks that all its numbers are bytes, and
+    /// all numbers of `others`, from which the units were decoded.
     ///
     /// # Errors
-    /// [`ProtocolError::Corrupted`] otherwise. It does not tell which number was none.
+    /// [`ProtocolError::Corrupted`] otherwise, without naming the wrong number.
     pub fn record(&self, grid: &Grid, offset: usize, others: &[Self]) -> Result<Vec<u8>, ProtocolError> {
         let mut record = Zeroizing::new(grid.record_of(&self.bytes, offset));
         let beyond = Zeroizing::new(grid.record_of(&self.beyond, offset));
@@ -63,7 +67,7 @@ mod tests {
     use super::*;
     use spirea_math::random::SecretRng;
 
-    /// A phase that decodes to 256 under this factor: one of the 257 elements does.
+    /// Returns a phase that decodes to 256 under this factor; one of the 257 elements does.
     fn beyond(factor: &BlindingFactor) -> u64 {
         let mut phases = (0..257u64).map(|x| (u128::from(x) * (1 << 64) / 257) as u64);
         phases.find(|&phase| factor.unblind(phase) == 256).unwrap()

@@ -1,8 +1,9 @@
-//! Queries that bring their keys: packing where all uniform halves are constants of a database.
+//! Packing for queries that carry their keys: all uniform halves are constants of a database.
 //!
-//! What packing costs by rotations is transforms of digits of uniform halves. Where these are the same for all clients, a
-//! server computes them when it loads a database, and clients take the uniform halves of all results beforehand, as a hint.
-//! Nobody registers anything, and no two queries have anything in common by which they could be linked.
+//! The cost of packing by rotations is the transforms of the digits of uniform halves. If these are
+//! the same for all clients, a server computes the transforms when it loads a database, and clients
+//! download the uniform halves of all results as a hint. No keys are registered, and queries share
+//! nothing that could link them.
 
 use std::io::Write;
 use std::ops::Range;
@@ -25,16 +26,17 @@ use super::work::{Unit, Work};
 use crate::ProtocolError;
 use crate::query::Query;
 
-/// Bytes of memory traffic that take as long as a substitution whose digits are known: the digits, and as much again of
-/// keys and halves in the caches.
+/// Bytes of memory traffic that take as long as a substitution with precomputed digits: the digits,
+/// and an equal amount for keys and halves in the caches.
 const SUBSTITUTION: f64 = 3e5;
-/// How many times as long a byte of plaintexts takes as one of the database.
+/// Time of reading a byte of plaintexts relative to a byte of the database.
 const PLAINTEXT: f64 = 1.2;
-/// Results whose plaintexts are in memory at once where only their uniform halves are wanted.
+/// Number of results whose plaintexts are in memory at once when only their uniform halves are
+/// needed.
 const RESULTS_TOGETHER: usize = 16;
 
-/// The shape whose columns are rotated chunks of an LWE secret, and whose queries bring their keys. Nothing is selected:
-/// what selectors leave depends on whole ciphertexts.
+/// The shape whose columns are rotated chunks of an LWE secret, and whose queries carry their keys.
+/// It supports no selection: the results of selectors depend on whole ciphertexts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OneShotShape {
     rotated: RotatedShape,
@@ -42,7 +44,8 @@ pub(crate) struct OneShotShape {
 }
 
 impl OneShotShape {
-    /// The shape of a protocol that packs into `results` ciphertexts for each query under secrets of `lwe`.
+    /// Returns the shape of a protocol that packs into `results` ciphertexts for each query, under
+    /// secrets of `lwe`.
     pub fn new(lwe: LweSet, set: RingSet, results: usize) -> Self {
         Self { rotated: RotatedShape::new(lwe, set, results, 1), results }
     }
@@ -57,7 +60,7 @@ impl OneShotShape {
         FixedPacking { gadget, expansion: self.rotated.chunks(), rotations }
     }
 
-    /// Bytes of the a halves of a result.
+    /// Returns the bytes of the a half of a result.
     fn uniform_bytes(&self) -> usize {
         switched(self.set()).a as usize * self.degree() / 8
     }
@@ -100,7 +103,7 @@ impl Shape for OneShotShape {
         vec![Work::new("pack_fixed", Unit::FixedSubstitution(self.set()), self.packing().substitutions(0))]
     }
 
-    /// The b halves of chunks, of their images, and of what a query sends.
+    /// Counts the b halves of the chunks, of their images, and of the ciphertexts in a query.
     fn leaves_bytes(&self) -> usize {
         let sent = self.packing().polynomials(self.set().ring());
         let leaves = self.rotated.chunks().leaves() + 2 * self.rotated.rotations.leaves();
@@ -137,7 +140,7 @@ impl Shape for OneShotShape {
     }
 }
 
-/// The half of a client whose queries bring their keys.
+/// The client half for queries that carry their keys.
 pub(crate) struct OneShotClient {
     shape: OneShotShape,
     uniform: UniformHalves,
@@ -146,17 +149,18 @@ pub(crate) struct OneShotClient {
 }
 
 impl OneShotClient {
-    /// A client of the database of `seed` whose results have these uniform halves, its hint.
+    /// Creates a client of the database of `seed`. The hint holds the results' uniform halves.
     pub fn new(shape: OneShotShape, seed: &Seed, hint: &[u8]) -> Self {
         Self { shape, uniform: UniformHalves::new(shape.query(), seed), results: hint.to_vec() }
     }
 
-    /// The ciphertext of an LWE secret's entries with its keys, and the secret that reads the answer.
+    /// Encrypts an LWE secret's entries, with keys. Returns the ciphertext and the secret that
+    /// decrypts the answer.
     pub fn ask(&self, secret: &LweSecret, rng: &mut SecretRng) -> (Vec<u8>, AnswerSecret) {
         self.uniform.ask(&self.shape.rotated.numbers(secret.entries(), &[]), rng)
     }
 
-    /// The phases of the results in an answer, as fractions of 2^64.
+    /// Computes the phases of the results in an answer, as fractions of 2^64.
     pub fn phases(
         &self,
         secret: &AnswerSecret,
@@ -169,7 +173,7 @@ impl OneShotClient {
     }
 }
 
-/// The server's half: what packs all results of a query.
+/// The server half: packs all results of a query.
 pub(crate) struct OneShotServer<B: RingBackend> {
     shape: OneShotShape,
     ring: RingServer<B, RotatedShape>,
@@ -178,7 +182,8 @@ pub(crate) struct OneShotServer<B: RingBackend> {
 }
 
 impl<B: RingBackend> OneShotServer<B> {
-    /// Takes the entries of LWE ciphertexts, N for each result, of the database of `seed`.
+    /// Creates the server from the entries of LWE ciphertexts, N for each result, of the database
+    /// of `seed`.
     pub fn new(
         shape: OneShotShape,
         backend: &Arc<B>,
@@ -210,7 +215,7 @@ pub(crate) fn write_uniform<B: RingBackend>(
     Ok(())
 }
 
-/// Plaintexts of some results, what is computed for them, and their a halves.
+/// Plaintexts of some results, the data precomputed for them, and their a halves.
 type Fixed<B> = (Vec<<B as RingBackend>::Plain>, <B as RingBackend>::Fixed, Vec<u8>);
 
 fn fix<B: RingBackend>(

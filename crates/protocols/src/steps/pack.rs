@@ -1,5 +1,5 @@
-//! The ways of step `pack`: leaves that are entries of the LWE secret, by expansion, and leaves that are rotated chunks of
-//! it, with keys that are registered or that queries bring.
+//! The variants of step `pack`: leaves are entries of the LWE secret (by expansion) or rotated
+//! chunks of it, with keys that are registered or that queries carry.
 
 use std::ops::Deref;
 
@@ -15,21 +15,22 @@ use super::select::depth;
 use crate::ProtocolError;
 use crate::choice::KeyDelivery;
 
-/// The shape of a protocol that packs: either way, as its ring set says.
+/// The shape of a protocol that packs. Its ring set determines the variant.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum PackingShape {
-    /// By expansion to the secret's entries.
+    /// Packing by expansion to the secret's entries.
     Expanded(ExpandedShape),
-    /// By rotations of its chunks.
+    /// Packing by rotations of the secret's chunks.
     Rotated(RotatedShape),
-    /// The same with keys that queries bring.
+    /// Packing by rotations, with keys that queries carry.
     OneShot(OneShotShape),
 }
 
 impl PackingShape {
-    /// The shape of a protocol that packs into `results` ciphertexts for each query under secrets of `lwe`, and selects
-    /// among `groups`. `paper` is VIPIR's way. Of validated parameters, queries that bring their keys have one group and
-    /// another set.
+    /// Returns the shape of a protocol that packs into `results` ciphertexts for each query under
+    /// secrets of `lwe`, and selects among `groups`. The set `paper` packs by expansion, as in
+    /// VIPIR. In validated parameters, queries that carry their keys have one group and another set
+    /// than `paper`.
     pub fn new(lwe: LweSet, set: RingSet, results: usize, groups: usize, keys: KeyDelivery) -> Self {
         match (keys, set) {
             (KeyDelivery::PerQuery, _) => Self::OneShot(OneShotShape::new(lwe, set, results)),
@@ -52,14 +53,15 @@ impl Deref for PackingShape {
 }
 
 impl ExpandedShape {
-    /// The shape of a protocol that packs ciphertexts under secrets of `lwe` and selects among `groups`.
+    /// Returns the shape of a protocol that packs ciphertexts under secrets of `lwe` and selects
+    /// among `groups`.
     pub fn packing(lwe: LweSet, set: RingSet, groups: usize) -> Self {
         Self { set, columns: lwe.degree(), depth: depth(groups) }
     }
 }
 
 impl<B: RingBackend> Packer<B> for ExpandedShape {
-    /// Coefficient j of polynomial (block, k) is entry k of ciphertext `block N + j`.
+    /// Sets coefficient j of polynomial (block, k) to entry k of ciphertext `block N + j`.
     fn encode(
         ring: &RingServer<B, Self>,
         blocks: usize,
@@ -85,8 +87,8 @@ impl<B: RingBackend> Packer<B> for ExpandedShape {
 }
 
 impl<B: RingBackend> RingServer<B, ExpandedShape> {
-    /// [`Self::pack`] of the LWE ciphertexts whose entries k are the answer of a query's matrix to column k, and whose
-    /// bodies are its answers in `folded`.
+    /// Runs [`Self::pack`] on LWE ciphertexts from folds of each query's own matrix: entry k is the
+    /// matrix's answer to column k, and the body its answer in `folded`.
     pub fn pack_folds(
         &self,
         matrices: &B::Matrices,

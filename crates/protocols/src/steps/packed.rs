@@ -1,9 +1,9 @@
-//! What ExpPack (S) and the hybrid protocol have in common: one fold, whose LWE ciphertexts are packed, and of the packed
-//! ones perhaps one that is selected.
+//! Common parts of ExpPack (S) and the hybrid protocol: one fold, whose LWE ciphertexts are packed,
+//! and possibly a selection of one packed ciphertext.
 //!
-//! They differ in where the parts of a large record lie. Under ExpPack (S) each is in a column of its own and is asked
-//! for by itself. Under the hybrid protocol they lie below each other in one column, one query brings all, and selects
-//! the block in each.
+//! The two protocols arrange the parts of a large record differently. Under ExpPack (S) each part
+//! is in a separate column and needs a separate query. Under the hybrid protocol the parts lie
+//! below each other in one column: one query retrieves all parts and selects the block in each.
 
 use std::sync::Arc;
 
@@ -42,17 +42,17 @@ use crate::query::Query;
 use crate::responder::Responder;
 use crate::{ProtocolError, Result, Sizes};
 
-/// A protocol that packs what one fold leaves.
+/// A protocol that packs the result of one fold.
 pub trait PackedProtocol: FoldedProtocol {
-    /// Refuses shapes that are not the protocol's.
+    /// Refuses shapes that the protocol does not have.
     ///
     /// # Errors
-    /// [`ProtocolError::Malformed`] that names what is out of range.
+    /// [`ProtocolError::Malformed`] that names the member out of range.
     fn validate_shape(folded: &Folded) -> Result<(), ProtocolError>;
 }
 
 impl<P: PackedProtocol> FoldedParams<P> {
-    /// The shape of validated parameters.
+    /// Returns the shape of validated parameters.
     pub(crate) fn shape(&self) -> PackedShape {
         let (grid, lwe, set) = (self.0.grid, self.0.lwe_set(), self.0.ring_set());
         let parts = grid.parts() / grid.columns_of_record(P::SPREAD);
@@ -61,7 +61,7 @@ impl<P: PackedProtocol> FoldedParams<P> {
         PackedShape { grid, spread: P::SPREAD, lwe, ring, dropped_bits: self.0.dropped_bits }
     }
 
-    /// The client half.
+    /// Makes the client half.
     ///
     /// # Errors
     /// [`ProtocolError::Malformed`] if the parameters are invalid.
@@ -74,7 +74,7 @@ impl<P: PackedProtocol> FoldedParams<P> {
     }
 }
 
-/// What follows from validated parameters.
+/// Shape derived from validated parameters.
 #[derive(Clone, Copy, Debug)]
 pub struct PackedShape {
     pub(crate) grid: Grid,
@@ -85,17 +85,18 @@ pub struct PackedShape {
 }
 
 impl PackedShape {
-    /// Encrypted unit vectors that a look-up sends, each with the ciphertext of its secret.
+    /// Returns the number of encrypted unit vectors in a query, each with the ciphertext of its
+    /// secret.
     pub(crate) fn asked(&self) -> usize {
         self.grid.columns_of_record(self.spread)
     }
 
-    /// Parts of a record that each of them brings.
+    /// Returns the number of a record's parts that each encrypted unit vector retrieves.
     pub(crate) fn parts(&self) -> usize {
         self.grid.parts() / self.asked()
     }
 
-    /// Blocks of N rows that the rows of a part are packed in.
+    /// Returns the number of blocks of N rows into which the rows of a part are packed.
     pub(crate) fn blocks(&self) -> usize {
         self.grid.groups * self.blocks_of_unit()
     }
@@ -104,13 +105,13 @@ impl PackedShape {
         self.grid.unit_rows / self.ring.degree()
     }
 
-    /// How each of the encrypted unit vectors lies in a query.
+    /// Returns the layout of each encrypted unit vector in a query.
     pub(crate) fn layout(&self) -> QueryLayout {
         let Self { grid, dropped_bits, .. } = *self;
         QueryLayout { first: grid.columns, dropped_bits, second: 0, ciphertext: self.ring.query_bytes() }
     }
 
-    /// Bytes that the first fold reads.
+    /// Returns the bytes that the first fold reads.
     pub(crate) fn scanned_bytes(&self) -> usize {
         self.grid.rows(self.spread) * self.grid.columns
     }
@@ -134,7 +135,7 @@ impl PackedShape {
         work.extend(self.ring.fold_work(self.parts(), self.blocks()));
         work.extend(select_work(self.ring.set(), self.grid.groups, self.parts()));
         work.extend(self.ring.switch_work(self.parts() * self.blocks_of_unit()));
-        // Each of the encrypted unit vectors is a query of its own.
+        // Each encrypted unit vector counts as a query.
         work.iter_mut().for_each(|work| work.count *= self.asked() as f64);
         work
     }
@@ -174,7 +175,8 @@ impl<P: PackedProtocol> Parameters for FoldedParams<P> {
         Some(self.0.keys)
     }
 
-    /// The column has a blinding factor; the group is selected by ciphertexts that multiply.
+    /// Counts the bits of the group, which ciphertexts select by multiplication; the column has a
+    /// blinding factor.
     fn combined_answer_bits(&self) -> f64 {
         (self.0.grid.groups as f64).log2()
     }
@@ -252,7 +254,7 @@ struct Client {
 }
 
 impl Client {
-    /// A client of the database with these parameters.
+    /// Creates a client of the database with these parameters.
     fn new<P: PackedProtocol>(
         params: &FoldedParams<P>,
         known: Holdings<'_>,
@@ -265,7 +267,7 @@ impl Client {
     }
 }
 
-/// Where the record lies in its unit, and what reads the results of each of the encrypted unit vectors.
+/// Position of the record in its unit, and the readers of each encrypted unit vector's results.
 struct State {
     offset: Zeroizing<usize>,
     readers: Vec<(Reader, BlindingFactor)>,
@@ -319,7 +321,7 @@ impl IndexClient for Client {
 }
 
 impl Client {
-    /// What the answer brings for each of the encrypted unit vectors, with what reads it.
+    /// Splits the answer into the results for each encrypted unit vector, with their readers.
     fn results<'a>(
         &self,
         state: &'a State,
@@ -330,16 +332,16 @@ impl Client {
     }
 }
 
-/// Packing, and selecting of what is packed.
+/// Packing, followed by selection.
 struct PackAndSelect<B: RingBackend, S> {
     shape: PackedShape,
     ring: RingServer<B, S>,
-    /// The hint of each part's blocks.
+    /// The hint of each part's blocks, as plaintexts.
     parts: Vec<Vec<B::Plain>>,
 }
 
 impl<B: RingBackend, S: Packer<B>> PackAndSelect<B, S> {
-    /// Takes the LWE hint that was computed of the database.
+    /// Creates the server part from the LWE hint of the database.
     fn new(shape: PackedShape, ring: S, backend: &Arc<B>, hint: &LweHint) -> Result<Self, ProtocolError> {
         let ring = RingServer::new(Arc::clone(backend), ring)?;
         let parts = ring.encode_hint(shape.parts(), shape.blocks(), hint)?;
@@ -388,7 +390,7 @@ impl<B: RingBackend, S: Packer<B>> Packing<B> for PackAndSelect<B, S> {
     }
 }
 
-/// Packing for queries that bring their keys, of which nothing is selected.
+/// Packing without selection, for queries that carry their keys.
 struct PackAll<B: RingBackend> {
     shape: PackedShape,
     blocks: OneShotServer<B>,

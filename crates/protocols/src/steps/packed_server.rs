@@ -1,4 +1,4 @@
-//! The server half of protocols that pack what the fold of a matrix leaves.
+//! The server half of protocols that pack the fold of a matrix.
 
 use spirea_backend::{Bodies, RingBackend};
 
@@ -12,14 +12,14 @@ use crate::query::Query;
 use crate::responder::{Shard, kept};
 use crate::{ProtocolError, Sizes};
 
-/// All that follows the fold.
+/// The steps after the fold.
 pub(crate) trait Packing<B: RingBackend>: Send + Sync {
-    /// What a query's ciphertext is, once it is read.
+    /// A query's parsed ciphertext.
     type Asked<'a>
     where
         Self: 'a;
 
-    /// A client's keys, if clients register any.
+    /// Prepares a client's keys, if clients register keys.
     ///
     /// # Errors
     /// Those of [`Responder::prepare_keys`](crate::Responder::prepare_keys).
@@ -27,20 +27,20 @@ pub(crate) trait Packing<B: RingBackend>: Send + Sync {
         Err(ProtocolError::malformed("keys", "this protocol needs none"))
     }
 
-    /// Reads the ciphertexts of queries of this layout.
+    /// Parses the ciphertexts of queries of this layout.
     ///
     /// # Errors
-    /// [`ProtocolError::Malformed`] if one is none.
+    /// [`ProtocolError::Malformed`] if a ciphertext is invalid.
     fn ciphertexts<'a>(
         &'a self,
         queries: &[Query<'a>],
         layout: QueryLayout,
     ) -> Result<Vec<Self::Asked<'a>>, ProtocolError>;
 
-    /// The answers to queries with these ciphertexts, of what all rows leave.
+    /// Makes the answers to queries with these ciphertexts from the fold of all rows.
     ///
     /// # Errors
-    /// The backend's.
+    /// Those of the backend.
     fn pack(
         &self,
         queries: &[Query<'_>],
@@ -49,7 +49,7 @@ pub(crate) trait Packing<B: RingBackend>: Send + Sync {
     ) -> Result<Vec<Vec<u8>>, ProtocolError>;
 }
 
-/// What packs the blocks of each query, of which nothing is selected.
+/// Packs all blocks of each query, without selection.
 pub(crate) trait BlockPacker<B: RingBackend>: Send + Sync {
     /// See [`Packing::Asked`].
     type Asked<'a>
@@ -74,11 +74,12 @@ pub(crate) trait BlockPacker<B: RingBackend>: Send + Sync {
         layout: QueryLayout,
     ) -> Result<Vec<Self::Asked<'a>>, ProtocolError>;
 
-    /// The results of each query as bytes for the wire: `bodies` says which words of what was folded are those of a query
-    /// and those behind it. They are folded while a device works at what needs the ciphertexts alone.
+    /// Returns the results of each query as bytes for the wire. `bodies` returns the words of the
+    /// folded rows for a query and those after it. `folded` is called while a device computes the
+    /// steps that need only the ciphertexts.
     ///
     /// # Errors
-    /// The backend's.
+    /// Those of the backend.
     fn answers(
         &self,
         ciphertexts: &[Self::Asked<'_>],
@@ -87,7 +88,7 @@ pub(crate) trait BlockPacker<B: RingBackend>: Send + Sync {
     ) -> Result<Vec<Vec<u8>>, ProtocolError>;
 }
 
-/// Blocks that are packed for clients that register keys.
+/// Blocks packed for clients that register keys.
 pub(crate) struct PackedBlocks<B: RingBackend, S> {
     pub ring: RingServer<B, S>,
     pub plain: Vec<B::Plain>,
@@ -135,7 +136,7 @@ pub(crate) struct PackedServer<B: RingBackend, P> {
     pub sizes: Sizes,
     pub max_batch: usize,
     pub rows: MatrixRows<B>,
-    /// Where it combines.
+    /// The packing, if this server combines.
     pub packing: Option<P>,
 }
 
@@ -162,7 +163,7 @@ impl<B: RingBackend, P: Packing<B>> Shard for PackedServer<B, P> {
         self.packing.as_ref().map_or_else(|| Ok(PreparedKeys::unused()), |it| it.prepare_keys(bytes))
     }
 
-    /// Each encrypted unit vector of a query goes the way of a query of its own.
+    /// Treats each encrypted unit vector of a query as a separate query.
     fn parse<'a>(&'a self, queries: &[Query<'a>]) -> Result<Vec<P::Asked<'a>>, ProtocolError> {
         let layout = self.rows.query().layout;
         let vectors: Vec<Query<'a>> = queries

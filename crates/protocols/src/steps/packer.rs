@@ -1,7 +1,8 @@
-//! Step `pack`: LWE ciphertexts, N at a time, to a ring ciphertext (VIPIR sections 2.6 and 3.5).
+//! Step `pack`: packs LWE ciphertexts, N at a time, into a ring ciphertext (VIPIR sections 2.6 and
+//! 3.5).
 //!
-//! What is made of the query's ciphertext encrypts its LWE secret's entries; times the polynomials of the hint they add up
-//! to what the secret takes off the bodies.
+//! The leaves of the query's ciphertext encrypt its LWE secret's entries. Their products with the
+//! hint's polynomials add up to the mask A s that is subtracted from the bodies.
 
 use spirea_backend::{Bodies, RingBackend};
 use spirea_lattice::LweSet;
@@ -14,8 +15,8 @@ use super::ring::{RingServer, Shape};
 use super::scalar_fold::FoldedColumns;
 use crate::ProtocolError;
 
-/// log2 of an estimate for `entries` bytes that are folded under `lwe`, packed, and selected if the
-/// shape says so.
+/// Returns log2 of an estimate for `entries` bytes that are folded under `lwe`, packed, and
+/// selected if the shape selects.
 pub(crate) fn packed_exceedance_log2(
     shape: &dyn Shape,
     lwe: LweSet,
@@ -29,26 +30,27 @@ pub(crate) fn packed_exceedance_log2(
     field_exceedance_log2(noise.response(steps) + variance, entries, share)
 }
 
-/// Entry k of LWE ciphertext r, for (r, k).
+/// Function from (r, k) to entry k of LWE ciphertext r.
 pub(crate) type Entry<'a> = dyn Fn(usize, usize) -> u32 + Sync + 'a;
 
-/// A shape that LWE ciphertexts are packed by.
+/// A shape that packs LWE ciphertexts.
 pub(crate) trait Packer<B: RingBackend>: Unpack<B> {
-    /// The plaintext polynomials of `blocks` times N LWE ciphertexts, their entries rounded to the set's plaintext bits and
-    /// centred (VIPIR appendix C.1).
+    /// Encodes the plaintext polynomials of `blocks` times N LWE ciphertexts. Their entries are
+    /// rounded to the set's plaintext bits and centred (VIPIR appendix C.1).
     ///
     /// # Errors
-    /// The backend's.
+    /// Those of the backend.
     fn encode(
         ring: &RingServer<B, Self>,
         blocks: usize,
         entry: &Entry<'_>,
     ) -> Result<Vec<B::Plain>, ProtocolError>;
 
-    /// For each query and block, the ciphertext of what its secret takes off the bodies.
+    /// Computes the ciphertext of the mask that is subtracted from the bodies, for each query and
+    /// block.
     ///
     /// # Errors
-    /// The backend's.
+    /// Those of the backend.
     fn fold(
         ring: &RingServer<B, Self>,
         plain: &[B::Plain],
@@ -57,7 +59,8 @@ pub(crate) trait Packer<B: RingBackend>: Unpack<B> {
 }
 
 impl<B: RingBackend, S: Packer<B>> RingServer<B, S> {
-    /// The plaintext polynomials of the LWE hint of a matrix of `parts` times `blocks` times N rows, for each part.
+    /// Encodes the LWE hint of a matrix of `parts` times `blocks` times N rows into plaintext
+    /// polynomials, for each part.
     pub fn encode_hint(
         &self,
         parts: usize,
@@ -68,8 +71,8 @@ impl<B: RingBackend, S: Packer<B>> RingServer<B, S> {
         (0..parts).map(|part| S::encode(self, blocks, &hint.rows(part * rows..(part + 1) * rows)?)).collect()
     }
 
-    /// Step `pack`: for each query, the LWE ciphertexts of `plain` and its bodies, N to a ciphertext; `bodies`
-    /// says which words of `folded` are whose.
+    /// Runs step `pack`: packs, for each query, the LWE ciphertexts of `plain` with its bodies, N
+    /// into a ciphertext. `bodies` selects each query's words of `folded`.
     pub fn pack(
         &self,
         plain: &[B::Plain],
@@ -80,7 +83,7 @@ impl<B: RingBackend, S: Packer<B>> RingServer<B, S> {
         self.add_bodies(S::fold(self, plain, unpacked)?, folded, bodies)
     }
 
-    /// The rest of step `pack`.
+    /// Adds the bodies, the last part of step `pack`.
     pub(super) fn add_bodies(
         &self,
         mut packed: B::Ciphertexts,

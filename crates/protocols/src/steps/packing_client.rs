@@ -1,4 +1,4 @@
-//! The client's half of packing, whichever way its keys reach the server.
+//! The client half of packing, for both key deliveries.
 
 use spirea_lattice::LweSecret;
 use spirea_lattice::lwe::{BlindingFactor, field_error};
@@ -14,25 +14,25 @@ use crate::ProtocolError;
 use crate::keys::ClientKeys;
 use crate::protocol::Holdings;
 
-/// A client of a protocol that packs.
+/// Client half of a protocol that packs.
 pub(crate) enum PackingClient {
-    /// Its keys are registered: one secret for many queries.
+    /// Keys are registered: one secret serves many queries.
     Registered(RingClient),
-    /// Its queries bring their keys: a secret for each.
+    /// Queries carry their keys: each has its own secret.
     OneShot(OneShotClient),
 }
 
-/// What reads the results that one ciphertext of a query asked for.
+/// Secret that decrypts the results for one ciphertext of a query.
 pub(crate) enum Reader {
-    /// The secret of the client's keys, as it is when the answer comes.
+    /// The secret of the client's keys at the time of the answer.
     Registered,
-    /// A secret of its own.
+    /// The query's own secret.
     OneShot(AnswerSecret),
 }
 
 impl PackingClient {
-    /// A client of the database of `seed`. One that registers keys takes those among the known ones that fit, or else
-    /// makes its own.
+    /// Creates a client of the database of `seed`. If it registers keys, it reuses known keys that
+    /// fit, or else makes its own.
     pub fn new(shape: PackingShape, seed: &Seed, known: Holdings<'_>, rng: &mut SecretRng) -> Self {
         match shape {
             PackingShape::Expanded(shape) => {
@@ -45,7 +45,7 @@ impl PackingClient {
         }
     }
 
-    /// The keys that it registers.
+    /// Returns the keys that it registers.
     pub fn keys(&self) -> Option<&ClientKeys> {
         match self {
             Self::Registered(ring) => Some(ring.keys()),
@@ -53,7 +53,8 @@ impl PackingClient {
         }
     }
 
-    /// The ciphertext of an LWE secret's entries and of the selectors of `group`, with its keys if it brings them.
+    /// Encrypts an LWE secret's entries and the selectors of `group`. The ciphertext carries its
+    /// keys if they are not registered.
     pub fn query_of_secret(
         &self,
         secret: &LweSecret,
@@ -62,7 +63,7 @@ impl PackingClient {
     ) -> (Vec<u8>, Reader) {
         match self {
             Self::Registered(ring) => (ring.query_of_secret(secret, group, rng), Reader::Registered),
-            // There is one group, and nothing to select.
+            // There is only one group, so nothing is selected.
             Self::OneShot(one_shot) => {
                 let (bytes, secret) = one_shot.ask(secret, rng);
                 (bytes, Reader::OneShot(secret))
@@ -70,8 +71,8 @@ impl PackingClient {
         }
     }
 
-    /// Appends the numbers of the results in what an answer brings for one ciphertext, one after another. `factor` is that of
-    /// the unit vector that they were folded with.
+    /// Appends the numbers of all results for one ciphertext, in order. `factor` is the blinding
+    /// factor of the unit vector that they were folded by.
     pub fn read(
         &self,
         reader: &Reader,
@@ -84,7 +85,7 @@ impl PackingClient {
         Ok(())
     }
 
-    /// The errors of these results' phases, as shares of what decoding tolerates.
+    /// Returns the errors of these results' phases, as shares of what decoding tolerates.
     pub fn errors_of(&self, reader: &Reader, answer: &[u8]) -> Result<Vec<f64>, ProtocolError> {
         let phases = self.phases_of(reader, answer)?;
         Ok(phases.iter().flat_map(|phases| phases.iter().copied().map(field_error)).collect())

@@ -1,14 +1,15 @@
-//! How a query lies in its bytes.
+//! Layout of a query's bytes.
 
 use crate::bytes::{extend_upper_bits, extend_words_of_upper_bits, words_to_bytes};
 
-/// A query of folds: the words of the first fold's queries, those of the second's, and the ring ciphertext that
-/// expands. Client and server agree on it by the parameters; a protocol without one of the three has nothing of it.
+/// Layout of a query of folds: the words of the first folds' queries, those of the second fold's
+/// query, and the ring ciphertext that expands. Client and server derive the layout from the
+/// parameters. A part that a protocol lacks is empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct QueryLayout {
-    /// Words of the first fold's queries, one after another: a multiple of 8.
+    /// Total words of the first folds' queries: a multiple of 8.
     pub first: usize,
-    /// Their lowest bits that are 0, and not sent.
+    /// Number of their low bits that are 0 and not sent.
     pub dropped_bits: u32,
     /// Words of the second fold's query.
     pub second: usize,
@@ -16,18 +17,18 @@ pub(crate) struct QueryLayout {
     pub ciphertext: usize,
 }
 
-/// What stands where in a query.
+/// Parts of a query.
 pub(crate) struct QueryParts<'a> {
-    /// The words of the first fold's queries without the bits that are dropped, one after another, lowest bits first.
+    /// Words of the first folds' queries without the dropped bits, concatenated, lowest bits first.
     pub first: &'a [u8],
-    /// Those of the second fold's query.
+    /// Words of the second fold's query.
     pub second: &'a [u8],
-    /// The ciphertext.
+    /// Ring ciphertext.
     pub ciphertext: &'a [u8],
 }
 
 impl QueryLayout {
-    /// Bytes of a query.
+    /// Returns the bytes of a query.
     pub fn bytes(&self) -> usize {
         self.first_bytes() + self.second * 4 + self.ciphertext
     }
@@ -36,7 +37,7 @@ impl QueryLayout {
         self.first / 8 * (u32::BITS - self.dropped_bits) as usize
     }
 
-    /// A query of these parts.
+    /// Joins the parts into a query.
     pub fn join(&self, first: &[Vec<u32>], second: &[u32], ciphertext: &[u8]) -> Vec<u8> {
         let mut query = Vec::with_capacity(self.bytes());
         first.iter().for_each(|words| extend_upper_bits(&mut query, words, self.dropped_bits));
@@ -46,14 +47,14 @@ impl QueryLayout {
         query
     }
 
-    /// The parts of a query of [`QueryLayout::bytes`] bytes.
+    /// Splits a query of [`QueryLayout::bytes`] bytes into its parts.
     pub fn split<'a>(&self, query: &'a [u8]) -> QueryParts<'a> {
         let (first, rest) = query.split_at(self.first_bytes());
         let (second, ciphertext) = rest.split_at(self.second * 4);
         QueryParts { first, second, ciphertext }
     }
 
-    /// Appends the words of the first fold's queries.
+    /// Appends the words of the first folds' queries.
     pub fn extend_first(&self, words: &mut Vec<u32>, query: &[u8]) {
         extend_words_of_upper_bits(words, self.split(query).first, self.dropped_bits);
     }

@@ -1,12 +1,12 @@
-//! Step `reinterpret`: what one fold left as the bytes of another.
+//! Step `reinterpret`: takes the result of one fold as the database of another.
 //!
-//! Two folds in a row take the rows of the first one as bytes, in columns that a second query selects. After packing, the
-//! bytes of switched ciphertexts are the columns.
+//! With two folds in a row, the rows of the first one become bytes, in columns that a second query
+//! selects. After packing, the bytes of switched ciphertexts become the columns.
 //!
-//! Row `(i, k, byte)` of the second matrix, in that order, has byte `byte` of entry k of the first fold's
-//! ciphertext of byte i of a unit; its column is the unit's group. Entries 0 to n - 1 are of the hint and the
-//! same for every query (the *fixed* rows); the last, the answer, is another for every query and part (the
-//! *moving* rows).
+//! Rows of the second matrix are ordered by `(i, k, byte)`. Such a row holds byte `byte` of entry k
+//! in the first fold's ciphertext of byte i of a unit; its column is the unit's group. Entries 0 to
+//! n - 1 come from the hint and are the same for every query (the *fixed* rows). The last entry,
+//! from the answer, differs for each query and part (the *moving* rows).
 
 use std::io::Write;
 use std::sync::Arc;
@@ -34,16 +34,16 @@ use crate::files::Files;
 use crate::grid::{Grid, RecordPlace, Spread};
 use crate::opening::Opening;
 
-/// Where the parts of a large record lie: in neighbouring columns, each a first query of its own.
+/// Parts of a large record lie in neighbouring columns, each with its own first query.
 pub(crate) const SPREAD: Spread = Spread::Columns;
-/// The most bytes of a unit: the hint has 13 MB for each.
+/// Maximum bytes of a unit: the hint has 13 MB for each.
 const MAX_UNIT_ROWS: usize = 1 << 10;
 
 impl Folded {
     /// Checks parameters of a protocol of two folds.
     ///
     /// # Errors
-    /// [`ProtocolError::Malformed`] that names what is out of range.
+    /// [`ProtocolError::Malformed`] that names the member out of range.
     pub(crate) fn validate_two_folds(&self) -> Result<(), ProtocolError> {
         self.validate(SPREAD)?;
         let Grid { unit_rows, groups, .. } = self.grid;
@@ -59,29 +59,29 @@ impl Folded {
         Ok(())
     }
 
-    /// The shape of the second of two folds.
+    /// Returns the shape of the second fold.
     pub(crate) fn second(&self) -> SecondShape {
         SecondShape::of(self.lwe_set(), &self.grid)
     }
 
-    /// How a query of two folds lies in its bytes, where a ciphertext follows it.
+    /// Returns the layout of a query of two folds, followed by a ciphertext of `ciphertext` bytes.
     pub(crate) fn two_folds_layout(&self, ciphertext: usize) -> QueryLayout {
         let Grid { columns, groups, .. } = self.grid;
         let first = self.grid.parts() * columns;
         QueryLayout { first, dropped_bits: self.dropped_bits, second: groups, ciphertext }
     }
 
-    /// Bytes that a query of two folds reads.
+    /// Returns the bytes that a query of two folds reads.
     pub(crate) fn two_folds_read_bytes(&self) -> f64 {
         let second = self.second();
         let scan = self.grid.rows(SPREAD) * self.grid.columns;
         (scan + second.fixed_rows() * second.groups) as f64
     }
 
-    /// The rows that the first fold meets, where queries lie so.
+    /// Opens the matrix of the first fold, for queries with this layout.
     ///
     /// # Errors
-    /// The backend's.
+    /// Those of the backend.
     pub(crate) fn open_first<B: Backend>(
         &self,
         backend: &Arc<B>,
@@ -93,10 +93,10 @@ impl Folded {
         MatrixRows::open(backend, self.layout(SPREAD), query, &files.matrix, opening)
     }
 
-    /// What the second fold takes beside the first one's answers.
+    /// Opens the data of the second fold, which complements the first fold's answers.
     ///
     /// # Errors
-    /// The backend's.
+    /// Those of the backend.
     pub(crate) fn open_second<B: Backend>(
         &self,
         backend: &Arc<B>,
@@ -110,13 +110,13 @@ impl Folded {
         Ok(SecondServer { backend: Arc::clone(backend), shape, fixed, public })
     }
 
-    /// Work of two folds for a query: both scans, and the moving rows' hint.
+    /// Returns the work of two folds for a query: both scans, and the moving rows' hint.
     pub(crate) fn two_folds_work(&self) -> Vec<Work> {
         let (second, parts) = (self.second(), self.grid.parts());
         let bytes = self.grid.rows(SPREAD) * self.grid.columns;
         let moving = (parts * second.moving_rows()).next_multiple_of(PANEL_ROWS) * second.groups;
         vec![
-            // Both matrices are read once; every part beyond the first is arithmetic alone.
+            // Both matrices are read once; each part after the first costs arithmetic only.
             Work::new("scalar_fold", Unit::ScannedByte, bytes + second.fixed_rows() * second.groups),
             Work::new("scalar_fold", Unit::Product, (parts - 1) * bytes),
             Work::new("module_fold", Unit::PublicColumn, second.groups * self.lwe_set().rank()),
@@ -124,12 +124,12 @@ impl Folded {
         ]
     }
 
-    /// Bytes of the fixed rows of the second fold.
+    /// Returns the bytes of the fixed rows of the second fold.
     pub(crate) fn fixed_bytes(&self) -> u64 {
         self.second().fixed_layout().bytes() as u64
     }
 
-    /// log2 of an estimate for two folds whose second is decoded from rounded words.
+    /// Returns log2 of an estimate for two folds whose second fold is decoded from rounded words.
     pub(crate) fn two_folds_exceedance_log2(&self, second_rows: usize, share: f64) -> f64 {
         let [first, second] = [self.folded_columns(), FoldedColumns::whole(self.grid.groups)];
         let first = rounded_exceedance_log2(self.lwe_set(), first, self.grid.record_bytes, share);
@@ -138,11 +138,13 @@ impl Folded {
 }
 
 impl Folded {
-    /// log2 of a bound for two folds whose bodies are whole and whose fixed rows come with an exact hint, for every database.
+    /// Returns log2 of a bound for every database, for two folds whose bodies are unrounded and
+    /// whose fixed rows have an exact hint.
     pub(crate) fn two_folds_bound_log2(&self) -> f64 {
         let (set, shape) = (self.lwe_set(), self.second());
         let degree = set.degree();
-        // The first secrets do not depend on the first hint, nor the second one on the first answers.
+        // The first secrets are independent of the first hint, and the second secret of the first
+        // answers.
         let fixed = rounded_bound_log2(self.grid.groups, 0, shape.fixed_rows());
         let moving = rounded_bound_log2(self.grid.groups, degree, shape.parts * shape.moving_rows());
         let unit = rounded_bound_log2(self.grid.columns, degree, self.grid.record_bytes);
@@ -150,7 +152,7 @@ impl Folded {
     }
 }
 
-/// Shapes of two folds to choose from.
+/// Returns candidate shapes of two folds.
 pub(crate) fn grids_of_two_folds(records: u64, record_bytes: usize) -> impl Iterator<Item = Grid> {
     let units = (0..=10).map(move |power| record_bytes.div_ceil(1 << power)).chain([1, 2, 4, 8, 16, 32]);
     units.filter(move |&unit| unit <= record_bytes).flat_map(move |unit_rows| {
@@ -161,16 +163,16 @@ pub(crate) fn grids_of_two_folds(records: u64, record_bytes: usize) -> impl Iter
     })
 }
 
-/// The shape of a second fold.
+/// Shape of a second fold.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SecondShape {
     /// Length of an LWE secret.
     pub degree: usize,
     /// Bytes of a unit.
     pub unit_rows: usize,
-    /// Units down a column of the first matrix: columns of the second.
+    /// Units in a column of the first matrix, which are the columns of the second.
     pub groups: usize,
-    /// First queries of a look-up.
+    /// First queries in a look-up.
     pub parts: usize,
 }
 
@@ -179,28 +181,30 @@ impl SecondShape {
         Self { degree: set.degree(), unit_rows: grid.unit_rows, groups: grid.groups, parts: grid.parts() }
     }
 
-    /// Most queries at once.
+    /// Returns the maximum number of queries in a batch.
     pub fn max_batch(&self) -> usize {
         MAX_BATCH / self.parts
     }
 
-    /// Rows that are the same for every query.
+    /// Returns the number of rows that are equal for every query.
     pub fn fixed_rows(&self) -> usize {
         self.unit_rows * self.degree * ROUNDED_BYTES
     }
 
-    /// Rows of one part of one query.
+    /// Returns the number of rows of one part of one query.
     pub fn moving_rows(&self) -> usize {
         self.unit_rows * ROUNDED_BYTES
     }
 
-    /// The layout of the fixed rows: a multiple of 32, since there are 2 n for each byte and n is one of 256.
+    /// Returns the layout of the fixed rows. Their number is a multiple of 32: there are 2 n for
+    /// each byte, and n is a multiple of 256.
     pub fn fixed_layout(&self) -> PanelLayout {
         PanelLayout::covering(self.fixed_rows(), self.groups).expect("validated parameters have a layout")
     }
 }
 
-/// Bytes of the moving rows' ciphertexts in an answer: n + 1 rounded words for each.
+/// Returns the bytes of the moving rows' ciphertexts in an answer: n + 1 rounded words for each
+/// row.
 pub(crate) fn dynamic_bytes(shape: &SecondShape) -> usize {
     shape.parts * shape.moving_rows() * (shape.degree + 1) * ROUNDED_BYTES
 }
@@ -217,7 +221,7 @@ pub(crate) fn write_fixed(
     let layout = shape.fixed_layout();
     let panel_bytes = PANEL_ROWS * layout.columns();
     let mut panel = vec![0; panel_bytes];
-    // A panel of 32 rows is 16 entries of one byte's ciphertexts.
+    // A panel of 32 rows holds 16 entries of one byte's ciphertexts.
     for first in (0..shape.fixed_rows()).step_by(PANEL_ROWS) {
         let (i, k) = (first / (shape.degree * ROUNDED_BYTES), first / ROUNDED_BYTES % shape.degree);
         for group in 0..shape.groups {
@@ -231,7 +235,7 @@ pub(crate) fn write_fixed(
     Ok(())
 }
 
-/// Writes what row `row` of the first hint says into the fixed rows, as they lie in panel layout.
+/// Writes row `row` of the first hint into the fixed rows, in panel layout.
 pub(crate) fn put_fixed(shape: &SecondShape, row: usize, entries: &[u32], fixed: &mut [u8]) {
     let (layout, column) = (shape.fixed_layout(), row / shape.unit_rows);
     let first = row % shape.unit_rows * shape.degree * ROUNDED_BYTES;
@@ -240,10 +244,10 @@ pub(crate) fn put_fixed(shape: &SecondShape, row: usize, entries: &[u32], fixed:
     }
 }
 
-/// Computes what a database needs beforehand: the fixed rows, for the server, and their hint.
+/// Precomputes the fixed rows, for the server, and their hint.
 ///
 /// # Errors
-/// The backend's; [`ProtocolError::Write`] if it cannot be written.
+/// Those of the backend; [`ProtocolError::Write`] if the output fails.
 pub(crate) fn precompute<B: Backend>(
     backend: &B,
     shape: &SecondShape,
@@ -259,7 +263,7 @@ pub(crate) fn precompute<B: Backend>(
     LweHint::compute(backend, public, &matrix, |_| ())
 }
 
-/// The server's half.
+/// The server half.
 pub(crate) struct SecondServer<B: Backend> {
     pub backend: Arc<B>,
     pub shape: SecondShape,
@@ -268,14 +272,16 @@ pub(crate) struct SecondServer<B: Backend> {
 }
 
 impl<B: Backend> SecondServer<B> {
-    /// The answers' words for the fixed rows, for each second query.
+    /// Returns the answers' words for the fixed rows, for each second query.
     pub fn fixed(&self, queries: &[u32]) -> Result<B::Folded, ProtocolError> {
         Ok(self.backend.scalar_fold(&self.fixed, queries)?)
     }
 
-    /// The moving rows' ciphertexts as bytes, for each query: rounded words, n of the hint and the answer.
+    /// Returns the moving rows' ciphertexts as bytes, for each query: n rounded words of the hint,
+    /// and the rounded answer.
     ///
-    /// `first` holds the first fold's answers, for each query and part; `queries` the second queries.
+    /// `first` holds the first fold's answers, for each query and part; `queries` holds the second
+    /// queries.
     pub fn moving(&self, first: &[u32], queries: &[u32]) -> Result<Vec<Vec<u8>>, ProtocolError> {
         let SecondShape { unit_rows, groups, parts, .. } = self.shape;
         let (rows, batch) = (parts * self.shape.moving_rows(), queries.len() / groups);
@@ -304,20 +310,20 @@ impl<B: Backend> SecondServer<B> {
     }
 }
 
-/// The client's half.
+/// The client half.
 pub(crate) struct TwoFoldsClient {
     grid: Grid,
     first: LweEncryptor,
     second: LweEncryptor,
 }
 
-/// What a query of two folds sends: the bodies of the first fold's, and of the second's.
+/// Bodies of a query of two folds: those of the first folds, and those of the second.
 pub(crate) struct TwoBodies {
     pub first: Vec<Vec<u32>>,
     pub second: Vec<u32>,
 }
 
-/// The secrets and factors of a query's unit vectors, and where the record lies in its unit.
+/// Secrets and blinding factors of a query's unit vectors, and the record's offset in its unit.
 pub(crate) struct TwoFoldsState {
     pub first: Vec<(LweSecret, BlindingFactor)>,
     pub second: (LweSecret, BlindingFactor),
@@ -325,7 +331,7 @@ pub(crate) struct TwoFoldsState {
 }
 
 impl TwoFoldsClient {
-    /// A client of a database with these parameters.
+    /// Creates a client of a database with these parameters.
     pub fn new(params: &Folded) -> Self {
         Self {
             grid: params.grid,
@@ -334,7 +340,7 @@ impl TwoFoldsClient {
         }
     }
 
-    /// Encrypts where record `index` lies, under secrets of its own.
+    /// Encrypts the position of record `index` under fresh secrets.
     pub fn query(
         &self,
         index: u64,
@@ -355,9 +361,9 @@ impl TwoFoldsClient {
     }
 }
 
-/// A unit that a client decoded, with the numbers that led to it.
+/// A unit that a client decoded, with the intermediate numbers.
 pub(crate) struct DecodedUnit {
-    /// The numbers that the unit is made of: those of the fixed rows and of the moving rows.
+    /// Numbers that the unit is decoded from: those of the fixed rows and of the moving rows.
     rows: [Numbers; 2],
     /// The unit's bytes, part after part.
     unit: Numbers,
@@ -366,8 +372,8 @@ pub(crate) struct DecodedUnit {
 }
 
 impl DecodedUnit {
-    /// Decodes a unit from the numbers of the fixed rows and the moving rows' ciphertexts, part after part. Both must be of
-    /// the query that left `state`.
+    /// Decodes a unit from the numbers of the fixed rows and the moving rows' ciphertexts, part
+    /// after part. Both must belong to the query that left `state`.
     pub fn new(shape: &SecondShape, fixed: Numbers, moving: &[u8], state: &TwoFoldsState) -> Self {
         let words = |bytes: &[u8]| -> Zeroizing<Vec<u32>> {
             Zeroizing::new(bytes.as_chunks::<ROUNDED_BYTES>().0.iter().map(|&bytes| unround(bytes)).collect())
@@ -396,17 +402,18 @@ impl DecodedUnit {
         Self { rows: [fixed, moving], unit, errors }
     }
 
-    /// The record at the offset of the query that left `state`.
+    /// Returns the record at the offset of the query that left `state`.
     ///
     /// # Errors
-    /// [`ProtocolError::Corrupted`] if a number that it depends on is no byte.
+    /// [`ProtocolError::Corrupted`] if a number that the record depends on is not a byte.
     pub fn record(&self, grid: &Grid, state: &TwoFoldsState) -> Result<Vec<u8>, ProtocolError> {
         self.unit.record(grid, *state.offset, &self.rows)
     }
 }
 
 impl<B: RingBackend, S: Shape> RingServer<B, S> {
-    /// For each query a matrix with the bytes of its switched ciphertexts down its columns.
+    /// Returns a matrix for each query, with the bytes of its switched ciphertexts down the
+    /// columns.
     pub fn reinterpret(
         &self,
         ciphertexts: &B::Ciphertexts,

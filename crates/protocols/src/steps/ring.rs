@@ -1,4 +1,4 @@
-//! What the steps on rings share: shapes, a client's secret, a server's tables.
+//! Common parts of the steps on rings: shapes, a client's secret, a server's tables.
 
 use std::sync::Arc;
 
@@ -13,95 +13,101 @@ use crate::ProtocolError;
 use crate::keys::{ClientKeys, PreparedKeys};
 use crate::query::Query;
 
-/// What a transform modulo one prime takes, with the digits and products that belong to it, as bytes that are read from memory
-/// meanwhile. With AVX-512 at 29 GB/s, a substitution of `onion-32` takes 4.4 MB for 28, an external product 4.8 MB for 32.
+/// Bytes read from memory in the time of a transform modulo one prime, with its digits and
+/// products. With AVX-512 at 29 GB/s, a substitution of `onion-32` takes as long as 4.4 MB for its
+/// 28 transforms, an external product as long as 4.8 MB for 32.
 pub(crate) const TRANSFORM: f64 = 1.5e5;
 
-/// What both halves of a protocol with a ring must agree on, and what follows of it: what a query's ciphertext holds, and
-/// what becomes of it. Follows from the protocol's parameters.
+/// Content and processing of a query's ciphertext, on which both halves of a protocol with a ring
+/// must agree. Follows from the protocol's parameters.
 pub(crate) trait Shape: Send + Sync {
-    /// The parameters of the ring.
+    /// Returns the ring set.
     fn set(&self) -> RingSet;
 
-    /// Bits of the index that select by tournament.
+    /// Returns the number of index bits that a tournament selects by.
     fn depth(&self) -> usize;
 
-    /// Levels of its expansions.
+    /// Returns the levels of its expansions.
     fn levels(&self) -> u32;
 
-    /// The keys that clients register, if they do.
+    /// Returns the shape of the keys that clients register; `None` if they register none.
     fn key_shape(&self) -> Option<KeyShape>;
 
-    /// Work of what is made of a query's ciphertext alone.
+    /// Returns the work of computing the leaves, which depends on a query's ciphertext only.
     fn unpack_work(&self) -> Vec<Work>;
 
-    /// Bytes of it in memory.
+    /// Returns the bytes of these leaves in memory.
     fn leaves_bytes(&self) -> usize;
 
-    /// Plaintext polynomials that `blocks` ciphertexts are folded or packed with.
+    /// Returns the number of plaintext polynomials by which `blocks` ciphertexts are folded or
+    /// packed.
     fn plaintexts(&self, blocks: usize) -> usize;
 
-    /// Work of folding or packing `blocks` ciphertexts, `folds` times.
+    /// Returns the work of folding or packing `blocks` ciphertexts, `folds` times.
     fn fold_work(&self, folds: usize, blocks: usize) -> Vec<Work>;
 
-    /// The variance that packing ciphertexts under secrets of `lwe` leaves.
+    /// Returns the variance that packing adds to ciphertexts under secrets of `lwe`.
     fn pack_noise(&self, lwe: LweSet) -> f64;
 
-    /// Coefficients of a polynomial.
+    /// Returns the number of coefficients of a polynomial.
     fn degree(&self) -> usize {
         self.set().ring().degree()
     }
 
-    /// Bytes of a query's ciphertext, with what comes with it.
+    /// Returns the bytes of a query's ciphertext, including keys that it carries.
     fn query_bytes(&self) -> usize {
         rlwe::query_bytes(self.set())
     }
 
-    /// Bytes of the keys that clients register; 0 if they register none.
+    /// Returns the bytes of the keys that clients register; 0 if they register none.
     fn keys_bytes(&self) -> usize {
         self.key_shape().map_or(0, |keys| keys.bytes())
     }
 
-    /// Bytes of the halves of all results that clients take beforehand; 0 if answers bring both.
+    /// Returns the bytes of the results' halves that clients download as a hint; 0 if answers
+    /// contain both halves.
     fn hint_bytes(&self) -> u64 {
         0
     }
 
-    /// Bytes of digits that are computed beforehand, beside plaintexts; 0 if a query has them computed.
+    /// Returns the bytes of precomputed digits, in addition to plaintexts; 0 if digits are computed
+    /// for each query.
     fn digits_bytes(&self) -> u64 {
         0
     }
 
-    /// Work of switching so many results, unless packing them has done so.
+    /// Returns the work of switching `results` results; `None` if packing includes it.
     fn switch_work(&self, results: usize) -> Option<Work> {
         Some(Work::switching(self.set(), results))
     }
 
-    /// The noise of what a query's ciphertext becomes.
+    /// Returns the noise of the results of a query's ciphertext.
     fn noise(&self) -> RingNoise {
         RingNoise::new(self.set(), self.levels())
     }
 
-    /// Bytes of what an answer brings of a result.
+    /// Returns the bytes of one result in an answer.
     fn response_bytes(&self) -> usize {
         switched(self.set()).bytes(self.degree())
     }
 
-    /// Bytes of the plaintext polynomials of `blocks` ciphertexts.
+    /// Returns the bytes of the plaintext polynomials of `blocks` ciphertexts.
     fn plain_bytes(&self, blocks: usize) -> u64 {
         self.plaintexts(blocks) as u64 * self.set().ring().words() as u64 * 4
     }
 
-    /// What a query takes to pack into `blocks` ciphertexts, as bytes that are read from memory meanwhile.
+    /// Returns the bytes read from memory in the time that a query's packing into `blocks`
+    /// ciphertexts takes.
     fn pack_read_bytes(&self, blocks: usize) -> f64;
 }
 
 /// A shape whose clients register keys.
 pub(crate) trait RegisteredShape: Shape {
-    /// The keys.
+    /// Returns the shape of the keys.
     fn keys(&self) -> KeyShape;
 
-    /// A query's ciphertext: of a small integer for each column, and of numbers times scales for the selectors' rows.
+    /// Encrypts a query: a small integer for each column, and numbers times scales for the
+    /// selectors' rows.
     fn encrypt(
         &self,
         secret: &RingSecret,
@@ -110,41 +116,41 @@ pub(crate) trait RegisteredShape: Shape {
         rng: &mut SecretRng,
     ) -> Vec<u8>;
 
-    /// The ciphertext [a | b], as values, of a query's bytes.
+    /// Parses a query's bytes into the ciphertext [a | b], as values.
     ///
     /// # Errors
-    /// [`LatticeError`] if they are none.
+    /// [`LatticeError`] if the bytes are no ciphertext.
     fn parse_query(&self, bytes: &[u8]) -> Result<Vec<u32>, LatticeError> {
         rlwe::parse_query(self.set(), bytes)
     }
 }
 
-/// Bits of a coefficient in a response under `set`.
+/// Returns the bits of a coefficient in a response under `set`.
 pub(crate) fn switched(set: RingSet) -> SwitchedBits {
     let (a, b) = set.response_bits();
     SwitchedBits { a, b }
 }
 
-/// The half of a client that registers keys.
+/// The client half for registered keys.
 pub(crate) struct RingClient {
     pub shape: Box<dyn RegisteredShape>,
     pub keys: ClientKeys,
 }
 
 impl RingClient {
-    /// A client with keys among `known` that fit, or else with keys of its own.
+    /// Creates a client. It reuses keys among `known` that fit, or else makes its own.
     pub fn new(shape: Box<dyn RegisteredShape>, known: &[ClientKeys], rng: &mut SecretRng) -> Self {
         let keys = ClientKeys::of_shape(shape.keys(), known, rng);
         Self { shape, keys }
     }
 
-    /// The secret and its keys.
+    /// Returns the secret and its keys.
     pub fn keys(&self) -> &ClientKeys {
         &self.keys
     }
 }
 
-/// The server's half.
+/// The server half.
 pub(crate) struct RingServer<B: RingBackend, S> {
     pub backend: Arc<B>,
     pub tables: B::Tables,
@@ -152,7 +158,7 @@ pub(crate) struct RingServer<B: RingBackend, S> {
 }
 
 impl<B: RingBackend, S: Shape> RingServer<B, S> {
-    /// The tables of the shape's ring on a backend.
+    /// Creates the server, with the tables of the shape's ring on a backend.
     pub fn new(backend: Arc<B>, shape: S) -> Result<Self, ProtocolError> {
         let tables = backend.tables(shape.set().ring())?;
         Ok(Self { backend, tables, shape })
@@ -160,7 +166,7 @@ impl<B: RingBackend, S: Shape> RingServer<B, S> {
 }
 
 impl<B: RingBackend, S: RegisteredShape> RingServer<B, S> {
-    /// A client's keys, checked and brought to the backend.
+    /// Checks a client's keys and loads them to the backend.
     pub fn prepare_keys(&self, bytes: &[u8]) -> Result<PreparedKeys, ProtocolError> {
         let (shape, set) = (self.shape.keys(), self.shape.set());
         let words = shape.parse(bytes)?;
@@ -178,7 +184,7 @@ impl<B: RingBackend, S: RegisteredShape> RingServer<B, S> {
         Ok(PreparedKeys::new(Arc::new(keys), memory))
     }
 
-    /// The keys of a query's client.
+    /// Returns the keys of a query's client.
     pub fn keys_of<'a>(&self, query: &Query<'a>) -> Result<&'a B::Keys, ProtocolError> {
         query
             .keys

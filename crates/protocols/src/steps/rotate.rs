@@ -1,7 +1,9 @@
-//! Step `rotate`: an LWE secret in a few chunks, whose images under automorphisms are leaves to pack with.
+//! Step `rotate`: an LWE secret in a few chunks, whose images under automorphisms are the leaves
+//! for packing.
 //!
-//! A tenth of the substitutions that an expansion to every entry takes, and a sixteenth of its leaves, for as many products
-//! and the same response. See [`Rotations`] for what is computed, and why.
+//! Compared with an expansion to every entry, it takes a tenth of the substitutions and a sixteenth
+//! of the leaves, with the same number of products and the same response. See [`Rotations`] for the
+//! method.
 
 use std::sync::OnceLock;
 
@@ -20,20 +22,22 @@ use super::select::depth;
 use super::work::{Unit, Work};
 use crate::ProtocolError;
 
-/// Bytes of memory traffic that take as long as a substitution, which transforms some nine polynomials: 65 microseconds
-/// where a core reads 25 GB/s.
+/// Bytes of memory traffic that take as long as a substitution, which transforms about nine
+/// polynomials: 65 microseconds if a core reads 25 GB/s.
 const SUBSTITUTION: f64 = 1.6e6;
-/// How many times as long a byte of plaintexts takes as one of the database, which is hardly more than read.
+/// Time of a byte of plaintexts relative to a byte of the database, which costs little more than
+/// reading.
 const PLAINTEXT: f64 = 1.5;
 
-/// Rows of a matrix of plaintexts, where a block has fewer: kernels multiply as many at once. The sums that it is made of
-/// take 20 MiB for each block, four blocks where a block has 16 rows.
+/// Target number of rows of a matrix of plaintexts if a block has fewer: kernels multiply that many
+/// together. The sums for building the matrix take 20 MiB for each block, and a matrix has four
+/// blocks of 16 rows.
 const MATRIX_ROWS: usize = 64;
 
 /// The shape whose columns are rotated chunks of an LWE secret.
 ///
-/// Chunk c of the secret, as a polynomial in Y = X^(N/n), is what a partial expansion leaves at leaf c. The rows of
-/// selectors are an expansion of the next leaf.
+/// Chunk c of the secret, as a polynomial in Y = X^(N/n), is leaf c of a partial expansion. The
+/// rows of selectors are an expansion of the next leaf.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RotatedShape {
     set: RingSet,
@@ -42,38 +46,39 @@ pub(crate) struct RotatedShape {
 }
 
 impl RotatedShape {
-    /// The shape of a protocol that packs into `results` ciphertexts for each query under secrets of `lwe`, and selects
-    /// among `groups`.
+    /// Returns the shape of a protocol that packs into `results` ciphertexts for each query under
+    /// secrets of `lwe`, and selects among `groups`.
     ///
-    /// The more results, the fewer big automorphisms, which are applied to each. Databases of few results share one split
-    /// and so the keys, those of their deltas among them.
+    /// More results mean fewer big automorphisms, since these are applied to each result. Databases
+    /// of few results, and their deltas, share one split and therefore the keys.
     pub fn new(lwe: LweSet, set: RingSet, results: usize, groups: usize) -> Self {
         Self { set, rotations: Rotations::fewest(RING_DEGREE, lwe.rank(), results), depth: depth(groups) }
     }
 
-    /// The expansion to chunks, and to what expands to the rows of selectors.
+    /// Returns the expansion to the chunks and, if there are selectors, the root of their rows.
     pub(super) fn chunks(&self) -> Expansion {
         let levels = (self.degree() / self.rotations.entries()).trailing_zeros();
         Expansion::partial(levels, self.rotations.chunks() + usize::from(self.depth > 0))
     }
 
-    /// The expansion to the rows of selectors, if there are any.
+    /// Returns the expansion to the rows of selectors, if there are any.
     fn selectors(&self) -> Option<Expansion> {
         (self.depth > 0).then(|| Expansion::further(self.chunks().levels(), selector_rows(self)))
     }
 
-    /// `scale` divided by 2^`halvings` modulo q.
+    /// Returns `scale` divided by 2^`halvings` modulo q.
     fn halved(&self, scale: u128, halvings: u32) -> u128 {
         let modulus = self.set.ring().modulus();
         let half = |scale: u128| if scale.is_multiple_of(2) { scale / 2 } else { (scale + modulus) / 2 };
         (0..halvings).fold(scale % modulus, |scale, _| half(scale))
     }
 
-    /// The query's numbers, of a small integer for each column and of those of selectors' rows: their coefficients and
-    /// scales.
+    /// Returns the numbers that a query encrypts, as (coefficient, scale, value): a small integer
+    /// for each column, and the selectors' rows.
     ///
-    /// Entry i of chunk c is a number at coefficient i N/n of those of the chunk. Packing multiplies by the doublings of
-    /// the expansion and by the number of automorphisms, N together; selectors are doubled at every level.
+    /// Entry i of chunk c is at coefficient i N/n of the chunk's coefficients. Packing multiplies
+    /// by the doublings of the expansion and by the number of automorphisms, together by N;
+    /// selectors are doubled at every level.
     pub(super) fn numbers(
         &self,
         columns: &[i8],
@@ -99,9 +104,10 @@ impl RotatedShape {
         numbers
     }
 
-    /// The sums over automorphisms of one chunk of the LWE ciphertexts' entries, `entry(row, i)`.
+    /// Computes the sums over automorphisms of one chunk of the LWE ciphertexts' entries,
+    /// `entry(row, i)`.
     fn sums(&self, entry: impl Fn(usize, usize) -> u32) -> Vec<i32> {
-        /// Entries of a row that lie together in memory.
+        /// Entries of a row that are contiguous in memory.
         const TOGETHER: usize = 16;
         let (degree, entries, bits) = (self.degree(), self.rotations.entries(), self.set.plaintext_bits());
         let mut plaintexts = vec![0; entries * degree];
@@ -219,7 +225,8 @@ impl<B: RingBackend> Unpack<B> for RotatedShape {
 }
 
 impl<B: RingBackend> Packer<B> for RotatedShape {
-    /// Some blocks at a time, a matrix for them: their sums are what there is memory for beside the plaintexts.
+    /// Encodes a matrix for a few blocks at a time, since their sums take memory in addition to the
+    /// plaintexts.
     fn encode(
         ring: &RingServer<B, Self>,
         blocks: usize,
@@ -230,7 +237,8 @@ impl<B: RingBackend> Packer<B> for RotatedShape {
         let together = (MATRIX_ROWS / rotations.big()).max(1);
         let encode = |first: usize| {
             let count = together.min(blocks - first);
-            // Of each block and chunk, made by whichever thread of the backend comes first.
+            // The sums of each block and chunk. The first thread of the backend that needs them
+            // computes them.
             let sums: Vec<OnceLock<Vec<i32>>> =
                 (0..count * rotations.chunks()).map(|_| OnceLock::new()).collect();
             let fill = |row: usize, leaf: usize, coefficients: &mut [i32]| {

@@ -1,4 +1,4 @@
-//! Step `scalar_fold`: what it leaves, rounded, what a client reads of it, and its noise.
+//! Step `scalar_fold`: its rounded results, a client's decoding of them, and its noise.
 
 use std::sync::Arc;
 
@@ -16,45 +16,46 @@ use crate::opening::Opening;
 use crate::query::Query;
 use crate::responder::Rows;
 
-/// Bits of a word that a fold leaves on its way to another fold or to a client. The noise of the fold is far
-/// below 2^15; rounding the 1280 or 1536 words that a phase is made of adds a deviation of 8.4 or 9.2 units of
-/// 2^16, where decoding a byte tolerates 128.
+/// Bits of a fold's result that are kept for a second fold or a client. The noise of the fold is
+/// far below 2^15. Rounding the 1280 or 1536 words of a phase adds a deviation of 8.4 or 9.2 units
+/// of 2^16; decoding a byte tolerates 128 units.
 pub(crate) const ROUNDED_BITS: u32 = 16;
-/// Bytes of such a word.
+/// Bytes of a rounded word.
 pub(crate) const ROUNDED_BYTES: usize = ROUNDED_BITS as usize / 8;
 
-/// The upper 16 bits of a word, rounded.
+/// Returns the upper 16 bits of a word, rounded.
 pub(crate) fn round(word: u32) -> u16 {
     (word.wrapping_add(1 << (31 - ROUNDED_BITS)) >> (32 - ROUNDED_BITS)) as u16
 }
 
-/// The rounded words as bytes.
+/// Returns the rounded words as bytes.
 pub(crate) fn round_words(words: &[u32]) -> impl Iterator<Item = u8> + '_ {
     words.iter().flat_map(|&word| round(word).to_le_bytes())
 }
 
-/// The word that a rounded one stands for.
+/// Returns the word that a rounded word stands for.
 pub(crate) fn unround(bytes: [u8; ROUNDED_BYTES]) -> u32 {
     u32::from(u16::from_le_bytes(bytes)) << (32 - ROUNDED_BITS)
 }
 
-/// A phase modulo 2^32 as a fraction of 2^64.
+/// Converts a phase modulo 2^32 to a fraction of 2^64.
 pub(crate) fn fraction(phase: u32) -> u64 {
     u64::from(phase) << 32
 }
 
-/// The byte whose encryption has this phase.
+/// Decodes a phase to a byte.
 pub(crate) fn nearest_byte(phase: u32) -> u8 {
     (phase.wrapping_add(1 << (SCALE_BITS - 1)) >> SCALE_BITS) as u8
 }
 
-/// How far a phase is from that of the byte that it decodes to, as a share of what decoding tolerates.
+/// Returns the distance of a phase from that of the byte that it decodes to, as a share of what
+/// decoding tolerates.
 pub(crate) fn byte_error(phase: u32) -> f64 {
     let distance = phase.wrapping_sub(u32::from(nearest_byte(phase)) << SCALE_BITS) as i32;
     f64::from(distance) / f64::from(1 << (SCALE_BITS - 1))
 }
 
-/// What a fold meets: so many columns, and bodies without some of their lowest bits.
+/// Columns of a fold, and the number of low bits dropped from its bodies.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FoldedColumns {
     pub columns: usize,
@@ -62,27 +63,31 @@ pub(crate) struct FoldedColumns {
 }
 
 impl FoldedColumns {
-    /// Of whole bodies.
+    /// Returns `columns` columns with unrounded bodies.
     pub fn whole(columns: usize) -> Self {
         Self { columns, dropped_bits: 0 }
     }
 
-    /// The variance of the fold, as a share of the modulus, for the worst database.
+    /// Returns the variance of the fold for the worst database, relative to the square of the
+    /// modulus.
     pub fn variance(self) -> f64 {
         (worst_fold_deviation(self.columns, self.dropped_bits) / 2f64.powi(32)).powi(2)
     }
 }
 
-/// log2 of an estimate for `entries` bytes whose LWE ciphertexts under `set` are rounded as a whole.
+/// Returns log2 of an estimate for `entries` bytes whose LWE ciphertexts under `set` are rounded
+/// entirely.
 pub(crate) fn rounded_exceedance_log2(set: LweSet, folded: FoldedColumns, entries: usize, share: f64) -> f64 {
     field_exceedance_log2(folded.variance() + lwe_rounding(set, ROUNDED_BITS), entries, share)
 }
 
-/// log2 of a bound for `entries` numbers of the field that a fold over `columns` columns leaves, if the answer and `rounded` entries of
-/// the hint are rounded to 16 bits. It holds for every database and every public matrix.
+/// Returns log2 of a bound for `entries` numbers of the field after a fold over `columns` columns,
+/// if the answer and `rounded` entries of the hint are rounded to 16 bits. The bound holds for
+/// every database and every public matrix.
 ///
-/// A rounded entry is off by at most 2^15, and does not depend on the secret. Its product with an entry of the ternary secret is
-/// sub-Gaussian with the proxy 2/3 of the square. The rounding of the answer depends on the secret, and is subtracted at its largest.
+/// A rounded entry is off by at most 2^15, independently of the secret. Its product with an entry
+/// of the ternary secret is sub-Gaussian with the proxy 2/3 of the square. The rounding of the
+/// answer depends on the secret, so its maximum is subtracted.
 pub(crate) fn rounded_bound_log2(columns: usize, rounded: usize, entries: usize) -> f64 {
     let rounding = 2f64.powi(31 - ROUNDED_BITS as i32);
     let tolerated = 2f64.powi(32) / f64::from(2 * FIELD_ORDER) - ENCODING_ERROR - rounding;
@@ -90,28 +95,28 @@ pub(crate) fn rounded_bound_log2(columns: usize, rounded: usize, entries: usize)
     (sub_gaussian_tail_log2(tolerated / proxy.sqrt()) + (entries as f64).log2()).min(0.0)
 }
 
-/// A share's rows of a database's matrix, which the first fold meets.
+/// The rows of a share of the database's matrix, for the first fold.
 pub(crate) struct MatrixRows<B: Backend> {
     pub backend: Arc<B>,
     share: Share,
-    /// Of the whole matrix.
+    /// Layout of the whole matrix.
     layout: PanelLayout,
     /// The rows, if there are any.
     matrix: Option<B::Matrix>,
     query: FirstQueries,
 }
 
-/// Where the first fold's columns lie in a query's bytes.
+/// Positions of the first folds' columns in a query's bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FirstQueries {
-    /// How each of the queries lies that a query may consist of.
+    /// Layout of each of the query's parts, if it consists of several.
     pub layout: QueryLayout,
-    /// Columns in all of them.
+    /// Number of columns in all parts.
     pub columns: usize,
 }
 
 impl<B: Backend> MatrixRows<B> {
-    /// Those of a matrix in a file.
+    /// Opens the rows of a matrix in a file.
     pub fn open(
         backend: &Arc<B>,
         layout: PanelLayout,
@@ -126,7 +131,7 @@ impl<B: Backend> MatrixRows<B> {
         Ok(Self { backend: Arc::clone(backend), share, layout, matrix, query })
     }
 
-    /// Where the columns that it is folded with lie in a query.
+    /// Returns the positions of the first folds' columns in a query.
     pub fn query(&self) -> FirstQueries {
         self.query
     }
@@ -158,7 +163,7 @@ impl<B: Backend> Rows for MatrixRows<B> {
         Ok(words_to_bytes(&self.backend.words(folded)?))
     }
 
-    /// Each answer's words, of the first share's rows and on.
+    /// Concatenates each answer's words in the order of the shares.
     fn join(&self, queries: &[Query<'_>], parts: &[(Share, &[u8])]) -> Result<B::Folded, ProtocolError> {
         let answers = queries.len() * self.query.columns;
         let mut words = Vec::with_capacity(answers * self.layout.rows());

@@ -1,4 +1,5 @@
-//! Step `rgsw_fold`: one of several ciphertexts by a tournament, with the selectors that the query's leaves make.
+//! Step `rgsw_fold`: selects one of several ciphertexts by a tournament, with selectors made from
+//! the query's leaves.
 
 use std::ops::Range;
 
@@ -10,26 +11,28 @@ use super::ring::{RingServer, TRANSFORM};
 use super::work::{Unit, Work};
 use crate::ProtocolError;
 
-/// Bits that tell `groups` apart.
+/// Returns the number of bits that distinguish `groups`.
 pub(crate) fn depth(groups: usize) -> usize {
     groups.next_power_of_two().trailing_zeros() as usize
 }
 
-/// What a tournament of `blocks` ciphertexts takes under `set`, as bytes that are read from memory meanwhile: an external product
-/// transforms the digits of two polynomials, and two polynomials back.
+/// Returns the bytes read from memory in the time of a tournament of `blocks` ciphertexts under
+/// `set`. An external product transforms the digits of two polynomials, and transforms two
+/// polynomials back.
 pub(crate) fn select_read_bytes(set: RingSet, blocks: usize) -> f64 {
     let transforms = set.selector_gadget().forward_transforms(set.ring()) + set.ring().limbs().len();
     (blocks * 2 * transforms) as f64 * TRANSFORM
 }
 
-/// Work of selecting one of `groups` for each part under `set`.
+/// Returns the work of selecting one of `groups` for each part under `set`.
 pub(crate) fn select_work(set: RingSet, groups: usize, parts: usize) -> Option<Work> {
     let products = parts * (groups - 1);
     (products > 0).then(|| Work::new("rgsw_fold", Unit::ExternalProduct(set), products))
 }
 
 impl<B: RingBackend, S: Unpack<B>> RingServer<B, S> {
-    /// The selectors of queries for some rounds of the tournament; `None` for no round.
+    /// Returns the selectors of queries for some rounds of the tournament; `None` if `rounds` is
+    /// empty.
     pub fn selectors(
         &self,
         unpacked: &Unpacked<'_, B>,
@@ -48,7 +51,8 @@ impl<B: RingBackend, S: Unpack<B>> RingServer<B, S> {
         Ok(Some(self.backend.selectors(tables, &unpacked.keys, leaves, first, depth, gadget)?))
     }
 
-    /// Step `rgsw_fold`: for each query, the ciphertext that its selectors name among those of their rounds.
+    /// Runs step `rgsw_fold`: returns, for each query, the ciphertext that its selectors select in
+    /// their rounds.
     pub fn select(
         &self,
         selectors: &Option<B::Selectors>,

@@ -1,20 +1,20 @@
-//! Which shape of a database to choose, and which to refuse.
+//! Choice of a database's shape, and refusal of bad shapes.
 
 use crate::choice::Preference;
 use crate::parameters::Failure;
 use crate::{ProtocolError, Sizes};
 
-/// The largest probability, bound or estimate, that a response decodes wrongly, as log2.
+/// Maximum probability, bound or estimate, that a response decodes incorrectly, as log2.
 pub(crate) const MAX_FAILURE_LOG2: f64 = -60.0;
-/// Bytes of an answer beyond which nobody would wait for it.
+/// Maximum bytes of an answer; larger ones would take too long to download.
 const MAX_ANSWER_BYTES: usize = 256 << 20;
 
-/// An error of parameters.
+/// Returns an error of parameters.
 pub(crate) fn malformed(detail: String) -> ProtocolError {
     ProtocolError::malformed("parameters", detail)
 }
 
-/// Refuses answers that nobody would wait for and failures that are too likely.
+/// Refuses answers that are too long and failures that are too likely.
 ///
 /// # Errors
 /// [`ProtocolError::Malformed`].
@@ -33,29 +33,30 @@ pub(crate) fn validate_outcome(sizes: Sizes, failure: Option<Failure>) -> Result
     Ok(())
 }
 
-/// What a look-up costs: by this, shapes are chosen.
+/// Cost of a look-up, by which shapes are chosen.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LookupCost {
-    /// Bytes that cross the network; a hint counts by its share of a thousand look-ups.
+    /// Bytes that cross the network; a hint is amortised over a thousand look-ups.
     bytes: f64,
-    /// The server's work, as bytes that are read from memory in the same time.
+    /// The server's work, in bytes read from memory in the same time.
     read_bytes: f64,
 }
 
 impl LookupCost {
-    /// Of a protocol with these sizes.
+    /// Returns the cost of a protocol with these sizes.
     pub fn new(sizes: Sizes, read_bytes: f64) -> Self {
         let bytes = (sizes.query_bytes + sizes.answer_bytes) as f64 + sizes.hint_bytes as f64 / 1000.0;
         Self { bytes, read_bytes }
     }
 
-    /// Both, in bytes that cross the network: while one does, a server scans 1700 (12 MB/s against 20 GB/s).
+    /// Returns the sum in bytes that cross the network. In the time of one such byte, a server
+    /// scans 1700 bytes (12 MB/s against 20 GB/s).
     fn sum(self) -> f64 {
         self.bytes + self.read_bytes / 1700.0
     }
 }
 
-/// The candidate that is preferred, if there is any.
+/// Returns the preferred candidate, if there is any.
 pub(crate) fn preferred<P>(
     preference: Preference,
     candidates: impl Iterator<Item = (LookupCost, P)>,
@@ -77,10 +78,11 @@ pub(crate) fn preferred<P>(
 /// A check that a candidate must pass.
 type Check<P> = fn(&P) -> Result<(), ProtocolError>;
 
-/// The candidate that is preferred, of those that pass all `checks`, which are made in order.
+/// Returns the preferred candidate among those that pass all `checks`, which run in order.
 ///
 /// # Errors
-/// [`ProtocolError::BadRequest`] if none passes, with the refusal of one that came furthest.
+/// [`ProtocolError::BadRequest`] if none passes, with the refusal of a candidate that passed most
+/// checks.
 pub(crate) fn cheapest<P>(
     preference: Preference,
     records: u64,
@@ -128,7 +130,7 @@ mod tests {
         };
         assert_eq!(chosen(Preference::Time, 1.0), Some(1));
         assert_eq!(chosen(Preference::Communication, 1.0), Some(3));
-        // Where work is nothing beside the bytes, and where bytes are nothing beside the work.
+        // First the work is negligible, then the bytes.
         assert_eq!(chosen(Preference::Balance, 1.0), Some(4));
         assert_eq!(chosen(Preference::Balance, 1e6), Some(0));
         assert_eq!(preferred(Preference::Time, std::iter::empty::<(LookupCost, ())>()), None);

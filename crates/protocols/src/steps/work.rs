@@ -1,4 +1,4 @@
-//! What a protocol's server does for a query, counted in units that a machine's rates are measured in.
+//! A server's work for a query, counted in units whose rates are measured for each machine.
 
 use spirea_dpf::OutputKind;
 use spirea_lattice::RingSet;
@@ -8,19 +8,21 @@ use spirea_lattice::RingSet;
 pub enum Unit {
     /// A byte of a matrix that is larger than the caches, in `scalar_fold`.
     ScannedByte,
-    /// A product of a byte and a word in `scalar_fold` of many queries, where reading the matrix costs nothing.
+    /// A product of a byte and a word in `scalar_fold` with so many queries that reading the matrix
+    /// is negligible.
     Product,
-    /// A word of a product in `scalar_fold` of many queries and a matrix of few columns.
+    /// A word of a result in `scalar_fold` of many queries and a matrix of few columns.
     ProductWord,
-    /// A column in `module_fold` for each of the module's rank, whose part of the public matrix is transformed.
+    /// A column in `module_fold`, for each of the module's rank: its part of the public matrix is
+    /// transformed.
     PublicColumn,
     /// A byte of a matrix in `module_fold`.
     TransformedByte,
     /// A substitution of `expand`.
     Substitution(RingSet),
-    /// A polynomial that `poly_fold` reads: a plaintext, or one of a leaf's two.
+    /// A polynomial that `poly_fold` reads: a plaintext, or half of a leaf.
     FoldedPolynomial(RingSet),
-    /// A substitution of a b half in `pack_fixed`, whose digits are known.
+    /// A substitution of a b half in `pack_fixed`, with known digits.
     FixedSubstitution(RingSet),
     /// A polynomial that `pack_fixed` reads: a plaintext, or a leaf's b half.
     FixedPolynomial(RingSet),
@@ -39,8 +41,8 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// Bytes of the database, of what was computed of it, or of leaves that one of it reads; 0 for arithmetic on what
-    /// caches hold.
+    /// Returns the bytes that one unit reads of the database, of precomputed data or of leaves; 0
+    /// for arithmetic on cached data.
     pub fn read_bytes(self) -> usize {
         match self {
             Self::ScannedByte | Self::TransformedByte | Self::SharedByte(_) => 1,
@@ -52,7 +54,7 @@ impl Unit {
         }
     }
 
-    /// The ring set that it is work on, if any.
+    /// Returns the ring set of the unit, if any.
     pub fn ring_set(self) -> Option<RingSet> {
         match self {
             Self::ScannedByte
@@ -73,7 +75,7 @@ impl Unit {
         }
     }
 
-    /// Its name, such as `scanned-byte`, `substitution/fast` or `shared-row/bit`.
+    /// Returns its name, such as `scanned-byte`, `substitution/fast` or `shared-row/bit`.
     pub fn name(self) -> String {
         match self {
             Self::ScannedByte => "scanned-byte".into(),
@@ -98,21 +100,21 @@ impl Unit {
 /// An amount of work.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Work {
-    /// The step that does it.
+    /// Step that does the work.
     pub step: &'static str,
-    /// In which unit.
+    /// Unit of the count.
     pub unit: Unit,
-    /// How many.
+    /// Number of units.
     pub count: f64,
 }
 
 impl Work {
-    /// Switching so many ciphertexts.
+    /// Returns the work of switching `ciphertexts` ciphertexts.
     pub(crate) fn switching(set: RingSet, ciphertexts: usize) -> Self {
         Self::new("mod_switch", Unit::SwitchedCiphertext(set), ciphertexts)
     }
 
-    /// `count` of `unit` in `step`.
+    /// Returns the work of `count` units in `step`.
     pub fn new(step: &'static str, unit: Unit, count: usize) -> Self {
         Self { step, unit, count: count as f64 }
     }

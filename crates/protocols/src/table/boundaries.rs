@@ -5,12 +5,13 @@ use std::ops::Range;
 use super::Table;
 use super::keyword::EntryPlace;
 
-/// Map between entries and records. Its steps depend on the entry, so clients use [`Table::bucket`] instead.
+/// Map between entries and records. Its time and memory accesses depend on the entry, so clients
+/// use [`Table::bucket`] instead.
 #[derive(Clone, Debug)]
 pub struct Boundaries {
     records: u64,
     entries: u64,
-    /// Rows in each record, if there are no widths.
+    /// Rows in each record, if the table has no widths.
     rows_in_record: u64,
     widths: Option<WidthEnds>,
 }
@@ -18,14 +19,14 @@ pub struct Boundaries {
 #[derive(Clone, Debug)]
 struct WidthEnds {
     units: u64,
-    /// Of each bucket, in units.
+    /// End of each bucket, in units.
     places: Vec<u64>,
-    /// Of each bucket, in rows.
+    /// End of each bucket, in rows.
     rows: Vec<u64>,
 }
 
 impl Boundaries {
-    /// The record that has the entry at a place.
+    /// Returns the record with the entry at a place.
     pub fn of_place(&self, place: EntryPlace) -> u64 {
         match &self.widths {
             Some(ends) => behind(&ends.places, place.part(ends.units)),
@@ -33,7 +34,7 @@ impl Boundaries {
         }
     }
 
-    /// The record that has a row.
+    /// Returns the record with a row.
     pub fn of_row(&self, row: u64) -> u64 {
         match &self.widths {
             Some(ends) => behind(&ends.rows, row),
@@ -41,7 +42,7 @@ impl Boundaries {
         }
     }
 
-    /// The rows that a record has.
+    /// Returns the rows of a record.
     pub fn rows(&self, record: u64) -> Range<u64> {
         match &self.widths {
             Some(ends) => {
@@ -56,7 +57,7 @@ impl Boundaries {
     }
 }
 
-/// How many ends a number is not below.
+/// Returns the number of `ends` that are at most `number`.
 fn behind(ends: &[u64], number: u64) -> u64 {
     ends.partition_point(|&end| end <= number) as u64
 }

@@ -1,19 +1,19 @@
-//! Deltas: what has changed of a table since its base was built, as a small keyword table beside it.
+//! Deltas: the changes of a table since its base was built, as a small keyword table beside it.
 //!
-//! A delta maps a key, or the index of a row ([`index_key`]), to a [`Change`]. A client asks the base and the delta
-//! in one request, always both, so that the server does not learn which of them had the answer. What the delta
-//! says goes before what the base says; where it says nothing, the base is right.
+//! A delta maps a key, or the index of a row ([`index_key`]), to a [`Change`]. A client queries
+//! base and delta in one request, always both, so that the server does not learn which of them has
+//! the answer. The delta overrides the base.
 
 use spirea_math::secret::declassify;
 
 use crate::ProtocolError;
 
-/// What a delta says of a key.
+/// A delta's entry for a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change<'a> {
-    /// It has this value now.
+    /// The key now has this value.
     Put(&'a [u8]),
-    /// It has none any more.
+    /// The key no longer has a value.
     Delete,
 }
 
@@ -21,7 +21,7 @@ const DELETE: u8 = 0;
 const PUT: u8 = 1;
 
 impl<'a> Change<'a> {
-    /// The change as a value of the delta's table: a byte that tells which, and the value.
+    /// Encodes the change as a value of the delta's table: a byte for the kind, then the value.
     pub fn to_bytes(self) -> Vec<u8> {
         match self {
             Self::Put(value) => [&[PUT], value].concat(),
@@ -29,12 +29,12 @@ impl<'a> Change<'a> {
         }
     }
 
-    /// Reads a value of the delta's table.
+    /// Parses a value of the delta's table.
     ///
     /// # Errors
-    /// [`ProtocolError::Malformed`] if it is none.
+    /// [`ProtocolError::Malformed`] if the bytes are no change.
     pub fn from_bytes(bytes: &'a [u8]) -> Result<Self, ProtocolError> {
-        // Base and delta show apart where a version has both.
+        // In a version with base and delta, it shows for each of the two whether it has the key.
         let kind = |&byte| declassify(byte, "a delta says whether a key has a new value or none");
         match bytes.split_first().map(|(first, value)| (kind(first), value)) {
             Some((PUT, value)) => Ok(Self::Put(value)),
@@ -44,12 +44,12 @@ impl<'a> Change<'a> {
     }
 }
 
-/// The key by which a delta knows row `index` of a table that is looked up by position.
+/// Returns the key in the delta for row `index` of a table that is looked up by position.
 pub fn index_key(index: u64) -> [u8; 8] {
     index.to_le_bytes()
 }
 
-/// The version of a database: that of its base alone, or a hash of those of both.
+/// Returns the version of a database: that of its base alone, or a hash of both versions.
 pub fn version(base: [u8; 32], delta: Option<[u8; 32]>) -> [u8; 32] {
     delta.map_or(base, |delta| {
         let mut hasher = blake3::Hasher::new_derive_key("spirea 2026 version of a base and its delta");
@@ -58,18 +58,19 @@ pub fn version(base: [u8; 32], delta: Option<[u8; 32]>) -> [u8; 32] {
     })
 }
 
-/// The seed of the public matrices of all deltas of a base whose clients hold a hint: two of one shape differ in their
-/// hints only where their records differ.
+/// Returns the seed of the public matrices of all deltas of a base, for clients that hold a hint.
+/// With one seed, the hints of two deltas of one shape differ only where their records differ.
 pub fn seed(base: &[u8; 32]) -> [u8; 32] {
     blake3::derive_key("spirea 2026 seed of the public matrices of a base's deltas", base)
 }
 
-/// The salt of all deltas of a base.
+/// Returns the salt of all deltas of a base.
 ///
-/// Whoever knows the base knows it before contributing keys, and can do nothing with it: what tags decide is whether
-/// two keys are told apart. To have a given key's tag takes 2^96 hashes; two keys of one's own with one tag take 2^48,
-/// and a delta with both is refused, but not one of the next base, whose salt is another. Where entries lie is decided by a table's places,
-/// which follow from nothing.
+/// Anyone who knows the base knows the salt before contributing keys, but cannot exploit it: tags
+/// only decide whether two keys are distinguished. Matching the tag of a given key takes 2^96
+/// hashes. Two keys of one's own with equal tags take 2^48; a delta with both is refused, but a
+/// delta of the next base, with another salt, is not. The positions of entries depend on the
+/// table's places, which cannot be predicted.
 pub fn salt(base: &[u8; 32]) -> [u8; 32] {
     blake3::derive_key("spirea 2026 salt of a base's deltas", base)
 }

@@ -1,4 +1,4 @@
-//! Several values in one query, as far as their records lie in bins of their own ([`crate::bins`]).
+//! Several values in one query, if their records lie in different bins ([`crate::bins`]).
 
 use std::any::Any;
 
@@ -11,19 +11,19 @@ use crate::bins::Chosen;
 use crate::client::Prepared;
 use crate::oblivious::equal;
 
-/// What one query brought of a value that was wanted.
+/// Result of one query for a wanted value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fetched<V> {
     /// The value.
     Value(V),
-    /// The table has no such key, or the row was deleted.
+    /// The table has no such key, or the row is deleted.
     Absent,
-    /// Nothing: another value was wanted of the same bin. It may be there or not.
+    /// The bin was used for another wanted value. This value may exist or not.
     Dropped,
 }
 
 impl<V> Fetched<V> {
-    /// The value, if it was brought.
+    /// Returns the value, if it was retrieved.
     pub fn value(self) -> Option<V> {
         match self {
             Self::Value(value) => Some(value),
@@ -32,17 +32,17 @@ impl<V> Fetched<V> {
     }
 }
 
-/// What a fetch leaves with the client: secrets, erased when dropped.
+/// Client's state of a fetch: secrets, erased when dropped.
 pub struct FetchState {
-    /// The record of each bin.
+    /// Record queried in each bin.
     records: Zeroizing<Vec<u64>>,
     wanted: Vec<(Box<Wanted>, bool)>,
     state: Box<dyn Any + Send>,
 }
 
 impl TableClient {
-    /// A query to each party for the values of keys, in as many bins as these lie in. Nothing of what is sent depends on
-    /// the keys, not even on their number.
+    /// Makes a query for each party for the values of keys, at most one for each bin. The queries
+    /// depend neither on the keys nor on their number.
     ///
     /// # Errors
     /// [`ProtocolError::BadRequest`] if the table is looked up by index.
@@ -54,7 +54,7 @@ impl TableClient {
         self.fetch(keys.iter().map(|key| self.entry_of_key(key)).collect::<Result<_, _>>()?, rng)
     }
 
-    /// The same for the values at indices.
+    /// Makes queries like [`TableClient::fetch_keys`] for the values at indices.
     ///
     /// # Errors
     /// [`ProtocolError::BadRequest`] if the table is looked up by key, or has no such entry.
@@ -79,13 +79,13 @@ impl TableClient {
         Ok((queries, FetchState { records, wanted, state }))
     }
 
-    /// What the answers of all parties brought, in the order of what was wanted.
+    /// Decodes the answers of all parties, in the order of the wanted values.
     ///
-    /// Every bin's record is verified, a dummy as any other: a server that changes answers does not learn from a refusal
-    /// whether something was wanted of a bin.
+    /// Every bin's record is verified, including dummies, so that a server that modifies answers
+    /// does not learn from a refusal whether a bin had a wanted value.
     ///
     /// # Errors
-    /// Those of [`TableClient::decode`], of any bin's record.
+    /// Those of [`TableClient::decode`], for any bin's record.
     pub fn decode_fetch(
         &self,
         fetch: FetchState,
@@ -98,14 +98,14 @@ impl TableClient {
             return Err(ProtocolError::Corrupted);
         }
         let sealed = records.iter().zip(sealed.chunks_exact(record_bytes));
-        // All of them, whatever comes of the first.
+        // Unseals all records, even if the first fails.
         let payloads: Vec<_> = sealed.map(|(&index, record)| self.table.unseal(index, record)).collect();
         let payloads = payloads.into_iter().collect::<Result<Vec<&[u8]>, _>>()?;
         let value = |(wanted, brought): (Box<Wanted>, bool)| {
             if !brought {
                 return Ok(Fetched::Dropped);
             }
-            // All bins are read, and those that have other records are masked.
+            // Every bin is read; records other than the wanted one are masked.
             let mut payload = Zeroizing::new(vec![0; self.table.payload_bytes]);
             for (&record, candidate) in records.iter().zip(&payloads) {
                 let mask = equal(record, *wanted.record) as u8;

@@ -1,4 +1,4 @@
-//! Fields of values: how they are joined, and the types that their texts have.
+//! Fields of values: their encoding, and the types of their texts.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,10 +10,10 @@ use super::Table;
 use crate::ProtocolError;
 use crate::bytes::{push_length, take, take_length};
 
-/// The type of a field, by which clients turn its text into a value of their language.
+/// Type of a field. Clients use it to convert the field's text to a value of their language.
 ///
-/// The text of each type is in docs/tables.md, "Types". A field of any type but text and bytes may be empty: its value
-/// is missing.
+/// docs/tables.md, "Types", gives the text of each type. A field of any type but text and bytes may
+/// be empty: its value is then missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FieldType {
@@ -63,7 +63,7 @@ impl FieldType {
         ("json", Self::Json),
     ];
 
-    /// Tests that a value can be of this type: it is the text of one, or it is missing.
+    /// Returns true if a value can have this type: it is a text of the type, or missing.
     pub fn admits(self, value: &[u8]) -> bool {
         if self == Self::Bytes {
             return true;
@@ -93,7 +93,7 @@ impl FieldType {
         }
     }
 
-    /// The type's name.
+    /// Returns the type's name.
     pub fn name(self) -> &'static str {
         let (name, _) = Self::ALL.iter().find(|(_, kind)| *kind == self).expect("all types have names");
         name
@@ -122,13 +122,13 @@ fn is_digits(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Tests for decimal digits without a zero before them, and no negative zero.
+/// Returns true for decimal digits without leading zeros; negative zero is excluded.
 fn is_integer(text: &str) -> bool {
     let digits = text.strip_prefix('-').unwrap_or(text);
     is_digits(digits) && (!digits.starts_with('0') || text == "0")
 }
 
-/// Tests for a number of JSON.
+/// Returns true for a JSON number.
 fn is_number(text: &str) -> bool {
     let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, "0"));
@@ -136,7 +136,7 @@ fn is_number(text: &str) -> bool {
     (is_integer(whole) || whole == "-0") && is_digits(fraction) && is_digits(exponent)
 }
 
-/// Tests for two digits below `end`.
+/// Returns true for two digits below `end`.
 fn is_below(text: &str, end: u8) -> bool {
     text.len() == 2 && is_digits(text) && text.parse::<u8>().is_ok_and(|number| number < end)
 }
@@ -151,7 +151,7 @@ fn is_date(text: &str) -> bool {
     if !(year.len() >= 4 && is_digits(year) && is_below(month, 13) && is_below(day, 32)) {
         return false;
     }
-    // The leap years repeat every 400 years, and 10,000 is a multiple of that.
+    // Leap years repeat every 400 years, and 10,000 is a multiple of 400.
     let last_digits: u32 = year[year.len() - 4..].parse().expect("four digits");
     let is_leap = last_digits.is_multiple_of(4)
         && (!last_digits.is_multiple_of(100) || last_digits.is_multiple_of(400));
@@ -168,7 +168,7 @@ fn is_date(text: &str) -> bool {
 fn is_time(text: &str) -> bool {
     let (seconds, fraction) = text.split_once('.').unwrap_or((text, "0"));
     let parts: Vec<&str> = seconds.split(':').collect();
-    // A leap second is the 60th.
+    // Second 60 is a leap second.
     matches!(parts[..], [hour, minute, second]
         if is_below(hour, 24) && is_below(minute, 60) && is_below(second, 61))
         && is_digits(fraction)
@@ -189,7 +189,7 @@ fn is_uuid(text: &str) -> bool {
     parts.iter().map(|part| part.len()).eq([8, 4, 4, 4, 12]) && parts.iter().all(|part| is_small_hex(part))
 }
 
-/// Joins the fields of a value: the bytes of a single one, or each preceded by its length.
+/// Joins the fields of a value: a single field as its bytes, several each preceded by its length.
 pub fn join_fields(fields: &[&[u8]]) -> Vec<u8> {
     match fields {
         [field] => field.to_vec(),
@@ -205,16 +205,16 @@ impl Table {
     /// Joins the fields of a value.
     ///
     /// # Panics
-    /// If their number is not the table's.
+    /// If their number differs from the table's.
     pub fn join_fields(&self, fields: &[&[u8]]) -> Vec<u8> {
         assert_eq!(fields.len(), self.fields.len());
         join_fields(fields)
     }
 
-    /// The fields of a value.
+    /// Splits a value into its fields.
     ///
     /// # Errors
-    /// [`ProtocolError::Malformed`] if it does not consist of them.
+    /// [`ProtocolError::Malformed`] if the value does not consist of these fields.
     pub fn split_fields(&self, value: &[u8]) -> Result<Vec<Vec<u8>>, ProtocolError> {
         if self.fields.len() == 1 {
             return Ok(vec![value.to_vec()]);
@@ -324,7 +324,7 @@ mod tests {
         fn numbers_and_json_are_those_of_the_parser(text in "[-+0-9.eE]{0,8}|[\\[\\]{}:,\"0-9a ]{0,10}") {
             let parsed = serde_json::from_str::<serde_json::Value>(&text);
             prop_assume!(!text.is_empty());
-            // The parser refuses numbers that no floating-point number is near to.
+            // The parser refuses numbers beyond the range of floating-point numbers.
             let too_large = parsed.as_ref().is_err_and(|error| error.to_string().contains("out of range"));
             let is_number = parsed.as_ref().is_ok_and(serde_json::Value::is_number) && text.trim() == text;
             prop_assert_eq!(FieldType::Number.admits(text.as_bytes()), is_number || too_large);

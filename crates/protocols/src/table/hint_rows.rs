@@ -1,8 +1,9 @@
-//! Hashes of a hint's rows, by which a client that holds the hint of another version finds what it has to fetch.
+//! Hashes of a hint's rows, by which a client that holds another version's hint finds the rows to
+//! fetch.
 //!
-//! A list has 16 bytes of BLAKE3 for each row of as many words as an LWE secret has entries: a third of a percent of the
-//! hint. Whether the list is the right one is the manifest's to tell; whether the rows are, the list's, and in the end
-//! the hint's own hash.
+//! A list has 16 bytes of BLAKE3 for each row, which has as many words as an LWE secret has
+//! entries: a third of a percent of the hint. The manifest authenticates the list, the list
+//! authenticates the rows, and finally the hint's own hash authenticates the result.
 
 use std::ops::Range;
 
@@ -13,7 +14,7 @@ use crate::ProtocolError;
 /// Bytes of a row's hash.
 pub const HASH_BYTES: usize = 16;
 
-/// The hash of one row.
+/// Returns the hash of one row.
 pub fn hash(row: &[u8]) -> [u8; HASH_BYTES] {
     *blake3::hash(row).as_bytes().first_chunk().expect("a hash is longer")
 }
@@ -25,31 +26,31 @@ pub struct HintRows {
 }
 
 impl HintRows {
-    /// Rows under `set`: n words each.
+    /// Returns rows under `set`: n words each.
     pub fn of(set: LweSet) -> Self {
         Self { row_bytes: set.degree() * 4 }
     }
 
-    /// Bytes of a row.
+    /// Returns the bytes of a row.
     pub fn row_bytes(self) -> usize {
         self.row_bytes
     }
 
-    /// Bytes of the list of a hint of so many bytes.
+    /// Returns the bytes of the list for a hint of `hint_bytes` bytes.
     pub fn list_bytes(self, hint_bytes: u64) -> u64 {
         hint_bytes.div_ceil(self.row_bytes as u64) * HASH_BYTES as u64
     }
 
-    /// The list of a hint: the hashes of its rows, one after another.
+    /// Returns the list of a hint: the hashes of its rows, concatenated.
     pub fn list(self, hint: &[u8]) -> Vec<u8> {
         hint.chunks(self.row_bytes).flat_map(hash).collect()
     }
 
-    /// The ranges of a hint's bytes, neighbouring rows as one, in which the hint of list `new` differs from one that
-    /// the client has.
+    /// Returns the byte ranges in which the hint of list `new` differs from `held`, the client's
+    /// hint. Neighbouring rows are merged.
     ///
     /// # Errors
-    /// [`ProtocolError::Malformed`] if `new` is not the list of a hint as long as `held`.
+    /// [`ProtocolError::Malformed`] if `new` is not the list of a hint of the length of `held`.
     pub fn differing(self, held: &[u8], new: &[u8]) -> Result<Vec<Range<u64>>, ProtocolError> {
         let (hashes, rest) = new.as_chunks::<HASH_BYTES>();
         if !rest.is_empty() || hashes.len() != held.len().div_ceil(self.row_bytes) {

@@ -1,47 +1,47 @@
-//! The form of a table's keys: what is done to a key before it is stored, and before it is asked for.
+//! The form of a table's keys: normalisation of a key before storing it and before looking it up.
 
 use serde::{Deserialize, Serialize};
 
 use crate::ProtocolError;
 
-/// The form that a table's keys have, public. Clients bring a key into it before they ask for it.
+/// Public form of a table's keys. Clients normalise a key to it before looking the key up.
 ///
-/// The steps themselves are written in `spirea-normalise`; docs/wire/tables.md specifies them.
+/// `spirea-normalise` implements the steps; docs/wire/tables.md specifies them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KeyForm {
-    /// Steps, in the order in which they are made, and made again until nothing changes: any of `trim`, `nfc` and `lower`, or
-    /// one of the others alone.
+    /// Steps, applied in order and repeated until nothing changes: any of `trim`, `nfc` and
+    /// `lower`, or a single other step.
     pub steps: Vec<KeyStep>,
-    /// The region of numbers that name none, two letters of ISO 3166, where the step is `e164`; without one, numbers begin
-    /// with `+`.
+    /// Default region of phone numbers without a country code, two letters of ISO 3166, for step
+    /// `e164`. Without a region, numbers must begin with `+`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub region: Option<String>,
-    /// The version of Unicode that the table's keys were brought into their form by, such as `17.0.0`; none if the steps
-    /// know ASCII alone.
+    /// Version of Unicode by which the table's keys were normalised, such as `17.0.0`; none if the
+    /// steps handle ASCII only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unicode: Option<String>,
-    /// The version of the rules for phone numbers that the table's keys were brought into their form by, where the step
-    /// is `e164`.
+    /// Version of the phone number rules by which the table's keys were normalised, for step
+    /// `e164`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phone_rules: Option<String>,
 }
 
-/// A step towards the form of keys.
+/// A step of normalising keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum KeyStep {
-    /// White space at both ends goes.
+    /// Removes white space at both ends.
     Trim,
-    /// Text is composed: Normalization Form C of Unicode.
+    /// Composes text to Unicode's Normalization Form C.
     Nfc,
-    /// Letters become small, in the way of no particular language.
+    /// Converts letters to lower case, independently of language.
     Lower,
-    /// A domain name becomes the ASCII form of UTS #46, without a dot at its end.
+    /// Converts a domain name to the ASCII form of UTS #46, without a trailing dot.
     Domain,
-    /// A phone number becomes that of E.164, with `+` before it.
+    /// Converts a phone number to that of E.164, preceded by `+`.
     E164,
-    /// Hexadecimal digits become small, without `0x` before them.
+    /// Converts hexadecimal digits to lower case, and removes a leading `0x`.
     Hex,
 }
 
@@ -56,12 +56,12 @@ impl KeyStep {
         ("hex", Self::Hex),
     ];
 
-    /// Tests that the step can be one of several.
+    /// Returns true if the step can be combined with others.
     fn is_of_text(self) -> bool {
         matches!(self, Self::Trim | Self::Nfc | Self::Lower)
     }
 
-    /// Tests that the step needs to know the characters of Unicode.
+    /// Returns true if the step needs Unicode's character data.
     pub fn uses_unicode(self) -> bool {
         matches!(self, Self::Trim | Self::Nfc | Self::Lower | Self::Domain)
     }

@@ -1,9 +1,9 @@
 //! Tables: values with checksums in the records of an index protocol, looked up by index or by key.
 //!
-//! A record is a payload, zeros up to the table's payload size, perhaps an inclusion proof, and a checksum of 8 bytes:
-//! BLAKE3 keyed by the table's public salt over the record's index and all before it. The checksum tells a wrong or
-//! damaged answer from a right one except with probability 2^-64; a server that lies on purpose is bound by the proof
-//! alone.
+//! A record is a payload, zeros up to the table's payload size, an optional inclusion proof, and a
+//! checksum of 8 bytes: BLAKE3 keyed by the table's public salt over the record's index and all
+//! bytes before the checksum. The checksum detects wrong or damaged answers except with probability
+//! 2^-64. Only the proof protects against a server that lies on purpose.
 
 use serde::{Deserialize, Serialize};
 use spirea_math::random::SecretRng;
@@ -39,86 +39,89 @@ use crate::steps::check::check_index;
 
 /// Bytes of a record's checksum.
 pub const CHECKSUM_BYTES: usize = 8;
-/// What the payload of a row of an index table begins with that has been deleted, padded with zeros: the beginning of
-/// a length in another than its shortest form, so that no value begins so.
+/// First byte of the payload of a deleted row in an index table, followed by zeros: the start of a
+/// length that is not in its shortest form, so no value begins with it.
 const ABSENT: u8 = 0x80;
-/// The largest value.
+/// Maximum bytes of a value.
 pub const MAX_VALUE_BYTES: usize = 1 << 20;
-/// Most queries under one set of registered keys. A first refusal reveals which of them it was, 10 bits
-/// (docs/soundness.md). Keys of 1 to 4 MiB add 1 to 4 KiB to each query: 0.4% for the 244 KiB of `exppack-simple` at 1 GiB, 6% for
-/// the 64 KiB of `onion`.
+/// Maximum number of queries under one set of registered keys. A first refusal reveals which of
+/// them was refused, 10 bits (docs/soundness.md). Keys of 1 to 4 MiB add 1 to 4 KiB to each query:
+/// 0.4% of the 244 KiB of `exppack-simple` at 1 GiB, 6% of the 64 KiB of `onion`.
 pub const MOST_KEY_QUERIES: u64 = 1 << 10;
-/// Fewest queries to which an operator can shorten the life of keys: a server that ended keys sooner would make clients upload
-/// more than they ask.
+/// Minimum to which an operator can reduce the number of queries under one set of keys. If keys
+/// ended sooner, clients would upload more for keys than for queries.
 pub const LEAST_KEY_QUERIES: u64 = 1 << 6;
-/// Most rows in a record of an index table without widths: a unit of a ring has so many bytes.
+/// Maximum number of rows in a record of an index table without widths: the bytes of a ring's unit.
 pub const MAX_ROWS_PER_RECORD: u32 = 1 << 12;
 
-/// How values are found.
+/// Kind of look-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TableKind {
-    /// By position: a record is a row, or a bucket of neighbouring ones.
+    /// Look-up by position: a record is a row, or a bucket of neighbouring rows.
     Index,
-    /// By key: records are buckets.
+    /// Look-up by key: records are buckets.
     Keyword,
 }
 
-/// What a client must know of a table beside the protocol's parameters; public, part of a snapshot.
+/// Description of a table that a client needs beside the protocol's parameters. Public, and part of
+/// a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Table {
-    /// How values are found.
+    /// Kind of look-up.
     pub kind: TableKind,
-    /// Values in the table: its anonymity set.
+    /// Number of values in the table: its anonymity set.
     pub entries: u64,
-    /// Records of the index protocol: the rows, or the buckets.
+    /// Number of records of the index protocol: the rows, or the buckets.
     pub records: u64,
     /// Bytes of a record's payload.
     pub payload_bytes: usize,
     /// Salt of keys and checksums; public.
     #[serde(with = "crate::hex")]
     pub salt: [u8; 32],
-    /// Where entries lie ([`EntryPlace`]), if the table has keys; public.
+    /// Hash key of the entries' places ([`EntryPlace`]), if the table has keys; public.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::hex::optional")]
     pub places: Option<[u8; 32]>,
-    /// Units of places or rows that each bucket covers. Without widths all buckets of places are equally wide, and each
-    /// record has `rows_per_record` rows.
+    /// Units of places or rows that each bucket covers. Without widths, all buckets of places are
+    /// equally wide, and each record has `rows_per_record` rows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub widths: Option<Widths>,
-    /// Rows in each record of an index table without widths, 2 to [`MAX_ROWS_PER_RECORD`]; the last record may have
-    /// fewer. Without it each record is a row.
+    /// Rows in each record of an index table without widths, 2 to [`MAX_ROWS_PER_RECORD`]; the last
+    /// record may have fewer. If absent, each record is a row.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rows_per_record: Option<u32>,
-    /// The most bytes of a value that changes may bring; [`MAX_VALUE_BYTES`] if nothing is said. See
+    /// Maximum bytes of a value in changes; [`MAX_VALUE_BYTES`] if absent. See
     /// [`Table::value_limit`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_value_bytes: Option<usize>,
-    /// Names of a value's fields. With one field a value is its bytes; with several, each is preceded by its
-    /// length. A keyword table without fields is a set: its values are empty.
+    /// Names of a value's fields. With one field, a value is the field's bytes; with several, each
+    /// field is preceded by its length. A keyword table without fields is a set: its values are
+    /// empty.
     pub fields: Vec<String>,
-    /// Types of the fields; empty if the table's input has not told them. Every value has them, then.
+    /// Types of the fields, which every value then has; empty if the table's input did not provide
+    /// types.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub types: Vec<FieldType>,
-    /// The form of the keys, if they have one; otherwise they are the bytes that they are.
+    /// Form of the keys; if absent, keys are used as they are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key_form: Option<KeyForm>,
-    /// Most queries under one set of registered keys, if the operator shortens the life of keys:
+    /// Maximum number of queries under one set of registered keys, if the operator reduces it:
     /// [`LEAST_KEY_QUERIES`] to [`MOST_KEY_QUERIES`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key_queries: Option<u64>,
-    /// The inclusion proofs that records carry, if they do.
+    /// Inclusion proofs of the records, if the table has them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proofs: Option<Proofs>,
 }
 
 impl Table {
-    /// Bytes of a record: payload, proof and checksum.
+    /// Returns the bytes of a record: payload, proof and checksum.
     pub fn record_bytes(&self) -> usize {
         self.payload_bytes + self.proof_bytes() + CHECKSUM_BYTES
     }
 
-    /// Bytes of a record's inclusion proof; 0 if records carry none.
+    /// Returns the bytes of a record's inclusion proof; 0 if records have none.
     pub fn proof_bytes(&self) -> usize {
         self.proofs.as_ref().map_or(0, Proofs::bytes)
     }
@@ -186,27 +189,29 @@ impl Table {
         self.proofs.as_ref().map_or(Ok(()), |proofs| proofs.validate(self.records))
     }
 
-    /// Rows in a record of an index table without widths.
+    /// Returns the number of rows in a record of an index table without widths.
     fn rows_in_record(&self) -> u64 {
         u64::from(self.rows_per_record.unwrap_or(1))
     }
 
-    /// Tests that records are buckets, of keyed entries or of several rows.
+    /// Returns true if records are buckets, of keyed entries or of several rows.
     pub fn has_buckets(&self) -> bool {
         self.kind == TableKind::Keyword || self.widths.is_some() || self.rows_per_record.is_some()
     }
 
-    /// The most bytes of a value that the table takes, by changes or when it is made anew.
+    /// Returns the maximum bytes of a value that the table accepts, in changes and when it is
+    /// rebuilt.
     pub fn value_limit(&self) -> usize {
         self.max_value_bytes.unwrap_or(MAX_VALUE_BYTES)
     }
 
-    /// Most queries under one set of registered keys.
+    /// Returns the maximum number of queries under one set of registered keys.
     pub fn key_queries(&self) -> u64 {
         self.key_queries.unwrap_or(MOST_KEY_QUERIES)
     }
 
-    /// The record that has the entry of a secret key, or none if the table is looked up by position.
+    /// Returns the record with the entry of a secret key; `None` if the table is looked up by
+    /// position.
     pub fn bucket(&self, hash: &KeyHash) -> Option<u64> {
         let place = EntryPlace::new(self.places.as_ref()?, &hash.tag);
         Some(match &self.widths {
@@ -215,18 +220,20 @@ impl Table {
         })
     }
 
-    /// Record `index` with this payload, in a table without proofs.
+    /// Seals record `index` with this payload, in a table without proofs.
     ///
     /// # Panics
-    /// If the payload exceeds `payload_bytes`: builders size records by their largest payload; if the table has proofs.
+    /// If the payload exceeds `payload_bytes` (builders size records by their largest payload), or
+    /// the table has proofs.
     pub fn seal(&self, index: u64, payload: &[u8]) -> Vec<u8> {
         self.seal_with(index, payload, &[])
     }
 
-    /// Record `index` with this payload and its proof, in the table that [`Table::prove`] made the tree of.
+    /// Seals record `index` with this payload and its proof; `tree` must come from [`Table::prove`]
+    /// of this table.
     ///
     /// # Panics
-    /// If the payload exceeds `payload_bytes`, or the tree is another table's.
+    /// If the payload exceeds `payload_bytes`, or the tree belongs to another table.
     pub fn seal_proven(&self, index: u64, payload: &[u8], tree: &Tree) -> Vec<u8> {
         self.seal_with(index, payload, &tree.proof(index))
     }
@@ -257,15 +264,18 @@ impl Table {
         self.proofs.as_ref().expect("the table has proofs").leaf(index, &padded)
     }
 
-    /// Returns the tree over the leaves of all records, in order, and enters its roots, if the table has proofs.
+    /// Returns the tree over the leaves of all records, in order, and stores its roots; `None` if
+    /// the table has no proofs.
     pub fn prove(&mut self, leaves: Vec<Hash>) -> Option<Tree> {
         self.proofs.as_mut().map(|proofs| Tree::new(proofs, leaves))
     }
 
-    /// The padded payload of record `index`, if its checksum is right, and its proof where it carries one.
+    /// Verifies record `index` and returns its padded payload: checks the checksum and, if the
+    /// table has proofs, the proof.
     ///
     /// # Errors
-    /// [`ProtocolError::Corrupted`] if the checksum is wrong, [`ProtocolError::Unproven`] if the proof is.
+    /// [`ProtocolError::Corrupted`] if the checksum is wrong, [`ProtocolError::Unproven`] if the
+    /// proof is wrong.
     pub fn unseal<'a>(&self, index: u64, record: &'a [u8]) -> Result<&'a [u8], ProtocolError> {
         let sealed = match record.split_at_checked(self.payload_bytes + self.proof_bytes()) {
             Some((sealed, checksum)) if self.is_checksum(checksum, index, sealed) => sealed,
@@ -289,12 +299,12 @@ impl Table {
         checksum
     }
 
-    /// Bytes of an index table's payload with a value of `value_bytes`.
+    /// Returns the bytes of an index table's payload for a value of `value_bytes` bytes.
     pub fn index_payload_bytes(value_bytes: usize) -> usize {
         length_bytes(value_bytes) + value_bytes
     }
 
-    /// An index table's payload with this value.
+    /// Returns an index table's payload for this value.
     pub fn index_payload(value: &[u8]) -> Vec<u8> {
         let mut payload = Vec::with_capacity(Self::index_payload_bytes(value.len()));
         push_length(&mut payload, value.len());
@@ -302,17 +312,17 @@ impl Table {
         payload
     }
 
-    /// An index table's payload for a row that has been deleted.
+    /// Returns an index table's payload for a deleted row.
     pub fn absent_payload() -> Vec<u8> {
         vec![ABSENT]
     }
 
-    /// The value in an index table's padded payload, or `None` for a row that has been deleted.
+    /// Returns the value in an index table's padded payload, or `None` for a deleted row.
     ///
     /// # Errors
-    /// [`ProtocolError::Malformed`] if it is neither.
+    /// [`ProtocolError::Malformed`] if the payload is neither.
     pub fn index_value(payload: &[u8]) -> Result<Option<&[u8]>, ProtocolError> {
-        // The first bytes of a length, unless they say that there is no value.
+        // Declassifies the first bytes of a length, which also tell whether there is a value.
         let head = |i: usize| payload.get(i).map(|&byte| declassify(byte, LENGTH_IS_TOLD));
         if head(0) == Some(ABSENT) && matches!(head(1), None | Some(0)) {
             return Ok(None);
@@ -324,10 +334,11 @@ impl Table {
         }
     }
 
-    /// The values of the `count` rows in a padded payload of an index table, without one those that have been deleted.
+    /// Returns the values of the `count` rows in a padded payload of an index table, `None` for
+    /// deleted rows.
     ///
     /// # Errors
-    /// [`ProtocolError::Malformed`] if it has fewer rows.
+    /// [`ProtocolError::Malformed`] if the payload has fewer rows.
     pub fn row_values<'p>(
         &self,
         payload: &'p [u8],
@@ -343,7 +354,8 @@ impl Table {
         }
     }
 
-    /// Returns the payload of an index table's record with these rows: one, unless records are buckets.
+    /// Returns the payload of an index table's record with these rows; a record that is not a
+    /// bucket has one row.
     pub fn rows_payload(&self, values: &[Option<&[u8]>]) -> Vec<u8> {
         match (self.has_buckets(), values) {
             (false, [value]) => value.map_or_else(Self::absent_payload, Self::index_payload),
@@ -361,10 +373,10 @@ pub struct TableClient {
     index: Box<dyn AnyIndexClient>,
 }
 
-/// What a look-up leaves with the client: secrets, which lie where they are until they are erased.
+/// Client's state of a look-up: secrets, which stay in place until they are erased.
 pub struct LookupState(FetchState);
 
-/// What is looked up.
+/// A wanted entry and its record.
 struct Wanted {
     record: Zeroizing<u64>,
     entry: WantedEntry,
@@ -376,18 +388,18 @@ impl Wanted {
     }
 }
 
-/// Which of a record's entries is looked up.
+/// The wanted entry of a record.
 enum WantedEntry {
-    /// The only one.
+    /// The record's only row.
     Row,
     /// The row of this rank.
     RowOfBucket(Zeroizing<u64>),
-    /// The one with this tag.
+    /// The entry with this tag.
     Tagged(Zeroizing<[u8; TAG_BYTES]>),
 }
 
 impl WantedEntry {
-    /// Its value in the payload of its record, if it has one.
+    /// Returns its value in the payload of its record, if it has one.
     fn find(&self, payload: &[u8]) -> Result<Option<Vec<u8>>, ProtocolError> {
         match self {
             Self::Row => Ok(Table::index_value(payload)?.map(<[u8]>::to_vec)),
@@ -398,10 +410,10 @@ impl WantedEntry {
 }
 
 impl TableClient {
-    /// A client of `table` over `index`.
+    /// Creates a client of `table` over `index`.
     ///
     /// # Errors
-    /// [`ProtocolError::Malformed`] if the two do not belong together.
+    /// [`ProtocolError::Malformed`] if the numbers of records differ, or the table is invalid.
     pub fn new(table: Table, index: Box<dyn AnyIndexClient>) -> Result<Self, ProtocolError> {
         table.validate()?;
         if index.records() != table.records {
@@ -410,17 +422,17 @@ impl TableClient {
         Ok(Self { table, index })
     }
 
-    /// The table.
+    /// Returns the table.
     pub fn table(&self) -> &Table {
         &self.table
     }
 
-    /// The client of the index protocol.
+    /// Returns the client of the index protocol.
     pub fn index(&self) -> &dyn AnyIndexClient {
         &*self.index
     }
 
-    /// Queries for the value of `key`, one to each party.
+    /// Makes a query for each party for the value of `key`.
     ///
     /// # Errors
     /// [`ProtocolError::BadRequest`] if the table is looked up by index.
@@ -441,7 +453,7 @@ impl TableClient {
         Ok(Wanted::new(bucket, WantedEntry::Tagged(Zeroizing::new(hash.tag))))
     }
 
-    /// Queries for the value at `index`, one to each party.
+    /// Makes a query for each party for the value at `index`.
     ///
     /// # Errors
     /// [`ProtocolError::BadRequest`] if the table is looked up by key, or has no such entry.
@@ -483,15 +495,16 @@ impl TableClient {
         Ok((queries, LookupState(state)))
     }
 
-    /// The value, from the answers of all parties in order, or `None` if the table has no such key.
+    /// Decodes the value from the answers of all parties, in order; `None` if the table has no such
+    /// key.
     ///
     /// # Errors
-    /// [`ProtocolError::Corrupted`] if the record's checksum is wrong, [`ProtocolError::Unproven`] if its inclusion
-    /// proof is, [`ProtocolError::Malformed`] if an answer or the record is not what the table says. None means that the
-    /// key is absent.
+    /// [`ProtocolError::Corrupted`] if the record's checksum is wrong, [`ProtocolError::Unproven`]
+    /// if its inclusion proof is wrong, [`ProtocolError::Malformed`] if an answer or the record
+    /// does not match the table's description. No error means that the key is absent.
     pub fn decode(&self, lookup: LookupState, answers: &[&[u8]]) -> Result<Option<Vec<u8>>, ProtocolError> {
         let fetched = self.decode_fetch(lookup.0, answers)?;
-        // What is wanted alone is not dropped.
+        // A single wanted value is never dropped.
         Ok(fetched.into_iter().next().and_then(Fetched::value))
     }
 }
@@ -521,7 +534,7 @@ mod tests {
         }
     }
 
-    /// A table of these payloads with proofs, and its records.
+    /// Returns a table of these payloads with proofs, and its records.
     fn proven(payloads: &[Vec<u8>], kind: TableKind) -> (Table, Vec<Vec<u8>>) {
         let records = payloads.len() as u64;
         let proofs = Some(Proofs { levels: 3, ..Proofs::blank(records, [6; 32]) });
@@ -555,7 +568,7 @@ mod tests {
             for (index, record) in (0..).zip(&sealed) {
                 assert_eq!(record.len(), table.record_bytes());
                 assert_eq!(table.unseal(index, record).unwrap()[..31], payloads[index as usize][..]);
-                // A server that computes the checksum anew can change neither payload nor proof.
+                // A server that recomputes the checksum can change neither payload nor proof.
                 for at in 0..record.len() - CHECKSUM_BYTES {
                     let mut forged = record[..record.len() - CHECKSUM_BYTES].to_vec();
                     forged[at] ^= 0x40;
@@ -563,7 +576,8 @@ mod tests {
                     forged.extend(checksum);
                     assert!(matches!(table.unseal(index, &forged), Err(ProtocolError::Unproven)), "{at}");
                 }
-                // Nor give a record of another table, which is right by that one's roots.
+                // It cannot substitute a record of another table, which is valid under that table's
+                // roots.
                 let lie = lying.unseal(index, &lies[index as usize]).unwrap();
                 let told = table.unseal(index, &lies[index as usize]);
                 match index < 8 {

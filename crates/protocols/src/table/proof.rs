@@ -1,18 +1,19 @@
-//! Inclusion proofs: a record is the one that its table's operator sealed.
+//! Inclusion proofs: proof that a record is the one that its table's operator sealed.
 //!
-//! A Merkle tree stands over the records of a table. A leaf is a hash of a record's index and payload, a node a hash of
-//! its place and of the two nodes below it. The table lists the nodes of one level, the *roots*. A record carries the
-//! siblings on the way from its leaf to its root. They travel inside the record, since a client that fetched them by
-//! position would name the record.
+//! A table has a Merkle tree over its records. A leaf is a hash of a record's index and payload; a
+//! node is a hash of its position and of the two nodes below it. The table lists the nodes of one
+//! level, the *roots*. A record contains the siblings on the way from its leaf to its root. They
+//! are part of the record, since fetching them by position would reveal the record.
 //!
-//! The tree ends below its top: each level less saves a hash in every record, and doubles the roots that every client
-//! reads once for each version.
+//! The tree ends below its top: each omitted level saves a hash in every record, and doubles the
+//! number of roots that every client reads once for each version.
 //!
 //! # Hashes of 16 bytes
-//! The tree's salt is drawn after the content is fixed, so nobody can prepare content for it. Whoever replaces a record
-//! must then find a second preimage. Every hash names its place in the tree, so one evaluation tests one target only,
-//! and a table of any size takes 2^128 hashes. Someone who knows the salt while choosing the content needs a collision
-//! only, 2^64 hashes: so much an operator spends who builds a table in order to lie about it.
+//! The tree's salt is drawn after the content is fixed, so nobody can prepare content for it. To
+//! replace a record, an attacker must find a second preimage. Every hash includes its position in
+//! the tree, so one evaluation tests only one target, and an attack takes 2^128 hashes for a table
+//! of any size. If the salt is known while the content is chosen, a collision suffices: 2^64
+//! hashes. An operator who builds a table in order to lie about it spends that much.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -24,27 +25,27 @@ use crate::ProtocolError;
 
 /// Bytes of a hash.
 pub const HASH_BYTES: usize = 16;
-/// Most roots of a table that is built, as a power of two: 4 KiB.
+/// Maximum number of roots of a new table, as a power of two: 4 KiB.
 const MAX_ROOTS_LOG2: u32 = 8;
-/// Most roots of a table that is read.
+/// Maximum number of roots of a table that is read.
 const MAX_ROOTS_READ: u64 = 1 << 12;
 
 /// Hash of a leaf or a node.
 pub type Hash = [u8; HASH_BYTES];
 
-/// Sibling of a node that has none on its right.
+/// Stands for a missing right sibling.
 const NO_SIBLING: Hash = [0; HASH_BYTES];
 
 /// Inclusion proofs of a table's records, as its clients know them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Proofs {
-    /// Levels from a leaf to its root: the hashes of a proof.
+    /// Levels from a leaf to its root, which is the number of hashes in a proof.
     pub levels: u32,
     /// Salt of the tree, drawn after the content is fixed; public.
     #[serde(with = "crate::hex")]
     pub salt: [u8; 32],
-    /// Roots, in the order of their records. In JSON they are the base64 of their bytes, padded.
+    /// Roots, in the order of their records. In JSON they are the padded base64 of their bytes.
     #[serde(serialize_with = "serialize_roots", deserialize_with = "deserialize_roots")]
     pub roots: Vec<Hash>,
 }
@@ -92,7 +93,7 @@ impl Proofs {
     /// # Errors
     /// [`ProtocolError::Malformed`].
     pub(crate) fn validate(&self, records: u64) -> Result<(), ProtocolError> {
-        // Records are fewer than 2^41.
+        // Tables have fewer than 2^41 records.
         let roots = (self.levels <= 40).then(|| records.div_ceil(1 << self.levels));
         match roots {
             Some(roots) if roots <= MAX_ROOTS_READ && roots == self.roots.len() as u64 => Ok(()),
@@ -115,8 +116,8 @@ impl Proofs {
         first(&hasher)
     }
 
-    /// Tests that `proof` leads from the payload of record `index` to its root. Neither a branch nor an address depends
-    /// on the index.
+    /// Returns true if `proof` leads from the payload of record `index` to its root. Neither a
+    /// branch nor an address depends on the index.
     pub(crate) fn hold(&self, index: u64, payload: &[u8], proof: &[u8]) -> bool {
         let (siblings, rest) = proof.as_chunks::<HASH_BYTES>();
         if siblings.len() != self.levels as usize || !rest.is_empty() {
@@ -144,14 +145,15 @@ fn first(hasher: &blake3::Hasher) -> Hash {
     hash
 }
 
-/// Tree over a table's records, for sealing them: 32 bytes of memory for each.
+/// Tree over a table's records, for sealing them: 32 bytes of memory for each record.
 pub struct Tree {
-    /// From the leaves to the roots.
+    /// Levels from the leaves to the roots.
     levels: Vec<Vec<Hash>>,
 }
 
 impl Tree {
-    /// Returns the tree over `leaves`, in the order of their records, and enters its roots into `proofs`.
+    /// Returns the tree over `leaves`, in the order of their records, and stores its roots in
+    /// `proofs`.
     pub(crate) fn new(proofs: &mut Proofs, leaves: Vec<Hash>) -> Self {
         let mut levels = vec![leaves];
         for level in 1..=proofs.levels {
@@ -167,7 +169,7 @@ impl Tree {
         Self { levels }
     }
 
-    /// Returns the proof of record `index`: siblings from its leaf on.
+    /// Returns the proof of record `index`: the siblings, beginning with its leaf's.
     pub(crate) fn proof(&self, index: u64) -> Vec<u8> {
         let below_roots = &self.levels[..self.levels.len() - 1];
         let siblings = below_roots.iter().enumerate().map(|(level, nodes)| {

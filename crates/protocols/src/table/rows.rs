@@ -1,5 +1,5 @@
-//! Buckets of rows, in tables by position whose rows are of uneven lengths: rows one after another, each the length of
-//! its value and the value.
+//! Buckets of rows, in tables by position whose rows have uneven lengths. Each row is the length of
+//! its value, then the value.
 
 use spirea_math::secret::declassify;
 use zeroize::Zeroizing;
@@ -9,15 +9,15 @@ use crate::bytes::{LENGTH_IS_TOLD, MAX_LENGTH_BYTES, masked_length, push_length,
 use crate::bytes::{length_bytes, take};
 use crate::oblivious::{above, equal, move_to_front, select};
 
-/// Stands for a row that has been deleted: a length of 0 in another than its shortest form, so that no value begins so.
+/// Marks a deleted row: a length of 0 that is not in its shortest form, so no value begins with it.
 const ABSENT: [u8; 2] = [0x80, 0];
 
-/// Bytes of a row with a value of so many, or of one that has been deleted.
+/// Returns the bytes of a row with a value of `value_bytes` bytes, or of a deleted row.
 pub fn row_bytes(value_bytes: Option<usize>) -> usize {
     value_bytes.map_or(ABSENT.len(), |bytes| length_bytes(bytes) + bytes)
 }
 
-/// Appends a row, or one that has been deleted, to the payload of a bucket.
+/// Appends a row, possibly a deleted one, to the payload of a bucket.
 pub fn push_row(payload: &mut Vec<u8>, value: Option<&[u8]>) {
     match value {
         None => payload.extend(ABSENT),
@@ -28,11 +28,11 @@ pub fn push_row(payload: &mut Vec<u8>, value: Option<&[u8]>) {
     }
 }
 
-/// The rows in the payload of a bucket, in order, without a value those that have been deleted. Padding reads as empty
-/// values behind the last one.
+/// Returns the rows in the payload of a bucket, in order; `None` for deleted rows. Padding reads as
+/// empty values after the last row.
 ///
 /// # Errors
-/// [`ProtocolError::Malformed`], as the last item, if a row is cut off.
+/// [`ProtocolError::Malformed`], as the last item, if a row is truncated.
 pub fn rows(payload: &[u8]) -> impl Iterator<Item = Result<Option<&[u8]>, ProtocolError>> {
     let mut rest = payload;
     std::iter::from_fn(move || {
@@ -55,16 +55,18 @@ fn cut_off() -> ProtocolError {
     ProtocolError::malformed("bucket", "a row is cut off")
 }
 
-/// The value of the row of a secret rank in the payload of a bucket, or `None` if it has been deleted.
+/// Returns the value of the row of a secret rank in the payload of a bucket; `None` if the row is
+/// deleted.
 ///
-/// Every byte is read as if a row began there, and masks say whether one does. The result shows whether the row has a
-/// value, and its length. The value keeps the memory of the whole bucket, which the caller erases.
+/// Every byte is read as if a row began there, and masks select the true starts. The result reveals
+/// whether the row has a value, and its length. The value keeps the memory of the whole bucket,
+/// which the caller erases.
 ///
 /// # Errors
-/// [`ProtocolError::Malformed`] if that row or one before it is cut off.
+/// [`ProtocolError::Malformed`] if that row or an earlier one is truncated.
 pub(crate) fn find_row(payload: &[u8], rank: u64) -> Result<Option<Vec<u8>>, ProtocolError> {
     let size = payload.len();
-    // Zeros behind the end: a row that is cut off ends beyond it.
+    // Zeros after the end make a truncated row end beyond the payload.
     let mut padded = Zeroizing::new(Vec::with_capacity(size + MAX_LENGTH_BYTES));
     padded.extend_from_slice(payload);
     padded.resize(size + MAX_LENGTH_BYTES, 0);
@@ -89,7 +91,8 @@ pub(crate) fn find_row(payload: &[u8], rank: u64) -> Result<Option<Vec<u8>>, Pro
     if declassify(malformed | !reached != 0, "a bucket that is none is reported") {
         return Err(cut_off());
     }
-    // The same work whether the row has a value or not, and however long the value is: a server may see how long it takes.
+    // The work is the same whether the row has a value or not, and for every length, since a server
+    // may observe the time.
     move_to_front(&mut padded, place as usize);
     if declassify(absent != 0, "the application is told whether the table has the key") {
         return Ok(None);

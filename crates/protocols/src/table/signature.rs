@@ -1,11 +1,12 @@
-//! Signed versions: whose a version is, and that it is not an older one.
+//! Signed versions: proof of a version's publisher, and protection against older versions.
 //!
-//! An operator's Ed25519 key signs the name of a dataset, a version of it, a sequence number and a time. Sequence
-//! numbers rise with every version that is published, also when an operator goes back to an earlier one. A client that
-//! pins the key takes nothing unsigned, nothing signed by another key, and nothing with a lower number than it has
-//! seen.
+//! An operator's Ed25519 key signs the name of a dataset, a version of it, a sequence number and a
+//! time. The sequence number increases with every published version, even when an operator returns
+//! to an earlier version. A client that pins the key refuses unsigned versions, versions signed by
+//! another key, and lower sequence numbers than it has seen.
 //!
-//! What that does not prove: that what is signed is true, or that a server shows all clients the same latest version.
+//! A signature does not prove that the content is true, or that a server shows all clients the same
+//! latest version.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,7 +17,7 @@ use zeroize::Zeroizing;
 
 use crate::ProtocolError;
 
-/// The most bytes of a signature as JSON.
+/// Maximum bytes of a signature as JSON.
 pub const MAX_SIGNATURE_BYTES: u64 = 1024;
 /// Bytes of an Ed25519 signature.
 const ED25519_BYTES: usize = 64;
@@ -47,21 +48,21 @@ impl fmt::Display for PublicKey {
     }
 }
 
-/// A key that signs. Erased from memory when dropped.
+/// A signing key, erased from memory when dropped.
 pub struct PrivateKey(SigningKey);
 
 impl PrivateKey {
-    /// The key of these 32 secret bytes.
+    /// Creates the key from 32 secret bytes.
     pub fn from_bytes(bytes: &[u8; 32]) -> Self {
         Self(SigningKey::from_bytes(bytes))
     }
 
-    /// Its 32 secret bytes, erased when dropped.
+    /// Returns its 32 secret bytes, erased when dropped.
     pub fn to_bytes(&self) -> Zeroizing<[u8; 32]> {
         Zeroizing::new(self.0.to_bytes())
     }
 
-    /// What clients pin.
+    /// Returns the public key, which clients pin.
     pub fn public(&self) -> PublicKey {
         PublicKey(self.0.verifying_key().to_bytes())
     }
@@ -73,15 +74,15 @@ impl fmt::Debug for PrivateKey {
     }
 }
 
-/// An operator's word for a version of a dataset.
+/// An operator's signature of a version of a dataset.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Signature {
-    /// Rises with every version of the dataset that is published.
+    /// Sequence number, which increases with every published version of the dataset.
     pub sequence: u64,
-    /// When it was signed: RFC 3339 in UTC, to the second.
+    /// Time of signing: RFC 3339 in UTC, to the second.
     pub created: String,
-    /// The key that signed; a client compares it with the one that it pins.
+    /// Key that signed; a client compares it with its pinned key.
     pub key: PublicKey,
     /// The signature.
     #[serde(with = "ed25519_hex")]
@@ -95,7 +96,7 @@ impl Signature {
         Self { sequence, created: created.into(), key: key.public(), ed25519 }
     }
 
-    /// Reads a signature. It says nothing before [`Signature::verify`].
+    /// Parses a signature, without verifying it ([`Signature::verify`]).
     ///
     /// # Errors
     /// [`ProtocolError::Malformed`].
@@ -107,15 +108,15 @@ impl Signature {
         serde_json::from_slice(json).map_err(|error| malformed(error.to_string()))
     }
 
-    /// The signature as JSON.
+    /// Returns the signature as JSON.
     pub fn to_json(&self) -> Vec<u8> {
         serde_json::to_vec(self).expect("a signature is plain data")
     }
 
-    /// Checks that `key` signed version `version` of dataset `name`.
+    /// Verifies that `key` signed version `version` of dataset `name`.
     ///
     /// # Errors
-    /// [`ProtocolError::Untrusted`] if it did not.
+    /// [`ProtocolError::Untrusted`] if the key did not sign it.
     pub fn verify(&self, name: &str, version: &[u8; 32], key: &PublicKey) -> Result<(), ProtocolError> {
         if self.key != *key {
             return Err(ProtocolError::Untrusted(format!(
@@ -134,7 +135,7 @@ impl Signature {
     }
 }
 
-/// What is signed: each part that could vary in length has its length before it.
+/// Returns the signed statement. Each part of variable length is preceded by its length.
 fn statement(name: &str, version: &[u8; 32], sequence: u64, created: &str) -> Vec<u8> {
     let mut bytes = b"spirea 2026 signed version\0".to_vec();
     for text in [name, created] {
@@ -146,20 +147,21 @@ fn statement(name: &str, version: &[u8; 32], sequence: u64, created: &str) -> Ve
     bytes
 }
 
-/// What a client that pins a key has seen of a dataset.
+/// State of a dataset at a client that pins its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pin {
     /// The key.
     pub key: PublicKey,
-    /// The highest sequence number seen; the client keeps it between sessions.
+    /// Highest sequence number seen, which the client keeps between sessions.
     pub sequence: u64,
 }
 
 impl Pin {
-    /// Takes a version that is signed by the pinned key and no older than what was seen, and remembers it.
+    /// Accepts a version that is signed by the pinned key and not older than the latest seen, and
+    /// stores its sequence number.
     ///
     /// # Errors
-    /// [`ProtocolError::Untrusted`] if it is unsigned, signed otherwise, or older.
+    /// [`ProtocolError::Untrusted`] if the version is unsigned, signed by another key, or older.
     pub fn accept(
         &mut self,
         name: &str,
@@ -183,7 +185,7 @@ impl Pin {
     }
 }
 
-/// A signature's bytes as lower-case hexadecimal.
+/// Encodes a signature's bytes as lower-case hexadecimal.
 mod ed25519_hex {
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serializer};
@@ -284,7 +286,7 @@ mod tests {
         assert!(accept(Some(2), 2, 11).unwrap_err().contains("pinned"));
         assert!(accept(Some(1), 2, 9).unwrap_err().contains("sequence number 9"));
         accept(Some(1), 2, 12).unwrap();
-        // An operator that goes back signs the old version again.
+        // An operator that returns to an old version signs it again.
         accept(Some(1), 1, 13).unwrap();
         assert!(accept(Some(1), 2, 12).is_err());
     }

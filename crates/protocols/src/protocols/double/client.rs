@@ -22,7 +22,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client of the database with these parameters and this hint.
+    /// Creates a client of the database with these parameters and this hint.
     ///
     /// # Errors
     /// [`ProtocolError::Malformed`] if the parameters are invalid or the hint has another size.
@@ -33,7 +33,7 @@ impl Client {
     }
 }
 
-/// What a query leaves.
+/// Client's state of a query.
 pub struct State(TwoFoldsState);
 
 impl IndexClient for Client {
@@ -71,7 +71,7 @@ impl IndexClient for Client {
 }
 
 impl Client {
-    /// The words of the fixed rows, and the moving rows' ciphertexts.
+    /// Splits the answer into the words of the fixed rows and the moving rows' ciphertexts.
     fn split<'a>(&self, answers: &[&'a [u8]]) -> Result<(&'a [u8], &'a [u8]), ProtocolError> {
         let [answer] = check_answers(answers, self.params.sizes())?;
         Ok(answer.split_at(self.params.second().fixed_rows() * ROUNDED_BYTES))

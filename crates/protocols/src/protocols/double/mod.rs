@@ -1,14 +1,17 @@
 //! DoublePIR (VIPIR sections 2.5 and 3.2; Henzinger et al., USENIX Security 2023): two folds.
 //!
-//! The first fold is SimplePIR's. A row of it, hint and answer, is an LWE ciphertext of a byte: its 1281
-//! words, rounded to 16 bits, are bytes again. A column of the second matrix holds those of the rows of one
-//! unit, and a second query folds the column that the unit's number names. The part of the second matrix that comes of
-//! the hint depends on the database alone, and so does its own hint, which the client downloads: 13 MB for
-//! each byte of a unit, however large the database. The part that comes of the answer depends on the query: its hint is
-//! computed and sent along, 5 KiB for each byte of a record. Steps: `scalar_fold`, `reinterpret`,
-//! `scalar_fold`.
+//! The first fold is SimplePIR's. Each of its rows, in hint and answer, is an LWE ciphertext of a
+//! byte: its 1281 words, rounded to 16 bits, become bytes again. A column of the second matrix
+//! holds these bytes for the rows of one unit, and a second query selects the wanted unit's column.
 //!
-//! A record that is taller than a unit takes several columns, and its query as many first queries.
+//! The *fixed* rows of the second matrix come from the hint, so they depend on the database alone.
+//! The client downloads their own hint, 13 MB for each byte of a unit, independent of the
+//! database's size. The *moving* rows come from the answer, so they depend on the query. Their hint
+//! is computed and sent with the answer, 5 KiB for each byte of a record. Steps: `scalar_fold`,
+//! `reinterpret`, `scalar_fold`.
+//!
+//! A record that is taller than a unit takes several columns, and its query contains a first query
+//! for each of them.
 
 mod client;
 mod params;

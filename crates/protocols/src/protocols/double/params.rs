@@ -14,7 +14,7 @@ use crate::{ProtocolError, Sizes};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Double;
 
-/// Parameters of a database under it.
+/// Parameters of a database under DoublePIR.
 pub type Params = FoldedParams<Double>;
 
 impl Params {
@@ -22,7 +22,7 @@ impl Params {
         self.0.second()
     }
 
-    /// How a query lies in its bytes.
+    /// Returns the layout of a query's bytes.
     pub(super) fn layout(&self) -> QueryLayout {
         self.0.two_folds_layout(0)
     }

@@ -1,7 +1,7 @@
-//! The shape that is chosen, what is computed of a database beforehand, and how it is brought up to date.
+//! Choice of the shape, precomputation, and its update after changes.
 //!
-//! Clients hold the hint of the fixed rows, which are rounded: nothing can be added up there when a byte changes. The
-//! panels with a changed byte are folded again.
+//! Clients hold the hint of the fixed rows. These rows are rounded, so the effect of a changed byte
+//! cannot be added: the panels with a changed byte are folded again.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -26,7 +26,7 @@ use crate::steps::folded::FoldedProtocol;
 use crate::steps::reinterpret::{SPREAD, grids_of_two_folds, precompute, put_fixed};
 use crate::{ProtocolError, Responder, Result};
 
-/// Bytes of panels that are folded again at once.
+/// Bytes of panels that are folded in one call.
 const FOLDED_AT_ONCE: usize = 64 << 20;
 
 impl FoldedProtocol for Double {
@@ -74,10 +74,11 @@ impl<B: Backend> Serve<B> for Params {
 }
 
 impl Params {
-    /// Folds the panels with a changed byte again, and puts their rows where the fixed rows of the second fold are.
+    /// Folds the panels with a changed byte again, and stores their rows in the fixed rows of the
+    /// second fold.
     ///
     /// # Errors
-    /// The backend's, [`ProtocolError::Write`].
+    /// Those of the backend; [`ProtocolError::Write`].
     fn patch_fixed<B: Backend>(
         &self,
         backend: &B,
@@ -91,7 +92,7 @@ impl Params {
         let panels: Vec<_> = panels.into_iter().collect();
         let matrix = Units::open(&StoredFile::at(files.matrix), self.stored())?;
         let mut fixed = read_exact(&StoredFile::at(files.server), shape.fixed_layout().bytes() as u64)?;
-        // A panel is a unit of the file here.
+        // Panels are read as the file's units here.
         for panels in panels.chunks((FOLDED_AT_ONCE / layout.panel_bytes()).max(1)) {
             let mut bytes = vec![0; panels.len() * layout.panel_bytes()];
             for (&panel, bytes) in panels.iter().zip(bytes.chunks_exact_mut(layout.panel_bytes())) {
@@ -110,10 +111,10 @@ impl Params {
         fs::write(files.server, fixed).map_err(ProtocolError::Write)
     }
 
-    /// Computes the hint of the fixed rows, every row of which depends on every changed unit.
+    /// Computes the hint of the fixed rows. Each of its rows depends on every changed unit.
     ///
     /// # Errors
-    /// The backend's, [`ProtocolError::Write`].
+    /// Those of the backend; [`ProtocolError::Write`].
     fn write_hint<B: Backend>(&self, backend: &B, files: &PatchedFiles<'_>) -> Result<(), ProtocolError> {
         let layout = self.second().fixed_layout();
         let fixed = StoredFile::at(files.server);

@@ -15,7 +15,7 @@ use crate::{ProtocolError, Sizes};
 pub(super) struct Server<B: Backend> {
     pub params: Params,
     pub rows: MatrixRows<B>,
-    /// Where it combines.
+    /// The second fold, if this server combines.
     pub second: Option<SecondServer<B>>,
 }
 

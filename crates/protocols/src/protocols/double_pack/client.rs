@@ -24,8 +24,8 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client of the database with these parameters, with keys among `known` that fit, or else with
-    /// keys of its own.
+    /// Creates a client of the database with these parameters. It reuses keys among `known` that
+    /// fit, or else makes its own.
     ///
     /// # Errors
     /// [`ProtocolError::Malformed`] if the parameters are invalid.
@@ -40,7 +40,7 @@ impl Client {
     }
 }
 
-/// Where the record lies in its unit, and the factors of both unit vectors.
+/// Position of the record in its unit, and the blinding factors of both unit vectors.
 pub struct State {
     offset: Zeroizing<usize>,
     first: BlindingFactor,
@@ -69,7 +69,7 @@ impl IndexClient for Client {
         let (first, secret) = self.first.encrypt_blinded(column, rng);
         let second = self.second.encrypt_blinded_under(&secret, group, rng);
         let ciphertext = self.ring.query_of_secret(&secret, 0, rng);
-        // The public matrix comes in blocks of columns; what lies beyond the groups meets no data.
+        // The public matrix has whole blocks of columns; bodies beyond the groups meet no data.
         let query = self.params.layout().join(&[first.bodies], &second.bodies[..grid.groups], &ciphertext);
         let state = State { offset: Zeroizing::new(offset), first: first.factor, second: second.factor };
         Ok(Prepared { queries: vec![query], state })
@@ -111,7 +111,7 @@ impl Client {
         Ok(answer.chunks_exact(self.params.second_blocks() * self.params.ring_shape().response_bytes()))
     }
 
-    /// The bytes of a part's inner ciphertext: all that its ciphertexts hold.
+    /// Decodes the bytes of a part's inner ciphertext from all ciphertexts of the part.
     fn inner(&self, state: &State, part: &[u8]) -> Result<Numbers, ProtocolError> {
         let response = self.params.ring_shape().response_bytes();
         let mut numbers = Numbers::with_capacity(response);

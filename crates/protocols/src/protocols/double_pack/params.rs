@@ -21,7 +21,7 @@ use crate::{ProtocolError, Sizes};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DoublePack;
 
-/// Parameters of a database under it.
+/// Parameters of a database under double packing.
 pub type Params = FoldedParams<DoublePack>;
 
 impl Params {
@@ -31,25 +31,25 @@ impl Params {
         ExpandedShape::packing(self.0.lwe_set(), self.0.ring_set(), 1)
     }
 
-    /// How a query lies in its bytes.
+    /// Returns the layout of a query's bytes.
     pub(super) fn layout(&self) -> QueryLayout {
         let Grid { columns, groups, .. } = self.0.grid;
         let (dropped_bits, ciphertext) = (self.0.dropped_bits, self.ring_shape().query_bytes());
         QueryLayout { first: columns, dropped_bits, second: groups, ciphertext }
     }
 
-    /// The layout of a second matrix: the bytes of a packed ciphertext down each column.
+    /// Returns the layout of a second matrix. A column holds the bytes of a packed ciphertext.
     pub(super) fn second_layout(&self) -> PanelLayout {
         PanelLayout::covering(self.ring_shape().response_bytes(), self.0.grid.groups)
             .expect("validated parameters have a layout")
     }
 
-    /// RLWE ciphertexts that a second matrix's answers are packed into.
+    /// Returns the number of RLWE ciphertexts into which a second matrix's answers are packed.
     pub(super) fn second_blocks(&self) -> usize {
         self.ring_shape().response_bytes() / self.ring_shape().degree()
     }
 
-    /// The public matrix of the second fold.
+    /// Returns the public matrix of the second fold.
     pub(super) fn second_matrix(&self) -> PublicMatrix {
         self.0.second_matrix(self.0.grid.groups)
     }
@@ -131,7 +131,7 @@ impl Parameters for Params {
         let (shape, grid) = (self.ring_shape(), self.0.grid);
         let set = self.0.lwe_set();
         let first = packed_exceedance_log2(&shape, set, self.0.folded_columns(), grid.record_bytes, share);
-        // All bytes of the inner ciphertexts must come back.
+        // All bytes of the inner ciphertexts must decode correctly.
         let inner_bytes = grid.parts() * shape.response_bytes();
         let groups = FoldedColumns::whole(grid.groups);
         let second = packed_exceedance_log2(&shape, set, groups, inner_bytes, share);

@@ -1,4 +1,4 @@
-//! The shape that is chosen, and what is computed of a database beforehand.
+//! Choice of the shape, and precomputation.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::steps::ring::Shape as _;
 use crate::steps::scalar_fold::{FirstQueries, MatrixRows};
 use crate::{Responder, Result};
 
-/// Bytes of memory traffic that take as long as transforming a polynomial of the second hint.
+/// Bytes of memory traffic that take as long as transforming one polynomial of the second hint.
 const POLYNOMIAL_BYTES: f64 = (1 << 18) as f64;
 
 impl FoldedProtocol for DoublePack {

@@ -19,14 +19,14 @@ use crate::steps::ring::RingServer;
 pub(super) struct DoublePacking<B: RingBackend> {
     params: Params,
     ring: RingServer<B, ExpandedShape>,
-    /// The first hint, of each part's blocks.
+    /// The first hint: for each part, the plaintexts of its blocks.
     parts: Vec<Vec<B::Plain>>,
     /// The columns of the second public matrix.
     columns: B::Columns,
 }
 
 impl<B: RingBackend> DoublePacking<B> {
-    /// Takes the LWE hint that was computed of the database.
+    /// Creates the server part from the LWE hint of the database.
     pub fn new(params: &Params, backend: &Arc<B>, hint: &LweHint) -> Result<Self, ProtocolError> {
         let ring = RingServer::new(Arc::clone(backend), params.ring_shape())?;
         let parts = ring.encode_hint(params.0.grid.parts(), params.0.grid.groups, hint)?;
@@ -34,7 +34,8 @@ impl<B: RingBackend> DoublePacking<B> {
         Ok(Self { params: params.clone(), ring, parts, columns })
     }
 
-    /// The second half for one part: each query's packed blocks' bytes as a matrix, folded with its own words and packed.
+    /// Computes the second fold and packing for one part. The bytes of each query's packed blocks
+    /// form a matrix, which is folded with the query's own words and packed.
     fn second(
         &self,
         packed: &B::Ciphertexts,
@@ -49,7 +50,7 @@ impl<B: RingBackend> DoublePacking<B> {
     }
 }
 
-/// Column k of the second public matrix as a query, for each k.
+/// Returns each column of the second public matrix as a query.
 fn second_columns(params: &Params) -> Vec<u32> {
     let (entries, degree) = (params.second_matrix().entries(), params.0.lwe_set().degree());
     let (groups, columns) = (params.0.grid.groups, params.second_layout().columns());

@@ -13,13 +13,13 @@ use crate::parameters::Parameters;
 use crate::steps::check::check_answers;
 use crate::{ProtocolError, Sizes};
 
-/// The client half of the protocols with two servers.
+/// The client half of the two-server protocols.
 pub struct Client<S> {
     params: Params<S>,
 }
 
 impl<S: Shares> Client<S> {
-    /// A client of the database with these parameters.
+    /// Creates a client of the database with these parameters.
     ///
     /// # Errors
     /// [`ProtocolError::Malformed`] if the parameters are invalid.
@@ -28,7 +28,7 @@ impl<S: Shares> Client<S> {
         Ok(Self { params })
     }
 
-    /// The bytes of keys that select a row of a bin, for party 0 and party 1.
+    /// Appends the keys that select row `row` of a bin, for party 0 and party 1, to their queries.
     fn append_keys(
         &self,
         row: u64,
@@ -43,11 +43,11 @@ impl<S: Shares> Client<S> {
     }
 }
 
-/// What is wanted of the rows.
+/// Positions of the wanted records.
 pub struct State {
-    /// Where in its row the record of each bin begins.
+    /// Offset of each bin's record in its row.
     offsets: Zeroizing<Vec<usize>>,
-    /// The bin whose record is wanted alone, where one is.
+    /// Bin of the wanted record, if only one is wanted.
     bin: Zeroizing<u64>,
 }
 
@@ -75,7 +75,7 @@ impl<S: Shares> IndexClient for Client<S> {
         Ok(Prepared { queries, state: State { bin, ..state } })
     }
 
-    /// Every record of a bin but one is a dummy.
+    /// Keeps the record of the wanted bin; all others are dummies.
     fn decode(&self, state: &State, answers: &[&[u8]]) -> Result<Vec<u8>, ProtocolError> {
         let records = self.decode_bins(state, answers)?;
         let mut record = vec![0; self.params.grid.record_bytes];
@@ -96,7 +96,7 @@ impl<S: Shares> IndexClient for Client<S> {
             self.append_keys(place.column as u64 - first_row, &mut queries, rng)?;
             offsets.push(place.offset);
         }
-        // Bins without records have keys all the same, for their first row.
+        // Bins without records get keys too, for their first row.
         for _ in records.len()..self.params.bins {
             self.append_keys(0, &mut queries, rng)?;
         }
@@ -116,7 +116,7 @@ impl<S: Shares> IndexClient for Client<S> {
         Ok(records)
     }
 
-    /// There is no noise.
+    /// Returns no errors: the protocol has no noise.
     fn errors(&self, _: &State, answers: &[&[u8]]) -> Result<Vec<f64>, ProtocolError> {
         check_answers::<2>(answers, self.sizes()).map(|_| Vec::new())
     }

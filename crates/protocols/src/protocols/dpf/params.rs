@@ -1,4 +1,4 @@
-//! Parameters: the function, what a share is, and where records lie.
+//! Parameters: the function, the type of a share, and the positions of records.
 
 use std::ops::Range;
 
@@ -13,22 +13,22 @@ use crate::parameters::{Failure, FirstFold, Parameters, Sets, Stored, in_file};
 use crate::steps::{Unit, Work};
 use crate::{ProtocolError, Sizes};
 
-/// What shares are: a choice of [`OutputKind`] that a protocol allows.
+/// Type of shares: the values of [`OutputKind`] that a protocol allows.
 pub trait Shares: Copy + PartialEq + Send + Sync + 'static {
     /// The protocol's name.
     const PROTOCOL: &'static str;
 
-    /// The shares that a choice asks for.
+    /// Returns the type of shares that a choice selects.
     fn chosen(choice: &Choice) -> Self;
 
-    /// The choice of these among others.
+    /// Writes this type into a choice.
     fn choose(self, choice: Choice) -> Choice;
 
-    /// The output of the functions.
+    /// Returns the output kind of the point functions.
     fn output(self) -> OutputKind;
 }
 
-/// Bits, of `dpf-xor`.
+/// Shares of `dpf-xor`: bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Bits {
@@ -77,18 +77,18 @@ pub type XorParams = Params<Bits>;
 /// Parameters of a database under `dpf-sum`.
 pub type SumParams = Params<Words>;
 
-/// Parameters of a database that two servers hold. Public; part of a snapshot's identity.
+/// Parameters of a database that two servers hold. Public, and part of a snapshot's identity.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Params<S> {
     /// The pseudorandom function.
     pub prf: PrfKind,
-    /// What shares are.
+    /// Type of shares.
     pub shares: S,
-    /// Where the records lie: units are rows, one a column.
+    /// Positions of the records: a unit is a row, and a column has one unit.
     pub grid: Grid,
-    /// Bins of as many consecutive rows each, those behind the last record included. A query has a key for each. Nothing
-    /// is said of a single one.
+    /// Number of bins of equally many consecutive rows, including rows after the last record. A
+    /// query has a key for each bin. Omitted in JSON if 1.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub bins: usize,
 }
@@ -102,23 +102,23 @@ fn is_one(bins: &usize) -> bool {
 }
 
 impl<S: Shares> Params<S> {
-    /// The most bytes of a batch's answers, and of a query for several bins.
+    /// Maximum bytes of a batch's answers, and of a query for several bins.
     const MAX_BYTES: usize = 64 << 20;
-    /// The most bins.
+    /// Maximum number of bins.
     pub const MAX_BINS: usize = 1 << 16;
 
-    /// Rows of a bin.
+    /// Returns the number of rows of a bin.
     pub fn bin_rows(&self) -> usize {
         self.grid.columns / self.bins
     }
 
-    /// The bins of records, without those that have none.
+    /// Returns the bins of records, without bins that have no records.
     pub fn record_bins(&self) -> Bins {
         let bin_records = self.bin_rows() as u64 * self.grid.records_per_unit() as u64;
         Bins::new(self.grid.records, bin_records)
     }
 
-    /// The functions' domain: a point for each row of a bin.
+    /// Returns the domain of the point functions: a point for each row of a bin.
     ///
     /// # Panics
     /// If the parameters have not been validated.
@@ -131,7 +131,7 @@ impl<S: Shares> Params<S> {
             .map_err(|error| ProtocolError::malformed("parameters", error.to_string()))
     }
 
-    /// How the rows lie.
+    /// Returns the layout of the rows.
     ///
     /// # Panics
     /// If the parameters have not been validated.
@@ -145,13 +145,13 @@ impl<S: Shares> Params<S> {
             .map_err(|error| ProtocolError::malformed("parameters", error.to_string()))
     }
 
-    /// The most queries in one call of the backend.
+    /// Returns the maximum number of queries in one call of the backend.
     pub fn max_batch(&self) -> usize {
         (Self::MAX_BYTES / self.sizes().answer_bytes).clamp(1, MAX_KEYS)
     }
 }
 
-/// Bytes of the words that rows consist of.
+/// Returns the bytes of a row's word.
 pub(super) fn word_bytes<S: Shares>(shares: S) -> usize {
     shares.output().bits().div_ceil(8) as usize
 }
@@ -226,7 +226,7 @@ impl<S: Shares> Parameters for Params<S> {
 
     fn sizes(&self) -> Sizes {
         Sizes {
-            // On any word, of parameters that are only now validated.
+            // Saturates on every word size, for parameters that are being validated.
             query_bytes: self.bins.saturating_mul(self.domain().key_bytes()),
             answer_bytes: self.bins.saturating_mul(self.layout().answer_bytes()),
             hint_bytes: 0,
@@ -234,17 +234,17 @@ impl<S: Shares> Parameters for Params<S> {
         }
     }
 
-    /// There is no noise: a record never decodes wrongly.
+    /// Returns `None`: without noise, a record never decodes incorrectly.
     fn exceedance(&self, _: f64) -> Option<Failure> {
         None
     }
 
-    /// There is no lattice: what a server learns rests on the seeds of keys.
+    /// Returns no sets: there is no lattice, and privacy rests on the keys' seeds.
     fn sets(&self) -> Sets {
         Sets { lwe: None, ring: None }
     }
 
-    /// The secret bits of a seed.
+    /// Returns the secret bits of a key's seed.
     fn security_bits(&self) -> f64 {
         127.0
     }

@@ -1,4 +1,4 @@
-//! The shape that is chosen, and how a database is opened. Nothing is computed of it beforehand.
+//! Choice of the shape, and opening of a database. Nothing is precomputed.
 
 use std::sync::Arc;
 
@@ -30,7 +30,8 @@ impl<S: Shares> Protocol for Params<S> {
         Ok(())
     }
 
-    /// One record in each row, or in as few rows as it takes; behind the last record as many rows as fill the bins.
+    /// Puts each record into one row, or into the fewest rows that hold it, and adds rows after the
+    /// last record to fill the bins.
     fn choose(
         choice: &Choice,
         _seed: Seed,
@@ -64,7 +65,7 @@ impl<S: Shares> Protocol for Params<S> {
         self.shares.choose(Choice { protocol, prf, bins, ..Choice::default() })
     }
 
-    /// Without bins: a delta is asked for one entry at a time.
+    /// Drops the bins: a delta is queried for one entry at a time.
     fn delta_choice(&self) -> Choice {
         Choice { bins: 1, ..self.choice() }
     }

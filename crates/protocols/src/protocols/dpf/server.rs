@@ -1,4 +1,4 @@
-//! The server half: one of the two.
+//! The server half, for either of the two servers.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,21 +13,21 @@ use crate::query::Query;
 use crate::responder::{Rows, Shard};
 use crate::{ProtocolError, Sizes};
 
-/// The rows of a share, of one of the two servers, over a backend. (Not what a key gives for a row, which is called a
-/// share as well.)
+/// The rows of a [`Share`] of the database, at one of the two servers, over a backend. (A key's
+/// value for a row is called a share too.)
 pub(super) struct RecordRows<S, B: ShareBackend> {
     params: Params<S>,
     party: Party,
     backend: Arc<B>,
     share: Share,
-    /// Which they are.
+    /// Range of the rows.
     own: Range<usize>,
-    /// The rows, if there are any.
+    /// The rows; `None` if the range is empty.
     rows: Option<B::Rows>,
 }
 
 impl<S: Shares, B: ShareBackend> RecordRows<S, B> {
-    /// Those of a database in a file.
+    /// Opens the rows of a database in a file.
     pub fn open(
         params: Params<S>,
         backend: &Arc<B>,
@@ -43,7 +43,7 @@ impl<S: Shares, B: ShareBackend> RecordRows<S, B> {
 }
 
 impl<S: Shares, B: ShareBackend> Rows for RecordRows<S, B> {
-    /// Of each query the row of each bin that the share meets, one after another.
+    /// For each query, the folded row of each bin that has rows of the share, in order.
     type Folded = Vec<u8>;
 
     fn share(&self) -> Share {
@@ -51,14 +51,15 @@ impl<S: Shares, B: ShareBackend> Rows for RecordRows<S, B> {
     }
 
     fn fold(&self, queries: &[Query<'_>]) -> Result<Option<Vec<u8>>, ProtocolError> {
-        // Those of all bins, whichever the share meets: what is no query is refused by every share.
+        // Parses the keys of all bins, even those without rows of this share, so that every share
+        // refuses a malformed query.
         let keys = self.keys_by_bin(queries)?;
         let Some(rows) = &self.rows else { return Ok(None) };
         let (layout, met) = (self.params.layout(), self.met(self.share));
         let fold = |bin: usize| ShareFold { first_row: bin * layout.bin_rows(), keys: &keys[bin] };
         let folds: Vec<ShareFold<'_>> = met.clone().map(fold).collect();
         let folded = partial_folds(&*self.backend, layout, (&self.own, rows), self.params.prf, &folds)?;
-        // From the order of bins to that of queries.
+        // Reorders from bins to queries.
         let each = layout.answer_bytes();
         let mut by_query = Vec::with_capacity(folded.len());
         for query in 0..queries.len() {
@@ -80,7 +81,7 @@ impl<S: Shares, B: ShareBackend> Rows for RecordRows<S, B> {
         Ok(folded)
     }
 
-    /// The sum of the answers of all shares that have rows.
+    /// Adds up the answers of all shares that have rows.
     fn join(&self, queries: &[Query<'_>], parts: &[(Share, &[u8])]) -> Result<Vec<u8>, ProtocolError> {
         let (output, each) = (self.params.domain().output(), self.params.layout().answer_bytes());
         let mut sum = vec![0; queries.len() * self.params.sizes().answer_bytes];
@@ -96,7 +97,7 @@ impl<S: Shares, B: ShareBackend> Rows for RecordRows<S, B> {
 }
 
 impl<S: Shares, B: ShareBackend> RecordRows<S, B> {
-    /// The bins of which a share has rows.
+    /// Returns the bins of which a share has rows.
     fn met(&self, share: Share) -> Range<usize> {
         let layout = self.params.layout();
         let rows = share.records(layout);
@@ -106,7 +107,7 @@ impl<S: Shares, B: ShareBackend> RecordRows<S, B> {
         }
     }
 
-    /// The keys of each bin, one for each query.
+    /// Returns the keys of each bin, one for each query.
     fn keys_by_bin(&self, queries: &[Query<'_>]) -> Result<Vec<Vec<Key>>, ProtocolError> {
         let domain = self.params.domain();
         let mut keys: Vec<_> = (0..self.params.bins).map(|_| Vec::with_capacity(queries.len())).collect();
@@ -119,7 +120,7 @@ impl<S: Shares, B: ShareBackend> RecordRows<S, B> {
     }
 }
 
-/// A party's key of a domain. Nothing is expanded of one that is not.
+/// Parses a party's key of a domain. An invalid key is refused before any expansion.
 fn parse_key(domain: Domain, party: Party, bytes: &[u8]) -> Result<Key, ProtocolError> {
     let key = Key::from_bytes(domain, bytes)
         .map_err(|error| ProtocolError::malformed("query", error.to_string()))?;
@@ -130,7 +131,7 @@ fn parse_key(domain: Domain, party: Party, bytes: &[u8]) -> Result<Key, Protocol
     Ok(key)
 }
 
-/// One of the two servers, over a backend.
+/// The server half, for either of the two servers, over a backend.
 pub(super) struct Server<S, B: ShareBackend>(pub RecordRows<S, B>);
 
 impl<S: Shares, B: ShareBackend> Shard for Server<S, B> {
@@ -149,7 +150,7 @@ impl<S: Shares, B: ShareBackend> Shard for Server<S, B> {
         self.0.params.max_batch()
     }
 
-    /// Keys of this party with zeros in place of random words.
+    /// Returns a query of this party's keys with zeros in place of random words.
     fn specimen(&self) -> Vec<u8> {
         let mut keys = vec![0; self.0.params.sizes().query_bytes];
         let each = self.0.params.domain().key_bytes();

@@ -21,8 +21,8 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client of the database with these parameters. One that registers keys takes those among the known ones that
-    /// fit, or else makes its own.
+    /// Creates a client of the database with these parameters. If it registers keys, it reuses
+    /// known keys that fit, or else makes its own.
     ///
     /// # Errors
     /// [`ProtocolError::Malformed`] if the parameters are invalid.
@@ -33,7 +33,7 @@ impl Client {
     }
 }
 
-/// What a query leaves.
+/// Client's state of a query.
 pub struct State {
     folds: TwoFoldsState,
     reader: Reader,

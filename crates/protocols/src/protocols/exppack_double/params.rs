@@ -20,7 +20,7 @@ use crate::{ProtocolError, Sizes};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExppackDouble;
 
-/// Parameters of a database under it.
+/// Parameters of a database under ExpPack (D).
 pub type Params = FoldedParams<ExppackDouble>;
 
 impl Params {
@@ -32,12 +32,13 @@ impl Params {
         self.0.second()
     }
 
-    /// How a query lies in its bytes.
+    /// Returns the layout of a query's bytes.
     pub(super) fn layout(&self) -> QueryLayout {
         self.0.two_folds_layout(self.ring_shape().query_bytes())
     }
 
-    /// The entries of the rows of the second fold's hint that are packed: those of the fixed rows, and zeros behind them.
+    /// Returns the entries of the second fold's hint rows that are packed: those of the fixed rows,
+    /// then zeros.
     pub(super) fn packed_rows(
         &self,
         hint: &LweHint,
@@ -47,7 +48,7 @@ impl Params {
         Ok(move |row, k| if row < rows { entry(row, k) } else { 0 })
     }
 
-    /// RLWE ciphertexts that the fixed rows are packed into.
+    /// Returns the number of RLWE ciphertexts into which the fixed rows are packed.
     pub(super) fn blocks(&self) -> usize {
         self.second().fixed_rows().div_ceil(RingSet::DEGREE)
     }

@@ -1,4 +1,4 @@
-//! The shape that is chosen, and what is computed of a database beforehand.
+//! Choice of the shape, and precomputation.
 
 use std::sync::Arc;
 

@@ -21,12 +21,12 @@ use crate::steps::ring::RingServer;
 pub(super) struct SecondPacking<B: RingBackend, P> {
     params: Params,
     second: SecondServer<B>,
-    /// The blocks of the second fold's fixed rows.
+    /// The packed blocks of the second fold's fixed rows.
     blocks: P,
 }
 
 impl<B: RingBackend, S: Packer<B>> SecondPacking<B, PackedBlocks<B, S>> {
-    /// For clients that register keys. Computes the hint of the fixed rows.
+    /// Serves clients that register keys. Computes the hint of the fixed rows.
     pub fn registered(params: &Params, shape: S, second: SecondServer<B>) -> Result<Self, ProtocolError> {
         let hint = hint(&second)?;
         let ring = RingServer::new(Arc::clone(&second.backend), shape)?;
@@ -36,7 +36,7 @@ impl<B: RingBackend, S: Packer<B>> SecondPacking<B, PackedBlocks<B, S>> {
 }
 
 impl<B: RingBackend> SecondPacking<B, OneShotServer<B>> {
-    /// For queries that bring their keys. Computes the hint of the fixed rows.
+    /// Serves queries that carry their keys. Computes the hint of the fixed rows.
     pub fn one_shot(
         params: &Params,
         shape: OneShotShape,

@@ -1,12 +1,12 @@
 //! ExpPack (S): SimplePIR without a hint for the client (VIPIR sections 2.6 and 3.5).
 //!
-//! The first fold leaves one LWE ciphertext for each row of the matrix. N of them at a time are packed into
-//! one RLWE ciphertext: the query carries an encryption of its LWE secret, which the server expands to one
-//! ciphertext for each entry and multiplies by what SimplePIR gives the client as the hint. Steps:
-//! `scalar_fold`, `expand`, `pack`, `mod_switch`.
+//! The first fold produces one LWE ciphertext for each row of the matrix. The server packs N of
+//! them into one RLWE ciphertext. To this end, the query carries an encryption of its LWE secret.
+//! The server expands it to one ciphertext for each entry, and multiplies these by the matrix that
+//! is the client's hint in SimplePIR. Steps: `scalar_fold`, `expand`, `pack`, `mod_switch`.
 //!
-//! A column is a unit. A record that is taller than the matrix takes several, and its query is as many
-//! queries under secrets of their own.
+//! A column is a unit. A record that is taller than the matrix takes several columns, and its query
+//! contains a query for each of them, under separate secrets.
 
 mod params;
 

@@ -18,7 +18,7 @@ use crate::{ProtocolError, Result};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExppackSimple;
 
-/// Parameters of a database under it.
+/// Parameters of a database under ExpPack (S).
 pub type Params = FoldedParams<ExppackSimple>;
 
 impl FoldedProtocol for ExppackSimple {

@@ -17,7 +17,7 @@ use crate::{ProtocolError, Result};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hybrid;
 
-/// Parameters of a database under it.
+/// Parameters of a database under the hybrid protocol.
 pub type Params = FoldedParams<Hybrid>;
 
 impl FoldedProtocol for Hybrid {

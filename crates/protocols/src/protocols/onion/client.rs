@@ -21,8 +21,8 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client of the database with these parameters, with keys among `known` that fit, or else with
-    /// keys of its own.
+    /// Creates a client of the database with these parameters. It reuses keys among `known` that
+    /// fit, or else makes its own.
     ///
     /// # Errors
     /// [`ProtocolError::Malformed`] if the parameters are invalid.
@@ -36,7 +36,7 @@ impl Client {
     }
 }
 
-/// Where the record lies.
+/// Position of the record.
 pub struct State {
     /// Number of the unit of its first part.
     unit: Zeroizing<usize>,
@@ -63,7 +63,8 @@ impl IndexClient for Client {
         let grid = self.params.grid;
         check_index(index, grid.records)?;
         let RecordPlace { column, group, offset } = grid.place(Spread::Rows, index);
-        // Every column computes the comparison, so that time and memory do not tell the one.
+        // Every column is compared, so that neither time nor memory accesses reveal the wanted
+        // column.
         let one_hot = (0..grid.columns).map(|i| (((i ^ column) as u64).wrapping_sub(1) >> 63) as i8);
         let one_hot: Zeroizing<Vec<i8>> = Zeroizing::new(one_hot.collect());
         let unit = Zeroizing::new(group * grid.columns + column);

@@ -1,8 +1,8 @@
 //! The public pad of the stored polynomials.
 //!
-//! The failure bound is one over the pad: under it plaintexts are uniform whatever the records are, so that nobody who
-//! contributes records can choose polynomials that add up the noise of an expansion. Its seed is drawn after the content
-//! is fixed. It hides nothing, and everybody may know it.
+//! The failure bound is a probability over the pad. The pad makes plaintexts uniform for all
+//! records, so a contributor of records cannot choose polynomials that add up the noise of an
+//! expansion. Its seed is drawn after the content is fixed. The pad hides nothing and is public.
 
 use spirea_math::random::{Seed, public_row};
 use zeroize::Zeroizing;
@@ -14,13 +14,14 @@ pub(super) struct Pad {
 }
 
 impl Pad {
-    /// The pad of coefficients of `bits` bits under a seed.
+    /// Creates the pad of coefficients of `bits` bits under a seed.
     pub fn new(seed: &Seed, bits: u32) -> Self {
         Self { key: blake3::derive_key("spirea v1: public pad of polynomials", seed), bits }
     }
 
-    /// The pad of each coefficient of unit number `unit` of the file: the words of that row of the key's public stream,
-    /// each cut to its low bits. Time and memory access do not depend on the unit.
+    /// Returns the pad of each coefficient of unit number `unit` of the file: the words of that row
+    /// of the key's public stream, each truncated to its low `bits` bits. Time and memory accesses
+    /// do not depend on the unit.
     pub fn of_unit(&self, unit: usize, coefficients: usize) -> impl Iterator<Item = u64> + use<> {
         let mut words = Zeroizing::new(vec![0; coefficients]);
         public_row(&self.key, unit as u64, &mut words);
@@ -28,7 +29,7 @@ impl Pad {
         (0..coefficients).map(move |i| u64::from(words[i]) & mask)
     }
 
-    /// All bits of a coefficient.
+    /// Returns a mask of all bits of a coefficient.
     pub fn mask(&self) -> u64 {
         u64::MAX >> (u64::BITS - self.bits)
     }
@@ -46,7 +47,7 @@ mod tests {
             assert!(of(1, 3) != of(1, 4) && of(1, 3) != of(2, 3));
             assert!(of(1, 3).iter().all(|&word| word < 1 << bits));
             assert_eq!(of(1, 3).iter().fold(0, |all, word| all | word), (1 << bits) - 1);
-            // Who knows the seed cannot make the words of a stream of his choice of it.
+            // The key is derived, so knowing the seed does not let anyone choose the stream.
             let mut raw = vec![0; 64];
             public_row(&[1; 32], 3, &mut raw);
             assert!(of(1, 3).iter().zip(raw).any(|(&word, raw)| word != u64::from(raw) & ((1 << bits) - 1)));

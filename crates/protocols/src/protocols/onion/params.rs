@@ -16,34 +16,36 @@ use crate::steps::shape::{malformed, validate_outcome};
 use crate::steps::{Work, noise};
 use crate::{ProtocolError, Sizes};
 
-/// Parameters of a database under OnionPIRv2. Public; part of a snapshot's identity.
+/// Parameters of a database under OnionPIRv2. Public, and part of a snapshot's identity.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Params {
     /// Name of the ring set.
     pub ring: String,
-    /// Seed of the public pad. Drawn after the content is fixed: the failure bound is one over its choice.
+    /// Seed of the public pad. Drawn after the content is fixed, since the failure bound is a
+    /// probability over its choice.
     #[serde(with = "crate::hex")]
     pub pad: Seed,
-    /// Where the records lie: a unit is a polynomial, a column one of the first dimension.
+    /// Positions of the records: a unit is a polynomial, and a column is an entry of the first
+    /// dimension.
     pub grid: Grid,
 }
 
 impl Params {
-    /// The most columns: the noise of a first dimension allows no more.
+    /// Maximum number of columns, limited by the noise of a first dimension.
     pub const MAX_COLUMNS: usize = 512;
 
-    /// The ring set of validated parameters.
+    /// Returns the ring set of validated parameters.
     pub(super) fn ring_set(&self) -> RingSet {
         onion_set(&self.ring).expect("validated parameters name a ring set")
     }
 
-    /// The pad of the stored polynomials.
+    /// Returns the pad of the stored polynomials.
     pub(super) fn pad(&self) -> Pad {
         Pad::new(&self.pad, self.ring_set().plaintext_bits())
     }
 
-    /// How a query lies in its bytes: it is a ciphertext.
+    /// Returns the layout of a query's bytes: a ciphertext only.
     pub(super) fn layout(&self) -> QueryLayout {
         let ciphertext = self.ring_shape().query_bytes();
         QueryLayout { first: 0, dropped_bits: 0, second: 0, ciphertext }
@@ -54,12 +56,12 @@ impl Params {
     }
 }
 
-/// Bytes that a plaintext polynomial holds.
+/// Returns the bytes that a plaintext polynomial holds.
 pub(super) fn unit_bytes(set: RingSet) -> usize {
     set.ring().degree() * set.plaintext_bits() as usize / 8
 }
 
-/// The ring sets whose plaintexts are polynomials of the database.
+/// Returns the ring sets whose plaintexts are polynomials of the database.
 pub(super) fn ring_sets() -> impl Iterator<Item = RingSet> {
     RingSet::ALL.into_iter().filter(|set| set.plaintext_bits() >= 20)
 }
@@ -94,7 +96,7 @@ impl Parameters for Params {
     }
 
     fn validate(&self) -> Result<(), ProtocolError> {
-        /// Far more than any memory holds.
+        /// Far more than fit in any memory.
         const MAX_GROUPS: usize = 1 << 24;
         self.grid.validate(Spread::Rows)?;
         let set = onion_set(&self.ring)
@@ -115,7 +117,7 @@ impl Parameters for Params {
         self.ring_shape().key_shape()
     }
 
-    /// No part of a query has a blinding factor.
+    /// Returns the bits of a unit's number: no part of a query has a blinding factor.
     fn combined_answer_bits(&self) -> f64 {
         ((self.grid.columns * self.grid.groups) as f64).log2()
     }

@@ -1,5 +1,6 @@
-//! The shape that is chosen, and how a database is opened. Nothing is computed of it beforehand: transforming the
-//! polynomials when they are loaded takes less time than reading the four times larger result from a disk would.
+//! Choice of the shape, and opening of a database. Nothing is precomputed: transforming the
+//! polynomials on loading is faster than reading the result, which is four times larger, from a
+//! disk.
 
 use std::sync::Arc;
 
@@ -70,7 +71,7 @@ impl<B: RingBackend> Serve<B> for Params {
         self.validate()?;
         let role = opening.role;
         if let Role::Joins(_) = role {
-            // Whoever folds nothing needs no file to read from.
+            // A server that folds nothing needs no file to read from.
             let rows = PolynomialRows::new(self.clone(), Arc::clone(backend), role, |_, _| ())?;
             return Ok(Box::new(Server(rows)));
         }

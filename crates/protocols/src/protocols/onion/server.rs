@@ -16,24 +16,24 @@ use crate::steps::expand::ExpandedShape;
 use crate::steps::ring::RingServer;
 use crate::{ProtocolError, Sizes};
 
-/// The plaintext polynomials of a share, over a backend: of each part the rows of some groups.
+/// The plaintext polynomials of a share, over a backend: the rows of some groups, for each part.
 pub(super) struct PolynomialRows<B: RingBackend> {
     params: Params,
     share: Share,
     ring: RingServer<B, ExpandedShape>,
-    /// Of each part, a row for each group; of no part if the share has no group.
+    /// For each part, a row for each group. Empty if the share has no group.
     parts: Vec<B::Plain>,
 }
 
 impl<B: RingBackend> PolynomialRows<B> {
-    /// The polynomials that a server of this role folds, of the units that `read` gives: the bytes of unit number n of the
-    /// file into a buffer. The pad is added to them on the way.
+    /// Encodes the polynomials that a server of this role folds. `read` copies the bytes of unit
+    /// number n of the file into a buffer. The pad is added during encoding.
     ///
-    /// Transforming the polynomials when they are loaded takes less time than reading the four times larger
-    /// result from a disk would.
+    /// Transforming the polynomials on loading is faster than reading the result, which is four
+    /// times larger, from a disk.
     ///
     /// # Errors
-    /// The backend's, if there is no room.
+    /// Those of the backend, if there is not enough memory.
     pub fn new(
         params: Params,
         backend: Arc<B>,
@@ -53,7 +53,7 @@ impl<B: RingBackend> PolynomialRows<B> {
                 for (coefficient, (number, pad)) in
                     coefficients.iter_mut().zip(split_bits(&bytes, bits).zip(padding))
                 {
-                    // Modulo 2^bits, read as a signed number: the representative of least magnitude.
+                    // Reduces modulo 2^bits to the signed representative of least magnitude.
                     *coefficient = (((number + pad) << (64 - bits)) as i64 >> (64 - bits)) as i32;
                 }
             };
@@ -63,21 +63,21 @@ impl<B: RingBackend> PolynomialRows<B> {
         Ok(Self { params, share, ring, parts })
     }
 
-    /// Words of a ciphertext.
+    /// Returns the number of words of a ciphertext.
     fn ciphertext_words(&self) -> usize {
         2 * self.params.ring_set().ring().words()
     }
 }
 
 impl<B: RingBackend> Rows for PolynomialRows<B> {
-    /// Of some queries after others, the winners in each part.
+    /// The winners in each part, for consecutive groups of queries.
     type Folded = Vec<Vec<B::Ciphertexts>>;
 
     fn share(&self) -> Share {
         self.share
     }
 
-    /// Folds the rows and plays the rounds among them.
+    /// Folds the rows and plays the tournament's rounds among them.
     fn fold(&self, queries: &[Query<'_>]) -> Result<Option<Self::Folded>, ProtocolError> {
         if self.parts.is_empty() {
             return Ok(None);
@@ -125,7 +125,7 @@ impl<B: RingBackend> Rows for PolynomialRows<B> {
         Ok(bytes)
     }
 
-    /// Plays the rounds among the winners of the shares.
+    /// Plays the tournament's rounds among the winners of the shares.
     fn join(&self, queries: &[Query<'_>], parts: &[(Share, &[u8])]) -> Result<Self::Folded, ProtocolError> {
         let (grid, ring, bytes) = (self.params.grid, &self.ring, self.ciphertext_words() * 4);
         let own: Vec<&[u8]> = parts.iter().map(|(_, own)| *own).filter(|own| !own.is_empty()).collect();
@@ -154,7 +154,8 @@ impl<B: RingBackend> Rows for PolynomialRows<B> {
     }
 }
 
-/// The numbers of `bits` bits each, lowest bit first, without gaps, that bytes hold; zeros after their end.
+/// Splits bytes into numbers of `bits` bits each, lowest bit first, without gaps; after the end
+/// come zeros.
 pub(super) fn split_bits(bytes: &[u8], bits: u32) -> impl Iterator<Item = u64> {
     let (mut bytes, mut pending, mut count) = (bytes.iter(), 0u64, 0);
     std::iter::repeat_with(move || {

@@ -22,8 +22,8 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client of the database with these parameters and this hint. That its bytes are the right ones is
-    /// their hash's to tell.
+    /// Creates a client of the database with these parameters and this hint. The caller verifies
+    /// the hint's hash.
     ///
     /// # Errors
     /// [`ProtocolError::Malformed`] if the parameters are invalid or the hint has another size.
@@ -34,7 +34,7 @@ impl Client {
     }
 }
 
-/// The secrets of a query, one for each of its columns, and the record's first row.
+/// Secrets of a query, one for each of its columns, and the record's first row.
 pub struct State {
     secrets: Vec<LweSecret>,
     first_row: Zeroizing<usize>,
@@ -72,10 +72,10 @@ impl IndexClient for Client {
 }
 
 impl Client {
-    /// The phases `2^24 m + e` of the record's bytes.
+    /// Computes the phases `2^24 m + e` of the record's bytes.
     ///
-    /// A byte takes 5 KiB of the hint, so only the record's rows are read: to hide which they are, a client would read
-    /// hundreds of megabytes for a record.
+    /// Each byte needs 5 KiB of the hint, so only the record's rows are read. Hiding these rows
+    /// would mean reading hundreds of megabytes for a record.
     fn phases(&self, state: &State, answers: &[&[u8]]) -> Result<Zeroizing<Vec<u32>>, ProtocolError> {
         let Params { rows, record_bytes, .. } = self.params;
         let [answer] = check_answers(answers, self.params.sizes())?;

@@ -1,4 +1,4 @@
-//! Parameters: the set, the shape, and where records lie.
+//! Parameters: the set, the shape, and the positions of records.
 
 use serde::{Deserialize, Serialize};
 use spirea_backend::{MAX_BATCH, PANEL_ROWS, PanelLayout, RING_DEGREE};
@@ -11,7 +11,7 @@ use crate::steps::scalar_fold::{ROUNDED_BITS, ROUNDED_BYTES};
 use crate::steps::{Unit, Work};
 use crate::{ProtocolError, Sizes};
 
-/// Parameters of a database under SimplePIR. Public; part of a snapshot's identity.
+/// Parameters of a database under SimplePIR. Public, and part of a snapshot's identity.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Params {
@@ -31,14 +31,14 @@ pub struct Params {
 }
 
 impl Params {
-    /// The largest bound on the probability that a record decodes wrongly, as log2.
+    /// Maximum bound on the probability that a record decodes incorrectly, as log2.
     pub const MAX_FAILURE_LOG2: f64 = -60.0;
-    /// The most columns that one record may take.
+    /// Maximum number of columns of one record.
     pub const MAX_RECORD_COLUMNS: usize = 64;
-    /// The most columns of a matrix: the failure bound allows no more.
+    /// Maximum number of columns of a matrix, limited by the failure bound.
     pub(super) const MAX_COLUMNS: usize = 1 << 20;
 
-    /// The LWE set.
+    /// Returns the LWE set.
     ///
     /// # Panics
     /// If the parameters have not been validated.
@@ -46,7 +46,7 @@ impl Params {
         LweSet::by_name(&self.set).expect("validated parameters name a set")
     }
 
-    /// The public matrix.
+    /// Returns the public matrix.
     ///
     /// # Panics
     /// If the parameters have not been validated.
@@ -54,7 +54,7 @@ impl Params {
         PublicMatrix::new(self.lwe_set(), self.seed, self.columns)
     }
 
-    /// The layout of the stored matrix.
+    /// Returns the layout of the stored matrix.
     ///
     /// # Panics
     /// If the parameters have not been validated.
@@ -62,28 +62,28 @@ impl Params {
         PanelLayout::covering(self.rows, self.columns).expect("validated parameters have a layout")
     }
 
-    /// How a query lies in its bytes.
+    /// Returns the layout of a query's bytes.
     pub(super) fn query_layout(&self) -> QueryLayout {
         let first = self.record_columns() * self.columns;
         QueryLayout { first, dropped_bits: 0, second: 0, ciphertext: 0 }
     }
 
-    /// Columns that a record takes: the ciphertext columns of a query.
+    /// Returns the number of columns that a record takes: the ciphertext columns of a query.
     pub fn record_columns(&self) -> usize {
         self.record_bytes.div_ceil(self.rows)
     }
 
-    /// Records that share a column.
+    /// Returns the number of records that share a column.
     pub fn records_per_column(&self) -> usize {
         (self.rows / self.record_bytes).max(1)
     }
 
-    /// Most queries in one call of the backend.
+    /// Returns the maximum number of queries in one call of the backend.
     pub fn max_batch(&self) -> usize {
         MAX_BATCH / self.record_columns()
     }
 
-    /// The offset in the stored matrix of byte `byte` of record `index`.
+    /// Returns the offset in the stored matrix of byte `byte` of record `index`.
     ///
     /// # Panics
     /// If the parameters have not been validated.
@@ -157,7 +157,8 @@ impl Parameters for Params {
         }
     }
 
-    /// A row of the hint is n equations in as many unknowns as the matrix has columns.
+    /// Compares equations and unknowns: for each row of the matrix, the hint gives n equations in
+    /// `columns` unknowns.
     fn hint_determines_records(&self) -> bool {
         self.columns <= self.lwe_set().degree()
     }
@@ -198,7 +199,8 @@ mod tests {
             let params = chosen(records, record_bytes);
             prop_assert!(params.validate().is_ok());
             let (stored, raw) = ((params.rows * params.columns) as f64, records as f64 * record_bytes as f64);
-            // A matrix has at least one panel and one block of columns; a large one wastes little.
+            // A matrix has at least one panel and one block of columns; a large matrix wastes
+            // little.
             prop_assert!(stored <= 1.3 * raw + 8192.0 + 32.0 * 64.0 * params.columns as f64 + 256.0 * params.rows as f64, "{params:?}");
         }
 

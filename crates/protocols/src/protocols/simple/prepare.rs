@@ -1,4 +1,4 @@
-//! The shape that is chosen, what is computed of a database beforehand, and how it is brought up to date.
+//! Choice of the shape, precomputation, and its update after changes.
 
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ impl Protocol for Params {
             })
         };
         let split = (1..=Self::MAX_RECORD_COLUMNS).map(|k| shape(record_bytes.div_ceil(k), 1, k as u64));
-        // Heights of whole records, a sixteenth apart: nothing is lost between them.
+        // Heights of whole records, in steps of a sixteenth: finer steps gain nothing.
         let shared = std::iter::successors(Some(2u64), |&share| Some(share + share.div_ceil(16)))
             .take_while(|&share| share < 2 * records && u128::from(share) * (record_bytes as u128) < 1 << 40)
             .map(|share| shape(record_bytes * share.min(records) as usize, share.min(records), 1));

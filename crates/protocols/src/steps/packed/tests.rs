@@ -1,6 +1,7 @@
-//! A lying server of the hybrid protocol that selects by the ciphertexts of an earlier query under the same keys: it folds a table of
-//! its own with the query whose record it knows, so that the record which comes out names the group that was asked for earlier
-//! (docs/soundness.md). Inclusion proofs refuse it: conformance/tests/selectors.rs.
+//! A lying server of the hybrid protocol that selects by the ciphertexts of an earlier query under
+//! the same keys. It folds a forged table by a query whose record it knows, so that the resulting
+//! record names the group of the earlier query (docs/soundness.md). Inclusion proofs refuse the
+//! record: conformance/tests/selectors.rs.
 
 use std::sync::Arc;
 
@@ -17,15 +18,15 @@ use crate::steps::rotate::RotatedShape;
 const GROUPS: u64 = 8;
 const RECORD_BYTES: usize = 64;
 const COLUMNS: usize = 256;
-/// The record that the server knows the client to ask for now, in the first group.
+/// Record that the server knows to be queried now, in the first group.
 const KNOWN: u64 = 3;
 
-/// A record that names a group and a column; with a checksum, a client would accept it.
+/// Returns a record that names a group and a column; with a checksum, a client would accept it.
 fn record_of(group: u64, column: u64) -> Vec<u8> {
     [group, column].iter().flat_map(|name| name.to_le_bytes()).cycle().take(RECORD_BYTES).collect()
 }
 
-/// Parameters of eight groups of one block each.
+/// Returns parameters of eight groups of one block each.
 fn parameters() -> Params {
     let records = GROUPS * (RingSet::DEGREE / RECORD_BYTES * COLUMNS) as u64;
     let json = serde_json::json!({
@@ -49,7 +50,8 @@ struct Server {
 }
 
 impl Server {
-    /// A server whose table has in each group, where the known record lies in the first one, a record that names the group.
+    /// Creates a server with a forged table. In every group, the position that the known record has
+    /// in the first group holds a record that names the group.
     fn of_lies(params: &Params) -> Self {
         let (backend, stored, grid) = (Arc::new(CpuBackend::new(2).unwrap()), params.stored(), params.grid());
         let mut matrix = vec![0; stored.bytes() as usize];
@@ -73,7 +75,7 @@ impl Server {
         Self { rows, packing }
     }
 
-    /// The answer to a query for a record, with the selectors of an earlier query.
+    /// Answers a query with the selectors of an earlier query.
     fn lie(&self, keys: &PreparedKeys, query: &[u8], earlier: &[u8]) -> Vec<u8> {
         let Self { rows, packing: PackAndSelect { shape, ring, parts } } = self;
         let batch = [query, earlier].map(|bytes| Query { bytes, keys: Some(keys) });

@@ -1,4 +1,5 @@
-//! A bucket's bytes: a count, then for each entry its tag, the length of its value, and its value.
+//! Encoding of a bucket: a count, then for each entry its tag, the length of its value, and its
+//! value.
 
 use spirea_math::secret::declassify;
 use zeroize::Zeroizing;
@@ -10,12 +11,12 @@ use crate::bytes::{
 };
 use crate::oblivious::{above, equal, move_to_front, select};
 
-/// Bytes that an entry with a value of `value_bytes` takes in its bucket.
+/// Returns the bytes of a bucket's entry with a value of `value_bytes` bytes.
 pub fn entry_bytes(value_bytes: usize) -> usize {
     TAG_BYTES + length_bytes(value_bytes) + value_bytes
 }
 
-/// A bucket that is being filled.
+/// A bucket under construction.
 #[derive(Clone, Debug, Default)]
 pub struct Bucket {
     entries: usize,
@@ -23,7 +24,7 @@ pub struct Bucket {
 }
 
 impl Bucket {
-    /// The most bytes that a count of entries takes.
+    /// Maximum bytes of the encoded number of entries.
     pub const COUNT_BYTES: usize = MAX_LENGTH_BYTES;
 
     /// Adds an entry.
@@ -34,7 +35,7 @@ impl Bucket {
         self.bytes.extend_from_slice(value);
     }
 
-    /// The bucket as the payload of a record.
+    /// Returns the bucket as the payload of a record.
     pub fn payload(&self) -> Vec<u8> {
         let mut payload = Vec::with_capacity(Self::COUNT_BYTES + self.bytes.len());
         push_length(&mut payload, self.entries);
@@ -42,14 +43,14 @@ impl Bucket {
         payload
     }
 
-    /// Empties it, keeping its memory.
+    /// Empties the bucket and keeps its memory.
     pub fn clear(&mut self) {
         self.entries = 0;
         self.bytes.clear();
     }
 }
 
-/// The entries in the payload of a bucket, tags with values, in their order.
+/// Returns the entries in a bucket's payload, tags with values, in order.
 ///
 /// # Errors
 /// [`ProtocolError::Malformed`], as the last item, if the payload is not a bucket.
@@ -81,19 +82,20 @@ fn cut_off() -> ProtocolError {
     ProtocolError::malformed("bucket", "an entry is cut off")
 }
 
-/// The value with this tag in the payload of a bucket, or `None` if the bucket has none.
+/// Returns the value with this tag in a bucket's payload, or `None` if the bucket has none.
 ///
-/// The entries of a bucket tell which bucket it is, so they steer neither branches nor addresses: every byte is read as if an
-/// entry began there, and masks say whether one does. The result shows whether the value is there, and its length. The value
-/// keeps the memory of the whole bucket, which the caller erases.
+/// The entries of a bucket reveal its number, so no branch or address depends on them: every byte
+/// is read as if an entry began there, and masks select the true starts. The result reveals whether
+/// the value exists, and its length. The value keeps the memory of the whole bucket, which the
+/// caller erases.
 ///
 /// # Errors
 /// [`ProtocolError::Malformed`] if the payload is not a bucket.
 pub fn find(payload: &[u8], tag: &[u8; TAG_BYTES]) -> Result<Option<Vec<u8>>, ProtocolError> {
-    /// Bytes that tell an entry's tag and length.
+    /// Bytes of an entry's tag and length.
     const HEAD: usize = TAG_BYTES + MAX_LENGTH_BYTES;
     let size = payload.len();
-    // Zeros behind the end: an entry that is cut off ends beyond it.
+    // Zeros after the end make a truncated entry end beyond the payload.
     let mut padded = Zeroizing::new(Vec::with_capacity(size + HEAD));
     padded.extend_from_slice(payload);
     padded.resize(size + HEAD, 0);
@@ -121,7 +123,8 @@ pub fn find(payload: &[u8], tag: &[u8; TAG_BYTES]) -> Result<Option<Vec<u8>>, Pr
     if declassify(malformed != 0, "a bucket that is none is reported") {
         return Err(cut_off());
     }
-    // The same work whether the key is there or not, and however long its value is: a server may see how long it takes.
+    // The work is the same whether the key exists or not, and for every length, since a server may
+    // observe the time.
     move_to_front(&mut padded, place as usize);
     if !declassify(found != 0, "the application is told whether the table has the key") {
         return Ok(None);
@@ -130,7 +133,7 @@ pub fn find(payload: &[u8], tag: &[u8; TAG_BYTES]) -> Result<Option<Vec<u8>>, Pr
     Ok(Some(std::mem::take(&mut *padded)))
 }
 
-/// All ones where two tags are the same.
+/// Returns all ones if two tags are equal.
 #[inline(always)]
 fn same_tag(a: &[u8], b: &[u8; TAG_BYTES]) -> u64 {
     equal(a.iter().zip(b).fold(0, |differs, (a, b)| differs | u64::from(a ^ b)), 0)
@@ -141,7 +144,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What [`find`] finds, by definition: the last entry with the tag; none if any entry is cut off.
+    /// Defines the result of [`find`]: the last entry with the tag; none if any entry is truncated.
     fn found_by_entries(payload: &[u8], tag: &[u8; TAG_BYTES]) -> Option<Option<Vec<u8>>> {
         let entries: Vec<_> = entries(payload).collect::<Result<_, _>>().ok()?;
         let found = entries.iter().rev().find(|(entry_tag, _)| *entry_tag == tag);

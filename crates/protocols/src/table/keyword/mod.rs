@@ -1,13 +1,14 @@
 //! Keyword look-up over any index protocol, in one round trip.
 //!
-//! A key hashes to 96 bits, the tag of its entry; the tag hashes to a place, which chooses a bucket; a bucket is one
-//! record of the index protocol. A key that is absent matches an entry with probability 2^-96: below 2^-64 for any
-//! table of at most [`MAX_ENTRIES`]. Since an entry has its whole tag, buckets can be made anew, of another number or
-//! size or under other places, from a table alone: its keys are not needed.
+//! A key hashes to 96 bits, the tag of its entry; the tag hashes to a place, which determines a
+//! bucket; a bucket is one record of the index protocol. An absent key matches an entry with
+//! probability 2^-96, so it is found with probability below 2^-64 in any table of at most
+//! [`MAX_ENTRIES`]. Since an entry contains its whole tag, buckets can be rebuilt from a table
+//! alone, with another number, size or places, without its keys.
 //!
-//! The two hashes have keys of their own. Tags keep theirs as long as the table is made anew from itself. Whoever
-//! contributes keys could search some that crowd one bucket, so places get another whenever a table is built, which
-//! nobody knows before its content is fixed.
+//! The two hashes have separate hash keys. Tags keep theirs while the table is rebuilt from itself.
+//! A contributor of keys could search for keys that crowd one bucket, so every build draws a new
+//! hash key for places, unknown until its content is fixed.
 
 mod bucket;
 
@@ -16,7 +17,7 @@ pub use bucket::{Bucket, entries, entry_bytes, find};
 /// Bytes of a key's hash, the tag of its entry.
 pub const TAG_BYTES: usize = 12;
 
-/// The most entries of a table.
+/// Maximum number of entries of a table.
 pub const MAX_ENTRIES: u64 = 1 << 32;
 
 /// log2 of a bound on the probability that an absent key is found.
@@ -25,12 +26,12 @@ pub const FALSE_MATCH_LOG2: f64 = -64.0;
 /// The hash of a key under a table's public salt: 12 bytes of BLAKE3 keyed by the salt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KeyHash {
-    /// Tells the entry from others of its bucket.
+    /// Distinguishes the entry from others in its bucket.
     pub tag: [u8; TAG_BYTES],
 }
 
 impl KeyHash {
-    /// The hash of `key`.
+    /// Returns the hash of `key`.
     pub fn new(salt: &[u8; 32], key: &[u8]) -> Self {
         let mut tag = [0; TAG_BYTES];
         blake3::Hasher::new_keyed(salt).update(b"spirea key v2").update(key).finalize_xof().fill(&mut tag);
@@ -38,13 +39,13 @@ impl KeyHash {
     }
 }
 
-/// Where the entry of a tag lies, whatever the number of buckets: 64 bits of BLAKE3 keyed by a table's public `places`.
-/// Their order is that of the buckets.
+/// Position of a tag's entry, independent of the number of buckets: 64 bits of BLAKE3 keyed by a
+/// table's public `places`. Buckets follow the order of places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EntryPlace(u64);
 
 impl EntryPlace {
-    /// The place of the entry with this tag.
+    /// Returns the place of the entry with this tag.
     pub fn new(places: &[u8; 32], tag: &[u8; TAG_BYTES]) -> Self {
         const NAME: &[u8; 15] = b"spirea place v1";
         let mut named = [0; NAME.len() + TAG_BYTES];
@@ -55,8 +56,9 @@ impl EntryPlace {
         Self(u64::from_be_bytes(*hash.as_bytes().first_chunk().expect("a hash is longer")))
     }
 
-    /// The part in which it lies of so many equal ones: the upper bits of a product, so that it grows with the place
-    /// and the parts of any range of places are contiguous. Parts are buckets, or the units of buckets' widths.
+    /// Returns the part that contains the place if the range is divided into `parts` equal parts:
+    /// the upper bits of a product. It increases with the place, so each part is a contiguous range
+    /// of places. Parts are buckets, or the units of buckets' widths.
     pub fn part(self, parts: u64) -> u64 {
         ((u128::from(self.0) * u128::from(parts)) >> 64) as u64
     }

@@ -1,6 +1,6 @@
-//! How long the values of a table are.
+//! Lengths of the values of a table.
 
-/// How many values there are of each length.
+/// Number of values of each length.
 ///
 /// Memory: 8 bytes for each length up to the longest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -9,7 +9,7 @@ pub struct Lengths {
 }
 
 impl Lengths {
-    /// Counts a value of so many bytes.
+    /// Counts a value of `bytes` bytes.
     pub fn add(&mut self, bytes: usize) {
         if bytes >= self.counts.len() {
             self.counts.resize(bytes + 1, 0);
@@ -17,22 +17,23 @@ impl Lengths {
         self.counts[bytes] += 1;
     }
 
-    /// Values that were counted.
+    /// Returns the number of counted values.
     pub fn values(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// Bytes of the longest; 0 if there is none.
+    /// Returns the bytes of the longest value; 0 if there is none.
     pub fn longest(&self) -> usize {
         self.counts.len().saturating_sub(1)
     }
 
-    /// The lengths that occur, the shortest first, with their numbers of values.
+    /// Returns the lengths that occur, in increasing order, with their numbers of values.
     pub fn iter(&self) -> impl Iterator<Item = (usize, u64)> {
         self.counts.iter().copied().enumerate().filter(|&(_, count)| count > 0)
     }
 
-    /// Those of all values but the longest one in so many; none is left out of fewer than `share` values.
+    /// Returns the lengths without the longest `1/share` of the values, rounded down: below `share`
+    /// values, none is omitted.
     pub fn without_longest(&self, share: u64) -> Self {
         let mut left = self.values() - self.values() / share;
         let mut kept = Self::default();

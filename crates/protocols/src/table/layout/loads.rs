@@ -1,30 +1,30 @@
-//! Where buckets end.
+//! Boundaries of buckets.
 
 use super::{Framing, MAX_WIDTHS, Shape, Widths};
 
-/// The bytes of the entries in each unit.
+/// Bytes of the entries in each unit.
 ///
 /// Memory: 4 bytes for each unit.
 pub struct Loads {
     units: Vec<u32>,
 }
 
-/// A table cut into buckets.
+/// A table divided into buckets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cut {
-    /// Bytes of a bucket's payload: those of the shape, unless one unit needs more.
+    /// Bytes of a bucket's payload: those of the shape, unless a single unit needs more.
     pub payload_bytes: usize,
     /// The widths of the buckets.
     pub widths: Widths,
 }
 
 impl Loads {
-    /// So many empty units, at least one.
+    /// Creates `units` empty units; at least one.
     pub fn new(units: u64) -> Self {
         Self { units: vec![0; units as usize] }
     }
 
-    /// How many units there are.
+    /// Returns the number of units.
     pub fn units(&self) -> u64 {
         self.units.len() as u64
     }
@@ -35,8 +35,9 @@ impl Loads {
         *load = load.saturating_add(u32::try_from(bytes).unwrap_or(u32::MAX));
     }
 
-    /// Cuts the units into buckets of `shape`, or of fewer and larger ones where it would take more than
-    /// [`MAX_WIDTHS`]. They are filled evenly: no further than it takes to need no more buckets than the shape has.
+    /// Cuts the units into buckets of `shape`, or into fewer and larger ones if there would be more
+    /// than [`MAX_WIDTHS`]. The buckets are filled evenly: to the least fill that needs no more
+    /// buckets than the shape has.
     pub fn cut(&self, shape: &Shape, framing: &Framing) -> Cut {
         let fullest = u64::from(self.units.iter().copied().max().unwrap_or(0));
         let mut most = fullest.max((shape.payload_bytes - framing.head()) as u64);
@@ -44,7 +45,7 @@ impl Loads {
             most += most.div_ceil(8);
         }
         let buckets = self.widths(most).count().max(shape.buckets as usize);
-        // The least fill that needs no more: `most` does, and what is up to `more` does not.
+        // Searches the least fill that suffices: `most` does, and values up to `more` do not.
         let (mut fill, mut more) = (most, 0);
         while fill - more > 1 {
             let middle = more.midpoint(fill);
@@ -58,7 +59,8 @@ impl Loads {
         Cut { payload_bytes: framing.head() + most as usize, widths }
     }
 
-    /// The widths of buckets that hold as many units as a byte counts and `fill` bytes allow, but at least one.
+    /// Returns the widths of buckets that hold as many units as `fill` bytes and the maximum width
+    /// of 255 allow, but at least one.
     fn widths(&self, fill: u64) -> impl Iterator<Item = u8> {
         let mut rest = &self.units[..];
         std::iter::from_fn(move || {
@@ -82,7 +84,8 @@ mod tests {
     use crate::layout::Lengths;
     use proptest::prelude::*;
 
-    /// Units of entries with these lengths under the places of build number `build`, and their shape.
+    /// Returns the units of entries with these lengths under the places of build number `build`,
+    /// and their shape.
     fn keyed(lengths: &[usize], build: u8) -> (Shape, Loads) {
         let framing = Framing::keyed(|_| 0);
         let shape = Shape::choose(&lengths.iter().copied().collect::<Lengths>(), &framing);
@@ -96,7 +99,7 @@ mod tests {
         (shape, loads)
     }
 
-    /// Bytes of the buckets that `widths` make of `loads`.
+    /// Returns the bytes of each bucket when `widths` divide `loads`.
     fn filled(loads: &Loads, widths: &Widths) -> Vec<u64> {
         let ends = widths.ends();
         let starts = std::iter::once(0).chain(ends.clone());

@@ -1,12 +1,13 @@
-//! How the entries of a table are laid into buckets that are filled evenly.
+//! Layout of a table's entries in evenly filled buckets.
 //!
-//! Entries have an order: that of their places, or of their rows. The order is divided into *units* of equal extent, and
-//! a bucket covers the units behind those of the bucket before it: as many as its *width* says, so that where entries lie
-//! densely or are long, buckets are narrow. Every bucket has room for the longest value, so that one record is fetched
-//! whatever the key.
+//! Entries are ordered by their places or by their rows. The order is divided into *units* of equal
+//! extent. A bucket covers consecutive units after those of the bucket before it; their number is
+//! its *width*. Where entries are dense or long, buckets are narrow. Every bucket has room for the
+//! longest value, so that one record is fetched for every key.
 //!
-//! The number of buckets and their size follow from the lengths of the values alone ([`Shape`]); where entries lie
-//! decides the widths ([`Loads`]). So a table takes the same bytes however its places were drawn.
+//! The number of buckets and their size follow from the lengths of the values alone ([`Shape`]);
+//! the positions of entries determine the widths ([`Loads`]). So the size of a table does not
+//! depend on the drawn places.
 
 mod lengths;
 mod loads;

@@ -1,4 +1,4 @@
-//! How many buckets a table gets, and how large they are.
+//! Number and size of a table's buckets.
 
 use std::iter::successors;
 
@@ -8,33 +8,34 @@ use super::{Lengths, MAX_WIDTHS};
 use crate::keyword::{Bucket, entry_bytes};
 use crate::table::{CHECKSUM_BYTES, MAX_ROWS_PER_RECORD, Table};
 
-/// The most that a table grows by padding where a shape does without more, in bytes of records over bytes of entries.
+/// Maximum growth of a table by padding, if any shape meets it: bytes of records over bytes of
+/// entries.
 pub const SPARSE: f64 = 1.5;
 
-/// One byte in so many of a bucket is left free: new entries then fit their buckets, and compaction changes these in
-/// place. Of a million rows of 64 bytes, 1% more fit so in each of 20 trials
-/// (`room_is_left_for_one_percent_of_changes`).
+/// Fraction of a bucket that stays free: one byte in `ROOM`. New entries then fit their buckets,
+/// and compaction changes them in place. In each of 20 trials, 1% more entries fit among a million
+/// rows of 64 bytes (`room_is_left_for_one_percent_of_changes`).
 const ROOM: usize = 8;
 
-/// Growth of a table by inclusion proofs up to which a record takes no more rows.
+/// Maximum growth of a table by inclusion proofs before a record takes more rows.
 const PROOF_GROWTH: f64 = 1.08;
 
-/// The average width of a bucket, in units. With fewer, a bucket ends further from where it is full; with more, one byte
-/// would not hold the widths of buckets that are wider than the average.
+/// Average width of a bucket, in units. With fewer units, buckets end further from where they are
+/// full. With more, one byte could not hold the widths of buckets that are wider than the average.
 const MEAN_WIDTH: u64 = 96;
 
-/// What a byte of a bucket costs a client, in bytes that a server scans: to decode it, a client reads 5 KiB of hint, and
-/// its memory is counted four times as dear.
+/// Cost of a bucket's byte for a client, in bytes that a server scans. Decoding a byte reads 5 KiB
+/// of hint, and a client's memory counts four times.
 const CLIENT_COST: f64 = 4.0 * 5120.0;
 
-/// What a width costs, in bytes that a server scans: each client downloads it once for each version.
+/// Cost of a width, in bytes that a server scans: each client downloads it once for each version.
 const WIDTH_COST: f64 = 7000.0;
 
-/// Bytes of a unit where units are the coefficients of a ring's polynomials. Protocols with such units leave free what
-/// records leave of them.
+/// Bytes of a unit if units are the coefficients of a ring's polynomials. Protocols with such units
+/// cannot use the rest of a unit that records leave.
 const UNIT: usize = RingSet::DEGREE;
 
-/// What a bucket takes beside its values.
+/// Overhead of a bucket.
 #[derive(Clone, Copy)]
 pub struct Framing {
     head: usize,
@@ -43,44 +44,48 @@ pub struct Framing {
 }
 
 impl Framing {
-    /// Of buckets of entries with keys, in records that carry `proof` bytes of so many of them.
+    /// Returns the framing of buckets of keyed entries. `proof` maps the number of records to the
+    /// bytes of a proof.
     pub fn keyed(proof: fn(u64) -> usize) -> Self {
         Self { head: Bucket::COUNT_BYTES, entry: entry_bytes, proof }
     }
 
-    /// Of buckets of rows, in records that carry `proof` bytes of so many of them.
+    /// Returns the framing of buckets of rows. `proof` maps the number of records to the bytes of a
+    /// proof.
     pub fn of_rows(proof: fn(u64) -> usize) -> Self {
         Self { head: 0, entry: Table::index_payload_bytes, proof }
     }
 
-    /// Bytes of a bucket that are none of its entries'.
+    /// Returns the bytes of a bucket outside its entries.
     pub fn head(&self) -> usize {
         self.head
     }
 
-    /// Bytes of an entry with a value of so many.
+    /// Returns the bytes of an entry with a value of `value_bytes` bytes.
     pub fn entry(&self, value_bytes: usize) -> usize {
         (self.entry)(value_bytes)
     }
 
-    /// Bytes of a payload whose entries fill so many of it.
+    /// Returns the bytes of a payload whose entries have `fill` bytes.
     fn payload(&self, fill: usize) -> usize {
         self.head + fill + fill.div_ceil(ROOM - 1)
     }
 
-    /// The most bytes of entries whose [`payload`](Self::payload) has no more than so many bytes.
+    /// Returns the maximum bytes of entries whose [`payload`](Self::payload) has at most
+    /// `payload_bytes` bytes.
     fn filled(&self, payload_bytes: usize) -> usize {
         payload_bytes.saturating_sub(self.head) * (ROOM - 1) / ROOM
     }
 
-    /// Bytes of a record beside its payload, of so many of them.
+    /// Returns the bytes of a record outside its payload, in a table of `records` records.
     fn beside(&self, records: u64) -> usize {
         (self.proof)(records) + CHECKSUM_BYTES
     }
 }
 
-/// Returns how many of `rows` rows of `row_bytes` bytes share a record and its proof: the fewest that store at most
-/// 1.08 times what records of one row without proofs store, or those that store the least.
+/// Returns the number of rows that share a record and its proof, for `rows` rows of `row_bytes`
+/// bytes. It is the least number that stores at most 1.08 times the bytes of single-row records
+/// without proofs. If there is none, it is the number that stores the least.
 pub fn rows_per_record(rows: u64, row_bytes: usize, framing: &Framing) -> u32 {
     let stored = |count: u32, beside: fn(&Framing, u64) -> usize| {
         let records = rows.div_ceil(count.into());
@@ -93,10 +98,10 @@ pub fn rows_per_record(rows: u64, row_bytes: usize, framing: &Framing) -> u32 {
     fewest.or_else(|| (1..=most).min_by_key(|&count| proven(count))).unwrap_or(1)
 }
 
-/// A number of buckets and their size.
+/// Number and size of buckets.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shape {
-    /// Number of buckets that leaves each the room it is to have.
+    /// Number of buckets for which each has its free room.
     pub buckets: u64,
     /// Bytes of a bucket's payload.
     pub payload_bytes: usize,
@@ -108,22 +113,23 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// The shape of a table with values of these lengths, at least one: the one that costs a look-up the least, among
-    /// those that pad the table at most [`SPARSE`] times if there are any.
+    /// Chooses the shape for values of these lengths, at least one. It minimises the cost of a
+    /// look-up, among shapes that pad the table at most [`SPARSE`] times, if there are any.
     ///
-    /// The same shape serves every protocol: to fill a unit of 4096 bytes counts as much as to be small, and of each size there is
-    /// one that does.
+    /// The same shape serves every protocol: filling a unit of 4096 bytes counts as well as being
+    /// small, and every size has a candidate that fills its unit.
     ///
-    /// Buckets are filled in order, so that one is left when the next unit does not fit any more. What is lost at its
-    /// end is, on average, half of the load of the unit that a random byte lies in: half of the mean square of loads
-    /// over their mean.
+    /// Buckets are filled in order, and a bucket ends when the next unit does not fit. The average
+    /// loss at its end is half of the load of the unit in which a random byte lies: half of the
+    /// loads' mean square over their mean.
     pub fn choose(lengths: &Lengths, framing: &Framing) -> Self {
         let sum = |of: fn(f64) -> f64| -> f64 {
             lengths.iter().map(|(bytes, count)| count as f64 * of(framing.entry(bytes) as f64)).sum()
         };
         let (total, squares) = (sum(|bytes| bytes), sum(|bytes| bytes * bytes));
         let longest = framing.entry(lengths.longest());
-        // Whole numbers of the longest entry, since entries of one length fill nothing between them.
+        // Whole numbers of the longest entry, since entries of one length leave no smaller gaps to
+        // fill.
         let fills = successors(Some(1usize), |&entries| Some(entries + (entries / 2).max(1)))
             .map(|entries| (entries * longest) as f64);
         let of_fill = |fill: f64| {
@@ -139,7 +145,7 @@ impl Shape {
         let mut best = None::<Self>;
         for shape in fills.map(of_fill) {
             for shape in [shape, fills_its_unit(&shape)] {
-                // A fill may turn out worse than it is on average: some widths are kept back.
+                // A fill may turn out worse than on average, so some widths are reserved.
                 let fits = (shape.buckets as f64) < MAX_WIDTHS as f64 * 0.9;
                 if fits && best.is_none_or(|best| shape.is_better(&best)) {
                     best = Some(shape);
@@ -160,7 +166,7 @@ impl Shape {
         Self { buckets, payload_bytes, record_bytes, growth: records * bytes / total, cost }
     }
 
-    /// Bytes that a record takes of units: an equal share of one, or several.
+    /// Returns the bytes of units that a record takes: an equal part of one unit, or several units.
     fn unit_bytes(record_bytes: usize) -> usize {
         match UNIT / record_bytes {
             0 => record_bytes.next_multiple_of(UNIT),
@@ -176,7 +182,7 @@ impl Shape {
         }
     }
 
-    /// Units for the widths of these buckets.
+    /// Returns the number of units for the widths of these buckets.
     pub fn units(&self) -> u64 {
         self.buckets * MEAN_WIDTH
     }

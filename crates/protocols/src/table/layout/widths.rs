@@ -7,18 +7,19 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use crate::ProtocolError;
 use crate::oblivious::{above, select};
 
-/// The most buckets with widths: a description stays below 100 KiB.
+/// Maximum number of buckets with widths, which keeps a description below 100 KiB.
 pub const MAX_WIDTHS: usize = 1 << 16;
 
-/// How many units each bucket covers, 1 to 255, in order. In JSON it is the base64 of these bytes, padded.
+/// Number of units that each bucket covers, 1 to 255, in order. In JSON it is the padded base64 of
+/// these bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Widths(Box<[u8]>);
 
 impl Widths {
-    /// Widths of 1 to [`MAX_WIDTHS`] buckets.
+    /// Creates the widths of 1 to [`MAX_WIDTHS`] buckets.
     ///
     /// # Errors
-    /// [`ProtocolError::Malformed`] if there are fewer or more, or a width is 0.
+    /// [`ProtocolError::Malformed`] for any other number of buckets, or if a width is 0.
     pub fn new(widths: Vec<u8>) -> Result<Self, ProtocolError> {
         let wrong = |detail: &str| Err(ProtocolError::malformed("table", detail));
         match widths.len() {
@@ -28,17 +29,17 @@ impl Widths {
         }
     }
 
-    /// How many buckets there are.
+    /// Returns the number of buckets.
     pub fn count(&self) -> usize {
         self.0.len()
     }
 
-    /// How many units there are, below 2^24.
+    /// Returns the number of units, below 2^24.
     pub fn units(&self) -> u64 {
         self.0.iter().map(|&width| u64::from(width)).sum()
     }
 
-    /// The number of units before the end of each bucket.
+    /// Returns the number of units before the end of each bucket.
     pub fn ends(&self) -> impl Iterator<Item = u64> + Clone {
         self.0.iter().scan(0, |end, &width| {
             *end += u64::from(width);
@@ -46,18 +47,20 @@ impl Widths {
         })
     }
 
-    /// The bucket that covers a secret unit: every end is compared with it.
+    /// Returns the bucket that covers a secret unit, by comparing the unit with every end.
     pub(crate) fn bucket(&self, unit: u64) -> u64 {
         self.ends().map(|end| above(unit + 1, end) & 1).sum()
     }
 
-    /// The first of `rows` rows, at most 2^40, behind the end of each bucket, if row i is in unit floor(i units / rows).
+    /// Returns the first row after the end of each bucket, of `rows` rows, at most 2^40, if row i
+    /// is in unit floor(i units / rows).
     pub(crate) fn row_ends(&self, rows: u64) -> impl Iterator<Item = u64> + Clone {
         let units = self.units();
         self.ends().map(move |end| (end * rows).div_ceil(units))
     }
 
-    /// The bucket that has a secret row of `rows`, and the row's rank in it from 0: every end is compared with it.
+    /// Returns the bucket of a secret row of `rows`, and the row's rank in it from 0, by comparing
+    /// the row with every end.
     pub(crate) fn row(&self, row: u64, rows: u64) -> (u64, u64) {
         self.row_ends(rows).fold((0, row), |(bucket, rank), end| {
             let behind = above(row + 1, end);
