@@ -68,9 +68,9 @@ impl Share {
         bound(self.index)..bound(self.index + 1)
     }
 
-    /// Returns the share's rows for two servers. In every share but the last, their number is that
-    /// of the points of a whole subtree. Rows in bins are divided as evenly as whole leaves of the
-    /// bins' trees allow.
+    /// Returns the share's rows for two servers. Every share but the last ones has as many rows as
+    /// a whole subtree has points. Rows in bins are divided as evenly as whole leaves of the bins'
+    /// trees allow.
     pub fn records(self, layout: RowLayout) -> Range<usize> {
         let Some(skipped) = layout.skipped() else { return self.aligned(layout.rows(), LEAF_POINTS) };
         let bound = |index: usize| {
