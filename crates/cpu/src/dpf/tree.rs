@@ -4,15 +4,15 @@ use spirea_dpf::{Bit, Block, CONTROL, Key, LEAF_BLOCKS, Leaf, Level, Output, Out
 
 /// Expansion of nodes: a pseudorandom function compiled for an instruction set.
 pub(crate) trait Tree: Send + Sync {
-    /// Replaces nodes 0 to `count - 1`, a power of two, by their corrected children, 0 to `2 count
-    /// - 1`, in order.
+    /// Replaces nodes 0 to `count - 1`, a power of two, by their corrected children, 0 to
+    /// `2 count - 1`, in order.
     fn expand(&self, nodes: &mut [Block], count: usize, level: &Level);
 
     /// Computes the key's shares of the leaves at `nodes`.
     fn leaves(&self, nodes: &[Block], key: &Key, shares: &mut [Leaf]);
 
-    /// Expands seeds repeatedly in registers or cache, for about `rounds` rounds, and does nothing
-    /// else; returns the number of blocks.
+    /// Expands seeds repeatedly, for `rounds` rounds and with no other work; returns the number of
+    /// blocks.
     fn only_expand(&self, rounds: u64) -> u64;
 }
 

@@ -25,8 +25,8 @@ enum Found {
 /// Store in which servers share what clients uploaded. It may fail at any time: then `fetch` soon
 /// returns nothing and `store` stores nothing.
 pub trait SharedKeys: Send + Sync {
-    /// Reads the value stored under a name; if it has more than `most` bytes, only the first `most
-    /// + 1`.
+    /// Reads the value stored under a name; if it has more than `most` bytes, only the first
+    /// `most + 1`.
     fn fetch(&self, name: &[u8; 32], most: usize) -> Option<Vec<u8>>;
 
     /// Stores bytes under a name for the time `expiry`, if possible.
