@@ -20,10 +20,10 @@ pub trait Composed: Send + Sync + 'static {
     /// The backend for shares.
     type Shares: Send + Sync + 'static;
 
-    /// The backend for matrices and rings.
+    /// Returns the backend for matrices and rings.
     fn rings(&self) -> &Self::Rings;
 
-    /// The backend for shares.
+    /// Returns the backend for shares.
     fn shares(&self) -> &Self::Shares;
 
     /// Runs an operation of either backend.

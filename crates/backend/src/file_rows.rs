@@ -6,7 +6,7 @@ use crate::{BackendError, StoredFile};
 
 /// Layout of a database's rows, one after another.
 pub trait FileLayout: Copy + Send + Sync {
-    /// All rows.
+    /// Returns the range of all rows.
     fn all(&self) -> Range<usize>;
 
     /// Returns the layout of `rows` alone.
@@ -52,7 +52,7 @@ pub struct FileRows<'a, L> {
 }
 
 impl<'a, L: FileLayout> FileRows<'a, L> {
-    /// All rows of a file.
+    /// Selects all rows of a file.
     pub fn all(layout: L, file: &'a StoredFile, residence: Residence) -> Self {
         Self { layout, rows: layout.all(), file, residence }
     }

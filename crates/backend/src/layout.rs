@@ -56,32 +56,32 @@ impl PanelLayout {
         Ok(Self { rows: rows.next_multiple_of(PANEL_ROWS), columns: columns.next_multiple_of(QUAD) })
     }
 
-    /// Rows, a multiple of [`PANEL_ROWS`].
+    /// Returns the number of rows, a multiple of [`PANEL_ROWS`].
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Columns, a multiple of [`QUAD`].
+    /// Returns the number of columns, a multiple of [`QUAD`].
     pub fn columns(&self) -> usize {
         self.columns
     }
 
-    /// Bytes of the whole matrix.
+    /// Returns the bytes of the whole matrix.
     pub fn bytes(&self) -> usize {
         self.rows * self.columns
     }
 
-    /// Number of panels.
+    /// Returns the number of panels.
     pub fn panels(&self) -> usize {
         self.rows / PANEL_ROWS
     }
 
-    /// Quads in a panel.
+    /// Returns the number of quads in a panel.
     pub fn quads(&self) -> usize {
         self.columns / QUAD
     }
 
-    /// Bytes of one panel.
+    /// Returns the bytes of one panel.
     pub fn panel_bytes(&self) -> usize {
         self.columns * PANEL_ROWS
     }

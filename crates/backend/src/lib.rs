@@ -143,7 +143,7 @@ pub trait Backend: Send + Sync + 'static {
     /// Answers of a fold, in the place where this backend left them.
     type Folded: Send + Sync;
 
-    /// Name for reports, such as `cpu-avx2`.
+    /// Returns the name for reports, such as `cpu-avx2`.
     fn name(&self) -> String;
 
     /// Returns the backend's identifier. Evaluation keys prepared by one backend are valid for all
@@ -167,7 +167,7 @@ pub trait Backend: Send + Sync + 'static {
     /// Returns the layout of a matrix.
     fn layout(&self, matrix: &Self::Matrix) -> PanelLayout;
 
-    /// Step `scalar_fold` (VIPIR section 4.1): the database times a batch of query columns.
+    /// Step `scalar_fold` (VIPIR section 4.1): multiplies the database by a batch of query columns.
     ///
     /// `queries` holds B = 1 to [`MAX_BATCH`] queries one after another, each `layout.columns()` words;
     /// the result holds B answers one after another, each `layout.rows()` words:
@@ -191,8 +191,9 @@ pub trait Backend: Send + Sync + 'static {
     /// [`BackendError::Shape`] if the words do not divide evenly among the queries.
     fn folded(&self, queries: usize, words: Vec<u32>) -> Result<Self::Folded, BackendError>;
 
-    /// Step `scalar_fold` against a structured public matrix: the database times A, through
+    /// Step `scalar_fold` against a structured public matrix: multiplies the database by A, through
     /// number-theoretic transforms. The result is row-major, `layout.rows()` x (`a.rank` * 256).
+    /// (`a.rank` * 256).
     ///
     /// # Errors
     /// [`BackendError::Shape`] if the columns are not `a.block_rows * 256`.

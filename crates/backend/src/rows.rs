@@ -60,7 +60,7 @@ impl RowLayout {
         Ok(Self { bin_rows: self.rows / bins, skipped: 0, ..self })
     }
 
-    /// Rows of a bin.
+    /// Returns the number of rows in a bin.
     pub fn bin_rows(&self) -> usize {
         self.bin_rows
     }
@@ -76,7 +76,7 @@ impl RowLayout {
         self.rows
     }
 
-    /// Bytes of a row.
+    /// Returns the bytes of a row.
     pub fn row_bytes(&self) -> usize {
         self.row_bytes
     }
@@ -86,7 +86,7 @@ impl RowLayout {
         self.parts
     }
 
-    /// Bytes of all rows.
+    /// Returns the bytes of all rows.
     pub fn bytes(&self) -> usize {
         self.rows * self.row_bytes * self.parts
     }
@@ -152,7 +152,7 @@ impl FileLayout for RowLayout {
         })
     }
 
-    /// One range if these are all rows, else one range for each part.
+    /// Returns one range for all rows, otherwise one range for each part.
     fn ranges(&self, rows: &Range<usize>) -> Vec<Range<usize>> {
         if *rows == self.all() {
             return std::iter::once(0..self.bytes()).collect();

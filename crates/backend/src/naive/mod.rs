@@ -39,7 +39,7 @@ impl Backend for NaiveBackend {
         "naive".into()
     }
 
-    /// One identifier for all naive backends: they have no state.
+    /// Returns the same identifier for all naive backends, which have no state.
     fn id(&self) -> BackendId {
         static ID: LazyLock<BackendId> = LazyLock::new(BackendId::unique);
         *ID

@@ -52,22 +52,22 @@ pub(crate) trait AesLanes: Copy + Send + Sync + 'static {
     fn store(self, vector: Self::Vector, blocks: &mut [Block]) {
         store(vector, blocks);
     }
-    /// Exclusive or.
+    /// Returns the exclusive or.
     fn xor(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
-    /// And.
+    /// Returns the bitwise and.
     fn and(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
     /// Returns sigma of each block without its control bit.
     fn sigma(self, nodes: Self::Vector) -> Self::Vector;
-    /// A round of the cipher.
+    /// Computes a round of the cipher.
     fn round(self, state: Self::Vector, key: Self::Vector) -> Self::Vector;
-    /// The last round of the cipher.
+    /// Computes the last round of the cipher.
     fn last_round(self, state: Self::Vector, key: Self::Vector) -> Self::Vector;
-    /// Sums of 32-bit words.
+    /// Returns the sums of 32-bit words.
     fn add32(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
-    /// Sums of 64-bit words.
+    /// Returns the sums of 64-bit words.
     fn add64(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
-    /// Sums of blocks. `a` and `b` have the top bits of their lower halves inverted; `not_b` is the
-    /// complement of `b`.
+    /// Returns the sums of blocks. `a` and `b` have the top bits of their lower halves inverted;
+    /// `not_b` is the complement of `b`.
     ///
     /// The inverted bits cancel in the sum of lower halves. This sum has a carry if a > not b,
     /// unsigned, which with inverted bits is a comparison of signed words.

@@ -37,23 +37,23 @@ pub(crate) trait ByteLanes: Copy + Send + Sync + 'static {
     fn store(self, vector: Self::Vector, bytes: &mut [u8]) {
         store(vector, bytes);
     }
-    /// Exclusive or.
+    /// Returns the exclusive or.
     fn xor(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
-    /// And.
+    /// Returns the bitwise and.
     fn and(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
     /// Returns a vector with `word` in every 32 bits.
     fn splat32(self, word: u32) -> Self::Vector;
     /// Returns a vector with `word` in every 64 bits.
     fn splat64(self, word: u64) -> Self::Vector;
-    /// Sums of 32-bit words.
+    /// Returns the sums of 32-bit words.
     fn add32(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
-    /// Sums of 64-bit words.
+    /// Returns the sums of 64-bit words.
     fn add64(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
-    /// All ones in 32-bit words whose top bit is set, 0 in others.
+    /// Returns all ones in 32-bit words whose top bit is set, 0 in others.
     fn top_masks(self, a: Self::Vector) -> Self::Vector;
-    /// Low halves of products of 32-bit words.
+    /// Returns the low halves of products of 32-bit words.
     fn mul32(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
-    /// Products of the lower halves of 64-bit words.
+    /// Returns the products of the lower halves of 64-bit words.
     fn mul_lower(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
     /// Returns 64-bit words times 2^32.
     fn raise(self, a: Self::Vector) -> Self::Vector;

@@ -360,7 +360,7 @@ impl<const HALVES: usize> Kernel for Fold<'_, HALVES> {
 
 /// Memory that a fold prefetches while it computes, a little with every column.
 trait Ahead {
-    /// Prefetches, for a column of the matrix that has `lines` lines.
+    /// Prefetches a little, for a column of the matrix with `lines` lines.
     fn ask(&mut self, lines: usize);
 }
 

@@ -48,27 +48,27 @@ pub(crate) trait WordLanes<const W: usize>: Copy + Send + Sync + 'static {
     fn stream(self, a: Self::Vector, words: &mut [u32; W]);
     /// Orders the streamed words before all later stores.
     fn fence(self);
-    /// a + b modulo 2^32.
+    /// Returns a + b modulo 2^32.
     fn add(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
-    /// a - b modulo 2^32.
+    /// Returns a - b modulo 2^32.
     fn sub(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
-    /// The lesser, unsigned.
+    /// Returns the smaller, unsigned.
     fn min(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
-    /// Low half of the product.
+    /// Returns the low half of the product.
     fn mul_low(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
-    /// High half of the unsigned product.
+    /// Returns the high half of the unsigned product.
     #[inline(always)]
     fn mul_high(self, a: Self::Vector, b: Self::Vector) -> Self::Vector {
         let odd = self.mul_wide(self.odd(a), self.odd(b));
         self.join_high(self.mul_wide(self.even(a), self.even(b)), odd)
     }
-    /// a shifted right by `bits`, 0 to 32; zeros are shifted in.
+    /// Returns a shifted right by `bits`, 0 to 32; zeros are shifted in.
     fn shift_right(self, a: Self::Vector, bits: u32) -> Self::Vector;
-    /// a shifted left by `bits`, 0 to 32; zeros are shifted in.
+    /// Returns a shifted left by `bits`, 0 to 32; zeros are shifted in.
     fn shift_left(self, a: Self::Vector, bits: u32) -> Self::Vector;
-    /// Bitwise and.
+    /// Returns the bitwise and.
     fn and(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
-    /// Lane i of the result is lane `places[i]` of `a`; places are below `W`.
+    /// Permutes lanes: lane i of the result is lane `places[i]` of `a`; places are below `W`.
     fn permute(self, a: Self::Vector, places: Self::Vector) -> Self::Vector;
     /// Transposes: row i, lane j becomes row j, lane i.
     fn transpose(self, rows: [Self::Vector; W]) -> [Self::Vector; W];
@@ -83,17 +83,17 @@ pub(crate) trait WordLanes<const W: usize>: Copy + Send + Sync + 'static {
     fn even(self, a: Self::Vector) -> Self::Wide;
     /// Returns the odd lanes as the low halves; the high halves are arbitrary.
     fn odd(self, a: Self::Vector) -> Self::Wide;
-    /// Product of the low halves.
+    /// Returns the product of the low halves.
     fn mul_wide(self, a: Self::Wide, b: Self::Wide) -> Self::Wide;
-    /// a + b modulo 2^64.
+    /// Returns a + b modulo 2^64.
     fn add_wide(self, a: Self::Wide, b: Self::Wide) -> Self::Wide;
-    /// Bitwise and.
+    /// Returns the bitwise and.
     fn and_wide(self, a: Self::Wide, b: Self::Wide) -> Self::Wide;
-    /// Bitwise or.
+    /// Returns the bitwise or.
     fn or_wide(self, a: Self::Wide, b: Self::Wide) -> Self::Wide;
-    /// a shifted right by `BITS`, below 64; zeros are shifted in.
+    /// Returns a shifted right by `BITS`, below 64; zeros are shifted in.
     fn shift_right_wide<const BITS: u32>(self, a: Self::Wide) -> Self::Wide;
-    /// a rotated left by `BITS`, 1 to 63.
+    /// Returns a rotated left by `BITS`, 1 to 63.
     fn rotate_left_wide<const BITS: i32>(self, a: Self::Wide) -> Self::Wide;
     /// Returns the high halves, as numbers.
     fn high(self, a: Self::Wide) -> Self::Wide;

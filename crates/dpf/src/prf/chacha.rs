@@ -26,7 +26,7 @@ impl Cipher for ChaCha {
         })
     }
 
-    /// Columns first, then diagonals.
+    /// Computes the columns first, then the diagonals.
     #[inline(always)]
     fn double_round(mut x: [u32; 16]) -> [u32; 16] {
         for i in 0..4 {

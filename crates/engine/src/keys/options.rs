@@ -31,7 +31,8 @@ pub struct ClientBudget {
 }
 
 impl Default for KeyOptions {
-    /// 1 GiB of memory and no folder; in a folder 16 GiB or 65,536 sets; half of each for one client; 30 days.
+    /// Returns limits of 1 GiB of memory and no folder; with a folder 16 GiB or 65,536 sets; half
+    /// of each for one client; 30 days.
     fn default() -> Self {
         Self {
             memory_bytes: 1 << 30,
