@@ -85,9 +85,9 @@ impl Run {
         let mut values = [const { Vec::new() }; COUNT];
         for (i, (values, plan)) in values.iter_mut().zip(plans).enumerate() {
             let q = plan.modulus();
-            // Sums are divided by 2^16 twice (`rows::reduce_sums`), the inverse transform
-            // multiplies by 256, and recombination needs its own factor: the public matrix is
-            // scaled by all of these in advance.
+            // Sums are divided by 2^16 twice (`rows::reduce_sum`), the inverse transform multiplies
+            // by 256, and recombination needs its own factor: the public matrix is scaled by all of
+            // these in advance.
             let scale = q.mul(q.pow(1 << 16, 2), plan.degree_inverse().value);
             let scale = q.shoup(q.mul(scale, Recombination::scale(i)));
             *values = vec![0; RING_DEGREE * pairs * a.rank];

@@ -82,7 +82,8 @@ impl RingTables {
             )));
         }
         let (degree, levels) = (ring.degree(), ring.degree().trailing_zeros());
-        // With two entries and the largest count of rotations, the big step is the wanted power.
+        // The rotations with the most steps for their entries; only the big step, 5^(2^log), is
+        // used.
         let power = |log: u32| Rotations::new(2 << log, 1, 1 << log).keys(degree)[2];
         let of_prime = |limb: &spirea_math::ring::Limb| PrimeTables {
             q: limb.prime(),
