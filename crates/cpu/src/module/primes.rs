@@ -1,11 +1,11 @@
 //! Four primes, their constants for signed 16-bit arithmetic, and the recombination of their residues.
 //!
 //! # Signed Montgomery arithmetic in 16 bits
-//! For a constant w with |w| <= q/2 and any signed 16-bit word y, let t be the low half of `y * (w
-//! / q mod 2^16)`. Then y w - t q is a multiple of 2^16, and its high half is r = mulhi(y, w) -
-//! mulhi(t, q) = y w 2^-16 mod q with `|r| <= |y| (q - 1) / 2^17 + q / 2 < 0.61 q`. This takes two
-//! high products, one low product and a subtraction, with no condition on y. Twiddles carry a
-//! factor of 2^16 in advance.
+//! For a constant w with |w| <= q/2 and any signed 16-bit word y, let t be the low half of
+//! `y * (w / q mod 2^16)`. Then y w - t q is a multiple of 2^16, and its high half is
+//! `r = mulhi(y, w) - mulhi(t, q) = y w 2^-16 mod q` with
+//! `|r| <= |y| (q - 1) / 2^17 + q / 2 < 0.61 q`. This takes two high products, one low product and
+//! a subtraction, with no condition on y. Twiddles carry a factor of 2^16 in advance.
 
 use spirea_math::Modulus;
 

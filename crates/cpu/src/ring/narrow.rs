@@ -9,11 +9,11 @@
 //! ```
 //!
 //! The pieces are gathered by rotation: t = (t | piece) rotated left by s, for each vector in turn.
-//! After the last vector the carried vector is in t, in the same form. The reason: the k = ceil(64
-//! / s) - 1 carriers' pieces have at least 2b and at most 64 bits together, and the bits that they
-//! do not cover fall between the two words. With 26, 27 and 28 bits, 6, 7 and 8 columns are stored
-//! as one fewer; with 29 bits, 11 columns would be stored as 10, which is not worth it
-//! (docs/kernels/ring.md).
+//! After the last vector the carried vector is in t, in the same form. The reason: there are k =
+//! ceil(64 / s) - 1 carriers, whose pieces have at least 2b and at most 64 bits together, and the
+//! bits that they do not cover fall between the two words. With 26, 27 and 28 bits, 6, 7 and 8
+//! columns are stored as one fewer; with 29 bits, 11 columns would be stored as 10, which is not
+//! worth it (docs/kernels/ring.md).
 
 use spirea_math::Modulus;
 
@@ -38,12 +38,12 @@ impl Narrow {
         (matches!(bits, 26..=28) && lazy_terms(q, q.value().into()) >= BLOCK).then_some(Self { bits })
     }
 
-    /// Returns the bits of a piece.
+    /// Returns the number of bits in a piece.
     fn spare(self) -> u32 {
         64 - 2 * self.bits
     }
 
-    /// Returns the stored columns of a group, which carry one more column.
+    /// Returns the number of stored columns in a group, which carry one more column.
     pub(super) fn carriers(self) -> usize {
         64_usize.div_ceil(self.spare() as usize) - 1
     }
