@@ -263,9 +263,9 @@ pub trait ShareBackend: Send + Sync + 'static {
     /// 3): multiplies the shares of every key by the rows from `first_row` on.
     ///
     /// With bits, `answer = XOR over x of share(x) ? row(first_row + x) : 0`. With words of 32 or
-    /// 64 bits, a row is a vector of little-endian words, and `answer[l] = sum over x of share(x) *
-    /// row(first_row + x)[l]` modulo 2^32 or 2^64. The answers, of `layout.answer_bytes()` each,
-    /// follow one another.
+    /// 64 bits, a row is a vector of little-endian words, and
+    /// `answer[l] = sum over x of share(x) * row(first_row + x)[l]` modulo 2^32 or 2^64. The
+    /// answers, of `layout.answer_bytes()` each, follow one another.
     ///
     /// # Errors
     /// Errors of [`RowLayout::check_keys`].

@@ -1,5 +1,5 @@
-//! Times the steps on rings separately: `cargo run --release -p spirea-cpu --example ring --
-//! [THREADS] [STEP ...]`.
+//! Times the steps on rings separately:
+//! `cargo run --release -p spirea-cpu --example ring -- [THREADS] [STEP ...]`.
 #![allow(clippy::print_stdout)]
 
 use std::hint::black_box;

@@ -96,8 +96,8 @@ pub(crate) const TURNED: Block = 1 << 63;
 /// pseudorandom for any index that a key selects.
 type ByControls<V> = [[V; COMBINATIONS]; PATTERNS];
 
-/// Constants in which the N blocks of a seed differ, as vectors: pattern p has the blocks from `p *
-/// BLOCKS` on, modulo N.
+/// Constants in which the N blocks of a seed differ, as vectors: pattern p has the blocks from
+/// `p * BLOCKS` on, modulo N.
 struct Constants<V> {
     /// Added before the cipher, by pattern: `sigma(i)` and the first round's key.
     first: [V; PATTERNS],

@@ -159,8 +159,8 @@ const TABLES: usize = GROUP_ROWS / TABLE_ROWS;
 /// subsets of four rows are put into a table once. Each key then looks up one of 16 entries instead
 /// of adding four masked rows.
 ///
-/// The bits of key k begin at word `k * stride` of `bits`, its sums at byte `k *
-/// sum_bytes(row_bytes)` of `sums`.
+/// The bits of key k begin at word `k * stride` of `bits`, its sums at byte
+/// `k * sum_bytes(row_bytes)` of `sums`.
 pub(crate) struct XorTables<'a> {
     pub block: Block<'a>,
     pub bits: Bits<'a>,

@@ -25,8 +25,9 @@ impl<'a> Descent<'a> {
         Self { tree, key, path: vec![[0; 2]; above], chunk: None }
     }
 
-    /// Fills `nodes`, one for each leaf of a chunk, with the nodes of the leaves from `chunk *
-    /// nodes.len()` on: descends to the root of their subtree, then expands it breadth first.
+    /// Fills `nodes`, one for each leaf of a chunk, with the nodes of the leaves from
+    /// `chunk * nodes.len()` on: descends to the root of their subtree, then expands it breadth
+    /// first.
     ///
     /// The descent begins where the path leaves that of the previous chunk, so chunks in order cost
     /// one expansion each, on average.
