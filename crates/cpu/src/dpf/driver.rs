@@ -71,8 +71,8 @@ pub(crate) struct Task<'a> {
 /// Returns the answers of all keys of all tasks, one after another, computed on the current thread
 /// pool.
 ///
-/// Tasks run in parallel. If there are fewer tasks than pieces wanted for the threads, each task is
-/// cut into several pieces.
+/// Tasks run in parallel, and in the order of memory if they are given in that order. If there are
+/// fewer tasks than pieces wanted for the threads, each task is cut into several pieces.
 pub(crate) fn share_folds(tree: &dyn Tree, found: Found, rows: &CpuRows, tasks: &[Task<'_>]) -> Vec<u8> {
     let pieces = (PIECES_PER_THREAD * rayon::current_num_threads()).div_ceil(tasks.len().max(1));
     let answers: Vec<_> = tasks.par_iter().collected(&|task| share_fold(tree, found, rows, task, pieces));
