@@ -1,4 +1,4 @@
-//! Backends made of others: the only place that hands operations on.
+//! Backends composed of other backends: the only code that forwards operations.
 
 use std::sync::Arc;
 
@@ -11,34 +11,35 @@ use crate::{
     ShareFold, SwitchedBits,
 };
 
-/// A backend made of others: which one has an operation, and what happens around it. It is a [`Backend`] and a
-/// [`RingBackend`] as far as the one for rings is, and a [`ShareBackend`] as far as the one for shares is.
+/// Backend composed of others: selects the backend for an operation and wraps its execution.
+/// Implements [`Backend`] and [`RingBackend`] as far as [`Composed::Rings`] does, and
+/// [`ShareBackend`] as far as [`Composed::Shares`] does.
 pub trait Composed: Send + Sync + 'static {
     /// The backend for matrices and rings.
     type Rings: Send + Sync + 'static;
     /// The backend for shares.
     type Shares: Send + Sync + 'static;
 
-    /// The backend for matrices and rings.
+    /// Returns the backend for matrices and rings.
     fn rings(&self) -> &Self::Rings;
 
-    /// The backend for shares.
+    /// Returns the backend for shares.
     fn shares(&self) -> &Self::Shares;
 
-    /// Runs an operation, whichever backend has it.
+    /// Runs an operation of either backend.
     ///
     /// # Errors
-    /// Those of the operation.
+    /// Errors of the operation.
     fn run<T>(
         &self,
         operation: Operation,
         work: impl FnOnce() -> Result<T, BackendError>,
     ) -> Result<T, BackendError>;
 
-    /// [`Backend::open`].
+    /// Runs [`Backend::open`].
     ///
     /// # Errors
-    /// Those of the operation.
+    /// Errors of the operation.
     fn open_matrix(
         &self,
         stored: FileRows<'_, PanelLayout>,
@@ -49,10 +50,10 @@ pub trait Composed: Send + Sync + 'static {
         self.rings().open(stored)
     }
 
-    /// [`ShareBackend::open_rows`].
+    /// Runs [`ShareBackend::open_rows`].
     ///
     /// # Errors
-    /// Those of the operation.
+    /// Errors of the operation.
     fn open_records(
         &self,
         stored: FileRows<'_, RowLayout>,
@@ -63,10 +64,10 @@ pub trait Composed: Send + Sync + 'static {
         self.shares().open_rows(stored)
     }
 
-    /// [`RingBackend::encode`].
+    /// Runs [`RingBackend::encode`].
     ///
     /// # Errors
-    /// Those of the operation.
+    /// Errors of the operation.
     fn encode_plain(
         &self,
         tables: &<Self::Rings as RingBackend>::Tables,

@@ -1,69 +1,72 @@
-//! Rows of a database that lie in a file.
+//! Rows of a database in a file.
 
 use std::ops::Range;
 
 use crate::{BackendError, StoredFile};
 
-/// How a database's rows lie one after another.
+/// Layout of a database's rows, one after another.
 pub trait FileLayout: Copy + Send + Sync {
-    /// All rows.
+    /// Returns the range of all rows.
     fn all(&self) -> Range<usize>;
 
-    /// The layout of some of the rows by themselves.
+    /// Returns the layout of `rows` alone.
     ///
     /// # Errors
-    /// [`BackendError::Shape`] if there are none, they are not of this layout, or not whole units of it.
+    /// [`BackendError::Shape`] if `rows` is empty, is out of range, or does not consist of whole
+    /// units of the layout.
     fn part(&self, rows: &Range<usize>) -> Result<Self, BackendError>;
 
-    /// Where these rows lie, in the order in which their own layout has them: as few ranges as can be.
+    /// Returns the ranges of these rows' bytes, in the order of their own layout: the fewest
+    /// possible.
     fn ranges(&self, rows: &Range<usize>) -> Vec<Range<usize>>;
 
     /// Checks that a database in this layout has `bytes` bytes.
     ///
     /// # Errors
-    /// [`BackendError::Shape`] if it has not.
+    /// [`BackendError::Shape`] if the length differs.
     fn check_length(&self, bytes: u64) -> Result<(), BackendError>;
 }
 
-/// How a backend holds what lies in a file.
+/// Form in which a backend holds the content of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Residence {
-    /// Copied into memory the backend owns, in huge pages where the system has them: the fastest scan.
+    /// Copied into memory that the backend owns, in huge pages if the system has them: the fastest
+    /// scan.
     #[default]
     Copied,
-    /// Mapped: starts at once and shares the page cache; a scan pays for small pages.
+    /// Mapped: starts at once and shares the page cache; scans are slower because of small pages.
     Mapped,
 }
 
-/// Some rows of a file whose whole content is a database, and how they are wanted.
+/// Some rows of a file whose whole content is a database, with the wanted residence.
 #[derive(Clone, Debug)]
 pub struct FileRows<'a, L> {
     /// The file's layout.
     pub layout: L,
-    /// Which rows.
+    /// Range of rows.
     pub rows: Range<usize>,
     /// The file.
     pub file: &'a StoredFile,
-    /// Whether a backend whose memory is the host's copies them.
+    /// Residence, for a backend whose memory is the host's.
     pub residence: Residence,
 }
 
 impl<'a, L: FileLayout> FileRows<'a, L> {
-    /// All rows of a file.
+    /// Selects all rows of a file.
     pub fn all(layout: L, file: &'a StoredFile, residence: Residence) -> Self {
         Self { layout, rows: layout.all(), file, residence }
     }
 
-    /// Some of these rows, counted from their first.
+    /// Restricts to some of these rows, counted from the first of them.
     #[must_use]
     pub fn some(&self, rows: Range<usize>) -> Self {
         Self { rows: self.rows.start + rows.start..self.rows.start + rows.end, ..*self }
     }
 
-    /// The layout of these rows by themselves.
+    /// Returns the layout of these rows alone.
     ///
     /// # Errors
-    /// As [`FileLayout::part`].
+    /// Errors of [`FileLayout::part`].
     pub fn part(&self) -> Result<L, BackendError> {
         self.layout.part(&self.rows)
     }
@@ -71,17 +74,18 @@ impl<'a, L: FileLayout> FileRows<'a, L> {
     /// Checks that the file has the layout's length.
     ///
     /// # Errors
-    /// [`BackendError::Io`] if it cannot be opened, and those of [`FileLayout::check_length`].
+    /// [`BackendError::Io`] if the file cannot be opened, and errors of
+    /// [`FileLayout::check_length`].
     pub fn check_length(&self) -> Result<(), BackendError> {
         self.layout.check_length(self.file.bytes().map_err(|source| self.failed(source))?)
     }
 
-    /// The error of a file that cannot be read.
+    /// Returns the error for a file that cannot be read.
     pub fn failed(&self, source: std::io::Error) -> BackendError {
         BackendError::Io { path: self.file.path().into(), source }
     }
 
-    /// Where in the file they lie.
+    /// Returns the ranges of these rows in the file.
     pub fn ranges(&self) -> Vec<Range<usize>> {
         self.layout.ranges(&self.rows)
     }

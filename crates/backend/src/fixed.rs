@@ -1,13 +1,17 @@
-//! How queries are packed whose uniform halves, and those of the keys that they bring, are constants of a database.
+//! Packing of queries whose uniform halves, and those of their keys, are constants of a database.
 
 use spirea_math::{Expansion, Gadget, Ring, Rotations};
 
 use crate::BackendError;
 
-/// How queries that bring their keys are packed: the expansion to chunks, then their rotations, with keys for both.
+/// Packing of queries that bring their keys: the expansion to chunks, then their rotations, with
+/// keys for both.
 ///
-/// Polynomials of a query are, in this order, those of its keys, which are for each level and then for each of
-/// [`Rotations::keys`] one ciphertext for each digit of the gadget, and of the ciphertext that is expanded.
+/// The polynomials of a query are, in this order:
+///
+/// - those of its keys: for each level of the expansion, then for each of [`Rotations::keys`], one
+///   ciphertext for each digit of the gadget;
+/// - that of the ciphertext to expand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FixedPacking {
     /// The gadget of all substitutions.
@@ -19,30 +23,30 @@ pub struct FixedPacking {
 }
 
 impl FixedPacking {
-    /// Substitutions that there are keys of.
+    /// Returns the number of substitutions, each with its key.
     pub fn keys(&self) -> usize {
         self.expansion.levels() as usize + Rotations::KEYS
     }
 
-    /// Polynomials of a query.
+    /// Returns the number of polynomials of a query.
     pub fn polynomials(&self, ring: &Ring) -> usize {
         self.keys() * self.gadget.levels(ring) + 1
     }
 
-    /// Substitutions of a query with so many results.
+    /// Returns the number of substitutions of a query with `results` results.
     pub fn substitutions(&self, results: usize) -> usize {
         self.expansion.substitutions() + self.rotations.substitutions(results)
     }
 
-    /// Bytes of all digits of a query with so many results.
+    /// Returns the bytes of all digits of a query with `results` results.
     pub fn digits_bytes(&self, ring: &Ring, results: usize) -> usize {
         self.substitutions(results) * self.gadget.levels(ring) * ring.words() * size_of::<u32>()
     }
 
-    /// Checks that these are the polynomials of a query.
+    /// Checks that `words` are the polynomials of a query.
     ///
     /// # Errors
-    /// [`BackendError::Shape`] if they are not.
+    /// [`BackendError::Shape`] if they are not, or the expansion does not give the chunks.
     pub fn check(&self, ring: &Ring, words: &[u32]) -> Result<(), BackendError> {
         let (polynomials, found) = (self.polynomials(ring), words.len());
         let rotated = self.rotations.chunks() <= self.expansion.leaves() && self.expansion.first() == 0;
@@ -52,7 +56,8 @@ impl FixedPacking {
         Err(BackendError::Shape(format!("{found} words of {polynomials} polynomials, for {self:?}")))
     }
 
-    /// The polynomials of the keys to each substitution, in order, and the one that is expanded.
+    /// Splits `words` into the polynomials of each substitution's key, in order, and the polynomial
+    /// to expand.
     pub fn split<'a>(&self, ring: &Ring, words: &'a [u32]) -> (std::slice::ChunksExact<'a, u32>, &'a [u32]) {
         let of_key = self.gadget.levels(ring) * ring.words();
         let (keys, query) = words.split_at(self.keys() * of_key);

@@ -1,18 +1,22 @@
-//! The panel layout: how a matrix of bytes lies in memory and in a snapshot.
+//! The panel layout: the order of a matrix of bytes in memory and in a snapshot.
 //!
-//! A *panel* is [`PANEL_ROWS`] consecutive rows. Inside a panel, columns go by in *quads* of
-//! [`QUAD`]: for each quad, the four bytes of row 0, the four bytes of row 1, and so on. A quad of a
-//! panel is therefore 128 contiguous bytes, and a whole panel, and the whole matrix, one sequential
-//! stream:
+//! A *panel* is [`PANEL_ROWS`] consecutive rows. Inside a panel, columns are grouped in *quads* of
+//! [`QUAD`]: for each quad, the four bytes of row 0, the four bytes of row 1, and so on. A quad of
+//! a panel is therefore 128 contiguous bytes. A whole panel, and the whole matrix, is one
+//! sequential stream:
 //!
 //! ```text
 //! byte(row, column) = ((row / 32) * (columns / 4) + column / 4) * 128 + (row % 32) * 4 + column % 4
 //! ```
 //!
-//! Why: a 32-bit lane holds four columns of one row, which is what `vpdpbusd` multiplies by four digits
-//! of the query and adds up; lanes are rows, so that no sum ever crosses lanes; and the query's operand
-//! is one broadcast for 32 rows, so that a single query's traffic from the cache is an eighth of the
-//! database's. The same lanes serve number-theoretic transforms of many rows at once.
+//! Reasons:
+//!
+//! - A 32-bit lane holds four columns of one row. `vpdpbusd` multiplies them by four digits of the
+//!   query and adds the products.
+//! - Lanes are rows, so no sum ever crosses lanes.
+//! - The query's operand is one broadcast for 32 rows, so a single query's traffic from the cache
+//!   is an eighth of the database's.
+//! - The same lanes serve number-theoretic transforms of many rows at once.
 
 use std::ops::Range;
 
@@ -24,11 +28,11 @@ pub const PANEL_ROWS: usize = 32;
 pub const QUAD: usize = 4;
 /// Bytes of one quad of one panel.
 pub const QUAD_BYTES: usize = PANEL_ROWS * QUAD;
-/// The largest number of bytes that a matrix may have: 16 TiB, far beyond any machine, so that
-/// products of shapes read from untrusted bytes never overflow.
+/// Largest number of bytes in a matrix: 16 TiB, far beyond any machine, so that products of shapes
+/// read from untrusted bytes never overflow.
 pub const MAX_MATRIX_BYTES: u64 = 1 << 44;
 
-/// The shape of a matrix of bytes, rounded up to whole panels and quads.
+/// Shape of a matrix of bytes, rounded up to whole panels and quads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PanelLayout {
     rows: usize,
@@ -36,8 +40,8 @@ pub struct PanelLayout {
 }
 
 impl PanelLayout {
-    /// A layout with at least `rows` rows and `columns` columns, each rounded up to whole panels and
-    /// quads. Padding bytes are zero.
+    /// Returns a layout with at least `rows` rows and `columns` columns, each rounded up to whole
+    /// panels and quads. Padding bytes are zero.
     ///
     /// # Errors
     /// [`BackendError::Shape`] if a side is zero or the matrix exceeds [`MAX_MATRIX_BYTES`].
@@ -52,37 +56,37 @@ impl PanelLayout {
         Ok(Self { rows: rows.next_multiple_of(PANEL_ROWS), columns: columns.next_multiple_of(QUAD) })
     }
 
-    /// Rows, a multiple of [`PANEL_ROWS`].
+    /// Returns the number of rows, a multiple of [`PANEL_ROWS`].
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Columns, a multiple of [`QUAD`].
+    /// Returns the number of columns, a multiple of [`QUAD`].
     pub fn columns(&self) -> usize {
         self.columns
     }
 
-    /// Bytes of the whole matrix.
+    /// Returns the bytes of the whole matrix.
     pub fn bytes(&self) -> usize {
         self.rows * self.columns
     }
 
-    /// Number of panels.
+    /// Returns the number of panels.
     pub fn panels(&self) -> usize {
         self.rows / PANEL_ROWS
     }
 
-    /// Quads in a panel.
+    /// Returns the number of quads in a panel.
     pub fn quads(&self) -> usize {
         self.columns / QUAD
     }
 
-    /// Bytes of one panel.
+    /// Returns the bytes of one panel.
     pub fn panel_bytes(&self) -> usize {
         self.columns * PANEL_ROWS
     }
 
-    /// Where the byte at (`row`, `column`) lies.
+    /// Returns the offset of the byte at (`row`, `column`).
     #[inline]
     pub fn offset(&self, row: usize, column: usize) -> usize {
         debug_assert!(row < self.rows && column < self.columns);
@@ -91,15 +95,16 @@ impl PanelLayout {
             + column % QUAD
     }
 
-    /// Where rows that are whole panels lie.
+    /// Returns the range of bytes of `rows`, which must be whole panels.
     pub fn range(&self, rows: &Range<usize>) -> Range<usize> {
         rows.start * self.columns..rows.end * self.columns
     }
 
-    /// A matrix with the bytes of each column from its top, and zeros elsewhere.
+    /// Returns a matrix whose columns hold the given bytes from the top; all other bytes are zeros.
     ///
     /// # Errors
-    /// [`BackendError::Shape`] if there are more columns, or one has more bytes than there are rows.
+    /// [`BackendError::Shape`] if there are more columns than in the layout, or a column has more
+    /// bytes than the layout has rows.
     pub fn with_columns<'a>(
         &self,
         columns: impl IntoIterator<Item = &'a [u8]>,
@@ -114,10 +119,10 @@ impl PanelLayout {
         Ok(matrix)
     }
 
-    /// Checks that there is room for `columns` columns of `bytes` bytes.
+    /// Checks that `columns` columns of `bytes` bytes fit.
     ///
     /// # Errors
-    /// [`BackendError::Shape`] if there is not.
+    /// [`BackendError::Shape`] if they do not.
     pub fn check_room(&self, columns: usize, bytes: usize) -> Result<(), BackendError> {
         if columns > self.columns || bytes > self.rows {
             return Err(BackendError::Shape(format!(
@@ -128,10 +133,11 @@ impl PanelLayout {
         Ok(())
     }
 
-    /// The number of columns in `words`, at least 1, that matrices in this layout are folded with.
+    /// Returns the number of columns in `words`, at least 1, for folds with matrices in this
+    /// layout.
     ///
     /// # Errors
-    /// [`BackendError::Shape`] if they are not a whole number.
+    /// [`BackendError::Shape`] if `words` is not a whole number of columns.
     pub fn columns_of(&self, words: &[u32]) -> Result<usize, BackendError> {
         if words.is_empty() || !words.len().is_multiple_of(self.columns) {
             let (words, columns) = (words.len(), self.columns);
@@ -142,10 +148,10 @@ impl PanelLayout {
         Ok(words.len() / self.columns)
     }
 
-    /// The number of queries in `queries`, 1 to [`MAX_BATCH`].
+    /// Returns the number of queries in `queries`, 1 to [`MAX_BATCH`].
     ///
     /// # Errors
-    /// [`BackendError::Shape`] if they are not a whole number within the bounds.
+    /// [`BackendError::Shape`] if `queries` is not a whole number of queries within the bounds.
     pub fn batch_of(&self, queries: &[u32]) -> Result<usize, BackendError> {
         let batch = queries.len() / self.columns();
         if batch == 0 || batch > MAX_BATCH || !queries.len().is_multiple_of(self.columns()) {

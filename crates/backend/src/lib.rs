@@ -47,11 +47,11 @@ pub const RING_DEGREE: usize = 256;
 /// The largest number of query columns that one call of [`Backend::scalar_fold`] takes.
 pub const MAX_BATCH: usize = 256;
 
-/// Why a backend refused or failed.
+/// Error of a backend.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BackendError {
-    /// Shapes that do not fit together, or are out of range.
+    /// Shapes that do not fit together or are out of range.
     #[error("shape: {0}")]
     Shape(String),
     /// A matrix file could not be read.
@@ -59,36 +59,36 @@ pub enum BackendError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the operating system.
         source: std::io::Error,
     },
-    /// The backend cannot run here, and what to do about it.
+    /// The backend cannot run here; the text says what to do about it.
     #[error("{0}")]
     Unavailable(String),
-    /// A device failed while it worked.
+    /// A device failed during its work.
     #[error("{0}")]
     Device(String),
 }
 
-/// Tells the backends of this process apart: what one of them holds is of no use to another one. Clones of a backend,
-/// which hold the same, have the same number.
+/// Identifier of a backend within this process: values that belong to one backend are useless to
+/// another. Clones of a backend share its values and its identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BackendId(u64);
 
 impl BackendId {
-    /// A number that no other backend has.
+    /// Returns an identifier that no other backend has.
     pub fn unique() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Self(NEXT.fetch_add(1, Ordering::Relaxed))
     }
 }
 
-/// What a protocol may need of a backend: all of it.
+/// All operations that a protocol may need of a backend.
 pub trait ProtocolBackend: RingBackend + ShareBackend {}
 
 impl<B: RingBackend + ShareBackend> ProtocolBackend for B {}
 
-/// The public matrix A of a hint in ring form: `block_rows` x `rank` polynomials of degree below
+/// Public matrix A of a hint in ring form: `block_rows` x `rank` polynomials of degree below
 /// [`RING_DEGREE`] with coefficients modulo 2^32, row-major, coefficient 0 first.
 ///
 /// Block (i, j) with polynomial a stands for the 256 x 256 matrix M of multiplication by a:
@@ -104,10 +104,11 @@ pub struct RingMatrix<'a> {
 }
 
 impl RingMatrix<'_> {
-    /// Checks that this matrix meets the columns of `layout`.
+    /// Checks that this matrix has a row for each column of `layout`.
     ///
     /// # Errors
-    /// [`BackendError::Shape`] if it does not, or its polynomials are not as many as it says.
+    /// [`BackendError::Shape`] if it does not, or if the number of coefficients does not fit its
+    /// shape.
     pub fn check(&self, layout: PanelLayout) -> Result<(), BackendError> {
         let (columns, rows) = (layout.columns(), self.block_rows);
         if self.coefficients.len() != rows * self.rank * RING_DEGREE {
@@ -122,10 +123,10 @@ impl RingMatrix<'_> {
     }
 }
 
-/// Checks that answers of `words` words in all are as long for each of `queries` queries.
+/// Checks that `words`, the words of all answers, divide evenly among `queries` queries.
 ///
 /// # Errors
-/// [`BackendError::Shape`] if they are not.
+/// [`BackendError::Shape`] if they do not.
 pub fn check_answers(queries: usize, words: usize) -> Result<(), BackendError> {
     if queries > 0 && words.is_multiple_of(queries) {
         return Ok(());
@@ -137,35 +138,36 @@ pub fn check_answers(queries: usize, words: usize) -> Result<(), BackendError> {
 ///
 /// All results are exact modulo 2^32 and the same on every backend, bit for bit.
 pub trait Backend: Send + Sync + 'static {
-    /// A database matrix where this backend wants it.
+    /// Database matrix in the form that this backend uses.
     type Matrix: Send + Sync;
-    /// The answers of a fold, where this backend left them.
+    /// Answers of a fold, in the place where this backend left them.
     type Folded: Send + Sync;
 
-    /// Name for reports, such as `cpu-avx2`.
+    /// Returns the name for reports, such as `cpu-avx2`.
     fn name(&self) -> String;
 
-    /// Which backend it is: evaluation keys that were prepared by one are good for all that have the same number.
+    /// Returns the backend's identifier. Evaluation keys prepared by one backend are valid for all
+    /// backends with the same identifier.
     fn id(&self) -> BackendId;
 
-    /// Takes a matrix from memory: `bytes` in the order of `layout`.
+    /// Uploads a matrix from memory: `bytes` in the order of `layout`.
     ///
     /// # Errors
     /// [`BackendError::Shape`] if the length is not `layout.bytes()`.
     fn upload(&self, layout: PanelLayout, bytes: &[u8]) -> Result<Self::Matrix, BackendError>;
 
-    /// Takes rows of a matrix, whole panels, from a file. What it gives is a matrix of these rows alone, and nothing else
-    /// of the file is read.
+    /// Opens rows of a matrix in a file, in whole panels. The result is a matrix of these rows
+    /// alone; nothing else of the file is read.
     ///
     /// # Errors
-    /// [`BackendError::Io`] if it cannot be read, [`BackendError::Shape`] if its length differs or as
-    /// [`FileLayout::part`].
+    /// [`BackendError::Io`] if the file cannot be read, [`BackendError::Shape`] if its length
+    /// differs, and errors of [`FileLayout::part`].
     fn open(&self, stored: FileRows<'_, PanelLayout>) -> Result<Self::Matrix, BackendError>;
 
-    /// The layout of a matrix.
+    /// Returns the layout of a matrix.
     fn layout(&self, matrix: &Self::Matrix) -> PanelLayout;
 
-    /// Step `scalar_fold` (VIPIR section 4.1): the database times a batch of query columns.
+    /// Step `scalar_fold` (VIPIR section 4.1): multiplies the database by a batch of query columns.
     ///
     /// `queries` holds B = 1 to [`MAX_BATCH`] queries one after another, each `layout.columns()` words;
     /// the result holds B answers one after another, each `layout.rows()` words:
@@ -175,21 +177,23 @@ pub trait Backend: Send + Sync + 'static {
     /// [`BackendError::Shape`] if `queries` is not a whole number of queries within the bounds.
     fn scalar_fold(&self, matrix: &Self::Matrix, queries: &[u32]) -> Result<Self::Folded, BackendError>;
 
-    /// The words of answers, for whoever needs them beside the backend.
+    /// Returns the words of answers, for use outside the backend.
     ///
     /// # Errors
-    /// [`BackendError::Device`] if what computed them failed.
+    /// [`BackendError::Device`] if their computation failed.
     fn words(&self, folded: Self::Folded) -> Result<Vec<u32>, BackendError>;
 
-    /// Answers of these words, as many for each of `queries` queries: what [`Backend::words`] gives, of matrices here or
-    /// elsewhere, where this backend goes on with it.
+    /// Returns answers made of `words`, an equal number for each of `queries` queries, so that this
+    /// backend can go on with them. They come from [`Backend::words`] of matrices here or
+    /// elsewhere.
     ///
     /// # Errors
-    /// [`BackendError::Shape`] if the words are not as many for each query.
+    /// [`BackendError::Shape`] if the words do not divide evenly among the queries.
     fn folded(&self, queries: usize, words: Vec<u32>) -> Result<Self::Folded, BackendError>;
 
-    /// Step `scalar_fold` against a structured public matrix: the database times A, through
+    /// Step `scalar_fold` against a structured public matrix: multiplies the database by A, through
     /// number-theoretic transforms. The result is row-major, `layout.rows()` x (`a.rank` * 256).
+    /// (`a.rank` * 256).
     ///
     /// # Errors
     /// [`BackendError::Shape`] if the columns are not `a.block_rows * 256`.

@@ -1,4 +1,4 @@
-//! Backends that somebody watches.
+//! Backends whose operations are observed.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use crate::{BackendError, Composed, Operation};
 
-/// Who watches the operations of a backend.
+/// Observer of a backend's operations.
 pub trait Observer: Send + Sync + 'static {
-    /// Runs an operation and gives what it gives.
+    /// Runs an operation and returns its result.
     ///
     /// # Errors
-    /// Those of the operation.
+    /// Errors of the operation.
     fn observe<T>(
         &self,
         operation: Operation,
@@ -19,21 +19,21 @@ pub trait Observer: Send + Sync + 'static {
     ) -> Result<T, BackendError>;
 }
 
-/// A backend whose operations an observer runs: the protocols on it run as they are.
+/// Backend whose operations an observer runs. Protocols run on it unchanged.
 pub struct Observed<B, O> {
     inner: Arc<B>,
     observer: Arc<O>,
 }
 
 impl<B, O: Default> Observed<B, O> {
-    /// Has a new observer watch `inner`.
+    /// Wraps `inner` with a new observer.
     pub fn new(inner: Arc<B>) -> Self {
         Self { inner, observer: Arc::default() }
     }
 }
 
 impl<B, O> Observed<B, O> {
-    /// Who watches.
+    /// Returns the observer.
     pub fn observer(&self) -> &Arc<O> {
         &self.observer
     }
@@ -60,19 +60,19 @@ impl<B: Send + Sync + 'static, O: Observer> Composed for Observed<B, O> {
     }
 }
 
-/// A clock: how long steps took, by the names that the documentation of steps gives them. Steps of several threads are
-/// added up. A step is over when the backend returns: one on a device that works on then has its time in the step that
-/// waits for it.
+/// Clock of steps: the time of each step, by its name in the documentation of steps. Times of
+/// several threads are added up. A step ends when the backend returns. If a device continues to
+/// work after that, its time counts in the step that waits for it.
 #[derive(Debug, Default)]
 pub struct StepTimes(Mutex<BTreeMap<&'static str, Duration>>);
 
 impl StepTimes {
-    /// The time of each step since this was last asked.
+    /// Returns the time of each step since the last call, and resets the times.
     pub fn take(&self) -> BTreeMap<&'static str, Duration> {
         std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Adds to the time of a step.
+    /// Adds `time` to a step.
     pub fn add(&self, step: &'static str, time: Duration) {
         let mut times = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         *times.entry(step).or_default() += time;
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
     use crate::{Backend, NaiveBackend, PanelLayout};
 
-    /// Notes operations, and those that failed.
+    /// Observer that records operations and their success.
     #[derive(Default)]
     struct Notes(Mutex<Vec<(Operation, bool)>>);
 

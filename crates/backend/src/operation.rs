@@ -1,4 +1,4 @@
-//! The operations of backends by name and shape, for who watches them.
+//! The operations of backends by name and shape, for observers.
 
 use spirea_math::Rotations;
 
@@ -6,7 +6,7 @@ use spirea_math::Rotations;
 use crate::{Backend, RingBackend, ShareBackend};
 use crate::{FixedPacking, FoldedBlocks, PanelLayout, RowLayout, SwitchedBits};
 
-/// An operation of a backend, with its shape as far as the call states it.
+/// Operation of a backend, with its shape as far as the call states it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Operation {
@@ -16,7 +16,7 @@ pub enum Operation {
     Open(PanelLayout),
     /// [`Backend::scalar_fold`].
     ScalarFold {
-        /// Of the matrix.
+        /// Layout of the matrix.
         layout: PanelLayout,
         /// Words of all queries.
         words: usize,
@@ -25,12 +25,12 @@ pub enum Operation {
     Words,
     /// [`Backend::folded`].
     Folded {
-        /// How many.
+        /// Number of queries.
         queries: usize,
     },
     /// [`Backend::module_fold`].
     ModuleFold {
-        /// Of the matrix.
+        /// Layout of the matrix.
         layout: PanelLayout,
         /// Columns of blocks of the public matrix.
         rank: usize,
@@ -41,9 +41,9 @@ pub enum Operation {
     OpenRows(RowLayout),
     /// [`ShareBackend::share_fold`] and [`ShareBackend::share_folds`].
     ShareFold {
-        /// Of the rows.
+        /// Layout of the rows.
         layout: RowLayout,
-        /// How many.
+        /// Number of keys.
         keys: usize,
     },
     /// [`RingBackend::tables`].
@@ -59,32 +59,32 @@ pub enum Operation {
     },
     /// [`RingBackend::expand`].
     Expand {
-        /// How many.
+        /// Number of queries.
         queries: usize,
-        /// Leaves of each.
+        /// Number of leaves of each query.
         leaves: usize,
     },
     /// [`RingBackend::expand_leaf`].
     ExpandLeaf {
-        /// How many.
+        /// Number of queries.
         queries: usize,
-        /// Leaves of each.
+        /// Number of leaves of each query.
         leaves: usize,
     },
     /// [`RingBackend::rotate`].
     Rotate {
-        /// How many.
+        /// Number of queries.
         queries: usize,
-        /// Which.
+        /// The rotations.
         rotations: Rotations,
     },
     /// [`RingBackend::poly_fold`].
     PolyFold,
     /// [`RingBackend::sum_rotated`].
     SumRotated {
-        /// How many.
+        /// Number of queries.
         queries: usize,
-        /// Which.
+        /// The rotations.
         rotations: Rotations,
     },
     /// [`RingBackend::add_bodies`].
@@ -94,9 +94,9 @@ pub enum Operation {
     },
     /// [`RingBackend::selectors`].
     Selectors {
-        /// How many.
+        /// Number of queries.
         queries: usize,
-        /// Bits of each.
+        /// Number of bits of each query's index.
         depth: usize,
     },
     /// [`RingBackend::rgsw_fold`].
@@ -105,7 +105,7 @@ pub enum Operation {
     CiphertextWords,
     /// [`RingBackend::ciphertexts`].
     Ciphertexts {
-        /// How many.
+        /// Number of queries.
         queries: usize,
     },
     /// [`RingBackend::mod_switch`].
@@ -125,13 +125,13 @@ pub enum Operation {
     FixUniform(FixedPacking),
     /// [`RingBackend::pack_fixed`].
     PackFixed {
-        /// How many.
+        /// Number of queries.
         queries: usize,
     },
 }
 
 impl Operation {
-    /// The step that it is a part of, by the name that the documentation of steps gives it.
+    /// Returns the name of the operation's step, as in the documentation of steps.
     pub fn step(self) -> &'static str {
         match self {
             Self::Upload(_) | Self::Reinterpret(_) => "reinterpret",

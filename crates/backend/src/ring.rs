@@ -1,7 +1,7 @@
 //! The steps on rings: expansion, products with plaintext polynomials, tournaments, modulus switching.
 //!
-//! A ciphertext (a, b) is two polynomials, a first, with phase b + a s. All arithmetic is exact modulo the
-//! ring's primes, so that every backend gives the same words.
+//! A ciphertext (a, b) is two polynomials, a first, with phase b + a s. All arithmetic is exact
+//! modulo the ring's primes, so every backend gives the same words.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,28 +10,29 @@ use spirea_math::{Expansion, Gadget, Ring, Rotations};
 
 use crate::{Backend, BackendError, FixedPacking, PanelLayout};
 
-/// A client's evaluation keys: ciphertexts as values (transformed), one after another.
+/// A client's evaluation keys: ciphertexts in transformed form (values), one after another.
 #[derive(Clone, Copy, Debug)]
 pub struct EvaluationKeys<'a> {
     /// The gadget of the substitutions.
     pub expansion_gadget: Gadget,
-    /// For each level of the expansion, for each digit i, a ciphertext of phase `factor_i s(X^k)` with the
-    /// level's exponent k.
+    /// For each level of the expansion, for each digit i, a ciphertext of phase `factor_i s(X^k)`,
+    /// where k is the level's exponent.
     pub expansion: &'a [u32],
-    /// The same for each of the exponents of [`Rotations::keys`]; empty if nothing is rotated.
+    /// Ciphertexts as in `expansion`, for each of the exponents of [`Rotations::keys`]; empty if
+    /// nothing is rotated.
     pub rotations: &'a [u32],
     /// The gadget of the conversion to RGSW.
     pub conversion_gadget: Gadget,
-    /// For each digit i a ciphertext of phase `factor_i s`, then for each digit one of phase `factor_i s^2`:
-    /// the RGSW encryption of s. Empty if nothing is converted.
+    /// RGSW encryption of s: for each digit i a ciphertext of phase `factor_i s`, then for each
+    /// digit i a ciphertext of phase `factor_i s^2`. Empty if nothing is converted.
     pub conversion: &'a [u32],
 }
 
 impl EvaluationKeys<'_> {
-    /// Levels of expansion that the keys serve.
+    /// Returns the number of levels of expansion that the keys serve.
     ///
     /// # Errors
-    /// [`BackendError::Shape`] if they are not whole keys of the ring.
+    /// [`BackendError::Shape`] if these are not whole keys of the ring.
     pub fn levels(&self, ring: &Ring) -> Result<u32, BackendError> {
         let substitution = self.expansion_gadget.levels(ring) * 2 * ring.words();
         let conversion = 2 * self.conversion_gadget.levels(ring) * 2 * ring.words();
@@ -45,11 +46,11 @@ impl EvaluationKeys<'_> {
     }
 }
 
-/// Writes the coefficients of the plaintext polynomial at (row, column), in order; each of magnitude up to
-/// 2^31.
+/// Writes the coefficients of the plaintext polynomial at (row, column), in order. Each has a
+/// magnitude of at most 2^31.
 pub type FillPolynomial<'a> = dyn Fn(usize, usize, &mut [i32]) + Sync + 'a;
 
-/// How many bits a switched ciphertext has for each coefficient of a and of b: 1 to 56 each.
+/// Bits of each coefficient of a switched ciphertext, for a and for b: 1 to 56 each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SwitchedBits {
     /// Bits of a coefficient of a.
@@ -59,13 +60,13 @@ pub struct SwitchedBits {
 }
 
 impl SwitchedBits {
-    /// Bytes of a switched ciphertext: its N coefficients of a, then those of b, each in its number of bits,
-    /// lowest bit first, without gaps.
+    /// Returns the bytes of a switched ciphertext: its N coefficients of a, then those of b, each
+    /// in its number of bits, lowest bit first, without gaps.
     pub fn bytes(&self, degree: usize) -> usize {
         (self.a + self.b) as usize * degree / 8
     }
 
-    /// The bytes of all a halves of switched ciphertexts, and those of all b halves.
+    /// Returns the bytes of the a halves of all switched ciphertexts, and those of the b halves.
     pub fn halves(&self, degree: usize, ciphertexts: &[u8]) -> [Vec<u8>; 2] {
         let of_a = self.a as usize * degree / 8;
         let halves = || ciphertexts.chunks_exact(self.bytes(degree)).map(|bytes| bytes.split_at(of_a));
@@ -73,15 +74,16 @@ impl SwitchedBits {
     }
 }
 
-/// The upper `bits` bits of a word, 1 to 31, rounded, as the representative of least magnitude modulo 2^bits. An
-/// uncentred lift would add noise coherently (VIPIR appendix C.1).
+/// Returns the upper `bits` bits of a word, 1 to 31, rounded, as the representative of least
+/// magnitude modulo 2^bits. An uncentred lift would add noise coherently (VIPIR appendix C.1).
 pub fn centred(word: u32, bits: u32) -> i32 {
-    // The carry out of the top is a multiple of 2^32 and vanishes, as it must modulo 2^bits.
+    // A carry out of the top bit is a multiple of 2^32 and vanishes, which is correct modulo
+    // 2^bits.
     word.wrapping_add(1 << (31 - bits)) as i32 >> (32 - bits)
 }
 
-/// What [`RingBackend::encode_fold`] makes of a fold: `blocks` rows of polynomials of `degree` coefficients of `bits`
-/// bits.
+/// Shape of a fold in [`RingBackend::encode_fold`]: `blocks` rows of polynomials with coefficients
+/// of `bits` bits, a ring's degree of them in each polynomial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FoldedBlocks {
     /// Rows of polynomials.
@@ -91,10 +93,11 @@ pub struct FoldedBlocks {
 }
 
 impl FoldedBlocks {
-    /// Checks that columns for matrices in one layout can be folded with a matrix in another one, and fill the blocks.
+    /// Checks that `columns` are for matrices of layout `matrix`, and that the matrix has the rows
+    /// of all blocks.
     ///
     /// # Errors
-    /// [`BackendError::Shape`] if they cannot.
+    /// [`BackendError::Shape`] if not, or if the bits are not 1 to 31.
     pub fn check(
         &self,
         matrix: PanelLayout,
@@ -113,32 +116,33 @@ impl FoldedBlocks {
     }
 }
 
-/// Which words of a fold's answers are the bodies of a batch of queries: the same ones of each query's answer, and answers
-/// lie one after another.
+/// Positions of a batch's bodies among the words of a fold's answers. The answers lie one after
+/// another; the positions within each query's answer are the same.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Bodies {
-    /// Those of the first query, among the words of all answers.
+    /// Bodies of the first query, among the words of all answers.
     pub first: Range<usize>,
-    /// Words from one query's to the next one's.
+    /// Words from one query's bodies to the next query's.
     pub stride: usize,
 }
 
 impl Bodies {
-    /// All words of answers of `words` words each, from number `answer` on.
+    /// Returns all words of the answers of `words` words each, from answer number `answer` on.
     pub fn whole(answer: usize, words: usize) -> Self {
         Self { first: answer * words..(answer + 1) * words, stride: words }
     }
 
-    /// The words of one query.
+    /// Returns the range of one query's bodies.
     pub fn of(&self, query: usize) -> Range<usize> {
         let skipped = query * self.stride;
         self.first.start + skipped..self.first.end + skipped
     }
 
-    /// Checks that these are words among `answers` words, at most `coefficients` for each of `queries` queries.
+    /// Checks that the bodies of `queries` queries lie within `answers` words, with at most
+    /// `coefficients` words for each query.
     ///
     /// # Errors
-    /// [`BackendError::Shape`] if they are not.
+    /// [`BackendError::Shape`] if they do not.
     pub fn check(&self, queries: usize, answers: usize, coefficients: usize) -> Result<(), BackendError> {
         let skipped = queries.saturating_sub(1).checked_mul(self.stride);
         let end = skipped.and_then(|skipped| self.first.end.checked_add(skipped));
@@ -152,12 +156,12 @@ impl Bodies {
     }
 }
 
-/// How packed ciphertexts end: with which bodies added, in how many bits.
+/// Last operands of packing: the bodies to add and the bits of the response.
 #[derive(Debug)]
 pub struct PackedEnds<'a, F> {
     /// The answers of a fold.
     pub folded: &'a F,
-    /// Which of their words are bodies, see [`RingBackend::add_bodies`].
+    /// Positions of the bodies in `folded`, see [`RingBackend::add_bodies`].
     pub bodies: &'a Bodies,
     /// Bits of the plaintext modulus.
     pub plaintext_bits: u32,
@@ -165,10 +169,10 @@ pub struct PackedEnds<'a, F> {
     pub switched: SwitchedBits,
 }
 
-/// Checks that two operands of a batch are of the same number of queries.
+/// Checks that two operands belong to the same number of queries.
 ///
 /// # Errors
-/// [`BackendError::Shape`] if they are not.
+/// [`BackendError::Shape`] if they do not.
 pub fn check_batches(one: usize, other: usize) -> Result<(), BackendError> {
     if one == other {
         return Ok(());
@@ -176,10 +180,10 @@ pub fn check_batches(one: usize, other: usize) -> Result<(), BackendError> {
     Err(BackendError::Shape(format!("operands of {one} and of {other} queries")))
 }
 
-/// Checks that a ring has the subring that is rotated.
+/// Checks that a ring contains the subring of the rotations.
 ///
 /// # Errors
-/// [`BackendError::Shape`] if it has not.
+/// [`BackendError::Shape`] if it does not.
 pub fn check_rotations(ring: &Ring, rotations: Rotations) -> Result<(), BackendError> {
     if rotations.entries() <= ring.degree() {
         return Ok(());
@@ -187,11 +191,12 @@ pub fn check_rotations(ring: &Ring, rotations: Rotations) -> Result<(), BackendE
     Err(BackendError::Shape(format!("chunks of {} entries in degree {}", rotations.entries(), ring.degree())))
 }
 
-/// How many ciphertexts of a ring each of `queries` queries has in these words, in the form of
-/// [`RingBackend::ciphertext_words`].
+/// Returns the number of ciphertexts that each of `queries` queries has in `words`, which are in
+/// the form of [`RingBackend::ciphertext_words`].
 ///
 /// # Errors
-/// [`BackendError::Shape`] if they are not as many whole ciphertexts of each, or a value is not below its prime.
+/// [`BackendError::Shape`] if the queries do not have equal numbers of whole ciphertexts, or a
+/// value is not below its prime.
 pub fn check_ciphertexts(ring: &Ring, queries: usize, words: &[u32]) -> Result<usize, BackendError> {
     let of_queries = queries.saturating_mul(2 * ring.words());
     let below = |polynomial: &[u32]| {
@@ -212,8 +217,8 @@ pub fn check_ciphertexts(ring: &Ring, queries: usize, words: &[u32]) -> Result<u
 
 /// The operations of a PIR server on rings.
 ///
-/// Leaves, selectors, ciphertexts and matrices are values of a whole batch: of one query after another, each of a client
-/// with keys of its own. Every operation takes all of them at once.
+/// Leaves, selectors, ciphertexts and matrices are values of a whole batch, query after query; each
+/// query belongs to a client with its own keys. Every operation processes the whole batch at once.
 pub trait RingBackend: Backend {
     /// The tables of a ring.
     type Tables: Send + Sync;
@@ -221,38 +226,40 @@ pub trait RingBackend: Backend {
     type Keys: Send + Sync;
     /// A matrix of plaintext polynomials in transformed form (step `encode`), the same for all queries.
     type Plain: Send + Sync;
-    /// Columns of a public matrix that matrices are folded with.
+    /// Columns of a public matrix, to fold matrices with.
     type Columns: Send + Sync;
-    /// The leaves of a batch of expanded queries, as many of each query.
+    /// Leaves of a batch of expanded queries, the same number for each query.
     type Leaves: Send + Sync;
-    /// Ciphertexts of a batch, as many of each query, in order.
+    /// Ciphertexts of a batch in order, the same number for each query.
     type Ciphertexts: Send + Sync;
     /// RGSW encryptions of the bits of each query's index.
     type Selectors: Send + Sync;
-    /// Matrices of switched ciphertexts (step `reinterpret`), one of each query.
+    /// Matrices of switched ciphertexts (step `reinterpret`), one for each query.
     type Matrices: Send + Sync;
-    /// What packing needs of uniform halves that are constants, see [`RingBackend::fix_uniform`].
+    /// Values computed from constant uniform halves, for packing; see [`RingBackend::fix_uniform`].
     type Fixed: Send + Sync;
 
-    /// Bytes of memory that the leaves of a batch may have: whoever has more queries expands them in groups.
+    /// Returns the limit, in bytes, on the memory of a batch's leaves. A caller with more queries
+    /// expands them in groups.
     fn leaves_memory(&self) -> u64;
 
-    /// The tables of `ring`.
+    /// Computes the tables of `ring`.
     ///
     /// # Errors
     /// [`BackendError::Unavailable`] if there is no room for them.
     fn tables(&self, ring: &Arc<Ring>) -> Result<Self::Tables, BackendError>;
 
-    /// Takes a client's evaluation keys.
+    /// Uploads a client's evaluation keys.
     ///
     /// # Errors
-    /// [`BackendError::Shape`] if they are not whole keys of the ring.
+    /// [`BackendError::Shape`] if these are not whole keys of the ring.
     fn keys(&self, tables: &Self::Tables, keys: EvaluationKeys<'_>) -> Result<Self::Keys, BackendError>;
 
-    /// Step `encode`: a matrix of plaintext polynomials, to fold with; `fill` gives their coefficients.
+    /// Step `encode`: builds a matrix of plaintext polynomials for folds; `fill` writes their
+    /// coefficients.
     ///
     /// # Errors
-    /// [`BackendError::Unavailable`] if there is no room for it.
+    /// [`BackendError::Unavailable`] if there is no room for the matrix.
     fn encode(
         &self,
         tables: &Self::Tables,
@@ -261,10 +268,11 @@ pub trait RingBackend: Backend {
         fill: &FillPolynomial<'_>,
     ) -> Result<Self::Plain, BackendError>;
 
-    /// Step `expand`: each query's ciphertext (values) with its client's keys.
+    /// Step `expand`: expands each query's ciphertext (values) with its client's keys.
     ///
     /// # Errors
-    /// [`BackendError::Shape`] if a ciphertext is not of the ring or keys do not serve the expansion's levels.
+    /// [`BackendError::Shape`] if a ciphertext does not belong to the ring or the keys do not serve
+    /// the expansion's levels.
     fn expand(
         &self,
         tables: &Self::Tables,
@@ -272,11 +280,12 @@ pub trait RingBackend: Backend {
         queries: &[(&Self::Keys, &[u32])],
     ) -> Result<Self::Leaves, BackendError>;
 
-    /// Goes on with the expansion of a batch at one leaf of each query, with its client's keys: one of `keys` for each.
+    /// Continues the expansion of a batch at one leaf of each query, with the keys of the query's
+    /// client: one of `keys` for each query.
     ///
     /// # Errors
-    /// [`BackendError::Shape`] if there is no such leaf, or not as many keys as queries, or keys do not serve the
-    /// expansion's levels.
+    /// [`BackendError::Shape`] if there is no such leaf, the numbers of keys and queries differ, or
+    /// the keys do not serve the expansion's levels.
     fn expand_leaf(
         &self,
         tables: &Self::Tables,
@@ -286,13 +295,13 @@ pub trait RingBackend: Backend {
         leaf: usize,
     ) -> Result<Self::Leaves, BackendError>;
 
-    /// Step `rotate`: the images of each query's first leaves, its chunks, under the small automorphisms, in the order
-    /// that [`Rotations::of_chunk`] says. The image under 5^(i + 1) is made of that under 5^i, and each one under -5^i of
-    /// that under 5^i.
+    /// Step `rotate`: computes the images of each query's chunks, which are its first leaves, under
+    /// the small automorphisms, in the order of [`Rotations::of_chunk`]. The image under 5^(i + 1)
+    /// is computed from the image under 5^i, and so is the image under -5^i.
     ///
     /// # Errors
-    /// [`BackendError::Shape`] if there are fewer leaves than chunks, or not as many keys as queries, or keys without
-    /// rotations.
+    /// [`BackendError::Shape`] if there are fewer leaves than chunks, the numbers of keys and
+    /// queries differ, or keys have no rotations.
     fn rotate(
         &self,
         tables: &Self::Tables,
@@ -301,8 +310,9 @@ pub trait RingBackend: Backend {
         leaves: &Self::Leaves,
     ) -> Result<Self::Leaves, BackendError>;
 
-    /// Steps `poly_fold` and, before bodies are added, `pack`: for each query and each row r of each of `plain` in turn,
-    /// the ciphertext that is the sum over columns c of `plain[r][c] * leaves[c]`.
+    /// Steps `poly_fold` and, before bodies are added, `pack`: computes for each query, for each
+    /// row r of each of `plain` in turn, the ciphertext that is the sum over columns c of
+    /// `plain[r][c] * leaves[c]`.
     ///
     /// # Errors
     /// [`BackendError::Shape`] if there are fewer leaves than columns.
@@ -313,12 +323,13 @@ pub trait RingBackend: Backend {
         leaves: &Self::Leaves,
     ) -> Result<Self::Ciphertexts, BackendError>;
 
-    /// The rest of packing by rotations: for each [`Rotations::big`] ciphertexts c_0, c_1, ... of a query in a row, the
-    /// sum of the images of c_j under the big automorphisms, by Horner's rule from the last one on.
+    /// Last part of packing by rotations: for each run of [`Rotations::big`] ciphertexts c_0, c_1,
+    /// ... of a query, computes the sum of the images of c_j under the big automorphisms, by
+    /// Horner's rule from the last ciphertext on.
     ///
     /// # Errors
-    /// [`BackendError::Shape`] if a query has not so many for each sum, or not as many keys as queries, or keys without
-    /// rotations.
+    /// [`BackendError::Shape`] if a query's ciphertexts are not whole runs, the numbers of keys and
+    /// queries differ, or keys have no rotations.
     fn sum_rotated(
         &self,
         tables: &Self::Tables,
@@ -327,11 +338,12 @@ pub trait RingBackend: Backend {
         ciphertexts: Self::Ciphertexts,
     ) -> Result<Self::Ciphertexts, BackendError>;
 
-    /// The rest of step `pack`: adds floor(q / 2^bits) times the upper `bits` bits of each word of `bodies` in
-    /// `folded`, rounded, to b; N words for each ciphertext, fewer of which stand for zeros at the end.
+    /// Last part of step `pack`: rounds each word of `bodies` in `folded` to its upper `bits` bits
+    /// and adds them, times floor(q / 2^bits), to b. Each ciphertext takes N words; if words are
+    /// missing at the end, they count as zeros.
     ///
     /// # Errors
-    /// [`BackendError::Shape`] as [`Bodies::check`], or for more than 31 bits.
+    /// Errors of [`Bodies::check`]; [`BackendError::Shape`] for more than 31 bits.
     fn add_bodies(
         &self,
         tables: &Self::Tables,
@@ -341,11 +353,13 @@ pub trait RingBackend: Backend {
         bits: u32,
     ) -> Result<(), BackendError>;
 
-    /// RGSW encryptions of `depth` bits, for `gadget`. Leaf `first + bit * levels + i` of a query encrypts factor i of
-    /// the gadget times the bit; the conversion keys of its client, one of `keys` for each query, multiply it by s.
+    /// Builds RGSW encryptions of `depth` bits, for `gadget`. Leaf `first + bit * levels + i` of a
+    /// query encrypts factor i of the gadget times the bit. The conversion keys of the query's
+    /// client, one of `keys` for each query, multiply it by s.
     ///
     /// # Errors
-    /// [`BackendError::Shape`] if there are not as many leaves, or not as many keys as queries, or no conversion keys.
+    /// [`BackendError::Shape`] if there are too few leaves, the numbers of keys and queries differ,
+    /// or there are no conversion keys.
     fn selectors(
         &self,
         tables: &Self::Tables,
@@ -356,12 +370,13 @@ pub trait RingBackend: Backend {
         gadget: Gadget,
     ) -> Result<Self::Selectors, BackendError>;
 
-    /// Step `rgsw_fold`: of each query the ciphertext whose number its selectors encrypt, lowest bit first, by a
-    /// tournament of external products: `c0 + bit * (c1 - c0)`. One without a partner goes on as it is.
+    /// Step `rgsw_fold`: selects from each query the ciphertext whose number its selectors encrypt,
+    /// lowest bit first, by a tournament of external products: `c0 + bit * (c1 - c0)`. A ciphertext
+    /// without a partner goes on unchanged.
     ///
     /// # Errors
-    /// [`BackendError::Shape`] if a query has none or more than 2^depth ciphertexts, or the selectors are of another
-    /// number of queries.
+    /// [`BackendError::Shape`] if a query has no ciphertexts or more than 2^depth, or the selectors
+    /// belong to another number of queries.
     fn rgsw_fold(
         &self,
         tables: &Self::Tables,
@@ -369,22 +384,24 @@ pub trait RingBackend: Backend {
         ciphertexts: Self::Ciphertexts,
     ) -> Result<Self::Ciphertexts, BackendError>;
 
-    /// The words of ciphertexts, for whoever needs them beside the backend: query by query, of each ciphertext a's values
-    /// and then b's, prime by prime, below the primes, in the order of the ring's transform.
+    /// Returns the words of ciphertexts, for use outside the backend. Query by query, each
+    /// ciphertext has a's values and then b's, prime by prime, below the primes, in the order of
+    /// the ring's transform.
     ///
     /// # Errors
-    /// [`BackendError::Device`] if what computed them failed.
+    /// [`BackendError::Device`] if their computation failed.
     fn ciphertext_words(
         &self,
         tables: &Self::Tables,
         ciphertexts: &Self::Ciphertexts,
     ) -> Result<Vec<u32>, BackendError>;
 
-    /// Ciphertexts of these words, as many of each of `queries` queries: what [`Self::ciphertext_words`] gives, here or
-    /// elsewhere, where this backend goes on with it.
+    /// Returns ciphertexts made of `words`, the same number for each of `queries` queries, so that
+    /// this backend can go on with them. The words come from [`Self::ciphertext_words`], here or
+    /// elsewhere.
     ///
     /// # Errors
-    /// [`BackendError::Shape`] as [`check_ciphertexts`]; [`BackendError::Unavailable`] if there is no room.
+    /// Errors of [`check_ciphertexts`]; [`BackendError::Unavailable`] if there is no room.
     fn ciphertexts(
         &self,
         tables: &Self::Tables,
@@ -392,12 +409,14 @@ pub trait RingBackend: Backend {
         words: &[u32],
     ) -> Result<Self::Ciphertexts, BackendError>;
 
-    /// Step `mod_switch`: coefficients x to round(x 2^bits / q) mod 2^bits, halves upwards, in the form of
-    /// [`SwitchedBits::bytes`]. Gives the bytes of each query: those of its ciphertexts in each of `parts`, one after
-    /// another. A device has all of them queued before the host waits for any.
+    /// Step `mod_switch`: maps each coefficient x to round(x 2^bits / q) mod 2^bits, with ties
+    /// rounded up, in the form of [`SwitchedBits::bytes`]. Returns the bytes of each query: those
+    /// of its ciphertexts in each of `parts`, one after another. A device queues all parts before
+    /// the host waits for any.
     ///
     /// # Errors
-    /// [`BackendError::Shape`] if the parts are of different numbers of queries, or the bits out of range.
+    /// [`BackendError::Shape`] if the parts belong to different numbers of queries, or the bits are
+    /// out of range.
     fn mod_switch(
         &self,
         tables: &Self::Tables,
@@ -405,11 +424,12 @@ pub trait RingBackend: Backend {
         bits: SwitchedBits,
     ) -> Result<Vec<Vec<u8>>, BackendError>;
 
-    /// Step `reinterpret` of switched ciphertexts: for each query a matrix with the bytes of [`Self::mod_switch`] of
-    /// ciphertext c down column c; what is left of `layout` is zeros.
+    /// Step `reinterpret` for switched ciphertexts: builds a matrix for each query, with the bytes
+    /// of [`Self::mod_switch`] of ciphertext c in column c. The rest of `layout` is zeros.
     ///
     /// # Errors
-    /// [`BackendError::Shape`] if the layout has fewer rows than bytes or fewer columns than ciphertexts.
+    /// [`BackendError::Shape`] if the layout has fewer rows than bytes or fewer columns than
+    /// ciphertexts.
     fn reinterpret(
         &self,
         tables: &Self::Tables,
@@ -418,32 +438,35 @@ pub trait RingBackend: Backend {
         layout: PanelLayout,
     ) -> Result<Self::Matrices, BackendError>;
 
-    /// Step `scalar_fold` of each query with a matrix of its own: as [`Backend::scalar_fold`] otherwise.
+    /// Step `scalar_fold` with a separate matrix for each query; otherwise as
+    /// [`Backend::scalar_fold`].
     ///
     /// # Errors
-    /// [`BackendError::Shape`] if there are not as many queries as matrices.
+    /// [`BackendError::Shape`] if the numbers of queries and matrices differ.
     fn scalar_fold_own(
         &self,
         matrices: &Self::Matrices,
         queries: &[u32],
     ) -> Result<Self::Folded, BackendError>;
 
-    /// Takes columns of a public matrix that matrices in `layout` are going to be folded with: `layout.columns()`
+    /// Uploads columns of a public matrix, to fold matrices in `layout` with: `layout.columns()`
     /// words each.
     ///
     /// # Errors
-    /// [`BackendError::Shape`] if they are not whole columns, at least one.
+    /// [`BackendError::Shape`] if `words` is not a whole number of columns, at least 1.
     fn columns(&self, layout: PanelLayout, words: &[u32]) -> Result<Self::Columns, BackendError>;
 
-    /// Steps `scalar_fold`, `encode` and `poly_fold` in one, of each query with a matrix of its own: the ciphertexts
-    /// that [`Self::poly_fold`] makes of its leaves and of the plaintext polynomials of the fold of its matrix with
-    /// each of `columns`. Coefficient j of polynomial (block, k) is word `block N + j` of the answer to column k,
-    /// rounded and [`centred`]. The polynomials are large, and nobody needs them but for one query's product: a
-    /// backend holds those of one query at a time.
+    /// Steps `scalar_fold`, `encode` and `poly_fold` in one, with a separate matrix for each query:
+    /// folds the query's matrix with each of `columns`, encodes the fold as plaintext polynomials,
+    /// and returns [`Self::poly_fold`] of these and the query's leaves. Coefficient j of polynomial
+    /// (block, k) is word `block N + j` of the answer to column k, rounded and [`centred`]. The
+    /// polynomials are large and needed for one query's product only, so a backend holds those of
+    /// one query at a time.
     ///
     /// # Errors
-    /// [`BackendError::Shape`] if the columns are not for matrices of this layout, its rows do not fill the blocks, or
-    /// there are fewer leaves than columns; [`BackendError::Unavailable`] if there is no room.
+    /// [`BackendError::Shape`] if the columns are not for matrices of this layout, its rows do not
+    /// fill the blocks, or there are fewer leaves than columns; [`BackendError::Unavailable`] if
+    /// there is no room.
     fn encode_fold(
         &self,
         tables: &Self::Tables,
@@ -453,14 +476,15 @@ pub trait RingBackend: Backend {
         leaves: &Self::Leaves,
     ) -> Result<Self::Ciphertexts, BackendError>;
 
-    /// Computes what all queries have in common whose uniform halves, and those of the keys that they bring, are
-    /// `uniform` (values, in the order of [`FixedPacking`]), and whose results are packed with `plain`: digits of every
-    /// substitution, so that a query takes no transform but for what is added and what is sent. Gives it with the a
-    /// halves of all results, in the bits of a response.
+    /// Computes the values common to all queries with the same uniform halves, including those of
+    /// the keys that they bring: `uniform` (values, in the order of [`FixedPacking`]); results are
+    /// packed with `plain`. The values are the digits of every substitution, so that a query needs
+    /// transforms only for what is added and what is sent. Returns them with the a halves of all
+    /// results, in the bits of a response.
     ///
     /// # Errors
-    /// [`BackendError::Shape`] if these are not the polynomials of a query, or plaintexts are for other rotations;
-    /// [`BackendError::Unavailable`] if there is no room.
+    /// [`BackendError::Shape`] if these are not the polynomials of a query, or the plaintexts are
+    /// for other rotations; [`BackendError::Unavailable`] if there is no room.
     fn fix_uniform(
         &self,
         tables: &Self::Tables,
@@ -470,13 +494,14 @@ pub trait RingBackend: Backend {
         bits: SwitchedBits,
     ) -> Result<(Self::Fixed, Vec<u8>), BackendError>;
 
-    /// Steps `expand`, `rotate`, `poly_fold`, `pack` and `mod_switch` of queries whose uniform halves are constants: for
-    /// each of them, of its b halves (values below the primes, in the order of [`FixedPacking`]), the b halves of its
-    /// results with bodies added, in the bits of a response, one after another. The same bytes as of whole ciphertexts.
+    /// Steps `expand`, `rotate`, `poly_fold`, `pack` and `mod_switch` for queries whose uniform
+    /// halves are constants. Takes each query's b halves (values below the primes, in the order of
+    /// [`FixedPacking`]). Returns the b halves of its results with bodies added, in the bits of a
+    /// response, one after another. The bytes are the same as with whole ciphertexts.
     ///
     /// # Errors
-    /// [`BackendError::Shape`] if these are not the polynomials of queries, or plaintexts are others than those that
-    /// were fixed, or as [`Self::add_bodies`].
+    /// [`BackendError::Shape`] if these are not the polynomials of queries, or the plaintexts
+    /// differ from those given to [`Self::fix_uniform`]; errors of [`Self::add_bodies`].
     fn pack_fixed(
         &self,
         tables: &Self::Tables,
@@ -502,7 +527,7 @@ mod tests {
     fn words_are_ciphertexts_below_the_primes() {
         let primes = [Modulus::new(12289), Modulus::new(7681)];
         let ring = Arc::new(Ring::new(16, &primes));
-        // Two queries of three ciphertexts each, every value as large as it can be.
+        // Two queries of three ciphertexts each, with every value at its maximum.
         let limbs = [vec![12288; 16], vec![7680; 16]].concat();
         let words = limbs.repeat(2 * 3 * 2);
         assert_eq!(check_ciphertexts(&ring, 2, &words).unwrap(), 3);

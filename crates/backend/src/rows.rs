@@ -6,36 +6,36 @@ use spirea_dpf::{Domain, DpfError, Key, OutputKind, Party, PrfKind, Subtree};
 
 use crate::{BackendError, FileLayout, FileRows, MAX_MATRIX_BYTES};
 
-/// The most keys that one call of [`ShareBackend::share_fold`] takes.
+/// Largest number of keys in one call of [`ShareBackend::share_fold`].
 pub const MAX_KEYS: usize = 512;
 
-/// How records lie for folds by shares: rows of bytes, one after another without gaps.
+/// Layout of records for folds by shares: rows of bytes, one after another without gaps.
 ///
-/// Records larger than a row have several *parts*: all first rows of the records come first, then all second
-/// ones. A share multiplies a record's row in every part.
+/// Records larger than a row have several *parts*: first the first rows of all records, then all
+/// second rows, and so on. A share multiplies a record's row in every part.
 ///
-/// Rows may be divided into *bins*, as many consecutive rows in each ([`RowLayout::in_bins`]): a key's points meet the rows
-/// of a bin (partial batch retrieval, GPU-DPF section IV-A).
+/// Rows may be divided into *bins* of equally many consecutive rows ([`RowLayout::in_bins`]). A
+/// key's points then meet the rows of one bin (partial batch retrieval, GPU-DPF section IV-A).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RowLayout {
     rows: usize,
     row_bytes: usize,
     parts: usize,
-    /// Rows of a bin; all of them where the rows are not divided.
+    /// Rows of a bin; all rows if they are not divided.
     bin_rows: usize,
-    /// Rows of the first bin that are not here: some of a table begin within a bin.
+    /// Rows of the first bin that are missing here: a part of a table may begin within a bin.
     skipped: usize,
 }
 
 impl RowLayout {
-    /// The largest row.
+    /// Largest row, in bytes.
     pub const MAX_ROW_BYTES: usize = 4096;
 
-    /// `parts` times `rows` rows of `row_bytes` bytes.
+    /// Returns the layout of `parts` times `rows` rows of `row_bytes` bytes.
     ///
     /// # Errors
-    /// [`BackendError::Shape`] if there are none, a row is larger than [`RowLayout::MAX_ROW_BYTES`] or all are
-    /// together larger than [`MAX_MATRIX_BYTES`].
+    /// [`BackendError::Shape`] if a number is 0, a row is larger than [`RowLayout::MAX_ROW_BYTES`],
+    /// or all rows together are larger than [`MAX_MATRIX_BYTES`].
     pub fn new(rows: usize, row_bytes: usize, parts: usize) -> Result<Self, BackendError> {
         let bytes = rows as u128 * row_bytes as u128;
         let bytes = bytes.saturating_mul(parts as u128);
@@ -47,10 +47,11 @@ impl RowLayout {
         Ok(Self { rows, row_bytes, parts, bin_rows: rows, skipped: 0 })
     }
 
-    /// The same rows in `bins` bins.
+    /// Divides the rows into `bins` bins.
     ///
     /// # Errors
-    /// [`BackendError::Shape`] unless there are as many rows in each bin, and at least one.
+    /// [`BackendError::Shape`] unless there is at least one bin and every bin has the same number
+    /// of rows.
     pub fn in_bins(self, bins: usize) -> Result<Self, BackendError> {
         if bins == 0 || !self.rows.is_multiple_of(bins) {
             let rows = self.rows;
@@ -59,52 +60,54 @@ impl RowLayout {
         Ok(Self { bin_rows: self.rows / bins, skipped: 0, ..self })
     }
 
-    /// Rows of a bin.
+    /// Returns the number of rows in a bin.
     pub fn bin_rows(&self) -> usize {
         self.bin_rows
     }
 
-    /// Rows of the first bin that lie before the first row; `None` where there is one bin, and all of it is here.
+    /// Returns the number of rows of the first bin that lie before the first row; `None` if there
+    /// is only one bin and it is complete.
     pub(crate) fn skipped(&self) -> Option<usize> {
         (self.skipped > 0 || self.bin_rows < self.rows).then_some(self.skipped)
     }
 
-    /// Rows of a part: records.
+    /// Returns the number of rows in a part, which is the number of records.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Bytes of a row.
+    /// Returns the bytes of a row.
     pub fn row_bytes(&self) -> usize {
         self.row_bytes
     }
 
-    /// Rows of a record.
+    /// Returns the number of parts: the rows of a record.
     pub fn parts(&self) -> usize {
         self.parts
     }
 
-    /// Bytes of all rows.
+    /// Returns the bytes of all rows.
     pub fn bytes(&self) -> usize {
         self.rows * self.row_bytes * self.parts
     }
 
-    /// Bytes of a share of a record: its rows one after another.
+    /// Returns the bytes of an answer, the share of a record: its rows one after another.
     pub fn answer_bytes(&self) -> usize {
         self.row_bytes * self.parts
     }
 
-    /// Where rows `rows` of part `part` lie.
+    /// Returns the range of bytes of the rows `rows` of part `part`.
     pub fn range(&self, part: usize, rows: Range<usize>) -> Range<usize> {
         let first = part * self.rows;
         (first + rows.start) * self.row_bytes..(first + rows.end) * self.row_bytes
     }
 
-    /// What the keys of a batch have in common, and the rows that their points meet, from `first_row` on.
+    /// Returns the properties that the keys of a batch share, and the rows that their points meet,
+    /// from `first_row` on.
     ///
     /// # Errors
-    /// [`BackendError::Shape`] unless they are 1 to [`MAX_KEYS`] keys of one party and one domain, whose points
-    /// all meet a row and whose outputs are bits, or words of which rows are whole numbers.
+    /// [`BackendError::Shape`] unless there are 1 to [`MAX_KEYS`] keys of one party and one domain,
+    /// every point meets a row, and outputs are bits, or words that divide a row evenly.
     pub fn check_keys(&self, first_row: usize, keys: &[Key]) -> Result<Batch, BackendError> {
         let wrong = |detail: &str| Err(BackendError::Shape(detail.into()));
         let Some(first) = keys.first().filter(|_| keys.len() <= MAX_KEYS) else {
@@ -136,7 +139,7 @@ impl FileLayout for RowLayout {
         0..self.rows
     }
 
-    /// Of each part.
+    /// Applies to each part.
     fn part(&self, rows: &Range<usize>) -> Result<Self, BackendError> {
         if rows.is_empty() || rows.end > self.rows {
             let all = self.rows;
@@ -149,7 +152,7 @@ impl FileLayout for RowLayout {
         })
     }
 
-    /// One range where they are all, or of one part.
+    /// Returns one range for all rows, otherwise one range for each part.
     fn ranges(&self, rows: &Range<usize>) -> Vec<Range<usize>> {
         if *rows == self.all() {
             return std::iter::once(0..self.bytes()).collect();
@@ -169,48 +172,48 @@ impl FileLayout for RowLayout {
     }
 }
 
-/// What the keys of a batch have in common.
+/// Properties that the keys of a batch share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
-    /// Their domain.
+    /// Domain of the keys.
     pub domain: Domain,
-    /// Whose they are.
+    /// Party of the keys.
     pub party: Party,
-    /// The rows that its points meet.
+    /// Rows that the keys' points meet.
     pub rows: Range<usize>,
 }
 
-/// Some rows that keys of a batch meet: those of a subtree of the keys' trees.
+/// Rows that a batch's keys meet, within one subtree of the keys' trees.
 #[derive(Clone, Debug)]
 pub struct MetRows {
-    /// The first of them, counted from the first of the rows that were asked for.
+    /// First of these rows, counted from the first requested row.
     pub first_row: usize,
-    /// The subtrees' keys, of as many points as rows.
+    /// Keys of the subtree, with one point for each row.
     pub keys: Vec<Key>,
 }
 
 impl MetRows {
-    /// What [`ShareBackend::share_folds`] takes.
+    /// Returns the operand of [`ShareBackend::share_folds`].
     pub fn fold(&self) -> ShareFold<'_> {
         ShareFold { first_row: self.first_row, keys: &self.keys }
     }
 }
 
 impl Batch {
-    /// What of a batch meets some rows: the keys of the subtrees whose points they are, as few as can be, and the rows that
-    /// each meets. None where it meets none of the rows.
+    /// Restricts a batch to `rows`: returns the fewest subtree keys that cover the rows that the
+    /// batch meets, each with its rows. Returns nothing if it meets none of the rows.
     ///
-    /// Points from one leaf on to another are at most two subtrees for each level of the tree.
+    /// Points from one leaf to another need at most two subtrees for each level of the tree.
     ///
     /// # Errors
-    /// [`BackendError::Shape`] if the first row that is met is not that of a leaf.
+    /// [`BackendError::Shape`] if the first row that is met does not begin a leaf.
     pub fn on(&self, rows: &Range<usize>, prf: PrfKind, keys: &[Key]) -> Result<Vec<MetRows>, BackendError> {
         let met = rows.start.max(self.rows.start)..rows.end.min(self.rows.end);
         let mut pieces = Vec::new();
         let (mut start, end) = (met.start, met.end);
         while start < end {
             let point = (start - self.rows.start) as u64;
-            // The largest tree that begins here; the first leaf begins trees of any size.
+            // Largest tree that begins here; the first leaf begins trees of any size.
             let tree = if point == 0 { u64::MAX } else { 1 << point.trailing_zeros() };
             let count = tree.min((end - start) as u64);
             let subtree = |key| prf.visit(Subtree { key, points: point..point + count });
@@ -237,34 +240,35 @@ pub struct ShareFold<'a> {
 ///
 /// All results are exact and the same on every backend, bit for bit.
 pub trait ShareBackend: Send + Sync + 'static {
-    /// Rows where this backend wants them.
+    /// Rows in the form that this backend uses.
     type Rows: Send + Sync;
 
-    /// Takes rows from memory.
+    /// Uploads rows from memory.
     ///
     /// # Errors
     /// [`BackendError::Shape`] if the length is not `layout.bytes()`.
     fn upload_rows(&self, layout: RowLayout, bytes: &[u8]) -> Result<Self::Rows, BackendError>;
 
-    /// Takes some rows of each part from a file, and reads nothing else of it.
+    /// Opens some rows of each part in a file; reads nothing else of the file.
     ///
     /// # Errors
-    /// [`BackendError::Io`] if it cannot be read, [`BackendError::Shape`] if its length differs or as
-    /// [`FileLayout::part`].
+    /// [`BackendError::Io`] if the file cannot be read, [`BackendError::Shape`] if its length
+    /// differs, and errors of [`FileLayout::part`].
     fn open_rows(&self, stored: FileRows<'_, RowLayout>) -> Result<Self::Rows, BackendError>;
 
-    /// The layout of rows.
+    /// Returns the layout of rows.
     fn row_layout(&self, rows: &Self::Rows) -> RowLayout;
 
-    /// Steps `dpf_expand` and `xor_fold` or `sum_fold` in one (GPU-DPF section III, IM-PIR section 3): the
-    /// shares of every key, times the rows from `first_row` on.
+    /// Steps `dpf_expand` and `xor_fold` or `sum_fold` in one (GPU-DPF section III, IM-PIR section
+    /// 3): multiplies the shares of every key by the rows from `first_row` on.
     ///
-    /// With bits, `answer = XOR over x of share(x) ? row(first_row + x) : 0`; with words of 32 or 64 bits, a row
-    /// is taken as such words, little-endian, and `answer[l] = sum over x of share(x) * row(first_row + x)[l]`
-    /// modulo 2^32 or 2^64. The answers, of `layout.answer_bytes()` each, follow one another.
+    /// With bits, `answer = XOR over x of share(x) ? row(first_row + x) : 0`. With words of 32 or
+    /// 64 bits, a row is a vector of little-endian words, and
+    /// `answer[l] = sum over x of share(x) * row(first_row + x)[l]` modulo 2^32 or 2^64. The
+    /// answers, of `layout.answer_bytes()` each, follow one another.
     ///
     /// # Errors
-    /// [`BackendError::Shape`] as [`RowLayout::check_keys`].
+    /// Errors of [`RowLayout::check_keys`].
     fn share_fold(
         &self,
         rows: &Self::Rows,
@@ -273,12 +277,13 @@ pub trait ShareBackend: Send + Sync + 'static {
         keys: &[Key],
     ) -> Result<Vec<u8>, BackendError>;
 
-    /// Several folds at once, each of its own rows by keys of its own: what a batch of queries asks of rows in bins
-    /// (GPU-DPF section IV-A). Rows are read once, by the keys that meet them. The answers of all folds follow one another:
-    /// those of [`ShareBackend::share_fold`], bit for bit.
+    /// Computes several folds at once, each over its own rows by its own keys: a batch of queries
+    /// to rows in bins (GPU-DPF section IV-A). Rows are read once, by the keys that meet them. The
+    /// answers of all folds follow one another and equal those of [`ShareBackend::share_fold`], bit
+    /// for bit.
     ///
     /// # Errors
-    /// Those of [`ShareBackend::share_fold`].
+    /// Errors of [`ShareBackend::share_fold`].
     fn share_folds(
         &self,
         rows: &Self::Rows,
@@ -287,12 +292,13 @@ pub trait ShareBackend: Send + Sync + 'static {
     ) -> Result<Vec<u8>, BackendError>;
 }
 
-/// What some rows of a table make of folds of all of its rows: with what all others make of them it adds up to
-/// [`ShareBackend::share_folds`] of the whole. `rows` are those of `own`, of a table with this layout.
+/// Computes the contribution of the rows `own` of a table to folds over all of its rows. The
+/// contributions of all rows add up to [`ShareBackend::share_folds`] of the whole table. `layout`
+/// is the table's layout, and `rows` are the rows `own`.
 ///
 /// # Errors
-/// Those of [`ShareBackend::share_folds`]; [`BackendError::Shape`] if a key's first point among these rows is not that of a
-/// leaf.
+/// Errors of [`ShareBackend::share_folds`]; [`BackendError::Shape`] if a key's first point among
+/// these rows does not begin a leaf.
 pub fn partial_folds<B: ShareBackend>(
     backend: &B,
     layout: RowLayout,
@@ -303,7 +309,7 @@ pub fn partial_folds<B: ShareBackend>(
     if *own == layout.all() {
         return backend.share_folds(rows, prf, folds);
     }
-    // Of each piece that these rows meet, where its answers belong.
+    // For each piece that these rows meet, the place of its answers.
     let (mut places, mut pieces, mut length, mut output) = (Vec::new(), Vec::new(), 0, OutputKind::Bit);
     for fold in folds {
         let (batch, bytes) =

@@ -1,19 +1,24 @@
-//! Shares of a database: which of its rows each of several holders has, be they devices or machines.
+//! Shares of a database: the division of its rows among several holders, which are devices or
+//! machines.
 //!
-//! A share is of consecutive rows. What is divided decides where they may end: a matrix of bytes after whole panels,
-//! rows for two servers after whole subtrees of a query's tree, or after whole leaves of the trees of bins, polynomials so
-//! that the tournament of a share is a part of the whole one. Of a database with fewer such pieces than shares, some shares
-//! are empty.
+//! A share consists of consecutive rows. The kind of rows decides where a share may end:
+//!
+//! - a matrix of bytes: after whole panels;
+//! - rows for two servers: after whole subtrees of a query's tree, or after whole leaves of the
+//!   bins' trees;
+//! - polynomials: such that the tournament of a share is a part of the whole tournament.
+//!
+//! If a database has fewer such pieces than shares, some shares are empty.
 
 use std::ops::Range;
 
 use crate::{BackendError, PANEL_ROWS, PanelLayout, RowLayout};
 
-/// The most points of a leaf of a query's tree, which it has where outputs are bits: at a multiple of them, leaves of all
-/// outputs begin.
+/// Largest number of points in a leaf of a query's tree, reached if outputs are bits. At its
+/// multiples, leaves of all output kinds begin.
 const LEAF_POINTS: usize = 512;
 
-/// One share of a database that several holders have together.
+/// One share of a database that several holders divide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Share {
     index: usize,
@@ -23,13 +28,13 @@ pub struct Share {
 impl Share {
     /// The only share of an undivided database.
     pub const WHOLE: Self = Self { index: 0, count: 1 };
-    /// The most shares of a database.
+    /// Largest number of shares of a database.
     pub const MOST: usize = 1 << 16;
 
-    /// Share number `index`, from 0 on, of `count`.
+    /// Returns share number `index`, from 0 on, of `count` shares.
     ///
     /// # Errors
-    /// [`BackendError::Shape`] unless there are 1 to [`Share::MOST`] and this is one of them.
+    /// [`BackendError::Shape`] unless `count` is 1 to [`Share::MOST`] and `index` is below it.
     pub fn new(index: usize, count: usize) -> Result<Self, BackendError> {
         if index >= count || count > Self::MOST {
             let most = Self::MOST;
@@ -40,56 +45,59 @@ impl Share {
         Ok(Self { index, count })
     }
 
-    /// All shares of a database that has as many as this one's.
+    /// Iterates over all shares of a database that is divided as for this share.
     pub fn all(self) -> impl ExactSizeIterator<Item = Self> + use<> {
         (0..self.count).map(move |index| Self { index, ..self })
     }
 
-    /// Its number, from 0 on.
+    /// Returns the share's number, from 0 on.
     pub fn index(self) -> usize {
         self.index
     }
 
-    /// How many shares the database has.
+    /// Returns the number of shares of the database.
     pub fn count(self) -> usize {
         self.count
     }
 
-    /// The rows of a matrix that it has: whole panels, of which no share has two more than another.
+    /// Returns the share's rows of a matrix, in whole panels. Shares differ by at most one panel.
     pub fn rows(self, layout: PanelLayout) -> Range<usize> {
-        // In 64 bits, whatever a word has: the product is larger than any number of panels.
+        // In 64 bits, because the product may exceed a 32-bit word.
         let bound =
             |index: usize| (layout.panels() as u64 * index as u64 / self.count as u64) as usize * PANEL_ROWS;
         bound(self.index)..bound(self.index + 1)
     }
 
-    /// The rows for two servers that it has: in every share but the last ones as many as a whole subtree has points. Rows
-    /// in bins are divided as evenly as whole leaves of the bins' trees allow.
+    /// Returns the share's rows for two servers. Every share but the last ones has as many rows as
+    /// a whole subtree has points. Rows in bins are divided as evenly as whole leaves of the bins'
+    /// trees allow.
     pub fn records(self, layout: RowLayout) -> Range<usize> {
         let Some(skipped) = layout.skipped() else { return self.aligned(layout.rows(), LEAF_POINTS) };
         let bound = |index: usize| {
-            // In 64 bits, whatever a word has: 2^44 rows times 2^16 shares.
+            // In 64 bits, because 2^44 rows times 2^16 shares may exceed a 32-bit word.
             let even = (layout.rows() as u64 * index as u64 / self.count as u64) as usize + skipped;
             let within = even % layout.bin_rows();
             (even - within % LEAF_POINTS).saturating_sub(skipped)
         };
-        // The last row is that of the last share, wherever it lies.
+        // The last share ends with the last row, even within a leaf.
         let end = if self.index + 1 == self.count { layout.rows() } else { bound(self.index + 1) };
         bound(self.index)..end
     }
 
-    /// Which of `rows` competitors of a tournament it has: in every share but the last ones as many as play a whole
-    /// number of rounds, [`Share::rounds`], among themselves.
+    /// Returns the share's competitors among `rows` of a tournament. In every share but the last
+    /// ones, these play a whole number of rounds, [`Share::rounds`], among themselves.
     pub fn competitors(self, rows: usize) -> Range<usize> {
         self.aligned(rows, 1)
     }
 
-    /// The rounds of a tournament of `rows` competitors that are played within shares.
+    /// Returns the number of rounds that are played within shares, in a tournament of `rows`
+    /// competitors.
     pub fn rounds(self, rows: usize) -> usize {
         self.step(rows, 1).trailing_zeros() as usize
     }
 
-    /// The least power of two, and at least `least`, with which the shares reach the last of `rows` rows.
+    /// Returns the smallest power of two, at least `least`, by which the shares reach the last of
+    /// `rows` rows.
     fn step(self, rows: usize, least: usize) -> usize {
         rows.div_ceil(self.count).next_power_of_two().max(least)
     }
@@ -113,7 +121,7 @@ mod tests {
     use super::*;
     use crate::FileLayout as _;
 
-    /// Shares that lie one behind another, from the first row to the last.
+    /// Returns true if the ranges follow one another from the first row to the last.
     fn covers(rows: usize, ranges: &[Range<usize>]) -> bool {
         let ends = ranges.iter().map(|range| range.end);
         ranges.iter().map(|range| range.start).eq(std::iter::once(0).chain(ends).take(ranges.len()))
@@ -159,7 +167,7 @@ mod tests {
                 prop_assert!(covers(layout.rows(), &ranges), "{:?}", ranges);
                 for range in &ranges {
                     prop_assert!(range.start == layout.rows() || (first + range.start) % bin_rows % LEAF_POINTS == 0);
-                    // A part that is one whole bin is divided by subtrees, as rows without bins are.
+                    // A part that is one whole bin is divided by subtrees, like rows without bins.
                     let even = range.len() <= layout.rows().div_ceil(count) + LEAF_POINTS;
                     prop_assert!(even || layout.skipped().is_none());
                 }
@@ -172,7 +180,8 @@ mod tests {
             prop_assert!(covers(rows, &ranges));
             let rounds = Share::new(0, count).unwrap().rounds(rows);
             let of_rounds = |row: usize| row >> rounds;
-            // Who meets within the rounds has the same share; the winners meet in the order of the shares.
+            // Competitors that meet within the rounds are in the same share; winners meet in the
+            // order of shares.
             for (place, range) in ranges.iter().enumerate().filter(|(_, range)| !range.is_empty()) {
                 prop_assert!(range.clone().all(|row| of_rounds(row) == place));
             }

@@ -12,7 +12,7 @@ pub struct Split<R, S> {
 }
 
 impl<R, S> Split<R, S> {
-    /// One backend of both.
+    /// Combines the two backends into one.
     pub fn new(rings: Arc<R>, shares: Arc<S>) -> Self {
         Self { rings, shares }
     }
@@ -53,7 +53,7 @@ mod tests {
         ShareFold,
     };
 
-    /// A backend that has nothing but folds by shares, and counts them by the keys that it was given.
+    /// Backend with nothing but folds by shares, which counts the keys that it receives.
     struct Shares {
         keys: AtomicUsize,
     }

@@ -1,14 +1,16 @@
-//! Files that stay the same ones between their check and their use.
+//! Files that remain the same between their verification and their use.
 
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-/// A file that is opened once, at its first use. What was verified through it is what is read and mapped through it later, although
-/// another file may have the path by then. Clones share the opened file.
+/// File that is opened once, at its first use. Content verified through this value is the content
+/// that is read and mapped through it later, even if the path names another file by then. Clones
+/// share the opened file.
 ///
-/// Another process can still write into the opened file: files of a snapshot are never written again once they have their name.
+/// Another process can still write into the opened file, but files of a snapshot are never written
+/// again once they have their name.
 #[derive(Clone, Debug)]
 pub struct StoredFile {
     path: PathBuf,
@@ -16,20 +18,20 @@ pub struct StoredFile {
 }
 
 impl StoredFile {
-    /// The file at a path. It need not be there before its first use.
+    /// Returns the file at a path. The file need not exist before its first use.
     pub fn at(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into(), opened: Arc::default() }
     }
 
-    /// The path by which it is opened.
+    /// Returns the path by which the file is opened.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The opened file. Its position is shared by all who have it: read by offsets.
+    /// Returns the opened file. All clones share its position, so read by offsets.
     ///
     /// # Errors
-    /// If it cannot be opened; the next use tries again.
+    /// Fails if the file cannot be opened; the next use tries again.
     pub fn file(&self) -> io::Result<&File> {
         if let Some(file) = self.opened.get() {
             return Ok(file);
@@ -38,18 +40,19 @@ impl StoredFile {
         Ok(self.opened.get_or_init(|| file))
     }
 
-    /// Its length in bytes.
+    /// Returns the file's length in bytes.
     ///
     /// # Errors
-    /// If it cannot be opened.
+    /// Fails if the file cannot be opened.
     pub fn bytes(&self) -> io::Result<u64> {
         Ok(self.file()?.metadata()?.len())
     }
 
-    /// Fills `bytes` with those from `offset` on, from any number of threads at once.
+    /// Fills `bytes` with the content from `offset` on; any number of threads may call this at
+    /// once.
     ///
     /// # Errors
-    /// If it cannot be opened or read, or ends before.
+    /// Fails if the file cannot be opened or read, or ends too early.
     pub fn read_exact_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
         read_exact_at(self.file()?, bytes, offset)
     }
@@ -78,7 +81,7 @@ fn read_exact_at(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// A browser has no files.
+/// Browsers have no files.
 #[cfg(not(any(unix, windows)))]
 fn read_exact_at(_: &File, _: &mut [u8], _: u64) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())

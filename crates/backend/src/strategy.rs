@@ -1,43 +1,46 @@
-//! How a group of devices divides what there is to hold and to do.
+//! Division of data and work among a group of devices.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::Share;
 
-/// How a group of devices divides what there is to hold and to do.
+/// Division of data and work among a group of devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Strategy {
     /// Every device holds everything and answers its part of a batch.
     Replicate,
-    /// Devices hold shares of the matrix; after the fold each has all words of its part of the batch.
+    /// Devices hold shares of the matrix; after the fold each has all words of its part of the
+    /// batch.
     Exchange,
     /// Devices hold shares of everything and expand every query.
     Aggregate,
-    /// Devices hold shares of everything; each expands its part of the batch for all.
+    /// Devices hold shares of everything; each expands its part of the batch for all devices.
     Gather,
 }
 
 impl Strategy {
-    /// All of them.
+    /// All strategies.
     pub const ALL: [Self; 4] = [Self::Replicate, Self::Exchange, Self::Aggregate, Self::Gather];
 
-    /// Whether each device has rows of its own of the database's matrix.
+    /// True if each device holds only its own rows of the database's matrix.
     pub fn divides_matrices(self) -> bool {
         self != Self::Replicate
     }
 
-    /// Whether each device has rows of its own of a matrix of plaintext polynomials.
+    /// True if each device holds only its own rows of a matrix of plaintext polynomials.
     pub fn divides_plain(self) -> bool {
         matches!(self, Self::Aggregate | Self::Gather)
     }
 
-    /// What a device has of the database's matrix, where `share` is its share: all, if matrices are not divided.
+    /// Returns the part of the database's matrix that a device with `share` holds: all of it if
+    /// matrices are not divided.
     pub fn of_matrices(self, share: Share) -> Share {
         if self.divides_matrices() { share } else { Share::WHOLE }
     }
 
-    /// What a device has of a matrix of plaintext polynomials, where `share` is its share: all, if they are not divided.
+    /// Returns the part of a matrix of plaintext polynomials that a device with `share` holds: all
+    /// of it if these are not divided.
     pub fn of_plain(self, share: Share) -> Share {
         if self.divides_plain() { share } else { Share::WHOLE }
     }
@@ -63,30 +66,32 @@ impl FromStr for Strategy {
     }
 }
 
-/// How devices reach each other.
+/// Connection between devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Links {
     /// From memory to memory, at hundreds of GB/s.
     Direct,
-    /// Through the host, at tens.
+    /// Through the host, at tens of GB/s.
     Host,
 }
 
-/// What a database asks of a group of devices.
+/// Requirements of a database on a group of devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Demand {
     /// Bytes that every device needs to answer on its own.
     pub whole_bytes: u64,
-    /// Bytes of these that divide: the database's matrix, or its plaintext polynomials where there is no matrix.
+    /// Bytes of `whole_bytes` that can be divided: the database's matrix, or its plaintext
+    /// polynomials if there is no matrix.
     pub divided_bytes: u64,
-    /// Whether the database is folded as a matrix first, not as polynomials of expanded queries.
+    /// True if the database is first folded as a matrix; false if it is folded as polynomials by
+    /// expanded queries.
     pub folds_a_matrix: bool,
-    /// Queries at once.
+    /// Queries in a batch.
     pub batch: usize,
 }
 
 impl Demand {
-    /// Bytes that each of `devices` devices needs, at most.
+    /// Returns an upper bound on the bytes that each of `devices` devices needs.
     pub fn device_bytes(&self, devices: usize, strategy: Strategy) -> u64 {
         let divides = match strategy {
             Strategy::Replicate => false,
@@ -100,25 +105,27 @@ impl Demand {
     }
 }
 
-/// A strategy for a database, with what follows from it and why it was chosen.
+/// Strategy for a database, with its consequences and the reason for its choice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Division {
     /// The strategy.
     pub strategy: Strategy,
-    /// Bytes of the database that each device holds, at most.
+    /// Upper bound on the bytes of the database that each device holds.
     pub device_bytes: u64,
-    /// Why, in words.
+    /// Reason for the choice, in words.
     pub reason: String,
 }
 
 impl Strategy {
-    /// The strategy for a database; `None` if it does not fit the devices in any.
+    /// Chooses the strategy for a database; returns `None` if the database fits the devices in no
+    /// strategy.
     ///
-    /// What fits everywhere is replicated once there are as many queries as devices: no device then waits for
-    /// another. A single query, or a database that fits only in shares, is divided, since every device's bandwidth
-    /// is wanted. A fold of a matrix is exchanged. Polynomials are folded where they are; a batch's expansions are
-    /// divided and gathered where devices reach each other directly, since leaves are large (1 GiB for 32 queries,
-    /// GPIR section 6), and done by every device otherwise.
+    /// A database that fits every device is replicated if the batch has at least as many queries as
+    /// there are devices: no device then waits for another. A single query, or a database that fits
+    /// only in shares, is divided, to use the bandwidth of every device. A fold of a matrix is
+    /// exchanged. Polynomials are folded where they are. If devices reach each other directly, a
+    /// batch's expansions are divided and gathered, since leaves are large (1 GiB for 32 queries,
+    /// GPIR section 6). Otherwise every device computes all expansions.
     pub fn choose(devices: usize, memory_bytes: u64, links: Links, demand: Demand) -> Option<Division> {
         let share = demand.device_bytes(devices, Self::Gather);
         let whole = demand.whole_bytes <= memory_bytes;
@@ -183,7 +190,7 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_in_shares_is_refused() {
-        // 20 bytes everywhere and 20 of 80 on each of four.
+        // Four devices hold 20 bytes each that do not divide, and 20 of the 80 that do.
         assert_eq!(chosen(4, 40, Links::Direct, DEMAND), Some(Strategy::Exchange));
         assert_eq!(chosen(4, 39, Links::Direct, DEMAND), None);
         assert_eq!(chosen(1, 99, Links::Direct, DEMAND), None);

@@ -1,8 +1,9 @@
-//! Packing where uniform halves are constants, by whole ciphertexts.
+//! Packing with constant uniform halves, by whole ciphertexts.
 //!
-//! A result's b half is linear in the b halves that clients send, with factors that follow from the uniform halves: digits of
-//! every substitution, and plaintexts. A backend may compute those once; the same comes of whole ciphertexts, which is what the
-//! oracle takes, and devices that have nothing better.
+//! The b half of a result is linear in the b halves that clients send. The factors follow from the
+//! uniform halves: digits of every substitution, and plaintexts. A backend may compute them once.
+//! Whole ciphertexts give the same results; the oracle uses them, and so do devices that have
+//! nothing better.
 
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use spirea_math::{Ring, Rotations};
 
 use crate::{BackendError, EvaluationKeys, FixedPacking, PackedEnds, RingBackend, SwitchedBits};
 
-/// The uniform halves of a database's queries, and nothing computed of them.
+/// Uniform halves of a database's queries, without any precomputation.
 #[derive(Clone, Debug)]
 pub struct WholeHalves {
     ring: Arc<Ring>,
@@ -19,10 +20,10 @@ pub struct WholeHalves {
 }
 
 impl WholeHalves {
-    /// [`RingBackend::fix_uniform`] by whole ciphertexts: of a query whose b halves are 0.
+    /// Runs [`RingBackend::fix_uniform`] by whole ciphertexts, on a query whose b halves are 0.
     ///
     /// # Errors
-    /// Those of the operation.
+    /// Errors of the operations.
     pub fn fix<B: RingBackend>(
         backend: &B,
         tables: &B::Tables,
@@ -40,10 +41,10 @@ impl WholeHalves {
         Ok((halves, a))
     }
 
-    /// [`RingBackend::pack_fixed`] by whole ciphertexts.
+    /// Runs [`RingBackend::pack_fixed`] by whole ciphertexts.
     ///
     /// # Errors
-    /// Those of the operation.
+    /// Errors of the operations.
     pub fn pack<B: RingBackend>(
         &self,
         backend: &B,
@@ -98,7 +99,7 @@ impl WholeHalves {
         backend.sum_rotated(tables, packing.rotations, &keys, folded)
     }
 
-    /// The ciphertexts of a query, each a and then b.
+    /// Returns the ciphertexts of a query, each as a and then b.
     fn whole(&self, query: &[u32]) -> Vec<u32> {
         let words = self.ring.words();
         let halves = self.uniform.chunks_exact(words).zip(query.chunks_exact(words));

@@ -1,21 +1,22 @@
-//! The policy: which requests are computed together, and when. A state machine that is told the time, so that a
-//! simulation and a test run it as the server does.
+//! The policy: selects the requests that are computed together, and the time of their computation.
+//! It is a state machine that is told the time, so a simulation and a test run it exactly as the
+//! server does.
 //!
-//! Times are durations since any one instant.
+//! Times are durations since a fixed instant.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use crate::Pace;
 
-/// How long a query waits for others to share a scan of the database with.
+/// Time that a query waits for others, in order to share a scan of the database.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Window {
-    /// As long as the scan takes: waiting longer costs more than sharing it saves, so latency is at most about twice
-    /// that of a query alone (IVE, section V).
+    /// As long as the scan takes. Waiting longer costs more than sharing the scan saves, so latency
+    /// is at most about twice that of a query alone (IVE, section V).
     #[default]
     Scan,
-    /// This long; zero to compute what is there as soon as the backend is free.
+    /// A fixed time; zero to compute waiting queries as soon as the backend is free.
     Fixed(Duration),
 }
 
@@ -28,74 +29,75 @@ impl Window {
     }
 }
 
-/// What a request may be computed with.
+/// Conditions for the computation of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms {
-    /// Requests of one group may share a batch: those of one database, so of one protocol, parameters and version.
+    /// Group of the request. Requests of one group may share a batch: they are for one database,
+    /// and so have the same protocol, parameters and version.
     pub group: u64,
-    /// The most queries of a batch.
+    /// Maximum number of queries in a batch.
     pub limit: usize,
-    /// About how long batches of the group take.
+    /// Estimated time of the group's batches.
     pub pace: Pace,
 }
 
 /// A request of a batch.
 #[derive(Debug)]
 pub struct Request<T> {
-    /// When it arrived.
+    /// Time of its arrival.
     pub arrived: Duration,
-    /// Its queries; they are never split over batches.
+    /// Number of its queries; they are never split over batches.
     pub queries: usize,
-    /// What came with it.
+    /// Value that came with it.
     pub item: T,
 }
 
 /// Requests to compute together.
 #[derive(Debug)]
 pub struct Batch<T> {
-    /// What no other batch has.
+    /// Number that identifies the batch.
     pub number: u64,
-    /// Their group.
+    /// Group of its requests.
     pub group: u64,
-    /// Their queries: at most the limit, unless a single request has more.
+    /// Number of its queries: at most the limit, unless a single request has more.
     pub queries: usize,
     /// The requests, in the order of their arrival.
     pub requests: Vec<Request<T>>,
 }
 
-/// What there is to do.
+/// Next action of the scheduler.
 #[derive(Debug)]
 pub enum Next<T> {
-    /// Compute this batch, and say when it is [`finished`](Batcher::finished).
+    /// Compute this batch, then call [`finished`](Batcher::finished).
     Launch(Batch<T>),
     /// Ask again at this time, or when a request arrives.
     Wait(Duration),
-    /// Nothing until a request arrives or a batch is finished.
+    /// Wait until a request arrives or a batch is finished.
     Idle,
 }
 
 /// A request that found the queue full.
 #[derive(Debug)]
 pub struct Full<T> {
-    /// What came with it.
+    /// Value that came with it.
     pub item: T,
-    /// About how long what waits will take.
+    /// Estimated time of the work that waits or runs.
     pub backlog: Duration,
 }
 
-/// Names a waiting request.
+/// Identifier of a waiting request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestNumber {
     group: u64,
     number: u64,
 }
 
-/// Requests waiting and being answered.
+/// Numbers of requests that wait and that are being answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
     /// Requests that wait.
     pub waiting: usize,
-    /// Requests that are being answered: those of all batches at hand.
+    /// Requests in all running batches.
     pub running: usize,
 }
 
@@ -113,7 +115,7 @@ struct Group<T> {
 }
 
 impl<T> Group<T> {
-    /// The end of the window.
+    /// Returns the end of the window.
     fn ends(&self) -> Duration {
         self.waiting[0].request.arrived.saturating_add(self.window)
     }
@@ -128,14 +130,14 @@ impl<T> Group<T> {
             *sum += waiting.request.queries;
             Some(*sum)
         });
-        // One alone is never too much, or it would wait for ever.
+        // A single request is never too large, or it would wait for ever.
         let count = sums.take_while(|&sum| sum <= self.terms.limit).count().max(1);
         let requests: Vec<_> = self.waiting.drain(..count).map(|waiting| waiting.request).collect();
         self.queries -= requests.iter().map(|request| request.queries).sum::<usize>();
         requests
     }
 
-    /// About how long all that waits here takes.
+    /// Returns the estimated time of all requests that wait here.
     fn backlog(&self) -> Duration {
         let Terms { limit, pace, .. } = self.terms;
         let scans = u32::try_from(self.queries.div_ceil(limit.max(1))).unwrap_or(u32::MAX);
@@ -150,26 +152,27 @@ struct Running {
     estimate: Duration,
 }
 
-/// Requests that wait, in groups, for a backend that has slots for batches: one, unless it is
-/// [told](Batcher::set_slots) of more.
+/// Queue of waiting requests, in groups, for a backend with slots for batches: one slot by default,
+/// see [`Batcher::set_slots`].
 ///
-/// A group's window opens with its first waiting request. It is launched when the window ends, or when it has a full
-/// batch, as soon as a slot is free; of several such groups, the one whose oldest request waits longest. While
-/// all slots are taken, groups go on filling. The queue is bounded; while it is full nothing more can come, so no
-/// group waits for more.
+/// A group's window opens with its first waiting request. The group is ready when the window ends
+/// or when it has a full batch, and is launched as soon as a slot is free. Among several ready
+/// groups, the group with the oldest request is launched first. While all slots are taken, groups
+/// continue to fill. The queue is bounded; while it is full no request can arrive, so no group
+/// waits for more.
 pub struct Batcher<T> {
     window: Window,
     capacity: usize,
     groups: BTreeMap<u64, Group<T>>,
     waiting: usize,
     slots: usize,
-    /// By the number of the batch.
+    /// Running batches, by number.
     running: BTreeMap<u64, Running>,
     next_number: u64,
 }
 
 impl<T> Batcher<T> {
-    /// A queue of at most `capacity` requests, at least 1.
+    /// Creates a queue of at most `capacity` requests, at least 1.
     pub fn new(window: Window, capacity: usize) -> Self {
         Self {
             window,
@@ -182,25 +185,26 @@ impl<T> Batcher<T> {
         }
     }
 
-    /// So many batches may be computed at the same time from now on, at least 1. Those at hand go on.
+    /// Sets the number of batches that may be computed at the same time, at least 1. Running
+    /// batches continue.
     pub fn set_slots(&mut self, slots: usize) {
         self.slots = slots.max(1);
     }
 
-    /// Whether another batch may begin while those at hand go on.
+    /// True if another batch may begin beside the running batches.
     pub fn has_slot(&self) -> bool {
         self.running.len() < self.slots
     }
 
-    /// Batches at hand.
+    /// Returns the number of running batches.
     pub fn batches(&self) -> usize {
         self.running.len()
     }
 
-    /// Takes a request in.
+    /// Admits a request.
     ///
     /// # Errors
-    /// [`Full`], with what came with it, if there is no place.
+    /// [`Full`], with the value that came with the request, if the queue is full.
     pub fn arrive(
         &mut self,
         now: Duration,
@@ -215,7 +219,7 @@ impl<T> Batcher<T> {
         let window = self.window.lasts(terms.pace);
         let empty = || Group { terms, window, queries: 0, waiting: VecDeque::new() };
         let group = self.groups.entry(terms.group).or_insert_with(empty);
-        // The latest estimate holds for all that wait.
+        // The latest estimate applies to all waiting requests of the group.
         (group.terms, group.window) = (terms, window);
         group.queries += queries;
         let request = Request { arrived: now, queries, item };
@@ -224,7 +228,7 @@ impl<T> Batcher<T> {
         Ok(admitted)
     }
 
-    /// Takes a request out again, if it still waits.
+    /// Removes a request, if it still waits.
     pub fn withdraw(&mut self, admitted: RequestNumber) -> Option<T> {
         let group = self.groups.get_mut(&admitted.group)?;
         let index = group.waiting.binary_search_by_key(&admitted.number, |waiting| waiting.number).ok()?;
@@ -234,7 +238,7 @@ impl<T> Batcher<T> {
         Some(request.item)
     }
 
-    /// What there is to do.
+    /// Returns the next action.
     pub fn next(&mut self, now: Duration) -> Next<T> {
         if !self.has_slot() {
             return Next::Idle;
@@ -253,24 +257,24 @@ impl<T> Batcher<T> {
         Next::Launch(Batch { number, group: key, queries, requests })
     }
 
-    /// A batch is finished, and its slot free again.
+    /// Marks a batch as finished, which frees its slot.
     pub fn finished(&mut self, batch: u64) {
         self.running.remove(&batch);
     }
 
-    /// Requests waiting and being answered.
+    /// Returns the numbers of requests that wait and that are being answered.
     pub fn load(&self) -> Load {
         Load { waiting: self.waiting, running: self.running.values().map(|running| running.requests).sum() }
     }
 
-    /// Takes all requests out that wait.
+    /// Removes all waiting requests.
     pub fn drain(&mut self) -> Vec<T> {
         self.waiting = 0;
         let groups = std::mem::take(&mut self.groups);
         groups.into_values().flat_map(|group| group.waiting).map(|waiting| waiting.request.item).collect()
     }
 
-    /// Requests have left a group.
+    /// Updates the counts after requests have left a group.
     fn left(&mut self, key: u64, count: usize) {
         self.waiting -= count;
         if self.groups.get(&key).is_some_and(|group| group.waiting.is_empty()) {
@@ -278,7 +282,7 @@ impl<T> Batcher<T> {
         }
     }
 
-    /// About how long all that is here takes, in all slots.
+    /// Returns the estimated time of all waiting and running requests, over all slots.
     fn backlog(&self) -> Duration {
         let running = self.running.values().map(|running| running.estimate);
         let all = running.chain(self.groups.values().map(Group::backlog));
@@ -286,7 +290,7 @@ impl<T> Batcher<T> {
         all / u32::try_from(self.slots).unwrap_or(u32::MAX)
     }
 
-    /// What no request and no batch has yet.
+    /// Returns a fresh number for a request or a batch.
     fn number(&mut self) -> u64 {
         let number = self.next_number;
         self.next_number += 1;

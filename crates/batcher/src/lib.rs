@@ -1,8 +1,8 @@
-//! Which requests are computed together, and when.
+//! Batching: the selection of requests that are computed together, and its timing.
 //!
-//! [`Batcher`] decides which and when, [`Pace`] how long sharing a scan is worth waiting for. Neither has a clock or a
-//! thread: the engine runs them in real time, and [`simulation`] in virtual time, for whoever asks what a server or an
-//! accelerator would do.
+//! [`Batcher`] decides which requests form a batch and when, and [`Pace`] how long waiting to share
+//! a scan is worthwhile. Neither has a clock or a thread. The engine runs them in real time;
+//! [`simulation`] runs them in virtual time, to predict a server or an accelerator.
 
 mod batcher;
 mod pace;

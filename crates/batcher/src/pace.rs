@@ -1,54 +1,55 @@
-//! How long batches take, learned from those that were computed.
+//! Time of batches, learned from computed batches.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// About how long a batch takes, beside those that are computed at the same time: one scan of the database, and some
-/// time for each query.
+/// Estimated time of a batch, apart from batches computed at the same time: one scan of the
+/// database, and a time for each query.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pace {
-    /// What a batch of any size takes once.
+    /// Time that a batch of any size takes once.
     pub scan: Duration,
-    /// What each of its queries adds.
+    /// Time that each query adds.
     pub each: Duration,
 }
 
 impl Pace {
-    /// The time for a batch of so many queries.
+    /// Returns the time of a batch of `queries` queries.
     pub fn time(&self, queries: usize) -> Duration {
         self.scan.saturating_add(self.each.saturating_mul(u32::try_from(queries).unwrap_or(u32::MAX)))
     }
 }
 
-/// Estimates a [`Pace`] from the latest batches.
+/// Estimator of a [`Pace`] from the latest batches.
 ///
-/// The time of each query is the median of the slopes between pairs of batches, the scan the median of what is left
-/// (Theil and Sen): a few batches that took long by accident do not move it, and once most of the latest ones are
-/// slower or faster it has followed.
+/// The time for each query is the median of the slopes between pairs of batches, the time for the
+/// scan is the median of the rest (Theil and Sen). A few batches that took long by accident do not
+/// change the estimate; when most of the latest batches are slower or faster, it has followed.
 #[derive(Clone, Debug, Default)]
 pub struct PaceMeter {
-    /// Queries and seconds.
+    /// Number of queries and seconds of each batch.
     latest: VecDeque<(f64, f64)>,
     pace: Pace,
 }
 
 impl PaceMeter {
-    /// Batches that are remembered: few enough that a change of the machine's speed is followed within seconds, and
-    /// that their pairs take microseconds; enough that a quarter of them may be outliers.
+    /// Number of batches remembered: few enough to follow a change of the machine's speed within
+    /// seconds and to evaluate all pairs in microseconds, but enough that a quarter of them may be
+    /// outliers.
     const REMEMBERED: usize = 16;
 
-    /// Sizes of batches that tell the scan from the queries at little cost, for a database that takes `limit` queries
-    /// at once.
+    /// Returns sizes of batches that separate the time of the scan from that of queries at little
+    /// cost, for a database that takes `limit` queries at once.
     pub fn probes(limit: usize) -> [usize; 3] {
         [1, limit.min(4), 1]
     }
 
-    /// The estimate; zero before the first batch.
+    /// Returns the estimate; zero before the first batch.
     pub fn pace(&self) -> Pace {
         self.pace
     }
 
-    /// Takes note of a batch.
+    /// Records a batch.
     pub fn note(&mut self, queries: usize, time: Duration) {
         if self.latest.len() == Self::REMEMBERED {
             self.latest.pop_front();
@@ -58,7 +59,7 @@ impl PaceMeter {
         self.pace = Pace { scan, each };
     }
 
-    /// Seconds of a scan, and of each query.
+    /// Returns the seconds of a scan and of each query.
     fn fit(&self) -> [f64; 2] {
         let pairs =
             self.latest.iter().enumerate().flat_map(|(i, a)| self.latest.range(..i).map(move |b| (a, b)));
@@ -73,8 +74,9 @@ impl PaceMeter {
         }
     }
 
-    /// Batches of one size tell only how fast the machine is: the parts keep their shares. As long as these are not
-    /// known either, a query is taken to share nothing with others, which errs to short windows.
+    /// Scales the estimate if all batches have one size, which shows only how fast the machine is:
+    /// both parts keep their shares. If the parts are not known yet, the estimate assumes that
+    /// queries share nothing, which errs towards short windows.
     fn scaled(&self) -> [f64; 2] {
         let Some(time) = median(self.latest.iter().map(|batch| batch.1)) else { return [0.0; 2] };
         let queries = self.latest[0].0;
@@ -147,7 +149,7 @@ mod tests {
             (0..20).for_each(|_| meter.note(10, pace.time(10)));
         }
         assert!(near(meter.pace(), of(200, 20)), "{:?}", meter.pace());
-        // A lone query's whole time is its window; of a full batch nobody knows.
+        // A lone query's whole time is its window; the parts of a full batch are unknown.
         assert_eq!(noted(of(100, 10), &[1, 1]).pace().scan, ms(110));
         let full = noted(of(100, 10), &[64]).pace();
         assert!(full.scan < ms(12) && full.time(64).abs_diff(of(100, 10).time(64)) < ms(1), "{full:?}");

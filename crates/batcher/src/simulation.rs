@@ -1,5 +1,5 @@
-//! The scheduler's policy in virtual time: what it would do with requests that arrive at given times, on a backend
-//! whose speed is given. The [`Batcher`] and the [`PaceMeter`] are those of the server.
+//! The scheduler's policy in virtual time: its decisions on requests that arrive at given times,
+//! for a backend of given speed. The [`Batcher`] and the [`PaceMeter`] are those of the server.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,55 +9,55 @@ use rand_core::{Rng as _, SeedableRng as _};
 
 use crate::{Batch, Batcher, Next, PaceMeter, Terms, Window};
 
-/// A request that arrives.
+/// Arrival of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// When, since the beginning.
+    /// Time since the beginning.
     pub at: Duration,
-    /// Its queries.
+    /// Number of its queries.
     pub queries: usize,
 }
 
 /// One database and its scheduler.
 #[derive(Clone, Debug)]
 pub struct Simulation {
-    /// How long queries wait for others.
+    /// Time that queries wait for others.
     pub window: Window,
-    /// The most requests that wait.
+    /// Maximum number of waiting requests.
     pub capacity: usize,
-    /// The most queries of a batch.
+    /// Maximum number of queries in a batch.
     pub limit: usize,
-    /// Batches that are computed at the same time, at least 1.
+    /// Number of batches that are computed at the same time, at least 1.
     pub slots: usize,
-    /// What is known of the backend's speed at the beginning.
+    /// Initial knowledge of the backend's speed.
     pub meter: PaceMeter,
 }
 
-/// A batch that was computed.
+/// Batch that was computed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Launched {
-    /// When it began.
+    /// Time of its start.
     pub at: Duration,
-    /// How long it took.
+    /// Duration of its computation.
     pub took: Duration,
-    /// Its queries.
+    /// Number of its queries.
     pub queries: usize,
     /// Its requests, by their place among the arrivals.
     pub requests: Vec<usize>,
 }
 
-/// What happened.
+/// Result of a simulation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Simulated {
-    /// The batches, in the order in which they began.
+    /// The batches, in the order of their starts.
     pub batches: Vec<Launched>,
     /// Requests that found the queue full, by their place among the arrivals.
     pub refused: Vec<usize>,
 }
 
 impl Simulation {
-    /// Runs until all is answered. `arrivals` are in the order of their times; a batch that begins at a time with so many
-    /// queries takes as long as `service` says.
+    /// Runs until all requests are answered. `arrivals` must be ordered by time. `service` returns
+    /// the duration of a batch, given its start and its number of queries.
     pub fn run(
         mut self,
         arrivals: &[Arrival],
@@ -67,7 +67,7 @@ impl Simulation {
         batcher.set_slots(self.slots);
         let mut simulated = Simulated::default();
         let (mut now, mut arriving) = (Duration::ZERO, arrivals.iter().enumerate().peekable());
-        // When each batch at hand is finished, by that time.
+        // End of each running batch, ordered by time.
         let mut ends = BTreeMap::new();
         loop {
             let wakes = match batcher.next(now) {
@@ -102,8 +102,8 @@ impl Simulation {
     }
 }
 
-/// The times of a Poisson process with this many events a second, from the beginning on and for ever; the same for the
-/// same seed.
+/// Returns the times of a Poisson process with `rate` events a second: an endless iterator from
+/// time zero, deterministic for a seed.
 pub fn poisson(rate: f64, seed: u64) -> impl Iterator<Item = Duration> {
     let (mut rng, mut seconds) = (ChaCha20Rng::seed_from_u64(seed), 0.0);
     std::iter::repeat_with(move || {

@@ -1,4 +1,4 @@
-//! The policy of batches: what holds whatever arrives, and what it costs and gains in virtual time.
+//! The policy of batches: invariants for any arrivals, and costs and gains in virtual time.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -13,11 +13,11 @@ const fn ms(count: u64) -> Duration {
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// A request of a group, with so many queries, after a pause.
+    /// A request of a group, with `queries` queries, arrives after a pause.
     Arrive { group: u64, queries: usize, pause: u64 },
-    /// One of those that wait goes, after a pause.
+    /// A waiting request is withdrawn after a pause.
     Withdraw { which: usize, pause: u64 },
-    /// One of the batches at hand is finished, after a pause.
+    /// A running batch is finished after a pause.
     Finish { which: usize, pause: u64 },
 }
 
@@ -30,7 +30,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..120)
 }
 
-/// What a test knows of a request that waits.
+/// A test's record of a waiting request.
 #[derive(Clone, Copy)]
 struct Known {
     number: usize,
@@ -42,14 +42,14 @@ struct Known {
 const LIMIT: usize = 6;
 const CAPACITY: usize = 9;
 
-/// A batcher beside plain lists of what should be in it.
+/// A batcher beside plain lists of its expected content.
 struct Checked {
     batcher: Batcher<usize>,
     window: Duration,
     now: Duration,
     waiting: BTreeMap<u64, VecDeque<Known>>,
     slots: usize,
-    /// Batches at hand.
+    /// Running batches.
     running: Vec<u64>,
     arrived: usize,
     gone: usize,
@@ -92,7 +92,7 @@ impl Checked {
         })
     }
 
-    /// Does what there is to do now; gives the time to come back at.
+    /// Performs all actions due now; returns the time of the next action.
     fn pump(&mut self) -> Option<Duration> {
         loop {
             match self.batcher.next(self.now) {
@@ -132,7 +132,7 @@ impl Checked {
         self.gone += launched.len();
     }
 
-    /// Lets time pass, and does what becomes due meanwhile.
+    /// Lets time pass, and performs the actions that become due.
     fn pass(&mut self, pause: u64) {
         let end = self.now + ms(pause);
         while let Some(until) = self.pump().filter(|&until| until <= end) {
@@ -188,7 +188,8 @@ impl Checked {
 }
 
 proptest! {
-    /// Nothing is lost, doubled, overtaken in its group, late while a slot is free, or beyond a bound.
+    /// No request is lost, duplicated, overtaken in its group, late while a slot is free, or beyond
+    /// a bound.
     #[test]
     fn every_request_is_launched_once_in_order_and_in_time(
         steps in steps(), window in 0..4u64, scan in 0..80u64, slots in 1..4usize
@@ -199,7 +200,8 @@ proptest! {
         for step in &steps {
             checked.run(step, pace);
         }
-        // All that is left is launched, each at the latest when its window ends and a slot is free.
+        // All remaining requests are launched, each at the latest when its window has ended and a
+        // slot is free.
         while checked.count() > 0 || !checked.running.is_empty() {
             checked.run(&Step::Finish { which: 0, pause: 100 }, pace);
         }
@@ -233,9 +235,10 @@ fn a_refusal_tells_how_long_what_waits_takes() {
         batcher.arrive(ms(1), terms(group), 3, ()).unwrap();
     }
     let full = batcher.arrive(ms(2), terms(0), 1, ()).unwrap_err();
-    // One batch runs; of the first group two wait, of the second one: 4 scans and 4 + 6 + 3 queries.
+    // One batch runs; two requests of the first group wait, and one of the second: 4 scans and 4 +
+    // 6 + 3 queries.
     assert_eq!(full.backlog, ms(4000 + 130));
-    // Two at the same time are done with it in half of that.
+    // Two batches at the same time need half of that.
     batcher.set_slots(2);
     assert_eq!(batcher.arrive(ms(2), terms(0), 1, ()).unwrap_err().backlog, ms(4130 / 2));
 }
@@ -260,14 +263,14 @@ fn fewer_slots_are_heeded_when_batches_are_finished() {
     assert!(matches!(batcher.next(ms(0)), Next::Launch(_)));
 }
 
-/// A backend whose batches take a scan and some time for each query.
+/// Backend whose batches take a scan and a time for each query.
 #[derive(Clone, Copy, Debug)]
 struct Backend {
     pace: Pace,
     limit: usize,
 }
 
-/// From a database that is all scan to one where queries share little.
+/// Backends from a database that is all scan to a database whose queries share little.
 const BACKENDS: [Backend; 4] = [
     Backend { pace: Pace { scan: Duration::from_millis(100), each: Duration::from_micros(100) }, limit: 64 },
     Backend { pace: Pace { scan: Duration::from_millis(100), each: Duration::from_millis(2) }, limit: 64 },
@@ -276,7 +279,7 @@ const BACKENDS: [Backend; 4] = [
 ];
 
 impl Backend {
-    /// Queries a second when all batches are full.
+    /// Returns the queries a second if all batches are full.
     fn saturation(self) -> f64 {
         self.limit as f64 / self.pace.time(self.limit).as_secs_f64()
     }
@@ -296,8 +299,8 @@ impl Backend {
     }
 }
 
-/// Replicas of a database, each of which computes one batch after another, and a coordinator that joins what they say, one
-/// batch after another too.
+/// Replicas of a database, each of which computes one batch after another, and a coordinator that
+/// joins their results, also one batch after another.
 struct Replicas {
     free: Vec<Duration>,
     joined: Duration,
@@ -312,7 +315,7 @@ impl Replicas {
         Self { free: vec![Duration::ZERO; count], joined: Duration::ZERO }
     }
 
-    /// How long a batch takes that begins now.
+    /// Returns the duration of a batch that begins now.
     fn time(&mut self, now: Duration, queries: usize) -> Duration {
         let free = self.free.iter_mut().min().unwrap();
         *free = now.max(*free) + Self::PACE.time(queries);
@@ -330,7 +333,8 @@ impl Replicas {
         simulation.run(arrivals, |now, queries| replicas.time(now, queries))
     }
 
-    /// Queries a second of so many replicas while more arrive than any number of them can answer.
+    /// Returns the queries a second of `count` replicas when more queries arrive than any number of
+    /// replicas can answer.
     fn throughput(count: usize, slots: usize) -> f64 {
         let arrivals: Vec<Arrival> =
             poisson(2000.0, 7).take(3000).map(|at| Arrival { at, queries: 1 }).collect();
@@ -344,7 +348,8 @@ impl Replicas {
 fn replicas_answer_as_many_times_as_much_as_there_are_of_them() {
     let [one, two, three] = [1, 2, 3].map(|count| Replicas::throughput(count, count + 1));
     assert!(two >= 1.9 * one && three >= 2.8 * one, "{one} {two} {three}");
-    // With one batch at a time a second replica brings nothing, and joining keeps both waiting.
+    // With one batch at a time a second replica gains nothing, and joining keeps both replicas
+    // waiting.
     assert!((Replicas::throughput(2, 1) / Replicas::throughput(1, 1) - 1.0).abs() < 1e-9);
     assert!(one >= 1.2 * Replicas::throughput(1, 1), "{one}");
 }

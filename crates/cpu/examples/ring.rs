@@ -1,4 +1,5 @@
-//! Times the steps on rings, each on its own: `cargo run --release -p spirea-cpu --example ring -- [THREADS] [STEP ...]`.
+//! Times the steps on rings separately:
+//! `cargo run --release -p spirea-cpu --example ring -- [THREADS] [STEP ...]`.
 #![allow(clippy::print_stdout)]
 
 use std::hint::black_box;
@@ -9,7 +10,7 @@ use spirea_backend::{Backend as _, EvaluationKeys, PanelLayout, RingBackend, Swi
 use spirea_cpu::{CpuBackend, Schedule, rates};
 use spirea_math::{Expansion, Gadget, Modulus, Ring};
 
-/// VIPIR's ring, and one for OnionPIR.
+/// Primes of VIPIR's ring, and of a ring for OnionPIR.
 const PAPER: [u32; 3] = [536_608_769, 533_463_041, 531_628_033];
 const ONION: [u32; 4] = [134_176_769, 134_111_233, 67_084_289, 67_043_329];
 
@@ -62,12 +63,12 @@ fn ring(degree: usize, primes: &[u32]) -> Arc<Ring> {
     Arc::new(Ring::new(degree, &primes.iter().map(|&q| Modulus::new(q)).collect::<Vec<_>>()))
 }
 
-/// Words below every prime.
+/// Returns words below every prime.
 fn words(count: usize) -> Vec<u32> {
     (0..count as u32).map(|i| i.wrapping_mul(0x9E37_79B9) >> 6).collect()
 }
 
-/// Best and median of several runs.
+/// Returns the best and the median of several runs.
 fn time<T>(runs: usize, mut run: impl FnMut() -> T) -> (f64, f64) {
     let mut seconds: Vec<f64> = (0..runs)
         .map(|_| {

@@ -1,85 +1,93 @@
-//! How far ahead of what a kernel reads memory is asked for.
+//! Prefetch distances: how many bytes ahead of its reads a kernel prefetches.
 //!
-//! Which distance is best depends on the processor and on what else it does, and nothing tells it. So it is tried on the
-//! work itself: the first stretches of large matrices are read with each distance in turns, and what was fastest stays for
-//! the process. That takes no time but what worse distances lose over some megabytes, and changes no result.
+//! The best distance depends on the processor and on its other load, and neither can be queried.
+//! Distances are therefore tried on the work itself: the first stretches of large matrices are read
+//! with each distance in turn, and the fastest distance stays for the process. The only cost is the
+//! time that slower distances lose over some megabytes. No result changes.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// Bytes to choose from. With 0 nothing is asked for: the hardware's own prefetchers may be best left alone. On a Zen 4 core
-/// a fold of b halves alone takes a sixth less so than with any distance.
+/// Distances to choose from, in bytes; 0 means no prefetching, since the hardware's own prefetchers
+/// may be best left alone. On a Zen 4 core a fold of b halves alone takes a sixth less time with 0
+/// than with any distance.
 const NEAR: [usize; 6] = [0, 512, 1024, 2048, 4096, 8192];
-/// The same, and what is asked for long before.
+/// Distances in `NEAR`, and a distance that is prefetched long before use.
 const NEAR_AND_FAR: [usize; MOST] = [0, 512, 1024, 2048, 4096, 8192, SECOND_LEVEL];
-/// The place of the one with which nothing is asked for.
+/// Place of the distance 0, no prefetching.
 const NOTHING: usize = 0;
-/// To ask for nothing is chosen unless some distance takes a twentieth less: where they are near, it is the noise that decides.
+/// Factor in favour of no prefetching: a distance must save a twentieth of the time to be chosen,
+/// since noise decides between times that are close.
 const FAVOUR: f64 = 0.95;
-/// Distances to choose from, at most.
+/// Maximum number of distances to choose from.
 const MOST: usize = 7;
-/// What is so many bytes ahead, or more, is asked for into the second-level cache alone. The first level would lose it again,
-/// and has places for two dozen lines that are under way (Zen 4), fewer than memory can have.
+/// Least distance at which lines are prefetched into the second-level cache alone. The first level
+/// would evict them before use, and holds two dozen outstanding lines (Zen 4), fewer than memory
+/// can serve.
 pub(crate) const SECOND_LEVEL: usize = 16 << 10;
-/// No distance: none is chosen yet.
+/// Marker: no distance has been chosen yet.
 const NONE_YET: usize = usize::MAX;
-/// Stretches that each distance is tried on before the slower half of them is left out: their median forgives what a shared
-/// machine does besides.
+/// Stretches that each distance is tried on before the slower half of the distances is dropped.
+/// Their median tolerates other load on a shared machine.
 const TRIALS: usize = 24;
-/// Shorter stretches tell more of the clock than of memory.
+/// Least stretch in bytes: times of shorter ones measure the clock rather than memory.
 const LEAST_STRETCH: usize = 32 << 10;
-/// How far apart two streams begin, at least, that a kernel reads at a time: memory gives two such faster than one (a Zen 4
-/// core: 29 GB/s for 26). Nearer ones get in each other's way.
+/// Least distance between the starts of two streams that a kernel reads at the same time. Memory
+/// delivers two such streams faster than one (a Zen 4 core: 29 GB/s instead of 26). Nearer streams
+/// disturb each other.
 pub(crate) const APART_BYTES: usize = 512 << 10;
-/// Bytes of a matrix that is hardly ever found in a cache.
+/// Least bytes of a matrix that is hardly ever found in a cache.
 const LARGE: usize = 64 << 20;
 
-/// Of a lone tile's block of the database.
+/// Distance for a lone tile's block of the database.
 pub(crate) static SCAN: Ahead = Ahead::new("scan", 2048, &NEAR);
-/// The same of two blocks at a time.
+/// Distance for two blocks at a time.
 pub(crate) static SCAN_PAIRS: Ahead = Ahead::new("scan_pairs", 2048, &NEAR);
-/// Of plaintext polynomials.
+/// Distance for plaintext polynomials.
 pub(crate) static POLY_FOLD: Ahead = Ahead::new("poly_fold", 2048, &NEAR_AND_FAR);
-/// The same where leaves are b halves alone.
+/// Distance for plaintext polynomials if leaves are b halves alone.
 pub(crate) static POLY_FOLD_B: Ahead = Ahead::new("poly_fold_b", 2048, &NEAR_AND_FAR);
-/// Of rows that shares are folded with. On an Intel core, lines that were a whole page ahead, and beyond, cost a tenth to a
-/// fifth where rows are several lines wide.
+/// Distance for rows that shares are folded with. On an Intel core, lines a whole page ahead and
+/// beyond cost a tenth to a fifth if rows are several lines wide.
 pub(crate) static SHARE_FOLD: Ahead = Ahead::new("share_fold", 3072, &NEAR);
-/// The same of two blocks at a time.
+/// Distance for two blocks of such rows at a time.
 pub(crate) static SHARE_FOLD_PAIRS: Ahead = Ahead::new("share_fold_pairs", 3072, &NEAR);
 
-/// The kernels of this process that have chosen how far ahead of what they read memory is asked for, and how many bytes it
-/// is; 0 where nothing is asked for.
+/// Returns the kernels of this process that have chosen their prefetch distance, with the distance
+/// in bytes; 0 means no prefetching.
 pub fn prefetch_distances() -> impl Iterator<Item = (&'static str, usize)> {
     [&SCAN, &SCAN_PAIRS, &POLY_FOLD, &POLY_FOLD_B, &SHARE_FOLD, &SHARE_FOLD_PAIRS]
         .into_iter()
         .filter_map(|ahead| Some((ahead.kernel, ahead.choice()?)))
 }
 
-/// The distance of one kernel.
+/// Prefetch distance of one kernel.
 pub(crate) struct Ahead {
     kernel: &'static str,
-    /// Until one is chosen.
+    /// Distance until one is chosen.
     default: usize,
     distances: &'static [usize],
     chosen: AtomicUsize,
     trials: Mutex<Trials>,
 }
 
-/// Rounds in which distances are tried in turns; the faster half goes on to the next one, until one is left.
+/// Rounds in which distances are tried in turn. The faster half goes on to the next round, until
+/// one distance is left.
 struct Trials {
-    /// Places of the distances, those that are left first.
+    /// Places of the distances; the remaining distances come first.
     order: [usize; MOST],
     left: usize,
-    /// Seconds a byte of the stretches that each one that is left was tried on in this round; 0 while under way.
+    /// Seconds per byte of the stretches that each remaining distance was tried on in this round; 0
+    /// while not finished.
     seen: [[f64; TRIALS]; MOST],
-    /// Trials of this round that were begun.
+    /// Number of trials begun in this round.
     begun: usize,
 }
 
-/// One trial: of the round with so many distances, and its number in it. Each distance has two in a row, of which the second
-/// counts: the first begins with what the distance before has asked for.
+/// One trial: identifies its round by the number of remaining distances, and its number in the
+/// round. Each distance has two trials in a row, and only the second counts: the first begins with
+/// the lines that the distance before has prefetched.
 #[derive(Clone, Copy)]
 struct Turn {
     left: usize,
@@ -87,13 +95,14 @@ struct Turn {
 }
 
 impl Ahead {
-    /// One to be chosen of these distances, of a kernel with this name.
+    /// Creates the choice among `distances` for the kernel of this name.
     const fn new(kernel: &'static str, default: usize, distances: &'static [usize]) -> Self {
         let trials = Mutex::new(Trials::new(distances.len()));
         Self { kernel, default, distances, chosen: AtomicUsize::new(NONE_YET), trials }
     }
 
-    /// Reads `stretch` bytes, in sequence, of a matrix of `matrix` bytes, with the distance that `read` is given.
+    /// Reads `stretch` bytes in sequence, of a matrix of `matrix` bytes, and passes the distance to
+    /// `read`.
     pub fn read<T>(&self, stretch: usize, matrix: usize, read: impl FnOnce(usize) -> T) -> T {
         match self.chosen.load(Ordering::Relaxed) {
             NONE_YET if stretch >= LEAST_STRETCH && matrix >= LARGE => self.try_one(stretch, read),
@@ -102,7 +111,7 @@ impl Ahead {
         }
     }
 
-    /// Reads a stretch with the distance whose turn it is.
+    /// Reads a stretch with the next distance to try.
     fn try_one<T>(&self, stretch: usize, read: impl FnOnce(usize) -> T) -> T {
         let Some((turn, place)) = self.trials().turn() else { return read(self.default) };
         let start = Instant::now();
@@ -115,11 +124,11 @@ impl Ahead {
     }
 
     fn trials(&self) -> MutexGuard<'_, Trials> {
-        // What a thread that panicked has left is numbers all the same.
+        // A panic leaves valid numbers.
         self.trials.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The bytes that were chosen, if any were.
+    /// Returns the chosen distance in bytes, if there is one.
     fn choice(&self) -> Option<usize> {
         let chosen = self.chosen.load(Ordering::Relaxed);
         (chosen != NONE_YET).then_some(chosen)
@@ -127,13 +136,14 @@ impl Ahead {
 }
 
 impl Trials {
-    /// None yet, of so many distances.
+    /// Creates the trials of `distances` distances; none has begun.
     const fn new(distances: usize) -> Self {
         let order = [0, 1, 2, 3, 4, 5, 6];
         Self { order, left: distances, seen: [[0.0; TRIALS]; MOST], begun: 0 }
     }
 
-    /// The next trial, and the place of its distance, if the round is to have one more.
+    /// Returns the next trial and the place of its distance, unless the round has begun all its
+    /// trials.
     fn turn(&mut self) -> Option<(Turn, usize)> {
         let turn = Turn { left: self.left, number: self.begun };
         (turn.number < 2 * turn.left * TRIALS).then(|| {
@@ -142,14 +152,14 @@ impl Trials {
         })
     }
 
-    /// Notes what a byte took; the last trial says which place the best distance has.
+    /// Records the time per byte of a trial; the last trial returns the place of the best distance.
     fn note(&mut self, turn: Turn, seconds: f64) -> Option<usize> {
         if turn.number.is_multiple_of(2) {
             return None;
         }
         let (seen, counted) = (&mut self.seen[..turn.left], turn.number / 2);
         seen[counted % turn.left][counted / turn.left] = seconds;
-        // Those of other threads may still be under way.
+        // Trials of other threads may still be running.
         if seen.iter().flatten().any(|&seconds| seconds == 0.0) {
             return None;
         }
@@ -170,7 +180,7 @@ impl Trials {
 mod tests {
     use super::*;
 
-    /// Trials of all rounds for so many distances.
+    /// Returns the number of trials in all rounds for `distances` distances.
     fn rounds(distances: usize) -> usize {
         let left = std::iter::successors(Some(distances), |left| Some(left / 2));
         2 * TRIALS * left.take_while(|&left| left > 1).sum::<usize>()
@@ -186,7 +196,7 @@ mod tests {
                     let turns: Vec<_> = std::iter::from_fn(|| trials.turn()).collect();
                     let notes = turns.iter().rev().filter_map(|&(turn, place)| {
                         tried[place] += 1;
-                        // One in eight is disturbed, the best distance's as well.
+                        // One trial in eight is disturbed, also for the best distance.
                         let disturbed = turn.number / 2 / turn.left % 8 == 0;
                         trials.note(turn, if disturbed { 50.0 } else { 1.0 + place.abs_diff(best) as f64 })
                     });

@@ -1,4 +1,4 @@
-//! Values that begin at a cache line.
+//! Values aligned to cache lines.
 
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
@@ -10,8 +10,8 @@ use bytemuck::{Pod, Zeroable};
 #[repr(C, align(64))]
 struct Line([u8; 64]);
 
-/// Values from the beginning of a cache line on, so that no vector of them lies across two: a kernel that does little
-/// with a vector loses up to a quarter of its time to those that do.
+/// Values aligned to a cache line, so that no vector of them crosses a line. A kernel that does
+/// little work on each vector loses up to a quarter of its time to vectors that cross lines.
 pub(crate) struct Aligned<T> {
     lines: Vec<Line>,
     length: usize,
@@ -19,7 +19,7 @@ pub(crate) struct Aligned<T> {
 }
 
 impl<T: Pod> Aligned<T> {
-    /// `length` zeros.
+    /// Returns `length` zeros.
     pub fn zeros(length: usize) -> Self {
         let lines = (length * size_of::<T>()).div_ceil(size_of::<Line>());
         Self { lines: vec![Line::zeroed(); lines], length, values: PhantomData }

@@ -1,8 +1,9 @@
-//! Instruction sets: what the machine has, found once, and tokens that prove it.
+//! Instruction sets: those of the machine, detected once, and tokens that prove them.
 //!
-//! A kernel's functions take the token of their instruction set by value. A token can only be made by
-//! detection, so holding one is the proof that the instructions exist. [`compiled`] and [`operations`] write a token's
-//! functions with the instructions that it proves; vectors come from memory by [`load`] and go there by [`store`].
+//! A kernel's functions take the token of their instruction set by value. Only detection creates a
+//! token, so holding one proves that the instructions exist. [`compiled`] and [`operations`] define
+//! a token's functions with the instructions that it proves. [`load`] and [`store`] move vectors
+//! from and to memory.
 
 #[cfg(target_arch = "x86_64")]
 mod x86;
@@ -17,7 +18,7 @@ pub(crate) use x86::{compiled, enabled, operations, or_vector};
 /// A family of kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Isa {
-    /// Whatever the compilation target guarantees: SSE2 on x86-64.
+    /// Instructions that the compilation target guarantees: SSE2 on x86-64.
     Portable,
     /// AVX2 on x86-64.
     Avx2,
@@ -26,7 +27,7 @@ pub enum Isa {
 }
 
 impl Isa {
-    /// The instruction sets of this machine, slowest first.
+    /// Returns the instruction sets of this machine, slowest first.
     pub fn available() -> Vec<Self> {
         let mut available = vec![Self::Portable];
         #[cfg(target_arch = "x86_64")]
@@ -37,7 +38,7 @@ impl Isa {
         available
     }
 
-    /// The name in reports: `portable`, `avx2`, `avx512`.
+    /// Returns the name in reports: `portable`, `avx2`, `avx512`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Portable => "portable",
@@ -53,7 +54,7 @@ impl fmt::Display for Isa {
     }
 }
 
-/// `N` lanes as an array, which a compiler keeps in whatever vectors the target has: it needs no proof.
+/// `N` lanes as an array, which the compiler keeps in the target's vectors: needs no proof.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Portable<const N: usize>;
 
@@ -62,27 +63,27 @@ pub(crate) struct Portable<const N: usize>;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sse2;
 
-/// Proof that AVX2 is there.
+/// Proof that the machine has AVX2.
 #[cfg(target_arch = "x86_64")]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Avx2(());
 
 #[cfg(target_arch = "x86_64")]
 impl Avx2 {
-    /// The proof, where the processor and the system have it.
+    /// Returns the proof if the processor and the system have AVX2.
     pub(crate) fn detect() -> Option<Self> {
         is_x86_feature_detected!("avx2").then_some(Self(()))
     }
 }
 
-/// Proof that AVX-512 F, BW and VNNI are there.
+/// Proof that the machine has AVX-512 F, BW and VNNI.
 #[cfg(target_arch = "x86_64")]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Avx512(());
 
 #[cfg(target_arch = "x86_64")]
 impl Avx512 {
-    /// The proof, where the processor and the system have it.
+    /// Returns the proof if the processor and the system have them.
     pub(crate) fn detect() -> Option<Self> {
         (is_x86_feature_detected!("avx512f")
             && is_x86_feature_detected!("avx512bw")
@@ -91,7 +92,7 @@ impl Avx512 {
     }
 }
 
-/// An instruction set that was found on this machine, with its proof.
+/// Instruction set found on this machine, with its proof.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Found {
     Portable,
@@ -102,7 +103,7 @@ pub(crate) enum Found {
 }
 
 impl Found {
-    /// An instruction set, if this machine has it.
+    /// Returns an instruction set with its proof if this machine has it.
     pub(crate) fn detect(isa: Isa) -> Option<Self> {
         match isa {
             Isa::Portable => Some(Self::Portable),
@@ -115,7 +116,7 @@ impl Found {
         }
     }
 
-    /// Which it is.
+    /// Returns the instruction set without its proof.
     pub(crate) fn isa(self) -> Isa {
         match self {
             Self::Portable => Isa::Portable,
@@ -127,8 +128,9 @@ impl Found {
     }
 }
 
-/// Evaluates an expression with the token of an instruction set that was found under a name, `$portable` being the
-/// token where the target's own instructions do: generic code is compiled once for each.
+/// Evaluates an expression with `$token` bound to the token of a detected instruction set;
+/// `$portable` is the token for the target's own instructions. Generic code is compiled once for
+/// each.
 macro_rules! with_token {
     ($found:expr, $portable:expr, $token:ident => $operation:expr) => {
         match $found {
@@ -145,19 +147,19 @@ macro_rules! with_token {
 }
 pub(crate) use with_token;
 
-/// The vector that the first words of a slice are.
+/// Loads a vector from the first words of a slice.
 ///
 /// # Panics
-/// If they are fewer than a vector's.
+/// Panics if there are fewer words than in a vector.
 #[inline(always)]
 pub(crate) fn load<V: Pod, W: Pod>(words: &[W]) -> V {
     pod_read_unaligned(cast_slice(&words[..size_of::<V>() / size_of::<W>()]))
 }
 
-/// Writes a vector to the first words of a slice.
+/// Stores a vector to the first words of a slice.
 ///
 /// # Panics
-/// If they are fewer than a vector's.
+/// Panics if there are fewer words than in a vector.
 #[inline(always)]
 pub(crate) fn store<V: Pod, W: Pod>(vector: V, words: &mut [W]) {
     cast_slice_mut(&mut words[..size_of::<V>() / size_of::<W>()]).copy_from_slice(bytes_of(&vector));

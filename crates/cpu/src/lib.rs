@@ -1,10 +1,10 @@
 //! The CPU backend: portable, AVX2 and AVX-512 kernels behind one dispatch.
 //!
-//! [`CpuBackend::new`] finds out once what the machine has; from then on every operation is that of the
-//! instruction set it chose. All kernels give the same bytes.
+//! [`CpuBackend::new`] detects the machine's instruction sets once and chooses one; every later
+//! operation uses it. All kernels give the same bytes.
 //!
-//! `unsafe` is confined to the modules named after an instruction set, whose functions take a token that
-//! only detection can make, to `memory`'s memory maps and to cache hints.
+//! `unsafe` is confined to the modules named after an instruction set, whose functions take a token
+//! that only detection can make, to the memory maps of `memory`, and to cache hints.
 
 #[cfg(target_endian = "big")]
 compile_error!("the kernels read the panel layout as little-endian words");
@@ -62,7 +62,8 @@ pub struct CpuBackend {
 }
 
 impl CpuBackend {
-    /// The best kernels that this machine can run, on `threads` threads of their own.
+    /// Creates a backend with the best kernels that this machine can run, on `threads` separate
+    /// threads.
     ///
     /// # Errors
     /// [`BackendError::Unavailable`] if `threads` is 0 or the threads cannot be started.
@@ -70,11 +71,11 @@ impl CpuBackend {
         Self::with_isa(Isa::available().into_iter().max().unwrap_or(Isa::Portable), threads)
     }
 
-    /// The kernels of a given instruction set, for tests and measurements.
+    /// Creates a backend with the kernels of a given instruction set, for tests and measurements.
     ///
     /// # Errors
-    /// [`BackendError::Unavailable`] if the machine lacks it, if `threads` is 0 or if the threads cannot be
-    /// started.
+    /// [`BackendError::Unavailable`] if the machine lacks the instruction set, `threads` is 0, or
+    /// the threads cannot be started.
     pub fn with_isa(isa: Isa, threads: usize) -> Result<Self, BackendError> {
         let Some(found) = Found::detect(isa) else {
             return Err(BackendError::Unavailable(format!(
@@ -90,12 +91,12 @@ impl CpuBackend {
         })
     }
 
-    /// The same with another order of expansion, for measurements.
+    /// Sets another order of expansion, for measurements.
     pub fn with_schedule(self, schedule: Schedule) -> Self {
         Self { schedule, ..self }
     }
 
-    /// The instruction set in use.
+    /// Returns the instruction set in use.
     pub fn isa(&self) -> Isa {
         self.found.isa()
     }
@@ -108,7 +109,7 @@ impl CpuBackend {
         result.expect("the threads have done the work")
     }
 
-    /// The number of threads.
+    /// Returns the number of threads.
     pub fn threads(&self) -> usize {
         self.pool.current_num_threads()
     }

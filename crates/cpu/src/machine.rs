@@ -3,9 +3,10 @@
 use std::fs::read_to_string;
 use std::sync::LazyLock;
 
-/// Bytes that are taken for granted where the system does not say how many there are.
+/// Assumed bytes of memory if the system does not report them.
 const UNKNOWN: u64 = 8 << 30;
-/// Where Linux bounds the memory of a group of processes, in bytes, in each version of its groups.
+/// Files with Linux's memory limit of a control group, in bytes, for each version of control
+/// groups.
 const BOUNDS: [&str; 2] = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
 
 /// Bytes of memory that this process may have: what the machine has, or its group of processes if that is less.
@@ -18,7 +19,7 @@ pub fn memory_bytes() -> u64 {
     *BYTES
 }
 
-/// The bytes in all that `/proc/meminfo` tells in units of 1024.
+/// Returns the total in bytes from `/proc/meminfo`, which reports units of 1024 bytes.
 fn total_of(text: &str) -> Option<u64> {
     let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     Some(total.trim().strip_suffix(" kB")?.parse::<u64>().ok()? << 10)

@@ -3,7 +3,7 @@ use spirea_backend::{BackendError, FileLayout, FileRows, PanelLayout, QUAD_BYTES
 use crate::fold::Quad;
 use crate::memory::Bytes;
 
-/// The bytes of a database, in the order of a layout.
+/// Bytes of a database, in the order of a layout.
 #[derive(Debug)]
 pub struct LaidOut<L> {
     layout: L,
@@ -17,30 +17,30 @@ pub type CpuMatrix = LaidOut<PanelLayout>;
 pub type CpuRows = LaidOut<RowLayout>;
 
 impl<L: FileLayout> LaidOut<L> {
-    /// Copies `bytes` to memory of its own.
+    /// Copies `bytes` to separate memory.
     pub(crate) fn copy_of(layout: L, bytes: &[u8]) -> Result<Self, BackendError> {
         layout.check_length(bytes.len() as u64)?;
         Ok(Self { layout, bytes: Bytes::copy_of(bytes)? })
     }
 
-    /// Takes rows of a file.
+    /// Opens rows of a file.
     pub(crate) fn open(stored: &FileRows<'_, L>) -> Result<Self, BackendError> {
         Ok(Self { layout: stored.part()?, bytes: Bytes::open(stored)? })
     }
 
-    /// The layout.
+    /// Returns the layout.
     pub fn layout(&self) -> L {
         self.layout
     }
 
-    /// All bytes, in the order of the layout.
+    /// Returns all bytes, in the order of the layout.
     pub fn bytes(&self) -> &[u8] {
         self.bytes.as_slice()
     }
 }
 
 impl CpuMatrix {
-    /// All quads of all panels.
+    /// Returns all quads of all panels.
     pub(crate) fn quads(&self) -> &[Quad] {
         self.bytes().as_chunks::<QUAD_BYTES>().0
     }

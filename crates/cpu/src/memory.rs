@@ -1,4 +1,4 @@
-//! Memory for databases: huge pages where the system has them, or a mapped file.
+//! Memory for databases: huge pages if the system has them, or a mapped file.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -9,12 +9,12 @@ use memmap2::{Mmap, MmapMut, MmapOptions};
 use rayon::prelude::*;
 use spirea_backend::{BackendError, FileLayout, FileRows, MAX_MATRIX_BYTES, Residence};
 
-/// The size of a huge page.
+/// Size of a huge page in bytes.
 const HUGE_PAGE: usize = 2 << 20;
 /// Bytes that one task copies or reads at a time.
 const PIECE: usize = 4 << 20;
 
-/// The bytes of a database, in memory of its own or mapped.
+/// Bytes of a database, in allocated memory or mapped.
 #[derive(Debug)]
 pub(crate) enum Bytes {
     Owned(HugeBuffer),
@@ -22,7 +22,7 @@ pub(crate) enum Bytes {
 }
 
 impl Bytes {
-    /// A copy.
+    /// Copies `bytes`.
     pub(crate) fn copy_of(bytes: &[u8]) -> Result<Self, BackendError> {
         let mut buffer = HugeBuffer::zeroed(bytes.len()).map_err(no_memory)?;
         let pieces = buffer.bytes_mut().par_chunks_mut(PIECE).zip(bytes.par_chunks(PIECE));
@@ -30,21 +30,22 @@ impl Bytes {
         Ok(Self::Owned(buffer))
     }
 
-    /// Those of rows in a file. One range of it can be mapped; several lie apart and are copied.
+    /// Opens rows of a file. A single range can be mapped; several ranges are apart and are copied.
     pub(crate) fn open<L: FileLayout>(stored: &FileRows<'_, L>) -> Result<Self, BackendError> {
         let failed = |source| stored.failed(source);
         stored.check_length()?;
         match (stored.residence, &stored.ranges()[..]) {
             (Residence::Mapped, [range]) => {
                 let file = stored.file.file().map_err(failed)?;
-                // SAFETY: the mapping is read-only and private to this value. Should another process shorten
-                // the file meanwhile, reading would end this one by a signal; should it write, answers would
-                // be wrong. Files of a snapshot are never written again once they have their name.
+                // SAFETY: the mapping is read-only and private to this value. If another process
+                // shortened the file meanwhile, a read would end this process by a signal; if it
+                // wrote to the file, answers would be wrong. Files of a snapshot are never written
+                // again once they have their name.
                 let map = unsafe { MmapOptions::new().offset(range.start as u64).len(range.len()).map(file) };
                 let map = map.map_err(failed)?;
                 #[cfg(unix)]
                 {
-                    // Advice only: a file system that cannot follow it serves the scan all the same.
+                    // Only advice: a file system that cannot follow it still serves the scan.
                     let _ = map.advise(memmap2::Advice::Sequential);
                     let _ = map.advise(memmap2::Advice::WillNeed);
                 }
@@ -69,7 +70,7 @@ impl Bytes {
         }
     }
 
-    /// All of them.
+    /// Returns all bytes.
     pub(crate) fn as_slice(&self) -> &[u8] {
         match self {
             Self::Owned(buffer) => buffer.bytes(),
@@ -84,10 +85,10 @@ fn no_memory(error: io::Error) -> BackendError {
     ))
 }
 
-/// Zeroed memory that begins at a huge page's boundary and asks for huge pages.
+/// Zeroed memory that begins at a huge page's boundary and requests huge pages.
 ///
-/// With pages of 4 KiB a scan misses the translation cache every 4 KiB and the prefetchers of the hardware
-/// stop at each page's end.
+/// With pages of 4 KiB a scan misses the translation cache every 4 KiB, and the prefetchers of the
+/// hardware stop at the end of each page.
 #[derive(Debug)]
 pub(crate) struct HugeBuffer {
     map: MmapMut,
@@ -96,25 +97,26 @@ pub(crate) struct HugeBuffer {
 }
 
 impl HugeBuffer {
-    /// `length` bytes, at least 1. Pages appear where they are first written: whoever fills the buffer in
-    /// parallel also takes the page faults in parallel.
+    /// Allocates `length` bytes, at least 1. Pages appear at their first write, so filling the
+    /// buffer in parallel also spreads the page faults.
     pub(crate) fn zeroed(length: usize) -> io::Result<Self> {
-        // A small matrix would waste most of a huge page.
+        // No alignment for a small matrix, which would waste most of a huge page.
         let slack = if length >= HUGE_PAGE { HUGE_PAGE } else { 0 };
         let map = MmapOptions::new().len(length + slack).map_anon()?;
         let start = if slack > 0 { map.as_ptr().align_offset(HUGE_PAGE) } else { 0 };
         #[cfg(target_os = "linux")]
         if slack > 0 {
-            // Advice only: without huge pages the scan is slower and still right.
+            // Only advice: without huge pages the scan is slower but correct.
             let _ = map.advise(memmap2::Advice::HugePage);
         }
         Ok(Self { map, start, length })
     }
 
-    /// A number of words for `what`, or of none where there is no such number.
+    /// Allocates `count` words for `what`; fails if `count` is `None` or too large.
     ///
-    /// Kernels read the same places of many such buffers in turn. Would all begin at a huge page's boundary, these
-    /// places would fall into the same few sets of a cache: each buffer begins at another page.
+    /// Kernels read the same places of many such buffers in turn. If all buffers began at a huge
+    /// page's boundary, these places would fall into the same few sets of a cache. Each buffer
+    /// therefore begins at a different page.
     pub(crate) fn words(count: Option<usize>, what: &str) -> Result<Self, BackendError> {
         static BUFFERS: AtomicUsize = AtomicUsize::new(0);
         const PAGE: usize = 4096;
@@ -145,7 +147,7 @@ impl HugeBuffer {
     }
 
     pub(crate) fn as_words_mut(&mut self) -> &mut [u32] {
-        // SAFETY: every bit pattern is a word, and of words, bytes.
+        // SAFETY: every bit pattern is a word, and every word is valid as bytes.
         let (before, words, _) = unsafe { self.bytes_mut().align_to_mut() };
         assert!(before.is_empty(), "maps begin at a page's boundary");
         words

@@ -1,8 +1,8 @@
 //! Parallel loops that call their bodies through a pointer.
 //!
-//! rayon compiles a loop anew for each body, and the body of a kernel exists for every instruction set, ring and number of
-//! halves: rayon's code was 45% of this crate's. An item is work for microseconds, next to which a call through a pointer
-//! costs nothing.
+//! rayon compiles a loop anew for each body, and a kernel's body exists for every instruction set,
+//! ring and number of halves: rayon's code was 45% of this crate's. An item takes microseconds, so
+//! a call through a pointer costs nothing in comparison.
 
 use rayon::iter::FromParallelIterator;
 use rayon::prelude::*;
@@ -14,7 +14,8 @@ pub(crate) trait Each: IndexedParallelIterator {
         self.for_each(body);
     }
 
-    /// Calls `body` for each item with a state that `init` makes for each run of items on one thread.
+    /// Calls `body` for each item with a state that `init` creates for each run of items on one
+    /// thread.
     fn each_with<T>(self, init: &(dyn Fn() -> T + Sync), body: &(dyn Fn(&mut T, Self::Item) + Sync)) {
         self.for_each_init(init, |state, item| body(state, item));
     }
@@ -24,7 +25,8 @@ pub(crate) trait Each: IndexedParallelIterator {
         self.map(body).collect()
     }
 
-    /// Collects the results of `body` likewise, with a state that `init` makes for each run of items on one thread.
+    /// Collects the results of `body`, in the order of the items, with a state that `init` creates
+    /// for each run of items on one thread.
     fn collected_with<S, T: Send, C: FromParallelIterator<T>>(
         self,
         init: &(dyn Fn() -> S + Sync),

@@ -1,18 +1,18 @@
 //! Hints to the cache and to the compiler about memory.
 
-/// Asks for the cache line at `address`. Any address will do: a hint never faults.
+/// Prefetches the cache line at `address`. Any address is allowed: a hint never faults.
 #[inline(always)]
 pub(crate) fn prefetch(address: *const u8) {
     hint::<0>(address);
 }
 
-/// Asks for it into the second-level cache alone.
+/// Prefetches the cache line at `address` into the second-level cache alone.
 #[inline(always)]
 pub(crate) fn prefetch_second_level(address: *const u8) {
     hint::<1>(address);
 }
 
-/// Asks for a line into all levels of the cache but the first so many.
+/// Prefetches a line into all cache levels except the first `BUT`.
 #[inline(always)]
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
@@ -28,13 +28,13 @@ fn hint<const BUT: u32>(address: *const u8) {
     }
 }
 
-/// Does nothing: the hardware's own prefetcher must do.
+/// Does nothing: leaves prefetching to the hardware.
 #[inline(always)]
 #[cfg(not(target_arch = "x86_64"))]
 fn hint<const BUT: u32>(_address: *const u8) {}
 
-/// Lines of memory that are asked for one by one: a processor waits for a burst of requests, but computes on between a
-/// few.
+/// Lines of memory to prefetch one by one: a processor stalls on a burst of requests but continues
+/// to compute between a few.
 #[derive(Clone, Copy)]
 pub(crate) struct Lines {
     next: *const u8,
@@ -42,10 +42,10 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    /// None.
+    /// No lines.
     pub const NONE: Self = Self { next: std::ptr::null(), left: 0 };
 
-    /// Those that are `ahead` bytes from those at hand, or none.
+    /// Returns the lines that are `ahead` bytes after `at_hand`, or no lines if `ahead` is 0.
     #[inline(always)]
     pub fn ahead<T>(at_hand: &[T], ahead: usize) -> Self {
         match ahead {
@@ -54,19 +54,19 @@ impl Lines {
         }
     }
 
-    /// Those of so many bytes from an address on.
+    /// Returns the lines of `bytes` bytes from an address on.
     #[inline(always)]
     pub fn new<T>(first: *const T, bytes: usize) -> Self {
         Self { next: first.cast(), left: bytes.div_ceil(64) }
     }
 
-    /// How many there are.
+    /// Returns the number of lines left.
     #[inline(always)]
     pub fn count(&self) -> usize {
         self.left
     }
 
-    /// Asks for the next one, if there is one.
+    /// Prefetches the next line, if any.
     #[inline(always)]
     pub fn ask(&mut self) {
         if self.left > 0 {
@@ -76,21 +76,22 @@ impl Lines {
     }
 }
 
-/// The same value, such that the compiler cannot tell that it has been read before and reads it again. A load
-/// costs a large register tile nothing, where keeping the vector would push sums out of 16 registers.
+/// Returns the same reference in such a way that the compiler cannot tell that the value has been
+/// read before, and reads it again. In a large register tile a load is free, while keeping the
+/// vector would push sums out of 16 registers.
 #[inline(always)]
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
 pub(crate) fn reread<T>(value: &T) -> &T {
     let mut address: *const T = value;
-    // SAFETY: no instruction at all; the address remains that of `value`.
+    // SAFETY: the assembly is empty; the address remains that of `value`.
     unsafe {
         std::arch::asm!("/* {0} */", inout(reg) address, options(pure, readonly, nostack, preserves_flags));
         &*address
     }
 }
 
-/// The same value.
+/// Returns the same reference.
 #[inline(always)]
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) fn reread<T>(value: &T) -> &T {

@@ -1,7 +1,7 @@
-//! Ceilings of this machine, measured: what the figures of the kernels are compared with.
+//! Measured ceilings of this machine, for comparison with the kernels' figures.
 //!
-//! Each function returns the best of several runs, since a ceiling is what the machine can do, not what it
-//! does on average.
+//! Each function returns the best of several runs, since a ceiling is the machine's maximum, not
+//! its average.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -17,22 +17,24 @@ use crate::isa::{Found, Isa, with_token};
 use crate::ring::{self, Direction, RingTables};
 use crate::{CpuBackend, PORTABLE};
 
-/// Runs of which [`read_bandwidth`] takes the best, for each distance that it asks ahead.
+/// Number of runs of which [`read_bandwidth`] takes the best, for each prefetch distance.
 pub const RUNS: usize = 4;
 
-/// The floor's name for bounds by [`read_bandwidth`].
+/// Name of the floor for bounds by [`read_bandwidth`].
 pub const MEMORY: &str = "memory";
 
-/// Bytes a second that `threads` threads together read, in sequence, with the widest loads of the machine and
-/// nothing else to do. The bytes should be far more than the caches hold: 1 GiB or more.
+/// Measures the bytes a second that `threads` threads together read in sequence, with the widest
+/// loads of the machine and no other work. `bytes` should be far larger than the caches: 1 GiB or
+/// more.
 ///
 /// # Errors
-/// [`BackendError::Unavailable`] as [`CpuBackend::new`].
+/// Errors of [`CpuBackend::new`].
 pub fn read_bandwidth(threads: usize, bytes: &[u8]) -> Result<f64, BackendError> {
     let backend = CpuBackend::new(threads)?;
     let quads: &[Quad] = bytes.as_chunks().0;
     let share = quads.len().div_ceil(threads);
-    // How far ahead to ask is best tried: it depends on the machine, and 0 leaves it to the hardware.
+    // The best prefetch distance depends on the machine, so several are tried; 0 leaves it to the
+    // hardware.
     let seconds = [0, 1024, 4096, 16384].into_iter().map(|ahead| {
         backend.install(|| {
             best_of(RUNS, || {
@@ -47,12 +49,13 @@ pub fn read_bandwidth(threads: usize, bytes: &[u8]) -> Result<f64, BackendError>
     Ok(size_of_val(quads) as f64 / seconds)
 }
 
-/// Effective products of a byte and a 32-bit word that one core computes and adds up in a second, when it
-/// does only that, from registers; or `None` if the machine lacks the instruction set.
+/// Measures the effective products of a byte and a 32-bit word that one core computes and adds up
+/// in a second, from registers and with no other work; returns `None` if the machine lacks the
+/// instruction set.
 ///
-/// One `vpdpbusd` does 16 such products (64 bytes by 4 digits each), one `vpmaddwd` with its `vpaddd` 8.
-/// The portable kernel's own inner tile, its operands in the first-level cache, stands for a ceiling that
-/// has no instruction of its own. [`multiply_add_floor`] names which it was.
+/// One `vpdpbusd` does 16 such products (64 bytes by 4 digits each), one `vpmaddwd` with its
+/// `vpaddd` 8. The portable kernel has no instruction for this: its ceiling is its own inner tile
+/// with operands in the first-level cache. [`multiply_add_floor`] names the measured instruction.
 pub fn multiply_add_peak(isa: Isa) -> Option<f64> {
     let found = Found::detect(isa)?;
     let multiply_adds = |iterations| with_token!(found, PORTABLE, kernel => kernel.multiply_adds(iterations));
@@ -68,7 +71,8 @@ pub fn multiply_add_peak(isa: Isa) -> Option<f64> {
     }
 }
 
-/// What [`multiply_add_peak`] measures: `vpdpbusd`, `vpmaddwd` or `portable-tile`.
+/// Returns the name of what [`multiply_add_peak`] measures: `vpdpbusd`, `vpmaddwd` or
+/// `portable-tile`.
 pub fn multiply_add_floor(isa: Isa) -> &'static str {
     match isa {
         Isa::Portable => "portable-tile",
@@ -77,37 +81,39 @@ pub fn multiply_add_floor(isa: Isa) -> &'static str {
     }
 }
 
-/// Products of two 32-bit words that one core computes and adds to 64-bit sums in a second, when it does only
-/// that, from registers: `vpmuludq` and `vpaddq`; or `None` if the machine lacks the instruction set.
+/// Measures the products of two 32-bit words that one core computes and adds to 64-bit sums in a
+/// second, from registers and with no other work: `vpmuludq` and `vpaddq`. Returns `None` if the
+/// machine lacks the instruction set.
 pub fn word_multiply_add_peak(isa: Isa) -> Option<f64> {
     let found = Found::detect(isa)?;
     let rounds = 1 << 16;
     Some(ring::multiply_adds(found, rounds) as f64 / best_of(20, || ring::multiply_adds(found, rounds)))
 }
 
-/// The floor's name for bounds by [`word_multiply_add_peak`].
+/// Name of the floor for bounds by [`word_multiply_add_peak`].
 pub const WORD_MULTIPLY_ADD: &str = "vpmuludq";
 
-/// Products of two 32-bit words modulo 2^32 that one core computes and adds up in a second, when it does only that,
-/// from registers: `vpmulld` and `vpaddd`; or `None` if the machine lacks the instruction set.
+/// Measures the products of two 32-bit words modulo 2^32 that one core computes and adds up in a
+/// second, from registers and with no other work: `vpmulld` and `vpaddd`. Returns `None` if the
+/// machine lacks the instruction set.
 pub fn share_multiply_add_peak(isa: Isa) -> Option<f64> {
     let found = Found::detect(isa)?;
     Some(per_second(|rounds| crate::dpf::multiply_adds32(found, rounds)))
 }
 
-/// The floor's name for bounds by [`share_multiply_add_peak`].
+/// Name of the floor for bounds by [`share_multiply_add_peak`].
 pub const SHARE_MULTIPLY_ADD: &str = "vpmulld";
 
-/// Calls of a pseudorandom function that one core makes in a second, when it does only that: of AES, blocks with
-/// the widest instruction that the machine has for `isa`, from registers.
+/// Measures the calls of a pseudorandom function that one core makes in a second with no other
+/// work. For AES: blocks by the widest instruction that the machine has for `isa`, from registers.
 pub fn prf_calls_per_second(isa: Isa, prf: PrfKind) -> f64 {
     let tree = crate::dpf::tree(isa, prf);
     per_second(|rounds| tree.only_expand(rounds)) / prf.blocks_per_call() as f64
 }
 
-/// Units a second of work that does some number of rounds and says how many units that was: the best of [`RUNS`] runs
-/// of milliseconds, as long as the runs that are compared with it. Shorter ones would find gaps between what a shared
-/// machine does for others, which no longer run finds.
+/// Measures the rate of `work`, which runs a number of rounds and returns its number of units: the
+/// best of [`RUNS`] runs of milliseconds. These are as long as the runs that are compared with it;
+/// shorter runs would fit the idle gaps of a shared machine, which no longer run finds.
 fn per_second(work: impl Fn(u64) -> u64) -> f64 {
     let mut rounds = 1 << 10;
     loop {
@@ -120,8 +126,8 @@ fn per_second(work: impl Fn(u64) -> u64) -> f64 {
     }
 }
 
-/// Seconds of one number-theoretic transform modulo one prime, on one core, in a batch that stays in the
-/// second-level cache.
+/// Seconds of one number-theoretic transform modulo one prime, on one core, in a batch that stays
+/// in the second-level cache.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TransformSeconds {
     /// Coefficients to values.
@@ -130,8 +136,8 @@ pub struct TransformSeconds {
     pub inverse: f64,
 }
 
-/// Measures the transforms of a ring, on average over its primes; or `None` if the machine lacks the instruction
-/// set or its kernels do not take the ring.
+/// Measures the transforms of a ring, on average over its primes; returns `None` if the machine
+/// lacks the instruction set or its kernels do not support the ring.
 pub fn transform_seconds(isa: Isa, ring: &Arc<Ring>) -> Option<TransformSeconds> {
     let found = Found::detect(isa)?;
     let tables = RingTables::new(ring, ring::lanes_of(found)).ok()?;
@@ -147,7 +153,7 @@ pub fn transform_seconds(isa: Isa, ring: &Arc<Ring>) -> Option<TransformSeconds>
     Some(TransformSeconds { forward: seconds(Direction::Forward), inverse: seconds(Direction::Inverse) })
 }
 
-/// The shortest of `runs` runs, in seconds.
+/// Returns the shortest of `runs` runs, in seconds.
 fn best_of<T>(runs: usize, mut run: impl FnMut() -> T) -> f64 {
     (0..runs)
         .map(|_| {

@@ -1,6 +1,7 @@
-/// A node of a tree: 127 bits of seed, and in the lowest bit whether the node is corrected.
+/// A node of a tree: 127 bits of seed and, in the lowest bit, the control bit, which is set if the
+/// node is corrected.
 ///
-/// 128 bits in little-endian order wherever they are bytes.
+/// As bytes, the 128 bits are in little-endian order.
 pub type Block = u128;
 
 /// The lowest bit of a [`Block`].
@@ -9,13 +10,14 @@ pub const CONTROL: Block = 1;
 /// Blocks of a leaf.
 pub const LEAF_BLOCKS: usize = 4;
 
-/// What the seed at the end of a path expands to: a cache line, one call of a stream cipher, four calls of a
-/// block cipher. A tree ends as soon as the outputs that are left fit (early termination, CCS 2016 section
-/// 3.2.1): wider leaves need fewer levels and so fewer calls for each output, 6 for 4 blocks where leaves of
-/// one block would need 12, for a key that is 16 bytes longer.
+/// Expansion of the seed at the end of a path: a cache line, one call of a stream cipher, four
+/// calls of a block cipher. A tree ends as soon as the remaining outputs fit a leaf (early
+/// termination, CCS 2016 section 3.2.1). Wider leaves need fewer levels and so fewer calls for each
+/// output: 6 with 4 blocks, where leaves of one block would need 12, for a key that is 16 bytes
+/// longer.
 pub type Leaf = [Block; LEAF_BLOCKS];
 
-/// All ones where a node is corrected, else 0.
+/// Returns all ones if the node is corrected, else 0.
 #[inline(always)]
 pub(crate) fn control_mask(node: Block) -> Block {
     (node & CONTROL).wrapping_neg()

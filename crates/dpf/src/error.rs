@@ -1,4 +1,4 @@
-/// Why keys cannot be made or read. Carries nothing of a key's content.
+/// Error of generating or reading keys. Contains nothing of a key's content.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DpfError {
@@ -11,17 +11,17 @@ pub enum DpfError {
     /// A point outside the domain.
     #[error("the point lies outside the domain")]
     Outside,
-    /// Points that are not the first ones of a subtree.
+    /// Points that do not begin at a subtree with room for all of them.
     #[error("the points do not begin where a subtree does that has room for them")]
     Subtree,
     /// No such function or output.
     #[error("there is no {what} {name:?}; there are {known}")]
     Unknown {
-        /// What is named.
+        /// Kind of the named item.
         what: &'static str,
         /// The name.
         name: String,
-        /// The names that there are.
+        /// The known names.
         known: String,
     },
     /// A key whose bytes are not a key of the domain.

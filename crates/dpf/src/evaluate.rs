@@ -3,10 +3,11 @@ use std::ops::Range;
 use crate::block::control_mask;
 use crate::{Block, CONTROL, Domain, DpfError, Key, LEAF_BLOCKS, Leaf, Level, Output, Prf, PrfVisitor};
 
-/// A party's share of the function at `point`, which is public: the two parties' shares add up to its output.
+/// Returns a party's share of the function at `point`, which is public. The two parties' shares add
+/// up to the function's output.
 ///
 /// # Panics
-/// If the key's domain has no such point or other outputs than `O`.
+/// Panics if the key's domain does not contain the point or has other outputs than `O`.
 pub fn evaluate<P: Prf, O: Output>(prf: P, key: &Key, point: u64) -> O {
     let domain = key.domain();
     assert!(domain.output() == O::KIND && point < domain.points());
@@ -19,11 +20,11 @@ pub fn evaluate<P: Prf, O: Output>(prf: P, key: &Key, point: u64) -> O {
     O::of(&leaf::<P, O>(prf, node, key), place as usize)
 }
 
-/// A party's shares of all points, leaf by leaf; outputs behind the last point are without meaning. One node
-/// after another: the twin of every faster traversal.
+/// Returns a party's shares of all points, leaf by leaf; outputs after the last point are
+/// meaningless. It computes one node after another and is the reference for every faster traversal.
 ///
 /// # Panics
-/// If the key's domain has other outputs than `O`.
+/// Panics if the key's domain has other outputs than `O`.
 pub fn evaluate_all<P: Prf, O: Output>(prf: P, key: &Key) -> Vec<Leaf> {
     assert_eq!(key.domain().output(), O::KIND, "the domain has other outputs");
     let mut nodes = vec![key.root()];
@@ -34,13 +35,13 @@ pub fn evaluate_all<P: Prf, O: Output>(prf: P, key: &Key) -> Vec<Leaf> {
     nodes.into_iter().map(|node| leaf::<P, O>(prf, node, key)).collect()
 }
 
-/// Makes a key of some of a key's points, for a server that holds these points' records alone. Its point 0 is the first
-/// of them.
+/// Visitor that makes a key for some of a key's points, for a server that holds only these points'
+/// records. Point 0 of the new key is the first of these points.
 pub struct Subtree<'a> {
     /// The key.
     pub key: &'a Key,
-    /// The points. They begin at a leaf whose number is a multiple of the leaves of the smallest tree that has room for
-    /// them.
+    /// The points. They must begin at a leaf whose number is a multiple of the number of leaves of
+    /// the smallest tree that has room for them.
     pub points: Range<u64>,
 }
 

@@ -9,16 +9,17 @@ use crate::{
     PrfVisitor,
 };
 
-/// The keys of the function that is `value` at `point` and zero elsewhere.
+/// Generates the keys of the function that is `value` at `point` and zero elsewhere (CCS 2016,
+/// figure 1).
 ///
-/// (CCS 2016, figure 1.) In time that does not depend on the point or the value: their bits select, they
-/// never branch or index.
+/// The running time does not depend on the point or the value: their bits select values but never a
+/// branch or an index.
 ///
 /// # Errors
 /// [`DpfError::Outside`] if the domain has no such point.
 ///
 /// # Panics
-/// If the domain has other outputs than `O`.
+/// Panics if the domain has other outputs than `O`.
 pub fn generate<P: Prf, O: Output>(
     prf: P,
     domain: Domain,
@@ -34,13 +35,14 @@ pub fn generate<P: Prf, O: Output>(
     let (path, place) = O::KIND.leaf_and_place(point);
     let mut roots = Party::BOTH.map(|_| random_block(rng) & !CONTROL);
     let mut levels = Vec::with_capacity(depth as usize);
-    // The parties' nodes on the path; always one of them is corrected.
+    // The parties' nodes on the path; exactly one of them is corrected at any time.
     let mut nodes = [roots[0], roots[1] | CONTROL];
     for level in 0..depth {
         let right = Choice::from((path >> (depth - 1 - level) & 1) as u8);
         let mut children = [[0; 2]; 2];
         prf.blocks(&nodes.map(|node| node & !CONTROL), &mut children);
-        // Off the path the corrected children agree; on it they differ, and so do their control bits.
+        // Off the path the corrected children are equal; on the path they differ, and so do their
+        // control bits.
         let [lefts, rights] = [0, 1].map(|side: usize| children[0][side] ^ children[1][side]);
         let off = Block::conditional_select(&rights, &lefts, right) & !CONTROL;
         let turn = Block::from(right.unwrap_u8());
@@ -56,7 +58,8 @@ pub fn generate<P: Prf, O: Output>(
     }
     let mut leaves = [[0; LEAF_BLOCKS]; 2];
     prf.blocks(&nodes.map(|node| node & !CONTROL), &mut leaves);
-    // s0 - s1 + (t0 - t1) c is the value: c is value - s0 + s1, negated where party 1 is the corrected one.
+    // s0 - s1 + (t0 - t1) c must be the value, so c is value - s0 + s1, negated if party 1's node
+    // is corrected.
     let mut correction = O::add_leaves(&O::negate_leaf(&leaves[0]), &leaves[1]);
     correction = O::add_leaves(&value.at(place), &correction);
     let mut negated = O::negate_leaf(&correction);
@@ -78,14 +81,14 @@ pub fn generate<P: Prf, O: Output>(
     Ok(keys)
 }
 
-/// Selects a point: the keys of the function that is 1 there and 0 elsewhere, for a function that is named at run
-/// time and whatever the domain's outputs are.
+/// Visitor that selects a point: generates the keys of the function that is 1 there and 0
+/// elsewhere, for a function named at run time and for any outputs of the domain.
 pub struct Select<'a> {
     /// The domain.
     pub domain: Domain,
     /// The point.
     pub point: u64,
-    /// Where the roots come from.
+    /// Source of randomness for the roots.
     pub rng: &'a mut SecretRng,
 }
 

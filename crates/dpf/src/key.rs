@@ -2,7 +2,8 @@ use zeroize::Zeroize;
 
 use crate::{Block, CONTROL, Domain, DpfError, LEAF_BLOCKS, Leaf, Party};
 
-/// What a level adds to a corrected node's children; the two differ at most in the control bit.
+/// Correction of a level, added to a corrected node's children; the two blocks differ at most in
+/// the control bit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Level {
     /// For the left child.
@@ -11,9 +12,10 @@ pub struct Level {
     pub right: Block,
 }
 
-/// A party's key: the root of its tree, and corrections that both parties have. Erased when dropped.
+/// A party's key: the root of its tree, and corrections common to both parties. Erased when
+/// dropped.
 ///
-/// Neither key alone tells anything of the point or the value.
+/// A single key reveals nothing about the point or the value.
 #[derive(Clone)]
 pub struct Key {
     pub(crate) domain: Domain,
@@ -24,38 +26,44 @@ pub struct Key {
 }
 
 impl Key {
-    /// The domain.
+    /// Returns the domain.
     pub fn domain(&self) -> Domain {
         self.domain
     }
 
-    /// Whose key it is.
+    /// Returns the party that the key belongs to.
     pub fn party(&self) -> Party {
         self.party
     }
 
-    /// The root as a node: its control bit is the party's number, but for the root of a [`Subtree`](crate::Subtree).
+    /// Returns the root as a node. Its control bit is the party's number, except for the root of a
+    /// [`Subtree`](crate::Subtree).
     pub fn root(&self) -> Block {
         self.root
     }
 
-    /// The corrections of levels, from the root down.
+    /// Returns the corrections of levels, from the root down.
     pub fn levels(&self) -> &[Level] {
         &self.levels
     }
 
-    /// The correction of leaves.
+    /// Returns the correction of leaves.
     pub fn leaf(&self) -> &Leaf {
         &self.leaf
     }
 
-    /// The key as [`Domain::key_bytes`] bytes, all little-endian: the party's number in a byte; the root, its
-    /// lowest bit 0; for each level the correction of the left child; a bit for each level, lowest first,
-    /// the control bit of the correction of the right child, padded to whole bytes with 0; the leaf's
-    /// correction.
+    /// Encodes the key as [`Domain::key_bytes`] bytes, all little-endian:
+    ///
+    /// - the party's number in a byte;
+    /// - the root, with lowest bit 0;
+    /// - for each level the correction of the left child;
+    /// - for each level, lowest bit first, the control bit of the correction of the right child,
+    ///   padded to whole bytes with 0;
+    /// - the leaf's correction.
     ///
     /// # Panics
-    /// If it is the key of a [`Subtree`](crate::Subtree) whose control bit is not the party's: such keys never travel.
+    /// Panics for the key of a [`Subtree`](crate::Subtree) whose control bit is not the party's:
+    /// such keys are never sent.
     pub fn to_bytes(&self) -> Vec<u8> {
         assert_eq!(self.root & CONTROL, Block::from(self.party.number()), "the key of a subtree");
         let mut bytes = Vec::with_capacity(self.domain.key_bytes());
@@ -72,10 +80,10 @@ impl Key {
         bytes
     }
 
-    /// Reads a key of `domain`. Every field is checked before anything is made of it.
+    /// Parses a key of `domain`. Every field is checked before it is used.
     ///
     /// # Errors
-    /// [`DpfError::Key`] that names the field.
+    /// [`DpfError::Key`] with the name of the field.
     pub fn from_bytes(domain: Domain, bytes: &[u8]) -> Result<Self, DpfError> {
         if bytes.len() != domain.key_bytes() {
             return Err(DpfError::Key("it is not as long as keys of its domain are"));
@@ -105,13 +113,13 @@ impl Key {
     }
 }
 
-/// 16 bytes.
+/// Returns the block of 16 bytes.
 fn block(bytes: &[u8]) -> Block {
     bytes.iter().rev().fold(0, |block, &byte| block << 8 | Block::from(byte))
 }
 
 impl std::fmt::Debug for Key {
-    /// Shows nothing that is secret.
+    /// Shows nothing secret.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Key")
             .field("domain", &self.domain)

@@ -4,7 +4,7 @@ use subtle::ConditionallySelectable;
 
 use crate::{DpfError, LEAF_BLOCKS, Leaf, Party};
 
-/// What a function gives at a point, by name: the elements of a group.
+/// Kind of a function's output at a point: the group of which it is an element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OutputKind {
@@ -19,10 +19,10 @@ pub enum OutputKind {
 }
 
 impl OutputKind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 4] = [Self::Bit, Self::U32, Self::U64, Self::U128];
 
-    /// Its name: `bit`, `u32`, `u64`, `u128`.
+    /// Returns the name: `bit`, `u32`, `u64`, `u128`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Bit => "bit",
@@ -32,7 +32,7 @@ impl OutputKind {
         }
     }
 
-    /// Bits of an output.
+    /// Returns the bits of an output.
     pub fn bits(self) -> u64 {
         match self {
             Self::Bit => 1,
@@ -42,15 +42,16 @@ impl OutputKind {
         }
     }
 
-    /// Points whose outputs a leaf holds: a power of two.
+    /// Returns the number of points whose outputs a leaf holds: a power of two.
     pub fn per_leaf(self) -> u64 {
         LEAF_BLOCKS as u64 * 128 / self.bits()
     }
 
-    /// Adds shares that follow one another as little-endian bytes, whole outputs of them, to others.
+    /// Adds `others` to `sums`. Both hold shares as whole outputs in little-endian bytes, one after
+    /// another.
     ///
     /// # Panics
-    /// If they are not equally many.
+    /// Panics if their lengths differ.
     pub fn add_to(self, sums: &mut [u8], others: &[u8]) {
         assert_eq!(sums.len(), others.len());
         match self {
@@ -67,8 +68,8 @@ impl OutputKind {
         }
     }
 
-    /// The leaf that holds a point, and the point's place in it. Shifts and masks, not divisions, whose time may
-    /// depend on the point.
+    /// Returns the leaf that holds a point, and the point's place in it. Shifts and masks are used
+    /// because the time of divisions may depend on the point.
     pub(crate) fn leaf_and_place(self, point: u64) -> (u64, u64) {
         (point >> self.per_leaf().trailing_zeros(), point & (self.per_leaf() - 1))
     }
@@ -91,30 +92,31 @@ impl std::str::FromStr for OutputKind {
     }
 }
 
-/// An element of the group in which shares add up, and how leaves hold such elements.
+/// Element of the group in which shares are added, and its place in leaves.
 ///
 /// A leaf is the sequence of its outputs, lowest first, in little-endian order.
 pub trait Output: Copy + Default + PartialEq + std::fmt::Debug + Send + Sync + 'static {
-    /// Its name.
+    /// Kind of the output.
     const KIND: OutputKind;
 
-    /// The output at `place` of a leaf, 0 to [`OutputKind::per_leaf`] - 1.
+    /// Returns the output at `place` of a leaf, 0 to [`OutputKind::per_leaf`] - 1.
     fn of(leaf: &Leaf, place: usize) -> Self;
 
-    /// The leaf with `self` at `place` and zero elsewhere; in time that does not depend on either.
+    /// Returns the leaf with `self` at `place` and zero elsewhere, in time that does not depend on
+    /// either.
     fn at(self, place: u64) -> Leaf;
 
-    /// The sum.
+    /// Returns the sum.
     fn add(self, other: Self) -> Self;
 
-    /// All sums of two leaves' outputs.
+    /// Returns the sums of two leaves' outputs, output by output.
     fn add_leaves(a: &Leaf, b: &Leaf) -> Leaf;
 
-    /// The negatives of a leaf's outputs.
+    /// Returns the negatives of a leaf's outputs.
     fn negate_leaf(leaf: &Leaf) -> Leaf;
 
-    /// A party's share of a leaf: what its seed expands to, with the correction added where the seed's
-    /// control bit is set (`mask` all ones, else 0), negated for [`Party::One`].
+    /// Returns a party's share of a leaf: the seed's expansion, with the correction added if the
+    /// seed's control bit is set (`mask` all ones, else 0), negated for [`Party::One`].
     #[inline(always)]
     fn share(expanded: &Leaf, mask: u128, correction: &Leaf, party: Party) -> Leaf {
         let masked = correction.map(|block| block & mask);
@@ -129,7 +131,7 @@ pub trait Output: Copy + Default + PartialEq + std::fmt::Debug + Send + Sync + '
 /// One bit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bit(
-    /// Whether it is set.
+    /// True if the bit is set.
     pub bool,
 );
 
@@ -141,7 +143,8 @@ impl Output for Bit {
     }
 
     fn at(self, place: u64) -> Leaf {
-        // Shifts of 64 bits are an instruction everywhere; wider ones may be a function that branches.
+        // Shifts of 64 bits are a single instruction everywhere; wider shifts may be a function
+        // that branches.
         let bit = u64::from(self.0) << (place % 64);
         let words: [u64; 8] = std::array::from_fn(|i| {
             let here = subtle::ConstantTimeEq::ct_eq(&(i as u64), &(place / 64));
@@ -165,7 +168,7 @@ impl Output for Bit {
     }
 }
 
-/// Words of a leaf, for words of any width.
+/// Implements outputs that are words of a leaf, for words of any width.
 macro_rules! words {
     ($($word:ty, $kind:ident;)*) => {$(
         impl Output for $word {

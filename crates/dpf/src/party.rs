@@ -2,7 +2,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::DpfError;
 
-/// One of the two servers, which must not work together.
+/// One of the two servers, which must not collude.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "u8", into = "u8")]
 pub enum Party {
@@ -13,10 +13,10 @@ pub enum Party {
 }
 
 impl Party {
-    /// Both, in order.
+    /// Both parties, in order.
     pub const BOTH: [Self; 2] = [Self::Zero, Self::One];
 
-    /// 0 or 1.
+    /// Returns the number, 0 or 1.
     pub fn number(self) -> u8 {
         self as u8
     }

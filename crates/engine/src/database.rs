@@ -14,20 +14,22 @@ use crate::lock::lock;
 use crate::scheduler::{Pace, PaceMeter};
 use crate::{EngineError, LoadError, Reservation};
 
-/// Bounds a batch of long queries: the most bytes of a request's queries, unless a single query has more.
+/// Maximum bytes of a request's queries, to bound a batch of long queries; a single query may be
+/// larger.
 pub const MAX_REQUEST_BYTES: usize = 64 << 20;
 
-/// How long a client waits for room that the keys of other requests take: these are answered within a batch or two.
+/// Retry delay for a client whose keys find no room because other requests' keys take it. These
+/// requests are answered within a batch or two.
 const KEYS_RETRY: Duration = Duration::from_secs(1);
 
-/// What a database is, beside the machine that answers: all of it public.
+/// Public properties of a database, without the responder.
 #[derive(Clone, Debug)]
 pub struct Identity {
     /// Its name.
     pub name: String,
-    /// The snapshot that answers.
+    /// Version of the snapshot that answers.
     pub version: [u8; 32],
-    /// Which of the protocol's two servers answers; `None` if it has one.
+    /// Party of this server, in a protocol with two servers; `None` if the protocol has one.
     pub party: Option<Party>,
     /// The protocol and its parameters.
     pub params: ProtocolParams,
@@ -35,44 +37,45 @@ pub struct Identity {
     pub table: Table,
     /// The hint.
     pub hint: HintFile,
-    /// The snapshot's manifest as the bytes whose hash is its version; empty if it has none.
+    /// The snapshot's manifest: the bytes whose hash is the version. Empty if there is none.
     pub manifest: Bytes,
-    /// Which backend answers: evaluation keys prepared for one are of no use to another.
+    /// Backend that answers: evaluation keys prepared for one backend are useless to another.
     pub backend: BackendId,
 }
 
 /// A hint on disk.
 #[derive(Clone, Debug)]
 pub struct HintFile {
-    /// Where it lies.
+    /// Path of the file.
     pub path: PathBuf,
-    /// Its length.
+    /// Length in bytes.
     pub bytes: u64,
     /// BLAKE3 of its bytes.
     pub blake3: [u8; 32],
-    /// Where the hashes of its rows lie.
+    /// Path of the list of the rows' hashes.
     pub rows: PathBuf,
-    /// The length of that list.
+    /// Length of that list in bytes.
     pub rows_bytes: u64,
 }
 
-/// A database that answers: the identity of a snapshot and the server half of its protocol.
+/// Database that answers queries: the identity of a snapshot and the server half of its protocol.
 pub struct Database {
     identity: Identity,
     responder: Box<dyn Responder>,
     max_batch: usize,
-    /// Tells databases of this process apart, so one version on two backends.
+    /// Number that identifies the database within this process, for example a version on two
+    /// backends.
     instance: u64,
     pace: Mutex<PaceMeter>,
     on_loss: Option<LossHandler>,
     reservation: Option<Arc<dyn Reservation>>,
     steps: Arc<StepTimes>,
     slots: Option<Box<dyn Fn() -> usize + Send + Sync>>,
-    /// Whether it gives partials, and no answers.
+    /// True if the responder gives partials and no answers.
     partials: bool,
 }
 
-/// What prepared evaluation keys depend on.
+/// Form of prepared evaluation keys: all that they depend on.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct KeyForm {
     backend: BackendId,
@@ -80,17 +83,17 @@ pub(crate) struct KeyForm {
 }
 
 impl KeyForm {
-    /// [`Identity::backend`].
+    /// Returns [`Identity::backend`].
     pub(crate) fn backend(&self) -> BackendId {
         self.backend
     }
 }
 
-/// Is told the reason each time a device fails while it answers.
+/// Callback for device failures during an answer, with the reason.
 pub type LossHandler = Box<dyn Fn(&str) + Send + Sync>;
 
 impl Database {
-    /// A database.
+    /// Creates a database.
     ///
     /// # Errors
     /// [`LoadError::Inconsistent`] if the identity and the responder do not belong together,
@@ -132,53 +135,57 @@ impl Database {
         })
     }
 
-    /// The same, whose responder gives partials and no answers: it keeps nothing but a share's rows.
+    /// Marks the database as one whose responder holds only a share's rows, and so gives partials
+    /// and no answers.
     pub(crate) fn of_partials(self) -> Self {
         Self { partials: true, ..self }
     }
 
-    /// The same, whose responder takes several batches at the same time: as many as this says, whenever it is asked.
+    /// Sets the number of batches that the responder takes at the same time; `slots` is called
+    /// before each batch.
     pub fn with_slots(self, slots: Box<dyn Fn() -> usize + Send + Sync>) -> Self {
         Self { slots: Some(slots), ..self }
     }
 
-    /// Batches that may be computed at the same time.
+    /// Returns the number of batches that may be computed at the same time.
     pub(crate) fn slots(&self) -> usize {
         self.slots.as_ref().map_or(1, |slots| slots())
     }
 
-    /// The same, with the times of the steps that its responder takes.
+    /// Sets the step times that the responder records.
     pub fn with_step_times(self, steps: Arc<StepTimes>) -> Self {
         Self { steps, ..self }
     }
 
-    /// The same, on devices that it shares with others.
+    /// Sets the reservation on devices that other databases share.
     pub fn with_reservation(self, reservation: Arc<dyn Reservation>) -> Self {
         Self { reservation: Some(reservation), ..self }
     }
 
-    /// The same, with whom to tell of a device that failed.
+    /// Sets the callback for device failures.
     pub fn with_loss_handler(self, handler: LossHandler) -> Self {
         Self { on_loss: Some(handler), ..self }
     }
 
-    /// Computes the largest batch once, of dummy queries, so that what a device needs for queries is found out and
-    /// reserved before the first client asks. Gives the bytes of one client's prepared keys.
+    /// Computes the largest batch once, with dummy queries, so that the device memory for queries
+    /// is known and reserved before the first client asks. Returns the bytes of one client's
+    /// prepared keys.
     ///
     /// # Errors
-    /// The backend's: it has no room.
+    /// Errors of the backend if it has no room.
     pub fn rehearse(&self) -> Result<u64, LoadError> {
         self.with_specimens(|answer| answer(self.max_batch))
     }
 
-    /// Finds out how long batches take, from a few small ones of dummy queries: by this the scheduler decides how long
-    /// queries wait for each other, until the queries of clients tell more.
+    /// Measures the time of a few small batches of dummy queries. From these times the scheduler
+    /// decides how long queries wait for each other, until clients' queries give better times.
     ///
     /// # Errors
-    /// The backend's.
+    /// Errors of the backend.
     pub fn measure(&self) -> Result<(), LoadError> {
         self.with_specimens(|answer| {
-            // The first batch reads the table from its file, and computes what is computed only once.
+            // The first batch also reads the table from its file and computes values that are
+            // computed only once.
             answer(1)?;
             for queries in PaceMeter::probes(self.max_batch) {
                 let started = Instant::now();
@@ -187,12 +194,13 @@ impl Database {
             }
             Ok(())
         })?;
-        // The steps so far were for no client.
+        // Discard the steps so far, which served no client.
         self.take_steps();
         Ok(())
     }
 
-    /// Runs something that answers batches of dummy queries; gives the bytes of their prepared keys.
+    /// Calls `run` with a function that answers batches of dummy queries; returns the bytes of
+    /// their prepared keys.
     fn with_specimens(
         &self,
         run: impl FnOnce(&dyn Fn(usize) -> Result<(), ProtocolError>) -> Result<(), ProtocolError>,
@@ -219,18 +227,18 @@ impl Database {
             })
         };
         match prepared() {
-            // A protocol without dummy queries needs little memory beside its answers.
+            // A protocol without dummy queries needs little memory except for its answers.
             Ok(()) | Err(ProtocolError::Malformed { .. }) => Ok(prepared_bytes),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// About how long batches take; zero where that is not known yet.
+    /// Returns the estimated time of batches; zero if not known yet.
     pub fn pace(&self) -> Pace {
         self.meter().pace()
     }
 
-    /// Takes note of how long a batch took.
+    /// Records the time of a batch.
     pub(crate) fn note(&self, queries: usize, time: Duration) {
         self.meter().note(queries, time);
     }
@@ -239,43 +247,44 @@ impl Database {
         lock(&self.pace)
     }
 
-    /// How long the steps took since this was last asked; empty if nobody times them. The preparation of keys is a
-    /// step too, and belongs to no batch.
+    /// Returns the times of the steps since the last call; empty if they are not timed. The
+    /// preparation of keys is also a step but belongs to no batch.
     pub(crate) fn take_steps(&self) -> BTreeMap<&'static str, Duration> {
         self.steps.take()
     }
 
-    /// What no other database of this process has.
+    /// Returns the database's process-unique number.
     pub(crate) fn instance(&self) -> u64 {
         self.instance
     }
 
-    /// What prepared evaluation keys depend on: those of one form serve every database that needs it.
+    /// Returns the form of prepared evaluation keys. Keys of one form serve every database with
+    /// that form.
     pub(crate) fn key_form(&self) -> KeyForm {
         KeyForm { backend: self.identity.backend, shape: self.identity.params.key_shape() }
     }
 
-    /// What it is.
+    /// Returns the identity.
     pub fn identity(&self) -> &Identity {
         &self.identity
     }
 
-    /// What answers.
+    /// Returns the responder.
     pub fn responder(&self) -> &dyn Responder {
         &*self.responder
     }
 
-    /// Bytes of queries, answers, the hint and a client's keys.
+    /// Returns the bytes of queries, answers, the hint and a client's keys.
     pub fn sizes(&self) -> Sizes {
         self.responder.sizes()
     }
 
-    /// The most queries in one request.
+    /// Returns the largest number of queries in one request.
     pub fn max_batch(&self) -> usize {
         self.max_batch
     }
 
-    /// Checks queries by what is public of them: their lengths.
+    /// Checks the public property of queries: their lengths.
     pub(crate) fn admit(&self, queries: &[Bytes]) -> Result<(), EngineError> {
         let expected = self.sizes().query_bytes;
         match queries.iter().find(|query| query.len() != expected) {
@@ -287,7 +296,7 @@ impl Database {
         }
     }
 
-    /// Computes something when it is this database's turn.
+    /// Waits for this database's turn on its devices, then runs `compute`.
     fn in_turn<T>(&self, compute: impl FnOnce(&dyn Responder) -> T) -> T {
         let _turn = self.reservation.as_ref().map(|reservation| reservation.compute_turn());
         compute(&*self.responder)
@@ -318,15 +327,15 @@ impl Database {
         Ok(answers.into_iter().map(Bytes::from).collect())
     }
 
-    /// What its share makes of queries, at most [`Database::max_batch`], on this thread.
+    /// Computes this share's partial for queries, at most [`Database::max_batch`], on this thread.
     ///
     /// # Errors
-    /// Those of [`Responder::partial`].
+    /// Errors of [`Responder::partial`].
     pub fn partial(&self, queries: &[Query<'_>]) -> Result<Partial, ProtocolError> {
         self.told(self.in_turn(|responder| responder.partial(queries)))
     }
 
-    /// An outcome, of which whoever wants to know of it is told if a device failed.
+    /// Returns `outcome`, and calls the loss handler if a device failed.
     fn told<T>(&self, outcome: Result<T, ProtocolError>) -> Result<T, ProtocolError> {
         outcome.inspect_err(|error| {
             if let (ProtocolError::Backend(BackendError::Device(reason)), Some(told)) = (error, &self.on_loss)

@@ -10,14 +10,14 @@ use crate::scheduler::{DatabaseQueries, Load, Scheduler, Ticket, TraceContext, W
 use crate::served::Versions;
 use crate::{Database, EngineError, HintFile, KeyEvents, KeyOwner, KeyRegistry, KeyUsage, LoadError, Served};
 
-/// Whether a database answers.
+/// State of a database.
 #[derive(Clone)]
 pub enum State {
-    /// It is being checked and loaded.
+    /// Being verified and loaded.
     Loading,
-    /// It answers: these versions, newest first.
+    /// Ready to answer, in these versions, newest first.
     Ready(Vec<Served>),
-    /// It could not be loaded, and why.
+    /// Not loaded, for this reason.
     Failed(String),
 }
 
@@ -26,11 +26,11 @@ pub enum State {
 pub struct Status {
     /// Its name.
     pub name: String,
-    /// The version it has or will have.
+    /// Version that the database has or will have.
     pub version: [u8; 32],
-    /// Whether it answers.
+    /// Its state.
     pub state: State,
-    /// Why the version that it should have could not be loaded, where another one answers meanwhile.
+    /// Reason why the expected version could not be loaded, while another version answers.
     pub refused: Option<String>,
 }
 
@@ -43,7 +43,7 @@ pub struct Asked {
     pub queries: Vec<Bytes>,
 }
 
-/// What is known of a database.
+/// Entry of a database in the engine.
 #[derive(Default)]
 struct Known {
     expected: [u8; 32],
@@ -58,36 +58,38 @@ pub struct Engine {
     lanes: Lanes,
 }
 
-/// Who answers.
+/// Schedulers of an engine.
 enum Lanes {
-    /// One scheduler, for databases that are computed on the same machine.
+    /// One scheduler, for databases computed on the same machine.
     Shared(Scheduler),
-    /// One for each version, for databases that others compute: a version that waits for its machines keeps nobody
-    /// waiting who asks another. At most so many requests wait in each.
+    /// One scheduler for each version, for databases computed by other machines, so that a version
+    /// waiting for its machines does not delay other versions. `queue` is the number of requests
+    /// that may wait in each.
     OfVersions { queue: usize },
 }
 
 impl Engine {
-    /// An engine without databases, in which at most `queue` requests wait (at least 1) while another is
-    /// being answered.
+    /// Creates an engine without databases. At most `queue` requests (at least 1) wait while
+    /// another is being answered.
     ///
     /// # Errors
-    /// If the system gives no thread.
+    /// Fails if the system gives no thread.
     pub fn new(queue: usize, keys: KeyRegistry) -> std::io::Result<Self> {
         let lanes = Lanes::Shared(Scheduler::new(queue, Window::default())?);
         Ok(Self { databases: RwLock::default(), keys, lanes })
     }
 
-    /// An engine for databases that other machines compute: each version has a queue of its own, in which at most
-    /// `queue` requests wait, and as many batches at the same time as its base has [slots](Database::with_slots) for.
+    /// Creates an engine for databases that other machines compute. Each version has its own queue,
+    /// in which at most `queue` requests wait, and computes as many batches at the same time as its
+    /// base has [slots](Database::with_slots).
     pub fn of_remote(queue: usize, keys: KeyRegistry) -> Self {
         Self { databases: RwLock::default(), keys, lanes: Lanes::OfVersions { queue } }
     }
 
-    /// Makes a database known that will be loaded.
+    /// Announces a database that will be loaded.
     ///
     /// # Errors
-    /// [`LoadError::DuplicateName`].
+    /// [`LoadError::DuplicateName`] if the name is taken.
     pub fn announce(&self, name: &str, version: [u8; 32]) -> Result<(), LoadError> {
         match self.write().entry(name.into()) {
             Entry::Occupied(_) => Err(LoadError::DuplicateName(name.into())),
@@ -98,14 +100,15 @@ impl Engine {
         }
     }
 
-    /// Notes which version a database will have; until it has, the others go on answering.
+    /// Sets the version that a database will have. Until then its other versions continue to
+    /// answer.
     pub fn expect(&self, name: &str, version: [u8; 32]) {
         self.write().entry(name.into()).or_default().expected = version;
     }
 
-    /// Lets a version answer as the newest of its database, or in place of the one of its name. Former versions go
-    /// on answering those who name them: the newest few, of two bases. Requests that have been accepted are
-    /// answered whatever happens to their version.
+    /// Publishes a version as the newest of its database; a version of the same name is replaced.
+    /// The newest former versions, of at most two bases, continue to answer requests that name
+    /// them. Accepted requests are answered even if their version is dropped.
     pub fn publish(&self, version: impl Into<Served>) {
         let served = version.into();
         let mut databases = self.write();
@@ -115,8 +118,9 @@ impl Engine {
         known.versions.push(served);
     }
 
-    /// Lets exactly these versions of a database answer, newest first: at most [`MOST_VERSIONS`](crate::MOST_VERSIONS).
-    /// Requests that have been accepted are answered whatever happens to their version.
+    /// Sets the versions of a database that answer, newest first: at most
+    /// [`MOST_VERSIONS`](crate::MOST_VERSIONS). Accepted requests are answered even if their
+    /// version is dropped.
     pub fn serve_exactly(&self, name: &str, versions: Vec<Served>) {
         let mut databases = self.write();
         let known = databases.entry(name.into()).or_default();
@@ -127,25 +131,27 @@ impl Engine {
         known.versions = Versions::exactly(versions);
     }
 
-    /// Forgets a database. Requests that have been accepted are answered.
+    /// Removes a database. Accepted requests are answered.
     pub fn forget(&self, name: &str) {
         self.write().remove(name);
     }
 
-    /// Lets an older version answer those who name it, behind all that answer already.
+    /// Publishes an older version, behind all that already answer, for requests that name it.
     pub fn publish_former(&self, served: Served) {
         let mut databases = self.write();
         databases.entry(served.base().identity().name.clone()).or_default().versions.push_former(served);
     }
 
-    /// Replaces a database, in all versions that answer, by the same one held otherwise or on another backend.
+    /// Replaces a database, in all versions that answer, by the same database in another form or on
+    /// another backend.
     pub fn replace(&self, database: &Arc<Database>) {
         if let Some(known) = self.write().get_mut(&database.identity().name) {
             known.versions.replace(database);
         }
     }
 
-    /// Notes that an announced database could not be loaded, or that one that answered can no longer.
+    /// Notes that an announced database could not be loaded, or that a database can no longer
+    /// answer.
     pub fn fail(&self, name: &str, cause: String) {
         if let Some(known) = self.write().get_mut(name) {
             known.versions = Versions::default();
@@ -153,14 +159,14 @@ impl Engine {
         }
     }
 
-    /// Notes that the version that was expected could not be loaded; those that answer go on.
+    /// Notes that the expected version could not be loaded; other versions continue to answer.
     pub fn refuse(&self, name: &str, cause: String) {
         if let Some(known) = self.write().get_mut(name) {
             known.failure = Some(cause);
         }
     }
 
-    /// All databases, by name.
+    /// Returns the status of every database, ordered by name.
     pub fn statuses(&self) -> Vec<Status> {
         let status = |(name, known): (&String, &Known)| {
             let Known { expected, versions, failure } = known;
@@ -175,21 +181,21 @@ impl Engine {
         self.read().iter().map(status).collect()
     }
 
-    /// Whether there is a database of this name, in any state.
+    /// True if there is a database of this name, in any state.
     pub fn knows(&self, name: &str) -> bool {
         self.read().contains_key(name)
     }
 
-    /// A version of a database, or its newest.
+    /// Returns a version of a database, by default its newest.
     ///
     /// # Errors
     /// [`EngineError::UnknownDatabase`], [`EngineError::Loading`], [`EngineError::Failed`], or
-    /// [`EngineError::Stale`] if another version answers.
+    /// [`EngineError::Stale`] if only other versions answer.
     pub fn version(&self, name: &str, version: Option<&[u8; 32]>) -> Result<Served, EngineError> {
         self.of(name, |versions| versions.find(version).cloned())
     }
 
-    /// All versions of a database that answer, newest first: at least one.
+    /// Returns all versions of a database that answer, newest first: at least one.
     ///
     /// # Errors
     /// [`EngineError::UnknownDatabase`], [`EngineError::Loading`] or [`EngineError::Failed`].
@@ -197,7 +203,7 @@ impl Engine {
         self.of(name, |versions| Some(versions.all().to_vec()))
     }
 
-    /// The hint with this hash of any version that answers; `None` if none has it.
+    /// Returns the hint with this hash, of any version that answers; `None` if no version has it.
     ///
     /// # Errors
     /// [`EngineError::UnknownDatabase`], [`EngineError::Loading`] or [`EngineError::Failed`].
@@ -207,7 +213,7 @@ impl Engine {
         Ok(hints.find(|hint| hint.blake3 == *blake3).cloned())
     }
 
-    /// Picks something of the versions of a database that answers.
+    /// Runs `find` on the versions of a database that answers.
     fn of<T>(&self, name: &str, find: impl FnOnce(&Versions) -> Option<T>) -> Result<T, EngineError> {
         let databases = self.read();
         let known = databases.get(name).ok_or(EngineError::UnknownDatabase)?;
@@ -217,13 +223,14 @@ impl Engine {
         find(&known.versions).ok_or(EngineError::Stale { current: *newest.version() })
     }
 
-    /// Registers a client's evaluation keys for a part of a database; gives the hash that its requests name them by.
-    /// They count against the owner's budget; those without an owner count only against the budget of all keys.
-    /// Prepares them on the calling thread, unless they are there already.
+    /// Registers a client's evaluation keys for a part of a database; returns the hash by which its
+    /// requests name them. The keys count against the owner's budget; keys without an owner count
+    /// only against the budget of all keys. If the keys are not held yet, they are prepared on the
+    /// calling thread.
     ///
     /// # Errors
-    /// [`EngineError::Malformed`] or [`EngineError::Protocol`] if the bytes are no keys for the database;
-    /// [`EngineError::NoRoomForKeys`].
+    /// [`EngineError::Malformed`] or [`EngineError::Protocol`] if the bytes are not keys for the
+    /// database; [`EngineError::NoRoomForKeys`].
     pub fn register_keys(
         &self,
         database: &Database,
@@ -233,26 +240,30 @@ impl Engine {
         self.keys.register(database, bytes, owner)
     }
 
-    /// Drops evaluation keys that have expired. Until then they take up room, though no query can use them any more.
+    /// Drops evaluation keys that have expired. Until then they take up room, though no query can
+    /// use them.
     pub fn expire_keys(&self) {
         self.keys.expire();
     }
 
-    /// Admits the queries of one request, to each part of a version, with their client's keys. Dropping the ticket
-    /// gives its place up. Keys that are not in memory are read and prepared on the calling thread.
+    /// Admits the queries of one request, to each part of a version, with their client's keys.
+    /// Dropping the ticket gives up its place in the queue. Keys that are not in memory are read
+    /// and prepared on the calling thread.
     ///
     /// # Errors
-    /// [`EngineError::Malformed`] if the queries are not as many or as long as the parameters say, or name keys
-    /// that nobody needs; [`EngineError::UnknownKeys`]; [`EngineError::Overloaded`] if the queue is full.
-    /// No query has been computed then.
+    /// [`EngineError::Malformed`] if the number or length of the queries differs from the
+    /// parameters, or a request names keys that its protocol does not need;
+    /// [`EngineError::UnknownKeys`]; [`EngineError::Overloaded`] if the queue is full. In each case
+    /// no query has been computed.
     pub fn submit(&self, version: &Served, asked: Vec<Asked>) -> Result<Ticket, EngineError> {
         self.submit_traced(version, asked, None)
     }
 
-    /// The same, of a request that a trace is made of: its computation belongs to it.
+    /// Admits a request as [`Engine::submit`] does, with the trace to which its computation
+    /// belongs.
     ///
     /// # Errors
-    /// Those of [`Engine::submit`].
+    /// Errors of [`Engine::submit`].
     pub fn submit_traced(
         &self,
         version: &Served,
@@ -287,7 +298,7 @@ impl Engine {
         }
     }
 
-    /// The keys that a request names, if its database needs any.
+    /// Returns the keys that a request names, if its database needs any.
     fn keys_of(
         &self,
         database: &Database,
@@ -301,24 +312,26 @@ impl Engine {
         }
     }
 
-    /// The evaluation keys that are held.
+    /// Returns the amount of evaluation keys held.
     pub fn key_usage(&self) -> KeyUsage {
         self.keys.usage()
     }
 
-    /// Bytes of evaluation keys in memory that were prepared for some of the backends ([`Identity::backend`]).
+    /// Returns the bytes of evaluation keys in memory prepared for these backends
+    /// ([`Identity::backend`]).
     ///
     /// [`Identity::backend`]: crate::Identity::backend
     pub fn keys_prepared_for(&self, backends: &[BackendId]) -> u64 {
         self.keys.prepared_for(backends)
     }
 
-    /// What has happened to evaluation keys.
+    /// Returns the counts of events of evaluation keys.
     pub fn key_events(&self) -> KeyEvents {
         self.keys.events()
     }
 
-    /// Requests waiting and being answered; those of versions that answer, where each has a queue of its own.
+    /// Returns the numbers of requests that wait and that are being answered. If each version has
+    /// its own queue, only those of versions that answer count.
     pub fn load(&self) -> Load {
         match &self.lanes {
             Lanes::Shared(scheduler) => scheduler.load(),
@@ -333,7 +346,7 @@ impl Engine {
         }
     }
 
-    // The map is never left half changed, so a panic elsewhere does not make it unfit.
+    // No writer leaves the map half changed, so it is still valid after a panic elsewhere.
     fn read(&self) -> RwLockReadGuard<'_, BTreeMap<String, Known>> {
         self.databases.read().unwrap_or_else(PoisonError::into_inner)
     }

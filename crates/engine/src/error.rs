@@ -3,7 +3,7 @@ use std::time::Duration;
 use spirea_protocols::ProtocolError;
 use spirea_store::StoreError;
 
-/// Why a request was refused or failed. No variant carries anything of a query's content.
+/// Error of a request that was refused or failed. No variant contains any of a query's content.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EngineError {
@@ -19,29 +19,30 @@ pub enum EngineError {
     /// The queries were made for another version.
     #[error("the queries were made for another version of the database")]
     Stale {
-        /// The version that answers now.
+        /// Version that answers now.
         current: [u8; 32],
     },
-    /// The queries are not as many or as long as the parameters say.
+    /// The number or length of the queries differs from the parameters.
     #[error("malformed request: {0}")]
     Malformed(String),
-    /// The evaluation keys that the queries need are not here, or no longer: their client has to register
-    /// them, and may then send the same queries again.
+    /// The evaluation keys that the queries need are not here, or no longer. The client has to
+    /// register them and may then send the same queries again.
     #[error("the evaluation keys of the queries are not known")]
     UnknownKeys,
-    /// Neither memory nor disk may hold a single client's keys.
+    /// The limits of memory and disk are both too small for a single client's keys.
     #[error("the server has no room for evaluation keys")]
     NoRoomForKeys,
-    /// The keys of requests that wait, and of clients that have theirs registered, take all the room that there is.
+    /// All room for keys is taken by those of waiting requests and of clients that registered
+    /// theirs.
     #[error("the keys of other requests take all the room for evaluation keys")]
     KeysInUse {
-        /// When to try again.
+        /// Time until the next try.
         retry_after: Duration,
     },
     /// The queue is full.
     #[error("the queue of requests is full")]
     Overloaded {
-        /// About when there may be room.
+        /// Estimated time until there is room.
         retry_after: Duration,
     },
     /// The engine stopped before the request's turn came.
@@ -53,23 +54,23 @@ pub enum EngineError {
     /// The computation panicked; the engine goes on.
     #[error("the computation was aborted by a defect")]
     Panicked,
-    /// The computation gave answers that are not what the parameters say.
+    /// The number or length of the computed answers differs from the parameters.
     #[error("the computation gave answers of a wrong number or length")]
     WrongAnswers,
 }
 
 impl EngineError {
-    /// Whether the request had been accepted for computation. When not, trying again is safe.
+    /// True if the request was accepted for computation. Otherwise a retry is safe.
     pub fn accepted(&self) -> bool {
         matches!(self, Self::Protocol(_) | Self::Panicked | Self::WrongAnswers)
     }
 }
 
-/// Why a database could not be loaded.
+/// Error of loading a database.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
-    /// Two databases have one name.
+    /// Two databases have the same name.
     #[error("there are two databases called {0:?}; rename one of them when building its snapshot")]
     DuplicateName(String),
     /// The snapshot is damaged or unreadable.

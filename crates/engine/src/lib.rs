@@ -1,9 +1,10 @@
 //! From bytes to bytes: databases, admission and the answering of queries.
 //!
-//! An [`Engine`] holds databases by name, each in the versions that are [`Served`], the evaluation [`keys`] of their
-//! clients, and one [`scheduler`], or one for each version where other machines compute. [`Engine::submit`] admits a request, or refuses it at once, and gives a [`Ticket`], a
-//! future of its answers; the computation runs on a thread of its own and never on the caller's. Nothing of a query is
-//! ever logged.
+//! An [`Engine`] holds databases by name, each in the versions that are [`Served`], and the
+//! evaluation [`keys`] of their clients. It has one [`scheduler`], or one for each version if other
+//! machines compute. [`Engine::submit`] admits a request or refuses it at once, and returns a
+//! [`Ticket`], a future of its answers. The computation runs on a separate thread, never on the
+//! caller's. No part of a query is ever logged.
 
 mod database;
 mod engine;

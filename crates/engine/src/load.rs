@@ -7,13 +7,13 @@ use spirea_store::{Progress, Snapshot};
 use crate::{Database, HintFile, Identity, LoadError};
 
 impl Database {
-    /// Verifies a snapshot, loads it on a backend and [measures](Database::measure) it. Takes as long as reading all of
-    /// it does.
+    /// Verifies a snapshot, loads it on a backend and [measures](Database::measure) it. The call
+    /// takes at least the time of reading the whole snapshot.
     ///
     /// # Errors
-    /// [`LoadError::Store`] if a file is damaged or unreadable, [`LoadError::Protocol`] if the backend
-    /// refuses the matrix or `opening` does not say which of two servers this is, [`LoadError::Inconsistent`] if
-    /// the parts do not belong together.
+    /// [`LoadError::Store`] if a file is damaged or unreadable; [`LoadError::Protocol`] if the
+    /// backend refuses the matrix, or `opening` does not say which of two servers this is;
+    /// [`LoadError::Inconsistent`] if the parts do not belong together.
     pub fn load<B: ProtocolBackend>(
         snapshot: &Snapshot,
         backend: &Arc<B>,
@@ -26,11 +26,11 @@ impl Database {
         Ok(database)
     }
 
-    /// Loads a snapshot that has been verified. It computes nothing yet: [`Database::measure`] is the caller's, when it
-    /// has its turn.
+    /// Loads a verified snapshot. Nothing is computed yet: the caller must call
+    /// [`Database::measure`] when the database has its turn.
     ///
     /// # Errors
-    /// Those of [`Database::load`], but for files that were damaged before.
+    /// Errors of [`Database::load`], except for damage that exists already before the call.
     pub fn open<B: ProtocolBackend>(
         snapshot: &Snapshot,
         backend: &Arc<B>,
@@ -39,11 +39,12 @@ impl Database {
         Self::open_behind(snapshot, backend, opening, |responder| responder)
     }
 
-    /// Loads a snapshot that has been verified, as [`Database::open`] does, behind what answers in its place: such as a
-    /// server that has others fold, and joins what they make.
+    /// Loads a verified snapshot as [`Database::open`] does, and replaces its responder by
+    /// `in_place` of it: for example a responder that lets other servers fold and combines their
+    /// partials.
     ///
     /// # Errors
-    /// Those of [`Database::open`].
+    /// Errors of [`Database::open`].
     pub fn open_behind<B: ProtocolBackend>(
         snapshot: &Snapshot,
         backend: &Arc<B>,

@@ -1,15 +1,16 @@
 use std::sync::MutexGuard;
 
-/// What is reserved for a database on devices that it shares with others: memory for one batch at a time, and for
-/// clients' keys. Held for as long as the database is.
+/// Reservation for a database on devices that other databases share: memory for one batch at a
+/// time, and for clients' keys. The database holds it for its lifetime.
 pub trait Reservation: Send + Sync {
-    /// Waits for the devices. A batch has them until it is answered, and a client's keys until they are prepared.
+    /// Waits for the devices. A batch holds the turn until it is answered, and a client's keys hold
+    /// it until they are prepared.
     fn compute_turn(&self) -> ComputeTurn<'_>;
 
-    /// Whether there is room for a client's keys beside that for batches; asked by who has the turn. Keys that were
-    /// dropped while requests still need them take room, too.
+    /// Returns true if there is room for a client's keys beside that for batches. The caller must
+    /// hold the turn. Keys dropped from the registry also take room while requests still need them.
     fn has_room_for_keys(&self) -> bool;
 }
 
-/// The turn of whoever computes on shared devices, one at a time; it ends when it is dropped.
+/// Turn on shared devices, held by one caller at a time; it ends when dropped.
 pub type ComputeTurn<'t> = MutexGuard<'t, ()>;

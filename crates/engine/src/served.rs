@@ -6,8 +6,8 @@ use spirea_protocols::{TableKind, delta};
 use crate::scheduler::{Lane, Load};
 use crate::{Database, LoadError};
 
-/// A version of a database that answers: a base, and perhaps a delta with what has changed since the base was built.
-/// Clones share both, and what is asked of it.
+/// Version of a database that answers: a base, and perhaps a delta with the changes since the base
+/// was built. Clones share both, and the queue of the version's requests.
 #[derive(Clone)]
 pub struct Served {
     version: [u8; 32],
@@ -27,7 +27,7 @@ impl From<Database> for Served {
 }
 
 impl Served {
-    /// A version of a base and its delta. Several versions may share a base.
+    /// Combines a base and its delta into a version. Several versions may share a base.
     ///
     /// # Errors
     /// [`LoadError::Inconsistent`] if the two do not belong together.
@@ -50,70 +50,72 @@ impl Served {
         Ok(Self { version, base, delta, signature: None, values, lane: Lane::default() })
     }
 
-    /// The same, with the operator's signature.
+    /// Sets the operator's signature.
     pub fn signed(self, signature: Option<Signature>) -> Self {
         Self { signature: signature.map(Arc::new), ..self }
     }
 
-    /// The same, with the number of values that base and delta have together, if it is known.
+    /// Sets the number of values that base and delta have together, if known.
     pub fn with_values(self, values: Option<u64>) -> Self {
         Self { values: values.or(self.values), ..self }
     }
 
-    /// Values that base and delta have together, or rows of a table by position; none if nobody has counted them.
+    /// Returns the number of values in base and delta together, or of rows of a table by position;
+    /// `None` if they were not counted.
     pub fn values(&self) -> Option<u64> {
         self.values
     }
 
-    /// The operator's signature, if there is one.
+    /// Returns the operator's signature, if there is one.
     pub fn signature(&self) -> Option<&Signature> {
         self.signature.as_deref()
     }
 
-    /// The version that clients name.
+    /// Returns the version that clients name.
     pub fn version(&self) -> &[u8; 32] {
         &self.version
     }
 
-    /// The table as it was built.
+    /// Returns the table as it was built.
     pub fn base(&self) -> &Arc<Database> {
         &self.base
     }
 
-    /// What has changed since, if anything has.
+    /// Returns the changes since then, if any.
     pub fn delta(&self) -> Option<&Arc<Database>> {
         self.delta.as_ref()
     }
 
-    /// The base, then the delta.
+    /// Iterates over the base, then the delta.
     pub fn parts(&self) -> impl Iterator<Item = &Arc<Database>> {
         [&self.base].into_iter().chain(&self.delta)
     }
 
-    /// Where its requests wait if it has a queue of its own.
+    /// Returns the version's separate queue, which is unused if all versions share a queue.
     pub(crate) fn lane(&self) -> &Lane {
         &self.lane
     }
 
-    /// Requests waiting and being answered, where it has a queue of its own ([`Engine::of_remote`]).
+    /// Returns the numbers of requests that wait and that are being answered, if the version has
+    /// its own queue ([`Engine::of_remote`]).
     ///
     /// [`Engine::of_remote`]: crate::Engine::of_remote
     pub fn load(&self) -> Load {
         self.lane.load()
     }
 
-    /// Whether neither an engine nor a request has it: nobody but who asks.
+    /// True if neither an engine nor a request holds this version, only the caller.
     pub fn is_left(&self) -> bool {
         self.lane.is_left()
     }
 
-    /// The most look-ups in one request.
+    /// Returns the largest number of look-ups in one request.
     pub fn max_batch(&self) -> usize {
         self.parts().map(|part| part.max_batch()).min().unwrap_or(1)
     }
 }
 
-/// The most versions of a database that are kept. Those that share a base cost little.
+/// Maximum number of versions of a database that are kept. Versions that share a base cost little.
 pub const MOST_VERSIONS: usize = 16;
 
 /// The versions of a database that answer, newest first.
@@ -121,28 +123,30 @@ pub const MOST_VERSIONS: usize = 16;
 pub(crate) struct Versions(Vec<Served>);
 
 impl Versions {
-    /// The most bases among them: the newest, and the one that clients may still be asking.
+    /// Maximum number of bases among the versions: the newest, and the one that clients may still
+    /// be asking.
     const BASES: usize = 2;
 
-    /// These, newest first.
+    /// Creates a list of these versions, newest first.
     pub fn exactly(mut versions: Vec<Served>) -> Self {
         versions.truncate(MOST_VERSIONS);
         Self(versions)
     }
 
-    /// All, newest first.
+    /// Returns all versions, newest first.
     pub fn all(&self) -> &[Served] {
         &self.0
     }
 
-    /// Makes a version the newest, in place of any that has its name, and lets go of those that are too old.
+    /// Makes a version the newest, in place of any version of the same name, and drops versions
+    /// that are too old.
     pub fn push(&mut self, served: Served) {
         self.0.retain(|other| other.version != served.version);
         self.0.insert(0, served);
         self.trim();
     }
 
-    /// Adds a version as the oldest, unless it answers already, or is too old.
+    /// Adds a version as the oldest, unless it already answers or is too old.
     pub fn push_former(&mut self, served: Served) {
         if self.find(Some(&served.version)).is_none() {
             self.0.push(served);
@@ -150,7 +154,7 @@ impl Versions {
         }
     }
 
-    /// Puts a database in the place of those of its version.
+    /// Replaces every database of the same version by `database`.
     pub fn replace(&mut self, database: &Arc<Database>) {
         let version = database.identity().version;
         for served in &mut self.0 {
@@ -174,7 +178,7 @@ impl Versions {
         });
     }
 
-    /// The newest, or the one of this name.
+    /// Returns the version of this name, by default the newest.
     pub fn find(&self, version: Option<&[u8; 32]>) -> Option<&Served> {
         match version {
             None => self.0.first(),

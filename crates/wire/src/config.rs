@@ -6,22 +6,22 @@ use crate::limits::{check_length, of_length};
 pub use crate::proto::DatabaseState;
 use crate::{FORMAT, Lengths, Limits, Version, WireError, check_format, hash, proto};
 
-/// The most bytes of a configuration or a list of databases: base and delta, each with a manifest of at most 1 MiB, and
-/// again the table and the parameters that are in it.
+/// Maximum bytes of a configuration or a list of databases: base and delta, each with a manifest of
+/// at most 1 MiB, and a second copy of the table and the parameters that it contains.
 pub const MAX_CONFIG_BYTES: u64 = 5 << 20;
 
 const CONFIG: &str = "configuration";
 const LIST: &str = "list of databases";
-/// The field of a configuration with the versions, and the most of them.
+/// Number of a configuration's field with the versions, and their maximum number.
 const VERSIONS: u32 = 8;
 const MAX_VERSIONS: usize = 256;
-/// The most databases in a list.
+/// Maximum number of databases in a list.
 const MAX_DATABASES: usize = 4096;
-/// The field of a list with the databases.
+/// Number of a list's field with the databases.
 const DATABASES: u32 = 2;
 
-/// What a client must know of a database before it can ask. That its parts belong together is the client's
-/// to check, against the parameters it carries.
+/// Description of a database that a client needs for queries. The client must check, against the
+/// parameters in it, that its parts belong together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// The database's name.
@@ -30,11 +30,12 @@ pub struct Config {
     pub version: Version,
     /// The table as it was built.
     pub base: PartConfig,
-    /// What has changed since, if anything has.
+    /// The changes since then, if any.
     pub delta: Option<PartConfig>,
-    /// The most look-ups in a request, at least 1.
+    /// Maximum number of look-ups in a request, at least 1.
     pub max_batch: usize,
-    /// The party, 0 or 1, that this server is in a protocol with two servers; `None` if the protocol has one.
+    /// Party of this server, 0 or 1, in a protocol with two servers; `None` if the protocol has
+    /// one.
     pub party: Option<u8>,
     /// The versions that answer now, newest first.
     pub versions: Vec<Version>,
@@ -42,7 +43,7 @@ pub struct Config {
     pub signature: Bytes,
 }
 
-/// What a client must know of a part of a database.
+/// Description of a part of a database that a client needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartConfig {
     /// The protocol and its parameters, as JSON.
@@ -55,7 +56,7 @@ pub struct PartConfig {
     pub hint_blake3: [u8; 32],
     /// Lengths of queries, answers and keys.
     pub lengths: Lengths,
-    /// The manifest of its snapshot, as JSON; empty if the server does not say.
+    /// Manifest of its snapshot, as JSON; empty if the server does not send it.
     pub manifest: Bytes,
 }
 
@@ -97,7 +98,7 @@ impl PartConfig {
 }
 
 impl Config {
-    /// Lengths of requests and responses.
+    /// Returns the lengths of requests and responses.
     pub fn limits(&self) -> Limits {
         Limits {
             base: self.base.lengths,
@@ -106,7 +107,7 @@ impl Config {
         }
     }
 
-    /// The configuration as a message.
+    /// Encodes the configuration as a message.
     pub fn encode(&self) -> Vec<u8> {
         proto::DatabaseConfig {
             format: FORMAT,
@@ -122,11 +123,12 @@ impl Config {
         .encode_to_vec()
     }
 
-    /// Reads a configuration.
+    /// Decodes a configuration.
     ///
     /// # Errors
-    /// [`WireError::TooLarge`] beyond [`MAX_CONFIG_BYTES`], [`WireError::Format`] if it names another
-    /// format, [`WireError::Malformed`] if it is no configuration, misses a part or names more than 256 versions.
+    /// [`WireError::TooLarge`] beyond [`MAX_CONFIG_BYTES`], [`WireError::Format`] if it names
+    /// another format, [`WireError::Malformed`] if the bytes are not a configuration, lack a part,
+    /// or name more than 256 versions.
     pub fn decode(body: Bytes) -> Result<Self, WireError> {
         check_length(body.len(), MAX_CONFIG_BYTES)?;
         let whole = of_length("a version", size_of::<Version>());
@@ -163,9 +165,9 @@ impl Config {
 pub struct Summary {
     /// Its name.
     pub name: String,
-    /// Whether it answers.
+    /// State of the database.
     pub state: DatabaseState,
-    /// The version it has or will have.
+    /// Version that the database has or will have.
     pub version: Version,
 }
 
@@ -177,7 +179,7 @@ pub struct Listing {
 }
 
 impl Listing {
-    /// The list as a message.
+    /// Encodes the list as a message.
     pub fn encode(&self) -> Vec<u8> {
         let databases = self.databases.iter().map(|database| proto::DatabaseSummary {
             name: database.name.clone(),
@@ -187,11 +189,12 @@ impl Listing {
         proto::DatabaseList { format: FORMAT, databases: databases.collect() }.encode_to_vec()
     }
 
-    /// Reads a list.
+    /// Decodes a list.
     ///
     /// # Errors
-    /// [`WireError::TooLarge`] beyond [`MAX_CONFIG_BYTES`], [`WireError::Format`] if it names another
-    /// format, [`WireError::Malformed`] if it is no list or one of more than 4096 databases.
+    /// [`WireError::TooLarge`] beyond [`MAX_CONFIG_BYTES`], [`WireError::Format`] if it names
+    /// another format, [`WireError::Malformed`] if the bytes are not a list, or the list has more
+    /// than 4096 databases.
     pub fn decode(body: Bytes) -> Result<Self, WireError> {
         check_length(body.len(), MAX_CONFIG_BYTES)?;
         check(LIST, &body, &[Repeated { number: DATABASES, most: MAX_DATABASES, accepts: &|_| Ok(()) }])?;

@@ -1,29 +1,29 @@
 use crate::FORMAT;
 
-/// Why bytes are not a message. No variant carries anything of a query's content.
+/// Error of bytes that are not a valid message. No variant contains any of a query's content.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WireError {
-    /// The body is longer than any valid one.
+    /// The body is longer than any valid body.
     #[error("{bytes} bytes where {limit} are the most")]
     TooLarge {
         /// Its length.
         bytes: u64,
-        /// The most that it may be.
+        /// Maximum length.
         limit: u64,
     },
     /// The envelope has another format, or none.
     #[error("the envelope has format {found}; this side speaks {FORMAT}: update the older of the two")]
     Format {
-        /// The format it names; 0 if none.
+        /// Format that the envelope names; 0 if none.
         found: u32,
     },
-    /// The bytes are not the message, or not as its parameters say.
+    /// The bytes are not the message, or do not agree with its parameters.
     #[error("malformed {message}: {detail}")]
     Malformed {
         /// The message that was expected.
         message: &'static str,
-        /// What is wrong with it.
+        /// Description of the error.
         detail: String,
     },
 }

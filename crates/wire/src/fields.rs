@@ -1,8 +1,8 @@
-//! The top level of a message, walked without allocating: what is checked before it is decoded.
+//! Checks of a message before it is decoded: its top level is parsed without allocation.
 
 use crate::{FORMAT, Version, WireError, check_format, hash};
 
-/// A field and what it carries.
+/// A field and its payload.
 struct Field<'a> {
     number: u32,
     payload: Payload<'a>,
@@ -49,24 +49,25 @@ fn next_field<'a>(bytes: &mut &'a [u8]) -> Option<Field<'a>> {
             Payload::Bytes(take(bytes, length)?)
         }
         5 => take(bytes, 4).map(|_| Payload::Fixed)?,
-        // Groups: deprecated, and never part of these messages.
+        // Groups are deprecated and never part of these messages.
         _ => return None,
     };
     Some(Field { number, payload })
 }
 
-/// A field that may occur more than once, how often, and which of its lengths pass.
+/// Field that may occur more than once, with its maximum number of occurrences and a check of its
+/// lengths.
 pub struct Repeated<'a> {
     pub number: u32,
     pub most: usize,
     pub accepts: &'a dyn Fn(usize) -> Result<(), String>,
 }
 
-/// Checks the fields of a message: that it is cut off nowhere, that field 1, wherever it stands, is the
-/// format, and that the `repeated` ones occur as often and as long as they may. Other fields, among them those of
-/// later versions, pass.
+/// Checks the fields of a message: no field is cut off; field 1, anywhere in the message, is the
+/// format; and the `repeated` fields have allowed numbers of occurrences and lengths. Other fields
+/// pass, including those of later versions.
 pub fn check(message: &'static str, mut bytes: &[u8], repeated: &[Repeated<'_>]) -> Result<(), WireError> {
-    // No message has more than two.
+    // No message has more than two repeated fields.
     let mut counts = [0; 2];
     while !bytes.is_empty() {
         let Some(field) = next_field(&mut bytes) else {
@@ -91,8 +92,8 @@ pub fn check(message: &'static str, mut bytes: &[u8], repeated: &[Repeated<'_>])
     Ok(())
 }
 
-/// The version that a request or an upload of this format names: what tells which lengths the rest must have. The
-/// body is walked, not decoded.
+/// Returns the version that a request or an upload of this format names. It decides which lengths
+/// the rest must have. The body is parsed but not decoded.
 pub fn named_version(message: &'static str, mut bytes: &[u8]) -> Result<Version, WireError> {
     const VERSION: u32 = 2;
     check(message, bytes, &[])?;

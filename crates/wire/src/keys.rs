@@ -5,22 +5,22 @@ use crate::fields::{Repeated, check, named_version};
 use crate::limits::{check_length, of_length};
 use crate::{FORMAT, KeysHash, Limits, Part, Version, WireError, check_format, hash, proto};
 
-/// The most bytes of a [`KeysResponse`].
+/// Maximum bytes of a [`KeysResponse`].
 pub const MAX_KEYS_RESPONSE_BYTES: u64 = 1 << 10;
 
 const REQUEST: &str = "upload of keys";
 const RESPONSE: &str = "response to an upload of keys";
-/// The number of the field with the keys.
+/// Number of the field with the keys.
 const KEYS: u32 = 3;
 
 /// A client's evaluation keys, for all its queries to a database.
 ///
-/// Its `Debug` shows their length only.
+/// `Debug` shows only their length.
 #[derive(Clone, PartialEq, Eq)]
 pub struct KeysRequest {
-    /// A version that they are for.
+    /// A version that the keys are for.
     pub version: Version,
-    /// The part of it that they are for.
+    /// The part of the version that the keys are for.
     pub part: Part,
     /// The keys.
     pub keys: Bytes,
@@ -33,7 +33,7 @@ impl std::fmt::Debug for KeysRequest {
 }
 
 impl KeysRequest {
-    /// The upload as a message.
+    /// Encodes the upload as a message.
     pub fn encode(&self) -> Vec<u8> {
         proto::KeysRequest {
             format: FORMAT,
@@ -44,20 +44,21 @@ impl KeysRequest {
         .encode_to_vec()
     }
 
-    /// The version that an upload names, which tells the limits for [`KeysRequest::decode`].
+    /// Returns the version that an upload names; it decides the limits for [`KeysRequest::decode`].
     ///
     /// # Errors
-    /// [`WireError::Format`] if it names another format, [`WireError::Malformed`] if it names no version.
+    /// [`WireError::Format`] if the upload names another format, [`WireError::Malformed`] if it
+    /// names no version.
     pub fn version(body: &[u8]) -> Result<Version, WireError> {
         named_version(REQUEST, body)
     }
 
-    /// Reads an upload. The keys share the memory of `body`.
+    /// Decodes an upload. The keys share the memory of `body`.
     ///
     /// # Errors
-    /// [`WireError::TooLarge`] if the body is longer than any upload within `limits`, [`WireError::Format`]
-    /// if it names another format, [`WireError::Malformed`] if it is no upload, or the keys have another
-    /// length than the parameters of the part say.
+    /// [`WireError::TooLarge`] if the body is longer than any upload within `limits`,
+    /// [`WireError::Format`] if it names another format, [`WireError::Malformed`] if the bytes are
+    /// not an upload, or the keys' length differs from the parameters of the part.
     pub fn decode(body: Bytes, limits: &Limits) -> Result<Self, WireError> {
         check_length(body.len(), limits.keys_request_bytes())?;
         check(REQUEST, &body, &[Repeated { number: KEYS, most: 1, accepts: &|_| Ok(()) }])?;
@@ -74,24 +75,24 @@ impl KeysRequest {
     }
 }
 
-/// What a server says when it has the keys.
+/// Response of a server that has received the keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeysResponse {
-    /// What queries name them by.
+    /// Hash by which queries name the keys.
     pub blake3: KeysHash,
 }
 
 impl KeysResponse {
-    /// The response as a message.
+    /// Encodes the response as a message.
     pub fn encode(&self) -> Vec<u8> {
         proto::KeysResponse { format: FORMAT, blake3: Bytes::copy_from_slice(&self.blake3) }.encode_to_vec()
     }
 
-    /// Reads a response.
+    /// Decodes a response.
     ///
     /// # Errors
-    /// [`WireError::TooLarge`] beyond [`MAX_KEYS_RESPONSE_BYTES`], [`WireError::Format`] if it names another
-    /// format, [`WireError::Malformed`] if it is no such response.
+    /// [`WireError::TooLarge`] beyond [`MAX_KEYS_RESPONSE_BYTES`], [`WireError::Format`] if it
+    /// names another format, [`WireError::Malformed`] if the bytes are not such a response.
     pub fn decode(body: Bytes) -> Result<Self, WireError> {
         check_length(body.len(), MAX_KEYS_RESPONSE_BYTES)?;
         check(RESPONSE, &body, &[])?;

@@ -1,11 +1,11 @@
 //! The wire envelope: protobuf messages, errors and limits.
 //!
-//! A message is decoded only after its length, its format and the lengths of what it carries have been
-//! checked against [`Limits`] known from a database's parameters, so that untrusted bytes decide over no
-//! allocation. Queries and answers share the memory of the body they came in. A protocol's own bytes are
-//! opaque here.
+//! A message is decoded only after checks of its length, its format and the lengths of its content
+//! against [`Limits`], which are known from a database's parameters. Untrusted bytes therefore
+//! control no allocation. Queries and answers share the memory of the body in which they arrived. A
+//! protocol's own bytes are opaque here.
 //!
-//! [`ShareRequest`] is what machines that serve one database together ask each other.
+//! [`ShareRequest`] is the request between machines that serve one database together.
 
 use bytes::Bytes;
 
@@ -33,16 +33,16 @@ pub mod proto {
     include!("generated/spirea.v1.rs");
 }
 
-/// The format of the envelope that this crate speaks; every message carries it.
+/// Format of the envelope that this crate supports; every message carries it.
 pub const FORMAT: u32 = 1;
 
-/// The content type of every message.
+/// Content type of every message.
 pub const CONTENT_TYPE: &str = "application/x-protobuf";
 
-/// Identifies a version of a database.
+/// Identifier of a version of a database.
 pub type Version = [u8; 32];
 
-/// Names evaluation keys: BLAKE3 of their bytes.
+/// Name of evaluation keys: BLAKE3 of their bytes.
 pub type KeysHash = [u8; 32];
 
 fn check_format(found: u32) -> Result<(), WireError> {
@@ -55,7 +55,7 @@ fn hash(message: &'static str, field: &str, bytes: &[u8]) -> Result<[u8; 32], Wi
         .map_err(|_| WireError::malformed(message, format!("{field} has {} bytes, not 32", bytes.len())))
 }
 
-/// A hash as a field that is empty where there is none.
+/// Encodes a hash as a field, which is empty if there is none.
 fn optional_bytes(hash: Option<[u8; 32]>) -> Bytes {
     hash.map_or_else(Bytes::new, |hash| Bytes::copy_from_slice(&hash))
 }

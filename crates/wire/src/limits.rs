@@ -5,11 +5,12 @@ use crate::WireError;
 pub enum Part {
     /// The table as it was built.
     Base,
-    /// What has changed since.
+    /// The changes since then.
     Delta,
 }
 
-/// Lengths that follow from the parameters of one part of a database: of its base, or of its delta.
+/// Lengths that follow from the parameters of one part of a database, which is its base or its
+/// delta.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lengths {
     /// Bytes of a query.
@@ -20,29 +21,31 @@ pub struct Lengths {
     pub keys_bytes: usize,
 }
 
-/// The lengths that requests and responses may have, from the parameters of a database's version alone.
+/// Limits on the lengths of requests and responses, from the parameters of a database's version
+/// alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Of the base.
+    /// Lengths of the base.
     pub base: Lengths,
-    /// Of the delta, if the version has one.
+    /// Lengths of the delta, if the version has one.
     pub delta: Option<Lengths>,
-    /// The most look-ups in a request, at least 1.
+    /// Maximum number of look-ups in a request, at least 1.
     pub max_batch: usize,
 }
 
 impl Limits {
-    /// The most bytes of a message beside its queries or answers, with room for fields that later versions may add.
+    /// Maximum bytes of a message apart from its queries or answers, with room for fields of later
+    /// versions.
     const ENVELOPE_BYTES: u64 = 1024;
-    /// The most that a field's key and length take.
+    /// Maximum bytes of a field's key and length.
     const FIELD_BYTES: u64 = 11;
 
-    /// Those of the base, then those of the delta, if there is one.
+    /// Iterates over the lengths of the base, then of the delta, if there is one.
     pub fn parts(&self) -> impl Iterator<Item = Lengths> {
         [self.base].into_iter().chain(self.delta)
     }
 
-    /// Those of one part.
+    /// Returns the lengths of one part.
     pub(crate) fn of(&self, part: Part) -> Option<Lengths> {
         match part {
             Part::Base => Some(self.base),
@@ -50,17 +53,17 @@ impl Limits {
         }
     }
 
-    /// The most bytes of a valid request.
+    /// Returns the maximum bytes of a valid request.
     pub fn request_bytes(&self) -> u64 {
         Self::message_bytes(self.max_batch, self.parts().map(|part| part.query_bytes))
     }
 
-    /// The most bytes of a valid upload of keys.
+    /// Returns the maximum bytes of a valid upload of keys.
     pub fn keys_request_bytes(&self) -> u64 {
         Self::message_bytes(1, self.parts().map(|part| part.keys_bytes).max().into_iter())
     }
 
-    /// The most bytes of a valid response to a request for `count` look-ups.
+    /// Returns the maximum bytes of a valid response to a request for `count` look-ups.
     pub fn response_bytes(&self, count: usize) -> u64 {
         Self::message_bytes(count, self.parts().map(|part| part.answer_bytes))
     }
@@ -78,7 +81,8 @@ pub(crate) fn check_length(bytes: usize, limit: u64) -> Result<(), WireError> {
     if bytes > limit { Err(WireError::TooLarge { bytes, limit }) } else { Ok(()) }
 }
 
-/// Accepts the length that the parameters say, for [`fields::check`](crate::fields::check).
+/// Returns a check, for [`fields::check`](crate::fields::check), that accepts only the length in
+/// the parameters.
 pub(crate) fn of_length(part: &'static str, expected: usize) -> impl Fn(usize) -> Result<(), String> {
     move |length| {
         if length == expected {

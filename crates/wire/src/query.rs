@@ -12,13 +12,13 @@ use crate::{
 
 const REQUEST: &str = "request";
 const RESPONSE: &str = "response";
-/// The numbers of the fields with the queries or the answers, of the base and of the delta.
+/// Numbers of the fields with the queries or the answers, of the base and of the delta.
 const BASE: u32 = 3;
 const DELTA: u32 = 5;
 
 /// Queries to one part of a database.
 ///
-/// Its `Debug` shows their number only.
+/// `Debug` shows only their number.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Queries {
     /// The client's evaluation keys; `None` if the protocol needs none.
@@ -40,12 +40,12 @@ pub struct Request {
     pub version: Version,
     /// The queries to the base, one for each look-up.
     pub base: Queries,
-    /// The queries to the delta, if the version has one: as many.
+    /// The queries to the delta, if the version has one: the same number as to the base.
     pub delta: Option<Queries>,
 }
 
 impl Request {
-    /// The request as a message.
+    /// Encodes the request as a message.
     pub fn encode(&self) -> Vec<u8> {
         let (delta_queries, delta_keys) =
             self.delta.clone().map(|delta| (delta.queries, delta.keys)).unwrap_or_default();
@@ -60,21 +60,23 @@ impl Request {
         .encode_to_vec()
     }
 
-    /// The version that a request names, which tells the limits for [`Request::decode`].
+    /// Returns the version that a request names; it decides the limits for [`Request::decode`].
     ///
     /// # Errors
-    /// [`WireError::Format`] if it names another format, [`WireError::Malformed`] if it names no version.
+    /// [`WireError::Format`] if the request names another format, [`WireError::Malformed`] if it
+    /// names no version.
     pub fn version(body: &[u8]) -> Result<Version, WireError> {
         named_version(REQUEST, body)
     }
 
-    /// Reads a request. The queries share the memory of `body`.
+    /// Decodes a request. The queries share the memory of `body`. The keys that it names may be
+    /// unknown: this is not checked here.
     ///
     /// # Errors
-    /// [`WireError::TooLarge`] if the body is longer than any request within `limits`,
-    /// [`WireError::Format`] if it names another format, [`WireError::Malformed`] if it is no request, has
-    /// no query or too many, one of another length than the parameters say, or not as many to the delta as to the
-    /// base. Whether the keys that it names are there is not a question of form.
+    /// [`WireError::TooLarge`] if the body is longer than any request within `limits`;
+    /// [`WireError::Format`] if it names another format; [`WireError::Malformed`] if the bytes are
+    /// not a request, there is no query or there are too many, a query's length differs from the
+    /// parameters, or the numbers of queries to the base and to the delta differ.
     pub fn decode(body: Bytes, limits: &Limits) -> Result<Self, WireError> {
         check_length(body.len(), limits.request_bytes())?;
         check_parts(REQUEST, "a query", &body, limits, limits.max_batch, |part| part.query_bytes)?;
@@ -105,16 +107,16 @@ impl Request {
 
 /// The answers to a [`Request`].
 ///
-/// Its `Debug` shows lengths only.
+/// `Debug` shows only the number of answers.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Response {
-    /// The version that answered: the one that the request named.
+    /// The version that answered, which the request named.
     pub version: Version,
-    /// The newest version that the server answers: what to ask for next.
+    /// The newest version that the server answers, for the next request.
     pub newest: Version,
     /// The base's answers, one for each look-up, in order.
     pub answers: Vec<Bytes>,
-    /// The delta's, if the version has one: as many.
+    /// The delta's answers, if the version has a delta: the same number as of the base.
     pub delta_answers: Option<Vec<Bytes>>,
     /// Time of computation for the whole batch, to the microsecond.
     pub compute: Duration,
@@ -132,7 +134,7 @@ impl Response {
         self.answers.iter().chain(self.delta_answers.iter().flatten()).map(Bytes::len).sum()
     }
 
-    /// The response as a message.
+    /// Encodes the response as a message.
     pub fn encode(&self) -> Vec<u8> {
         proto::QueryResponse {
             format: FORMAT,
@@ -145,12 +147,13 @@ impl Response {
         .encode_to_vec()
     }
 
-    /// Reads the response to a request for `count` look-ups. The answers share the memory of `body`.
+    /// Decodes the response to a request for `count` look-ups. The answers share the memory of
+    /// `body`.
     ///
     /// # Errors
-    /// [`WireError::TooLarge`] if the body is longer than any such response, [`WireError::Format`] if it
-    /// names another format, [`WireError::Malformed`] if it is no response, or its answers are not as many
-    /// and as long as the parameters say.
+    /// [`WireError::TooLarge`] if the body is longer than any such response; [`WireError::Format`]
+    /// if it names another format; [`WireError::Malformed`] if the bytes are not a response, or the
+    /// number or lengths of its answers differ from the parameters.
     pub fn decode(body: Bytes, limits: &Limits, count: usize) -> Result<Self, WireError> {
         check_length(body.len(), limits.response_bytes(count))?;
         check_parts(RESPONSE, "an answer", &body, limits, count, |part| part.answer_bytes)?;
@@ -174,7 +177,8 @@ impl Response {
     }
 }
 
-/// Checks that a message has at most `count` queries or answers of each part, and these the part's length.
+/// Checks that a message has at most `count` queries or answers of each part, each with the part's
+/// length.
 fn check_parts(
     message: &'static str,
     what: &'static str,

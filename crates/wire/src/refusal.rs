@@ -6,28 +6,28 @@ use crate::limits::check_length;
 pub use crate::proto::ErrorCode as Code;
 use crate::{FORMAT, Version, WireError, check_format, optional_bytes, optional_hash, proto};
 
-/// The most bytes of a refusal.
+/// Maximum bytes of a refusal.
 pub const MAX_REFUSAL_BYTES: u64 = 1 << 16;
 
 const REFUSAL: &str = "error";
 
-/// Why a server refused or failed: the body of every response with a status of 400 or above.
+/// Refusal or failure of a server: the body of every response with a status of 400 or above.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// The cause, for programs.
     pub code: Code,
     /// The cause, for people.
     pub message: String,
-    /// What to do about it.
+    /// Advice on how to fix it.
     pub remedy: String,
-    /// Whether the request had been accepted for computation. When not, trying again is safe.
+    /// True if the request was accepted for computation. Otherwise a retry is safe.
     pub accepted: bool,
-    /// The version that the server has now, with [`Code::StaleVersion`].
+    /// The version that the server has now; set for [`Code::StaleVersion`].
     pub current_version: Option<Version>,
 }
 
 impl Refusal {
-    /// The refusal as a message.
+    /// Encodes the refusal as a message.
     pub fn encode(&self) -> Vec<u8> {
         proto::Error {
             format: FORMAT,
@@ -40,11 +40,11 @@ impl Refusal {
         .encode_to_vec()
     }
 
-    /// Reads a refusal.
+    /// Decodes a refusal.
     ///
     /// # Errors
-    /// [`WireError::TooLarge`] beyond [`MAX_REFUSAL_BYTES`], [`WireError::Format`] if it names another
-    /// format, [`WireError::Malformed`] if it is no refusal.
+    /// [`WireError::TooLarge`] beyond [`MAX_REFUSAL_BYTES`], [`WireError::Format`] if it names
+    /// another format, [`WireError::Malformed`] if the bytes are not a refusal.
     pub fn decode(body: Bytes) -> Result<Self, WireError> {
         check_length(body.len(), MAX_REFUSAL_BYTES)?;
         check(REFUSAL, &body, &[])?;

@@ -1,4 +1,5 @@
-//! What a coordinator asks the server of a share: a batch of queries, bytes whose lengths the parameters say.
+//! Requests of a coordinator to the server of a share: a batch of queries, with lengths given by
+//! the parameters.
 
 use std::collections::HashSet;
 
@@ -8,7 +9,7 @@ use crate::limits::check_length;
 use crate::{KeysHash, Version, WireError};
 
 const REQUEST: &str = "request to a share";
-/// What a request begins with: its name and its format.
+/// First bytes of a request: its name and its format.
 const MAGIC: &[u8; 8] = b"SPIRPAR1";
 /// Bytes before keys and queries.
 const HEADER_BYTES: u64 = 8 + 32 + 4 + 4;
@@ -16,33 +17,33 @@ const HEADER_BYTES: u64 = 8 + 32 + 4 + 4;
 const HASH_BYTES: u64 = 32;
 const PLACE_BYTES: u64 = 4;
 
-/// What a request to a share may be, from the database's parameters.
+/// Limits on a request to a share, from the database's parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShareLimits {
-    /// The most queries of a batch.
+    /// Maximum number of queries in a batch.
     pub max_batch: usize,
     /// Bytes of a query.
     pub query_bytes: usize,
-    /// Whether a share needs the evaluation keys of each query's client.
+    /// Need of a share for the evaluation keys of each query's client.
     pub keyed: Keyed,
 }
 
-/// Whether a share needs evaluation keys.
+/// Need of a share for evaluation keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keyed {
-    /// Each query names its client's.
+    /// Each query names its client's keys.
     Keys,
-    /// No query names any.
+    /// No query names keys.
     NoKeys,
 }
 
 impl ShareLimits {
-    /// The most bytes of a request.
+    /// Returns the maximum bytes of a request.
     pub fn request_bytes(&self) -> u64 {
         self.bytes_of(self.max_batch as u64, self.max_batch as u64)
     }
 
-    /// Bytes of a request of so many queries under so many keys.
+    /// Returns the bytes of a request of `queries` queries under `keys` keys.
     fn bytes_of(&self, keys: u64, queries: u64) -> u64 {
         let query_bytes = self.query_bytes as u64;
         let (keys, place) = match self.keyed {
@@ -55,25 +56,25 @@ impl ShareLimits {
 
 /// A batch of queries to the server of a share:
 ///
-/// | bytes | what |
+/// | bytes | content |
 /// |---|---|
 /// | 8 | `SPIRPAR1` |
 /// | 32 | the version of the snapshot |
-/// | 4 | how many keys there are, little-endian; 0 if a share needs none |
-/// | 4 | how many queries there are, at least 1, little-endian |
-/// | 32 for each key | the keys' hashes, none twice |
-/// | 4 for each query | where its keys stand among them, from 0 on, little-endian; nothing if there are no keys |
-/// | all others | the queries, one after another, each as long as the parameters say |
+/// | 4 | the number of keys, little-endian; 0 if a share needs none |
+/// | 4 | the number of queries, at least 1, little-endian |
+/// | 32 for each key | the keys' hashes, without duplicates |
+/// | 4 for each query | the place of its keys among them, from 0 on, little-endian; absent without keys |
+/// | the rest | the queries, one after another, each of the length in the parameters |
 ///
-/// It says nothing of the clients but which keys, which a server knows by their hashes, are of one client. Its `Debug`
-/// shows lengths only.
+/// The request says nothing about clients except which keys belong to the same client; a server
+/// knows the keys by their hashes. `Debug` shows only lengths.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ShareRequest {
     /// The snapshot that the queries are for.
     pub version: Version,
-    /// The hashes of the keys that queries are under, each once; none if a share needs none.
+    /// Hashes of the queries' keys, each once; empty if a share needs none.
     pub keys: Vec<KeysHash>,
-    /// The queries, each with the place of its keys; none if a share needs none.
+    /// The queries, each with the place of its keys, or `None` if a share needs none.
     pub queries: Vec<(Option<usize>, Bytes)>,
 }
 
@@ -85,10 +86,10 @@ impl std::fmt::Debug for ShareRequest {
 }
 
 impl ShareRequest {
-    /// The request as a message.
+    /// Encodes the request as a message.
     ///
     /// # Panics
-    /// If queries name keys where there are none, or none where there are some.
+    /// Panics if queries name keys but there are none, or name none but there are some.
     pub fn encode(&self) -> Bytes {
         let content: usize = self.queries.iter().map(|(_, query)| PLACE_BYTES as usize + query.len()).sum();
         let mut bytes =
@@ -108,11 +109,12 @@ impl ShareRequest {
         bytes.freeze()
     }
 
-    /// Reads a request. The queries share the memory of `body`.
+    /// Decodes a request. The queries share the memory of `body`.
     ///
     /// # Errors
-    /// [`WireError::TooLarge`] if the body is longer than any request within `limits`, [`WireError::Malformed`] if it is
-    /// no request, or not as long as its numbers and the parameters say.
+    /// [`WireError::TooLarge`] if the body is longer than any request within `limits`,
+    /// [`WireError::Malformed`] if the bytes are not a request, or their length differs from the
+    /// numbers in the request and the parameters.
     pub fn decode(body: &Bytes, limits: &ShareLimits) -> Result<Self, WireError> {
         check_length(body.len(), limits.request_bytes())?;
         let malformed = |detail: String| WireError::malformed(REQUEST, detail);

@@ -1,4 +1,4 @@
-//! Byte-exact vectors of every message, and what becomes of damaged ones.
+//! Byte-exact vectors of every message, and the treatment of damaged messages.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use spirea_wire::{
 };
 
 const BASE: Lengths = Lengths { query_bytes: 3, answer_bytes: 2, keys_bytes: 5 };
-/// A version without a delta.
+/// Limits of a version without a delta.
 const PLAIN: Limits = Limits { base: BASE, delta: None, max_batch: 2 };
 const LIMITS: Limits =
     Limits { delta: Some(Lengths { query_bytes: 1, answer_bytes: 4, keys_bytes: 2 }), ..PLAIN };
@@ -28,7 +28,7 @@ fn request() -> Request {
     Request { version: [7; 32], base: queries(), delta: Some(delta) }
 }
 
-/// To a version without a delta.
+/// Returns a request to a version without a delta.
 fn plain() -> Request {
     Request { delta: None, ..request() }
 }
@@ -90,7 +90,7 @@ fn listing() -> Listing {
     Listing { databases: vec![database] }
 }
 
-/// Every message with its bytes, spelled out field by field.
+/// Returns every message with its bytes, spelled out field by field.
 fn vectors() -> [(&'static str, Vec<u8>, Vec<u8>); 7] {
     let field = |start: &[u8], byte: u8| [start, &[byte; 32][..]].concat();
     let version = field(&[0x12, 32], 7);
@@ -167,7 +167,7 @@ fn vectors() -> [(&'static str, Vec<u8>, Vec<u8>); 7] {
     ]
 }
 
-/// Decodes as every message; what comes out is within the limits.
+/// Decodes the bytes as every message; decoded messages must be within the limits.
 fn decode_all(bytes: &Bytes) {
     for limits in [LIMITS, PLAIN] {
         if let Ok(request) = Request::decode(bytes.clone(), &limits) {
@@ -246,7 +246,8 @@ fn truncated_messages_are_errors_or_shorter_lists() {
     let whole = request().encode();
     for length in 0..whole.len() {
         let bytes = Bytes::copy_from_slice(&whole[..length]);
-        // Cut between two queries or before the keys, it is a request with fewer: HTTP's own length tells.
+        // Cut between two queries or before the keys, the bytes are a valid request with fewer
+        // queries; HTTP's length detects this.
         if let Ok(shorter) = Request::decode(bytes, &LIMITS) {
             let (base, delta) = (request().base, request().delta.unwrap());
             let shorter_delta = shorter.delta.unwrap();
@@ -255,7 +256,7 @@ fn truncated_messages_are_errors_or_shorter_lists() {
             assert!(shorter_delta.keys.is_none(), "{length} bytes");
         }
     }
-    // All but the last field is needed.
+    // All fields but the last are required.
     let whole = upload().encode();
     for length in 0..whole.len() - 2 {
         assert!(
@@ -263,7 +264,7 @@ fn truncated_messages_are_errors_or_shorter_lists() {
             "{length} bytes"
         );
     }
-    // All but the time.
+    // All fields but the time are required.
     let whole = response().encode();
     for length in 0..whole.len() - 9 {
         assert!(
@@ -315,11 +316,12 @@ fn other_formats_are_told_from_broken_messages() {
 
 #[test]
 fn lengths_are_checked_before_anything_else() {
-    // One byte over the limit, of bytes that are no message at all.
+    // One byte over the limit, of bytes that are not a message.
     let limit = LIMITS.request_bytes();
     let oversized = Bytes::from(vec![0xff; limit as usize + 1]);
     assert_eq!(Request::decode(oversized, &LIMITS), Err(WireError::TooLarge { bytes: limit + 1, limit }));
-    // Within the limit of bytes, many empty queries: refused at the first, before a list of them is made.
+    // Within the limit of bytes, many empty queries: refused at the first query, before a list of
+    // them is built.
     let many = Bytes::from([&[0x08, 1][..], &[0x1a, 0].repeat(400)].concat());
     let error = Request::decode(many, &LIMITS).unwrap_err().to_string();
     assert!(error.contains("0 bytes where the parameters say 3"), "{error}");
@@ -389,7 +391,7 @@ fn requests_name_their_version_before_they_are_decoded() {
 
 #[test]
 fn later_fields_are_passed_over() {
-    // Field 15: a number, a fixed one of each width, and bytes.
+    // Field 15 as a number, as fixed numbers of both widths, and as bytes.
     let later: &[u8] = &[0x78, 5, 0x7d, 1, 2, 3, 4, 0x79, 1, 2, 3, 4, 5, 6, 7, 8, 0x7a, 2, 0, 0];
     let bytes = Bytes::from([&request().encode()[..], later].concat());
     assert_eq!(Request::decode(bytes, &LIMITS), Ok(request()));

@@ -14,7 +14,7 @@ use crate::{
     check_answers,
 };
 
-/// A backend of plain loops, to compare others with and to test protocols without them.
+/// Backend of plain loops: the reference for other backends, and a backend for tests of protocols.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NaiveBackend;
 
@@ -39,7 +39,7 @@ impl Backend for NaiveBackend {
         "naive".into()
     }
 
-    /// One for all: they hold nothing.
+    /// Returns the same identifier for all naive backends, which have no state.
     fn id(&self) -> BackendId {
         static ID: LazyLock<BackendId> = LazyLock::new(BackendId::unique);
         *ID
@@ -103,7 +103,7 @@ impl Backend for NaiveBackend {
     }
 }
 
-/// The bytes of rows in a file.
+/// Reads the bytes of the rows in a file.
 fn read<L: FileLayout>(stored: &FileRows<'_, L>) -> Result<Vec<u8>, BackendError> {
     stored.check_length()?;
     let ranges = stored.ranges();

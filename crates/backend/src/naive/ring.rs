@@ -11,7 +11,7 @@ use crate::{
     check_ciphertexts, check_rotations,
 };
 
-/// A ciphertext, as coefficients unless said otherwise.
+/// A ciphertext, in coefficients unless stated otherwise.
 #[derive(Clone, Debug)]
 pub struct Ciphertext {
     a: Vec<u32>,
@@ -43,7 +43,7 @@ impl Ciphertext {
     }
 }
 
-/// Ciphertexts (values), one for each digit of a gadget.
+/// Ciphertexts in transformed form, one for each digit of a gadget.
 #[derive(Clone, Debug)]
 struct DigitKeys {
     gadget: Gadget,
@@ -56,7 +56,8 @@ impl DigitKeys {
         Self { gadget, ciphertexts }
     }
 
-    /// The image of a ciphertext under X -> X^`exponent`, with the key for that.
+    /// Returns the image of `c` under X -> X^`exponent`; this key must be the one for that
+    /// exponent.
     fn substitute(&self, ring: &Ring, exponent: usize, c: &Ciphertext) -> Ciphertext {
         let image = c.map(|a| ring.automorphism(a, exponent));
         let mut substituted = self.times(ring, &image.a);
@@ -64,7 +65,8 @@ impl DigitKeys {
         substituted
     }
 
-    /// The sum over the digits of `a` (coefficients) of digit times ciphertext, as coefficients.
+    /// Returns the sum over the digits of `a` (coefficients) of digit times ciphertext, in
+    /// coefficients.
     fn times(&self, ring: &Ring, a: &[u32]) -> Ciphertext {
         let mut sum = Ciphertext { a: ring.zero(), b: ring.zero() };
         let digits = self.gadget.decompose(ring, a);
@@ -77,7 +79,7 @@ impl DigitKeys {
     }
 }
 
-/// An RGSW encryption: what the digits of b and what the digits of a multiply.
+/// An RGSW encryption: the factors for the digits of b and those for the digits of a.
 #[derive(Clone, Debug)]
 struct Rgsw {
     of_b: DigitKeys,
@@ -105,21 +107,21 @@ fn coefficients(ring: &Ring, a: &[u32]) -> Vec<u32> {
 /// Evaluation keys.
 #[derive(Clone, Debug)]
 pub struct NaiveKeys {
-    /// By level.
+    /// Keys of the expansion, by level.
     expansion: Vec<DigitKeys>,
-    /// By 5, by -1, and the big step.
+    /// Keys of the automorphisms by 5 and by -1, and of the big step.
     rotations: Option<[DigitKeys; Rotations::KEYS]>,
     conversion: Option<Rgsw>,
 }
 
-/// A matrix of plaintext polynomials (values), row by row.
+/// A matrix of plaintext polynomials (values), row-major.
 #[derive(Clone, Debug)]
 pub struct NaivePlain {
     columns: usize,
     polynomials: Vec<Vec<u32>>,
 }
 
-/// Columns that matrices in a layout are folded with.
+/// Columns to fold matrices of a layout with.
 #[derive(Clone, Debug)]
 pub struct NaiveColumns {
     layout: PanelLayout,
@@ -482,7 +484,7 @@ impl RingBackend for NaiveBackend {
     }
 }
 
-/// The leaves of one query whose tree has this root.
+/// Returns the leaves of one query's expansion tree with this root.
 fn tree(
     ring: &Ring,
     expansion: Expansion,
@@ -507,7 +509,7 @@ fn tree(
     Ok(nodes)
 }
 
-/// `poly_fold` of one query.
+/// Computes `poly_fold` for one query.
 fn fold(ring: &Ring, plain: &NaivePlain, leaves: &[Ciphertext]) -> Result<Vec<Ciphertext>, BackendError> {
     if leaves.len() < plain.columns {
         return Err(BackendError::Shape("fewer leaves than columns".into()));
@@ -524,7 +526,7 @@ fn fold(ring: &Ring, plain: &NaivePlain, leaves: &[Ciphertext]) -> Result<Vec<Ci
     Ok(rows.collect())
 }
 
-/// The bytes of a switched ciphertext.
+/// Returns the bytes of a switched ciphertext.
 fn switched(ring: &Ring, ciphertext: &Ciphertext, bits: SwitchedBits) -> Vec<u8> {
     let mut stream = Vec::new();
     for (polynomial, bits) in [(&ciphertext.a, bits.a), (&ciphertext.b, bits.b)] {
@@ -536,7 +538,8 @@ fn switched(ring: &Ring, ciphertext: &Ciphertext, bits: SwitchedBits) -> Vec<u8>
     stream.chunks(8).map(|byte| byte.iter().rev().fold(0, |sum, bit| 2 * sum + bit)).collect()
 }
 
-/// round(x 2^bits / q) mod 2^bits, a bit at a time: 2^bits x does not fit any integer.
+/// Returns round(x 2^bits / q) mod 2^bits, computed bit by bit because 2^bits x does not fit any
+/// integer type.
 fn switch(x: u128, q: u128, bits: u32) -> u64 {
     let (mut quotient, mut rest) = (0, x);
     for _ in 0..bits {

@@ -13,14 +13,14 @@ pub struct NaiveRows {
 }
 
 impl NaiveRows {
-    /// Row `row` of every part.
+    /// Returns the record of number `row`: its row in every part.
     fn record(&self, row: usize) -> Vec<u8> {
         let part = |part| &self.bytes[self.layout.range(part, row..row + 1)];
         (0..self.layout.parts()).flat_map(part).copied().collect()
     }
 }
 
-/// The answer to a key.
+/// Visitor that computes the answer to a key.
 struct Answer<'a> {
     rows: &'a NaiveRows,
     batch: &'a Batch,
@@ -50,7 +50,7 @@ impl PrfVisitor for Answer<'_> {
 }
 
 impl Answer<'_> {
-    /// Adds to every word of the sum that of each row times its share.
+    /// Adds to every word of the sum the word of each row times the row's share.
     fn fold<P: Prf, O: Output>(&self, prf: P, word: usize, add: impl Fn(O, &[u8], &mut [u8])) -> Vec<u8> {
         let (leaves, per_leaf) = (evaluate_all::<P, O>(prf, self.key), O::KIND.per_leaf() as usize);
         let mut sum = vec![0; self.rows.layout.answer_bytes()];
@@ -90,7 +90,7 @@ impl ShareBackend for NaiveBackend {
         Ok(keys.iter().flat_map(|key| prf.visit(Answer { rows, batch: &batch, key })).collect())
     }
 
-    /// One after another.
+    /// Computes the folds one after another.
     fn share_folds(
         &self,
         rows: &NaiveRows,

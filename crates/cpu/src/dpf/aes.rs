@@ -1,12 +1,13 @@
 //! The tree of fixed-key AES, over vectors of blocks.
 //!
-//! `F(s, i) = E(x) + x` with `x = sigma(s + i)`, and sigma is linear: `x = sigma(s) + sigma(i)`, and `sigma(i)`
-//! is i in the upper half. What is added behind the cipher (x itself, and the correction where shares add by
-//! exclusive or) goes into the last round's key, which the cipher adds anyway.
+//! `F(s, i) = E(x) + x` with `x = sigma(s + i)`, and sigma is linear: `x = sigma(s) + sigma(i)`,
+//! and `sigma(i)` is i in the upper half. The values added after the cipher are x itself and, if
+//! shares add by exclusive or, the correction. They go into the last round's key, which the cipher
+//! adds anyway.
 //!
-//! A vector holds blocks of one seed, or of several in order, as they are written: blocks 0 and 1 of two seeds, say.
-//! So nothing is rearranged behind the cipher, and before it sigma of a seed is read from memory as often as it has
-//! blocks, which costs no arithmetic.
+//! A vector holds blocks of one seed or of several, in the order of the output: for example blocks
+//! 0 and 1 of two seeds. Nothing is therefore rearranged after the cipher. Before the cipher, sigma
+//! of a seed is read from memory once for each of its blocks, which costs no arithmetic.
 
 use bytemuck::Pod;
 use spirea_dpf::{Bit, Block, CONTROL, Key, LEAF_BLOCKS, Leaf, Level, Output, OutputKind, Party};
@@ -18,28 +19,29 @@ use crate::prefetch::reread;
 pub(crate) const ROUNDS: usize = 10;
 /// The fixed key's round keys.
 pub(crate) type RoundKeys = [Block; ROUNDS + 1];
-/// Vectors in the cipher's pipeline at a time: what hides the latency of a round.
+/// Vectors in the cipher's pipeline at a time, enough to hide the latency of a round.
 const PIPELINE: usize = 8;
-/// Nodes that are prepared at a time.
+/// Nodes prepared at a time.
 const NODES: usize = 32;
 
-/// Vectors of blocks over the token of an instruction set.
+/// Operations on vectors of blocks, implemented by the token of an instruction set.
 pub(crate) trait AesLanes: Copy + Send + Sync + 'static {
-    /// A register.
+    /// Vector register.
     type Vector: Pod;
     /// Blocks of a vector: 1, 2 or 4.
     const BLOCKS: usize;
 
-    /// The round keys.
+    /// Returns the round keys.
     fn round_keys(self) -> &'static RoundKeys;
-    /// A block everywhere.
+    /// Returns a vector with `block` in every place.
     fn splat(self, block: Block) -> Self::Vector;
-    /// The first [`Self::BLOCKS`] blocks.
+    /// Loads the first [`Self::BLOCKS`] blocks.
     #[inline(always)]
     fn load(self, blocks: &[Block]) -> Self::Vector {
         load(blocks)
     }
-    /// The first [`Self::BLOCKS`] of the sequence that repeats every block N times, 2 or 4.
+    /// Returns the first [`Self::BLOCKS`] blocks of the sequence in which every block is repeated N
+    /// times, 2 or 4.
     #[inline(always)]
     fn repeat<const N: usize>(self, blocks: &[Block]) -> Self::Vector {
         const { assert!(N >= Self::BLOCKS, "a vector of several blocks") };
@@ -50,31 +52,33 @@ pub(crate) trait AesLanes: Copy + Send + Sync + 'static {
     fn store(self, vector: Self::Vector, blocks: &mut [Block]) {
         store(vector, blocks);
     }
-    /// Exclusive or.
+    /// Returns the exclusive or.
     fn xor(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
-    /// And.
+    /// Returns the bitwise and.
     fn and(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
-    /// sigma of each block without its control bit.
+    /// Returns sigma of each block without its control bit.
     fn sigma(self, nodes: Self::Vector) -> Self::Vector;
-    /// A round.
+    /// Computes a round of the cipher.
     fn round(self, state: Self::Vector, key: Self::Vector) -> Self::Vector;
-    /// The last round.
+    /// Computes the last round of the cipher.
     fn last_round(self, state: Self::Vector, key: Self::Vector) -> Self::Vector;
-    /// Sums of 32-bit words.
+    /// Returns the sums of 32-bit words.
     fn add32(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
-    /// Sums of 64-bit words.
+    /// Returns the sums of 64-bit words.
     fn add64(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
-    /// Sums of blocks, given `a` and `b` with the top bits of their lower halves turned, and not `b`.
+    /// Returns the sums of blocks. `a` and `b` have the top bits of their lower halves inverted;
+    /// `not_b` is the complement of `b`.
     ///
-    /// The turned bits vanish in the sum of lower halves. These have a carry if a > not b, unsigned, which with turned
-    /// bits is what a comparison of signed words says.
+    /// The inverted bits cancel in the sum of lower halves. This sum has a carry if a > not b,
+    /// unsigned, which with inverted bits is a comparison of signed words.
     fn add128(self, a: Self::Vector, b: Self::Vector, not_b: Self::Vector) -> Self::Vector;
 }
 
-/// All rounds but the last, behind the first key.
+/// Runs all rounds but the last, on states to which the first key has been added.
 ///
-/// The loop must stay one: unrolled, the compiler follows one vector through all rounds before the next, to save
-/// registers, and the processor waits for each round's latency. So it is not told their number.
+/// The loop must not be unrolled. Unrolled, the compiler follows one vector through all rounds
+/// before the next, to save registers, and the processor waits for each round's latency. The number
+/// of rounds is therefore hidden from the compiler.
 #[inline(always)]
 fn encrypt<L: AesLanes>(lanes: L, mut states: [L::Vector; PIPELINE]) -> [L::Vector; PIPELINE] {
     for key in &lanes.round_keys()[1..*reread(&ROUNDS)] {
@@ -84,33 +88,36 @@ fn encrypt<L: AesLanes>(lanes: L, mut states: [L::Vector; PIPELINE]) -> [L::Vect
     states
 }
 
-/// The top bit of a block's lower half: see [`AesLanes::add128`].
+/// Top bit of a block's lower half: see [`AesLanes::add128`].
 pub(crate) const TURNED: Block = 1 << 63;
 
-/// Vectors by pattern and by the control bits of their nodes, the first one's lowest. They are looked up rather than
-/// masked: the vector units have most to do, and the bits are pseudorandom, whatever a key selects.
+/// Vectors by pattern and by the control bits of their nodes, the first node's lowest. They are
+/// looked up rather than masked because the vector units are the bottleneck. The bits are
+/// pseudorandom for any index that a key selects.
 type ByControls<V> = [[V; COMBINATIONS]; PATTERNS];
 
-/// What the N blocks of a seed differ in, as vectors: pattern p has blocks `p * BLOCKS` onward, in a circle.
+/// Constants in which the N blocks of a seed differ, as vectors: pattern p has the blocks from
+/// `p * BLOCKS` on, modulo N.
 struct Constants<V> {
-    /// Before the cipher, by pattern: `sigma(i)` and the first round's key.
+    /// Added before the cipher, by pattern: `sigma(i)` and the first round's key.
     first: [V; PATTERNS],
-    /// In the last round: `sigma(i)`, its key and, where shares add by exclusive or, the correction.
+    /// Added in the last round: `sigma(i)`, the round's key and, if shares add by exclusive or, the
+    /// correction.
     last: ByControls<V>,
-    /// Behind it, where shares add as numbers: the correction.
+    /// Added after the cipher, if shares add as numbers: the correction.
     summands: ByControls<V>,
-    /// Where the numbers are whole blocks: not the correction.
+    /// If the numbers are whole blocks: the complement of the correction.
     complements: ByControls<V>,
 }
 
-/// Most patterns: N blocks of a seed, one a vector.
+/// Maximum number of patterns: N blocks of a seed, one in each vector.
 const PATTERNS: usize = LEAF_BLOCKS;
-/// Most combinations of control bits: those of two nodes a vector.
+/// Maximum number of combinations of control bits: those of two nodes in a vector.
 const COMBINATIONS: usize = 4;
 
 impl<V: Copy> Constants<V> {
-    /// Those of N blocks that are inverted if `inverted` is all ones, and get one of two corrections: the first where a
-    /// node is not corrected, the second where it is.
+    /// Returns the constants of N blocks, which are inverted if `inverted` is all ones. The blocks
+    /// get the first of `corrections` if their node is not corrected, and the second if it is.
     #[inline(always)]
     fn new<L: AesLanes<Vector = V>, O: Output, const N: usize>(
         lanes: L,
@@ -156,14 +163,15 @@ impl<V: Copy> Constants<V> {
         constants
     }
 
-    /// Those of a level: children of corrected nodes get its corrections.
+    /// Returns the constants of a level: children of corrected nodes get its corrections.
     #[inline(always)]
     fn of_level<L: AesLanes<Vector = V>>(lanes: L, level: &Level) -> Self {
         Self::new::<L, Bit, 2>(lanes, 0, [[0; 2], [level.left, level.right]])
     }
 
-    /// Those of a key's leaves. Party 0 adds the correction c where a node is corrected. Party 1 has the negative of
-    /// that, `-(F + t c) = not F + 1 - t c`: its blocks are inverted, in the last round, and it adds 1 or 1 - c.
+    /// Returns the constants of a key's leaves. Party 0 adds the correction c if a node is
+    /// corrected. Party 1 needs the negative, `-(F + t c) = not F + 1 - t c`: its blocks are
+    /// inverted in the last round, and it adds 1 or 1 - c.
     #[inline(always)]
     fn of_leaves<L: AesLanes<Vector = V>, O: Output>(lanes: L, key: &Key) -> Self {
         match key.party() {
@@ -177,26 +185,26 @@ impl<V: Copy> Constants<V> {
     }
 }
 
-/// sigma of a block's number.
+/// Returns sigma of a block's number.
 #[inline(always)]
 fn sigma_of_index(i: usize) -> Block {
     (i as Block) << 64
 }
 
-/// Vectors after which the N blocks of a seed begin anew.
+/// Returns the number of vectors after which the N blocks of a seed repeat.
 #[inline(always)]
 fn patterns<L: AesLanes, const N: usize>() -> usize {
     N.div_ceil(L::BLOCKS)
 }
 
-/// Nodes whose N blocks share a vector.
+/// Returns the number of nodes whose N blocks share a vector.
 #[inline(always)]
 fn nodes_of_vector<L: AesLanes, const N: usize>() -> usize {
     L::BLOCKS.div_ceil(N)
 }
 
-/// Runs a block for each vector of the pipeline, in order. As a loop it is too long for the compiler to unroll, and the
-/// vectors would leave their registers.
+/// Runs a block for each vector of the pipeline, in order. A loop would be too long for the
+/// compiler to unroll, and the vectors would leave their registers.
 macro_rules! for_each_vector {
     ($v:ident => $body:block) => {
         for_each_vector!($v, $body, 0 1 2 3 4 5 6 7);
@@ -210,7 +218,7 @@ macro_rules! for_each_vector {
     };
 }
 
-/// Nodes as the cipher takes them.
+/// Nodes in the form that the cipher takes.
 #[repr(align(64))]
 struct Prepared {
     /// sigma of each seed.
@@ -236,7 +244,7 @@ impl Prepared {
         }
     }
 
-    /// Prepares the nodes of a vector, to be those from `first` on.
+    /// Prepares the nodes of one vector, as those from `first` on.
     #[inline(always)]
     fn set_vector<L: AesLanes>(&mut self, lanes: L, first: usize, nodes: &[Block]) {
         let nodes = lanes.load(nodes);
@@ -244,7 +252,7 @@ impl Prepared {
         lanes.store(lanes.and(nodes, lanes.splat(CONTROL)), &mut self.controls[first..]);
     }
 
-    /// The N blocks of each node, corrected, as outputs of O, written one after another.
+    /// Writes the N blocks of each node one after another, corrected, as outputs of O.
     #[inline(always)]
     fn blocks<L: AesLanes, O: Output, const N: usize>(
         &self,
@@ -265,7 +273,7 @@ impl Prepared {
         }
     }
 
-    /// [`Self::blocks`] for the nodes from `first` on whose blocks fill the pipeline.
+    /// Computes [`Self::blocks`] for the nodes from `first` on whose blocks fill the pipeline.
     #[inline(always)]
     fn group<L: AesLanes, O: Output, const N: usize>(
         &self,
@@ -278,7 +286,7 @@ impl Prepared {
         let (sigmas, controls) = (&self.sigmas[nodes.clone()], &self.controls[nodes]);
         let patterns = patterns::<L, N>();
         let to = &mut to[..PIPELINE * L::BLOCKS];
-        // Plain loops: a closure would be compiled without the caller's instruction set.
+        // Plain loops, because a closure would be compiled without the caller's instruction set.
         let mut pipeline = [constants.first[0]; PIPELINE];
         for (v, state) in pipeline.iter_mut().enumerate() {
             let sigma = lanes.repeat::<N>(&sigmas[v * L::BLOCKS / N..]);
@@ -287,7 +295,8 @@ impl Prepared {
         let pipeline = encrypt(lanes, pipeline);
         for_each_vector!(v => {
             let node = v * L::BLOCKS / N;
-            // One by one: gathered in a vector, each would cost instructions to bring back.
+            // One word at a time: extracting bits gathered in a vector would cost instructions for
+            // each.
             let mut combination = *reread(&controls[node]) as usize;
             if nodes_of_vector::<L, N>() == 2 {
                 combination |= (*reread(&controls[node + 1]) as usize) << 1;
@@ -307,12 +316,13 @@ impl Prepared {
     }
 }
 
-/// [`Tree::expand`](super::tree::Tree::expand), to be compiled for an instruction set where it is called.
+/// Implements [`Tree::expand`](super::tree::Tree::expand). It is inlined, so that it is compiled
+/// for the caller's instruction set.
 #[inline(always)]
 pub(crate) fn expand<L: AesLanes>(lanes: L, nodes: &mut [Block], count: usize, level: &Level) {
     let constants = Constants::of_level(lanes, level);
     let mut prepared = Prepared::EMPTY;
-    // From the last to the first: children never overwrite nodes that are still to come.
+    // From the last to the first, so that children never overwrite nodes that are still to come.
     for first in (0..count).step_by(NODES).rev() {
         let end = count.min(first + NODES);
         prepared.set(lanes, &nodes[first..end]);
@@ -320,7 +330,8 @@ pub(crate) fn expand<L: AesLanes>(lanes: L, nodes: &mut [Block], count: usize, l
     }
 }
 
-/// [`Tree::leaves`](super::tree::Tree::leaves), to be compiled for an instruction set where it is called.
+/// Implements [`Tree::leaves`](super::tree::Tree::leaves). It is inlined, so that it is compiled
+/// for the caller's instruction set.
 #[inline(always)]
 pub(crate) fn leaves<L: AesLanes, O: Output>(lanes: L, nodes: &[Block], key: &Key, shares: &mut [Leaf]) {
     let constants = Constants::of_leaves::<L, O>(lanes, key);
@@ -351,7 +362,7 @@ pub(crate) fn only_encrypt<L: AesLanes>(lanes: L, rounds: u64) -> u64 {
     rounds * (PIPELINE * L::BLOCKS) as u64
 }
 
-/// The tree over AES lanes, each function compiled for the lanes' instruction set.
+/// Implements the tree over AES lanes, with each function compiled for the lanes' instruction set.
 macro_rules! aes_tree {
     ($token:ident) => {
         #[allow(unsafe_code)]

@@ -1,4 +1,4 @@
-//! AES-NI: one block a vector.
+//! AES-NI: one block in each vector.
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::*;
@@ -11,12 +11,13 @@ use spirea_dpf::{Bit, Block, Key, Leaf, Level, Output, OutputKind};
 use super::aes::{AesLanes, ROUNDS, RoundKeys, TURNED, aes_tree};
 use crate::isa::{load, operations};
 
-/// Proof that AES-NI is there, with the round keys: by reference, since a token is copied wherever it goes.
+/// Proof that the processor has AES-NI, with the round keys by reference, since tokens are copied
+/// often.
 #[derive(Clone, Copy)]
 pub(crate) struct AesNi(&'static RoundKeys);
 
 impl AesNi {
-    /// The proof, where the processor has it.
+    /// Returns the proof if the processor has AES-NI.
     pub(crate) fn detect() -> Option<Self> {
         if !is_x86_feature_detected!("aes") {
             return None;
@@ -26,13 +27,13 @@ impl AesNi {
         Some(Self(KEYS.get_or_init(|| unsafe { round_keys() })))
     }
 
-    /// The fixed key's round keys.
+    /// Returns the fixed key's round keys.
     pub(crate) fn keys(self) -> &'static RoundKeys {
         self.0
     }
 }
 
-/// FIPS 197, section 5.2.
+/// Computes the round keys of the fixed key (FIPS 197, section 5.2).
 #[target_feature(enable = "aes")]
 fn round_keys() -> RoundKeys {
     let mut keys = [Block::from_le_bytes(AES_KEY); ROUNDS + 1];
@@ -40,8 +41,8 @@ fn round_keys() -> RoundKeys {
     for round in 1..=ROUNDS {
         let previous = keys[round - 1];
         let last_word = (previous >> 96) as u32;
-        // The instruction substitutes and rotates words 1 and 3; its own constant is an immediate, so it is added
-        // here.
+        // The instruction substitutes and rotates words 1 and 3. Its constant is an immediate, so
+        // the constant is added here.
         let turned = _mm_aeskeygenassist_si128::<0>(_mm_set1_epi32(last_word as i32));
         let mut word = _mm_extract_epi32_1(turned) ^ u32::from(constant);
         let mut key = 0;
@@ -55,14 +56,14 @@ fn round_keys() -> RoundKeys {
     keys
 }
 
-/// Word 1 of a vector.
+/// Returns word 1 of a vector.
 #[inline]
 #[target_feature(enable = "sse2")]
 fn _mm_extract_epi32_1(vector: __m128i) -> u32 {
     _mm_cvtsi128_si32(_mm_shuffle_epi32::<1>(vector)) as u32
 }
 
-/// One block.
+/// Loads one block.
 #[inline(always)]
 pub(crate) fn block(block: &Block) -> __m128i {
     load(std::slice::from_ref(block))
@@ -89,7 +90,7 @@ impl AesLanes for AesNi {
         last_round(state, key) = _mm_aesenclast_si128(state, key);
         add32(a, b) = _mm_add_epi32(a, b);
         add64(a, b) = _mm_add_epi64(a, b);
-        // SSE2 compares no words of 64 bits: the processor adds blocks with a carry of its own.
+        // SSE2 cannot compare 64-bit words, so the processor adds whole blocks with its carry flag.
         add128(a, b, _not_b) = {
             let (a, b): (Block, Block) = (cast(a), cast(b));
             cast((a ^ TURNED).wrapping_add(b ^ TURNED))

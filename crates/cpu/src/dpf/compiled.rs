@@ -1,4 +1,4 @@
-//! Portable code compiled for AVX2 and AVX-512: the compiler's vectors.
+//! Portable code compiled for AVX2 and AVX-512, with vectors chosen by the compiler.
 #![allow(unsafe_code)]
 
 use spirea_dpf::{Bit, Block, Key, Leaf, Level, Output, OutputKind, Prf};
@@ -6,7 +6,7 @@ use spirea_dpf::{Bit, Block, Key, Leaf, Level, Output, OutputKind, Prf};
 use super::tree::{self, Tree, with_output};
 use crate::isa::{Avx2, Avx512, enabled};
 
-/// A function with the token of the instruction set that its code is compiled for.
+/// A pseudorandom function with the token of the instruction set that its code is compiled for.
 #[derive(Clone, Copy)]
 pub(crate) struct Compiled<P, T>(pub P, pub T);
 

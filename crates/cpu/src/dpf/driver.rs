@@ -1,4 +1,5 @@
-//! Blocking and threads: the database is read once for each group of keys, shares live in the caches.
+//! Blocking and threads: the database is read once for each group of keys, and shares stay in the
+//! caches.
 //!
 //! ```text
 //! for each task                                   in parallel: a bin's rows and the keys that meet them
@@ -6,7 +7,7 @@
 //!         for each piece of the tree              in parallel, contiguous
 //!             for each chunk of the piece         its nodes: breadth first, in the second-level cache
 //!                 for each tile of the chunk      its leaves' shares: in the second-level cache
-//!                     for each block of its rows  read from memory for all keys of the group; of a lone key, two blocks
+//!                     for each block of its rows  read from memory for all keys of the group; two blocks for a lone key
 //! ```
 
 use std::borrow::Cow;
@@ -27,26 +28,27 @@ use crate::isa::{Found, Portable, with_token};
 use crate::matrix::CpuRows;
 use crate::parallel::Each as _;
 
-/// The most keys that share one reading of the database.
+/// Maximum number of keys that share one read of the database.
 const GROUP_KEYS: usize = 64;
-/// The most bytes of all keys' nodes in a chunk: half of a second-level cache of 512 KiB.
+/// Maximum bytes of all keys' nodes in a chunk: half of a second-level cache of 512 KiB.
 const NODES_BYTES: usize = 256 << 10;
-/// The most bytes of all keys' shares of a tile.
+/// Maximum bytes of all keys' shares of a tile.
 const SHARES_BYTES: usize = 128 << 10;
-/// The most leaves in a chunk.
+/// Maximum number of leaves in a chunk.
 pub(super) const MAX_CHUNK: usize = 1024;
-/// The most leaves in a tile.
+/// Maximum number of leaves in a tile.
 pub(super) const MAX_TILE: usize = 64;
-/// Bytes of rows in a block that all keys go over: half of a first-level cache of 32 KiB.
+/// Bytes of rows in a block that is read by all keys: half of a first-level cache of 32 KiB.
 const BLOCK_BYTES: usize = 16 << 10;
-/// Bytes of rows in a block of a lone key, which goes over them once.
+/// Bytes of rows in a block of a lone key, which reads it once.
 const LONE_BLOCK_BYTES: usize = 64 << 10;
-/// Pieces of the tree for each thread: enough to even out threads that other work slows down.
+/// Pieces of the tree for each thread: enough to balance threads that are slowed down by other
+/// work.
 const PIECES_PER_THREAD: usize = 4;
-/// From as many keys on, tables of subsets cost less than masked rows.
+/// Least number of keys for which tables of subsets cost less than masked rows.
 const TABLE_KEYS: usize = 4;
 
-/// What every task of a fold knows.
+/// Parameters of a fold, common to all its pieces.
 struct Fold<'a> {
     tree: &'a dyn Tree,
     found: Found,
@@ -58,25 +60,26 @@ struct Fold<'a> {
     tile: usize,
 }
 
-/// A fold of some of a table's rows.
+/// Fold of some of a table's rows.
 pub(crate) struct Task<'a> {
-    /// What its keys have in common.
+    /// Properties that the keys share.
     pub batch: Batch,
     /// The keys.
     pub keys: &'a [Key],
 }
 
-/// The answers of all keys of all tasks, one after another, on the current thread pool.
+/// Returns the answers of all keys of all tasks, one after another, computed on the current thread
+/// pool.
 ///
-/// Tasks are worked on at the same time, in the order of memory where theirs is, and each is cut into pieces as far as there
-/// are fewer tasks than threads want.
+/// Tasks run in parallel, and in the order of memory if they are given in that order. If there are
+/// fewer tasks than pieces wanted for the threads, each task is cut into several pieces.
 pub(crate) fn share_folds(tree: &dyn Tree, found: Found, rows: &CpuRows, tasks: &[Task<'_>]) -> Vec<u8> {
     let pieces = (PIECES_PER_THREAD * rayon::current_num_threads()).div_ceil(tasks.len().max(1));
     let answers: Vec<_> = tasks.par_iter().collected(&|task| share_fold(tree, found, rows, task, pieces));
     answers.concat()
 }
 
-/// The answers of a task's keys, one after another.
+/// Returns the answers of a task's keys, one after another.
 fn share_fold(tree: &dyn Tree, found: Found, rows: &CpuRows, task: &Task<'_>, pieces: usize) -> Vec<u8> {
     let Task { batch, keys } = task;
     let (layout, leaves) = (rows.layout(), batch.domain.leaves());
@@ -99,17 +102,18 @@ fn share_fold(tree: &dyn Tree, found: Found, rows: &CpuRows, task: &Task<'_>, pi
     answers
 }
 
-/// Leaves that hold the shares of a group of rows: fewer are neither a chunk nor a tile, unless there are no more.
+/// Returns the number of leaves that hold the shares of a group of rows. Chunks and tiles have at
+/// least this number, unless the tree has fewer leaves.
 fn group_leaves(batch: &Batch) -> usize {
     GROUP_ROWS.div_ceil(batch.domain.output().per_leaf() as usize)
 }
 
-/// The largest power of two that is not above `bound`, at least 1.
+/// Returns the largest power of two that is at most `bound`, and at least 1.
 fn below(bound: usize) -> usize {
     1 << bound.max(1).ilog2()
 }
 
-/// Clears all behind the first `bits` bits.
+/// Clears all bits after the first `bits` bits.
 fn clear_behind(shares: &mut [Leaf], bits: usize) {
     let words = bytemuck::cast_slice_mut::<_, u64>(shares.as_flattened_mut());
     let (whole, rest) = (bits / 64, bits % 64);
@@ -120,21 +124,21 @@ fn clear_behind(shares: &mut [Leaf], bits: usize) {
 }
 
 impl Fold<'_> {
-    /// Bytes of all keys' sums of a part.
+    /// Returns the bytes of all keys' sums of a part.
     fn part_bytes(&self) -> usize {
         self.keys.len() * sum_bytes(self.layout.row_bytes())
     }
 
-    /// Sums of all keys, for one part after another.
+    /// Returns zero sums for all keys, one part after another.
     fn no_sums(&self) -> Vec<u8> {
         vec![0; self.layout.parts() * self.part_bytes()]
     }
 
-    /// The sums over the rows of some chunks.
+    /// Returns the sums over the rows of some chunks.
     fn piece(&self, chunks: Range<u64>) -> Vec<u8> {
         let mut sums = self.no_sums();
         let mut nodes = Aligned::<Node>::zeros(self.keys.len() * self.chunk);
-        // The rows of a tree that is smaller than a group are a group all the same.
+        // The rows of a tree smaller than a group are padded to a group.
         let behind = group_leaves(self.batch);
         let mut shares = Aligned::<Leaf>::zeros(self.keys.len() * self.tile + behind);
         let per_leaf = self.batch.domain.output().per_leaf();
@@ -156,7 +160,7 @@ impl Fold<'_> {
                 for (i, (key, shares)) in self.keys.iter().zip(shares_of_keys).enumerate() {
                     let nodes = &nodes[i * self.chunk + tile * self.tile..][..self.tile];
                     self.tree.leaves(nodes, key, shares);
-                    // Behind the last point there may be rows of others.
+                    // Rows after the last point may belong to other keys' points.
                     clear_behind(shares, (end - first) * self.batch.domain.output().bits() as usize);
                 }
                 self.rows(first..end, &shares, &mut sums);
@@ -165,7 +169,8 @@ impl Fold<'_> {
         sums
     }
 
-    /// Folds rows, counted from the batch's first, by the shares that begin with theirs.
+    /// Folds `rows`, counted from the batch's first row; `shares` begins with the share of the
+    /// first of them.
     fn rows(&self, rows: Range<usize>, shares: &[Leaf], sums: &mut [u8]) {
         let row_bytes = self.layout.row_bytes();
         let block_bytes = if self.keys.len() == 1 { LONE_BLOCK_BYTES } else { BLOCK_BYTES };
@@ -185,8 +190,9 @@ impl Fold<'_> {
                 let start = self.layout.range(part, start..start).start;
                 let bytes = &self.bytes[start..];
                 let reach = whole * row_bytes + SLACK;
-                // Rows behind the last point have shares of zero, unless the tile is smaller than a group: then they are
-                // zeros, as is what lies behind the last row of all.
+                // Rows after the last point have shares of zero, unless the tile is smaller than a
+                // group. In that case these rows are replaced by zeros, as are bytes after the last
+                // row of all.
                 let bytes: Cow<'_, [u8]> = if bytes.len() >= reach && (count == whole || covers_groups) {
                     bytes[..reach].into()
                 } else {
@@ -202,13 +208,14 @@ impl Fold<'_> {
         }
     }
 
-    /// The rows of each half of a tile of which both are read at a time, if that is done: by a lone key's bits, where rows are
-    /// narrow, and the halves whole blocks and far enough apart.
+    /// Returns the rows of each half of a tile if both halves are read at the same time. This
+    /// applies to a lone key with output bits, narrow rows, and halves that are whole blocks and
+    /// far enough apart.
     fn halves(&self, rows: &Range<usize>, block_rows: usize) -> Option<usize> {
         let (half, row_bytes) = (rows.len() / 2, self.layout.row_bytes());
         let alone = self.keys.len() == 1 && self.batch.domain.output() == OutputKind::Bit;
         let narrow = with_token!(self.found, Portable::<8>, lanes => is_narrow(lanes, row_bytes));
-        // The last row of all has less behind it than a vector.
+        // The last row of all is followed by fewer bytes than a vector has.
         let end = self.batch.rows.start + rows.end;
         let inner = self.layout.range(self.layout.parts() - 1, end..end).end + SLACK <= self.bytes.len();
         (alone
@@ -219,7 +226,7 @@ impl Fold<'_> {
             .then_some(half)
     }
 
-    /// Folds two blocks of a tile that begin at these of its rows, in every part.
+    /// Folds two blocks of a tile, which begin at the rows `firsts` of the tile, in every part.
     fn pair(
         &self,
         firsts: [usize; 2],
@@ -244,7 +251,7 @@ impl Fold<'_> {
         }
     }
 
-    /// Folds a block by the shares from row `skipped` of the tile on.
+    /// Folds a block by the shares of the tile from row `skipped` on.
     fn block(&self, block: Block<'_>, shares: &[Leaf], skipped: usize, sums: &mut [u8]) {
         match self.batch.domain.output() {
             OutputKind::Bit => self.xor(block, shares, skipped, sums),
@@ -275,13 +282,14 @@ impl Fold<'_> {
         with_token!(self.found, Portable::<8>, lanes => lanes.run(sum));
     }
 
-    /// The sums of two pieces.
+    /// Returns the sums of two pieces.
     fn add(&self, mut sums: Vec<u8>, others: &[u8]) -> Vec<u8> {
         self.batch.domain.output().add_to(&mut sums, others);
         sums
     }
 
-    /// Appends the answers: for each key its sums of all parts, without what lies behind a row.
+    /// Appends the answers: for each key its sums of all parts, without the bytes after a row's
+    /// end.
     fn write(&self, sums: &[u8], answers: &mut Vec<u8>) {
         let row_bytes = self.layout.row_bytes();
         for key in 0..self.keys.len() {

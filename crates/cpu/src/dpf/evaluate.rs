@@ -16,23 +16,24 @@ use crate::isa::{Found, Portable, with_token};
 /// Leaves whose shares are summed at a time: half of a first-level cache of 32 KiB.
 const TILE: usize = 256;
 
-/// In which order a tree is expanded.
+/// Order in which a tree is expanded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Traversal {
-    /// Subtrees of as many leaves as the cache has room for, each breadth first: what folds do.
+    /// Subtrees with the number of leaves that fit the cache, each breadth first; used by folds.
     #[default]
     MemoryBounded,
-    /// One whole level after another, in memory as large as the last.
+    /// One whole level after another, in memory of the size of the last level.
     LevelByLevel,
-    /// Every leaf from the root on, as if there were no others: as many times more calls as the tree has levels.
+    /// Every leaf separately from the root on: the number of calls is multiplied by the number of
+    /// levels.
     BranchParallel,
 }
 
 impl Traversal {
-    /// All of them.
+    /// All traversals.
     pub const ALL: [Self; 3] = [Self::MemoryBounded, Self::LevelByLevel, Self::BranchParallel];
 
-    /// Its name in reports.
+    /// Returns the name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::MemoryBounded => "memory-bounded",
@@ -43,8 +44,8 @@ impl Traversal {
 }
 
 impl CpuBackend {
-    /// Expands the whole domain of each key and returns the exclusive or of all its leaves' shares: each is computed,
-    /// and none leaves the cache.
+    /// Expands the whole domain of each key and returns the exclusive or of the shares of all its
+    /// leaves. Every share is computed, and no share leaves the cache.
     pub fn evaluate_domain(&self, prf: PrfKind, keys: &[Key], strategy: Traversal) -> Vec<Leaf> {
         let tree = trees::tree(self.isa(), prf);
         let evaluation = Evaluation { tree: &*tree, found: self.found };
@@ -56,12 +57,13 @@ impl CpuBackend {
         self.install(|| keys.par_iter().map(|key| of_key(evaluation, key)).collect())
     }
 
-    /// Expands the whole domain of each key and hands over its leaves' shares, with the key's place among the keys, as
-    /// soon as they are there: the evaluation workers of IM-PIR (section 3.4). Outputs behind the last point are without
-    /// meaning.
+    /// Expands the whole domain of each key and passes the shares of its leaves, with the key's
+    /// place among the keys, to `done` as soon as they are complete: the evaluation workers of
+    /// IM-PIR (section 3.4). Outputs after the last point are meaningless.
     ///
-    /// Keys are worked on at the same time, and each by as many threads as others leave: subtrees of a level are
-    /// independent (section 3.2). `done` may wait, for instance until there is room for more shares.
+    /// Keys are processed in parallel, and each by the threads that the others leave: subtrees of a
+    /// level are independent (section 3.2). `done` may block, for instance until there is room for
+    /// more shares.
     pub fn evaluate_shares(&self, prf: PrfKind, keys: &[Key], done: impl Fn(usize, Vec<Leaf>) + Sync) {
         let tree = trees::tree(self.isa(), prf);
         let each = keys.par_iter().enumerate().with_max_len(1);
@@ -69,7 +71,7 @@ impl CpuBackend {
     }
 }
 
-/// The shares of all leaves of a key.
+/// Returns the shares of all leaves of a key.
 fn shares(tree: &dyn Tree, key: &Key) -> Vec<Leaf> {
     let mut leaves = vec![[0; LEAF_BLOCKS]; key.domain().leaves() as usize];
     let chunk = CHUNK.min(1 << key.domain().depth());
@@ -83,7 +85,7 @@ fn shares(tree: &dyn Tree, key: &Key) -> Vec<Leaf> {
     leaves.par_chunks_mut(chunk).enumerate().for_each_init(init, |(descent, nodes, shares), (i, leaves)| {
         descent.leaf_nodes(i as u64, nodes);
         for (nodes, leaves) in nodes.chunks(TILE).zip(leaves.chunks_mut(TILE)) {
-            // Vectors want their own alignment.
+            // Copied, because vectors need aligned shares.
             tree.leaves(nodes, key, shares);
             leaves.copy_from_slice(&shares[..leaves.len()]);
         }
@@ -91,7 +93,7 @@ fn shares(tree: &dyn Tree, key: &Key) -> Vec<Leaf> {
     leaves
 }
 
-/// What evaluates.
+/// Tree and instruction set of an evaluation.
 #[derive(Clone, Copy)]
 struct Evaluation<'a> {
     tree: &'a dyn Tree,
@@ -99,7 +101,7 @@ struct Evaluation<'a> {
 }
 
 impl Evaluation<'_> {
-    /// The exclusive or of the shares of all `nodes`.
+    /// Returns the exclusive or of the shares of all `nodes`.
     fn sum(&self, key: &Key, nodes: &[Block]) -> Leaf {
         let mut shares = Aligned::<Leaf>::zeros(TILE.min(nodes.len()));
         let mut total = [0; LEAF_BLOCKS];
@@ -112,7 +114,7 @@ impl Evaluation<'_> {
     }
 }
 
-/// Exclusive or.
+/// Returns the exclusive or of two leaves.
 fn add(a: Leaf, b: Leaf) -> Leaf {
     std::array::from_fn(|i| a[i] ^ b[i])
 }

@@ -1,8 +1,9 @@
-//! Blocks of rows times shares, for any vectors: [`ByteLanes::run`] compiles them for an instruction set.
+//! Products of blocks of rows and shares, for any vectors: [`ByteLanes::run`] compiles them for an
+//! instruction set.
 //!
-//! A block is a number of rows, a multiple of [`GROUP_ROWS`], with at least [`SLACK`] bytes behind its last
-//! row: vectors reach beyond a row's end, and what they find there is dropped. Sums have one vector of room
-//! beyond a row's bytes for the same reason.
+//! A block consists of rows, a multiple of [`GROUP_ROWS`], with at least [`SLACK`] readable bytes
+//! after its last row: vectors reach beyond a row's end, and the values read there are discarded.
+//! For the same reason sums have one vector of room beyond a row's bytes.
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -12,22 +13,22 @@ use spirea_dpf::Leaf;
 use super::lanes::{ByteLanes, RowKernel, Word};
 use crate::prefetch::{Lines, prefetch};
 
-/// Rows of a block are a multiple of this: a word of share bits.
+/// Divisor of a block's number of rows: a word of share bits.
 pub(crate) const GROUP_ROWS: usize = 64;
-/// Bytes behind a block that may be read: the widest vector.
+/// Readable bytes after a block: the widest vector.
 pub(crate) const SLACK: usize = 64;
 
-/// Rows in memory.
+/// Block of rows in memory.
 #[derive(Clone, Copy)]
 pub(crate) struct Block<'a> {
-    /// From the first row on, beyond the last by [`SLACK`].
+    /// Bytes from the first row to [`SLACK`] bytes after the last row.
     pub bytes: &'a [u8],
     /// Bytes of a row.
     pub row_bytes: usize,
     /// Rows.
     pub rows: usize,
-    /// How many bytes ahead of the row at hand rows are asked for: on the way from memory when their turn comes. With 0
-    /// they are not.
+    /// Prefetch distance in bytes from the current row, so that rows are under way from memory
+    /// before their turn; 0 means no prefetching.
     pub ahead: usize,
 }
 
@@ -38,15 +39,16 @@ impl<'a> Block<'a> {
     }
 }
 
-/// Bytes of a key's sums for rows of `row_bytes`: whole vectors of any width.
+/// Returns the bytes of a key's sums for rows of `row_bytes` bytes: whole vectors of any width.
 pub(crate) fn sum_bytes(row_bytes: usize) -> usize {
     row_bytes.next_multiple_of(SLACK)
 }
 
-/// How the share bits of one key lie: one for each row, lowest bit first.
+/// Share bits of one key: one bit for each row, lowest bit first.
 pub(crate) type Bits<'a> = &'a [u64];
 
-/// `sums ^= XOR of rows whose bit is set`, for one key and `P` blocks of as many rows: a masked row of each at a time.
+/// Kernel `sums ^= XOR of rows whose bit is set`, for one key and `P` blocks with equal numbers of
+/// rows: reads one masked row of each block at a time.
 pub(crate) struct XorMasked<'a, const P: usize> {
     pub blocks: [Block<'a>; P],
     pub bits: [Bits<'a>; P],
@@ -72,13 +74,14 @@ impl<const P: usize> RowKernel for XorMasked<'_, P> {
     }
 }
 
-/// Whether a row has so few vectors that the sums of masked rows stay in registers. Wider ones are read no faster two at a
-/// time: with AVX2, 256 bytes took 1.14 and 1.29 times the time of reading so, and 1.12 and 1.16 one after another.
+/// Returns true if a row has so few vectors that the sums of masked rows stay in registers. Wider
+/// rows are not read faster two at a time. With AVX2, rows of 256 bytes took 1.14 and 1.29 times
+/// the time of reading in this way, and 1.12 and 1.16 times one after another.
 pub(crate) fn is_narrow<L: ByteLanes>(_: L, row_bytes: usize) -> bool {
     row_bytes <= 4 * L::BYTES
 }
 
-/// Asks for the cache lines of `bytes` bytes, `ahead` of them, or for none.
+/// Prefetches the cache lines of the `bytes` bytes at distance `ahead`; 0 means none.
 #[inline(always)]
 fn ask_ahead(row: &[u8], ahead: usize, bytes: usize) {
     if ahead == 0 {
@@ -89,7 +92,7 @@ fn ask_ahead(row: &[u8], ahead: usize, bytes: usize) {
     }
 }
 
-/// Rows of V vectors: the sums stay in registers.
+/// Folds rows of V vectors, with the sums in registers.
 #[inline(always)]
 fn xor_masked_narrow<L: ByteLanes, const P: usize, const V: usize>(
     lanes: L,
@@ -102,12 +105,12 @@ fn xor_masked_narrow<L: ByteLanes, const P: usize, const V: usize>(
     for (v, total) in totals.iter_mut().enumerate() {
         *total = lanes.load(&sums[v * L::BYTES..]);
     }
-    // Several short rows share a cache line, which is asked for once.
+    // Several short rows share a cache line, which is prefetched once.
     let per_line = (64 / row_bytes).max(1).next_power_of_two();
     for group in 0..blocks[0].rows / GROUP_ROWS {
         let rows =
             blocks.map(|block| &block.row(group * GROUP_ROWS)[..(GROUP_ROWS - 1) * row_bytes + V * L::BYTES]);
-        // A row's bit stands on top of every lane when its turn comes.
+        // Reversed, so that a row's bit is the top bit of every lane when its turn comes.
         let turned = bits.map(|bits| bits[group].reverse_bits());
         for half in 0..2 {
             let mut bits = turned.map(|bits| lanes.splat32((bits >> (32 * (1 - half))) as u32));
@@ -131,7 +134,8 @@ fn xor_masked_narrow<L: ByteLanes, const P: usize, const V: usize>(
     }
 }
 
-/// Wide rows, one after another as memory has them: the sums stay in the first-level cache.
+/// Folds wide rows one after another, in the order of memory, with the sums in the first-level
+/// cache.
 #[inline(always)]
 fn xor_masked_wide<L: ByteLanes>(lanes: L, block: Block<'_>, bits: Bits<'_>, sums: &mut [u8]) {
     for row in 0..block.rows {
@@ -146,15 +150,17 @@ fn xor_masked_wide<L: ByteLanes>(lanes: L, block: Block<'_>, bits: Bits<'_>, sum
     }
 }
 
-/// Rows that a table has the sums of: the method of the four Russians.
+/// Rows whose subset sums are in one table: the method of the four Russians.
 const TABLE_ROWS: usize = 4;
 /// Tables for a group of rows.
 const TABLES: usize = GROUP_ROWS / TABLE_ROWS;
 
-/// `sums[k] ^= XOR of rows whose bit of key k is set`, for several keys: the XORs of all subsets of four rows
-/// go into a table once, and each key looks up one of 16 where it would add four masked rows.
+/// Kernel `sums[k] ^= XOR of rows whose bit of key k is set`, for several keys. The XORs of all
+/// subsets of four rows are put into a table once. Each key then looks up one of 16 entries instead
+/// of adding four masked rows.
 ///
-/// `bits` has those of key k from `k * stride` on, `sums` those of key k from `k * sum_bytes(row_bytes)` on.
+/// The bits of key k begin at word `k * stride` of `bits`, its sums at byte
+/// `k * sum_bytes(row_bytes)` of `sums`.
 pub(crate) struct XorTables<'a> {
     pub block: Block<'a>,
     pub bits: Bits<'a>,
@@ -176,7 +182,7 @@ impl RowKernel for XorTables<'_> {
     }
 }
 
-/// The bytes `stripes` of a block's rows, V vectors at a time.
+/// Folds the bytes `stripes` of a block's rows, V vectors at a time.
 #[inline(always)]
 fn xor_stripes<L: ByteLanes, const V: usize>(
     lanes: L,
@@ -189,7 +195,7 @@ fn xor_stripes<L: ByteLanes, const V: usize>(
     if stripes.is_empty() {
         return;
     }
-    // The sum of no rows, the first of every table, stays zero.
+    // The first entry of every table, the sum of no rows, stays zero.
     let mut tables = [[[lanes.zero(); V]; 1 << TABLE_ROWS]; TABLES];
     for at in stripes.step_by(V * L::BYTES) {
         for group in 0..block.rows / GROUP_ROWS {
@@ -199,7 +205,7 @@ fn xor_stripes<L: ByteLanes, const V: usize>(
     }
 }
 
-/// V vectors from byte `at` of the first [`GROUP_ROWS`] rows.
+/// Folds V vectors from byte `at` on of the first [`GROUP_ROWS`] rows.
 #[inline(always)]
 fn xor_stripe<L: ByteLanes, const V: usize>(
     lanes: L,
@@ -216,7 +222,7 @@ fn xor_stripe<L: ByteLanes, const V: usize>(
             ask_ahead(row, rows.ahead, V * L::BYTES);
             for v in 0..V {
                 let row = lanes.load(&row[v * L::BYTES..]);
-                // Subsets with row j are those without it, and row j.
+                // Each subset with row j is a subset without it, plus row j.
                 for without in 0..1 << j {
                     table[without + (1 << j)][v] = lanes.xor(table[without][v], row);
                 }
@@ -242,10 +248,10 @@ fn xor_stripe<L: ByteLanes, const V: usize>(
     }
 }
 
-/// `sums[k] += sum of share * row` over words of W, for several keys.
+/// Kernel `sums[k] += sum of share * row` over words of W, for several keys.
 ///
-/// `shares` has those of key k from byte `k * stride` on, one for each row; `sums` those of key k from
-/// `k * sum_bytes(row_bytes)` on.
+/// The shares of key k begin at byte `k * stride` of `shares`, one for each row; its sums begin at
+/// byte `k * sum_bytes(row_bytes)` of `sums`.
 pub(crate) struct Sum<'a, W> {
     pub block: Block<'a>,
     pub shares: &'a [u8],
@@ -264,12 +270,13 @@ impl<W: Word> RowKernel for Sum<'_, W> {
         let groups = sums.len().div_ceil(W::KEYS * width);
         let block_bytes = block.rows * block.row_bytes;
         for (group, sums) in sums.chunks_mut(W::KEYS * width).enumerate() {
-            // Each of several groups asks for a share of the block that follows, so that memory works while they compute.
+            // Each of several groups prefetches its part of the next block, so that memory works
+            // during the computation.
             let share = block_bytes.div_ceil(groups).next_multiple_of(64);
             let next = block.bytes.as_ptr().wrapping_add(block_bytes + group * share);
             let ahead = if groups > 1 { Lines::new(next, share) } else { Lines::NONE };
             let shares = &shares[group * W::KEYS * stride..];
-            // As many sums as the registers hold beside the row's vectors.
+            // As many sums as fit the registers beside the row's vectors.
             match (W::KEYS, sums.len() / width) {
                 (1, _) => sum_key::<L, W, 4>(lanes, block, ahead, shares, sums),
                 (_, 1) => sum_key::<L, W, 8>(lanes, block, ahead, shares, sums),
@@ -279,11 +286,11 @@ impl<W: Word> RowKernel for Sum<'_, W> {
     }
 }
 
-/// Rows that a lone key goes over stripe by stripe, where a row has several: so few that what is read goes on in the
-/// order of memory.
+/// Rows that a lone key folds stripe by stripe, if a row has several stripes: few enough that
+/// memory is still read in order.
 const LONE_ROWS: usize = 16;
 
-/// One key over stripes of at most V vectors.
+/// Folds one key over stripes of at most V vectors.
 #[inline(always)]
 fn sum_key<L: ByteLanes, W: Word, const V: usize>(
     lanes: L,
@@ -302,7 +309,7 @@ fn sum_key<L: ByteLanes, W: Word, const V: usize>(
     }
 }
 
-/// K keys over stripes of V vectors, and what is left of the rows in narrower ones.
+/// Folds K keys over stripes of V vectors, and the rest of the rows in narrower stripes.
 #[inline(always)]
 fn sum_keys<L: ByteLanes, W: Word, const K: usize, const V: usize>(
     lanes: L,
@@ -320,7 +327,8 @@ fn sum_keys<L: ByteLanes, W: Word, const K: usize, const V: usize>(
     }
 }
 
-/// As many stripes of V vectors as rows have from byte `first` on; gives where they end.
+/// Folds the stripes of V vectors that fit a row from byte `first` on; returns the end of the last
+/// stripe.
 #[inline(always)]
 fn sum_stripes<L: ByteLanes, W: Word, const K: usize, const V: usize>(
     lanes: L,
@@ -348,7 +356,7 @@ fn sum_stripe<L: ByteLanes, W: Word, const K: usize, const V: usize>(
     stride: usize,
     sums: &mut [u8],
 ) {
-    // No call and no division: a stripe of few rows is not long.
+    // No call and no division, since a stripe of few rows takes little time.
     let mut of_keys: [&[W]; K] = [&[]; K];
     for (k, of_key) in of_keys.iter_mut().enumerate() {
         *of_key = &bytemuck::cast_slice(&shares[k * stride..][..block.rows * size_of::<W>()])[..block.rows];
@@ -377,7 +385,7 @@ fn sum_stripe<L: ByteLanes, W: Word, const K: usize, const V: usize>(
     }
 }
 
-/// Adds leaves to a sum, by exclusive or.
+/// Kernel that adds leaves to a sum by exclusive or.
 pub(crate) struct XorLeaves<'a> {
     pub leaves: &'a [Leaf],
     pub sum: &'a mut Leaf,
@@ -389,7 +397,7 @@ impl RowKernel for XorLeaves<'_> {
     #[inline(always)]
     fn run<L: ByteLanes>(self, _: L) {
         let Self { leaves, sum } = self;
-        // A copy, which stays in registers; words, which the compiler's vectors take.
+        // A copy, so that the sum stays in registers; of words, which the compiler vectorises.
         let mut total: [u64; 8] = bytemuck::cast(*sum);
         for leaf in leaves {
             let words: [u64; 8] = bytemuck::cast(*leaf);
@@ -401,7 +409,8 @@ impl RowKernel for XorLeaves<'_> {
     }
 }
 
-/// Multiplies and adds words of 32 bits in registers only; returns the number of products.
+/// Kernel that multiplies and adds words of 32 bits in registers only; returns the number of
+/// products.
 pub(crate) struct MultiplyAdds32 {
     pub rounds: u64,
 }

@@ -1,32 +1,33 @@
-//! Vectors of a row's bytes.
+//! Vectors over the bytes of a row.
 
 use bytemuck::Pod;
 
 use crate::isa::{load, store};
 
-/// An algorithm to be compiled for every instruction set; [`ByteLanes::run`] runs it.
+/// Algorithm compiled for every instruction set; [`ByteLanes::run`] runs it.
 pub(crate) trait RowKernel {
-    /// What it returns.
+    /// Result of the algorithm.
     type Output;
 
-    /// The algorithm. Implementations are `#[inline(always)]`, so that they are compiled with the instructions of
-    /// whoever runs them.
+    /// Runs the algorithm. Implementations are `#[inline(always)]`, so that they are compiled with
+    /// the caller's instructions.
     fn run<L: ByteLanes>(self, lanes: L) -> Self::Output;
 }
 
-/// Vectors of bytes over the token of an instruction set, as words of 32 or 64 bits, little-endian, too.
+/// Operations on vectors of bytes, also as little-endian words of 32 or 64 bits, implemented by the
+/// token of an instruction set.
 pub(crate) trait ByteLanes: Copy + Send + Sync + 'static {
-    /// A register.
+    /// Vector register.
     type Vector: Pod;
-    /// Its bytes: 32 or 64.
+    /// Bytes of a vector: 32 or 64.
     const BYTES: usize;
 
     /// Runs an algorithm compiled for this instruction set.
     fn run<K: RowKernel>(self, kernel: K) -> K::Output;
 
-    /// All zero.
+    /// Returns a vector of zeros.
     fn zero(self) -> Self::Vector;
-    /// The first [`Self::BYTES`] bytes.
+    /// Loads the first [`Self::BYTES`] bytes.
     #[inline(always)]
     fn load(self, bytes: &[u8]) -> Self::Vector {
         load(bytes)
@@ -36,49 +37,49 @@ pub(crate) trait ByteLanes: Copy + Send + Sync + 'static {
     fn store(self, vector: Self::Vector, bytes: &mut [u8]) {
         store(vector, bytes);
     }
-    /// Exclusive or.
+    /// Returns the exclusive or.
     fn xor(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
-    /// And.
+    /// Returns the bitwise and.
     fn and(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
-    /// A word in every 32 bits.
+    /// Returns a vector with `word` in every 32 bits.
     fn splat32(self, word: u32) -> Self::Vector;
-    /// A word in every 64 bits.
+    /// Returns a vector with `word` in every 64 bits.
     fn splat64(self, word: u64) -> Self::Vector;
-    /// Sums of 32-bit words.
+    /// Returns the sums of 32-bit words.
     fn add32(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
-    /// Sums of 64-bit words.
+    /// Returns the sums of 64-bit words.
     fn add64(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
-    /// All ones in 32-bit words whose top bit is set, 0 in others.
+    /// Returns all ones in 32-bit words whose top bit is set, 0 in others.
     fn top_masks(self, a: Self::Vector) -> Self::Vector;
-    /// Low halves of products of 32-bit words.
+    /// Returns the low halves of products of 32-bit words.
     fn mul32(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
-    /// Products of the lower halves of 64-bit words.
+    /// Returns the products of the lower halves of 64-bit words.
     fn mul_lower(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
-    /// 64-bit words times 2^32.
+    /// Returns 64-bit words times 2^32.
     fn raise(self, a: Self::Vector) -> Self::Vector;
 }
 
-/// A word of rows and shares: `sum + row * share` over the lanes of such words.
+/// Word type of rows and shares: computes `sum + row * share` over the lanes of such words.
 pub(crate) trait Word: Pod + Send + Sync + 'static {
-    /// Keys whose sums fit the registers beside each other.
+    /// Number of keys whose sums fit the registers together.
     const KEYS: usize;
-    /// A share everywhere, as products take it.
+    /// A share in every lane, in the form for products.
     type Splat<V: Copy>: Copy;
-    /// A sum while it grows.
+    /// A running sum.
     type Sum<V: Copy>: Copy;
 
-    /// A share everywhere.
+    /// Returns a share in every lane.
     fn splat<L: ByteLanes>(lanes: L, share: Self) -> Self::Splat<L::Vector>;
-    /// No sum yet.
+    /// Returns the empty sum.
     fn zero<L: ByteLanes>(lanes: L) -> Self::Sum<L::Vector>;
-    /// `sum + row * share`.
+    /// Returns `sum + row * share`.
     fn multiply_add<L: ByteLanes>(
         lanes: L,
         sum: Self::Sum<L::Vector>,
         row: L::Vector,
         share: Self::Splat<L::Vector>,
     ) -> Self::Sum<L::Vector>;
-    /// `words + sum`.
+    /// Returns `words + sum`.
     fn finish<L: ByteLanes>(lanes: L, sum: Self::Sum<L::Vector>, words: L::Vector) -> L::Vector;
 }
 
@@ -108,8 +109,9 @@ impl Word for u32 {
     }
 }
 
-/// A product modulo 2^64 of halves is `low low' + 2^32 (low high' + high low')`. Two sums grow: the whole
-/// products of lower halves, and, in the two halves of a word, the two cross products modulo 2^32.
+/// A product modulo 2^64 of halves is `low low' + 2^32 (low high' + high low')`. Two sums are kept:
+/// the full products of lower halves and, in the two halves of a word, the two cross products
+/// modulo 2^32.
 impl Word for u64 {
     const KEYS: usize = 1;
     type Splat<V: Copy> = (V, V);

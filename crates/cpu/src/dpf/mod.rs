@@ -1,7 +1,7 @@
 //! Folds by shares of distributed point functions: trees fused with the rows that they select.
 //!
-//! Control flow is in [`driver`] and [`traverse`], once; a function's tree is compiled for an instruction set ([`trees`]),
-//! and so are folds ([`fold`]).
+//! [`driver`] and [`traverse`] contain the control flow, once. A function's tree ([`trees`]) and
+//! the folds ([`fold`]) are compiled for each instruction set.
 
 mod aes;
 #[cfg(target_arch = "x86_64")]

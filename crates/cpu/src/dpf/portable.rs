@@ -1,4 +1,4 @@
-//! Vectors as arrays: what the compilation target makes of them.
+//! Vectors as arrays, compiled to the vectors of the compilation target.
 
 use super::lanes::{ByteLanes, RowKernel};
 use crate::isa::Portable;
@@ -10,7 +10,7 @@ fn each(a: Words, b: Words, of: impl Fn(u32, u32) -> u32) -> Words {
     std::array::from_fn(|i| of(a[i], b[i]))
 }
 
-/// 64-bit words, lane by lane.
+/// Applies `of` to 64-bit words, lane by lane.
 #[inline(always)]
 fn pairs(a: Words, b: Words, of: impl Fn(u64, u64) -> u64) -> Words {
     let word = |a: Words, i: usize| u64::from(a[i & !1]) | u64::from(a[i | 1]) << 32;

@@ -13,7 +13,7 @@ use super::tree::{TargetTree, Tree};
 use super::trees::tree;
 use crate::{CpuBackend, Isa};
 
-/// The trees of AES that this machine has instructions for.
+/// Returns the trees of AES that this machine has instructions for.
 fn aes_trees() -> Vec<(&'static str, Box<dyn Tree>)> {
     let mut trees: Vec<(&'static str, Box<dyn Tree>)> =
         vec![("portable", tree(Isa::Portable, PrfKind::Aes128))];
@@ -57,8 +57,8 @@ fn aes_expands_as_its_definition_on_every_width() {
     }
 }
 
-/// Children of nodes at a level of the key, and their leaves as if they stood there; of each number of nodes up to
-/// all of them.
+/// Returns the children of nodes at a level of the key, and the nodes' shares as if they were
+/// leaves, for each number of nodes up to all of them.
 fn expanded(tree: &dyn Tree, nodes: &[Block], key: &Key) -> (Vec<Block>, Vec<Vec<Leaf>>) {
     let mut children = nodes.to_vec();
     children.resize(2 * nodes.len(), 0);
@@ -71,7 +71,7 @@ fn expanded(tree: &dyn Tree, nodes: &[Block], key: &Key) -> (Vec<Block>, Vec<Vec
     (children, (1..=nodes.len()).map(leaves).collect())
 }
 
-/// The exclusive or of a key's shares, by definition.
+/// Visitor that computes the exclusive or of a key's shares by definition.
 struct Digest<'a>(&'a Key);
 
 impl PrfVisitor for Digest<'_> {
@@ -113,7 +113,7 @@ fn a_descent_finds_chunks_in_any_order() {
     for (leaves, order) in
         [(4, &[0, 1, 2, 3, 4, 7, 6, 6, 15, 0, 8, 15][..]), (32, &[1, 0, 0, 1]), (64, &[0, 0])]
     {
-        // A leaf is four points.
+        // A leaf has four points.
         let [key, _] = keys(PrfKind::Aes128, 256, OutputKind::U128, &mut rng);
         let (tree, mut nodes) = (TargetTree(Aes128), vec![0; leaves]);
         let mut descent = Descent::new(&tree, &key, leaves);

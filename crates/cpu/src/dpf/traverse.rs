@@ -4,34 +4,39 @@ use spirea_dpf::{Block, Key};
 
 use super::tree::Tree;
 
-/// A walk over the subtrees of a tree's leaves, chunk after chunk (GPU-DPF section III-C, "memory-bounded tree
-/// traversal"): the tree is covered with the memory of one chunk and of one path from the root to it.
+/// Walk over the subtrees of a tree's leaves, chunk after chunk (GPU-DPF section III-C,
+/// "memory-bounded tree traversal"). It covers the tree with the memory of one chunk and of one
+/// path from the root to it.
 pub(crate) struct Descent<'a> {
     tree: &'a dyn Tree,
     key: &'a Key,
-    /// The children on the path to the last chunk's root, by level; as many levels as are above a chunk.
+    /// Children on the path to the last chunk's root, by level: one entry for each level above a
+    /// chunk.
     path: Vec<[Block; 2]>,
     /// The chunk that the path leads to.
     chunk: Option<u64>,
 }
 
 impl<'a> Descent<'a> {
-    /// A walk over chunks of `leaves` leaves, a power of two that is no more than there are.
+    /// Creates a walk over chunks of `leaves` leaves, a power of two that is at most the number of
+    /// leaves.
     pub fn new(tree: &'a dyn Tree, key: &'a Key, leaves: usize) -> Self {
         let above = key.levels().len() - leaves.trailing_zeros() as usize;
         Self { tree, key, path: vec![[0; 2]; above], chunk: None }
     }
 
-    /// Fills `nodes`, as many as a chunk has leaves, with the nodes of leaves `chunk * nodes.len()` onward: down to the
-    /// subtree that spans them, then breadth first within it.
+    /// Fills `nodes`, one for each leaf of a chunk, with the nodes of the leaves from
+    /// `chunk * nodes.len()` on: descends to the root of their subtree, then expands it breadth
+    /// first.
     ///
-    /// Down from where the way to the chunk before leaves this one's: chunks in order cost one expansion each, on
-    /// average.
+    /// The descent begins where the path leaves that of the previous chunk, so chunks in order cost
+    /// one expansion each, on average.
     pub fn leaf_nodes(&mut self, chunk: u64, nodes: &mut [Block]) {
         let (above, within) = self.key.levels().split_at(self.path.len());
         let side = |level: usize| (chunk >> (above.len() - 1 - level) & 1) as usize;
         let known = self.chunk.replace(chunk).map_or(0, |before| {
-            // The sides of so many levels differ; the children at the fork are those of both ways.
+            // Number of levels in which the sides differ; the children at the fork belong to both
+            // paths.
             let differing = u64::BITS - (before ^ chunk).leading_zeros();
             (above.len() + 1 - differing as usize).min(above.len())
         });

@@ -2,29 +2,31 @@
 
 use spirea_dpf::{Bit, Block, CONTROL, Key, LEAF_BLOCKS, Leaf, Level, Output, OutputKind, Prf};
 
-/// How nodes expand: a pseudorandom function compiled for an instruction set.
+/// Expansion of nodes: a pseudorandom function compiled for an instruction set.
 pub(crate) trait Tree: Send + Sync {
-    /// Replaces nodes 0 to `count - 1`, a power of two, by their corrected children, 0 to `2 count - 1`, in
-    /// order.
+    /// Replaces nodes 0 to `count - 1`, a power of two, by their corrected children, 0 to
+    /// `2 count - 1`, in order.
     fn expand(&self, nodes: &mut [Block], count: usize, level: &Level);
 
-    /// The key's shares of the leaves at `nodes`.
+    /// Computes the key's shares of the leaves at `nodes`.
     fn leaves(&self, nodes: &[Block], key: &Key, shares: &mut [Leaf]);
 
-    /// Expands and expands seeds that are at hand, some `rounds` of them, with nothing else to do; returns the
-    /// number of blocks.
+    /// Expands seeds repeatedly, for `rounds` rounds and with no other work; returns the number of
+    /// blocks.
     fn only_expand(&self, rounds: u64) -> u64;
 }
 
-/// Nodes that are expanded at a time: enough for every function's lanes.
+/// Nodes expanded at a time: enough for every function's lanes.
 const GROUP: usize = 32;
 
-/// [`Tree::expand`] by the function's own code, to be compiled for an instruction set where it is called.
+/// Implements [`Tree::expand`] by the function's own code. It is inlined, so that it is compiled
+/// for the caller's instruction set.
 #[inline(always)]
 pub(crate) fn expand<P: Prf>(prf: P, nodes: &mut [Block], count: usize, level: &Level) {
     let mut seeds = [0; GROUP];
     let mut children = [[0; 2]; GROUP];
-    // From the last group to the first: children never overwrite nodes that are still to come.
+    // From the last group to the first, so that children never overwrite nodes that are still to
+    // come.
     for first in (0..count).step_by(GROUP).rev() {
         let group = GROUP.min(count - first);
         let masks: [Block; GROUP] = seeds_and_masks(&nodes[first..first + group], &mut seeds);
@@ -36,7 +38,8 @@ pub(crate) fn expand<P: Prf>(prf: P, nodes: &mut [Block], count: usize, level: &
     }
 }
 
-/// [`Tree::leaves`] by the function's own code, to be compiled for an instruction set where it is called.
+/// Implements [`Tree::leaves`] by the function's own code. It is inlined, so that it is compiled
+/// for the caller's instruction set.
 #[inline(always)]
 pub(crate) fn leaves<P: Prf, O: Output>(prf: P, nodes: &[Block], key: &Key, shares: &mut [Leaf]) {
     let mut seeds = [0; GROUP];
@@ -61,7 +64,8 @@ fn seeds_and_masks(nodes: &[Block], seeds: &mut [Block; GROUP]) -> [Block; GROUP
     masks
 }
 
-/// [`Tree::only_expand`] by the function's own code, to be compiled for an instruction set where it is called.
+/// Implements [`Tree::only_expand`] by the function's own code. It is inlined, so that it is
+/// compiled for the caller's instruction set.
 #[inline(always)]
 pub(crate) fn only_expand<P: Prf>(prf: P, rounds: u64) -> u64 {
     let (mut seeds, mut expanded) = ([0; GROUP], [[0; LEAF_BLOCKS]; GROUP]);
@@ -73,7 +77,7 @@ pub(crate) fn only_expand<P: Prf>(prf: P, rounds: u64) -> u64 {
     rounds * (GROUP * LEAF_BLOCKS) as u64
 }
 
-/// Calls a function that is generic in the output of a key's domain.
+/// Calls a function that is generic over the output of a key's domain.
 macro_rules! with_output {
     ($key:expr, $function:ident ( $($argument:expr),* ) $(, <$($generic:ty),*>)?) => {
         match $key.domain().output() {
@@ -86,7 +90,7 @@ macro_rules! with_output {
 }
 pub(crate) use with_output;
 
-/// A function as the compilation target runs it.
+/// A pseudorandom function, compiled for the compilation target.
 #[derive(Clone, Copy)]
 pub(crate) struct TargetTree<P>(pub P);
 

@@ -10,8 +10,8 @@ use crate::{
     isa::{Avx2, Avx512},
 };
 
-/// The tree of a function with an instruction set's vectors. Where AES has no instructions as wide, the widest
-/// there are.
+/// Returns the tree of a function with an instruction set's vectors. If AES has no instructions of
+/// that width, the widest available ones are used.
 pub(crate) fn tree(isa: Isa, prf: PrfKind) -> Box<dyn Tree> {
     #[cfg(target_arch = "x86_64")]
     if prf == PrfKind::Aes128 && isa > Isa::Portable {
@@ -29,7 +29,7 @@ pub(crate) fn tree(isa: Isa, prf: PrfKind) -> Box<dyn Tree> {
     prf.visit(Compile(isa))
 }
 
-/// A function's own code, compiled for an instruction set.
+/// Visitor that compiles a function's own code for an instruction set.
 struct Compile(Isa);
 
 impl PrfVisitor for Compile {

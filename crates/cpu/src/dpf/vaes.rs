@@ -1,4 +1,4 @@
-//! VAES on 256-bit vectors: two blocks a vector.
+//! VAES on 256-bit vectors: two blocks in each vector.
 
 use std::arch::x86_64::*;
 
@@ -8,12 +8,12 @@ use super::aes::{AesLanes, RoundKeys, aes_tree};
 use super::aesni::{AesNi, block};
 use crate::isa::{Avx2, operations};
 
-/// Proof that AVX2 and VAES are there, with the round keys.
+/// Proof that the machine has AVX2 and VAES, with the round keys.
 #[derive(Clone, Copy)]
 pub(crate) struct Vaes(&'static RoundKeys);
 
 impl Vaes {
-    /// The proof, where the processor and the system have them.
+    /// Returns the proof if the processor and the system have them.
     pub(crate) fn detect(_: Avx2) -> Option<Self> {
         let keys = AesNi::detect()?.keys();
         is_x86_feature_detected!("vaes").then_some(Self(keys))
@@ -41,7 +41,7 @@ impl AesLanes for Vaes {
         last_round(state, key) = _mm256_aesenclast_epi128(state, key);
         add32(a, b) = _mm256_add_epi32(a, b);
         add64(a, b) = _mm256_add_epi64(a, b);
-        // A carry is all ones, which is subtracted from the upper half.
+        // A carry is all ones, so it is subtracted from the upper half.
         add128(a, b, not_b) = {
             let carry = _mm256_cmpgt_epi64(a, not_b);
             _mm256_sub_epi64(_mm256_add_epi64(a, b), _mm256_bslli_epi128::<8>(carry))

@@ -1,4 +1,4 @@
-//! AVX2: `vpmaddwd` multiplies pairs of columns by pairs of 16-bit digits; 8 rows a vector.
+//! AVX2: `vpmaddwd` multiplies pairs of columns by pairs of 16-bit digits; 8 rows in each vector.
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::*;
@@ -28,7 +28,7 @@ impl Microkernel for Avx2 {
     const TILE: usize = 3;
 
     compiled! { Avx2:
-        /// 12 sums of 16 registers for 3 queries; the panel's full width for a lone one.
+        /// Keeps 12 sums in 16 registers for 3 queries; a lone query takes the panel's full width.
         #[inline]
         fn fold(lanes, tile: Tile<'_, 1>) {
             fold_up_to_3::<_, 4, 1>(lanes, tile);
@@ -39,8 +39,8 @@ impl Microkernel for Avx2 {
             tile::read(lanes, quads, ahead)
         }
 
-        /// 12 independent chains of `vpmaddwd` and `vpaddd` a round. In assembly, so that no compiler sees that
-        /// the sums are of no use.
+        /// Runs 12 independent chains of `vpmaddwd` and `vpaddd` in each round. The loop is in
+        /// assembly, so that the compiler cannot see that the sums are unused.
         fn multiply_adds(_lanes, rounds: u64) -> u64 {
             let mut sums = [_mm256_setzero_si256(); 12];
             let (columns, digits) = (_mm256_set1_epi16(3), _mm256_set1_epi16(5));

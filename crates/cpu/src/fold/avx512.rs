@@ -1,4 +1,5 @@
-//! AVX-512 VNNI: `vpdpbusd` multiplies the four columns of a quad by four byte digits; 16 rows a vector.
+//! AVX-512 VNNI: `vpdpbusd` multiplies the four columns of a quad by four byte digits; 16 rows in
+//! each vector.
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::*;
@@ -26,14 +27,14 @@ impl Microkernel for Avx512 {
     const TILE: usize = 3;
 
     compiled! { Avx512:
-        /// 24 sums of 32 registers for 3 queries, 16 for 2 and, by two quads at a time, for 1: `vpdpbusd` has a
-        /// latency of 4 or 5 cycles at two a cycle.
+        /// Keeps 24 sums in 32 registers for 3 queries, and 16 sums for 2 queries and, by two quads
+        /// at a time, for 1: `vpdpbusd` has a latency of 4 or 5 cycles at two instructions a cycle.
         #[inline]
         fn fold(lanes, tile: Tile<'_, 1>) {
             fold_up_to_3::<_, 2, 2>(lanes, tile);
         }
 
-        /// 16 sums as well.
+        /// Keeps 16 sums as well.
         #[inline]
         fn fold_pair(lanes, tile: Tile<'_, 2>) {
             fold_tile::<_, 2, 2, 1, 1>(lanes, tile);
@@ -44,8 +45,8 @@ impl Microkernel for Avx512 {
             tile::read(lanes, quads, ahead)
         }
 
-        /// 24 independent chains of `vpdpbusd` a round. In assembly, so that no compiler sees that the sums are of
-        /// no use.
+        /// Runs 24 independent chains of `vpdpbusd` in each round. The loop is in assembly, so that
+        /// the compiler cannot see that the sums are unused.
         fn multiply_adds(_lanes, rounds: u64) -> u64 {
             let mut sums = [_mm512_setzero_si512(); 24];
             let (columns, digits) = (_mm512_set1_epi8(3), _mm512_set1_epi8(5));

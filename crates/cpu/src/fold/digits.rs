@@ -1,16 +1,17 @@
 //! Balanced digits of query words.
 //!
-//! Processors multiply narrow signed numbers exactly and add the products up in 32 bits: `vpdpbusd` four
-//! bytes at a time, `pmaddwd` two 16-bit words. A word v is therefore written in balanced digits,
-//! v = sum of d_k 2^(8k) with -128 <= d_k < 128 (or 2^(16k), -2^15 <= d_k < 2^15): the lowest digit is the
-//! low bits of v read as a signed number, and v minus it, shifted, has the others. The carry out of the
-//! last digit is a multiple of 2^32 and vanishes. Sums are kept by digit, modulo 2^32, and joined by
-//! shifts at the very end, so that nothing is ever rounded or saturated.
+//! Processors multiply narrow signed numbers exactly and add the products in 32 bits: `vpdpbusd`
+//! four bytes at a time, `pmaddwd` two 16-bit words. A word v is therefore written in balanced
+//! digits, v = sum of d_k 2^(8k) with -128 <= d_k < 128 (or 2^(16k), -2^15 <= d_k < 2^15). The
+//! lowest digit is the low bits of v read as a signed number; v minus that digit, shifted, has the
+//! other digits. The carry out of the last digit is a multiple of 2^32 and vanishes. Sums are kept
+//! by digit, modulo 2^32, and joined by shifts at the very end, so nothing is ever rounded or
+//! saturated.
 
 use super::{Operand, RowLanes};
 
-/// Packs four words of a query for lanes of type `L`: word `phase * DIGITS + k` of the operand has digit
-/// k of columns `phase`, `phase + PHASES`, ..., the lowest column in the lowest bits.
+/// Packs four words of a query for lanes of type `L`. Word `phase * DIGITS + k` of the operand has
+/// digit k of columns `phase`, `phase + PHASES`, ..., with the lowest column in the lowest bits.
 #[inline(always)]
 pub(super) fn pack<L: RowLanes>(words: [u32; 4]) -> Operand {
     match L::PHASES {
@@ -20,7 +21,7 @@ pub(super) fn pack<L: RowLanes>(words: [u32; 4]) -> Operand {
     }
 }
 
-/// Word k: byte digit k of the four columns.
+/// Packs byte digits: word k has digit k of the four columns.
 #[inline(always)]
 fn bytes(mut words: [u32; 4]) -> Operand {
     let mut operand = [0; 4];
@@ -34,7 +35,8 @@ fn bytes(mut words: [u32; 4]) -> Operand {
     operand
 }
 
-/// Words 0 and 1: the low and the high digits of columns 0 and 2; words 2 and 3: of columns 1 and 3.
+/// Packs 16-bit digits: words 0 and 1 have the low and the high digits of columns 0 and 2, words 2
+/// and 3 those of columns 1 and 3.
 #[inline(always)]
 fn halves(words: [u32; 4]) -> Operand {
     let pair = |a: u32, b: u32| (a & 0xFFFF) | (b << 16);

@@ -18,16 +18,17 @@ use crate::ahead::{APART_BYTES, SCAN, SCAN_PAIRS};
 use crate::parallel::Each as _;
 use crate::prefetch::Lines;
 
-/// Bytes of packed queries that a block of columns may have: half of a small second-level cache.
+/// Maximum bytes of packed queries for a block of columns: half of a small second-level cache.
 const OPERANDS_BYTES: usize = 128 << 10;
 /// Quads of a block that several tiles read: 16 KiB of the database, half of the first-level cache.
 const REREAD_QUADS: usize = 64;
-/// Fewest quads of a block, so that adding a tile's sums to memory stays a small part of its work.
+/// Minimum quads of a block, so that adding a tile's sums to memory stays a small part of its work.
 const LEAST_QUADS: usize = 32;
-/// Chunks of panels for each thread: enough to even out threads that other work slows down.
+/// Chunks of panels for each thread: enough to balance threads that are slowed down by other work.
 const CHUNKS_PER_THREAD: usize = 4;
 
-/// The database times `queries`, one answer after another, on the current thread pool.
+/// Multiplies the database by `queries` on the current thread pool; returns one answer after
+/// another.
 ///
 /// `quads` is the whole matrix; `queries` is a whole number of queries of `layout.columns()` words.
 pub(crate) fn scalar_fold<K: Microkernel>(
@@ -58,13 +59,14 @@ pub(crate) fn scalar_fold<K: Microkernel>(
     answers
 }
 
-/// The queries of each tile, as even as can be: a batch of 4 is 2 and 2, not 3 and a lone 1.
+/// Divides the queries into tiles as evenly as possible: a batch of 4 becomes 2 and 2, not 3 and 1.
 fn tiles(batch: usize, most: usize) -> Vec<Range<usize>> {
     let count = batch.div_ceil(most);
     (0..count).map(|tile| (tile * batch).div_ceil(count)..((tile + 1) * batch).div_ceil(count)).collect()
 }
 
-/// All operands, by tile, then by quad, then by query of the tile: the order in which the tiles read them.
+/// Packs all operands by tile, then by quad, then by query of the tile: the order in which the
+/// tiles read them.
 fn pack<K: Microkernel>(
     _kernel: K,
     layout: PanelLayout,
@@ -90,7 +92,7 @@ fn pack<K: Microkernel>(
     operands
 }
 
-/// Quads in a block of columns.
+/// Returns the number of quads in a block of columns.
 fn block_quads(batch: usize, tiles: usize) -> usize {
     let resident = (OPERANDS_BYTES / (size_of::<Operand>() * batch)).max(LEAST_QUADS);
     if tiles > 1 { resident.min(REREAD_QUADS) } else { resident }
@@ -115,8 +117,8 @@ fn fold_chunk<K: Microkernel>(
         for (panel, sums) in sums.chunks_exact_mut(batch).enumerate().skip(paired) {
             let first = panel * panel_quads;
             let block = &quads[first + start..first + end];
-            // Memory works while tiles compute. Several tiles ask for the next panel's block, each for a share; one
-            // tile for what it comes to next.
+            // Lines are prefetched while tiles compute. Each of several tiles prefetches its part
+            // of the next panel's block; a single tile prefetches ahead within its own reads.
             let following = quads.get(first + panel_quads + start..first + panel_quads + end);
             let mut shares = following.unwrap_or(&[]).chunks(block.len().div_ceil(tiles.len()));
             for tile in tiles {
@@ -138,8 +140,8 @@ fn fold_chunk<K: Microkernel>(
     }
 }
 
-/// A lone query's fold of a block of columns of all pairs of panels, if they are far enough apart; gives how many panels that
-/// were.
+/// Folds a block of columns for a lone query over all pairs of panels, if these are far enough
+/// apart; returns the number of panels folded.
 fn fold_pairs<K: Microkernel>(
     kernel: K,
     layout: PanelLayout,

@@ -1,6 +1,6 @@
 //! Lanes as arrays: the portable kernel of machines other than x86-64.
 //!
-//! One column and the whole word of the query at a time: no digits at all.
+//! Each step takes one column and the whole word of the query, without digits.
 
 use super::tile::{Tile, fold_tile, read};
 use super::{Microkernel, Quad, RowLanes};

@@ -1,4 +1,4 @@
-//! The portable kernel on x86-64, whose every processor has SSE2: `pmaddwd`, 4 rows a vector.
+//! The portable kernel on x86-64, where every processor has SSE2: `pmaddwd`, 4 rows in each vector.
 
 use std::arch::x86_64::*;
 

@@ -1,5 +1,5 @@
-//! The tile and the driver over lanes that need no particular processor: plain ones, and a model of
-//! `vpdpbusd` in the shape of the AVX-512 kernel.
+//! The tile and the driver over lanes that need no particular processor: plain lanes, and a model
+//! of `vpdpbusd` in the shape of the AVX-512 kernel.
 
 use spirea_backend::PanelLayout;
 
@@ -59,7 +59,7 @@ impl Microkernel for Vpdpbusd {
 }
 
 fn agrees<K: Microkernel>(kernel: K) {
-    // The last has panels far enough apart for pairs, and one without another.
+    // The last shape has panels far enough apart for pairs, and one panel without a partner.
     for (rows, columns) in [(1, 1), (33, 4), (64, 100), (200, 604), (544, 16_388)] {
         let layout = PanelLayout::covering(rows, columns).unwrap();
         for batch in [1, 2, 3, 4, 5, 7] {

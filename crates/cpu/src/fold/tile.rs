@@ -1,4 +1,5 @@
-//! The register tile: a block of one panel, or of two, times a few queries, all sums in registers.
+//! The register tile: a block of one panel, or of two, times a few queries, with all sums in
+//! registers.
 
 use std::hint::black_box;
 
@@ -7,23 +8,24 @@ use spirea_backend::{PANEL_ROWS, QUAD_BYTES};
 use super::{Operand, PanelSums, Quad, RowLanes};
 use crate::prefetch::{Lines, prefetch, reread};
 
-/// What a tile computes: a block of each of `P` panels, of the same columns, times some query columns.
+/// Operands of a tile: a block of each of `P` panels, of the same columns, and some query columns.
 pub(crate) struct Tile<'a, const P: usize> {
     /// The blocks.
     pub blocks: [&'a [Quad]; P],
-    /// What is asked for meanwhile.
+    /// Lines to prefetch meanwhile.
     pub ahead: [Lines; P],
-    /// By quad, then by query.
+    /// Operands by quad, then by query.
     pub operands: &'a [Operand],
-    /// Of each panel and each query.
+    /// Sums of each panel and each query.
     pub sums: &'a mut [PanelSums],
 }
 
-/// Computes a tile of `Q` queries, `V` vectors of rows at a time. Lines are asked for evenly.
+/// Computes a tile of `Q` queries, `V` vectors of rows at a time. Prefetches are spread evenly.
 ///
-/// `P * Q * V * DIGITS` sums stay in registers. A loaded vector of the database meets the digits of all `Q`
-/// queries and a broadcast digit meets all `P * V` vectors. `U` quads are handled at a time with sums of
-/// their own: where a tile is small, that makes the chains of dependent additions many enough.
+/// `P * Q * V * DIGITS` sums stay in registers. A loaded vector of the database is multiplied by
+/// the digits of all `Q` queries, and a broadcast digit by all `P * V` vectors. `U` quads are
+/// processed at a time with separate sums: in a small tile this gives enough independent chains of
+/// additions.
 #[inline(always)]
 pub(super) fn fold_tile<L: RowLanes, const P: usize, const V: usize, const Q: usize, const U: usize>(
     lanes: L,
@@ -66,7 +68,8 @@ pub(super) fn fold_tile<L: RowLanes, const P: usize, const V: usize, const Q: us
     }
 }
 
-/// Computes a tile of 1 to 3 queries: a lone one `V` vectors of rows and `U` quads at a time.
+/// Computes a tile of 1 to 3 queries; a lone query takes `V` vectors of rows and `U` quads at a
+/// time.
 #[inline(always)]
 pub(super) fn fold_up_to_3<L: RowLanes, const V: usize, const U: usize>(lanes: L, tile: Tile<'_, 1>) {
     match tile.sums.len() {
@@ -77,7 +80,7 @@ pub(super) fn fold_up_to_3<L: RowLanes, const V: usize, const U: usize>(lanes: L
     }
 }
 
-/// One quad of columns times `Q` queries.
+/// Multiplies one quad of columns by `Q` queries.
 #[inline(always)]
 fn accumulate<L: RowLanes, const V: usize, const Q: usize>(
     lanes: L,
@@ -103,7 +106,7 @@ fn accumulate<L: RowLanes, const V: usize, const Q: usize>(
     }
 }
 
-/// Adds up all words of `quads` that a phase's load can see: what it costs to read them and no more.
+/// Adds up all words of `quads` that a phase's load can see, to measure the cost of reading alone.
 #[inline(always)]
 pub(super) fn read<L: RowLanes>(lanes: L, quads: &[Quad], ahead: usize) -> u32 {
     let mut sums = [lanes.zero(); 8];
@@ -122,7 +125,7 @@ pub(super) fn read<L: RowLanes>(lanes: L, quads: &[Quad], ahead: usize) -> u32 {
     rows.iter().fold(0, |sum, &row| sum.wrapping_add(row))
 }
 
-/// The sum over digits k of `sums[k] * 2^(8 PHASES k)`.
+/// Returns the sum over digits k of `sums[k] * 2^(8 PHASES k)`.
 #[inline(always)]
 fn join_digits<L: RowLanes>(lanes: L, sums: [L::Vector; 4]) -> L::Vector {
     match L::DIGITS {
@@ -134,32 +137,33 @@ fn join_digits<L: RowLanes>(lanes: L, sums: [L::Vector; 4]) -> L::Vector {
 
 /// A register tile compiled for an instruction set.
 pub(crate) trait Microkernel: RowLanes + Send + Sync + 'static {
-    /// Most queries in a tile: as many as the registers hold sums for.
+    /// Maximum number of queries in a tile, limited by the registers for sums.
     const TILE: usize;
 
     /// Computes a tile of 1 to `TILE` queries.
     fn fold(self, tile: Tile<'_, 1>);
 
-    /// Computes a tile of a lone query and two panels.
+    /// Computes a tile of one query and two panels.
     fn fold_pair(self, Tile { blocks, ahead, operands, sums }: Tile<'_, 2>) {
         for ((block, ahead), sums) in blocks.into_iter().zip(ahead).zip(sums.chunks_mut(1)) {
             self.fold(Tile { blocks: [block], ahead: [ahead], operands, sums });
         }
     }
 
-    /// Reads all quads with full-width loads, asking `ahead` bytes in advance, and returns some sum of them:
-    /// the ceiling of a scan.
+    /// Reads all quads with full-width loads, prefetching `ahead` bytes in advance, and returns
+    /// some sum of them: the ceiling of a scan.
     fn read(self, quads: &[Quad], ahead: usize) -> u32;
 
-    /// Multiplies and adds, as the tile does, for a number of rounds; returns the number of products of a
-    /// byte and a word. For the kernels with an instruction of their own it does nothing else: the ceiling
-    /// of the arithmetic.
+    /// Multiplies and adds, as the tile does, for a number of rounds; returns the number of
+    /// products of a byte and a word. Kernels with an instruction for this do nothing else: the
+    /// ceiling of the arithmetic.
     fn multiply_adds(self, rounds: u64) -> u64 {
         tile_from_cache(self, rounds)
     }
 }
 
-/// The tile of `kernel` over operands in the first-level cache; returns the number of products.
+/// Runs the tile of `kernel` over operands in the first-level cache; returns the number of
+/// products.
 fn tile_from_cache<K: Microkernel>(kernel: K, iterations: u64) -> u64 {
     const QUADS: usize = 64;
     let block = vec![[1u8; QUAD_BYTES] as Quad; QUADS];

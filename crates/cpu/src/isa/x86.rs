@@ -1,10 +1,10 @@
 //! Functions of a token, compiled with the features that it proves.
 //!
-//! Inside such a function an intrinsic that takes and gives values is safe, so the function is safe code, and an
-//! intrinsic that takes a pointer does not compile there without an `unsafe` of its own.
+//! Inside such a function an intrinsic that takes and returns values is safe, so the function is
+//! safe code. An intrinsic that takes a pointer does not compile there without its own `unsafe`.
 
-/// Gives a function the features that a token proves, which whoever calls it must hold: it is compiled with them, and to
-/// call it is unsafe. The tokens of AES are in `dpf`.
+/// Compiles a function with the features that a token proves. Calling it is unsafe, and its caller
+/// must hold the token. The tokens of AES are in `dpf`.
 #[rustfmt::skip]
 macro_rules! enabled {
     ($features:literal, $function:item) => { #[target_feature(enable = $features)] $function };
@@ -17,7 +17,8 @@ macro_rules! enabled {
 }
 pub(crate) use enabled;
 
-/// Writes methods of a token whose bodies are compiled with its features. The first argument is the token.
+/// Defines methods of a token whose bodies are compiled with its features. The first argument is
+/// the token.
 macro_rules! compiled {
     ($token:ident: $(
         $(#[$attribute:meta])*
@@ -38,10 +39,10 @@ macro_rules! compiled {
 }
 pub(crate) use compiled;
 
-/// Writes a token's operations on vectors as a table: `name(operands) = expression;`. Operands and results are vectors
-/// of the type that heads the table, where no other type is given.
+/// Defines a token's operations on vectors as a table: `name(operands) = expression;`. Operands and
+/// results have the vector type at the head of the table unless another type is given.
 ///
-/// Methods are always inlined, so that operations are compiled with the instructions of whoever calls them.
+/// Methods are always inlined, so that operations are compiled with the caller's instructions.
 macro_rules! operations {
     ($token:ident, $vector:ty: $(
         $name:ident $(<const $constant:ident: $number:ty>)? (
@@ -68,7 +69,7 @@ macro_rules! operations {
 }
 pub(crate) use operations;
 
-/// The type of an operand or a result in a table: a vector, unless another is given.
+/// Type of an operand or a result in a table: the vector type unless another type is given.
 macro_rules! or_vector {
     ($vector:ty) => {
         $vector

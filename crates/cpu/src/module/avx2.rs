@@ -1,4 +1,4 @@
-//! AVX2: 8 rows a vector.
+//! AVX2: 8 rows in each vector.
 
 use std::arch::x86_64::*;
 

@@ -1,4 +1,4 @@
-//! AVX-512 BW and VNNI: 16 rows a vector.
+//! AVX-512 BW and VNNI: 16 rows in each vector.
 
 use std::arch::x86_64::*;
 

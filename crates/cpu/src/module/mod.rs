@@ -1,28 +1,34 @@
-//! `module_fold`: the database times a public matrix of ring structure, by number-theoretic transforms.
+//! `module_fold`: the database times a public matrix of ring structure, by number-theoretic
+//! transforms.
 //!
-//! Row r of the database is cut into bytes d_i of 256 columns; ring column j of the result is
-//! H = sum over i of d_i^T M(a_ij). With `d^T M(a) = d(X) a(X^-1)` in Z\[X\]/(X^256 + 1) each term is a
-//! product of polynomials, and the sum is taken between the transforms: one forward transform for each d_i,
-//! one multiplication for each of its 256 values and each j, one inverse transform for each row and j.
+//! Row r of the database is cut into bytes d_i of 256 columns. Ring column j of the result is H =
+//! sum over i of d_i^T M(a_ij). With `d^T M(a) = d(X) a(X^-1)` in Z\[X\]/(X^256 + 1) each term is a
+//! product of polynomials, and the sum is taken between the transforms: one forward transform for
+//! each d_i, one multiplication for each of its 256 values and each j, one inverse transform for
+//! each row and j.
 //!
 //! # Four small primes
-//! The integer result is recovered from residues modulo four primes of 14 bits ([`primes`]), not two of 29:
-//! residues then fit 16-bit lanes, whose products every vector unit computes directly (`pmullw`, `pmulhw`
-//! since SSE2), while 32-bit lanes have no high product before AVX-512 and a slow low one; and `pmaddwd`
-//! multiplies residues of two blocks and adds both products in one instruction. That makes transforms and
-//! products about twice as fast, and as exact.
+//! The integer result is recovered from residues modulo four primes of 14 bits ([`primes`]), not
+//! two of 29 bits, for two reasons:
+//!
+//! - Residues of 14 bits fit 16-bit lanes, whose products every vector unit computes directly
+//!   (`pmullw`, `pmulhw` since SSE2). Lanes of 32 bits have no high product before AVX-512, and a
+//!   slow low one.
+//! - `pmaddwd` multiplies residues of two blocks and adds both products in one instruction.
+//!
+//! This makes transforms and products about twice as fast, and equally exact.
 //!
 //! # Lanes
-//! A 32-bit lane is a row, as in the panel layout. Its low half works on block 2p, its high half on block
-//! 2p + 1: the same transform with the same constants, and the two halves are what `pmaddwd` adds up. No
-//! step ever moves a value to another lane.
+//! A 32-bit lane is a row, as in the panel layout. Its low half works on block 2p, its high half on
+//! block 2p + 1. Both do the same transform with the same constants, and `pmaddwd` adds up the two
+//! halves. No step ever moves a value to another lane.
 //!
 //! # Why the result is exact
-//! Bytes are centred to [-128, 127] and coefficients to [-2^31, 2^31), so that the integer sum over c
-//! columns is at most c 2^38 in magnitude. Four primes recover integers below Q/2 = 2^53.2 in magnitude:
-//! [`CHUNK_BLOCKS`] = 128 blocks, 2^15 columns, make at most 2^53. Longer rows are folded a chunk at a time
-//! and the chunks added modulo 2^32. Centring subtracts 128 from every byte; 128 times the column sums of
-//! the public matrix, the same for every row, put it back.
+//! Bytes are centred to [-128, 127] and coefficients to [-2^31, 2^31), so the integer sum over c
+//! columns has a magnitude of at most c 2^38. Four primes recover integers of magnitude below Q/2 =
+//! 2^53.2: [`CHUNK_BLOCKS`] = 128 blocks, 2^15 columns, make at most 2^53. Longer rows are folded a
+//! chunk at a time, and the chunks are added modulo 2^32. Centring subtracts 128 from every byte;
+//! to restore it, 128 times the column sums of the public matrix are added, the same for every row.
 
 mod lanes;
 mod ntt;
@@ -51,7 +57,7 @@ pub(crate) use lanes::PairLanes;
 use prepare::Prepared;
 use rows::{Rows, Scratch};
 
-/// Blocks of 256 columns whose sum four primes still recover.
+/// Maximum number of blocks of 256 columns whose sum four primes can recover.
 pub(crate) const CHUNK_BLOCKS: usize = 128;
 
 // |sum| <= CHUNK_BLOCKS * 256 * 128 * 2^31, and rounding in `Recombination` needs a margin.
@@ -60,14 +66,14 @@ const _: () = assert!(
     "a chunk's integers stay within 95% of the range"
 );
 
-/// The algorithm compiled for an instruction set.
+/// The algorithm, compiled for an instruction set.
 pub(crate) trait ModuleKernel: PairLanes + Send + Sync + 'static {
     /// Adds the product of some rows and a chunk of the public matrix to the rows of the result.
     fn fold_rows(self, rows: Rows<'_, Self::Vector>);
 }
 
-/// The database times the public matrix, row by row, on the current thread pool, `chunk_blocks` blocks of
-/// columns at a time.
+/// Multiplies the database by the public matrix, row by row, on the current thread pool,
+/// `chunk_blocks` blocks of columns at a time.
 pub(crate) fn module_fold<K: ModuleKernel>(
     kernel: K,
     quads: &[Quad],

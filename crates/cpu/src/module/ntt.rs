@@ -1,9 +1,10 @@
 //! Transforms of degree 256 on 16-bit words, many rows and two blocks at a time.
 //!
-//! Words are signed and reduced as late as 16 bits allow. The bounds, for the largest prime q = 13313: with
-//! inputs up to 128 the layers leave 6,797, 14,143, 22,237 and 31,152, below 2^15; before the fifth the
-//! words that are not multiplied are reduced (below 0.72 q for every prime), and again before the seventh and
-//! the eighth. [`OUTPUT_BOUND`] is what remains. A product's operand needs no reduction at all.
+//! Words are signed and reduced as late as 16 bits allow. The bounds for the largest prime q =
+//! 13313: with inputs up to 128 the first layers leave 6,797, 14,143, 22,237 and 31,152, below
+//! 2^15. Before the fifth layer the words that are not multiplied are reduced (below 0.72 q for
+//! every prime), and again before the seventh and the eighth. [`OUTPUT_BOUND`] bounds the result. A
+//! product's operand needs no reduction.
 
 use spirea_backend::RING_DEGREE;
 use spirea_math::NttPlan;
@@ -11,7 +12,7 @@ use spirea_math::NttPlan;
 use super::PairLanes;
 use super::primes::{Factor, PRIMES, Prime};
 
-/// Most that a transformed word can be in magnitude, for any of the primes.
+/// Maximum magnitude of a transformed word, for any of the primes.
 pub(super) const OUTPUT_BOUND: i64 = {
     let (mut worst, mut i) = (0, 0);
     while i < PRIMES.len() {
@@ -24,23 +25,25 @@ pub(super) const OUTPUT_BOUND: i64 = {
     worst
 };
 
-/// |r| of a Montgomery product with |y| up to `y`.
+/// Returns the bound on |r| of a Montgomery product with |y| up to `y`.
 const fn product_bound(q: i64, y: i64) -> i64 {
     y * (q - 1) / (1 << 17) + q / 2 + 1
 }
 
-/// |r| of [`reduce`] of up to `y`: half of q, and what the reciprocal's rounding to an integer adds.
+/// Returns the bound on |r| of [`reduce`] of words up to `y`: half of q, plus the effect of the
+/// reciprocal's rounding to an integer.
 const fn reduce_bound(q: i64, y: i64) -> i64 {
     let reciprocal = (65536 + q / 2) / q;
     let error = (reciprocal * q - 65536).abs();
-    // The offset 2^15 / reciprocal is rounded down: another 1/reciprocal-th of a quotient step at most.
+    // The offset 2^15 / reciprocal is rounded down: at most another 1/reciprocal of a quotient
+    // step.
     let bound = q / 2 + y * error / 65536 + q * reciprocal / 65536 + 2;
-    // A saturated operand has the largest quotient that there is: it must suffice for the largest y.
+    // A saturated operand has the largest possible quotient, which must suffice for the largest y.
     assert!(y < 1 << 15 && y - ((32767 * reciprocal) >> 16) * q <= bound, "saturation spoils a quotient");
     bound
 }
 
-/// Follows the layers, and refuses to compile where a word could leave 16 bits.
+/// Follows the bounds through the layers; refuses to compile if a word could exceed 16 bits.
 const fn forward_bound(q: i64) -> i64 {
     let (mut bound, mut layer) = (128, 0);
     while layer < 8 {
@@ -52,7 +55,8 @@ const fn forward_bound(q: i64) -> i64 {
     bound
 }
 
-/// The inverse transform's words stay below q from inputs up to 3/4 of q, and their sums in 16 bits.
+/// For inputs up to 3/4 of q the inverse transform's words stay below q, and their sums fit 16
+/// bits.
 const _: () = {
     let mut i = 0;
     while i < PRIMES.len() {
@@ -114,22 +118,23 @@ fn constants<L: PairLanes>(lanes: L, prime: &Prime) -> Constants<L::Vector> {
     }
 }
 
-/// y times a factor, mod q.
+/// Returns y times a factor, mod q.
 #[inline(always)]
 fn product<L: PairLanes>(lanes: L, y: L::Vector, factor: Splat<L::Vector>, q: L::Vector) -> L::Vector {
     let t = lanes.mul_low(y, factor.quotient);
     lanes.sub(lanes.mul_high(y, factor.value), lanes.mul_high(t, q))
 }
 
-/// y mod q, near [-q/2, q/2]: y minus q times the quotient `(y + half) * reciprocal >> 16`. Saturation keeps
-/// the largest y from wrapping; [`reduce_bound`] checks that its quotient still does.
+/// Returns y mod q, near [-q/2, q/2]: y minus q times the quotient `(y + half) * reciprocal >> 16`.
+/// Saturation keeps the largest y from wrapping; [`reduce_bound`] checks that the quotient is still
+/// sufficient.
 #[inline(always)]
 fn reduce<L: PairLanes>(lanes: L, y: L::Vector, c: Constants<L::Vector>) -> L::Vector {
     let quotient = lanes.mul_high(lanes.add_saturating(y, c.half), c.reciprocal);
     lanes.sub(y, lanes.mul_low(quotient, c.q))
 }
 
-/// Cooley and Tukey's butterfly.
+/// Computes the Cooley-Tukey butterfly.
 #[inline(always)]
 fn butterfly<L: PairLanes>(
     lanes: L,
@@ -142,12 +147,13 @@ fn butterfly<L: PairLanes>(
     (lanes.add(u, r), lanes.sub(u, r))
 }
 
-/// Coefficients up to 128 in magnitude to values up to [`OUTPUT_BOUND`], in the order of [`NttPlan`].
+/// Transforms coefficients up to 128 in magnitude to values up to [`OUTPUT_BOUND`], in the order of
+/// [`NttPlan`].
 #[inline(always)]
 pub(super) fn forward<L: PairLanes>(lanes: L, tables: &Tables, from: &[L::Vector], to: &mut [L::Vector]) {
     assert!(from.len() == RING_DEGREE && to.len() == RING_DEGREE);
     let c = constants(lanes, &tables.prime);
-    // The first two layers read from elsewhere: four primes share their input.
+    // The first two layers read from `from`, since four primes share their input.
     let [w1, w2, w3] = factors(lanes, tables, 1, 0);
     for i in 0..64 {
         let x = [from[i], from[i + 64], from[i + 128], from[i + 192]];
@@ -159,7 +165,8 @@ pub(super) fn forward<L: PairLanes>(lanes: L, tables: &Tables, from: &[L::Vector
     pass::<L, 1, true, true>(lanes, tables, to, c);
 }
 
-/// The factors of group `group` of the layer with `groups` groups, and of its two groups in the next.
+/// Returns the factors of group `group` of the layer with `groups` groups, and of its two groups in
+/// the next layer.
 #[inline(always)]
 fn factors<L: PairLanes>(lanes: L, tables: &Tables, groups: usize, group: usize) -> [Splat<L::Vector>; 3] {
     let w = &tables.forward;
@@ -170,7 +177,7 @@ fn factors<L: PairLanes>(lanes: L, tables: &Tables, groups: usize, group: usize)
     ]
 }
 
-/// Two layers in place, on words `QUARTER` apart.
+/// Computes two layers in place, on words `QUARTER` apart.
 #[inline(always)]
 fn pass<L: PairLanes, const QUARTER: usize, const FIRST: bool, const SECOND: bool>(
     lanes: L,
@@ -190,7 +197,8 @@ fn pass<L: PairLanes, const QUARTER: usize, const FIRST: bool, const SECOND: boo
     }
 }
 
-/// Two layers in registers; `FIRST` and `SECOND` say which of them reduces the words it does not multiply.
+/// Computes two layers in registers; `FIRST` and `SECOND` are true if that layer reduces the words
+/// that it does not multiply.
 #[inline(always)]
 fn two_layers<L: PairLanes, const FIRST: bool, const SECOND: bool>(
     lanes: L,
@@ -214,9 +222,10 @@ fn two_layers<L: PairLanes, const FIRST: bool, const SECOND: bool>(
     [y0, y1, y2, y3]
 }
 
-/// Values up to 0.75 q in magnitude to 256 times the coefficients, below q in magnitude, in place.
+/// Transforms values up to 0.75 q in magnitude to 256 times the coefficients, below q in magnitude,
+/// in place.
 ///
-/// There is one such transform for many forward ones: it reduces every sum and stays simple.
+/// There is one inverse transform for many forward ones, so it reduces every sum and stays simple.
 #[inline(always)]
 pub(super) fn inverse<L: PairLanes>(lanes: L, tables: &Tables, words: &mut [L::Vector]) {
     assert!(words.len() == RING_DEGREE);

@@ -9,7 +9,7 @@ use spirea_math::NttPlan;
 use super::ntt::{OUTPUT_BOUND, Tables};
 use super::primes::{COUNT, PRIMES, Recombination, centred};
 
-/// Pairs of blocks whose products are added up in 32 bits before they are reduced.
+/// Maximum number of pairs of blocks whose products are added up in 32 bits before a reduction.
 pub(super) const RUN_PAIRS: usize = 8;
 
 // Each pair adds two products of a transformed word and a centred residue.
@@ -18,15 +18,15 @@ const _: () = assert!(
     "a run overflows"
 );
 
-/// Most ring columns whose sums stay in registers together.
+/// Maximum number of ring columns whose sums stay in registers together.
 const MAX_TILE: usize = 5;
 
-/// The ring columns of each tile.
+/// Iterates over the ring columns of each tile.
 pub(super) fn tiles(rank: usize) -> impl Iterator<Item = Range<usize>> {
     (0..rank).step_by(MAX_TILE).map(move |first| first..rank.min(first + MAX_TILE))
 }
 
-/// Everything that the rows share.
+/// Values that all rows share.
 pub(crate) struct Prepared {
     pub(super) rank: usize,
     pub(super) tables: Vec<Tables>,
@@ -35,19 +35,20 @@ pub(crate) struct Prepared {
     pub(super) offset: Vec<u32>,
 }
 
-/// Blocks that are folded with one inverse transform at the end.
+/// Blocks folded with one inverse transform at the end.
 pub(super) struct Chunk {
     pub runs: Vec<Run>,
 }
 
-/// At most [`RUN_PAIRS`] pairs of blocks.
+/// Run of at most [`RUN_PAIRS`] pairs of blocks.
 pub(super) struct Run {
-    /// The first block.
+    /// Number of the first block.
     pub block: usize,
-    /// Blocks; the last pair's second block may be missing.
+    /// Number of blocks; the last pair's second block may be missing.
     pub blocks: usize,
-    /// For each prime, tile by tile ([`tiles`]): value k of pair p for the tile's ring column j at
-    /// `(k * pairs + p) * R + j`, one lane: block 2p in the low half, block 2p + 1 in the high half.
+    /// For each prime, tile by tile ([`tiles`]): value k of pair p for the tile's ring column j is
+    /// the lane at `(k * pairs + p) * R + j`, with block 2p in the low half and block 2p + 1 in the
+    /// high half.
     pub values: [Vec<u32>; COUNT],
 }
 
@@ -84,8 +85,9 @@ impl Run {
         let mut values = [const { Vec::new() }; COUNT];
         for (i, (values, plan)) in values.iter_mut().zip(plans).enumerate() {
             let q = plan.modulus();
-            // Sums are divided by 2^16 twice (`rows::reduce_sums`), the inverse transform multiplies by 256,
-            // and recombination wants its own factor: all of it is put into the public matrix.
+            // Sums are divided by 2^16 twice (`rows::reduce_sum`), the inverse transform multiplies
+            // by 256, and recombination needs its own factor: the public matrix is scaled by all of
+            // these in advance.
             let scale = q.mul(q.pow(1 << 16, 2), plan.degree_inverse().value);
             let scale = q.shoup(q.mul(scale, Recombination::scale(i)));
             *values = vec![0; RING_DEGREE * pairs * a.rank];
@@ -110,7 +112,7 @@ impl Run {
     }
 }
 
-/// a(X^-1) = a_0 - a_255 X - a_254 X^2 - ..., each centred coefficient through `map`.
+/// Writes a(X^-1) = a_0 - a_255 X - a_254 X^2 - ..., with each centred coefficient mapped by `map`.
 fn reversed(a: &[u32], map: impl Fn(i64) -> u32, to: &mut [u32; RING_DEGREE]) {
     to[0] = map(i64::from(a[0] as i32));
     for (to, &from) in to[1..].iter_mut().zip(a[1..].iter().rev()) {
@@ -118,7 +120,8 @@ fn reversed(a: &[u32], map: impl Fn(i64) -> u32, to: &mut [u32; RING_DEGREE]) {
     }
 }
 
-/// Column l of M(a) sums to a_0 + ... + a_(255 - l) - a_(256 - l) - ... - a_255.
+/// Returns 128 times the column sums: column l of M(a) sums to a_0 + ... + a_(255 - l) - a_(256 -
+/// l) - ... - a_255.
 fn offset(a: RingMatrix<'_>) -> Vec<u32> {
     let mut offset = vec![0u32; a.rank * RING_DEGREE];
     for (i, polynomial) in a.coefficients.chunks_exact(RING_DEGREE).enumerate() {

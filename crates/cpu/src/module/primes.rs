@@ -3,23 +3,23 @@
 //! # Signed Montgomery arithmetic in 16 bits
 //! For a constant w with |w| <= q/2 and any signed 16-bit word y, let t be the low half of
 //! `y * (w / q mod 2^16)`. Then y w - t q is a multiple of 2^16, and its high half is
-//! r = mulhi(y, w) - mulhi(t, q) = y w 2^-16 mod q with
-//! `|r| <= |y| (q - 1) / 2^17 + q / 2 < 0.61 q`: two high products, one low one and a subtraction, no
-//! condition on y. Twiddles carry a factor of 2^16 in advance.
+//! `r = mulhi(y, w) - mulhi(t, q) = y w 2^-16 mod q` with
+//! `|r| <= |y| (q - 1) / 2^17 + q / 2 < 0.61 q`. This takes two high products, one low product and
+//! a subtraction, with no condition on y. Twiddles carry a factor of 2^16 in advance.
 
 use spirea_math::Modulus;
 
 use super::PairLanes;
 
-/// How many primes.
+/// Number of primes.
 pub(super) const COUNT: usize = 4;
 
-/// The four largest primes below 2^14 - 2^11 that are 1 mod 512. Larger ones would overflow 16 bits after
-/// three layers of a transform instead of four.
+/// The four largest primes below 2^14 - 2^11 that are 1 mod 512. Larger primes would overflow 16
+/// bits after three layers of a transform instead of four.
 pub(super) const PRIMES: [Modulus; COUNT] =
     [Modulus::new(13313), Modulus::new(12289), Modulus::new(11777), Modulus::new(10753)];
 
-/// Q, their product: 2^54.2.
+/// Q, the product of the primes: 2^54.2.
 pub(super) const PRODUCT: u128 = {
     let mut product = 1;
     let mut i = 0;
@@ -30,38 +30,38 @@ pub(super) const PRODUCT: u128 = {
     product
 };
 
-/// A signed representative of least magnitude.
+/// Returns the signed representative of least magnitude.
 pub(super) const fn centred(residue: u32, q: Modulus) -> i16 {
     if residue > q.value() / 2 { residue as i16 - q.value() as i16 } else { residue as i16 }
 }
 
-/// Both halves of a lane.
+/// Returns a lane with `word` in both halves.
 pub(super) const fn twice(word: i16) -> u32 {
     word as u16 as u32 * 0x1_0001
 }
 
-/// A constant factor for Montgomery products, in both halves of a lane.
+/// Constant factor for Montgomery products, in both halves of a lane.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Factor {
     /// w 2^16 mod q, centred.
     pub value: u32,
-    /// That divided by q, mod 2^16.
+    /// `value` divided by q, mod 2^16.
     pub quotient: u32,
 }
 
-/// What lanes need to know of a prime, each number in both halves of a lane unless said otherwise.
+/// Constants of a prime, each in both halves of a lane unless stated otherwise.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Prime {
     pub modulus: Modulus,
     /// q.
     pub q: u32,
-    /// 1/q mod 2^16 in the low half alone.
+    /// 1/q mod 2^16, in the low half alone.
     pub inverse_low: u32,
-    /// q in the low half alone.
+    /// q, in the low half alone.
     pub q_low: u32,
-    /// 2^16 / q, rounded: [`super::ntt::reduce`].
+    /// 2^16 / q, rounded; see [`super::ntt::reduce`].
     pub reciprocal: u32,
-    /// Half a quotient's worth: 2^15 / `reciprocal`.
+    /// Half of a quotient step: 2^15 / `reciprocal`.
     pub half: u32,
 }
 
@@ -79,7 +79,7 @@ impl Prime {
         }
     }
 
-    /// The factor w, for w < q.
+    /// Returns the factor w, for w < q.
     pub(super) fn factor(&self, w: u32) -> Factor {
         let value = centred(self.modulus.mul(w, 1 << 16), self.modulus);
         let quotient = (value as u16).wrapping_mul(inverse(self.modulus.value()));
@@ -87,7 +87,7 @@ impl Prime {
     }
 }
 
-/// 1/q mod 2^16, by Newton.
+/// Returns 1/q mod 2^16, by Newton's iteration.
 const fn inverse(q: u32) -> u16 {
     let q = q as u16;
     let mut inverse = q; // q q = 1 mod 8
@@ -99,15 +99,15 @@ const fn inverse(q: u32) -> u16 {
     inverse
 }
 
-/// Recombination modulo 2^32: with y_i = x (Q / q_i)^-1 mod q_i, in any representation,
-/// x = sum of y_i Q / q_i - v Q where v is the integer closest to the sum of y_i / q_i, as long as |x| stays
-/// clear of Q/2.
+/// Recombination modulo 2^32. With y_i = x (Q / q_i)^-1 mod q_i, in any representation, x = sum of
+/// y_i Q / q_i - v Q, where v is the integer closest to the sum of y_i / q_i, provided that |x|
+/// stays clear of Q/2.
 ///
-/// All of it is done with products of 16-bit words, two primes at a time.
+/// All products are of 16-bit words, for two primes at a time.
 pub(super) struct Recombination;
 
-/// Low and high 16-bit digits of a constant for two primes: the first's in the low half of a lane, the
-/// second's in the high half. Balanced, as the digits of queries are.
+/// Low and high 16-bit digits of constants for two primes: the first prime's in the low half of a
+/// lane, the second's in the high half. The digits are balanced, like those of queries.
 #[derive(Clone, Copy)]
 struct Digits {
     low: u32,
@@ -124,8 +124,9 @@ impl Digits {
 }
 
 impl Recombination {
-    /// Bits of the fractions y_i / q_i. The largest constant, 2^28 / 10753, is just below 2^15; the sum of
-    /// four is below 2^31 for |y_i| < q_i and off by at most COUNT 2^14 / 2^28 = 2^-12.
+    /// Bits of the fractions y_i / q_i. The largest constant, 2^28 / 10753, is just below 2^15. The
+    /// sum of four fractions is below 2^31 for |y_i| < q_i, with an error of at most COUNT 2^14 /
+    /// 2^28 = 2^-12.
     const FRACTION_BITS: i32 = 28;
     const FRACTIONS: [u32; COUNT / 2] = [Self::fractions(0), Self::fractions(2)];
     const COFACTORS: [Digits; COUNT / 2] = [Self::cofactors(0), Self::cofactors(2)];
@@ -145,13 +146,14 @@ impl Recombination {
         )
     }
 
-    /// (Q / q_i)^-1 mod q_i, which the caller multiplies residues by.
+    /// Returns (Q / q_i)^-1 mod q_i; the caller multiplies residues by it.
     pub(super) fn scale(i: usize) -> u32 {
         let q = PRIMES[i];
         q.inverse((PRODUCT / q.value() as u128 % q.value() as u128) as u32)
     }
 
-    /// x mod 2^32 in each lane, from y_0 and y_1, and y_2 and y_3, in the halves of lanes; |y_i| < q_i.
+    /// Returns x mod 2^32 in each lane, from y_0 and y_1, and y_2 and y_3, in the halves of lanes;
+    /// |y_i| < q_i.
     #[inline(always)]
     pub(super) fn join<L: PairLanes>(lanes: L, y: [L::Vector; COUNT / 2]) -> L::Vector {
         let (mut low, mut high) = (lanes.splat(0), lanes.splat(0));
@@ -161,7 +163,7 @@ impl Recombination {
             high = lanes.multiply_add(high, y, lanes.splat(cofactors.high));
             fraction = lanes.multiply_add(fraction, y, lanes.splat(fractions));
         }
-        // v is small: its low half is v, and the high half meets a zero.
+        // v is small: its low half is v, and its high half is multiplied by zero.
         let v = lanes.shift_right::<{ Self::FRACTION_BITS }>(fraction);
         let zero = lanes.splat(0);
         low = lanes.sub_lanes(low, lanes.multiply_add(zero, v, lanes.splat(Self::PRODUCT_DIGITS.low)));

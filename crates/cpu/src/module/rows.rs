@@ -1,4 +1,4 @@
-//! The rows of one vector, from the database's bytes to the result.
+//! Fold of the rows of one vector, from the database's bytes to the result.
 
 use spirea_backend::{QUAD, QUAD_BYTES, RING_DEGREE};
 
@@ -9,8 +9,8 @@ use super::primes::{COUNT, Prime, Recombination};
 use crate::fold::Quad;
 use crate::prefetch::prefetch;
 
-/// Vectors from one transform to the next: two more than its words, or the same word of all of them would
-/// fall into the same set of the first-level cache.
+/// Vectors from one transform to the next: two more than a transform has, so that the same word of
+/// all transforms does not fall into one set of the first-level cache.
 const STRIDE: usize = RING_DEGREE + 2;
 
 /// Working memory of one thread.
@@ -19,9 +19,9 @@ pub(crate) struct Scratch<V> {
     words: Vec<V>,
     /// For each prime: the transforms of the run's pairs.
     values: [Vec<V>; COUNT],
-    /// For each prime: sum k for ring column j at `k * rank + j`.
+    /// For each prime: sum k of ring column j is at `k * rank + j`.
     sums: [Vec<V>; COUNT],
-    /// For each prime: two ring columns' result.
+    /// For one prime at a time: the result of two ring columns.
     results: Vec<V>,
 }
 
@@ -37,23 +37,23 @@ impl<V: Copy> Scratch<V> {
     }
 }
 
-/// The rows of one vector, and a chunk of the public matrix.
+/// Operands: the rows of one vector, and a chunk of the public matrix.
 pub(crate) struct Rows<'a, V> {
     /// The public matrix.
     pub prepared: &'a Prepared,
-    /// Which of its chunks.
+    /// Number of its chunk.
     pub chunk: usize,
-    /// The panel that the rows are in.
+    /// The panel that contains the rows.
     pub panel: &'a [Quad],
-    /// The first of them.
+    /// Number of the first row within the panel.
     pub first_row: usize,
-    /// What the thread computes in.
+    /// Working memory of the thread.
     pub scratch: &'a mut Scratch<V>,
-    /// These rows of the result.
+    /// The result's rows for these rows.
     pub hint: &'a mut [u32],
 }
 
-/// See [`super::ModuleKernel::fold_rows`].
+/// Implements [`super::ModuleKernel::fold_rows`].
 #[inline(always)]
 pub(super) fn fold_rows<L: PairLanes>(
     lanes: L,
@@ -85,8 +85,8 @@ pub(super) fn fold_rows<L: PairLanes>(
     }
 }
 
-/// The centred bytes of two blocks: word c has column c of the first in its low halves and of the second in
-/// its high halves.
+/// Unpacks the centred bytes of two blocks: word c has column c of the first block in its low
+/// halves and of the second block in its high halves.
 #[inline(always)]
 fn unpack<L: PairLanes>(
     lanes: L,
@@ -100,11 +100,11 @@ fn unpack<L: PairLanes>(
     let centre = lanes.splat(0x8080_8080);
     let block = run.block + 2 * pair;
     let first = &panel[block * QUADS..(block + 1) * QUADS];
-    // A missing second block meets a public matrix of zeros: any bytes will do.
+    // A missing second block is multiplied by zeros of the public matrix, so any bytes will do.
     let second =
         if 2 * pair + 1 < run.blocks { &panel[(block + 1) * QUADS..(block + 2) * QUADS] } else { first };
     for (words, (first, second)) in words.chunks_exact_mut(QUAD).zip(first.iter().zip(second)) {
-        // The next pair's bytes follow those of this one; the transforms leave time to fetch them.
+        // The next pair's bytes follow those of this pair; the transforms leave time to fetch them.
         for quad in [first, second] {
             prefetch(quad.as_ptr().wrapping_add(2 * QUADS * QUAD_BYTES + QUAD * first_row));
         }
@@ -141,7 +141,8 @@ fn multiply_run<L: PairLanes>(
     }
 }
 
-/// Ring columns `first` to `first + R`: the products of all pairs of the run add up in registers.
+/// Adds the products of all pairs of the run, for the ring columns from `first` to `first + R`, in
+/// registers.
 #[inline(always)]
 fn multiply_tile<L: PairLanes, const R: usize>(
     lanes: L,
@@ -167,7 +168,7 @@ fn multiply_tile<L: PairLanes, const R: usize>(
     }
 }
 
-/// A 32-bit sum times 2^-16, mod q: up to |sum| / 2^16 + q / 2 in magnitude.
+/// Returns a 32-bit sum times 2^-16, mod q: up to |sum| / 2^16 + q / 2 in magnitude.
 #[inline(always)]
 fn reduce_sum<L: PairLanes>(lanes: L, prime: &Prime, sum: L::Vector) -> L::Vector {
     // The low half of sum / q, in the low half alone, times q, is congruent to the sum's low half.
@@ -176,7 +177,7 @@ fn reduce_sum<L: PairLanes>(lanes: L, prime: &Prime, sum: L::Vector) -> L::Vecto
     lanes.shift_right::<16>(lanes.sub_lanes(sum, multiple))
 }
 
-/// Ring columns j and j + 1, if there is one, in the two halves of a lane.
+/// Combines ring columns j and j + 1, if there is one, in the two halves of a lane.
 #[inline(always)]
 fn take_pair<L: PairLanes>(
     lanes: L,
@@ -226,10 +227,10 @@ fn recombine<L: PairLanes>(
     }
 }
 
-/// Adds to `row` every `lanes`-th word, and the offset if there is one.
+/// Adds every `lanes`-th word to `row`, and the offset if there is one.
 ///
-/// Compiled on its own, for the target's baseline: for words a vector apart, instructions that gather are no
-/// faster than plain loads, and not every emulator has them right.
+/// The function is compiled separately, for the target's baseline. For words a vector apart, gather
+/// instructions are no faster than plain loads, and some emulators compute them wrongly.
 #[inline(never)]
 fn add_lane(row: &mut [u32], words: &[u32], lanes: usize, offset: Option<&[u32]>) {
     for (to, &word) in row.iter_mut().zip(words.iter().step_by(lanes)) {

@@ -1,4 +1,5 @@
-//! The algorithm over plain lanes, as many as any instruction set has, and in chunks of any size.
+//! The algorithm over plain lanes, with the lane counts of all instruction sets, and in chunks of
+//! any size.
 
 use proptest::prelude::*;
 use spirea_backend::{PanelLayout, RING_DEGREE, RingMatrix};
@@ -54,7 +55,7 @@ proptest! {
                     prop_assert_eq!(q.from_signed(word), expected);
                 }
             }
-            // Back again: words up to 3/4 of q, here the values reduced.
+            // The way back: words up to 3/4 of q, here the reduced values.
             let mut words: Vec<[u32; 1]> = to.iter().map(|word| {
                 let centred = |half: u32| {
                     let residue = q.from_signed(i64::from((word[0] >> (16 * half)) as i16));

@@ -45,7 +45,7 @@ impl WordLanes<8> for Avx2 {
         splat_wide(number: u64) = _mm256_set1_epi64x(number as i64);
         pairs(a) = a;
         even(a) = a;
-        // A shuffle, not a shift: the compiler knows that it leaves a splat as it is.
+        // A shuffle instead of a shift: the compiler knows that it leaves a splat unchanged.
         odd(a) = _mm256_shuffle_epi32::<0xF5>(a);
         mul_wide(a, b) = _mm256_mul_epu32(a, b);
         add_wide(a, b) = _mm256_add_epi64(a, b);

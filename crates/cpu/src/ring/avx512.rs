@@ -45,7 +45,7 @@ impl WordLanes<16> for Avx512 {
         splat_wide(number: u64) = _mm512_set1_epi64(number as i64);
         pairs(a) = a;
         even(a) = a;
-        // A shuffle, not a shift: the compiler knows that it leaves a splat as it is.
+        // A shuffle instead of a shift: the compiler knows that it leaves a splat unchanged.
         odd(a) = _mm512_shuffle_epi32::<0xF5>(a);
         mul_wide(a, b) = _mm512_mul_epu32(a, b);
         add_wide(a, b) = _mm512_add_epi64(a, b);
@@ -74,7 +74,7 @@ impl WordLanes<16> for Avx512 {
                 z[k + 2] = _mm512_unpacklo_epi64(y[k + 1], y[k + 3]);
                 z[k + 3] = _mm512_unpackhi_epi64(y[k + 1], y[k + 3]);
             }
-            // What remains is a transposition of 4 x 4 parts for each i.
+            // For each i, the rest is a transposition of 4 x 4 parts.
             for i in 0..4 {
                 let low = _mm512_shuffle_i32x4::<0x88>(z[i], z[i + 4]);
                 let high = _mm512_shuffle_i32x4::<0xDD>(z[i], z[i + 4]);

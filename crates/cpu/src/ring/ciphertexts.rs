@@ -1,4 +1,5 @@
-//! Ciphertexts of one query, and what ends a pipeline: bodies added, and switching to short words.
+//! Ciphertexts of one query, and the end of a pipeline: addition of bodies and switching to short
+//! words.
 
 use std::borrow::Cow;
 
@@ -14,7 +15,8 @@ use super::pool::{Words, WorkingMemory};
 use super::tables::RingTables;
 use crate::parallel::Each as _;
 
-/// Ciphertexts of one query, or their b halves alone, in order, as values below the primes, each tile by tile.
+/// Ciphertexts of one query, or their b halves alone, in order, as values below the primes, each
+/// tile by tile.
 #[derive(Debug)]
 pub struct RingCiphertexts<const HALVES: usize = 2> {
     count: usize,
@@ -22,7 +24,7 @@ pub struct RingCiphertexts<const HALVES: usize = 2> {
 }
 
 impl<const HALVES: usize> RingCiphertexts<HALVES> {
-    /// Room for ciphertexts, of any content.
+    /// Allocates room for ciphertexts, with arbitrary content.
     pub(super) fn room(
         tables: &RingTables,
         memory: &WorkingMemory,
@@ -32,12 +34,12 @@ impl<const HALVES: usize> RingCiphertexts<HALVES> {
         Ok(Self { count, words: memory.words(words, "the ciphertexts")? })
     }
 
-    /// How many.
+    /// Returns the number of ciphertexts.
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// Keeps the first ciphertexts alone.
+    /// Keeps only the first `count` ciphertexts.
     pub(super) fn keep(mut self, count: usize) -> Self {
         self.count = count;
         self
@@ -53,7 +55,7 @@ impl<const HALVES: usize> RingCiphertexts<HALVES> {
 }
 
 impl RingCiphertexts {
-    /// Ciphertexts, each a and then b in the order of the plans.
+    /// Builds ciphertexts from `words`, each a and then b in the order of the plans.
     pub(super) fn of(
         tables: &RingTables,
         memory: &WorkingMemory,
@@ -66,14 +68,14 @@ impl RingCiphertexts {
         Ok(ciphertexts)
     }
 
-    /// The words of each, a and then b in the order of the plans.
+    /// Iterates over the words of each ciphertext, a and then b in the order of the plans.
     pub(super) fn in_order<'a>(&'a self, tables: &'a RingTables) -> impl Iterator<Item = u32> + 'a {
         let polynomials = move |ciphertext| (0..2).flat_map(move |i| polynomial(tables, ciphertext, i));
         self.words(tables).chunks_exact(2 * tables.words()).flat_map(polynomials).flatten().copied()
     }
 }
 
-/// `add_bodies`.
+/// Implements `add_bodies`.
 pub(super) fn add_bodies<L: WordLanes<W>, const W: usize, const HALVES: usize>(
     lanes: L,
     tables: &RingTables,
@@ -140,7 +142,7 @@ impl<const HALVES: usize> Kernel for AddBodies<'_, HALVES> {
     }
 }
 
-/// `mod_switch`.
+/// Implements `mod_switch`.
 pub(super) fn mod_switch<L: WordLanes<W>, const W: usize>(
     lanes: L,
     tables: &RingTables,
@@ -172,7 +174,7 @@ pub(super) fn mod_switch<L: WordLanes<W>, const W: usize>(
     Ok(answers)
 }
 
-/// `mod_switch` of b halves alone, to `bits` bits.
+/// Implements `mod_switch` for b halves alone, to `bits` bits.
 pub(super) fn switch_halves<L: WordLanes<W>, const W: usize>(
     lanes: L,
     tables: &RingTables,
@@ -202,17 +204,17 @@ fn check_bits(bits: &[u32]) -> Result<(), BackendError> {
     Err(BackendError::Shape(format!("switching to {bits:?} bits: 1 to {MOST_BITS}")))
 }
 
-/// Most bits of a switched coefficient.
+/// Maximum bits of a switched coefficient.
 const MOST_BITS: u32 = 56;
-/// Bits of the fractions that stand for y / q_i.
+/// Bits of the fractions that represent y / q_i.
 const FRACTION_BITS: u32 = 96;
 
-/// Rounds x 2^bits / q, where x is the sum of y_i q / q_i modulo q: that is the sum of y_i 2^bits / q_i, and whole
-/// multiples of 2^bits, like those of q in x, change nothing.
+/// Rounding of x 2^bits / q, where x is the sum of y_i q / q_i modulo q. This is the sum of y_i
+/// 2^bits / q_i; whole multiples of 2^bits, like those of q in x, change nothing.
 ///
-/// The fractions 1 / q_i are rounded down to 96 bits, so the sum is less than 4 * 2^30 units of 2^-96 too small.
-/// Where as much more does not change the rounded result, it is right; elsewhere, at most once in 2^8
-/// coefficients, the remainder decides.
+/// The fractions 1 / q_i are rounded down to 96 bits, so the sum is too small by less than 4 * 2^30
+/// units of 2^-96. If adding this error does not change the rounded result, the result is right.
+/// Otherwise, at most once in 2^8 coefficients, the remainder decides.
 struct Switch {
     modulus: u128,
     /// floor(2^96 / q_i), and q / q_i.
@@ -227,7 +229,8 @@ impl Switch {
         Self { modulus: ring.modulus(), primes: ring.limbs().iter().map(of).collect() }
     }
 
-    /// Switches a polynomial, of whose tiles these are the values, in room for two polynomials.
+    /// Switches a polynomial, given by the values of its tiles; `room` has the size of two
+    /// polynomials.
     fn polynomial<'a, L: WordLanes<W>, const W: usize>(
         &self,
         lanes: L,
@@ -249,7 +252,8 @@ impl Switch {
         self.stream(residues, tables.degree(), bits, out);
     }
 
-    /// Switches a polynomial's y, prime by prime, and writes the results without gaps, lowest bit first.
+    /// Switches a polynomial's y, prime by prime, and writes the results without gaps, lowest bit
+    /// first.
     fn stream(&self, y: &[u32], degree: usize, bits: u32, out: &mut [u8]) {
         let (mut pending, mut held) = (0u64, 0);
         let mut out = out.iter_mut();
@@ -275,7 +279,7 @@ impl Switch {
             .fold(1 << (unit - 1), |sum, (prime, y)| sum + prime.0 * u128::from(y));
         let mut rounded = fraction >> unit;
         if (fraction + LARGEST_ERROR) >> unit != rounded {
-            // x 2^bits - rounded q, modulo 2^128: it is below 2 q < 2^121 in magnitude.
+            // x 2^bits - rounded q, computed modulo 2^128: its magnitude is below 2 q < 2^121.
             let x = self.primes.iter().zip(y).fold(0u128, |sum, (prime, y)| sum + prime.1 * u128::from(y));
             let rest = (x << bits).wrapping_sub(rounded.wrapping_mul(self.modulus)) as i128;
             rounded += u128::from(2 * rest >= self.modulus as i128);

@@ -1,14 +1,16 @@
-//! Gadget decomposition, exact, in two steps around the transforms.
+//! Exact gadget decomposition, in two steps around the transforms.
 //!
-//! The inverse transform's last multiplication and a constant addition leave, for each prime, what the
-//! decomposition begins with; a digit then is a *field* below 2^32 from which a constant, its `offset`, is to
-//! be subtracted, and the forward transform's first addition does that, together with the multiple of the
-//! prime that keeps the word positive. So signed digits cost nothing beyond unsigned ones.
+//! The last multiplication of the inverse transform and the addition of a constant leave, for each
+//! prime, the input of the decomposition. A digit is then a *field* below 2^32 from which a
+//! constant, its `offset`, must be subtracted. The first addition of the forward transform
+//! subtracts it, together with the multiple of the prime that keeps the word positive. Signed
+//! digits therefore cost no more than unsigned ones.
 //!
 //! - [`Gadget::Residues`]: the field is the residue times (q/q_i)^-1, plus (q_i - 1)/2, modulo q_i.
-//! - [`Gadget::Digits`]: all residues plus those of h = (q - 1)/2, so that x + h in [0, q) stands for the centred
-//!   x. Its digits in mixed radix (Garner's) give it as a number of 32-bit limbs; adding one constant then
-//!   takes h off again, rounds what is dropped, and turns every signed digit into an unsigned field.
+//! - [`Gadget::Digits`]: all residues plus those of h = (q - 1)/2, so that x + h in [0, q) stands
+//!   for the centred x. Its digits in mixed radix (Garner's) give it as a number of 32-bit limbs.
+//!   Adding one constant then subtracts h again, rounds the dropped bits, and turns every signed
+//!   digit into an unsigned field.
 
 use spirea_backend::BackendError;
 use spirea_math::{Gadget, Modulus, Ring, ShoupWord};
@@ -18,22 +20,24 @@ use super::modular::{Factor, Prime, montgomery_one};
 use super::ntt::{Forward, Inverse};
 use super::tables::{MOST_PRIMES, RingTables};
 
-/// How a ring's polynomials are decomposed by one gadget.
+/// Decomposition of a ring's polynomials by one gadget.
 #[derive(Debug)]
 pub(super) struct Decomposition {
     pub gadget: Gadget,
-    /// For each prime: what the inverse transform multiplies by and adds.
+    /// For each prime: the factor and the summand of the inverse transform.
     pub residues: Vec<(ShoupWord, u32)>,
-    /// For each digit: what is subtracted from its field.
+    /// For each digit: the offset to subtract from its field.
     offsets: Vec<u32>,
-    /// For [`Gadget::Digits`].
+    /// Recombination, for [`Gadget::Digits`].
     recombination: Option<Recombination>,
 }
 
 impl Decomposition {
+    /// Prepares the decomposition.
+    ///
     /// # Errors
-    /// [`BackendError::Shape`] for digits too large for the words: more than twice the smallest prime in
-    /// magnitude.
+    /// [`BackendError::Shape`] for digits too large for the words: more than twice the smallest
+    /// prime in magnitude.
     pub(super) fn new(ring: &Ring, gadget: Gadget) -> Result<Self, BackendError> {
         let halves = ring.limbs().iter().map(|limb| limb.prime().value() / 2);
         let h = ring.modulus() / 2;
@@ -64,25 +68,26 @@ impl Decomposition {
         Ok(decomposition)
     }
 
-    /// Number of digits.
+    /// Returns the number of digits.
     pub(super) fn levels(&self) -> usize {
         self.offsets.len()
     }
 
-    /// What a digit's field needs to be its residue modulo q, below 4q: fields are below twice the offset, plus
-    /// 1, and the offset is at most 2q.
+    /// Returns the summand, below 4q, that turns a digit's field into the digit's residue modulo q:
+    /// fields are below twice the offset, plus 1, and the offset is at most 2q.
     pub(super) fn lift(&self, digit: usize, q: Modulus) -> u32 {
         let offset = self.offsets[digit];
         offset.div_ceil(q.value()) * q.value() - offset
     }
 
-    /// The digit whose residues modulo prime `prime` are the polynomial's own times a constant, and that
-    /// constant: it needs no transform there.
+    /// Returns the digit whose residues modulo prime `prime` are the polynomial's own times a
+    /// constant, with that constant. This digit needs no transform for that prime.
     fn own_digit(&self, ring: &Ring, prime: usize) -> Option<(usize, ShoupWord)> {
         (self.gadget == Gadget::Residues).then(|| (prime, ring.limbs()[prime].cofactor_inverse))
     }
 
-    /// What a digit's term modulo a prime is multiplied by, with the 2^32 that Montgomery's reduction takes off.
+    /// Returns the factor of a digit's term modulo a prime, including the 2^32 that Montgomery's
+    /// reduction divides by.
     pub(super) fn factor(&self, tables: &RingTables, prime: usize, digit: usize) -> ShoupWord {
         let (q, own) = (tables.primes()[prime].q, self.own_digit(tables.ring(), prime));
         q.shoup(match own.filter(|(own, _)| *own == digit) {
@@ -91,8 +96,9 @@ impl Decomposition {
         })
     }
 
-    /// The term of a digit modulo a prime, of a polynomial with these values there and of the digit's field: its values,
-    /// any words, up to what [`Self::factor`] has.
+    /// Writes the term of a digit modulo a prime, from the polynomial's values there and the
+    /// digit's field: the digit's values as arbitrary words, not yet multiplied by
+    /// [`Self::factor`].
     pub(super) fn term<L: WordLanes<W>, const W: usize>(
         &self,
         lanes: L,
@@ -110,8 +116,9 @@ impl Decomposition {
         }
     }
 
-    /// The inverse transforms of a polynomial (values below 2q) and from them its digits' fields, one polynomial
-    /// of words for each digit. `residues` has room for one for each prime.
+    /// Computes the inverse transforms of a polynomial (values below 2q) and from these its digits'
+    /// fields, one polynomial of words for each digit. `residues` has room for one polynomial for
+    /// each prime.
     pub(super) fn decompose<L: WordLanes<W>, const W: usize>(
         &self,
         lanes: L,
@@ -121,7 +128,7 @@ impl Decomposition {
         fields: &mut [u32],
     ) {
         let degree = tables.degree();
-        // Residues are fields already.
+        // Without recombination, residues are already fields.
         let to = if self.recombination.is_some() { &mut *residues } else { &mut *fields };
         let pieces = values.chunks_exact(degree).zip(to.chunks_exact_mut(degree));
         for (prime, ((from, to), &(scale, shift))) in pieces.zip(&self.residues).enumerate() {
@@ -133,24 +140,24 @@ impl Decomposition {
     }
 }
 
-/// Constants of mixed-radix recombination and of the digits' places.
+/// Constants of mixed-radix recombination and of the digits' positions.
 #[derive(Debug)]
 struct Recombination {
-    /// For i and j < i: 1/q_j mod q_i, and the multiple of q_i that is at least q_j.
+    /// For i and j < i: 1/q_j mod q_i, and the least multiple of q_i that is at least q_j.
     inverses: Vec<(ShoupWord, u32)>,
     /// The constant added to x + h, in limbs.
     constant: [u32; MOST_PRIMES],
     digits: Vec<DigitBits>,
 }
 
-/// Where a digit lies in the recombined number.
+/// Position of a digit in the recombined number.
 #[derive(Debug)]
 struct DigitBits {
-    /// Its lowest bit.
+    /// Number of its lowest bit.
     bit: u32,
-    /// What keeps it and takes higher digits away.
+    /// Mask that clears higher digits.
     mask: u32,
-    /// What is subtracted.
+    /// Offset to subtract.
     offset: u32,
 }
 
@@ -164,9 +171,10 @@ impl Recombination {
         };
         let top = levels.checked_sub(1).and_then(|lower| lower.checked_mul(base_log)?.checked_add(dropped));
         let top = top.filter(|&top| top < 120 && (1..32).contains(&base_log)).ok_or_else(refused)?;
-        // The highest digit is at most this in magnitude: rounding and the carry of lower digits add 1 each.
+        // Maximum magnitude of the highest digit: rounding and the carry of lower digits add 1
+        // each.
         let highest = ((ring.modulus() / 2) >> top) + 2;
-        // An offset beyond it, a power of two.
+        // A power of two that is larger, as offset.
         let top_log = u128::BITS - highest.leading_zeros();
         let limbs = ring.limbs().len() as u32;
         if top_log > 30 || top + top_log + 1 > 32 * limbs {
@@ -201,7 +209,7 @@ impl Recombination {
     }
 }
 
-/// Residues of x + h to the fields of x.
+/// Kernel that computes the fields of x from the residues of x + h.
 struct Recombine<'a> {
     tables: &'a RingTables,
     recombination: &'a Recombination,
@@ -247,7 +255,7 @@ impl Recombine<'_> {
     }
 }
 
-/// The digits g_i < q_i with x = g_0 + q_0 (g_1 + q_1 (g_2 + ...)), by Garner's algorithm.
+/// Computes the digits g_i < q_i with x = g_0 + q_0 (g_1 + q_1 (g_2 + ...)), by Garner's algorithm.
 #[inline(always)]
 fn mixed_radix<L: WordLanes<W>, const P: usize, const W: usize>(
     lanes: L,
@@ -259,7 +267,8 @@ fn mixed_radix<L: WordLanes<W>, const P: usize, const W: usize>(
         let prime = Prime::new(lanes, tables.primes()[i].q);
         for j in 0..i {
             let (inverse, multiple) = recombination.inverses[i * (i - 1) / 2 + j];
-            // x[i] is below 2q and the multiple at most 4q; where it is more than 2q, q is below 2^29.
+            // x[i] is below 2q and the multiple at most 4q; if the multiple exceeds 2q, q is below
+            // 2^29.
             let difference = lanes.sub(lanes.add(x[i], lanes.splat(multiple)), x[j]);
             x[i] = prime.mul_lazy(lanes, difference, Factor::splat(lanes, inverse));
         }
@@ -268,7 +277,7 @@ fn mixed_radix<L: WordLanes<W>, const P: usize, const W: usize>(
     x
 }
 
-/// From mixed radix to limbs of 32 bits, by Horner's rule, plus a constant, modulo 2^(32 P).
+/// Converts mixed radix to limbs of 32 bits by Horner's rule and adds a constant, modulo 2^(32 P).
 #[inline(always)]
 fn binary<L: WordLanes<W>, const P: usize, const W: usize>(
     lanes: L,
@@ -276,16 +285,16 @@ fn binary<L: WordLanes<W>, const P: usize, const W: usize>(
     constant: &[u32; MOST_PRIMES],
     digits: [L::Vector; P],
 ) -> [L::Vector; P] {
-    // Multiplying by 1 takes the low half alone.
+    // Multiplying by 1 keeps only the low half.
     let one = lanes.even(lanes.splat(1));
     let (mut even, mut odd) = ([lanes.zeros(); P], [lanes.zeros(); P]);
     (even[0], odd[0]) = (lanes.even(digits[P - 1]), lanes.odd(digits[P - 1]));
     for i in (0..P - 1).rev() {
         let q = lanes.even(lanes.splat(tables.primes()[i].q.value()));
         let mut carry = [lanes.even(digits[i]), lanes.odd(digits[i])].map(|digit| lanes.mul_wide(digit, one));
-        // The limbs above are 0 still.
+        // Higher limbs are still 0.
         for limb in 0..P - i {
-            // At most (2^32 - 1) 2^30 + 2^32.
+            // The sum is at most (2^32 - 1) 2^30 + 2^32.
             even[limb] = lanes.add_wide(lanes.mul_wide(even[limb], q), carry[0]);
             odd[limb] = lanes.add_wide(lanes.mul_wide(odd[limb], q), carry[1]);
             carry = [lanes.high(even[limb]), lanes.high(odd[limb])];

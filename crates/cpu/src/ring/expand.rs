@@ -1,8 +1,9 @@
 //! Expansion: one ciphertext to many, by a tree of substitutions.
 //!
-//! All ciphertexts stay values. A node (a, b) splits with its image (a', b') under X -> X^k: the product of the
-//! digits of a' with the level's key, plus b', is S; the children are (a, b) + S and ((a, b) - S) X^(-2^level).
-//! Nothing but a' is ever transformed back, and every child is written once.
+//! All ciphertexts stay values. A node (a, b) is split with its image (a', b') under X -> X^k. Let
+//! S be the product of the digits of a' with the level's key, plus b'. The children are (a, b) + S
+//! and ((a, b) - S) X^(-2^level). Only a' is ever transformed back, and every child is written
+//! once.
 
 use std::ops::Range;
 
@@ -21,11 +22,11 @@ use super::scratch::{Scratch, room};
 use super::tables::{Monomial, RingTables, Substitution};
 use crate::parallel::Each as _;
 
-/// The order in which a tree of substitutions is walked.
+/// Order in which a tree of substitutions is traversed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Schedule {
-    /// Level by level over the whole tree: a level's key is read once, and the nodes of a level go through
-    /// memory.
+    /// Level by level over the whole tree: a level's key is read once, and the nodes of a level go
+    /// through memory.
     BreadthFirst,
     /// Level by level down to subtrees, then subtree by subtree (IVE, section IV: hierarchical search): nodes
     /// stay in the caches.
@@ -33,15 +34,15 @@ pub enum Schedule {
     Hierarchical,
 }
 
-/// Levels of the subtrees that make a block of leaves.
+/// Levels of the subtrees that fill a block of leaves.
 const BLOCK_LEVELS: u32 = BLOCK.trailing_zeros();
 const _: () = assert!(BLOCK.is_power_of_two());
 
-/// Nodes that are split together: the digits of so many, and one prime's part of a level's key, 350 KiB in all
-/// for three primes and degree 4096, stay in a second-level cache of 512 KiB.
+/// Nodes split together. Their digits and one prime's part of a level's key, 350 KiB in all for
+/// three primes and degree 4096, stay in a second-level cache of 512 KiB.
 const GROUP: usize = 4;
 
-/// The leaves of a batch.
+/// Returns the leaves of a batch.
 pub(super) fn expand<L: WordLanes<W>, const W: usize>(
     lanes: L,
     tables: &RingTables,
@@ -60,14 +61,14 @@ pub(super) fn expand<L: WordLanes<W>, const W: usize>(
     queries.par_iter().collected(&of_query)
 }
 
-/// One leaf of each query of a batch.
+/// One leaf of each query of a batch, as root.
 #[derive(Clone, Copy)]
 pub(super) struct Roots<'a> {
     pub leaves: &'a [RingLeaves],
     pub leaf: usize,
 }
 
-/// The leaves of a batch whose trees begin at a leaf of each query.
+/// Returns the leaves of a batch whose trees begin at a leaf of each query.
 pub(super) fn expand_leaf<L: WordLanes<W>, const W: usize>(
     lanes: L,
     tables: &RingTables,
@@ -92,13 +93,13 @@ pub(super) fn expand_leaf<L: WordLanes<W>, const W: usize>(
 struct Tree<'a, L> {
     lanes: L,
     tables: &'a RingTables,
-    /// The level of the root.
+    /// Level of the root.
     first: u32,
     keys: &'a [DigitKeys],
 }
 
 impl<'a, L> Tree<'a, L> {
-    /// The tree of an expansion with a client's keys.
+    /// Creates the tree of an expansion with a client's keys.
     fn new(
         lanes: L,
         tables: &'a RingTables,
@@ -112,7 +113,7 @@ impl<'a, L> Tree<'a, L> {
         Ok(Self { lanes, tables, first, keys })
     }
 
-    /// The leaves of one query, whose root `root` writes.
+    /// Returns the leaves of one query; `root` writes its root.
     fn grow<const W: usize>(
         &self,
         memory: &WorkingMemory,
@@ -184,7 +185,7 @@ impl<'a, L> Tree<'a, L> {
         scratch.nodes = [parents, children];
     }
 
-    /// Splits nodes that lie one after another.
+    /// Splits nodes that are stored one after another.
     fn split<const W: usize>(&self, scratch: &mut Scratch, level: u32, nodes: &[u32], children: Children<'_>)
     where
         L: WordLanes<W>,
@@ -196,11 +197,12 @@ impl<'a, L> Tree<'a, L> {
     }
 }
 
-/// Where the children of some nodes go, an even one and an odd one for each, but none beyond the wanted.
+/// Places of the children of some nodes, an even and an odd child for each, but none beyond the
+/// number wanted.
 struct Children<'a> {
     words: &'a mut [u32],
     first: TilePlace,
-    /// How far it is to the next.
+    /// Words from one child to the next.
     step: usize,
     wanted: usize,
     read: Read,
@@ -212,14 +214,15 @@ impl<'a> Children<'a> {
         Self { wanted: words.len() / step, words, first, step, read: Read::Soon }
     }
 
-    /// The leaves of a block from `first` onward.
+    /// Returns the places of a block's leaves from `first` on.
     fn leaves(block: &'a mut LeafBlock<'_>, first: usize) -> Self {
         let (wanted, place, step) = (block.leaves() - first, block.place(first), block.step());
         Self { words: block.words_mut(), first: place, step, wanted, read: Read::Later }
     }
 }
 
-/// Nodes whose images under a substitution are multiplied by the level's key, and their children.
+/// Nodes whose images under a substitution are multiplied by the level's key, and places for their
+/// children.
 struct Split<'a> {
     tables: &'a RingTables,
     substitution: &'a Substitution,
@@ -298,7 +301,7 @@ impl Results for Pair<'_> {
 }
 
 impl Monomial {
-    /// The values in a vector of slots.
+    /// Returns the values in a vector of slots.
     #[inline(always)]
     pub(super) fn factor<L: WordLanes<W>, const W: usize>(
         &self,

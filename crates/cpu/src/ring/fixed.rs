@@ -1,9 +1,9 @@
-//! Packing where uniform halves are constants: b halves alone, with digits that are known.
+//! Packing with constant uniform halves: b halves alone, with known digits.
 //!
-//! A substitution takes (a, b) to the sum of the digits of a', the image of a, times ciphertexts of a key, plus b'. Where a
-//! and the keys' uniform halves are constants, the digits are: what is left of a substitution is, slot by slot, as many
-//! products as it has digits, and a sum. Nothing is transformed. The digits of all substitutions are one stream, in the order in
-//! which they are applied.
+//! A substitution maps (a, b) to the sum of the digits of a', the image of a, times ciphertexts of
+//! a key, plus b'. If a and the keys' uniform halves are constants, so are the digits. A
+//! substitution is then, slot by slot, one product for each digit, and a sum; nothing is
+//! transformed. The digits of all substitutions are one stream, in the order of their use.
 
 use rayon::prelude::*;
 use spirea_backend::{BackendError, EvaluationKeys, FixedPacking, check_rotations};
@@ -24,45 +24,47 @@ use super::substitute::{Added, Children, Stored, Substitute, Target};
 use super::tables::{Automorphism, RingTables};
 use crate::parallel::Each as _;
 
-/// What packing needs of uniform halves that are constants.
+/// Digits computed from constant uniform halves, for packing.
 #[derive(Debug)]
 pub struct RingFixed {
     packing: FixedPacking,
     results: usize,
-    /// Words of one substitution.
+    /// Words of one substitution's digits.
     of_one: usize,
-    /// Substitution by substitution, prime by prime, vector by vector, digit by digit: values times 2^32, below the primes.
+    /// Digits by substitution, prime, vector and digit: values times 2^32, below the primes.
     digits: Words,
 }
 
 impl RingFixed {
-    /// Bytes in memory: what packing a query reads beside the plaintexts.
+    /// Returns the bytes in memory that packing a query reads, apart from the plaintexts.
     pub fn bytes(&self) -> usize {
         self.digits.bytes().len()
     }
 
-    /// The digits of a substitution.
+    /// Returns the digits of a substitution.
     fn digits(&self, number: usize) -> &[u32] {
         &self.digits.as_words()[number * self.of_one..][..self.of_one]
     }
 
-    /// Where the substitutions of a level of the expansion begin, node by node.
+    /// Returns the number of the first substitution of a level of the expansion; they are ordered
+    /// by node.
     fn of_level(&self, level: u32) -> usize {
         (0..level).map(|level| self.packing.expansion.nodes(level)).sum()
     }
 
-    /// Where those of a chunk begin: by 5, in order, and then by -1.
+    /// Returns the number of the first substitution of a chunk: those by 5, in order, and then
+    /// those by -1.
     fn of_chunk(&self, chunk: usize) -> usize {
         self.packing.expansion.substitutions() + chunk * (self.packing.rotations.small() - 1)
     }
 
-    /// Where those of a result begin, from the last term on.
+    /// Returns the number of the first substitution of a result; they begin with the last term.
     fn of_result(&self, result: usize) -> usize {
         self.of_chunk(self.packing.rotations.chunks()) + result * (self.packing.rotations.big() - 1)
     }
 }
 
-/// What `fix` and `pack` compute with.
+/// Operands common to `fix` and `pack`.
 #[derive(Clone, Copy)]
 pub(super) struct Room<'a, L> {
     pub lanes: L,
@@ -71,7 +73,8 @@ pub(super) struct Room<'a, L> {
     pub schedule: Schedule,
 }
 
-/// `fix_uniform`: what it leaves, and the results' ciphertexts, whose b halves are 0.
+/// Implements `fix_uniform`: returns the digits, and the results' ciphertexts, whose b halves are
+/// 0.
 pub(super) fn fix<L: WordLanes<W>, const W: usize>(
     room: Room<'_, L>,
     packing: FixedPacking,
@@ -132,7 +135,7 @@ pub(super) fn fix<L: WordLanes<W>, const W: usize>(
     Ok((fixed, vec![sums.keep(results)]))
 }
 
-/// Keys and a query whose uniform halves these are, and whose b halves are 0.
+/// Returns the keys and the query with these uniform halves; their b halves are 0.
 fn keys_of(
     tables: &RingTables,
     packing: &FixedPacking,
@@ -150,21 +153,22 @@ fn keys_of(
     Ok((RingKeys::new(tables, keys)?, query.to_vec()))
 }
 
-/// A leaf as a ciphertext.
+/// Returns a leaf as a ciphertext.
 fn leaf(tables: &RingTables, leaves: &RingLeaves, number: usize) -> Vec<u32> {
     let mut ciphertext = vec![0; 2 * tables.words()];
     leaves.copy(tables, number, &mut ciphertext);
     ciphertext
 }
 
-/// Takes down the digits of substitutions.
+/// Recorder of the digits of substitutions.
 struct Recorder<'a, L> {
     room: Room<'a, L>,
     decomposition: Decomposition,
 }
 
 impl<L> Recorder<'_, L> {
-    /// Those of the images of ciphertexts under automorphisms, from number `first` on.
+    /// Records the digits of the images of ciphertexts under automorphisms, as substitutions from
+    /// number `first` on.
     fn record<const W: usize>(
         &self,
         fixed: &mut RingFixed,
@@ -195,7 +199,7 @@ impl<L> Recorder<'_, L> {
     }
 }
 
-/// Puts a digit's term, times what it takes, in its place among the others.
+/// Kernel that writes a digit's term, times its factor, to the digit's place among the others.
 struct Record<'a> {
     q: Modulus,
     factor: ShoupWord,
@@ -219,7 +223,7 @@ impl Kernel for Record<'_> {
     }
 }
 
-/// `pack_fixed`, before bodies are added: the b halves of each query's results.
+/// Implements `pack_fixed` before bodies are added: returns the b halves of each query's results.
 pub(super) fn pack<L: WordLanes<W>, const W: usize>(
     room: Room<'_, L>,
     fixed: &RingFixed,
@@ -240,14 +244,14 @@ pub(super) fn pack<L: WordLanes<W>, const W: usize>(
     Ok(sums.into_iter().map(|sums| sums.keep(fixed.results)).collect())
 }
 
-/// Substitutions with known digits.
+/// Packing by substitutions with known digits.
 struct Packer<'a, L> {
     room: Room<'a, L>,
     fixed: &'a RingFixed,
 }
 
 impl<L> Packer<'_, L> {
-    /// The b halves of the rotated chunks of each query.
+    /// Returns the b halves of the rotated chunks of each query.
     fn leaves<const W: usize>(&self, queries: &[&[u32]]) -> Result<Vec<RingLeaves<1>>, BackendError>
     where
         L: WordLanes<W>,
@@ -257,7 +261,7 @@ impl<L> Packer<'_, L> {
         let chunks: Vec<Vec<u32>> = queries.par_iter().collected(&|query| self.chunks(query));
         let images = || memory.words(rotations.leaves().checked_mul(one), "the rotated chunks");
         let mut images = queries.iter().map(|_| images()).collect::<Result<Vec<_>, _>>()?;
-        // Chunk by chunk, so that the queries read its digits one after another.
+        // Ordered by chunk, so that the queries read a chunk's digits one after another.
         let mut tasks: Vec<_> = images
             .iter_mut()
             .enumerate()
@@ -280,7 +284,7 @@ impl<L> Packer<'_, L> {
         images.into_par_iter().collected(&of_query)
     }
 
-    /// The b halves of a query's chunks.
+    /// Returns the b halves of a query's chunks.
     fn chunks<const W: usize>(&self, query: &[u32]) -> Vec<u32>
     where
         L: WordLanes<W>,
@@ -305,7 +309,7 @@ impl<L> Packer<'_, L> {
         nodes
     }
 
-    /// The images of a chunk, which is the first of them.
+    /// Computes the images of a chunk; the first image is the chunk itself.
     fn rotate<const W: usize>(&self, query: &[u32], chunk: usize, images: &mut [u32])
     where
         L: WordLanes<W>,
@@ -327,7 +331,8 @@ impl<L> Packer<'_, L> {
         }
     }
 
-    /// The sums over the big automorphisms, one after another in place of their terms.
+    /// Computes the sums over the big automorphisms, in place of their terms; the sums are then
+    /// moved together.
     fn sum<const W: usize>(&self, queries: &[&[u32]], sums: &mut [RingCiphertexts<1>])
     where
         L: WordLanes<W>,
@@ -360,12 +365,12 @@ impl<L> Packer<'_, L> {
         }
     }
 
-    /// The numbers of the rotations' keys.
+    /// Returns the numbers of the rotations' keys.
     fn rotation_keys(&self) -> [usize; Rotations::KEYS] {
         std::array::from_fn(|i| self.fixed.packing.expansion.levels() as usize + i)
     }
 
-    /// Substitution `number`, of b half `from` with a key of the query.
+    /// Applies substitution `number` to the b half `from`, with a key of the query.
     fn substitute<T: Target, const W: usize>(
         &self,
         query: &[u32],

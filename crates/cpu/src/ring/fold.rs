@@ -7,7 +7,8 @@
 //!             for each query                        registers: rows x 2 polynomials x even and odd lanes
 //! ```
 //!
-//! The plain matrix lies in that order, so it is read from memory once, in sequence, however many queries.
+//! The plain matrix is stored in that order, so it is read from memory once, in sequence, for any
+//! number of queries.
 
 use std::ops::Range;
 
@@ -26,16 +27,17 @@ use crate::ahead::{POLY_FOLD, POLY_FOLD_B, SECOND_LEVEL};
 use crate::parallel::Each as _;
 use crate::prefetch::{Lines, prefetch, prefetch_second_level};
 
-/// Groups of rows whose columns stay in the first-level cache while the queries go by.
+/// Groups of rows whose columns stay in the first-level cache while all queries use them.
 const GROUPS: usize = 4;
 /// Words of a cache line.
 const LINE: usize = 16;
-/// Queries of a group: their leaves' columns, 4 KiB each with 8 lanes, stay in the second-level cache.
+/// Queries in a group: their leaves' columns, 4 KiB each with 8 lanes, stay in the second-level
+/// cache.
 const QUERIES: usize = 8;
-/// Words of the sums that are gathered before they are dealt out: 4 MiB, a part of a third-level cache.
+/// Words of the sums gathered before they are distributed: 4 MiB, a part of a third-level cache.
 const BAND_WORDS: usize = 1 << 20;
 
-/// A matrix of plaintext polynomials: values times 2^32, below the primes.
+/// Matrix of plaintext polynomials: values times 2^32, below the primes.
 #[derive(Debug)]
 pub struct RingPlain {
     rows: usize,
@@ -44,18 +46,19 @@ pub struct RingPlain {
     primes: Vec<PrimeWords>,
 }
 
-/// How the words modulo one prime lie.
+/// Storage of the words modulo one prime.
 #[derive(Clone, Copy, Debug)]
 struct PrimeWords {
-    /// Where they begin.
+    /// Index of the first word.
     start: usize,
-    /// Of a tile.
+    /// Words of a tile.
     of_tile: usize,
     narrow: Option<Narrow>,
 }
 
 impl PrimeWords {
-    /// Columns that are there of the first so many of a matrix: whole blocks, and perhaps a part of one.
+    /// Returns how many of the first `columns` columns are stored; these are whole blocks and
+    /// perhaps a part of one.
     fn stored(&self, columns: usize) -> usize {
         let stored = |columns| self.narrow.map_or(columns, |narrow| narrow.stored(columns));
         columns / BLOCK * stored(BLOCK) + stored(columns % BLOCK)
@@ -63,7 +66,7 @@ impl PrimeWords {
 }
 
 impl RingPlain {
-    /// Room for a matrix, of any content.
+    /// Allocates room for a matrix, with arbitrary content.
     pub(super) fn room<L: WordLanes<W>, const W: usize>(
         _: L,
         tables: &RingTables,
@@ -88,14 +91,14 @@ impl RingPlain {
         Ok(Self { rows, columns, words: memory.words(words, "the plain matrix")?, primes })
     }
 
-    /// How its words in a tile lie, and where.
+    /// Returns the storage of a tile's words, and the words.
     fn tile(&self, tables: &RingTables, tile: usize) -> (PrimeWords, &[u32]) {
         let tiles = tables.tiles() / self.primes.len();
         let prime = self.primes[tile / tiles];
         (prime, &self.words.as_words()[prime.start + tile % tiles * prime.of_tile..][..prime.of_tile])
     }
 
-    /// The same for all tiles, one after another.
+    /// Returns the storage and words of all tiles, one after another.
     fn tiles_mut(&mut self, tiles: usize) -> impl IndexedParallelIterator<Item = (PrimeWords, &mut [u32])> {
         let tiles = tiles / self.primes.len();
         let mut rest = self.words.as_words_mut();
@@ -107,29 +110,29 @@ impl RingPlain {
         all.into_par_iter()
     }
 
-    /// Its columns in pieces that are encoded at once.
+    /// Iterates over the columns in pieces that are encoded at once.
     pub(super) fn blocks(&self) -> impl Iterator<Item = Range<usize>> + use<> {
         let columns = self.columns;
         (0..columns).step_by(BLOCK).map(move |first| first..columns.min(first + BLOCK))
     }
 
-    /// Rows of the matrix.
+    /// Returns the rows of the matrix.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Columns of the matrix.
+    /// Returns the columns of the matrix.
     pub fn columns(&self) -> usize {
         self.columns
     }
 
-    /// Bytes in memory: what a fold reads once.
+    /// Returns the bytes in memory, which a fold reads once.
     pub fn bytes(&self) -> usize {
         self.words.bytes().len()
     }
 }
 
-/// Step `encode`: the rows of some columns of `plain`, one of its blocks.
+/// Step `encode`: encodes the rows of `columns`, which are one of the blocks of `plain`.
 pub(super) fn encode_columns<L: WordLanes<W>, const W: usize>(
     lanes: L,
     tables: &RingTables,
@@ -139,13 +142,14 @@ pub(super) fn encode_columns<L: WordLanes<W>, const W: usize>(
     fill: &FillPolynomial<'_>,
 ) -> Result<(), BackendError> {
     let (rows, first, width, polynomial) = (plain.rows, columns.start, columns.len(), tables.words());
-    // A group of rows of the columns at a time: transformed by polynomial, then dealt out by tile.
+    // One group of rows of the columns at a time: transformed by polynomial, then distributed by
+    // tile.
     let room = L::FOLD_ROWS.min(rows) * width * polynomial;
     let mut block = memory.words(Some(room), "the columns of a plain matrix")?;
     for top in (0..rows).step_by(L::FOLD_ROWS) {
         let height = L::FOLD_ROWS.min(rows - top);
         let block = &mut block.as_words_mut()[..height * width * polynomial];
-        // Column by column, like the matrix.
+        // Column by column, as in the matrix.
         block.par_chunks_mut(polynomial).enumerate().each_with(&|| vec![0; tables.degree()], &|coefficients,
                                                                                                (
             i,
@@ -173,7 +177,7 @@ pub(super) fn encode_columns<L: WordLanes<W>, const W: usize>(
     Ok(())
 }
 
-/// Coefficients of a plaintext to its values times 2^32.
+/// Kernel that transforms the coefficients of a plaintext to its values times 2^32.
 struct Encode<'a> {
     tables: &'a RingTables,
     coefficients: &'a [i32],
@@ -192,7 +196,7 @@ impl Kernel for Encode<'_> {
             let q = tables.primes()[index].q;
             let prime = Prime::new(lanes, q);
             let one = Factor::splat(lanes, q.shoup(1));
-            // Signed words become unsigned ones plus 2^31, which is taken off modulo q: below 3q.
+            // Signed words become unsigned words plus 2^31, which is subtracted modulo q: below 3q.
             let centre = lanes.splat(1 << 31);
             let rest = lanes.splat(q.neg((1 << 31) % q.value()));
             for (words, residues) in
@@ -210,7 +214,7 @@ impl Kernel for Encode<'_> {
     }
 }
 
-/// Step `poly_fold`.
+/// Implements step `poly_fold`.
 pub(super) fn poly_fold<L: WordLanes<W>, const W: usize, const HALVES: usize>(
     lanes: L,
     tables: &RingTables,
@@ -225,7 +229,8 @@ pub(super) fn poly_fold<L: WordLanes<W>, const W: usize, const HALVES: usize>(
     let rows = plain.iter().map(RingPlain::rows).sum();
     let mut results: Vec<_> =
         leaves.iter().map(|_| RingCiphertexts::room(tables, memory, rows)).collect::<Result<_, _>>()?;
-    // A band of tiles at a time: their sums stay in the caches until they are dealt out to ciphertexts.
+    // One band of tiles at a time, so that their sums stay in the caches until they are distributed
+    // to ciphertexts.
     let of_tile = (leaves.len() * rows * HALVES * W).max(1);
     let band = (BAND_WORDS / of_tile).clamp(rayon::current_num_threads(), tables.tiles());
     let mut sums = memory.words(Some(band * of_tile), "the sums of products")?;
@@ -259,7 +264,7 @@ pub(super) fn poly_fold<L: WordLanes<W>, const W: usize, const HALVES: usize>(
                 });
             }
         });
-        // From tile, matrix, query, row to query, matrix, row, tile.
+        // Reorders from (tile, matrix, query, row) to (query, matrix, row, tile).
         for (query, ciphertexts) in results.iter_mut().enumerate() {
             let mut row = 0;
             let places = plain.iter().flat_map(|plain| {
@@ -280,16 +285,16 @@ pub(super) fn poly_fold<L: WordLanes<W>, const W: usize, const HALVES: usize>(
     Ok(results)
 }
 
-/// One tile: sums of query, row and half, `W` words each.
+/// Fold of one tile: sums by query, row and half, `W` words each.
 struct Fold<'a, const HALVES: usize> {
     q: spirea_math::Modulus,
     words: PrimeWords,
     rows: usize,
     columns: usize,
     plain: &'a [u32],
-    /// How many bytes ahead the plaintexts are asked for; with 0 they are not.
+    /// Prefetch distance for plaintexts in bytes; 0 means no prefetching.
     ahead: usize,
-    /// For each query, block by block.
+    /// Leaves of each query, block by block.
     leaves: &'a [Vec<&'a [u32]>],
     sums: &'a mut [u32],
 }
@@ -330,7 +335,8 @@ impl<const HALVES: usize> Kernel for Fold<'_, HALVES> {
                                 }
                                 continue;
                             };
-                            // The first query takes out of narrow words what the others multiply.
+                            // The first query unpacks the narrow words that the other queries
+                            // multiply.
                             let products = Products::<L, W, HALVES>::new(lanes, leaves, in_turns);
                             let products = if !several {
                                 narrow.each(lanes, block, width, products)
@@ -352,17 +358,17 @@ impl<const HALVES: usize> Kernel for Fold<'_, HALVES> {
     }
 }
 
-/// What a fold asks memory for while it computes, a little with every column.
+/// Memory that a fold prefetches while it computes, a little with every column.
 trait Ahead {
-    /// Asks, for a column of the matrix that has so many lines.
+    /// Prefetches a little, for a column of the matrix with `lines` lines.
     fn ask(&mut self, lines: usize);
 }
 
-/// A query's next block of leaves, of which every group of rows asks for its share.
+/// A query's next block of leaves, of which every group of rows prefetches its share.
 struct NextLeaves(Lines);
 
 impl NextLeaves {
-    /// The share of one group of some in block number `block`.
+    /// Returns the share of group number `group` of `groups`, in block number `block`.
     #[inline(always)]
     fn new<const W: usize, const HALVES: usize>(
         leaves: &[&[u32]],
@@ -371,7 +377,7 @@ impl NextLeaves {
         groups: usize,
     ) -> Self {
         let share = const { BLOCK * HALVES * W / LINE }.div_ceil(groups);
-        // In this tile, or the first of the next one.
+        // In this tile, or the first block of the next tile.
         let next = leaves.get(block).map_or_else(|| leaves[0].as_ptr_range().end, |block| block.as_ptr());
         Self(Lines::new(next.wrapping_add(group * share * LINE), share * LINE * 4))
     }
@@ -384,7 +390,7 @@ impl Ahead for NextLeaves {
     }
 }
 
-/// The matrix's words, so many bytes further on, or none.
+/// The matrix's words at a distance of `bytes` bytes; 0 means none.
 struct NextPlain {
     next: *const u32,
     bytes: usize,
@@ -424,11 +430,11 @@ impl Ahead for InTurns {
     }
 }
 
-/// A group of rows in a block of columns, and a query.
+/// Operands: a group of rows in a block of columns, and a query.
 struct Operands<'a, const W: usize, const HALVES: usize> {
-    /// Products that a sum holds.
+    /// Maximum number of products in a sum.
     lazy: usize,
-    /// Column by column.
+    /// Plaintexts, column by column.
     plain: &'a [[u32; W]],
     width: usize,
     leaves: &'a [u32],
@@ -446,7 +452,7 @@ impl<const W: usize, const HALVES: usize> Operands<'_, W, HALVES> {
         }
     }
 
-    /// Adds columns of `R` rows times leaves to the rows' sums.
+    /// Adds the products of columns of `R` rows and leaves to the rows' sums.
     #[inline(always)]
     fn fold_rows<L: WordLanes<W>, const R: usize>(
         self,
@@ -456,7 +462,7 @@ impl<const W: usize, const HALVES: usize> Operands<'_, W, HALVES> {
     ) {
         let Self { lazy, plain, leaves, sums, .. } = self;
         let leaves = leaves.as_chunks::<W>().0.as_chunks::<HALVES>().0;
-        // What a sum does not hold is added in turns.
+        // Products beyond the capacity of one sum are added in several turns.
         for (plain, leaves) in plain.chunks(R * lazy).zip(leaves.chunks(lazy)) {
             let mut partial = [[[lanes.zeros(); 2]; HALVES]; R];
             for (plain, leaf) in plain.as_chunks::<R>().0.iter().zip(leaves) {
@@ -507,7 +513,7 @@ impl<L: WordLanes<W>, const W: usize, const HALVES: usize> Columns<L, W> for Pro
     }
 }
 
-/// Columns taken out of narrow words.
+/// Columns unpacked from narrow words.
 struct Widened<'a, const W: usize>(&'a mut [[u32; W]]);
 
 impl<L: WordLanes<W>, const W: usize> Columns<L, W> for Widened<'_, W> {
@@ -522,7 +528,7 @@ impl<L: WordLanes<W>, const W: usize> Columns<L, W> for Widened<'_, W> {
     }
 }
 
-/// A leaf's halves, even and odd lanes apart.
+/// A leaf's halves, with even and odd lanes separate.
 #[derive(Clone, Copy)]
 struct Leaf<V, const HALVES: usize>([[V; 2]; HALVES]);
 
@@ -537,7 +543,7 @@ impl<V: Copy, const HALVES: usize> Leaf<V, HALVES> {
         Self(halves)
     }
 
-    /// Adds its products with a plaintext to sums of even and of odd lanes.
+    /// Adds the leaf's products with a plaintext to sums of even and of odd lanes.
     #[inline(always)]
     fn add_times<L: WordLanes<W, Wide = V>, const W: usize>(
         self,
@@ -553,7 +559,7 @@ impl<V: Copy, const HALVES: usize> Leaf<V, HALVES> {
     }
 }
 
-/// Takes the sums in registers, reduced, to those in memory.
+/// Reduces the sums in registers and adds them to those in memory.
 #[inline(always)]
 fn reduce_sums<L: WordLanes<W>, const R: usize, const W: usize, const HALVES: usize>(
     lanes: L,

@@ -1,7 +1,9 @@
-//! Images of ciphertexts under automorphisms, which keys take back to their client's secret: substitutions.
+//! Images of ciphertexts under automorphisms, switched back to the client's secret by keys:
+//! substitutions.
 //!
-//! The image of (a, b) is (a', b'); the product of the digits of a' with the key, plus b', is what is substituted. The
-//! image itself is never stored: a' is written where its digits are taken, and b' is read in its order.
+//! The image of (a, b) is (a', b'). The substituted ciphertext is the product of the digits of a'
+//! with the key, plus b'. The image itself is never stored: a' is written where its digits are
+//! computed, and b' is read in its order.
 
 use super::lanes::{Kernel, WordLanes};
 use super::modular::Prime;
@@ -12,12 +14,12 @@ use super::tables::{Automorphism, RingTables};
 #[derive(Clone, Copy)]
 pub(super) struct Image<'a, const HALVES: usize = 2> {
     pub automorphism: &'a Automorphism,
-    /// Tile by tile.
+    /// The ciphertext, tile by tile.
     pub tiles: &'a [u32],
 }
 
 impl<const HALVES: usize> Image<'_, HALVES> {
-    /// A vector of slots of one polynomial.
+    /// Loads a vector of slots of one polynomial.
     #[inline(always)]
     pub(super) fn load<L: WordLanes<W>, const W: usize>(
         &self,
@@ -64,7 +66,7 @@ impl Kernel for Write<'_> {
     }
 }
 
-/// What becomes of a ciphertext that is substituted: of the product with the key and b of the image.
+/// Destination of a substituted ciphertext: takes the product with the key and adds b of the image.
 pub(super) struct Substituted<'a, R> {
     pub image: Image<'a>,
     pub results: R,

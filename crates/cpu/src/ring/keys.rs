@@ -10,15 +10,15 @@ use super::tables::RingTables;
 /// A client's evaluation keys.
 #[derive(Debug)]
 pub struct RingKeys {
-    /// By level.
+    /// Keys of the expansion, by level.
     pub(super) expansion: Vec<DigitKeys>,
-    /// By 5, by -1, and the big step; none if nothing is rotated.
+    /// Keys of the automorphisms by 5 and by -1, and of the big step; `None` if nothing is rotated.
     pub(super) rotations: Option<[DigitKeys; Rotations::KEYS]>,
     pub(super) conversion: Option<DigitKeys>,
 }
 
 impl RingKeys {
-    /// Takes keys, on the current thread pool.
+    /// Prepares keys, on the current thread pool.
     pub(super) fn new(tables: &RingTables, keys: EvaluationKeys<'_>) -> Result<Self, BackendError> {
         keys.levels(tables.ring())?;
         let take = |gadget, sources, words: &[u32]| {

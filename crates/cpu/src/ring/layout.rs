@@ -1,8 +1,10 @@
-//! Ciphertexts in the order in which the kernels read them.
+//! Storage of ciphertexts in the order in which the kernels read them.
 //!
-//! A *tile* is a vector of slots modulo one prime; tiles go by prime, then by slot. A ciphertext is, tile by tile,
-//! a's words and then b's, or b's alone where a is a constant: as many *halves*. The leaves of an expanded query go by *blocks* of [`BLOCK`]; a block is, tile by tile,
-//! its leaves' words: a fold reads a tile of a block as one stream, and one thread writes a block.
+//! A *tile* is a vector of slots modulo one prime; tiles are ordered by prime, then by slot. A
+//! ciphertext is, tile by tile, a's words and then b's, or b's alone if a is a constant: two
+//! *halves* or one. The leaves of an expanded query form *blocks* of [`BLOCK`] leaves. A block is,
+//! tile by tile, its leaves' words: a fold reads a tile of a block as one stream, and one thread
+//! writes a block.
 
 use rayon::prelude::*;
 use spirea_backend::BackendError;
@@ -14,7 +16,7 @@ use super::tables::RingTables;
 /// Leaves of a block.
 pub(super) const BLOCK: usize = 64;
 
-/// Tiles that are copied together.
+/// Tiles copied together.
 const TILES: usize = 8;
 
 /// The leaves of one expanded query: ciphertexts, or their b halves alone, as values below the primes.
@@ -24,21 +26,21 @@ pub struct RingLeaves<const HALVES: usize = 2> {
     words: Words,
 }
 
-/// Where a ciphertext's tiles lie: the first one's start, and how far it is to the next.
+/// Places of a ciphertext's tiles: the start of the first tile, and the distance to the next.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TilePlace {
     start: usize,
     stride: usize,
 }
 
-/// Leaves that lie together, fewer than [`BLOCK`] at the end of a query.
+/// Leaves stored together, fewer than [`BLOCK`] at the end of a query.
 pub(super) struct LeafBlock<'a, const HALVES: usize = 2> {
     tables: &'a RingTables,
     words: &'a mut [u32],
 }
 
 impl<const HALVES: usize> RingLeaves<HALVES> {
-    /// Room for leaves, of any content.
+    /// Allocates room for leaves, with arbitrary content.
     pub(super) fn room(
         tables: &RingTables,
         memory: &WorkingMemory,
@@ -48,7 +50,7 @@ impl<const HALVES: usize> RingLeaves<HALVES> {
         Ok(Self { count, words: memory.words(words, "the leaves")? })
     }
 
-    /// How many.
+    /// Returns the number of leaves.
     pub(super) fn count(&self) -> usize {
         self.count
     }
@@ -61,7 +63,7 @@ impl<const HALVES: usize> RingLeaves<HALVES> {
         blocks.map(move |words| LeafBlock { tables, words })
     }
 
-    /// The leaves of each block in one tile.
+    /// Iterates over the blocks, with the leaves of each block in one tile.
     pub(super) fn tile<'a>(&'a self, tables: &'a RingTables, tile: usize) -> impl Iterator<Item = &'a [u32]> {
         self.words.as_words().chunks(BLOCK * HALVES * tables.words()).map(move |block| {
             let length = block.len() / tables.tiles();
@@ -75,7 +77,7 @@ impl<const HALVES: usize> RingLeaves<HALVES> {
         tiles.zip(self.leaf(tables, leaf)).for_each(|(to, from)| to.copy_from_slice(from));
     }
 
-    /// A leaf's tiles.
+    /// Iterates over a leaf's tiles.
     pub(super) fn leaf<'a>(&'a self, tables: &'a RingTables, leaf: usize) -> impl Iterator<Item = &'a [u32]> {
         let block = self.words.as_words().chunks(BLOCK * HALVES * tables.words()).nth(leaf / BLOCK);
         let block = block.expect("a leaf that is there");
@@ -86,7 +88,7 @@ impl<const HALVES: usize> RingLeaves<HALVES> {
 }
 
 impl<const HALVES: usize> LeafBlock<'_, HALVES> {
-    /// How many.
+    /// Returns the number of leaves.
     pub(super) fn leaves(&self) -> usize {
         self.words.len() / (HALVES * self.tables.words())
     }
@@ -95,7 +97,7 @@ impl<const HALVES: usize> LeafBlock<'_, HALVES> {
         self.words
     }
 
-    /// How far it is from one leaf to the next.
+    /// Returns the distance from one leaf to the next.
     pub(super) fn step(&self) -> usize {
         HALVES * self.tables.lanes()
     }
@@ -104,11 +106,11 @@ impl<const HALVES: usize> LeafBlock<'_, HALVES> {
         TilePlace { start: leaf * self.step(), stride: self.words.len() / self.tables.tiles() }
     }
 
-    /// Sets all leaves to ciphertexts that lie one after another.
+    /// Sets all leaves to ciphertexts that are stored one after another.
     pub(super) fn set_all(&mut self, ciphertexts: &[u32]) {
         let (width, of_one) = (self.step(), HALVES * self.tables.words());
         let tile = self.words.len() / self.tables.tiles();
-        // Some tiles at a time, so that from each ciphertext whole lines of neighbours are read.
+        // Some tiles at a time, so that whole lines of neighbours are read from each ciphertext.
         for (i, tiles) in self.words.chunks_mut(TILES * tile).enumerate() {
             for (leaf, ciphertext) in ciphertexts.chunks_exact(of_one).enumerate() {
                 let from = ciphertext[i * TILES * width..].chunks_exact(width);
@@ -129,35 +131,35 @@ impl<const HALVES: usize> LeafBlock<'_, HALVES> {
 }
 
 impl TilePlace {
-    /// A ciphertext on its own.
+    /// Returns the place of a separate ciphertext.
     pub(super) fn node(tables: &RingTables) -> Self {
         Self { start: 0, stride: 2 * tables.lanes() }
     }
 
-    /// The place so many words further on.
+    /// Returns the place `words` words further on.
     #[inline(always)]
     pub(super) fn after(self, words: usize) -> Self {
         Self { start: self.start + words, ..self }
     }
 
-    /// Where a tile begins.
+    /// Returns the index at which a tile begins.
     pub(super) fn at(self, tile: usize) -> usize {
         self.start + tile * self.stride
     }
 
-    /// How far it is from a tile to the next.
+    /// Returns the distance from a tile to the next.
     pub(super) fn stride(self) -> usize {
         self.stride
     }
 }
 
-/// When what is stored will be read.
+/// Time at which stored words will be read.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Read {
-    /// While it is in the caches.
+    /// Soon, from the caches.
     Soon,
-    /// From memory, by which time the caches have held more: it is written past them. Whoever stores so ends with
-    /// [`WordLanes::fence`].
+    /// Later, from memory: by then the caches will have evicted the words, so they are written past
+    /// the caches. The caller must end with [`WordLanes::fence`].
     Later,
 }
 
@@ -183,7 +185,8 @@ pub(super) fn store_tile<L: WordLanes<W>, const W: usize>(
     }
 }
 
-/// Takes a ciphertext, a and then b in the order of the plans and in any words, tile by tile and below the primes.
+/// Converts a ciphertext, a and then b in the order of the plans with arbitrary words, to tiles
+/// below the primes.
 pub(super) fn in_tiles(tables: &RingTables, words: &[u32], ciphertext: &mut [u32]) {
     let lanes = tables.lanes();
     for (polynomial, words) in words.chunks_exact(tables.words()).enumerate() {
@@ -198,7 +201,7 @@ pub(super) fn in_tiles(tables: &RingTables, words: &[u32], ciphertext: &mut [u32
     }
 }
 
-/// The tiles of one polynomial of a ciphertext, one after another: its values.
+/// Iterates over the tiles of one polynomial of a ciphertext: its values.
 pub(super) fn polynomial<'a>(
     tables: &RingTables,
     ciphertext: &'a [u32],

@@ -1,13 +1,15 @@
 //! The steps on rings: [`RingBackend`] for [`CpuBackend`].
 //!
-//! Polynomials are values nearly all the time, in the order of the plans of `spirea_math`; what is observable
-//! is the same, bit for bit, as by definition. [`lanes`] is what an instruction set supplies; everything else
-//! is written once over it:
+//! Polynomials are values nearly all the time, in the order of the plans of `spirea_math`.
+//! Observable results equal those by definition, bit for bit. [`lanes`] lists the operations that
+//! an instruction set supplies; everything else is written once over them:
 //!
 //! - [`modular`] multiplies and reduces, [`ntt`] transforms, [`digits`] decomposes;
-//! - [`product`] multiplies digits by [`keys`], for [`tournament`] and, of [`image`]s, for [`expand`] and [`rotate`];
-//! - [`fixed`] packs where uniform halves are constants, with digits that [`substitute`] has;
-//! - [`fold`] multiplies plaintexts, in [`narrow`] words, by leaves in the order of [`layout`]; [`ciphertexts`] ends the pipeline.
+//! - [`product`] multiplies digits by [`keys`], for [`tournament`] and, with [`image`]s, for
+//!   [`expand`] and [`rotate`];
+//! - [`fixed`] packs with constant uniform halves, whose known digits [`substitute`] uses;
+//! - [`fold`] multiplies plaintexts, in [`narrow`] words, by leaves in the order of [`layout`];
+//!   [`ciphertexts`] ends the pipeline.
 
 mod ciphertexts;
 mod digits;
@@ -61,21 +63,21 @@ use fixed::Room;
 use lanes::WordLanes;
 use modular::MultiplyAdds;
 
-/// Columns of a public matrix that matrices in a layout are folded with.
+/// Columns of a public matrix, to fold matrices of a layout with.
 #[derive(Debug)]
 pub struct RingColumns {
     layout: PanelLayout,
     words: Vec<u32>,
 }
 
-/// Evaluates an expression with the lanes of an instruction set under a name.
+/// Evaluates an expression with `$lanes` bound to the lanes of an instruction set.
 macro_rules! with_lanes {
     ($found:expr, $lanes:ident => $operation:expr) => {
         with_token!($found, Portable::<8>, $lanes => $operation)
     };
 }
 
-/// How many lanes an instruction set has.
+/// Returns the number of lanes of an instruction set.
 pub(crate) fn lanes_of(found: Found) -> usize {
     fn count<L: WordLanes<W>, const W: usize>(_: L) -> usize {
         W
@@ -83,7 +85,7 @@ pub(crate) fn lanes_of(found: Found) -> usize {
     with_lanes!(found, lanes => count(lanes))
 }
 
-/// Does so many rounds of products and sums in registers; gives how many products that were.
+/// Computes `rounds` rounds of products and sums in registers; returns the number of products.
 pub(crate) fn multiply_adds(found: Found, rounds: u64) -> u64 {
     with_lanes!(found, lanes => lanes.run(MultiplyAdds { rounds }))
 }
@@ -99,7 +101,7 @@ pub(crate) fn transform(
     with_lanes!(found, lanes => ntt::transform(lanes, tables, direction, from, to));
 }
 
-/// The part of the machine's memory that leaves may have: databases want the rest.
+/// Divisor of the machine's memory for leaves: databases need the rest.
 const LEAVES_SHARE: u64 = 16;
 
 impl RingBackend for CpuBackend {
@@ -113,7 +115,7 @@ impl RingBackend for CpuBackend {
     type Matrices = Vec<CpuMatrix>;
     type Fixed = RingFixed;
 
-    /// A share of the machine's memory.
+    /// Returns a share of the machine's memory.
     fn leaves_memory(&self) -> u64 {
         machine::memory_bytes() / LEAVES_SHARE
     }
@@ -382,8 +384,8 @@ impl RingBackend for CpuBackend {
 }
 
 impl CpuBackend {
-    /// The plaintext polynomials of a matrix's answers to columns: a block of columns at a time, whose answers are
-    /// encoded while they are in the caches.
+    /// Returns the plaintext polynomials of a matrix's answers to columns. Works on one block of
+    /// columns at a time, whose answers are encoded while they are in the caches.
     fn encode_answers(
         &self,
         tables: &RingTables,

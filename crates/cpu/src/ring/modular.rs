@@ -1,9 +1,11 @@
 //! Vectors of words modulo a prime q < 2^30.
 //!
-//! Two ways to multiply. By a constant w with Shoup's companion floor(w 2^32 / q): the quotient is
-//! underestimated by at most 1, so the product of *any* word lies in [0, 2q). And by Montgomery's reduction of
-//! a sum of 64-bit products, which divides it by 2^32: whoever prepares one of the factors multiplies it by
-//! 2^32 in advance.
+//! There are two ways to multiply:
+//!
+//! - By a constant w with Shoup's companion floor(w 2^32 / q). The quotient is underestimated by at
+//!   most 1, so the product of *any* word lies in [0, 2q).
+//! - By Montgomery's reduction of a sum of 64-bit products, which divides the sum by 2^32. One of
+//!   the factors must be multiplied by 2^32 in advance.
 
 use std::hint::black_box;
 
@@ -11,11 +13,11 @@ use spirea_math::{Modulus, ShoupWord};
 
 use super::lanes::{Kernel, WordLanes};
 
-/// Most multiples of q that the high half of a sum may have: [`Prime::montgomery`] takes them off.
+/// Maximum multiple of q in the high half of a sum, which [`Prime::montgomery`] reduces.
 const SUM_MULTIPLES: u64 = 8;
 
-/// How many products of a word below `bound` and a residue a 64-bit sum holds, such that [`Prime::montgomery`]
-/// can reduce it: the sum stays below 2^64 and below 2^32 times 8q.
+/// Returns the number of products of a word below `bound` and a residue whose sum
+/// [`Prime::montgomery`] can reduce: the sum stays below 2^64 and below 2^32 times 8q.
 pub(super) const fn lazy_terms(q: Modulus, bound: u64) -> usize {
     let product = (bound - 1) as u128 * (q.value() as u128 - 1);
     let (by_word, by_multiples) = ((1u128 << 64) - 1, (SUM_MULTIPLES as u128 * q.value() as u128) << 32);
@@ -23,11 +25,11 @@ pub(super) const fn lazy_terms(q: Modulus, bound: u64) -> usize {
     (most / product) as usize
 }
 
-// A sum of four products of any words and residues fits whatever the prime: gadgets of four digits need no
-// reduction in between.
+// A sum of four products of any words and residues fits for every prime, so gadgets of four digits
+// need no reduction in between.
 const _: () = assert!(lazy_terms(Modulus::new((1 << 30) - 35), 1 << 32) >= 4);
 
-/// 2^32 modulo q: what Montgomery's reduction divides by.
+/// Returns 2^32 modulo q, the divisor of Montgomery's reduction.
 pub(super) fn montgomery_one(q: Modulus) -> u32 {
     ((1u64 << 32) % u64::from(q.value())) as u32
 }
@@ -38,7 +40,7 @@ pub(super) struct Prime<V> {
     q: V,
     two_q: V,
     four_q: V,
-    /// Modulo 2^32, as the next.
+    /// Modulo 2^32, like the next constant.
     eight_q: V,
     sixteen_q: V,
     /// 1/q modulo 2^32.
@@ -58,7 +60,7 @@ impl<V: Copy> Factor<V> {
         Self { value: lanes.splat(word.value), quotient: lanes.splat(word.quotient) }
     }
 
-    /// `W` values, then their companions.
+    /// Loads `W` values, then their companions.
     #[inline(always)]
     pub(super) fn load<L: WordLanes<W, Vector = V>, const W: usize>(lanes: L, words: [&[u32; W]; 2]) -> Self {
         Self { value: lanes.load(words[0]), quotient: lanes.load(words[1]) }
@@ -68,7 +70,7 @@ impl<V: Copy> Factor<V> {
 impl<V: Copy> Prime<V> {
     #[inline(always)]
     pub(super) fn new<L: WordLanes<W, Vector = V>, const W: usize>(lanes: L, q: Modulus) -> Self {
-        // 4q fits the word: moduli are below 2^30.
+        // 4q fits a word, since moduli are below 2^30.
         Self {
             q: lanes.splat(q.value()),
             two_q: lanes.splat(2 * q.value()),
@@ -79,14 +81,14 @@ impl<V: Copy> Prime<V> {
         }
     }
 
-    /// Below 2q to below q. Where the subtraction wraps, the other operand is the lesser.
+    /// Reduces from below 2q to below q: if the subtraction wraps, the other operand is smaller.
     #[inline(always)]
     pub(super) fn below_q<L: WordLanes<W, Vector = V>, const W: usize>(self, lanes: L, a: V) -> V {
         lanes.min(a, lanes.sub(a, self.q))
     }
 
-    /// Below `from` q to below `to` q or less, powers of two from 2 to 32: a step halves the bound. Steps are no loop,
-    /// because the compiler knows both bounds.
+    /// Reduces from below `from` q to below `to` q or less, powers of two from 2 to 32: each step
+    /// halves the bound. The steps are not a loop, since the compiler knows both bounds.
     #[inline(always)]
     pub(super) fn reduce<L: WordLanes<W, Vector = V>, const W: usize>(
         self,
@@ -101,7 +103,7 @@ impl<V: Copy> Prime<V> {
         self.halve(lanes, a, 2, from, to)
     }
 
-    /// The step of [`Self::reduce`] to below `half` q, where it is on the way.
+    /// Performs the step of [`Self::reduce`] to below `half` q, if the reduction includes it.
     #[inline(always)]
     fn halve<L: WordLanes<W, Vector = V>, const W: usize>(
         self,
@@ -114,7 +116,7 @@ impl<V: Copy> Prime<V> {
         if from > half && to <= half { lanes.min(a, lanes.sub(a, self.multiple(half))) } else { a }
     }
 
-    /// a - b plus a multiple of q, which b does not exceed.
+    /// Returns a - b plus a multiple of q that is at least b.
     #[inline(always)]
     pub(super) fn difference<L: WordLanes<W, Vector = V>, const W: usize>(
         self,
@@ -137,26 +139,27 @@ impl<V: Copy> Prime<V> {
         }
     }
 
-    /// a + b below q, for a and b below q.
+    /// Returns a + b below q, for a and b below q.
     #[inline(always)]
     pub(super) fn add<L: WordLanes<W, Vector = V>, const W: usize>(self, lanes: L, a: V, b: V) -> V {
         self.below_q(lanes, lanes.add(a, b))
     }
 
-    /// a - b below q, for a and b below q: where the difference wraps, adding q makes it the lesser.
+    /// Returns a - b below q, for a and b below q: if the difference wraps, the sum with q is
+    /// smaller.
     #[inline(always)]
     pub(super) fn sub<L: WordLanes<W, Vector = V>, const W: usize>(self, lanes: L, a: V, b: V) -> V {
         let difference = lanes.sub(a, b);
         lanes.min(difference, lanes.add(difference, self.q))
     }
 
-    /// a - b + 2q.
+    /// Returns a - b + 2q.
     #[inline(always)]
     pub(super) fn sub_lazy<L: WordLanes<W, Vector = V>, const W: usize>(self, lanes: L, a: V, b: V) -> V {
         self.difference(lanes, a, b, 2)
     }
 
-    /// Any word times a factor, below 2q.
+    /// Returns any word times a factor, below 2q.
     #[inline(always)]
     pub(super) fn mul_lazy<L: WordLanes<W, Vector = V>, const W: usize>(
         self,
@@ -168,7 +171,7 @@ impl<V: Copy> Prime<V> {
         lanes.sub(lanes.mul_low(a, factor.value), lanes.mul_low(quotient, self.q))
     }
 
-    /// Any word times a factor, below q.
+    /// Returns any word times a factor, below q.
     #[inline(always)]
     pub(super) fn mul<L: WordLanes<W, Vector = V>, const W: usize>(
         self,
@@ -179,7 +182,8 @@ impl<V: Copy> Prime<V> {
         self.below_q(lanes, self.mul_lazy(lanes, a, factor))
     }
 
-    /// Sums over 2^32 modulo q, below q; the sums of even and of odd lanes are below 2^35 q.
+    /// Returns sums over 2^32 modulo q, below q; the sums of even and of odd lanes must be below
+    /// 2^35 q.
     #[inline(always)]
     pub(super) fn montgomery<L: WordLanes<W, Vector = V>, const W: usize>(
         self,
@@ -188,7 +192,8 @@ impl<V: Copy> Prime<V> {
         odd: L::Wide,
     ) -> V {
         let (q, inverse) = (lanes.even(self.q), lanes.even(self.inverse));
-        // The multiple of q with the same low half: the low halves cancel, the high halves remain.
+        // The multiple of q with the same low half: the low halves cancel, and the high halves
+        // remain.
         let multiple_even = lanes.mul_wide(lanes.mul_wide(even, inverse), q);
         let multiple_odd = lanes.mul_wide(lanes.mul_wide(odd, inverse), q);
         let below = lanes.join_high(multiple_even, multiple_odd);
@@ -197,8 +202,8 @@ impl<V: Copy> Prime<V> {
     }
 }
 
-/// Chains of a product and a sum, and nothing else: the ceiling of the arithmetic. Returns the number of
-/// products.
+/// Kernel of chains of one product and one sum, without other work: the ceiling of the arithmetic.
+/// Returns the number of products.
 pub(super) struct MultiplyAdds {
     pub rounds: u64,
 }
@@ -208,7 +213,7 @@ impl Kernel for MultiplyAdds {
 
     #[inline(always)]
     fn run<L: WordLanes<W>, const W: usize>(self, lanes: L) -> u64 {
-        // As many chains as hide the latencies.
+        // Enough chains to hide the latencies.
         let mut sums = [lanes.even(lanes.splat(3)); 12];
         let (factor, term) = (lanes.even(lanes.splat(black_box(5))), lanes.even(lanes.splat(black_box(7))));
         for _ in 0..self.rounds {
@@ -221,7 +226,7 @@ impl Kernel for MultiplyAdds {
     }
 }
 
-/// 1/q modulo 2^32, by Newton's iteration: every step doubles the number of right bits.
+/// Returns 1/q modulo 2^32, by Newton's iteration: every step doubles the number of correct bits.
 const fn inverse(q: u32) -> u32 {
     let (mut inverse, mut step) = (q, 0);
     while step < 4 {

@@ -1,17 +1,19 @@
-//! Plaintexts in words as short as their prime, so that a fold reads fewer bytes.
+//! Plaintexts in words with the bits of their prime, so that a fold reads fewer bytes.
 //!
-//! Residues of b bits leave s = 64 - 2b bits free in two neighbouring words. A *group* is a few columns of a matrix whose
-//! vectors carry, in what they have free, the vector of one column more:
+//! Residues of b bits leave s = 64 - 2b bits free in two neighbouring words. A *group* is a few
+//! columns of a matrix whose vectors carry, in their free bits, the vector of one more column:
 //!
 //! ```text
 //!     63         64-b         b          0
 //!      |   odd    |   piece   |   even   |
 //! ```
 //!
-//! The pieces are gathered by turning: t = (t | piece) rotated left by s, for each vector in turn. After the last one the
-//! carried vector stands in t in the same form, because the k = ceil(64 / s) - 1 carriers' pieces are at least 2b bits and at
-//! most 64, and what they do not cover falls between the two words. 26, 27 and 28 bits make 6, 7 and 8 columns of one less;
-//! 29 bits would make 11 of 10, which does not pay (docs/kernels/ring.md).
+//! The pieces are gathered by rotation: t = (t | piece) rotated left by s, for each vector in turn.
+//! After the last vector the carried vector is in t, in the same form. The reason: there are k =
+//! ceil(64 / s) - 1 carriers, whose pieces have at least 2b and at most 64 bits together, and the
+//! bits that they do not cover fall between the two words. With 26, 27 and 28 bits, 6, 7 and 8
+//! columns are stored as one fewer; with 29 bits, 11 columns would be stored as 10, which is not
+//! worth it (docs/kernels/ring.md).
 
 use spirea_math::Modulus;
 
@@ -19,43 +21,45 @@ use super::lanes::WordLanes;
 use super::layout::BLOCK;
 use super::modular::lazy_terms;
 
-/// Rows that lie in narrow words together.
+/// Rows stored together in narrow words.
 pub(super) const ROWS: usize = 4;
 
-/// How the residues of a prime lie in narrow words.
+/// Storage of a prime's residues in narrow words.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Narrow {
     bits: u32,
 }
 
 impl Narrow {
-    /// Of a prime that the kernels know. Their sums hold a block of columns, so that they are reduced between groups.
+    /// Returns the storage for a prime that the kernels support. Their sums must hold a block of
+    /// columns, so that reductions happen between groups.
     pub(super) fn of(q: Modulus) -> Option<Self> {
         let bits = u32::BITS - q.value().leading_zeros();
         (matches!(bits, 26..=28) && lazy_terms(q, q.value().into()) >= BLOCK).then_some(Self { bits })
     }
 
-    /// Bits of a piece.
+    /// Returns the number of bits in a piece.
     fn spare(self) -> u32 {
         64 - 2 * self.bits
     }
 
-    /// Columns of a group that are there, and carry one more.
+    /// Returns the number of stored columns in a group, which carry one more column.
     pub(super) fn carriers(self) -> usize {
         64_usize.div_ceil(self.spare() as usize) - 1
     }
 
-    /// Columns that are there of so many in a block; what is left of the last group carries nothing.
+    /// Returns the number of stored columns for `columns` columns of a block; the rest of the last
+    /// group carries nothing.
     pub(super) fn stored(self, columns: usize) -> usize {
         columns - columns / (self.carriers() + 1)
     }
 
-    /// The bits that a piece has.
+    /// Returns the mask of a piece.
     fn piece(self) -> u64 {
         ((1 << self.spare()) - 1) << self.bits
     }
 
-    /// Goes through `count` columns of [`ROWS`] rows of a block.
+    /// Passes `count` columns of [`ROWS`] rows of a block to `columns`.
     #[inline(always)]
     pub(super) fn each<L: WordLanes<W>, C: Columns<L, W>, const W: usize>(
         self,
@@ -72,7 +76,7 @@ impl Narrow {
         }
     }
 
-    /// Takes the columns of a block to those that are there, `of_column` words each.
+    /// Packs the columns of a block into the stored columns, `of_column` words each.
     pub(super) fn pack(self, columns: &[u32], of_column: usize, stored: &mut [u32]) {
         let (of_group, carriers) = ((self.carriers() + 1) * of_column, self.carriers() * of_column);
         for (group, stored) in columns.chunks(of_group).zip(stored.chunks_mut(carriers)) {
@@ -93,16 +97,16 @@ impl Narrow {
     }
 }
 
-/// What becomes of the columns of [`ROWS`] rows, one after another.
+/// Consumer of the columns of [`ROWS`] rows, one after another.
 pub(super) trait Columns<L: WordLanes<W>, const W: usize> {
-    /// A column begins, for which so many vectors are read.
+    /// Begins a column, for which `vectors` vectors are read.
     fn begin(&mut self, lanes: L, vectors: usize);
 
-    /// The even and the odd words of one of its rows.
+    /// Takes the even and the odd words of one row of the column.
     fn row(&mut self, lanes: L, row: usize, words: [L::Wide; 2]);
 }
 
-/// Both, in turns.
+/// Passes the columns to both consumers in turn.
 impl<L: WordLanes<W>, A: Columns<L, W>, B: Columns<L, W>, const W: usize> Columns<L, W> for (A, B) {
     #[inline(always)]
     fn begin(&mut self, lanes: L, vectors: usize) {
@@ -117,8 +121,8 @@ impl<L: WordLanes<W>, A: Columns<L, W>, B: Columns<L, W>, const W: usize> Column
     }
 }
 
-/// The same in registers, for residues of (64 - `SPARE`) / 2 bits: their odd words begin at bit `ODD`, and `K` columns carry
-/// one more.
+/// Narrow storage in registers, for residues of (64 - `SPARE`) / 2 bits: their odd words begin at
+/// bit `ODD`, and `K` columns carry one more.
 #[derive(Clone, Copy)]
 struct NarrowLanes<V, const SPARE: i32, const ODD: u32, const K: usize> {
     even: V,
@@ -132,13 +136,13 @@ impl<V: Copy, const SPARE: i32, const ODD: u32, const K: usize> NarrowLanes<V, S
         Self { even: lanes.splat_wide((1 << narrow.bits) - 1), piece: lanes.splat_wide(narrow.piece()) }
     }
 
-    /// The even and the odd words.
+    /// Returns the even and the odd words.
     #[inline(always)]
     fn words<L: WordLanes<W, Wide = V>, const W: usize>(self, lanes: L, pairs: V) -> [V; 2] {
         [lanes.and_wide(pairs, self.even), lanes.shift_right_wide::<ODD>(pairs)]
     }
 
-    /// What is gathered, with the piece of one carrier more.
+    /// Returns the gathered vector with the piece of one more carrier.
     #[inline(always)]
     fn gather<L: WordLanes<W, Wide = V>, const W: usize>(self, lanes: L, gathered: V, pairs: V) -> V {
         lanes.rotate_left_wide::<SPARE>(lanes.or_wide(gathered, lanes.and_wide(pairs, self.piece)))

@@ -2,14 +2,16 @@
 //!
 //! [`NttPlan`]: spirea_math::NttPlan
 //!
-//! Layers that join halves of a vector or more work on whole vectors, two layers for each visit of memory. The
-//! others work on blocks of `W` vectors that are transposed in registers, so that no layer ever moves a word to
-//! another lane; such a block's layers are one visit.
+//! Layers that join halves of at least a vector work on whole vectors, with two layers for each
+//! pass over memory. The other layers work on blocks of `W` vectors that are transposed in
+//! registers, so no layer ever moves a word to another lane. All layers of such a block are one
+//! pass.
 //!
 //! # Bounds
-//! A product lies below 2q whatever the word, so the forward transform's words only grow where they are *not*
-//! multiplied, by 2q a layer, and the inverse's where they are sums, which are below twice what their terms are.
-//! [`Headroom`] says how many multiples of q a word holds and when the growing words are reduced.
+//! A product lies below 2q for any word. The forward transform's words therefore grow only if they
+//! are *not* multiplied, by 2q in each layer. The inverse transform's words grow only if they are
+//! sums, which are below twice the bound of their terms. [`Headroom`] defines how many multiples of
+//! q a word holds and when the growing words are reduced.
 
 mod headroom;
 #[cfg(test)]
@@ -22,18 +24,19 @@ use super::lanes::{Kernel, WordLanes};
 use super::modular::{Factor, Prime};
 use super::tables::RingTables;
 
-/// A transform of one polynomial modulo one prime: what its two directions do each in its own way.
+/// Transform of one polynomial modulo one prime: the parts in which its two directions differ.
 trait Transform: Sized {
-    /// The tables, and the number of the prime.
+    /// Returns the tables and the number of the prime.
     fn modulo(&self) -> (&RingTables, usize);
 
-    /// Transforms polynomials without a whole block.
+    /// Transforms polynomials smaller than a block.
     fn one_by_one(self);
 
-    /// Transforms the others.
+    /// Transforms all other polynomials.
     fn by_vectors<L: WordLanes<W>, H: Headroom, const W: usize>(self, lanes: L);
 
-    /// Two layers in registers, with the factor of the coarser layer and the two of the finer one.
+    /// Computes two layers in registers, with the factor of the coarser layer and the two of the
+    /// finer layer.
     fn two_layers<L: WordLanes<W>, H: Headroom, const W: usize>(
         lanes: L,
         prime: Prime<L::Vector>,
@@ -59,8 +62,8 @@ impl<T: Transform> Kernel for T {
     }
 }
 
-/// The forward transform: `from` (coefficients) plus `lift`, word by word modulo 2^32, which must be below 4q,
-/// to `to` (values): any words congruent to them.
+/// Forward transform: `from` (coefficients) plus `lift`, word by word modulo 2^32, which must be
+/// below 4q, to `to` (values): arbitrary words congruent to the values.
 pub(super) struct Forward<'a> {
     pub tables: &'a RingTables,
     pub prime: usize,
@@ -87,7 +90,7 @@ impl Transform for Forward<'_> {
         assert!(from.len() == to.len() && to.len() * W == self.tables.degree());
         let (lift, vectors) = (lanes.splat(self.lift), to.len());
 
-        // One layer first where their number is odd, else a pair.
+        // Begins with a single layer if the number of layers is odd, else with a pair.
         let mut groups = if vectors.trailing_zeros() % 2 == 1 {
             let half = vectors / 2;
             let w = Factor::splat(lanes, twiddles[1]);
@@ -135,7 +138,7 @@ impl Transform for Forward<'_> {
     }
 }
 
-/// The layers inside vectors.
+/// Computes the layers inside vectors.
 #[inline(always)]
 fn forward_blocks<L: WordLanes<W>, H: Headroom, const W: usize>(
     lanes: L,
@@ -146,7 +149,8 @@ fn forward_blocks<L: WordLanes<W>, H: Headroom, const W: usize>(
     let tail = tail.as_chunks::<W>().0.chunks_exact(2 * (W - 1));
     for (words, tail) in to.as_chunks_mut::<W>().0.iter_mut().zip(tail) {
         let mut x = load_block(lanes, words);
-        // One after another: of a loop over layers the compiler sometimes makes one that keeps the block in memory.
+        // Written out, because from a loop over layers the compiler sometimes makes code that keeps
+        // the block in memory.
         const { assert!(W == 4 || W == 8 || W == 16) };
         forward_layer::<L, H, W>(lanes, prime, tail, &mut x, 0);
         forward_layer::<L, H, W>(lanes, prime, tail, &mut x, 1);
@@ -160,7 +164,7 @@ fn forward_blocks<L: WordLanes<W>, H: Headroom, const W: usize>(
     }
 }
 
-/// Layer `layer` of those inside vectors.
+/// Computes layer `layer` of the layers inside vectors.
 #[inline(always)]
 fn forward_layer<L: WordLanes<W>, H: Headroom, const W: usize>(
     lanes: L,
@@ -170,7 +174,7 @@ fn forward_layer<L: WordLanes<W>, H: Headroom, const W: usize>(
     layer: usize,
 ) {
     let (groups, half) = (1 << layer, W >> (layer + 1));
-    // Layers alternate, the one after a pair being a first one.
+    // First and second layers of a pair alternate; a pair is followed by a first layer.
     let reduced = if layer.is_multiple_of(2) { H::FIRST } else { H::SECOND };
     for group in 0..groups {
         let at = 2 * (groups - 1 + group);
@@ -182,7 +186,7 @@ fn forward_layer<L: WordLanes<W>, H: Headroom, const W: usize>(
     }
 }
 
-/// Cooley and Tukey's butterfly: u + y w and u - y w, both below 2q more than u.
+/// Computes the Cooley-Tukey butterfly: u + y w and u - y w, both less than 2q above u.
 #[inline(always)]
 fn butterfly<L: WordLanes<W>, const W: usize>(
     lanes: L,
@@ -195,8 +199,9 @@ fn butterfly<L: WordLanes<W>, const W: usize>(
     (lanes.add(u, v), prime.sub_lazy(lanes, u, v))
 }
 
-/// The inverse transform: `from` (values below 2q), times N `scale`, to `to` (coefficients), plus `shift` below
-/// q; below q. Whatever else a coefficient is to be multiplied by is part of `scale`, with 1/N.
+/// Inverse transform: `from` (values below 2q), times N `scale`, to `to` (coefficients), plus
+/// `shift` below q; the result is below q. `scale` contains 1/N and any other factor of the
+/// coefficients.
 pub(super) struct Inverse<'a> {
     pub tables: &'a RingTables,
     pub prime: usize,
@@ -243,7 +248,8 @@ impl Transform for Inverse<'_> {
             groups /= 4;
             pass::<Self, L, H, W>(lanes, prime, twiddles, groups, to);
         }
-        // The last layer, or pair of layers, with the scale: what it multiplies has it in the twiddle.
+        // The last layer, or pair of layers, includes the scale; a multiplied word has it in the
+        // twiddle.
         let scale = Factor::splat(lanes, self.scale);
         let last = Factor::splat(lanes, q.shoup(q.mul(self.scale.value, twiddles[1].value)));
         let shift = lanes.splat(self.shift);
@@ -287,7 +293,7 @@ impl Transform for Inverse<'_> {
     }
 }
 
-/// The layers inside vectors.
+/// Computes the layers inside vectors.
 #[inline(always)]
 fn inverse_blocks<L: WordLanes<W>, H: Headroom, const W: usize>(
     lanes: L,
@@ -316,7 +322,7 @@ fn inverse_blocks<L: WordLanes<W>, H: Headroom, const W: usize>(
     }
 }
 
-/// Layer `layer` of those inside vectors, as the forward transform counts them.
+/// Computes layer `layer` of the layers inside vectors, counted as in the forward transform.
 #[inline(always)]
 fn inverse_layer<L: WordLanes<W>, H: Headroom, const W: usize>(
     lanes: L,
@@ -336,8 +342,8 @@ fn inverse_layer<L: WordLanes<W>, H: Headroom, const W: usize>(
     }
 }
 
-/// Gentleman and Sande's butterfly of words below `bound` q: u + v, as a term below 2 `bound` q and [`Headroom::TERM`] q,
-/// and (u - v) w, below 2q.
+/// Computes the Gentleman-Sande butterfly of words below `bound` q: u + v, reduced to below 2
+/// `bound` q and [`Headroom::TERM`] q, and (u - v) w, below 2q.
 #[inline(always)]
 fn inverse_butterfly<L: WordLanes<W>, H: Headroom, const W: usize>(
     lanes: L,
@@ -351,7 +357,7 @@ fn inverse_butterfly<L: WordLanes<W>, H: Headroom, const W: usize>(
     (sum, prime.mul_lazy(lanes, prime.difference(lanes, u, v, H::TERM), w))
 }
 
-/// A pair of layers in place, the coarser one of so many groups.
+/// Computes a pair of layers in place; the coarser layer has `groups` groups.
 #[inline(always)]
 fn pass<T: Transform, L: WordLanes<W>, H: Headroom, const W: usize>(
     lanes: L,
@@ -370,7 +376,7 @@ fn pass<T: Transform, L: WordLanes<W>, H: Headroom, const W: usize>(
     }
 }
 
-/// The pair of layers on whole vectors whose groups are finest: four vectors each.
+/// Computes the pair of layers on whole vectors with the finest groups: four vectors each.
 #[inline(always)]
 fn finest_pass<T: Transform, L: WordLanes<W>, H: Headroom, const W: usize>(
     lanes: L,
@@ -386,7 +392,7 @@ fn finest_pass<T: Transform, L: WordLanes<W>, H: Headroom, const W: usize>(
     }
 }
 
-/// A block, such that vector i has word i of every vector in memory.
+/// Loads a block, such that vector i has word i of every vector in memory.
 #[inline(always)]
 fn load_block<L: WordLanes<W>, const W: usize>(lanes: L, words: &[[u32; W]; W]) -> [L::Vector; W] {
     let mut x = [lanes.splat(0); W];
@@ -396,7 +402,7 @@ fn load_block<L: WordLanes<W>, const W: usize>(lanes: L, words: &[[u32; W]; W]) 
     lanes.transpose(x)
 }
 
-/// A block back to memory.
+/// Stores a block back to memory.
 #[inline(always)]
 fn store_block<L: WordLanes<W>, const W: usize>(lanes: L, x: [L::Vector; W], words: &mut [[u32; W]; W]) {
     for (x, words) in lanes.transpose(x).into_iter().zip(words) {
@@ -404,7 +410,7 @@ fn store_block<L: WordLanes<W>, const W: usize>(lanes: L, x: [L::Vector; W], wor
     }
 }
 
-/// Four vectors plus one.
+/// Loads four vectors and adds `plus` to each.
 #[inline(always)]
 fn load<L: WordLanes<W>, const W: usize>(lanes: L, x: [&[u32; W]; 4], plus: L::Vector) -> [L::Vector; 4] {
     let mut y = [plus; 4];
@@ -414,7 +420,8 @@ fn load<L: WordLanes<W>, const W: usize>(lanes: L, x: [&[u32; W]; 4], plus: L::V
     y
 }
 
-/// The factors of a group, numbered as in the plan's table, and of its two groups in the next finer layer.
+/// Returns the factors of a group, numbered as in the plan's table, and of its two groups in the
+/// next finer layer.
 #[inline(always)]
 fn factors<L: WordLanes<W>, const W: usize>(
     lanes: L,
@@ -428,7 +435,7 @@ fn factors<L: WordLanes<W>, const W: usize>(
     ]
 }
 
-/// Four vectors to memory.
+/// Stores four vectors to memory.
 #[inline(always)]
 fn store<L: WordLanes<W>, const W: usize>(lanes: L, y: [L::Vector; 4], words: [&mut [u32; W]; 4]) {
     for (y, words) in y.into_iter().zip(words) {
@@ -436,7 +443,7 @@ fn store<L: WordLanes<W>, const W: usize>(lanes: L, y: [L::Vector; 4], words: [&
     }
 }
 
-/// Vectors a quarter apart, four at a time.
+/// Iterates over groups of four vectors that are a quarter of `words` apart.
 #[inline(always)]
 fn quads<T>(words: &mut [T]) -> impl Iterator<Item = [&mut T; 4]> {
     let quarter = words.len() / 4;
@@ -445,17 +452,17 @@ fn quads<T>(words: &mut [T]) -> impl Iterator<Item = [&mut T; 4]> {
     x0.iter_mut().zip(x1).zip(x2.iter_mut().zip(x3)).map(|((x0, x1), (x2, x3))| [x0, x1, x2, x3])
 }
 
-/// What the last layer multiplies by and adds.
+/// Factors and summand of the last layer.
 #[derive(Clone, Copy)]
 struct Scale<V> {
     /// The factor of sums.
     scale: Factor<V>,
-    /// The factor of differences: the twiddle as well.
+    /// Factor of differences, which includes the twiddle.
     last: Factor<V>,
     shift: V,
 }
 
-/// The butterfly of the last layer, scaled and shifted, below q.
+/// Computes the butterfly of the last layer, scaled and shifted, below q.
 #[inline(always)]
 fn last_butterfly<L: WordLanes<W>, H: Headroom, const W: usize>(
     lanes: L,
@@ -469,7 +476,7 @@ fn last_butterfly<L: WordLanes<W>, H: Headroom, const W: usize>(
     (prime.add(lanes, sum, scale.shift), prime.add(lanes, difference, scale.shift))
 }
 
-/// Which way a transform goes.
+/// Direction of a transform.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Direction {
     /// Coefficients to values.

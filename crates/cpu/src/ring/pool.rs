@@ -1,9 +1,9 @@
-//! Memory that is used again.
+//! Reused memory.
 //!
-//! The system clears every page that it hands out, which for the leaves of a query takes as long as a good part of
-//! their computation. Buffers of leaves and ciphertexts, and the threads' working memory, therefore go back to
-//! the backend that they belong to, whichever database they served: together with those in use never more than
-//! was in use at one time.
+//! The system clears every page that it hands out; for the leaves of a query this takes a good part
+//! of the time of their computation. Buffers of leaves and ciphertexts, and the threads' working
+//! memory, therefore return to their backend, for any database. Together with the buffers in use
+//! they never exceed the maximum that was in use at one time.
 
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
@@ -14,7 +14,7 @@ use spirea_backend::BackendError;
 use super::scratch::Scratch;
 use crate::memory::HugeBuffer;
 
-/// What a backend's computations work in.
+/// Working memory of a backend's computations.
 #[derive(Debug, Default)]
 pub(crate) struct WorkingMemory {
     buffers: Arc<Pool<HugeBuffer>>,
@@ -22,23 +22,24 @@ pub(crate) struct WorkingMemory {
 }
 
 impl WorkingMemory {
-    /// So many words, of any content.
+    /// Lends `count` words with arbitrary content.
     ///
     /// # Errors
-    /// [`BackendError::Unavailable`] if there is no memory for `what`, or more than any number is needed.
+    /// [`BackendError::Unavailable`] if there is no memory for `what`, or `count` is `None` because
+    /// the number would overflow.
     pub(super) fn words(&self, count: Option<usize>, what: &str) -> Result<Words, BackendError> {
         self.buffers.words(count, what)
     }
 
-    /// What a thread computes in.
+    /// Lends a thread's working memory.
     pub(super) fn scratch(&self) -> Lent<Scratch> {
         self.scratch.any()
     }
 }
 
-/// Something that a pool counts.
+/// Piece of memory that a pool counts.
 pub(super) trait Piece {
-    /// What it adds to what is in use.
+    /// Returns the piece's contribution to the size in use.
     fn size(&self) -> usize;
 }
 
@@ -49,35 +50,35 @@ impl Piece for HugeBuffer {
 }
 
 impl Piece for Scratch {
-    /// Each thread has one, of about the same size.
+    /// Returns 1, since each thread has one piece of about the same size.
     fn size(&self) -> usize {
         1
     }
 }
 
-/// Pieces of memory that wait to be used again.
+/// Pool of pieces of memory that wait for reuse.
 #[derive(Debug)]
 struct Pool<T>(Mutex<Stock<T>>);
 
-/// The pieces, those returned last at the end, and sums of sizes.
+/// The pieces, most recently returned last, and sums of sizes.
 #[derive(Debug)]
 struct Stock<T> {
     kept: VecDeque<T>,
     kept_size: usize,
     lent_size: usize,
-    /// The most that was lent at one time.
+    /// Maximum size that was lent at one time.
     most: usize,
 }
 
-/// A piece that returns to its pool.
+/// A lent piece, which returns to its pool when dropped.
 #[derive(Debug)]
 pub(super) struct Lent<T: Piece> {
-    /// There until it is returned.
+    /// Present until the piece is returned.
     piece: Option<T>,
     pool: Arc<Pool<T>>,
 }
 
-/// Words on loan.
+/// Lent words.
 pub(super) type Words = Lent<HugeBuffer>;
 
 impl<T> Default for Pool<T> {
@@ -88,7 +89,7 @@ impl<T> Default for Pool<T> {
 }
 
 impl<T: Piece> Stock<T> {
-    /// Takes the piece returned last that will do.
+    /// Takes the most recently returned piece that fits.
     fn take(&mut self, fits: impl Fn(&T) -> bool) -> Option<T> {
         let place = self.kept.iter().rposition(fits)?;
         let piece = self.kept.remove(place)?;
@@ -96,7 +97,8 @@ impl<T: Piece> Stock<T> {
         Some(piece)
     }
 
-    /// Removes what there is no room for beside `size` more: what was returned longest ago.
+    /// Removes the pieces for which there is no room beside `size` more, least recently returned
+    /// first.
     fn make_room(&mut self, size: usize) -> Vec<T> {
         let lent = self.lent_size.saturating_add(size);
         let room = self.most.max(lent) - lent;
@@ -124,7 +126,7 @@ impl<T: Piece> Stock<T> {
 
 impl<T: Piece> Pool<T> {
     fn stock(&self) -> MutexGuard<'_, Stock<T>> {
-        // Nothing panics between two changes of it.
+        // No code panics between two changes of the stock.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -135,7 +137,7 @@ impl<T: Piece> Pool<T> {
 }
 
 impl<T: Piece + Default> Pool<T> {
-    /// Any piece.
+    /// Lends any piece.
     fn any(self: &Arc<Self>) -> Lent<T> {
         let piece = self.stock().take(|_| true);
         self.lend(piece.unwrap_or_default())
@@ -148,7 +150,7 @@ impl Pool<HugeBuffer> {
         if let Some(piece) = fitting {
             return Ok(self.lend(piece));
         }
-        // Unmapped while nobody waits for the lock, and before more is asked for.
+        // Unmapped outside the lock, and before new memory is requested.
         let excess = self.stock().make_room(count.unwrap_or(0));
         drop(excess);
         Ok(self.lend(HugeBuffer::words(count, what)?))
@@ -197,7 +199,7 @@ mod tests {
 
         let again = words(1000);
         assert_eq!(held(&pool), (1000, 1000));
-        // Room for another length is made before it is taken.
+        // Room for another length is made before the memory is taken.
         let other = words(600);
         assert_eq!(held(&pool), (1600, 0));
         drop((again, other));

@@ -1,4 +1,4 @@
-//! Lanes in Rust alone, which the compiler keeps in whatever vectors the target has.
+//! Lanes in plain Rust, which the compiler keeps in the target's vectors.
 
 use super::lanes::{Kernel, WordLanes};
 use crate::isa::Portable;
@@ -152,6 +152,6 @@ macro_rules! portable {
 }
 
 portable!(8);
-// The shape of AVX-512's vectors, where tests can run it.
+// The shape of AVX-512's vectors, in a form that tests can run anywhere.
 #[cfg(test)]
 portable!(16);

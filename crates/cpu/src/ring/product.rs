@@ -1,8 +1,9 @@
 //! Sums of digits times keys: the core of substitutions and of external products.
 //!
-//! For each prime the digits are transformed and multiplied at once (IVE, section IV: reduction overlapping), so
-//! that the transformed digits of one prime are all that ever waits. A sum of 64 bits takes as many products as
-//! it holds and is then reduced by Montgomery's method; keys carry the factor 2^32 for that.
+//! For each prime the digits are transformed and multiplied at once (IVE, section IV: reduction
+//! overlapping), so that only the transformed digits of one prime are ever stored. A sum of 64 bits
+//! takes as many products as fit and is then reduced by Montgomery's method; keys carry the factor
+//! 2^32 for that.
 
 use spirea_backend::BackendError;
 use spirea_math::{Gadget, Modulus};
@@ -14,15 +15,15 @@ use super::modular::{Prime, lazy_terms};
 use super::scratch::{Scratch, room};
 use super::tables::RingTables;
 
-/// The polynomials of a ciphertext whose digits meet keys, in the order of the keys' rows.
+/// Polynomials of a ciphertext whose digits are multiplied by keys, in the order of the keys' rows.
 pub(super) type Sources = &'static [usize];
-/// A key of substitution: a.
+/// Sources of a substitution: a.
 pub(super) const SUBSTITUTION: Sources = &[0];
-/// An RGSW encryption: b, then a.
+/// Sources of an RGSW encryption: b, then a.
 pub(super) const RGSW: Sources = &[1, 0];
 
-/// Ciphertexts, a *row* for each digit of each source, in the order in which [`Accumulate`] reads them: tile by
-/// tile, row by row, a's words and then b's; values times 2^32.
+/// Ciphertexts, one *row* for each digit of each source, in the order in which [`Accumulate`] reads
+/// them: tile by tile, row by row, a's words and then b's, as values times 2^32.
 #[derive(Debug)]
 pub(super) struct DigitKeys {
     decomposition: Decomposition,
@@ -31,7 +32,7 @@ pub(super) struct DigitKeys {
 }
 
 impl DigitKeys {
-    /// Keys of zeros.
+    /// Creates keys of zeros.
     ///
     /// # Errors
     /// [`BackendError::Shape`] if the gadget's digits do not fit words.
@@ -41,7 +42,8 @@ impl DigitKeys {
         Ok(Self { decomposition, sources, words })
     }
 
-    /// Takes one ciphertext for each row, one after another, each a and then b in the order of the plans.
+    /// Fills the rows with ciphertexts, one for each row, each a and then b in the order of the
+    /// plans.
     pub(super) fn filled(mut self, tables: &RingTables, ciphertexts: &[u32]) -> Self {
         let mut tiles = vec![0; 2 * tables.words()];
         for (row, ciphertext) in ciphertexts.chunks_exact(2 * tables.words()).enumerate() {
@@ -51,7 +53,7 @@ impl DigitKeys {
         self
     }
 
-    /// Sets rows to ciphertexts one after another, from row `first` onward.
+    /// Sets the rows from `first` on to ciphertexts that are stored one after another.
     pub(super) fn set(&mut self, tables: &RingTables, first: usize, ciphertexts: &[u32]) {
         let (rows, width) = (self.rows(), 2 * tables.lanes());
         for (row, ciphertext) in (first..).zip(ciphertexts.chunks_exact(2 * tables.words())) {
@@ -75,22 +77,22 @@ impl DigitKeys {
     }
 }
 
-/// Ciphertexts that are multiplied by the same keys, and what becomes of the products.
+/// Ciphertexts multiplied by the same keys, with the destinations of the products.
 pub(super) trait Operands {
-    /// What becomes of one product modulo one prime.
+    /// Destination of one product modulo one prime.
     type Results<'a>: Results
     where
         Self: 'a;
 
-    /// How many.
+    /// Returns the number of operands.
     fn count(&self) -> usize;
     /// Writes a polynomial of operand `i`: its values, below the primes.
     fn write<L: WordLanes<W>, const W: usize>(&self, lanes: L, i: usize, polynomial: usize, to: &mut [u32]);
-    /// Where product `i` modulo prime number `prime` goes.
+    /// Returns the destination of product `i` modulo prime number `prime`.
     fn results(&mut self, i: usize, prime: usize) -> Self::Results<'_>;
 }
 
-/// What becomes of a ciphertext modulo one prime.
+/// Destination of a ciphertext modulo one prime.
 pub(super) trait Results {
     /// Takes a vector of slots of both polynomials: values below q.
     fn store<L: WordLanes<W>, const W: usize>(
@@ -102,12 +104,12 @@ pub(super) trait Results {
     );
 }
 
-/// Words between the terms of two rows, beside a polynomial's: two cache lines, or the same slots of all rows
-/// would fall into one set of the first-level cache.
+/// Words added between the terms of two rows: two cache lines, so that the same slots of all rows
+/// do not fall into one set of the first-level cache.
 const PADDING: usize = 32;
 
-/// Multiplies by keys. All operands are multiplied modulo one prime before the next, so that this prime's part of
-/// the keys and its twiddles come from afar once for all of them.
+/// Multiplies operands by keys. All operands are multiplied modulo one prime before the next, so
+/// that this prime's part of the keys and its twiddles are read from memory once for all of them.
 pub(super) fn multiply<L: WordLanes<W>, O: Operands, const W: usize>(
     lanes: L,
     tables: &RingTables,
@@ -142,11 +144,11 @@ pub(super) fn multiply<L: WordLanes<W>, O: Operands, const W: usize>(
     }
 }
 
-/// The sum of an operand's terms times keys modulo one prime.
+/// Kernel for the sum of an operand's terms times keys modulo one prime.
 struct Accumulate<'a, R> {
     q: Modulus,
     degree: usize,
-    /// Row by row, with the padding: values, any words.
+    /// Terms row by row, with the padding: values as arbitrary words.
     terms: &'a [u32],
     keys: &'a [u32],
     results: R,
@@ -167,7 +169,7 @@ impl<R: Results> Kernel for Accumulate<'_, R> {
 }
 
 impl<R: Results> Accumulate<'_, R> {
-    /// Few rows, which one sum holds whatever the prime.
+    /// Handles few rows, whose products fit one sum for any prime.
     #[inline(always)]
     fn unrolled<L: WordLanes<W>, const ROWS: usize, const W: usize>(mut self, lanes: L) {
         const { assert!(ROWS <= 4, "more products than a sum holds") };
@@ -187,7 +189,7 @@ impl<R: Results> Accumulate<'_, R> {
         }
     }
 
-    /// Any number of rows, as many at a time as a sum holds.
+    /// Handles any number of rows, in turns of as many rows as fit a sum.
     #[inline(always)]
     fn in_turns<L: WordLanes<W>, const W: usize>(mut self, lanes: L, rows: usize) {
         let (prime, most) = (Prime::new(lanes, self.q), lazy_terms(self.q, 1 << 32));

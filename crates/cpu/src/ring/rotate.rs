@@ -1,4 +1,4 @@
-//! Packing by rotations: images under the small automorphisms, and sums over the big ones.
+//! Packing by rotations: images under the small automorphisms, and sums over the big automorphisms.
 
 use std::marker::PhantomData;
 
@@ -18,7 +18,7 @@ use super::tables::{Automorphism, RingTables};
 use super::tournament::Sum;
 use crate::parallel::Each as _;
 
-/// Ciphertexts that are rotated together: for each prime they share a visit of the key.
+/// Ciphertexts rotated together, which share one read of the key for each prime.
 const GROUP: usize = 4;
 
 /// A substitution with its key.
@@ -27,7 +27,7 @@ struct Rotation<'a> {
     key: &'a DigitKeys,
 }
 
-/// Those of a client, in the order of [`Rotations::keys`].
+/// Returns a client's rotations, in the order of [`Rotations::keys`].
 fn rotations_of<'a>(
     tables: &'a RingTables,
     rotations: Rotations,
@@ -39,14 +39,14 @@ fn rotations_of<'a>(
     Ok(std::array::from_fn(|i| Rotation { automorphism: automorphisms[i], key: &keys[i] }))
 }
 
-/// What becomes of a rotated ciphertext.
+/// Destination of a rotated ciphertext.
 trait Target {
     type Results<'a>: Results;
-    /// Where it goes: a ciphertext modulo one prime.
+    /// Returns the destination for a ciphertext modulo one prime.
     fn results(words: &mut [u32]) -> Self::Results<'_>;
 }
 
-/// It takes a place of any content.
+/// Target that overwrites a place with arbitrary content.
 struct Stored;
 
 impl Target for Stored {
@@ -57,7 +57,7 @@ impl Target for Stored {
     }
 }
 
-/// It is added to what is there.
+/// Target that adds to a place's content.
 struct Added;
 
 impl Target for Added {
@@ -68,7 +68,7 @@ impl Target for Added {
     }
 }
 
-/// Ciphertexts, each with the place of what becomes of it.
+/// Ciphertexts, each with the place of its result.
 struct Rotated<'a, T> {
     tables: &'a RingTables,
     automorphism: &'a Automorphism,
@@ -113,7 +113,7 @@ impl Rotation<'_> {
     }
 }
 
-/// `rotate`.
+/// Implements `rotate`.
 pub(super) fn rotate<L: WordLanes<W>, const W: usize>(
     lanes: L,
     tables: &RingTables,
@@ -154,7 +154,7 @@ pub(super) fn rotate<L: WordLanes<W>, const W: usize>(
     keys.par_iter().zip(leaves).collected(&of_query)
 }
 
-/// `sum_rotated`: each term is added to what becomes of the sum of those after it.
+/// Implements `sum_rotated`: adds to each term the image of the sum of the terms after it.
 pub(super) fn sum_rotated<L: WordLanes<W>, const W: usize>(
     lanes: L,
     tables: &RingTables,
@@ -171,7 +171,7 @@ pub(super) fn sum_rotated<L: WordLanes<W>, const W: usize>(
     }
     let sums = |ciphertexts: &RingCiphertexts| ciphertexts.count() / big;
     let all: usize = ciphertexts.iter().map(sums).sum();
-    // As many together as leave no thread without any.
+    // Sums computed together: as many as possible while every thread has work.
     let together = all.div_ceil(rayon::current_num_threads()).clamp(1, GROUP);
     let of_query = |(keys, mut ciphertexts): (&&RingKeys, RingCiphertexts)| {
         let sums = sums(&ciphertexts);
@@ -185,7 +185,8 @@ pub(super) fn sum_rotated<L: WordLanes<W>, const W: usize>(
     keys.par_iter().zip(ciphertexts).collected(&of_query)
 }
 
-/// Adds to each term what becomes of those after it, `together` sums at a time: the first term of a sum is the sum.
+/// Adds to each term the image of the sum of the terms after it, `together` sums at a time. The
+/// first term of a sum becomes the sum.
 pub(super) fn add_rotated<L: WordLanes<W>, const W: usize>(
     lanes: L,
     tables: &RingTables,

@@ -1,18 +1,18 @@
-//! What a thread computes in.
+//! Working memory of a thread.
 
 /// Working memory of one thread, for any keys.
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
     /// Nodes of two levels of a tree.
     pub nodes: [Vec<u32>; 2],
-    /// The sources of operands that are multiplied by keys, as values.
+    /// Sources of operands that are multiplied by keys, as values.
     pub images: Vec<u32>,
     pub residues: Vec<u32>,
     pub fields: Vec<u32>,
     pub terms: Vec<u32>,
 }
 
-/// So many words of a buffer that grows, of any content.
+/// Returns `count` words of a buffer that grows as needed, with arbitrary content.
 pub(super) fn room(words: &mut Vec<u32>, count: usize) -> &mut [u32] {
     if words.len() < count {
         words.resize(count, 0);

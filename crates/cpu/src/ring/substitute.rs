@@ -1,4 +1,4 @@
-//! Substitutions of b halves whose digits are known: slot by slot, sums of digits times keys.
+//! Substitutions of b halves with known digits: slot by slot, sums of digits times keys.
 
 use std::ops::Range;
 
@@ -9,18 +9,18 @@ use super::lanes::{Kernel, WordLanes};
 use super::modular::{Prime, lazy_terms};
 use super::tables::Monomial;
 
-/// Where a substituted b half goes.
+/// Destination of a substituted b half.
 pub(super) trait Target {
-    /// What becomes of it modulo one prime.
+    /// Destination modulo one prime.
     type OfPrime<'a>: HalfResults
     where
         Self: 'a;
 
-    /// What becomes of it modulo a prime, whose values have this place in a polynomial.
+    /// Returns the destination modulo a prime, whose values lie at `place` in a polynomial.
     fn of_prime(&mut self, prime: usize, place: Range<usize>) -> Self::OfPrime<'_>;
 }
 
-/// What becomes of a b half modulo one prime.
+/// Destination of a b half modulo one prime.
 pub(super) trait HalfResults {
     /// Takes a vector of slots: values below q.
     fn store<L: WordLanes<W>, const W: usize>(
@@ -32,7 +32,7 @@ pub(super) trait HalfResults {
     );
 }
 
-/// It takes a place of any content.
+/// Target that overwrites a place with arbitrary content.
 pub(super) struct Stored<'a>(pub &'a mut [u32]);
 
 impl Target for Stored<'_> {
@@ -59,7 +59,7 @@ impl HalfResults for Stored<'_> {
     }
 }
 
-/// It is added to what is there.
+/// Target that adds to a place's content.
 pub(super) struct Added<'a>(pub &'a mut [u32]);
 
 impl Target for Added<'_> {
@@ -87,7 +87,7 @@ impl HalfResults for Added<'_> {
     }
 }
 
-/// The children of a node: the sum of both, and their difference times a monomial.
+/// Target for the children of a node: the sum with the node, and the difference times a monomial.
 pub(super) struct Children<'a> {
     pub node: &'a [u32],
     pub monomials: &'a [Monomial],
@@ -111,7 +111,7 @@ impl Target for Children<'_> {
     }
 }
 
-/// The same modulo one prime.
+/// The children modulo one prime.
 pub(super) struct Pair<'a> {
     node: &'a [u32],
     monomial: &'a Monomial,
@@ -138,14 +138,14 @@ impl HalfResults for Pair<'_> {
     }
 }
 
-/// The sum of digits times a key's polynomials, and the image of a b half, modulo one prime.
+/// Kernel that adds digits times a key's polynomials and the image of a b half, modulo one prime.
 pub(super) struct Substitute<'a, R> {
     pub q: Modulus,
-    /// Vector by vector, digit by digit: values times 2^32, below the prime.
+    /// Digits vector by vector, digit by digit: values times 2^32, below the prime.
     pub digits: &'a [u32],
-    /// The key's polynomials from this prime's values on.
+    /// The key's polynomials, from this prime's values on.
     pub keys: &'a [u32],
-    /// Words from one of them to the next.
+    /// Words from one polynomial to the next.
     pub stride: usize,
     pub image: Image<'a, 1>,
     pub results: R,
@@ -166,7 +166,7 @@ impl<R: HalfResults> Kernel for Substitute<'_, R> {
 }
 
 impl<R: HalfResults> Substitute<'_, R> {
-    /// Few digits, whose products one sum holds whatever the prime.
+    /// Handles few digits, whose products fit one sum for any prime.
     #[inline(always)]
     fn unrolled<L: WordLanes<W>, const LEVELS: usize, const W: usize>(mut self, lanes: L) {
         const { assert!(LEVELS <= 4, "more products than a sum holds") };
@@ -184,7 +184,7 @@ impl<R: HalfResults> Substitute<'_, R> {
         }
     }
 
-    /// Any number of digits, as many at a time as a sum holds.
+    /// Handles any number of digits, in turns of as many digits as fit a sum.
     #[inline(always)]
     fn in_turns<L: WordLanes<W>, const W: usize>(mut self, lanes: L, levels: usize) {
         let (prime, most) = (Prime::new(lanes, self.q), lazy_terms(self.q, self.q.value().into()));

@@ -1,62 +1,65 @@
-//! The tables of a ring, in the order in which the kernels read them.
+//! Tables of a ring, in the order in which the kernels read them.
 
 use std::sync::Arc;
 
 use spirea_backend::BackendError;
 use spirea_math::{Expansion, Modulus, Ring, Rotations, ShoupWord};
 
-/// Most primes of a ring: their residues are recombined in as many 32-bit limbs.
+/// Maximum number of primes of a ring: their residues are recombined in the same number of 32-bit
+/// limbs.
 pub(super) const MOST_PRIMES: usize = 4;
-/// Least degree: a vector of the widest lanes.
+/// Minimum degree: a vector of the widest lanes.
 const LEAST_DEGREE: usize = 16;
 
-/// The tables of a ring for vectors of a certain number of lanes.
+/// Tables of a ring for vectors of a certain number of lanes.
 #[derive(Debug)]
 pub struct RingTables {
     ring: Arc<Ring>,
     lanes: usize,
     primes: Vec<PrimeTables>,
     substitutions: Vec<Substitution>,
-    /// X -> X^(5^(2^i)).
+    /// Automorphisms X -> X^(5^(2^i)).
     powers: Vec<Automorphism>,
-    /// X -> X^-1.
+    /// Automorphism X -> X^-1.
     sign: Automorphism,
 }
 
-/// What transforms modulo one prime read, beside the plan's own twiddles.
+/// Tables for transforms modulo one prime, beside the plan's own twiddles.
 #[derive(Debug)]
 pub(super) struct PrimeTables {
     pub q: Modulus,
     /// Twiddles of the forward transform's last layers, see [`tail`].
     pub forward_tail: Vec<u32>,
-    /// Twiddles of the inverse transform's first layers, likewise.
+    /// Twiddles of the inverse transform's first layers, see [`tail`].
     pub inverse_tail: Vec<u32>,
 }
 
 /// An automorphism X -> X^k on values, for odd k.
 ///
-/// Slot j in bit-reversed order belongs to the root with exponent 2 r + 1, r being j reversed; its image has
-/// exponent k (2 r + 1), so r becomes k r + (k - 1) / 2. The low bits of r, which are the vector's number,
-/// become a function of themselves alone: whole vectors go to whole vectors, and only the lanes inside are
-/// permuted, in one of at most `W` ways.
+/// Slot j in bit-reversed order belongs to the root with exponent 2 r + 1, where r is j reversed.
+/// Its image has exponent k (2 r + 1), so r becomes k r + (k - 1) / 2. The low bits of r, which are
+/// the vector's number, become a function of themselves alone. Whole vectors are therefore mapped
+/// to whole vectors, and only the lanes inside are permuted, in one of at most `W` ways.
 #[derive(Debug)]
 pub(super) struct Automorphism {
-    /// For each vector of the image: the vector it comes from, and the number of its permutation.
+    /// For each vector of the image: its source vector, and the number of its permutation.
     pub sources: Vec<(u32, u32)>,
     /// The permutations, `W` places each.
     pub places: Vec<u32>,
 }
 
-/// The substitution X -> X^(N / 2^level + 1) of a level of expansion, and the monomial X^(-2^level).
+/// The substitution X -> X^(N / 2^level + 1) of a level of expansion, and the monomial
+/// X^(-2^level).
 #[derive(Debug)]
 pub(super) struct Substitution {
     pub automorphism: Automorphism,
-    /// For each prime the monomial's values.
+    /// The monomial's values for each prime.
     pub monomials: Vec<Monomial>,
 }
 
-/// Values of a monomial modulo one prime with their companions. The roots of 2^level slots in a row differ by
-/// factors that the exponent takes to 1: from some level on, the slots of a vector have one value.
+/// Values of a monomial modulo one prime with their companions. The roots of 2^level consecutive
+/// slots differ by factors that the exponent takes to 1: from some level on, all slots of a vector
+/// have the same value.
 #[derive(Debug)]
 pub(super) enum Monomial {
     /// For each vector: `W` values, `W` companions.
@@ -79,7 +82,8 @@ impl RingTables {
             )));
         }
         let (degree, levels) = (ring.degree(), ring.degree().trailing_zeros());
-        // Of two entries, as many as there can be: the big step alone.
+        // The rotations with the most steps for their entries; only the big step, 5^(2^log), is
+        // used.
         let power = |log: u32| Rotations::new(2 << log, 1, 1 << log).keys(degree)[2];
         let of_prime = |limb: &spirea_math::ring::Limb| PrimeTables {
             q: limb.prime(),
@@ -96,12 +100,12 @@ impl RingTables {
         })
     }
 
-    /// The ring.
+    /// Returns the ring.
     pub fn ring(&self) -> &Arc<Ring> {
         &self.ring
     }
 
-    /// Lanes of the vectors that these tables are for.
+    /// Returns the number of lanes of the vectors that these tables are for.
     pub(super) fn lanes(&self) -> usize {
         self.lanes
     }
@@ -110,17 +114,17 @@ impl RingTables {
         self.ring.degree()
     }
 
-    /// Words of a polynomial.
+    /// Returns the words of a polynomial.
     pub(super) fn words(&self) -> usize {
         self.ring.words()
     }
 
-    /// Vectors of slots of a polynomial, over all primes.
+    /// Returns the number of vectors of slots of a polynomial, over all primes.
     pub(super) fn tiles(&self) -> usize {
         self.words() / self.lanes
     }
 
-    /// The prime of a tile.
+    /// Returns the prime of a tile.
     pub(super) fn prime_of(&self, tile: usize) -> Modulus {
         self.primes[tile * self.lanes / self.degree()].q
     }
@@ -129,21 +133,23 @@ impl RingTables {
         &self.primes
     }
 
-    /// What takes a chunk to its image under 5, that to the one under -5, and a result to the next one.
+    /// Returns the automorphisms that take a chunk to its image under 5, this image to the image
+    /// under -5, and a result to the next one.
     pub(super) fn rotations(&self, rotations: Rotations) -> [&Automorphism; Rotations::KEYS] {
         [&self.powers[0], &self.sign, &self.powers[rotations.steps().trailing_zeros() as usize]]
     }
 
-    /// The substitution of a level of expansion.
+    /// Returns the substitution of a level of expansion.
     pub(super) fn substitution(&self, level: u32) -> &Substitution {
         &self.substitutions[level as usize]
     }
 }
 
-/// Twiddles of the layers that combine the lanes of a vector, for blocks of `lanes` vectors that have been
-/// transposed: lane l of the block with number b works on group b `lanes` + l of the layer that joins halves of
-/// a vector. Layer s has 2^s twiddles for each of these groups: for each block, layer and i < 2^s, `lanes`
-/// values, then their companions. A degree too small for a block has none.
+/// Returns the twiddles of the layers that combine the lanes of a vector, for transposed blocks of
+/// `lanes` vectors. Lane l of block number b works on group b `lanes` + l of the layer that joins
+/// halves of a vector. Layer s has 2^s twiddles for each of these groups: for each block, layer and
+/// i < 2^s, `lanes` values, then their companions. If the degree is too small for a block, there
+/// are none.
 fn tail(twiddles: &[ShoupWord], lanes: usize) -> Vec<u32> {
     let groups = twiddles.len() / lanes;
     let mut words = Vec::with_capacity(2 * twiddles.len());
@@ -160,7 +166,7 @@ fn tail(twiddles: &[ShoupWord], lanes: usize) -> Vec<u32> {
 }
 
 impl Automorphism {
-    /// X -> X^`exponent`.
+    /// Creates X -> X^`exponent`.
     fn new(degree: usize, lanes: usize, exponent: usize) -> Self {
         let reversed = |slot: usize| slot.reverse_bits() >> (usize::BITS - degree.trailing_zeros());
         let source = |slot: usize| {

@@ -20,7 +20,7 @@ use crate::parallel::Each as _;
 pub struct RingSelectors {
     queries: usize,
     depth: usize,
-    /// Query by query.
+    /// Encryptions of the bits, query by query.
     bits: Vec<DigitKeys>,
 }
 
@@ -30,7 +30,7 @@ impl RingSelectors {
     }
 }
 
-/// Ciphertexts one after another that are replaced by their products.
+/// Ciphertexts stored one after another, which their products replace.
 struct Replaced<'a> {
     tables: &'a RingTables,
     words: &'a mut [u32],
@@ -73,7 +73,8 @@ impl Results for &mut [u32] {
     }
 }
 
-/// `selectors`: rows of b are the leaves themselves, rows of a their products with the conversion key.
+/// Implements `selectors`: rows of b are the leaves themselves, rows of a are their products with
+/// the conversion key.
 #[allow(clippy::too_many_arguments, reason = "those of the operation")]
 pub(super) fn selectors<L: WordLanes<W>, const W: usize>(
     lanes: L,
@@ -110,13 +111,13 @@ pub(super) fn selectors<L: WordLanes<W>, const W: usize>(
     Ok(RingSelectors { queries, depth, bits: bits? })
 }
 
-/// Ciphertexts of a subtree whose rounds are played before the next subtree's: 3 MiB for three primes and degree
-/// 4096, a part of a third-level cache.
+/// Ciphertexts of a subtree whose rounds are played before the next subtree's: 3 MiB for three
+/// primes and degree 4096, a part of a third-level cache.
 const SUBTREE: usize = 32;
-/// Games that are played together: for each prime they share a visit of the selector.
+/// Games played together, which share one read of the selector for each prime.
 const GROUP: usize = 4;
 
-/// `rgsw_fold`.
+/// Implements `rgsw_fold`.
 pub(super) fn rgsw_fold<L: WordLanes<W>, const W: usize>(
     lanes: L,
     tables: &RingTables,
@@ -129,8 +130,9 @@ pub(super) fn rgsw_fold<L: WordLanes<W>, const W: usize>(
     ciphertexts.into_iter().enumerate().map(of_query).collect()
 }
 
-/// The tournament of one query: subtree by subtree, so that what is won is still near when it meets its next opponent (IVE, section
-/// IV). A winner takes the first one's place.
+/// Plays the tournament of one query, subtree by subtree, so that winners are still in the caches
+/// when they meet their next opponents (IVE, section IV). A winner takes the place of the first
+/// player.
 fn select<L: WordLanes<W>, const W: usize>(
     lanes: L,
     tables: &RingTables,
@@ -166,8 +168,8 @@ fn select<L: WordLanes<W>, const W: usize>(
     Ok(ciphertexts.keep(1))
 }
 
-/// Games between neighbours of ciphertexts `distance` apart: `first + bit * (second - first)`, to the place of the
-/// first. One without a neighbour stays.
+/// Games between neighbours among ciphertexts `distance` apart: `first + bit * (second - first)`,
+/// written to the place of the first. A ciphertext without a neighbour stays.
 struct Games<'a> {
     tables: &'a RingTables,
     words: &'a mut [u32],
@@ -175,7 +177,7 @@ struct Games<'a> {
 }
 
 impl Games<'_> {
-    /// Where player `i` lies.
+    /// Returns the index of player `i`.
     fn place(&self, i: usize) -> usize {
         i * self.distance * 2 * self.tables.words()
     }
@@ -210,7 +212,7 @@ impl Operands for Games<'_> {
     }
 }
 
-/// A polynomial of the second minus the first, modulo one prime.
+/// Kernel for a polynomial of the second player minus the first, modulo one prime.
 struct Difference<'a> {
     q: Modulus,
     polynomial: usize,
@@ -234,7 +236,7 @@ impl Kernel for Difference<'_> {
     }
 }
 
-/// A ciphertext modulo one prime that the product is added to.
+/// Destination that adds the product to a ciphertext modulo one prime.
 pub(super) struct Sum<'a>(pub &'a mut [u32]);
 
 impl Results for Sum<'_> {

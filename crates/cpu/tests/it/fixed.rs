@@ -1,4 +1,5 @@
-//! Packing with constant uniform halves of every kernel against its definition, which packs whole ciphertexts.
+//! Packing with constant uniform halves of every kernel against its definition, which packs whole
+//! ciphertexts.
 
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use spirea_backend::{
 use spirea_cpu::CpuBackend;
 use spirea_math::{Expansion, Gadget, Ring, Rotations};
 
-/// Queries and what they are packed with.
+/// A case: queries, with the operands of their packing.
 #[derive(Clone, Debug)]
 struct Packing {
     ring: Arc<Ring>,
@@ -24,7 +25,7 @@ struct Packing {
     seed: u64,
 }
 
-/// What uniform halves and queries are made of.
+/// Content of uniform halves and queries.
 #[derive(Clone, Copy, Debug)]
 enum Halves {
     Random,
@@ -58,7 +59,7 @@ impl Packing {
         matrices.collect()
     }
 
-    /// The uniform halves of the results, and each query's answer.
+    /// Returns the uniform halves of the results, and each query's answer.
     fn run<B: RingBackend>(&self, backend: &B) -> Vec<Vec<u8>> {
         let (ring, packing) = (&self.ring, self.fixed());
         let tables = backend.tables(ring).unwrap();
@@ -75,7 +76,7 @@ impl Packing {
             backend.fix_uniform(&tables, packing, &halves(self.seed), &plain, BITS).unwrap();
         let queries: Vec<Vec<u32>> = (1..=self.queries as u64).map(|i| halves(self.seed + i)).collect();
         let queries: Vec<&[u32]> = queries.iter().map(Vec::as_slice).collect();
-        // The last result's bodies are not all there.
+        // Some of the last result's bodies are missing.
         let words = self.results.iter().sum::<usize>() * ring.degree() - 3;
         let mut stream = Stream::new(self.seed ^ 5);
         let folded = (0..self.queries * words).map(|_| stream.next() as u32).collect();
@@ -121,7 +122,7 @@ fn the_largest_residues_agree() {
     }
 }
 
-/// Servers plan for as many.
+/// Servers plan with these bytes.
 #[test]
 fn digits_take_the_bytes_that_are_stated() {
     let packing = Packing::new(ring(64, &PRIMES[1][..3]), Gadget::Residues, Rotations::new(16, 3, 4));
@@ -148,7 +149,7 @@ fn every_split_agrees() {
 #[test]
 fn a_block_of_leaves_and_more_agree() {
     let ring = ring(128, &PRIMES[1][..2]);
-    // 64 leaves are a block.
+    // A block has 64 leaves.
     for chunks in [2, 3] {
         let packing = Packing::new(ring.clone(), gadgets(&ring)[2], Rotations::new(32, chunks, 16));
         Packing { queries: 9, results: vec![5], ..packing }.check();
@@ -206,7 +207,7 @@ fn shapes_that_do_not_fit_are_refused() {
         assert!(refused(fix(fewer, &words, &plain).map(drop)));
         let further = FixedPacking { expansion: Expansion::further(1, 3), ..packing };
         assert!(refused(fix(further, &words, &plain).map(drop)));
-        // Rows that are no whole sums, and fewer leaves than columns.
+        // Rows that do not form whole sums, and fewer leaves than columns.
         let odd = backend.encode(&tables, 3, 24, &|_, _, to| to.fill(0)).unwrap();
         assert!(refused(fix(packing, &words, &[odd]).map(drop)));
         let wide = backend.encode(&tables, 2, 25, &|_, _, to| to.fill(0)).unwrap();

@@ -14,7 +14,7 @@ fn stored(file: &tempfile::NamedTempFile) -> StoredFile {
 
 #[test]
 fn copied_and_mapped_files_are_the_same_matrix() {
-    // Below and above a huge page, and more than one piece of a parallel read.
+    // Below and above the size of a huge page, and more than one piece of a parallel read.
     for (rows, columns) in [(32, 4), (96, 1000), (320, 8192), (1024, 9000)] {
         let layout = PanelLayout::covering(rows, columns).unwrap();
         let bytes = matrix(layout, Fill::Random, 7);

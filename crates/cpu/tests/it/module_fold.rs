@@ -26,7 +26,7 @@ proptest! {
 
 #[test]
 fn extremes_agree() {
-    // The largest sums of either sign, and several runs of blocks.
+    // The largest sums of both signs, and several runs of blocks.
     let (block_rows, rank) = (19, 2);
     let layout = PanelLayout::covering(32, block_rows * RING_DEGREE).unwrap();
     for byte in [0, 255] {
@@ -43,17 +43,17 @@ fn extremes_agree() {
     }
 }
 
-/// The longest chunk, and one block more, with the coefficients' signs such that every term of the first
-/// value is of the same sign and the largest.
+/// The longest chunk, and one block more. The coefficients' signs are such that all terms of the
+/// first value have the same sign and the largest magnitude.
 #[test]
 fn the_largest_integers_are_recovered() {
     for (block_rows, byte) in [(128, 0), (128, 255), (129, 0), (131, 255)] {
         let layout = PanelLayout::covering(32, block_rows * RING_DEGREE).unwrap();
         let bytes = matrix(layout, Fill::All(byte), 0);
-        // Column 0 of M(a) is a itself; other columns have some signs turned.
+        // Column 0 of M(a) is a itself; other columns have some signs inverted.
         let coefficients = vec![0x8000_0000u32; block_rows * RING_DEGREE];
         let a = RingMatrix { coefficients: &coefficients, block_rows, rank: 1 };
-        // All rows are the same: one row's definition serves all.
+        // All rows are equal, so the definition is computed for one row.
         let mut expected = vec![0u32; RING_DEGREE];
         for k in 0..RING_DEGREE {
             for (l, sum) in expected.iter_mut().enumerate() {
@@ -69,7 +69,7 @@ fn the_largest_integers_are_recovered() {
     }
 }
 
-/// A chunk and more, random, against the other step with the expanded matrix.
+/// More than one chunk of random bytes, against the other step with the expanded matrix.
 #[test]
 fn long_rows_agree_with_scalar_fold() {
     let (block_rows, rank) = (150, 1);

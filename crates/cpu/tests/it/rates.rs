@@ -1,4 +1,4 @@
-//! The measured ceilings are there and are of a plausible size.
+//! The measured ceilings exist and have a plausible size.
 
 use spirea_backend::{Backend, PanelLayout};
 use spirea_cpu::{CpuBackend, Isa, rates};

@@ -10,7 +10,7 @@ use spirea_backend::{
 };
 use spirea_math::{Expansion, Gadget, Ring};
 
-/// A pipeline through every step.
+/// A case: a pipeline through every step.
 #[derive(Clone, Debug)]
 struct Pipeline {
     ring: Arc<Ring>,
@@ -19,7 +19,7 @@ struct Pipeline {
     rgsw: Gadget,
     leaves: usize,
     rows: usize,
-    /// Ciphertexts of the tournament.
+    /// Number of ciphertexts in the tournament.
     players: usize,
     queries: usize,
     kind: Coefficients,
@@ -44,7 +44,7 @@ impl Pipeline {
         }
     }
 
-    /// The bytes that each step leaves, as far as they can be seen.
+    /// Returns the bytes after each step, as far as they are observable.
     fn run<B: RingBackend<Folded = Vec<u32>>>(&self, backend: &B) -> Vec<Vec<u8>> {
         let Self { ring, rows, .. } = self;
         let tables = backend.tables(ring).unwrap();
@@ -72,7 +72,7 @@ impl Pipeline {
         let leaves = backend.expand(&tables, expansion, &queries).unwrap();
         let mut seen = Vec::new();
 
-        // Each leaf on its own, times 1.
+        // Each leaf separately, times 1.
         let unit = |row: usize, column: usize, to: &mut [i32]| {
             to.fill(0);
             to[0] = i32::from(row == column);
@@ -96,7 +96,7 @@ impl Pipeline {
         let plain = backend.encode(&tables, *rows, self.leaves, &fill).unwrap();
         let mut folded = backend.poly_fold(&tables, &[plain], &leaves).unwrap();
         seen.push(see(&folded, SwitchedBits { a: 18, b: 14 }));
-        // Words without gaps for all coefficients, and words for fewer between others.
+        // Words for all coefficients without gaps, and words for fewer coefficients with gaps.
         let count = rows * ring.degree();
         for (first, stride) in [(0..count, count), (3..count - 2, count + 5)] {
             let words = crate::common::words(self.queries * stride, 4, self.seed + stride as u64);
@@ -105,7 +105,8 @@ impl Pipeline {
             seen.push(see(&folded, self.bits));
         }
 
-        // The switched bytes of packed ciphertexts as a matrix, with room for more; folded, and that packed.
+        // The switched bytes of packed ciphertexts as a matrix with spare room; then folded and
+        // packed again.
         let bits = SwitchedBits { a: 9 + self.seed as u32 % 9, b: 1 + self.seed as u32 % 16 };
         let bytes = bits.bytes(ring.degree());
         let layout = PanelLayout::covering(bytes.max(2 * ring.degree()), rows + 1).unwrap();
@@ -119,10 +120,10 @@ impl Pipeline {
         assert_eq!(answers.len(), self.queries * layout.rows());
         seen.push(answers.iter().flat_map(|word| word.to_le_bytes()).collect());
         let packed = backend.encode_fold(&tables, &matrices, &columns, blocks, &leaves).unwrap();
-        // Two parts of a response.
+        // A response of two parts.
         seen.extend(backend.mod_switch(&tables, &[&folded, &packed], self.bits).unwrap());
 
-        // As many selectors as the leaves make, for a tournament of the first leaves.
+        // As many selectors as the leaves allow, for a tournament of the first leaves.
         let depth = (self.leaves / self.rgsw.levels(ring)).min(6);
         let first = self.leaves - depth * self.rgsw.levels(ring);
         let pick = |row: usize, column: usize, to: &mut [i32]| {
@@ -201,8 +202,8 @@ fn several_blocks_of_leaves_agree() {
     }
 }
 
-/// Primes of 26, 27 and 28 bits, and of two of these: their plaintexts lie in words as short as they are where the instruction
-/// set has it so.
+/// Primes of 26, 27 and 28 bits, and a mixture of two of these. Their plaintexts are stored in
+/// narrow words if the instruction set does so.
 #[test]
 fn narrow_words_agree() {
     let (of_26, of_28) = ([67_084_289, 67_043_329], [268_369_921, 268_361_729]);
@@ -212,11 +213,11 @@ fn narrow_words_agree() {
             let pipeline = Pipeline::new(ring.clone(), Gadget::Residues);
             Pipeline { rows, leaves, queries, players: 1, ..pipeline }
         };
-        // Whole groups of columns, all that may be left of one, and several blocks.
+        // Whole groups of columns, every possible rest of a group, and several blocks.
         for leaves in (1..=18).chain([64, 65, 97]) {
             pipeline(4, leaves, 1 + leaves % 2).check();
         }
-        // More queries than go at once; rows that are no groups of four.
+        // More queries than one group; numbers of rows that are not multiples of four.
         pipeline(20, 12, 9).check();
         pipeline(6, 12, 2).check();
     }
@@ -352,7 +353,7 @@ fn shapes_that_do_not_fit_are_refused() {
             let refused = backend.encode_fold(&tables, &matrices, columns, folded, &leaves);
             assert!(matches!(refused, Err(BackendError::Shape(_))), "{blocks} blocks of {bits} bits");
         }
-        // A batch of two queries where one of one is wanted.
+        // A batch of two queries instead of one.
         let pair = backend.expand(&tables, Expansion::covering(4), &[(&keys, &query), (&keys, &query)]);
         let pair = pair.unwrap();
         let packed = backend.poly_fold(&tables, &plain, &pair).unwrap();

@@ -8,15 +8,15 @@ use proptest::prelude::*;
 use spirea_backend::{BackendError, EvaluationKeys, NaiveBackend, RingBackend, SwitchedBits};
 use spirea_math::{Expansion, Gadget, Ring, Rotations};
 
-/// A query's way to what is packed.
+/// A case: a query's steps until it is packed.
 #[derive(Clone, Debug)]
 struct Packing {
     ring: Arc<Ring>,
     gadget: Gadget,
     rotations: Rotations,
-    /// Leaves that the one after the chunks is expanded to.
+    /// Number of leaves expanded from the leaf after the chunks.
     further: usize,
-    /// Plaintext matrices.
+    /// Number of plaintext matrices.
     blocks: usize,
     queries: usize,
     kind: Coefficients,
@@ -29,14 +29,14 @@ impl Packing {
         Self { ring, gadget, rotations, further: 3, blocks: 2, queries: 2, kind, seed: 1 }
     }
 
-    /// The bytes that each step leaves.
+    /// Returns the bytes after each step.
     fn run<B: RingBackend>(&self, backend: &B) -> Vec<Vec<u8>> {
         let Self { ring, gadget, rotations, .. } = self;
         let tables = backend.tables(ring).unwrap();
         let see = |c: &B::Ciphertexts| {
             backend.mod_switch(&tables, &[c], SwitchedBits { a: 56, b: 55 }).unwrap().concat()
         };
-        // Each leaf on its own, times 1.
+        // Each leaf separately, times 1.
         let see_leaves = |leaves: &B::Leaves, count: usize| {
             let unit = |row: usize, column: usize, to: &mut [i32]| {
                 to.fill(0);
@@ -122,7 +122,7 @@ fn every_split_agrees() {
 #[test]
 fn a_block_of_leaves_and_more_agree() {
     let ring = ring(128, &PRIMES[1][..2]);
-    // 64 leaves are a block.
+    // A block has 64 leaves.
     for chunks in [2, 3] {
         let packing = Packing::new(ring.clone(), gadgets(&ring)[2], Rotations::new(32, chunks, 16));
         Packing { queries: 3, blocks: 5, ..packing }.check();

@@ -8,7 +8,7 @@ use spirea_cpu::{CpuBackend, Isa};
 use spirea_dpf::{Bit, Domain, Key, OutputKind, PrfKind, PrfVisitor, generate};
 use spirea_math::random::{SecretRng, public_row};
 
-/// Keys of one party for random points.
+/// Visitor that generates keys of one party for random points.
 struct Keys<'a> {
     domain: Domain,
     party: usize,
@@ -48,7 +48,7 @@ fn bytes(layout: RowLayout) -> Vec<u8> {
     bytes
 }
 
-/// All instruction sets give the definition's answers.
+/// Checks that all instruction sets give the definition's answers.
 fn agrees(layout: RowLayout, first_row: usize, domain: Domain, prf: PrfKind, party: usize, count: usize) {
     let (bytes, keys) = (bytes(layout), keys(prf, domain, party, count));
     let naive = NaiveBackend.upload_rows(layout, &bytes).unwrap();
@@ -73,7 +73,8 @@ fn every_function_and_output() {
     }
 }
 
-/// Of tiles of a mebibyte and more both halves are gone over at a time: of all tiles but the last, which is not whole.
+/// Both halves of tiles of at least a mebibyte are read at the same time; the last tile is
+/// incomplete and is read in one pass.
 #[test]
 fn a_lone_key_over_large_tiles() {
     for (row_bytes, parts) in [(128, 1), (131, 2), (256, 1), (300, 1)] {
@@ -116,7 +117,8 @@ proptest! {
 proptest! {
     #![proptest_config(crate::common::cases(30))]
 
-    /// Bins of rows, each by keys of its own, and the same of the rows of shares, wherever these end.
+    /// Bins of rows, each with its own keys, and the same bins divided into shares with arbitrary
+    /// ends.
     #[test]
     fn bins_of_any_shape_and_their_shares(
         bin_rows in 1usize..1300, bins in 1usize..20, words in 1usize..20, odd in 0usize..8, parts in 1usize..3,

@@ -5,23 +5,23 @@ use aes::cipher::{BlockCipherEncrypt, KeyInit};
 use super::{Prf, PrfKind};
 use crate::Block;
 
-/// The cipher's key, in the order of FIPS 197: the first 16 bytes of the fractional part of pi, as in Blowfish's
-/// first round keys. Any key will do that nobody could choose for a purpose.
+/// The cipher's key, in the order of FIPS 197: the first 16 bytes of the fractional part of pi, as
+/// in Blowfish's first round keys. Any key is suitable that nobody could choose for a purpose.
 pub const KEY: [u8; 16] = 0x243F_6A88_85A3_08D3_1319_8A2E_0370_7344u128.to_be_bytes();
 
 /// AES-128 with one fixed, public key: `F(s, i) = E(sigma(s + i)) + sigma(s + i)` with
 /// `sigma(high, low) = (high + low, high)` on halves of 64 bits, where + is exclusive or.
 ///
-/// Guo, Katz, Wang and Yu ("Efficient and secure multiparty computation from fixed-key block ciphers", IEEE
-/// S&P 2020, section IV): a Matyas-Meyer-Oseas compression of a permutation is correlation robust in the
-/// ideal-permutation model only behind a linear orthomorphism sigma. The inputs s + i of a seed are correlated
-/// in exactly the way that the definition allows.
+/// Guo, Katz, Wang and Yu ("Efficient and secure multiparty computation from fixed-key block
+/// ciphers", IEEE S&P 2020, section IV) show: a Matyas-Meyer-Oseas compression of a permutation is
+/// correlation robust in the ideal-permutation model only after a linear orthomorphism sigma. The
+/// inputs s + i of a seed are correlated exactly as the definition allows.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Aes128;
 
 static CIPHER: LazyLock<aes::Aes128> = LazyLock::new(|| aes::Aes128::new(&KEY.into()));
 
-/// The orthomorphism: it and its sum with the identity are both invertible.
+/// Computes the orthomorphism: sigma, and the sum of sigma and the identity, are both invertible.
 #[inline(always)]
 fn sigma(block: Block) -> Block {
     let (high, low) = ((block >> 64) as u64, block as u64);
@@ -34,7 +34,7 @@ impl Prf for Aes128 {
     #[inline]
     fn blocks<const N: usize>(self, seeds: &[Block], expanded: &mut [[Block; N]]) {
         assert_eq!(seeds.len(), expanded.len());
-        /// Blocks that the cipher takes at a time.
+        /// Blocks encrypted at a time.
         const GROUP: usize = 64;
         for (seed, blocks) in seeds.iter().zip(expanded.iter_mut()) {
             *blocks = std::array::from_fn(|i| sigma(seed ^ i as Block));

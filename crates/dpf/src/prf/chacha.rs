@@ -6,7 +6,7 @@ use super::stream::{CONSTANTS, Cipher, LANES, Stream, Words};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ChaCha;
 
-/// ChaCha with 20 rounds: those of TLS.
+/// ChaCha with 20 rounds, as in TLS.
 pub type ChaCha20 = Stream<ChaCha, 20>;
 
 /// ChaCha with 12 rounds.
@@ -26,7 +26,7 @@ impl Cipher for ChaCha {
         })
     }
 
-    /// Along the columns, then along the diagonals.
+    /// Computes the columns first, then the diagonals.
     #[inline(always)]
     fn double_round(mut x: [u32; 16]) -> [u32; 16] {
         for i in 0..4 {

@@ -4,9 +4,9 @@ use super::lanes::{self, Lanes, load, store};
 use super::{Prf, PrfKind};
 use crate::Block;
 
-/// HighwayHash with 256 bits of output (Alakuijala, Cox and Wassenberg, "Fast keyed hash/pseudo-random
-/// function using SIMD multiply and permute", 2016): `F(s, i)` is the lower (i even) or upper half of the hash
-/// of the 8 bytes of i / 2 under the key that is s twice.
+/// HighwayHash with 256 bits of output (Alakuijala, Cox and Wassenberg, "Fast keyed
+/// hash/pseudo-random function using SIMD multiply and permute", 2016): `F(s, i)` is the lower (i
+/// even) or upper half of the hash of the 8 bytes of i / 2, under the key that consists of s twice.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HighwayHash;
 
@@ -24,7 +24,8 @@ const LANES: usize = 8;
 /// Bytes of a message, which is shorter than a packet of 32.
 const BYTES: u64 = 8;
 
-/// Digits of pi; a bit of the first word of a row is set where at most one of the others has it.
+/// Digits of pi. A bit of the first word of a row is set where at most one of the other words has
+/// it.
 const MULTIPLIERS: [[u64; 4]; 2] = [
     [0xdbe6_d5d5_fe4c_ce2f, 0xa409_3822_299f_31d0, 0x1319_8a2e_0370_7344, 0x243f_6a88_85a3_08d3],
     [0x3bd3_9e10_cb0e_f593, 0xc0ac_f169_b5f1_8a8c, 0xbe54_66cf_34e9_0c6c, 0x4528_21e6_38d0_1377],
@@ -51,7 +52,7 @@ impl Lanes<u64, LANES, 2, 4> for HighwayHash {
     }
 }
 
-/// One seed's state: two vectors, and two more that take up their products.
+/// State of one seed: two vectors, and two more that accumulate their products.
 #[derive(Clone, Copy, Zeroable, Pod)]
 #[repr(C)]
 struct State {
@@ -79,7 +80,8 @@ impl State {
         Self { v, mul: MULTIPLIERS }
     }
 
-    /// The only packet, a short one: its length goes into the state, its bytes are filled up with zeros.
+    /// Absorbs the only packet, a short one: its length is mixed into the state, and its bytes are
+    /// padded with zeros.
     #[inline(always)]
     fn absorb(mut self, message: u64) -> Self {
         let turned = |half: u64| u64::from((half as u32).rotate_left(BYTES as u32));
@@ -88,7 +90,7 @@ impl State {
         self.update([message, 0, 0, 0])
     }
 
-    /// A step of the end of the hash: the state is its own packet.
+    /// Performs a step of the end of the hash, in which the state is its own packet.
     #[inline(always)]
     fn permute(self) -> Self {
         let packet = [2, 3, 0, 1].map(|i: usize| self.v[0][i].rotate_left(32));
@@ -114,7 +116,8 @@ impl State {
         self
     }
 
-    /// The hash: each half is 256 bits of the state, the two highest of them left out, modulo x^128 + x^2 + x.
+    /// Returns the hash: each half is 256 bits of the state without the two highest, modulo x^128 +
+    /// x^2 + x.
     #[inline(always)]
     fn reduce(self) -> [u64; 4] {
         let [a, b]: [[u64; 4]; 2] =
@@ -129,7 +132,7 @@ impl State {
     }
 }
 
-/// The 16 bytes of two words in another order, which brings the best bits of products to the places where
+/// Permutes the 16 bytes of two words, which brings the best bits of products to the places where
 /// multiplication mixes least.
 #[inline(always)]
 fn zipper(a: u64, b: u64) -> [u64; 2] {

@@ -2,10 +2,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::DpfError;
 
-/// Lists the functions: type, name, what it is trusted for.
+/// Lists the functions: type, name, and statement of trust.
 macro_rules! functions {
     ($($(#[$attribute:meta])* $prf:ident, $name:literal, $trust:literal;)*) => {
-        /// The functions by name.
+        /// Pseudorandom functions by name.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
         pub enum PrfKind {$(
             #[doc = concat!("[`", stringify!($prf), "`](super::", stringify!($prf), "): ", $trust)]
@@ -15,17 +15,17 @@ macro_rules! functions {
         )*}
 
         impl PrfKind {
-            /// All of them.
+            /// All functions.
             pub const ALL: [Self; [$($name),*].len()] = [$(Self::$prf),*];
 
-            /// Its name, the same in every file and command.
+            /// Returns the name, the same in every file and command.
             pub fn name(self) -> &'static str {
                 match self {
                     $(Self::$prf => $name,)*
                 }
             }
 
-            /// What it is trusted for, in a sentence.
+            /// Returns a sentence on what the function can be trusted for.
             pub fn trust(self) -> &'static str {
                 match self {
                     $(Self::$prf => $trust,)*
@@ -57,14 +57,14 @@ functions! {
 }
 
 impl PrfKind {
-    /// Whether someone must choose it by name, in the knowledge of [`PrfKind::trust`], before anything runs
-    /// with it: what a server learns rests on the function, and these two have too little behind them to be
-    /// taken for their speed alone.
+    /// True if the function must be chosen by name, with knowledge of [`PrfKind::trust`], before
+    /// anything runs with it. The function decides what a server can learn, and these two have too
+    /// little evidence behind them to be chosen for their speed alone.
     pub fn needs_consent(self) -> bool {
         matches!(self, Self::SipHash24 | Self::HighwayHash)
     }
 
-    /// Blocks that one call gives.
+    /// Returns the number of blocks of one call.
     pub fn blocks_per_call(self) -> u64 {
         match self {
             Self::Aes128 | Self::SipHash24 => 1,

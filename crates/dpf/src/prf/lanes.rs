@@ -2,17 +2,17 @@ use bytemuck::{Pod, cast, cast_slice_mut};
 
 use crate::Block;
 
-/// Computes a function for `LANES` seeds at once. A seed has `SEED` words, and a call of the function gives `CALL`
-/// words.
+/// Computation of a function for `LANES` seeds at once. A seed has `SEED` words, and a call of the
+/// function returns `CALL` words.
 ///
-/// Word i of all seeds is one array, and what is straight-line code for one seed stands in a loop over lanes:
-/// that is the form in which a compiler has vectors to work with, of any length.
+/// Word i of all seeds is one array, and code that is straight-line for one seed is a loop over
+/// lanes. In this form a compiler can use vectors of any length.
 pub(super) trait Lanes<Word: Pod, const LANES: usize, const SEED: usize, const CALL: usize> {
-    /// Words `call * CALL` to `call * CALL + CALL - 1` of what every seed expands to.
+    /// Returns words `call * CALL` to `call * CALL + CALL - 1` of every seed's expansion.
     fn call(seeds: &[[Word; LANES]; SEED], call: u64) -> [[Word; LANES]; CALL];
 }
 
-/// Computes the first N blocks of any number of seeds; the last group is filled up with zeros.
+/// Computes the first N blocks of any number of seeds; the last group is padded with zeros.
 #[inline(always)]
 pub(super) fn blocks<F, Word, const LANES: usize, const SEED: usize, const CALL: usize, const N: usize>(
     seeds: &[Block],
@@ -39,7 +39,7 @@ pub(super) fn blocks<F, Word, const LANES: usize, const SEED: usize, const CALL:
     }
 }
 
-/// One seed's words.
+/// Returns one seed's words.
 #[inline(always)]
 pub(super) fn load<Word: Copy, const LANES: usize, const WORDS: usize>(
     words: &[[Word; LANES]; WORDS],
@@ -48,7 +48,7 @@ pub(super) fn load<Word: Copy, const LANES: usize, const WORDS: usize>(
     std::array::from_fn(|i| words[i][lane])
 }
 
-/// Puts them back.
+/// Writes one seed's words back.
 #[inline(always)]
 pub(super) fn store<Word: Copy, const LANES: usize, const WORDS: usize>(
     words: &mut [[Word; LANES]; WORDS],

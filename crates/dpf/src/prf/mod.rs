@@ -1,10 +1,10 @@
 //! Pseudorandom functions of a seed.
 //!
-//! Every function is F(seed, i): block i of what a seed of 127 bits (its lowest bit is 0) expands to. Blocks
-//! 0 and 1 of an inner node's seed are its children, blocks 0 to 3 of a leaf's seed are the leaf. A seed
-//! stands either inside the tree or at its end, so that no block ever has two meanings.
+//! Every function is F(seed, i): block i of the expansion of a seed of 127 bits, whose lowest bit
+//! is 0. Blocks 0 and 1 of an inner node's seed are its children; blocks 0 to 3 of a leaf's seed
+//! are the leaf. A seed is either inside the tree or at its end, so no block ever has two meanings.
 //!
-//! Seeds, counters and blocks are little-endian bytes wherever a function takes or gives bytes.
+//! If a function takes or returns bytes, seeds, counters and blocks are little-endian.
 
 mod aes128;
 mod chacha;
@@ -31,15 +31,16 @@ use crate::Block;
 
 /// A pseudorandom function as a type.
 ///
-/// Those without instructions of their own are written over several seeds at once and inlined into their
-/// caller, so that it decides the instruction set.
+/// Functions without hardware instructions are written over several seeds at once and inlined into
+/// their caller, which decides the instruction set.
 pub trait Prf: Copy + Default + Send + Sync + 'static {
-    /// Its name.
+    /// Kind of the function.
     const KIND: PrfKind;
 
-    /// `expanded[j][i] = F(seeds[j], i)`: the first N blocks of each seed, which has its lowest bit 0.
+    /// Computes `expanded[j][i] = F(seeds[j], i)`: the first N blocks of each seed, whose lowest
+    /// bit must be 0.
     ///
     /// # Panics
-    /// If there are not as many outputs as seeds.
+    /// Panics if the numbers of outputs and seeds differ.
     fn blocks<const N: usize>(self, seeds: &[Block], expanded: &mut [[Block; N]]);
 }

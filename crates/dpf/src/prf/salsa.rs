@@ -27,7 +27,7 @@ impl Cipher for Salsa {
         })
     }
 
-    /// Down the columns, then along the rows, each from the diagonal on.
+    /// Computes the columns first, then the rows, each from the diagonal on.
     #[inline(always)]
     fn double_round(mut x: [u32; 16]) -> [u32; 16] {
         for i in 0..4 {

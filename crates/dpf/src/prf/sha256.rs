@@ -4,8 +4,8 @@ use super::lanes::{self, Lanes};
 use super::{Prf, PrfKind};
 use crate::Block;
 
-/// SHA-256 (FIPS 180-4): `F(s, i)` is the first (i even) or second half of the digest of the 16 bytes of s and
-/// the 8 bytes of i / 2.
+/// SHA-256 (FIPS 180-4): `F(s, i)` is the first (i even) or second half of the digest of the 16
+/// bytes of s and the 8 bytes of i / 2.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sha256;
 
@@ -18,14 +18,14 @@ impl Prf for Sha256 {
     }
 }
 
-/// The hash of nothing yet: fractional parts of the square roots of the first primes.
+/// Initial state: fractional parts of the square roots of the first primes.
 const INITIAL: [u32; 8] =
     [0x6a09_e667, 0xbb67_ae85, 0x3c6e_f372, 0xa54f_f53a, 0x510e_527f, 0x9b05_688c, 0x1f83_d9ab, 0x5be0_cd19];
 
 impl Lanes<u32, 1, 4, 8> for Sha256 {
     #[inline]
     fn call(seeds: &[[u32; 1]; 4], call: u64) -> [[u32; 1]; 8] {
-        // The padded message is one block of the hash.
+        // The padded message is a single block of the hash.
         let mut message = [0; 64];
         message[..16].copy_from_slice(bytemuck::cast_slice(seeds));
         message[16..24].copy_from_slice(&call.to_le_bytes());

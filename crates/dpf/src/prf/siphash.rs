@@ -33,11 +33,13 @@ impl Lanes<u64, LANES, 2, 2> for SipHash24 {
     }
 }
 
-/// Written without a loop where rounds differ: the state must stay out of memory for lanes to become vectors.
+/// Computes the tag. Written without a loop where rounds differ, since the state must stay out of
+/// memory for lanes to become vectors.
 #[inline(always)]
 fn tag(key: [u64; 2], message: u64) -> [u64; 2] {
     let mut v: [u64; 4] = std::array::from_fn(|i| CONSTANTS[i] ^ key[i % 2]);
-    // Where this variant differs from that of 64 bits: here, by 0xee for 0xff below, by the second half.
+    // SipHash with 128 bits differs from SipHash with 64 bits here, in 0xee (for 0xff) below, and
+    // in the second half of the output.
     v[1] ^= 0xee;
     // The message, and a word with its length in the highest byte.
     for word in [message, 8 << 56] {

@@ -1,5 +1,5 @@
-//! What ChaCha and Salsa20 have in common: 16 words, of which 4 say "expand 16-byte k", rounds of additions,
-//! rotations and exclusive ors, and at their end the sum with the beginning.
+//! Common parts of ChaCha and Salsa20: 16 words, of which 4 are "expand 16-byte k"; rounds of
+//! additions, rotations and exclusive ors; and finally the sum with the initial state.
 
 use std::marker::PhantomData;
 
@@ -9,25 +9,27 @@ use crate::Block;
 
 pub(super) const LANES: usize = 8;
 
-/// A word of the state for every seed.
+/// A word of the state for each seed.
 pub(super) type Words = [u32; LANES];
 
 /// "expand 16-byte k".
 pub(super) const CONSTANTS: [u32; 4] = [0x6170_7865, 0x3120_646e, 0x7962_2d36, 0x6b20_6574];
 
-/// What makes a stream cipher of this form.
+/// Parameters of a stream cipher of this form.
 pub trait Cipher: Copy + Default + Send + Sync + 'static {
-    /// With 20 rounds, and with 12.
+    /// Kinds with 20 and with 12 rounds.
     const KINDS: [PrfKind; 2];
 
-    /// The state that block number `call` of the keystream begins with: the seed twice, constants, the number.
+    /// Returns the initial state of block number `call` of the keystream: the seed twice,
+    /// constants, the number.
     fn initial(seeds: &[Words; 4], call: u64) -> [Words; 16];
 
-    /// Two rounds for one seed.
+    /// Computes two rounds for one seed.
     fn double_round(state: [u32; 16]) -> [u32; 16];
 }
 
-/// A stream cipher with 20 or 12 rounds: `F(s, i)` is the i-th 16 bytes of the keystream, four to a block of it.
+/// Stream cipher with 20 or 12 rounds: `F(s, i)` is the i-th 16 bytes of the keystream, of which a
+/// block has four.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stream<C, const ROUNDS: usize>(PhantomData<C>);
 
@@ -51,7 +53,7 @@ impl<C: Cipher, const ROUNDS: usize> Lanes<u32, LANES, 4, 16> for Stream<C, ROUN
     }
 }
 
-/// The keystream of a state.
+/// Computes the keystream of a state.
 #[inline(always)]
 fn keystream<const ROUNDS: usize>(
     initial: [Words; 16],

@@ -1,16 +1,16 @@
 use super::{Aes128, ChaCha12, ChaCha20, HighwayHash, Prf, PrfKind, Salsa12, Salsa20, Sha256, SipHash24};
 
-/// What is done with a function whose name is known only at run time.
+/// Operation on a function whose name is known only at run time.
 pub trait PrfVisitor {
-    /// What comes of it.
+    /// Result of the operation.
     type Output;
 
-    /// Does it.
+    /// Performs the operation.
     fn visit<P: Prf>(self, prf: P) -> Self::Output;
 }
 
 impl PrfKind {
-    /// Goes from the name to the type.
+    /// Calls `visitor` with the type of this name.
     pub fn visit<V: PrfVisitor>(self, visitor: V) -> V::Output {
         match self {
             Self::Aes128 => visitor.visit(Aes128),

@@ -1,11 +1,11 @@
-//! Checks that are the same for every function and output.
+//! Checks common to all functions and outputs.
 
 use spirea_dpf::prf::PrfVisitor;
 use spirea_dpf::*;
 
-/// An output with a value that is not zero and has bits at both ends.
+/// Output with a sample value that is not zero and has bits at both ends.
 pub trait Sample: Output {
-    /// That value.
+    /// The sample value.
     const VALUE: Self;
 }
 
@@ -25,12 +25,12 @@ impl Sample for u128 {
     const VALUE: Self = 1 << 127 | 1;
 }
 
-/// What holds for every function and output.
+/// Property of every function and output.
 pub trait Check: Copy {
-    /// Panics if it does not.
+    /// Panics if the property does not hold.
     fn check<P: Prf, O: Sample>(self, prf: P);
 
-    /// Checks it for one function and output by name.
+    /// Checks the property for one function and output by name.
     fn of(self, prf: PrfKind, output: OutputKind) {
         prf.visit(Visitor { check: self, output });
     }

@@ -34,7 +34,8 @@ impl Check for Everywhere {
     }
 }
 
-/// Every function with every output on domains of these sizes, with all of `secrets` as the point.
+/// Checks every function with every output on domains of these sizes, with each of `secrets` as the
+/// point.
 fn everywhere(kinds: &[PrfKind], sizes: &[u64], secrets: impl Fn(u64) -> Vec<u64>) {
     for &prf in kinds {
         for output in OutputKind::ALL {
@@ -45,7 +46,7 @@ fn everywhere(kinds: &[PrfKind], sizes: &[u64], secrets: impl Fn(u64) -> Vec<u64
     }
 }
 
-/// The ends, their neighbours and both sides of a power of two.
+/// Returns both ends, their neighbours and both sides of a power of two.
 fn spread(points: u64) -> Vec<u64> {
     let middle = points.next_power_of_two() / 2;
     let mut spread: Vec<u64> = [0, 1, middle - 1, middle, points / 3, points - 2, points - 1]

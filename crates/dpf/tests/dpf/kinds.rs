@@ -1,4 +1,4 @@
-//! The names of functions, and what there is to know of them.
+//! Names and properties of functions.
 
 use spirea_dpf::prf::PrfVisitor;
 use spirea_dpf::*;

@@ -1,4 +1,5 @@
-//! Functions and keys. One program: each would compile the functions, which are generic, anew.
+//! Functions and keys. All tests are one program, since each program compiles the generic functions
+//! anew.
 #![allow(missing_docs, reason = "a test")]
 
 mod common;

@@ -5,7 +5,7 @@ use spirea_dpf::prf::Aes128;
 use spirea_dpf::*;
 use spirea_math::random::SecretRng;
 
-/// Domains of 0, 1, 7, 8, 9 and more levels.
+/// Returns domains of 0, 1, 7, 8, 9 and 36 levels.
 fn domains() -> impl Iterator<Item = Domain> {
     let of_levels =
         |levels: u32| Domain::new((OutputKind::U32.per_leaf() << levels) - 3, OutputKind::U32).unwrap();
@@ -25,7 +25,7 @@ fn refused(domain: Domain, bytes: &[u8], field: &str) {
     assert!(error.to_string().starts_with("malformed key: ") && error.to_string().contains(field), "{error}");
 }
 
-/// The byte of control bits in which some stand for no level, and those bits.
+/// Returns the byte of control bits that has padding bits, and a mask of these bits.
 fn padding(domain: Domain) -> Option<(usize, u8)> {
     let depth = domain.depth() as usize;
     (!depth.is_multiple_of(8)).then(|| (17 + 16 * depth + depth / 8, 0xff << (depth % 8)))

@@ -1,7 +1,7 @@
-//! What a party has looks random, and the test that says so notices keys that are made wrongly.
+//! Each party's data look random, and the test of this notices wrongly made keys.
 //!
-//! No test shows that a key hides its point; this one catches the mistakes that leave what a key must hide in
-//! plain sight.
+//! No test can show that a key hides its point. This test catches the mistakes that leave the key's
+//! secrets in plain sight.
 
 use spirea_dpf::prf::Aes128;
 use spirea_dpf::*;
@@ -9,24 +9,24 @@ use spirea_math::random::SecretRng;
 
 use crate::common::{Check, Sample};
 
-/// Keys of one point that are looked at together.
+/// Number of keys of one point that are examined together.
 const KEYS: u64 = 4096;
 
-/// A way to make keys wrongly.
+/// Fault in making keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
-    /// None: these must be the keys that [`generate`] makes.
+    /// No fault: the keys must equal those of [`generate`].
     None,
-    /// The leaf's correction is the value itself, without what hides it.
+    /// The leaf's correction is the value itself, without the mask that hides it.
     BareLeaf,
-    /// A level's correction comes from the side on the path: it makes the nodes there equal, so that there is
-    /// nothing left to hide what comes below them.
+    /// A level's correction comes from the side on the path. This makes the nodes there equal, so
+    /// that nothing hides the values below them.
     WrongSide,
     /// The control bits' corrections are the turns of the path.
     BareTurns,
 }
 
-/// A second key generation, with a fault: both keys' bytes.
+/// Generates keys a second way, with a fault; returns both keys' bytes.
 fn generate_with<O: Output>(
     fault: Fault,
     domain: Domain,
@@ -70,8 +70,8 @@ fn generate_with<O: Output>(
     })
 }
 
-/// What a party sees of a key: all bits of it that are not the same in every key, and the bits of its share at
-/// the point.
+/// Returns a party's view of a key: all its bits except those that are the same in every key, and
+/// the bits of its share at the point.
 fn view<O: Output>(domain: Domain, bytes: &[u8], point: u64) -> Vec<bool> {
     let bit = |i: usize| bytes[i / 8] >> (i % 8) & 1 == 1;
     let (root, controls) = (8, 8 * (17 + 16 * domain.depth() as usize));
@@ -82,7 +82,8 @@ fn view<O: Output>(domain: Domain, bytes: &[u8], point: u64) -> Vec<bool> {
     of_key.chain(of_share).collect()
 }
 
-/// How many bits of a party's views are not set in half of them, give or take six standard deviations.
+/// Returns the number of bits that are not set in half of a party's views, within six standard
+/// deviations.
 fn biased_bits<O: Sample>(fault: Fault, party: Party) -> usize {
     let domain = Domain::new(100 * O::KIND.per_leaf(), O::KIND).unwrap();
     let point = domain.points() / 3;
@@ -130,7 +131,8 @@ fn the_second_generation_without_fault_is_the_first() {
     }
 }
 
-/// Two generations for one point have no 16 bytes at the same place in common, and show nothing of themselves.
+/// Checks that two generations for one point have no 16 bytes at the same place in common, and show
+/// nothing of their content in debug output.
 #[derive(Clone, Copy)]
 struct Fresh;
 

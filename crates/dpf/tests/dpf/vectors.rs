@@ -1,5 +1,5 @@
-//! The functions and keys agree with `scripts/dpf_vectors.py`, a second implementation that was checked against
-//! published answers.
+//! The functions and keys agree with `scripts/dpf_vectors.py`, a second implementation that was
+//! checked against published answers.
 
 use serde::Deserialize;
 use spirea_dpf::prf::PrfVisitor;
@@ -26,7 +26,7 @@ struct PrfVector {
 struct Blocks(Vec<(Block, Vec<Block>)>);
 
 impl Blocks {
-    /// The first N blocks of `seeds` seeds, which are those of the vectors over and over.
+    /// Checks the first N blocks of `seeds` seeds, which repeat those of the vectors.
     fn check<const N: usize>(&self, prf: impl Prf, seeds: usize) {
         let vectors = || self.0.iter().cycle().take(seeds);
         let given: Vec<Block> = vectors().map(|(seed, _)| *seed).collect();
@@ -72,7 +72,7 @@ struct KeyVector {
     points: String,
     point: String,
     value: String,
-    /// What the generator of roots began with.
+    /// Seed of the generator of roots.
     rng: u64,
     keys: [String; 2],
     at: Vec<Shares>,
@@ -84,7 +84,7 @@ struct Shares {
     shares: [String; 2],
 }
 
-/// An output from the number that it is written as.
+/// Output that is parsed from a number as text.
 trait Written: Output {
     fn read(text: &str) -> Self;
 }

@@ -1,4 +1,4 @@
-//! Clients' bytes on disk: one file for each set, under its id, complete or not there.
+//! Clients' key bytes on disk: one file for each set, under its id, either complete or absent.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -11,35 +11,36 @@ use super::lru::{Budget, Lru};
 use super::usage::{Amount, Departures};
 use crate::lock::lock;
 
-/// The folder for keys cannot be used.
+/// Error of the folder for keys.
 #[derive(Debug, thiserror::Error)]
 #[error("{path}: the folder for evaluation keys cannot be used: {source}; name another one", path = .path.display())]
 pub struct KeyFolderError {
     /// The folder.
     pub path: PathBuf,
-    /// What the system said.
+    /// Error of the operating system.
     pub source: io::Error,
 }
 
 const EXTENSION: &str = "keys";
-/// The extension of a file that is being written.
+/// Extension of a file during its writing.
 const PARTIAL: &str = "partial";
 
-/// How far a file's time may lag behind the last use, so that keys in use cost no writing.
+/// Maximum lag of a file's time behind the last use, so that keys in use cause few writes.
 const LAG: Duration = Duration::from_secs(60 * 60);
 
-/// A folder of keys. A file's time of change is about the time of its last use, so that a later process knows the
-/// order and what has expired. Whose keys they are is not on the disk. Files are changed by one caller at a time: who
-/// has the registry's turn.
+/// A folder of keys. A file's modification time is about the time of its last use, so that a later
+/// process knows the order of use and the expired keys. The owners of keys are not on disk. Only
+/// one caller changes files at a time: the holder of the registry's turn.
 pub(super) struct Disk {
     folder: PathBuf,
-    /// With the time of each file.
+    /// Index of the files, with the time of each.
     index: Mutex<Lru<KeyId, SystemTime>>,
     lag: Duration,
 }
 
 impl Disk {
-    /// The folder, made if it is not there, with what it holds within the budget.
+    /// Opens the folder, creates it if necessary, and keeps as much of its content as the budget
+    /// allows.
     pub fn open(folder: &Path, budget: Budget, now: SystemTime) -> Result<Self, KeyFolderError> {
         let failed = |source| KeyFolderError { path: folder.into(), source };
         fs::create_dir_all(folder).map_err(failed)?;
@@ -49,19 +50,19 @@ impl Disk {
             match path.extension().and_then(|extension| extension.to_str()) {
                 Some(EXTENSION) => {
                     let id = path.file_stem().and_then(|stem| blake3::Hash::from_hex(stem.to_str()?).ok());
-                    // What has been removed meanwhile has no metadata.
+                    // A file removed in the meantime has no metadata.
                     if let (Some(id), Ok(metadata)) = (id, path.metadata()) {
                         let used = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
                         found.push((used, KeyId(id.into()), metadata.len()));
                     }
                 }
-                // Left by a process that ended while it wrote.
+                // Left by a process that ended during the writing.
                 Some(PARTIAL) => drop(fs::remove_file(path)),
                 _ => (),
             }
         }
         found.sort_unstable_by_key(|&(used, KeyId(id), _)| (used, id));
-        // Small against the expiry, or a restart would forget keys that are in use.
+        // Small compared with the expiry; otherwise a restart would forget keys in use.
         let lag = LAG.min(budget.expiry / 8);
         let disk = Self { folder: folder.into(), index: Mutex::new(Lru::new(budget)), lag };
         for (used, id, bytes) in found {
@@ -82,17 +83,17 @@ impl Disk {
         lock(&self.index).departures()
     }
 
-    /// Whether keys are there and have not expired.
+    /// True if the keys are present and have not expired.
     pub fn contains(&self, id: KeyId, at: SystemTime) -> bool {
         lock(&self.index).contains(&id, at)
     }
 
-    /// Whose keys they are, if they were registered since this process began.
+    /// Returns the owner of keys that were registered since this process started.
     pub fn owner(&self, id: KeyId) -> Option<KeyOwner> {
         lock(&self.index).owner(&id)
     }
 
-    /// Notes that keys were used.
+    /// Records a use of keys.
     pub fn touch(&self, id: KeyId, at: SystemTime) {
         let mut index = lock(&self.index);
         let Some(written) = index.get(&id, at) else { return };
@@ -105,13 +106,14 @@ impl Disk {
         let _ = File::options().append(true).open(self.path(id)).and_then(|file| file.set_modified(at));
     }
 
-    /// Removes what has expired.
+    /// Removes expired keys.
     pub fn expire(&self, at: SystemTime) {
         let expired = lock(&self.index).expire(at);
         self.remove_files(expired);
     }
 
-    /// The bytes with this hash. Whatever else the file holds is thrown away.
+    /// Returns the bytes with this hash. If the file's content has another hash, the file is
+    /// removed.
     pub fn read(&self, id: KeyId, hash: &[u8; 32], at: SystemTime) -> Option<Vec<u8>> {
         let read = File::open(self.path(id)).and_then(|mut file| {
             let mut bytes = Vec::new();
@@ -129,7 +131,7 @@ impl Disk {
         None
     }
 
-    /// Stores bytes; gives whether they are there now.
+    /// Stores bytes; returns true if they are on disk afterwards.
     pub fn write(&self, id: KeyId, bytes: &[u8], owner: Option<KeyOwner>, at: SystemTime) -> bool {
         if self.contains(id, at) && self.path(id).exists() {
             self.touch(id, at);
@@ -146,7 +148,7 @@ impl Disk {
             .is_ok()
     }
 
-    /// The file appears under its name only when all of it is on the disk.
+    /// Writes a file so that it appears under its name only once it is completely on disk.
     fn write_file(&self, id: KeyId, bytes: &[u8], at: SystemTime) -> io::Result<()> {
         let partial = self.path(id).with_extension(PARTIAL);
         let written = File::create(&partial).and_then(|mut file| {
@@ -169,7 +171,8 @@ impl Disk {
     }
 
     fn remove_file(&self, id: KeyId) {
-        // Nothing is lost with a file that stays: it counts again when the folder is opened.
+        // If the removal fails, nothing is lost: the file counts again when the folder is next
+        // opened.
         let _ = fs::remove_file(self.path(id));
     }
 

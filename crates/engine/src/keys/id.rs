@@ -1,22 +1,22 @@
 use crate::Database;
 
-/// Who registered keys, as far as the bound for one client needs to know: a hash that is held in memory alone.
+/// Owner of keys, for the limit of one client: a hash that is held only in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct KeyOwner([u8; 32]);
 
 impl KeyOwner {
-    /// Whoever has this name.
+    /// Returns the owner with this name.
     pub fn new(name: &[u8]) -> Self {
         Self(blake3::derive_key("spirea 2026 owner of evaluation keys", name))
     }
 }
 
-/// Keys under this hash, registered for one database: what they are called in memory and on disk.
+/// Identifier, in memory and on disk, of the keys with one hash registered for one database.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct KeyId(pub [u8; 32]);
 
 impl KeyId {
-    /// What a database's keys with this hash are called.
+    /// Returns the identifier of a database's keys with this hash.
     pub fn new(database: &Database, hash: &[u8; 32]) -> Self {
         let mut hasher = blake3::Hasher::new_derive_key("spirea 2026 evaluation keys of a database");
         hasher.update(hash).update(database.identity().name.as_bytes());

@@ -5,18 +5,19 @@ use std::time::{Duration, SystemTime};
 use super::id::KeyOwner;
 use super::usage::{Amount, Departures};
 
-/// What entries are held within.
+/// Limits on the entries held.
 #[derive(Clone, Copy)]
 pub(super) struct Budget {
-    /// All of them.
+    /// Limit on all entries together.
     pub all: Amount,
-    /// Those of one owner, who may have a single entry of any size.
+    /// Limit on the entries of one owner; a single entry may exceed it.
     pub owner: Amount,
-    /// How long an entry that nobody uses is held.
+    /// Time after which an unused entry expires.
     pub expiry: Duration,
 }
 
-/// Holds entries within a budget. The least recently used leave first; an owner who exceeds his own part loses his own.
+/// Map of entries within a budget. The least recently used entries leave first; an owner who
+/// exceeds the owner's limit loses only his own entries.
 pub(super) struct Lru<K, V> {
     entries: HashMap<K, Entry<V>>,
     all: Held<K>,
@@ -30,12 +31,12 @@ struct Entry<V> {
     value: V,
     bytes: u64,
     owner: Option<KeyOwner>,
-    /// When it was last used: the order, in ticks of `now`, and the time.
+    /// Last use: its place in the order, in ticks of `now`, and its time.
     tick: u64,
     used: SystemTime,
 }
 
-/// Entries by when they were last used, in ticks.
+/// Entries ordered by their last use, in ticks.
 struct Held<K> {
     order: BTreeMap<u64, K>,
     amount: Amount,
@@ -81,7 +82,7 @@ impl<K: Copy + Eq + Hash, V> Lru<K, V> {
         }
     }
 
-    /// The value, which now is the most recently used, unless it has expired.
+    /// Returns the value, unless it has expired, and makes it the most recently used.
     pub fn get(&mut self, key: &K, at: SystemTime) -> Option<&mut V> {
         let entry = self.entries.get_mut(key).filter(|entry| !expired(entry.used, at, self.budget.expiry))?;
         self.now += 1;
@@ -93,18 +94,18 @@ impl<K: Copy + Eq + Hash, V> Lru<K, V> {
         Some(&mut entry.value)
     }
 
-    /// Whether the entry is there and has not expired.
+    /// True if the entry is present and has not expired.
     pub fn contains(&self, key: &K, at: SystemTime) -> bool {
         self.entries.get(key).is_some_and(|entry| !expired(entry.used, at, self.budget.expiry))
     }
 
-    /// Whose the entry is, if that is known.
+    /// Returns the owner of the entry, if known.
     pub fn owner(&self, key: &K) -> Option<KeyOwner> {
         self.entries.get(key)?.owner
     }
 
-    /// Inserts an entry that was last used at a time, replaces the one of its key, and gives those that had to leave;
-    /// `None` if the entry alone exceeds the budget.
+    /// Inserts an entry with the time `used` of its last use; replaces an entry of the same key.
+    /// Returns the entries that had to leave, or `None` if the entry alone exceeds the budget.
     pub fn insert(
         &mut self,
         key: K,
@@ -136,10 +137,10 @@ impl<K: Copy + Eq + Hash, V> Lru<K, V> {
         Some(gone)
     }
 
-    /// Takes out what nobody has used for so long that it has expired.
+    /// Removes and returns the entries that have expired.
     pub fn expire(&mut self, at: SystemTime) -> Vec<(K, V)> {
         let mut gone = Vec::new();
-        // Entries stand in the order of their use, so the first that has not expired ends the search.
+        // Entries are ordered by their use, so the first unexpired entry ends the search.
         while let Some(oldest) = self.all.oldest()
             && !self.contains(&oldest, at)
         {
@@ -168,7 +169,7 @@ impl<K: Copy + Eq + Hash, V> Lru<K, V> {
         self.remove(&key).map(|value| (key, value))
     }
 
-    /// Bytes of the entries with certain keys.
+    /// Returns the bytes of the entries whose keys satisfy `certain`.
     pub fn bytes_of(&self, certain: impl Fn(&K) -> bool) -> u64 {
         self.entries.iter().filter(|(key, _)| certain(key)).map(|(_, entry)| entry.bytes).sum()
     }
@@ -182,8 +183,8 @@ impl<K: Copy + Eq + Hash, V> Lru<K, V> {
     }
 }
 
-/// Whether something that was used at a time has expired at another one. It has not if its time lies ahead, because the
-/// clock was set back since.
+/// Returns true if an entry last used at `used` has expired at `now`. If `used` is later than
+/// `now`, because the clock was set back, the entry has not expired.
 pub(super) fn expired(used: SystemTime, now: SystemTime, expiry: Duration) -> bool {
     now.duration_since(used).is_ok_and(|idle| idle >= expiry)
 }
@@ -208,7 +209,7 @@ mod tests {
         gone.into_iter().map(|(key, _)| key).collect()
     }
 
-    /// Inserts an entry without an owner, and gives those that had to leave.
+    /// Inserts an entry without an owner; returns the keys of the entries that had to leave.
     fn insert(lru: &mut Lru<u8, ()>, key: u8, bytes: u64) -> Option<Vec<u8>> {
         lru.insert(key, (), bytes, None, START).map(keys)
     }
@@ -257,11 +258,11 @@ mod tests {
         for (key, owner) in [(1, two), (2, one), (3, one)] {
             assert_eq!(insert(key, 1, owner), Some(vec![]));
         }
-        // By number, by bytes, and with a single entry that alone is more than his part.
+        // Limits by number and by bytes, then a single entry that alone exceeds the owner's limit.
         assert_eq!(insert(4, 1, one), Some(vec![2]));
         assert_eq!(insert(5, 10, one), Some(vec![3, 4]));
         assert_eq!(insert(6, 30, one), Some(vec![5]));
-        // Of all together the oldest leave, whoever has them.
+        // The limit on all entries removes the oldest, of any owner.
         for (key, gone) in [(7, vec![]), (8, vec![]), (9, vec![1])] {
             assert_eq!(insert(key, 1, None), Some(gone));
         }
@@ -280,7 +281,7 @@ mod tests {
         assert!(lru.get(&2, after(110)).is_none());
         assert_eq!(keys(lru.expire(after(110))), [2]);
         assert!(lru.expire(after(119)).is_empty());
-        // A clock that was set back since makes nothing older.
+        // After the clock is set back, nothing is older.
         assert!(lru.get(&3, START).is_some());
         assert!(lru.expire(START).is_empty());
         assert_eq!(keys(lru.expire(after(199))), [1, 3]);

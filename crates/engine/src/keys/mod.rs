@@ -1,11 +1,14 @@
 //! Clients' evaluation keys: registered once, named by their hash, held within bounds.
 //!
-//! Keys are prepared for the database that they were registered for and held in memory in that form. Where
-//! there is a folder, the client's bytes are on disk too, and survive a restart. Memory and disk are bounded
-//! each, and the least recently used keys leave first; a client has a part of each, and one that fills its part
-//! displaces its own keys. Keys that nobody has used for long expire. Keys that have left memory alone are prepared
-//! again when a query names them; keys that have left both are unknown, and their client uploads them again.
-//! Servers of the same databases may share what clients uploaded: [`SharedKeys`].
+//! Keys are prepared for the database that they were registered for, and held in memory in that
+//! form. If a folder is configured, the client's bytes are also on disk and survive a restart.
+//! Memory and disk each have a limit, and the least recently used keys leave first. Each client has
+//! a limit within each of them; a client that exceeds it displaces only its own keys. Keys that
+//! nobody has used for a long time expire.
+//!
+//! Keys that have left only memory are prepared again when a query names them. Keys that have left
+//! both memory and disk are unknown, and their client uploads them again. Servers of the same
+//! databases may share what clients uploaded: [`SharedKeys`].
 
 mod disk;
 mod id;

@@ -4,25 +4,25 @@ use std::time::Duration;
 use super::lru::Budget;
 use super::usage::Amount;
 
-/// Where keys are held, how many, and for how long.
+/// Places, limits and expiry of keys.
 #[derive(Clone, Debug)]
 pub struct KeyOptions {
-    /// The most bytes of prepared keys in memory.
+    /// Maximum bytes of prepared keys in memory.
     pub memory_bytes: u64,
-    /// The folder for clients' bytes; without one, a restart forgets all keys.
+    /// Folder for clients' bytes; without a folder, a restart forgets all keys.
     pub folder: Option<PathBuf>,
-    /// The most that the folder holds.
+    /// Limit of the folder.
     pub disk: Amount,
-    /// One client's part of all that; a single set of keys is always within it.
+    /// Limits of one client; a single set of keys is always within them.
     pub client: ClientBudget,
-    /// How long keys are held that nobody uses.
+    /// Time after which unused keys expire.
     pub expiry: Duration,
 }
 
-/// One client's part of the budgets: where there is no number, half of the whole.
+/// Limits of one client; the default of each is half of the total limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClientBudget {
-    /// Sets of keys, in memory and in the folder each.
+    /// Sets of keys, separately in memory and in the folder.
     pub sets: Option<usize>,
     /// Bytes of prepared keys in memory.
     pub memory_bytes: Option<u64>,
@@ -31,7 +31,8 @@ pub struct ClientBudget {
 }
 
 impl Default for KeyOptions {
-    /// 1 GiB of memory and no folder; in a folder 16 GiB or 65,536 sets; half of each for one client; 30 days.
+    /// Returns limits of 1 GiB of memory and no folder; with a folder 16 GiB or 65,536 sets; half
+    /// of each for one client; 30 days.
     fn default() -> Self {
         Self {
             memory_bytes: 1 << 30,
@@ -44,13 +45,13 @@ impl Default for KeyOptions {
 }
 
 impl KeyOptions {
-    /// What prepared keys are held within.
+    /// Returns the budget of prepared keys.
     pub(super) fn memory_budget(&self) -> Budget {
         let all = Amount { sets: usize::MAX, bytes: self.memory_bytes };
         self.budget(all, self.client.memory_bytes)
     }
 
-    /// What the folder is held within.
+    /// Returns the budget of the folder.
     pub(super) fn disk_budget(&self) -> Budget {
         self.budget(self.disk, self.client.disk_bytes)
     }

@@ -15,27 +15,28 @@ use crate::database::KeyForm;
 use crate::lock::lock;
 use crate::{Database, EngineError};
 
-/// Where keys were found.
+/// Place where keys were found.
 enum Found {
     Memory,
     Disk,
     Shared,
 }
 
-/// A store in which servers share what clients uploaded. It may fail at any time: then it soon says that it has
-/// nothing, and takes nothing.
+/// Store in which servers share what clients uploaded. It may fail at any time: then `fetch` soon
+/// returns nothing and `store` stores nothing.
 pub trait SharedKeys: Send + Sync {
-    /// Reads what was stored under a name; of more than `most` bytes only the first `most + 1`.
+    /// Reads the value stored under a name; if it has more than `most` bytes, only the first
+    /// `most + 1`.
     fn fetch(&self, name: &[u8; 32], most: usize) -> Option<Vec<u8>>;
 
-    /// Stores bytes under a name for so long, if it can.
+    /// Stores bytes under a name for the time `expiry`, if possible.
     fn store(&self, name: &[u8; 32], bytes: &[u8], expiry: Duration);
 }
 
-/// The time, by which keys expire.
+/// Clock for the expiry of keys.
 pub type Clock = Arc<dyn Fn() -> SystemTime + Send + Sync>;
 
-/// How requests found their keys.
+/// Counts of look-ups of keys, by place.
 #[derive(Default)]
 struct Lookups {
     from_memory: AtomicU64,
@@ -44,13 +45,14 @@ struct Lookups {
     unknown: AtomicU64,
 }
 
-/// The keys of all databases.
+/// Registry of the keys of all databases.
 pub struct KeyRegistry {
-    /// By the form that they were prepared in: another version, or another backend, may need another one.
+    /// Prepared keys, by the form they were prepared in: another version or another backend may
+    /// need another form.
     memory: Mutex<Lru<(KeyForm, KeyId), PreparedKeys>>,
     disk: Option<Disk>,
-    /// Held while keys are prepared and files are changed, so that two requests never do the same work, and memory for
-    /// preparing keys is taken once at a time.
+    /// Lock held while keys are prepared and files are changed, so that two requests never do the
+    /// same work, and memory for preparing keys is taken once at a time.
     turn: Mutex<()>,
     clock: Clock,
     lookups: Lookups,
@@ -59,25 +61,25 @@ pub struct KeyRegistry {
 }
 
 impl Default for KeyRegistry {
-    /// In memory, as [`KeyOptions::default`] says.
+    /// Holds keys in memory, with [`KeyOptions::default`].
     fn default() -> Self {
         Self::over(None, &KeyOptions::default(), system_clock())
     }
 }
 
 impl KeyRegistry {
-    /// A registry with what the folder holds.
+    /// Opens a registry with the content of the folder.
     ///
     /// # Errors
-    /// [`KeyFolderError`].
+    /// [`KeyFolderError`] if the folder cannot be used.
     pub fn open(options: &KeyOptions) -> Result<Self, KeyFolderError> {
         Self::with_clock(options, system_clock())
     }
 
-    /// The same by another clock.
+    /// Opens a registry with another clock.
     ///
     /// # Errors
-    /// [`KeyFolderError`].
+    /// [`KeyFolderError`] if the folder cannot be used.
     pub fn with_clock(options: &KeyOptions, clock: Clock) -> Result<Self, KeyFolderError> {
         let open = |folder: &PathBuf| Disk::open(folder, options.disk_budget(), clock());
         let disk = options.folder.as_ref().map(open).transpose()?;
@@ -97,23 +99,23 @@ impl KeyRegistry {
         }
     }
 
-    /// The same, with what it shares with other servers.
+    /// Sets the store shared with other servers.
     pub fn with_shared(self, shared: Box<dyn SharedKeys>) -> Self {
         Self { shared: Some(shared), ..self }
     }
 
-    /// What it holds.
+    /// Returns the amount of keys held.
     pub fn usage(&self) -> KeyUsage {
         let disk = self.disk.as_ref().map(Disk::amount).unwrap_or_default();
         KeyUsage { memory: lock(&self.memory).amount(), disk }
     }
 
-    /// Bytes of what is prepared for some of the backends.
+    /// Returns the bytes of keys prepared for these backends.
     pub fn prepared_for(&self, backends: &[BackendId]) -> u64 {
         lock(&self.memory).bytes_of(|(form, _)| backends.contains(&form.backend()))
     }
 
-    /// What has happened.
+    /// Returns the counts of events.
     pub fn events(&self) -> KeyEvents {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         KeyEvents {
@@ -126,21 +128,21 @@ impl KeyRegistry {
         }
     }
 
-    /// Drops what has expired.
+    /// Drops expired keys.
     pub fn expire(&self) {
         let _turn = lock(&self.turn);
         let now = (self.clock)();
-        // They are dropped here, after the lock.
+        // Bound to a variable, so that the keys are dropped after the lock is released.
         let _expired = lock(&self.memory).expire(now);
         if let Some(disk) = &self.disk {
             disk.expire(now);
         }
     }
 
-    /// Prepares and keeps a client's bytes; gives their hash.
+    /// Prepares and keeps a client's bytes; returns their hash.
     ///
     /// # Errors
-    /// Those of [`Engine::register_keys`](crate::Engine::register_keys).
+    /// Errors of [`Engine::register_keys`](crate::Engine::register_keys).
     pub fn register(
         &self,
         database: &Database,
@@ -162,17 +164,18 @@ impl KeyRegistry {
         if !kept {
             return Err(EngineError::NoRoomForKeys);
         }
-        // Others wait for the turn, not for a network.
+        // Outside the turn, so that other requests never wait for a network.
         if let Some(shared) = &self.shared {
             shared.store(&id.0, bytes, self.expiry);
         }
         Ok(hash)
     }
 
-    /// The keys with this hash that were registered for the database.
+    /// Returns the keys with this hash that were registered for the database.
     ///
     /// # Errors
-    /// [`EngineError::UnknownKeys`]; those of preparing them, where they are not in memory.
+    /// [`EngineError::UnknownKeys`]; if the keys are not in memory, also the errors of preparing
+    /// them.
     pub fn get(&self, database: &Database, hash: &[u8; 32]) -> Result<PreparedKeys, EngineError> {
         let found = self.find(database, hash);
         let counter = match &found {
@@ -192,13 +195,13 @@ impl KeyRegistry {
             return Ok((keys, Found::Memory));
         }
         let stored = self.disk.as_ref().filter(|disk| disk.contains(id, now));
-        // Asked before the turn is taken: others wait for the turn, not for a network.
+        // Fetched before the turn is taken, so that other requests never wait for a network.
         let shared = if stored.is_none() { self.fetch(database, id, hash) } else { None };
         if stored.is_none() && shared.is_none() {
             return Err(EngineError::UnknownKeys);
         }
         let _turn = lock(&self.turn);
-        // Another request may have had the same need.
+        // Another request may have prepared the same keys in the meantime.
         if let Some(keys) = self.recall(database, id, now) {
             return Ok((keys, Found::Memory));
         }
@@ -207,7 +210,7 @@ impl KeyRegistry {
         let found = from_disk.or_else(|| Some((shared?, Found::Shared, None)));
         let (bytes, place, owner) = found.ok_or(EngineError::UnknownKeys)?;
         let keys = database.prepare_keys(&bytes).map_err(|error| match error {
-            // They fit another version of the database, or its other part.
+            // The keys fit another version of the database, or its other part.
             EngineError::Malformed(_) | EngineError::Protocol(ProtocolError::Malformed { .. }) => {
                 EngineError::UnknownKeys
             }
@@ -220,7 +223,7 @@ impl KeyRegistry {
         Ok((keys, place))
     }
 
-    /// What another server shared under a client's hash.
+    /// Returns the bytes that another server shared under a client's hash.
     fn fetch(&self, database: &Database, id: KeyId, hash: &[u8; 32]) -> Option<Vec<u8>> {
         let bytes = self.shared.as_ref()?.fetch(&id.0, database.sizes().keys_bytes)?;
         let right = blake3::hash(&bytes) == *hash;
@@ -230,7 +233,7 @@ impl KeyRegistry {
         right.then_some(bytes)
     }
 
-    /// Prepared keys, if they are in memory.
+    /// Returns prepared keys if they are in memory.
     fn recall(&self, database: &Database, id: KeyId, now: SystemTime) -> Option<PreparedKeys> {
         let keys = lock(&self.memory).get(&(database.key_form(), id), now).cloned()?;
         if let Some(disk) = &self.disk {
@@ -239,7 +242,7 @@ impl KeyRegistry {
         Some(keys)
     }
 
-    /// Takes prepared keys into memory; gives whether there is room for them at all.
+    /// Puts prepared keys into memory; returns false if they exceed the budget.
     fn hold(
         &self,
         database: &Database,
@@ -250,7 +253,7 @@ impl KeyRegistry {
     ) -> bool {
         let key = (database.key_form(), id);
         let evicted = lock(&self.memory).insert(key, keys.clone(), keys.memory_bytes() as u64, owner, now);
-        // They are dropped here, after the lock.
+        // The evicted keys are dropped here, after the lock is released.
         evicted.is_some()
     }
 }

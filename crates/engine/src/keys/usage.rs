@@ -1,4 +1,4 @@
-/// How much there is of something.
+/// Amount of keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Amount {
     /// Sets of keys.
@@ -8,34 +8,34 @@ pub struct Amount {
 }
 
 impl Amount {
-    /// Whether a further set of so many bytes is within a budget.
+    /// Returns true if a further set of `bytes` bytes is within the budget.
     pub(super) fn admits(self, bytes: u64, budget: Self) -> bool {
         self.sets < budget.sets && self.bytes.saturating_add(bytes) <= budget.bytes
     }
 
-    /// Adds a set of so many bytes.
+    /// Adds a set of `bytes` bytes.
     pub(super) fn add(&mut self, bytes: u64) {
         self.sets += 1;
         self.bytes += bytes;
     }
 
-    /// Takes a set of so many bytes away.
+    /// Removes a set of `bytes` bytes.
     pub(super) fn subtract(&mut self, bytes: u64) {
         self.sets -= 1;
         self.bytes -= bytes;
     }
 }
 
-/// What is held.
+/// Keys held in memory and on disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeyUsage {
-    /// Prepared, in memory.
+    /// Prepared keys in memory.
     pub memory: Amount,
-    /// As bytes, on disk.
+    /// Clients' bytes on disk.
     pub disk: Amount,
 }
 
-/// What has happened to keys since the registry was opened.
+/// Counts of events of keys since the registry was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeyEvents {
     /// Requests whose keys were in memory.
@@ -44,19 +44,19 @@ pub struct KeyEvents {
     pub from_disk: u64,
     /// Requests whose keys another server had shared.
     pub from_shared: u64,
-    /// Requests whose keys were nowhere.
+    /// Requests whose keys were not found.
     pub unknown: u64,
-    /// What left memory.
+    /// Keys that left memory.
     pub memory: Departures,
-    /// What left the folder.
+    /// Keys that left the folder.
     pub disk: Departures,
 }
 
-/// Why keys have left.
+/// Counts of keys that left, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Departures {
     /// Sets that made room for others.
     pub evicted: u64,
-    /// Sets that nobody used for so long that they expired.
+    /// Sets that expired because nobody used them.
     pub expired: u64,
 }

@@ -1,4 +1,4 @@
-//! The computation of a batch: one call for each database, and what to do where it fails.
+//! Computation of a batch: one call for each database, and the treatment of failures.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,11 +10,11 @@ use spirea_protocols::{PreparedKeys, ProtocolError, Query};
 
 use crate::{Database, EngineError};
 
-/// What a request asks of one database. Its lengths have been checked.
+/// Queries of a request to one database; their lengths have been checked.
 pub struct DatabaseQueries {
     /// The database.
     pub database: Arc<Database>,
-    /// The client's keys, held until they have been used, whatever the registry drops meanwhile.
+    /// The client's keys, held until they have been used, even if the registry drops them before.
     pub keys: Option<PreparedKeys>,
     /// The queries, at least one.
     pub queries: Vec<Bytes>,
@@ -29,32 +29,33 @@ impl DatabaseQueries {
 /// The time of each step, by its name.
 pub type Steps = BTreeMap<&'static str, Duration>;
 
-/// The time since any one instant.
+/// Time since a fixed instant.
 pub type Clock = Arc<dyn Fn() -> Duration + Send + Sync>;
 
-/// What was computed for a request.
+/// Results for a request.
 pub(super) struct Computed {
     /// For each part, an answer for each query.
     pub answers: Vec<Vec<Bytes>>,
-    /// Time of the computation that it shared.
+    /// Time of the computation that the request shared.
     pub time: Duration,
     /// The time of that computation's steps.
     pub steps: Arc<Steps>,
-    /// Requests that shared it.
+    /// Number of requests that shared it.
     pub requests: usize,
 }
 
-/// Answers requests together, one outcome for each.
+/// Answers requests together, with one outcome for each.
 ///
-/// A query that cannot be read fails a whole computation, and so does a defect that it meets. Each half of the
-/// requests is answered on its own then, and so on, until only those fail that fail alone.
+/// A query that cannot be read fails the whole computation, and so does a query that triggers a
+/// defect. Each half of the requests is then answered separately, and so on, until only the
+/// requests fail that fail alone.
 pub(super) fn answer(
     requests: &[Vec<DatabaseQueries>],
     clock: &Clock,
     outcomes: &mut Vec<Result<Computed, EngineError>>,
 ) {
     let started = clock();
-    // A responder has no state that a query changes, so nothing is left half changed by a panic.
+    // Queries change no state of a responder, so a panic leaves nothing half changed.
     let together = catch_unwind(AssertUnwindSafe(|| answer_together(requests)));
     let time = clock().saturating_sub(started);
     match together.unwrap_or(Err(EngineError::Panicked)) {
@@ -67,7 +68,7 @@ pub(super) fn answer(
                     .map(|answers| Ok(Computed { answers, time, steps: Arc::clone(&steps), requests })),
             );
         }
-        // Others are no nearer to machines that are gone.
+        // Splitting the batch would not help: the machines are gone for every request.
         Err(EngineError::Protocol(ProtocolError::Unanswered(cause))) => {
             let unanswered = || Err(ProtocolError::Unanswered(cause.clone()).into());
             outcomes.extend(requests.iter().map(|_| unanswered()));
@@ -81,7 +82,7 @@ pub(super) fn answer(
     }
 }
 
-/// The answers by request and part.
+/// Returns the answers by request and part.
 fn answer_together(requests: &[Vec<DatabaseQueries>]) -> Result<Vec<Vec<Vec<Bytes>>>, EngineError> {
     let mut answers: Vec<Vec<Vec<Bytes>>> =
         requests.iter().map(|parts| vec![Vec::new(); parts.len()]).collect();
@@ -90,7 +91,8 @@ fn answer_together(requests: &[Vec<DatabaseQueries>]) -> Result<Vec<Vec<Vec<Byte
         let parts = requests.iter().flatten().filter(is_here);
         let queries: Vec<Query<'_>> = parts.flat_map(DatabaseQueries::as_queries).collect();
         let mut computed = Vec::with_capacity(queries.len());
-        // A batch is as large as the first part's database takes; another one may take less at once.
+        // The batch size follows the first part's database; another database may take fewer queries
+        // at once.
         for queries in queries.chunks(database.max_batch()) {
             computed.extend(database.answer(queries)?);
         }
@@ -104,7 +106,7 @@ fn answer_together(requests: &[Vec<DatabaseQueries>]) -> Result<Vec<Vec<Vec<Byte
     Ok(answers)
 }
 
-/// What the databases' steps took, added up.
+/// Returns the databases' step times, added up.
 fn steps(requests: &[Vec<DatabaseQueries>]) -> Steps {
     let mut steps = Steps::new();
     for (step, time) in databases(requests).into_iter().flat_map(|database| database.take_steps()) {
@@ -113,7 +115,7 @@ fn steps(requests: &[Vec<DatabaseQueries>]) -> Steps {
     steps
 }
 
-/// The databases that requests are for, each once.
+/// Returns the databases that the requests are for, each once.
 fn databases(requests: &[Vec<DatabaseQueries>]) -> Vec<&Arc<Database>> {
     let mut databases: Vec<&Arc<Database>> = Vec::new();
     for part in requests.iter().flatten() {

@@ -1,4 +1,4 @@
-//! A queue of a version's own.
+//! A version's separate queue.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -9,16 +9,16 @@ use super::trace::TraceContext;
 use super::{Load, Window};
 use crate::EngineError;
 
-/// How long a client waits for a thread that the system refused.
+/// Retry delay for a client if the system gave no thread.
 const THREAD_RETRY: Duration = Duration::from_secs(1);
 
-/// A version's queue where others compute: made when the version is first asked. Clones are the same one. It ends with the
-/// last of them, and each request in it has one.
+/// Queue of a version that other machines compute, created by the version's first request. Clones
+/// share the queue. It lives until its last clone is dropped; every pending request holds a clone.
 #[derive(Clone, Default)]
 pub(crate) struct Lane(Arc<OnceLock<Scheduler>>);
 
 impl Lane {
-    /// Admits a request to the lane, in which at most `queue` wait.
+    /// Admits a request to the queue, in which at most `queue` requests wait.
     pub fn submit(
         &self,
         queue: usize,
@@ -29,22 +29,22 @@ impl Lane {
         let scheduler = match self.0.get() {
             Some(scheduler) => scheduler,
             None => {
-                // The system gives no thread: there may be some later.
+                // The system gave no thread now but may later.
                 let overloaded = |_| EngineError::Overloaded { retry_after: THREAD_RETRY };
                 let made = Scheduler::of_slots(queue, Window::default(), slots()).map_err(overloaded)?;
-                // Of two that are made at the same time one ends at once.
+                // If two are created at the same time, one of them ends at once.
                 self.0.get_or_init(|| made)
             }
         };
         Ok(scheduler.submit_traced(parts, trace)?.keeping(Arc::<OnceLock<Scheduler>>::clone(&self.0)))
     }
 
-    /// Requests waiting and being answered.
+    /// Returns the numbers of requests that wait and that are being answered.
     pub fn load(&self) -> Load {
         self.0.get().map(Scheduler::load).unwrap_or_default()
     }
 
-    /// Whether nobody has it but who asks.
+    /// True if the caller has the only clone.
     pub fn is_left(&self) -> bool {
         Arc::strong_count(&self.0) == 1
     }

@@ -1,11 +1,14 @@
-//! When which batch is computed, and its computation.
+//! Schedule and computation of batches.
 //!
-//! Queries of many clients share a scan of the database: [`Batcher`] decides which and when, [`Pace`] how long that
-//! is worth waiting for. One thread computes one batch after another; the backend spreads a batch over all cores, so
-//! a second thread would gain nothing. Where other machines compute, there are as many batches at the same time as they
-//! have slots for, a thread each. The queue is bounded: a request that finds it full is refused at once, with
-//! an estimate of when there may be room. A request whose caller has gone leaves the queue at once and frees its
-//! place and memory.
+//! Queries of many clients share a scan of the database: [`Batcher`] decides which queries are
+//! computed together and when, and [`Pace`] how long waiting for more is worthwhile. One thread
+//! computes one batch after another; the backend spreads a batch over all cores, so a second thread
+//! would gain nothing. If other machines compute, the number of concurrent batches is that of their
+//! slots, with one thread for each.
+//!
+//! The queue is bounded: a request that finds it full is refused at once, with an estimate of when
+//! there may be room. If a request's caller goes away, the request leaves the queue at once and
+//! frees its place and memory.
 
 mod answer;
 mod lane;

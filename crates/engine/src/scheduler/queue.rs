@@ -22,14 +22,15 @@ pub struct Answers {
     pub answers: Vec<Vec<Bytes>>,
     /// Time of computation for the whole batch.
     pub compute: Duration,
-    /// Time spent waiting for it to begin.
+    /// Time between the request's arrival and the start of its computation.
     pub waited: Duration,
-    /// Queries for the first part's database that were computed together, those of other clients included.
+    /// Number of queries to the first part's database that were computed together, including those
+    /// of other clients.
     pub batch: usize,
-    /// The time of the computation's steps, by name, where they are timed.
+    /// Times of the computation's steps, by name, if they are measured.
     pub steps: Arc<Steps>,
-    /// Whether this request stands for its batch where batches are counted: exactly one of those computed together
-    /// does.
+    /// True if this request represents its batch in counts of batches: exactly one of the requests
+    /// computed together does.
     pub counts: bool,
 }
 
@@ -41,12 +42,12 @@ struct Job {
     reply: oneshot::Sender<Outcome>,
 }
 
-/// How many batches are computed at the same time; asked before each.
+/// Number of batches that may be computed at the same time; called before each batch.
 pub type Slots = Box<dyn Fn() -> usize + Send + Sync>;
 
 struct Queue {
     batcher: Batcher<Job>,
-    /// Those that compute a batch, and those that wait for one.
+    /// Threads that compute a batch or wait for one.
     threads: usize,
     stopped: bool,
 }
@@ -63,13 +64,14 @@ impl Shared {
         lock(&self.queue)
     }
 
-    /// Begins to answer on a thread of its own.
+    /// Starts a thread that answers requests.
     fn start(self: &Arc<Self>) -> std::io::Result<()> {
         let worker = Arc::clone(self);
         std::thread::Builder::new().name("spirea-answer".into()).spawn(move || worker.work()).map(drop)
     }
 
-    /// The next batch and when it was taken, or `None` when the scheduler is gone.
+    /// Returns the next batch and the time of its launch, or `None` after the scheduler was
+    /// dropped.
     fn next(self: &Arc<Self>) -> Option<(Batch<Job>, Duration)> {
         let mut queue = self.lock();
         while !queue.stopped {
@@ -90,7 +92,7 @@ impl Shared {
         None
     }
 
-    /// Has another thread look after what waits, when this one has a batch to compute and a slot is left.
+    /// Lets another thread watch the queue if this one has a batch to compute and a slot is left.
     fn look_after(self: &Arc<Self>, queue: &mut Queue) {
         if !queue.batcher.has_slot() {
             return;
@@ -98,7 +100,7 @@ impl Shared {
         if queue.threads > queue.batcher.batches() {
             self.changed.notify_one();
         } else if self.start().is_ok() {
-            // Without a thread, batches take turns on those that there are.
+            // If no thread starts, batches take turns on the existing threads.
             queue.threads += 1;
         }
     }
@@ -128,14 +130,14 @@ impl Shared {
     }
 }
 
-/// Tells callers what was computed for them: how long each waited, how many queries it had, and where it listens.
+/// Sends the outcomes to callers, each given by its waiting time, number of queries and channel.
 fn tell(
     callers: Vec<(Duration, usize, oneshot::Sender<Outcome>)>,
     outcomes: Vec<Result<Computed, EngineError>>,
 ) {
     let mut callers = callers.into_iter().zip(outcomes).peekable();
     while let Some((_, outcome)) = callers.peek() {
-        // Those that were computed together stand together.
+        // Requests that were computed together are adjacent.
         let together = outcome.as_ref().map_or(1, |computed| computed.requests);
         let group: Vec<_> = callers.by_ref().take(together).collect();
         let batch = group.iter().map(|((_, queries, _), _)| queries).sum();
@@ -149,38 +151,39 @@ fn tell(
                 batch,
                 counts,
             });
-            // A caller that has gone wants no answer, and cannot count the batch either.
+            // A caller that has gone wants no answer and cannot count the batch either.
             counts &= reply.send(answers).is_err();
         }
     }
 }
 
-/// The queue and its threads. Dropping it ends each after the batch at hand; requests that still wait
-/// fail with [`EngineError::Stopping`].
+/// The queue and its threads. Dropping it ends each thread after its current batch; requests that
+/// still wait fail with [`EngineError::Stopping`].
 pub struct Scheduler(Arc<Shared>);
 
 impl Scheduler {
-    /// A scheduler in which at most `capacity` requests wait, at least 1.
+    /// Creates a scheduler in which at most `capacity` requests wait, at least 1.
     ///
     /// # Errors
-    /// If the system gives no thread.
+    /// Fails if the system gives no thread.
     pub fn new(capacity: usize, window: Window) -> std::io::Result<Self> {
         Self::of_slots(capacity, window, Box::new(|| 1))
     }
 
-    /// One that has as many batches computed at the same time as there are slots.
+    /// Creates a scheduler that computes as many batches at the same time as there are slots.
     ///
     /// # Errors
-    /// If the system gives no thread.
+    /// Fails if the system gives no thread.
     pub fn of_slots(capacity: usize, window: Window, slots: Slots) -> std::io::Result<Self> {
         let origin = Instant::now();
         Self::start(capacity, window, Arc::new(move || origin.elapsed()), slots)
     }
 
-    /// One by another clock. Windows are waited for in real time, and then looked up on the clock.
+    /// Creates a scheduler with another clock. It waits for windows in real time and then checks
+    /// them on the clock.
     ///
     /// # Errors
-    /// If the system gives no thread.
+    /// Fails if the system gives no thread.
     pub fn with_clock(capacity: usize, window: Window, clock: Clock) -> std::io::Result<Self> {
         Self::start(capacity, window, clock, Box::new(|| 1))
     }
@@ -192,19 +195,20 @@ impl Scheduler {
         Ok(Self(shared))
     }
 
-    /// Admits a request. It shares batches with those whose first part is for the same database, and counts in them
-    /// by that part's queries.
+    /// Admits a request. It shares batches with requests whose first part is for the same database;
+    /// that part's queries count towards the size of a batch.
     ///
     /// # Errors
-    /// [`EngineError::Malformed`] if it has no parts, [`EngineError::Overloaded`] if the queue is full.
+    /// [`EngineError::Malformed`] if it has no parts, [`EngineError::Overloaded`] if the queue is
+    /// full.
     pub fn submit(&self, parts: Vec<DatabaseQueries>) -> Result<Ticket, EngineError> {
         self.submit_traced(parts, None)
     }
 
-    /// The same, of a request that a trace is made of.
+    /// Admits a request as [`Scheduler::submit`] does, with its trace.
     ///
     /// # Errors
-    /// Those of [`Scheduler::submit`].
+    /// Errors of [`Scheduler::submit`].
     pub fn submit_traced(
         &self,
         parts: Vec<DatabaseQueries>,
@@ -230,7 +234,7 @@ impl Scheduler {
         }
     }
 
-    /// Requests waiting and being answered.
+    /// Returns the numbers of requests that wait and that are being answered.
     pub fn load(&self) -> Load {
         self.0.lock().batcher.load()
     }
@@ -248,18 +252,18 @@ impl Drop for Scheduler {
     }
 }
 
-/// An admitted request: a future of its answers. Dropping it gives its place up, unless it is already being
-/// answered.
+/// An admitted request: a future of its answers. Dropping the ticket gives up its place in the
+/// queue, unless the request is already being answered.
 pub struct Ticket {
     number: RequestNumber,
     shared: Arc<Shared>,
     outcome: oneshot::Receiver<Outcome>,
-    /// What does not end before it.
+    /// Value kept alive as long as the ticket.
     kept: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl Ticket {
-    /// The same, which keeps something alive.
+    /// Keeps `kept` alive as long as the ticket.
     pub(super) fn keeping(mut self, kept: Arc<dyn Any + Send + Sync>) -> Self {
         self.kept = Some(kept);
         self

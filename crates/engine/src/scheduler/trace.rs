@@ -1,20 +1,20 @@
-//! Which trace a computation belongs to, for what it asks other machines.
+//! Trace of a computation, for its requests to other machines.
 
 use std::cell::Cell;
 use std::fmt;
 use std::str::FromStr;
 
-/// A request's trace and the span that computes for it, as the header `traceparent` of the W3C's Trace Context names them.
-/// Both are drawn at random, and say nothing of the request.
+/// A request's trace and the span that computes for it, as in the header `traceparent` of the W3C's
+/// Trace Context. Both are random and say nothing about the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceContext {
     /// The trace.
     pub trace: [u8; 16],
-    /// The span that others are within.
+    /// The span that contains the others.
     pub span: [u8; 8],
 }
 
-/// A trace's name that is not one of version 00.
+/// Error of a `traceparent` that is not of version 00.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a trace is named as 00-TRACE-SPAN-FLAGS, with 32, 16 and 2 hexadecimal digits")]
 pub struct WrongTrace;
@@ -40,7 +40,7 @@ impl FromStr for TraceContext {
     }
 }
 
-/// So many bytes as lower-case hexadecimal digits.
+/// Parses lower-case hexadecimal digits, two for each of `N` bytes.
 fn digits<const N: usize>(text: &str) -> Result<[u8; N], WrongTrace> {
     let lower = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
     if text.len() != 2 * N || !text.bytes().all(lower) {
@@ -58,12 +58,13 @@ thread_local! {
     static CURRENT: Cell<Option<TraceContext>> = const { Cell::new(None) };
 }
 
-/// The trace of the batch that this thread computes: that of the first of its requests that has one.
+/// Returns the trace of the batch that this thread computes: that of the first request that has
+/// one.
 pub fn current_trace() -> Option<TraceContext> {
     CURRENT.get()
 }
 
-/// Computes within a trace.
+/// Runs `compute` within a trace.
 pub(super) fn within<T>(trace: Option<TraceContext>, compute: impl FnOnce() -> T) -> T {
     let before = CURRENT.replace(trace);
     let computed = compute();

@@ -1,4 +1,4 @@
-//! Admission, order, cancellation and failure, with responders that do as they are told.
+//! Admission, order, cancellation and failure, with scripted responders.
 
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
@@ -62,10 +62,10 @@ async fn a_full_queue_refuses_and_a_gone_caller_frees_its_place() {
     drop(second);
     assert_eq!(engine.load(), Load { waiting: 1, running: 1 });
     let fifth = submit(5).unwrap();
-    // The caller of what is being answered may go, too.
+    // The caller of a request that is being answered may go away, too.
     drop(first);
     go.send(()).unwrap();
-    // What is left shares a batch.
+    // The remaining requests share a batch.
     assert_eq!(begins.recv().unwrap(), [3, 5]);
     go.send(()).unwrap();
     assert_eq!(third.await.unwrap().answers[0][0][0], 3);
@@ -112,7 +112,7 @@ async fn a_new_version_takes_over_and_the_old_one_finishes_what_it_accepted() {
     let first = submit_to(&engine, &VERSION, queries(&[1])).unwrap();
     begins.recv().unwrap();
     let second = submit_to(&engine, &VERSION, queries(&[2])).unwrap();
-    // Two bases are kept, so this one is the first to go.
+    // Two bases are kept, so this one is dropped first.
     for version in [2, 3] {
         let newer = Identity { version: [version; 32], ..identity() };
         let sizes = newer.params.sizes();
@@ -215,7 +215,7 @@ fn a_rehearsal_finds_out_whether_there_is_room() {
     assert!(matches!(refused, LoadError::Protocol(ProtocolError::Backend(_))), "{refused}");
 }
 
-/// A delta of the database, with this version.
+/// Returns a delta of the database, with this version.
 fn delta(version: u8) -> Database {
     let mut identity = identity();
     identity.version = [version; 32];
@@ -243,7 +243,7 @@ async fn a_version_with_a_delta_is_asked_in_both_parts() {
     for bad in [vec![asked(&[1])], vec![asked(&[1]), asked(&[1, 2])], vec![asked(&[]), asked(&[])], vec![]] {
         assert!(matches!(engine.submit(&served, bad).map(drop), Err(EngineError::Malformed(_))));
     }
-    // The base alone still answers those who name it.
+    // The base alone still answers requests that name it.
     assert_eq!(submit_to(&engine, &VERSION, queries(&[5])).unwrap().await.unwrap().answers[0][0][0], 5);
 
     let elsewhere = Database::new(Identity { name: "other".into(), ..identity() }, {
@@ -278,12 +278,12 @@ fn the_newest_versions_of_two_bases_are_kept() {
             let bases: std::collections::BTreeSet<_> =
                 bases.iter().map(|served| served.base().identity().version).collect();
             assert!(bases.len() <= 2);
-            // Nothing is left out between those that are kept.
+            // The kept versions are consecutive.
             assert_eq!(kept(), published[..kept().len()]);
             assert!(kept().len() >= published.len().min(2) && kept().len() <= 16);
         }
     }
-    // One that is held otherwise now takes its place in all versions.
+    // A database that is now held in another form takes its place in all versions.
     let newest = engine.versions("test").unwrap()[0].clone();
     let held = base(3);
     engine.replace(&held);
@@ -293,12 +293,12 @@ fn the_newest_versions_of_two_bases_are_kept() {
     );
     assert!(engine.versions("test").unwrap().iter().all(|served| !Arc::ptr_eq(served.base(), newest.base())));
     assert_eq!(kept(), published[..16]);
-    // Behind what answers there is no room for one that is too old, nor for one that is there.
+    // No room behind the answering versions for a version that is too old, or that answers already.
     for former in [Served::new(base(1), None).unwrap(), newest] {
         engine.publish_former(former);
         assert_eq!(kept(), published[..16]);
     }
-    // An older one again, as the newest.
+    // An older version again, as the newest.
     let older = engine.versions("test").unwrap()[3].clone();
     engine.publish(older.clone());
     assert_eq!((kept()[0], kept().len()), (*older.version(), 16));
@@ -306,7 +306,7 @@ fn the_newest_versions_of_two_bases_are_kept() {
     assert!(
         matches!(engine.version("test", Some(&[9; 32])).map(drop), Err(EngineError::Stale { current }) if current == *older.version())
     );
-    // One that cannot be loaded changes nothing for those that answer.
+    // A version that cannot be loaded changes nothing for the versions that answer.
     engine.expect("test", [9; 32]);
     engine.refuse("test", "damaged".into());
     let status = engine.statuses().remove(0);

@@ -1,4 +1,4 @@
-//! Databases that other machines compute: how many batches at a time, and what waits for what.
+//! Databases that other machines compute: the number of concurrent batches, and waiting requests.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Weak};
@@ -8,9 +8,9 @@ use spirea_engine::{Asked, Database, Engine, Identity, KeyRegistry, Load, Served
 use spirea_protocols::Query;
 use spirea_specimens::scripted::{Behaviour, Scripted, echo, gated, identity, queries};
 
-/// How long anything may take on a machine with much else to do.
+/// Time limit for any event, on a machine with much other load.
 const PATIENCE: Duration = Duration::from_secs(40);
-/// How long nothing happens where nothing may.
+/// Time in which an event that must not happen is watched for.
 const NEVER: Duration = Duration::from_millis(200);
 
 fn version(number: u8, behaviour: Behaviour) -> Database {
@@ -19,7 +19,7 @@ fn version(number: u8, behaviour: Behaviour) -> Database {
     Database::new(identity, Box::new(Scripted { sizes, behaviour })).unwrap()
 }
 
-/// An engine that serves these versions, newest first.
+/// Returns an engine that serves these versions, newest first.
 fn engine(versions: Vec<Database>) -> Engine {
     let engine = Engine::of_remote(8, KeyRegistry::default());
     engine.serve_exactly("test", versions.into_iter().map(Served::from).collect());
@@ -31,7 +31,7 @@ fn submit(engine: &Engine, version: u8, byte: u8) -> Ticket {
     engine.submit(&served, vec![Asked { keys: None, queries: queries(&[byte]) }]).unwrap()
 }
 
-/// The first byte of the only answer.
+/// Returns the first byte of the only answer.
 fn answer(ticket: Ticket) -> u8 {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let answers = runtime.block_on(async { tokio::time::timeout(PATIENCE, ticket).await });
@@ -42,7 +42,7 @@ fn full(byte: u8) -> Vec<u8> {
     vec![byte; 4]
 }
 
-/// Three full batches, of which as many begin as there are slots.
+/// Submits three full batches; as many begin as there are slots.
 fn begun(slots: Option<usize>) -> (Engine, Receiver<Vec<u8>>, Sender<()>, Vec<Ticket>) {
     let (behaviour, begins, go) = gated();
     let mut database = version(1, behaviour);
@@ -84,7 +84,7 @@ fn a_former_version_that_waits_for_its_machines_delays_nobody() {
     assert_eq!(former.map(answer), [7, 8]);
 }
 
-/// Waits until nobody has it any more.
+/// Waits until nothing holds the value any more.
 fn ends(held: &Weak<()>) {
     let started = Instant::now();
     while held.strong_count() > 0 {

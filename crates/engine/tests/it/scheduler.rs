@@ -1,4 +1,5 @@
-//! The scheduler at work: what is computed together, what fails alone, and that it does what the simulation says.
+//! The scheduler at work: requests computed together, requests that fail alone, and agreement with
+//! the simulation.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
@@ -22,7 +23,7 @@ fn part(database: &Arc<Database>, first: &[u8]) -> DatabaseQueries {
     DatabaseQueries { database: Arc::clone(database), keys: None, queries: queries(first) }
 }
 
-/// The first bytes of the answers, by part.
+/// Returns the first bytes of the answers, by part.
 fn firsts(answers: &Answers) -> Vec<Vec<u8>> {
     answers.answers.iter().map(|part| part.iter().map(|answer| answer[0]).collect()).collect()
 }
@@ -35,7 +36,7 @@ fn malformed() -> ProtocolError {
     ProtocolError::Malformed { what: "query", detail: "of this byte".into() }
 }
 
-/// A responder that says how many queries each call has.
+/// Returns a database that records the number of queries of each call.
 fn counted(behaviour: Behaviour) -> (Arc<Database>, Arc<Mutex<Vec<usize>>>) {
     let calls = Arc::<Mutex<Vec<usize>>>::default();
     let seen = Arc::clone(&calls);
@@ -46,7 +47,8 @@ fn counted(behaviour: Behaviour) -> (Arc<Database>, Arc<Mutex<Vec<usize>>>) {
     (Arc::new(database(Box::new(counting))), calls)
 }
 
-/// Lets requests gather while a batch of another database is computed, then has them answered.
+/// Lets requests gather while a batch of another database is computed, then waits for their
+/// answers.
 fn together(scheduler: &Scheduler, requests: Vec<Vec<DatabaseQueries>>) -> Vec<Result<Answers, EngineError>> {
     let (behaviour, begins, go) = gated();
     let gate = Arc::new(database(behaviour));
@@ -98,7 +100,7 @@ fn a_request_of_two_parts_is_answered_from_both_with_one_call_each() {
     assert_eq!(answers[2], [vec![3], vec![103, 104]]);
     assert_eq!((&*base_calls.lock().unwrap(), &*delta_calls.lock().unwrap()), (&vec![3], &vec![3]));
 
-    // A second database gets no more at once than it takes.
+    // A second database gets no more queries at once than it takes.
     let requests = vec![both(&[1], &[1, 2, 3]), both(&[2], &[4, 5, 6])];
     let outcomes = together(&scheduler(8), requests);
     let answers: Vec<_> = outcomes.into_iter().map(|outcome| firsts(&outcome.unwrap())).collect();
@@ -128,7 +130,8 @@ fn only_the_guilty_request_of_a_batch_fails() {
                     Err(error) => assert!(i == place && is_right(&error), "{error}"),
                 }
             }
-            // All, then the halves; of the bad half both alone.
+            // One call with all requests, then one for each half; of the bad half, one for each
+            // request.
             let mut calls = calls.lock().unwrap().clone();
             calls.sort_unstable();
             assert_eq!(calls, [1, 1, 2, 2, 4]);
@@ -152,7 +155,7 @@ fn batches_that_failed_and_callers_that_went_are_counted_as_what_was_computed() 
     assert_eq!(counted, [(2, true), (2, false), (1, true)]);
     assert_eq!(picky.pace(), Pace::default(), "how long a failure takes tells nothing");
 
-    // Whoever counts has gone: the next one does.
+    // The caller that represents the batch has gone, so the next caller does.
     let scheduler = scheduler(8);
     let (behaviour, begins, go) = gated();
     let gate = Arc::new(database(behaviour));
@@ -188,7 +191,7 @@ fn databases_do_not_share_batches_and_the_one_that_waits_longest_is_next() {
     assert_eq!(*computed.lock().unwrap(), [vec![1, 3], vec![2, 4, 5, 6]]);
 }
 
-/// A clock that a test sets.
+/// Clock that a test sets.
 #[derive(Clone, Default)]
 struct Hands(Arc<AtomicU64>);
 
@@ -202,7 +205,7 @@ impl Hands {
     }
 }
 
-/// What happens in a simulation, by time.
+/// Event of a simulation, in order of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     Finish(usize),
@@ -210,19 +213,20 @@ enum Event {
     Launch(usize),
 }
 
-/// The same requests, at the same times of the clock, on a backend that takes as long: the scheduler makes the same
-/// batches at the same times, and refuses the same requests.
+/// Runs the scheduler on the simulation's requests, at the same times of the clock, on a backend
+/// with the same batch times. The scheduler makes the same batches at the same times, and refuses
+/// the same requests.
 fn scheduler_follows_simulation(rate: f64, capacity: usize, count: usize) -> Vec<Launched> {
     let pace = Pace { scan: Duration::from_micros(2000), each: Duration::from_micros(137) };
     let times = poisson(rate, 11).take(count).enumerate();
     let arrivals: Vec<Arrival> = times.map(|(i, at)| Arrival { at, queries: 1 + i % 3 }).collect();
-    // A scripted database takes 4 queries at once, and begins without an estimate.
+    // A scripted database takes 4 queries at once and begins without an estimate.
     let simulation =
         Simulation { window: Window::Scan, capacity, limit: 4, slots: 1, meter: PaceMeter::default() };
     let mut computed = 0;
     let simulated = simulation.run(&arrivals, |_, queries| {
         computed += 1;
-        // Now and then a batch takes long.
+        // Some batches take long.
         if computed % 17 == 0 { pace.time(100) } else { pace.time(queries) }
     });
 
@@ -291,7 +295,7 @@ fn scheduler_follows_simulation(rate: f64, capacity: usize, count: usize) -> Vec
 
 #[test]
 fn the_scheduler_does_what_the_simulation_says() {
-    // A batch of 4 takes 2.5 ms: 1,570 queries, or 785 requests, a second are the most.
+    // A batch of 4 takes 2.5 ms: at most 1,570 queries, or 785 requests, a second.
     let mean = |batches: &[Launched]| {
         batches.iter().map(|batch| batch.queries).sum::<usize>() as f64 / batches.len() as f64
     };

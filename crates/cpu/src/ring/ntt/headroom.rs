@@ -1,27 +1,30 @@
-//! How far words may grow in a transform.
+//! Bounds on the growth of words in a transform.
 
 use crate::ring::RingTables;
 
-/// How many multiples of q a word holds, and below how many the words are reduced that a layer of the forward transform
-/// does not multiply: powers of two. Layers come in pairs; `WORD` leaves words as they are.
+/// Bounds on words in multiples of q, as powers of two. `WORD` is the number of multiples that a
+/// word holds. The forward transform reduces the words that a layer does not multiply to below
+/// `FIRST` or `SECOND`; a bound of `WORD` means no reduction. Layers come in pairs.
 pub(super) trait Headroom {
     const WORD: u32;
-    /// Before the first layer of a pair.
+    /// Bound before the first layer of a pair.
     const FIRST: u32;
-    /// Before the second.
+    /// Bound before the second layer of a pair.
     const SECOND: u32;
-    /// Below how many words are between the pairs of the inverse transform.
+    /// Bound between the pairs of the inverse transform.
     const BETWEEN: u32;
-    /// Below how many before any layer of the inverse transform, and what is added to a difference of two of them.
+    /// Bound before any layer of the inverse transform, and the multiple added to a difference of
+    /// two words.
     const TERM: u32 = Self::WORD / 2;
-    /// The bounds of a block's words, of values below 2q, `[layer][i]`: before the layer that joins words 2^layer apart.
+    /// Bounds of a block's words, for values below 2q: `[layer][i]` applies before the layer that
+    /// joins words 2^layer apart.
     const BLOCK: [[u32; MOST_WORDS]; MOST_LAYERS + 1] = {
         let mut bounds = [[PRODUCT; MOST_WORDS]; MOST_LAYERS + 1];
         let mut layer = 0;
         while layer < MOST_LAYERS {
             let mut i = 0;
             while i < MOST_WORDS {
-                // Products begin anew.
+                // The bound of a product starts again.
                 if i >> layer & 1 == 0 {
                     bounds[layer + 1][i] = least(2 * bounds[layer][i], Self::TERM);
                 }
@@ -33,9 +36,10 @@ pub(super) trait Headroom {
     };
 }
 
-/// Multiples of q that a product is below.
+/// Bound of a product, in multiples of q.
 pub(super) const PRODUCT: u32 = 2;
-/// Most words of a vector, and so of vectors of a block, and most layers inside it.
+/// Maximum number of words of a vector, and so of vectors of a block; and maximum number of layers
+/// inside it.
 const MOST_WORDS: usize = 1 << MOST_LAYERS;
 const MOST_LAYERS: usize = 4;
 
@@ -81,7 +85,7 @@ const _: () = {
     assert!(FourMultiples::WORD as u64 * ((1 << 30) - 1) < 1 << 32);
     assert!(EightMultiples::WORD as u64 * ((1 << 29) - 1) < 1 << 32);
     assert!(ManyMultiples::WORD as u64 * ((1 << 27) - 1) < 1 << 32);
-    // A layer adds 2q.
+    // Each layer adds 2q.
     assert!(
         FourMultiples::FIRST + 2 <= FourMultiples::WORD && FourMultiples::SECOND + 2 <= FourMultiples::WORD
     );
@@ -90,7 +94,7 @@ const _: () = {
     assert!(ManyMultiples::BETWEEN <= ManyMultiples::TERM);
 };
 
-/// [`Headroom::WORD`] of a prime.
+/// Returns [`Headroom::WORD`] for a prime.
 pub(super) fn headroom(tables: &RingTables, prime: usize) -> u32 {
     match (tables.primes()[prime].q.value(), tables.degree().ilog2()) {
         (q, layers) if q < 1 << 27 && layers <= ManyMultiples::LAYERS => ManyMultiples::WORD,

@@ -1,4 +1,4 @@
-//! Transforms on every instruction set against the plan's, with words as large as they may be.
+//! Transforms on every instruction set against the plan's, with words as large as allowed.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::headroom::ManyMultiples;
 use crate::isa::{Found, Isa};
 use crate::ring::{RingTables, lanes_of, transform};
 
-/// The largest prime below a bound that has 2^16th roots of unity.
+/// Returns the largest prime below a bound that has 2^16th roots of unity.
 fn prime_below(bound: u32) -> Modulus {
     let is_prime = |n: u32| (2..).take_while(|d| d * d <= n).all(|d| !n.is_multiple_of(d));
     let step = 1 << 16;
@@ -17,7 +17,8 @@ fn prime_below(bound: u32) -> Modulus {
     Modulus::new(candidates.into_iter().find(|&n| is_prime(n)).unwrap())
 }
 
-/// Words below `bound`: random, all the largest, the largest in turn with zeros, and in the first half alone.
+/// Returns words below `bound`: random, all the largest, the largest alternating with zeros, and
+/// the largest in the first half alone.
 fn contents(degree: usize, bound: u32) -> Vec<Vec<u32>> {
     let mut random = vec![0; degree];
     spirea_math::random::public_row(&[5; 32], bound.into(), &mut random);
@@ -30,7 +31,8 @@ fn contents(degree: usize, bound: u32) -> Vec<Vec<u32>> {
 
 #[test]
 fn words_as_large_as_they_may_be() {
-    // On both sides of every headroom, and one degree that has too many layers for the widest.
+    // Primes on both sides of every headroom, and one degree with too many layers for the widest
+    // headroom.
     let too_many = 1 << (ManyMultiples::LAYERS + 1);
     for q in [1 << 30, 1 << 29, (1 << 29) + (1 << 28), 1 << 27, (1 << 27) + (1 << 26)].map(prime_below) {
         for degree in [32, 64, 128, 256, 512, 1024, 2048, 4096, too_many] {

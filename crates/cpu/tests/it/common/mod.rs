@@ -1,4 +1,4 @@
-//! What the tests of the public interface share.
+//! Helpers of the tests of the public interface.
 #![allow(dead_code, missing_docs)]
 
 mod oracle;
@@ -10,13 +10,14 @@ use spirea_cpu::{CpuBackend, Isa};
 
 pub use oracle::*;
 
-/// A property of `most` cases, or of as few as `SPIREA_PROPERTY_CASES` says: an emulated processor is slow.
+/// Configures a property with `most` cases, or with fewer if `SPIREA_PROPERTY_CASES` says so, since
+/// an emulated processor is slow.
 pub fn cases(most: u32) -> ProptestConfig {
     let wanted = std::env::var("SPIREA_PROPERTY_CASES").ok().and_then(|cases| cases.parse().ok());
     ProptestConfig::with_cases(wanted.unwrap_or(most).min(most))
 }
 
-/// Every kernel that this machine can run.
+/// Returns backends with every kernel that this machine can run.
 pub fn backends(threads: usize) -> Vec<CpuBackend> {
     Isa::available().into_iter().map(|isa| CpuBackend::with_isa(isa, threads).unwrap()).collect()
 }
@@ -45,7 +46,7 @@ pub fn check_module_fold(layout: PanelLayout, bytes: &[u8], a: RingMatrix<'_>, t
     }
 }
 
-/// Columns of a random shape, a whole number of quads.
+/// Generates numbers of columns of a random shape, in whole quads.
 pub fn columns_up_to(most: usize) -> impl Strategy<Value = usize> {
     (1..=most.div_ceil(QUAD)).prop_map(|quads| quads * QUAD)
 }

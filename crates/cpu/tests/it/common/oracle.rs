@@ -1,8 +1,9 @@
-//! The steps by definition, and deterministic inputs for them. Shared with the unit tests of the crate.
+//! The steps by definition, and deterministic inputs for them. Shared with the unit tests of the
+//! crate.
 
 use spirea_backend::{PanelLayout, RING_DEGREE, RingMatrix};
 
-/// A generator of test bytes that is quick and repeats itself.
+/// Fast deterministic generator of test bytes.
 pub struct Stream(u64);
 
 impl Stream {
@@ -20,7 +21,7 @@ impl Stream {
     }
 }
 
-/// What the bytes of a test matrix are.
+/// Content of a test matrix.
 #[derive(Clone, Copy, Debug)]
 #[allow(dead_code)]
 pub enum Fill {
@@ -41,7 +42,7 @@ pub fn matrix(layout: PanelLayout, fill: Fill, seed: u64) -> Vec<u8> {
         .collect()
 }
 
-/// Words where digits carry, wrap and change sign.
+/// Words at which digits carry, wrap or change sign.
 pub const AWKWARD: [u32; 18] = [
     0,
     1,
@@ -63,7 +64,7 @@ pub const AWKWARD: [u32; 18] = [
     0xFFFF_FFFF,
 ];
 
-/// Words, one in `every` of them awkward; 1 for none but awkward ones.
+/// Returns words of which one in `every` is awkward; with 1 all are awkward.
 pub fn words(count: usize, every: u64, seed: u64) -> Vec<u32> {
     let mut stream = Stream::new(seed);
     (0..count)
@@ -74,7 +75,7 @@ pub fn words(count: usize, every: u64, seed: u64) -> Vec<u32> {
         .collect()
 }
 
-/// `scalar_fold` by definition.
+/// Computes `scalar_fold` by definition.
 pub fn naive_scalar_fold(layout: PanelLayout, bytes: &[u8], queries: &[u32]) -> Vec<u32> {
     let mut answers = Vec::new();
     for query in queries.chunks_exact(layout.columns()) {
@@ -89,7 +90,7 @@ pub fn naive_scalar_fold(layout: PanelLayout, bytes: &[u8], queries: &[u32]) -> 
     answers
 }
 
-/// `module_fold` by definition: the product with the expanded matrix.
+/// Computes `module_fold` by definition: the product with the expanded matrix.
 pub fn naive_module_fold(layout: PanelLayout, bytes: &[u8], a: RingMatrix<'_>) -> Vec<u32> {
     let width = a.rank * RING_DEGREE;
     let mut hint = vec![0u32; layout.rows() * width];

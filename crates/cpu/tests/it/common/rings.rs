@@ -21,19 +21,19 @@ pub fn ring(degree: usize, primes: &[u32]) -> Arc<Ring> {
     Arc::new(Ring::new(degree, &primes))
 }
 
-/// What the coefficients of polynomials are.
+/// Kind of coefficients of polynomials.
 #[derive(Clone, Copy, Debug)]
 pub enum Coefficients {
     Random,
     Zero,
     Largest,
-    /// 0 and q - 1 in turn.
+    /// 0 and q - 1 alternating.
     Alternating,
-    /// Around q/2 and around where digits and roundings turn.
+    /// Near q/2, and near values at which digits and roundings change.
     Halves,
 }
 
-/// A number of polynomials as values.
+/// Returns `count` polynomials as values.
 pub fn polynomials(ring: &Ring, count: usize, kind: Coefficients, seed: u64) -> Vec<u32> {
     let mut stream = Stream::new(seed);
     let mut words = Vec::new();
@@ -64,7 +64,7 @@ pub fn polynomials(ring: &Ring, count: usize, kind: Coefficients, seed: u64) -> 
     words
 }
 
-/// Random values: keys need no structure, the steps are exact whatever they are.
+/// Returns random values: keys need no structure, since the steps are exact for any values.
 pub fn values(ring: &Ring, polynomials: usize, seed: u64) -> Vec<u32> {
     let mut stream = Stream::new(seed);
     let residues = |q: Modulus| (0..ring.degree()).map(move |_| q);
@@ -77,7 +77,7 @@ pub fn values(ring: &Ring, polynomials: usize, seed: u64) -> Vec<u32> {
         .collect()
 }
 
-/// Gadgets for a ring, with and without dropped bits.
+/// Returns gadgets for a ring, with and without dropped bits.
 pub fn gadgets(ring: &Ring) -> [Gadget; 4] {
     let bits = u128::BITS - ring.modulus().leading_zeros();
     let digits = |levels: u32, base_log, dropped| Gadget::Digits { levels, base_log, dropped };
@@ -89,7 +89,8 @@ pub fn gadgets(ring: &Ring) -> [Gadget; 4] {
     ]
 }
 
-/// Compares what all kernels, schedules and numbers of threads show of a case with what its definition does.
+/// Compares the observable results of a case, for all kernels, schedules and numbers of threads,
+/// with those by definition.
 pub fn check(case: &impl Debug, expected: &[Vec<u8>], run: impl Fn(&CpuBackend) -> Vec<Vec<u8>>) {
     for isa in Isa::available() {
         for (threads, schedule) in [(1, Schedule::Hierarchical), (2, Schedule::BreadthFirst)] {

@@ -1,4 +1,4 @@
-//! Keys that expire, and those of a client that has too many.
+//! Keys that expire, and keys of a client that has too many.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
@@ -12,7 +12,7 @@ use super::fixture::{Fixture, both, file_of, files, in_memory, on_disk, set_byte
 const HOUR: Duration = Duration::from_secs(60 * 60);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// A clock that stands still until it is set, and the registry that goes by it.
+/// Returns a clock that stands still until it is set, and a registry with this clock.
 fn set_clock(options: &KeyOptions) -> (Arc<Mutex<SystemTime>>, Fixture) {
     let time = Arc::new(Mutex::new(SystemTime::UNIX_EPOCH + 20_000 * DAY));
     (Arc::clone(&time), by_clock(options, &time))
@@ -35,14 +35,14 @@ fn keys_that_nobody_uses_expire_in_memory_and_on_disk() {
     fixture.engine.expire_keys();
     assert_eq!(fixture.usage(), [(2, 2 * PREPARED), (2, 2 * set_bytes())]);
     *time.lock().unwrap() += DAY;
-    // Nobody is answered with what has expired, whether or not it has been removed.
+    // Expired keys answer no query, even before they are removed.
     assert!(!fixture.knows(unused) && fixture.knows(used));
     fixture.engine.expire_keys();
     assert_eq!((fixture.usage(), files(folder.path())), ([(1, PREPARED), (1, set_bytes())], 1));
     assert_eq!(fixture.seen.alive(), 1);
     let KeyEvents { memory, disk, .. } = fixture.engine.key_events();
     assert_eq!([memory, disk], [Departures { evicted: 0, expired: 1 }; 2]);
-    // Registered again, they begin anew.
+    // If registered again, keys begin a new period.
     assert_eq!(fixture.register(&keys(2)), unused);
     *time.lock().unwrap() += 29 * DAY;
     assert!(fixture.knows(unused) && fixture.knows(used));
@@ -57,7 +57,7 @@ fn keys_expire_by_their_last_use_also_after_a_restart() {
     let written = || file_of(folder.path(), 1).unwrap().metadata().unwrap().modified().unwrap();
     let registered = *time.lock().unwrap();
     assert_eq!(written(), registered);
-    // A file's time is written once an hour at most.
+    // A file's time is written at most once an hour.
     *time.lock().unwrap() += HOUR - Duration::from_secs(1);
     assert!(fixture.knows(used) && written() == registered);
     *time.lock().unwrap() += 20 * DAY;
@@ -69,7 +69,7 @@ fn keys_expire_by_their_last_use_also_after_a_restart() {
     let fixture = by_clock(&options, &time);
     assert_eq!((fixture.usage()[1].0, files(folder.path())), (1, 1));
     assert!(!fixture.knows(unused) && fixture.knows(used));
-    // A clock that was set back makes nothing older.
+    // After the clock is set back, nothing is older.
     drop(fixture);
     *time.lock().unwrap() -= 1000 * DAY;
     assert!(by_clock(&options, &time).knows(used));
@@ -90,7 +90,7 @@ fn a_client_displaces_its_own_keys_and_nobody_else_s() {
         client: ClientBudget { disk_bytes: Some(2 * set_bytes()), ..ClientBudget::default() },
         ..on_disk(folder.path(), 8)
     };
-    // Half of the whole where nothing else is said.
+    // Half of the total limit by default.
     let half = self::in_memory(4);
     for options in [in_memory, by_number, on_disk, half] {
         let fixture = Fixture::new(&options);
@@ -98,7 +98,7 @@ fn a_client_displaces_its_own_keys_and_nobody_else_s() {
         let own = [1, 2, 3, 4].map(|client| fixture.register_for(b"greedy", client));
         assert!(fixture.knows(others));
         assert_eq!(own.map(|keys| fixture.knows(keys)), [false, false, true, true]);
-        // What it has used last stays.
+        // The most recently used keys stay.
         assert!(fixture.knows(own[2]));
         fixture.register_for(b"greedy", 5);
         assert_eq!([own[2], own[3]].map(|keys| fixture.knows(keys)), [true, false]);

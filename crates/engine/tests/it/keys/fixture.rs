@@ -37,7 +37,7 @@ impl Fixture {
         self.engine.register_keys(base.base(), &keys(client), Some(KeyOwner::new(owner))).unwrap()
     }
 
-    /// The first byte of the keys with which a query was answered.
+    /// Returns the first byte of the keys that answered a query.
     pub fn ask(&self, keys: [u8; 32]) -> Result<u8, EngineError> {
         ask(&self.engine, "test", VERSION, keys)
     }
@@ -62,7 +62,7 @@ pub fn publish(engine: &Engine, name: &str, version: [u8; 32], form: u8, hook: H
     seen
 }
 
-/// A keyed database that takes keys of a form.
+/// Creates a database whose responder takes keys of this form.
 pub fn database(name: &str, version: [u8; 32], form: u8, before_batch: Hook) -> (Database, Arc<Seen>) {
     let seen = Arc::new(Seen::default());
     let responder = Keyed { seen: Arc::clone(&seen), form: Some(form), before_batch, ..Keyed::default() };
@@ -106,7 +106,7 @@ pub fn both(folder: &Path) -> KeyOptions {
     KeyOptions { folder: Some(folder.into()), ..KeyOptions::default() }
 }
 
-/// The file of a client's keys.
+/// Returns the path of the file with a client's keys.
 pub fn file_of(folder: &Path, client: u8) -> Option<PathBuf> {
     let files = folder.read_dir().unwrap().map(|entry| entry.unwrap().path());
     files.filter(|path| path.is_file()).find(|path| std::fs::read(path).unwrap().get(2) == Some(&client))

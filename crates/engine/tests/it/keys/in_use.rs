@@ -1,4 +1,4 @@
-//! Keys that are prepared and used by several at once.
+//! Keys that are prepared and used by several requests at once.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use spirea_specimens::{VERSION, gate, no_hook};
 
 use super::fixture::{Fixture, both, database, in_memory, publish, register, set_bytes, submit};
 
-/// Turns that are counted, and room for keys or none.
+/// Reservation that counts turns and has, or has not, room for keys.
 #[derive(Default)]
 struct Counted {
     turn: Mutex<()>,
@@ -46,7 +46,7 @@ fn keys_are_prepared_in_turns_where_there_is_room() {
     turns.room.store(true, Ordering::SeqCst);
     let hash = fixture.register(&keys(1));
     assert_eq!((taken(), fixture.ask(hash).unwrap(), taken()), (1, 1, 1));
-    // Those that are there serve on; others are refused for a while.
+    // Prepared keys continue to serve; new keys are refused for a while.
     turns.room.store(false, Ordering::SeqCst);
     let prepared = fixture.seen.prepared();
     let refused = register(&fixture.engine, "test", &keys(2)).unwrap_err();
@@ -75,7 +75,7 @@ fn keys_that_are_evicted_while_in_use_are_used_to_the_end() {
         go.send(()).unwrap();
         assert_eq!(runtime.block_on(ticket).unwrap().answers[0][0][0], 1);
     }
-    // And no longer.
+    // But no longer.
     assert_eq!(fixture.seen.alive(), 1);
 }
 

@@ -1,4 +1,4 @@
-//! What is kept in memory and on disk, and for how long when there is no room for all.
+//! Keys kept in memory and on disk, and their order of eviction if there is no room for all.
 
 use std::fs::File;
 use std::path::Path;
@@ -76,7 +76,7 @@ fn a_restart_keeps_keys_and_the_order_of_their_use() {
         let fixture = Fixture::new(&both(folder.path()));
         [1, 2, 3].map(|client| fixture.register(&keys(client)))
     };
-    // Times as far apart as a file system can tell, with the second as the latest.
+    // Times far enough apart for any file system, with the second as the latest.
     for (client, age) in [(1, 20), (2, 0), (3, 40)] {
         let file = File::options().append(true).open(file_of(folder.path(), client).unwrap()).unwrap();
         file.set_modified(SystemTime::now() - Duration::from_secs(age)).unwrap();
@@ -113,7 +113,8 @@ fn damaged_files_are_thrown_away_and_their_keys_unknown() {
         assert_eq!(fixture.register(&keys(1)), hash);
         assert!(fixture.knows(hash));
     }
-    // Removed behind the registry's back: unknown, and stored again when they come again.
+    // The file is removed behind the registry's back: the keys are unknown, and stored again when
+    // they are registered again.
     let fixture = Fixture::new(&options);
     std::fs::remove_file(&path).unwrap();
     assert_eq!(fixture.register(&keys(1)), hash);
@@ -144,14 +145,14 @@ fn budgets_below_one_set_are_told_where_nothing_is_left_to_hold_it() {
     let fixture = Fixture::new(&in_memory(0));
     assert!(matches!(register(&fixture.engine, "test", &keys(1)), Err(EngineError::NoRoomForKeys)));
 
-    // The disk alone: prepared for every use.
+    // Only the disk has room: the keys are prepared for every use.
     let folder = tempfile::tempdir().unwrap();
     let fixture = Fixture::new(&on_disk(folder.path(), 8));
     let hash = fixture.register(&keys(1));
     assert_eq!([fixture.ask(hash).unwrap(), fixture.ask(hash).unwrap()], [1, 1]);
     assert_eq!((fixture.seen.prepared(), fixture.seen.alive()), (3, 0));
 
-    // Memory alone.
+    // Only memory has room.
     let folder = tempfile::tempdir().unwrap();
     let disk = Amount { sets: 8, bytes: set_bytes() - 1 };
     let fixture = Fixture::new(&KeyOptions { disk, ..both(folder.path()) });

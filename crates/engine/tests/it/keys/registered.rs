@@ -1,4 +1,4 @@
-//! What is registered, for which database and version.
+//! Registration of keys, by database and version.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ fn what_are_no_keys_is_refused_and_what_names_none_is_unknown() {
         let error = submit(&fixture.engine, "test", &VERSION, keys, queries(1)).map(drop).unwrap_err();
         assert!(matches!(error, EngineError::UnknownKeys) && !error.accepted(), "{error}");
     }
-    // A query for another version is told so first: its client will make new keys anyway.
+    // A query for another version gets that error first: its client will make new keys anyway.
     let stale = submit(&fixture.engine, "test", &[9; 32], Some([7; 32]), queries(1)).map(drop).unwrap_err();
     assert!(matches!(stale, EngineError::Stale { .. }));
 }
@@ -106,7 +106,7 @@ fn keys_serve_every_version_that_needs_their_form() {
     let elsewhere = publish([2; 32], BackendId::unique(), 0);
     assert_eq!(ask(&fixture.engine, "test", [2; 32], hash).unwrap(), 1);
     assert_eq!((next.prepared(), elsewhere.prepared()), (0, 1));
-    // One that takes other keys does not know these; those that took them still do.
+    // A version that takes other keys does not know these; versions that took them still do.
     publish([3; 32], BackendId::unique(), 1);
     assert!(matches!(ask(&fixture.engine, "test", [3; 32], hash), Err(EngineError::UnknownKeys)));
     assert_eq!((ask(&fixture.engine, "test", [2; 32], hash).unwrap(), files(folder.path())), (1, 1));

@@ -10,7 +10,7 @@ use spirea_specimens::keyed::{PREPARED, keys};
 
 use super::fixture::{Fixture, files, on_disk, set_bytes};
 
-/// A store in memory, and what it was asked.
+/// Store in memory that records its requests.
 #[derive(Clone, Default)]
 struct Store {
     entries: Arc<Mutex<HashMap<[u8; 32], Vec<u8>>>>,
@@ -40,7 +40,7 @@ fn keys_that_one_server_registered_answer_on_another() {
     let [one, other] = [(); 2].map(|()| server(&options, &store));
     let hash = one.register(&keys(1));
     assert_eq!(*store.expiries.lock().unwrap(), [options.expiry]);
-    // Fetched once, and then in memory.
+    // Fetched once, then found in memory.
     assert_eq!([other.ask(hash).unwrap(), other.ask(hash).unwrap()], [1, 1]);
     assert_eq!(*store.limits.lock().unwrap(), [set_bytes() as usize]);
     assert!(!other.knows([7; 32]));
