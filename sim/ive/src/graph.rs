@@ -74,7 +74,7 @@ impl Event {
         Self { node, moment: Moment::Over }
     }
 
-    /// Returns the event that an operation has read what it no longer needs afterwards.
+    /// Returns the event that an operation has read the inputs that it then no longer needs.
     pub fn read(node: usize) -> Self {
         Self { node, moment: Moment::Read }
     }

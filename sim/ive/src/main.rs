@@ -64,7 +64,7 @@ enum Command {
         /// Rate in queries a second.
         #[arg(long)]
         qps: f64,
-        /// Choose the cheapest cluster whose mean latency is at most so many milliseconds.
+        /// Choose the cheapest cluster whose mean latency is at most this number of milliseconds.
         #[arg(long)]
         latency_ms: Option<f64>,
         /// File for a chart of cost against latency, as SVG.

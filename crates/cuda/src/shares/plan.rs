@@ -26,7 +26,7 @@ const MAX_BLOCKS: u64 = (1 << 31) - 1;
 /// Division of the tops of trees among blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Tops {
-    /// One block for each key.
+    /// A block for each key.
     Apart,
     /// All blocks for all keys, in a cooperative launch with a barrier after each level (GPU-DPF
     /// section III-C, optimization 4).

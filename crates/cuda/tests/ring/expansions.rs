@@ -45,7 +45,7 @@ fn expansions_of_the_shorter_degree_agree() {
 fn subtrees_agree_with_whole_trees() {
     let case = Case::short();
     let data: Vec<Data> = (0..4).map(Data::Random).collect();
-    // One tree is pruned only at its last level, the other one also above it.
+    // The first tree is pruned only at its last level, the second one also above it.
     let expansions = [Expansion::covering(11), Expansion::partial(5, 9)];
     let expected = expansions.map(|expansion| case.expanded(&NaiveBackend, &case.ring, expansion, &data));
     let config = Config { processors: 1, ..device() };

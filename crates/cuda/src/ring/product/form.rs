@@ -21,7 +21,7 @@ impl Form {
     /// Chooses the form for a device and a ring's primes.
     ///
     /// On the data-centre architectures (8.0, 9.0, 10.0) a processor multiplies at least 32 times
-    /// as many bytes in its tensor cores as words outside of them, so 16 products of bytes are at
+    /// as many bytes in its tensor cores as words outside of them. So 16 products of bytes are at
     /// least twice as fast as one product of words. On the others (8.6, 8.9, 12.0) the ratio is 16:
     /// 10 products of bytes are faster than one of words, 16 are not.
     pub fn choose(compute: Compute, primes: impl IntoIterator<Item = u32>) -> Self {
