@@ -8,11 +8,11 @@ fn main() {
         .files(["emulation/runtime.c", "emulation/program.c", "emulation/planted.c"])
         .include("emulation/include")
         .std("gnu17")
-        // Even a debugging build must get over its records.
+        // Even a debug build must process its records in acceptable time.
         .opt_level(2)
         .warnings(true)
         .extra_warnings(true)
-        // Fibers jump between stacks, which the checks of longjmp take for a mistake.
+        // Fibers jump between stacks, which the checks of longjmp would reject.
         .flag("-U_FORTIFY_SOURCE")
         .flag("-fno-strict-aliasing")
         // A fiber's stack has 96 KiB.

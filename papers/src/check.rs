@@ -1,4 +1,4 @@
-//! Holds a model to its paper's file: values, kinds, and the effect of every parameter.
+//! Comparison of a model with its paper's file: values, kinds, and the effect of every parameter.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,23 +7,23 @@ use toml::{Table, Value};
 
 use crate::{Claim, Kind, Origin, Paper, Parameter, digits};
 
-/// Change of a parameter.
+/// Relative change of a parameter.
 const CHANGE: f64 = 0.15;
-/// Change of a row that counts as moved by a fitted parameter.
+/// Relative change of a row from which a fitted parameter counts as moving it.
 const MOVED: f64 = 0.01;
 
 /// A model that computes a paper's claims from a file of parameters.
 pub struct Model<'a> {
-    /// The paper.
+    /// Paper with the claims.
     pub paper: &'a Paper,
-    /// The model's file.
+    /// Text of the model's file.
     pub parameters: &'a str,
-    /// Computes the claims in parts, the cheapest part first. A refused file is an error; a claim that the parameters do not
-    /// allow is left out.
+    /// Computes the claims in parts, the cheapest part first. A refused file is an error; claims
+    /// that the parameters do not allow are left out.
     pub compute: &'a (dyn Fn(&str) -> Result<Vec<Part>, String> + Sync),
 }
 
-/// A part of a model's claims, computed when it is asked for.
+/// Part of a model's claims, computed on demand.
 pub type Part = Box<dyn Fn() -> Vec<Claim>>;
 
 impl Model<'_> {
@@ -31,8 +31,8 @@ impl Model<'_> {
         Ok((self.compute)(parameters)?.iter().flat_map(|part| part()).collect())
     }
 
-    /// Checks that the file lists every parameter, that each row is as its kind says, that each parameter has the effect that
-    /// the file states. Returns the problems.
+    /// Checks that the file lists every parameter, that each row agrees with its kind, and that
+    /// each parameter has the effect that the file states. Returns the problems.
     ///
     /// # Panics
     /// If the model refuses its own file.
@@ -85,7 +85,7 @@ impl Model<'_> {
         problems
     }
 
-    /// The effect of a parameter's change.
+    /// Determines the effect of a parameter's change.
     fn effect(&self, parameter: &Parameter, table: &Table, before: &[Claim]) -> Effect {
         let changed = changed(table, &parameter.key, |text| (self.compute)(text).ok());
         if parameter.origin != Origin::Fitted {
@@ -105,13 +105,13 @@ impl Model<'_> {
 enum Effect {
     /// A row leaves its tolerance.
     Noticed,
-    /// No row does.
+    /// No row leaves its tolerance.
     Unnoticed,
-    /// A fitted parameter moves these rows.
+    /// The fitted parameter moves these rows.
     Moves(Vec<String>),
 }
 
-/// Problems of rows that are not as their kind says.
+/// Returns the problems of rows that disagree with their kind.
 pub fn kinds(claims: &[Claim]) -> Vec<String> {
     let wrong = claims.iter().filter_map(|claim| match (claim.is_within(), &claim.off) {
         (true, Some(_)) => Some(format!("{}: within its tolerance, though `off`", claim.what)),
@@ -121,8 +121,8 @@ pub fn kinds(claims: &[Claim]) -> Vec<String> {
     wrong.collect()
 }
 
-/// True if a row leaves its tolerance, or is no longer there. Rows that have left it before notice nothing, and neither do
-/// comparisons of the paper with itself.
+/// Returns true if a row leaves its tolerance or disappears. Rows that were outside before do not
+/// count, nor do comparisons of the paper with itself.
 fn notices(parts: &[Part], before: &[Claim]) -> bool {
     let watching: Vec<&Claim> =
         before.iter().filter(|claim| claim.kind != Kind::Identity && claim.is_within()).collect();
@@ -140,7 +140,7 @@ fn notices(parts: &[Part], before: &[Claim]) -> bool {
     found < watching.len()
 }
 
-/// The keys of a file's values, with their tables.
+/// Returns the keys of a file's values, with their tables.
 fn keys(table: &Table) -> Vec<String> {
     let of_table = |(key, value): (&String, &Value)| match value {
         Value::Table(below) => keys(below).into_iter().map(|below| format!("{key}.{below}")).collect(),
@@ -150,7 +150,8 @@ fn keys(table: &Table) -> Vec<String> {
     table.iter().flat_map(of_table).collect()
 }
 
-/// Results of `read` for a file with a parameter 15% smaller, and 15% larger. If it refuses both, half and twice the value.
+/// Returns the results of `read` for a file with the parameter 15% smaller, and 15% larger. If
+/// `read` refuses both, uses half and twice the value.
 fn changed<T>(table: &Table, key: &str, read: impl Fn(&str) -> Option<T>) -> Vec<T> {
     let with = |factor: f64| {
         let mut table = table.clone();
@@ -169,7 +170,8 @@ fn scale(table: &mut Table, key: &str, factor: f64) {
     }
 }
 
-/// Scales a number. Of a list of points the last coordinate; a whole number changes by at least 1.
+/// Scales a number. In a list of points, scales the last coordinate; a whole number changes by at
+/// least 1.
 fn scale_value(value: &mut Value, factor: f64) {
     match value {
         Value::Float(number) => *number *= factor,
@@ -186,7 +188,7 @@ fn scale_value(value: &mut Value, factor: f64) {
     }
 }
 
-/// A paper's file with these values of ours, and those of the other column.
+/// Returns a paper's file with the claims' values of `ours` and of the other column.
 pub fn with_values(text: &str, claims: &[Claim]) -> String {
     let mut current: Option<&Claim> = None;
     let lines = text.lines().map(|line| match line.split_once(" = ") {

@@ -1,22 +1,22 @@
-//! The tables of claims in the documents, between `<!-- papers: NAME TABLE -->` and `<!-- end -->`.
+//! Tables of claims in the documents, between `<!-- papers: NAME TABLE -->` and `<!-- end -->`.
 
 use std::path::{Path, PathBuf};
 
 use crate::{ALL, Claim, Kind, Origin, Paper, digits};
 
-/// The documents with tables.
+/// Documents with tables.
 pub const DOCUMENTS: [&str; 5] =
     ["README.md", "docs/ive.md", "docs/protocols/pim.md", "docs/embeddings.md", "docs/performance.md"];
 
 const BEGINS: &str = "<!-- papers: ";
 const ENDS: &str = "<!-- end -->";
 
-/// The repository's root.
+/// Returns the repository's root.
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// Compares a file with what it has to be, or writes it if `SPIREA_WRITE_DOCS` is set.
+/// Compares a file with its expected text, or writes it if `SPIREA_WRITE_DOCS` is set.
 ///
 /// # Errors
 /// The command that writes the file, if the two differ.
@@ -34,10 +34,10 @@ pub fn hold(file: &str, expected: &str) -> Result<(), String> {
     Err(format!("{file}: line {line} is stale; run `python3 scripts/papers.py --write`"))
 }
 
-/// A document with another text between `<!-- NAME -->` and `<!-- end -->`.
+/// Replaces the text of a document between `<!-- NAME -->` and `<!-- end -->`.
 ///
 /// # Errors
-/// If there is no such mark, or it has no end.
+/// If the mark does not exist or has no end.
 pub fn with_part(text: &str, name: &str, part: &str) -> Result<String, String> {
     let mark = format!("<!-- {name} -->\n");
     let (before, rest) = text.split_once(&mark).ok_or_else(|| format!("there is no mark {name:?}"))?;
@@ -45,10 +45,10 @@ pub fn with_part(text: &str, name: &str, part: &str) -> Result<String, String> {
     Ok(format!("{before}{mark}{part}{ENDS}{after}"))
 }
 
-/// A document with its tables made anew.
+/// Returns a document with its tables regenerated.
 ///
 /// # Errors
-/// A mark without an end, or of an unknown table.
+/// If a mark has no end or names an unknown table.
 pub fn with_tables(text: &str) -> Result<String, String> {
     let mut parts = text.split(BEGINS);
     let mut whole = parts.next().unwrap_or_default().to_owned();
@@ -60,7 +60,7 @@ pub fn with_tables(text: &str) -> Result<String, String> {
     Ok(whole)
 }
 
-/// A table by its name.
+/// Returns a table by its name.
 fn table(name: &str) -> Result<String, String> {
     if name == "counts" {
         return Ok(counts());
@@ -77,7 +77,8 @@ fn table(name: &str) -> Result<String, String> {
     }
 }
 
-/// Rows that are evidence, then fitted ones. Comparisons of the paper with itself are counted.
+/// Returns the table of claims: rows that are evidence, then fitted ones. Comparisons of the paper
+/// with itself are only counted.
 fn claims(paper: &Paper) -> String {
     let other = paper.other.as_deref();
     let mut table = String::from("| what | paper | ours | deviation | kind |");
@@ -142,7 +143,7 @@ fn missing(paper: &Paper) -> String {
     paper.missing.iter().map(|missing| format!("- {}: {}\n", missing.what, missing.why)).collect()
 }
 
-/// The classes of rows, in the order in which tables show them.
+/// Classes of rows, in the order in which tables show them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Class {
     Derived,
@@ -190,7 +191,7 @@ fn counts() -> String {
     table + "\nNot reproduced:\n\n" + &ALL.map(|(_, text)| not_reproduced(&Paper::read(text))).concat()
 }
 
-/// One line for a paper: the parts of its evaluation that are not reproduced.
+/// Returns a line with the parts of a paper's evaluation that are not reproduced.
 fn not_reproduced(paper: &Paper) -> String {
     let parts: Vec<&str> = paper.missing.iter().map(|missing| missing.what.as_str()).collect();
     format!("- {}: {}\n", paper.title, parts.join("; "))

@@ -1,10 +1,10 @@
-//! The claims files, and the tables that the documents show of them.
+//! Tests of the claims' files, and of their tables in the documents.
 
 use spirea_papers::check::{kinds, with_values};
 use spirea_papers::documents::{DOCUMENTS, hold, root, with_tables};
 use spirea_papers::{ALL, Claim, Paper};
 
-/// The value in the cell that a claim names.
+/// Returns the value in the cell that a claim names.
 fn recorded(claim: &Claim) -> Option<f64> {
     let recorded = claim.recorded.as_ref()?;
     let text = std::fs::read_to_string(root().join(&recorded.file)).unwrap();

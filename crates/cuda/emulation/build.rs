@@ -10,8 +10,9 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::SystemTime;
 
-/// The checks stand in for what a GPU does not forgive, or does otherwise than this processor: misaligned accesses,
-/// shifts by a word's width. A check that fails is a trap, which the runtime makes an error of the launch.
+/// The checks cover what a GPU refuses, or does differently from this processor: misaligned
+/// accesses, and shifts by a word's width. A failed check traps, which the runtime reports as an
+/// error of the launch.
 const KERNEL_FLAGS: [&str; 6] = [
     "-O2",
     // Half of a fiber's stack.
@@ -21,16 +22,16 @@ const KERNEL_FLAGS: [&str; 6] = [
     "-Wno-unused-function",
     "-Wno-unknown-pragmas",
 ];
-/// The products of fragments need the vectoriser.
+/// Products of fragments need the vectoriser.
 const RUNTIME_FLAGS: [&str; 1] = ["-O3"];
 const COMMON_FLAGS: [&str; 7] =
     ["-std=c++20", "-g1", "-fno-strict-aliasing", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra"];
-/// What is instrumented takes two thirds of the time to compile so, and as long to run.
+/// At this level, instrumented kernels compile in two thirds of the time and run as fast.
 const ASAN_KERNEL_FLAGS: [&str; 1] = ["-O1"];
 /// Frames grow under the sanitizer, and stacks are larger.
 const ASAN_FLAGS: [&str; 3] = ["-fsanitize=address", "-fno-omit-frame-pointer", "-Wno-frame-larger-than"];
 
-/// One compiler call.
+/// Compiler call.
 struct Unit {
     source: PathBuf,
     object: PathBuf,
@@ -52,7 +53,7 @@ fn main() {
     if sanitized {
         println!("cargo::rustc-cfg=address_sanitizer");
     }
-    // Clippy has build scripts of its own run, and runs nothing that would load a library.
+    // Clippy runs build scripts of its own, and never runs anything that would load a library.
     let wrapper = env::var_os("RUSTC_WORKSPACE_WRAPPER").map(PathBuf::from);
     if wrapper.is_some_and(|wrapper| wrapper.file_stem().is_some_and(|name| name == "clippy-driver")) {
         return;
@@ -63,7 +64,7 @@ fn main() {
     }
 }
 
-/// The two libraries of a variant: with the product's kernels, and with the planted ones.
+/// Builds the two libraries of a variant: with the product's kernels, and with the planted ones.
 fn build(
     out: &Path,
     variant: &str,
@@ -105,7 +106,7 @@ fn sources(folder: &Path, extension: &str) -> impl Iterator<Item = PathBuf> {
     files.into_iter()
 }
 
-/// Compiles what has changed, on as many threads as cargo allows.
+/// Compiles outdated units, on as many threads as cargo allows.
 fn compile<'a>(units: impl Iterator<Item = &'a Unit>) {
     let queue = Mutex::new(units.filter(|unit| !unit.is_current()).collect::<VecDeque<_>>());
     let jobs = env::var("NUM_JOBS").ok().and_then(|jobs| jobs.parse().ok()).unwrap_or(1);
@@ -128,12 +129,13 @@ fn compile<'a>(units: impl Iterator<Item = &'a Unit>) {
 impl Unit {
     fn command(&self) -> Command {
         let mut command = compiler();
-        // `-x c++` stands among the flags, before the file that it is for.
+        // `-x c++` is among the flags, and must precede the file that it applies to.
         command.args(&self.flags).arg("-MMD").arg("-c").arg(&self.source).arg("-o").arg(&self.object);
         command
     }
 
-    /// Beside the object lies the command that made it, and what it read.
+    /// Returns true if the object is newer than its inputs and was made by the same command. The
+    /// command and the list of inputs are stored beside the object.
     fn is_current(&self) -> bool {
         let Ok(made) = modified(&self.object) else { return false };
         let command = fs::read_to_string(self.object.with_extension("command")).unwrap_or_default();
@@ -165,7 +167,7 @@ fn link<'a>(folder: &Path, flags: &[&str], units: impl Iterator<Item = &'a Unit>
     command.args(flags).args(["-shared", "-pthread", "-Wl,-soname,libcuda.so", "-o"]).arg(&fresh);
     command.args(units.map(|unit| &unit.object));
     run(&mut command).unwrap_or_else(|failure| panic!("{failure}"));
-    // Renamed, so that a process that has the old library loaded keeps it whole.
+    // Renamed, so that a process that has loaded the old library keeps it intact.
     let library = folder.join("libcuda.so");
     fs::rename(&fresh, &library).unwrap_or_else(|error| panic!("{}: {error}", library.display()));
 }
@@ -174,7 +176,7 @@ fn compiler() -> Command {
     Command::new(env::var_os("CXX").unwrap_or_else(|| "g++".into()))
 }
 
-/// Warnings are shown by cargo, an error ends the build with all that the compiler said.
+/// Runs a command. Cargo shows its warnings; an error contains all of the compiler's output.
 fn run(command: &mut Command) -> Result<(), String> {
     let output = command.output().map_err(|error| {
         format!(

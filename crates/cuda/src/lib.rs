@@ -1,8 +1,8 @@
 //! The CUDA backend: every step as kernels on NVIDIA devices, launched through the driver.
 //!
-//! [`driver`] owns devices, streams and buffers; `pack` holds the compiled kernels, whose sources are in
-//! `kernels/`. The operations of a server are in `fold`, `ring` and `shares`; [`CudaBackend`] is all of them on one
-//! device, [`DeviceGroup`] on several. [`probe`] measures and tests a device.
+//! [`driver`] owns devices, streams and buffers; `pack` holds the compiled kernels, whose sources
+//! are in `kernels/`. The server's operations are in `fold`, `ring` and `shares`: [`CudaBackend`]
+//! runs them on one device, [`DeviceGroup`] on several. [`probe`] measures and tests a device.
 
 pub mod driver;
 mod fold;
@@ -30,7 +30,7 @@ pub use pack::pack_architectures;
 pub use ring::{Butterfly, Direction, Form, Granularity, Plain, Tables, transform_with};
 pub use shares::{CudaRows, Evaluation, Tops};
 
-/// The operations of a server on one device.
+/// Backend that runs the server's operations on one device.
 #[derive(Debug)]
 pub struct CudaBackend {
     id: BackendId,
@@ -41,15 +41,16 @@ pub struct CudaBackend {
 }
 
 impl CudaBackend {
-    /// The backend on device number `ordinal`.
+    /// Creates the backend on device number `ordinal`.
     ///
     /// # Errors
-    /// [`BackendError::Unavailable`] with the reason: no driver, an old one, no such device.
+    /// [`BackendError::Unavailable`] with the reason: no driver, a driver that is too old, or no
+    /// such device.
     pub fn new(ordinal: usize) -> Result<Self, BackendError> {
         Ok(Self::on(Device::open(ordinal)?))
     }
 
-    /// The backend on a device.
+    /// Creates the backend on an open device.
     pub fn on(device: Arc<Device>) -> Self {
         Self {
             id: BackendId::unique(),
@@ -60,7 +61,7 @@ impl CudaBackend {
         }
     }
 
-    /// The device.
+    /// Returns the device.
     pub fn device(&self) -> &Arc<Device> {
         &self.device
     }

@@ -1,7 +1,7 @@
-//! The compiled kernels: the pack that is part of this library, `pack/kernels.pack`.
+//! The compiled kernels: `pack/kernels.pack`, which is part of this library.
 //!
-//! `scripts/cuda_pack.py` writes it and `docs/kernels/pack.md` describes it. What is read is checked: a pack that
-//! was damaged on its way here gives an error, never a module that the driver would load.
+//! `scripts/cuda_pack.py` writes the pack and `docs/kernels/pack.md` describes it. Everything read
+//! from it is checked: a damaged pack causes an error, and the driver never loads a damaged module.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,22 +16,23 @@ static PACK: &[u8] = include_bytes!("../pack/kernels.pack");
 
 const MAGIC: &[u8] = b"SPIRCUDA";
 const FORMAT: u32 = 1;
-/// Far above any cubin of ours: what a table claims is not allocated beyond it.
+/// Maximum length of a cubin, far above any real one: bounds what is allocated for a length read
+/// from the table.
 const MAX_CUBIN_BYTES: usize = 16 << 20;
 
-/// Why there are no kernels for a device.
+/// Reason why there are no kernels for a device.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum PackError {
-    /// None was compiled for this device.
+    /// No kernels were compiled for this device.
     #[error("no kernels for compute capability {capability}; there are some for {there}")]
     Capability {
-        /// What the device is.
+        /// Compute capability of the device.
         capability: Compute,
         /// The architectures in the pack, such as `sm_80, sm_90a`.
         there: String,
     },
-    /// The pack is not what was written.
+    /// The pack is damaged.
     #[error("the pack of kernels is damaged: {0}; build or install Spirea again")]
     Damaged(&'static str),
 }
@@ -41,9 +42,9 @@ pub(crate) enum PackError {
 pub(crate) struct Cubin {
     /// The name of the file, without its ending.
     pub(crate) name: String,
-    /// What it was compiled for, such as `sm_90a`.
+    /// Architecture that it was compiled for, such as `sm_90a`.
     pub(crate) architecture: String,
-    /// What the driver loads.
+    /// Image that the driver loads.
     pub(crate) image: Vec<u8>,
 }
 
@@ -53,7 +54,7 @@ impl fmt::Debug for Cubin {
     }
 }
 
-/// The kernels for a device: of every file the best that runs there.
+/// Returns the kernels for a device: the best cubin of every file that runs there.
 pub(crate) fn cubins(architecture: Compute) -> Result<Vec<Cubin>, PackError> {
     Pack::parse(PACK)?.cubins(architecture)
 }
@@ -72,12 +73,13 @@ pub fn pack_architectures() -> Result<String, BackendError> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Architecture {
     compute: Compute,
-    /// With instructions that only this very architecture has, the `a` of `sm_90a`.
+    /// True if the code uses instructions that only this architecture has (the `a` of `sm_90a`).
     specific: bool,
 }
 
 impl Architecture {
-    /// Code runs on later minor versions of its major one; with specific instructions, on its own alone.
+    /// Returns true if the code runs on `device`: on the same major version with the same or a
+    /// later minor version, or, with specific instructions, on exactly this version.
     fn runs_on(self, device: Compute) -> bool {
         if self.specific {
             self.compute == device
@@ -94,7 +96,7 @@ impl fmt::Display for Architecture {
     }
 }
 
-/// A row of the table.
+/// Row of the table.
 #[derive(Debug)]
 struct Entry<'a> {
     name: &'a str,
@@ -119,7 +121,7 @@ impl Entry<'_> {
     }
 }
 
-/// The table of a pack whose hash is right.
+/// Table of a pack whose hash was verified.
 #[derive(Debug)]
 struct Pack<'a> {
     entries: Vec<Entry<'a>>,
@@ -175,7 +177,7 @@ impl<'a> Pack<'a> {
         best.into_values().map(Entry::cubin).collect()
     }
 
-    /// The architectures that there are, in words.
+    /// Lists the architectures in the pack, as text.
     fn architectures(&self) -> String {
         let mut there: Vec<_> = self.entries.iter().map(|entry| entry.architecture).collect();
         there.sort_unstable();
@@ -187,7 +189,7 @@ impl<'a> Pack<'a> {
     }
 }
 
-/// Takes bytes from the front as long as there are any.
+/// Reads fields from the front of a slice.
 struct Reader<'a> {
     rest: &'a [u8],
 }
@@ -226,12 +228,12 @@ mod tests {
         Compute { major, minor }
     }
 
-    /// A row of a pack to write: what the table says, whatever is stored.
+    /// Row of a pack to write: the table's fields, which may disagree with the stored bytes.
     struct Row {
         name: &'static str,
         architecture: (u8, u8, u8),
         stored: Vec<u8>,
-        /// What is added to the row's own offset.
+        /// Added to the row's true offset.
         shift: u32,
         stored_length: u32,
         length: u32,
@@ -249,7 +251,7 @@ mod tests {
         format!("{name} {architecture:?} ").repeat(20).into_bytes()
     }
 
-    /// A pack, its hash put right.
+    /// Writes a pack with a valid hash.
     fn write(rows: &[Row]) -> Vec<u8> {
         let mut body = (rows.len() as u32).to_le_bytes().to_vec();
         let mut offset = 48 + rows.iter().map(|row| 48 + row.name.len()).sum::<usize>();
@@ -294,7 +296,7 @@ mod tests {
             (compute(8, 7), &[("fold", "sm_86"), ("share", "sm_80")]),
             (compute(8, 9), &[("fold", "sm_89"), ("share", "sm_80")]),
             (compute(9, 0), &[("fold", "sm_90a"), ("planes", "sm_90a"), ("share", "sm_90")]),
-            // What runs on 9.0 alone is not for a later one.
+            // Code specific to 9.0 does not run on a later version.
             (compute(9, 1), &[("share", "sm_90")]),
             (compute(10, 3), &[("fold", "sm_100")]),
             (compute(12, 0), &[("fold", "sm_120")]),
@@ -348,7 +350,8 @@ mod tests {
         }
     }
 
-    /// With its hash put right, damage comes as far as the table and the cubins, and is still an error or harmless.
+    /// With a valid hash, damage reaches the table and the cubins; it must cause an error or be
+    /// harmless.
     #[test]
     fn damage_under_a_right_hash_never_panics() {
         let bytes = write(&sample()[3..7]);

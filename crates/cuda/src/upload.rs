@@ -1,7 +1,8 @@
-//! How values come to a device: through pinned memory, beside what it computes.
+//! Copies of values to a device through pinned memory, in parallel with its computation.
 //!
-//! A [`Conveyor`] has two lanes, each a stream with pinned memory: the host fills one while the device copies the
-//! other. Files travel so ([`upload_file`]), and the words of queries ([`Staging`]).
+//! A [`Conveyor`] has two lanes, each a stream with pinned memory: the host fills one lane while
+//! the device copies from the other. Files ([`upload_file`]) and the words of queries ([`Staging`])
+//! are copied in this way.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,16 +13,16 @@ use spirea_backend::{BackendError, FileLayout, FileRows};
 
 use crate::driver::{Buffer, Device, Event, Pinned, Stream, View};
 
-/// Bytes of a chunk of a file: long enough that what it takes to start a copy is nothing beside it.
+/// Bytes of a chunk of a file: long enough to make the cost of starting a copy negligible.
 const CHUNK: usize = 32 << 20;
-/// Bytes that a thread reads at a time.
+/// Bytes that a thread reads at once.
 const PIECE: usize = 4 << 20;
-/// Words of queries in a lane: on their way while as many others are written.
+/// Words of queries in a lane: one lane is copied while the next one is written.
 const LANE_WORDS: usize = 1 << 20;
-/// Words that the driver takes at the call, of any memory, and copies in the stream's order. More of them it would wait
-/// for.
+/// Words that the driver takes during the call, from any memory, and copies in the stream's order.
+/// For more words, the call would wait for the copy.
 const TAKEN_AT_ONCE: usize = (64 << 10) / 4;
-/// Words that a thread writes at a time.
+/// Words that a thread writes at once.
 const WORDS: usize = 1 << 16;
 
 /// Two lanes that take turns.
@@ -31,17 +32,17 @@ struct Conveyor<T> {
     next: usize,
 }
 
-/// A stream with the host's memory that it copies from.
+/// Stream with the pinned host memory that it copies from.
 #[derive(Debug)]
 struct Lane<T> {
     stream: Stream,
     values: Arc<Pinned<T>>,
-    /// The end of the copy that last had the memory.
+    /// End of the last copy from this memory.
     copied: Option<Event>,
 }
 
 impl<T: Pod> Conveyor<T> {
-    /// Lanes for so many values at once, behind what is queued on the main stream.
+    /// Creates lanes of `length` values each, ordered after the work queued on the main stream.
     fn new(device: &Arc<Device>, length: usize) -> Result<Self, BackendError> {
         let lane = || -> Result<Lane<T>, BackendError> {
             let (stream, values) = (device.stream()?, Arc::new(Pinned::new(device, length)?));
@@ -51,7 +52,8 @@ impl<T: Pod> Conveyor<T> {
         Ok(Self { lanes: [lane()?, lane()?], next: 0 })
     }
 
-    /// Writes values, as many as a lane holds at most, and queues their copy.
+    /// Lets `write` fill the next lane, and queues its copy to `to`, which must not be longer than
+    /// a lane.
     fn copy(
         &mut self,
         to: &View<'_, T>,
@@ -74,8 +76,8 @@ impl<T: Pod> Conveyor<T> {
     }
 }
 
-/// Room on a device for the words of a batch, kept from one batch to the next: they travel while the device still
-/// computes what was queued before.
+/// Room on a device for the words of a batch, kept for the next batch. Words are copied while the
+/// device still computes earlier batches.
 #[derive(Debug, Default)]
 pub(crate) struct Staging(Mutex<Option<Room>>);
 
@@ -86,11 +88,11 @@ struct Room {
 }
 
 impl Staging {
-    /// Brings rows of words, all of one length, to the device, one behind another; `read` queues on the main stream
-    /// what reads them. The rows may change when this returns.
+    /// Copies rows of words, all of the same length, to the device, one after another. `read`
+    /// queues the work that reads them on the main stream. The rows may change once this returns.
     ///
     /// # Errors
-    /// Those of `read`; [`BackendError::Unavailable`] if there is no room.
+    /// The errors of `read`; [`BackendError::Unavailable`] if there is no room.
     pub fn stage<T>(
         &self,
         device: &Arc<Device>,
@@ -101,7 +103,7 @@ impl Staging {
         if length <= TAKEN_AT_ONCE {
             return read(&taken_at_once(device, rows, length)?.all());
         }
-        // Whoever failed or panicked has taken the room with him.
+        // A caller that failed or panicked has taken the room and not returned it.
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut room = match kept.take().filter(|room| room.words.len() >= length) {
             Some(room) => room,
@@ -109,11 +111,12 @@ impl Staging {
         };
         let main = device.main();
         let written = room.write(rows, length);
-        // Whatever came of it: what is dropped or used again on the main stream is so after the lanes.
+        // Also after a failure: buffers that are dropped or reused on the main stream must come
+        // after the lanes.
         room.conveyor.streams().try_for_each(|lane| main.after(lane))?;
         written?;
         let value = read(&room.words.range(0..length))?;
-        // The words of the next batch come after what reads these.
+        // The lanes may overwrite these words only after the main stream has read them.
         room.conveyor.streams().try_for_each(|lane| lane.after(&main))?;
         kept.replace(room);
         Ok(value)
@@ -138,7 +141,7 @@ impl Room {
     }
 }
 
-/// Few rows, which need neither lanes nor room that is kept.
+/// Copies a few rows directly, without lanes and without keeping the room.
 fn taken_at_once(device: &Arc<Device>, rows: &[&[u32]], length: usize) -> Result<Buffer<u32>, BackendError> {
     let words = device.alloc(length)?;
     let mut end = 0;
@@ -150,7 +153,7 @@ fn taken_at_once(device: &Arc<Device>, rows: &[&[u32]], length: usize) -> Result
     Ok(words)
 }
 
-/// The words of `rows`, one row behind another, from number `first` on.
+/// Copies the words of the concatenated `rows` to `to`, from word number `first` on.
 fn copy_words(rows: &[&[u32]], first: usize, mut to: &mut [u32]) {
     let length = rows[0].len();
     let mut from = first;
@@ -163,15 +166,16 @@ fn copy_words(rows: &[&[u32]], first: usize, mut to: &mut [u32]) {
     }
 }
 
-/// Copies rows in a file to the `bytes` of what there is `room` for once the file's length is right, and gives it when
-/// they are there: one chunk is read, by all threads, while the one before is copied.
+/// Copies rows of a file to the device: checks the file's length, allocates with `room`, fills the
+/// buffer that `bytes` returns, and returns the result of `room`. All threads read one chunk while
+/// the one before is copied.
 ///
 /// # Errors
-/// [`BackendError::Io`] if it cannot be read, [`BackendError::Shape`] as [`FileLayout::part`] and
-/// [`FileLayout::check_length`], and those of `room`.
+/// [`BackendError::Io`] if the file cannot be read, [`BackendError::Shape`] as for
+/// [`FileLayout::part`] and [`FileLayout::check_length`], and the errors of `room`.
 ///
 /// # Panics
-/// If the buffer is shorter.
+/// If the buffer is shorter than the rows.
 pub(crate) fn upload_file<L: FileLayout, T>(
     device: &Arc<Device>,
     stored: &FileRows<'_, L>,
@@ -198,7 +202,7 @@ pub(crate) fn upload_file<L: FileLayout, T>(
                 .map_err(|source| stored.failed(source))
         })
     });
-    // Whatever came of it: the lanes stay until their copies have run.
+    // Also after a failure: the lanes must live until their copies have run.
     let ended = conveyor.streams().try_for_each(Stream::synchronize);
     copied?;
     ended?;
@@ -218,7 +222,7 @@ mod tests {
         Emulation::install(Config::default())
     }
 
-    /// Rows of words that tell them apart.
+    /// Returns rows of words that differ from row to row.
     fn rows(count: usize, length: usize, seed: u32) -> Vec<Vec<u32>> {
         (0..count as u32).map(|row| (0..length as u32).map(|i| seed + (row << 24) + i).collect()).collect()
     }
@@ -227,8 +231,9 @@ mod tests {
         rows.iter().map(Vec::as_slice).collect()
     }
 
-    /// Words that the driver takes at once, fewer than a lane holds, as many, and more than both; in rows that end
-    /// within lanes. Room is found again, and nothing is overwritten before it was read.
+    /// Tests batches that the driver takes at once, and batches shorter than a lane, exactly as
+    /// long, and longer; rows end within lanes. The room is reused, and nothing is overwritten
+    /// before it was read.
     #[test]
     fn all_words_arrive_in_order() {
         emulation().in_every_order(|| {

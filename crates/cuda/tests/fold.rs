@@ -1,4 +1,4 @@
-//! `scalar_fold` and `module_fold` on an emulated device, against the other backends.
+//! `scalar_fold` and `module_fold` on an emulated device, compared with the other backends.
 
 use std::sync::OnceLock;
 
@@ -22,7 +22,7 @@ fn device() -> CudaBackend {
     CudaBackend::new(0).unwrap()
 }
 
-/// Words that look random (SplitMix64).
+/// Yields pseudorandom words (SplitMix64).
 fn words(seed: u64) -> impl Iterator<Item = u32> {
     (0u64..).map(move |i| {
         let mut z =
@@ -37,7 +37,7 @@ fn fold(cuda: &CudaBackend, matrix: &CudaMatrix, queries: &[u32]) -> Result<Vec<
     cuda.words(cuda.scalar_fold(matrix, queries)?)
 }
 
-/// A matrix and the columns of a batch.
+/// Matrix and the query columns of a batch.
 struct Case {
     layout: PanelLayout,
     bytes: Vec<u8>,
@@ -58,7 +58,7 @@ impl Case {
         cpu.words(cpu.scalar_fold(&matrix, &self.queries).unwrap()).unwrap()
     }
 
-    /// Compares kernels with the CPU.
+    /// Compares the kernels' results with the CPU's.
     fn check(&self, cuda: &CudaBackend, kernels: &[ScalarFoldKernel]) {
         let expected = self.expected();
         let matrix = cuda.upload(self.layout, &self.bytes).unwrap();
@@ -168,7 +168,7 @@ fn the_backend_agrees_with_the_definition_batch_after_batch() {
     });
 }
 
-/// Three chunks of the way from file to device, one of them partial.
+/// Tests three chunks of the upload from a file, one of them partial.
 #[test]
 fn a_matrix_of_several_chunks_arrives_from_memory_and_from_a_file() {
     let case = Case::random(4096, 5000, 1);

@@ -1,4 +1,4 @@
-//! Groups of devices give what one backend gives, bit for bit, under every strategy.
+//! Groups of devices agree with a single backend, bit for bit, under every strategy.
 
 use spirea_backend::{
     Backend as _, BackendError, Bodies, EvaluationKeys, FileRows, FoldedBlocks, Links, NaiveBackend,
@@ -15,16 +15,16 @@ use spirea_lattice::rlwe::{Conversion, KeyShape, RingSecret, parse_query};
 use spirea_math::random::{SecretRng, public_residues};
 use spirea_math::{Expansion, Rotations};
 
-/// Queries of a batch: more than devices, and no multiple of them.
+/// Queries of a batch: more than devices, and not a multiple of their number.
 const BATCH: usize = 5;
 const SET: RingSet = RingSet::Fast;
-/// Leaves that rows are folded with.
+/// Number of leaves that rows are folded with.
 const COLUMNS: usize = 3;
 /// Ciphertexts of a tournament: the last device of four has fewer rows than the others.
 const ROWS: usize = 7;
 
-/// Runs a test on four devices, alone. They multiply words: products of bytes take longer to emulate, and are tested
-/// by themselves.
+/// Runs a test on four devices, alone in this process. The devices multiply words: products of
+/// bytes take longer to emulate and have their own tests.
 fn emulated(streams: StreamOrder, peers: bool, test: impl FnOnce(&Emulation)) {
     let config =
         Config { devices: 4, memory: 512 << 20, compute: (8, 6), streams, peers, ..Config::default() };
@@ -45,7 +45,7 @@ fn words(count: usize, seed: u32) -> Vec<u32> {
     (0..count).map(|_| next()).collect()
 }
 
-/// What the folds of matrices give: words of answers, then a product with a public matrix.
+/// Returns the results of folds of matrices: words of answers, then a product with a public matrix.
 fn folds<B: ProtocolBackend>(backend: &B) -> Vec<Vec<u32>> {
     let mut results = Vec::new();
     for (rows, columns) in [(32, 64), (160, 36), (320, 256)] {
@@ -76,7 +76,7 @@ fn folds<B: ProtocolBackend>(backend: &B) -> Vec<Vec<u32>> {
     results
 }
 
-/// A batch of clients' keys and queries, the same for every backend.
+/// Keys and queries of a batch of clients, the same for every backend.
 struct Clients {
     expansion: Expansion,
     depth: usize,
@@ -103,7 +103,7 @@ impl Clients {
         Self { expansion, depth, keys, queries }
     }
 
-    /// What the steps on rings give: switched ciphertexts, before and after a tournament.
+    /// Returns the results of the ring steps: switched ciphertexts, before and after a tournament.
     fn steps<B: ProtocolBackend>(&self, backend: &B, rows: usize) -> Vec<Vec<u8>> {
         let tables = backend.tables(SET.ring()).unwrap();
         let keys: Vec<_> = self
@@ -128,11 +128,13 @@ impl Clients {
         let plain = backend.encode(&tables, rows, COLUMNS, &fill).unwrap();
         let packed = || backend.poly_fold(&tables, std::slice::from_ref(&plain), &leaves).unwrap();
 
-        // Bodies: the words of a fold, those of a query to its ciphertexts, as many as they have coefficients and fewer.
+        // Bodies are words of a fold. Each query's words are added to its ciphertexts: as many
+        // words as coefficients, or fewer.
         let count = rows * SET.ring().degree();
         let layout = PanelLayout::covering(count, 4).unwrap();
         let matrix = backend.upload(layout, &bytes(layout.bytes(), 9)).unwrap();
-        // One answer more than queries: theirs begin with the first one or with the second, which may be elsewhere.
+        // There is one answer more than queries: the bodies begin with the first answer or with the
+        // second, which may be on another device.
         let folded = backend.scalar_fold(&matrix, &words((BATCH + 1) * layout.columns(), 8)).unwrap();
         let bits = SwitchedBits { a: SET.response_bits().0, b: SET.response_bits().1 };
         let mut results = Vec::new();
@@ -157,7 +159,7 @@ impl Clients {
 }
 
 impl Clients {
-    /// What packing the folds of switched ciphertexts gives.
+    /// Returns the results of packing the folds of switched ciphertexts.
     fn second_halves<B: ProtocolBackend>(&self, backend: &B) -> Vec<Vec<u8>> {
         const BLOCKS: usize = 3;
         const QUERIES: usize = 3;
@@ -236,7 +238,7 @@ fn packings_by_rotations_agree() {
     }
 }
 
-/// What folds by shares give, with keys of the whole domain and of a part of it.
+/// Returns the results of folds by shares, with keys of the whole domain and of a part of it.
 fn shares<B: ProtocolBackend>(backend: &B, keys: &[(OutputKind, usize, Vec<Key>)]) -> Vec<Vec<u8>> {
     let layout = RowLayout::new(1300, 24, 2).unwrap();
     let content = bytes(layout.bytes(), 4);
@@ -252,7 +254,7 @@ fn shares<B: ProtocolBackend>(backend: &B, keys: &[(OutputKind, usize, Vec<Key>)
             results.push(backend.share_fold(rows, *first_row, PrfKind::ChaCha12, keys).unwrap());
         }
     }
-    // Two bins of 650 rows, of which shares end within the leaves of neither.
+    // Two bins of 650 rows; no device's share ends within a leaf of either bin.
     let layout = layout.in_bins(2).unwrap();
     let rows =
         backend.open_rows(FileRows::all(layout, &StoredFile::at(file.path()), Residence::Copied)).unwrap();
@@ -282,8 +284,9 @@ fn keys_of_shares() -> Vec<(OutputKind, usize, Vec<Key>)> {
     keys
 }
 
-/// What packing by rotations and selecting give, with keys of random words: products with one or several matrices, sums of
-/// rotated ones within devices and across them, what a tournament leaves of those.
+/// Returns the results of packing by rotations and of selecting, with keys of random words:
+/// products with one or several matrices, sums of rotated products within devices and across them,
+/// and the winners of a tournament between the sums.
 fn packed_by_rotations<B: RingBackend>(backend: &B) -> Vec<Vec<u32>> {
     const LEVELS: u32 = 1;
     const DEPTH: usize = 2;
@@ -321,7 +324,8 @@ fn packed_by_rotations<B: RingBackend>(backend: &B) -> Vec<Vec<u32>> {
     let bits = backend.expand_leaf(&tables, further, &keys, &leaves, 1).unwrap();
     let selectors = backend.selectors(&tables, &keys, &bits, 0, DEPTH, selector).unwrap();
     let mut results = Vec::new();
-    // Shares of four devices are single terms, or whole sums once rows of both matrices are; those of two are always whole.
+    // Four devices have single terms of sums, or whole sums once they have rows of both matrices;
+    // two devices always have whole sums.
     for rows in [&[4][..], &[4, 2]] {
         let plain = |&rows: &usize| {
             let fill = |row: usize, column: usize, to: &mut [i32]| {
@@ -345,8 +349,9 @@ fn packed_by_rotations<B: RingBackend>(backend: &B) -> Vec<Vec<u32>> {
     results
 }
 
-/// The groups that a test of seconds runs on: each strategy on one of two numbers of devices in turns. The short form draws one
-/// of the numbers, and SPIREA_CONFORMANCE=long has both for each strategy.
+/// Returns the groups for a test that takes seconds: strategies alternate between two numbers of
+/// devices. The short form of the tests draws one of the numbers; SPIREA_CONFORMANCE=long runs both
+/// for each strategy.
 fn groups_in_turns(place: usize, devices: usize) -> impl Iterator<Item = DeviceGroup> {
     const PLACES: [&str; 2] = ["two devices", "four devices"];
     let is_drawn = is_drawn("groups of devices", &PLACES, 1, PLACES[place]);
@@ -411,7 +416,7 @@ fn exchanges_copy_between_devices_and_replicas_do_not() {
             emulation.reset();
             let folded = group.scalar_fold(&matrix, &words(4 * layout.columns(), 2)).unwrap();
             group.words(folded).unwrap();
-            // Each device gets the other's half of its two answers.
+            // Each device gets the other device's half of its two answers.
             let expected = if group.strategy() == Strategy::Replicate { 0 } else { 2 * 2 * 64 * 4 };
             assert_eq!(emulation.copied().between_devices, expected, "{}", group.strategy());
         }
@@ -431,7 +436,7 @@ fn replicas_encode_polynomials_once_and_copy_them() {
             let divided = matches!(group.strategy(), Strategy::Aggregate | Strategy::Gather);
             let (launches, copies) = if divided { (2, 0) } else { (1, 2) };
             assert_eq!(emulation.launches("ring_encode_4096"), launches, "{}", group.strategy());
-            // A step of 32 columns is the least that a row takes.
+            // A row takes at least one step of 32 columns.
             let bytes = (8 * 32 * SET.ring().words() * 4) as u64;
             assert_eq!(emulation.copied().between_devices, copies * bytes, "{}", group.strategy());
             let coefficients = (8 * SET.ring().degree() * 4) as u64;

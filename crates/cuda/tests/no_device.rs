@@ -1,4 +1,4 @@
-//! A driver without devices.
+//! Driver without devices.
 
 use spirea_backend::BackendError;
 use spirea_cuda::CudaBackend;

@@ -1,8 +1,8 @@
-//! A machine without a driver.
+//! Machine without a driver.
 
 use spirea_cuda::driver::{Device, DriverError, device_count};
 
-/// Runs on machines with a driver too: there it shows nothing.
+/// Also runs on machines with a driver, where it tests nothing.
 #[test]
 fn a_machine_without_a_driver_says_so() {
     match Device::open(0) {

@@ -1,4 +1,4 @@
-//! A driver that is older than the kernels.
+//! Driver that is older than the kernels.
 
 use spirea_cuda::driver::{Device, DriverError};
 use spirea_cuda_emulation::{Config, Emulation};

@@ -1,4 +1,4 @@
-//! The self-tests and the measured limits on emulated devices.
+//! Self-tests and measured rates on emulated devices.
 #![allow(missing_docs, reason = "a test")]
 
 use spirea_backend::{Backend as _, PanelLayout, RowLayout, ShareBackend as _};
@@ -42,7 +42,7 @@ fn every_limit_is_measured() {
     });
 }
 
-/// Where there is no `wgmma`.
+/// Tests a device without `wgmma`.
 #[test]
 fn tensor_cores_of_other_devices_are_measured() {
     let emulation = emulation();

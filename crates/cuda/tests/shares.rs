@@ -1,4 +1,4 @@
-//! Folds by shares on emulated devices against their definition.
+//! Folds by shares on emulated devices, compared with their definition.
 #![allow(missing_docs, reason = "a test")]
 
 use spirea_backend::{
@@ -12,12 +12,12 @@ use spirea_math::random::SecretRng;
 
 const FOLDED: [OutputKind; 3] = [OutputKind::Bit, OutputKind::U32, OutputKind::U64];
 
-/// A small device: few processors make a block's work large.
+/// Returns a small device: with few processors, each block has much work.
 fn emulation() -> &'static Emulation {
     Emulation::install(Config { processors: 4, ..Config::default() })
 }
 
-/// Keys of one party for random points.
+/// Returns keys of one party for random points.
 fn keys(prf: PrfKind, points: u64, output: OutputKind, party: usize, count: usize) -> Vec<Key> {
     let domain = Domain::new(points, output).unwrap();
     let mut rng = SecretRng::deterministic_for_tests(party as u64 + points);
@@ -36,7 +36,7 @@ fn random_bytes(layout: RowLayout) -> Vec<u8> {
     bytes
 }
 
-/// What is folded: rows, of which `points` from `first_row` on meet the keys.
+/// Shape of a fold: `points` rows from `first_row` on meet the keys.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
     rows: usize,
@@ -75,7 +75,7 @@ fn agrees(cuda: &CudaBackend, shape: Shape, output: OutputKind, prf: PrfKind) {
     agrees_with_bytes(cuda, shape, &random_bytes(shape.layout()), output, prf);
 }
 
-/// Rows that are whole words of the output: as wide, or a little wider.
+/// Rounds the bytes of a row up to whole words of the output.
 fn whole(row_bytes: usize, output: OutputKind) -> usize {
     match output {
         OutputKind::Bit => row_bytes,
@@ -97,7 +97,8 @@ fn the_definition_itself() {
     }
 }
 
-/// Bins of rows, with fewer keys than a group and with several groups, and folds that are not alike.
+/// Tests bins of rows, with fewer keys than a group and with several groups, and folds that differ
+/// in shape.
 #[test]
 fn several_folds_at_once() {
     emulation().in_every_order(|| {
@@ -147,12 +148,12 @@ fn every_function_and_output() {
 fn every_order_of_threads() {
     let emulation = emulation();
     emulation.in_every_order(|| {
-        // One processor has few blocks, so that each thread has several leaves.
+        // A single processor has few blocks, so each thread has several leaves.
         emulation.configure(Config { processors: 1, ..emulation.config() });
         let cuda = CudaBackend::new(0).unwrap();
         for prf in [PrfKind::Aes128, PrfKind::ChaCha12] {
             for output in FOLDED {
-                // A lone key, and a group that fills no four.
+                // A single key, and a group that is not a multiple of four.
                 for (count, leaves) in [(1, 2100), (5, 450)] {
                     let rows = leaves * output.per_leaf() as usize + 3;
                     agrees(&cuda, Shape::new(rows, 16, count), output, prf);
@@ -198,7 +199,7 @@ fn every_number_of_keys() {
         for count in (1..18).chain([31, 32, 33, 64, 65, 512]) {
             agrees(&cuda, Shape::new(600, 24, count), output, PrfKind::ChaCha12);
         }
-        // Its groups are smaller.
+        // The groups of this function are smaller.
         for count in [11, 12, 13, 24, 25] {
             agrees(&cuda, Shape::new(600, 24, count), output, PrfKind::HighwayHash);
         }
@@ -249,7 +250,7 @@ fn extreme_rows() {
     }
 }
 
-/// A key's shares, by definition.
+/// Evaluates a key's shares by definition.
 struct Shares<'a>(&'a Key);
 
 impl PrfVisitor for Shares<'_> {
@@ -265,7 +266,7 @@ impl PrfVisitor for Shares<'_> {
     }
 }
 
-/// Whole domains, with tops of trees expanded either way.
+/// Compares evaluations of whole domains, with both ways to expand the tops of trees.
 fn evaluates(cuda: &CudaBackend, prf: PrfKind, points: u64, output: OutputKind, count: usize) {
     let keys = keys(prf, points, output, count % 2, count);
     let expected: Vec<Leaf> = keys.iter().flat_map(|key| prf.visit(Shares(key))).collect();
@@ -306,7 +307,7 @@ fn blocks_meet_over_large_trees() {
     });
 }
 
-/// Whoever has few keys of large trees gets all blocks without asking.
+/// By default, few keys of large trees use all blocks.
 #[test]
 fn few_keys_of_large_trees_meet() {
     let emulation = emulation();
@@ -339,7 +340,7 @@ fn rows_from_files() {
     let cuda = CudaBackend::new(0).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rows");
-    // Two chunks and a bit, of which the last is no whole piece.
+    // Two full chunks and a third, which does not end with a whole piece.
     let layout = RowLayout::new((65 << 20) / 4096, 4096, 1).unwrap();
     let bytes = random_bytes(layout);
     std::fs::write(&path, &bytes).unwrap();
@@ -389,7 +390,7 @@ fn wrong_shapes_are_errors() {
     assert!(matches!(cuda.evaluation(PrfKind::Aes128, &[]), Err(BackendError::Shape(_))));
 }
 
-/// A lost device gives errors, and no answer.
+/// Tests that a lost device gives an error and no answer.
 #[test]
 fn a_lost_device_is_an_error() {
     let emulation = emulation();

@@ -1,4 +1,4 @@
-//! The backend: evaluation on the host, folds in memory.
+//! The backend: keys are evaluated on the host, rows are folded in memory.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -19,23 +19,24 @@ use crate::selectors::Selection;
 use crate::shape::{Build, MOST_QUERIES, Mram, Wram};
 use crate::table::Table;
 
-/// How DPUs are used.
+/// Use of the DPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PimConfig {
-    /// DPUs in all; none for all there are.
+    /// Number of DPUs in all; `None` for all that exist.
     pub dpus: Option<usize>,
-    /// Clusters, each with a whole copy of every table; one is IM-PIR's sequential mode. They divide the DPUs evenly.
+    /// Number of clusters, each with a whole copy of every table; a single cluster is IM-PIR's
+    /// sequential mode. The clusters divide the DPUs evenly.
     pub clusters: usize,
-    /// The most queries that share a pass over MRAM, 1 to 4; IM-PIR has 1.
+    /// Maximum number of queries that share a pass over MRAM, 1 to 4; IM-PIR has 1.
     pub queries: usize,
-    /// How the device program was built.
+    /// Build options of the device program.
     pub build: Build,
     /// Bytes of MRAM of a DPU.
     pub mram_bytes: usize,
 }
 
 impl Default for PimConfig {
-    /// All DPUs as one cluster, and as many queries in a pass as there can be.
+    /// Uses all DPUs as one cluster, with the maximum number of queries in a pass.
     fn default() -> Self {
         Self {
             dpus: None,
@@ -57,20 +58,20 @@ struct Machine {
     regions: Regions,
 }
 
-/// Folds by shares of bits, in the memories of DPUs; keys are expanded by the processor.
+/// Backend for folds by shares of bits, in the memories of DPUs; the processor expands the keys.
 ///
-/// For rings beside it: `Split::new(cpu, pim)`.
+/// To run rings as well: `Split::new(cpu, pim)`.
 #[derive(Clone)]
 pub struct PimBackend {
     machine: Arc<Machine>,
     times: Arc<StepTimes>,
 }
 
-/// A table in the memories of DPUs.
+/// Table in the memories of DPUs.
 #[derive(Debug)]
 pub struct PimRows {
     table: Table,
-    /// Of each cluster.
+    /// Placement of the table's blocks in each cluster.
     placements: Vec<Mutex<Placement>>,
 }
 
@@ -79,11 +80,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl PimBackend {
-    /// Allocates DPUs, loads the program and finds out which DPUs work.
+    /// Allocates DPUs, loads the program and detects the DPUs that work.
     ///
     /// # Errors
-    /// [`PimError::Settings`] for no clusters, or queries other than 1 to 4; [`PimError::Tasklets`] and
-    /// [`PimError::Wram`] for a build that cannot be; those of the SDK; [`PimError::Lost`] if no DPU of a cluster works.
+    /// [`PimError::Settings`] for no clusters, or queries other than 1 to 4; [`PimError::Tasklets`]
+    /// and [`PimError::Wram`] for an impossible build; the errors of the SDK; [`PimError::Lost`] if
+    /// no DPU of a cluster works.
     pub fn new(sdk: &dyn Sdk, config: PimConfig, cpu: Arc<CpuBackend>) -> Result<Self, PimError> {
         if config.clusters == 0 || !(1..=MOST_QUERIES).contains(&config.queries) {
             return Err(PimError::Settings(format!(
@@ -99,7 +101,7 @@ impl PimBackend {
             (clusters, dpus) => {
                 let dpus = match dpus {
                     Some(dpus) => dpus,
-                    // All there are: allocated once to be counted.
+                    // All DPUs are allocated once, to count them.
                     None => sdk.alloc(None)?.dpus(),
                 };
                 let each = dpus / clusters;
@@ -114,24 +116,25 @@ impl PimBackend {
         Ok(Self { machine: Arc::new(machine), times: Arc::default() })
     }
 
-    /// The same DPUs and tables, with the times of [`phases`] added up apart.
+    /// Returns a backend with the same DPUs and tables that adds the times of [`phases`] to
+    /// `times`.
     pub fn with_times(&self, times: Arc<StepTimes>) -> Self {
         Self { machine: Arc::clone(&self.machine), times }
     }
 
-    /// The times of [`phases`].
+    /// Returns the times of [`phases`].
     pub fn times(&self) -> &Arc<StepTimes> {
         &self.times
     }
 
-    /// Its name: of the SDK, and how many DPUs and clusters.
+    /// Returns a name: that of the SDK, with the number of DPUs and clusters.
     pub fn name(&self) -> String {
         let Machine { name, clusters, .. } = &*self.machine;
         let dpus: usize = clusters.iter().map(|cluster| lock(cluster).dpus()).sum();
         format!("{name}, {dpus} DPUs in {} cluster(s)", clusters.len())
     }
 
-    /// DPUs that work, of all clusters.
+    /// Returns the number of working DPUs in all clusters.
     pub fn working_dpus(&self) -> usize {
         self.machine.clusters.iter().map(|cluster| lock(cluster).working().count()).sum()
     }
@@ -145,8 +148,8 @@ impl PimBackend {
         Ok(PimRows { table, placements })
     }
 
-    /// Takes tasks, `queries` at a time, until there are none, and stores their answers. Returns the error if the cluster
-    /// fails; other clusters take its tasks.
+    /// Takes tasks, `queries` at a time, until no more come, and stores their answers. If the
+    /// cluster fails, returns the error; other clusters take its tasks.
     fn work(
         &self,
         cluster: usize,
@@ -200,8 +203,8 @@ impl ShareBackend for PimBackend {
         self.take(layout, self.machine.cpu.upload_rows(layout, bytes)?)
     }
 
-    /// The rows are copied to MRAM; on the host they are mapped from their file, for blocks that must move and for tables
-    /// that are loaded in passes.
+    /// Copies the rows to MRAM. On the host they are mapped from their file, for blocks that must
+    /// move and for tables that are loaded in passes.
     fn open_rows(&self, stored: FileRows<'_, RowLayout>) -> Result<PimRows, BackendError> {
         let layout = stored.part()?;
         self.take(layout, self.machine.cpu.open_rows(FileRows { residence: Residence::Mapped, ..stored })?)
@@ -212,7 +215,7 @@ impl ShareBackend for PimBackend {
     }
 
     /// # Errors
-    /// Those of [`PimBackend::share_folds`].
+    /// The errors of [`PimBackend::share_folds`].
     fn share_fold(
         &self,
         rows: &PimRows,
@@ -223,12 +226,12 @@ impl ShareBackend for PimBackend {
         self.share_folds(rows, prf, &[ShareFold { first_row, keys }])
     }
 
-    /// Keys that meet no block together are one query of a pass: their bits lie one behind another, and each block's sum
-    /// belongs to one of them. So bins take as many queries of a pass as bins meet a block, two where bins are not smaller
-    /// than blocks.
+    /// Keys without a common block are one query of a pass: their bits follow one another, and each
+    /// block's sum belongs to one key. So bins take as many queries of a pass as there are bins
+    /// that meet the same block: two if bins are not smaller than blocks.
     ///
     /// # Errors
-    /// Beside those of the trait, [`BackendError::Unavailable`] for shares that are words, and
+    /// The errors of the trait; [`BackendError::Unavailable`] for shares that are words, and
     /// [`BackendError::Device`] if all clusters have failed.
     fn share_folds(
         &self,
@@ -252,7 +255,7 @@ impl ShareBackend for PimBackend {
             return Ok(Vec::new());
         }
         let answers = Mutex::new(vec![None; keys.len()]);
-        // No more in a pass than leaves some for each cluster, as `Arrangement` plans.
+        // A pass takes only so many queries that every cluster gets some, as `Arrangement` plans.
         let queries =
             selections.count().div_ceil(self.machine.clusters.len()).min(self.queries_at_once(rows));
         let queue = Queue::new(2 * self.machine.config.queries * self.machine.clusters.len());

@@ -1,4 +1,4 @@
-//! A cluster: DPUs that hold a whole copy of every table and answer together.
+//! Cluster: DPUs that hold a whole copy of every table and answer together.
 
 use std::ops::Range;
 use std::time::Instant;
@@ -10,7 +10,7 @@ use crate::sdk::{DpuSet, PimError, Sdk, Symbol};
 use crate::shape::HEADER;
 use crate::table::Table;
 
-/// Bytes that a DPU takes at a time while a table is loaded.
+/// Bytes that a DPU takes at once while a table is loaded.
 const LOAD_BYTES: usize = 32 << 10;
 /// Words of `struct dpxor_arguments`.
 const ARGUMENTS: usize = 12;
@@ -18,14 +18,14 @@ const ARGUMENTS: usize = 12;
 /// DPUs that hold a whole copy of every table.
 pub(crate) struct Cluster {
     set: Box<dyn DpuSet>,
-    /// Which DPUs have failed: nothing is asked of them again.
+    /// True for each DPU that has failed: it is not used again.
     failed: Vec<bool>,
-    /// What the last one said.
+    /// Reason of the last failure.
     reason: String,
     launches: u32,
 }
 
-/// What every DPU of a launch is told alike.
+/// Arguments common to all DPUs of a launch.
 #[derive(Clone, Copy)]
 pub(crate) struct Common {
     pub slice_bytes: usize,
@@ -33,35 +33,35 @@ pub(crate) struct Common {
     pub queries: usize,
     /// Bytes of the buffer for records.
     pub block_bytes: usize,
-    /// Where the block is, for DPUs that have one.
+    /// Place of the block in MRAM, for DPUs that have one.
     pub database: usize,
     pub slice_stride: usize,
 }
 
 impl Common {
-    /// A launch that only shows who answers.
+    /// Arguments of a launch that only detects the working DPUs.
     const NOTHING: Self =
         Self { slice_bytes: 8, slices: 0, queries: 1, block_bytes: 8, database: 0, slice_stride: 0 };
 
-    /// Bytes that every DPU gives back. Selectors lie behind them.
+    /// Returns the bytes of each DPU's result. Selectors lie behind the result.
     pub fn result_bytes(&self) -> usize {
         HEADER + self.queries * self.slices * self.slice_bytes
     }
 }
 
-/// The blocks of a launch: of each DPU the one that it folds, if it has any.
+/// Blocks of a launch: at most one for each DPU.
 pub(crate) struct Round {
-    /// By DPU.
+    /// Block of each DPU.
     pub blocks: Vec<Option<usize>>,
-    /// Where they are in MRAM.
+    /// Place of the blocks in MRAM.
     pub offset: usize,
 }
 
 impl Cluster {
-    /// Allocates DPUs, loads the program, and finds out which of them work.
+    /// Allocates DPUs, loads the program, and detects the DPUs that work.
     ///
     /// # Errors
-    /// Those of the SDK, and [`PimError::Lost`] if none works.
+    /// The errors of the SDK, and [`PimError::Lost`] if no DPU works.
     pub fn new(sdk: &dyn Sdk, dpus: Option<usize>) -> Result<Self, PimError> {
         let mut set = sdk.alloc(dpus)?;
         set.load()?;
@@ -72,22 +72,22 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// DPUs, also those that have failed.
+    /// Returns the number of DPUs, including those that have failed.
     pub fn dpus(&self) -> usize {
         self.failed.len()
     }
 
-    /// The DPUs that work.
+    /// Yields the DPUs that work.
     pub fn working(&self) -> impl Iterator<Item = usize> + '_ {
         (0..self.dpus()).filter(|&dpu| !self.failed[dpu])
     }
 
-    /// Whether a DPU works.
+    /// Returns true if the DPU works.
     pub fn works(&self, dpu: usize) -> bool {
         !self.failed[dpu]
     }
 
-    /// Copies blocks of a table to the DPUs that shall have them.
+    /// Copies blocks of a table to their DPUs.
     pub fn load(&mut self, table: &Table, round: &Round) -> Result<(), PimError> {
         let (slices, stride) = (&table.slices, table.slice_stride());
         let most = (LOAD_BYTES / slices.bytes).max(1);
@@ -101,7 +101,7 @@ impl Cluster {
                 for (&block, to) in round.blocks.iter().zip(staging.chunks_exact_mut(bytes)) {
                     let Range { start, end } = records(block);
                     let (from, to_record) = ((start + first).min(end), (start + first + count).min(end));
-                    // Behind the last record of a ragged block lies nothing that is read.
+                    // Bytes behind the last record of a shorter block are never read.
                     let to = &mut to[..(to_record - from) * slices.bytes];
                     slices.gather(table.bytes(), slice, from..to_record, to);
                 }
@@ -115,13 +115,14 @@ impl Cluster {
         Ok(())
     }
 
-    /// Copies selectors to every DPU that has any, to where a launch of this form expects them.
+    /// Copies selectors to every DPU that has any, to the place where a launch with these arguments
+    /// expects them.
     pub fn scatter(&mut self, common: Common, selectors: &[Option<&[u8]>]) -> Result<(), PimError> {
         self.set.push_to(Symbol::MramHeap, common.result_bytes(), selectors)
     }
 
-    /// Launches the program with so many records in each DPU, and gives every DPU's result. Marks those that have failed:
-    /// they do not give the launch's number back.
+    /// Launches the program on `records[i]` records of DPU i, and returns all DPUs' results. Marks
+    /// DPUs as failed if their result does not begin with the launch's number.
     pub fn launch(
         &mut self,
         records: &[usize],
@@ -145,7 +146,7 @@ impl Cluster {
         times.add(phases::FOLD, started.elapsed());
         if let Err(error) = outcome {
             match error {
-                // The others have ended all the same; who has not, shows below.
+                // The other DPUs have finished nevertheless; the results below show which have not.
                 PimError::Fault(reason) => self.reason = reason,
                 error => return Err(error),
             }
@@ -182,7 +183,7 @@ impl Cluster {
         .map(|word| word as u32)
     }
 
-    /// Too few DPUs are left.
+    /// Returns the error for too few remaining DPUs.
     pub fn lost(&self) -> PimError {
         let dpus = self.dpus();
         PimError::Lost { failed: dpus - self.working().count(), dpus, reason: self.reason.clone() }

@@ -1,4 +1,5 @@
-//! A pass of a cluster over a table: scatter, launch, gather, aggregate (IM-PIR, Algorithm 1, steps 3 to 6).
+//! A cluster's pass over a table: scatter, launch, gather, aggregate (IM-PIR, Algorithm 1, steps 3
+//! to 6).
 
 use std::time::Instant;
 
@@ -12,12 +13,12 @@ use crate::selectors::{Bits, Selection, interleave};
 use crate::shape::{GROUP, HEADER};
 use crate::table::Table;
 
-/// The answers to some selections, at most as many as a pass of the table takes, in the DPUs' form: for each of a
-/// selection's answers the exclusive or of the selected records' slices. A DPU that fails is left out from then on, and
-/// others fold its block.
+/// Returns the answers to some selections, at most as many selections as a pass of the table takes,
+/// in the DPUs' form: for each answer of a selection the exclusive or of the selected records'
+/// slices. A DPU that fails is not used again, and other DPUs fold its block.
 ///
 /// # Errors
-/// [`PimError::Lost`] if too few DPUs are left, and those of the SDK.
+/// [`PimError::Lost`] if too few DPUs are left, and the errors of the SDK.
 pub(crate) fn fold(
     cluster: &mut Cluster,
     table: &Table,
@@ -68,7 +69,7 @@ pub(crate) fn fold(
             let result = &results[dpu * common.result_bytes()..][HEADER..common.result_bytes()];
             let of_selections = selections.iter().zip(&mut answers).zip(result.chunks_exact(record_bytes));
             for ((selection, answers), sum) in of_selections {
-                // What no key meets is selected by none.
+                // A block that no key of a selection meets has no answer.
                 if let Some(place) = selection.answer_of(block) {
                     answers[place].iter_mut().zip(sum).for_each(|(answer, byte)| *answer ^= byte);
                 }

@@ -1,17 +1,18 @@
-//! The phases of a query, as IM-PIR's Figure 10 has them: the names under which their times are added up.
+//! Phases of a query, as in IM-PIR's Figure 10: names under which their times are added up.
 
-/// The host expands keys to share bits.
+/// Expansion of keys to share bits on the host.
 pub const EVALUATE: &str = "dpf_evaluate";
-/// Share bits and arguments go to the DPUs.
+/// Transfer of share bits and arguments to the DPUs.
 pub const SCATTER: &str = "pim_scatter";
-/// DPUs fold their records: dpXOR.
+/// Fold of the records on the DPUs: dpXOR.
 pub const FOLD: &str = "pim_fold";
-/// Results come back from the DPUs.
+/// Transfer of results to the host.
 pub const GATHER: &str = "pim_gather";
-/// The host adds results up.
+/// Addition of the results on the host.
 pub const AGGREGATE: &str = "pim_aggregate";
-/// Records go to DPUs: blocks that move from a DPU that failed, and those of a table that MRAM has no room for.
+/// Transfer of records to DPUs: blocks that move from a failed DPU, and blocks of a table that MRAM
+/// cannot hold.
 pub const LOAD: &str = "pim_load";
 
-/// All of them, in the order in which a query meets them.
+/// All phases, in the order in which a query meets them.
 pub const ALL: [&str; 6] = [EVALUATE, LOAD, SCATTER, FOLD, GATHER, AGGREGATE];

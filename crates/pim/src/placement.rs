@@ -1,21 +1,22 @@
-//! Where a cluster has the blocks of a table, and what becomes of those whose DPU fails.
+//! Places of a table's blocks in a cluster, and moves after a DPU fails.
 
 use crate::cluster::{Cluster, Round};
 use crate::regions::Region;
 use crate::sdk::PimError;
 use crate::table::Table;
 
-/// Where a cluster has the blocks of a table.
+/// Places of a table's blocks in a cluster.
 #[derive(Debug)]
 pub(crate) enum Placement {
-    /// Each has been loaded once: its DPU and its place there, 0 for the table's region and i for `more[i - 1]`.
+    /// Every block was loaded once. It has a DPU and a place there: 0 for the table's region, i for
+    /// `more[i - 1]`.
     Preloaded {
-        /// By block.
+        /// DPU and place of each block.
         at: Vec<(usize, usize)>,
-        /// Further regions, for blocks whose DPUs have failed.
+        /// Additional regions, for blocks whose DPUs have failed.
         more: Vec<Region>,
     },
-    /// There are more blocks than DPUs: each query loads them in several passes.
+    /// There are more blocks than DPUs: each query loads the blocks in several passes.
     Passes,
 }
 
@@ -23,7 +24,7 @@ impl Placement {
     /// Loads a table into a cluster.
     ///
     /// # Errors
-    /// Those of the SDK.
+    /// The errors of the SDK.
     pub fn new(cluster: &mut Cluster, table: &Table) -> Result<Self, PimError> {
         let working: Vec<usize> = cluster.working().collect();
         if table.blocks() > working.len() {
@@ -36,11 +37,12 @@ impl Placement {
         Ok(Self::Preloaded { at, more: Vec::new() })
     }
 
-    /// Blocks of `pending` that one launch folds, loaded where they are not yet. Blocks of DPUs that have failed move to
-    /// others that have room; if none has, the table goes on in passes.
+    /// Returns blocks of `pending` for the next launch, and loads those that are not loaded yet.
+    /// Blocks of failed DPUs move to others that have room; if none has, the table is loaded in
+    /// passes from then on.
     ///
     /// # Errors
-    /// [`PimError::Lost`] if no DPU is left, and those of the SDK.
+    /// [`PimError::Lost`] if no DPU is left, and the errors of the SDK.
     pub fn next_round(
         &mut self,
         cluster: &mut Cluster,
@@ -59,7 +61,8 @@ impl Placement {
         Ok(round)
     }
 
-    /// The pending blocks that are at the place of the first of them; `None` where blocks are loaded in passes.
+    /// Returns the pending blocks whose place is that of the first one; `None` if blocks are loaded
+    /// in passes.
     fn preloaded(&self, cluster: &Cluster, table: &Table, pending: &[usize]) -> Option<Round> {
         let Self::Preloaded { at, more } = self else { return None };
         let place = at[*pending.first()?].1;

@@ -1,29 +1,30 @@
-//! The queue between evaluation workers and clusters (IM-PIR section 3.4, Figure 8).
+//! Queue between evaluation workers and clusters (IM-PIR section 3.4, Figure 8).
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 struct State<T> {
     tasks: VecDeque<T>,
-    /// Taken, and neither done nor given back.
+    /// Number of tasks that were taken, and neither done nor given back.
     taken: usize,
-    /// Clusters that still take tasks.
+    /// Number of clusters that still take tasks.
     workers: usize,
     is_closed: bool,
 }
 
-/// Tasks that any cluster may take. It has room for a bounded number, so that evaluation does not run ahead of memory.
+/// Queue of tasks that any cluster may take. Its length is bounded, so that evaluation does not run
+/// ahead of the memories.
 pub(crate) struct Queue<T> {
     state: Mutex<State<T>>,
     changed: Condvar,
     room: usize,
 }
 
-/// A cluster that takes tasks; it has left once this is dropped.
+/// Cluster that takes tasks, until this is dropped.
 pub(crate) struct Worker<'a, T>(&'a Queue<T>);
 
 impl<T> Queue<T> {
-    /// Room for `room` tasks, at least 1.
+    /// Creates a queue for at most `room` tasks, at least 1.
     pub fn new(room: usize) -> Self {
         let state = State { tasks: VecDeque::new(), taken: 0, workers: 0, is_closed: false };
         Self { state: Mutex::new(state), changed: Condvar::new(), room: room.max(1) }
@@ -37,13 +38,13 @@ impl<T> Queue<T> {
         self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Another cluster that takes tasks.
+    /// Registers another cluster that takes tasks.
     pub fn worker(&self) -> Worker<'_, T> {
         self.state().workers += 1;
         Worker(self)
     }
 
-    /// Adds a task once there is room; drops it if all clusters have left.
+    /// Adds a task, waiting for room; drops the task if all clusters have left.
     pub fn push(&self, task: T) {
         let mut state = self.state();
         while state.tasks.len() >= self.room && state.workers > 0 {
@@ -55,7 +56,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// No more tasks will come.
+    /// Declares that no more tasks will come.
     pub fn close(&self) {
         self.state().is_closed = true;
         self.changed.notify_all();
@@ -63,8 +64,9 @@ impl<T> Queue<T> {
 }
 
 impl<T> Worker<'_, T> {
-    /// Waits for `count` tasks, so that the number of passes does not depend on when each task came. Takes fewer once the
-    /// queue is closed. Empty if there are none and none can come: no other cluster holds one that it could give back.
+    /// Waits for `count` tasks, so that the number of passes does not depend on the time at which
+    /// tasks come. Takes fewer once the queue is closed. Returns none if no task is left and none
+    /// can be given back by another cluster.
     pub fn take(&self, count: usize) -> Vec<T> {
         let count = count.min(self.0.room);
         let mut state = self.0.state();
@@ -82,13 +84,13 @@ impl<T> Worker<'_, T> {
         }
     }
 
-    /// So many tasks that were taken are done.
+    /// Reports that `tasks` of the taken tasks are done.
     pub fn done(&self, tasks: usize) {
         self.0.state().taken -= tasks;
         self.0.changed.notify_all();
     }
 
-    /// Gives tasks to the other clusters that this one could not do.
+    /// Returns tasks that this cluster could not do, for other clusters.
     pub fn give_back(&self, tasks: Vec<T>) {
         let mut state = self.0.state();
         state.taken -= tasks.len();

@@ -1,8 +1,8 @@
-//! The part of MRAM that tables have, the same in every DPU: who has which of its bytes.
+//! Allocator for the part of MRAM that holds tables, the same in every DPU.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Places that are taken, in order, and where all end.
+/// Places in use, in order, within the bytes from `first` to `end`.
 #[derive(Debug)]
 struct Taken {
     places: Vec<(usize, usize)>,
@@ -10,20 +10,20 @@ struct Taken {
     end: usize,
 }
 
-/// Memory of every DPU, handed out in regions.
+/// Memory of every DPU, allocated in regions.
 #[derive(Clone, Debug)]
 pub(crate) struct Regions(Arc<Mutex<Taken>>);
 
-/// Some bytes at one place of every DPU, given back when dropped.
+/// Bytes at the same place of every DPU, freed when dropped.
 #[derive(Debug)]
 pub(crate) struct Region {
-    /// Its first byte.
+    /// Place of the first byte.
     pub offset: usize,
     regions: Regions,
 }
 
 impl Regions {
-    /// Bytes `first` to `end - 1`, all free; both multiples of 8.
+    /// Manages the bytes `first` to `end - 1`, all free; both must be multiples of 8.
     pub fn new(first: usize, end: usize) -> Self {
         Self(Arc::new(Mutex::new(Taken { places: Vec::new(), first, end })))
     }
@@ -32,7 +32,8 @@ impl Regions {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The first place with room for so many bytes, a multiple of 8; `None` if there is none.
+    /// Allocates `bytes` bytes, a multiple of 8, at the first place with room; returns `None` if
+    /// there is none.
     pub fn take(&self, bytes: usize) -> Option<Region> {
         let mut taken = self.taken();
         let gaps = gaps(&taken);
@@ -42,13 +43,13 @@ impl Regions {
         Some(Region { offset, regions: self.clone() })
     }
 
-    /// The largest number of bytes that can be taken.
+    /// Returns the largest number of bytes that can be allocated.
     pub fn largest(&self) -> usize {
         gaps(&self.taken()).into_iter().map(|(_, room)| room).max().unwrap_or_default()
     }
 }
 
-/// Where nobody has anything, and how many bytes.
+/// Returns the free places, with their numbers of bytes.
 fn gaps(taken: &Taken) -> Vec<(usize, usize)> {
     let ends = taken.places.iter().map(|&(start, bytes)| start + bytes);
     let starts = taken.places.iter().map(|&(start, _)| start).chain([taken.end]);

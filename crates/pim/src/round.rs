@@ -1,4 +1,4 @@
-//! Which keys share a query of a pass.
+//! Assignment of keys to the queries of a pass.
 
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
@@ -10,29 +10,31 @@ use crate::selectors::{Selection, place};
 use crate::shape::GROUP;
 use crate::table::Table;
 
-/// The keys of several folds, and the selections that they make.
+/// Keys of several folds, and the selections made from them.
 pub(crate) struct Round {
-    /// All keys, those of a selection behind one another: selections become whole in this order, about.
+    /// All keys, those of a selection one after another: selections are completed approximately in
+    /// this order.
     pub keys: Vec<Key>,
-    /// What they make.
+    /// Selections made from the keys.
     pub selections: Selections,
 }
 
-/// Selections while the shares of their keys come in.
+/// Selections that are being assembled from the shares of their keys.
 pub(crate) struct Selections {
     rows: usize,
-    /// Of each key its selection, the row of its first point, and its points.
+    /// For each key its selection, the row of its first point, and its number of points.
     keys: Vec<(usize, usize, usize)>,
-    /// The selections, each until it is whole, with how many keys it still lacks.
+    /// Selections that are not complete yet, each with its number of missing keys.
     open: Vec<Mutex<Option<(Selection, usize)>>>,
 }
 
-/// A key, as (fold, key), and the blocks that it meets.
+/// Key, as (fold, key), and the blocks that it meets.
 type Taken = ((usize, usize), Range<usize>);
 
 impl Round {
-    /// The keys of folds. As few selections as can be, each of keys that meet no block together: folds are taken in the
-    /// order of their rows, and each joins the first that is free again.
+    /// Assigns the keys of folds to as few selections as possible. The keys of a selection have no
+    /// common block: folds are taken in the order of their rows, and each key joins the first
+    /// selection that is free again.
     pub fn new(table: &Table, batches: &[Batch], folds: &[ShareFold<'_>]) -> Self {
         let before: Vec<usize> = folds
             .iter()
@@ -80,17 +82,17 @@ impl Round {
 }
 
 impl Selections {
-    /// Their number.
+    /// Returns the number of selections.
     pub fn count(&self) -> usize {
         self.open.len()
     }
 
-    /// Adds the shares of a key of the round. Gives its selection if that is whole now.
+    /// Adds the shares of a key. Returns its selection if that is complete now.
     pub fn add(&self, key: usize, leaves: &[Leaf]) -> Option<Selection> {
         let (number, first_row, points) = self.keys[key];
         let mut open = self.open[number].lock().unwrap_or_else(PoisonError::into_inner);
         let (selection, missing) = open.as_mut()?;
-        // There are bits from the first share on, so that those of later selections take no memory.
+        // The bits are allocated with the first share, so that later selections take no memory yet.
         selection.bits.resize(self.rows.div_ceil(GROUP), 0);
         place(leaves, points, first_row, &mut selection.bits);
         *missing -= 1;

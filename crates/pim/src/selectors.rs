@@ -1,4 +1,5 @@
-//! Share bits as DPUs want them: by group of 64 records, several queries' bits of a record side by side.
+//! Share bits in the DPUs' form: by groups of 64 records, with several queries' bits of a record
+//! side by side.
 
 use std::ops::Range;
 
@@ -6,32 +7,33 @@ use spirea_dpf::Leaf;
 
 use crate::shape::GROUP;
 
-/// Share bits over all rows of a table, lowest first: 0 for rows that no key's points meet.
+/// Share bits over all rows of a table, lowest first: 0 for rows that no key meets.
 pub(crate) type Bits = Vec<u64>;
 
-/// What a query of a pass selects: bits of keys that meet no block together, and to which answers blocks belong.
+/// Selection of a query of a pass: bits of keys without a common block, and the answers that blocks
+/// belong to.
 pub(crate) struct Selection {
-    /// The bits.
+    /// Bits of all keys.
     pub bits: Bits,
-    /// The blocks that each key meets, in order and apart, and the place of the key's answer.
+    /// Blocks that each key meets, in order and disjoint, and the place of the key's answer.
     pub answers: Vec<(Range<usize>, usize)>,
 }
 
 impl Selection {
-    /// Which of the answers a block belongs to.
+    /// Returns the number of the answer that a block belongs to.
     pub fn answer_of(&self, block: usize) -> Option<usize> {
         let place = self.answers.partition_point(|(blocks, _)| blocks.end <= block);
         self.answers.get(place).filter(|(blocks, _)| blocks.contains(&block)).map(|_| place)
     }
 }
 
-/// Adds the shares of a key, of which point 0 meets row `first_row`, to the bits of a table's rows.
+/// Adds the shares of a key to the bits of a table's rows; the key's point 0 meets row `first_row`.
 pub(crate) fn place(leaves: &[Leaf], points: usize, first_row: usize, bits: &mut [u64]) {
     let words: &[u64] = bytemuck::cast_slice(leaves);
     let word = |i: usize| {
         let left = points.saturating_sub(i * GROUP);
         let known = words.get(i).copied().unwrap_or_default();
-        // Outputs behind the last point are without meaning.
+        // Outputs behind the last point are undefined.
         if left >= GROUP { known } else { known & ((1 << left) - 1) }
     };
     let (skipped, shift) = (first_row / GROUP, first_row % GROUP);
@@ -41,9 +43,10 @@ pub(crate) fn place(leaves: &[Leaf], points: usize, first_row: usize, bits: &mut
     }
 }
 
-/// The selectors of groups `groups` for `queries` queries, 1, 2 or 4, of which those behind the last of `bits` want
-/// nothing: for each group as many words as queries; the selector of record r is bits `r * queries` on, the first query
-/// lowest. A table's last block has fewer groups than others: what is behind them is 0.
+/// Writes the selectors of the groups `groups` for `queries` queries (1, 2 or 4); queries behind
+/// the last of `bits` select nothing. Each group has one word for each query. The selector of
+/// record r begins at bit `r * queries`, with the first query lowest. A table's last block has
+/// fewer groups than others; the missing ones are 0.
 pub(crate) fn interleave(bits: &[&Bits], queries: usize, groups: Range<usize>, to: &mut [u8]) {
     let word = |query: usize, group: usize| -> u64 {
         bits.get(query).and_then(|bits| bits.get(group)).copied().unwrap_or_default()
@@ -64,7 +67,7 @@ pub(crate) fn interleave(bits: &[&Bits], queries: usize, groups: Range<usize>, t
     }
 }
 
-/// Bit i to bit 2i.
+/// Moves bit i to bit 2i.
 fn spread_by_2(bits: u32) -> u64 {
     let bits = u64::from(bits);
     let bits = (bits | bits << 16) & 0x0000_ffff_0000_ffff;
@@ -74,7 +77,7 @@ fn spread_by_2(bits: u32) -> u64 {
     (bits | bits << 1) & 0x5555_5555_5555_5555
 }
 
-/// Bit i to bit 4i.
+/// Moves bit i to bit 4i.
 fn spread_by_4(bits: u16) -> u64 {
     let bits = u64::from(bits);
     let bits = (bits | bits << 24) & 0x0000_00ff_0000_00ff;
@@ -97,7 +100,7 @@ mod tests {
             });
             let leaves: Vec<Leaf> = (0..points.div_ceil(512)).map(leaf).collect();
             let rows = first_row + points + behind;
-            // Those of two keys that follow one another.
+            // Rows of two keys that follow one another.
             let mut placed = vec![0; (rows + points).div_ceil(GROUP)];
             for first in [first_row, first_row + points] {
                 place(&leaves, points, first, &mut placed);

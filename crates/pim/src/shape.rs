@@ -1,27 +1,28 @@
-//! How a table lies in the memories of DPUs: slices of rows, blocks of records, what fits where.
+//! Layout of a table in the memories of DPUs: slices of rows, blocks of records, and what fits in
+//! each memory.
 
 use spirea_backend::RowLayout;
 
 use crate::sdk::{MOST_TASKLETS, PimError, WRAM_BYTES};
 
-/// Records whose selectors fill whole words of 64 bits: blocks begin at a multiple of them.
+/// Number of records whose selectors fill whole 64-bit words: blocks begin at a multiple of it.
 pub(crate) const GROUP: usize = 64;
-/// The most queries that share a pass over MRAM.
+/// Maximum number of queries that share a pass over MRAM.
 pub const MOST_QUERIES: usize = 4;
-/// The numbers of queries that share a pass: their selectors divide a word.
+/// Possible numbers of queries that share a pass: they divide a word.
 const QUERIES: [usize; 3] = [1, 2, 4];
 /// Bytes of WRAM for the program's variables.
 const VARIABLES: usize = 256;
 /// Bytes of a tasklet's window of selectors: `WINDOW_BYTES` of the device program.
 const WINDOW: usize = 256;
-/// The most bytes that one copy between MRAM and WRAM has.
+/// Maximum number of bytes in one copy between MRAM and WRAM.
 const MOST_COPY: usize = 2048;
-/// The most bytes of a tasklet's accumulators.
+/// Maximum number of bytes of a tasklet's accumulators.
 const MOST_ACCUMULATORS: usize = 1024;
-/// Bytes of a result's header: the launch's number.
+/// Bytes of a result's header, which holds the launch's number.
 pub(crate) const HEADER: usize = 8;
 
-/// How a program was built: what the host must know of it.
+/// Build options of the device program that the host must know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Build {
     /// `NR_TASKLETS`, 1 to 24.
@@ -31,18 +32,18 @@ pub struct Build {
 }
 
 impl Default for Build {
-    /// IM-PIR's 16 tasklets (section 5.2), and room for the program's frames.
+    /// Returns IM-PIR's 16 tasklets (section 5.2), with room for the program's frames.
     fn default() -> Self {
         Self { tasklets: 16, stack_bytes: 512 }
     }
 }
 
-/// A tasklet's share of WRAM.
+/// Division of a tasklet's share of WRAM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wram {
-    /// Bytes of the buffer for records, at most a copy.
+    /// Bytes of the buffer for records, at most the size of a copy.
     pub block_bytes: usize,
-    /// Bytes that accumulators may take.
+    /// Bytes for accumulators.
     pub accumulator_bytes: usize,
 }
 
@@ -68,18 +69,19 @@ impl Wram {
     }
 }
 
-/// How the rows of a table are cut so that accumulators fit WRAM: each row of each part in as many equal slices.
+/// Division of a table's rows, so that accumulators fit in WRAM: each row of each part has the same
+/// number of equal slices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slices {
     layout: RowLayout,
-    /// Bytes of a slice, a multiple of 8: the last of a row may hold fewer.
+    /// Bytes of a slice, a multiple of 8; the last slice of a row may hold fewer.
     pub bytes: usize,
-    /// Slices of a row.
+    /// Number of slices of a row.
     pub per_row: usize,
 }
 
 impl Slices {
-    /// The fewest slices whose accumulators fit.
+    /// Chooses the fewest slices whose accumulators fit.
     pub fn of(layout: RowLayout, wram: Wram) -> Self {
         let most = wram.accumulator_bytes.min(wram.block_bytes);
         let per_row = layout.row_bytes().div_ceil(most);
@@ -87,17 +89,18 @@ impl Slices {
         Self { layout, bytes, per_row: layout.row_bytes().div_ceil(bytes) }
     }
 
-    /// Slices of a record.
+    /// Returns the number of slices of a record.
     pub fn count(&self) -> usize {
         self.layout.parts() * self.per_row
     }
 
-    /// Bytes of a record on a DPU.
+    /// Returns the bytes of a record on a DPU.
     pub fn record_bytes(&self) -> usize {
         self.count() * self.bytes
     }
 
-    /// The number of queries of a pass that has at least `wanted` of them, or the most that have room.
+    /// Returns the least possible number of queries of a pass that is at least `wanted`, or the
+    /// largest that has room.
     pub fn queries(&self, wanted: usize, wram: Wram) -> usize {
         let fits = |&queries: &usize| {
             ((1 << queries) - 1) * self.bytes <= wram.accumulator_bytes
@@ -107,8 +110,8 @@ impl Slices {
         QUERIES.into_iter().find(|&queries| queries >= wanted).unwrap_or(MOST_QUERIES).min(most)
     }
 
-    /// Copies slice `slice` of records `records` of a table's bytes to `to`, one after another. What a row lacks of a
-    /// whole number of slices is 0.
+    /// Copies slice `slice` of the records `records` of a table to `to`, one after another. Rows
+    /// are padded with 0 to whole slices.
     pub fn gather(&self, table: &[u8], slice: usize, records: std::ops::Range<usize>, to: &mut [u8]) {
         let (part, column) = (slice / self.per_row, slice % self.per_row);
         let row_bytes = self.layout.row_bytes();
@@ -125,7 +128,7 @@ impl Slices {
         }
     }
 
-    /// Adds a record's slices, as a DPU gives them, to an answer of all parts' rows.
+    /// Adds a record's slices, in the DPUs' form, to an answer with all parts' rows.
     pub fn add_to(&self, answer: &mut [u8], slices: &[u8]) {
         let row_bytes = self.layout.row_bytes();
         for (slice, bytes) in slices.chunks_exact(self.bytes).enumerate() {
@@ -137,17 +140,17 @@ impl Slices {
     }
 }
 
-/// How the MRAM of every DPU is divided between what a launch takes and gives, and tables.
+/// Division of every DPU's MRAM between a launch's inputs and outputs, and tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mram {
     /// Bytes at the start for results and selectors.
     pub scratch: usize,
-    /// Bytes for tables behind them.
+    /// Bytes for tables behind the scratch space.
     pub tables: usize,
 }
 
 impl Mram {
-    /// Divides `bytes` bytes; the last 64 KiB are left to the SDK.
+    /// Divides `bytes` bytes; the last 64 KiB remain for the SDK.
     pub fn of(bytes: usize) -> Self {
         const RESERVED: usize = 64 << 10;
         let usable = bytes.saturating_sub(RESERVED) & !7;
@@ -155,7 +158,8 @@ impl Mram {
         Self { scratch, tables: usable - scratch }
     }
 
-    /// The most records of a block: their selectors for as many queries and the results fit the scratch space.
+    /// Returns the maximum number of records of a block: their selectors for `queries` queries and
+    /// the results must fit in the scratch space.
     pub fn most_records(&self, slices: &Slices, queries: usize) -> usize {
         let left = self.scratch.saturating_sub(HEADER + queries * slices.record_bytes());
         left / (8 * queries) * GROUP

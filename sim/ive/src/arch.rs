@@ -1,4 +1,4 @@
-//! The architecture, as a file has it.
+//! Architecture of the machine, read from a file.
 
 use serde::Deserialize;
 
@@ -6,37 +6,37 @@ use crate::error::IveError;
 
 mod check;
 
-/// The file that comes with the program: IVE.
+/// Name of IVE's file, which comes with the program.
 pub const IVE_FILE: &str = "sim/ive/arch.toml";
 const IVE: &str = include_str!("../arch.toml");
-/// The file of the ARK-like machine.
+/// Name of the file of the ARK-like machine.
 pub const ARK_FILE: &str = "sim/ive/ark.toml";
 const ARK: &str = include_str!("../ark.toml");
 
-/// An architecture.
+/// Architecture.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Arch {
-    /// The file that it comes from; for errors.
+    /// Name of its file, for errors.
     #[serde(skip)]
     pub file: String,
-    /// What it is, in words.
+    /// Description.
     pub label: String,
-    /// What it computes on.
+    /// Parameters of the protocol.
     pub scheme: Scheme,
-    /// The chip.
+    /// Chip.
     pub chip: Chip,
-    /// Each of its cores.
+    /// Each of the chip's cores.
     pub core: Core,
     /// Cycles from the first operand of a unit to its first result.
     pub latency: Latency,
     /// Memory on the chip's package.
     pub hbm: Hbm,
-    /// Memory beyond it.
+    /// Memory beyond the package.
     pub lpddr: Lpddr,
-    /// Between systems and to their clients.
+    /// Links between systems and to their clients.
     pub links: Links,
-    /// Batches.
+    /// Sizes of batches.
     pub batch: BatchSizes,
     /// Area and power.
     pub budget: Budget,
@@ -46,57 +46,57 @@ pub struct Arch {
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scheme {
-    /// N.
+    /// Ring degree, N.
     pub degree: u64,
-    /// Residues of a coefficient.
+    /// Number of residues of a coefficient.
     pub primes: u64,
     /// Bits of a residue.
     pub word_bits: u64,
-    /// Digits of a decomposition, l.
+    /// Number of digits of a decomposition, l.
     pub gadget_levels: u64,
     /// Size of the first dimension, D0.
     pub first_dimension: u64,
-    /// Bytes of the database in a polynomial, before it is transformed.
+    /// Bytes of the database in a polynomial, before its transform.
     pub plaintext_bytes: u64,
-    /// Integer multiplications counted for one of a transform.
+    /// Integer multiplications counted for one multiplication of a transform.
     pub transform_multiplications: f64,
 }
 
-/// The chip.
+/// Chip.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Chip {
-    /// Cores.
+    /// Number of cores.
     pub cores: u64,
-    /// Cycles a second of all units; what is said in cycles below is in these.
+    /// Clock rate of all units; all numbers of cycles below refer to it.
     pub clock_hz: f64,
 }
 
-/// Which units multiply matrices.
+/// Units that multiply matrices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Gemm {
-    /// The units for transforms, as output-stationary arrays.
+    /// Transform units, as output-stationary arrays.
     Arrays,
-    /// The element-wise unit, whose operands and sums cross the ports of the register file.
+    /// Element-wise unit, whose operands and sums cross the ports of the register file.
     ElementWise,
 }
 
-/// A core.
+/// Core of a chip.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Core {
-    /// Coefficients a cycle of a transform, of the iCRT unit and of the automorphism unit.
+    /// Coefficients a cycle of a transform unit, of the iCRT unit and of the automorphism unit.
     pub lanes: u64,
-    /// Units for transforms that are arrays too.
+    /// Number of transform units that also work as arrays.
     pub ntt_units: u64,
-    /// Which units multiply matrices.
+    /// Units that multiply matrices.
     pub gemm: Gemm,
-    /// Rows of the array: of the database.
+    /// Rows of an array: rows of the database.
     pub array_rows: u64,
-    /// Columns of the array: of the queries.
+    /// Columns of an array: columns of the queries.
     pub array_columns: u64,
-    /// Cycles of a product on the array beyond one for each column of its left factor.
+    /// Additional cycles of a product on the array, beyond one for each column of its left factor.
     pub array_overhead: u64,
     /// Multiply-adds a cycle of the element-wise unit.
     pub element_wise_rate: u64,
@@ -106,11 +106,11 @@ pub struct Core {
     pub database_buffer_kb: u64,
     /// KB of the buffer of inverse transforms.
     pub icrt_buffer_kb: u64,
-    /// Bytes a cycle of the register file.
+    /// Bandwidth of the register file, in bytes a cycle.
     pub register_file_bytes_per_cycle: f64,
-    /// Bytes a cycle of the database's buffer.
+    /// Bandwidth of the database's buffer, in bytes a cycle.
     pub database_buffer_bytes_per_cycle: f64,
-    /// Bytes a cycle of the buffer of inverse transforms.
+    /// Bandwidth of the buffer of inverse transforms, in bytes a cycle.
     pub icrt_buffer_bytes_per_cycle: f64,
 }
 
@@ -118,59 +118,59 @@ pub struct Core {
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Latency {
-    /// Of a transform.
+    /// Latency of a transform unit.
     pub ntt: u64,
-    /// Of the iCRT unit.
+    /// Latency of the iCRT unit.
     pub icrt: u64,
-    /// Of the element-wise unit.
+    /// Latency of the element-wise unit.
     pub element_wise: u64,
-    /// Of the automorphism unit.
+    /// Latency of the automorphism unit.
     pub automorphism: u64,
-    /// Of HBM.
+    /// Latency of HBM.
     pub memory: u64,
 }
 
-/// HBM.
+/// Memory on the package (HBM).
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Hbm {
-    /// Stacks.
+    /// Number of stacks.
     pub stacks: u64,
     /// Bytes of a stack.
     pub stack_bytes: f64,
-    /// Bytes a second of a stack.
+    /// Bandwidth of a stack, in bytes a second.
     pub stack_bytes_per_second: f64,
-    /// The share of the bandwidth that streams reach.
+    /// Fraction of the bandwidth that streams reach.
     pub efficiency: f64,
-    /// Channels of a stack, each of which turns by itself.
+    /// Channels of a stack, each with its own turnarounds.
     pub channels: u64,
     /// Bytes that a channel writes before it reads again.
     pub write_queue_bytes: f64,
-    /// Nanoseconds that it loses each time.
+    /// Nanoseconds that a channel loses at each turnaround.
     pub turnaround_ns: f64,
 }
 
-/// LPDDR.
+/// Memory beyond the package (LPDDR).
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Lpddr {
-    /// Modules; 0 for a chip without.
+    /// Number of modules; 0 for a chip without LPDDR.
     pub modules: u64,
     /// Bytes of a module.
     pub module_bytes: f64,
-    /// Bytes a second of a module.
+    /// Bandwidth of a module, in bytes a second.
     pub module_bytes_per_second: f64,
-    /// The share of the bandwidth that streams reach.
+    /// Fraction of the bandwidth that streams reach.
     pub efficiency: f64,
 }
 
-/// Links.
+/// Links between systems.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Links {
-    /// Bytes a second between a system and the switch.
+    /// Bandwidth between a system and the switch, in bytes a second.
     pub bytes_per_second: f64,
-    /// Systems on a switch.
+    /// Maximum number of systems on a switch.
     pub most_systems: u64,
 }
 
@@ -178,9 +178,9 @@ pub struct Links {
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BatchSizes {
-    /// Of a database in HBM.
+    /// Queries of a batch for a database in HBM.
     pub queries: u64,
-    /// Of a larger one.
+    /// Queries of a batch for a larger database.
     pub queries_beyond_hbm: u64,
 }
 
@@ -188,17 +188,17 @@ pub struct BatchSizes {
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Part {
-    /// In mm2.
+    /// Area in mm2.
     pub area_mm2: f64,
-    /// In W.
+    /// Peak power in W.
     pub power_w: f64,
 }
 
-/// Area and power of the parts: of one core, then of the chip.
+/// Area and power of the parts: first those of one core, then those of the chip.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Budget {
-    /// All units of a core for transforms.
+    /// All transform units of a core.
     pub ntt: Part,
     /// The iCRT unit.
     pub icrt: Part,
@@ -208,38 +208,38 @@ pub struct Budget {
     pub automorphism: Part,
     /// Register file and buffers.
     pub memories: Part,
-    /// What else a core has.
+    /// Other parts of a core.
     pub rest: Part,
-    /// The network between all cores.
+    /// Network between all cores.
     pub network: Part,
     /// All of HBM.
     pub hbm: Part,
 }
 
 impl Arch {
-    /// IVE.
+    /// Returns IVE.
     ///
     /// # Errors
-    /// As [`Arch::read`]; the file that comes with the program has none.
+    /// As [`Arch::read`]; the file that comes with the program causes none.
     pub fn ive() -> Result<Self, IveError> {
         Self::read(IVE_FILE, IVE)
     }
 
-    /// The ARK-like machine of section VI-E.
+    /// Returns the ARK-like machine of section VI-E.
     ///
     /// # Errors
-    /// As [`Arch::read`]; the file that comes with the program has none.
+    /// As [`Arch::read`]; the file that comes with the program causes none.
     pub fn ark() -> Result<Self, IveError> {
         Self::read(ARK_FILE, ARK)
     }
 
-    /// The text of IVE's file.
+    /// Returns the text of IVE's file.
     pub fn ive_text() -> &'static str {
         IVE
     }
 
-    /// Reads the text of a file, and checks that it can be simulated. A file with `base = "ive"` or `base = "ark"` says only
-    /// what is different there.
+    /// Reads the text of a file, and checks that it can be simulated. A file with `base = "ive"` or
+    /// `base = "ark"` has only the keys that differ from that machine.
     ///
     /// # Errors
     /// [`IveError::Arch`] with the key that is missing, unknown or impossible.
@@ -281,7 +281,8 @@ impl Arch {
         if let Some((key, problem)) = check::mismatch(&table(IVE)?, &whole) {
             return Err(refuse(&key, problem, &every));
         }
-        // Of what is of the right kind only a name can still be wrong, and but one key has a name of a list.
+        // The types are checked above, so only a name can still be wrong, and a single key takes a
+        // name from a list.
         let read = toml::Value::Table(whole).try_into::<Self>();
         let arch = read.map_err(|error| refuse("core.gemm", error.message().to_owned(), &every))?;
         let arch = Self { file: file.to_owned(), ..arch };
@@ -289,37 +290,38 @@ impl Arch {
         Ok(arch)
     }
 
-    /// Bytes a cycle of the HBM channel of one core.
+    /// Returns the bandwidth of one core's HBM channel, in bytes a cycle.
     pub fn channel_bytes_per_cycle(&self) -> f64 {
         let Hbm { stacks, stack_bytes_per_second, efficiency, .. } = self.hbm;
         stacks as f64 * stack_bytes_per_second * efficiency / self.chip.cores as f64 / self.chip.clock_hz
     }
 
-    /// Cycles in which the HBM channel of one core transfers nothing, for each byte that it writes among reads.
+    /// Returns the idle cycles of one core's HBM channel for each byte that is written between
+    /// reads.
     pub fn turnaround_cycles_per_byte(&self) -> f64 {
         let Hbm { stacks, channels, write_queue_bytes, turnaround_ns, .. } = self.hbm;
         let queues = (stacks * channels) as f64 / self.chip.cores as f64 * write_queue_bytes;
         turnaround_ns * 1e-9 * self.chip.clock_hz / queues
     }
 
-    /// Bytes a cycle of LPDDR for one core; 0 without any.
+    /// Returns the LPDDR bandwidth of one core, in bytes a cycle; 0 without LPDDR.
     pub fn lpddr_bytes_per_cycle(&self) -> f64 {
         let Lpddr { modules, module_bytes_per_second, efficiency, .. } = self.lpddr;
         modules as f64 * module_bytes_per_second * efficiency / self.chip.cores as f64 / self.chip.clock_hz
     }
 
-    /// Bytes of HBM.
+    /// Returns the bytes of HBM.
     pub fn hbm_bytes(&self) -> f64 {
         self.hbm.stacks as f64 * self.hbm.stack_bytes
     }
 
-    /// Bytes of LPDDR.
+    /// Returns the bytes of LPDDR.
     pub fn lpddr_bytes(&self) -> f64 {
         self.lpddr.modules as f64 * self.lpddr.module_bytes
     }
 }
 
-/// Puts values over those of the same keys, table by table.
+/// Replaces values by those of the same keys in `over`, table by table.
 fn overlay(base: &mut toml::Table, over: toml::Table) {
     for (key, value) in over {
         match (base.get_mut(&key), value) {
@@ -330,7 +332,7 @@ fn overlay(base: &mut toml::Table, over: toml::Table) {
 }
 
 impl Budget {
-    /// All parts, by their keys.
+    /// Returns all parts with their keys.
     pub fn named(&self) -> [(&'static str, Part); 8] {
         let Self { ntt, icrt, element_wise, automorphism, memories, rest, network, hbm } = *self;
         [
@@ -345,14 +347,14 @@ impl Budget {
         ]
     }
 
-    /// Area and peak power of one core.
+    /// Returns area and peak power of one core.
     pub fn core(&self) -> Part {
         let parts = &self.named()[..6];
         let sum = |of: fn(&Part) -> f64| parts.iter().map(|(_, part)| of(part)).sum();
         Part { area_mm2: sum(|part| part.area_mm2), power_w: sum(|part| part.power_w) }
     }
 
-    /// Area and peak power of a chip with so many cores and its HBM.
+    /// Returns area and peak power of a chip with `cores` cores and its HBM.
     pub fn chip(&self, cores: u64) -> Part {
         let (core, cores) = (self.core(), cores as f64);
         let sum = |of: fn(&Part) -> f64| cores * of(&core) + of(&self.network) + of(&self.hbm);
@@ -361,32 +363,32 @@ impl Budget {
 }
 
 impl Scheme {
-    /// Bytes of a residue polynomial.
+    /// Returns the bytes of a residue polynomial.
     pub fn limb_bytes(&self) -> u64 {
         self.degree * self.word_bits / 8
     }
 
-    /// Bytes of a polynomial.
+    /// Returns the bytes of a polynomial.
     pub fn polynomial_bytes(&self) -> u64 {
         self.primes * self.limb_bytes()
     }
 
-    /// Bytes of a ciphertext.
+    /// Returns the bytes of a ciphertext.
     pub fn ciphertext_bytes(&self) -> u64 {
         2 * self.polynomial_bytes()
     }
 
-    /// Bytes of the key of a substitution.
+    /// Returns the bytes of a substitution's key.
     pub fn evaluation_key_bytes(&self) -> u64 {
         self.gadget_levels * self.ciphertext_bytes()
     }
 
-    /// Bytes of an RGSW ciphertext.
+    /// Returns the bytes of an RGSW ciphertext.
     pub fn rgsw_bytes(&self) -> u64 {
         2 * self.gadget_levels * self.ciphertext_bytes()
     }
 
-    /// Polynomials of a database of so many GiB; of more than 2^63 as many.
+    /// Returns the polynomials of a database of `gib` GiB, at most 2^63.
     pub fn polynomials(&self, gib: f64) -> u64 {
         ((gib * f64::from(1 << 30) / self.plaintext_bytes as f64).round() as u64).min(1 << 63)
     }

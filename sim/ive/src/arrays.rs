@@ -1,13 +1,13 @@
-//! RowSel on words: panels pass through the database's buffer, and arrays add up tiles, in the order that
-//! [`crate::rowsel`] times.
+//! RowSel on words: panels pass through the database's buffer, and arrays add up tiles, in the
+//! order whose time [`crate::rowsel`] computes.
 
 use spirea_math::Ring;
 
 use crate::arch::Arch;
 use crate::rowsel::{Products, Tiling};
 
-/// Products of rows of polynomials with columns of polynomials, all as values; gives the polynomials of each column. A row
-/// that is shorter than others ends in zeros.
+/// Multiplies rows of polynomials by columns of polynomials, all as values (NTT form), and returns
+/// the polynomials of each column. Rows shorter than others are padded with zeros.
 pub fn multiply(
     arch: &Arch,
     ring: &Ring,
@@ -36,7 +36,7 @@ pub fn multiply(
         let mut buffer: Vec<Vec<u32>> = vec![Vec::new(); tiling.buffered];
         let mut loaded = 0;
         for number in 0..panels {
-            // Loads run ahead as far as there are places.
+            // Loads run ahead as far as the buffer has places.
             while loaded < panels.min(number + tiling.buffered as u64) {
                 let panel = tiling.panel(loaded);
                 let word = (core * tiling.slices + panel.slice) as usize;
@@ -60,7 +60,7 @@ pub fn multiply(
                 let sums = output_stationary(&buffer[tiling.place(number)], &words, prime);
                 for (row, sums) in panel.rows.clone().zip(sums) {
                     for (column, sum) in results.iter_mut().zip(sums) {
-                        // What earlier pieces of a long row left is added to.
+                        // Adds to the sums of earlier pieces of a long row.
                         let so_far = &mut column[row][word];
                         *so_far = ((u64::from(*so_far) + sum) % prime) as u32;
                     }
@@ -71,8 +71,8 @@ pub fn multiply(
     results
 }
 
-/// What the cells of an array have when it is drained, row by row: in each step a word of every row of the panel meets one
-/// of every column.
+/// Returns the cells of an array when it is drained, row by row. In each step a word of every row
+/// of the panel meets a word of every column.
 fn output_stationary(panel: &[u32], columns: &[Vec<u32>], prime: u64) -> Vec<Vec<u64>> {
     let depth = columns[0].len();
     let mut cells = vec![vec![0u64; columns.len()]; panel.len() / depth];
@@ -100,7 +100,7 @@ mod tests {
         let word = |seed: usize| (seed as u32).wrapping_mul(2_654_435_761) >> 6;
         let polynomial =
             |seed: usize| -> Vec<u32> { (0..ring.words()).map(|i| word(seed * 1009 + i)).collect() };
-        // The last row ends early.
+        // The last row is shorter.
         let rows: Vec<Vec<_>> = (0..5)
             .map(|row| (0..7 - row / 4).map(|column| polynomial(10 * row + column)).collect())
             .collect();
@@ -120,7 +120,8 @@ mod tests {
             })
             .collect();
         let ive = Arch::ive().unwrap();
-        // Panels of two rows and tiles of four columns, on cores that have equally many slices and on others.
+        // Panels of two rows and tiles of four columns, on cores with equal and with unequal
+        // numbers of slices.
         for (database_buffer_kb, cores) in [(448, 32), (1, 3)] {
             let mut arch = ive.clone();
             (arch.core.array_rows, arch.core.array_columns) = (2, 4);

@@ -1,8 +1,9 @@
-//! A backend that executes the lowered graphs: a protocol runs on the simulated machine as it is, and answers the same
-//! bytes as on any other backend, or else a schedule is wrong.
+//! Backend that executes the lowered graphs: protocols run on the simulated machine unchanged.
+//! Their answers agree with those of other backends byte for byte, unless a schedule is wrong.
 //!
-//! What no schedule lowers the oracle of all backends does in its place, as far as one protocol or another of the machine's
-//! needs it: folds of bytes, adding bodies, switching moduli. Other operations are refused.
+//! For steps without a schedule, the oracle of all backends takes over, as far as the machine's
+//! protocols need them: folds of bytes, adding bodies, switching moduli. Other operations are
+//! refused.
 
 use std::sync::{Arc, LazyLock};
 
@@ -21,18 +22,18 @@ use crate::system::Schedules;
 /// The simulated machine as a backend.
 #[derive(Clone, Debug)]
 pub struct Accelerator {
-    /// What it is.
+    /// Architecture of the machine.
     pub arch: Arch,
-    /// How trees are worked through.
+    /// Schedules of the trees.
     pub schedules: Schedules,
-    /// In which order.
+    /// Order of execution.
     pub execution: Execution,
 }
 
-/// A matrix of plaintext polynomials (values), row by row.
+/// Matrix of plaintext polynomials (values), row by row.
 pub type Plain = Vec<Vec<Vec<u32>>>;
 
-/// Each query's ciphertexts.
+/// Ciphertexts of each query.
 type Batch = Vec<Vec<Ciphertext>>;
 
 impl Accelerator {
@@ -59,7 +60,7 @@ fn missing(operation: &str) -> BackendError {
     ))
 }
 
-/// Ciphertexts of words, one after another.
+/// Splits words into consecutive ciphertexts.
 fn split(ring: &Ring, words: &[u32]) -> Vec<Ciphertext> {
     let parts = words.chunks_exact(2 * ring.words()).map(|words| words.split_at(ring.words()));
     parts.map(|(a, b)| Ciphertext { a: a.to_vec(), b: b.to_vec() }).collect()
@@ -73,7 +74,7 @@ impl Backend for Accelerator {
         format!("simulated-{}", self.arch.label)
     }
 
-    /// One for all: keys are words, and no machine holds them.
+    /// Returns the same id for all machines: keys are words, and no machine holds them.
     fn id(&self) -> BackendId {
         static ID: LazyLock<BackendId> = LazyLock::new(BackendId::unique);
         *ID

@@ -1,9 +1,10 @@
-//! A core at the granularity of its functional units: a queue in front of each, taken in the order in which instructions
-//! become ready (section VI-A).
+//! A core at the granularity of its functional units: each unit has a queue, which it serves in the
+//! order in which instructions become ready (section VI-A).
 //!
-//! An instruction is a residue polynomial's worth of one unit. Counts of an external product: 8 inverse transforms, 2
-//! iCRTs, 40 transforms, 80 products of residue polynomials; of a substitution half of each and an automorphism. The
-//! difference Y - X and the sums are made as operands are read and written; the paper counts none either.
+//! An instruction is the work of one unit on a residue polynomial. An external product has 8
+//! inverse transforms, 2 iCRTs, 40 transforms, and 80 products of residue polynomials; a
+//! substitution has half of each, and an automorphism. The difference Y - X and the sums are
+//! computed as operands are read and written; the paper does not count them either.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -16,84 +17,85 @@ use crate::graph::{Event, Graph, Moment, Work};
 use crate::rotation::{lower_rotations, lower_sums, rotating};
 use crate::schedule::{Digits, Order, Schedule, Step, levels, lower_assembly};
 
-/// A functional unit of a core.
+/// Functional unit of a core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Unit {
-    /// Transforms; there may be several.
+    /// Transform unit; a core may have several.
     Ntt,
-    /// iCRT and the extraction of digits.
+    /// Unit for iCRT and the extraction of digits.
     Icrt,
-    /// Multiply-adds.
+    /// Unit for multiply-adds.
     ElementWise,
-    /// Automorphisms.
+    /// Unit for automorphisms.
     Automorphism,
-    /// The channel to HBM.
+    /// Channel to HBM.
     Channel,
 }
 
-/// Kinds of units.
+/// Number of kinds of units.
 pub const UNITS: usize = 5;
 
-/// What a core did.
+/// Report of a core's work.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CoreReport {
-    /// From the first to the last cycle.
+    /// Cycles from the first to the last.
     pub cycles: f64,
-    /// Cycles in which units of each kind took operands; of several units all are added up.
+    /// Cycles in which units of each kind took operands, summed over the units of a kind.
     pub busy: [f64; UNITS],
 }
 
 impl CoreReport {
-    /// One after another.
+    /// Returns the report of both works, one after another.
     pub fn then(self, other: Self) -> Self {
         let mut busy = self.busy;
         busy.iter_mut().zip(other.busy).for_each(|(sum, more)| *sum += more);
         Self { cycles: self.cycles + other.cycles, busy }
     }
 
-    /// So many times, one after another.
+    /// Returns the report of `count` times this work, one after another.
     pub fn times(self, count: f64) -> Self {
         Self { cycles: self.cycles * count, busy: self.busy.map(|busy| busy * count) }
     }
 }
 
-/// Parts of a cycle that time is counted in.
+/// Ticks of a cycle; time is counted in ticks.
 const TICKS: f64 = 64.0;
-/// Not an instruction of a unit: the end of an operation.
+/// Marks the end of an operation, which is not an instruction of a unit.
 const NO_UNIT: u8 = u8::MAX;
 
-/// What an instruction does to the places for forwarded digits.
+/// Effect of an instruction on the places for forwarded digits.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum DigitPlace {
-    /// Nothing.
+    /// No effect.
     None,
-    /// It begins when it has one.
+    /// Takes a place, and begins when it has one.
     Takes,
-    /// It had to wait for the one that it has.
+    /// Has a place that it had to wait for.
     Has,
-    /// It empties one.
+    /// Frees a place.
     Frees,
 }
 
 struct Instruction {
     unit: u8,
-    /// Ticks in which the unit takes no other.
+    /// Ticks in which the unit takes no other instruction.
     interval: u64,
-    /// How many of them it does nothing.
+    /// Ticks of the interval in which the unit is idle.
     idle: u64,
-    /// Ticks from then until what follows may begin.
+    /// Ticks from the end of the interval until followers may begin; if `forwards`, from its
+    /// beginning.
     latency: u64,
-    /// Whether what follows takes results as they come, not from memory when all are there.
+    /// True if followers take results as they come, instead of reading all of them from memory.
     forwards: bool,
-    /// What it does to the places for forwarded digits.
+    /// Effect on the places for forwarded digits.
     place: DigitPlace,
     waits: u32,
     ready: u64,
     followers: Vec<u32>,
 }
 
-/// When the operands of an operation are read, and when it is over.
+/// Instructions at which the operands of an operation have been read, and at which it is over.
 #[derive(Clone, Copy)]
 struct Executed {
     read: u32,
@@ -110,22 +112,22 @@ impl Executed {
 }
 
 impl From<u32> for Executed {
-    /// Of a transfer, which has read all when it is over.
+    /// Converts a transfer, which has read its operands only when it is over.
     fn from(over: u32) -> Self {
         Self { read: over, over }
     }
 }
 
-/// The instructions of a graph.
+/// Instructions of a graph.
 struct Program<'a> {
     arch: &'a Arch,
     digits: Digits,
-    /// Residue polynomials of digits that exist at once.
+    /// Maximum number of residue polynomials of digits at the same time.
     digit_places: usize,
     instructions: Vec<Instruction>,
-    /// Multiply-adds of stored digits, in the order of the program: each empties a place for a digit.
+    /// Multiply-adds of stored digits, in the order of the program: each frees a place for a digit.
     reductions: Vec<u32>,
-    /// The last extraction of each operation: what empties its part of the iCRT buffer.
+    /// Last extraction of each operation, which frees its part of the iCRT buffer.
     extracted: Vec<u32>,
 }
 
@@ -134,8 +136,8 @@ impl Program<'_> {
         self.push(unit as u8, (cycles * TICKS).round() as u64, latency * TICKS as u64, after)
     }
 
-    /// An instruction whose results are taken as they come: the cells of an iCRT unit work on a coefficient each, and
-    /// digits are forwarded from the transform (sections IV-A and IV-F).
+    /// Adds an instruction whose results are taken as they come: each cell of an iCRT unit works on
+    /// one coefficient, and digits are forwarded from the transform (sections IV-A and IV-F).
     fn stream(&mut self, unit: Unit, cycles: f64, latency: u64, after: &[u32]) -> u32 {
         let number = self.add(unit, cycles, latency, after);
         self.instructions[number as usize].forwards = true;
@@ -167,7 +169,7 @@ impl Program<'_> {
         self.add(Unit::Channel, cycles, self.arch.latency.memory, after)
     }
 
-    /// Writes among reads: the channel turns now and then.
+    /// Adds a write between reads, which costs the channel turnarounds.
     fn store(&mut self, bytes: u64, after: &[u32]) -> u32 {
         let idle = bytes as f64 * self.arch.turnaround_cycles_per_byte();
         let number = self.transfer(bytes, after);
@@ -177,7 +179,7 @@ impl Program<'_> {
         number
     }
 
-    /// Decomposes `polynomials` polynomials, and multiplies their digits with a key.
+    /// Decomposes `polynomials` polynomials, and multiplies their digits by a key.
     fn key_product(&mut self, polynomials: u64, after: &[u32]) -> Executed {
         let (scheme, core, latency) = (self.arch.scheme, self.arch.core, self.arch.latency);
         let vector = scheme.degree as f64 / core.lanes as f64;
@@ -210,7 +212,7 @@ impl Program<'_> {
                     reduced
                 })
                 .collect(),
-            // All digits of an operation have places, in the order of the program.
+            // All digits of an operation need places, which are taken in the order of the program.
             Digits::Stored => {
                 let first = self.reductions.len();
                 let transformed: Vec<u32> = limbs
@@ -247,7 +249,7 @@ impl Program<'_> {
         free[Unit::Ntt as usize] = vec![0; self.arch.core.ntt_units as usize];
         let mut busy = [0u64; UNITS];
         let mut end = 0;
-        // By the time at which they are ready, and then in the order of the program.
+        // Ordered by the time at which they are ready, then by the order of the program.
         let mut ready: BinaryHeap<Reverse<(u64, u32)>> = (0..self.instructions.len() as u32)
             .filter(|&number| self.instructions[number as usize].waits == 0)
             .map(|number| Reverse((0, number)))
@@ -295,13 +297,14 @@ impl Program<'_> {
     }
 }
 
-/// The places for forwarded digits: whoever is ready first takes the one that is free first. A static schedule of the
-/// whole graph, which section VI-A has the compiler make, fills them so; in the order of the program, a product that waits
-/// for another one would hold up those that need not.
+/// Places for forwarded digits: the first instruction that is ready takes the place that becomes
+/// free first. A static schedule of the whole graph, as the compiler of section VI-A makes it,
+/// fills the places in this way. In the order of the program, a product that waits for another one
+/// would delay products that need not wait.
 struct DigitPlaces {
-    /// When each of those that are not taken is free.
+    /// Times at which the untaken places are free.
     free: BinaryHeap<Reverse<u64>>,
-    /// Who is ready since when, and has none.
+    /// Instructions that wait for a place, with the times from which they are ready.
     waiting: BinaryHeap<Reverse<(u64, u32)>>,
 }
 
@@ -310,7 +313,8 @@ impl DigitPlaces {
         Self { free: (0..places).map(|_| Reverse(0)).collect(), waiting: BinaryHeap::new() }
     }
 
-    /// Takes a place; gives the time from which on it is free, or keeps the instruction until there is one.
+    /// Takes a place and returns the time from which it is free; if there is none, queues the
+    /// instruction.
     fn take(&mut self, time: u64, number: u32) -> Option<u64> {
         let Some(Reverse(free)) = self.free.pop() else {
             self.waiting.push(Reverse((time, number)));
@@ -319,7 +323,8 @@ impl DigitPlaces {
         Some(free)
     }
 
-    /// Empties a place at a time; gives who has it then, and when it may begin.
+    /// Frees a place at `time`. If an instruction waits for it, returns that instruction and the
+    /// time at which it may begin.
     fn free(&mut self, time: u64) -> Option<(u64, u32)> {
         let Some(Reverse((ready, number))) = self.waiting.pop() else {
             self.free.push(Reverse(time));
@@ -329,7 +334,7 @@ impl DigitPlaces {
     }
 }
 
-/// Executes a graph that a schedule gave.
+/// Executes the graph of a schedule.
 pub fn execute(arch: &Arch, schedule: &Schedule, graph: &Graph) -> CoreReport {
     let digit_places = (schedule.digit_bytes(&arch.scheme) / arch.scheme.limb_bytes()) as usize;
     let mut program = Program {
@@ -355,13 +360,13 @@ pub fn execute(arch: &Arch, schedule: &Schedule, graph: &Graph) -> CoreReport {
     program.run()
 }
 
-/// Subtrees of a layer of which twice as many are simulated one by one, and sums of images; more follow at the pace of the
-/// second half of these.
+/// Half of the number of subtrees of a layer, or of sums of images, that are simulated one by one;
+/// the others follow at the pace of the second half.
 const SIMULATED: u64 = 64;
-/// Of subtrees that have more leaves than this together, fewer.
+/// Maximum number of leaves in half of the simulated subtrees: fewer large subtrees are simulated.
 const LEAVES: u64 = 1 << 12;
 
-/// A tournament of so many rows.
+/// Executes a tournament of `rows` rows.
 ///
 /// # Errors
 /// [`IveError::RegisterFile`] if the schedule does not fit.
@@ -371,7 +376,8 @@ pub fn tournament(arch: &Arch, schedule: &Schedule, rows: u64) -> Result<CoreRep
         Ok::<_, IveError>(execute(arch, schedule, &graph))
     };
     let mut sum = CoreReport::default();
-    // The keys of a layer take the place of those of the one before: one begins when the other is over.
+    // A layer's keys take the place of those of the layer before, so it begins when that layer is
+    // over.
     for of in schedule.layers(rows) {
         let simulated = (LEAVES >> of.levels).clamp(1, SIMULATED);
         sum = sum.then(if of.subtrees <= 2 * simulated {
@@ -384,7 +390,7 @@ pub fn tournament(arch: &Arch, schedule: &Schedule, rows: u64) -> Result<CoreRep
     Ok(sum)
 }
 
-/// An expansion.
+/// Executes an expansion.
 ///
 /// # Errors
 /// [`IveError::RegisterFile`] if the schedule does not fit.
@@ -398,7 +404,8 @@ pub fn expand(arch: &Arch, schedule: &Schedule, expansion: Expansion) -> Result<
     Ok(sum)
 }
 
-/// ExpandQuery for a database of so many rows: the leaves of the first dimension and of the selectors, and the selectors.
+/// Executes ExpandQuery for a database of `rows` rows: the leaves of the first dimension and of the
+/// selectors, and the selectors.
 ///
 /// # Errors
 /// [`IveError::RegisterFile`] if the schedule does not fit.
@@ -409,7 +416,7 @@ pub fn expand_query(arch: &Arch, schedule: &Schedule, rows: u64) -> Result<CoreR
     Ok(tree.then(assemble(arch, schedule.digits, bits * arch.scheme.gadget_levels)?))
 }
 
-/// The selectors of so many leaves.
+/// Executes the assembly of selectors from `leaves` leaves.
 ///
 /// # Errors
 /// [`IveError::RegisterFile`] if the key does not fit.
@@ -418,7 +425,7 @@ pub fn assemble(arch: &Arch, digits: Digits, leaves: u64) -> Result<CoreReport, 
     Ok(execute(arch, &schedule, &lower_assembly(arch, digits, leaves)?))
 }
 
-/// Packing by rotations: the images of a query's chunks.
+/// Executes the first part of packing by rotations: the images of a query's chunks.
 ///
 /// # Errors
 /// [`IveError::RegisterFile`] if the keys do not fit.
@@ -426,7 +433,7 @@ pub fn rotate(arch: &Arch, digits: Digits, rotations: Rotations) -> Result<CoreR
     Ok(execute(arch, &rotating(digits), &lower_rotations(arch, digits, rotations)?))
 }
 
-/// Packing by rotations: so many sums.
+/// Executes the second part of packing by rotations: `sums` sums.
 ///
 /// # Errors
 /// [`IveError::RegisterFile`] if the keys do not fit.
@@ -443,7 +450,8 @@ pub fn sum_rotated(
     Ok(further(some(SIMULATED)?, some(2 * SIMULATED)?, sums, SIMULATED))
 }
 
-/// So many alike, of which the first `simulated` and twice as many were: the others follow at the pace of the second half.
+/// Extrapolates to `count` equal parts from reports for `simulated` parts and for twice as many:
+/// the other parts follow at the pace of the second half.
 fn further(half: CoreReport, whole: CoreReport, count: u64, simulated: u64) -> CoreReport {
     let pace = whole.then(half.times(-1.0));
     whole.then(pace.times((count - 2 * simulated) as f64 / simulated as f64))

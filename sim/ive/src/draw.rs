@@ -1,4 +1,4 @@
-//! What the simulator gives, as drawings.
+//! Drawings of the simulator's results.
 
 use std::path::{Path, PathBuf};
 
@@ -11,10 +11,10 @@ use spirea_papers::{Claim, Kind};
 use crate::figures::{Content, Figure};
 use crate::plan::Choice;
 
-/// Draws all rows and all figures into a folder; gives the files.
+/// Draws all rows and all figures into a folder, and returns the files.
 ///
 /// # Errors
-/// If one cannot be written.
+/// If a file cannot be written.
 pub fn draw(folder: &Path, rows: &[Claim], figures: &[Figure]) -> anyhow::Result<Vec<PathBuf>> {
     std::fs::create_dir_all(folder).with_context(|| format!("{}: cannot be made", folder.display()))?;
     let path = folder.join("comparisons.svg");
@@ -78,10 +78,10 @@ fn draw_figure(path: &Path, figure: &Figure) -> anyhow::Result<()> {
     }
 }
 
-/// Draws cost against latency: a line for each number of systems of a cluster.
+/// Draws cost against latency, with a line for each number of systems of a cluster.
 ///
 /// # Errors
-/// If it cannot be written.
+/// If the file cannot be written.
 pub fn draw_plan(path: &Path, title: String, choices: &[Choice]) -> anyhow::Result<()> {
     let mut sizes: Vec<u64> = choices.iter().map(|choice| choice.systems_of_cluster).collect();
     sizes.sort_unstable();

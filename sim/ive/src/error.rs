@@ -1,65 +1,65 @@
-//! What is refused, and what to do about it.
+//! Errors, with the remedy for each.
 
-/// Why something cannot be simulated.
+/// Reason why something cannot be simulated.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum IveError {
-    /// A file of an architecture with a value that is missing, unknown or impossible.
+    /// A value in an architecture's file is missing, unknown or impossible.
     #[error("{file}: {key}: {problem}; {remedy}")]
     Arch {
-        /// The file.
+        /// Name of the file.
         file: String,
-        /// The key, with its tables.
+        /// Key, with its tables.
         key: String,
-        /// What is wrong.
+        /// Problem.
         problem: String,
-        /// What to do.
+        /// Remedy.
         remedy: String,
     },
-    /// A schedule whose working set is larger than the register file.
+    /// A schedule's working set is larger than the register file.
     #[error(
         "{file}: core.register_file_kb: {schedule} needs {needed} bytes, the register file has {available}; {remedy}"
     )]
     RegisterFile {
-        /// The file.
+        /// Name of the file.
         file: String,
-        /// The schedule, in words.
+        /// Description of the schedule.
         schedule: String,
-        /// Bytes of its working set.
+        /// Bytes of the working set.
         needed: u64,
-        /// Bytes that there are.
+        /// Bytes of the register file.
         available: u64,
-        /// What to do.
+        /// Remedy.
         remedy: String,
     },
-    /// A graph of operations that cannot be executed.
+    /// A graph of operations cannot be executed.
     #[error("graph: operation {node}: {problem}; {remedy}")]
     Graph {
-        /// The operation's number.
+        /// Number of the operation.
         node: usize,
-        /// What is wrong.
+        /// Problem.
         problem: String,
-        /// What to do.
+        /// Remedy.
         remedy: String,
     },
-    /// A protocol whose server cannot be recorded.
+    /// A protocol's server cannot be recorded.
     #[error("{protocol}: {problem}; {remedy}")]
     Record {
-        /// The protocol.
+        /// Name of the protocol.
         protocol: String,
-        /// What is wrong.
+        /// Problem.
         problem: String,
-        /// What to do.
+        /// Remedy.
         remedy: String,
     },
-    /// A database or a batch that the systems have no room for.
+    /// The systems have no room for a database or a batch.
     #[error("{key}: {problem}; {remedy}")]
     Workload {
-        /// What was asked for.
+        /// Name of the refused parameter.
         key: &'static str,
-        /// What is wrong.
+        /// Problem.
         problem: String,
-        /// What to do.
+        /// Remedy.
         remedy: String,
     },
 }

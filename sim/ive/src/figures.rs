@@ -1,5 +1,6 @@
-//! The paper's figures from the simulator: 4, 6, 8, 12, 13a to 13d and 14. Figure 13e is of synthesized circuits: it is the
-//! paper's, and says so. Where the paper has processors and GPUs, only its IVE is simulated.
+//! The paper's figures from the simulator: 4, 6, 8, 12, 13a to 13d and 14. Figure 13e shows
+//! synthesized circuits; it has the paper's values, and says so. Where the paper also has CPUs and
+//! GPUs, only its IVE is simulated.
 
 use serde::Serialize;
 use spirea_papers::Claim;
@@ -11,72 +12,73 @@ use crate::schedule::{Digits, Order, Schedule, Step};
 use crate::scheduler::{Policy, mean_latency, served};
 use crate::system::{BatchReport, Mapping, Schedules, Workload, simulate, usual_batch};
 
-/// A bar, from its label to what is said of it.
+/// Bar with its label and remark.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Bar {
-    /// What it is.
+    /// Label.
     pub label: String,
-    /// Its parts.
+    /// Values of the parts.
     pub parts: Vec<f64>,
-    /// What is said of it.
+    /// Remark at the end of the bar.
     pub remark: String,
-    /// Whether a group begins with it.
+    /// True if a group begins with this bar.
     pub apart: bool,
 }
 
-/// A line.
+/// Line.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Line {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Its points.
+    /// Points.
     pub points: Vec<(f64, f64)>,
 }
 
-/// What a figure is made of.
+/// Content of a figure.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum Content {
-    /// Bars of parts.
+    /// Stacked bars.
     Bars {
-        /// What is counted.
+        /// Unit of the values.
         unit: &'static str,
-        /// What the parts are.
+        /// Names of the parts.
         parts: Vec<&'static str>,
-        /// The bars.
+        /// Bars.
         bars: Vec<Bar>,
     },
     /// Lines on logarithmic axes.
     Lines {
-        /// The horizontal axis.
+        /// Label of the horizontal axis.
         x: &'static str,
-        /// The vertical axis.
+        /// Label of the vertical axis.
         y: &'static str,
-        /// The lines.
+        /// Lines.
         lines: Vec<Line>,
     },
 }
 
-/// A figure.
+/// Figure.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Figure {
-    /// The paper's number of it.
+    /// Number in the paper.
     pub number: &'static str,
-    /// What it shows.
+    /// Title.
     pub title: &'static str,
-    /// What one must know to read it.
+    /// Note that is needed to read the figure.
     pub note: String,
-    /// Its values.
+    /// Values.
     pub content: Content,
 }
 
 const STEPS: [&str; 3] = ["ExpandQuery", "RowSel", "ColTor"];
-/// GiB of the paper's databases on one system.
+/// Sizes of the paper's databases on one system, in GiB.
 const SIZES: [f64; 4] = [2.0, 4.0, 8.0, 16.0];
-/// Batches of Figures 6, 13c and 13d.
+/// Batch sizes of Figures 6, 13c and 13d.
 const BATCHES: [u64; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
 
-/// All of them that the machine has; `rows` are those of [`crate::reproduce::Reproduction`].
+/// Returns all figures that the machine supports, and the skipped ones; `rows` are those of
+/// [`crate::reproduce::Reproduction`].
 pub fn figures(arch: &Arch, rows: &[Claim]) -> (Vec<Figure>, Vec<Skipped>) {
     let one_tib = "Latency of a batch by its size, 1 TiB on 16 systems";
     let all = [
@@ -110,7 +112,7 @@ pub fn figures(arch: &Arch, rows: &[Claim]) -> (Vec<Figure>, Vec<Skipped>) {
     (drawn, skipped)
 }
 
-/// A figure without its number.
+/// Figure without its number.
 struct Plot {
     title: &'static str,
     note: String,
@@ -121,7 +123,7 @@ fn of_batch(queries: u64) -> String {
     if queries == 1 { "1 query".into() } else { format!("{queries} queries") }
 }
 
-/// A simulated value above the paper's.
+/// Names of the two values of a comparison.
 const COMPARED: [&str; 2] = ["simulated", "the paper's"];
 
 fn beside(label: String, simulated: f64, paper: f64, remarks: [String; 2]) -> [Bar; 2] {
@@ -187,7 +189,7 @@ fn intensity(arch: &Arch) -> Result<Plot, IveError> {
     })
 }
 
-/// Milliseconds of the steps.
+/// Returns the milliseconds of the steps.
 fn parts(report: &BatchReport) -> Vec<f64> {
     [report.expand, report.row_selection, report.coltor].map(|seconds| 1e3 * seconds).into()
 }
@@ -290,7 +292,8 @@ fn schedules(arch: &Arch) -> Result<Plot, IveError> {
 
 fn batches(arch: &Arch, title: &'static str, gib: f64, systems: u64) -> Result<Plot, IveError> {
     let bars = BATCHES.into_iter().map(|queries| {
-        // A batch smaller than the cores leaves none idle: section V's division of rows.
+        // A batch smaller than the number of cores divides rows, as in section V, so that no core
+        // is idle.
         let few = queries < arch.chip.cores;
         let mapping = if few { Mapping::RowsPerCore } else { Mapping::QueryPerCore };
         let report = batch(arch, gib, systems, queries, mapping)?;
@@ -311,7 +314,7 @@ fn batches(arch: &Arch, title: &'static str, gib: f64, systems: u64) -> Result<P
     })
 }
 
-/// What the text of section VI-C says of Figure 13e, but for what sysNTTU costs in energy.
+/// Returns the statements of section VI-C about Figure 13e, except the energy that sysNTTU costs.
 fn circuits() -> Plot {
     let bars = [
         ("area with special primes", 96.0),
@@ -329,7 +332,7 @@ fn circuits() -> Plot {
     }
 }
 
-/// Rows of a figure beside the paper's.
+/// Compares rows of a figure with the paper's.
 fn compared(prefix: &str, title: &'static str, rows: &[Claim]) -> Plot {
     let mut bars = Vec::new();
     for row in rows {
@@ -345,7 +348,7 @@ fn compared(prefix: &str, title: &'static str, rows: &[Claim]) -> Plot {
 }
 
 fn arrivals(arch: &Arch) -> Result<Plot, IveError> {
-    /// Queries that each point is of.
+    /// Number of queries for each point.
     const COUNT: usize = 20_000;
     let (policy, service) = served(arch, 16.0, 1)?;
     let line = |name: &str, policy, rates: &[f64]| Line {

@@ -1,8 +1,9 @@
-//! The lowered graphs, executed on ciphertexts: a schedule that is wrong is wrong in the answer.
+//! Executes the lowered graphs on ciphertexts: a wrong schedule gives a wrong answer.
 //!
-//! A register file has the places of the graph, for ciphertexts and for keys, and operations read and write places: what is
-//! overwritten too early, or read too early, is another ciphertext. An operation reads before it is over, and others may
-//! come between, as in [`crate::core`]. Arithmetic is exact, so that the words are those of any backend.
+//! A register file has the places of the graph, for ciphertexts and for keys, and operations read
+//! and write places. So a place that is overwritten or read too early holds another ciphertext. An
+//! operation reads before it is over, and others may come between, as in [`crate::core`].
+//! Arithmetic is exact, so the words agree with any backend's.
 
 use spirea_math::{Expansion, Gadget, Ring, Rotations};
 
@@ -14,85 +15,87 @@ use crate::rotation::{lower_rotations, lower_sums};
 use crate::schedule::{Digits, lower_assembly};
 use crate::system::Schedules;
 
-/// A ciphertext as coefficients, prime by prime.
+/// Ciphertext in coefficients, prime by prime.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ciphertext {
-    /// What is multiplied by the secret.
+    /// Polynomial that is multiplied by the secret.
     pub a: Vec<u32>,
-    /// The rest.
+    /// Body.
     pub b: Vec<u32>,
 }
 
-/// A key: ciphertexts as values, one for each digit of what it multiplies; of an RGSW ciphertext those of b come first.
+/// Key: ciphertexts as values, one for each digit of the operand; in an RGSW ciphertext those for b
+/// come first.
 #[derive(Clone, Debug)]
 pub struct Key {
-    /// How polynomials are decomposed.
+    /// Gadget of the decomposition.
     pub gadget: Gadget,
-    /// Its rows.
+    /// Rows.
     pub rows: Vec<Ciphertext>,
 }
 
-/// In which order operations are executed.
+/// Order in which operations are executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Execution {
-    /// As they were written.
+    /// Order of the program.
     Program,
-    /// As late as the graph allows what was written first.
+    /// Latest first: of all operations that are ready, the one that became ready last.
     LatestFirst,
 }
 
-/// A client's keys.
+/// Keys of a client.
 #[derive(Clone, Debug)]
 pub struct Keys {
-    /// Of the substitutions, by level.
+    /// Keys of the substitutions, by level.
     pub expansion: Vec<Key>,
-    /// Of the rotations, in the order of [`Rotations::keys`]; empty if nothing is rotated.
+    /// Keys of the rotations, in the order of [`Rotations::keys`]; empty without rotations.
     pub rotations: Vec<Key>,
-    /// The RGSW encryption of the secret.
+    /// RGSW encryption of the secret.
     pub conversion: Key,
 }
 
-/// The exponents of a graph's automorphisms.
+/// Exponents of a graph's automorphisms.
 #[derive(Clone, Copy)]
 enum Exponents<'a> {
-    /// There are none.
+    /// No automorphisms.
     None,
-    /// Those of the levels of an expansion, from this one on.
+    /// Exponents of the levels of an expansion, from this level on.
     From(u32),
-    /// By their number.
+    /// Exponents by their number.
     Of(&'a [usize]),
 }
 
-/// What a graph is executed on.
+/// Inputs of a graph's execution.
 #[derive(Clone, Copy)]
 struct Memory<'a> {
-    /// Where digits are.
+    /// Place of the digits.
     digits: Digits,
-    /// By the levels of its loads.
+    /// Keys, by the levels of the graph's loads.
     keys: &'a [Key],
-    /// By the numbers of its loads.
+    /// Ciphertexts, by the numbers of the graph's loads.
     ciphertexts: &'a [Ciphertext],
     exponents: Exponents<'a>,
 }
 
-/// A machine that computes.
+/// Machine that computes on ciphertexts.
 #[derive(Clone, Copy, Debug)]
 pub struct Machine<'a> {
-    /// What it is: the schedules depend on its register file.
+    /// Architecture: the schedules depend on its register file.
     pub arch: &'a Arch,
-    /// The ring; of any degree.
+    /// Ring, of any degree.
     pub ring: &'a Ring,
-    /// How trees are worked through.
+    /// Schedules of the trees.
     pub schedules: Schedules,
-    /// In which order.
+    /// Order of execution.
     pub execution: Execution,
 }
 
 impl Machine<'_> {
-    /// ExpandQuery without the selectors: the leaves of a ciphertext, or of a leaf of another expansion.
+    /// Computes ExpandQuery without the selectors: expands a ciphertext, or a leaf of another
+    /// expansion.
     ///
     /// # Errors
-    /// Those of the schedule, and [`IveError::Graph`] if keys are missing.
+    /// The errors of the schedule, and [`IveError::Graph`] if keys are missing.
     pub fn expand(
         &self,
         keys: &Keys,
@@ -113,7 +116,8 @@ impl Machine<'_> {
         Ok(nodes)
     }
 
-    /// The selectors of leaves, as many of them for each bit as the selectors' gadget has digits.
+    /// Assembles selectors from leaves; for each bit there are as many leaves as the selectors'
+    /// gadget has digits.
     ///
     /// # Errors
     /// As [`Machine::expand`].
@@ -131,8 +135,8 @@ impl Machine<'_> {
         Ok(rows.chunks(2 * gadget.levels(self.ring)).map(selector).collect())
     }
 
-    /// RowSel: rows of plaintext polynomials (values) times the leaves of each query, panel by panel and tile by tile of
-    /// the output-stationary arrays.
+    /// Computes RowSel: rows of plaintext polynomials (values) times the leaves of each query,
+    /// panel by panel and tile by tile of the output-stationary arrays.
     ///
     /// # Errors
     /// [`IveError::Graph`] if a row has more polynomials than there are leaves.
@@ -165,7 +169,7 @@ impl Machine<'_> {
         Ok(selected)
     }
 
-    /// ColTor: the ciphertext that selectors choose, lowest bit first.
+    /// Computes ColTor: the ciphertext that the selectors choose, lowest bit first.
     ///
     /// # Errors
     /// As [`Machine::expand`].
@@ -183,7 +187,7 @@ impl Machine<'_> {
         rows.pop().ok_or_else(|| absent(0, "a row"))
     }
 
-    /// The images of chunks of a secret.
+    /// Computes the images of chunks of a secret.
     ///
     /// # Errors
     /// As [`Machine::expand`].
@@ -197,7 +201,7 @@ impl Machine<'_> {
         self.execute_rotations(&graph, keys, rotations, chunks)
     }
 
-    /// Sums of images, for each as many ciphertexts as there are big automorphisms.
+    /// Computes sums of images; each sum has one ciphertext for each big automorphism.
     ///
     /// # Errors
     /// As [`Machine::expand`].
@@ -225,7 +229,7 @@ impl Machine<'_> {
         self.execute(graph, Memory { digits, keys: &keys.rotations, ciphertexts, exponents })
     }
 
-    /// Executes a graph; gives what it stores.
+    /// Executes a graph and returns the stored ciphertexts.
     fn execute(&self, graph: &Graph, memory: Memory<'_>) -> Result<Vec<Ciphertext>, IveError> {
         match self.execution {
             Execution::Program => execute(self.ring, graph, memory, graph.in_order()),
@@ -233,7 +237,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Values of coefficients.
+    /// Transforms coefficients to values.
     pub fn transformed(&self, c: &Ciphertext) -> Ciphertext {
         let mut values = c.clone();
         self.ring.forward(&mut values.a);
@@ -241,7 +245,7 @@ impl Machine<'_> {
         values
     }
 
-    /// Coefficients of values.
+    /// Transforms values to coefficients.
     pub fn coefficients(&self, c: &Ciphertext) -> Ciphertext {
         let mut coefficients = c.clone();
         self.ring.inverse(&mut coefficients.a);
@@ -250,7 +254,7 @@ impl Machine<'_> {
     }
 }
 
-/// Executes a graph in an order; gives what it stores.
+/// Executes a graph in an order and returns the stored ciphertexts.
 fn execute(
     ring: &Ring,
     graph: &Graph,
@@ -276,7 +280,7 @@ fn execute(
     stored.map(|(index, it)| it.ok_or_else(|| absent(index, "a result"))).collect()
 }
 
-/// A core at work on a graph.
+/// Core that executes a graph.
 struct Core<'a> {
     ring: &'a Ring,
     graph: &'a Graph,
@@ -284,13 +288,13 @@ struct Core<'a> {
     /// Places of the register file.
     keys: Vec<Option<&'a Key>>,
     ciphertexts: Vec<Option<Ciphertext>>,
-    /// The iCRT buffer: polynomials that an operation has read and has not decomposed yet.
+    /// iCRT buffer: polynomials that an operation has read and not yet decomposed.
     read: Vec<Vec<Vec<u32>>>,
     stored: Vec<Option<Ciphertext>>,
 }
 
 impl<'a> Core<'a> {
-    /// What an operation reads of a place, the first or the second.
+    /// Returns an operation's first or second operand.
     fn operand(&self, number: usize, which: usize) -> Result<&Ciphertext, IveError> {
         let operand = self.graph.nodes()[number].operands.get(which);
         operand
@@ -303,7 +307,7 @@ impl<'a> Core<'a> {
         operand.and_then(|key| self.keys[key.place]).ok_or_else(|| absent(number, "a key"))
     }
 
-    /// Fills the place of an operation, or without one that of its first operand.
+    /// Fills the place of an operation, or of its first operand if it has none.
     fn fill(&mut self, number: usize, made: Ciphertext) -> Result<(), IveError> {
         let node = &self.graph.nodes()[number];
         let place = node.place.or(node.operands.first().map(|operand| operand.place));
@@ -322,7 +326,7 @@ impl<'a> Core<'a> {
         exponent.ok_or_else(|| absent(number, "an exponent"))
     }
 
-    /// An operation takes what it decomposes out of the register file.
+    /// Moves an operation's input of the decomposition out of the register file.
     fn read(&mut self, number: usize) -> Result<(), IveError> {
         let ring = self.ring;
         self.read[number] = match self.graph.nodes()[number].work {
@@ -332,7 +336,7 @@ impl<'a> Core<'a> {
                 let (mut a, mut b) = (y.a.clone(), y.b.clone());
                 ring.sub_assign(&mut a, &x.a);
                 ring.sub_assign(&mut b, &x.b);
-                // The place of Y is free from here on, whoever takes it.
+                // From here on, any operation may fill the place of Y.
                 self.ciphertexts[self.graph.nodes()[number].operands[1].place] = None;
                 vec![b, a]
             }
@@ -347,7 +351,7 @@ impl<'a> Core<'a> {
         Ok(())
     }
 
-    /// An operation ends.
+    /// Finishes an operation.
     fn finish(&mut self, number: usize) -> Result<(), IveError> {
         let node = &self.graph.nodes()[number];
         match node.work {
@@ -395,7 +399,7 @@ impl<'a> Core<'a> {
         }
     }
 
-    /// The image of an operand under the automorphism of its operation.
+    /// Returns the image of an operand under the automorphism of its operation.
     fn image(&mut self, number: usize) -> Result<Ciphertext, IveError> {
         let mut image = self.key_product(number)?;
         let b = self.ring.automorphism(&self.operand(number, 0)?.b, self.exponent(number)?);
@@ -403,7 +407,7 @@ impl<'a> Core<'a> {
         Ok(image)
     }
 
-    /// The two children of a node of an expansion.
+    /// Returns the two children of a node of an expansion.
     fn split(&mut self, number: usize, level: u32) -> Result<(Ciphertext, Ciphertext), IveError> {
         let image = self.image(number)?;
         let (ring, c) = (self.ring, self.operand(number, 0)?);
@@ -415,8 +419,9 @@ impl<'a> Core<'a> {
         Ok((self.sum(c, &image), odd))
     }
 
-    /// Digits of what was read times the rows of a key, in the order in which digits become polynomials of the register
-    /// file: all of them before the first is multiplied, or a residue of one at a time.
+    /// Multiplies the digits of the read polynomials by the rows of a key. The order is that in
+    /// which digits become polynomials of the register file: all of them before the first is
+    /// multiplied, or a residue of one digit at a time.
     fn key_product(&mut self, number: usize) -> Result<Ciphertext, IveError> {
         let (ring, key, degree) = (self.ring, self.key(number)?, self.ring.degree());
         let polynomials = std::mem::take(&mut self.read[number]);
@@ -453,7 +458,7 @@ impl<'a> Core<'a> {
     }
 }
 
-/// Adds the product of a residue polynomial of a digit and the row of its key to both accumulators.
+/// Adds the product of a digit's residue polynomial and the row of its key to both accumulators.
 fn accumulate(ring: &Ring, sum: &mut Ciphertext, limb: usize, digit: &[u32], row: &Ciphertext) {
     let residues = &ring.limbs()[limb];
     let words = limb * ring.degree()..(limb + 1) * ring.degree();

@@ -1,79 +1,80 @@
-//! Graphs of operations: what a core does to ciphertexts, where they and their keys lie in its register file, and what
-//! must have happened before.
+//! Graphs of operations: a core's work on ciphertexts, the places of ciphertexts and keys in its
+//! register file, and the order that the operations need.
 
 use crate::error::IveError;
 
-/// What is done.
+/// Kind of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
-    /// The key of a level of the layer comes from HBM.
+    /// Load of a key from HBM: that of a level of the layer.
     LoadKey {
-        /// Counted from the first level that is worked through.
+        /// Level, counted from the first one that is processed.
         level: u32,
     },
-    /// A ciphertext comes from HBM.
+    /// Load of a ciphertext from HBM.
     LoadCiphertext {
-        /// Its number among those of the layer.
+        /// Number of the ciphertext in the layer.
         index: u64,
     },
-    /// A ciphertext goes to HBM.
+    /// Store of a ciphertext to HBM.
     StoreCiphertext {
-        /// Its number among those of the layer.
+        /// Number of the ciphertext in the layer.
         index: u64,
     },
-    /// An external product with the sum that follows it, Z = X + RGSW * (Y - X), in the place of X. Y is read once, before
-    /// its inverse transform; what was made of it is in the iCRT buffer from then on (section IV-F).
+    /// External product and the sum that follows it, Z = X + RGSW * (Y - X), written to the place
+    /// of X. Y is read once, before its inverse transform; the result of that is in the iCRT buffer
+    /// from then on (section IV-F).
     Product,
-    /// The external product of a row of a selector with the key, in a place of its own.
+    /// External product of a selector's row and the key, in a place of its own.
     Assembly,
-    /// The image of a ciphertext under an automorphism, with the second operand added to it if there is one: in a place of
-    /// its own, or in that of the first operand.
+    /// Image of a ciphertext under an automorphism, plus the second operand if there is one. The
+    /// result is in a place of its own, or in that of the first operand.
     Rotation {
-        /// Number of its exponent, which is that of its key.
+        /// Number of the exponent, and of its key.
         exponent: u32,
     },
-    /// A substitution, with the sum in the place of its operand and the shifted difference in a place of its own, if that
-    /// is wanted.
+    /// Substitution: the sum is written to the operand's place, and the shifted difference, if it
+    /// is wanted, to a place of its own.
     Substitution {
-        /// Its level, counted from the first that is worked through.
+        /// Level, counted from the first one that is processed.
         level: u32,
     },
 }
 
-/// What is read: who made it, and where it lies.
+/// Operand of an operation: its producer and its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Operand {
-    /// The operation.
+    /// Operation that made the operand.
     pub node: usize,
-    /// The place of the register file.
+    /// Place in the register file.
     pub place: usize,
 }
 
-/// What happens to an operation.
+/// Moment of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Moment {
-    /// What goes through inverse transforms is read.
+    /// The inputs of inverse transforms have been read.
     Read,
-    /// Its results are in their places.
+    /// The results are in their places.
     Over,
 }
 
-/// A moment of an operation.
+/// Event: a moment of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Event {
-    /// The operation.
+    /// Operation.
     pub node: usize,
-    /// The moment.
+    /// Moment.
     pub moment: Moment,
 }
 
 impl Event {
-    /// An operation is over.
+    /// Returns the event that an operation is over.
     pub fn over(node: usize) -> Self {
         Self { node, moment: Moment::Over }
     }
 
-    /// An operation has read what it needs no longer.
+    /// Returns the event that an operation has read the inputs that it then no longer needs.
     pub fn read(node: usize) -> Self {
         Self { node, moment: Moment::Read }
     }
@@ -87,39 +88,41 @@ impl Event {
     }
 }
 
-/// An operation.
+/// Operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// What is done.
+    /// Kind of the operation.
     pub work: Work,
-    /// The key that it reads.
+    /// Key that the operation reads.
     pub key: Option<Operand>,
-    /// The ciphertexts that it reads, X before Y.
+    /// Ciphertexts that the operation reads, X before Y.
     pub operands: Vec<Operand>,
-    /// The place that it fills, beside those of its operands: one for a key if it loads one, or else for a ciphertext.
+    /// Place that the operation fills, besides those of its operands: a place for a key if it loads
+    /// one, otherwise for a ciphertext.
     pub place: Option<usize>,
-    /// What else must have happened before: what empties its place, or reads what it empties.
+    /// Other events that must happen before: those that empty its place, or that read what the
+    /// operation empties.
     pub after: Vec<Event>,
 }
 
 impl Node {
-    /// All that must have happened before it reads anything.
+    /// Returns all events that must happen before the operation reads anything.
     pub fn before(&self) -> impl Iterator<Item = Event> {
         let made = self.operands.iter().chain(&self.key).map(|operand| Event::over(operand.node));
         made.chain(self.after.iter().copied())
     }
 }
 
-/// Places of a register file.
+/// Numbers of places in a register file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Places {
-    /// For ciphertexts.
+    /// Places for ciphertexts.
     pub ciphertexts: usize,
-    /// For keys.
+    /// Places for keys.
     pub keys: usize,
 }
 
-/// Operations, each after those that it needs, without a cycle, in places that there are.
+/// Operations without a cycle in their order, in existing places of a register file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Graph {
     nodes: Vec<Node>,
@@ -128,14 +131,17 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// Checks operations. Their order is the order of the program: units take what is ready first, earlier ones first.
+    /// Checks operations. They are given in the order of the program: units take ready operations
+    /// first, and earlier ones before later ones.
     ///
     /// # Errors
-    /// [`IveError::Graph`] if one needs an operation or a place that is not there, or itself in the end.
+    /// [`IveError::Graph`] if an operation needs an operation or a place that does not exist, or
+    /// waits for itself.
     pub fn new(nodes: Vec<Node>, places: Places) -> Result<Self, IveError> {
         let mut waits = vec![0usize; 2 * nodes.len()];
         let mut followers = vec![Vec::new(); 2 * nodes.len()];
-        // First among those that follow, so that they go before it: what is read may be overwritten from then on.
+        // The end of an operation is the first follower of its read, so it is popped after the
+        // others: what was read may be overwritten before the end.
         for number in 0..nodes.len() {
             followers[Event::read(number).number()].push(Event::over(number).number());
             waits[Event::over(number).number()] = 1;
@@ -175,28 +181,28 @@ impl Graph {
         }
     }
 
-    /// The operations, in the order of the program.
+    /// Returns the operations, in the order of the program.
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
     }
 
-    /// The places of the register file that they have.
+    /// Returns the places of the register file.
     pub fn places(&self) -> Places {
         self.places
     }
 
-    /// What happens, in the order of the program, one operation after another.
+    /// Yields all events in the order of the program, one operation after another.
     pub fn in_order(&self) -> impl Iterator<Item = Event> {
         (0..2 * self.nodes.len()).map(Event::of)
     }
 
-    /// What happens in an order that the operations allow, as unlike that of the program as is easily had: of all that is
-    /// ready, what became so last.
+    /// Returns all events in a valid order that differs from that of the program as much as is
+    /// easily possible: of all ready events, the one that became ready last comes first.
     pub fn latest_first(&self) -> &[Event] {
         &self.latest_first
     }
 
-    /// How many operations are as asked.
+    /// Counts the operations whose kind satisfies `is`.
     pub fn count(&self, is: impl Fn(Work) -> bool) -> u64 {
         self.nodes.iter().filter(|node| is(node.work)).count() as u64
     }

@@ -1,12 +1,19 @@
-//! IVE, an accelerator for private information retrieval, as a simulator: schedules, time and energy.
+//! Simulator of IVE, an accelerator for private information retrieval: schedules, time and energy.
 //!
-//! [`arch`] is the machine, from a file; [`schedule`] lowers the two trees of a query to a [`graph`] of operations in the
-//! order of hierarchical search, [`rotation`] packing by rotations, and both refuse what does not fit the register file;
-//! [`core`] executes a graph unit by unit, [`functional`] on ciphertexts, and as a [`backend`] of the project's protocols;
-//! [`rowsel`] streams the database, and [`arrays`] multiply it; [`system`] adds the steps of a batch up, over one system or several; [`recorder`]
-//! writes down what a protocol has its backend do, [`outline`] for databases of any size, and [`program`] times it;
-//! [`scheduler`] has queries arrive; [`reproduce`] puts what comes out beside what the paper reports, [`figures`] as its
-//! figures, that [`draw`] draws; [`plan`] sizes clusters.
+//! - [`arch`] reads the machine from a file.
+//! - [`schedule`] lowers the two trees of a query to a [`graph`] of operations, in the order of
+//!   hierarchical search; [`rotation`] lowers packing by rotations. Both refuse what does not fit
+//!   in the register file.
+//! - [`core`] executes a graph unit by unit. [`functional`] executes it on ciphertexts, also as a
+//!   [`backend`] of the project's protocols.
+//! - [`rowsel`] streams the database, and [`arrays`] multiply it.
+//! - [`system`] adds up the steps of a batch, on one system or several.
+//! - [`recorder`] records the operations of a protocol's backend, [`outline`] for databases of any
+//!   size, and [`program`] times them.
+//! - [`scheduler`] simulates the arrival of queries.
+//! - [`reproduce`] compares the results with the paper's, [`figures`] as its figures, which
+//!   [`draw`] draws.
+//! - [`plan`] sizes clusters.
 
 pub mod arch;
 pub mod arrays;

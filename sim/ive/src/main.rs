@@ -19,10 +19,10 @@ use spirea_papers::Claim;
 #[derive(Parser)]
 #[command(name = "spirea-ive", version)]
 struct Arguments {
-    /// A file of an architecture instead of IVE's, in the form of sim/ive/arch.toml.
+    /// Use an architecture's file instead of IVE's, in the form of sim/ive/arch.toml.
     #[arg(long, value_name = "FILE", global = true)]
     arch: Option<PathBuf>,
-    /// JSON: one object a line.
+    /// Print JSON: one object a line.
     #[arg(long, global = true)]
     json: bool,
     #[command(subcommand)]
@@ -31,47 +31,47 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Every value of the paper beside the simulator's, and the deviation.
+    /// Compares every value of the paper with the simulator's.
     Reproduce {
-        /// A folder for the paper's figures as SVG, and for all that was simulated as JSON, reproduced.json.
+        /// Folder for the paper's figures as SVG, and for all results as JSON, reproduced.json.
         #[arg(long, value_name = "FOLDER")]
         figures: Option<PathBuf>,
     },
-    /// A batch of queries, step by step.
+    /// Simulates a batch of queries, step by step.
     Run {
-        /// GiB of the database.
+        /// Size of the database in GiB.
         #[arg(long)]
         gib: f64,
-        /// Systems on the switch.
+        /// Number of systems on the switch.
         #[arg(long, default_value_t = 1)]
         systems: u64,
-        /// Queries of the batch; what the architecture's file says if not given.
+        /// Number of queries of the batch; the default is in the architecture's file.
         #[arg(long)]
         batch: Option<u64>,
-        /// Another protocol than the paper's: simple, exppack-simple, hybrid or onion, as this project's servers do
-        /// them, on one system.
+        /// Protocol instead of the paper's: simple, exppack-simple, hybrid or onion, as this
+        /// project's servers run them, on one system.
         #[arg(long, value_name = "NAME", conflicts_with = "systems")]
         protocol: Option<String>,
-        /// Bytes of a record of such a protocol.
+        /// Bytes of a record, for such a protocol.
         #[arg(long, default_value_t = 4096, requires = "protocol")]
         record_bytes: usize,
     },
-    /// Sizes a cluster: for a database and a rate, how many systems answer how soon.
+    /// Sizes a cluster: the numbers of systems and latencies for a database and a rate.
     Plan {
-        /// TiB of the database, before it is transformed.
+        /// Size of the database in TiB, before its transform.
         #[arg(long)]
         db_tb: f64,
-        /// Queries a second.
+        /// Rate in queries a second.
         #[arg(long)]
         qps: f64,
-        /// The cheapest whose mean latency is at most so many milliseconds.
+        /// Choose the cheapest cluster whose mean latency is at most this number of milliseconds.
         #[arg(long)]
         latency_ms: Option<f64>,
-        /// A file for a chart of cost against latency, as SVG.
+        /// File for a chart of cost against latency, as SVG.
         #[arg(long, value_name = "FILE")]
         chart: Option<PathBuf>,
     },
-    /// The file of IVE, to begin others with.
+    /// Prints the file of IVE, as a template for others.
     Arch,
 }
 
@@ -123,7 +123,7 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A batch step by step, and what is said of all of it.
+/// Prints the steps of a batch and its summary.
 fn print_batch(json: bool, mut line: serde_json::Value, steps: &[(&str, f64)]) -> anyhow::Result<()> {
     if json {
         let of_step = |(step, seconds): &(&str, f64)| serde_json::json!({"step": step, "seconds": seconds});
@@ -179,14 +179,14 @@ fn reproduce(arch: &Arch, json: bool, folder: Option<&Path>) -> anyhow::Result<(
     if json { print(&lines.join("\n")) } else { Ok(()) }
 }
 
-/// A value as JSON with a name of its kind.
+/// Serialises a value as JSON, with the name of its kind.
 fn named(name: &str, value: &impl serde::Serialize) -> anyhow::Result<String> {
     let mut line = serde_json::to_value(value)?;
     line["name"] = name.into();
     Ok(line.to_string())
 }
 
-/// Sizes a cluster for so many GiB, queries a second and perhaps a latency.
+/// Sizes a cluster for GiB of the database, queries a second and an optional latency.
 fn size(
     arch: &Arch,
     json: bool,
@@ -263,7 +263,7 @@ fn row_json(row: &Claim) -> String {
     line.to_string()
 }
 
-/// A line, unless whoever reads has gone.
+/// Prints a line; ignores a closed pipe.
 fn print(line: &str) -> anyhow::Result<()> {
     match writeln!(std::io::stdout(), "{line}") {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),

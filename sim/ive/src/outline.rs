@@ -1,5 +1,6 @@
-//! A backend that computes nothing: its values are their shapes. A protocol's server runs on it as it is, over files
-//! without content, so that what it has its backend do is recorded for databases of any size.
+//! Backend that computes nothing: its values are their shapes. A protocol's server runs on it
+//! unchanged, over files without content. So the operations of its backend can be recorded for
+//! databases of any size.
 
 use std::fs::File;
 use std::sync::{Arc, LazyLock};
@@ -17,16 +18,18 @@ use spirea_protocols::{Files, Opening, ProtocolError, Query};
 use crate::error::IveError;
 use crate::recorder::{Phase, Recorder, phases};
 
-/// The most queries of a batch.
+/// Maximum number of queries of a batch.
 const MOST_QUERIES: usize = 1 << 12;
-/// Bytes of the largest hint without content that a client is given.
+/// Maximum size in bytes of a hint without content for a client.
 const MOST_HINT: u64 = 1 << 31;
 
-/// What a server of a protocol with one server has its backend do for a batch of so many queries, whatever the size of its
-/// database: the project's own server answers the project's own client, over files that have lengths alone.
+/// Records the operations that a server's backend executes for a batch of `queries` queries,
+/// whatever the size of its database. The protocol must have one server. The project's own server
+/// answers the project's own client, over files that have only lengths.
 ///
 /// # Errors
-/// [`IveError::Record`] if there is no such server or the machine has no step for what it does.
+/// [`IveError::Record`] if there is no such server, or the machine has no step for one of its
+/// operations.
 pub fn record(params: &ProtocolParams, queries: usize) -> Result<Vec<Phase>, IveError> {
     let refused = |problem: String| {
         IveError::Record {
@@ -63,7 +66,7 @@ pub fn record(params: &ProtocolParams, queries: usize) -> Result<Vec<Phase>, Ive
     let hint = vec![0; hint_bytes as usize];
     let client = params.client(&hint, &[], &mut rng).map_err(failed)?;
     let keys = client.keys().map(|keys| server.prepare_keys(keys.bytes())).transpose().map_err(failed)?;
-    // Nothing depends on what is asked for: one query stands for all.
+    // The operations do not depend on the index, so one query stands for all.
     let prepared = client.query(0, &mut rng).map_err(failed)?;
     let batch: Vec<Query<'_>> = std::iter::repeat_n(&prepared.queries[0], queries)
         .map(|bytes| Query { bytes, keys: keys.as_ref() })
@@ -72,11 +75,11 @@ pub fn record(params: &ProtocolParams, queries: usize) -> Result<Vec<Phase>, Ive
     phases(&watched.observer().take())
 }
 
-/// The backend.
+/// Backend whose values are shapes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Outline;
 
-/// As many of each query.
+/// Numbers of queries and of values for each query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Batch {
     queries: usize,
@@ -89,7 +92,7 @@ fn shape(problem: impl Into<String>) -> BackendError {
 
 impl Backend for Outline {
     type Matrix = PanelLayout;
-    /// Words.
+    /// Number of words.
     type Folded = usize;
 
     fn name(&self) -> String {
@@ -134,14 +137,14 @@ impl Backend for Outline {
 impl RingBackend for Outline {
     type Tables = Arc<Ring>;
     type Keys = ();
-    /// Rows.
+    /// Number of rows.
     type Plain = usize;
     type Columns = PanelLayout;
     type Leaves = Batch;
     type Ciphertexts = Batch;
-    /// Queries.
+    /// Number of queries.
     type Selectors = usize;
-    /// Of each query.
+    /// Layout of each query's matrix.
     type Matrices = Vec<PanelLayout>;
     type Fixed = WholeHalves;
 

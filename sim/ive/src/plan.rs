@@ -1,5 +1,5 @@
-//! How many systems a database and a rate need: clusters of systems that share the database, and as many of them as
-//! answer all queries in time.
+//! Number of systems for a database and a rate: clusters whose systems share the database, and as
+//! many clusters as answer all queries in time.
 
 use serde::Serialize;
 
@@ -10,41 +10,42 @@ use crate::schedule::Digits;
 use crate::scheduler::{mean_latency, served};
 use crate::system::{Deployment, Mapping, Schedules, usual_batch};
 
-/// The share of what a cluster can answer that it is given at most: queues have an end below it.
+/// Maximum load of a cluster, as a fraction of the rate that it can answer: queues remain bounded
+/// at this load.
 const MOST_LOAD: f64 = 0.9;
-/// How many times as many clusters as are needed are looked at: more of them answer sooner.
+/// Multiples of the necessary number of clusters that are considered: more clusters answer sooner.
 const SPARE: [f64; 5] = [1.0, 1.5, 2.0, 3.0, 5.0];
-/// Queries that latency is the mean of.
+/// Number of queries over which latency is averaged.
 const COUNT: usize = 20_000;
 
-/// A choice.
+/// Possible choice of systems.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Choice {
-    /// Systems that share a copy of the database.
+    /// Number of systems that share a copy of the database.
     pub systems_of_cluster: u64,
-    /// Copies.
+    /// Number of clusters: copies of the database.
     pub clusters: u64,
-    /// All systems: the cost.
+    /// Number of all systems: the cost.
     pub systems: u64,
-    /// Whether the database lies in LPDDR, not in HBM.
+    /// True if the database is in LPDDR instead of HBM.
     pub in_lpddr: bool,
-    /// Queries a second that all clusters answer at most.
+    /// Maximum number of queries a second of all clusters.
     pub most_qps: f64,
-    /// Mean seconds from arrival to answer at the rate that was asked for.
+    /// Mean seconds from arrival to answer at the given rate.
     pub latency_seconds: f64,
     /// Area of all chips with their HBM.
     pub area_mm2: f64,
-    /// Their peak power, without that of LPDDR, which the paper does not give.
+    /// Peak power of all chips, without LPDDR: the paper does not give its power.
     pub power_w: f64,
-    /// Energy of a query in a full batch, without that of LPDDR.
+    /// Energy of a query in a full batch, without LPDDR.
     pub energy_joules: f64,
 }
 
-/// Choices for a database of so many GiB and so many queries a second, the cheapest first; of those that cost the same,
-/// the one that answers soonest.
+/// Returns choices for a database of `gib` GiB and `qps` queries a second, the cheapest first;
+/// among choices of equal cost, the one with the lowest latency first.
 ///
 /// # Errors
-/// [`IveError::Workload`] if no number of systems holds the database, or the rate is impossible.
+/// [`IveError::Workload`] if no number of systems can hold the database, or the rate is impossible.
 pub fn plan(arch: &Arch, gib: f64, qps: f64) -> Result<Vec<Choice>, IveError> {
     if !(1e-6..=1e9).contains(&qps) {
         return Err(IveError::Workload {
@@ -61,7 +62,7 @@ pub fn plan(arch: &Arch, gib: f64, qps: f64) -> Result<Vec<Choice>, IveError> {
     for systems_of_cluster in sizes {
         let full = match usual_batch(arch, gib, systems_of_cluster) {
             Ok(full) => full,
-            // Too large for these, or too small to divide further.
+            // The database is too large for these systems, or too small to divide further.
             Err(error) => {
                 last = Some(error);
                 continue;
@@ -70,7 +71,7 @@ pub fn plan(arch: &Arch, gib: f64, qps: f64) -> Result<Vec<Choice>, IveError> {
         let deployment = Deployment::new(arch, &schedules, gib, systems_of_cluster)?;
         let report = deployment.batch(full, Mapping::QueryPerCore)?;
         let (policy, service) = served(arch, gib, systems_of_cluster)?;
-        // Of batches one after another, keys and all: what the scheduler's clock sees.
+        // Rate of consecutive batches, including their keys, as the scheduler's clock measures it.
         let of_cluster = full as f64 / report.seconds();
         let needed = (qps / (MOST_LOAD * of_cluster)).ceil();
         let mut counts: Vec<u64> = SPARE.iter().map(|spare| (spare * needed).ceil() as u64).collect();
@@ -97,7 +98,8 @@ pub fn plan(arch: &Arch, gib: f64, qps: f64) -> Result<Vec<Choice>, IveError> {
     }
 }
 
-/// Of choices, the cheapest first, those that no other is both as cheap and as fast as.
+/// Returns the choices for which no other one is both as cheap and as fast; `choices` must be
+/// sorted by cost.
 pub fn best(choices: &[Choice]) -> Vec<Choice> {
     let mut fastest = f64::INFINITY;
     let better = choices.iter().filter(|choice| {
@@ -117,7 +119,7 @@ mod tests {
         let arch = Arch::ive().unwrap();
         let choices = plan(&arch, 1280.0, 500.0).unwrap();
         let best = best(&choices);
-        // Transformed, they are 4.4 TiB: 16 systems hold them, and no switch takes more.
+        // Transformed, the database has 4.4 TiB: 16 systems hold it, and no switch takes more.
         assert!(choices.iter().all(|choice| choice.systems_of_cluster == 16 && choice.most_qps >= 500.0));
         assert!(best.len() > 1 && best[0].systems == choices[0].systems, "{best:?}");
         for pair in best.windows(2) {

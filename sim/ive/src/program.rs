@@ -1,5 +1,5 @@
-//! What protocols other than the paper's take on a machine: phases that were recorded of the project's own servers, or that
-//! a paper describes.
+//! Times of protocols other than the paper's on a machine: of phases that were recorded on the
+//! project's own servers, or that a paper describes.
 
 use spirea_lattice::RingSet;
 use spirea_math::{Expansion, Gadget, Rotations};
@@ -14,24 +14,26 @@ use crate::rowsel::{Products, Residence, multiply};
 use crate::schedule::Digits;
 use crate::system::Schedules;
 
-/// The ciphertexts of a protocol, as the units see them: for each kind of key a gadget has its own number of digits.
+/// Ciphertexts of a protocol, as the units see them: for each kind of key the gadget has its own
+/// number of digits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rings {
-    /// Of substitutions.
+    /// Parameters for substitutions.
     pub substitution: Scheme,
-    /// Of what makes selectors.
+    /// Parameters for making selectors.
     pub conversion: Scheme,
-    /// Of tournaments.
+    /// Parameters for tournaments.
     pub selection: Scheme,
 }
 
 impl Rings {
-    /// All keys have as many digits.
+    /// Returns rings whose keys all have the same number of digits.
     pub fn uniform(scheme: Scheme) -> Self {
         Self { substitution: scheme, conversion: scheme, selection: scheme }
     }
 
-    /// A ring set of the project, on a machine whose words are as wide as its primes.
+    /// Returns the rings of one of the project's ring sets, on a machine whose words are as wide as
+    /// its primes.
     pub fn of(arch: &Arch, set: RingSet) -> Self {
         let ring = set.ring();
         let widest = ring.limbs().iter().map(|limb| limb.prime().value().ilog2() + 1).max();
@@ -50,20 +52,21 @@ impl Rings {
     }
 }
 
-/// A batch of a protocol.
+/// Batch of a protocol.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Program {
-    /// Its ciphertexts.
+    /// Ciphertexts of the protocol.
     pub rings: Rings,
-    /// What is done, in order.
+    /// Phases, in order.
     pub phases: Vec<Phase>,
 }
 
-/// Bytes of a word of a fold modulo 2^32.
+/// Bytes of a word in a fold modulo 2^32.
 const FOLDED_WORD: f64 = 4.0;
 
 impl Program {
-    /// A protocol of the project for a database of so many GiB of records, and a batch: recorded of its own server.
+    /// Records a batch of one of the project's protocols, for a database of `gib` GiB of records,
+    /// on the protocol's own server.
     ///
     /// # Errors
     /// [`IveError::Record`] as [`record`], and if the protocol cannot be chosen for such records.
@@ -90,19 +93,20 @@ impl Program {
         Ok(Self { rings, phases: record(&params, queries)? })
     }
 
-    /// KsPIR (Luo, Liu and Wang, CCS 2024) for a database of so many GiB. A block is a matrix of N x N/2 numbers of 16
-    /// bits, whose column is chosen by 64 rotations of the query (baby steps), a fold, and 32 rotations of the results
-    /// (giant steps); each block's result is multiplied by an RGSW ciphertext, and all are packed into one.
+    /// Returns KsPIR (Luo, Liu and Wang, CCS 2024) for a database of `gib` GiB. A block is a matrix
+    /// of N x N/2 numbers of 16 bits. Its column is chosen by 64 rotations of the query (baby
+    /// steps), a fold, and 32 rotations of the results (giant steps). Each block's result is
+    /// multiplied by an RGSW ciphertext, and all results are packed into one.
     ///
-    /// The IVE paper gives none of this. Two primes of 28 bits, and digits of 14 bits, are those of the authors' program,
-    /// which has 64 or 128 baby steps; 64 are taken.
+    /// The IVE paper gives none of these parameters. Two primes of 28 bits, and digits of 14 bits,
+    /// are those of the authors' program, which has 64 or 128 baby steps; this has 64.
     pub fn kspir(arch: &Arch, gib: f64, queries: u64) -> Self {
         const DEGREE: u64 = 4096;
         let scheme = Scheme { degree: DEGREE, primes: 2, gadget_levels: 4, ..arch.scheme };
         let selection = Scheme { gadget_levels: 2, ..scheme };
         let rings = Rings { substitution: scheme, conversion: selection, selection };
         let blocks = (gib * f64::from(1 << 30) / (DEGREE * DEGREE) as f64).ceil() as u64;
-        // In the terms of packing by rotations, whose automorphisms these are.
+        // The automorphisms are those of packing by rotations.
         let rotations = Rotations::new(DEGREE as usize / 2, 1, 32);
         let (rows, columns) = (blocks * rotations.big() as u64, rotations.small() as u64);
         let phases = vec![
@@ -116,12 +120,12 @@ impl Program {
         Self { rings, phases }
     }
 
-    /// Queries of the batch.
+    /// Returns the number of queries of the batch.
     pub fn queries(&self) -> u64 {
         self.phases.iter().map(|phase| phase.queries()).max().unwrap_or(0)
     }
 
-    /// Seconds of each phase on one system.
+    /// Returns the seconds of each phase on one system.
     ///
     /// # Errors
     /// [`IveError::Workload`] if there is no room for the database, [`IveError::RegisterFile`] if a schedule does not fit.
@@ -164,7 +168,7 @@ impl Program {
         self.phases.iter().map(seconds).collect()
     }
 
-    /// The products that a fold is.
+    /// Returns the products of a fold.
     fn products(&self, phase: &Phase) -> Option<Products> {
         match *phase {
             Phase::ScalarFold { rows, columns: depth, queries } => Some(Products {

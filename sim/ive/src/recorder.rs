@@ -1,5 +1,5 @@
-//! What a server has its backend do, written down: a protocol that runs on `Observed<B, Recorder>` needs no second copy
-//! here.
+//! Recorder of the operations that a server's backend executes: a protocol that runs on
+//! `Observed<B, Recorder>` needs no second description here.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -8,12 +8,12 @@ use spirea_math::Rotations;
 
 use crate::error::IveError;
 
-/// Notes the operations that succeed, in their order.
+/// Records the successful operations, in their order.
 #[derive(Debug, Default)]
 pub struct Recorder(Mutex<Vec<Operation>>);
 
 impl Recorder {
-    /// The operations since this was last asked.
+    /// Returns the operations since the last call.
     pub fn take(&self) -> Vec<Operation> {
         std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -31,69 +31,69 @@ impl Observer for Recorder {
     }
 }
 
-/// What is done for a batch, with its shape: an operation of a backend that takes time on the machine. Each needs what the
-/// one before made.
+/// Phase of a batch, with its shape: an operation of a backend that takes time on the machine. Each
+/// phase needs the results of the one before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// A matrix of bytes times a column of words for each query.
+    /// Product of a matrix of bytes and a column of words for each query.
     ScalarFold {
-        /// Of the matrix.
+        /// Rows of the matrix.
         rows: u64,
-        /// Of the matrix.
+        /// Columns of the matrix.
         columns: u64,
-        /// How many.
+        /// Number of queries.
         queries: u64,
     },
-    /// An expansion of each query's ciphertext, or of a leaf of another one.
+    /// Expansion of each query's ciphertext, or of a leaf of another expansion.
     Expand {
-        /// Leaves of each.
+        /// Number of leaves of each expansion.
         leaves: u64,
-        /// How many.
+        /// Number of queries.
         queries: u64,
     },
     /// Images under small automorphisms.
     Rotate {
-        /// Which.
+        /// Rotations of the packing.
         rotations: Rotations,
-        /// How many.
+        /// Number of queries.
         queries: u64,
     },
-    /// A matrix of plaintext polynomials times leaves.
+    /// Product of a matrix of plaintext polynomials and leaves.
     PolyFold {
-        /// Of the matrix.
+        /// Rows of the matrix.
         rows: u64,
-        /// Of the matrix.
+        /// Columns of the matrix.
         columns: u64,
-        /// How many.
+        /// Number of queries.
         queries: u64,
     },
     /// Sums of images under big automorphisms.
     SumRotated {
-        /// Which.
+        /// Rotations of the packing.
         rotations: Rotations,
-        /// Of each query.
+        /// Number of sums of each query.
         sums: u64,
-        /// How many.
+        /// Number of queries.
         queries: u64,
     },
-    /// External products with the key: of leaves, for selectors.
+    /// External products of leaves with the key, for selectors.
     Assemble {
-        /// Of each query.
+        /// Number of leaves of each query.
         leaves: u64,
-        /// How many.
+        /// Number of queries.
         queries: u64,
     },
-    /// A tournament among rows.
+    /// Tournament among rows.
     Tournament {
-        /// How many take part.
+        /// Number of rows of each query.
         rows: u64,
-        /// How many.
+        /// Number of queries.
         queries: u64,
     },
 }
 
 impl Phase {
-    /// Of how many queries.
+    /// Returns the number of queries.
     pub fn queries(&self) -> u64 {
         match *self {
             Self::ScalarFold { queries, .. }
@@ -106,7 +106,7 @@ impl Phase {
         }
     }
 
-    /// The step of a protocol that it is.
+    /// Returns the name of the protocol's step.
     pub fn name(self) -> &'static str {
         match self {
             Self::ScalarFold { .. } => "scalar_fold",
@@ -130,17 +130,19 @@ fn refuse(node: usize, problem: String) -> IveError {
     }
 }
 
-/// Reads the operations of one batch, and of the database before it. Each fold of polynomials is of its part of all that
-/// were encoded, and parts are alike.
+/// Converts the operations of one batch, and of the database before it, to phases. Each fold of
+/// polynomials processes its part of all encoded polynomials; all parts have one size.
 ///
 /// # Errors
-/// [`IveError::Graph`] with the number of an operation that the machine does not execute or that comes at a wrong time.
+/// [`IveError::Graph`] with the number of an operation that the machine does not execute, or that
+/// comes at a wrong time.
 pub fn phases(operations: &[Operation]) -> Result<Vec<Phase>, IveError> {
     let count = |is: fn(&Operation) -> bool| operations.iter().filter(|operation| is(operation)).count();
     let batches = count(|it| matches!(it, Operation::Expand { .. })).max(1);
     let parts = (count(|it| matches!(it, Operation::PolyFold)) / batches).max(1) as u64;
     let (mut found, mut encoded, mut columns) = (Vec::new(), 0, 0);
-    // Of the latest expansion: queries, leaves, and how many of them columns take; then what the latest fold left.
+    // State of the latest expansion (queries, leaves, and leaves used as columns), then the number
+    // of rows that the latest fold left.
     let (mut queries, mut leaves, mut taken, mut left) = (0, 0, 0, 0);
     for (number, &operation) in operations.iter().enumerate() {
         let too_early = || refuse(number, format!("{operation:?} is not what comes next in a batch"));

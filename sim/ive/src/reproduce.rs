@@ -1,4 +1,4 @@
-//! What the paper reports, beside what the simulator gives.
+//! The paper's results, compared with the simulator's.
 
 use serde::Serialize;
 use spirea_papers::{Claim, IVE, Paper};
@@ -10,29 +10,29 @@ use crate::schedule::{Digits, Order, Schedule, Step, assembly_traffic, levels};
 use crate::scheduler::{break_even, last_rate_within, served};
 use crate::system::{BatchReport, Mapping, Schedules, Workload, simulate, usual_batch};
 
-/// What a machine cannot be asked.
+/// Result that a machine cannot give.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Skipped {
-    /// A value or a figure of the paper.
+    /// Value or figure of the paper.
     pub what: String,
-    /// Why not.
+    /// Reason.
     pub reason: String,
 }
 
-/// The paper's claims beside a machine's values.
+/// The paper's claims, compared with a machine's values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reproduction {
-    /// Those that it has.
+    /// Claims with a value of the machine.
     pub rows: Vec<Claim>,
-    /// Those that it has not.
+    /// Claims without a value.
     pub skipped: Vec<Skipped>,
     paper: Paper,
 }
 
-/// Adds the claims of a part of the evaluation.
+/// Function that adds the claims of a part of the evaluation.
 pub type Part = fn(&mut Reproduction, &Arch);
 
-/// The parts in the order of the tables.
+/// All parts, in the order of the tables.
 pub const PARTS: [Part; 9] = [
     operation_counts,
     traffic,
@@ -46,7 +46,7 @@ pub const PARTS: [Part; 9] = [
 ];
 
 impl Reproduction {
-    /// The claims of some parts.
+    /// Computes the claims of some parts.
     pub fn of(arch: &Arch, parts: &[Part]) -> Self {
         let mut found = Self { rows: Vec::new(), skipped: Vec::new(), paper: Paper::read(IVE) };
         parts.iter().for_each(|part| part(&mut found, arch));
@@ -62,7 +62,7 @@ impl Reproduction {
     }
 }
 
-/// A value of two results.
+/// Combines two results to a value.
 fn both<A, B>(
     a: &Result<A, IveError>,
     b: &Result<B, IveError>,
@@ -74,20 +74,21 @@ fn both<A, B>(
     }
 }
 
-/// Integer multiplications of a query: a multiplication of a transform counts `scheme.transform_multiplications`, others 1;
-/// the expansion has all inner nodes of its tree.
+/// Integer multiplications of a query. A multiplication of a transform counts as
+/// `scheme.transform_multiplications`, others count as 1. The expansion has all inner nodes of its
+/// tree.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Multiplications {
-    /// Of ExpandQuery.
+    /// Multiplications of ExpandQuery.
     pub expand: f64,
-    /// Of RowSel.
+    /// Multiplications of RowSel.
     pub row_selection: f64,
-    /// Of ColTor.
+    /// Multiplications of ColTor.
     pub coltor: f64,
 }
 
 impl Multiplications {
-    /// Those of a scheme and a database of so many GiB.
+    /// Counts the multiplications for a scheme and a database of `gib` GiB.
     pub fn of(scheme: &Scheme, gib: f64) -> Self {
         let (degree, residues) = (scheme.degree as f64, (scheme.primes * scheme.degree) as f64);
         let transform = scheme.transform_multiplications * degree / 2.0 * degree.log2();
@@ -107,13 +108,13 @@ impl Multiplications {
         }
     }
 
-    /// Of all three.
+    /// Returns the multiplications of all three steps.
     pub fn sum(&self) -> f64 {
         self.expand + self.row_selection + self.coltor
     }
 }
 
-/// The share of RowSel among them (Figure 4a).
+/// Adds RowSel's share of the multiplications (Figure 4a).
 fn operation_counts(found: &mut Reproduction, arch: &Arch) {
     for gib in [2.0, 16.0] {
         let all = Multiplications::of(&arch.scheme, gib);
@@ -122,10 +123,11 @@ fn operation_counts(found: &mut Reproduction, arch: &Arch) {
     }
 }
 
-/// Rows of a database of 16 GiB, which Figure 8 is of.
+/// Number of rows of a 16-GiB database, as in Figure 8.
 const ROWS: u64 = 1 << 12;
 
-/// Bytes that a step of one query has cross its memory channel, for a database of 16 GiB.
+/// Returns the bytes that a step of one query transfers over its memory channel, for a database of
+/// 16 GiB.
 pub fn step_traffic(arch: &Arch, schedule: Schedule) -> f64 {
     let scheme = &arch.scheme;
     let bits = u64::from(levels(ROWS));
@@ -139,7 +141,7 @@ pub fn step_traffic(arch: &Arch, schedule: Schedule) -> f64 {
     tree.bytes(scheme) as f64
 }
 
-/// Figure 8, for 16 GiB.
+/// Adds Figure 8, for 16 GiB.
 fn traffic(found: &mut Reproduction, arch: &Arch) {
     for (step, order, digits, what) in [
         (Step::ColTor, Order::Bfs, Digits::Stored, "ColTor, BFS-HS"),
@@ -157,10 +159,10 @@ fn traffic(found: &mut Reproduction, arch: &Arch) {
     }
 }
 
-/// A batch under the best schedules.
+/// Simulates a batch with the best schedules.
 ///
 /// # Errors
-/// Those of the simulator.
+/// The errors of the simulator.
 pub fn batch(
     arch: &Arch,
     gib: f64,
@@ -172,15 +174,15 @@ pub fn batch(
     simulate(arch, &schedules, &Workload { gib, systems, queries, mapping })
 }
 
-/// The batch that the architecture's file has for a database of this size.
+/// Simulates the batch whose size the architecture's file gives for a database of this size.
 ///
 /// # Errors
-/// Those of the simulator.
+/// The errors of the simulator.
 pub fn usual(arch: &Arch, gib: f64, systems: u64) -> Result<BatchReport, IveError> {
     batch(arch, gib, systems, usual_batch(arch, gib, systems)?, Mapping::QueryPerCore)
 }
 
-/// Table III, section VI-C, and the energies of section VI-B.
+/// Adds Table III, section VI-C, and the energies of section VI-B.
 fn throughput(found: &mut Reproduction, arch: &Arch) {
     for (gib, systems) in
         [(2.0, 1), (4.0, 1), (8.0, 1), (16.0, 1), (128.0, 1), (384.0, 16), (288.0, 16), (1280.0, 16)]
@@ -196,7 +198,7 @@ fn throughput(found: &mut Reproduction, arch: &Arch) {
     }
 }
 
-/// Figure 13b.
+/// Adds Figure 13b.
 fn schedules(found: &mut Reproduction, arch: &Arch) {
     let time = |schedules: Result<Schedules, IveError>| {
         let queries = usual_batch(arch, 16.0, 1)?;
@@ -222,7 +224,7 @@ fn schedules(found: &mut Reproduction, arch: &Arch) {
     }
 }
 
-/// Figures 13c and 13d.
+/// Adds Figures 13c and 13d.
 fn batches(found: &mut Reproduction, arch: &Arch) {
     for (figure, gib, systems) in [("13c", 16.0, 1), ("13d", 128.0, 1), ("13d", 1024.0, 16)] {
         let full = usual(arch, gib, systems);
@@ -237,7 +239,8 @@ fn batches(found: &mut Reproduction, arch: &Arch) {
     found.add("Fig. 13c: QPS of 64 queries over those of 32, 16 GiB", gain);
 }
 
-/// Table IV. SimplePIR is the project's own `simple`, as its server does it; KsPIR as its paper describes it.
+/// Adds Table IV. SimplePIR is the project's own `simple`, as its server runs it; KsPIR is as its
+/// paper describes it.
 fn other_schemes(found: &mut Reproduction, arch: &Arch) {
     let queries = arch.batch.queries;
     let rate = |program: Result<Program, IveError>| {
@@ -254,8 +257,8 @@ fn other_schemes(found: &mut Reproduction, arch: &Arch) {
     }
 }
 
-/// Figure 14a: the ARK-like machine, 16 GiB; as its file has it, and with a register file of as many bytes a cycle as the
-/// other machine's.
+/// Adds Figure 14a: the ARK-like machine, for 16 GiB; as in its file, and with the register file's
+/// bandwidth of the other machine.
 fn other_machine(found: &mut Reproduction, arch: &Arch) {
     let ours = usual(arch, 16.0, 1);
     let ark = Arch::ark();
@@ -281,7 +284,7 @@ fn other_machine(found: &mut Reproduction, arch: &Arch) {
     }
 }
 
-/// Figure 14b.
+/// Adds Figure 14b.
 fn arrivals(found: &mut Reproduction, arch: &Arch) {
     let served = served(arch, 16.0, 1);
     let served = served.as_ref();
@@ -296,7 +299,7 @@ fn arrivals(found: &mut Reproduction, arch: &Arch) {
     row("latency within 2 times up to, QPS", last);
 }
 
-/// Table II: the parts of the architecture's file, and their sums. No part is modelled.
+/// Adds Table II: the parts in the architecture's file, and their sums. No part is modelled.
 fn budget(found: &mut Reproduction, arch: &Arch) {
     let (budget, cores) = (arch.budget, arch.chip.cores);
     let all = arch::Part {

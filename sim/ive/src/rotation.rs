@@ -1,8 +1,9 @@
-//! Packing by rotations, lowered: images of a query's chunks under small automorphisms, and sums of images under big ones
-//! by Horner's rule. The paper does not have it; `hybrid` and KsPIR do.
+//! Lowering of packing by rotations: images of a query's chunks under small automorphisms, and sums
+//! of images under big ones by Horner's rule. The paper does not have this step; `hybrid` and KsPIR
+//! do.
 //!
-//! Three keys stay in the register file throughout. What depends on what came before is a chain, so several chains go on
-//! side by side.
+//! Three keys stay in the register file throughout. Dependent operations form a chain, so several
+//! chains run in parallel.
 
 use spirea_math::Rotations;
 
@@ -15,15 +16,15 @@ use crate::schedule::{Digits, Lowering, Order, Schedule, Step};
 const BY_STEP: u32 = 0;
 const BY_SIGN: u32 = 1;
 const BY_BIG: u32 = 2;
-/// Chains that go on side by side.
+/// Number of chains that run in parallel.
 const CHAINS: u64 = 4;
 
-/// Three keys of substitutions, and whatever else fits.
+/// Returns a schedule with three substitution keys in the register file; ciphertexts take the rest.
 pub fn rotating(digits: Digits) -> Schedule {
     Schedule { step: Step::Expand, order: Order::Dfs, digits, depth: Rotations::KEYS as u32 }
 }
 
-/// The images of each chunk, as [`Rotations::of_chunk`] numbers them.
+/// Lowers the images of each chunk, numbered as in [`Rotations::of_chunk`].
 ///
 /// # Errors
 /// [`IveError::RegisterFile`] if the keys do not fit.
@@ -46,7 +47,7 @@ pub fn lower_rotations(arch: &Arch, digits: Digits, rotations: Rotations) -> Res
     lowered.graph()
 }
 
-/// Sums of [`Rotations::big`] ciphertexts each, which follow one another in memory.
+/// Lowers sums of [`Rotations::big`] ciphertexts each, which follow one another in memory.
 ///
 /// # Errors
 /// [`IveError::RegisterFile`] if the keys do not fit.
@@ -73,7 +74,7 @@ pub fn lower_sums(arch: &Arch, digits: Digits, rotations: Rotations, sums: u64) 
     lowered.graph()
 }
 
-/// An image in a place of its own.
+/// Adds an image in a place of its own.
 fn rotate(lowered: &mut Lowering<'_>, exponent: u32, image: Operand) -> Result<Operand, IveError> {
     let (place, after) = lowered.place()?;
     let key = Some(lowered.key(exponent));

@@ -1,25 +1,26 @@
-//! RowSel as products of matrices (section III-A): for each of the 4N residues of a polynomial a matrix of the database
-//! with D0 columns, times one of the queries with two columns each. The fold of a matrix of bytes is one such product.
+//! RowSel as products of matrices (section III-A): for each of the 4N residues of a polynomial, a
+//! matrix of the database with D0 columns is multiplied by a matrix with two columns for each
+//! query. The fold of a matrix of bytes is one such product.
 
 use std::ops::Range;
 
 use crate::arch::{Arch, Gemm, Scheme};
 use crate::error::IveError;
 
-/// Where the database lies.
+/// Memory that holds the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Residence {
-    /// On the package, on the channels that take the results too.
+    /// HBM on the package, whose channels also take the results.
     Hbm,
-    /// Beyond it.
+    /// LPDDR, beyond the package.
     Lpddr,
 }
 
 impl Residence {
-    /// On the package if there is room, or else beyond it.
+    /// Returns HBM if it has room, or else LPDDR.
     ///
     /// # Errors
-    /// [`IveError::Workload`] if there is room in neither.
+    /// [`IveError::Workload`] if neither has room.
     pub fn of(arch: &Arch, bytes: f64) -> Result<Self, IveError> {
         if bytes <= arch.hbm_bytes() {
             Ok(Self::Hbm)
@@ -36,33 +37,35 @@ impl Residence {
     }
 }
 
-/// What a core did.
+/// Report of a core's work in RowSel.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct RowSelReport {
-    /// From the first to the last cycle.
+    /// Cycles from the first to the last.
     pub cycles: f64,
-    /// Cycles of the units that multiply, all of a core added up.
+    /// Cycles of the multiplying units, summed over all units of a core.
     pub multiplying: f64,
     /// Cycles of the core's channel to HBM.
     pub channel: f64,
 }
 
 impl RowSelReport {
-    /// So many times, one after another.
+    /// Returns the report of `count` times this work, one after another.
     pub fn times(self, count: f64) -> Self {
         let Self { cycles, multiplying, channel } = self;
         Self { cycles: cycles * count, multiplying: multiplying * count, channel: channel * count }
     }
 }
 
-/// Products of matrices: of the database, whose rows stream, with one that all queries have columns of.
+/// Products of matrices: a matrix of the database, whose rows stream, times a matrix with the
+/// columns of all queries.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Products {
-    /// How many; more than one are divided among the cores, the rows of one are.
+    /// Number of products. Several products are divided among the cores; the rows of a single
+    /// product are.
     pub slices: u64,
-    /// Rows of the database.
+    /// Rows of the database's matrix.
     pub rows: u64,
-    /// Its columns.
+    /// Columns of the database's matrix.
     pub depth: u64,
     /// Columns of all queries.
     pub columns: u64,
@@ -73,31 +76,31 @@ pub struct Products {
 }
 
 impl Products {
-    /// RowSel of a batch: a product for each residue of a polynomial.
+    /// Returns RowSel of a batch: a product for each residue of a polynomial.
     pub fn of_polynomials(scheme: &Scheme, rows: u64, depth: u64, queries: u64) -> Self {
         let word_bytes = scheme.word_bits as f64 / 8.0;
         let slices = scheme.primes * scheme.degree;
         Self { slices, rows, depth, columns: 2 * queries, entry_bytes: word_bytes, word_bytes }
     }
 
-    /// Bytes of the database.
+    /// Returns the bytes of the database.
     pub fn database_bytes(&self) -> f64 {
         self.slices as f64 * self.rows as f64 * self.depth as f64 * self.entry_bytes
     }
 
-    /// Bytes of the results.
+    /// Returns the bytes of the results.
     pub fn result_bytes(&self) -> f64 {
         self.slices as f64 * self.rows as f64 * self.columns as f64 * self.word_bytes
     }
 }
 
-/// How the busiest core works through products: panels of rows stream through its buffer, slice by slice, and the pieces of
-/// rows that are too long for it one after another.
+/// Tiling of the busiest core's products: panels of rows stream through its buffer, slice by slice.
+/// Rows that are too long for the buffer are divided into pieces, which follow one another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tiling {
-    /// Slices of the core.
+    /// Number of slices of the core.
     pub slices: u64,
-    /// Panels that the buffer holds.
+    /// Number of panels that the buffer holds.
     pub buffered: usize,
     rows: u64,
     rows_of_panel: u64,
@@ -105,10 +108,10 @@ pub struct Tiling {
     pieces: u64,
 }
 
-/// A part of the database that an array takes at once.
+/// Part of the database that an array takes at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Panel {
-    /// The slice, among those of the core.
+    /// Number of the slice on the core.
     pub slice: u64,
     /// Columns of the database.
     pub columns: Range<usize>,
@@ -117,7 +120,7 @@ pub struct Panel {
 }
 
 impl Tiling {
-    /// That of products.
+    /// Computes the tiling of products.
     pub fn of(arch: &Arch, products: &Products) -> Self {
         let (core, cores) = (arch.core, arch.chip.cores);
         let (slices, rows) = match products.slices {
@@ -126,7 +129,7 @@ impl Tiling {
         };
         let Products { depth, entry_bytes, .. } = *products;
         let buffer = core.database_buffer_kb as f64 * 1024.0;
-        // The buffer holds two panels at least: one is computed on, the next one comes.
+        // The buffer holds at least two panels: one is in use while the next one is loaded.
         let longest = (buffer / 2.0 / (core.array_rows as f64 * entry_bytes)) as u64;
         let pieces = depth.div_ceil(longest.max(1));
         let panel_bytes = (core.array_rows * depth.div_ceil(pieces)) as f64 * entry_bytes;
@@ -134,17 +137,17 @@ impl Tiling {
         Self { slices, buffered, rows, rows_of_panel: core.array_rows, depth, pieces }
     }
 
-    /// Columns of a piece.
+    /// Returns the columns of a piece.
     fn piece(&self) -> u64 {
         self.depth.div_ceil(self.pieces)
     }
 
-    /// Panels of a slice.
+    /// Returns the number of panels of a slice.
     pub fn panels_of_slice(&self) -> u64 {
         self.pieces * self.rows.div_ceil(self.rows_of_panel)
     }
 
-    /// A panel by its number.
+    /// Returns panel number `number`.
     pub fn panel(&self, number: u64) -> Panel {
         let (of_slice, of_piece) = (self.panels_of_slice(), self.rows.div_ceil(self.rows_of_panel));
         let part = |index: u64, size: u64, end: u64| {
@@ -157,24 +160,25 @@ impl Tiling {
         }
     }
 
-    /// The place of the buffer that a panel fills.
+    /// Returns the place of the buffer that a panel fills.
     pub fn place(&self, number: u64) -> usize {
         number as usize % self.buffered
     }
 }
 
-/// Multiply-adds a cycle of a core's element-wise unit that multiplies matrices: for each the register file is read
-/// three times and written once.
+/// Returns the multiply-adds a cycle of a core's element-wise unit in products of matrices: each
+/// one reads the register file three times and writes it once.
 pub fn element_wise_rate(arch: &Arch, word_bytes: f64) -> f64 {
     let ports = arch.core.register_file_bytes_per_cycle / (4.0 * word_bytes);
     ports.min(arch.core.element_wise_rate as f64)
 }
 
-/// Panels that are simulated one by one; more follow at the pace of the second half of these.
+/// Number of panels that are simulated one by one; the others follow at the pace of the second
+/// half.
 const SIMULATED: u64 = 1 << 15;
 
-/// Simulates the busiest core: panels of rows stream through the buffer, each array takes the next one, results go to
-/// HBM; `result_bytes` of them over the core's channel.
+/// Simulates the busiest core: panels of rows stream through the buffer, each array takes the next
+/// panel, and results go to HBM, `result_bytes` of them over the core's channel.
 pub fn multiply(arch: &Arch, products: &Products, result_bytes: f64, residence: Residence) -> RowSelReport {
     let core = arch.core;
     let Products { columns, entry_bytes, word_bytes, .. } = *products;
@@ -184,7 +188,7 @@ pub fn multiply(arch: &Arch, products: &Products, result_bytes: f64, residence: 
     let panel_bytes = (core.array_rows * depth) as f64 * entry_bytes;
     let (units, compute) = match core.gemm {
         Gemm::Arrays => {
-            // What filling and draining the array adds.
+            // Filling and draining the array takes additional cycles.
             let tile = (depth + core.array_overhead) as f64;
             (core.ntt_units, tile * columns.div_ceil(core.array_columns) as f64)
         }
@@ -194,12 +198,13 @@ pub fn multiply(arch: &Arch, products: &Products, result_bytes: f64, residence: 
     };
     let hbm = arch.channel_bytes_per_cycle();
     let result_bytes = result_bytes / panels;
-    // With the database in LPDDR, HBM does nothing but write.
+    // HBM only writes if the database is in LPDDR.
     let (load, turn) = match residence {
         Residence::Hbm => (panel_bytes / hbm, result_bytes * arch.turnaround_cycles_per_byte()),
         Residence::Lpddr => (panel_bytes / arch.lpddr_bytes_per_cycle(), 0.0),
     };
-    // The matrix of the queries comes once for each slice, and stays in the register file for all of its panels.
+    // The matrix of the queries is loaded once for each slice, and stays in the register file for
+    // all of its panels.
     let query_bytes = (tiling.slices * tiling.pieces * depth * columns) as f64 * word_bytes / panels;
     let transfer = (result_bytes + query_bytes) / hbm;
     let stream = Stream { tiling, residence, units, compute, load, store: transfer + turn };
@@ -215,11 +220,11 @@ pub fn multiply(arch: &Arch, products: &Products, result_bytes: f64, residence: 
     RowSelReport { cycles, multiplying: panels * compute, channel: panels * (channel_load + transfer) }
 }
 
-/// Panels on their way: cycles that each takes.
+/// Stream of panels, with the cycles of each stage.
 struct Stream {
     tiling: Tiling,
     residence: Residence,
-    /// Arrays.
+    /// Number of arrays.
     units: u64,
     compute: f64,
     load: f64,
@@ -227,18 +232,19 @@ struct Stream {
 }
 
 impl Stream {
-    /// Cycles of so many panels.
+    /// Returns the cycles of `panels` panels.
     fn cycles(&self, panels: u64, latency: f64) -> f64 {
         let Self { tiling, residence, units, compute, load, store } = *self;
         let mut arrays = vec![0.0f64; units as usize];
-        // Ends of the panels that are in the buffer.
+        // Ends of the computation of the panels in the buffer.
         let mut computed = vec![0.0f64; tiling.buffered.min(panels as usize)];
-        // When each channel is free: with the database in HBM they are one.
+        // Times at which the channels become free; with the database in HBM there is only one
+        // channel.
         let (mut loading, mut storing) = (0.0f64, 0.0f64);
         for number in 0..panels {
             let place = tiling.place(number);
             if number >= tiling.buffered as u64 {
-                // The panel that was here is over, and its results are written.
+                // The panel that was in this place is over, and its results are written.
                 storing = storing.max(computed[place]) + store;
             }
             loading = loading.max(computed[place]);
@@ -258,10 +264,10 @@ impl Stream {
     }
 }
 
-/// RowSel of a batch.
+/// Simulates RowSel of a batch.
 ///
-/// `rows` are those of the system, `queries` those of the batch, `queries_of_channel` those whose results the core's
-/// channel takes.
+/// `rows` are the rows of the system, `queries` the queries of the batch, and `queries_of_channel`
+/// the queries whose results the core's channel takes.
 pub fn row_selection(
     arch: &Arch,
     rows: u64,
@@ -283,7 +289,8 @@ mod tests {
         let arch = Arch::ive().unwrap();
         let (rows, cores) = (1u64 << 12, arch.chip.cores as f64);
         let batch = row_selection(&arch, rows, 64, 64.0 / cores, Residence::Hbm);
-        // Two multiply-adds for each of 4N residues of each polynomial and query, with (256 + 36) / 256 of the cycles.
+        // Two multiply-adds for each of 4N residues of each polynomial and query; overhead makes it
+        // (256 + 36) / 256 of the cycles.
         let products = 2.0 * (rows * 256) as f64 * 16384.0 * 64.0;
         let arithmetic = products / cores / 1024.0 * 292.0 / 256.0;
         assert!((batch.cycles / arithmetic - 1.0).abs() < 0.01, "{batch:?} {arithmetic}");

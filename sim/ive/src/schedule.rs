@@ -1,7 +1,9 @@
-//! Hierarchical search and reduction overlapping (section IV-A): subtrees whose working set fits the register file.
+//! Hierarchical search and reduction overlapping (section IV-A): subtrees whose working set fits in
+//! the register file.
 //!
-//! A layer is some levels of a tree. Its keys, one for each level, are loaded once; each of its subtrees is loaded, worked
-//! through on the chip, and stored. Layers begin at the leaves in ColTor and end there in ExpandQuery.
+//! A layer is several levels of a tree. Its keys, one for each level, are loaded once. Each of its
+//! subtrees is loaded, processed on the chip, and stored. ColTor begins with the layer at the
+//! leaves; ExpandQuery ends with it.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -12,67 +14,69 @@ use crate::arch::{Arch, Scheme};
 use crate::error::IveError;
 use crate::graph::{Event, Graph, Node, Operand, Places, Work};
 
-/// Which tree.
+/// Tree of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// The tournament of external products, leaves to root.
+    /// Tournament of external products, from leaves to root.
     ColTor,
-    /// The expansion of a query by substitutions, root to leaves.
+    /// Expansion of a query by substitutions, from root to leaves.
     Expand,
 }
 
-/// The order within a subtree.
+/// Order within a subtree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// Level by level.
     Bfs,
-    /// As deep as possible, with a stack.
+    /// Depth first, with a stack.
     Dfs,
 }
 
-/// Where the digits of a decomposition are.
+/// Place of a decomposition's digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Digits {
-    /// All of an operation in the register file, before the first is used.
+    /// All digits of an operation are in the register file before the first one is used.
     Stored,
-    /// Forwarded from the transform to the element-wise unit: reduction overlapping (R.O.).
+    /// Digits are forwarded from the transform to the element-wise unit: reduction overlapping
+    /// (R.O.).
     Forwarded,
 }
 
-/// How a tree is worked through.
+/// Schedule of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Schedule {
-    /// Which tree.
+    /// Tree.
     pub step: Step,
-    /// The order within a subtree.
+    /// Order within a subtree.
     pub order: Order,
-    /// Where digits are.
+    /// Place of the digits.
     pub digits: Digits,
-    /// Levels of a subtree; those of one layer, towards the root, may have fewer.
+    /// Levels of a subtree; the subtrees of the layer at the root may have fewer.
     pub depth: u32,
 }
 
-/// Levels of the largest subtrees: what deeper ones would save is not worth their time on the simulator.
+/// Maximum number of levels of a subtree: deeper ones save too little for the time that they take
+/// in the simulator.
 pub const DEEPEST: u32 = 12;
 
-/// What crosses the memory channel of one core for one query.
+/// Traffic over the memory channel of one core, for one query.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
-    /// Ciphertexts that are loaded.
+    /// Number of loaded ciphertexts.
     pub loads: u64,
-    /// Ciphertexts that are stored.
+    /// Number of stored ciphertexts.
     pub stores: u64,
-    /// Bytes of keys.
+    /// Bytes of loaded keys.
     pub key_bytes: u64,
 }
 
 impl Traffic {
-    /// All bytes.
+    /// Returns the bytes of all traffic.
     pub fn bytes(&self, scheme: &Scheme) -> u64 {
         (self.loads + self.stores) * scheme.ciphertext_bytes() + self.key_bytes
     }
 
-    /// The sum of two.
+    /// Returns the sum of two traffics.
     pub fn plus(self, other: Self) -> Self {
         Self {
             loads: self.loads + other.loads,
@@ -82,21 +86,23 @@ impl Traffic {
     }
 }
 
-/// A layer of a tree.
+/// Layer of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layer {
-    /// Levels of its subtrees.
+    /// Levels of the subtrees.
     pub levels: u32,
-    /// Its subtrees.
+    /// Number of subtrees.
     pub subtrees: u64,
-    /// What it loads: leaves of its subtrees in ColTor, their roots in ExpandQuery.
+    /// Number of loaded ciphertexts: the leaves of the subtrees in ColTor, their roots in
+    /// ExpandQuery.
     pub loads: u64,
-    /// What it stores: the others.
+    /// Number of stored ciphertexts: the roots of the subtrees in ColTor, their leaves in
+    /// ExpandQuery.
     pub stores: u64,
 }
 
 impl Schedule {
-    /// The deepest subtrees that fit, up to [`DEEPEST`].
+    /// Returns a schedule with the deepest subtrees that fit, up to [`DEEPEST`].
     ///
     /// # Errors
     /// [`IveError::RegisterFile`] if not even one level fits.
@@ -107,7 +113,8 @@ impl Schedule {
         Ok(with(depth))
     }
 
-    /// Level by level over the whole tree, nothing kept but the key of the level: what the paper compares with.
+    /// Returns the paper's baseline: level by level over the whole tree, keeping only the key of
+    /// the level.
     ///
     /// # Errors
     /// As [`Schedule::check`].
@@ -117,7 +124,7 @@ impl Schedule {
         Ok(schedule)
     }
 
-    /// Bytes of the key of a level.
+    /// Returns the bytes of a level's key.
     pub fn key_bytes(&self, scheme: &Scheme) -> u64 {
         match self.step {
             Step::ColTor => scheme.rgsw_bytes(),
@@ -125,7 +132,7 @@ impl Schedule {
         }
     }
 
-    /// Bytes of digits that exist at once, t.
+    /// Returns the maximum bytes of digits at the same time, t.
     pub fn digit_bytes(&self, scheme: &Scheme) -> u64 {
         match (self.digits, self.step) {
             (Digits::Forwarded, _) => scheme.polynomial_bytes(),
@@ -134,7 +141,7 @@ impl Schedule {
         }
     }
 
-    /// Ciphertexts of a subtree that exist at once.
+    /// Returns the maximum number of ciphertexts of a subtree at the same time.
     fn ciphertexts(&self) -> u64 {
         match self.order {
             Order::Bfs => 1 << self.depth.min(40),
@@ -142,17 +149,17 @@ impl Schedule {
         }
     }
 
-    /// Bytes of the working set: keys, ciphertexts, digits.
+    /// Returns the bytes of the working set: keys, ciphertexts, digits.
     pub fn working_set(&self, scheme: &Scheme) -> u64 {
         u64::from(self.depth) * self.key_bytes(scheme)
             + self.ciphertexts() * scheme.ciphertext_bytes()
             + self.digit_bytes(scheme)
     }
 
-    /// Checks that the working set fits the register file.
+    /// Checks that the working set fits in the register file.
     ///
     /// # Errors
-    /// [`IveError::RegisterFile`] if it does not, or the schedule has no level.
+    /// [`IveError::RegisterFile`] if it does not fit, or the schedule has no level.
     pub fn check(&self, arch: &Arch) -> Result<(), IveError> {
         let (needed, available) = (self.working_set(&arch.scheme), arch.core.register_file_kb * 1024);
         if self.depth > 0 && needed <= available {
@@ -167,7 +174,8 @@ impl Schedule {
         })
     }
 
-    /// Places for the keys of a subtree and for ciphertexts: what the working set has, and what is free for prefetch.
+    /// Returns the places for the keys of a subtree and for ciphertexts: those of the working set,
+    /// and free ones for prefetch.
     fn places(&self, arch: &Arch) -> Result<Places, IveError> {
         self.check(arch)?;
         let scheme = &arch.scheme;
@@ -176,12 +184,13 @@ impl Schedule {
         Ok(Places { ciphertexts: ciphertexts as usize, keys: self.depth as usize })
     }
 
-    /// The layers of a tree with so many leaves, in the order in which they are worked through.
+    /// Returns the layers of a tree with `leaves` leaves, in the order in which they are processed.
     pub fn layers(&self, leaves: u64) -> Vec<Layer> {
         self.layers_of(levels(leaves), leaves)
     }
 
-    /// The same of a tree of `total` levels, of which some at the root may have one node only.
+    /// Returns the layers of a tree of `total` levels; some levels at the root may have only one
+    /// node.
     pub fn layers_of(&self, total: u32, leaves: u64) -> Vec<Layer> {
         let below = |level: u32| leaves.div_ceil(1 << (total - level));
         let mut layers = Vec::new();
@@ -202,7 +211,7 @@ impl Schedule {
         layers
     }
 
-    /// What a tree with so many leaves has cross the memory channel.
+    /// Returns the traffic of a tree with `leaves` leaves.
     pub fn traffic(&self, scheme: &Scheme, leaves: u64) -> Traffic {
         let layers = self.layers(leaves);
         layers.iter().fold(Traffic::default(), |sum, layer| {
@@ -214,7 +223,7 @@ impl Schedule {
         })
     }
 
-    /// The operations of a layer of a tournament of so many rows. A row without a partner goes on as it is.
+    /// Lowers a layer of a tournament of `rows` rows. A row without a partner stays as it is.
     ///
     /// # Errors
     /// [`IveError::RegisterFile`] if the schedule does not fit.
@@ -232,7 +241,7 @@ impl Schedule {
         lowered.graph()
     }
 
-    /// The operations of a layer of an expansion, `depth` levels from level `top` on.
+    /// Lowers a layer of an expansion: `depth` levels from level `top` on.
     ///
     /// # Errors
     /// [`IveError::RegisterFile`] if the schedule does not fit.
@@ -246,7 +255,7 @@ impl Schedule {
         let mut lowered = Lowering::new(self, arch, depth)?;
         for root in 0..expansion.nodes(top) as u64 {
             let loaded = lowered.load(root)?;
-            // Level, number within it, the ciphertext.
+            // Level, number within the level, and ciphertext.
             let mut open = VecDeque::from([(top, root, loaded)]);
             while let Some((level, number, made)) = open.pop_front() {
                 if level == top + depth {
@@ -273,19 +282,21 @@ impl Schedule {
     }
 }
 
-/// Levels of a tree with so many leaves.
+/// Returns the levels of a tree with `leaves` leaves.
 pub fn levels(leaves: u64) -> u32 {
     leaves.max(1).next_power_of_two().ilog2()
 }
 
-/// What assembling the selectors of `bits` bits has cross the memory channel. Half of the rows of an RGSW ciphertext are
-/// leaves, the other half their external products with the RGSW encryption of the secret; it is written in one piece.
+/// Returns the traffic of assembling the selectors of `bits` bits. Half of the rows of an RGSW
+/// ciphertext are leaves, the other half are their external products with the RGSW encryption of
+/// the secret. The ciphertext is written in one piece.
 pub fn assembly_traffic(scheme: &Scheme, bits: u64) -> Traffic {
     let rows = bits * scheme.gadget_levels;
     Traffic { loads: rows, stores: 2 * rows, key_bytes: scheme.rgsw_bytes() }
 }
 
-/// The operations that assemble selectors of so many leaves: leaf i is stored as row 2i, its product as row 2i + 1.
+/// Lowers the assembly of selectors from `leaves` leaves: leaf i is stored as row 2i, its product
+/// as row 2i + 1.
 ///
 /// # Errors
 /// [`IveError::RegisterFile`] if the key and two ciphertexts do not fit.
@@ -303,13 +314,14 @@ pub fn lower_assembly(arch: &Arch, digits: Digits, leaves: u64) -> Result<Graph,
     lowered.graph()
 }
 
-/// A graph that is being written, with the places of the register file and who emptied them.
+/// Graph under construction, with the free places of the register file and the events that emptied
+/// them.
 pub(crate) struct Lowering<'a> {
     schedule: &'a Schedule,
     arch: &'a Arch,
     nodes: Vec<Node>,
     places: Places,
-    /// The keys of the levels: the first that needs one has it loaded.
+    /// Loaded keys of the levels: the first operation that needs a key has it loaded.
     keys: Vec<Option<Operand>>,
     free: VecDeque<(usize, Vec<Event>)>,
 }
@@ -321,8 +333,9 @@ impl<'a> Lowering<'a> {
         Ok(Self { schedule, arch, nodes: Vec::new(), places, keys: vec![None; levels as usize], free })
     }
 
-    /// The key of a level, in the place of that number. Keys come when they are needed, between the ciphertexts: the first
-    /// operations of a layer need not wait for the keys of all of its levels.
+    /// Returns the key of a level, in the place of that number. Keys are loaded when they are
+    /// needed, between the ciphertexts: the first operations of a layer need not wait for the keys
+    /// of all its levels.
     pub fn key(&mut self, level: u32) -> Operand {
         let place = level as usize;
         if let Some(loaded) = self.keys[place] {
@@ -339,8 +352,8 @@ impl<'a> Lowering<'a> {
         self.nodes.len() - 1
     }
 
-    /// A place, and what must have happened before it is filled. The one that was emptied first: loads run ahead as far as
-    /// there are places.
+    /// Returns a free place, and the events that must happen before it is filled. The place that
+    /// was emptied first is returned first, so that loads run ahead as far as there are places.
     pub fn place(&mut self) -> Result<(usize, Vec<Event>), IveError> {
         self.free.pop_front().ok_or_else(|| IveError::RegisterFile {
             file: self.arch.file.clone(),
@@ -362,7 +375,7 @@ impl<'a> Lowering<'a> {
         self.store_read(made, index, Vec::new());
     }
 
-    /// Stores what others read too, and empties its place when all have.
+    /// Stores a ciphertext that other operations read too, and empties its place after all of them.
     pub fn store_read(&mut self, made: Operand, index: u64, mut when: Vec<Event>) {
         let work = Work::StoreCiphertext { index };
         let (operands, after) = (vec![made], Vec::new());
@@ -370,7 +383,7 @@ impl<'a> Lowering<'a> {
         self.empty(made.place, when);
     }
 
-    /// Empties a place when all of some things have happened.
+    /// Empties a place when all events of `when` have happened.
     pub fn empty(&mut self, place: usize, when: Vec<Event>) {
         self.free.push_back((place, when));
     }
@@ -396,7 +409,7 @@ impl<'a> Lowering<'a> {
             }
             stack.push(top);
         }
-        // What is left without a partner meets the next larger subtree.
+        // A remainder without a partner meets the next larger subtree.
         let mut root = stack.pop().map(|(_, root)| root);
         while let (Some(y), Some((rank, x))) = (root, stack.pop()) {
             root = Some(self.merge(rank, x, y));

@@ -1,4 +1,5 @@
-//! The batch scheduler (section V) under queries that arrive at random: that of the engine, on a clock of its own.
+//! Batch scheduler (section V) with queries that arrive at random: the engine's policy on a virtual
+//! clock.
 
 use std::time::Duration;
 
@@ -10,28 +11,29 @@ use crate::error::IveError;
 use crate::schedule::Digits;
 use crate::system::{Deployment, Mapping, Schedules, scan_seconds, usual_batch};
 
-/// When a batch begins.
+/// Rule for the beginning of a batch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Policy {
-    /// Seconds that the first waiting query waits for others: one scan of the database.
+    /// Seconds that the first waiting query waits for others: the time of one scan of the database.
     pub window: f64,
-    /// The most queries of a batch.
+    /// Maximum number of queries of a batch.
     pub limit: usize,
 }
 
 impl Policy {
-    /// Every query alone, at once.
+    /// Answers every query alone and immediately.
     pub const ALONE: Self = Self { window: 0.0, limit: 1 };
 }
 
-/// Seconds of the longest batch that a scheduler is simulated with.
+/// Maximum seconds of a batch in a simulation.
 const LONGEST: f64 = 1e6;
 
-/// The scheduler's policy for a database of so many GiB on so many systems, and the seconds of batches of 1, 2, ... queries.
+/// Returns the scheduler's policy for a database of `gib` GiB on `systems` systems, and the seconds
+/// of batches of 1, 2, ... queries.
 ///
 /// # Errors
-/// [`IveError::Workload`] if there is no room for them or they take days, [`IveError::RegisterFile`] if a schedule does not
-/// fit.
+/// [`IveError::Workload`] if there is no room for the batches or they take days,
+/// [`IveError::RegisterFile`] if a schedule does not fit.
 pub fn served(arch: &Arch, gib: f64, systems: u64) -> Result<(Policy, Vec<f64>), IveError> {
     let limit = usual_batch(arch, gib, systems)?;
     let schedules = Schedules::depth_first(arch, Digits::Forwarded)?;
@@ -50,9 +52,10 @@ pub fn served(arch: &Arch, gib: f64, systems: u64) -> Result<(Policy, Vec<f64>),
     Ok((Policy { window, limit: limit as usize }, service))
 }
 
-/// Mean seconds from arrival to answer of `count` queries that arrive at `rate` a second; `service` has the seconds of
-/// batches of 1, 2, ... queries, up to the policy's limit. The window opens with the first waiting query; a batch begins
-/// when its window is over or it is full, and the accelerator is free.
+/// Returns the mean seconds from arrival to answer of `count` queries that arrive at `rate` a
+/// second. `service` has the seconds of batches of 1, 2, ... queries, up to the policy's limit. The
+/// window opens with the first waiting query. A batch begins once its window is over or the batch
+/// is full, and the accelerator is free.
 pub fn mean_latency(policy: Policy, service: &[f64], rate: f64, count: usize) -> f64 {
     let arrivals: Vec<Arrival> = poisson(rate, 1).take(count).map(|at| Arrival { at, queries: 1 }).collect();
     let simulation = Simulation {
@@ -70,10 +73,10 @@ pub fn mean_latency(policy: Policy, service: &[f64], rate: f64, count: usize) ->
     waited.map(|(end, request)| (end - arrivals[request].at).as_secs_f64()).sum::<f64>() / count as f64
 }
 
-/// Queries of each simulation that a rate is searched with.
+/// Number of queries of each simulation in the search for a rate.
 const SEARCHED: usize = 40_000;
 
-/// The rate between two at which `holds` ends to hold, by halving.
+/// Finds, by bisection, the rate between `low` and `high` up to which `holds` is true.
 fn last_rate(mut low: f64, mut high: f64, holds: impl Fn(f64) -> bool) -> f64 {
     for _ in 0..24 {
         let middle = (low + high) / 2.0;
@@ -82,7 +85,7 @@ fn last_rate(mut low: f64, mut high: f64, holds: impl Fn(f64) -> bool) -> f64 {
     low
 }
 
-/// The rate from which on batches answer sooner than queries alone do.
+/// Returns the rate from which batches answer sooner than single queries.
 pub fn break_even(policy: Policy, service: &[f64]) -> f64 {
     let latency = |policy, rate| mean_latency(policy, service, rate, SEARCHED);
     last_rate(0.0, 1.0 / service[0], |rate| {
@@ -90,7 +93,8 @@ pub fn break_even(policy: Policy, service: &[f64]) -> f64 {
     })
 }
 
-/// The highest rate at which the mean latency is within `factor` times that of a query alone.
+/// Returns the highest rate at which the mean latency is at most `factor` times that of a single
+/// query.
 pub fn last_rate_within(policy: Policy, service: &[f64], factor: f64) -> f64 {
     let limit = policy.limit.clamp(1, service.len());
     let most = limit as f64 / service[limit - 1];
@@ -105,7 +109,7 @@ mod tests {
 
     #[test]
     fn queries_alone_wait_as_queueing_theory_says() {
-        // M/D/1: service and half of what a full server adds.
+        // M/D/1: the service time, plus half of the waiting time of M/M/1.
         for load in [0.2, 0.5, 0.8] {
             let expected = 1.0 + load / (2.0 * (1.0 - load));
             let mean = mean_latency(Policy::ALONE, &[1.0], load, 400_000);
@@ -115,7 +119,7 @@ mod tests {
 
     #[test]
     fn queries_that_hardly_ever_arrive_are_answered() {
-        // The last ones arrive later than a clock tells.
+        // The last queries arrive later than a clock can represent.
         let mean = mean_latency(Policy::ALONE, &[1.0], 1e-20, 100);
         assert!((0.0..=1.0).contains(&mean), "{mean}");
     }
@@ -133,7 +137,7 @@ mod tests {
         let policy = Policy { window: 0.5, limit: 4 };
         let service = [1.0, 1.1, 1.2, 1.3];
         assert!((mean_latency(policy, &service, 1e-3, 2_000) - 1.5).abs() < 0.01);
-        // Alone they would never be answered at this rate.
+        // At this rate, single queries would never be answered.
         assert!(mean_latency(policy, &service, 2.0, 50_000) < 4.0);
         assert!(mean_latency(Policy::ALONE, &service, 2.0, 50_000) > 1e3);
         let even = break_even(policy, &service);

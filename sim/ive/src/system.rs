@@ -1,4 +1,5 @@
-//! Systems: a chip with its memories, or several on a switch; the steps of a batch one after another, and their energy.
+//! Systems: a chip with its memories, or several chips on a switch; the steps of a batch in
+//! sequence, and their energy.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -9,17 +10,17 @@ use crate::error::IveError;
 use crate::rowsel::{Residence, RowSelReport, element_wise_rate, row_selection};
 use crate::schedule::{Digits, Order, Schedule, Step, levels};
 
-/// How the trees are worked through.
+/// Schedules of both trees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Schedules {
-    /// ExpandQuery.
+    /// Schedule of ExpandQuery.
     pub expand: Schedule,
-    /// ColTor.
+    /// Schedule of ColTor.
     pub coltor: Schedule,
 }
 
 impl Schedules {
-    /// Hierarchical search, depth first, as deep as fits.
+    /// Returns hierarchical search, depth first, with the deepest subtrees that fit.
     ///
     /// # Errors
     /// [`IveError::RegisterFile`] if not even one level fits.
@@ -30,10 +31,10 @@ impl Schedules {
         })
     }
 
-    /// Level by level, without hierarchical search.
+    /// Returns schedules that go level by level, without hierarchical search.
     ///
     /// # Errors
-    /// [`IveError::RegisterFile`] if it does not fit.
+    /// [`IveError::RegisterFile`] if they do not fit.
     pub fn baseline(arch: &Arch) -> Result<Self, IveError> {
         Ok(Self {
             expand: Schedule::baseline(arch, Step::Expand)?,
@@ -42,99 +43,100 @@ impl Schedules {
     }
 }
 
-/// Who does what of ColTor.
+/// Division of ColTor among cores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mapping {
-    /// A query on a core from first to last (section IV-D).
+    /// Each query on one core from first to last (section IV-D).
     QueryPerCore,
-    /// Of each query, each core has its part of the rows; one core goes on with what they leave. What a batch that is
-    /// smaller than the cores would want: section V does it between systems.
+    /// Rows of each query divided among the cores; one core continues with the winners. Suits a
+    /// batch that is smaller than the number of cores; section V does this between systems.
     RowsPerCore,
 }
 
-/// What is asked for.
+/// Workload to simulate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Workload {
-    /// GiB of the database, before it is transformed.
+    /// Size of the database in GiB, before its transform.
     pub gib: f64,
-    /// Systems on the switch, each with its part of the rows.
+    /// Number of systems on the switch, each with its part of the rows.
     pub systems: u64,
-    /// Queries of a batch.
+    /// Number of queries of a batch.
     pub queries: u64,
-    /// Who does what of ColTor.
+    /// Division of ColTor among cores.
     pub mapping: Mapping,
 }
 
 /// Energy of a batch in all systems, in J.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Energy {
-    /// Units, register files and buffers of the cores.
+    /// Energy of the units, register files and buffers of the cores.
     pub cores: f64,
-    /// The network between them.
+    /// Energy of the network between the cores.
     pub network: f64,
-    /// HBM. The paper gives no power of LPDDR, and none is counted.
+    /// Energy of HBM. The paper gives no power of LPDDR, so none is counted.
     pub hbm: f64,
 }
 
 impl Energy {
-    /// The sum.
+    /// Returns the sum.
     pub fn total(&self) -> f64 {
         self.cores + self.network + self.hbm
     }
 
-    /// That of so many systems, and of another one.
+    /// Adds the energy of `systems` such systems, and `other`.
     fn of_systems(self, systems: u64, other: Self) -> Self {
         let sum = |of: fn(&Self) -> f64| of(&self) * systems as f64 + of(&other);
         Self { cores: sum(|it| it.cores), network: sum(|it| it.network), hbm: sum(|it| it.hbm) }
     }
 }
 
-/// The times of a batch, in seconds, and its energy.
+/// Times of a batch, in seconds, and its energy.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BatchReport {
-    /// Its queries.
+    /// Number of queries.
     pub queries: u64,
-    /// Where the database lies.
+    /// Memory that holds the database.
     pub residence: Residence,
-    /// Keys and queries over the link.
+    /// Time of keys and queries on the link.
     pub upload: f64,
-    /// What systems send each other before the last rounds of ColTor.
+    /// Time of the transfers between systems before the last rounds of ColTor.
     pub gather: f64,
-    /// ExpandQuery.
+    /// Time of ExpandQuery.
     pub expand: f64,
-    /// RowSel.
+    /// Time of RowSel.
     pub row_selection: f64,
-    /// ColTor.
+    /// Time of ColTor.
     pub coltor: f64,
-    /// Energy.
+    /// Energy of the batch.
     pub energy: Energy,
 }
 
 impl BatchReport {
-    /// From the first byte of the keys to the last ciphertext, in seconds.
+    /// Returns the seconds from the first byte of the keys to the last ciphertext.
     pub fn seconds(&self) -> f64 {
         self.upload + self.computing()
     }
 
-    /// The same without the keys on their way, in seconds.
+    /// Returns the seconds of the batch without the upload.
     pub fn computing(&self) -> f64 {
         self.expand + self.row_selection + self.gather + self.coltor
     }
 
-    /// Queries a second of batches one after another: the keys of one cross the link while another is computed. That the
-    /// paper counts so is read from Figure 13c: of a batch of 64, latency grows 3.46 times, and 64 over the gain is 3.39.
+    /// Returns the queries a second of consecutive batches: the keys of one batch cross the link
+    /// while another is computed. Figure 13c implies that the paper counts in this way: for a batch
+    /// of 64, latency grows 3.46 times, and 64 over the gain is 3.39.
     pub fn queries_per_second(&self) -> f64 {
         self.queries as f64 / self.computing().max(self.upload)
     }
 
-    /// Energy of a query, in J.
+    /// Returns the energy of a query, in J.
     pub fn energy_of_query(&self) -> f64 {
         self.energy.total() / self.queries as f64
     }
 }
 
-/// Seconds of one scan of the database at the nominal bandwidth of the memory that it lies in: the window of the batch
-/// scheduler.
+/// Returns the seconds of one scan of the database at the nominal bandwidth of its memory: the
+/// window of the batch scheduler.
 ///
 /// # Errors
 /// [`IveError::Workload`] if there is no room for the database.
@@ -147,7 +149,7 @@ pub fn scan_seconds(arch: &Arch, gib: f64, systems: u64) -> Result<f64, IveError
     Ok(bytes as f64 / bandwidth)
 }
 
-/// Queries of a batch, as the file has them for a database of this size.
+/// Returns the batch size that the architecture's file gives for a database of this size.
 ///
 /// # Errors
 /// [`IveError::Workload`] if there is no room for the database.
@@ -158,22 +160,22 @@ pub fn usual_batch(arch: &Arch, gib: f64, systems: u64) -> Result<u64, IveError>
     })
 }
 
-/// Where a database lies, and what there is room for beside it.
+/// Placement of a database, and the remaining room.
 #[derive(Clone, Copy, Debug)]
 struct Placement {
     scheme: Scheme,
     residence: Residence,
-    /// Bytes of HBM that the database leaves.
+    /// Bytes of HBM that the database leaves free.
     room: f64,
-    /// Rows of a system.
+    /// Rows of each system.
     rows: u64,
-    /// Bits of selectors.
+    /// Number of bits of selectors.
     bits: u64,
 }
 
 impl Placement {
-    /// On the package, if there is room beside it for the largest batch of the architecture's file or there is no other
-    /// memory; or else beyond it.
+    /// Places the database in HBM if there is room beside it for the largest batch of the
+    /// architecture's file, or if there is no other memory; otherwise in LPDDR.
     fn of(arch: &Arch, gib: f64, systems: u64) -> Result<Self, IveError> {
         let (scheme, most) = (arch.scheme, arch.links.most_systems);
         if !systems.is_power_of_two() || systems > most {
@@ -208,21 +210,22 @@ impl Placement {
         })
     }
 
-    /// Leaves of a query.
+    /// Returns the number of leaves of a query.
     fn leaves(&self) -> u64 {
         self.scheme.first_dimension + self.bits * self.scheme.gadget_levels
     }
 
-    /// Bytes of the keys of a query and of the query itself: a substitution for each level, and the RGSW encryption of the
-    /// secret.
+    /// Returns the bytes of a query and its keys: a substitution key for each level, and the RGSW
+    /// encryption of the secret.
     fn sent_bytes(&self) -> u64 {
         let keys = u64::from(levels(self.leaves())) * self.scheme.evaluation_key_bytes();
         keys + self.scheme.rgsw_bytes() + self.scheme.ciphertext_bytes()
     }
 
-    /// Parts of the rows that a batch goes through one after another, RowSel and ColTor, so that HBM has room for the
-    /// results of one beside the winners of those before, and the keys, leaves and selectors of all queries. As few as
-    /// will do, of a power of 2.
+    /// Returns the number of parts of the rows that a batch processes in sequence, with RowSel and
+    /// ColTor for each. HBM must have room for the results of one part, the winners of the parts
+    /// before, and the keys, leaves and selectors of all queries. The number is the smallest
+    /// possible power of 2.
     fn passes(&self, queries: u64) -> Result<u64, IveError> {
         let (scheme, room) = (self.scheme, self.room / queries as f64);
         let own =
@@ -248,10 +251,10 @@ pub fn simulate(arch: &Arch, schedules: &Schedules, workload: &Workload) -> Resu
         .batch(workload.queries, workload.mapping)
 }
 
-/// The most queries of a batch: far more than there is memory for.
+/// Maximum number of queries of a batch, far above what memory can hold.
 const MOST_QUERIES: u64 = 1 << 16;
 
-/// A database on systems: what a query takes on a core, which batches of all sizes share.
+/// Database on systems: the cost of a query on a core, which batches of all sizes share.
 #[derive(Clone, Debug)]
 pub struct Deployment<'a> {
     arch: &'a Arch,
@@ -259,12 +262,12 @@ pub struct Deployment<'a> {
     systems: u64,
     placement: Placement,
     expand: CoreReport,
-    /// ColTor of one query on a core, by its rows.
+    /// Cost of ColTor for one query on a core, by number of rows.
     tournaments: RefCell<BTreeMap<u64, CoreReport>>,
 }
 
 impl<'a> Deployment<'a> {
-    /// So many GiB on so many systems.
+    /// Places `gib` GiB on `systems` systems.
     ///
     /// # Errors
     /// [`IveError::Workload`] if there is no room for the database, [`IveError::RegisterFile`] if a schedule does not fit.
@@ -275,7 +278,7 @@ impl<'a> Deployment<'a> {
         Ok(Self { arch, schedules: *schedules, systems, placement, expand, tournaments: RefCell::default() })
     }
 
-    /// Where the database lies.
+    /// Returns the memory that holds the database.
     pub fn residence(&self) -> Residence {
         self.placement.residence
     }
@@ -289,11 +292,11 @@ impl<'a> Deployment<'a> {
         Ok(played)
     }
 
-    /// A batch.
+    /// Simulates a batch.
     ///
     /// # Errors
-    /// [`IveError::Workload`] if it has no queries or there is no room for them, [`IveError::RegisterFile`] if a schedule
-    /// does not fit.
+    /// [`IveError::Workload`] if the batch has no queries or there is no room for them,
+    /// [`IveError::RegisterFile`] if a schedule does not fit.
     pub fn batch(&self, queries: u64, mapping: Mapping) -> Result<BatchReport, IveError> {
         if queries == 0 || queries > MOST_QUERIES {
             return Err(IveError::Workload {
@@ -307,7 +310,8 @@ impl<'a> Deployment<'a> {
         let (residence, passes) = (placement.residence, placement.passes(queries)?);
         let rows = placement.rows.div_ceil(passes);
         let (of_core, all) = (queries.div_ceil(cores) as f64, queries as f64);
-        // Of the busiest core, and of all; the queries of a core follow one another, as their keys take the register file.
+        // Reports of the busiest core, and of all cores. The queries of a core follow one another,
+        // because their keys fill the register file.
         let (coltor, games, of_channel) = match mapping {
             Mapping::QueryPerCore => {
                 let one = self.tournament(rows)?;
@@ -319,16 +323,18 @@ impl<'a> Deployment<'a> {
                 (part.times(all).then(last.times(of_core)), games, all / cores as f64)
             }
         };
-        // Among the winners of the parts, and of the systems.
+        // Tournaments among the winners of the parts, and among those of the systems.
         let (joined, last) = (self.tournament(passes)?, self.tournament(systems)?);
         let coltor = coltor.times(passes as f64).then(joined.then(last).times(of_core));
         let selected = row_selection(arch, rows, queries, of_channel, residence).times(passes as f64);
         let trees = self.expand.then(joined).times(all).then(games.times(passes as f64));
-        // Leaves cross the network to the cores that have their residues, results back to those that have their queries.
+        // Leaves cross the network to the cores that have their residues, and results cross it back
+        // to the cores that have their queries.
         let transposed = (scheme.first_dimension + placement.rows) as f64 * all;
         let of_system = energy(arch, &trees, &selected, transposed);
         let of_last = energy(arch, &last.times(all), &RowSelReport::default(), 0.0);
-        // The switch gives what a client sends to all systems at once; what they leave meets at the link of one.
+        // The switch sends a client's upload to all systems at once; the systems' winners meet at
+        // the link of one system.
         let link = |bytes: u64| (queries * bytes) as f64 / arch.links.bytes_per_second;
         Ok(BatchReport {
             queries,
@@ -343,15 +349,16 @@ impl<'a> Deployment<'a> {
     }
 }
 
-/// Energy of one system: each part's peak power for the time that it is busy; of memories, for the share of their peak
-/// bandwidth; of the network and of what a core has besides, while leaves and results are transposed.
+/// Returns the energy of one system. Each part has its peak power while it is busy; memories have
+/// it in proportion to the used bandwidth. The network and the other parts of a core have it while
+/// leaves and results are transposed.
 fn energy(arch: &Arch, trees: &CoreReport, selected: &RowSelReport, transposed: f64) -> Energy {
     let Budget { ntt, icrt, element_wise, automorphism, memories, rest, network, hbm } = arch.budget;
     let (core, scheme, cores) = (arch.core, arch.scheme, arch.chip.cores as f64);
     let busy = |unit: Unit| trees.busy[unit as usize];
     let multiplying = selected.multiplying * cores;
-    // Words that cross the ports of register file and buffers for a product of matrices: a row and a column of an
-    // array, or operands and sums of each multiply-add.
+    // Words that cross the ports of register file and buffers in a product of matrices: a row and a
+    // column of an array, or the operands and sums of each multiply-add.
     let (arrays, multiply_adds, words) = match core.gemm {
         Gemm::Arrays => (multiplying, 0.0, (core.array_rows + core.array_columns) as f64 * multiplying),
         Gemm::ElementWise => {
@@ -364,8 +371,8 @@ fn energy(arch: &Arch, trees: &CoreReport, selected: &RowSelReport, transposed: 
         + icrt.power_w * busy(Unit::Icrt)
         + element_wise.power_w * (busy(Unit::ElementWise) + multiply_adds)
         + automorphism.power_w * busy(Unit::Automorphism);
-    // And for the rest: operands and results of lanes, a key and an accumulator that is read and written for each
-    // multiply-add.
+    // Words of the other work: operands and results of the lanes, and for each multiply-add a key
+    // and an accumulator, which is read and written.
     let lanes = 2.0 * core.lanes as f64 * (busy(Unit::Ntt) + busy(Unit::Icrt) + busy(Unit::Automorphism));
     let sums = 3.0 * core.element_wise_rate as f64 * busy(Unit::ElementWise);
     let channels = (busy(Unit::Channel) + selected.channel * cores) * arch.channel_bytes_per_cycle();
@@ -375,7 +382,7 @@ fn energy(arch: &Arch, trees: &CoreReport, selected: &RowSelReport, transposed: 
     let accessed = ((lanes + sums + words) * scheme.word_bits as f64 / 8.0 + channels) / ports;
     let clock = arch.chip.clock_hz;
     let peak = arch.hbm.stacks as f64 * arch.hbm.stack_bytes_per_second;
-    // A word a cycle of each lane.
+    // A word a cycle in each lane.
     let crossings = transposed * 2.0 * (scheme.primes * scheme.degree) as f64 / (cores * core.lanes as f64);
     Energy {
         cores: (units + memories.power_w * accessed + cores * rest.power_w * crossings) / clock,
@@ -410,7 +417,7 @@ mod tests {
             (16.0, 1, 0, "batch"),
             (16.0, 1, 3_000_000_000_000, "batch"),
             (16.0, 1, u64::MAX, "batch"),
-            // No leaves are left room for.
+            // There is no room for leaves.
             (16.0, 1, 1024, "batch"),
         ] {
             let refused = of(gib, systems, queries);
@@ -427,9 +434,10 @@ mod tests {
         let arch = Arch::ive().unwrap();
         let schedules = Schedules::depth_first(&arch, Digits::Forwarded).unwrap();
         let passes = |gib, queries| Placement::of(&arch, gib, 1).unwrap().passes(queries).unwrap();
-        // 60 GB of the database, 30 GB of results and 4 GB of keys, leaves and selectors just fit 96 GB.
+        // 60 GB of the database, 30 GB of results and 4 GB of keys, leaves and selectors just fit
+        // in 96 GB.
         assert_eq!([64, 96, 128].map(|queries| passes(16.0, queries)), [1, 2, 4]);
-        // 481 GB of results beside a database that lies elsewhere.
+        // 481 GB of results, with the database in the other memory.
         assert_eq!(passes(128.0, 128), 8);
         let parts = of(16.0, 1, 96).unwrap();
         let mut larger = arch.clone();
@@ -445,7 +453,7 @@ mod tests {
         assert_eq!(of(16.0, 1, 64).unwrap().residence, Residence::Hbm);
         let large = of(128.0, 1, 128).unwrap();
         assert_eq!(large.residence, Residence::Lpddr);
-        // It would fit the package, and leave no room for a batch.
+        // The database would fit in HBM, but leave no room for a batch.
         assert_eq!(of(24.0, 1, 64).unwrap().residence, Residence::Lpddr);
         let shared = of(128.0, 8, 128).unwrap();
         assert_eq!(shared.residence, Residence::Hbm);

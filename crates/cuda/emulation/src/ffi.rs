@@ -1,4 +1,4 @@
-//! The functions that the emulation exports beside the driver's, with safe signatures.
+//! Functions that the emulation exports in addition to the driver's, with safe signatures.
 
 #![allow(unsafe_code)]
 
@@ -6,7 +6,8 @@ use std::ffi::{CStr, CString, c_char, c_int};
 
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 
-/// The library's own functions. It is never unloaded: its threads run on.
+/// Functions of the loaded library. The library is never unloaded, because its threads keep
+/// running.
 pub(crate) struct Functions {
     set_devices: unsafe extern "C" fn(c_int, u64, c_int, bool),
     set_model: unsafe extern "C" fn(c_int, c_int),
@@ -23,7 +24,7 @@ pub(crate) struct Functions {
 /// # Safety
 /// `T` must be the type of the function of that name.
 unsafe fn symbol<T: Copy>(library: &Library, name: &str) -> Result<T, libloading::Error> {
-    // SAFETY: the caller vouches for the type.
+    // SAFETY: the caller ensures that the type is right.
     Ok(*unsafe { library.get::<T>(name.as_bytes())? })
 }
 
@@ -89,7 +90,7 @@ impl Functions {
         unsafe { (self.launches)(pointer) }
     }
 
-    /// To the device, to the host, on a device, between devices.
+    /// Returns the bytes copied to the device, to the host, on a device, and between devices.
     pub(crate) fn bytes(&self) -> [u64; 4] {
         let [mut to_device, mut to_host, mut on_device, mut between] = [0; 4];
         // SAFETY: four words to write to.
@@ -97,7 +98,7 @@ impl Functions {
         [to_device, to_host, on_device, between]
     }
 
-    /// The number and the bytes of a device's allocations; of pinned memory for -1.
+    /// Returns the number and the bytes of a device's allocations, or of the pinned memory for -1.
     pub(crate) fn live(&self, device: i32) -> (u64, u64) {
         let (mut allocations, mut bytes) = (0, 0);
         // SAFETY: two words to write to.
@@ -108,7 +109,8 @@ impl Functions {
     pub(crate) fn kernel(&self, i: usize) -> Option<&'static str> {
         // SAFETY: any number is allowed.
         let name = unsafe { (self.kernel)(i) };
-        // SAFETY: not null, it is a name in the library's constant data, which stays loaded.
+        // SAFETY: if not null, the pointer is a name in the library's constant data, which stays
+        // loaded.
         (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) }.to_str().expect("kernels have C names"))
     }
 }

@@ -1,19 +1,24 @@
 //! A CUDA driver whose devices are this machine's processor, for tests without a GPU.
 //!
-//! The library [`LIBRARY`] passes for `libcuda.so`: it exports the functions of the driver that the host code calls,
-//! and runs the kernels of `crates/cuda/kernels`, compiled for the processor, each CUDA thread as a fiber. Host code
-//! and kernels are the same as on a GPU; [`Emulation::install`] before the first call of the driver is all it takes.
+//! The library [`LIBRARY`] replaces `libcuda.so`: it exports the driver functions that the host
+//! code calls. It runs the kernels of `crates/cuda/kernels`, compiled for the processor, with each
+//! CUDA thread as a fiber. Host code and kernels are the same as on a GPU; the only change is a
+//! call of [`Emulation::install`] before the driver is first called.
 //!
-//! It shows what a GPU hides. Threads and blocks run in an order of choice ([`ThreadOrder`]), shared and fresh memory
-//! is poisoned, and a kernel that breaks a rule (a barrier or a warp operation that not all reach, a misaligned
-//! access, a wild pointer) ends its launch: its context is lost, as on a GPU, and [`Emulation::last_error`] tells
-//! where and why. Streams are queues that run when something waits for them ([`StreamOrder`]), so that a wait that
-//! the host forgot changes the result. The legacy and the per-thread default streams are refused.
+//! The emulation shows bugs that a GPU hides. Threads and blocks run in a configurable order
+//! ([`ThreadOrder`]), and shared and freshly allocated memory is poisoned. A kernel that breaks a
+//! rule (a barrier or a warp operation that some threads do not reach, a misaligned access, a wild
+//! pointer) ends its launch: its context is lost, as on a GPU, and [`Emulation::last_error`]
+//! reports the place and the reason. Streams are queues that run when something waits for them
+//! ([`StreamOrder`]), so that a missing wait on the host changes the result. The legacy and the
+//! per-thread default streams are refused.
 //!
-//! It cannot show what memory fences are for, nor what asynchronous hardware reads while it is being written.
+//! The emulation cannot show missing memory fences, nor reads by asynchronous hardware during a
+//! write.
 //!
-//! Built with `SPIREA_EMULATION_ASAN=1` there is a second library, [`ASAN_LIBRARY`], in which AddressSanitizer
-//! watches the kernels; [`address_sanitizer_environment`] says how to run a test with it.
+//! If built with `SPIREA_EMULATION_ASAN=1`, there is a second library, [`ASAN_LIBRARY`], in which
+//! AddressSanitizer checks the kernels; [`address_sanitizer_environment`] returns the environment
+//! for a test with it.
 
 mod ffi;
 mod sanitizer;
@@ -23,67 +28,68 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use ffi::Functions;
 pub use sanitizer::address_sanitizer_environment;
 
-/// The path of the library, with the product's kernels.
+/// Path of the library with the product's kernels.
 pub const LIBRARY: &str = concat!(env!("OUT_DIR"), "/libcuda.so");
-/// The path of the library with planted bugs instead, for this crate's own tests.
+/// Path of the library with planted bugs instead, for this crate's own tests.
 pub const PLANTED_LIBRARY: &str = concat!(env!("OUT_DIR"), "/planted/libcuda.so");
-/// The path of the library that AddressSanitizer watches, where it was built.
+/// Path of the library with AddressSanitizer, if it was built.
 pub const ASAN_LIBRARY: Option<&str> =
     if cfg!(address_sanitizer) { Some(concat!(env!("OUT_DIR"), "/asan/libcuda.so")) } else { None };
-/// The same with planted bugs.
+/// Path of the library with AddressSanitizer and planted bugs, if it was built.
 pub const ASAN_PLANTED_LIBRARY: Option<&str> =
     if cfg!(address_sanitizer) { Some(concat!(env!("OUT_DIR"), "/asan/planted/libcuda.so")) } else { None };
 
-/// Names a library to load instead of [`LIBRARY`].
+/// Environment variable that names a library to load instead of [`LIBRARY`].
 pub const DRIVER_VARIABLE: &str = "SPIREA_CUDA_DRIVER";
 
-/// In which order threads run, and blocks, where no barrier orders them.
+/// Order in which threads, and blocks, run between barriers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ThreadOrder {
     /// From the first to the last.
     Forward,
     /// From the last to the first.
     Reversed,
-    /// Another order after each barrier, from the seed.
+    /// A new order after each barrier, derived from the seed.
     Shuffled,
 }
 
-/// When the work in streams runs.
+/// Time at which work in streams runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StreamOrder {
-    /// At its call.
+    /// At the call that queues it.
     Eager,
-    /// When the host waits for it, and only what it waits for.
+    /// When the host waits for it; runs only the work that is waited for.
     Lazy,
-    /// When the host waits for anything, all that can run, the youngest stream first.
+    /// When the host waits for anything; runs all work that can run, the youngest stream first.
     LastFirst,
 }
 
-/// What the emulation pretends to be.
+/// Emulated machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Devices; without any, `cuInit` says so. Changed only while no context is in use.
+    /// Number of devices; `cuInit` fails if there are none. Changed only while no context is in
+    /// use.
     pub devices: u32,
-    /// Bytes of memory of each.
+    /// Bytes of memory of each device.
     pub memory: u64,
-    /// Multiprocessors of each.
+    /// Multiprocessors of each device.
     pub processors: u32,
-    /// Their compute capability: (9, 0) of an H200.
+    /// Compute capability of the devices, such as (9, 0) for an H200.
     pub compute: (u8, u8),
-    /// Whether the devices reach each other's memory.
+    /// True if the devices can access each other's memory.
     pub peers: bool,
-    /// The driver's version, such as 13000.
+    /// CUDA version of the driver, such as 13000.
     pub version: i32,
-    /// The order of threads.
+    /// Order of threads.
     pub threads: ThreadOrder,
-    /// The order of streams.
+    /// Order of streams.
     pub streams: StreamOrder,
-    /// For [`ThreadOrder::Shuffled`].
+    /// Seed for [`ThreadOrder::Shuffled`].
     pub seed: u64,
 }
 
 impl Default for Config {
-    /// One H200 with 4 GiB, in the plainest order.
+    /// Returns one H200 with 4 GiB, in the simplest order.
     fn default() -> Self {
         Self {
             devices: 1,
@@ -115,13 +121,14 @@ pub struct Copied {
 /// Allocations that were not freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Live {
-    /// How many.
+    /// Number of allocations.
     pub allocations: u64,
-    /// Their bytes.
+    /// Bytes of the allocations.
     pub bytes: u64,
 }
 
-/// The loaded emulation. It belongs to the process: tests that change it hold [`Emulation::exclusive`].
+/// Loaded emulation, shared by the whole process: tests that change it hold
+/// [`Emulation::exclusive`].
 pub struct Emulation {
     functions: Functions,
     library: String,
@@ -130,20 +137,21 @@ pub struct Emulation {
 }
 
 impl Emulation {
-    /// Loads the emulation, once a process and before the first call of the driver. The first call's configuration
-    /// holds; the later ones only return what is loaded.
+    /// Loads the emulation, once in a process and before the first call of the driver. Only the
+    /// first call's configuration is used; later calls return the loaded emulation.
     ///
     /// # Panics
-    /// Where the library cannot be loaded.
+    /// If the library cannot be loaded.
     pub fn install(config: Config) -> &'static Self {
         Self::install_from(LIBRARY, config)
     }
 
-    /// The same with another library, such as [`PLANTED_LIBRARY`]. The first call decides; [`DRIVER_VARIABLE`]
-    /// overrules it.
+    /// Loads the emulation like [`Self::install`], from another library, such as
+    /// [`PLANTED_LIBRARY`]. Only the first call's library is used; [`DRIVER_VARIABLE`] overrides
+    /// it.
     ///
     /// # Panics
-    /// Where the library cannot be loaded.
+    /// If the library cannot be loaded.
     pub fn install_from(library: &str, config: Config) -> &'static Self {
         static EMULATION: OnceLock<Emulation> = OnceLock::new();
         EMULATION.get_or_init(|| {
@@ -156,17 +164,18 @@ impl Emulation {
         })
     }
 
-    /// The path of the library that is loaded.
+    /// Returns the path of the loaded library.
     pub fn library(&self) -> &str {
         &self.library
     }
 
-    /// Takes the emulation for one test: the configuration and the counters are the whole process's.
+    /// Locks the emulation for one test: its configuration and counters belong to the whole
+    /// process.
     pub fn exclusive(&self) -> MutexGuard<'_, ()> {
         self.exclusive.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is configured.
+    /// Returns the configuration.
     pub fn config(&self) -> Config {
         *self.config.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -182,62 +191,62 @@ impl Emulation {
         *current = config;
     }
 
-    /// Changes only the orders.
+    /// Changes only the orders of threads and streams.
     pub fn set_orders(&self, threads: ThreadOrder, streams: StreamOrder) {
         self.configure(Config { threads, streams, ..self.config() });
     }
 
-    /// Loses the device of every launch after `launches` more; never for `None`.
+    /// Makes every launch after the next `launches` lose its device; `None` ends this.
     pub fn lose_after(&self, launches: Option<u32>) {
         self.functions.lose_after(launches.map_or(-1, i64::from));
     }
 
-    /// Repairs lost devices, dropping what is queued for them, ends what [`Self::lose_after`] began, and sets the
-    /// counters to 0. Allocations stay.
+    /// Repairs lost devices and drops their queued work, ends the effect of [`Self::lose_after`],
+    /// and sets the counters to 0. Allocations stay.
     pub fn reset(&self) {
         self.functions.reset();
     }
 
-    /// What the last call that failed, or the kernel that lost its device, has to say.
+    /// Returns the message of the last failed call, or of the kernel that lost its device.
     pub fn last_error(&self) -> String {
         self.functions.last_error()
     }
 
-    /// Launches of a kernel since the last reset.
+    /// Returns the launches of a kernel since the last reset.
     pub fn launches(&self, kernel: &str) -> u64 {
         self.functions.launches(Some(kernel))
     }
 
-    /// Launches of all kernels since the last reset.
+    /// Returns the launches of all kernels since the last reset.
     pub fn all_launches(&self) -> u64 {
         self.functions.launches(None)
     }
 
-    /// Bytes copied since the last reset.
+    /// Returns the bytes copied since the last reset.
     pub fn copied(&self) -> Copied {
         let [to_device, to_host, on_device, between_devices] = self.functions.bytes();
         Copied { to_device, to_host, on_device, between_devices }
     }
 
-    /// What of a device's memory is not freed.
+    /// Returns the allocations of a device that were not freed.
     pub fn live(&self, device: u32) -> Live {
         let (allocations, bytes) = self.functions.live(device as i32);
         Live { allocations, bytes }
     }
 
-    /// What of the pinned memory is not freed.
+    /// Returns the pinned allocations that were not freed.
     pub fn live_pinned(&self) -> Live {
         let (allocations, bytes) = self.functions.live(-1);
         Live { allocations, bytes }
     }
 
-    /// The names of the kernels, sorted.
+    /// Returns the names of the kernels, sorted.
     pub fn kernels(&self) -> Vec<&'static str> {
         (0..).map_while(|i| self.functions.kernel(i)).collect()
     }
 
-    /// Runs a test with a configuration, alone in this process and from a reset. The configuration is as before
-    /// afterwards, and the devices are whole, also after a panic.
+    /// Runs a test with a configuration, alone in this process and after a reset. Afterwards, also
+    /// after a panic, restores the configuration and repairs the devices.
     pub fn with<T>(&self, config: Config, test: impl FnOnce() -> T) -> T {
         let _exclusive = self.exclusive();
         let _restore = Restore(self, self.config());
@@ -246,12 +255,14 @@ impl Emulation {
         test()
     }
 
-    /// Runs a test in three orders of threads, each with another order of streams, each as [`Self::with`] does.
+    /// Runs a test in three orders of threads, each with a different order of streams, as
+    /// [`Self::with`] does.
     pub fn in_every_order(&self, test: impl FnMut()) {
         self.in_every_order_of(self.config(), test);
     }
 
-    /// The same with another configuration, but for its orders.
+    /// Runs a test in every order like [`Self::in_every_order`], with another configuration, whose
+    /// orders are ignored.
     pub fn in_every_order_of(&self, config: Config, mut test: impl FnMut()) {
         const ORDERS: [(ThreadOrder, StreamOrder); 3] = [
             (ThreadOrder::Forward, StreamOrder::Eager),
@@ -264,7 +275,7 @@ impl Emulation {
     }
 }
 
-/// Sets the configuration back when dropped, and repairs what a test has broken.
+/// Restores the configuration when dropped, and repairs devices that a test has lost.
 struct Restore<'a>(&'a Emulation, Config);
 
 impl Drop for Restore<'_> {

@@ -1,5 +1,5 @@
-//! Under AddressSanitizer: right kernels pass, and an access out of bounds is reported with the kernel's line. Only
-//! where the emulation was built with `SPIREA_EMULATION_ASAN=1`.
+//! Tests under AddressSanitizer: correct kernels pass, and an access out of bounds is reported with
+//! the kernel's line. They need an emulation built with `SPIREA_EMULATION_ASAN=1`.
 
 mod common;
 
@@ -8,7 +8,8 @@ use std::process::{Command, Output};
 use common::{Device, Shape, emulation};
 use spirea_cuda_emulation::{ASAN_PLANTED_LIBRARY, address_sanitizer_environment};
 
-/// Runs one of the ignored tests below under AddressSanitizer; `None` where that is not to be had.
+/// Runs one of the ignored tests below under AddressSanitizer; returns `None` if it is not
+/// available.
 fn child(test: &str) -> Option<Output> {
     let environment = address_sanitizer_environment(ASAN_PLANTED_LIBRARY?)?;
     let output = Command::new(std::env::current_exe().ok()?)
@@ -18,7 +19,7 @@ fn child(test: &str) -> Option<Output> {
     Some(output.expect("this test can run itself"))
 }
 
-/// Where the planted kernel's bug stands.
+/// Returns the file and line of the planted kernel's bug.
 fn marked(kernel: &str) -> String {
     let mark = format!("// marked: {kernel}");
     let line = include_str!("../planted/bounds.cu").lines().position(|line| line.ends_with(&mark));
@@ -85,7 +86,8 @@ fn right_kernels() {
     });
 }
 
-/// Many barriers, and a failed block whose fibers are abandoned before the same fibers run again.
+/// Runs a kernel with many barriers, and a block that fails: its fibers are abandoned before the
+/// same fibers run again.
 fn run_stages() {
     let device = Device::new(0).unwrap();
     let stream = device.stream();

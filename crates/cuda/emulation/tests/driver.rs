@@ -1,4 +1,4 @@
-//! The driver's functions as host code calls them.
+//! The driver's functions, called as host code calls them.
 
 #![allow(unsafe_code)]
 
@@ -52,7 +52,7 @@ fn a_device_describes_itself() {
             (CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH, 1),
             (CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, 1),
         ];
-        // SAFETY: plain queries, on a device that is there.
+        // SAFETY: plain queries, on an existing device.
         unsafe {
             for (attribute, value) in attributes {
                 assert_eq!(result::device::get_attribute(1, attribute).unwrap(), value);
@@ -168,7 +168,7 @@ fn peers_must_be_enabled() {
             let device = Device::new(0).unwrap();
             let stream = device.stream();
             let double = device.function("double_words").unwrap();
-            // SAFETY: both contexts live; the second device's memory, too.
+            // SAFETY: both contexts live, and so does the second device's memory.
             let enabled = unsafe {
                 let mut can = -1;
                 assert_eq!(sys::cuDeviceCanAccessPeer(&mut can, 0, 1), sys::CUresult::CUDA_SUCCESS);

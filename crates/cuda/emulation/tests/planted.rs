@@ -1,4 +1,5 @@
-//! Bugs in kernels, planted: the right kernel passes in every order, and each bug shows in at least one.
+//! Planted bugs in kernels: the correct kernel passes in every order, and each bug shows in at
+//! least one order.
 
 mod common;
 
@@ -11,10 +12,10 @@ const MISALIGNED_ADDRESS: u32 = 716;
 
 const ORDERS: [ThreadOrder; 3] = [ThreadOrder::Forward, ThreadOrder::Reversed, ThreadOrder::Shuffled];
 
-/// What a kernel did in one order: its words, or the error and what the emulation said.
+/// Result of a kernel in one order: its words, or the error and the emulation's message.
 type Outcome = Result<Vec<u32>, (u32, String)>;
 
-/// Runs `body` in the three orders, each on devices that are whole.
+/// Runs `body` in the three orders, each after a reset.
 fn outcomes(body: impl Fn(&Device, &Stream) -> common::Result<Vec<u32>>) -> [Outcome; 3] {
     let emulation = emulation();
     ORDERS.map(|threads| {
@@ -25,7 +26,7 @@ fn outcomes(body: impl Fn(&Device, &Stream) -> common::Result<Vec<u32>>) -> [Out
     })
 }
 
-/// One block of `threads` of a kernel (from, to, ..), on words 0 to `count` - 1.
+/// Runs one block of `threads` threads of a kernel (from, to, ..), on the words 0 to `count` - 1.
 fn one_block(kernel: &str, threads: u32, count: u32, last: u32) -> [Outcome; 3] {
     outcomes(|device, stream| {
         let from = device.upload(&(0..count).collect::<Vec<_>>());
@@ -46,7 +47,7 @@ fn assert_seen(outcomes: &[Outcome; 3], expected: &[u32]) {
     assert!(outcomes.iter().any(|outcome| outcome.as_deref() != Ok(expected)), "no order shows the bug");
 }
 
-/// Every order ends with this error and a message that has these words.
+/// Checks that every order ends with this error and a message that contains `words`.
 fn assert_refused(outcomes: &[Outcome; 3], expected: u32, words: &str) {
     for outcome in outcomes {
         let (code, message) = outcome.as_ref().unwrap_err();
@@ -83,7 +84,7 @@ fn a_missing_warp_barrier_shows() {
     assert_seen(&one_block("warp_shift", 256, 256, 1), &expected);
 }
 
-/// One block of a kernel (words, parameter).
+/// Runs one block of a kernel (words, parameter).
 fn in_place(kernel: &str, threads: u32, parameter: u32) -> [Outcome; 3] {
     outcomes(|device, stream| {
         let words = device.upload(&vec![0; threads as usize]);

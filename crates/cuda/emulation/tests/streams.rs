@@ -1,4 +1,5 @@
-//! What host code can forget about streams: each mistake shows in an order of streams, and the right code in none.
+//! Mistakes of host code with streams: each mistake shows in some order of streams, and the correct
+//! code passes in all.
 
 #![allow(unsafe_code)]
 
@@ -21,7 +22,7 @@ fn add(device: &Device, stream: &Stream, from: u64, to: u64, value: u64) {
     stream.launch(function, Shape::new(1, 64), &mut [from, to, COUNT as u64, value]).unwrap();
 }
 
-/// One stream writes, another one reads, with or without an event between them.
+/// Writes on one stream and reads on another, with or without an event between them.
 fn two_streams(order: StreamOrder, waits: bool, reader_first: bool) -> Vec<u32> {
     with_order(order, |_| {
         let device = Device::new(0).unwrap();
@@ -54,7 +55,7 @@ fn a_missing_wait_between_streams_shows() {
     assert_ne!(two_streams(StreamOrder::LastFirst, false, false), expected);
 }
 
-/// Pinned memory of `COUNT` words.
+/// Allocates pinned memory of `COUNT` words.
 fn pinned() -> &'static mut [u32] {
     // SAFETY: freshly allocated, page-aligned, and poisoned by the emulation.
     unsafe {
@@ -64,11 +65,11 @@ fn pinned() -> &'static mut [u32] {
 }
 
 fn free_pinned(words: &mut [u32]) -> common::Result<()> {
-    // SAFETY: made by `pinned`, not used again.
+    // SAFETY: made by `pinned`, and not used again.
     unsafe { result::free_host(words.as_mut_ptr().cast()) }
 }
 
-/// Uploads from pinned memory that is overwritten afterwards, waiting for the copy first or not.
+/// Uploads from pinned memory that is overwritten afterwards, with or without waiting for the copy.
 fn reuse_of_pinned(order: StreamOrder, waits: bool) -> Vec<u32> {
     with_order(order, |_| {
         let device = Device::new(0).unwrap();
@@ -76,7 +77,7 @@ fn reuse_of_pinned(order: StreamOrder, waits: bool) -> Vec<u32> {
         let memory = device.upload(&[0; COUNT]);
         let words = pinned();
         words.fill(7);
-        // SAFETY: both are as long as each other.
+        // SAFETY: both have the same length.
         unsafe { result::memcpy_htod_async(memory, words, stream.0) }.unwrap();
         if waits {
             stream.synchronize().unwrap();
@@ -106,7 +107,7 @@ fn results_in_pinned_memory_come_with_the_wait() {
             let memory = device.upload(&[5; COUNT]);
             let words = pinned();
             words.fill(0);
-            // SAFETY: both are as long as each other, and live until the wait.
+            // SAFETY: both have the same length and live until the wait.
             unsafe { result::memcpy_dtoh_async(words, memory, stream.0) }.unwrap();
             assert_eq!(words, [0; COUNT], "not yet");
             stream.synchronize().unwrap();
@@ -141,7 +142,7 @@ fn pageable_memory_is_taken_at_the_call_and_given_before_its_end() {
             let stream = device.stream();
             let memory = device.upload(&[0; COUNT]);
             let mut words = vec![3_u32; COUNT];
-            // SAFETY: both are as long as each other.
+            // SAFETY: both have the same length.
             unsafe {
                 result::memcpy_htod_async(memory, &words, stream.0).unwrap();
                 words.fill(0);
@@ -159,13 +160,14 @@ fn memory_belongs_to_its_place_in_the_stream() {
             let device = Device::new(0).unwrap();
             let stream = device.stream();
             let source = device.upload(&[1; COUNT]);
-            // SAFETY: the emulation checks all of them.
+            // SAFETY: the emulation checks all calls.
             unsafe {
                 let memory = result::malloc_async(stream.0, 4 * COUNT).unwrap();
                 add(&device, &stream, source, memory, 1);
                 add(&device, &stream, memory, source, 1);
                 result::free_async(memory, stream.0).unwrap();
-                // No call after the one that frees may use it, not even before it has run.
+                // No call after the one that frees the memory may use it, not even before the free
+                // has run.
                 let mut words = [0_u32; COUNT];
                 assert_eq!(code(result::memcpy_dtoh_async(&mut words, memory, stream.0)), 1);
             }
@@ -174,7 +176,7 @@ fn memory_belongs_to_its_place_in_the_stream() {
             assert_eq!(emulation.live(0).allocations, 1);
 
             let (early, late) = (device.stream(), device.stream());
-            // SAFETY: the same.
+            // SAFETY: the emulation checks all calls.
             let outcome = unsafe {
                 let memory = result::malloc_async(late.0, 4 * COUNT).unwrap();
                 result::memcpy_dtod_async(memory, source, 4 * COUNT, early.0)
@@ -274,7 +276,7 @@ fn captures_that_cannot_stand_are_refused() {
         assert_eq!(end(), 901, "a wait spoils the capture");
 
         begin();
-        // SAFETY: refused.
+        // SAFETY: the emulation refuses the call.
         assert_eq!(code(unsafe { result::memcpy_htod_async(memory, &[0_u32; COUNT], stream.0) }), 900);
         assert_eq!(end(), 0);
     });

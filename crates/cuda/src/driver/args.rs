@@ -1,15 +1,15 @@
-//! Arguments of kernels.
+//! Kernel arguments.
 
 use bytemuck::Pod;
 
 use super::{Buffer, View};
 
-/// An argument of a kernel, as its bytes.
+/// Argument of a kernel, as bytes.
 #[derive(Clone, Debug)]
 pub struct Arg(pub(super) Vec<u64>);
 
 impl Arg {
-    /// A structure that a kernel takes by value; its layout is that of C.
+    /// Wraps a structure that a kernel takes by value; `T` must have C layout.
     pub fn structure<T: Pod>(value: &T) -> Self {
         let mut words = vec![0u64; size_of::<T>().div_ceil(8)];
         bytemuck::cast_slice_mut::<u64, u8>(&mut words)[..size_of::<T>()]

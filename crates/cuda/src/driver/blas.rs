@@ -1,4 +1,4 @@
-//! NVIDIA's own product of matrices of bytes, where its library is on the machine: a yardstick, never needed.
+//! NVIDIA's own product of byte matrices, for comparison only; used if its library is installed.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -8,10 +8,10 @@ use libloading::Library;
 
 use super::{Buffer, Device, DriverError, Stream};
 
-/// The names of the library cuBLASLt, newest first.
+/// Names of the cuBLASLt library, newest first.
 const NAMES: [&str; 3] = ["libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"];
 
-// Of the library's headers.
+// Constants from the library's headers.
 const COMPUTE_32I: c_int = 72;
 const R_8I: c_int = 3;
 const R_32I: c_int = 10;
@@ -20,7 +20,7 @@ const OP_T: c_int = 1;
 const PREF_MAX_WORKSPACE_BYTES: c_int = 1;
 const WORKSPACE_BYTES: usize = 32 << 20;
 
-/// Every object of the library is behind a pointer.
+/// Opaque pointer to an object of the library.
 type Handle = *mut c_void;
 type Status = c_int;
 
@@ -40,14 +40,14 @@ struct Heuristic {
     reserved: [c_int; 4],
 }
 
-/// A product of two square matrices of signed bytes into words, ready to be queued.
+/// Product of two square matrices of signed bytes into words, ready to be queued.
 #[derive(Debug)]
 pub struct ByteProduct {
     library: Library,
     side: usize,
     handle: Handle,
     description: Handle,
-    /// Of the factors and of the product.
+    /// Layouts of the factors and of the product.
     layouts: [Handle; 2],
     preference: Handle,
     algorithm: Box<[u64; 8]>,
@@ -55,11 +55,12 @@ pub struct ByteProduct {
 }
 
 impl ByteProduct {
-    /// The product of matrices with `side` rows and columns, a multiple of 16; none without the library, or if it has
-    /// no such product for this device.
+    /// Prepares the product of matrices with `side` rows and columns, which must be a multiple of
+    /// 16 each. Returns `None` if the library is not installed or has no such product for this
+    /// device.
     pub fn load(device: &Arc<Device>, side: usize) -> Option<Self> {
         device.bind().ok()?;
-        // SAFETY: a library of NVIDIA's, which runs nothing of note when it is loaded.
+        // SAFETY: a library of NVIDIA's, whose initialisers have no side effects of note.
         let library = NAMES.iter().find_map(|name| unsafe { Library::new(*name) }.ok())?;
         let workspace = device.alloc::<u8>(WORKSPACE_BYTES).ok()?;
         let mut product = Self {
@@ -75,12 +76,12 @@ impl ByteProduct {
         product.prepare().is_some().then_some(product)
     }
 
-    /// A function of the library.
+    /// Looks up a function of the library.
     ///
     /// # Safety
-    /// `F` must be its type.
+    /// `F` must be the function's type.
     unsafe fn function<F: Copy>(&self, name: &str) -> Option<F> {
-        // SAFETY: the caller's.
+        // SAFETY: `F` is the function's type, as the caller ensures.
         unsafe { self.library.get::<F>(name.as_bytes()) }.ok().map(|function| *function)
     }
 
@@ -111,8 +112,8 @@ impl ByteProduct {
             reserved: [0; 4],
         };
         let mut count = 0;
-        // SAFETY: the types are those of the library's headers; all pointers are to values that live through the
-        // calls, and each object is made once and destroyed once, by drop.
+        // SAFETY: the types are those of the library's headers. All pointers are to values that
+        // live through the calls. Each object is made once, and destroyed once by drop.
         unsafe {
             let create: Create = self.function("cublasLtCreate")?;
             done(create(&raw mut self.handle))?;
@@ -151,13 +152,13 @@ impl ByteProduct {
         Some(())
     }
 
-    /// Queues `product = a^T b`. False if the library refuses.
+    /// Queues `product = a^T b`. Returns false if the library refuses.
     ///
     /// # Errors
-    /// What the driver said.
+    /// The driver's error.
     ///
     /// # Panics
-    /// If a matrix is not as large as it must be.
+    /// If a matrix does not have `side` rows and columns.
     pub fn queue(
         &self,
         stream: &Stream,
@@ -190,8 +191,9 @@ impl ByteProduct {
         let address = |address: u64| ptr::with_exposed_provenance_mut::<c_void>(address as usize);
         let [factor, sum] = self.layouts;
         let to = address(product.all().address());
-        // SAFETY: as above; the matrices have the room that the layouts say, and live as long as the stream's queue
-        // because buffers are freed in its order.
+        // SAFETY: the types are those of the library's headers, as above. The matrices have the
+        // sizes that the layouts state. They live as long as the queued work, because buffers are
+        // freed in the stream's order.
         let status = unsafe {
             let Some(multiply) = self.function::<Multiply>("cublasLtMatmul") else { return Ok(false) };
             multiply(

@@ -11,7 +11,7 @@ use super::library::{device_count, driver};
 use super::{DriverError, Kernel, Properties};
 use crate::pack;
 
-/// A device: its primary context, its main stream and the kernels compiled for it.
+/// Open device: its primary context, its main stream and the kernels compiled for it.
 pub struct Device {
     ordinal: usize,
     device: sys::CUdevice,
@@ -28,10 +28,10 @@ unsafe impl Send for Device {}
 unsafe impl Sync for Device {}
 
 impl Device {
-    /// Opens device number `ordinal` and loads the kernels for it.
+    /// Opens device number `ordinal` and loads its kernels.
     ///
     /// # Errors
-    /// Why there is none, or what the driver said.
+    /// The reason why no driver, device or kernels were found, or the driver's error.
     pub fn open(ordinal: usize) -> Result<Arc<Self>, DriverError> {
         driver()?;
         let count = device_count()?;
@@ -42,7 +42,7 @@ impl Device {
         let properties = Properties::of(device)?;
         let cubins =
             pack::cubins(properties.compute).map_err(|error| DriverError::Kernels(error.to_string()))?;
-        // SAFETY: the device is one that the driver gave us.
+        // SAFETY: the driver returned this device.
         let context = unsafe { result::primary_ctx::retain(device) }
             .map_err(DriverError::of("cuDevicePrimaryCtxRetain"))?;
         let mut opened = Self {
@@ -67,32 +67,32 @@ impl Device {
         Ok(Arc::new(opened))
     }
 
-    /// Its number.
+    /// Returns the device's number.
     pub fn ordinal(&self) -> usize {
         self.ordinal
     }
 
-    /// What it is.
+    /// Returns the device's properties.
     pub fn properties(&self) -> &Properties {
         &self.properties
     }
 
-    /// Bytes of memory free and in all.
+    /// Returns the bytes of memory that are free, and in all.
     ///
     /// # Errors
-    /// What the driver said.
+    /// The driver's error.
     pub fn memory(&self) -> Result<(usize, usize), DriverError> {
         self.bind()?;
         result::mem_get_info().map_err(DriverError::of("cuMemGetInfo"))
     }
 
-    /// Makes this device's context the calling thread's.
+    /// Makes this device's context current on the calling thread.
     pub(super) fn bind(&self) -> Result<(), DriverError> {
         // SAFETY: the context lives as long as self.
         unsafe { result::ctx::set_current(self.context) }.map_err(DriverError::of("cuCtxSetCurrent"))
     }
 
-    /// Lets the pool keep all that was ever in it, but for what [`Self::trim`] takes from it.
+    /// Lets the pool keep all memory that it ever had, except what [`Self::trim`] releases.
     fn keep_freed_memory(&self) -> Result<(), DriverError> {
         self.set_pool(PoolAttribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, u64::MAX)
     }
@@ -102,7 +102,7 @@ impl Device {
         call: &'static str,
         run: impl FnOnce(sys::CUmemoryPool) -> Result<T, result::DriverError>,
     ) -> Result<T, DriverError> {
-        // SAFETY: the device is one that the driver gave us.
+        // SAFETY: the driver returned this device.
         unsafe { result::device::get_default_mem_pool(self.device) }
             .and_then(run)
             .map_err(DriverError::of(call))
@@ -110,7 +110,7 @@ impl Device {
 
     pub(super) fn set_pool(&self, attribute: PoolAttribute, mut value: u64) -> Result<(), DriverError> {
         self.with_pool("cuMemPoolSetAttribute", |pool| {
-            // SAFETY: the pool is the device's own, the attributes that are set are 64 bits wide.
+            // SAFETY: the pool is the device's own, and the attributes set here are 64 bits wide.
             unsafe { result::mem_pool::set_attribute(pool, attribute, (&raw mut value).cast()) }
         })
     }
@@ -119,10 +119,10 @@ impl Device {
         self.main
     }
 
-    /// The kernel called `name`.
+    /// Returns the kernel called `name`.
     ///
     /// # Errors
-    /// [`DriverError::Kernels`] if there is none of that name for this device.
+    /// [`DriverError::Kernels`] if this device has no kernel of that name.
     pub fn kernel(&self, name: &'static str) -> Result<Kernel, DriverError> {
         let mut kernels = self.kernels.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(&kernel) = kernels.get(name) {
@@ -138,7 +138,8 @@ impl Device {
             let compute = self.properties.compute;
             return Err(DriverError::Kernels(format!("no kernel {name} for compute capability {compute}")));
         };
-        // SAFETY: the function is of this context, and so much shared memory is what the device says it has.
+        // SAFETY: the function belongs to this context, and the device reports that a block may
+        // have this much shared memory.
         unsafe {
             result::function::set_function_attribute(
                 function,
@@ -152,13 +153,14 @@ impl Device {
         Ok(kernel)
     }
 
-    /// Whether the memory of `other` can be copied to without the host between.
+    /// Lets this device access the memory of `other` directly. Returns false if copies must go
+    /// through the host.
     ///
     /// # Errors
-    /// What the driver said.
+    /// The driver's error.
     pub fn enable_peer(&self, other: &Self) -> Result<bool, DriverError> {
         let mut possible = 0;
-        // SAFETY: both devices are the driver's; one integer is written.
+        // SAFETY: the driver returned both devices; one integer is written.
         unsafe { sys::cuDeviceCanAccessPeer(&mut possible, self.device, other.device) }
             .result()
             .map_err(DriverError::of("cuDeviceCanAccessPeer"))?;
@@ -185,7 +187,7 @@ impl std::fmt::Debug for Device {
 
 impl Drop for Device {
     fn drop(&mut self) {
-        // Nothing can be done about an error here, and a lost device gives nothing but errors.
+        // Errors cannot be handled here, and a lost device returns nothing but errors.
         if self.bind().is_err() {
             return;
         }

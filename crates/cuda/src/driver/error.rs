@@ -1,13 +1,14 @@
-//! Why there is no device, or what it said.
+//! Errors of the driver: why there is no device, or why a call failed.
 
 use cudarc::driver::result;
 use cudarc::driver::sys::CUresult;
 use spirea_backend::BackendError;
 
-/// Environment variable with the path of the driver library, where the system's linker does not find it.
+/// Environment variable with the path of the driver library, for a library that the system's linker
+/// does not find.
 pub const DRIVER_VARIABLE: &str = "SPIREA_CUDA_DRIVER";
 
-/// Why there is no device, or what it said.
+/// Error of the driver: why there is no device, or why a call failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DriverError {
@@ -16,29 +17,29 @@ pub enum DriverError {
         "no NVIDIA driver: libcuda is not on this machine; install the driver, or name its library in {DRIVER_VARIABLE}"
     )]
     NoDriver,
-    /// A driver without a device it could use.
+    /// The driver finds no usable device.
     #[error("the NVIDIA driver finds no device ({0}): see what nvidia-smi says")]
     NoDevice(String),
-    /// A driver older than the kernels.
+    /// The driver is older than the kernels.
     #[error("the NVIDIA driver is for CUDA {found}, the kernels want {wanted} or later: update the driver")]
     OldDriver {
         /// CUDA version of the driver, such as 11.4.
         found: String,
-        /// The least version.
+        /// Least CUDA version for the kernels.
         wanted: String,
     },
-    /// There is no such device.
+    /// No device has this number.
     #[error("device {ordinal} of {count}: numbers start at 0")]
     NoSuchDevice {
-        /// The number asked for.
+        /// Number asked for.
         ordinal: usize,
-        /// How many there are.
+        /// Number of devices.
         count: usize,
     },
-    /// The kernels were not compiled for this device.
+    /// No kernels were compiled for this device.
     #[error("{0}")]
     Kernels(String),
-    /// The device has no room.
+    /// The device's memory is full.
     #[error("the device has no room for {wanted} bytes: {free} of {total} are free")]
     OutOfMemory {
         /// Bytes asked for.
@@ -48,21 +49,21 @@ pub enum DriverError {
         /// Bytes in all.
         total: usize,
     },
-    /// The device gave up: nothing on it can be used any more.
+    /// The device failed, and nothing on it can be used any more.
     #[error("the device was lost ({0}): start again")]
     Lost(String),
-    /// A call that failed.
+    /// A driver call failed.
     #[error("{call}: {reason}")]
     Call {
-        /// What was asked.
+        /// Name of the call.
         call: &'static str,
-        /// What the driver said.
+        /// The driver's error.
         reason: String,
     },
 }
 
 impl DriverError {
-    /// What the driver said to `call`.
+    /// Converts the driver's error for `call`.
     pub(super) fn of(call: &'static str) -> impl Fn(result::DriverError) -> Self {
         move |error| {
             let reason = describe(error);
@@ -84,7 +85,7 @@ impl DriverError {
     }
 }
 
-/// The driver's name of an error, with its number.
+/// Formats the driver's name of an error, with its number.
 fn describe(error: result::DriverError) -> String {
     let name = error.error_name().map_or("unknown", |name| name.to_str().unwrap_or("unknown"));
     format!("{name}, {}", error.0 as u32)

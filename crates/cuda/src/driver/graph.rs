@@ -1,4 +1,4 @@
-//! Work recorded once and started as a whole.
+//! Work that is recorded once and launched as a whole.
 
 use std::sync::Arc;
 
@@ -6,7 +6,8 @@ use cudarc::driver::{result, sys};
 
 use super::{Device, DriverError, Stream};
 
-/// Work recorded by [`Stream::capture`]. The buffers that it names must outlive it: it knows their addresses only.
+/// Work recorded by [`Stream::capture`]. The buffers used in it must outlive the graph, which
+/// stores only their addresses.
 #[derive(Debug)]
 pub struct Graph {
     device: Arc<Device>,
@@ -22,7 +23,7 @@ unsafe impl Sync for Graph {}
 impl Graph {
     fn new(device: Arc<Device>, graph: sys::CUgraph) -> Result<Self, DriverError> {
         let flags = sys::CUgraphInstantiate_flags::CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
-        // SAFETY: a graph that a capture has just given.
+        // SAFETY: a capture has just returned this graph.
         match unsafe { result::graph::instantiate(graph, flags) } {
             Ok(executable) => Ok(Self { device, graph, executable }),
             Err(error) => {
@@ -33,10 +34,10 @@ impl Graph {
         }
     }
 
-    /// Queues all of it.
+    /// Queues the graph.
     ///
     /// # Errors
-    /// What the driver said.
+    /// The driver's error.
     pub fn launch(&self, stream: &Stream) -> Result<(), DriverError> {
         self.device.bind()?;
         // SAFETY: both live.
@@ -49,15 +50,15 @@ impl Stream {
     /// Records what `work` queues on this stream, and on streams it forks and joins, as a graph.
     ///
     /// # Errors
-    /// What `work` or the driver said.
+    /// The error of `work` or of the driver.
     pub fn capture(&self, work: impl FnOnce(&Self) -> Result<(), DriverError>) -> Result<Graph, DriverError> {
         self.device().bind()?;
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
-        // SAFETY: the stream lives; the capture ends below in any case.
+        // SAFETY: the stream lives; the capture is ended below in any case.
         unsafe { result::stream::begin_capture(self.handle, mode) }
             .map_err(DriverError::of("cuStreamBeginCapture"))?;
         let worked = work(self);
-        // SAFETY: as above.
+        // SAFETY: the stream lives, and the capture was begun above.
         let graph = unsafe { result::stream::end_capture(self.handle) };
         worked?;
         Graph::new(Arc::clone(self.device()), graph.map_err(DriverError::of("cuStreamEndCapture"))?)

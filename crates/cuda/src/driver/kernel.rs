@@ -1,8 +1,8 @@
-//! Kernels, and the grids that they are started with.
+//! Kernels, and their launch grids.
 
 use cudarc::driver::sys;
 
-/// A kernel of a device.
+/// Kernel of a device.
 #[derive(Clone, Copy, Debug)]
 pub struct Kernel {
     pub(super) function: sys::CUfunction,
@@ -14,7 +14,7 @@ unsafe impl Send for Kernel {}
 // SAFETY: as above.
 unsafe impl Sync for Kernel {}
 
-/// How many blocks of how many threads, with how much shared memory.
+/// Launch dimensions: blocks, threads and shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grid {
     /// Blocks.
@@ -26,15 +26,15 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// `blocks` blocks of `threads` threads.
+    /// Creates a grid of `blocks` blocks of `threads` threads.
     ///
     /// # Panics
-    /// If there are more blocks than a grid takes.
+    /// If there are more than 2^31 - 1 blocks.
     pub fn new(blocks: usize, threads: usize) -> Self {
         Self::cube([blocks, 1, 1], threads)
     }
 
-    /// Blocks in three dimensions, x fastest.
+    /// Creates a grid of blocks in three dimensions; x varies fastest.
     ///
     /// # Panics
     /// If there are more blocks than a grid takes: 2^31 - 1 in x, 65,535 in y and z.
@@ -44,7 +44,7 @@ impl Grid {
         Self { blocks: blocks.map(|n| n as u32), threads: threads as u32, shared: 0 }
     }
 
-    /// The same with `bytes` bytes of dynamic shared memory.
+    /// Sets the dynamic shared memory of a block, in bytes.
     pub fn shared(self, bytes: usize) -> Self {
         Self { shared: bytes, ..self }
     }

@@ -1,4 +1,4 @@
-//! Finding the driver.
+//! Finding and loading the driver.
 
 use std::sync::OnceLock;
 
@@ -6,10 +6,11 @@ use cudarc::driver::{result, sys};
 
 use super::error::{DRIVER_VARIABLE, DriverError};
 
-/// The oldest driver that loads our kernels: cubins of a compiler of CUDA 13 want its own major version.
+/// Oldest driver that loads the kernels: cubins of the CUDA 13 compiler need a driver of the same
+/// major version.
 const LEAST_VERSION: i32 = 13000;
 
-/// Loads and initialises the driver once; the reason why not is as lasting.
+/// Loads and initialises the driver once. The result, also an error, is kept.
 pub(super) fn driver() -> Result<(), DriverError> {
     static STATE: OnceLock<Result<(), DriverError>> = OnceLock::new();
     STATE.get_or_init(initialise).clone()
@@ -17,16 +18,16 @@ pub(super) fn driver() -> Result<(), DriverError> {
 
 fn initialise() -> Result<(), DriverError> {
     if let Some(path) = std::env::var_os(DRIVER_VARIABLE) {
-        // SAFETY: a driver library, as whoever set the variable says; it stays loaded, and whoever asks for
-        // libcuda.so afterwards gets it by its soname.
+        // SAFETY: the variable names a driver library, as its user promises. The library stays
+        // loaded, and later requests for libcuda.so find it by its soname.
         let library = unsafe { libloading::Library::new(path) }.map_err(|_| DriverError::NoDriver)?;
         std::mem::forget(library);
     }
-    // SAFETY: loads the library of that name. Without this question the first call would panic.
+    // SAFETY: loads the library of that name. Without this check the first call would panic.
     if !unsafe { sys::is_culib_present() } {
         return Err(DriverError::NoDriver);
     }
-    // Whatever keeps a driver from starting, a missing kernel module say, there is no device then.
+    // Any failure to start, such as a missing kernel module, means that there is no device.
     result::init().map_err(|error| match DriverError::of("cuInit")(error) {
         DriverError::Call { reason, .. } | DriverError::Lost(reason) => DriverError::NoDevice(reason),
         other => other,
@@ -51,19 +52,19 @@ fn dotted(version: i32) -> String {
     format!("{}.{}", version / 1000, version % 1000 / 10)
 }
 
-/// The CUDA version of the driver, such as 13.0.
+/// Returns the CUDA version of the driver, such as 13.0.
 ///
 /// # Errors
-/// Why there is none.
+/// The reason why there is no driver.
 pub fn driver_version() -> Result<String, DriverError> {
     driver()?;
     version().map(dotted)
 }
 
-/// The number of devices.
+/// Returns the number of devices.
 ///
 /// # Errors
-/// Why there is none.
+/// The reason why there is no device.
 pub fn device_count() -> Result<usize, DriverError> {
     driver()?;
     let count = result::device::get_count().map_err(DriverError::of("cuDeviceGetCount"))?;

@@ -1,4 +1,4 @@
-//! Memory of a device, and memory of the host that devices copy by themselves.
+//! Device memory, and pinned host memory for copies by the device.
 
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut, Range};
@@ -9,16 +9,17 @@ use cudarc::driver::{result, sys};
 
 use super::{Device, DriverError};
 
-/// Where a device's memory comes from.
+/// Origin of a buffer's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Source {
-    /// From the pool, in the order of the main stream.
+    /// The pool, in the order of the main stream.
     Pool,
-    /// From the device, beside the pool.
+    /// The device, outside the pool.
     Device,
 }
 
-/// Values in a device's memory, owned, in the order of its main stream.
+/// Values in a device's memory. The buffer owns them and frees them in the order of the device's
+/// main stream.
 #[derive(Debug)]
 pub struct Buffer<T> {
     device: Arc<Device>,
@@ -50,30 +51,30 @@ impl<T: Pod> Buffer<T> {
         Ok(Self { device, source, address, length, values: PhantomData })
     }
 
-    /// Number of values.
+    /// Returns the number of values.
     pub fn len(&self) -> usize {
         self.length
     }
 
-    /// Whether there are none.
+    /// Returns true if the buffer has no values.
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
 
-    /// Whose memory it is.
+    /// Returns the device whose memory this is.
     pub fn device(&self) -> &Arc<Device> {
         &self.device
     }
 
-    /// All values.
+    /// Views all values.
     pub fn all(&self) -> View<'_, T> {
         self.range(0..self.length)
     }
 
-    /// Some of the values.
+    /// Views the values of `range`.
     ///
     /// # Panics
-    /// If they are not within the buffer.
+    /// If the range is not within the buffer.
     pub fn range(&self, range: Range<usize>) -> View<'_, T> {
         assert!(range.start <= range.end && range.end <= self.length, "a range outside of the buffer");
         View { buffer: self, range }
@@ -81,20 +82,20 @@ impl<T: Pod> Buffer<T> {
 }
 
 impl Device {
-    /// Room for `length` values while something is computed, from the pool, in the order of the main stream. What they
-    /// hold is undefined.
+    /// Allocates `length` values from the pool, in the order of the main stream, for intermediate
+    /// results. The values are undefined.
     ///
     /// # Errors
-    /// [`DriverError::OutOfMemory`] if there is none.
+    /// [`DriverError::OutOfMemory`] if there is no room.
     pub fn alloc<T: Pod>(self: &Arc<Self>, length: usize) -> Result<Buffer<T>, DriverError> {
         Buffer::new(Arc::clone(self), Source::Pool, length)
     }
 
-    /// Room for `length` values that stay, such as a database: beside the pool, whose room is for what is computed
-    /// meanwhile. What they hold is undefined. Freeing it waits for the device.
+    /// Allocates `length` values that stay, such as a database, outside the pool: the pool is for
+    /// intermediate results. The values are undefined. Freeing the buffer waits for the device.
     ///
     /// # Errors
-    /// [`DriverError::OutOfMemory`] if there is none.
+    /// [`DriverError::OutOfMemory`] if there is no room.
     pub fn hold<T: Pod>(self: &Arc<Self>, length: usize) -> Result<Buffer<T>, DriverError> {
         Buffer::new(Arc::clone(self), Source::Device, length)
     }
@@ -102,10 +103,11 @@ impl Device {
 
 impl<T> Drop for Buffer<T> {
     fn drop(&mut self) {
-        // A lost device gives nothing but errors, and takes its memory with it.
+        // A lost device returns nothing but errors, and its memory is lost as well.
         if self.device.bind().is_ok() {
             let main = self.device.main_handle();
-            // SAFETY: allocated from there, freed once, after all that is queued on the main stream.
+            // SAFETY: allocated from this source; freed once, after all work queued on the main
+            // stream.
             let _ = unsafe {
                 match self.source {
                     Source::Pool => result::free_async(self.address, main),
@@ -126,31 +128,31 @@ pub struct View<'a, T> {
 }
 
 impl<'a, T: Pod> View<'a, T> {
-    /// Some of the values.
+    /// Views the values of `range`.
     ///
     /// # Panics
-    /// If they are not within the view.
+    /// If the range is not within the view.
     pub fn range(&self, range: Range<usize>) -> View<'a, T> {
         assert!(range.end <= self.range.len(), "a range outside of the view");
         self.buffer.range(self.range.start + range.start..self.range.start + range.end)
     }
 
-    /// Where they begin in the device's memory.
+    /// Returns the address of the first value in the device's memory.
     pub fn address(&self) -> u64 {
         self.buffer.address + (self.range.start * size_of::<T>()) as u64
     }
 
-    /// Number of values.
+    /// Returns the number of values.
     pub fn len(&self) -> usize {
         self.range.len()
     }
 
-    /// Whether there are none.
+    /// Returns true if the view has no values.
     pub fn is_empty(&self) -> bool {
         self.range.is_empty()
     }
 
-    /// Whose memory they are in.
+    /// Returns the device whose memory this is.
     pub fn device(&self) -> &Arc<Device> {
         &self.buffer.device
     }
@@ -160,7 +162,7 @@ impl<'a, T: Pod> View<'a, T> {
     }
 }
 
-/// Values in the host's memory that stay at their place, so that a device copies them by itself.
+/// Values in pinned host memory, which a device copies by itself.
 #[derive(Debug)]
 pub struct Pinned<T> {
     device: Arc<Device>,
@@ -174,16 +176,16 @@ unsafe impl<T: Send> Send for Pinned<T> {}
 unsafe impl<T: Sync> Sync for Pinned<T> {}
 
 impl<T: Pod> Pinned<T> {
-    /// `length` zeros.
+    /// Allocates `length` zeros.
     ///
     /// # Errors
-    /// What the driver said.
+    /// The driver's error.
     pub fn new(device: &Arc<Device>, length: usize) -> Result<Self, DriverError> {
         device.bind()?;
         let bytes = (length * size_of::<T>()).max(1);
         // SAFETY: the context is bound; flags 0 are the default.
         let values = unsafe { result::malloc_host(bytes, 0) }.map_err(DriverError::of("cuMemHostAlloc"))?;
-        // SAFETY: so many bytes were allocated.
+        // SAFETY: `bytes` bytes were allocated.
         unsafe { std::ptr::write_bytes(values.cast::<u8>(), 0, bytes) };
         Ok(Self { device: Arc::clone(device), values: values.cast(), length })
     }
@@ -200,7 +202,7 @@ impl<T> Deref for Pinned<T> {
 
 impl<T> DerefMut for Pinned<T> {
     fn deref_mut(&mut self) -> &mut [T] {
-        // SAFETY: as above, and borrowed by nobody else.
+        // SAFETY: as above; the values are borrowed mutably, so nobody else reads them.
         unsafe { std::slice::from_raw_parts_mut(self.values, self.length) }
     }
 }
@@ -208,7 +210,8 @@ impl<T> DerefMut for Pinned<T> {
 impl<T> Drop for Pinned<T> {
     fn drop(&mut self) {
         if self.device.bind().is_ok() {
-            // A copy that is still queued would read what another allocation has by then.
+            // After the memory is freed, a copy still queued would read another allocation's
+            // values.
             let _ = result::ctx::synchronize();
             // SAFETY: allocated by the driver, freed once.
             let _ = unsafe { result::free_host(self.values.cast()) };

@@ -1,4 +1,4 @@
-//! The pool of a device's memory, for what is computed.
+//! A device's memory pool, for intermediate results.
 
 use std::sync::Arc;
 
@@ -11,49 +11,50 @@ impl Device {
     fn pool(&self, attribute: PoolAttribute) -> Result<u64, DriverError> {
         let mut value = 0u64;
         self.with_pool("cuMemPoolGetAttribute", |pool| {
-            // SAFETY: the pool is the device's own, the attributes that are read are 64 bits wide.
+            // SAFETY: the pool is the device's own, and the attributes read here are 64 bits wide.
             unsafe { result::mem_pool::get_attribute(pool, attribute, (&raw mut value).cast()) }
         })?;
         Ok(value)
     }
 
-    /// Begins to watch what buffers take from the pool.
+    /// Starts measuring the memory that buffers take from the pool.
     ///
     /// # Errors
-    /// What the driver said.
+    /// The driver's error.
     pub fn watch(self: &Arc<Self>) -> Result<PoolWatch, DriverError> {
-        // What was freed before is so for the pool, too.
+        // The pool counts freed buffers as free only after the stream has freed them.
         self.main().synchronize()?;
         let before = self.pool(PoolAttribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT)?;
         self.set_pool(PoolAttribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH, 0)?;
         Ok(PoolWatch { device: Arc::clone(self), before })
     }
 
-    /// Makes sure of room in the pool for so many bytes beside what is in use: they are nobody else's then.
+    /// Makes sure that the pool has room for `bytes` beside the memory in use. Nobody else can take
+    /// that memory then.
     ///
     /// # Errors
-    /// [`DriverError::OutOfMemory`] if there is none.
+    /// [`DriverError::OutOfMemory`] if there is no room.
     pub fn reserve(self: &Arc<Self>, bytes: u64) -> Result<(), DriverError> {
         self.main().synchronize()?;
         self.alloc::<u8>(usize::try_from(bytes).unwrap_or(usize::MAX)).map(drop)?;
         self.main().synchronize()
     }
 
-    /// Bytes of the pool that are not in use.
+    /// Returns the bytes of the pool that are not in use.
     ///
     /// # Errors
-    /// What the driver said, so of what was queued.
+    /// The driver's error, also of work queued before.
     pub fn pool_room(self: &Arc<Self>) -> Result<u64, DriverError> {
-        // What was freed before is so for the pool, too.
+        // The pool counts freed buffers as free only after the stream has freed them.
         self.main().synchronize()?;
         let reserved = self.pool(PoolAttribute::CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)?;
         Ok(reserved.saturating_sub(self.pool(PoolAttribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT)?))
     }
 
-    /// Leaves the pool room for so many bytes beside what is in use, and gives the rest back.
+    /// Keeps room in the pool for `bytes` beside the memory in use, and releases the rest.
     ///
     /// # Errors
-    /// What the driver said, so of what was queued.
+    /// The driver's error, also of work queued before.
     pub fn trim(self: &Arc<Self>, bytes: u64) -> Result<(), DriverError> {
         self.main().synchronize()?;
         let used = self.pool(PoolAttribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT)?;
@@ -65,7 +66,7 @@ impl Device {
     }
 }
 
-/// What buffers have taken from a device's pool since [`Device::watch`].
+/// Memory that buffers have taken from a device's pool since [`Device::watch`].
 #[derive(Debug)]
 pub struct PoolWatch {
     device: Arc<Device>,
@@ -73,19 +74,21 @@ pub struct PoolWatch {
 }
 
 impl PoolWatch {
-    /// The most bytes at one time beyond those that were in use at the beginning, whoever they were for.
+    /// Returns the peak use since [`Device::watch`], in bytes above the use at that time. All users
+    /// of the pool count.
     ///
     /// # Errors
-    /// What the driver said.
+    /// The driver's error.
     pub fn most_bytes(&self) -> Result<u64, DriverError> {
         let most = self.device.pool(PoolAttribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH)?;
         Ok(most.saturating_sub(self.before))
     }
 
-    /// The most bytes at one time beyond those that are in use now, whoever they were for.
+    /// Returns the peak use since [`Device::watch`], in bytes above the present use. All users of
+    /// the pool count.
     ///
     /// # Errors
-    /// What the driver said, so of what was queued.
+    /// The driver's error, also of work queued before.
     pub fn passing_bytes(&self) -> Result<u64, DriverError> {
         self.device.main().synchronize()?;
         let most = self.device.pool(PoolAttribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH)?;

@@ -1,16 +1,16 @@
-//! What a device is.
+//! Properties of a device.
 
 use cudarc::driver::result;
 use cudarc::driver::sys::{self, CUdevice_attribute as Attribute};
 
 use super::DriverError;
 
-/// A compute capability.
+/// Compute capability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Compute {
-    /// 9 of 9.0.
+    /// Major version: 9 of 9.0.
     pub major: u32,
-    /// 0 of 9.0.
+    /// Minor version: 0 of 9.0.
     pub minor: u32,
 }
 
@@ -20,16 +20,16 @@ impl std::fmt::Display for Compute {
     }
 }
 
-/// What a device is.
+/// Properties of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Properties {
-    /// Its name.
+    /// Name of the device.
     pub name: String,
-    /// Its compute capability.
+    /// Compute capability.
     pub compute: Compute,
     /// Streaming multiprocessors.
     pub processors: u32,
-    /// Bytes of the second-level cache.
+    /// Bytes of the L2 cache.
     pub l2_bytes: usize,
     /// Bytes of shared memory that a block may have.
     pub shared_bytes: usize,
@@ -38,10 +38,10 @@ pub struct Properties {
 }
 
 impl Properties {
-    /// Asks the driver.
+    /// Queries the driver for the properties.
     pub(super) fn of(device: sys::CUdevice) -> Result<Self, DriverError> {
         let attribute = |attribute| {
-            // SAFETY: the device is one that the driver gave us.
+            // SAFETY: the driver returned this device.
             unsafe { result::device::get_attribute(device, attribute) }
                 .map(|value| u32::try_from(value).unwrap_or(0))
                 .map_err(DriverError::of("cuDeviceGetAttribute"))

@@ -1,4 +1,4 @@
-//! Streams and events: what runs after what.
+//! Streams and events: the order of work on a device.
 
 use std::sync::Arc;
 
@@ -7,7 +7,8 @@ use cudarc::driver::{result, sys};
 
 use super::{Arg, Buffer, Device, DriverError, Grid, Kernel, Pinned, View};
 
-/// Starts a function with blocks, threads, bytes of shared memory and arguments on a stream.
+/// Driver function that launches a kernel: function, blocks, threads, bytes of shared memory,
+/// stream and arguments.
 type Launch = unsafe fn(
     sys::CUfunction,
     (u32, u32, u32),
@@ -17,7 +18,7 @@ type Launch = unsafe fn(
     &mut [*mut std::ffi::c_void],
 ) -> Result<(), result::DriverError>;
 
-/// A queue of work of a device.
+/// Queue of work on a device.
 #[derive(Debug)]
 pub struct Stream {
     device: Arc<Device>,
@@ -42,26 +43,26 @@ impl Stream {
         Self { device, handle, owned: false }
     }
 
-    /// Whose it is.
+    /// Returns the stream's device.
     pub fn device(&self) -> &Arc<Device> {
         &self.device
     }
 
     /// Queues a kernel.
     ///
-    /// The caller vouches for the arguments: as many, of the types and with the bounds that the kernel
-    /// documents. Modules that launch keep this behind functions that check shapes.
+    /// The caller must ensure that the arguments have the number, types and bounds that the kernel
+    /// documents. Modules that launch kernels do so only in functions that check shapes.
     ///
     /// # Errors
-    /// What the driver said.
+    /// The driver's error.
     pub(crate) fn launch(&self, kernel: &Kernel, grid: Grid, args: &[Arg]) -> Result<(), DriverError> {
         self.start(kernel, grid, args, result::launch_kernel)
     }
 
-    /// Queues a kernel whose blocks all run at the same time.
+    /// Queues a kernel whose blocks all run at the same time (a cooperative launch).
     ///
     /// # Errors
-    /// What the driver said, so if there are more blocks than fit.
+    /// The driver's error, for example if there are more blocks than fit at the same time.
     pub(crate) fn launch_cooperative(
         &self,
         kernel: &Kernel,
@@ -77,8 +78,8 @@ impl Stream {
             args.iter().map(|arg| arg.0.as_ptr().cast_mut().cast()).collect();
         let [x, y, z] = grid.blocks;
         let (blocks, threads) = ((x, y, z), (grid.threads, 1, 1));
-        // SAFETY: the arguments live until the call returns, which copies them; that they are the kernel's is
-        // what this crate's modules check.
+        // SAFETY: the arguments live until the call returns, and the driver copies them. This
+        // crate's modules check that they match the kernel.
         unsafe { launch(kernel.function, blocks, threads, grid.shared as u32, self.handle, &mut pointers) }
             .map_err(|error| match DriverError::of(kernel.name)(error) {
                 DriverError::Call { call, reason } => {
@@ -89,13 +90,13 @@ impl Stream {
             })
     }
 
-    /// Copies values to the device; they may change when it returns.
+    /// Copies values to the device. The source may change once the call returns.
     ///
     /// # Errors
-    /// What the driver said.
+    /// The driver's error.
     ///
     /// # Panics
-    /// If there are not as many.
+    /// If the lengths differ.
     pub fn upload<T: Pod>(&self, from: &[T], to: &View<'_, T>) -> Result<(), DriverError> {
         assert_eq!(from.len(), to.len(), "as many values as there is room for");
         self.device.bind()?;
@@ -104,57 +105,58 @@ impl Stream {
             .map_err(DriverError::of("cuMemcpyHtoDAsync"))
     }
 
-    /// Queues a copy of values to the device, which happens while the host goes on.
+    /// Queues a copy of values to the device; the host continues meanwhile.
     ///
     /// # Errors
-    /// What the driver said.
+    /// The driver's error.
     ///
     /// # Panics
-    /// If there are not as many.
+    /// If the lengths differ.
     pub fn upload_pinned<T: Pod>(
         &self,
         from: &Arc<Pinned<T>>,
         range: std::ops::Range<usize>,
         to: &View<'_, T>,
     ) -> Result<(), DriverError> {
-        // The borrow of the Arc keeps the values from changing through it; that they live until the copy has run
-        // is what whoever holds the Arc waits for before reclaiming it with `Arc::get_mut`.
+        // The borrow of the Arc keeps the values from changing through it. They must live until the
+        // copy has run: the owner of the Arc waits for that before reclaiming it with
+        // `Arc::get_mut`.
         self.upload(&from[range], to)
     }
 
-    /// Copies values from the device, after all that is queued.
+    /// Copies values from the device, after all queued work.
     ///
     /// # Errors
-    /// What the driver said, so of what was queued.
+    /// The driver's error, also of work queued before.
     ///
     /// # Panics
-    /// If there are not as many.
+    /// If the lengths differ.
     pub fn download<T: Pod>(&self, from: &View<'_, T>, to: &mut [T]) -> Result<(), DriverError> {
         assert_eq!(from.len(), to.len(), "as many values as there is room for");
         self.device.bind()?;
-        // SAFETY: the values live until synchronize has returned.
+        // SAFETY: the values live until `synchronize` has returned.
         unsafe { result::memcpy_dtoh_async(to, from.address(), self.handle) }
             .map_err(DriverError::of("cuMemcpyDtoHAsync"))?;
         self.synchronize()
     }
 
-    /// The values, after all that is queued.
+    /// Returns the values, after all queued work.
     ///
     /// # Errors
-    /// What the driver said, so of what was queued.
+    /// The driver's error, also of work queued before.
     pub fn read<T: Pod>(&self, from: &View<'_, T>) -> Result<Vec<T>, DriverError> {
         let mut values = vec![T::zeroed(); from.len()];
         self.download(from, &mut values)?;
         Ok(values)
     }
 
-    /// Queues a copy on the device, or from another one to it.
+    /// Queues a copy within the device, or from another device to this stream's.
     ///
     /// # Errors
-    /// What the driver said.
+    /// The driver's error.
     ///
     /// # Panics
-    /// If there are not as many.
+    /// If the lengths differ.
     pub fn copy<T: Pod>(&self, from: &View<'_, T>, to: &View<'_, T>) -> Result<(), DriverError> {
         assert_eq!(from.len(), to.len(), "as many values as there is room for");
         self.device.bind()?;
@@ -177,10 +179,10 @@ impl Stream {
         .map_err(DriverError::of("cuMemcpyAsync"))
     }
 
-    /// Queues setting all bytes to zero.
+    /// Queues a fill with zero bytes.
     ///
     /// # Errors
-    /// What the driver said.
+    /// The driver's error.
     pub fn zero<T: Pod>(&self, to: &View<'_, T>) -> Result<(), DriverError> {
         self.device.bind()?;
         // SAFETY: the range is within its buffer.
@@ -188,20 +190,20 @@ impl Stream {
             .map_err(DriverError::of("cuMemsetD8Async"))
     }
 
-    /// Waits for all that is queued.
+    /// Waits for all queued work.
     ///
     /// # Errors
-    /// What the driver said of it.
+    /// The driver's error, also of work queued before.
     pub fn synchronize(&self) -> Result<(), DriverError> {
         self.device.bind()?;
         // SAFETY: the stream lives.
         unsafe { result::stream::synchronize(self.handle) }.map_err(DriverError::of("cuStreamSynchronize"))
     }
 
-    /// Marks the place in the queue.
+    /// Records an event at the present end of the queue.
     ///
     /// # Errors
-    /// What the driver said.
+    /// The driver's error.
     pub fn record(&self) -> Result<Event, DriverError> {
         self.device.bind()?;
         let handle = result::event::create(sys::CUevent_flags::CU_EVENT_DEFAULT)
@@ -213,14 +215,14 @@ impl Stream {
         Ok(event)
     }
 
-    /// Lets what is queued here from now on run after what is queued on `other` so far.
+    /// Makes later work on this stream wait for the work queued on `other` so far.
     ///
     /// # Errors
-    /// What the driver said.
+    /// The driver's error.
     pub fn after(&self, other: &Self) -> Result<(), DriverError> {
         let event = other.record()?;
         self.device.bind()?;
-        // SAFETY: both live; the driver keeps what it needs of an event that is destroyed.
+        // SAFETY: both live; the driver keeps the parts of a destroyed event that it needs.
         unsafe {
             result::stream::wait_event(
                 self.handle,
@@ -235,27 +237,28 @@ impl Stream {
 impl Drop for Stream {
     fn drop(&mut self) {
         if self.owned && self.device.bind().is_ok() {
-            // SAFETY: destroyed once; what is queued still runs.
+            // SAFETY: destroyed once; queued work still runs.
             let _ = unsafe { result::stream::destroy(self.handle) };
         }
     }
 }
 
 impl Device {
-    /// The main stream.
+    /// Returns the main stream.
     pub fn main(self: &Arc<Self>) -> Stream {
         Stream::borrowed(Arc::clone(self), self.main_handle())
     }
 
-    /// A further stream.
+    /// Creates another stream.
     ///
     /// # Errors
-    /// What the driver said.
+    /// The driver's error.
     pub fn stream(self: &Arc<Self>) -> Result<Stream, DriverError> {
         Stream::new(Arc::clone(self))
     }
 
-    /// A buffer from the pool with these values, which are on the device when it returns.
+    /// Allocates a buffer from the pool and copies `values` to it. The source may change once the
+    /// call returns.
     ///
     /// # Errors
     /// [`DriverError::OutOfMemory`] if there is no room.
@@ -265,7 +268,7 @@ impl Device {
         Ok(buffer)
     }
 
-    /// [`Self::upload`] of values that stay.
+    /// [`Self::upload`] for values that stay.
     ///
     /// # Errors
     /// [`DriverError::OutOfMemory`] if there is no room.
@@ -276,7 +279,7 @@ impl Device {
     }
 }
 
-/// A place in a stream's queue.
+/// Place in a stream's queue.
 #[derive(Debug)]
 pub struct Event {
     device: Arc<Device>,
@@ -289,20 +292,20 @@ unsafe impl Send for Event {}
 unsafe impl Sync for Event {}
 
 impl Event {
-    /// Waits until all before it is over.
+    /// Waits until all work before the event has finished.
     ///
     /// # Errors
-    /// What the driver said of it.
+    /// The driver's error, also of work queued before.
     pub fn wait(&self) -> Result<(), DriverError> {
         self.device.bind()?;
         // SAFETY: the event lives.
         unsafe { result::event::synchronize(self.handle) }.map_err(DriverError::of("cuEventSynchronize"))
     }
 
-    /// Seconds on the device from `earlier` to here, both over.
+    /// Returns the seconds on the device from `earlier` to this event, once both have happened.
     ///
     /// # Errors
-    /// What the driver said.
+    /// The driver's error.
     pub fn seconds_since(&self, earlier: &Self) -> Result<f64, DriverError> {
         self.wait()?;
         // SAFETY: both live.

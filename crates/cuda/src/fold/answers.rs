@@ -1,4 +1,4 @@
-//! The host's memory in which answers arrive.
+//! Host memory that receives answers.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -6,12 +6,12 @@ use spirea_backend::BackendError;
 
 use crate::driver::{Pinned, Stream, View};
 
-/// A pinned buffer, as large as the largest answers so far.
+/// Pinned buffer, as large as the largest answers so far.
 #[derive(Debug, Default)]
 pub(crate) struct Arrivals(Mutex<Option<Pinned<u32>>>);
 
 impl Arrivals {
-    /// The values, when all that is queued is done.
+    /// Returns the values, after all queued work.
     pub(super) fn download(&self, stream: &Stream, from: &View<'_, u32>) -> Result<Vec<u32>, BackendError> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let fits = kept.take().filter(|pinned| pinned.len() >= from.len());

@@ -1,11 +1,12 @@
-//! Which kernel serves which batch.
+//! Choice of the kernel for a batch.
 
 use crate::driver::Compute;
 
-/// A way to do `scalar_fold`. All give the same answers; docs/kernels/cuda-scalar-fold.md compares them.
+/// Implementation of `scalar_fold`. All kernels give the same answers;
+/// docs/kernels/cuda-scalar-fold.md compares them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ScalarFoldKernel {
-    /// Dot products of four bytes (`dp4a`), the matrix streaming past.
+    /// Dot products of four bytes (`dp4a`); streams the matrix.
     Vector,
     /// Tensor cores, a warp at a time (`mma.sync`).
     Mma,
@@ -13,15 +14,16 @@ pub enum ScalarFoldKernel {
     Wgmma,
 }
 
-/// The compute capability whose tensor cores take products of a warpgroup.
+/// Compute capability with warpgroup instructions for the tensor cores.
 const WARPGROUPS: Compute = Compute { major: 9, minor: 0 };
 
 impl ScalarFoldKernel {
-    /// The kernel for a batch.
+    /// Chooses the kernel for a batch.
     ///
-    /// A query takes 4 dot products for each 4 bytes: from the third query on, these would bound the scan of a
-    /// device with a memory as fast as an H200's. From 17 queries on, padding to 32 and `mma.sync` would take all of
-    /// Hopper's rate for it, where `wgmma` has room.
+    /// A query takes 4 dot products for every 4 bytes. From the third query on, their rate would
+    /// bound the scan on a device with memory as fast as an H200's. On Hopper, batches from 17
+    /// queries on are padded to 32: `mma.sync` would need its peak rate for that, while `wgmma` has
+    /// headroom.
     pub(crate) fn for_batch(compute: Compute, batch: usize) -> Self {
         match batch {
             0..=2 => Self::Vector,

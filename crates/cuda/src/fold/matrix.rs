@@ -6,13 +6,13 @@ use spirea_backend::{BackendError, FileLayout, PanelLayout, QUAD_BYTES};
 
 use crate::driver::{Buffer, Device};
 
-/// Quads that kernels read behind the last panel, whatever they hold.
+/// Quads that kernels read behind the last panel; their content does not matter.
 pub(super) const QUADS_BEHIND: usize = 31;
 
-/// A database matrix in a device's memory: the panel layout as it is.
+/// Database matrix in a device's memory, in the unchanged panel layout.
 ///
-/// Its 32 rows are a warp's 32 lanes, and a quad is a line of 128 bytes, which is what a memory transfer is: the
-/// layout made for vectors of the CPU needs no other one here.
+/// The 32 rows of a panel match a warp's 32 lanes, and a quad is a line of 128 bytes, the size of a
+/// memory transfer. So the layout made for the CPU's vectors fits here as well.
 #[derive(Debug)]
 pub struct CudaMatrix {
     layout: PanelLayout,
@@ -31,26 +31,27 @@ impl CudaMatrix {
         Ok(matrix)
     }
 
-    /// Room for a matrix that stays ([`Device::hold`]), with zeros behind it.
+    /// Allocates a matrix that stays ([`Device::hold`]), with zeros behind it.
     pub(crate) fn held(device: &Arc<Device>, layout: PanelLayout) -> Result<Self, BackendError> {
         let bytes = device.hold(layout.bytes() + QUADS_BEHIND * QUAD_BYTES)?;
         device.main().zero(&bytes.range(layout.bytes()..bytes.len()))?;
         Ok(Self { layout, bytes })
     }
 
-    /// Zeros, for a matrix that queries make, and behind it.
+    /// Allocates a matrix that is computed from queries; the matrix and the room behind it are
+    /// zero.
     pub(crate) fn zeros(device: &Arc<Device>, layout: PanelLayout) -> Result<Self, BackendError> {
         let bytes = device.alloc(layout.bytes() + QUADS_BEHIND * QUAD_BYTES)?;
         device.main().zero(&bytes.all())?;
         Ok(Self { layout, bytes })
     }
 
-    /// Its shape.
+    /// Returns the matrix's shape.
     pub fn layout(&self) -> PanelLayout {
         self.layout
     }
 
-    /// Whose memory it is in.
+    /// Returns the device whose memory this is.
     pub fn device(&self) -> &Arc<Device> {
         self.bytes.device()
     }

@@ -1,4 +1,4 @@
-//! [`Backend`] on a device: `scalar_fold` and the matrices it works on.
+//! [`Backend`] on a device: `scalar_fold` and its matrices.
 
 mod answers;
 mod kernel;
@@ -17,8 +17,8 @@ pub use kernel::ScalarFoldKernel;
 pub use matrix::CudaMatrix;
 pub use plan::ScalarFoldPlan;
 
-/// The answers of a batch in the device's memory, which may still be being computed: the main stream orders what uses
-/// them after that.
+/// Answers of a batch in the device's memory. They may not be computed yet: the main stream orders
+/// later uses after the computation.
 #[derive(Debug)]
 pub struct CudaFolded(Buffer<u32>);
 
@@ -27,14 +27,14 @@ impl CudaFolded {
         Self(words)
     }
 
-    /// One answer after another.
+    /// Returns the answers' words, one answer after another.
     pub(crate) fn words(&self) -> &Buffer<u32> {
         &self.0
     }
 }
 
 impl CudaBackend {
-    /// [`Backend::scalar_fold`] with the kernel asked for, to compare kernels.
+    /// Runs [`Backend::scalar_fold`] with the given kernel, to compare kernels.
     ///
     /// # Errors
     /// As [`Backend::scalar_fold`]; [`BackendError::Unavailable`] if this device has no such kernel.
@@ -49,7 +49,7 @@ impl CudaBackend {
         self.fold_staged(kernel, matrix, &queries.chunks_exact(matrix.layout().columns()).collect::<Vec<_>>())
     }
 
-    /// [`Backend::scalar_fold`] of queries from several places.
+    /// Runs [`Backend::scalar_fold`] for queries that are not contiguous in memory.
     pub(crate) fn fold_queries(
         &self,
         matrix: &CudaMatrix,
@@ -59,7 +59,7 @@ impl CudaBackend {
         self.fold_staged(kernel, matrix, queries)
     }
 
-    /// Queries with a matrix each, all of one shape: one fold after another.
+    /// Folds each query with its own matrix, one fold after another; all matrices have one shape.
     pub(crate) fn fold_own(
         &self,
         matrices: &[&CudaMatrix],
@@ -97,7 +97,7 @@ impl Backend for CudaBackend {
     type Matrix = CudaMatrix;
     type Folded = CudaFolded;
 
-    /// `cuda-sm90` and the like.
+    /// Returns a name such as `cuda-sm90`.
     fn name(&self) -> String {
         let compute = self.device().properties().compute;
         format!("cuda-sm{}{}", compute.major, compute.minor)
@@ -111,7 +111,8 @@ impl Backend for CudaBackend {
         CudaMatrix::from_memory(self.device(), layout, bytes)
     }
 
-    /// A matrix is always in the device's memory: a [residence](spirea_backend::Residence) in the host means nothing here.
+    /// Copies the matrix to the device's memory in any case: a
+    /// [residence](spirea_backend::Residence) in host memory has no meaning here.
     fn open(&self, stored: FileRows<'_, PanelLayout>) -> Result<CudaMatrix, BackendError> {
         upload_file(
             self.device(),
@@ -140,7 +141,7 @@ impl Backend for CudaBackend {
         Ok(CudaFolded(self.device().upload(&words)?))
     }
 
-    /// Through `scalar_fold`, not through transforms: the hint is computed once for a database.
+    /// Uses `scalar_fold` and not transforms: the hint is computed only once for a database.
     fn module_fold(&self, matrix: &CudaMatrix, a: RingMatrix<'_>) -> Result<Vec<u32>, BackendError> {
         module::module_fold(matrix, a)
     }

@@ -9,7 +9,7 @@ use crate::driver::Grid;
 
 const _: () = assert!(RING_DEGREE <= MAX_BATCH, "a ring column is one batch");
 
-/// The product of the matrix and `a`, row-major.
+/// Multiplies the matrix by `a`; the result is row-major.
 pub(super) fn module_fold(matrix: &CudaMatrix, a: RingMatrix<'_>) -> Result<Vec<u32>, BackendError> {
     let (layout, device) = (matrix.layout(), matrix.device());
     a.check(layout)?;

@@ -1,4 +1,4 @@
-//! `scalar_fold` on buffers of a device: shapes, grids and scratch memory, worked out once.
+//! `scalar_fold` on device buffers, with shapes, grids and scratch memory computed once.
 
 use std::sync::Arc;
 
@@ -10,30 +10,30 @@ use super::matrix::{CudaMatrix, QUADS_BEHIND};
 use crate::args;
 use crate::driver::{Arg, Buffer, Device, Grid, Kernel, Stream, View};
 
-/// Threads of a block of the vector kernels, of the one that splits queries, and of most others.
+/// Threads of a block: in the vector kernels, the kernel that splits queries, and most others.
 const THREADS: usize = 256;
-/// Panels of a block of the vector kernels, one a warp.
+/// Panels of a block of the vector kernels: one for each warp.
 const VECTOR_PANELS: usize = THREADS / 32;
-/// Quads of a panel that such a block takes (`PIECE_QUADS` in scalar_fold_vector.cu).
+/// Quads of a panel in a block of the vector kernels (`PIECE_QUADS` in scalar_fold_vector.cu).
 const VECTOR_QUADS: usize = 512;
-/// Quads that it takes in a round; the last round may go beyond the panel.
+/// Quads that such a block takes in a round; the last round may go beyond the panel.
 const VECTOR_ROUND_QUADS: usize = 16;
 /// Quads of a step, and queries and words of a tile (scalar_fold.cuh).
 const STEP_QUADS: usize = 8;
 const TILE_QUERIES: usize = 4;
 const TILE_WORDS: usize = 128;
 
-/// A kernel for tensor cores with its constants (`Tiling` in scalar_fold_tensor.cuh).
+/// Tensor-core kernel with its constants (`Tiling` in scalar_fold_tensor.cuh).
 struct TensorKernel {
     name: &'static str,
     threads: usize,
-    /// Panels a block.
+    /// Panels of a block.
     panels: usize,
-    /// Tiles of queries a block.
+    /// Tiles of queries of a block.
     tiles: usize,
-    /// Steps a stage.
+    /// Steps of a stage.
     steps: usize,
-    /// Stages in shared memory.
+    /// Number of stages in shared memory.
     slots: usize,
 }
 
@@ -53,12 +53,13 @@ const _: () = assert!(
 );
 
 impl TensorKernel {
-    /// The smallest that takes the batch at once; several groups of the largest for more.
+    /// Returns the smallest kernel that takes the batch at once; a larger batch becomes several
+    /// groups of the largest kernel.
     fn mma(batch: usize) -> &'static Self {
         MMA.iter().find(|kernel| batch <= kernel.queries()).unwrap_or(&MMA[2])
     }
 
-    /// The one that pads the batch least; the larger of two.
+    /// Returns the kernel that pads the batch least; the larger one if both pad equally.
     fn wgmma(batch: usize) -> &'static Self {
         let [small, large] = &WGMMA;
         let padded = |kernel: &Self| batch.next_multiple_of(kernel.queries());
@@ -79,7 +80,7 @@ impl TensorKernel {
     }
 }
 
-/// The structure of the same name in scalar_fold_tensor.cuh.
+/// Structure of the same name in scalar_fold_tensor.cuh.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 struct TensorShape {
@@ -109,8 +110,8 @@ enum Work {
     },
 }
 
-/// `scalar_fold` of matrices of a shape for batches of a size, from buffer to buffer: with its scratch memory, so that
-/// running it allocates nothing.
+/// Prepared `scalar_fold` for matrices of one shape and batches of one size, from buffer to buffer.
+/// The plan owns its scratch memory, so that running it allocates nothing.
 #[derive(Debug)]
 pub struct ScalarFoldPlan {
     layout: PanelLayout,
@@ -119,17 +120,17 @@ pub struct ScalarFoldPlan {
 }
 
 impl ScalarFoldPlan {
-    /// A plan with the kernel that suits the batch.
+    /// Plans with the kernel that suits the batch.
     ///
     /// # Errors
-    /// [`BackendError::Shape`] if the batch is not 1 to [`MAX_BATCH`] or the shape beyond any device,
-    /// [`BackendError::Unavailable`] if there is no room for the scratch memory.
+    /// [`BackendError::Shape`] if the batch is not 1 to [`MAX_BATCH`] or the shape is too large for
+    /// any device, [`BackendError::Unavailable`] if there is no room for the scratch memory.
     pub fn new(device: &Arc<Device>, layout: PanelLayout, batch: usize) -> Result<Self, BackendError> {
         let kernel = ScalarFoldKernel::for_batch(device.properties().compute, batch);
         Self::with_kernel(device, kernel, layout, batch)
     }
 
-    /// A plan with the kernel asked for, to compare kernels.
+    /// Plans with the given kernel, to compare kernels.
     ///
     /// # Errors
     /// As [`Self::new`]; [`BackendError::Unavailable`] if this device has no such kernel.
@@ -150,14 +151,15 @@ impl ScalarFoldPlan {
         Ok(Self { layout, batch, work })
     }
 
-    /// Queues the work on `stream`: `queries` one after another, `answers` likewise, as
-    /// [`spirea_backend::Backend::scalar_fold`] has them.
+    /// Queues the work on `stream`. `queries` and `answers` follow one another, as in
+    /// [`spirea_backend::Backend::scalar_fold`].
     ///
-    /// On another stream than the main one, the caller orders it after what filled the buffers, and what drops them or
-    /// this plan after it ([`Stream::after`]). Runs of one plan share its scratch memory: one stream at a time.
+    /// On a stream other than the main one, the caller must order the work after whatever fills the
+    /// buffers, and before whatever drops them or this plan ([`Stream::after`]). Runs of one plan
+    /// share its scratch memory, so only one stream may run it at a time.
     ///
     /// # Errors
-    /// [`BackendError::Shape`] if something is not of the plan's shape; what the device said.
+    /// [`BackendError::Shape`] if a shape differs from the plan's; the device's error.
     pub fn run(
         &self,
         stream: &Stream,
@@ -172,7 +174,8 @@ impl ScalarFoldPlan {
         self.multiply(stream, matrix, 0, queries, answers)
     }
 
-    /// Queues what makes of queries what the kernel multiplies by. It stays until others are taken.
+    /// Queues the conversion of queries to the form that the kernel multiplies by. The result stays
+    /// until the next call.
     ///
     /// # Errors
     /// As [`run`](Self::run).
@@ -188,8 +191,9 @@ impl ScalarFoldPlan {
         Ok(())
     }
 
-    /// Queues the products of rows `first` and so on of a matrix, as many as the plan's layout has, with the queries
-    /// that were taken. Reads what `take` made and changes none of it: on several streams at once if need be.
+    /// Queues the products of the converted queries with rows from `first` on of a matrix; the
+    /// number of rows is that of the plan's layout. The work only reads the result of `take`, so
+    /// several streams may run it at once.
     ///
     /// # Errors
     /// As [`run`](Self::run).
@@ -213,9 +217,9 @@ impl ScalarFoldPlan {
         {
             return Err(self.refused(queries, answers));
         }
-        // Behind these rows are others, or the room behind the matrix.
+        // Behind these rows are other rows, or the room behind the matrix: kernels may read there.
         let bytes = matrix.bytes().range(first * columns..last * columns);
-        // Blocks add to the answers.
+        // Blocks add their sums to the answers.
         stream.zero(answers)?;
         match &self.work {
             Work::Vector { kernel, grid, panel_groups } => {
@@ -242,7 +246,7 @@ impl ScalarFoldPlan {
     }
 }
 
-/// `scalar_fold_vector_1` or `_2`.
+/// Plans `scalar_fold_vector_1` or `scalar_fold_vector_2`.
 fn vector(device: &Arc<Device>, layout: PanelLayout, batch: usize) -> Result<Work, BackendError> {
     let (name, queries) = if batch == 1 { ("scalar_fold_vector_1", 1) } else { ("scalar_fold_vector_2", 2) };
     words(layout.quads() + VECTOR_ROUND_QUADS)?;
@@ -257,7 +261,7 @@ fn vector(device: &Arc<Device>, layout: PanelLayout, batch: usize) -> Result<Wor
     })
 }
 
-/// One of the tensor-core kernels.
+/// Plans a tensor-core kernel.
 fn tensor(
     device: &Arc<Device>,
     kernel: &TensorKernel,
@@ -279,7 +283,7 @@ fn tensor(
         panels: words(layout.panels())?,
         panel_groups: words(panel_groups)?,
         tile_groups: words(tile_groups)?,
-        // Stages beyond the last are counted too.
+        // Kernels also count the padded quads, so these must fit in a word.
         stages: words(padded_quads).map(|_| stages as u32)?,
         piece_stages: words(piece_stages)?,
         batch: words(batch)?,
@@ -294,23 +298,24 @@ fn tensor(
     })
 }
 
-/// Stages of a panel that a block takes: all of them, unless more blocks are needed to occupy the processors evenly.
+/// Returns the stages of a panel that a block takes: all of them, unless more blocks are needed to
+/// occupy the processors evenly.
 fn piece(blocks: usize, stages: usize, kernel: &TensorKernel, processors: usize) -> usize {
-    /// Blocks wanted for each processor: so that a last wave that is not full costs little.
+    /// Blocks wanted for each processor, so that a last, incomplete wave costs little.
     const WAVES: usize = 16;
-    /// Quads of a piece at least, so that beginnings and ends cost little.
+    /// Least number of quads of a piece, so that beginnings and ends cost little.
     const LEAST_QUADS: usize = 512;
     let pieces =
         (WAVES * processors / blocks).clamp(1, (stages * kernel.stage_quads()).div_ceil(LEAST_QUADS));
     stages.div_ceil(pieces)
 }
 
-/// A count as kernels take it.
+/// Converts a count to a word, as kernels take it.
 fn words(count: usize) -> Result<u32, BackendError> {
     u32::try_from(count).map_err(|_| beyond())
 }
 
-/// A product of counts as the blocks of a grid.
+/// Multiplies counts to the number of blocks of a grid.
 fn blocks(counts: &[usize]) -> Result<usize, BackendError> {
     let product = counts.iter().try_fold(1usize, |product, &count| product.checked_mul(count));
     product.filter(|&blocks| blocks < 1 << 31).ok_or_else(beyond)
@@ -345,7 +350,7 @@ mod tests {
 
     #[test]
     fn stages_fit_shared_memory() {
-        // 99 KiB is what a block of compute capability 8.6, 8.9 and 12.0 may have, 227 KiB one of 9.0.
+        // A block may have 99 KiB on compute capability 8.6, 8.9 and 12.0, and 227 KiB on 9.0.
         assert!(MMA.iter().all(|kernel| kernel.shared_bytes() <= 99 << 10));
         assert!(WGMMA.iter().all(|kernel| kernel.shared_bytes() <= 227 << 10));
     }

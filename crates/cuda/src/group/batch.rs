@@ -1,4 +1,4 @@
-//! What a batch has on which device, and how it comes to others.
+//! Values of a batch on each device, and their copies between devices.
 
 use std::ops::Range;
 
@@ -9,27 +9,28 @@ use crate::driver::View;
 use crate::ring::{Ciphertexts, Keys, Leaves, Plain, Selectors, Tables};
 use crate::{CudaBackend, CudaMatrix};
 
-/// What each device has of something, if it has any of it.
+/// For each device its part of a value, or `None` if it has no part.
 type ByMember<T> = Vec<Option<T>>;
 
-/// What a batch has on each device: of the queries there (`DeviceGroup::held`), in their order.
+/// Value of a batch on each device: for the queries there (`DeviceGroup::held`), in their order.
 #[derive(Debug)]
 pub struct OfBatch<T> {
     pub(super) queries: usize,
     pub(super) parts: ByMember<T>,
 }
 
-/// The leaves of each query, on its device or on all.
+/// Leaves of each query, on its device or on all devices.
 pub type GroupLeaves = OfBatch<Leaves>;
-/// Selectors of each query, on its device or on all.
+/// Selectors of each query, on its device or on all devices.
 pub type GroupSelectors = OfBatch<Selectors>;
-/// Ciphertexts of each query: all on its device, or those of a device's rows on each.
+/// Ciphertexts of each query: all of them on the query's device, or on each device those of its
+/// rows.
 pub type GroupCiphertexts = OfBatch<Ciphertexts>;
-/// A matrix of each query, on its device or on all.
+/// Matrix of each query, on its device or on all devices.
 pub type GroupMatrices = OfBatch<Vec<CudaMatrix>>;
 
 impl<T> OfBatch<T> {
-    /// The first device that has any, and what it has.
+    /// Returns the first device that has a part, and its part.
     pub(super) fn first(&self) -> Result<(usize, &T), BackendError> {
         let parts = self.parts.iter().enumerate();
         let first = parts.filter_map(|(member, part)| Some((member, part.as_ref()?))).next();
@@ -43,17 +44,17 @@ impl<T> OfBatch<Option<T>> {
     }
 }
 
-/// Plaintext polynomials: all on each device, encoded once and copied, or their rows in shares.
+/// Plaintext polynomials: all of them on each device, encoded once and copied; or divided by rows.
 #[derive(Debug)]
 pub struct GroupPlain(pub(super) ByMember<Plain>);
 
 impl DeviceGroup {
-    /// The rows of plaintext polynomials of device `member`.
+    /// Returns the rows of plaintext polynomials on device `member`.
     pub(super) fn plain_rows(&self, rows: usize, member: usize) -> Range<usize> {
         self.strategy.of_plain(self.share(member)).competitors(rows)
     }
 
-    /// The places of a batch whose queries device `member` expands.
+    /// Returns the places in the batch of the queries that device `member` expands.
     pub(super) fn expands(&self, member: usize, batch: usize) -> Vec<usize> {
         match self.strategy {
             Strategy::Aggregate => (0..batch).collect(),
@@ -61,13 +62,13 @@ impl DeviceGroup {
         }
     }
 
-    /// The places of a batch whose queries device `member` goes on with once they are expanded: all where rows are
-    /// divided.
+    /// Returns the places in the batch of the queries that device `member` continues with after
+    /// expansion: all queries if rows are divided.
     pub(super) fn held(&self, member: usize, batch: usize) -> Vec<usize> {
         if self.strategy.divides_plain() { (0..batch).collect() } else { self.owned(member, batch).collect() }
     }
 
-    /// Does `work` for what each device has of a batch, at the same time.
+    /// Runs `work` on every device that has a part of the batch, in parallel.
     pub(super) fn each_part<T: Sync, U: Send>(
         &self,
         batch: &OfBatch<T>,
@@ -79,7 +80,8 @@ impl DeviceGroup {
         Ok(OfBatch { queries: batch.queries, parts })
     }
 
-    /// The leaves of all queries on every device, each copied from the one that has expanded it.
+    /// Copies the leaves of all queries to every device, each query's from the device that expanded
+    /// it.
     pub(super) fn gather(
         &self,
         tables: &[Tables],
@@ -100,7 +102,8 @@ impl DeviceGroup {
         Ok(GroupLeaves { queries: expanded.queries, parts })
     }
 
-    /// Polynomials of which every device has all: the first one makes them, the others copy.
+    /// Encodes polynomials that every device has in full: the first device encodes them, the others
+    /// copy.
     pub(super) fn encode_once(
         &self,
         tables: &[Tables],
@@ -112,7 +115,8 @@ impl DeviceGroup {
         let mut copies = Vec::new();
         for (backend, tables) in self.members.iter().zip(tables).skip(1) {
             let copy = Plain::new(tables, rows, columns)?;
-            // Another kind of device multiplies in another form, which it makes itself.
+            // A device of another kind multiplies in another form, so it encodes the polynomials
+            // itself.
             copies.push(Some(if copy.form() == first.form() {
                 transfer(&first.words(), &copy.words())?;
                 copy
@@ -124,7 +128,8 @@ impl DeviceGroup {
         Ok(GroupPlain(copies))
     }
 
-    /// All ciphertexts of all queries on device `member`, unless they are there already.
+    /// Copies all ciphertexts of all queries to device `member`. Returns `None` if all of them are
+    /// there already.
     pub(super) fn gathered(
         &self,
         tables: &[Tables],
@@ -151,8 +156,8 @@ impl DeviceGroup {
         Ok(Some(all))
     }
 
-    /// All ciphertexts of all queries, such as the winners of each device's rows, on the first device that has any, with
-    /// its number.
+    /// Collects all ciphertexts of all queries, such as the winners of each device's rows, on the
+    /// first device that has any. Returns them with the number of that device.
     pub(super) fn met(
         &self,
         tables: &[Tables],
@@ -165,15 +170,15 @@ impl DeviceGroup {
         }
     }
 
-    /// All ciphertexts of all queries on one device.
+    /// Wraps all ciphertexts of all queries, which are on one device.
     pub(super) fn only_on(&self, member: usize, queries: usize, all: Ciphertexts) -> GroupCiphertexts {
         let mut parts: ByMember<Ciphertexts> = self.members.iter().map(|_| None).collect();
         parts[member] = Some(all);
         OfBatch { queries, parts }
     }
 
-    /// Leaves that are made of others: each device's, of the queries that it expands, by `work` with their keys and
-    /// leaves; and on every device if those were.
+    /// Computes leaves from other leaves: each device runs `work` for the queries that it expands,
+    /// with their keys and leaves. Under `Gather`, the results are then copied to every device.
     pub(super) fn further_leaves(
         &self,
         tables: &[Tables],
@@ -195,8 +200,9 @@ impl DeviceGroup {
         if self.strategy == Strategy::Gather && queries > 0 { self.gather(tables, &made) } else { Ok(made) }
     }
 
-    /// Products with several matrices in shares, of which each device has its rows of one after those of another: copied
-    /// among the devices, such that each has the rows that it would have of one matrix of all rows.
+    /// Reorders products with several matrices whose rows are divided. Each device has its rows of
+    /// the first matrix, then of the second, and so on; afterwards it has the rows that it would
+    /// have of one matrix with all rows.
     pub(super) fn in_order(
         &self,
         tables: &[Tables],
@@ -204,7 +210,8 @@ impl DeviceGroup {
         products: &GroupCiphertexts,
     ) -> Result<GroupCiphertexts, BackendError> {
         let rows_of = |plain: &GroupPlain, member: usize| plain.0[member].as_ref().map_or(0, Plain::rows);
-        // Where rows are: on a device, from a place of its own on, and in the order of all.
+        // For each piece of rows: its device, its place there, and its place in the order of all
+        // rows.
         let mut pieces = Vec::new();
         let (mut places, mut rows) = (vec![0; self.members.len()], 0);
         for plain in plain {
@@ -242,7 +249,7 @@ impl DeviceGroup {
     }
 }
 
-/// What a device has, where the others' operations say that it has it.
+/// Unwraps a part that must be on this device; an error if it is on another one.
 pub(super) fn here<T>(part: Option<T>) -> Result<T, BackendError> {
     part.ok_or_else(|| BackendError::Shape("not on the device that wants it".into()))
 }

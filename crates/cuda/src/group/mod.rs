@@ -1,24 +1,27 @@
 //! Several devices as one backend.
 //!
-//! A [`DeviceGroup`] implements the operations over one [`CudaBackend`] for each device, so that protocols run on it
-//! unchanged. What lies where follows from its [`Strategy`]:
+//! A [`DeviceGroup`] implements the operations with one [`CudaBackend`] for each device, so that
+//! protocols run on it unchanged. The [`Strategy`] decides where data lies:
 //!
 //! | strategy | database matrix, rows | plaintext polynomials | a query's ciphertexts |
 //! |---|---|---|---|
 //! | `Replicate` (GPIR 6) | on every device | on every device | on one device |
-//! | `Exchange` (VIPIR 4.5) | rows in shares; after the fold all-to-all | on every device | on one device |
-//! | `Aggregate` (GPIR 6) | rows in shares | rows in shares | expanded on every device; a share's rows on each |
-//! | `Gather` (GPIR 6) | rows in shares | rows in shares | expanded on one device, copied to all; likewise |
+//! | `Exchange` (VIPIR 4.5) | divided by rows; after the fold all-to-all | on every device | on one device |
+//! | `Aggregate` (GPIR 6) | divided by rows | divided by rows | expanded on every device; each keeps those of its rows |
+//! | `Gather` (GPIR 6) | divided by rows | divided by rows | expanded on one device, copied to all; each keeps those of its rows |
 //!
-//! A query *on one device* is on device `i mod n`, i its place in the batch. Under `Aggregate` and `Gather` each
-//! device plays its share of the tournament and the winners meet on the first one: a ciphertext a device and query.
-//! What a matrix of switched ciphertexts is made of goes where the next steps are: under the first two strategies all
-//! is on the query's device already; under the others each device gets the ciphertexts of all, has the whole matrix, which
-//! is small, and encodes its rows of the polynomials.
-//! Leaves are rotated, and expanded further, where they were expanded. Rows of several matrices of polynomials are exchanged
-//! once they are folded, so that each device has consecutive ones of all; where a device's are whole sums of rotated
-//! ciphertexts, it adds them up, else all meet on the first one.
-//! Shares of rows for two servers (`share_fold`) are summed on the host: an answer is one row.
+//! A query *on one device* is on device `i mod n`, where `i` is its place in the batch.
+//! - Under `Aggregate` and `Gather` each device plays its share of the tournament. The winners, one
+//!   ciphertext for each device and query, meet on the first device.
+//! - The ciphertexts that are switched into a matrix go to the device of the next steps. Under the
+//!   first two strategies they are on the query's device already. Under the others each device gets
+//!   all ciphertexts, holds the whole matrix, which is small, and encodes its rows of the
+//!   polynomials.
+//! - Leaves are rotated, and expanded further, where they were expanded.
+//! - If there are several matrices of polynomials, their rows are exchanged after the fold, so that
+//!   each device has consecutive rows of all matrices. A device adds up rotated ciphertexts itself
+//!   if it has whole sums; otherwise all of them meet on the first device.
+//! - Shares of rows for two servers (`share_fold`) are summed on the host: an answer is one row.
 
 mod batch;
 mod ring;
@@ -47,10 +50,11 @@ pub struct DeviceGroup {
 }
 
 impl DeviceGroup {
-    /// The devices with these numbers; lets them copy from each other where they can.
+    /// Opens the devices with these numbers, and lets them copy from each other where they can.
     ///
     /// # Errors
-    /// [`BackendError::Unavailable`] with the reason: no driver, no such device, none named, one named twice.
+    /// [`BackendError::Unavailable`] with the reason: no driver, no such device, no device named,
+    /// or a device named twice.
     pub fn new(ordinals: &[usize], strategy: Strategy) -> Result<Self, BackendError> {
         let repeated = (1..ordinals.len()).any(|i| ordinals[..i].contains(&ordinals[i]));
         if ordinals.is_empty() || repeated {
@@ -69,7 +73,7 @@ impl DeviceGroup {
         Ok(group)
     }
 
-    /// The same devices with another strategy.
+    /// Returns a group of the same devices with another strategy.
     pub fn with_strategy(&self, strategy: Strategy) -> Self {
         Self { strategy, ..self.clone() }
     }
@@ -81,37 +85,37 @@ impl DeviceGroup {
             .filter(|(one, other)| !Arc::ptr_eq(one, other))
     }
 
-    /// How it divides what there is to hold and to do.
+    /// Returns the strategy: the division of data and work among the devices.
     pub fn strategy(&self) -> Strategy {
         self.strategy
     }
 
-    /// How its devices reach each other.
+    /// Returns the kind of connection between the devices.
     pub fn links(&self) -> Links {
         self.links
     }
 
-    /// Its devices.
+    /// Returns the devices' backends.
     pub fn members(&self) -> &[CudaBackend] {
         &self.members
     }
 
-    /// The share of device `member` of what is divided among the devices.
+    /// Returns the share of device `member` in divided data.
     fn share(&self, member: usize) -> Share {
         Share::new(member, self.members.len()).expect("a group has as many shares as devices")
     }
 
-    /// The device of the query at place `query` of a batch.
+    /// Returns the device of the query at place `query` of a batch.
     fn owner(&self, query: usize) -> usize {
         query % self.members.len()
     }
 
-    /// The places of a batch whose queries are on device `member`.
+    /// Returns the places in the batch of the queries on device `member`.
     fn owned(&self, member: usize, batch: usize) -> impl Iterator<Item = usize> + use<> {
         (member..batch).step_by(self.members.len())
     }
 
-    /// Does `work` for every device at the same time.
+    /// Runs `work` for every device, in parallel.
     fn each<T: Send>(
         &self,
         work: impl Fn(usize, &CudaBackend) -> Result<T, BackendError> + Sync,
@@ -132,8 +136,9 @@ impl DeviceGroup {
     }
 }
 
-/// Copies values to another device's memory (or within one), after what is queued where they are, and before what is
-/// queued there later: neither side waits on the host. The driver goes through the host where it must.
+/// Copies values to another device's memory (or within one). The copy is ordered after the work
+/// queued on the source, and before later work there, so the host does not wait for either side.
+/// The driver copies through the host if it must.
 fn transfer<T: Pod>(from: &View<'_, T>, to: &View<'_, T>) -> Result<(), DriverError> {
     let (source, target) = (from.device().main(), to.device().main());
     target.after(&source)?;

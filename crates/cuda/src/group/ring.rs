@@ -1,4 +1,5 @@
-//! The steps on rings: queries are divided, or rows of polynomials are and the winners of the tournament meet.
+//! The ring steps: queries are divided, or rows of polynomials are divided and the winners of the
+//! tournament meet.
 
 use std::sync::Arc;
 
@@ -25,7 +26,8 @@ impl RingBackend for DeviceGroup {
     type Matrices = GroupMatrices;
     type Fixed = WholeHalves;
 
-    /// What the devices have together, each for its queries; or what each has for all of them.
+    /// Returns the least device's memory if rows are divided, because every device then needs the
+    /// leaves of all queries. Otherwise each device adds memory for its own queries.
     fn leaves_memory(&self) -> u64 {
         let least = self.members.iter().map(CudaBackend::leaves_memory).min().unwrap_or(0);
         if self.strategy.divides_plain() { least } else { least.saturating_mul(self.members.len() as u64) }
@@ -35,7 +37,7 @@ impl RingBackend for DeviceGroup {
         self.each(|_, backend| backend.tables(ring))
     }
 
-    /// On every device: a client's queries may come to any.
+    /// Copies the keys to every device: a client's queries may come to any device.
     fn keys(&self, tables: &Vec<Tables>, keys: EvaluationKeys<'_>) -> Result<Vec<Keys>, BackendError> {
         self.each(|member, backend| backend.keys(&tables[member], keys))
     }
@@ -104,7 +106,7 @@ impl RingBackend for DeviceGroup {
         })
     }
 
-    /// A device folds the queries whose leaves it has, with the rows that it has of each matrix.
+    /// Each device folds the queries whose leaves it has, with its rows of each matrix.
     fn poly_fold(
         &self,
         tables: &Vec<Tables>,
@@ -123,7 +125,8 @@ impl RingBackend for DeviceGroup {
         Ok(folded)
     }
 
-    /// A device adds up its own ciphertexts; where these are divided within sums, all meet on the first that has any.
+    /// Each device adds up its own ciphertexts. If a sum's ciphertexts are on several devices, all
+    /// ciphertexts meet on the first device that has any.
     fn sum_rotated(
         &self,
         tables: &Vec<Tables>,
@@ -148,7 +151,8 @@ impl RingBackend for DeviceGroup {
         Ok(OfBatch { queries: keys.len(), parts: parts.collect::<Result<_, BackendError>>()? })
     }
 
-    /// A device's rows take the words behind those of the devices before it, where rows are divided.
+    /// Each device adds words to its own ciphertexts; if rows are divided, these words follow those
+    /// of the devices before it.
     fn add_bodies(
         &self,
         tables: &Vec<Tables>,
@@ -197,8 +201,8 @@ impl RingBackend for DeviceGroup {
         })
     }
 
-    /// Each device plays the rounds of its rows; where these are divided, the winners meet on the first of them for the
-    /// rest.
+    /// Each device plays the rounds of its rows. If rows are divided, the winners then meet on the
+    /// first device that has any, which plays the remaining rounds.
     fn rgsw_fold(
         &self,
         tables: &Vec<Tables>,
@@ -223,7 +227,7 @@ impl RingBackend for DeviceGroup {
         Ok(self.only_on(first, queries, winner))
     }
 
-    /// Of each query those of the devices that have rows of it, one after another.
+    /// Concatenates, for each query, the words of the devices that have its rows.
     fn ciphertext_words(
         &self,
         tables: &Vec<Tables>,
@@ -244,7 +248,8 @@ impl RingBackend for DeviceGroup {
         Ok(of_queries.concat())
     }
 
-    /// Each query's on its device, or on the first one where all devices have a part in every query.
+    /// Puts each query's ciphertexts on its device, or on the first device if every device has a
+    /// part in every query.
     fn ciphertexts(
         &self,
         tables: &Vec<Tables>,
@@ -277,7 +282,7 @@ impl RingBackend for DeviceGroup {
             let own: Vec<_> = parts.iter().filter_map(|part| part.parts[member].as_ref()).collect();
             backend.mod_switch(&tables[member], &own, bits)
         })?;
-        // Of each query, part by part, the bytes of the devices that have rows of it.
+        // For each query, part by part: the bytes of the devices that have rows of the query.
         let mut answers = vec![Vec::new(); queries];
         let mut taken = vec![0; self.members.len()];
         for part in parts {
@@ -294,7 +299,8 @@ impl RingBackend for DeviceGroup {
         Ok(answers)
     }
 
-    /// On the device that has the ciphertexts, or on all, where all have a part in the next steps.
+    /// Runs on the device that has the ciphertexts, or on all devices if all have a part in the
+    /// next steps.
     fn reinterpret(
         &self,
         tables: &Vec<Tables>,
@@ -342,12 +348,12 @@ impl RingBackend for DeviceGroup {
         Ok(GroupFolded::new(layout.rows(), batch, folded))
     }
 
-    /// On every device: a client's queries may come to any.
+    /// Copies the columns to every device: a client's queries may come to any device.
     fn columns(&self, layout: PanelLayout, words: &[u32]) -> Result<Vec<Columns>, BackendError> {
         self.each(|_, backend| backend.columns(layout, words))
     }
 
-    /// Each device its rows of polynomials, for the queries that it has.
+    /// Each device computes its rows of polynomials, for the queries that it has.
     fn encode_fold(
         &self,
         tables: &Vec<Tables>,

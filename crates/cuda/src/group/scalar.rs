@@ -1,4 +1,4 @@
-//! Folds of matrices of bytes: queries are divided, or rows are and the answers exchanged.
+//! Folds of byte matrices: queries are divided, or rows are divided and the answers exchanged.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ use crate::CudaBackend;
 use crate::driver::View;
 use crate::fold::{CudaFolded, CudaMatrix};
 
-/// A matrix on the devices of a group.
+/// Matrix on the devices of a group.
 #[derive(Debug)]
 pub struct GroupMatrix {
     layout: PanelLayout,
@@ -21,13 +21,13 @@ pub struct GroupMatrix {
 
 #[derive(Debug)]
 enum Held {
-    /// Whole on these devices.
+    /// Whole matrix on each of these devices.
     Whole(Vec<(usize, CudaMatrix)>),
-    /// Its rows in shares.
+    /// Rows divided among the devices.
     Shares(Vec<Share>),
 }
 
-/// Rows of a matrix.
+/// Rows of a matrix on one device.
 #[derive(Debug)]
 struct Share {
     member: usize,
@@ -35,31 +35,33 @@ struct Share {
     matrix: CudaMatrix,
 }
 
-/// Answers of a batch, in the order of the batch: query i's on the holder that has number i modulo their number.
+/// Answers of a batch, in the order of the batch. With n holders, query i's answer is on holder i
+/// mod n.
 #[derive(Debug)]
 pub struct GroupFolded {
-    /// Words of an answer.
+    /// Words of each answer.
     rows: usize,
     batch: usize,
-    /// The devices with what they have, if they have any.
+    /// Devices, each with its answers if it has any.
     holders: Vec<(usize, Option<CudaFolded>)>,
 }
 
 impl GroupFolded {
-    /// Answers of `rows` words on these devices.
+    /// Wraps answers of `rows` words on these devices.
     pub(super) fn new(rows: usize, batch: usize, holders: Vec<(usize, Option<CudaFolded>)>) -> Self {
         Self { rows, batch, holders }
     }
 
-    /// No answers.
+    /// Returns no answers.
     pub(super) fn none() -> Self {
         Self::new(0, 0, Vec::new())
     }
 
-    /// Consecutive words of some answers, as many of each, on device `member`.
+    /// Brings consecutive words of some answers to device `member`, the same number of words for
+    /// each answer.
     ///
     /// # Errors
-    /// [`BackendError::Shape`] if they are not within one answer each.
+    /// [`BackendError::Shape`] if a range is not within one answer.
     pub(super) fn on(
         &self,
         group: &DeviceGroup,
@@ -90,7 +92,7 @@ impl GroupFolded {
         Ok(OnMember::Copied(CudaFolded::new(copy), Bodies::whole(0, stride)))
     }
 
-    /// Which holder has consecutive words of one answer, and where.
+    /// Finds the holder of consecutive words of one answer, and their place there.
     fn find(&self, words: &Range<usize>) -> Result<(usize, Range<usize>), BackendError> {
         let (query, first) = (words.start / self.rows.max(1), words.start % self.rows.max(1));
         if query >= self.batch || first + words.len() > self.rows {
@@ -104,14 +106,14 @@ impl GroupFolded {
     }
 }
 
-/// Words of answers on a device that wants them.
+/// Words of answers, on the device that needs them.
 pub(super) enum OnMember<'a> {
     There(&'a CudaFolded, Bodies),
     Copied(CudaFolded, Bodies),
 }
 
 impl OnMember<'_> {
-    /// The answers that hold the words, and where they do.
+    /// Returns the answers that hold the words, and the words' places.
     pub(super) fn words(&self) -> (&CudaFolded, &Bodies) {
         match self {
             Self::There(folded, words) => (folded, words),
@@ -121,7 +123,7 @@ impl OnMember<'_> {
 }
 
 impl DeviceGroup {
-    /// A matrix of which each device has its share, as `take` gives it.
+    /// Divides a matrix: `take` loads each device's rows.
     fn divide(
         &self,
         layout: PanelLayout,
@@ -143,7 +145,7 @@ impl DeviceGroup {
         Ok(GroupMatrix { layout, held })
     }
 
-    /// Each device that has the matrix folds its part of the batch.
+    /// Folds each query on a device that has the whole matrix; those devices share the batch.
     fn fold_queries(
         &self,
         whole: &[(usize, CudaMatrix)],
@@ -162,8 +164,8 @@ impl DeviceGroup {
         Ok(whole.iter().map(|(holder, _)| (*holder, by_member[*holder].take())).collect())
     }
 
-    /// Each device folds its rows for the whole batch; then all-to-all: each gets the other rows of its part of the
-    /// batch.
+    /// Folds each device's rows for the whole batch, then exchanges all-to-all: each device gets
+    /// the missing rows of its part of the batch.
     fn fold_rows(
         &self,
         shares: &[Share],
@@ -201,7 +203,7 @@ impl Backend for DeviceGroup {
     type Matrix = GroupMatrix;
     type Folded = GroupFolded;
 
-    /// `2x cuda-sm90, exchange` and the like.
+    /// Returns a name such as `2x cuda-sm90, exchange`.
     fn name(&self) -> String {
         format!("{}x {}, {}", self.members.len(), self.members[0].name(), self.strategy)
     }
@@ -244,7 +246,7 @@ impl Backend for DeviceGroup {
         Ok(words)
     }
 
-    /// Each query's on its device.
+    /// Puts each query's answer on its device.
     fn folded(&self, queries: usize, words: Vec<u32>) -> Result<GroupFolded, BackendError> {
         check_answers(queries, words.len())?;
         let rows = words.len() / queries;
@@ -260,7 +262,8 @@ impl Backend for DeviceGroup {
         Ok(GroupFolded { rows, batch: queries, holders })
     }
 
-    /// Each device its rows; where some have all of them, the first of these.
+    /// Multiplies each device's rows; if several devices have the whole matrix, only the first of
+    /// them works.
     fn module_fold(&self, matrix: &GroupMatrix, a: RingMatrix<'_>) -> Result<Vec<u32>, BackendError> {
         a.check(matrix.layout)?;
         let products = self.each(|member, backend| {

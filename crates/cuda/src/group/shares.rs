@@ -1,4 +1,5 @@
-//! Folds by shares of distributed point functions: keys are divided, or rows are and the answers added up.
+//! Folds by shares of distributed point functions: keys are divided, or rows are divided and the
+//! answers added up.
 
 use std::ops::Range;
 
@@ -11,16 +12,16 @@ use super::DeviceGroup;
 use crate::CudaBackend;
 use crate::shares::CudaRows;
 
-/// Rows on the devices of a group: all on each, or in shares.
+/// Rows on the devices of a group: all rows on each device, or divided.
 #[derive(Debug)]
 pub struct GroupRows {
     layout: RowLayout,
-    /// Of each device its rows, and which these are; none for a device that has no row.
+    /// For each device the range of its rows and the rows; `None` for a device without rows.
     shares: Vec<Option<(Range<usize>, CudaRows)>>,
 }
 
 impl DeviceGroup {
-    /// Rows of which each device has its share, as `take` gives it.
+    /// Divides rows among the devices: `take` loads each device's rows.
     fn divide_rows(
         &self,
         layout: RowLayout,
@@ -88,7 +89,7 @@ impl ShareBackend for DeviceGroup {
 }
 
 impl DeviceGroup {
-    /// Folds of which each device does its part of the keys.
+    /// Folds on devices that all have the whole rows: each device takes a part of the keys.
     fn replicated_folds(
         &self,
         rows: &GroupRows,

@@ -1,5 +1,5 @@
-//! What a person asks of a device before trusting it: whether every primitive does what the kernels rely on, and how
-//! fast it is at most.
+//! Checks before trusting a device: self-tests of every primitive that the kernels rely on, and
+//! measurements of the device's peak rates.
 
 mod contents;
 mod rates;
@@ -13,13 +13,14 @@ use bytemuck::Pod;
 use crate::args;
 use crate::driver::{DriverError, Grid, View};
 
-/// Queues filling a buffer, whose bytes are a multiple of 16, with pseudorandom ones.
+/// Queues a kernel that fills a buffer with pseudorandom bytes. The buffer's size and address must
+/// be multiples of 16 bytes.
 ///
 /// # Errors
-/// What the driver said.
+/// The driver's error.
 ///
 /// # Panics
-/// If they are not.
+/// If the size or the address is not a multiple of 16 bytes.
 pub fn fill<T: Pod>(to: &View<'_, T>, seed: u64) -> Result<(), DriverError> {
     let (device, bytes) = (to.device(), to.len() * size_of::<T>());
     assert!(bytes.is_multiple_of(16) && to.address().is_multiple_of(16), "whole groups of 16 bytes");

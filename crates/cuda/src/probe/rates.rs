@@ -1,4 +1,4 @@
-//! What a device can do at most, measured: the floors that steps are compared with.
+//! Measured peak rates of a device: the floors that steps are compared with.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -8,22 +8,23 @@ use super::selftest::WARPGROUPS;
 use crate::args;
 use crate::driver::{Arg, Buffer, ByteProduct, Device, DriverError, Grid, Pinned, Stream, View};
 
-/// Times a measurement is taken; the best counts, as a limit is what nothing disturbed.
+/// Repetitions of a measurement. The best counts: a limit is the rate of an undisturbed run.
 const RUNS: usize = 5;
-/// Of a kernel that runs instructions in rounds: threads of a block, blocks on a processor, instructions a round.
+/// For kernels that run instructions in rounds: threads of a block, blocks on a processor, and
+/// instructions of a round.
 const THREADS: usize = 512;
 const BLOCKS: usize = 2;
 const INSTRUCTIONS: f64 = 8.0 * 16.0;
-/// Loads in flight of a thread that reads.
+/// Loads in flight of each thread that reads.
 const LOADS: usize = 8;
-/// Sides of the matrices of the library's product, and multiplications of a tensor core's instruction for bytes.
+/// Side of the matrices that the library multiplies, and byte products of one `mma` instruction.
 const LIBRARY_SIDE: usize = 8192;
 const TILE_PRODUCTS: f64 = 16.0 * 8.0 * 32.0;
-/// The same of a warpgroup's instruction, and bytes of the columns that it reads.
+/// Byte products of one `wgmma` instruction, and bytes of the columns that it reads.
 const WARPGROUP_PRODUCTS: f64 = 64.0 * 256.0 * 32.0;
 const WARPGROUP_SHARED: usize = 256 * 32;
 
-/// An instruction of words whose rate bounds a step.
+/// Instruction on words whose rate bounds a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Instruction {
     /// Product of words plus a word.
@@ -43,7 +44,7 @@ pub enum Instruction {
 }
 
 impl Instruction {
-    /// All of them.
+    /// All instructions.
     pub const ALL: [Self; 7] = [
         Self::MultiplyAdd,
         Self::MultiplyAddWide,
@@ -54,7 +55,7 @@ impl Instruction {
         Self::Shift,
     ];
 
-    /// What the device calls it.
+    /// Returns the device's name for the instruction.
     pub fn name(self) -> &'static str {
         match self {
             Self::MultiplyAdd => "IMAD",
@@ -80,37 +81,38 @@ impl Instruction {
     }
 }
 
-/// A limit of the tensor cores and how it was found.
+/// Peak rate of the tensor cores, and how it was measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TensorRate {
     /// Products of bytes a second.
     pub products: f64,
-    /// What ran: `cublasLt`, `wgmma` or `mma`.
+    /// Source of the rate: `cublasLt`, `wgmma` or `mma`.
     pub by: &'static str,
 }
 
-/// Measures the limits of a device.
+/// Measures a device's peak rates.
 #[derive(Debug)]
 pub struct Rates {
     device: Arc<Device>,
     stream: Stream,
     sink: Buffer<u32>,
-    /// Seconds that a run takes at least.
+    /// Least duration of a run, in seconds.
     seconds: f64,
 }
 
 impl Rates {
-    /// On `device`, with runs of `seconds` at least.
+    /// Prepares measurements on `device`, with runs of at least `seconds`.
     ///
     /// # Errors
-    /// What the driver said.
+    /// The driver's error.
     pub fn new(device: &Arc<Device>, seconds: f64) -> Result<Self, DriverError> {
         let threads = device.properties().processors as usize * BLOCKS * THREADS;
         let sink = device.alloc(threads)?;
         Ok(Self { device: Arc::clone(device), stream: device.main(), sink, seconds })
     }
 
-    /// Seconds of what `queue` queues, the best of some runs after one that does not count.
+    /// Returns the seconds that the work queued by `queue` takes: the best of `RUNS` runs after a
+    /// warm-up.
     fn best(&self, mut queue: impl FnMut() -> Result<(), DriverError>) -> Result<f64, DriverError> {
         queue()?;
         let mut best = f64::INFINITY;
@@ -122,7 +124,8 @@ impl Rates {
         Ok(best)
     }
 
-    /// Seconds of a round of a kernel that is told how many to do, from runs as long as wanted.
+    /// Returns the seconds of one round of a kernel. The kernel takes the number of rounds as an
+    /// argument; runs are lengthened until they take `self.seconds`.
     fn round(
         &self,
         kernel: &'static str,
@@ -148,20 +151,21 @@ impl Rates {
         Grid::new(self.device.properties().processors as usize * BLOCKS, threads)
     }
 
-    /// Instructions a second, of all threads together.
+    /// Measures instructions a second, summed over all threads.
     ///
     /// # Errors
-    /// What the driver said.
+    /// The driver's error.
     pub fn instruction(&self, instruction: Instruction) -> Result<f64, DriverError> {
         let grid = self.grid(THREADS);
         let round = self.round(instruction.kernel(), grid, |rounds| args![&self.sink, rounds].to_vec())?;
         Ok(self.sink.len() as f64 * INSTRUCTIONS / round)
     }
 
-    /// Products of bytes a second of tensor cores that multiply what they have in registers.
+    /// Measures byte products a second of the tensor cores on operands that are already loaded, with
+    /// `wgmma` on Hopper and `mma` elsewhere.
     ///
     /// # Errors
-    /// What the driver said.
+    /// The driver's error.
     pub fn tensor(&self) -> Result<TensorRate, DriverError> {
         let processors = self.device.properties().processors as usize;
         if self.device.properties().compute == WARPGROUPS {
@@ -176,10 +180,10 @@ impl Rates {
         Ok(TensorRate { products: warps * 8.0 * TILE_PRODUCTS / round, by: "mma" })
     }
 
-    /// Products of bytes a second of NVIDIA's library, if it is on this machine.
+    /// Measures byte products a second of NVIDIA's library, if it is installed.
     ///
     /// # Errors
-    /// What the driver said.
+    /// The driver's error.
     pub fn library(&self) -> Result<Option<TensorRate>, DriverError> {
         let Some(multiply) = ByteProduct::load(&self.device, LIBRARY_SIDE) else { return Ok(None) };
         let [a, b] = [self.device.alloc::<u8>(LIBRARY_SIDE.pow(2))?, self.device.alloc(LIBRARY_SIDE.pow(2))?];
@@ -193,13 +197,14 @@ impl Rates {
         Ok(Some(TensorRate { products: (LIBRARY_SIDE as f64).powi(3) / seconds, by: "cublasLt" }))
     }
 
-    /// Bytes a second that a kernel reads from memory, of a buffer far larger than the second-level cache.
+    /// Measures the bytes a second that a kernel reads from memory; the buffer should be far larger
+    /// than the L2 cache.
     ///
     /// # Errors
-    /// What the driver said.
+    /// The driver's error.
     ///
     /// # Panics
-    /// If there are fewer words than threads times 128 bytes.
+    /// If the buffer is smaller than 128 bytes a thread.
     pub fn read(&self, from: &View<'_, u32>) -> Result<f64, DriverError> {
         let pass = self.sink.len() * LOADS;
         let groups = from.len() / 4 / pass * pass;
@@ -210,19 +215,19 @@ impl Rates {
         Ok(groups as f64 * 16.0 / seconds)
     }
 
-    /// Bytes a second that the device copies within its memory, each counted once.
+    /// Measures the bytes a second of a copy within the device's memory, each byte counted once.
     ///
     /// # Errors
-    /// What the driver said.
+    /// The driver's error.
     pub fn copy(&self, from: &View<'_, u32>, to: &View<'_, u32>) -> Result<f64, DriverError> {
         let seconds = self.best(|| self.stream.copy(from, to))?;
         Ok(from.len() as f64 * 4.0 / seconds)
     }
 
-    /// Bytes a second from and to the host, from memory that the device reads by itself.
+    /// Measures the bytes a second to and from the host, with pinned memory.
     ///
     /// # Errors
-    /// What the driver said.
+    /// The driver's error.
     pub fn host(&self, bytes: usize) -> Result<[f64; 2], DriverError> {
         let words = bytes / 4;
         let mut pinned = Pinned::<u32>::new(&self.device, words)?;

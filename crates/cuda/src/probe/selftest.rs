@@ -1,4 +1,4 @@
-//! Self-tests of `portable.cuh`: kernels of `selftest.cu`, and what must come out of them.
+//! Self-tests of `portable.cuh`: the kernels of `selftest.cu`, and their expected results.
 
 use std::sync::Arc;
 
@@ -7,29 +7,29 @@ use spirea_math::random::public_row;
 use crate::args;
 use crate::driver::{Compute, Device, DriverError, Grid};
 
-/// Why a self-test did not pass.
+/// Reason why a self-test failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SelfTestError {
-    /// The device gave up.
+    /// The driver reported an error.
     #[error(transparent)]
     Driver(#[from] DriverError),
-    /// Something else came out.
+    /// A result differs from the expected value.
     #[error("{what}: {found:#010x} where {expected:#010x} was expected")]
     Wrong {
-        /// Which value.
+        /// Name and place of the value.
         what: String,
-        /// What came out.
+        /// Value found.
         found: u64,
-        /// What should have.
+        /// Value expected.
         expected: u64,
     },
 }
 
-/// The compute capability whose tensor cores multiply for a warpgroup.
+/// Compute capability with warpgroup instructions for the tensor cores.
 pub(super) const WARPGROUPS: Compute = Compute { major: 9, minor: 0 };
 
-/// A self-test of one family of primitives.
+/// Self-test of one family of primitives.
 #[derive(Clone, Copy, Debug)]
 pub struct SelfTest {
     name: &'static str,
@@ -49,40 +49,40 @@ impl SelfTest {
         Self { name: "mma", run: mma },
     ];
 
-    /// Of Hopper's tensor cores.
+    /// Self-tests of Hopper's tensor cores.
     const HOPPER: [Self; 2] = [
         Self { name: "wgmma-128", run: |device| wgmma(device, "selftest_wgmma_128", 128) },
         Self { name: "wgmma-256", run: |device| wgmma(device, "selftest_wgmma_256", 256) },
     ];
 
-    /// All that are for a device.
+    /// Returns all self-tests that apply to `device`.
     pub fn all(device: &Device) -> Vec<Self> {
         let hopper = if device.properties().compute == WARPGROUPS { &Self::HOPPER[..] } else { &[] };
         [&Self::ALL, hopper].concat()
     }
 
-    /// Its name.
+    /// Returns the test's name.
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// Runs it.
+    /// Runs the test.
     ///
     /// # Errors
-    /// What came out that should not have, or what the driver said.
+    /// The first wrong result, or the driver's error.
     pub fn run(&self, device: &Arc<Device>) -> Result<(), SelfTestError> {
         (self.run)(device)
     }
 }
 
-/// The same words every time.
+/// Returns pseudorandom words, the same in every run.
 fn random(stream: u64, count: usize) -> Vec<u32> {
     let mut words = vec![0; count];
     public_row(&[0x5e; 32], stream, &mut words);
     words
 }
 
-/// Fails at the first value that is another.
+/// Fails at the first value that differs.
 fn equal<T: Copy + Into<u64> + PartialEq>(
     what: &str,
     found: &[T],
@@ -97,7 +97,8 @@ fn equal<T: Copy + Into<u64> + PartialEq>(
     Ok(())
 }
 
-/// What the pool keeps for queries is not given to what is loaded, be there ever so little else.
+/// Checks that memory reserved in the pool for queries is not given to a database, however little
+/// other memory is free.
 fn pool(device: &Arc<Device>) -> Result<(), SelfTestError> {
     const KEPT: usize = 256 << 20;
     let kept = KEPT.min(device.memory()?.0 / 2);
@@ -117,7 +118,8 @@ fn pool(device: &Arc<Device>) -> Result<(), SelfTestError> {
     Ok(device.trim(0)?)
 }
 
-/// Every operation on words of one thread, on the edges of their range in all combinations and on random words.
+/// Checks every operation on words of one thread: on all combinations of edge values, and on random
+/// words.
 fn words(device: &Arc<Device>) -> Result<(), SelfTestError> {
     const EDGES: [u32; 6] = [0, 1, 0x7fff_ffff, 0x8000_0000, 0xffff_fffe, 0xffff_ffff];
     let edges = EDGES.len();
@@ -172,7 +174,8 @@ fn words(device: &Arc<Device>) -> Result<(), SelfTestError> {
     equal("join_words, upper word", results(13), triples().map(|t| (joined(t) >> 32) as u32))
 }
 
-/// Bytes of (b : a) by selectors of four bits, whose fourth stands for the byte's sign.
+/// Selects bytes of (b : a) by selectors of four bits; the fourth bit asks for the byte's sign
+/// instead.
 fn permuted_bytes(a: u32, b: u32, selectors: u32) -> u32 {
     let bytes = (u64::from(b) << 32 | u64::from(a)).to_le_bytes();
     u32::from_le_bytes(std::array::from_fn(|i| {
@@ -182,7 +185,7 @@ fn permuted_bytes(a: u32, b: u32, selectors: u32) -> u32 {
     }))
 }
 
-/// Values that travel between the lanes of a warp.
+/// Checks the exchange of values between the lanes of a warp.
 fn warp(device: &Arc<Device>) -> Result<(), SelfTestError> {
     let values = random(2, 32);
     let (from, to) = (device.upload(&values)?, device.alloc::<u32>(9 * 32)?);
@@ -200,7 +203,8 @@ fn warp(device: &Arc<Device>) -> Result<(), SelfTestError> {
     equal("from_lane of 64 bits, upper word", results(8), values.iter().rev().copied())
 }
 
-/// Matrices of 16-bit values, whose rows travel to the lanes that multiply them.
+/// Checks loads of matrices of 16-bit values, which distribute rows to the lanes that multiply
+/// them.
 fn matrices(device: &Arc<Device>) -> Result<(), SelfTestError> {
     let rows = random(8, 4 * 32);
     let (from, to) = (device.upload(&rows)?, device.alloc::<u32>(4 * 32)?);
@@ -214,7 +218,7 @@ fn matrices(device: &Arc<Device>) -> Result<(), SelfTestError> {
     equal("load_matrices", &stream.read(&to.all())?, expected)
 }
 
-/// Words that go to and fro through shared memory.
+/// Checks block barriers: words go to and fro through shared memory.
 fn block_barrier(device: &Arc<Device>) -> Result<(), SelfTestError> {
     const ROUNDS: u32 = 100;
     let blocks = 2 * device.properties().processors as usize;
@@ -232,7 +236,7 @@ fn block_barrier(device: &Arc<Device>) -> Result<(), SelfTestError> {
     equal("block_barrier", &stream.read(&words.all())?, values)
 }
 
-/// Tiles copied to shared memory in the background.
+/// Checks asynchronous copies of tiles to shared memory.
 fn copy_async(device: &Arc<Device>) -> Result<(), SelfTestError> {
     const THREADS: usize = 128;
     let stream = device.main();
@@ -256,7 +260,7 @@ fn copy_async(device: &Arc<Device>) -> Result<(), SelfTestError> {
     Ok(())
 }
 
-/// All threads at the same words.
+/// Checks atomic operations: all threads change the same words.
 fn atomics(device: &Arc<Device>) -> Result<(), SelfTestError> {
     let threads = 256 * device.properties().processors as usize;
     let (counters, sum) = (device.upload(&[0u32; 2])?, device.upload(&[0u64])?);
@@ -274,7 +278,7 @@ fn atomics(device: &Arc<Device>) -> Result<(), SelfTestError> {
     equal("atomic_add of 64 bits", &stream.read(&sum.all())?, [expected])
 }
 
-/// Blocks that read what the others have written.
+/// Checks grid barriers: blocks read what other blocks have written.
 fn grid_barrier(device: &Arc<Device>) -> Result<(), SelfTestError> {
     const ROUNDS: u32 = 20;
     let blocks = device.properties().processors as usize;
@@ -283,7 +287,7 @@ fn grid_barrier(device: &Arc<Device>) -> Result<(), SelfTestError> {
     let stream = device.main();
     let kernel = device.kernel("selftest_grid")?;
     stream.launch_cooperative(&kernel, Grid::new(blocks, 64), args![&arrived, &words, &sums, ROUNDS])?;
-    // All blocks add up the same words, so that their sums are the same after every round.
+    // All blocks add up the same words, so all sums agree after every round.
     let mut sum = 0u32;
     for round in 1..=ROUNDS {
         let written = (1..=blocks as u32).map(|block| round.wrapping_mul(block).wrapping_add(sum));
@@ -292,7 +296,8 @@ fn grid_barrier(device: &Arc<Device>) -> Result<(), SelfTestError> {
     equal("grid_barrier", &stream.read(&sums.all())?, vec![sum; blocks])
 }
 
-/// Products of a warpgroup of 64 rows by `columns` columns of 64 bytes, added to accumulators that wrap.
+/// Checks `wgmma`: products of 64 rows by `columns` columns of 64 bytes, added to accumulators that
+/// wrap.
 fn wgmma(device: &Arc<Device>, kernel: &'static str, columns: usize) -> Result<(), SelfTestError> {
     let kernel_of = device.kernel(kernel)?;
     let random_a = bytemuck::cast_slice(&random(9, 64 * 16)).to_vec();
@@ -305,7 +310,7 @@ fn wgmma(device: &Arc<Device>, kernel: &'static str, columns: usize) -> Result<(
         let grid = Grid::new(1, 128).shared(columns * 64);
         stream.launch(&kernel_of, grid, args![&words, &from_a, &from_b])?;
         let expected = d.iter().enumerate().map(|(i, &before)| {
-            // Accumulator k of a thread is one of four of the columns 8 (k / 4) to 8 (k / 4) + 7.
+            // Accumulator k of a thread belongs to one of the columns 8 (k / 4) to 8 (k / 4) + 7.
             let (k, thread) = (i / 128, i % 128);
             let row = thread / 32 * 16 + thread % 32 / 4 + k % 4 / 2 * 8;
             let column = k / 4 * 8 + thread % 4 * 2 + k % 2;
@@ -317,7 +322,7 @@ fn wgmma(device: &Arc<Device>, kernel: &'static str, columns: usize) -> Result<(
     Ok(())
 }
 
-/// Products of tiles on the tensor cores, random ones and those of extreme bytes, added to accumulators that wrap.
+/// Checks `mma`: products of tiles of random and of extreme bytes, added to accumulators that wrap.
 fn mma(device: &Arc<Device>) -> Result<(), SelfTestError> {
     const TILES: usize = 100;
     let mut a: Vec<u8> = bytemuck::cast_slice(&random(5, TILES * 128)).to_vec();

@@ -7,14 +7,15 @@ use super::tables::Tables;
 use crate::driver::{Arg, Buffer, View};
 
 /// Ciphertexts of a batch: `[query][place][a, b][limb][N]`, values below the primes in the order of
-/// [`spirea_math::NttPlan`]. Every query has as many places, and ciphertexts in the first ones, in order.
+/// [`spirea_math::NttPlan`]. Every query has the same number of places; its ciphertexts are in the
+/// first places, in order.
 #[derive(Debug)]
 pub struct Ciphertexts {
     buffer: Buffer<u32>,
     queries: usize,
-    /// Places of a query.
+    /// Number of places of a query.
     places: usize,
-    /// Ciphertexts of a query.
+    /// Number of ciphertexts of a query.
     count: usize,
 }
 
@@ -27,18 +28,18 @@ struct Batch {
     places: u32,
 }
 
-/// The leaves of a batch of expanded queries, in order.
+/// Leaves of a batch of expanded queries, in order.
 pub type Leaves = Ciphertexts;
 
 impl Ciphertexts {
-    /// Room for `count` ciphertexts of each query.
+    /// Allocates room for `count` ciphertexts of each query.
     pub(crate) fn room(tables: &Tables, queries: usize, count: usize) -> Result<Self, BackendError> {
         let words = queries.checked_mul(count).and_then(|all| all.checked_mul(tables.ciphertext()));
         let buffer = tables.device.alloc(words.unwrap_or(usize::MAX))?;
         Ok(Self { buffer, queries, places: count, count })
     }
 
-    /// `count` ciphertexts of each query, of words below the primes.
+    /// Uploads `count` ciphertexts of each query; all words must be below the primes.
     pub(super) fn of_words(
         tables: &Tables,
         queries: usize,
@@ -48,13 +49,13 @@ impl Ciphertexts {
         Ok(Self { buffer: tables.device.upload(words)?, queries, places: count, count })
     }
 
-    /// The words of one query.
+    /// Views the words of one query.
     pub(crate) fn of(&self, tables: &Tables, query: usize) -> View<'_, u32> {
         let (start, one) = (query * self.places, tables.ciphertext());
         self.buffer.range(start * one..(start + self.count) * one)
     }
 
-    /// Each query's words, with what else it has: one of `others` for each.
+    /// Pairs each query's words with its element of `others`.
     pub(super) fn with<'a, T>(
         &'a self,
         tables: &Tables,
@@ -64,28 +65,28 @@ impl Ciphertexts {
         Ok((0..).zip(others).map(|(query, &other)| (other, self.of(tables, query))).collect())
     }
 
-    /// The first `count` ciphertexts of every query as an argument of kernels.
+    /// Returns the first `count` ciphertexts of every query as a kernel argument.
     ///
     /// # Panics
-    /// If there are not as many.
+    /// If a query has fewer ciphertexts.
     pub(super) fn arg(&self, count: usize) -> Arg {
         assert!(count <= self.count, "ciphertexts that are there");
-        // Ciphertexts of 16 KiB at least: no device has room for 2^32 of them.
+        // Each ciphertext has at least 16 KiB, so no device has room for 2^32 of them.
         let [count, places] = [count, self.places].map(|n| n as u32);
         Arg::structure(&Batch { words: self.buffer.all().address(), count, places })
     }
 
-    /// Keeps the first ciphertext of each query alone.
+    /// Keeps only the first ciphertext of each query.
     pub(super) fn firsts(self) -> Self {
         Self { count: self.count.min(1), ..self }
     }
 
-    /// How many queries.
+    /// Returns the number of queries.
     pub fn queries(&self) -> usize {
         self.queries
     }
 
-    /// How many ciphertexts each query has.
+    /// Returns the number of ciphertexts of each query.
     pub fn count(&self) -> usize {
         self.count
     }

@@ -1,9 +1,11 @@
-//! Folds whose answers become plaintext polynomials without leaving the device: the second hint of `double-pack`.
+//! Folds whose answers become plaintext polynomials on the device: the second hint of
+//! `double-pack`.
 //!
-//! The answers of one fold and their values are large (80 and 240 MiB for 1280 columns and 16,384 rows). There is room
-//! for two blocks of them and for the polynomials, made for the first query and used again by every later one, whose
-//! product the main stream has first (VIPIR section 4.4). Blocks take turns at two streams: one is folded while another is
-//! transformed. The host only queues.
+//! The answers of a fold and their values are large (80 and 240 MiB for 1280 columns and 16,384
+//! rows). Room for two blocks of them, and for the polynomials, is allocated for the first query
+//! and reused by every later one: the main stream computes a query's product before the room is
+//! filled again (VIPIR section 4.4). Blocks alternate between two streams, so that one block is
+//! folded while another is transformed. The host only queues work.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -17,37 +19,38 @@ use super::tables::Tables;
 use crate::driver::{Buffer, Device, Stream};
 use crate::fold::{CudaMatrix, ScalarFoldPlan};
 
-/// Streams among which blocks are dealt out.
+/// Number of streams that blocks are distributed to.
 const LANES: usize = 2;
 
 /// Columns of a public matrix on a device.
 #[derive(Debug)]
 pub struct Columns {
-    /// Of the matrices that are folded with them.
+    /// Layout of the matrices that are folded with these columns.
     layout: PanelLayout,
     count: usize,
     words: Buffer<u32>,
     room: Mutex<Option<Room>>,
 }
 
-/// Where folds of one shape become plaintexts.
+/// Room in which folds of one shape become plaintexts.
 #[derive(Debug)]
 struct Room {
     ring: Arc<Ring>,
     folded: FoldedBlocks,
-    /// The columns, as many to a plan as it takes, split into what its kernel multiplies by.
+    /// Plans for the columns, each for as many columns as it takes. The plans hold the columns in
+    /// the form that their kernel multiplies by.
     plans: Vec<ScalarFoldPlan>,
     lanes: Vec<Lane>,
     plain: Plain,
 }
 
-/// A stream with room for a block.
+/// Stream with room for a block.
 #[derive(Debug)]
 struct Lane {
     stream: Stream,
-    /// `[column][N]`.
+    /// Answers, `[column][N]`.
     answers: Buffer<u32>,
-    /// `[column][limb][N]`.
+    /// Values, `[column][limb][N]`.
     values: Buffer<u32>,
 }
 
@@ -61,7 +64,7 @@ impl Columns {
         Ok(Self { layout, count, words: device.hold_values(words)?, room: Mutex::default() })
     }
 
-    /// `encode_fold` of the blocks of each matrix from `first` on.
+    /// Computes `encode_fold` for the blocks of each matrix from `first` on.
     pub(crate) fn encode_fold(
         &self,
         tables: &Tables,
@@ -79,7 +82,8 @@ impl Columns {
             }
         }
         let products = Ciphertexts::room(tables, leaves.queries(), folded.blocks)?;
-        // Whoever panicked has taken the room with him; what is reserved for queries has it only once.
+        // A caller that panicked has taken the room. A room that does not fit is dropped before the
+        // next one is allocated: memory reserved for queries includes the room only once.
         let mut kept = self.room.lock().unwrap_or_else(PoisonError::into_inner);
         let fits = |room: &Room| room.folded == folded && Arc::ptr_eq(&room.ring, tables.ring());
         let room = match kept.take().filter(fits) {
@@ -93,7 +97,7 @@ impl Columns {
         Ok(products)
     }
 
-    /// The columns that plan number `i` takes.
+    /// Returns the columns of plan number `i`.
     fn piece(&self, i: usize) -> std::ops::Range<usize> {
         i * MAX_BATCH..self.count.min((i + 1) * MAX_BATCH)
     }
@@ -121,7 +125,8 @@ impl Room {
         Ok(Self { ring: Arc::clone(tables.ring()), folded, plans, lanes, plain })
     }
 
-    /// Queues the fold of blocks `first` and so on, and what makes plaintexts of them.
+    /// Queues the fold of the blocks from `first` on, and the encoding of the answers as
+    /// plaintexts.
     fn fill(
         &mut self,
         tables: &Tables,
@@ -143,7 +148,8 @@ impl Room {
             ends::encode_words(tables, &lane.stream, &lane.answers, columns.count, rounding, &lane.values)?;
             self.plain.store_on(&lane.stream, tables, block, 1, &lane.values)
         });
-        // Whatever came of it: what is dropped or used again on the main stream is so after the lanes.
+        // Also after a failure: buffers that are dropped or reused on the main stream must come
+        // after the lanes.
         self.lanes.iter().try_for_each(|lane| main.after(&lane.stream))?;
         queued
     }
@@ -162,7 +168,8 @@ mod tests {
         (0..count as u32).map(|i| i.wrapping_mul(0x9e37_79b1) ^ i.wrapping_mul(0x85eb_ca6b) >> 9).collect()
     }
 
-    /// One column, two, and more than one plan takes, in blocks that are fewer and more than lanes.
+    /// Tests one column, two columns, and more than one plan takes, with fewer and more blocks than
+    /// lanes.
     #[test]
     fn plaintexts_are_those_of_the_words() {
         let emulation = Emulation::install(Config { compute: (8, 6), ..Config::default() });
@@ -194,7 +201,7 @@ mod tests {
                     read(&columns.room.lock().unwrap().as_ref().unwrap().plain)
                 };
                 assert!(found(0, blocks) == read(&expected), "{count} columns, {blocks} blocks");
-                // A part of the blocks, as a group's devices take them.
+                // Only some of the blocks, as on a device of a group.
                 let last_block = |_: usize, k: usize, to: &mut [i32]| fill(blocks - 1, k, to);
                 let expected = backend.encode(&tables, 1, count, &last_block).unwrap();
                 assert!(found(blocks - 1, 1) == read(&expected), "the last of {blocks} blocks");

@@ -1,14 +1,16 @@
-//! How polynomials are decomposed: constants that make every digit an unsigned field of words.
+//! Decomposition of polynomials: constants that make every digit an unsigned field of words.
 //!
-//! The inverse transform's last multiplication and an addition leave, for each prime, what the decomposition begins
-//! with; a digit then is a *field* below 2^32 from which a constant, its offset, is to be subtracted, and what is added
-//! to the field before the forward transform does that, together with the multiple of the prime that keeps the word
-//! positive. So signed digits cost nothing beyond unsigned ones.
+//! For each prime, the inverse transform's last multiplication and one addition yield the input of
+//! the decomposition. A digit then is a *field* below 2^32 minus a constant, its offset. The
+//! constant that is added to the field before the forward transform subtracts the offset and adds
+//! the multiple of the prime that keeps the word positive. So signed digits cost no more than
+//! unsigned ones.
 //!
 //! - [`Gadget::Residues`]: the field is the residue times (q/q_i)^-1, plus (q_i - 1)/2, modulo q_i.
-//! - [`Gadget::Digits`]: all residues plus those of h = (q - 1)/2, so that x + h in [0, q) stands for the centred
-//!   x. Its digits in mixed radix (Garner's) give it as a number of 32-bit words; adding one constant then takes h off
-//!   again, rounds what is dropped, and turns every signed digit into an unsigned field.
+//! - [`Gadget::Digits`]: all residues plus those of h = (q - 1)/2, so that x + h in [0, q) stands
+//!   for the centred x. Its mixed-radix digits (Garner) give it as a number of 32-bit words. Adding
+//!   one constant then subtracts h again, rounds the dropped bits, and turns every signed digit
+//!   into an unsigned field.
 
 use bytemuck::{Pod, Zeroable};
 use spirea_backend::BackendError;
@@ -17,12 +19,12 @@ use spirea_math::{Gadget, Ring};
 use super::primes::{MOST_PRIMES, Prime};
 use super::twiddles::Factor;
 
-/// Most digits of a gadget: what kernels have constants for.
+/// Maximum number of digits of a gadget: kernels have constants for that many.
 const MOST_DIGITS: usize = 24;
-/// The digit has no limb whose values are its own.
+/// Value of `own` for a digit that is no limb's own residue.
 const NONE: u32 = u32::MAX;
 
-/// A digit as kernels take it (`ring.cuh`).
+/// Digit as kernels take it (`ring.cuh`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 struct Digit {
@@ -34,7 +36,7 @@ struct Digit {
     lift: [u32; MOST_PRIMES],
 }
 
-/// A decomposition as kernels take it (`ring.cuh`).
+/// Decomposition as kernels take it (`ring.cuh`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub(super) struct Constants {
@@ -48,22 +50,23 @@ pub(super) struct Constants {
     digits: [Digit; MOST_DIGITS],
 }
 
-/// How a ring's polynomials are decomposed by one gadget.
+/// Decomposition of a ring's polynomials by one gadget.
 #[derive(Clone, Debug)]
 pub(super) struct Decomposition {
     pub gadget: Gadget,
     /// Number of digits.
     pub levels: usize,
     pub constants: Constants,
-    /// `[digit][limb]`: what keys are multiplied by in Montgomery's way: 2^64, so that 2^32 stays in them, and for a
-    /// limb's own digit the constant by which its values are the digit's.
+    /// Factors of the keys in Montgomery products, `[digit][limb]`: 2^64, so that a factor of 2^32
+    /// remains in the keys. For a limb's own digit, also the constant by which the limb's values
+    /// differ from the digit.
     pub key_factors: Vec<u32>,
 }
 
 impl Decomposition {
     /// # Errors
-    /// [`BackendError::Shape`] for digits too large for the words: more than twice the smallest prime in
-    /// magnitude, or for too many of them.
+    /// [`BackendError::Shape`] if digits are too large for words (more than twice the smallest
+    /// prime in magnitude), or if there are too many digits.
     pub(super) fn new(ring: &Ring, gadget: Gadget) -> Result<Self, BackendError> {
         let levels = gadget.levels(ring);
         if !(1..=MOST_DIGITS).contains(&levels) {
@@ -89,7 +92,7 @@ impl Decomposition {
         for (digit, &offset) in constants.digits.iter_mut().zip(&offsets) {
             for (i, limb) in ring.limbs().iter().enumerate() {
                 let q = limb.prime();
-                // With it a field, which is at most twice the offset, is below 4q.
+                // A field is at most twice the offset, so its sum with this lift is below 4q.
                 digit.lift[i] = offset.div_ceil(q.value()) * q.value() - offset;
                 let square = Prime::new(q).square;
                 let own = digit.own == i as u32;
@@ -99,13 +102,13 @@ impl Decomposition {
         Ok(Self { gadget, levels, constants, key_factors })
     }
 
-    /// Whether residues are recombined: where they are not, they are fields already.
+    /// Returns true if residues must be recombined to fields; otherwise residues are the fields.
     pub(super) fn recombines(&self) -> bool {
         self.constants.recombined > 0
     }
 }
 
-/// Constants of [`Gadget::Residues`]; the offsets of the digits.
+/// Sets the constants of [`Gadget::Residues`]; returns the offsets of the digits.
 fn residues(ring: &Ring, constants: &mut Constants) -> Vec<u32> {
     for (i, limb) in ring.limbs().iter().enumerate() {
         let (q, inverse) = (limb.prime(), limb.plan.degree_inverse());
@@ -118,7 +121,7 @@ fn residues(ring: &Ring, constants: &mut Constants) -> Vec<u32> {
     ring.limbs().iter().map(|limb| limb.prime().value() / 2).collect()
 }
 
-/// Constants of [`Gadget::Digits`]; the offsets of the digits.
+/// Sets the constants of [`Gadget::Digits`]; returns the offsets of the digits.
 fn digits(
     ring: &Ring,
     constants: &mut Constants,
@@ -134,10 +137,10 @@ fn digits(
     };
     let top = levels.checked_sub(1).and_then(|lower| lower.checked_mul(base_log)?.checked_add(dropped));
     let top = top.filter(|&top| top < 120 && (1..32).contains(&base_log)).ok_or_else(refused)?;
-    // The highest digit is at most this in magnitude: rounding and the carry of lower digits add 1 each.
+    // Bound on the highest digit's magnitude: rounding and the carry of lower digits add 1 each.
     let h = ring.modulus() / 2;
     let highest = (h >> top) + 2;
-    // An offset beyond it, a power of two.
+    // The offset is the least power of two above the bound.
     let top_log = u128::BITS - highest.leading_zeros();
     if top_log > 30 || top + top_log + 1 > 32 * limbs {
         return Err(refused());
@@ -150,7 +153,7 @@ fn digits(
             if i + 1 < levels { (base_log, 1u32 << (base_log - 1)) } else { (u32::BITS, 1 << top_log) };
         constant = constant.wrapping_add(u128::from(offset) << bit);
         let (word, shift) = (bit / 32, bit % 32);
-        // Above the last word is nothing.
+        // There are no bits above the last word.
         let (upper, bits) =
             if word + 1 < limbs { (word + 1, width) } else { (word, width.min(u32::BITS - shift)) };
         constants.digits[i as usize] =

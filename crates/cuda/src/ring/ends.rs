@@ -1,4 +1,5 @@
-//! What begins and ends a pipeline: plaintexts to values, bodies added, switching to short words.
+//! The ends of a pipeline: encoding plaintexts as values, adding bodies, and switching to short
+//! words.
 
 use std::sync::Arc;
 
@@ -16,10 +17,10 @@ use crate::args;
 use crate::driver::{Arg, Buffer, Grid, Pinned, Stream};
 use crate::fold::CudaMatrix;
 
-/// Bytes of values that are transformed at once, as far as whole rows allow.
+/// Bytes of values that are transformed at once, in whole rows.
 const CHUNK: usize = 64 << 20;
 
-/// `encode`: while the device transforms and stores some rows, the host fills the next.
+/// Implements `encode`: the device transforms and stores some rows while the host fills the next.
 pub(super) fn encode(
     tables: &Tables,
     rows: usize,
@@ -46,7 +47,7 @@ pub(super) fn encode(
         polynomials.for_each(|(j, words)| {
             fill(first + j / columns, j % columns, bytemuck::cast_slice_mut(words));
         });
-        // The rows before are on the device, and theirs may be filled again.
+        // The rows before have arrived on the device, so their pinned memory may be filled again.
         stream.synchronize()?;
         stream.upload_pinned(
             pinned,
@@ -56,13 +57,13 @@ pub(super) fn encode(
         encode_words(tables, &stream, &coefficients, rows * columns, Rounding::NONE, &values)?;
         plain.store(tables, first, rows, &values)
     });
-    // Whatever came of it: what is filled stays until it is copied.
+    // Also after a failure: the pinned memory must live until it is copied.
     stream.synchronize()?;
     encoded?;
     Ok(plain)
 }
 
-/// What coefficients are made of words, as kernels take it (`ring_ends.cu`).
+/// Rounding of words to coefficients, as kernels take it (`ring_ends.cu`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub(super) struct Rounding {
@@ -71,16 +72,16 @@ pub(super) struct Rounding {
 }
 
 impl Rounding {
-    /// Words that are coefficients already.
+    /// For words that are coefficients already.
     pub(super) const NONE: Self = Self { half: 0, dropped: 0 };
 
-    /// To the upper 1 to 31 bits: [`spirea_backend::centred`].
+    /// Rounds to the upper `bits` bits (1 to 31), like [`spirea_backend::centred`].
     pub(super) fn to_upper(bits: u32) -> Self {
         Self { half: 1 << (31 - bits), dropped: 32 - bits }
     }
 }
 
-/// Queues on a stream what makes values `[polynomial][limb][N]` of words `[polynomial][N]`, which there is room for.
+/// Queues on `stream` the encoding of words `[polynomial][N]` as values `[polynomial][limb][N]`.
 pub(super) fn encode_words(
     tables: &Tables,
     stream: &Stream,
@@ -113,7 +114,7 @@ struct BodyWords {
     stride: u64,
 }
 
-/// `add_bodies`: the words of all queries, the upper `bits` bits of each, in one launch.
+/// Implements `add_bodies`: adds the upper `bits` bits of the words of all queries, in one launch.
 pub(super) fn add_bodies(
     tables: &Tables,
     ciphertexts: &mut Ciphertexts,
@@ -143,7 +144,7 @@ pub(super) fn add_bodies(
     Ok(tables.launch(by_degree!("ring_bodies"), grid, args)?)
 }
 
-/// Blocks of a grid in its first dimension.
+/// Multiplies counts to the number of blocks of a grid's first dimension.
 fn blocks(counts: &[usize]) -> Result<usize, BackendError> {
     let product = counts.iter().try_fold(1usize, |product, &count| product.checked_mul(count));
     product
@@ -151,12 +152,12 @@ fn blocks(counts: &[usize]) -> Result<usize, BackendError> {
         .ok_or_else(|| BackendError::Shape(format!("{counts:?} polynomials at once")))
 }
 
-/// Most bits of a switched coefficient.
+/// Maximum number of bits of a switched coefficient.
 const MOST_SWITCHED_BITS: u32 = 56;
-/// Words of the fractions that stand for 1 / q_i.
+/// Words of each fixed-point fraction 1 / q_i.
 const FRACTION_WORDS: usize = 7;
 
-/// How polynomials are switched, as kernels take it (`ring_ends.cu`).
+/// Constants for switching polynomials, as kernels take them (`ring_ends.cu`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 struct Switch {
@@ -171,7 +172,7 @@ impl Switch {
         for (i, limb) in ring.limbs().iter().enumerate() {
             let (q, inverse) = (limb.prime(), limb.plan.degree_inverse());
             switch.scales[i] = q.shoup(q.mul(limb.cofactor_inverse.value, inverse.value)).into();
-            // 2^224 / q, the highest word first.
+            // Digits of 2^224 / q, the highest word first.
             let mut rest = 1u64;
             for word in switch.fractions[i].iter_mut().rev() {
                 *word = ((rest << 32) / u64::from(q.value())) as u32;
@@ -183,7 +184,7 @@ impl Switch {
     }
 }
 
-/// How ciphertexts are switched, as an argument of kernels.
+/// Returns the constants for switching ciphertexts as a kernel argument.
 fn switching(tables: &Tables, bits: SwitchedBits) -> Result<Arg, BackendError> {
     if ![bits.a, bits.b].iter().all(|bits| (1..=MOST_SWITCHED_BITS).contains(bits)) {
         return Err(BackendError::Shape(format!(
@@ -194,13 +195,13 @@ fn switching(tables: &Tables, bits: SwitchedBits) -> Result<Arg, BackendError> {
     Ok(Arg::structure(&Switch::new(tables.ring(), bits)))
 }
 
-/// Blocks that switch all ciphertexts of a batch.
+/// Returns the grid that switches all ciphertexts of a batch.
 fn switch_grid(tables: &Tables, ciphertexts: &Ciphertexts) -> Result<Grid, BackendError> {
     let blocks = blocks(&[ciphertexts.queries(), ciphertexts.count(), 2])?;
     Ok(tables.grid([blocks, 1, 1], tables.limbs().max(2)))
 }
 
-/// `reinterpret`: one launch for the matrices of all queries.
+/// Implements `reinterpret` with one launch for the matrices of all queries.
 pub(super) fn reinterpret(
     tables: &Tables,
     ciphertexts: &Ciphertexts,
@@ -222,7 +223,8 @@ pub(super) fn reinterpret(
     Ok(matrices)
 }
 
-/// `mod_switch`: one launch for each part; the host waits once, for the bytes of all.
+/// Implements `mod_switch` with one launch for each part; the host waits once, for the bytes of all
+/// parts.
 pub(super) fn mod_switch(
     tables: &Tables,
     parts: &[&Ciphertexts],
@@ -232,7 +234,7 @@ pub(super) fn mod_switch(
     parts.iter().try_for_each(|part| check_batches(queries, part.queries()))?;
     let switch = switching(tables, bits)?;
     let words_of = |part: &Ciphertexts| part.count() * bits.bytes(tables.degree()) / 4;
-    // Part by part, then query by query.
+    // Order: part by part, then query by query.
     let switched = tables.device.alloc::<u32>(parts.iter().map(|part| queries * words_of(part)).sum())?;
     let mut end = 0;
     for part in parts.iter().filter(|part| queries * part.count() > 0) {

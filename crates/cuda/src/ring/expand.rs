@@ -1,9 +1,9 @@
-//! Expansion: one ciphertext of each query to many, by trees of substitutions.
+//! Expansion of one ciphertext of each query to many, by trees of substitutions.
 //!
-//! All ciphertexts stay values. A node (a, b) splits with its image (a', b') under X -> X^k: the product of the digits
-//! of a' with the level's key, plus b', is S; the children are (a, b) + S and ((a, b) - S) X^(-2^level). The trees of a
-//! batch are walked together, level by level down to subtrees, then subtree by subtree (IVE, section IV: hierarchical
-//! search).
+//! All ciphertexts stay in the form of values. A node (a, b) is split with its image (a', b') under
+//! X -> X^k: let S be the product of the digits of a' with the level's key, plus b'. The children
+//! are (a, b) + S and ((a, b) - S) X^(-2^level). The trees of a batch are traversed together: level
+//! by level down to the subtrees, then subtree by subtree (IVE, section IV: hierarchical search).
 
 use spirea_backend::BackendError;
 use spirea_math::Expansion;
@@ -16,7 +16,7 @@ use super::tables::Tables;
 use crate::driver::{Arg, Buffer, View};
 use crate::upload::Staging;
 
-/// `expand`: trees whose roots come from the host.
+/// Implements `expand`: the roots of the trees come from the host.
 pub(super) fn expand(
     tables: &Tables,
     staging: &Staging,
@@ -35,7 +35,7 @@ pub(super) fn expand(
     })
 }
 
-/// `expand_leaf`: trees that go on at one leaf of each query.
+/// Implements `expand_leaf`: the root of each tree is one leaf of its query.
 pub(super) fn expand_leaf(
     tables: &Tables,
     expansion: Expansion,
@@ -50,7 +50,7 @@ pub(super) fn expand_leaf(
     expand_roots(tables, expansion, &roots.collect::<Vec<_>>())
 }
 
-/// Checks that keys serve an expansion.
+/// Checks that the keys suffice for an expansion.
 fn check<'a>(
     tables: &Tables,
     expansion: Expansion,
@@ -63,7 +63,8 @@ fn check<'a>(
     Ok(())
 }
 
-/// Trees whose roots are on the device, each with its client's keys. Queries whose keys have the same gadget go together.
+/// Expands trees whose roots are on the device, each with its client's keys. Consecutive queries
+/// whose keys have the same gadget are expanded together.
 fn expand_roots(
     tables: &Tables,
     expansion: Expansion,
@@ -80,9 +81,10 @@ fn expand_roots(
     Ok(leaves)
 }
 
-/// The first level of the subtrees: such that the last nodes that split of one subtree, of all queries, fill every
-/// processor twice over with the two blocks that it holds, or half of the second-level cache, whichever is more.
-/// With that many queries or leaves, what a subtree's nodes hand on stays in the cache; with few, the tree is one.
+/// Returns the first level of the subtrees. The last nodes that split in one subtree, counted over
+/// all queries, must fill every processor twice with the two blocks that it holds, or half of the
+/// L2 cache, whichever is more. With that many queries or leaves, a subtree's intermediate nodes
+/// stay in the cache; with few, the whole tree is one subtree.
 fn first_of_subtrees(
     expansion: Expansion,
     queries: usize,
@@ -95,20 +97,20 @@ fn first_of_subtrees(
     expansion.levels().saturating_sub(1 + of_query.ilog2())
 }
 
-/// Queries of a batch on their way down the tree.
+/// Traversal of the trees of some queries of a batch.
 struct Walk<'a> {
     tables: &'a Tables,
     expansion: Expansion,
-    /// Their keys and roots.
+    /// Keys and roots of the queries.
     queries: &'a [(&'a Keys, View<'a, u32>)],
-    /// The batch's.
+    /// Leaves of the whole batch.
     leaves: &'a Leaves,
-    /// Of the queries in the batch.
+    /// Place of the first query in the batch.
     first: usize,
 }
 
 impl Walk<'_> {
-    /// Queues all of it.
+    /// Queues the whole expansion.
     fn run(&self) -> Result<(), BackendError> {
         let Self { tables, expansion, queries, leaves, first } = *self;
         let (device, one) = (&tables.device, tables.ciphertext());
@@ -125,7 +127,8 @@ impl Walk<'_> {
         }
         let top = first_of_subtrees(expansion, queries.len(), 4 * one, tables.cache, tables.processors());
         let tops = if top == 0 { None } else { Some(room(expansion.nodes(top))?) };
-        // Between the levels, every second one in the same place: those above the subtrees, or those of one.
+        // Intermediate levels alternate between two buffers, which are as large as the widest such
+        // level, above the subtrees or in one subtree.
         let widest = |first: u32, last: u32| {
             if last > first + 1 { expansion.nodes(last - 1).min(1 << (last - 1 - first)) } else { 0 }
         };
@@ -204,9 +207,9 @@ mod tests {
         let (expansion, bytes) = (Expansion::covering(1024), 96 << 10);
         let top =
             |queries, cache, processors| first_of_subtrees(expansion, queries, bytes, cache, processors);
-        // An H200: 528 blocks are more than a whole tree of one query has.
+        // H200: 528 blocks are more than a whole tree of one query has.
         assert_eq!([1, 2, 4, 64, 1024].map(|queries| top(queries, 60 << 20, 132)), [0, 0, 1, 5, 9]);
-        // A small device with a large cache: 512 nodes, 8 of each query.
+        // Small device with a large cache: 512 nodes, 8 of each query.
         assert_eq!(top(64, 96 << 20, 10), 6);
         assert_eq!(first_of_subtrees(Expansion::covering(1), 64, bytes, 60 << 20, 132), 0);
     }

@@ -1,4 +1,4 @@
-//! What digits are multiplied by: evaluation keys and selectors, as kernels read them.
+//! Multipliers of digits, as kernels read them: evaluation keys and selectors.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use super::tables::Tables;
 use crate::args;
 use crate::driver::{Arg, Buffer, Grid, View};
 
-/// Words that a thread of `ring_keys` takes, and threads of a block.
+/// For `ring_keys`: words a thread, and threads of a block.
 const KEY_WORDS: usize = 4;
 const KEY_THREADS: usize = 128;
-/// Rows that one launch takes.
+/// Maximum number of rows in one launch.
 const MOST_ROWS: usize = 65_535;
 
 /// Keys for the digits of one gadget: `[key][row][a, b][limb][N]`, values times 2^32, in fragments (`ring.cuh`).
@@ -21,12 +21,12 @@ const MOST_ROWS: usize = 65_535;
 pub(super) struct DigitKeys {
     pub decomposition: Arc<Decomposition>,
     rows: Buffer<u32>,
-    /// Words of one key.
+    /// Words of each key.
     key: usize,
 }
 
 impl DigitKeys {
-    /// Room for `count` keys for the digits of `sources` polynomials.
+    /// Allocates room for `count` keys for the digits of `sources` polynomials.
     pub(super) fn room(
         tables: &Tables,
         gadget: Gadget,
@@ -39,22 +39,22 @@ impl DigitKeys {
         Ok(Self { decomposition, rows, key })
     }
 
-    /// What the digits are of.
+    /// Returns the gadget of the digits.
     pub(super) fn gadget(&self) -> Gadget {
         self.decomposition.gadget
     }
 
-    /// How many.
+    /// Returns the number of keys.
     pub(super) fn count(&self) -> usize {
         self.rows.len() / self.key
     }
 
-    /// One of them.
+    /// Views key number `i`.
     pub(super) fn key(&self, i: usize) -> View<'_, u32> {
         self.rows.range(i * self.key..(i + 1) * self.key)
     }
 
-    /// Takes ciphertexts one after another to the rows of one source of all keys, key by key.
+    /// Writes consecutive ciphertexts to the rows of `source` in all keys, key by key.
     pub(super) fn set(
         &self,
         tables: &Tables,
@@ -83,12 +83,12 @@ impl DigitKeys {
     }
 }
 
-/// A client's evaluation keys.
+/// Evaluation keys of a client.
 #[derive(Debug)]
 pub struct Keys {
-    /// One for each level: a row for each digit of a.
+    /// Key for each level, with a row for each digit of a.
     pub(super) expansion: DigitKeys,
-    /// One for each of [`Rotations::keys`], likewise.
+    /// Key for each of [`Rotations::keys`], with a row for each digit of a.
     pub(super) rotations: Option<DigitKeys>,
     /// RGSW(s): rows for the digits of b, then for those of a.
     pub(super) conversion: Option<DigitKeys>,

@@ -1,16 +1,18 @@
 //! The steps on rings: [`RingBackend`] for [`CudaBackend`].
 //!
-//! Polynomials are values nearly all the time: `[limb][N]`, in the order of the plans of `spirea_math`, below the
-//! primes; what is observable is the same, bit for bit, as by definition.
+//! Polynomials are nearly always values (NTT form): `[limb][N]`, in the order of the plans of
+//! `spirea_math`, below the primes. Observable results agree bit for bit with the definition.
 //!
-//! - [`primes`], [`twiddles`] and [`tables`] are what kernels read of a ring, [`transform`] starts its transforms alone;
-//! - [`decomposition`] makes digits, [`keys`] what they are multiplied by, [`stages`] multiplies, by kernels of a
-//!   [`granularity`], for the [`substitutions`] of [`expand`] and [`rotations`] and for [`tournament`];
-//! - [`product`] multiplies plaintexts by leaves; [`ends`] begins and ends the pipeline, [`columns`] begins another
-//!   one where it ended.
+//! - [`primes`], [`twiddles`] and [`tables`] are the constants of a ring that kernels read;
+//!   [`transform`] runs its transforms alone.
+//! - [`decomposition`] makes digits, [`keys`] holds their multipliers, and [`stages`] multiplies
+//!   both, by kernels of a [`granularity`]: for the [`substitutions`] of [`expand`] and
+//!   [`rotations`], and for [`tournament`].
+//! - [`product`] multiplies plaintexts by leaves; [`ends`] begins and ends the pipeline;
+//!   [`columns`] begins a second pipeline with the results of the first.
 //!
-//! Everything is queued in the order of the device's main stream; the host waits only for the bytes of `mod_switch` and
-//! in `encode`.
+//! All work is queued in the order of the device's main stream. The host waits only for the bytes
+//! of `mod_switch` and in `encode`.
 
 mod ciphertexts;
 mod columns;
@@ -50,11 +52,11 @@ pub use twiddles::Butterfly;
 use crate::driver::View;
 use crate::{CudaBackend, CudaFolded, CudaMatrix};
 
-/// The part of a device's memory that leaves may have: databases want the rest.
+/// Leaves may take 1/16 of a device's memory; databases need the rest.
 const LEAVES_SHARE: u64 = 16;
 
 impl CudaBackend {
-    /// [`RingBackend::expand_leaf`] of queries with these leaves.
+    /// Runs [`RingBackend::expand_leaf`] for queries with these leaves.
     pub(crate) fn expand_leaf_of(
         &self,
         tables: &Tables,
@@ -65,7 +67,7 @@ impl CudaBackend {
         expand::expand_leaf(tables, expansion, queries, leaf)
     }
 
-    /// [`RingBackend::rotate`] of queries with these leaves.
+    /// Runs [`RingBackend::rotate`] for queries with these leaves.
     pub(crate) fn rotate_of(
         &self,
         tables: &Tables,
@@ -75,7 +77,7 @@ impl CudaBackend {
         rotations::rotate(tables, rotations, queries)
     }
 
-    /// [`RingBackend::poly_fold`] of matrices wherever they are.
+    /// Runs [`RingBackend::poly_fold`] for matrices that are not contiguous.
     pub(crate) fn poly_fold_of(
         &self,
         tables: &Tables,
@@ -85,7 +87,7 @@ impl CudaBackend {
         product::poly_fold(tables, plain, leaves)
     }
 
-    /// [`RingBackend::rgsw_fold`] of the winners of the first `rounds` rounds.
+    /// Runs [`RingBackend::rgsw_fold`] on the winners of the first `rounds` rounds.
     pub(crate) fn rgsw_fold_after(
         &self,
         tables: &Tables,
@@ -108,8 +110,8 @@ impl RingBackend for CudaBackend {
     type Matrices = Vec<CudaMatrix>;
     type Fixed = WholeHalves;
 
-    /// A share of the device's memory. What a batch takes with it is reserved before a database answers, so it does not
-    /// change with what is loaded.
+    /// Returns a fixed fraction of the device's memory. The memory of a batch is reserved before a
+    /// database answers, so the bound must not depend on the loaded databases.
     fn leaves_memory(&self) -> u64 {
         self.device().properties().memory_bytes as u64 / LEAVES_SHARE
     }

@@ -3,10 +3,10 @@
 use bytemuck::{Pod, Zeroable};
 use spirea_math::Modulus;
 
-/// Most primes of a ring: what is kept for each of them in a kernel's registers has so many places.
+/// Maximum number of primes of a ring: kernels keep registers for that many.
 pub(super) const MOST_PRIMES: usize = 4;
 
-/// A prime with what Montgomery's method wants of it (`modular.cuh`).
+/// Prime with the constants of Montgomery's method (`modular.cuh`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub(super) struct Prime {
@@ -23,7 +23,7 @@ pub(super) struct Prime {
 impl Prime {
     pub(super) fn new(modulus: Modulus) -> Self {
         let q = modulus.value();
-        // Each step doubles the bits that are right; an odd q is its own inverse modulo 8.
+        // Each step doubles the number of correct bits; an odd q is its own inverse modulo 8.
         let inverse =
             (0..4).fold(q, |inverse, _| inverse.wrapping_mul(2u32.wrapping_sub(q.wrapping_mul(inverse))));
         let one = ((1u64 << 32) % u64::from(q)) as u32;

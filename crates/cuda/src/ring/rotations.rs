@@ -1,7 +1,8 @@
-//! Packing by rotations: the images of chunks under the small automorphisms, and sums under the big ones.
+//! Packing by rotations: images of chunks under the small automorphisms, and sums under the big
+//! ones.
 //!
-//! A substitution is that of a tree's node, of which the image itself is wanted. Every step is a stage: that of all chunks
-//! or sums of all queries at once.
+//! A rotation is the substitution of a tree's node, but keeps the image itself. Every step is one
+//! stage for all chunks or sums of all queries.
 
 use spirea_backend::{BackendError, check_rotations};
 use spirea_math::Rotations;
@@ -13,15 +14,15 @@ use super::substitutions::{Substituted, Substitution};
 use super::tables::Tables;
 use crate::driver::{Arg, View};
 
-/// Which of the keys of [`Rotations::keys`] a step has.
+/// Indices into [`Rotations::keys`].
 const STEP: usize = 0;
 const SIGN: usize = 1;
 const BIG: usize = 2;
 
-/// A query: its keys for rotations and its ciphertexts.
+/// Keys for rotations and ciphertexts of a query.
 type Query<'a> = (&'a DigitKeys, View<'a, u32>);
 
-/// Queries of so many ciphertexts at least, with their keys for rotations.
+/// Checks that each query has at least `count` ciphertexts and keys for rotations, and pairs them.
 fn checked<'a>(
     tables: &Tables,
     count: usize,
@@ -37,26 +38,27 @@ fn checked<'a>(
     })
 }
 
-/// The first of the ciphertexts of a query that a step reads or writes: by its number among those that there are, or among
-/// those that are made of them.
+/// First ciphertext of a query that a step reads or writes: its number among the given ciphertexts
+/// or among the computed ones.
 #[derive(Clone, Copy)]
 enum Place {
     Given(usize),
     Made(usize),
 }
 
-/// A step, the same for all queries.
+/// Step, the same for all queries.
 struct Step {
-    /// Which of the keys.
+    /// Index of the key.
     key: usize,
-    /// Of one query.
+    /// Number of items of each query.
     items: usize,
     from: Place,
     to: Place,
     substitution: Substitution,
 }
 
-/// Queues steps one after another. Queries whose keys have the same gadget go together.
+/// Queues steps one after another. Consecutive queries whose keys have the same gadget are
+/// processed together.
 fn run(
     tables: &Tables,
     steps: &[Step],
@@ -90,8 +92,9 @@ fn run(
     Ok(())
 }
 
-/// `rotate`: chunks' images under powers of 5, one power after another, then all of those with the other sign. The first
-/// step reads the leaves and takes the chunks along to where all images are.
+/// Implements `rotate`: computes the chunks' images under powers of 5, one power after another,
+/// then all of those with the other sign. The first step reads the leaves, and also copies the
+/// chunks to the place of the images.
 pub(super) fn rotate(
     tables: &Tables,
     rotations: Rotations,
@@ -103,7 +106,7 @@ pub(super) fn rotate(
     let (powers, of_chunk) = (rotations.steps(), rotations.small() as u32);
     let [by_step, by_sign, _] = rotations.keys(tables.degree()).map(|exponent| exponent as u32);
     let step = |number: usize| {
-        // The leaves lie one behind another, and chunks among their images.
+        // Leaves follow one another; later steps read chunks that lie between their images.
         let (leaves, source_stride, keeps) = if number == 0 { (true, 1, 1) } else { (false, of_chunk, 0) };
         let image = |i: usize| if leaves { Place::Given(i) } else { Place::Made(i) };
         let common =
@@ -130,7 +133,8 @@ pub(super) fn rotate(
     Ok(images)
 }
 
-/// `sum_rotated`: by Horner's rule each total goes where the term is that it takes up, and the last one to its sum.
+/// Implements `sum_rotated` by Horner's rule: each partial total overwrites the term that it adds,
+/// and the last total is written to the place of the sum.
 pub(super) fn sum_rotated(
     tables: &Tables,
     rotations: Rotations,

@@ -1,4 +1,4 @@
-//! Stages: what multiplies digits by keys, as one kernel or as several.
+//! Stages: multiplication of digits by keys, as one kernel or as several.
 
 use bytemuck::Pod;
 use spirea_backend::BackendError;
@@ -9,12 +9,12 @@ use super::primes::MOST_PRIMES;
 use super::tables::{Tables, by_degree};
 use crate::driver::{Arg, Buffer, DriverError, Grid, View};
 
-/// The kernels of a kind of stage.
+/// Kernels of a kind of stage.
 #[derive(Debug)]
 pub(super) struct Kernels {
-    /// Polynomials of an item whose digits are multiplied.
+    /// Polynomials of each item that are decomposed to digits.
     sources: usize,
-    /// Ciphertexts that an item reads and writes.
+    /// Ciphertexts that each item reads and writes.
     ciphertexts: usize,
     residues: [&'static str; 2],
     terms: [&'static str; 2],
@@ -22,7 +22,7 @@ pub(super) struct Kernels {
     stage: [&'static str; 2],
 }
 
-/// Nodes that split.
+/// Splits of nodes.
 pub(super) const SPLITS: Kernels = Kernels {
     sources: 1,
     ciphertexts: 3,
@@ -32,7 +32,7 @@ pub(super) const SPLITS: Kernels = Kernels {
     stage: by_degree!("ring_split"),
 };
 
-/// Ciphertexts that are rotated. One may be added, or copied.
+/// Rotations of ciphertexts. Each may also add or copy a ciphertext.
 pub(super) const ROTATIONS: Kernels =
     Kernels { sums: "ring_rotation_images", stage: by_degree!("ring_rotation"), ..SPLITS };
 
@@ -46,18 +46,19 @@ pub(super) const GAMES: Kernels = Kernels {
     stage: by_degree!("ring_game"),
 };
 
-/// A stage: as many items of each query of a batch, whose digits meet their keys.
+/// Stage: the same number of items for each query of a batch, whose digits are multiplied by the
+/// query's key.
 pub(super) struct Stage<Query> {
-    /// Of one query.
+    /// Number of items of each query.
     pub items: usize,
-    /// Where the items and keys of each are, as kernels take it.
+    /// Addresses of each query's items and key, as kernels take them.
     pub queries: Vec<Query>,
-    /// What is the same for all of them, as kernels take it.
+    /// Arguments common to all queries, as kernels take them.
     pub common: Arg,
 }
 
-/// Queues stages of one kind, one after another, by keys of one gadget. What names their queries goes to the device at
-/// once.
+/// Queues stages of one kind, one after another, with keys of one gadget. The addresses of all
+/// stages' queries are uploaded at once.
 pub(super) fn run<Query: Pod>(
     tables: &Tables,
     decomposition: &Decomposition,
@@ -78,7 +79,7 @@ pub(super) fn run<Query: Pod>(
     })
 }
 
-/// A stage, but for its queries.
+/// Stage without its queries.
 struct Work<'a> {
     tables: &'a Tables,
     decomposition: &'a Decomposition,
@@ -87,14 +88,16 @@ struct Work<'a> {
     common: &'a Arg,
 }
 
-/// Threads of the kernels that take a coefficient, or four values, a thread.
+/// Threads of a block, for kernels with one coefficient a thread and for kernels with four values a
+/// thread.
 const RECOMBINE_THREADS: usize = 256;
 const SUM_THREADS: usize = 128;
 const SUM_VALUES: usize = 4;
 
 impl Work<'_> {
-    /// Queues it for queries that the device has: one launch of each kernel, or one for each of as few parts of them as
-    /// grids take.
+    /// Queues the stage for queries whose addresses are on the device. Each kernel is launched
+    /// once, or once for each part of the queries if grids cannot take all; the parts are as large
+    /// as possible.
     fn run<Query: Pod>(&self, queries: &View<'_, Query>) -> Result<(), BackendError> {
         if self.items == 0 {
             return Ok(());
@@ -102,7 +105,8 @@ impl Work<'_> {
         let working_set = self.working_set(queries.len());
         let chosen = working_set.granularity(self.tables.cache, self.tables.processors());
         let granularity = self.tables.granularity.unwrap_or(chosen);
-        // Of the kernels by operations, recombination has the most blocks beyond the first dimension.
+        // Recombination has the most blocks beyond the first dimension among the kernels by
+        // operations.
         let of_query = match granularity {
             Granularity::Operations => self.items.saturating_mul(self.kernels.sources),
             Granularity::Stages => 1,
@@ -169,7 +173,8 @@ impl Work<'_> {
         stream.launch(&tables.device.kernel(kernels.sums)?, grid, &self.args(queries, &[&terms]))
     }
 
-    /// The arguments of a kernel: the queries, what they have in common, buffers, the ring and the gadget.
+    /// Returns a kernel's arguments: the queries, their common argument, buffers, the ring and the
+    /// gadget.
     fn args<Query: Pod>(&self, queries: &View<'_, Query>, buffers: &[&Buffer<u32>]) -> Vec<Arg> {
         let named = [Arg::from(queries), self.common.clone()];
         let buffers = buffers.iter().map(|&buffer| Arg::from(buffer));
@@ -200,7 +205,8 @@ mod tests {
         (0..count as u32).map(|i| (i ^ seed << 16).wrapping_mul(0x9e37_79b1) % Q).collect()
     }
 
-    /// The winners of tournaments between leaves, by selectors of the same leaves; each client has keys of its own.
+    /// Plays tournaments between leaves, with selectors made from the same leaves, and returns the
+    /// winners; each client has its own keys.
     fn winners(backend: &CudaBackend, tables: &Tables) -> Result<Vec<u32>, BackendError> {
         let one = tables.ciphertext();
         let keys: Vec<_> = (0..QUERIES as u32)
@@ -225,7 +231,8 @@ mod tests {
         backend.ciphertext_words(tables, &winners)
     }
 
-    /// Grids of few blocks take a batch in parts, and what is no part is refused.
+    /// Tests that a batch is divided if grids have few blocks, and refused if not even one query
+    /// fits.
     #[test]
     fn batches_are_divided_where_grids_end() {
         let emulation = Emulation::install(Config { compute: (8, 6), ..Config::default() });
@@ -241,7 +248,8 @@ mod tests {
 
             let expected = found(Granularity::Operations, 100).unwrap();
             emulation.reset();
-            // A node has a block of each query; its two games for a selector have two each, and its last game two.
+            // Blocks of a query: one for a node, four for its two games for a selector, two for its
+            // last game.
             assert!(found(Granularity::Operations, 4).unwrap() == expected);
             assert_eq!(launches(["ring_split_children", "ring_game_sums"]), [2, 5 + 3]);
             assert!(matches!(found(Granularity::Operations, 3), Err(BackendError::Shape(_))));

@@ -1,8 +1,8 @@
-//! Substitutions as kernels take them: what trees and rotations have in common.
+//! Substitutions as kernels take them, for trees and for rotations.
 
 use bytemuck::{Pod, Zeroable};
 
-/// A query whose ciphertexts are substituted (`ring.cuh`): addresses.
+/// Addresses for a query whose ciphertexts are substituted (`ring.cuh`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub(super) struct Substituted {
@@ -11,24 +11,25 @@ pub(super) struct Substituted {
     pub key: u64,
 }
 
-/// A substitution: what is the same for all items of a stage (`ring.cuh`). Kernels reverse the bits of exponents to find
-/// the places of values, so that any odd one below 2N will do, and none has a table.
+/// Substitution: the arguments common to all items of a stage (`ring.cuh`). Kernels reverse the
+/// bits of exponents to find the places of values. So the exponent may be any odd number below 2N,
+/// and no exponent has a table.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 pub(super) struct Substitution {
     pub exponent: u32,
-    /// Items are in runs of 2^`log_run`, whose ciphertexts follow one another.
+    /// Logarithm of the length of runs: the ciphertexts of a run of items follow one another.
     pub log_run: u32,
-    /// Ciphertexts from the beginning of a run of sources to that of the next,
+    /// Ciphertexts from the beginning of a run of sources to the beginning of the next.
     pub source_stride: u32,
-    /// and of results.
+    /// Ciphertexts from the beginning of a run of results to the beginning of the next.
     pub result_stride: u32,
-    /// Where nodes split: the level,
+    /// Level of the tree; only for splits of nodes.
     pub level: u32,
-    /// and how many children are wanted.
+    /// Number of children wanted; only for splits of nodes.
     pub children: u32,
-    /// Where ciphertexts are rotated: 1 if the one before the source is added,
+    /// 1 if the ciphertext before the source is added; only for rotations.
     pub adds: u32,
-    /// and 1 if a copy of the source goes before the result.
+    /// 1 if a copy of the source is written before the result; only for rotations.
     pub keeps: u32,
 }

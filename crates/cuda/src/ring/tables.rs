@@ -1,4 +1,4 @@
-//! The tables of a ring on a device.
+//! Tables of a ring on a device.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use super::primes::{MOST_PRIMES, Prime};
 use super::twiddles::{Butterfly, COEFFICIENTS, Factor, in_order_of_use};
 use crate::driver::{Arg, Buffer, Device, DriverError, Grid, Stream};
 
-/// Bits of words that bodies have at most.
+/// Maximum number of bits of a body's words.
 pub(super) const MOST_BODY_BITS: u32 = 31;
 
-/// A ring as kernels take it (`ring.cuh`): where its tables are.
+/// Addresses of a ring's tables, as kernels take them (`ring.cuh`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 struct RingTables {
@@ -26,14 +26,14 @@ struct RingTables {
     log_degree: u32,
 }
 
-/// Twiddles for one butterfly.
+/// Twiddles for one kind of butterfly.
 #[derive(Debug)]
 pub(super) struct Twiddles {
-    /// [limb], in the order of use.
+    /// Factors of the forward transform for each limb, in the order of use.
     pub forward: Buffer<Factor>,
-    /// [limb], in the order of use.
+    /// Factors of the inverse transform for each limb, in the order of use.
     pub inverse: Buffer<Factor>,
-    /// [limb]: 1 / N.
+    /// 1 / N for each limb.
     pub scales: Buffer<Factor>,
 }
 
@@ -54,32 +54,32 @@ impl Twiddles {
     }
 }
 
-/// The tables of a ring.
+/// Tables of a ring on a device.
 #[derive(Debug)]
 pub struct Tables {
     pub(super) ring: Arc<Ring>,
     pub(super) device: Arc<Device>,
-    /// One for each limb.
+    /// Constants of the prime of each limb.
     pub(super) primes: Buffer<Prime>,
     shoup: Twiddles,
     montgomery: Twiddles,
-    /// `[limb][N]`: powers of the 2N-th root, the exponent's bits reversed.
+    /// Powers of the 2N-th root, `[limb][N]`, with the exponent's bits reversed.
     powers: Buffer<Factor>,
-    /// [limb]: 1, whose product reduces any word.
+    /// 1 for each limb; the product with it reduces any word.
     pub(super) ones: Buffer<Factor>,
-    /// `[bits][limb]`: the scale of bodies of so many bits.
+    /// Scale of bodies, `[bits][limb]`, for every number of bits.
     pub(super) body_scales: Buffer<Factor>,
-    /// The granularity of every stage, where it is not chosen.
+    /// Granularity of all stages; `None` to choose it for each stage.
     pub(super) granularity: Option<Granularity>,
-    /// Bytes of second-level cache that stages count on.
+    /// Bytes of the L2 cache that stages count on.
     pub(super) cache: usize,
-    /// Blocks of a stage's grids in each dimension but the first, at most.
+    /// Maximum number of blocks in each dimension of a stage's grids but the first.
     pub(super) most_blocks: usize,
 }
 
 impl Tables {
     /// # Errors
-    /// [`BackendError::Unavailable`] for rings that the kernels are not made for.
+    /// [`BackendError::Unavailable`] if the kernels do not support the ring.
     pub(super) fn check(ring: &Ring) -> Result<(), BackendError> {
         let of_primes = || ring.limbs().iter().map(|limb| limb.prime().value());
         let spread = of_primes().min().zip(of_primes().max());
@@ -96,7 +96,7 @@ impl Tables {
     }
 
     /// # Errors
-    /// [`BackendError::Unavailable`] if there is no room.
+    /// [`BackendError::Unavailable`] if there is no room for the tables.
     pub(super) fn new(device: &Arc<Device>, ring: &Arc<Ring>) -> Result<Self, BackendError> {
         let limbs = || ring.limbs().iter().map(|limb| (limb.prime(), &limb.plan));
         let primes: Vec<Prime> = limbs().map(|(q, _)| Prime::new(q)).collect();
@@ -125,42 +125,42 @@ impl Tables {
         })
     }
 
-    /// The same with all stages of one granularity, for measurements.
+    /// Sets one granularity for all stages, for measurements.
     pub fn with_granularity(self, granularity: Granularity) -> Self {
         Self { granularity: Some(granularity), ..self }
     }
 
-    /// The same for a second-level cache of so many bytes, of which others may use a part.
+    /// Sets the bytes of the L2 cache that stages count on: others may use a part of the cache.
     pub fn with_cache(self, bytes: usize) -> Self {
         Self { cache: bytes, ..self }
     }
 
-    /// The ring.
+    /// Returns the ring.
     pub fn ring(&self) -> &Arc<Ring> {
         &self.ring
     }
 
-    /// Coefficients of a polynomial.
+    /// Returns the number of coefficients of a polynomial.
     pub(super) fn degree(&self) -> usize {
         self.ring.degree()
     }
 
-    /// Primes.
+    /// Returns the number of primes.
     pub(super) fn limbs(&self) -> usize {
         self.ring.limbs().len()
     }
 
-    /// Words of a polynomial.
+    /// Returns the number of words of a polynomial.
     pub(super) fn words(&self) -> usize {
         self.ring.words()
     }
 
-    /// Processors of the device.
+    /// Returns the number of processors of the device.
     pub(super) fn processors(&self) -> usize {
         self.device.properties().processors as usize
     }
 
-    /// Words of a ciphertext.
+    /// Returns the number of words of a ciphertext.
     pub(crate) fn ciphertext(&self) -> usize {
         2 * self.words()
     }
@@ -172,7 +172,7 @@ impl Tables {
         }
     }
 
-    /// The tables as an argument of kernels.
+    /// Returns the tables as a kernel argument.
     pub(super) fn arg(&self) -> Arg {
         Arg::structure(&RingTables {
             primes: self.primes.all().address(),
@@ -184,19 +184,19 @@ impl Tables {
         })
     }
 
-    /// A grid of blocks that transform, with shared memory for `polynomials` polynomials of words beside what is
-    /// exchanged.
+    /// Returns a grid of blocks that transform. Their shared memory holds `polynomials` polynomials
+    /// of words beside the room for exchanges.
     pub(super) fn grid(&self, blocks: [usize; 3], polynomials: usize) -> Grid {
         Grid::cube(blocks, self.degree() / COEFFICIENTS).shared(self.shared_bytes(polynomials))
     }
 
-    /// Bytes of shared memory of such a block.
+    /// Returns the bytes of shared memory of such a block.
     pub(super) fn shared_bytes(&self, polynomials: usize) -> usize {
         // An exchange pads every 16th word.
         4 * (polynomials * self.degree() + self.degree() / 16 * 17)
     }
 
-    /// Queues one kernel of those whose names begin so and end with the degree.
+    /// Queues a kernel; `names` are its names for both degrees.
     pub(super) fn launch(
         &self,
         names: [&'static str; 2],
@@ -206,7 +206,7 @@ impl Tables {
         self.launch_on(&self.device.main(), names, grid, args)
     }
 
-    /// The same on another stream.
+    /// Queues a kernel like [`Self::launch`], on another stream.
     pub(super) fn launch_on(
         &self,
         stream: &Stream,
@@ -219,7 +219,7 @@ impl Tables {
     }
 }
 
-/// The names of a kernel for both degrees.
+/// Names of a kernel for both degrees.
 macro_rules! by_degree {
     ($name:literal) => {
         [concat!($name, "_2048"), concat!($name, "_4096")]

@@ -11,7 +11,7 @@ use super::stages::{self, GAMES, Stage};
 use super::tables::Tables;
 use crate::driver::{Arg, View};
 
-/// A query whose ciphertexts play, as kernels take it (`ring.cuh`): addresses.
+/// Addresses for a query whose ciphertexts play, as kernels take them (`ring.cuh`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 struct Playing {
@@ -19,7 +19,7 @@ struct Playing {
     selector: u64,
 }
 
-/// Games as kernels take them: words.
+/// Numbers of words that describe the games, as kernels take them.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 struct Games {
@@ -28,8 +28,10 @@ struct Games {
     distance: u64,
 }
 
-/// A round: `count` games of each query, at least one, by its selector. Each first, `stride` ciphertexts apart, becomes
-/// first plus selector times (second - first), and of the second, `distance` ciphertexts further on, nothing is left.
+/// Round: `count` games of each query, at least one, with one selector. The first ciphertexts of
+/// the games are `stride` ciphertexts apart, and the second of a game follows `distance`
+/// ciphertexts after its first. The first becomes first + selector * (second - first); the second
+/// is destroyed.
 #[derive(Clone, Copy)]
 struct Round {
     count: usize,
@@ -38,7 +40,7 @@ struct Round {
 }
 
 impl Round {
-    /// As a stage, for queries of ciphertexts and a selector each.
+    /// Converts the round to a stage, for queries that have ciphertexts and a selector each.
     fn stage<'a>(
         self,
         tables: &Tables,
@@ -63,17 +65,19 @@ impl Round {
     }
 }
 
-/// RGSW encryptions of the bits of each query's index, lowest first: rows for the digits of b, then for those of a.
+/// RGSW encryptions of the bits of each query's index, lowest first: rows for the digits of b, then
+/// for those of a.
 #[derive(Debug)]
 pub struct Selectors {
     queries: usize,
     depth: usize,
-    /// Query by query.
+    /// Keys, query by query.
     bits: DigitKeys,
 }
 
-/// `selectors`: rows of b are the leaves themselves, rows of a their products with the conversion key, which are games
-/// against zeros. Queries whose keys have the same gadget go together.
+/// Implements `selectors`. Rows of b are the leaves themselves; rows of a are the leaves' products
+/// with the conversion key, computed as games against zeros. Consecutive queries whose keys have
+/// the same gadget are processed together.
 pub(super) fn selectors(
     tables: &Tables,
     keys: &[&Keys],
@@ -97,8 +101,9 @@ pub(super) fn selectors(
         let players = tables.device.alloc(2 * all * one)?;
         let (products, rows) = (players.range(0..all * one), players.range(all * one..2 * all * one));
         stream.zero(&products)?;
-        // Games leave nothing of a second, and the leaves stay. A copy for each query, queued, which nobody waits for:
-        // the driver promises copies of several rows at once only of memory whose rows it has placed itself.
+        // Games destroy their second ciphertext, but the leaves must stay, so they are copied. The
+        // copies are queued, one for each query, and the host does not wait: the driver promises
+        // copies of several rows at once only for memory whose rows it has laid out itself.
         for query in 0..queries {
             let to = rows.range(query * of_query * one..(query + 1) * of_query * one);
             stream.copy(&leaves.of(tables, query).range(first * one..end * one), &to)?;
@@ -119,7 +124,8 @@ pub(super) fn selectors(
     Ok(Selectors { queries, depth, bits })
 }
 
-/// `rgsw_fold` from bit `first` on: round by round, a winner takes the first one's place; one without a partner stays.
+/// Implements `rgsw_fold` from bit `first` on. In each round the winner takes the place of the
+/// game's first ciphertext; a ciphertext without a partner stays.
 pub(super) fn rgsw_fold(
     tables: &Tables,
     selectors: &Selectors,

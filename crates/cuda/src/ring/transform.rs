@@ -1,4 +1,4 @@
-//! Transforms by themselves, for measurements.
+//! Transforms alone, for measurements.
 
 use spirea_backend::BackendError;
 
@@ -7,7 +7,7 @@ use super::twiddles::Butterfly;
 use crate::args;
 use crate::driver::Buffer;
 
-/// Which way a transform goes.
+/// Direction of a transform.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Direction {
     /// Coefficients to values.
@@ -16,11 +16,11 @@ pub enum Direction {
     Inverse,
 }
 
-/// Queues the transforms of polynomials `[polynomial][limb][N]` below the primes, in place, with one kind of butterfly;
-/// both give the same words.
+/// Queues the transforms of polynomials `[polynomial][limb][N]` below the primes, in place, with
+/// one kind of butterfly. All butterflies give the same words.
 ///
 /// # Errors
-/// [`BackendError::Shape`] if they are not whole polynomials of the ring.
+/// [`BackendError::Shape`] if the words are not whole polynomials of the ring.
 pub fn transform_with(
     butterfly: Butterfly,
     direction: Direction,

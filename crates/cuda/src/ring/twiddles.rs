@@ -1,11 +1,12 @@
-//! Twiddles in the order in which the transforms read them (`ntt.cuh`), and the butterflies that they are for.
+//! Twiddles in the order in which the transforms read them (`ntt.cuh`), and the kinds of butterfly.
 
 use bytemuck::{Pod, Zeroable};
 use spirea_math::{Modulus, ShoupWord};
 
 use super::primes::Prime;
 
-/// How a butterfly multiplies. What is fused with other work has Shoup's products, which take any words.
+/// Multiplication in a butterfly. Transforms that are fused with other work use Shoup's products,
+/// which take any words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Butterfly {
     /// Shoup's products: lazy unsigned words.
@@ -15,10 +16,10 @@ pub enum Butterfly {
 }
 
 impl Butterfly {
-    /// Both.
+    /// All kinds of butterfly.
     pub const ALL: [Self; 2] = [Self::Shoup, Self::Montgomery];
 
-    /// A factor with what spares its product a division.
+    /// Returns a factor with its companion, which replaces the division in products.
     pub(super) fn factor(self, modulus: Modulus, word: ShoupWord) -> Factor {
         match self {
             Self::Shoup => Factor { value: word.value, companion: word.quotient },
@@ -32,7 +33,7 @@ impl Butterfly {
     }
 }
 
-/// A factor with its companion (`ntt.cuh`).
+/// Factor with its companion (`ntt.cuh`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 pub(super) struct Factor {
@@ -46,12 +47,12 @@ impl From<ShoupWord> for Factor {
     }
 }
 
-/// Coefficients that a thread has in registers, and as many groups of the second pass.
+/// Coefficients that a thread has in registers; also the number of groups of the second pass.
 pub(super) const COEFFICIENTS: usize = 16;
 
-/// The twiddles of one direction modulo one prime in the order of their use: three passes, each with quadruples
-/// [8][groups] of the factors number 2 j and 2 j + 1. Layer s of a pass has numbers 2^s to 2^(s + 1) - 1; number 0,
-/// and layers that a shorter degree leaves out, are never read.
+/// Returns the twiddles of one direction modulo one prime in the order of their use: three passes,
+/// each with quadruples [8][groups] of the factors number 2 j and 2 j + 1. Layer s of a pass has
+/// numbers 2^s to 2^(s + 1) - 1. Number 0, and layers that a shorter degree omits, are never read.
 pub(super) fn in_order_of_use(modulus: Modulus, plan: &[ShoupWord], butterfly: Butterfly) -> Vec<Factor> {
     let mut factors = Vec::new();
     for groups in [1, COEFFICIENTS, plan.len() / COEFFICIENTS] {

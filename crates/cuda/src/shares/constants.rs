@@ -1,4 +1,4 @@
-//! The numbers of functions that kernels take as an argument.
+//! Constants of the pseudorandom functions, which kernels take as an argument.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ struct FunctionConstants {
     table: u64,
 }
 
-/// The numbers of all functions, on a device.
+/// Constants of all functions, on a device.
 #[derive(Debug)]
 pub(super) struct Constants {
     table: Buffer<u32>,
@@ -27,13 +27,14 @@ impl Constants {
         Ok(Self { table: device.hold_values(&aes_table())? })
     }
 
-    /// Those of a function as an argument.
+    /// Returns the constants of a function as a kernel argument.
     pub(super) fn argument(&self, prf: PrfKind) -> Arg {
         let mut words = [0; 64];
         match prf {
             PrfKind::Aes128 => {
                 words[..44].copy_from_slice(&aes_schedule(AES_KEY));
-                // Added before columns are turned by half a word: `column` in `prf_aes.cuh`.
+                // The kernel adds these round keys before it rotates columns by half a word:
+                // `column` in `prf_aes.cuh`.
                 words[4..40].iter_mut().for_each(|word| *word = word.rotate_left(16));
             }
             PrfKind::Sha256 => words = SHA_CONSTANTS,
@@ -43,7 +44,7 @@ impl Constants {
     }
 }
 
-/// The product of two polynomials modulo x^8 + x^4 + x^3 + x + 1.
+/// Multiplies two polynomials modulo x^8 + x^4 + x^3 + x + 1.
 const fn multiply(mut a: u8, mut b: u8) -> u8 {
     let mut product = 0;
     while b != 0 {
@@ -56,7 +57,8 @@ const fn multiply(mut a: u8, mut b: u8) -> u8 {
     product
 }
 
-/// The substitution of FIPS 197, section 5.1.1: the inverse, which is the 254th power, then an affine map.
+/// Applies the S-box of FIPS 197, section 5.1.1: the inverse, computed as the 254th power, then an
+/// affine map.
 const fn substitute(byte: u8) -> u8 {
     let (mut inverse, mut i) = (1, 0);
     while i < 254 {
@@ -71,7 +73,7 @@ const fn substitute(byte: u8) -> u8 {
         ^ 0x63
 }
 
-/// Substitution and the first column of MixColumns in one: T0.
+/// Returns the table T0: S-box and first column of MixColumns in one.
 fn aes_table() -> [u32; 256] {
     std::array::from_fn(|i| {
         let byte = substitute(i as u8);
@@ -79,7 +81,8 @@ fn aes_table() -> [u32; 256] {
     })
 }
 
-/// The round keys (FIPS 197, section 5.2), a word a column, row 0 in its lowest byte.
+/// Returns the round keys (FIPS 197, section 5.2): a word for each column, row 0 in its lowest
+/// byte.
 fn aes_schedule(key: [u8; 16]) -> [u32; 44] {
     let mut words = [0u32; 44];
     for (word, bytes) in words.iter_mut().zip(key.as_chunks::<4>().0) {
@@ -115,7 +118,7 @@ const SHA_CONSTANTS: [u32; 64] = [
 mod tests {
     use super::*;
 
-    /// The round keys of FIPS 197, appendix A.1.
+    /// Compares with the round keys of FIPS 197, appendix A.1.
     #[test]
     fn the_schedule_is_that_of_the_standard() {
         let key = 0x2b7e_1516_28ae_d2a6_abf7_1588_09cf_4f3cu128.to_be_bytes();

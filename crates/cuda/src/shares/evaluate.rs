@@ -1,4 +1,4 @@
-//! Shares of whole domains, and calls of functions with nothing else: what folds are measured by.
+//! Evaluation of keys on their whole domain, and bare function calls, to compare folds with.
 
 use spirea_backend::{BackendError, MAX_KEYS};
 use spirea_dpf::{Block, Key, LEAF_BLOCKS, Leaf, OutputKind, PrfKind};
@@ -25,16 +25,18 @@ pub struct Evaluation {
 }
 
 impl CudaBackend {
-    /// Prepares the evaluation of the whole domain of keys, of one domain and one party.
+    /// Prepares the evaluation of keys on their whole domain. The keys must have one domain and one
+    /// party.
     ///
     /// # Errors
-    /// [`BackendError::Shape`] unless they are 1 to [`MAX_KEYS`] such keys, [`BackendError::Unavailable`] without room
-    /// for their shares.
+    /// [`BackendError::Shape`] unless there are 1 to [`MAX_KEYS`] keys of one domain and party,
+    /// [`BackendError::Unavailable`] if there is no room for their shares.
     pub fn evaluation(&self, prf: PrfKind, keys: &[Key]) -> Result<Evaluation, BackendError> {
         self.prepare(prf, keys, None)
     }
 
-    /// The same, with the tops of trees expanded as the caller says.
+    /// Prepares an evaluation like [`CudaBackend::evaluation`], with the given expansion of the
+    /// trees' tops.
     ///
     /// # Errors
     /// As [`CudaBackend::evaluation`].
@@ -72,10 +74,11 @@ impl CudaBackend {
         })
     }
 
-    /// Calls of a function per second, with nothing else to do: a chain of `leaves` leaves in each thread.
+    /// Measures the calls of a function per second with no other work: each thread computes a chain
+    /// of `leaves` leaves.
     ///
     /// # Errors
-    /// What the device said.
+    /// The device's error.
     pub fn prf_rate(&self, prf: PrfKind, leaves: u32) -> Result<f64, BackendError> {
         let (device, functions) = (self.device(), functions(prf));
         let blocks = 4 * device.properties().processors.max(1) as usize;
@@ -94,10 +97,10 @@ impl CudaBackend {
 }
 
 impl Evaluation {
-    /// Queues it on the main stream.
+    /// Queues the evaluation on the main stream.
     ///
     /// # Errors
-    /// What the device said.
+    /// The device's error.
     pub fn run(&self) -> Result<(), BackendError> {
         let (device, functions) = (self.shares.device(), functions(self.prf));
         self.keys.expand_tops(self.prf, &self.constants, self.tops)?;
@@ -114,11 +117,11 @@ impl Evaluation {
         Ok(())
     }
 
-    /// The shares that the last run left, those of each key leaf by leaf; outputs behind the last point are without
-    /// meaning.
+    /// Returns the shares of the last run: key by key, leaf by leaf. Outputs behind the last point
+    /// are undefined.
     ///
     /// # Errors
-    /// What the device said, so of the run.
+    /// The device's error, also of the run.
     pub fn shares(&self) -> Result<Vec<Leaf>, BackendError> {
         let blocks = self.shares.device().main().read(&self.shares.all())?;
         Ok(blocks.as_chunks::<LEAF_BLOCKS>().0.to_vec())

@@ -13,9 +13,9 @@ use crate::driver::{Arg, Grid};
 
 /// Bytes of a lane.
 const LANE: usize = 16;
-/// The most parts that a launch takes: the second dimension of its grid.
+/// Maximum number of parts of a launch: limited by the second dimension of a grid.
 const PARTS: usize = 1 << 15;
-/// The most keys that are on a device at once, unless one task has more.
+/// Maximum number of keys on a device at once, unless a single task has more.
 const RUN_KEYS: usize = 1 << 15;
 
 /// `Fold` of `share_fold.cuh`.
@@ -37,18 +37,19 @@ struct FoldArgument {
     height: u32,
 }
 
-/// A fold of some of the rows.
+/// Fold over some of the rows.
 pub(super) struct Task<'a> {
-    /// What its keys have in common.
+    /// Common properties of the keys.
     pub batch: Batch,
     /// The keys.
     pub keys: &'a [Key],
 }
 
-/// The answers of all tasks' keys, one after another.
+/// Returns the answers of all tasks' keys, one after another.
 ///
-/// Tasks that follow one another with as many keys of one domain, as those of bins do, have their keys uploaded and the
-/// tops of all their trees expanded at once, and then a launch each: none waits for the host.
+/// Consecutive tasks with the same number of keys, of one domain and party (such as those of bins),
+/// form a run. A run uploads its keys and expands the tops of all trees at once; then each task is
+/// a launch, and no launch waits for the host.
 pub(super) fn share_folds(
     rows: &CudaRows,
     prf: PrfKind,
@@ -62,13 +63,13 @@ pub(super) fn share_folds(
     Ok(answers.collect::<Result<Vec<_>, _>>()?.concat())
 }
 
-/// The answers of tasks that have equally many keys of one domain and party.
+/// Returns the answers of tasks that all have the same number of keys, of one domain and party.
 fn fold_run(rows: &CudaRows, prf: PrfKind, run: &[Task<'_>]) -> Result<Vec<u8>, BackendError> {
     let (device, layout, functions) = (rows.bytes.device(), rows.layout, functions(prf));
     let (domain, count) = (run[0].batch.domain, run[0].keys.len());
     let machine = Machine::new(device.properties(), functions);
     let plan = FoldPlan::new(machine, domain, layout, count)?;
-    // The last group of a task has as many keys as any, some twice, unless nobody's keys follow.
+    // Keys are repeated to fill a task's last group, unless no other task's keys follow.
     let padded = if run.len() == 1 { count } else { plan.group * plan.groups };
     let with_padding = |task: &Task<'_>| {
         let last = task.keys.last().expect("a task has keys").clone();

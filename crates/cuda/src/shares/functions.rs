@@ -1,32 +1,32 @@
-//! The kernels of every pseudorandom function.
+//! Kernels of every pseudorandom function.
 
 use spirea_dpf::PrfKind;
 
-/// The kernels of a function, by name, and what they need.
+/// Kernels of a function, by name, and their requirements.
 pub(super) struct Functions {
-    /// The top of each key's tree, by a block.
+    /// Expands the top of each key's tree, with one block a key.
     pub tops_apart: &'static str,
-    /// The tops of all keys' trees, by all blocks.
+    /// Expands the tops of all keys' trees, with all blocks together.
     pub tops_together: &'static str,
-    /// Shares to memory.
+    /// Writes shares to memory.
     pub evaluate: &'static str,
-    /// Calls and nothing else.
+    /// Calls the function and does nothing else.
     pub calls: &'static str,
-    /// Folds by bits.
+    /// Folds rows by shares of bits.
     pub fold_bits: &'static str,
-    /// Folds by words of 32 bits.
+    /// Folds rows by shares of 32-bit words.
     pub fold_u32: &'static str,
-    /// Folds by words of 64 bits.
+    /// Folds rows by shares of 64-bit words.
     pub fold_u64: &'static str,
     /// Bytes of tables in the shared memory of a block: `SHARED_BYTES` of the function's type.
     pub tables: usize,
-    /// The most keys of a group: `GROUP_KEYS` of the function's type.
+    /// Maximum number of keys of a group: `GROUP_KEYS` of the function's type.
     pub group_keys: usize,
 }
 
 macro_rules! functions {
     ($($prf:ident, $name:literal, $tables:literal, $keys:literal;)*) => {
-        /// The kernels of a function.
+        /// Returns the kernels of a function.
         pub(super) fn functions(prf: PrfKind) -> &'static Functions {
             match prf {$(
                 PrfKind::$prf => &Functions {

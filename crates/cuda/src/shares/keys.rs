@@ -1,4 +1,4 @@
-//! The keys of a batch on a device, and the tops of their trees.
+//! Keys of a batch on a device, and the tops of their trees.
 
 use std::sync::Arc;
 
@@ -30,10 +30,10 @@ pub(super) struct KeysArgument {
 #[derive(Debug)]
 pub(super) struct DeviceKeys {
     device: Arc<Device>,
-    /// Roots, then corrections of levels, then those of leaves.
+    /// Roots, then corrections of the levels, then corrections of the leaves.
     blocks: Buffer<Block>,
     tops: Buffer<Block>,
-    /// What the blocks of a cooperative launch count at their barriers.
+    /// Counter that the blocks of a cooperative launch use for their barriers.
     arrived: Buffer<u32>,
     domain: Domain,
     count: usize,
@@ -42,10 +42,10 @@ pub(super) struct DeviceKeys {
 }
 
 impl DeviceKeys {
-    /// Copies keys to a device, with room for the first `top` levels of their trees.
+    /// Copies keys to a device and allocates room for the first `top` levels of their trees.
     ///
     /// # Panics
-    /// If there are none, or they are not of one domain and one party.
+    /// If there are no keys, or the keys differ in domain or party.
     pub(super) fn new(device: &Arc<Device>, keys: &[Key], top: u32) -> Result<Self, DriverError> {
         let (domain, party) = (keys[0].domain(), keys[0].party());
         assert!(keys.iter().all(|key| key.domain() == domain && key.party() == party));
@@ -69,13 +69,14 @@ impl DeviceKeys {
         })
     }
 
-    /// The argument of kernels.
+    /// Returns the kernel argument for all keys.
     pub(super) fn argument(&self) -> KeysArgument {
         self.argument_from(0)
     }
 
-    /// The argument of kernels that take key `first` for the first one. It counts all keys, as corrections of levels
-    /// lie: whoever takes fewer goes over whole groups of them.
+    /// Returns the kernel argument for the keys from `first` on. Its `count` remains the number of
+    /// all keys, because the corrections of a level lie that far apart. A kernel that takes fewer
+    /// keys iterates over whole groups.
     pub(super) fn argument_from(&self, first: usize) -> KeysArgument {
         let (count, depth) = (self.count, self.domain.depth());
         let levels = count + 2 * count * depth as usize;
@@ -92,7 +93,7 @@ impl DeviceKeys {
         }
     }
 
-    /// Queues the expansion of the tops.
+    /// Queues the expansion of the trees' tops.
     pub(super) fn expand_tops(
         &self,
         prf: PrfKind,

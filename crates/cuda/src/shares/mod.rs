@@ -1,8 +1,9 @@
-//! Folds by shares of distributed point functions: trees fused with the rows that they select.
+//! Folds by shares of distributed point functions: the evaluation of trees is fused with the fold
+//! of the rows.
 //!
-//! `plan` cuts a batch up, `keys` brings its keys to the device and expands the tops of their trees, `fold` multiplies,
-//! `evaluate` writes shares down for whom wants to measure. Kernels: `kernels/share_*.cuh`, a file of them for each
-//! function or two.
+//! `plan` divides a batch into blocks, `keys` copies its keys to the device and expands the tops of
+//! their trees, `fold` multiplies, `evaluate` writes shares to memory, for measurements. Kernels:
+//! `kernels/share_*.cuh`, one file for one or two functions.
 
 mod constants;
 mod evaluate;
@@ -22,7 +23,7 @@ use crate::driver::Buffer;
 use crate::upload::upload_file;
 use constants::Constants;
 
-/// Bytes behind the last row, which kernels read along with it.
+/// Bytes behind the last row that kernels read along with it.
 const SLACK: usize = 32;
 
 /// Rows of bytes on a device.
@@ -34,7 +35,7 @@ pub struct CudaRows {
 }
 
 impl CudaBackend {
-    /// Room for rows.
+    /// Allocates rows.
     pub(crate) fn rows(&self, layout: RowLayout) -> Result<CudaRows, BackendError> {
         let bytes = self.device().hold(layout.bytes() + SLACK)?;
         Ok(CudaRows { layout, bytes, constants: Constants::new(self.device())? })
@@ -57,7 +58,8 @@ impl ShareBackend for CudaBackend {
         Ok(rows)
     }
 
-    /// Copies them to the device, whatever the residence: a mapping of the file would be read over the bus each time.
+    /// Copies the rows to the device, whatever the residence: kernels would read a mapped file over
+    /// the bus every time.
     fn open_rows(&self, stored: FileRows<'_, RowLayout>) -> Result<CudaRows, BackendError> {
         upload_file(self.device(), &stored, |layout| self.rows(layout), CudaRows::bytes)
     }

@@ -1,4 +1,4 @@
-//! How a batch is cut up: pure functions of its shape and the device's.
+//! Division of a batch into blocks: pure functions of the batch's and the device's shape.
 
 use spirea_backend::{BackendError, RowLayout};
 use spirea_dpf::{Domain, OutputKind};
@@ -10,46 +10,47 @@ use crate::driver::Properties;
 pub(super) const THREADS: usize = 256;
 /// Bytes of a node.
 const NODE: usize = 16;
-/// Bytes that all threads' nodes of a level take.
+/// Bytes of one level of nodes for all threads.
 const STACK_LEVEL: usize = THREADS * NODE;
-/// The most bytes of the shares of a tile.
+/// Maximum size of the shares of a tile, in bytes.
 const TILE_SHARES: usize = 24 << 10;
-/// Blocks of a fold for each processor: two at a time, twice.
+/// Blocks of a fold for each processor: two rounds of two at a time.
 const BLOCKS_PER_PROCESSOR: usize = 4;
-/// The greatest height of a thread's subtree: its root costs as much as 1/256 of it.
+/// Maximum height of a thread's subtree: computing its root costs 1/256 of the subtree.
 const MAX_HEIGHT: u32 = 8;
-/// The most bytes of the tops of all keys' trees.
+/// Maximum size of the tops of all keys' trees, in bytes.
 const TOPS_BYTES: usize = 64 << 20;
-/// The most blocks in the first dimension of a grid.
+/// Maximum number of blocks in the first dimension of a grid.
 const MAX_BLOCKS: u64 = (1 << 31) - 1;
 
-/// Who expands the tops of trees.
+/// Division of the tops of trees among blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Tops {
     /// A block for each key.
     Apart,
-    /// All blocks for all keys, in a cooperative launch: they meet after each level (GPU-DPF section III-C,
-    /// optimization 4).
+    /// All blocks for all keys, in a cooperative launch with a barrier after each level (GPU-DPF
+    /// section III-C, optimization 4).
     Together,
 }
 
 impl Tops {
-    /// Together, where keys alone leave processors idle and levels have more nodes than a block has threads.
+    /// Chooses `Together` if there are fewer keys than processors and levels have more nodes than a
+    /// block has threads.
     pub(super) fn of(keys: usize, top: u32, processors: usize) -> Self {
         if keys < processors && 1 << top > THREADS { Self::Together } else { Self::Apart }
     }
 }
 
-/// What plans need of a device and a function.
+/// Properties of a device and a function that plans depend on.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Machine {
     /// Multiprocessors.
     pub processors: usize,
     /// Bytes of shared memory that a block may have.
     pub shared: usize,
-    /// Bytes of it that the function's tables take.
+    /// Bytes of shared memory that the function's tables take.
     pub tables: usize,
-    /// The most keys of a group.
+    /// Maximum number of keys of a group.
     pub group_keys: usize,
 }
 
@@ -63,8 +64,9 @@ impl Machine {
         }
     }
 
-    /// The greatest height of subtrees for whose stacks there is room beside `room` bytes, with two blocks on a
-    /// processor if they fit at all. (A block takes 1 KiB more than it asks for.)
+    /// Returns the maximum height of subtrees whose stacks fit in shared memory beside `room`
+    /// bytes. Two blocks share a processor if they fit at all. (A block takes 1 KiB more than it
+    /// asks for.)
     fn max_height(self, room: usize) -> u32 {
         let fixed = self.tables + room;
         let half = (self.shared + 1024) / 2 - 1024;
@@ -72,30 +74,31 @@ impl Machine {
         ((limit.saturating_sub(fixed) / STACK_LEVEL) as u32).min(MAX_HEIGHT)
     }
 
-    /// Bytes of shared memory of a block with stacks of `height` nodes and `room` bytes.
+    /// Returns the bytes of shared memory of a block with stacks of `height` nodes and `room`
+    /// bytes.
     fn block_bytes(self, height: u32, room: usize) -> usize {
         self.tables + height as usize * STACK_LEVEL + room
     }
 }
 
-/// Levels of the tops of `keys` trees, of `levels` levels above the subtrees of threads: all, as far as
-/// [`TOPS_BYTES`] reaches. Below, each thread goes on by itself.
+/// Returns the levels in the tops of `keys` trees, which have `levels` levels above the threads'
+/// subtrees: all levels, if [`TOPS_BYTES`] allows. Below the top each thread continues alone.
 fn top(keys: usize, levels: u32) -> u32 {
     (TOPS_BYTES / (2 * NODE * keys)).max(1).ilog2().min(levels)
 }
 
-/// How a fold is cut up.
+/// Division of a fold into blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FoldPlan {
     /// Keys of a group.
     pub group: usize,
-    /// Groups.
+    /// Number of groups.
     pub groups: usize,
     /// Height of a thread's subtree.
     pub height: u32,
-    /// Subtrees of a block, for each key of its group.
+    /// Subtrees of a block, for each key of the group.
     pub subtrees: usize,
-    /// Blocks for a group and a part.
+    /// Number of blocks for a group and a part.
     pub pieces: usize,
     /// Levels of the tops.
     pub top: u32,
@@ -113,7 +116,7 @@ impl FoldPlan {
         let groups = keys.div_ceil(machine.group_keys);
         let group = keys.div_ceil(groups);
         let leaf_bytes = leaf_bytes(domain.output(), group);
-        // As many subtrees as threads, and no more than have room for their shares.
+        // A subtree for each thread, but only as many as have room for their shares.
         let most = (THREADS / group).min(TILE_SHARES / leaf_bytes);
         let wanted =
             (BLOCKS_PER_PROCESSOR * machine.processors).div_ceil(groups.saturating_mul(layout.parts()));
@@ -137,13 +140,14 @@ impl FoldPlan {
         })
     }
 
-    /// The same where the tops of so many keys' trees are held at once.
+    /// Returns the plan for tops of `keys` trees that are held at once.
     pub(super) fn with_keys(self, keys: usize) -> Self {
         Self { top: top(keys, self.top), ..self }
     }
 }
 
-/// Bytes that the shares of a leaf take in a tile for a group of keys: `put` in `share_rows.cuh`.
+/// Returns the bytes that the shares of a leaf take in a tile for a group of keys: `put` in
+/// `share_rows.cuh`.
 fn leaf_bytes(output: OutputKind, group: usize) -> usize {
     let stride = if group == 1 { 1 } else { group.next_multiple_of(4) };
     match output {
@@ -154,12 +158,12 @@ fn leaf_bytes(output: OutputKind, group: usize) -> usize {
     }
 }
 
-/// How an evaluation is cut up.
+/// Division of an evaluation into blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct EvaluationPlan {
     /// Height of a thread's subtree.
     pub height: u32,
-    /// Blocks for a key.
+    /// Number of blocks for a key.
     pub blocks: usize,
     /// Levels of the tops.
     pub top: u32,
@@ -189,7 +193,7 @@ impl EvaluationPlan {
 mod tests {
     use super::*;
 
-    /// Compute capabilities 9.0, 8.0 and 8.6.
+    /// Bytes of shared memory of compute capabilities 9.0, 8.0 and 8.6.
     const SHARED: [usize; 3] = [227 << 10, 163 << 10, 99 << 10];
 
     fn machines() -> impl Iterator<Item = Machine> {

@@ -1,4 +1,4 @@
-//! Rings with gadgets, and what is made with them on any backend.
+//! Rings with gadgets, and values computed with them on any backend.
 
 use std::sync::{Arc, LazyLock};
 
@@ -12,10 +12,11 @@ use spirea_math::random::public_residues;
 use spirea_math::{Expansion, Gadget, Modulus, Ring, Rotations};
 
 pub const GRANULARITIES: [Granularity; 2] = [Granularity::Operations, Granularity::Stages];
-/// So many bits of coefficients show every wrong residue.
+/// Enough bits to show every wrong residue.
 pub const ALL_BITS: SwitchedBits = SwitchedBits { a: 56, b: 55 };
 
-/// A device that multiplies words: products of bytes take longer to emulate, and are tested by themselves.
+/// Returns a device that multiplies words: products of bytes take longer to emulate and have their
+/// own tests.
 pub fn device() -> Config {
     Config { compute: (8, 6), ..Config::default() }
 }
@@ -24,8 +25,9 @@ pub fn emulation() -> &'static Emulation {
     Emulation::install(device())
 }
 
-/// Runs a test in every order with the shorter ring, which is quick, else in one order, another one for each set: the
-/// kernels are the same for all. The short form draws one of the orders.
+/// Runs a test in every order with the shorter ring, which is fast. With other rings, runs it in
+/// one order, which differs between the sets: the kernels are the same for all. The short form of
+/// the tests draws one of the orders.
 pub fn in_orders(ring: &Ring, mut test: impl FnMut()) {
     if ring.degree() == SHORT.degree() {
         return emulation().in_every_order(|| {
@@ -46,7 +48,8 @@ pub fn in_orders(ring: &Ring, mut test: impl FnMut()) {
     emulation().with(Config { threads, streams, ..device() }, &mut test);
 }
 
-/// A ring of half the degree, with primes of different sizes, one of them too large for products of bytes to win.
+/// Ring of half the degree, with primes of different sizes. One prime is too large for products of
+/// bytes to win.
 pub static SHORT: LazyLock<Arc<Ring>> = LazyLock::new(|| {
     Arc::new(Ring::new(
         2048,
@@ -54,7 +57,7 @@ pub static SHORT: LazyLock<Arc<Ring>> = LazyLock::new(|| {
     ))
 });
 
-/// One with primes that leave little room above them.
+/// Ring with primes close below a power of two, which leave little headroom.
 pub static WIDE: LazyLock<Arc<Ring>> =
     LazyLock::new(|| Arc::new(Ring::new(2048, &[Modulus::new(1_073_692_673), Modulus::new(1_073_668_097)])));
 
@@ -66,7 +69,7 @@ pub enum Data {
     Alternating,
 }
 
-/// Polynomials below the primes.
+/// Returns polynomials with words below the primes.
 pub fn polynomials(ring: &Ring, data: Data, count: usize) -> Vec<u32> {
     let mut words = vec![0; count * ring.words()];
     for (i, words) in words.chunks_exact_mut(ring.degree()).enumerate() {
@@ -81,7 +84,7 @@ pub fn polynomials(ring: &Ring, data: Data, count: usize) -> Vec<u32> {
     words
 }
 
-/// A ring with gadgets, and random words that stand for keys: exact arithmetic needs no more.
+/// Ring with gadgets. Random words serve as keys: exact arithmetic needs no real ones.
 pub struct Case {
     pub ring: Arc<Ring>,
     pub expansion: Gadget,
@@ -108,7 +111,8 @@ impl Case {
         }
     }
 
-    /// So many digits that sums of their products are settled on the way.
+    /// Returns a case with so many digits that sums of their products must be reduced before the
+    /// end.
     pub fn wide() -> Self {
         let digits = |levels| Gadget::Digits { levels, base_log: 2, dropped: 60 - 2 * levels };
         Self { ring: Arc::clone(&WIDE), expansion: digits(13), conversion: digits(24), selector: digits(24) }
@@ -119,7 +123,7 @@ impl Case {
     }
 
     pub fn keys<B: RingBackend>(&self, backend: &B, tables: &B::Tables, levels: u32, data: Data) -> B::Keys {
-        // Parts of one sequence: no key is like another.
+        // All keys are parts of one sequence, so that they differ from each other.
         let substitutions = self.rows(self.expansion, levels as usize + Rotations::KEYS, data);
         let words = levels as usize * (substitutions.len() / (levels as usize + Rotations::KEYS));
         let (expansion, rotations) = substitutions.split_at(words);
@@ -134,7 +138,7 @@ impl Case {
         backend.keys(tables, keys).unwrap()
     }
 
-    /// Queries with keys of their own to their leaves, and each leaf by itself to bytes.
+    /// Expands queries, each with its own keys, and returns each leaf, switched to bytes.
     pub fn expanded<B: RingBackend>(
         &self,
         backend: &B,
@@ -157,7 +161,7 @@ impl Case {
         backend.mod_switch(tables, &[&folded], ALL_BITS).unwrap().concat()
     }
 
-    /// Ciphertexts that are a random one of each query times other plaintexts.
+    /// Multiplies a random ciphertext of each query by several plaintexts.
     pub fn ciphertexts<B: RingBackend>(
         &self,
         backend: &B,
@@ -182,7 +186,8 @@ impl Case {
         backend.poly_fold(tables, &[plain], &leaves).unwrap()
     }
 
-    /// A tournament for each query, with selectors from leaves, of which the first is not used.
+    /// Plays a tournament for each query, with selectors from its leaves; the first leaf is not
+    /// used.
     pub fn tournament<B: RingBackend>(
         &self,
         backend: &B,
@@ -206,7 +211,7 @@ impl Case {
     }
 }
 
-/// Compares what both granularities make with what the processor makes.
+/// Compares the results of both granularities with the CPU's.
 pub fn compare(
     case: &Case,
     what: &str,
@@ -228,7 +233,7 @@ pub fn refused<T>(result: Result<T, BackendError>) -> bool {
     matches!(result, Err(BackendError::Shape(_)))
 }
 
-/// Words that look random.
+/// Returns pseudorandom words.
 pub fn words(count: usize, seed: u32) -> Vec<u32> {
     let mixed = |i: u32| (i ^ seed << 20).wrapping_mul(0x9e37_79b1);
     (0..count as u32).map(|i| mixed(i) ^ mixed(i) >> 15).collect()

@@ -1,4 +1,4 @@
-//! What ends a pipeline: bodies and switching.
+//! The end of a pipeline: bodies and switching.
 
 use spirea_backend::{Bodies, NaiveBackend, PanelLayout, RingBackend, SwitchedBits};
 use spirea_cuda::CudaBackend;
@@ -8,7 +8,7 @@ use crate::case::{ALL_BITS, Case, Data, in_orders};
 
 #[test]
 fn switching_agrees_with_its_definition() {
-    /// Ciphertexts of each query in the parts that are switched together.
+    /// Ciphertexts of each query, in the parts that are switched together.
     const COUNTS: [usize; 2] = [2, 1];
     let cases =
         [Case::of(RingSet::Fast), Case::of(RingSet::Onion32), Case::of(RingSet::Small), Case::short()];
@@ -32,8 +32,8 @@ fn switching_agrees_with_its_definition() {
     }
 }
 
-/// Words of folds by a matrix of other bytes as bodies: fewer than there are coefficients, and for the first ciphertext
-/// alone all, without gaps.
+/// Adds words of folds by a matrix of other bytes as bodies: fewer than there are coefficients; for
+/// the first ciphertext alone one for each coefficient, without gaps.
 fn with_bodies<B: RingBackend>(backend: &B, case: &Case, tables: &B::Tables, bits: u32) -> Vec<u8> {
     const QUERIES: usize = 3;
     let degree = case.ring.degree();

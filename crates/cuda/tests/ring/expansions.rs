@@ -40,19 +40,19 @@ fn expansions_of_the_shorter_degree_agree() {
     }
 }
 
-/// With few processors and many queries the trees are walked subtree by subtree.
+/// Tests that trees are traversed subtree by subtree with few processors and many queries.
 #[test]
 fn subtrees_agree_with_whole_trees() {
     let case = Case::short();
     let data: Vec<Data> = (0..4).map(Data::Random).collect();
-    // A tree that is pruned at its last level alone, and one that is above it.
+    // The first tree is pruned only at its last level, the second one also above it.
     let expansions = [Expansion::covering(11), Expansion::partial(5, 9)];
     let expected = expansions.map(|expansion| case.expanded(&NaiveBackend, &case.ring, expansion, &data));
     let config = Config { processors: 1, ..device() };
     emulation().with(config, || {
         let backend = CudaBackend::new(0).unwrap();
         let cache = backend.device().properties().l2_bytes;
-        // What fits half of the cache is not split further: ciphertexts of 48 KiB.
+        // Subtrees that fit in half of the cache are not split further; ciphertexts have 48 KiB.
         let tables = backend.tables(&case.ring).unwrap().with_cache(4 * 96 * 1024);
         assert!(cache > 4 * 96 * 1024);
         for (expansion, expected) in expansions.into_iter().zip(&expected) {

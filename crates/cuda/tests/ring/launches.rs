@@ -1,4 +1,4 @@
-//! How often kernels are launched, what they work on, and the memory that they take.
+//! Launches of kernels, their grouping of work, and their memory.
 
 use spirea_backend::{
     Backend as _, Bodies, PanelLayout, RingBackend as _, RowLayout, ShareBackend as _, SwitchedBits,
@@ -9,7 +9,8 @@ use spirea_math::{Expansion, Rotations};
 
 use crate::case::{ALL_BITS, Case, Data, GRANULARITIES, device, emulation, polynomials, words};
 
-/// Every step is launched once, however many queries there are, with gaps between their ciphertexts too.
+/// Tests that every step is launched once, whatever the number of queries, also with gaps between
+/// their ciphertexts.
 #[test]
 fn a_batch_is_launched_once() {
     let case = Case::short();
@@ -49,7 +50,8 @@ fn a_batch_is_launched_once() {
     });
 }
 
-/// Every power, all signs, and every big rotation are a stage, however many queries and chunks there are.
+/// Tests that every power, all signs together, and every big rotation are one stage each, whatever
+/// the number of queries and chunks.
 #[test]
 fn a_batch_is_rotated_at_once() {
     const LEVELS: u32 = 2;
@@ -94,7 +96,8 @@ fn a_batch_is_rotated_at_once() {
     });
 }
 
-/// Small stages are done by operations, large ones as a whole, and the host never waits.
+/// Tests that small stages are done by operations and large ones as a whole, and that the host
+/// never waits.
 #[test]
 fn granularity_follows_the_working_set() {
     let case = Case::short();
@@ -120,12 +123,12 @@ fn granularity_follows_the_working_set() {
         };
         let tables = backend.tables(&case.ring).unwrap();
         assert_eq!(run(&tables), [2, 2, 2, 2, 0]);
-        // One node is fewer than there are processors, two are not.
+        // A single node is fewer than the device's processors, two nodes are not.
         assert_eq!(run(&tables.with_cache(1 << 20)), [1, 1, 1, 1, 1]);
     });
 }
 
-/// Queries alone take of the pool, which is reserved for them.
+/// Tests that only queries take memory from the pool, which is reserved for them.
 #[test]
 fn what_stays_takes_nothing_of_the_pool() {
     let case = Case::short();
@@ -147,7 +150,7 @@ fn what_stays_takes_nothing_of_the_pool() {
     });
 }
 
-/// The same shapes take the same room, and nothing stays.
+/// Tests that the same shapes take the same memory, and that all of it is freed.
 #[test]
 fn memory_is_given_back() {
     let case = Case::short();

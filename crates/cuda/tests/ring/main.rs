@@ -1,4 +1,4 @@
-//! The steps on rings on emulated devices against the processor's and those by definition.
+//! The ring steps on emulated devices, compared with the CPU's and with the definition.
 #![allow(missing_docs, reason = "a test")]
 
 mod case;

@@ -1,4 +1,5 @@
-//! Packing by rotations: partial trees, images of their leaves, products with several matrices, sums of rotated ones.
+//! Packing by rotations: partial trees, images of their leaves, products with several matrices,
+//! sums of rotated products.
 
 use spirea_backend::{NaiveBackend, RingBackend};
 use spirea_conformance::is_drawn;
@@ -8,7 +9,7 @@ use spirea_math::{Expansion, Gadget, Rotations};
 
 use crate::case::{Case, Data, GRANULARITIES, device, emulation, in_orders, polynomials, words};
 
-/// Plaintexts that show every leaf.
+/// Returns plaintexts whose products show every leaf.
 fn plain<B: RingBackend>(backend: &B, tables: &B::Tables, rows: usize, columns: usize) -> B::Plain {
     let fill = |row: usize, column: usize, to: &mut [i32]| {
         let values = words(to.len(), (row * columns + column) as u32);
@@ -17,15 +18,15 @@ fn plain<B: RingBackend>(backend: &B, tables: &B::Tables, rows: usize, columns: 
     backend.encode(tables, rows, columns, &fill).unwrap()
 }
 
-/// What a batch of clients gets packed: the products of two matrices, their sums, and products with what one leaf goes on
-/// to.
+/// Packs for a batch of clients and returns the results: the products of two matrices, their sums,
+/// and products with the leaves that one leaf is expanded to.
 fn packed<B: RingBackend>(
     backend: &B,
     tables: &B::Tables,
     clients: &[(&Case, Data)],
     rotations: Rotations,
 ) -> [Vec<u32>; 3] {
-    /// Levels of the first tree, leaves of the second.
+    /// Levels of the first tree, and leaves of the second.
     const LEVELS: u32 = 2;
     const FURTHER: usize = 3;
     let ring = &clients[0].0.ring;
@@ -35,7 +36,7 @@ fn packed<B: RingBackend>(
         clients.iter().map(|(case, data)| case.keys(backend, tables, levels, *data)).collect();
     let queries: Vec<_> = clients.iter().map(|&(_, data)| polynomials(ring, data, 2)).collect();
     let queries: Vec<(&B::Keys, &[u32])> = keys.iter().zip(queries.iter().map(Vec::as_slice)).collect();
-    // One leaf more than chunks, fewer than constants.
+    // There is one leaf more than chunks, but fewer than constants.
     let partial = Expansion::partial(LEVELS, rotations.chunks() + 1);
     let leaves = backend.expand(tables, partial, &queries).unwrap();
     let keys: Vec<&B::Keys> = keys.iter().collect();
@@ -88,7 +89,7 @@ fn packings_of_the_shorter_degree_agree() {
     compare_packings(&[(&Case::short(), Data::Random(3))], Rotations::new(8, 2, 2));
 }
 
-/// Clients with keys of their own, by one gadget or another.
+/// Tests clients with their own keys, by different gadgets.
 #[test]
 fn packings_of_clients_agree() {
     let residues = Case { expansion: Gadget::Residues, ..Case::short() };
@@ -97,7 +98,7 @@ fn packings_of_clients_agree() {
     compare_packings(&clients.collect::<Vec<_>>(), Rotations::new(8, 2, 2));
 }
 
-/// Every exponent of the sets that clients have: those of all splits of 256 automorphisms.
+/// Tests every exponent of the clients' sets: those of all splits of 256 automorphisms.
 #[test]
 fn every_split_agrees() {
     fn of_all<B: RingBackend>(backend: &B, tables: &B::Tables, case: &Case) -> Vec<u32> {

@@ -1,4 +1,4 @@
-//! Matrices of what was switched, and what their folds are packed to.
+//! Matrices of switched ciphertexts, and the packing of their folds.
 
 use spirea_backend::{FoldedBlocks, NaiveBackend, PanelLayout, RingBackend, SwitchedBits};
 use spirea_cuda::CudaBackend;
@@ -8,14 +8,15 @@ use spirea_math::Expansion;
 
 use crate::case::{ALL_BITS, Case, Data, device, emulation, in_orders, polynomials, words};
 
-/// The bytes of ciphertexts switched to matrices, and what packing the matrices' folds with columns gives.
+/// Returns the bytes of ciphertexts switched to matrices, and the result of packing the matrices'
+/// folds with columns.
 fn second_half<B: RingBackend>(
     backend: &B,
     case: &Case,
     tables: &B::Tables,
     (bits, folded): (SwitchedBits, FoldedBlocks),
 ) -> (Vec<u32>, Vec<u8>) {
-    /// As many as there are leaves.
+    /// Equal to the number of leaves.
     const COLUMNS: usize = 3;
     let ring = &case.ring;
     let data = [Data::Random(3), Data::Largest];
@@ -23,7 +24,7 @@ fn second_half<B: RingBackend>(
     let rows = bits.bytes(ring.degree()).max(folded.blocks * ring.degree() + 40);
     let layout = PanelLayout::covering(rows, 4).unwrap();
     let matrices = backend.reinterpret(tables, &ciphertexts, bits, layout).unwrap();
-    // A row's four bytes are the bytes of a word.
+    // These queries make a word of each row's four bytes.
     let own = [1, 1 << 8, 1 << 16, 1 << 24].repeat(data.len());
     let seen = backend.words(backend.scalar_fold_own(&matrices, &own).unwrap()).unwrap();
 
@@ -34,7 +35,7 @@ fn second_half<B: RingBackend>(
     let queries: Vec<(&B::Keys, &[u32])> = queries.iter().map(|words| (&keys, &words[..])).collect();
     let leaves = backend.expand(tables, expansion, &queries).unwrap();
     let mut bytes = Vec::new();
-    // Later folds go where the first one was.
+    // Later folds reuse the room of the first one.
     for _ in 0..2 {
         let packed = backend.encode_fold(tables, &matrices, &columns, folded, &leaves).unwrap();
         bytes.extend(backend.mod_switch(tables, &[&packed], ALL_BITS).unwrap().concat());
@@ -69,7 +70,8 @@ fn second_halves_of_other_sets_agree() {
     ]);
 }
 
-/// From the ciphertexts of the first half to those of the second nothing comes to the host, and little goes from it.
+/// Tests that, between the ciphertexts of both halves, nothing is copied to the host and little
+/// from it.
 #[test]
 fn second_halves_stay_on_the_device() {
     let case = Case::short();
@@ -85,7 +87,7 @@ fn second_halves_stay_on_the_device() {
             let bits = SwitchedBits { a: 9, b: 7 };
             let matrices = backend.reinterpret(&tables, &ciphertexts, bits, layout).unwrap();
             let answers = backend.scalar_fold_own(&matrices, &words(2 * layout.columns(), 2)).unwrap();
-            // Any ciphertexts may stand for leaves.
+            // Any ciphertexts can serve as leaves.
             (answers, backend.encode_fold(&tables, &matrices, &columns, folded, &ciphertexts).unwrap())
         };
         drop(half());
@@ -99,7 +101,8 @@ fn second_halves_stay_on_the_device() {
         assert_eq!((copied.to_host, copied.to_device), (0, 0), "nothing was waited for");
         backend.device().main().synchronize().unwrap();
         let copied = emulation.copied();
-        // Of each of three times two queries the words, its matrix's address, and those of 64 queries' leaves and results.
+        // Three rounds of two queries. Each sends the query's words, its matrix's address, and the
+        // addresses of 64 queries' leaves and results.
         let sent = 3 * 2 * (4 * layout.columns() + 8 + 2 * 8 * 64) as u64;
         assert_eq!((copied.to_host, copied.to_device), (0, sent));
         assert_eq!((emulation.live(0), emulation.live_pinned()), (live, pinned));

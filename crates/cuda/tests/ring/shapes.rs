@@ -1,4 +1,4 @@
-//! What is refused.
+//! Refused shapes.
 
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ fn shapes_that_do_not_fit_are_refused() {
             let bodies = Bodies { first, stride };
             assert!(refused(backend.add_bodies(&tables, &mut pair(), &folded, &bodies, bits)), "{bodies:?}");
         }
-        // Three ciphertexts of 2048 bytes.
+        // Three ciphertexts of 2048 bytes each.
         let bits = SwitchedBits { a: 4, b: 4 };
         let reinterpret =
             |count, bits, layout| backend.reinterpret(&tables, &ciphertexts(count), bits, layout);
@@ -128,7 +128,7 @@ fn rotations_that_do_not_fit_are_refused() {
         assert!(refused(backend.keys(&tables, EvaluationKeys { rotations: &words, ..empty })));
         let empty = backend.keys(&tables, empty).unwrap();
         assert!(refused(rotate(1, &[&empty])) && refused(sum(4, &[&empty])));
-        // Nothing is left to be rotated, but they are no keys for it.
+        // Sums of one term need no rotation, but the keys must still be keys for rotations.
         assert!(refused(backend.sum_rotated(&tables, Rotations::new(4, 1, 2), &[&empty], ciphertexts(1))));
     });
 }

@@ -1,4 +1,4 @@
-//! Selectors and what they decide.
+//! Selectors and the tournaments that they decide.
 
 use spirea_backend::{Bodies, PanelLayout, RingBackend, SwitchedBits};
 use spirea_lattice::rlwe::RingSet;
@@ -34,8 +34,9 @@ fn tournaments_of_the_shorter_degree_agree() {
     }
 }
 
-/// What a batch of clients has of selectors of its own, by conversion keys of one gadget or another, and what is made of
-/// the winners, which have gaps between them: with bodies, as matrices, and switched beside what has no gaps.
+/// Plays tournaments for a batch of clients, each with its own selectors, by conversion keys of
+/// different gadgets. Returns results computed from the winners, which have gaps between them: with
+/// bodies, as matrices, and switched beside ciphertexts without gaps.
 fn of_clients<B: RingBackend>(backend: &B, tables: &B::Tables, clients: &[(&Case, Data)]) -> Vec<u8> {
     const DEPTH: usize = 2;
     let (case, _) = clients[0];

@@ -1,4 +1,4 @@
-//! Transforms by themselves.
+//! Transforms alone.
 
 use spirea_backend::RingBackend as _;
 use spirea_cuda::{Butterfly, CudaBackend, Direction, transform_with};

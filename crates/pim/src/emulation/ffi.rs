@@ -1,4 +1,4 @@
-//! The emulation's C functions, behind safe ones.
+//! Safe wrappers of the emulation's C functions.
 
 #![allow(unsafe_code)]
 
@@ -23,7 +23,7 @@ struct RawProgram {
     variable_bytes: u32,
 }
 
-/// What a run counted: `struct spirea_counts`.
+/// Counts of a run: `struct spirea_counts`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RunCounts {
@@ -56,23 +56,23 @@ unsafe extern "C" {
     fn spirea_run_dpu(run: *mut RawRun, symbols: *mut u8) -> bool;
 }
 
-/// A program that was compiled for the processor.
+/// Program that was compiled for the processor.
 #[derive(Clone, Copy)]
 pub(crate) struct Program(&'static RawProgram);
 
 // SAFETY: constant data of the library.
 unsafe impl Send for Program {}
-// SAFETY: the same.
+// SAFETY: as above.
 unsafe impl Sync for Program {}
 
 impl Program {
-    /// The device program.
+    /// Returns the device program.
     pub fn dpxor() -> Self {
         // SAFETY: constant data.
         Self(unsafe { &spirea_dpxor })
     }
 
-    /// A program that breaks a rule, by name.
+    /// Returns a program that breaks a rule, by name.
     pub fn planted(name: &str) -> Option<Self> {
         // SAFETY: constant data; the array has as many programs as the count says.
         let planted = unsafe {
@@ -83,54 +83,56 @@ impl Program {
     }
 
     fn name(self) -> &'static str {
-        // SAFETY: a text in constant data.
+        // SAFETY: text in constant data.
         unsafe { CStr::from_ptr(self.0.name) }.to_str().unwrap_or_default()
     }
 
-    /// Bytes of WRAM that its variables take.
+    /// Returns the bytes of WRAM that the program's variables take.
     pub fn variable_bytes(self) -> usize {
         self.0.variable_bytes as usize
     }
 
-    /// The names and bytes of what it shares with the host, in the order in which a run takes their values.
+    /// Returns names and bytes of the symbols that the program shares with the host, in the order
+    /// in which a run takes their values.
     pub fn symbols(self) -> Vec<(&'static str, usize)> {
         if self.0.symbol_count == 0 {
             return Vec::new();
         }
-        // SAFETY: as many symbols as it says, in constant data.
+        // SAFETY: constant data with `symbol_count` symbols.
         let symbols = unsafe { std::slice::from_raw_parts(self.0.symbols, self.0.symbol_count as usize) };
-        // SAFETY: texts in constant data.
+        // SAFETY: the names are texts in constant data.
         let name = |symbol: &RawSymbol| unsafe { CStr::from_ptr(symbol.name) }.to_str().unwrap_or_default();
         symbols.iter().map(|symbol| (name(symbol), symbol.bytes as usize)).collect()
     }
 }
 
-/// The MRAM of a DPU. Memory of the system is taken where it is first written.
+/// MRAM of a DPU. The system allocates pages when they are first written.
 pub(crate) struct Mram {
     start: NonNull<u8>,
     bytes: usize,
 }
 
-// SAFETY: memory that nobody else has.
+// SAFETY: owned memory.
 unsafe impl Send for Mram {}
-// SAFETY: the same.
+// SAFETY: as above.
 unsafe impl Sync for Mram {}
 
 impl Mram {
-    /// Zeros; `None` if the system has no memory.
+    /// Allocates zeros; returns `None` if the system has no memory.
     pub fn new(bytes: usize) -> Option<Self> {
-        // SAFETY: a plain number.
+        // SAFETY: any number is allowed.
         let start = NonNull::new(unsafe { spirea_mram_new(bytes) })?;
         Some(Self { start, bytes })
     }
 
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: so many bytes, which live as long as this, and every pattern is one.
+        // SAFETY: `bytes` bytes were allocated and live as long as `self`; every bit pattern is
+        // valid.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.bytes) }
     }
 
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: the same, and nobody else has them.
+        // SAFETY: as above; the bytes are borrowed mutably, so nobody else uses them.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.bytes) }
     }
 }
@@ -142,17 +144,18 @@ impl Drop for Mram {
     }
 }
 
-/// How a DPU runs.
+/// Settings of a DPU's run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
-    /// 1 to 24.
+    /// Number of tasklets, 1 to 24.
     pub tasklets: u32,
     pub stack_bytes: u32,
-    /// At how many copies the DPU fails, if it is to.
+    /// Number of the copy, counted from 0, at which the DPU fails; `None` if it does not fail.
     pub copies_to_fail: Option<u64>,
 }
 
-/// Runs a program with these values of its symbols to its end, or to the DPU's fault, whose reason it gives.
+/// Runs a program with these values of its symbols. Returns the counts, or the reason of the DPU's
+/// fault.
 pub(crate) fn run(
     program: Program,
     mram: &mut Mram,
@@ -172,8 +175,9 @@ pub(crate) fn run(
         counts: RunCounts::default(),
         fault: [0; 256],
     };
-    // SAFETY: the program's memory is the MRAM that is lent here; the runtime checks every copy against its length. It
-    // keeps nothing of the run, and has its state for each thread.
+    // SAFETY: the program's memory is the MRAM borrowed here, and the runtime checks every copy
+    // against its length. The runtime keeps no state of the run, and has its own state for each
+    // thread.
     let whole = unsafe { spirea_run_dpu(&mut run, symbols.as_mut_ptr()) };
     if whole {
         return Ok(run.counts);

@@ -1,40 +1,42 @@
-//! The device program compiled for a 32-bit RISC, interpreted: what counts instructions.
+//! Interpreter of the device program, compiled for a 32-bit RISC, to count instructions.
 //!
-//! `dpu/dpxor.rv32` holds what clang makes of `dpu/dpxor.c` for `riscv32` (`scripts/pim_image.py` says how). The DPU's
-//! own instructions are of the same kind: in order, 32 bits, loads and stores apart from arithmetic. It joins some
-//! comparisons and jumps with the arithmetic before them, so the real program has somewhat fewer.
+//! `dpu/dpxor.rv32` is clang's output for `dpu/dpxor.c` and `riscv32` (`scripts/pim_image.py`
+//! describes the build). The DPU's own instructions are similar: in order, 32 bits, with loads and
+//! stores apart from arithmetic. The DPU fuses some comparisons and jumps with the arithmetic
+//! before them, so the real program has somewhat fewer instructions.
 
 use super::EmulationCounts;
 use super::ffi::Settings;
 use crate::sdk::WRAM_BYTES;
 
 const IMAGE: &str = include_str!("../../dpu/dpxor.rv32");
-/// Tasklets that the image was compiled for.
+/// Number of tasklets that the image was compiled for.
 const TASKLETS: u32 = 16;
 const TEXT: u32 = 0x8000_0000;
-/// What the program is told of the MRAM heap: no address of WRAM.
+/// Address that the program gets for the MRAM heap; not an address of WRAM.
 const MRAM: u32 = 0x0800_0000;
-/// Where the functions of the SDK's headers are, one every 16 bytes (`dpu/riscv32.ld`).
+/// Address of the first function of the SDK's headers; the others follow every 16 bytes
+/// (`dpu/riscv32.ld`).
 const CALLS: u32 = 0xf000_0000;
-/// Where `main` returns to.
+/// Return address of `main`.
 const END: u32 = 0xffff_fff0;
-/// More instructions than any launch has: a program that does not end.
+/// Limit on instructions, above that of any launch: stops a program that does not end.
 const MOST_INSTRUCTIONS: u64 = 1 << 34;
 
 const RETURN_ADDRESS: usize = 1;
 const STACK_POINTER: usize = 2;
 const ARGUMENT: usize = 10;
 
-/// The image in the form in which it runs.
+/// Image in the form in which it runs.
 struct Image {
     text: Vec<u32>,
-    /// The start of WRAM.
+    /// Contents of WRAM at the start.
     data: Vec<u8>,
-    /// Where the program's arguments are.
+    /// Address of the program's arguments.
     arguments: usize,
 }
 
-/// The checksum of the source that the image was made of: FNV-1a of its bytes.
+/// Returns the checksum of the source that the image was made from: FNV-1a of its bytes.
 pub fn image_source_hash() -> u64 {
     let line = IMAGE.lines().find_map(|line| line.strip_prefix("source ")).unwrap_or_default();
     u64::from_str_radix(line, 16).unwrap_or_default()
@@ -95,14 +97,14 @@ struct Machine<'a> {
     counts: EmulationCounts,
 }
 
-/// Runs the program with these arguments to its end, or to the DPU's fault, whose reason it gives.
+/// Runs the program with these arguments. Returns the counts, or the reason of the DPU's fault.
 pub(super) fn run(mram: &mut [u8], settings: Settings, arguments: &[u8]) -> Result<EmulationCounts, String> {
     if settings.tasklets != TASKLETS {
         return Err(format!("the riscv32 image is for {TASKLETS} tasklets, not {}", settings.tasklets));
     }
     let mut image = Image::read()?;
     image.data[image.arguments..image.arguments + arguments.len()].copy_from_slice(arguments);
-    // Variables first, then the heap, stacks at the end.
+    // Layout: variables, then the heap, with the stacks at the end.
     let stacks = TASKLETS as usize * settings.stack_bytes as usize;
     let heap_start = image.arguments.next_multiple_of(8) + 256;
     let heap_end = WRAM_BYTES.checked_sub(stacks).filter(|&end| end >= heap_start);
@@ -149,7 +151,8 @@ pub(super) fn run(mram: &mut [u8], settings: Settings, arguments: &[u8]) -> Resu
 }
 
 impl Machine<'_> {
-    /// One instruction, or a call of what the SDK's headers declare. True if it released all who wait at the barrier.
+    /// Executes one instruction, or a call of a function of the SDK's headers. Returns true if the
+    /// barrier released all waiting tasklets.
     fn step(&mut self, tasklet: &mut Tasklet, number: u32, least_stack: u32) -> Result<bool, String> {
         if tasklet.pc == END {
             tasklet.state = State::Done;
@@ -215,7 +218,7 @@ impl Machine<'_> {
         Ok(false)
     }
 
-    /// The rules of the DMA engine: the places of a copy in MRAM and in WRAM.
+    /// Checks the rules of the DMA engine, and returns the places of a copy in MRAM and in WRAM.
     fn copy_places(
         &mut self,
         mram: u32,
@@ -273,7 +276,8 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// RV32IM, of which a program of C without atomics has everything but environment calls.
+    /// Executes an instruction of RV32IM without environment calls: C without atomics needs no
+    /// others.
     fn execute(&mut self, tasklet: &mut Tasklet, instruction: u32) -> Result<(), String> {
         let field = |from: u32, bits: u32| instruction >> from & ((1 << bits) - 1);
         let signed = instruction as i32;
@@ -353,7 +357,7 @@ fn arithmetic(funct3: u32, a: u32, b: u32, is_arithmetic_shift: bool) -> u32 {
     }
 }
 
-/// Products and quotients of whole numbers; divisions of signed ones do not occur.
+/// Computes unsigned products and quotients; signed divisions do not occur.
 fn multiplied(funct3: u32, a: u32, b: u32) -> Option<u32> {
     match funct3 {
         0 => Some(a.wrapping_mul(b)),

@@ -1,9 +1,10 @@
-//! DPUs that are this machine's processor.
+//! DPUs that are emulated on the processor.
 //!
-//! The device program `dpu/dpxor.c` is compiled by the machine's C compiler as it is, against headers with the SDK's
-//! names. Tasklets are fibers that a barrier switches between; DPUs run on threads of a pool. Copies between MRAM and
-//! WRAM that break a rule of the hardware put a DPU in fault, as do stacks and heaps beyond WRAM; transfers of the host
-//! that break one are errors. Bytes and calls are counted, and instructions where the program is interpreted
+//! The machine's C compiler compiles the unchanged device program `dpu/dpxor.c` against headers
+//! with the SDK's names. Tasklets are fibers that a barrier switches between; DPUs run on threads
+//! of a pool. Copies between MRAM and WRAM that break a rule of the hardware put a DPU in fault,
+//! and so do stacks and heaps beyond WRAM. Host transfers that break a rule are errors. The
+//! emulation counts bytes and calls, and also instructions if the program is interpreted
 //! ([`Execution::Interpreted`]).
 
 mod ffi;
@@ -21,62 +22,63 @@ use ffi::{Mram, Program, Settings};
 
 pub use interpreter::image_source_hash;
 
-/// How an emulated DPU runs its program.
+/// Execution of the program on an emulated DPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Execution {
     /// Compiled for the processor.
     #[default]
     Compiled,
-    /// Compiled for a 32-bit RISC (`riscv32`) and interpreted: some hundred times slower, and instructions are counted.
+    /// Compiled for a 32-bit RISC (`riscv32`) and interpreted: about a hundred times slower, but
+    /// counts instructions.
     Interpreted,
 }
 
-/// When a DPU fails.
+/// Time at which a DPU fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultTime {
-    /// It never works.
+    /// From the start: the DPU never works.
     Start,
-    /// In a launch of its set, counted from 0, at a copy between MRAM and WRAM, counted from 0.
+    /// At a copy between MRAM and WRAM in a launch of its set.
     Launch {
-        /// Which launch.
+        /// Number of the launch, counted from 0.
         launch: u64,
-        /// Which copy in it.
+        /// Number of the copy in the launch, counted from 0.
         copy: u64,
     },
 }
 
-/// A DPU that is to fail.
+/// Planned failure of a DPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlannedFault {
-    /// Its number among all DPUs of the machine.
+    /// Number of the DPU in the machine.
     pub dpu: usize,
-    /// When.
+    /// Time of the failure.
     pub time: FaultTime,
 }
 
-/// The machine that is emulated.
+/// Emulated machine.
 #[derive(Clone, Debug)]
 pub struct EmulationConfig {
-    /// DPUs of the machine.
+    /// Number of DPUs of the machine.
     pub dpus: usize,
-    /// Tasklets of each, 1 to 24: `NR_TASKLETS` of the program.
+    /// Tasklets of each DPU, 1 to 24: `NR_TASKLETS` of the program.
     pub tasklets: u32,
     /// Bytes of WRAM of each tasklet's stack: `STACK_SIZE_DEFAULT` of the program.
     pub stack_bytes: u32,
-    /// Bytes of MRAM of each, a multiple of 8, at most 64 MiB.
+    /// Bytes of MRAM of each DPU, a multiple of 8, at most 64 MiB.
     pub mram_bytes: usize,
-    /// Threads on which DPUs run.
+    /// Number of threads on which DPUs run.
     pub threads: usize,
-    /// How they run.
+    /// Execution of the program.
     pub execution: Execution,
-    /// Those that fail.
+    /// Planned failures.
     pub faults: Vec<PlannedFault>,
-    /// Another program than the device's: one of `emulation/planted.c`, for tests.
+    /// Name of a program of `emulation/planted.c` that replaces the device program, for tests.
     pub planted: Option<String>,
 }
 
 impl Default for EmulationConfig {
-    /// 64 DPUs of 16 tasklets, with 512 bytes of stack each.
+    /// Returns 64 DPUs of 16 tasklets, with 512 bytes of stack each.
     fn default() -> Self {
         Self {
             dpus: 64,
@@ -91,30 +93,30 @@ impl Default for EmulationConfig {
     }
 }
 
-/// What the emulation has counted.
+/// Counts of the emulation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EmulationCounts {
     /// Launches of sets.
     pub launches: u64,
-    /// Transfers from the host to DPUs, each to all DPUs of a set.
+    /// Transfers from the host to DPUs; a transfer to all DPUs of a set counts once.
     pub transfers_to: u64,
-    /// Their bytes, of all DPUs.
+    /// Bytes from the host, summed over DPUs.
     pub bytes_to: u64,
     /// Transfers from DPUs to the host.
     pub transfers_from: u64,
-    /// Their bytes, of all DPUs.
+    /// Bytes to the host, summed over DPUs.
     pub bytes_from: u64,
     /// Copies from MRAM to WRAM.
     pub reads: u64,
-    /// Their bytes.
+    /// Bytes of these copies.
     pub read_bytes: u64,
     /// Copies from WRAM to MRAM.
     pub writes: u64,
-    /// Their bytes.
+    /// Bytes of these copies.
     pub write_bytes: u64,
     /// Instructions of all tasklets; 0 unless interpreted.
     pub instructions: u64,
-    /// The most instructions of a tasklet in a launch; 0 unless interpreted.
+    /// Maximum number of instructions of a tasklet in a launch; 0 unless interpreted.
     pub most_instructions: u64,
 }
 
@@ -123,20 +125,21 @@ struct Shared {
     program: Program,
     pool: ThreadPool,
     counts: Mutex<EmulationCounts>,
-    /// DPUs that are in no set.
+    /// DPUs that belong to no set.
     free: Mutex<Vec<Dpu>>,
 }
 
-/// A machine with emulated DPUs.
+/// Machine with emulated DPUs.
 #[derive(Clone)]
 pub struct Emulation(Arc<Shared>);
 
 impl Emulation {
-    /// A machine.
+    /// Creates a machine.
     ///
     /// # Errors
-    /// [`PimError::Tasklets`] for a number of tasklets that no DPU has, [`PimError::Settings`] for no DPUs, no threads,
-    /// or MRAM of another size than a DPU can have, [`PimError::Program`] if there is no such planted program.
+    /// [`PimError::Tasklets`] for an impossible number of tasklets, [`PimError::Settings`] for no
+    /// DPUs, no threads, or an impossible size of MRAM, [`PimError::Program`] if there is no such
+    /// planted program.
     pub fn new(config: EmulationConfig) -> Result<Self, PimError> {
         if config.tasklets == 0 || config.tasklets > MOST_TASKLETS {
             return Err(PimError::Tasklets(config.tasklets));
@@ -169,7 +172,7 @@ impl Emulation {
         Ok(Self(Arc::new(Shared { config, program, pool, counts: Mutex::default(), free })))
     }
 
-    /// What was counted since this was last asked.
+    /// Returns the counts since the last call, and resets them.
     pub fn take_counts(&self) -> EmulationCounts {
         std::mem::take(&mut *self.0.counts())
     }
@@ -205,14 +208,14 @@ impl Sdk for Emulation {
 struct Dpu {
     number: usize,
     mram: Mram,
-    /// The values of the program's symbols, one after another.
+    /// Values of the program's symbols, one after another.
     symbols: Vec<u8>,
     launches: u64,
-    /// Why it is in fault.
+    /// Reason of the DPU's fault.
     fault: Option<String>,
 }
 
-/// DPUs of an emulated machine.
+/// Set of DPUs of an emulated machine.
 struct EmulatedSet {
     machine: Arc<Shared>,
     dpus: Vec<Dpu>,
@@ -228,7 +231,7 @@ impl Drop for EmulatedSet {
 }
 
 impl EmulatedSet {
-    /// Where a symbol is: in the MRAM, or among the program's symbols.
+    /// Finds the place of a symbol: in MRAM, or among the program's symbols.
     fn place(&self, symbol: Symbol, offset: usize, bytes: usize) -> Result<Place, PimError> {
         if !self.is_loaded {
             return Err(PimError::Program("none is loaded".into()));

@@ -1,9 +1,9 @@
-//! The closed form for tasklets that share a pipeline and a DMA engine.
+//! Closed form for tasklets that share a pipeline and a DMA engine.
 
-/// What every tasklet of a DPU does over and over: one copy, then instructions on what was copied.
+/// Work that every tasklet of a DPU repeats: one copy, then instructions on the copied block.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BlockWork {
-    /// Tasklets.
+    /// Number of tasklets.
     pub tasklets: u32,
     /// Instructions of a tasklet for a block.
     pub instructions: f64,
@@ -14,11 +14,12 @@ pub struct BlockWork {
 }
 
 impl BlockWork {
-    /// Cycles in which every tasklet gets over one block.
+    /// Returns the cycles in which every tasklet processes one block.
     ///
-    /// The pipeline issues an instruction a cycle, whoever's: `T I`. The DMA engine has one copy at a time: `T D`. And a
-    /// tasklet issues an instruction every 11 cycles and waits for its own copy: `11 I + D`. What takes longest bounds all,
-    /// since the others go on meanwhile.
+    /// Three bounds hold; the largest one counts, since the other work overlaps. The pipeline
+    /// issues one instruction a cycle for all tasklets: `T I`. The DMA engine does one copy at a
+    /// time: `T D`. A tasklet issues an instruction every 11 cycles and waits for its own copy: `11
+    /// I + D`.
     pub fn cycles(&self) -> f64 {
         let Self { tasklets, instructions, copy_cycles, issue_interval } = *self;
         let tasklets = f64::from(tasklets);
@@ -26,7 +27,7 @@ impl BlockWork {
         (tasklets * instructions).max(tasklets * copy_cycles).max(alone)
     }
 
-    /// Which of the three it is, in a word.
+    /// Returns the name of the bound that applies.
     pub fn bound(&self) -> &'static str {
         let Self { tasklets, instructions, copy_cycles, .. } = *self;
         let cycles = self.cycles();

@@ -1,26 +1,27 @@
-//! A simulation of a DPU's tasklets, event by event: what the closed form is checked against.
+//! Event simulation of a DPU's tasklets, to check the closed form.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::cycles::BlockWork;
 
-/// What a tasklet does next.
+/// Next action of a tasklet.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Next {
-    /// Asks the DMA engine for its block.
+    /// Asks the DMA engine for the tasklet's block.
     Copy,
     /// Issues an instruction.
     Issue,
 }
 
-/// Cycles until every tasklet has got over `blocks` blocks. Copies are served one after another, in the order in which
-/// they are asked for, and their tasklet waits. Each cycle the pipeline takes one instruction, of the tasklet that has
-/// been ready for longest, and this one is ready again after the issue interval.
+/// Returns the cycles until every tasklet has processed `blocks` blocks. Copies are served one
+/// after another in the order of the requests, and their tasklets wait. In each cycle the pipeline
+/// takes one instruction, from the tasklet that has been ready for longest; that tasklet is ready
+/// again after the issue interval.
 pub fn simulate(work: BlockWork, blocks: u32) -> u64 {
     let instructions = work.instructions.round() as u64;
     let copy = work.copy_cycles.round() as u64;
-    // By the cycle in which they are ready; who asked first is first.
+    // Ordered by the cycle in which tasklets are ready, then by the order of requests.
     let mut ready: BinaryHeap<Reverse<(u64, u64, u32, Next)>> = BinaryHeap::new();
     let mut left: Vec<(u32, u64)> = vec![(blocks, 0); work.tasklets as usize];
     let (mut order, mut copier_free, mut pipeline_free, mut end) = (0, 0, 0, 0);

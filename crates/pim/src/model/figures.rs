@@ -7,45 +7,45 @@ use super::system::Setup;
 
 /// Bytes of IM-PIR's records.
 pub const RECORD_BYTES: usize = 32;
-/// GiB of its databases (Figures 9a, 9c, 10 and 12).
+/// IM-PIR's database sizes in GiB (Figures 9a, 9c, 10 and 12).
 pub const SIZES: [f64; 5] = [0.5, 1.0, 2.0, 4.0, 8.0];
-/// Its batches (Figures 9b and 9d).
+/// IM-PIR's batch sizes (Figures 9b and 9d).
 pub const BATCHES: [usize; 6] = [4, 8, 16, 32, 64, 128];
-/// The batch where sizes vary.
+/// Batch size of the figures in which database sizes vary.
 pub const BATCH: usize = 32;
-/// Its numbers of clusters (Figure 11).
+/// IM-PIR's numbers of clusters (Figure 11).
 pub const CLUSTERS: [usize; 4] = [1, 2, 4, 8];
 
-/// A line of a figure.
+/// Line of a figure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
-    /// Its name.
+    /// Name of the line.
     pub name: String,
-    /// From left to right.
+    /// Points from left to right.
     pub points: Vec<(f64, f64)>,
 }
 
-/// A figure of the paper, as the model has it.
+/// Figure of the paper with the model's values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
-    /// Its number in the paper.
+    /// Number in the paper.
     pub number: &'static str,
-    /// What it shows.
+    /// Title.
     pub title: &'static str,
-    /// What lies along x.
+    /// Label of the x axis.
     pub x: &'static str,
-    /// What lies along y.
+    /// Label of the y axis.
     pub y: &'static str,
-    /// Its lines.
+    /// Lines of the figure.
     pub series: Vec<Series>,
 }
 
-/// Records of so many GiB.
+/// Returns the number of records in `gib` GiB.
 pub fn records(gib: f64) -> u64 {
     (gib * f64::from(1 << 30)) as u64 / RECORD_BYTES as u64
 }
 
-/// The model, as the figures ask it.
+/// The model, with the queries of the figures.
 #[derive(Clone, Copy)]
 struct Asked<'a>(&'a Parameters);
 
@@ -59,7 +59,8 @@ impl Asked<'_> {
         self.0.throughput(self.setup(gib, clusters))
     }
 
-    /// Queries a second of a batch: a batch that is smaller than the clusters leaves some idle.
+    /// Returns the queries a second of a batch; a batch smaller than the number of clusters leaves
+    /// some idle.
     fn throughput_of_batch(self, gib: f64, clusters: usize, batch: usize) -> f64 {
         let setup = self.setup(gib, clusters);
         if clusters == 1 {
@@ -67,7 +68,7 @@ impl Asked<'_> {
         }
         let (times, host) = (self.0.query(setup), self.0.evaluations_per_second(setup.records));
         let in_memory = batch.min(clusters) as f64 / times.in_memory();
-        // The last fold has no evaluation beside it.
+        // The last fold does not overlap an evaluation.
         batch as f64 / (batch as f64 / host.min(in_memory) + times.in_memory())
     }
 
@@ -80,7 +81,8 @@ impl Asked<'_> {
         1.0 / self.0.gpu_query(records(gib), RECORD_BYTES)
     }
 
-    /// The shares of Table 1 in percent, on average over the sizes: evaluation, to DPUs, fold, from DPUs, aggregation.
+    /// Returns the percentages of Table 1, averaged over the sizes: evaluation, to DPUs, fold, from
+    /// DPUs, aggregation.
     fn shares(self) -> [f64; 5] {
         let mut sums = [0.0; 5];
         for gib in SIZES {
@@ -94,7 +96,7 @@ impl Asked<'_> {
     }
 }
 
-/// The claims of `papers/im-pir.toml`, with the model's values.
+/// Returns the claims of `papers/im-pir.toml` with the model's values.
 pub fn comparisons(parameters: &Parameters) -> Vec<Claim> {
     let asked = Asked(parameters);
     let speed_up = |gib: f64| asked.throughput(gib, 1) / asked.cpu(gib);
@@ -137,7 +139,7 @@ pub fn comparisons(parameters: &Parameters) -> Vec<Claim> {
     values.into_iter().map(|(what, value)| paper.claim(what, value)).collect()
 }
 
-/// Figures 9 to 12.
+/// Returns figures 9 to 12.
 pub fn figures(parameters: &Parameters) -> Vec<Figure> {
     let asked = Asked(parameters);
     let series = |name: &str, points: Vec<(f64, f64)>| Series { name: name.into(), points };
@@ -255,24 +257,25 @@ pub fn figures(parameters: &Parameters) -> Vec<Figure> {
     ]
 }
 
-/// What passes that several queries share gain, beyond the paper.
+/// Gain of passes that several queries share; not in the paper.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shared {
-    /// Queries that share a pass.
+    /// Number of queries that share a pass.
     pub queries: usize,
     /// Seconds of a DPU's fold for each query.
     pub fold_seconds: f64,
-    /// The same of a cluster, with transfers and launch.
+    /// Seconds of a cluster for each query, including transfers and launch.
     pub in_memory_seconds: f64,
     /// Queries a second of the memories alone.
     pub in_memory_throughput: f64,
-    /// Queries a second in all, with evaluation beside the folds.
+    /// Queries a second in all, with evaluation in parallel with the folds.
     pub throughput: f64,
-    /// Workers with which the host evaluates as fast as the memories fold.
+    /// Number of workers with which the host evaluates as fast as the memories fold.
     pub workers_to_balance: f64,
 }
 
-/// The gain of shared passes on a table of so many GiB, one cluster whose folds go on while the host evaluates.
+/// Computes the gain of shared passes on a table of `gib` GiB, for one cluster that folds while the
+/// host evaluates.
 pub fn shared_passes(parameters: &Parameters, gib: f64) -> Vec<Shared> {
     let of = |queries| {
         let setup = Setup { queries, ..Asked(parameters).setup(gib, 1) };

@@ -1,8 +1,8 @@
-//! How long a machine with DPUs would take: a model with stated parameters, for want of the machine.
+//! Model of a machine with DPUs, for want of the machine: computes times from stated parameters.
 //!
-//! [`parameters`] come from a file; [`cycles`] has the closed form for tasklets that share a pipeline and a DMA engine,
-//! and [`events`] the simulation that it is checked against; [`system`] adds up what a query takes; [`figures`] puts the
-//! result beside what IM-PIR reports.
+//! [`parameters`] come from a file. [`cycles`] has the closed form for tasklets that share a
+//! pipeline and a DMA engine; [`events`] has the simulation that checks it. [`system`] adds up the
+//! times of a query; [`figures`] compares the result with IM-PIR's.
 
 pub mod cycles;
 pub mod events;

@@ -1,10 +1,10 @@
-//! The parameters of the model, as a file has them.
+//! Parameters of the model, read from a file.
 
 use serde::Deserialize;
 
 use crate::sdk::{MOST_TASKLETS, PimError};
 
-/// Which of the files that come with the program.
+/// Parameter file that comes with the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Profile {
     /// Fitted to rows of IM-PIR; `papers/im-pir.toml` says which.
@@ -14,10 +14,10 @@ pub enum Profile {
 }
 
 impl Profile {
-    /// Both.
+    /// All profiles.
     pub const ALL: [Self; 2] = [Self::Paper, Self::Kernel];
 
-    /// Its name.
+    /// Returns the profile's name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Paper => "paper",
@@ -25,7 +25,7 @@ impl Profile {
         }
     }
 
-    /// The file.
+    /// Returns the text of the file.
     pub fn text(self) -> &'static str {
         match self {
             Self::Paper => include_str!("../../profiles/paper.toml"),
@@ -33,10 +33,10 @@ impl Profile {
         }
     }
 
-    /// Its parameters.
+    /// Reads the profile's parameters.
     ///
     /// # Errors
-    /// As [`Parameters::read`]; the files that come with the program have none.
+    /// As [`Parameters::read`]; the files that come with the program cause none.
     pub fn parameters(self) -> Result<Parameters, PimError> {
         Parameters::read(self.text())
     }
@@ -55,7 +55,7 @@ impl std::str::FromStr for Profile {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Parameters {
-    /// What they are, in words.
+    /// Description of the parameters.
     pub label: String,
     /// The DPUs.
     pub machine: Machine,
@@ -63,15 +63,15 @@ pub struct Parameters {
     pub dma: Dma,
     /// The device program.
     pub program: Program,
-    /// Transfers of the host.
+    /// Host transfers.
     pub transfers: Transfers,
     /// Launches.
     pub launch: Launch,
     /// The host.
     pub host: Host,
-    /// The processor that IM-PIR is compared with.
+    /// CPU that IM-PIR is compared with.
     pub cpu: Cpu,
-    /// The GPU that it is compared with.
+    /// GPU that IM-PIR is compared with.
     pub gpu: Gpu,
 }
 
@@ -79,13 +79,13 @@ pub struct Parameters {
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Machine {
-    /// How many.
+    /// Number of DPUs.
     pub dpus: usize,
-    /// Tasklets of each.
+    /// Tasklets of each DPU.
     pub tasklets: u32,
     /// Cycles a second.
     pub clock_hz: f64,
-    /// MRAM of each.
+    /// Bytes of MRAM of each DPU.
     pub mram_bytes: usize,
     /// Cycles between two instructions of one tasklet.
     pub issue_interval: u32,
@@ -101,7 +101,7 @@ pub struct Dma {
     pub write_cycles: f64,
     /// Beta.
     pub cycles_per_byte: f64,
-    /// Bytes of records that are copied at a time.
+    /// Bytes of records in each copy.
     pub block_bytes: usize,
 }
 
@@ -109,13 +109,16 @@ pub struct Dma {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Program {
-    /// Queries that share a pass, and instructions for a record of 32 bytes then.
+    /// Pairs of a number of queries that share a pass, and the instructions for a record of 32
+    /// bytes in such a pass.
     pub instructions: Vec<(usize, f64)>,
-    /// The same, and instructions of tasklet 0 that no other overlaps, once in a launch.
+    /// Pairs of a number of queries, and the instructions of tasklet 0 that do not overlap others,
+    /// once a launch.
     pub instructions_once: Vec<(usize, f64)>,
 }
 
-/// Transfers of the host: bytes for each DPU and the time for all; between them straight lines.
+/// Host transfers: pairs of the bytes for each DPU and the time for all DPUs, with straight lines
+/// between the pairs.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Transfers {
@@ -129,9 +132,9 @@ pub struct Transfers {
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Launch {
-    /// To send every DPU its arguments.
+    /// Time to send every DPU its arguments.
     pub arguments_seconds: f64,
-    /// To start all DPUs and see that they have ended.
+    /// Time to start all DPUs and detect that they have ended.
     pub seconds: f64,
 }
 
@@ -139,43 +142,43 @@ pub struct Launch {
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Host {
-    /// Evaluation workers.
+    /// Number of evaluation workers.
     pub workers: u32,
-    /// Of a key, apart from its points, with all workers.
+    /// Time for a key, apart from its points, with all workers.
     pub evaluate_seconds_once: f64,
-    /// Of a point, with all workers.
+    /// Time for a point, with all workers.
     pub evaluate_seconds_per_point: f64,
-    /// Results that are added up.
+    /// Rate at which results are added up.
     pub aggregate_bytes_per_second: f64,
 }
 
-/// The processor that IM-PIR is compared with: a thread for each query.
+/// CPU that IM-PIR is compared with: a thread for each query.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cpu {
-    /// Of memory, with all threads.
+    /// Memory bandwidth, with all threads.
     pub bytes_per_second: f64,
-    /// The roof of its roofline.
+    /// Peak rate of the roofline.
     pub operations_per_second: f64,
-    /// Of a point, with all threads.
+    /// Time for a point, with all threads.
     pub evaluate_seconds_per_point: f64,
 }
 
-/// The GPU that it is compared with.
+/// GPU that IM-PIR is compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Gpu {
-    /// Of a query, apart from its records.
+    /// Time for a query, apart from its records.
     pub seconds_once: f64,
-    /// Of 2^30 bytes of records.
+    /// Time for 2^30 bytes of records.
     pub seconds_per_gib: f64,
 }
 
 impl Parameters {
-    /// Reads a file, and checks that the model can do with it.
+    /// Reads a file, and checks that the model accepts its values.
     ///
     /// # Errors
-    /// [`PimError::Settings`] that says what is wrong.
+    /// [`PimError::Settings`] with the first problem.
     pub fn read(text: &str) -> Result<Self, PimError> {
         let parameters: Self = toml::from_str(text)
             .map_err(|error| PimError::Settings(format!("the model's parameters: {error}")))?;
@@ -234,14 +237,14 @@ impl Parameters {
     }
 }
 
-/// The time of a transfer, on the straight line between the two points that are nearest.
+/// Returns the time of a transfer, on the straight line through the two nearest points.
 pub(crate) fn between(points: &[(f64, f64)], bytes: f64) -> f64 {
     let &[(x0, y0), ..] = points else { return 0.0 };
     if points.len() == 1 {
         return y0;
     }
     if bytes < x0 {
-        // Below the first there is no less than what it takes at all.
+        // Below the first point the time is that of the first: a transfer has a least time.
         return y0;
     }
     let last = points.partition_point(|&(x, _)| x < bytes).clamp(1, points.len() - 1);

@@ -1,61 +1,62 @@
-//! What a query takes on a machine: IM-PIR's phases, clusters, passes and shared passes.
+//! Times of a query on a machine: IM-PIR's phases, clusters, passes and shared passes.
 
 use super::cycles::BlockWork;
 use super::parameters::{Parameters, between};
 use crate::shape::{GROUP, Mram};
 
-/// A table, and how a machine goes over it.
+/// Table, and the arrangement in which a machine scans it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Setup {
-    /// Records.
+    /// Number of records.
     pub records: u64,
     /// Bytes of a record on a DPU, a multiple of 8.
     pub record_bytes: usize,
-    /// DPUs in all.
+    /// Number of DPUs in all.
     pub dpus: usize,
-    /// Clusters, each with the whole table.
+    /// Number of clusters, each with the whole table.
     pub clusters: usize,
-    /// Queries that share a pass.
+    /// Number of queries that share a pass.
     pub queries: usize,
 }
 
-/// The times of a query by phase, in seconds: its own share of a pass.
+/// Times of a query by phase, in seconds: its share of a pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct QueryTimes {
-    /// The host expands the key, with all workers.
+    /// Expansion of the key on the host, with all workers.
     pub evaluate: f64,
-    /// Records go to DPUs, where MRAM has no room for all.
+    /// Transfer of records to DPUs, if MRAM cannot hold all records.
     pub load: f64,
-    /// Arguments and share bits go to DPUs.
+    /// Transfer of arguments and share bits to DPUs.
     pub scatter: f64,
     /// Launch and fold.
     pub fold: f64,
-    /// Results come back.
+    /// Transfer of results to the host.
     pub gather: f64,
-    /// Results are added up.
+    /// Addition of the results.
     pub aggregate: f64,
 }
 
 impl QueryTimes {
-    /// One after another.
+    /// Returns the time of all phases, one after another.
     pub fn total(&self) -> f64 {
         self.evaluate + self.in_memory()
     }
 
-    /// What a cluster takes.
+    /// Returns the time of a cluster.
     pub fn in_memory(&self) -> f64 {
         self.load + self.scatter + self.fold + self.gather + self.aggregate
     }
 }
 
 impl Parameters {
-    /// Instructions for a record of `record_bytes` bytes in a pass of `queries` queries, or of the next number that there
-    /// is. They are counted for 32 bytes, and proportional to the words of a record beyond that.
+    /// Returns the instructions for a record of `record_bytes` bytes in a pass of `queries`
+    /// queries, or of the next number in the file. They are counted for 32 bytes, and assumed to be
+    /// proportional to the words of a record.
     pub fn instructions(&self, record_bytes: usize, queries: usize) -> f64 {
         of_queries(&self.program.instructions, queries) * (record_bytes as f64 / 32.0)
     }
 
-    /// The work of a tasklet for a block of records.
+    /// Returns the work of a tasklet for a block of records.
     pub fn block_work(&self, record_bytes: usize, queries: usize) -> BlockWork {
         let records = (self.dma.block_bytes / record_bytes).max(1);
         let bytes = (records * record_bytes) as f64;
@@ -67,13 +68,13 @@ impl Parameters {
         }
     }
 
-    /// Bytes a second that a DPU copies from MRAM, in blocks.
+    /// Returns the bytes a second that a DPU copies from MRAM, in blocks.
     pub fn mram_bytes_per_second(&self) -> f64 {
         let bytes = self.dma.block_bytes as f64;
         bytes / (self.dma.read_cycles + self.dma.cycles_per_byte * bytes) * self.machine.clock_hz
     }
 
-    /// Seconds in which a DPU folds so many records.
+    /// Returns the seconds in which a DPU folds `records` records.
     pub fn fold_seconds(&self, records: f64, record_bytes: usize, queries: usize) -> f64 {
         let work = self.block_work(record_bytes, queries);
         let block = (self.dma.block_bytes / record_bytes).max(1) as f64;
@@ -84,13 +85,13 @@ impl Parameters {
         (rounds * work.cycles() + once + write) / self.machine.clock_hz
     }
 
-    /// In how many passes a cluster of `dpus` DPUs goes over a table.
+    /// Returns the number of passes in which a cluster of `dpus` DPUs scans a table.
     pub fn passes(&self, records: u64, record_bytes: usize, dpus: usize) -> u64 {
         let room = Mram::of(self.machine.mram_bytes).tables / record_bytes / GROUP * GROUP;
         records.div_ceil((room.max(1) * dpus) as u64)
     }
 
-    /// The times of a query.
+    /// Returns the times of a query.
     pub fn query(&self, setup: Setup) -> QueryTimes {
         let Setup { records, record_bytes, dpus, clusters, queries } = setup;
         let each = (dpus / clusters).max(1);
@@ -116,8 +117,9 @@ impl Parameters {
         }
     }
 
-    /// Queries a second. One cluster is the sequential mode: a query is over before the next one begins. With several,
-    /// workers evaluate while clusters fold: `min(W / T_eval, C / T_query)`, where T_eval is one worker's.
+    /// Returns the queries a second. A single cluster is the sequential mode: a query ends before
+    /// the next one begins. With several clusters, workers evaluate while clusters fold: `min(W /
+    /// T_eval, C / T_query)`, where T_eval is the time of one worker.
     pub fn throughput(&self, setup: Setup) -> f64 {
         let times = self.query(setup);
         match setup.clusters {
@@ -126,62 +128,63 @@ impl Parameters {
         }
     }
 
-    /// `W / T_eval`: what the host evaluates in a second.
+    /// Returns `W / T_eval`: the evaluations a second of the host.
     pub fn evaluations_per_second(&self, records: u64) -> f64 {
         let of_worker = f64::from(self.host.workers)
             * (self.host.evaluate_seconds_once + records as f64 * self.host.evaluate_seconds_per_point);
         f64::from(self.host.workers) / of_worker
     }
 
-    /// Seconds of a query on the processor of the comparison: evaluation and scan, for a batch that has all its threads.
+    /// Returns the seconds of a query on the CPU of the comparison, for evaluation and for the
+    /// scan, with a batch that uses all threads.
     pub fn cpu_query(&self, records: u64, record_bytes: usize) -> (f64, f64) {
         let bytes = records as f64 * record_bytes as f64;
         (records as f64 * self.cpu.evaluate_seconds_per_point, bytes / self.cpu.bytes_per_second)
     }
 
-    /// Seconds of a query on the GPU of the comparison.
+    /// Returns the seconds of a query on the GPU of the comparison.
     pub fn gpu_query(&self, records: u64, record_bytes: usize) -> f64 {
         let gib = records as f64 * record_bytes as f64 / f64::from(1 << 30);
         self.gpu.seconds_once + gib * self.gpu.seconds_per_gib
     }
 }
 
-/// What is counted for so many queries, or for the next number that there is.
+/// Returns the count for `queries` queries, or for the next number in the list.
 fn of_queries(counts: &[(usize, f64)], queries: usize) -> f64 {
     let found = counts.iter().find(|&&(there, _)| there >= queries).or(counts.last());
     found.map_or(0.0, |&(_, count)| count)
 }
 
-/// How a machine is best used for a table and a batch.
+/// Best arrangement of a machine for a table and a batch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Arrangement {
-    /// Clusters; 1 is the sequential mode.
+    /// Number of clusters; 1 is the sequential mode.
     pub clusters: usize,
-    /// Passes over the table; 1 where MRAM has room for all of it.
+    /// Passes over the table; 1 if MRAM can hold all of it.
     pub passes: u64,
-    /// Queries that share a pass.
+    /// Number of queries that share a pass.
     pub queries: usize,
     /// Queries a second of a large batch.
     pub throughput: f64,
-    /// The times of a query.
+    /// Times of a query.
     pub times: QueryTimes,
 }
 
 impl Arrangement {
-    /// The numbers of clusters that IM-PIR compares (Figure 11).
+    /// Numbers of clusters that IM-PIR compares (Figure 11).
     pub const CLUSTERS: [usize; 4] = [1, 2, 4, 8];
 
-    /// What bounds it: the host's evaluation, or the memories.
+    /// Returns the bound on the throughput: the host's evaluation, or the memories.
     pub fn bound(&self, parameters: &Parameters, records: u64) -> &'static str {
         let host = parameters.evaluations_per_second(records);
         let in_memory = self.clusters as f64 / self.times.in_memory();
         if host <= in_memory { "evaluation on the host" } else { "memory" }
     }
 
-    /// The arrangement with the highest throughput, of those with no more clusters than queries in a batch, and no more
-    /// queries in a pass than there are for each cluster; of equal ones the one with the fewest clusters. Clusters that
-    /// would go over the table in more passes than all DPUs together are none: large tables are answered in the sequential
-    /// mode (section 3.4).
+    /// Returns the arrangement with the highest throughput; among equal ones the one with the
+    /// fewest clusters. It has no more clusters than a batch has queries, and no more queries in a
+    /// pass than a cluster gets. Numbers of clusters that need more passes than all DPUs together
+    /// are excluded: large tables are answered in the sequential mode (section 3.4).
     pub fn choose(
         parameters: &Parameters,
         records: u64,
@@ -192,7 +195,7 @@ impl Arrangement {
     ) -> Self {
         let candidate = |clusters: usize| {
             let share = batch.div_ceil(clusters).min(most_queries);
-            // Passes are of 1, 2 or 4 queries.
+            // A pass has 1, 2 or 4 queries.
             let queries = [4, 2, 1].into_iter().find(|&queries| queries <= share).unwrap_or(1);
             let setup = Setup { records, record_bytes, dpus, clusters, queries };
             Self {
@@ -207,7 +210,7 @@ impl Arrangement {
         let possible =
             Self::CLUSTERS.into_iter().filter(|&clusters| clusters <= dpus && clusters <= batch.max(1));
         let all = possible.map(candidate).filter(|candidate| candidate.passes <= least_passes);
-        // The first of equal ones stays.
+        // Among equal arrangements the first one stays.
         all.reduce(|best, next| if next.throughput > 1.001 * best.throughput { next } else { best })
             .unwrap_or_else(|| candidate(1))
     }

@@ -1,68 +1,68 @@
-//! Why there is no DPU, or what it said.
+//! Errors of DPUs: why there is none, or why a call failed.
 
 use spirea_backend::BackendError;
 
 use super::MOST_TASKLETS;
 
-/// Why there is no DPU, or what it said.
+/// Error of DPUs: why there is none, or why a call failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PimError {
-    /// No library of the vendor.
+    /// The vendor's library cannot be loaded.
     #[error("no UPMEM SDK: {0} cannot be loaded; install the SDK, or name its library in SPIREA_DPU_LIBRARY")]
     NoLibrary(String),
     /// The device program cannot be loaded.
     #[error("the device program: {0}")]
     Program(String),
-    /// Fewer DPUs than were asked for.
+    /// Fewer DPUs are free than were asked for.
     #[error("{wanted} DPUs are wanted, {free} are free")]
     Allocation {
-        /// How many were asked for; at least 1.
+        /// Number of DPUs asked for; at least 1.
         wanted: usize,
-        /// How many there were.
+        /// Number of free DPUs.
         free: usize,
     },
-    /// A number of tasklets that no DPU has.
+    /// No DPU has this number of tasklets.
     #[error("{0} tasklets: a DPU has 1 to {MOST_TASKLETS}")]
     Tasklets(u32),
-    /// Stacks and buffers have no room in WRAM.
+    /// WRAM has no room for stacks and buffers.
     #[error("{0}")]
     Wram(String),
-    /// A transfer that breaks a rule.
+    /// A transfer breaks a rule.
     #[error("a transfer of the host: {0}")]
     Transfer(String),
     /// A DPU is in fault.
     #[error("a DPU is in fault: {0}")]
     Fault(String),
-    /// So many DPUs have failed that the rest cannot answer.
+    /// So many DPUs have failed that the others cannot answer.
     #[error(
         "{failed} of {dpus} DPUs of a cluster have failed, and what they had has no room elsewhere: {reason}"
     )]
     Lost {
-        /// How many have failed.
+        /// Number of failed DPUs.
         failed: usize,
-        /// How many there were.
+        /// Number of DPUs.
         dpus: usize,
-        /// What the last one said.
+        /// Reason of the last failure.
         reason: String,
     },
-    /// A table that no number of passes gets over.
+    /// A table does not fit in any number of passes.
     #[error("no room in MRAM for {wanted} bytes of a table: {free} are free in each DPU")]
     Memory {
-        /// Bytes that each DPU needs at least.
+        /// Least number of bytes in each DPU.
         wanted: usize,
-        /// Bytes that are free in each.
+        /// Number of free bytes in each DPU.
         free: usize,
     },
-    /// Settings that do not go together.
+    /// Settings do not go together.
     #[error("{0}")]
     Settings(String),
-    /// A call that failed.
+    /// A call failed.
     #[error("{call} gave error {code}")]
     Call {
-        /// The function.
+        /// Name of the function.
         call: &'static str,
-        /// What it returned.
+        /// Returned code.
         code: u32,
     },
 }

@@ -1,15 +1,16 @@
-//! The host calls of the vendor's SDK, and nothing else: what the backend knows of the hardware.
+//! Host calls of the vendor's SDK, and nothing else: the backend's only access to the hardware.
 //!
-//! A set of DPUs is driven by `dpu_alloc`, `dpu_load`, `dpu_prepare_xfer`, `dpu_push_xfer`, `dpu_broadcast_to`,
-//! `dpu_copy_from`, `dpu_launch`, `dpu_free` and `DPU_FOREACH`. Two implementations: [`Emulation`](crate::Emulation),
-//! and the vendor's library ([`vendor`]), which is found at run time.
+//! The backend drives a set of DPUs with `dpu_alloc`, `dpu_load`, `dpu_prepare_xfer`,
+//! `dpu_push_xfer`, `dpu_broadcast_to`, `dpu_copy_from`, `dpu_launch`, `dpu_free` and
+//! `DPU_FOREACH`. There are two implementations: [`Emulation`](crate::Emulation), and the vendor's
+//! library ([`vendor`]), which is found at run time.
 
 mod error;
 pub mod vendor;
 
 pub use error::PimError;
 
-/// A place that the host and a program share.
+/// Place that the host and a program share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Symbol {
     /// MRAM behind the program's own variables.
@@ -19,7 +20,7 @@ pub enum Symbol {
 }
 
 impl Symbol {
-    /// The name that the SDK knows it by.
+    /// Returns the SDK's name of the symbol.
     pub fn name(self) -> &'static str {
         match self {
             Self::MramHeap => "__sys_used_mram_end",
@@ -28,57 +29,61 @@ impl Symbol {
     }
 }
 
-/// The largest number of bytes that one DPU sends or takes in a transfer: its MRAM.
+/// Bytes of MRAM of a DPU: the maximum size of one DPU's part of a transfer.
 pub const MRAM_BYTES: usize = 64 << 20;
 /// Bytes of WRAM of a DPU.
 pub const WRAM_BYTES: usize = 64 << 10;
-/// The most tasklets of a DPU.
+/// Maximum number of tasklets of a DPU.
 pub const MOST_TASKLETS: u32 = 24;
 
-/// Where sets of DPUs come from.
+/// Source of sets of DPUs.
 pub trait Sdk: Send + Sync {
-    /// `dpu_alloc`: so many DPUs, or all that are free if none is said. They are freed when the set is dropped.
+    /// Allocates `dpus` DPUs, or all that are free for `None` (`dpu_alloc`). They are freed when
+    /// the set is dropped.
     ///
     /// # Errors
-    /// [`PimError::Allocation`] if there are fewer.
+    /// [`PimError::Allocation`] if fewer are free.
     fn alloc(&self, dpus: Option<usize>) -> Result<Box<dyn DpuSet>, PimError>;
 
-    /// What it is, in a word.
+    /// Returns a short name.
     fn name(&self) -> &'static str;
 }
 
-/// DPUs that run one program.
+/// Set of DPUs that run one program.
 pub trait DpuSet: Send {
-    /// How many there are, as `DPU_FOREACH` goes over them; at least one.
+    /// Returns the number of DPUs, in the order of `DPU_FOREACH`; at least one.
     fn dpus(&self) -> usize;
 
-    /// `dpu_load`: the device program in every DPU.
+    /// Loads the device program into every DPU (`dpu_load`).
     ///
     /// # Errors
-    /// [`PimError::Program`] if it is not there or no program, [`PimError::Wram`] if its stacks overflow WRAM.
+    /// [`PimError::Program`] if the program is missing or invalid, [`PimError::Wram`] if its stacks
+    /// overflow WRAM.
     fn load(&mut self) -> Result<(), PimError>;
 
-    /// `dpu_prepare_xfer` for every DPU that has bytes, then `dpu_push_xfer` to them: to the place `offset` bytes
-    /// behind a symbol. All are of one length; a DPU without any is left alone.
+    /// Copies bytes to DPUs, to the place `offset` bytes behind a symbol: `dpu_prepare_xfer` for
+    /// every DPU that has bytes, then `dpu_push_xfer`. All bytes must have one length; a DPU
+    /// without any does not take part.
     ///
     /// # Errors
-    /// [`PimError::Transfer`] if there are more or fewer entries than DPUs, lengths that differ, a length or an offset
-    /// that is not a multiple of 8, or a place that is not there.
+    /// [`PimError::Transfer`] if the number of entries is not that of the DPUs, if lengths differ,
+    /// if a length or an offset is not a multiple of 8, or if the place does not exist.
     fn push_to(&mut self, symbol: Symbol, offset: usize, bytes: &[Option<&[u8]>]) -> Result<(), PimError>;
 
-    /// The same from every DPU: `bytes` has as many for each of them, one after another.
+    /// Copies bytes from every DPU: `bytes` has the same number of bytes for each DPU, one after
+    /// another.
     ///
     /// # Errors
     /// As [`DpuSet::push_to`].
     fn push_from(&mut self, symbol: Symbol, offset: usize, bytes: &mut [u8]) -> Result<(), PimError>;
 
-    /// `dpu_broadcast_to`: the same bytes to every DPU.
+    /// Copies the same bytes to every DPU (`dpu_broadcast_to`).
     ///
     /// # Errors
     /// As [`DpuSet::push_to`].
     fn broadcast_to(&mut self, symbol: Symbol, offset: usize, bytes: &[u8]) -> Result<(), PimError>;
 
-    /// `dpu_copy_from`: from one DPU.
+    /// Copies bytes from one DPU (`dpu_copy_from`).
     ///
     /// # Errors
     /// As [`DpuSet::push_to`].
@@ -90,17 +95,18 @@ pub trait DpuSet: Send {
         bytes: &mut [u8],
     ) -> Result<(), PimError>;
 
-    /// `dpu_launch`, and waits until all have ended or are in fault.
+    /// Launches the program (`dpu_launch`), and waits until all DPUs have ended or are in fault.
     ///
     /// # Errors
-    /// [`PimError::Fault`] if any is in fault; the others have ended all the same.
+    /// [`PimError::Fault`] if any DPU is in fault; the others have finished nevertheless.
     fn launch(&mut self) -> Result<(), PimError>;
 }
 
 /// Checks a transfer of `bytes` bytes at `offset` of a place with `room` bytes.
 ///
 /// # Errors
-/// [`PimError::Transfer`] unless both are multiples of 8 and they end within the place.
+/// [`PimError::Transfer`] unless both numbers are multiples of 8 and the transfer ends within the
+/// place.
 pub(crate) fn check_transfer(offset: usize, bytes: usize, room: usize) -> Result<(), PimError> {
     if !offset.is_multiple_of(8) || !bytes.is_multiple_of(8) {
         return Err(PimError::Transfer(format!("{bytes} bytes at {offset}: not multiples of 8")));
@@ -111,10 +117,10 @@ pub(crate) fn check_transfer(offset: usize, bytes: usize, room: usize) -> Result
     }
 }
 
-/// The length that all DPUs' bytes have, 0 if there are none.
+/// Returns the common length of all DPUs' bytes, 0 if there are none.
 ///
 /// # Errors
-/// [`PimError::Transfer`] if there are not as many entries as DPUs, or lengths differ.
+/// [`PimError::Transfer`] if the number of entries is not that of the DPUs, or lengths differ.
 pub(crate) fn common_length(dpus: usize, bytes: &[Option<&[u8]>]) -> Result<usize, PimError> {
     if bytes.len() != dpus {
         return Err(PimError::Transfer(format!("buffers for {} DPUs of {dpus}", bytes.len())));

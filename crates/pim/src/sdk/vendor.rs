@@ -1,7 +1,7 @@
 //! The vendor's library, found at run time.
 //!
-//! `libdpu.so` is looked for by the system's loader, or where [`LIBRARY_VARIABLE`] says. The types are those of the
-//! SDK's public headers `dpu.h` and `dpu_types.h`, versions 2020.5 to 2025.1.
+//! The system's loader finds `libdpu.so`, unless [`LIBRARY_VARIABLE`] names the library. The types
+//! are those of the SDK's public headers `dpu.h` and `dpu_types.h`, versions 2020.5 to 2025.1.
 
 #![allow(unsafe_code)]
 
@@ -13,23 +13,26 @@ use libloading::Library;
 
 use super::{DpuSet, MRAM_BYTES, PimError, Sdk, Symbol, check_transfer, common_length};
 
-/// Environment variable with the path of the vendor's library, where the system's loader does not find it.
+/// Environment variable with the path of the vendor's library, for a library that the system's
+/// loader does not find.
 pub const LIBRARY_VARIABLE: &str = "SPIREA_DPU_LIBRARY";
-/// Environment variable with the path of the device program that the vendor's compiler made of `dpu/dpxor.c`.
+/// Environment variable with the path of the device program, compiled from `dpu/dpxor.c` by the
+/// vendor's compiler.
 pub const PROGRAM_VARIABLE: &str = "SPIREA_DPU_PROGRAM";
-/// The library's name for the system's loader.
+/// Name of the library for the system's loader.
 const LIBRARY: &str = "libdpu.so";
 
 const OK: u32 = 0;
-/// `DPU_ERR_ALLOCATION`.
+/// Code `DPU_ERR_ALLOCATION`.
 const ALLOCATION: u32 = 4;
-/// `DPU_ERR_DPU_FAULT` in the two forms of the list of errors: one member was added before it.
+/// Codes of `DPU_ERR_DPU_FAULT` in the two versions of the list of errors: one member was added
+/// before it.
 const FAULT: [u32; 2] = [20, 21];
 const ALLOCATE_ALL: u32 = u32::MAX;
 const SYNCHRONOUS: u32 = 1;
 const TO_DPU: u32 = 0;
 const FROM_DPU: u32 = 1;
-/// `DPU_XFER_DEFAULT`: buffers are forgotten after a transfer.
+/// Flag `DPU_XFER_DEFAULT`: the library forgets buffers after a transfer.
 const DEFAULT: u32 = 0;
 
 /// `struct dpu_set_t`: ranks or one DPU, by kind.
@@ -51,7 +54,7 @@ struct RankIterator {
     next: Set,
 }
 
-/// `struct dpu_set_dpu_iterator_t`, which `DPU_FOREACH` goes on with.
+/// `struct dpu_set_dpu_iterator_t`, which `DPU_FOREACH` uses.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct DpuIterator {
@@ -62,7 +65,7 @@ struct DpuIterator {
     next: Set,
 }
 
-/// The functions of the library that are called.
+/// Functions of the library that are used.
 struct Functions {
     alloc: unsafe extern "C" fn(u32, *const c_char, *mut Set) -> u32,
     free: unsafe extern "C" fn(Set) -> u32,
@@ -74,11 +77,11 @@ struct Functions {
     broadcast: unsafe extern "C" fn(Set, *const c_char, u32, *const c_void, usize, u32) -> u32,
     copy_from: unsafe extern "C" fn(Set, *const c_char, u32, *mut c_void, usize) -> u32,
     launch: unsafe extern "C" fn(Set, u32) -> u32,
-    /// Keeps the functions where they are.
+    /// Keeps the functions loaded.
     _library: Library,
 }
 
-/// The vendor's SDK on this machine.
+/// SDK of the vendor on this machine.
 #[derive(Clone)]
 pub struct Vendor {
     functions: Arc<Functions>,
@@ -86,14 +89,15 @@ pub struct Vendor {
 }
 
 impl Vendor {
-    /// The library of [`LIBRARY_VARIABLE`] or of the system, and the program of [`PROGRAM_VARIABLE`].
+    /// Opens the library of [`LIBRARY_VARIABLE`] or of the system, and the program of
+    /// [`PROGRAM_VARIABLE`].
     ///
     /// # Errors
     /// [`PimError::NoLibrary`], [`PimError::Program`].
     pub fn find() -> Result<Self, PimError> {
         let library = std::env::var_os(LIBRARY_VARIABLE).map_or_else(|| LIBRARY.into(), PathBuf::from);
         let Some(program) = std::env::var_os(PROGRAM_VARIABLE) else {
-            // Whoever has no SDK at all is told that first.
+            // A missing library is reported before a missing program.
             open(&library)?;
             return Err(PimError::Program(format!(
                 "name it in {PROGRAM_VARIABLE}; docs/protocols/pim.md builds it"
@@ -102,11 +106,11 @@ impl Vendor {
         Self::open(&library, Path::new(&program))
     }
 
-    /// These two files.
+    /// Opens a library and a program.
     ///
     /// # Errors
-    /// [`PimError::NoLibrary`] if the library cannot be loaded or lacks a function, [`PimError::Program`] if there is no
-    /// such program.
+    /// [`PimError::NoLibrary`] if the library cannot be loaded or lacks a function,
+    /// [`PimError::Program`] if the program's file does not exist.
     pub fn open(library: &Path, program: &Path) -> Result<Self, PimError> {
         let functions = Arc::new(functions(library)?);
         if !program.is_file() {
@@ -117,7 +121,7 @@ impl Vendor {
 }
 
 fn open(path: &Path) -> Result<Library, PimError> {
-    // SAFETY: the vendor's library, as whoever installed it or set the variable says.
+    // SAFETY: the vendor's library, as the person who installed it or set the variable promises.
     unsafe { Library::new(path) }
         .map_err(|error| PimError::NoLibrary(format!("{} ({error})", path.display())))
 }
@@ -169,7 +173,7 @@ impl Sdk for Vendor {
         }
         check("dpu_alloc", code)?;
         let mut owned = VendorSet { sdk: self.clone(), set, dpus: Vec::new() };
-        // SAFETY: the set was allocated, and its iterator ends where it says.
+        // SAFETY: the set was allocated, and its iterator says when it ends.
         unsafe {
             let mut iterator = (self.functions.iterator_from)(&mut owned.set);
             while iterator.has_next {
@@ -188,32 +192,33 @@ impl Sdk for Vendor {
     }
 }
 
-/// A set that was allocated, and the DPUs in it.
+/// Allocated set, and its DPUs.
 struct VendorSet {
     sdk: Vendor,
     set: Set,
     dpus: Vec<Set>,
 }
 
-// SAFETY: the library allows a set to be used from any thread, one at a time; its pointers are the library's own.
+// SAFETY: the library allows any thread to use a set, one thread at a time; its pointers are the
+// library's own.
 unsafe impl Send for VendorSet {}
 
 impl Drop for VendorSet {
     fn drop(&mut self) {
-        // SAFETY: allocated once, freed once. There is nothing to do about an error.
+        // SAFETY: allocated once, freed once. An error cannot be handled here.
         unsafe { (self.sdk.functions.free)(self.set) };
     }
 }
 
 impl VendorSet {
     fn prepare(&self, dpu: usize, bytes: *mut u8) -> Result<(), PimError> {
-        // SAFETY: the caller pushes before the bytes go away, and as many as there are.
+        // SAFETY: the caller pushes while the bytes live, and pushes no more bytes than there are.
         check("dpu_prepare_xfer", unsafe { (self.sdk.functions.prepare)(self.dpus[dpu], bytes.cast()) })
     }
 
     fn push(&self, direction: u32, symbol: Symbol, offset: usize, length: usize) -> Result<(), PimError> {
         let name = c_text(symbol.name())?;
-        // SAFETY: the buffers that were prepared have `length` bytes; the name outlives the call.
+        // SAFETY: the prepared buffers have `length` bytes; the name outlives the call.
         check("dpu_push_xfer", unsafe {
             (self.sdk.functions.push)(self.set, direction, name.as_ptr(), offset as u32, length, DEFAULT)
         })
@@ -227,7 +232,7 @@ impl DpuSet for VendorSet {
 
     fn load(&mut self) -> Result<(), PimError> {
         let path = c_text(&self.sdk.program.to_string_lossy())?;
-        // SAFETY: the path outlives the call; nobody asks for the program's description.
+        // SAFETY: the path outlives the call; a null pointer declines the program's description.
         let code = unsafe { (self.sdk.functions.load)(self.set, path.as_ptr(), std::ptr::null_mut()) };
         check("dpu_load", code)
     }
@@ -240,7 +245,7 @@ impl DpuSet for VendorSet {
         }
         for (dpu, bytes) in bytes.iter().enumerate() {
             if let Some(bytes) = bytes {
-                // The library only reads what goes to a DPU.
+                // The library only reads buffers that go to a DPU.
                 self.prepare(dpu, bytes.as_ptr().cast_mut())?;
             }
         }
@@ -266,7 +271,7 @@ impl DpuSet for VendorSet {
         check_transfer(offset, bytes.len(), MRAM_BYTES)?;
         let name = c_text(symbol.name())?;
         let functions = &self.sdk.functions;
-        // SAFETY: name and bytes outlive the call, and there are as many bytes as it says.
+        // SAFETY: name and bytes outlive the call, and there are `bytes.len()` bytes.
         check("dpu_broadcast_to", unsafe {
             let (to, from) = (name.as_ptr(), bytes.as_ptr().cast());
             (functions.broadcast)(self.set, to, offset as u32, from, bytes.len(), DEFAULT)
@@ -282,7 +287,7 @@ impl DpuSet for VendorSet {
     ) -> Result<(), PimError> {
         check_transfer(offset, bytes.len(), MRAM_BYTES)?;
         let name = c_text(symbol.name())?;
-        // SAFETY: name and bytes outlive the call, and there is room for as many bytes as it says.
+        // SAFETY: name and bytes outlive the call, and there is room for `bytes.len()` bytes.
         check("dpu_copy_from", unsafe {
             let (from, to) = (name.as_ptr(), bytes.as_mut_ptr().cast());
             (self.sdk.functions.copy_from)(self.dpus[dpu], from, offset as u32, to, bytes.len())
@@ -290,7 +295,7 @@ impl DpuSet for VendorSet {
     }
 
     fn launch(&mut self) -> Result<(), PimError> {
-        // SAFETY: a set that was allocated.
+        // SAFETY: the set was allocated.
         check("dpu_launch", unsafe { (self.sdk.functions.launch)(self.set, SYNCHRONOUS) })
     }
 }

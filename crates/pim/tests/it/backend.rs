@@ -1,4 +1,5 @@
-//! Folds in memory against the definition: shapes, clusters, shared passes, tables beyond MRAM, DPUs that fail.
+//! Folds in memory, compared with the definition: shapes, clusters, shared passes, tables beyond
+//! MRAM, failing DPUs.
 
 use crate::common::{PRF, backend, expected, keys, table};
 use proptest::prelude::*;
@@ -7,7 +8,7 @@ use spirea_dpf::{Domain, OutputKind, Select};
 use spirea_math::random::SecretRng;
 use spirea_pim::{EmulationConfig, Execution, FaultTime, PimConfig, PimError, PlannedFault, phases};
 
-/// A machine, a table and a batch.
+/// Machine, table and batch of a test.
 #[derive(Clone, Debug)]
 struct Case {
     dpus: usize,
@@ -57,7 +58,8 @@ impl Case {
         (emulation, PimConfig { clusters: self.clusters, queries: self.queries, ..PimConfig::default() })
     }
 
-    /// Answers as the definition does, `rounds` times. Gives the DPUs that work in the end.
+    /// Checks the answers against the definition, `rounds` times. Returns the number of DPUs that
+    /// work in the end.
     fn agrees(&self, rounds: usize) -> usize {
         let (emulation, config) = self.machine();
         let (backend, _) = backend(emulation, config);
@@ -93,7 +95,8 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// Bins of blocks, blocks of bins, folds of the same rows and in any order.
+    /// Tests bins of several blocks, blocks of several bins, and folds of the same rows and in any
+    /// order.
     #[test]
     fn several_folds_share_passes(
         dpus in 1usize..12, clusters in 1usize..3, queries in 1usize..5, mram_kib in 160usize..4096,
@@ -120,7 +123,7 @@ proptest! {
     }
 }
 
-/// Bins that are not smaller than blocks take two queries of a pass, and so one launch.
+/// Tests that bins not smaller than blocks take two queries of a pass, and so one launch.
 #[test]
 fn bins_take_one_launch() {
     let (emulation, config) = Case { dpus: 16, ..Case::default() }.machine();
@@ -139,7 +142,8 @@ fn bins_take_one_launch() {
 
 #[test]
 fn rows_of_every_width() {
-    // The slices of wide rows, the power of two of records in a block, and rows of no multiple of 8.
+    // The sizes test the slices of wide rows, powers of two of records in a block, and rows that
+    // are not a multiple of 8.
     for row_bytes in
         [1, 7, 8, 9, 16, 24, 31, 32, 33, 40, 64, 72, 128, 336, 344, 1000, 1024, 1025, 2048, 4095, 4096]
     {
@@ -152,7 +156,8 @@ fn rows_of_every_width() {
 
 #[test]
 fn blocks_of_every_length() {
-    // Around groups of 64 records, the windows of tasklets and one block for each DPU.
+    // Numbers near groups of 64 records, near the windows of tasklets, and near one block for each
+    // DPU.
     for rows in [1, 63, 64, 65, 127, 128, 129, 511, 512, 513, 2047, 2048, 2049, 16 * 64 + 1, 40_000] {
         for dpus in [1, 7] {
             Case { rows, dpus, row_bytes: 8, ..Case::default() }.agrees(1);
@@ -171,7 +176,7 @@ fn adversarial_tables_and_keys() {
         let rows = backend.upload_rows(layout, &bytes).unwrap();
         let mut answers = Vec::new();
         for party in 0..2 {
-            // The first and the last row, and one row four times in a pass.
+            // Selects the first and the last row, and one row four times in a pass.
             let mut rng = SecretRng::deterministic_for_tests(7);
             let both = [0, 999, 500, 500, 500, 500]
                 .map(|point| PRF.visit(Select { domain, point, rng: &mut rng }).unwrap());
@@ -207,7 +212,7 @@ fn what_is_counted_is_the_same_compiled_and_interpreted() {
     });
     let [compiled, interpreted] = counted;
     assert_eq!(compiled.instructions, 0);
-    // Of 5000 records of 32 bytes in 3 DPUs: every record is read once, and a bit for each.
+    // For 5000 records of 32 bytes in 3 DPUs: reads every record once, and one bit for each.
     assert!(compiled.read_bytes >= 5000 * 32 + 5000 / 8 && compiled.read_bytes < 5000 * 34);
     assert_eq!((compiled.launches, compiled.transfers_to, compiled.transfers_from), (1, 2, 1));
     assert!(
@@ -219,7 +224,7 @@ fn what_is_counted_is_the_same_compiled_and_interpreted() {
 
 #[test]
 fn tables_beyond_mram_are_folded_in_passes() {
-    // 128 KiB of MRAM, of which 56 are for tables: 2 DPUs have room for 3584 of 20000 records.
+    // 128 KiB of MRAM, 56 KiB of them for tables: 2 DPUs have room for 3584 of 20000 records.
     let case = Case { dpus: 2, rows: 20_000, mram_bytes: 128 << 10, ..Case::default() };
     let (emulation, config) = case.machine();
     let (backend, machine) = backend(emulation, config);
@@ -271,7 +276,8 @@ fn dpus_that_never_work_are_skipped() {
 
 #[test]
 fn the_block_of_a_dpu_that_fails_in_a_launch_moves() {
-    // At its first copy, in the middle, and at its very last, the result's header: of 19 groups in 10 tasklets.
+    // Fails at the first copy, in the middle, and at the very last copy, which writes the result's
+    // header: 19 groups in 10 tasklets.
     for (queries, last) in [(1, 10 + 19 + 1), (4, 10 + 19 + 4)] {
         for copy in [0, 17, last] {
             let fault = PlannedFault { dpu: 2, time: FaultTime::Launch { launch: 2, copy } };
@@ -284,7 +290,7 @@ fn the_block_of_a_dpu_that_fails_in_a_launch_moves() {
 
 #[test]
 fn dpus_fail_one_after_another() {
-    // MRAM has room for two blocks at most: the last DPUs fold the table in passes.
+    // MRAM has room for at most two blocks: the last DPUs fold the table in passes.
     let fault =
         |dpu: usize| PlannedFault { dpu, time: FaultTime::Launch { launch: 2 + dpu as u64, copy: 0 } };
     for mram_bytes in [160 << 10, 4 << 20] {

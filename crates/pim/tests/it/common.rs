@@ -8,10 +8,10 @@ use spirea_dpf::{Domain, Key, OutputKind, PrfKind, Select};
 use spirea_math::random::SecretRng;
 use spirea_pim::{Emulation, EmulationConfig, PimBackend, PimConfig};
 
-/// What expands keys.
+/// Function that expands keys.
 pub const PRF: PrfKind = PrfKind::Aes128;
 
-/// A backend on an emulated machine, and the machine.
+/// Returns a backend on an emulated machine, and the machine.
 pub fn backend(emulation: EmulationConfig, config: PimConfig) -> (PimBackend, Emulation) {
     let build = spirea_pim::Build { tasklets: emulation.tasklets, stack_bytes: emulation.stack_bytes };
     let mram_bytes = emulation.mram_bytes;
@@ -21,7 +21,7 @@ pub fn backend(emulation: EmulationConfig, config: PimConfig) -> (PimBackend, Em
     (backend, machine)
 }
 
-/// Keys of both parties, in turns, for points of a domain.
+/// Returns keys of party 1 for random points of a domain.
 pub fn keys(points: u64, count: usize, rng: &mut SecretRng) -> Vec<Key> {
     let domain = Domain::new(points, OutputKind::Bit).unwrap();
     let one = |i: usize, rng: &mut SecretRng| {
@@ -29,18 +29,18 @@ pub fn keys(points: u64, count: usize, rng: &mut SecretRng) -> Vec<Key> {
         let both = PRF.visit(Select { domain, point, rng }).unwrap();
         both.into_iter().nth(i % 2).unwrap()
     };
-    // The keys of a batch are one party's.
+    // All keys of a batch must be of one party.
     (0..count).map(|_| one(1, rng)).collect()
 }
 
-/// Random bytes of a table.
+/// Returns random bytes of a table.
 pub fn table(layout: RowLayout, rng: &mut SecretRng) -> Vec<u8> {
     let mut bytes = vec![0; layout.bytes()];
     rng.fill(&mut bytes);
     bytes
 }
 
-/// The answers by definition.
+/// Returns the answers by definition.
 pub fn expected(layout: RowLayout, bytes: &[u8], first_row: usize, keys: &[Key]) -> Vec<u8> {
     let rows = NaiveBackend.upload_rows(layout, bytes).unwrap();
     NaiveBackend.share_fold(&rows, first_row, PRF, keys).unwrap()

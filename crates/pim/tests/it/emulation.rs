@@ -1,4 +1,4 @@
-//! The rules of the hardware, by programs that break one each, and by transfers of the host that do.
+//! Rules of the hardware: programs and host transfers that each break one.
 
 use spirea_pim::sdk::{DpuSet, Sdk as _, Symbol};
 use spirea_pim::{Emulation, EmulationConfig, Execution, PimError};
@@ -64,7 +64,7 @@ fn machines_that_cannot_be_are_refused() {
     }
     let deep = set(EmulationConfig { tasklets: 24, stack_bytes: 4096, ..default() }).err();
     assert!(matches!(deep, Some(PimError::Wram(_))), "{deep:?}");
-    // The image for the interpreter is for 16 tasklets.
+    // The interpreter's image is for 16 tasklets.
     let other = EmulationConfig { tasklets: 11, execution: Execution::Interpreted, ..default() };
     assert!(matches!(set(other).unwrap().launch(), Err(PimError::Fault(_))));
 }
@@ -74,7 +74,7 @@ fn transfers_of_the_host_are_checked() {
     let machine = Emulation::new(EmulationConfig { dpus: 2, ..EmulationConfig::default() }).unwrap();
     let mut set = machine.alloc(None).unwrap();
     let heap = Symbol::MramHeap;
-    // Before there is a program there are no symbols.
+    // A set without a program has no symbols.
     assert!(matches!(set.broadcast_to(heap, 0, &[0; 8]), Err(PimError::Program(_))));
     assert!(matches!(set.launch(), Err(PimError::Program(_))));
     set.load().unwrap();

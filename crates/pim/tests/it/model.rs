@@ -1,4 +1,4 @@
-//! The model against the simulation, and against the device program's own instructions.
+//! The model, compared with the simulation and with the device program's own instructions.
 
 use crate::common::{PRF, backend, keys, table};
 use spirea_backend::{RowLayout, ShareBackend as _};
@@ -10,7 +10,8 @@ use spirea_pim::model::parameters::Profile;
 use spirea_pim::model::system::{Arrangement, Setup};
 use spirea_pim::{EmulationConfig, Execution, PimConfig};
 
-/// Work of a block: instructions for 64 records of 5 to 50 each, or for few records; copies from 8 bytes to 2048.
+/// Pairs of instructions and copy cycles for a block: 64 records of 5 to 50 instructions each, or
+/// few records; copies of 8 to 2048 bytes.
 const WORK: [(f64, f64); 8] = [
     (896.0, 1101.0),
     (1920.0, 1101.0),
@@ -27,7 +28,7 @@ fn the_closed_form_agrees_with_the_simulation() {
     for (instructions, copy_cycles) in WORK {
         for tasklets in 1..=24 {
             let work = BlockWork { tasklets, instructions, copy_cycles, issue_interval: 11 };
-            // Without the first blocks, when all wait for the DMA engine.
+            // Excludes the first blocks, when all tasklets wait for the DMA engine.
             let steady = (simulate(work, 18) - simulate(work, 6)) as f64 / 12.0;
             let deviation = work.cycles() / steady - 1.0;
             assert!(deviation.abs() < 0.04, "{work:?}: {steady} cycles, not {}", work.cycles());
@@ -37,7 +38,8 @@ fn the_closed_form_agrees_with_the_simulation() {
 
 #[test]
 fn the_simulation_is_bounded_as_the_machine_is() {
-    // One tasklet: an instruction every 11 cycles and its own copy. Many: an instruction a cycle, or copies alone.
+    // A single tasklet: an instruction every 11 cycles and its own copy. Many tasklets: an
+    // instruction a cycle, or copies alone.
     let work = |tasklets, instructions, copy_cycles| BlockWork {
         tasklets,
         instructions,
@@ -59,7 +61,8 @@ fn figures_have_what_the_paper_says_of_them() {
         let figure = figures.iter().find(|figure| figure.number == number).unwrap();
         figure.series.iter().find(|series| series.name == name).unwrap().points.clone()
     };
-    // The gap to the CPU widens with the size; IM-PIR is flat over batches, and latency grows in proportion.
+    // The gap to the CPU widens with the size. IM-PIR's throughput does not depend on the batch,
+    // and its latency grows in proportion to it.
     let gaps: Vec<f64> =
         line("9a", "IM-PIR").iter().zip(line("9a", "CPU")).map(|(pim, cpu)| pim.1 / cpu.1).collect();
     assert!(gaps.is_sorted() && gaps[0] > 1.0, "{gaps:?}");
@@ -67,7 +70,7 @@ fn figures_have_what_the_paper_says_of_them() {
     assert!(flat.iter().all(|point| point.1 == flat[0].1));
     let latency = line("9d", "IM-PIR");
     assert!((latency[5].1 / latency[0].1 - 32.0).abs() < 1e-9);
-    // More clusters are no slower for a large batch.
+    // More clusters are not slower for a large batch.
     let last = |clusters: usize| line("11a", &format!("{clusters} cluster(s)")).last().unwrap().1;
     assert!(last(1) < last(2) && last(2) <= last(8) * 1.01);
 }
@@ -82,7 +85,7 @@ fn shared_passes_gain_until_the_host_is_the_bound() {
         let host = parameters.evaluations_per_second(records(1.0));
         assert!(shared.iter().all(|shared| shared.throughput <= host));
     }
-    // As IM-PIR evaluates, the host is the bound however few queries share a pass.
+    // At IM-PIR's rate of evaluation, the host is the bound for any number of queries in a pass.
     let paper = shared_passes(&Profile::Paper.parameters().unwrap(), 1.0);
     assert!(paper.iter().all(|shared| shared.workers_to_balance > 16.0));
 }
@@ -91,10 +94,11 @@ fn shared_passes_gain_until_the_host_is_the_bound() {
 fn arrangements_follow_sizes_and_batches() {
     let parameters = Profile::Paper.parameters().unwrap();
     let choose = |gib: f64, dpus, batch| Arrangement::choose(&parameters, records(gib), 32, dpus, batch, 4);
-    // A lone query has all DPUs; a batch is divided among clusters.
+    // A single query uses all DPUs; a batch is divided among clusters.
     assert_eq!(choose(1.0, 2048, 1).clusters, 1);
     assert!(choose(1.0, 2048, 32).clusters > 1);
-    // MRAM has room for some 55 MiB in each DPU: a table of half of that in all is not copied twice.
+    // MRAM has room for some 55 MiB in each DPU: a table of more than half of all MRAM cannot be
+    // copied twice.
     let large = choose(64.0, 2048, 32);
     assert_eq!((large.clusters, large.passes), (1, 1));
     let larger = choose(256.0, 2048, 32);
@@ -112,7 +116,7 @@ fn passes_take_longer_than_what_fits() {
     assert!(beyond.in_memory() > 2.5 * fits.in_memory());
 }
 
-/// Instructions for a record, and those that a launch has once, counted by the emulation.
+/// Counts, on the emulation, the instructions for a record and those that a launch has once.
 fn counted(queries: usize) -> (f64, f64) {
     let launch = |records: usize| {
         let emulation =
@@ -132,7 +136,7 @@ fn counted(queries: usize) -> (f64, f64) {
     (of_record, few - 512.0 * of_record)
 }
 
-/// `profiles/kernel.toml` has what the program has.
+/// Tests that `profiles/kernel.toml` agrees with the program.
 #[test]
 fn the_profile_has_the_instructions_of_the_program() {
     let parameters = Profile::Kernel.parameters().unwrap();
@@ -141,7 +145,7 @@ fn the_profile_has_the_instructions_of_the_program() {
         program.instructions.iter().zip(&program.instructions_once)
     {
         let (found, once) = counted(queries);
-        // The exact number follows the share bits.
+        // The exact number depends on the share bits.
         let near = (found / instructions - 1.0).abs() < 0.05 && (once / stated - 1.0).abs() < 0.4;
         assert!(near, "{queries} queries: {found} instructions for a record, {once} once");
     }

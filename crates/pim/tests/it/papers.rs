@@ -1,4 +1,5 @@
-//! The model beside IM-PIR: `papers/im-pir.toml` has its values, and states what each parameter does.
+//! The model, compared with IM-PIR: `papers/im-pir.toml` has the paper's values, and states the
+//! effect of each parameter.
 
 use spirea_papers::check::{Model, Part, with_values};
 use spirea_papers::documents::{hold, root, with_part};

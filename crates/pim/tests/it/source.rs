@@ -1,4 +1,4 @@
-//! The device program for other compilers than the machine's. `make check-pim-program` compiles it.
+//! The device program for compilers other than the machine's; `make check-pim-program` compiles it.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ fn the_image_of_32_bits_is_of_this_source() {
     assert_eq!(image_source_hash(), hash, "make the image anew: scripts/pim_image.py");
 }
 
-/// The program includes the SDK's headers of its list and nothing of this project.
+/// Tests that the program includes only headers from the SDK's list, and none of this project.
 #[test]
 fn the_program_has_only_the_headers_of_the_sdk() {
     let source = include_str!("../../dpu/dpxor.c");

@@ -1,4 +1,5 @@
-//! The vendor's library: what is said where it is missing, and every call made to one with the same functions.
+//! The vendor's library: errors if it is missing, and every call, made to a library with the same
+//! functions.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,7 +12,7 @@ use spirea_math::random::SecretRng;
 use spirea_pim::sdk::{Sdk as _, Symbol, vendor::Vendor};
 use spirea_pim::{PimBackend, PimConfig, PimError};
 
-/// A library with the vendor's functions, and a file that passes for the program.
+/// Builds a library with the vendor's functions, and a file that stands for the program.
 fn library(folder: &Path) -> (PathBuf, PathBuf) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let (library, program) = (folder.join("libdpu.so"), folder.join("dpxor"));
@@ -49,7 +50,7 @@ fn a_missing_library_is_said() {
     );
     let missing = Vendor::open(&library, &nowhere).err();
     assert!(matches!(&missing, Some(PimError::Program(path)) if path.contains("nowhere.so")), "{missing:?}");
-    // A library that is another one.
+    // Library without the vendor's functions.
     let other = Vendor::open(Path::new("libc.so.6"), &program).err();
     assert!(matches!(other, Some(PimError::NoLibrary(_))), "{other:?}");
 }
@@ -74,7 +75,7 @@ fn every_call_of_the_library_is_made() {
     set.push_from(Symbol::MramHeap, 16, &mut all).unwrap();
     assert_eq!(all, [[5; 8], [7; 8], [5; 8]].concat()[..]);
     assert!(matches!(set.push_to(Symbol::MramHeap, 4, &[Some(&[0; 8][..]); 3]), Err(PimError::Transfer(_))));
-    // Of no record, for one query. The second DPU is broken.
+    // Arguments for no records and one query. The second DPU is broken.
     let arguments: Vec<u8> =
         [1u32, 0, 8, 0, 1, 8, 8, 0, 8, 0, 0, 0].iter().flat_map(|word| word.to_le_bytes()).collect();
     set.broadcast_to(Symbol::Arguments, 0, &arguments).unwrap();
@@ -82,7 +83,7 @@ fn every_call_of_the_library_is_made() {
     drop(set);
     assert_eq!(vendor.alloc(None).unwrap().dpus(), 6, "dropped sets are freed");
 
-    // A whole backend on it, in two clusters, of which the first has the broken DPU.
+    // Whole backend on this library, in two clusters; the first has the broken DPU.
     let cpu = Arc::new(CpuBackend::new(1).unwrap());
     let config = PimConfig { clusters: 2, ..PimConfig::default() };
     let backend = PimBackend::new(&vendor, config, cpu).unwrap();

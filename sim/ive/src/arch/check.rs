@@ -1,9 +1,9 @@
-//! What a machine can have, and the simulator can count with.
+//! Checks of an architecture: values that a machine can have and the simulator can handle.
 
 use super::Arch;
 use crate::error::IveError;
 
-/// Cycles.
+/// Maximum latency in cycles.
 const MOST_LATENCY: u64 = 1 << 20;
 
 impl Arch {
@@ -11,8 +11,8 @@ impl Arch {
         IveError::Arch { file: self.file.clone(), key: key.into(), problem, remedy: remedy.into() }
     }
 
-    /// Checks that every value is one that a machine can have, and that the simulator can count with: what it adds up stays
-    /// below 2^63, and takes seconds.
+    /// Checks that a machine can have every value, and that the simulator can handle it: sums stay
+    /// below 2^63, and a simulation takes seconds.
     pub(super) fn check(&self) -> Result<(), IveError> {
         let Self { scheme, chip, core, latency, hbm, lpddr, links, batch, budget, .. } = self;
         let powers = [
@@ -114,7 +114,7 @@ impl Arch {
         self.check_buffers()
     }
 
-    /// A unit that cannot hold one operand never works.
+    /// Checks that each buffer holds an operand: a unit could never work otherwise.
     fn check_buffers(&self) -> Result<(), IveError> {
         let Self { scheme, core, .. } = self;
         let panel = core.array_rows * scheme.first_dimension * scheme.word_bits / 8;
@@ -132,7 +132,8 @@ impl Arch {
     }
 }
 
-/// The first key that is missing, unknown or of another kind than in a table that has all, and what is wrong with it.
+/// Returns the first key of `own` that is missing, unknown or of another type than in the complete
+/// table `all`, with the problem.
 pub(super) fn mismatch(all: &toml::Table, own: &toml::Table) -> Option<(String, String)> {
     use toml::Value::{Float, Integer, String as Text, Table};
     if let Some(unknown) = own.keys().find(|key| !all.contains_key(*key)) {

@@ -1,4 +1,4 @@
-//! Graphs of which something is taken away: each must store other ciphertexts, or none.
+//! Mutated graphs: each must store other ciphertexts, or none.
 
 use std::collections::HashSet;
 
@@ -11,7 +11,7 @@ use crate::schedule::{Order, Schedule, Step};
 const PRIMES: [u32; 2] = [(1 << 27) + (1 << 15) + 1, (1 << 27) + (1 << 17) + 1];
 const GADGET: Gadget = Gadget::Digits { levels: 3, base_log: 19, dropped: 0 };
 
-/// A graph, what it is executed on, and what it stores.
+/// Graph with its inputs and its stored ciphertexts.
 struct Case {
     ring: Ring,
     graph: Graph,
@@ -55,14 +55,14 @@ impl Case {
         self.graph.nodes().to_vec()
     }
 
-    /// What a changed graph gives in an order is nothing, or something else.
+    /// Checks that a changed graph, in this order, gives nothing or another result.
     fn differs(&self, nodes: Vec<Node>, order: impl Iterator<Item = Event>, what: &str) {
         let changed = Graph::new(nodes, self.graph.places()).and_then(|graph| self.run(&graph, order));
         assert!(changed.as_ref() != Ok(&self.stored), "{what}");
     }
 }
 
-/// All that must have happened before an operation reads.
+/// Returns all events that must have happened before an operation reads.
 fn before(nodes: &[Node], number: usize) -> HashSet<Event> {
     let mut found = HashSet::new();
     let mut open = vec![Event::read(number)];
@@ -76,7 +76,8 @@ fn before(nodes: &[Node], number: usize) -> HashSet<Event> {
     found
 }
 
-/// The order of the program, but for an operation that comes as early as it may.
+/// Returns the order of the program, with one operation moved to the earliest place that the graph
+/// allows.
 fn hurried(nodes: &[Node], number: usize) -> Vec<Event> {
     let all = || (0..nodes.len()).flat_map(|node| [Event::read(node), Event::over(node)]);
     let needed = before(nodes, number);
@@ -85,7 +86,7 @@ fn hurried(nodes: &[Node], number: usize) -> Vec<Event> {
     first.chain([Event::read(number), Event::over(number)]).chain(rest).collect()
 }
 
-/// Graphs of every step, in register files with hardly a place to spare.
+/// Returns graphs of every step, in register files with hardly any spare place.
 fn cases() -> Vec<(&'static str, Case)> {
     let with = |kb: u64| {
         let mut arch = Arch::ive().unwrap();

@@ -1,11 +1,11 @@
-//! The command `spirea-ive`, as it is called.
+//! The command `spirea-ive`, called as a program.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
 
-/// What a call printed to both streams, and whether it succeeded.
+/// Returns true if the call succeeded, and its output on both streams.
 fn call(arguments: &[&str]) -> (bool, String, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_spirea-ive")).args(arguments).output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();

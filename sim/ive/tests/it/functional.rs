@@ -1,4 +1,4 @@
-//! What the lowered graphs compute, beside the oracle of all backends, word for word.
+//! The lowered graphs, compared with the oracle of all backends word for word.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use spirea_ive::schedule::{Digits, levels};
 use spirea_ive::system::Schedules;
 use spirea_math::{Expansion, Gadget, Modulus, Ring};
 
-/// The primes of IVE, 2^27 + 2^k + 1.
+/// Primes of IVE, 2^27 + 2^k + 1.
 const PRIMES: [u32; 4] = [
     (1 << 27) + (1 << 15) + 1,
     (1 << 27) + (1 << 17) + 1,
@@ -21,7 +21,8 @@ const PRIMES: [u32; 4] = [
 const GADGET: Gadget = Gadget::Digits { levels: 5, base_log: 22, dropped: 0 };
 const COLUMNS: usize = 6;
 
-/// Words below the primes. Neither keys nor queries need to be encryptions of anything: the arithmetic is the same.
+/// Generator of words below the primes. Keys and queries need not be real encryptions: the
+/// arithmetic is the same.
 struct Words(u64);
 
 impl Words {
@@ -75,7 +76,7 @@ impl Fixture {
         Expansion::covering(COLUMNS + 5 * self.depth as usize)
     }
 
-    /// By a backend, called as the server of `onion` calls it.
+    /// Computes the expected words on a backend, with the calls of `onion`'s server.
     fn expected<B: RingBackend>(&self, backend: &B) -> Vec<u32> {
         let tables = backend.tables(&self.ring).unwrap();
         let expansion: Vec<u32> = self.keys.expansion.iter().flat_map(|key| flat(&key.rows)).collect();
@@ -119,7 +120,7 @@ impl Fixture {
 #[test]
 fn every_schedule_gives_the_words_of_the_oracle_in_any_order() {
     let arch = Arch::ive().unwrap();
-    // A register file with hardly a place to spare, so that places are taken again and again.
+    // The small register file has hardly any spare place, so that places are reused often.
     let small = Arch { core: spirea_ive::arch::Core { register_file_kb: 1800, ..arch.core }, ..arch.clone() };
     for rows in [33, 64, 1] {
         let fixture = Fixture::new(rows);
@@ -172,7 +173,7 @@ fn a_recorded_batch_is_computed_and_timed() {
     let program = Program { rings: Rings::uniform(arch.scheme), phases: recorded };
     assert!(program.time(&arch).unwrap().iter().all(|(_, seconds)| *seconds > 0.0));
 
-    // What is not such a batch is refused by the number of the operation.
+    // Other operations are refused, with the number of the operation.
     let other = [&operations[..], &[Operation::ScalarFoldOwn { words: 1 }]].concat();
     let refused = phases(&other).unwrap_err().to_string();
     assert!(refused.contains(&format!("operation {}: ", operations.len())), "{refused}");

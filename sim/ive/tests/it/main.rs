@@ -1,4 +1,4 @@
-//! All tests but those of units: one program, so that the crate is linked once.
+//! All integration tests in one program, so that the crate is linked once.
 
 mod cli;
 mod functional;

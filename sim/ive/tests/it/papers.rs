@@ -1,4 +1,5 @@
-//! The simulator beside its paper: `papers/ive.toml` has its values, and states what each parameter does.
+//! The simulator, compared with its paper: `papers/ive.toml` has the paper's values, and states the
+//! effect of each parameter.
 
 use spirea_ive::arch::Arch;
 use spirea_ive::reproduce::{PARTS, Reproduction};
@@ -21,7 +22,7 @@ fn rows_and_parameters_are_as_the_file_says() {
     assert_eq!(model.problems(), [""; 0]);
 }
 
-/// `other` is of a machine with no fitted value.
+/// Tests that `other` has the values of a machine without fitted values.
 #[test]
 fn the_file_has_the_values_of_the_machine_with_and_without_fits() {
     let arch = Arch::ive().unwrap();

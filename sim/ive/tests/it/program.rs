@@ -1,4 +1,5 @@
-//! Servers that are recorded over databases without content, and what they take on machines of other files.
+//! Servers that are recorded over databases without content, and their times on machines of other
+//! files.
 
 use std::sync::Arc;
 
@@ -33,7 +34,7 @@ fn a_server_without_content_is_asked_to_do_what_one_with_content_does() {
         let cpu = Arc::new(Observed::<_, Recorder>::new(Arc::new(CpuBackend::new(2).unwrap())));
         let watched = setup(&cpu, &params, Content::Random(3));
         look_ups_agree(&watched, &watched, &[0], &mut rng);
-        // The batch was answered twice, after what was prepared.
+        // The batch was answered twice, after one preparation.
         let operations = cpu.observer().take();
         let of_two = phases(&operations).unwrap();
         let outlined = record(&params, 1).unwrap();
@@ -53,7 +54,8 @@ fn onion_of_16_gib_is_recorded_and_takes_what_the_model_of_the_paper_says() {
     };
     let program = Program::of_protocol(&arch, "onion", 16.0, 4096, 64).unwrap();
     assert_eq!(program.phases, recorded);
-    // The same shape by the paper's model, with as many digits in every key: exactly the same time, step by step.
+    // The paper's model of the same shape, with the same number of digits in every key, takes
+    // exactly the same time in every step.
     let scheme = spirea_ive::arch::Scheme { first_dimension: columns, ..program.rings.selection };
     let program = Program { rings: Rings::uniform(scheme), ..program };
     let gib = (rows * columns * scheme.plaintext_bytes) as f64 / f64::from(1 << 30);

@@ -1,4 +1,5 @@
-//! The project's own server of `onion` on the simulated machine: watched, answering, and answering as any other backend.
+//! The project's own server of `onion` on the simulated machine: it is observed, answers, and
+//! agrees with any other backend.
 
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use spirea_ive::system::Schedules;
 use spirea_math::random::SecretRng;
 use spirea_protocols::registry::{Choice, ProtocolParams};
 
-/// `onion` with so many rows of polynomials in so many columns.
+/// Returns parameters of `onion` with this number of rows and columns of polynomials.
 fn params(records: u64, groups: u64, columns: u64) -> ProtocolParams {
     let choice = Choice { protocol: "onion".into(), ..Choice::default() };
     let params = ProtocolParams::choose(&choice, [7; 32], records, 4000).unwrap();
@@ -55,7 +56,7 @@ fn the_server_of_onion_is_recorded_and_answers_the_bytes_of_the_processor() {
         ),
         "{recorded:?}"
     );
-    // What the processor is asked to do is the same.
+    // The CPU backend gets the same operations.
     let cpu = Arc::new(Observed::<_, Recorder>::new(Arc::new(CpuBackend::new(2).unwrap())));
     let watched = setup(&cpu, &params, Content::Random(3));
     look_ups_agree(&on_cpu, &watched, &indices, &mut rng);
@@ -63,7 +64,7 @@ fn the_server_of_onion_is_recorded_and_answers_the_bytes_of_the_processor() {
     assert!(recorded.iter().all(|batch| *batch == recorded[0]));
 }
 
-/// A batch by the processor and by the simulated machine.
+/// Compares a batch on the CPU with the simulated machine.
 fn agree(params: &ProtocolParams, indices: &[u64]) {
     let arch = Arch::ive().unwrap();
     let mut rng = SecretRng::deterministic_for_tests(5);

@@ -1,4 +1,4 @@
-//! The drawings of the documents, and machines that lack a resource.
+//! Drawings in the documents, and machines that lack a resource.
 
 use spirea_ive::arch::Arch;
 use spirea_ive::draw::draw;
@@ -29,7 +29,8 @@ fn documents_have_the_drawings() {
     }
 }
 
-/// Queries a second of the project's protocols, batches of 64, records of 4096 bytes.
+/// Tests the queries a second of the project's protocols in the documents, for batches of 64 and
+/// records of 4096 bytes.
 #[test]
 fn documents_have_the_rates_of_the_protocols() {
     let what_if = |name: &str| {

@@ -1,4 +1,4 @@
-//! The driver as the tests call it: through cudarc's `result`, as the product does.
+//! The driver as the tests call it: through cudarc's `result`, like the product.
 
 #![allow(unsafe_code, dead_code)]
 
@@ -11,17 +11,17 @@ use spirea_cuda_emulation::{Config, Emulation, PLANTED_LIBRARY};
 
 pub type Result<T> = std::result::Result<T, DriverError>;
 
-/// The emulation with the planted kernels.
+/// Returns the emulation with the planted kernels.
 pub fn emulation() -> &'static Emulation {
     Emulation::install_from(PLANTED_LIBRARY, Config::default())
 }
 
-/// The code of an error, as the driver numbers it.
+/// Returns the driver's number of an error, 0 for success.
 pub fn code<T>(result: Result<T>) -> u32 {
     result.err().map_or(0, |error| error.0 as u32)
 }
 
-/// A device's primary context with its kernels, current on this thread.
+/// Primary context of a device with its kernels, current on this thread.
 pub struct Device {
     pub ordinal: i32,
     pub context: sys::CUcontext,
@@ -32,7 +32,7 @@ impl Device {
     pub fn new(ordinal: i32) -> Result<Self> {
         result::init()?;
         let device = device::get(ordinal)?;
-        // SAFETY: a valid device; any image will do.
+        // SAFETY: the device is valid; any image will do.
         unsafe {
             let context = primary_ctx::retain(device)?;
             ctx::set_current(context)?;
@@ -55,7 +55,7 @@ impl Device {
         Stream(stream::create(stream::StreamKind::NonBlocking).unwrap())
     }
 
-    /// Device memory with these words.
+    /// Allocates device memory with these words.
     pub fn upload(&self, words: &[u32]) -> u64 {
         // SAFETY: the allocation is as long as the copy.
         unsafe {
@@ -80,12 +80,13 @@ impl Device {
 
 impl Drop for Device {
     fn drop(&mut self) {
-        // SAFETY: retained in `new`. After a loss the release may fail, which no test minds.
+        // SAFETY: retained in `new`. After a loss the release may fail, which does not matter to
+        // tests.
         let _ = unsafe { primary_ctx::release(self.ordinal) };
     }
 }
 
-/// A stream that does not wait for the legacy one.
+/// Stream that does not wait for the legacy one.
 pub struct Stream(pub sys::CUstream);
 
 impl Stream {
@@ -111,7 +112,7 @@ impl Stream {
             arguments.iter_mut().map(|argument| std::ptr::from_mut(argument).cast()).collect();
         let Shape { blocks, threads, shared, cooperative } = shape;
         let (grid, block) = ((blocks, 1, 1), (threads, 1, 1));
-        // SAFETY: eight bytes for each argument; no kernel here takes wider ones.
+        // SAFETY: each argument has eight bytes, and no kernel here takes wider ones.
         unsafe {
             if cooperative {
                 result::launch_cooperative_kernel(function, grid, block, shared, self.0, &mut pointers)
@@ -122,13 +123,13 @@ impl Stream {
     }
 }
 
-/// An event that was recorded.
+/// Recorded event.
 pub struct Event(pub sys::CUevent);
 
-/// An argument of at most eight bytes, little endian.
+/// Argument of at most eight bytes, little endian.
 pub type Argument = u64;
 
-/// The shape of a launch.
+/// Dimensions of a launch.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     pub blocks: u32,

@@ -1,16 +1,16 @@
-//! How residues are multiplied.
+//! Forms in which residues are multiplied.
 
 use crate::driver::Compute;
 
-/// How residues are multiplied, which decides what the plain matrix looks like in memory; each takes 4 bytes a
-/// residue.
+/// Form in which residues are multiplied. It determines the plain matrix's layout in memory; every
+/// form takes 4 bytes a residue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Form {
-    /// As words, by integer arithmetic: one multiply-add of 32 x 32 bits into 64.
+    /// Words, by integer arithmetic: one multiply-add of 32 x 32 bits into 64.
     Words,
-    /// As four planes of 8 bits, by tensor cores: 16 products of bytes.
+    /// Four planes of 8 bits, by tensor cores: 16 products of bytes.
     Octets,
-    /// As four planes of 7 bits, by tensor cores: 10 products of bytes. For primes below 2^28.
+    /// Four planes of 7 bits, by tensor cores: 10 products of bytes. For primes below 2^28.
     Septets,
 }
 
@@ -18,11 +18,12 @@ impl Form {
     /// All forms.
     pub const ALL: [Self; 3] = [Self::Words, Self::Octets, Self::Septets];
 
-    /// The form for a device and a ring's primes.
+    /// Chooses the form for a device and a ring's primes.
     ///
-    /// A processor of the data-centre architectures (8.0, 9.0, 10.0) multiplies at least 32 times as many bytes in
-    /// its tensor cores as words outside of them, so that 16 products of bytes are at least twice as fast as one of
-    /// words. On the others (8.6, 8.9, 12.0) it is 16 times as many: 10 products win, 16 do not.
+    /// On the data-centre architectures (8.0, 9.0, 10.0) a processor multiplies at least 32 times
+    /// as many bytes in its tensor cores as words outside of them. So 16 products of bytes are at
+    /// least twice as fast as one product of words. On the others (8.6, 8.9, 12.0) the ratio is 16:
+    /// 10 products of bytes are faster than one of words, 16 are not.
     pub fn choose(compute: Compute, primes: impl IntoIterator<Item = u32>) -> Self {
         if primes.into_iter().all(|q| Self::Septets.holds(q)) {
             Self::Septets
@@ -33,7 +34,7 @@ impl Form {
         }
     }
 
-    /// Whether residues modulo `q` have this form.
+    /// Returns true if residues modulo `q` can have this form.
     pub fn holds(self, q: u32) -> bool {
         match self {
             Self::Words | Self::Octets => true,
@@ -41,7 +42,8 @@ impl Form {
         }
     }
 
-    /// Rows of a warp, in eights: `Tile::OCTETS` of `product_words.cu` and `product_bytes.cu`.
+    /// Returns the rows of a warp, in groups of eight: `Tile::OCTETS` of `product_words.cu` and
+    /// `product_bytes.cu`.
     pub(super) fn octets(self) -> usize {
         match self {
             Self::Words => 8,
@@ -49,7 +51,7 @@ impl Form {
         }
     }
 
-    /// Of the kernels' names.
+    /// Returns the names of the form's kernels.
     pub(super) fn kernels(self) -> Names {
         match self {
             Self::Words => Names {
@@ -73,11 +75,11 @@ impl Form {
 
 /// Names of a form's kernels.
 pub(super) struct Names {
-    /// Rows of the plain matrix to the product's layout.
+    /// Brings rows of the plain matrix to the product's layout.
     pub rows: &'static str,
-    /// Leaves to the product's layout.
+    /// Brings leaves to the product's layout.
     pub columns: &'static str,
-    /// The product.
+    /// Computes the product.
     pub product: &'static str,
 }
 

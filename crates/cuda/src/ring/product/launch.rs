@@ -1,4 +1,4 @@
-//! The launches of a product's kernels, with the checks that they rely on.
+//! Launches of a product's kernels, with the checks that the kernels rely on.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::ring::primes::Prime;
 
 /// Threads of a block of the transposing kernels.
 const THREADS: usize = 256;
-/// Shared memory of a tile of the transposing kernels: 32 x 33 words.
+/// Bytes of shared memory for a tile of the transposing kernels: 32 x 33 words.
 const TILE_BYTES: usize = 32 * 33 * 4;
 
 /// The kernels of a form.
@@ -24,7 +24,7 @@ pub(super) struct Kernels {
     sums: Kernel,
 }
 
-/// What `multiply` of `product.cuh` is told.
+/// Argument of `multiply` in `product.cuh`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 struct Product {
@@ -41,20 +41,20 @@ struct Product {
     column_groups: u32,
 }
 
-/// Rows of values, `[row][column][limb][N]`, on their way into a plain matrix.
+/// Rows of values, `[row][column][limb][N]`, to be stored in a plain matrix.
 pub(super) struct Rows<'a> {
     pub first: usize,
     pub count: usize,
     pub values: &'a Buffer<u32>,
 }
 
-/// What a chunk of slots and rows of one prime is multiplied with.
+/// Operands of the product for a chunk of slots and rows of one prime.
 pub(super) struct Operands<'a> {
     pub prime: Prime,
     pub queries: usize,
-    /// The plain matrix; its first slot is number `limb * degree`.
+    /// Plain matrix; the prime's first slot is number `limb * degree`.
     pub plain: &'a Buffer<u32>,
-    /// The chunk's transposed leaves.
+    /// Transposed leaves of the chunk.
     pub leaves: &'a Buffer<u32>,
     /// Room for the chunk's sums.
     pub sums: &'a Buffer<u32>,
@@ -74,7 +74,7 @@ impl Kernels {
         })
     }
 
-    /// Queues the transposition of a limb of some rows into the plain matrix.
+    /// Queues the transposition of one limb of some rows into the plain matrix.
     pub fn transpose_rows(
         &self,
         stream: &Stream,
@@ -104,8 +104,9 @@ impl Kernels {
         stream.launch(&self.rows, grid, args)
     }
 
-    /// Queues the transposition of a chunk of all queries' leaves, whose addresses are in `addresses`, each of
-    /// at least `shape.terms` leaves of polynomials of `words` words.
+    /// Queues the transposition of a chunk of all queries' leaves. `addresses` begins with the
+    /// addresses of the queries' leaves; each query has at least `shape.terms` leaves, whose
+    /// polynomials have `words` words.
     pub fn transpose_columns(
         &self,
         stream: &Stream,
@@ -157,8 +158,8 @@ impl Kernels {
         stream.launch(&self.product, grid, args![plain, leaves, sums, Arg::structure(&product)])
     }
 
-    /// Queues the transposition of a chunk's sums to results, whose addresses are the second half of
-    /// `addresses`, each of `shape.rows` ciphertexts.
+    /// Queues the transposition of a chunk's sums to the results. The second half of `addresses`
+    /// has the addresses of the queries' results, each of `shape.rows` ciphertexts.
     pub fn transpose_sums(
         &self,
         stream: &Stream,
@@ -187,7 +188,8 @@ impl Kernels {
     }
 }
 
-/// Quads of products of residues that a sum of 64 bits takes on top of a folded one, which is below 2q 2^32.
+/// Returns the number of quads of products of residues that fit in a 64-bit sum on top of a folded
+/// sum, which is below 2q 2^32.
 fn lazy_quads(q: u32) -> u32 {
     let (q, most) = (u128::from(q), u128::from(q - 1));
     let terms = ((1u128 << 64) - (q << 33)) / (most * most).max(1);

@@ -1,6 +1,6 @@
 //! Step `poly_fold`: the plain matrix, transposed, times the leaves of a batch.
 //!
-//! docs/kernels/cuda-product.md has the layout, the kernels and how they overlap.
+//! docs/kernels/cuda-product.md describes the layout, the kernels and their overlap.
 
 mod form;
 mod launch;
@@ -23,18 +23,19 @@ use launch::{Kernels, Rows};
 use pipeline::{Pipeline, Stored};
 use shape::{MOST_QUERIES, SLOTS, STEP, Shape};
 
-/// A matrix of plaintext polynomials, transposed: by slot, step of 32 columns and row, in the [`Form`] that the
-/// device multiplies; 4 bytes a residue, columns rounded up to a multiple of 32.
+/// Matrix of plaintext polynomials, transposed: by slot, step of 32 columns, and row, in the
+/// [`Form`] that the device multiplies. Each residue takes 4 bytes; columns are padded to a
+/// multiple of 32.
 #[derive(Debug)]
 pub struct Plain {
-    // Dropped first: its graphs name the matrix.
+    // Dropped first: its graphs contain the matrix's address.
     pipeline: Pipeline,
     stored: Stored,
 }
 
 impl Plain {
-    /// Room for a matrix of plaintexts in the form that is best for the device and the ring; [`store`](Self::store)
-    /// fills it.
+    /// Allocates a matrix of plaintexts in the best form for the device and the ring;
+    /// [`store`](Self::store) fills it.
     ///
     /// # Errors
     /// [`BackendError::Unavailable`] if there is no room, [`BackendError::Shape`] if the matrix is empty.
@@ -44,10 +45,11 @@ impl Plain {
         Self::with_form(tables, rows, columns, form)
     }
 
-    /// Room for a matrix in a given form.
+    /// Allocates a matrix in a given form.
     ///
     /// # Errors
-    /// As for [`new`](Self::new); [`BackendError::Shape`] if the ring's residues do not have this form.
+    /// As for [`new`](Self::new); [`BackendError::Shape`] if the ring's residues cannot have this
+    /// form.
     pub fn with_form(tables: &Tables, rows: usize, columns: usize, form: Form) -> Result<Self, BackendError> {
         let degree = tables.degree();
         let primes: Vec<Prime> = tables.ring().limbs().iter().map(|limb| Prime::new(limb.prime())).collect();
@@ -61,7 +63,7 @@ impl Plain {
         if !primes.iter().all(|prime| form.holds(prime.q)) {
             return Err(BackendError::Shape(format!("a prime is too large for the form {form:?}")));
         }
-        // What a grid takes of steps, and what a word counts.
+        // Steps are limited by a grid's second dimension, rows by a word.
         if shape.steps() >= 1 << 16 || rows > (1 << 31) - STEP {
             return Err(BackendError::Shape(format!("a plain matrix of {rows} x {columns} polynomials")));
         }
@@ -73,36 +75,37 @@ impl Plain {
         Ok(Self { pipeline, stored: Stored { shape, primes, kernels, matrix } })
     }
 
-    /// Rows of the matrix.
+    /// Returns the number of rows.
     pub fn rows(&self) -> usize {
         self.stored.shape.rows
     }
 
-    /// Columns of the matrix.
+    /// Returns the number of columns.
     pub fn columns(&self) -> usize {
         self.stored.shape.terms
     }
 
-    /// Its form.
+    /// Returns the form.
     pub fn form(&self) -> Form {
         self.stored.shape.form
     }
 
-    /// Bytes of the matrix in the device's memory: what a fold reads once.
+    /// Returns the bytes of the matrix in the device's memory, which a fold reads once.
     pub fn bytes(&self) -> usize {
         4 * self.stored.matrix.len()
     }
 
-    /// The matrix, for a copy to another device's matrix of the same shape and form.
+    /// Views the matrix, for a copy to another device's matrix of the same shape and form.
     pub(crate) fn words(&self) -> View<'_, u32> {
         self.stored.matrix.all()
     }
 
-    /// Stores whole rows `first` to `first + rows - 1`: `values` begins with them, `[row][column][limb][N]`, and is
-    /// used again as soon as what this queues on the main stream has run.
+    /// Stores the whole rows `first` to `first + rows - 1`. `values` begins with them,
+    /// `[row][column][limb][N]`. It may be reused once the work queued here on the main stream has
+    /// run.
     ///
     /// # Errors
-    /// [`BackendError::Shape`] if they are not rows of the matrix or there are fewer values.
+    /// [`BackendError::Shape`] if the matrix does not have these rows, or there are too few values.
     pub fn store(
         &mut self,
         tables: &Tables,
@@ -113,7 +116,8 @@ impl Plain {
         self.store_on(&tables.device.main(), tables, first, rows, values)
     }
 
-    /// The same on another stream, which the caller forks from the main one and joins to it again.
+    /// Stores rows like [`Self::store`], on another stream, which the caller forks from the main
+    /// stream and joins to it again.
     pub(super) fn store_on(
         &mut self,
         stream: &Stream,
@@ -163,7 +167,7 @@ impl Plain {
     }
 }
 
-/// `poly_fold`: the rows of one matrix after those of another.
+/// Computes `poly_fold`: the rows of each matrix follow those of the matrix before.
 ///
 /// # Errors
 /// [`BackendError::Shape`] if there are fewer leaves than columns.
@@ -178,13 +182,14 @@ pub fn poly_fold(tables: &Tables, plain: &[&Plain], leaves: &Leaves) -> Result<C
     Ok(products)
 }
 
-/// `poly_fold` of some queries of a batch into room for all, of each query from ciphertext `first` on.
+/// Computes `poly_fold` for some queries of a batch. The products of each query are written to
+/// `products` from ciphertext `first` on.
 ///
 /// # Errors
 /// [`BackendError::Shape`] if there are fewer leaves than columns.
 ///
 /// # Panics
-/// If there is less room.
+/// If `products` has less room.
 pub(super) fn multiply(
     tables: &Tables,
     plain: &Plain,

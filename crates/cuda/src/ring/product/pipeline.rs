@@ -1,10 +1,12 @@
-//! A batch's product as a graph: chunks of slots, whose transpositions run beside other chunks' products.
+//! Product of a batch as a graph: chunks of slots, whose transpositions run in parallel with other
+//! chunks' products.
 //!
-//! A chunk's leaves are transposed, multiplied, and their sums transposed back, in this order, on one of a few
-//! lanes: a stream with room for one chunk. Products fill a device; cut into chunks they leave gaps for the
-//! transpositions of other lanes (GPIR, section 5.2.2), and what one kernel of a chunk writes the next reads from
-//! the second-level cache. The launches are recorded once for each number of queries; the addresses of leaves and
-//! results are read from a table on the device.
+//! For each chunk, its leaves are transposed and multiplied, and their sums transposed back, in
+//! this order, on one of a few lanes: a lane is a stream with room for one chunk. Products fill a
+//! device; divided into chunks, they leave gaps for the transpositions of other lanes (GPIR,
+//! section 5.2.2), and each kernel of a chunk reads the output of the one before from the L2 cache.
+//! The launches are recorded once for each number of queries; kernels read the addresses of leaves
+//! and results from a table on the device.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -15,10 +17,10 @@ use super::shape::{MOST_QUERIES, Shape};
 use crate::driver::{Buffer, Device, DriverError, Graph, Stream};
 use crate::ring::primes::Prime;
 
-/// Lanes of a pipeline.
+/// Number of lanes of a pipeline.
 const LANES: usize = 4;
 
-/// A matrix of plaintext polynomials in the device's memory, with the kernels that multiply it.
+/// Matrix of plaintext polynomials in the device's memory, with the kernels that multiply it.
 #[derive(Debug)]
 pub(super) struct Stored {
     pub shape: Shape,
@@ -27,19 +29,19 @@ pub(super) struct Stored {
     pub matrix: Buffer<u32>,
 }
 
-/// Room and recorded work for one matrix and any batch of up to 64 queries.
+/// Room and recorded launches for one matrix and any batch of up to 64 queries.
 #[derive(Debug)]
 pub(super) struct Pipeline {
-    // Dropped before the buffers that they name.
+    // Dropped before the buffers whose addresses they contain.
     graphs: Mutex<HashMap<usize, Graph>>,
-    /// What the graphs are recorded on; they run on the main stream.
+    /// Stream that graphs are recorded on; they run on the main stream.
     recorder: Stream,
     lanes: Vec<Lane>,
     /// Addresses of 64 queries' leaves, then of their results.
     addresses: Buffer<u64>,
 }
 
-/// A stream with room for a chunk.
+/// Stream with room for a chunk.
 #[derive(Debug)]
 struct Lane {
     stream: Stream,
@@ -48,7 +50,7 @@ struct Lane {
 }
 
 impl Pipeline {
-    /// Room for products of this shape.
+    /// Allocates room for products of this shape.
     pub fn new(device: &Arc<Device>, shape: Shape, limbs: usize) -> Result<Self, DriverError> {
         let (mut leaves, mut sums, mut chunks) = (0, 0, 0);
         for queries in 1..=MOST_QUERIES {
@@ -67,8 +69,8 @@ impl Pipeline {
         })
     }
 
-    /// Queues the product of `plain`, whose pipeline this is, with up to 64 queries: the addresses of their leaves and of
-    /// room for their results.
+    /// Queues the product of `plain`, the matrix of this pipeline, with up to 64 queries. Each
+    /// query has the address of its leaves and the address of room for its results.
     pub fn run(
         &self,
         plain: &Stored,
@@ -80,7 +82,8 @@ impl Pipeline {
             addresses[MOST_QUERIES + i] = results;
         }
         let main = plain.matrix.device().main();
-        // Held until the launch is queued: nobody else's addresses come between.
+        // The lock is held until the launch is queued, so that no other caller overwrites the
+        // addresses.
         let mut graphs = self.graphs.lock().unwrap_or_else(PoisonError::into_inner);
         let graph = match graphs.entry(count) {
             Entry::Occupied(entry) => entry.into_mut(),

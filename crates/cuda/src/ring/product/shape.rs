@@ -1,12 +1,12 @@
-//! How a product is divided: among warps, blocks and launches.
+//! Division of a product among warps, blocks and launches.
 
 use super::form::Form;
 
-/// Terms of a step: what the layout takes together.
+/// Terms of a step: the layout keeps them together.
 pub(super) const STEP: usize = 32;
 /// Slots of a block of the transposing kernels.
 pub(super) const SLOTS: usize = 32;
-/// Most queries of one product.
+/// Maximum number of queries of one product.
 pub(super) const MOST_QUERIES: usize = 64;
 /// Bytes of one column of a step, or of one row.
 const STEP_BYTES: usize = STEP * 4;
@@ -14,57 +14,57 @@ const STEP_BYTES: usize = STEP * 4;
 const GROUP: usize = 16;
 /// Steps of rows in shared memory.
 const STAGES: usize = 4;
-/// Most steps of columns in shared memory.
+/// Maximum number of steps of columns in shared memory.
 const MOST_PANEL: usize = 16;
-/// Most warps of a block, and most of them below and beside each other.
+/// Maximum number of warps of a block, and in each of its two directions.
 const MOST_WARPS: usize = 8;
 const MOST_SIDE: usize = 4;
-/// Bytes of a chunk's leaves, and of its sums: what is written is read again before it leaves the second-level
-/// cache. One block of slots may need more.
+/// Maximum size of a chunk's leaves, and of its sums, in bytes: written data must be read again
+/// before it leaves the L2 cache. A single block of slots may exceed it.
 const CHUNK_BYTES: usize = 16 << 20;
-/// Chunks of a prime's slots at least, so that chunks overlap.
+/// Least number of chunks of a prime's slots, so that chunks overlap.
 const CHUNKS: usize = 4;
 
-/// What is multiplied: a matrix of so many rows and columns for each slot.
+/// Shape of a product: a matrix of `rows` rows and `terms` columns for each slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
     pub form: Form,
     /// Slots of a polynomial, for each prime.
     pub degree: usize,
-    /// Rows of the plain matrix.
+    /// Number of rows of the plain matrix.
     pub rows: usize,
-    /// Columns of the plain matrix, which are the terms of each sum.
+    /// Number of columns of the plain matrix: the terms of each sum.
     pub terms: usize,
 }
 
 impl Shape {
-    /// Steps of terms.
+    /// Returns the number of steps of terms.
     pub fn steps(self) -> usize {
         self.terms.div_ceil(STEP)
     }
 
-    /// Words of the plain matrix for each slot.
+    /// Returns the words of the plain matrix for each slot.
     pub fn slot_words(self) -> Option<usize> {
         self.rows.checked_mul(self.steps())?.checked_mul(STEP)
     }
 
-    /// Words of the transposed leaves for each slot.
+    /// Returns the words of the transposed leaves for each slot.
     pub fn leaf_words(self, queries: usize) -> usize {
         self.steps() * STEP * 2 * queries
     }
 
-    /// How warps share the tiles of a block with `shared_bytes` bytes of shared memory.
+    /// Divides the tiles of a block with `shared_bytes` bytes of shared memory among warps.
     pub fn block(self, queries: usize, shared_bytes: usize) -> Block {
         let groups = (2 * queries).div_ceil(GROUP);
         let columns = groups.div_ceil(groups.div_ceil(MOST_SIDE));
         let height = self.form.octets() * 8;
         let stages = |rows: usize| STAGES * rows * height * STEP_BYTES;
         let panel = |rows| shared_bytes.saturating_sub(stages(rows)) / (columns * GROUP * STEP_BYTES);
-        // Rows of warps: as many as there are, if enough of the columns stays in shared memory beside them.
+        // The most rows of warps that leave shared memory for enough of the columns.
         let most = self.rows.div_ceil(height).min(MOST_WARPS / columns).min(MOST_SIDE);
         let rows = (1..=most).rev().find(|&rows| panel(rows) >= self.steps().min(MOST_PANEL / 2));
         let rows = rows.unwrap_or(1);
-        // Panels of about the same length.
+        // Panels have about the same length.
         let panel = panel(rows).clamp(1, MOST_PANEL).min(self.steps());
         let panel = self.steps().div_ceil(self.steps().div_ceil(panel));
         let shared = panel * columns * GROUP * STEP_BYTES + stages(rows);
@@ -72,11 +72,11 @@ impl Shape {
         Block { columns, rows, panel, shared, blocks }
     }
 
-    /// How slots and rows are divided among launches.
+    /// Divides slots and rows among launches.
     pub fn chunk(self, queries: usize) -> Chunk {
         let leaves = self.leaf_words(queries) * 4;
         let row_bytes = 2 * queries * 4;
-        // A part of the rows is enough to keep all of a device busy.
+        // A part of the rows is enough to keep the whole device busy.
         let most = (CHUNK_BYTES / SLOTS / row_bytes).next_multiple_of(32);
         let rows = self.rows.next_multiple_of(32).min(most);
         let mut slots = (self.degree / CHUNKS).max(SLOTS);
@@ -87,27 +87,27 @@ impl Shape {
     }
 }
 
-/// The warps of a block.
+/// Arrangement of the warps of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Block {
-    /// Beside each other, for 16 columns each.
+    /// Warps beside each other, for 16 columns each.
     pub columns: usize,
-    /// Below each other.
+    /// Warps below each other.
     pub rows: usize,
     /// Steps of columns in shared memory.
     pub panel: usize,
     /// Bytes of shared memory.
     pub shared: usize,
-    /// Blocks for all columns.
+    /// Number of blocks for all columns.
     pub blocks: usize,
 }
 
-/// What one launch multiplies.
+/// Part of a product that one launch computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Chunk {
-    /// Slots; they divide the ring's degree.
+    /// Number of slots, a divisor of the ring's degree.
     pub slots: usize,
-    /// Most rows; a multiple of 32, which is also the stride of the sums.
+    /// Maximum number of rows, a multiple of 32; also the stride of the sums.
     pub rows: usize,
 }
 
@@ -115,7 +115,7 @@ pub(super) struct Chunk {
 mod tests {
     use super::*;
 
-    /// Shared memory of a block on 8.6, 8.0 and 9.0.
+    /// Bytes of shared memory of a block on 8.6, 8.0 and 9.0.
     const DEVICES: [usize; 3] = [99 << 10, 163 << 10, 227 << 10];
 
     fn shapes() -> impl Iterator<Item = Shape> {

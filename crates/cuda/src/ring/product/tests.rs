@@ -1,4 +1,4 @@
-//! Products in every form and order against the definition, on the emulation.
+//! Products in every form and order, compared with the definition, on the emulation.
 
 use std::sync::Arc;
 
@@ -8,7 +8,8 @@ use spirea_math::{Modulus, Ring};
 use super::*;
 use crate::driver::Device;
 
-/// Primes of the parameter sets: the largest of `fast`, of `small` and of `onion`, and a smaller one of each ring.
+/// Primes of the parameter sets: the largest prime of `fast`, of `small` and of `onion`, and a
+/// smaller one of each ring.
 const FAST: [u32; 2] = [536_608_769, 531_628_033];
 const SMALL: [u32; 2] = [1_073_692_673, 1_073_668_097];
 const ONION: [u32; 2] = [134_176_769, 67_043_329];
@@ -17,7 +18,7 @@ fn ring(degree: usize, primes: [u32; 2]) -> Arc<Ring> {
     Arc::new(Ring::new(degree, &primes.map(Modulus::new)))
 }
 
-/// What a polynomial's words are, from the prime and a number that no other word has.
+/// Function that makes a polynomial's words from the prime and a number that is unique to the word.
 type Fill = fn(q: u32, number: u64) -> u32;
 
 fn zero(_: u32, _: u64) -> u32 {
@@ -58,7 +59,7 @@ struct Case {
 impl Case {
     fn new(ring: &Arc<Ring>, [rows, columns, queries]: [usize; 3], fill: Fill) -> Self {
         let plain = polynomials(ring, rows * columns, 0, fill);
-        // Some batches have more leaves than are used.
+        // Some batches have one leaf more than the product uses.
         let count = columns + queries % 2;
         let leaves: Vec<_> =
             (0..queries).map(|query| polynomials(ring, 2 * count, 1 + query as u64, fill)).collect();
@@ -78,7 +79,7 @@ impl Case {
         Self { ring: Arc::clone(ring), rows, columns, plain, leaves, expected }
     }
 
-    /// Multiplies in a form, with the rows stored a few at a time, and compares.
+    /// Multiplies in one form, with the rows stored a few at a time, and compares the result.
     fn check(&self, tables: &Tables, form: Form) {
         let Self { rows, columns, .. } = *self;
         let mut plain = Plain::with_form(tables, rows, columns, form).unwrap();
@@ -105,7 +106,7 @@ impl Case {
     }
 }
 
-/// The leaves of queries, `count` of each.
+/// Uploads leaves of queries, `count` of each.
 fn upload(tables: &Tables, count: usize, queries: &[Vec<u32>]) -> Leaves {
     let leaves = Leaves::room(tables, queries.len(), count).unwrap();
     for (query, words) in queries.iter().enumerate() {
@@ -122,7 +123,7 @@ fn emulation() -> &'static Emulation {
     Emulation::install(Config::default())
 }
 
-/// Multiplies in every form that the ring has and in every order.
+/// Multiplies in every form that the ring supports and in every order.
 fn check(ring: &Arc<Ring>, shape: [usize; 3], fill: Fill) {
     let case = Case::new(ring, shape, fill);
     emulation().in_every_order(|| {
@@ -137,7 +138,8 @@ fn check(ring: &Arc<Ring>, shape: [usize; 3], fill: Fill) {
 
 #[test]
 fn products_of_every_shape() {
-    // Rows about eights and the tiles of warps and blocks, columns about steps, queries about groups of columns.
+    // Row counts near multiples of eight and near the tiles of warps and blocks, column counts near
+    // steps, query counts near groups of columns.
     let shapes = [
         [1, 1, 1],
         [3, 31, 2],
@@ -167,7 +169,7 @@ fn sums_of_the_largest_and_of_no_residues() {
 
 #[test]
 fn panels_of_columns_add_up() {
-    // More than 512 columns, and on small shared memory fewer, come in several panels.
+    // More than 512 columns (fewer on small shared memory) are processed in several panels.
     for primes in [ONION, FAST] {
         check(&ring(32, primes), [3, 1300, 2], random);
     }
