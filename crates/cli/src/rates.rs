@@ -1,4 +1,4 @@
-//! A machine's rates: measured, or read from a file of measured ones.
+//! Rates of a machine: measured, or read from a file of measured rates.
 
 use std::path::{Path, PathBuf};
 
@@ -18,13 +18,13 @@ use tempfile::NamedTempFile;
 use crate::output::note;
 use crate::threads::Threads;
 
-/// The variable of the environment that names a file of rates.
+/// Environment variable that names a file of rates.
 const VARIABLE: &str = "SPIREA_RATES";
 
 /// Version of the file's format.
 const FORMAT: u64 = 1;
 
-/// Source of the rates.
+/// Options for the source of the rates.
 #[derive(Args)]
 pub struct RatesOptions {
     /// Read the rates from this file, which --save-rates wrote, instead of measuring this machine.
@@ -36,7 +36,7 @@ pub struct RatesOptions {
 }
 
 impl RatesOptions {
-    /// The rates for `threads` threads and the sets of `security`.
+    /// Returns the rates for `threads` threads and the sets of `security`.
     pub fn rates(&self, threads: Threads, security: SecurityLevel) -> anyhow::Result<Rates> {
         let processor = processor();
         if let Some(path) =
@@ -66,19 +66,19 @@ impl RatesOptions {
     }
 }
 
-/// The file that the environment names.
+/// Returns the file that the environment names.
 fn of_environment() -> Option<PathBuf> {
     std::env::var_os(VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from)
 }
 
-/// The source of the rates by which a build chooses its protocol.
+/// Source of the rates by which a build chooses its protocol.
 #[derive(Debug)]
 pub enum Source {
     /// A file of rates.
     File(Rates),
-    /// This machine, which is measured once for all builds.
+    /// This machine, measured once for all builds.
     Machine {
-        /// Threads that compute.
+        /// Number of threads that compute.
         threads: Threads,
         /// Receives a line before the machine is measured.
         tell: fn(&str),
@@ -86,7 +86,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// The file at `path`, or of the environment, or else this machine.
+    /// Chooses the file at `path`, the file of the environment, or else this machine.
     pub fn of(path: Option<&Path>, threads: Threads, tell: fn(&str)) -> anyhow::Result<Self> {
         match path.map(Path::to_path_buf).or_else(of_environment) {
             Some(path) => Ok(Self::File(Saved::read(&path)?.rates)),
@@ -94,7 +94,7 @@ impl Source {
         }
     }
 
-    /// The rates: of the file, kept from an earlier build, or measured now and kept.
+    /// Returns the rates: of the file, kept from an earlier build, or measured now and kept.
     pub fn rates(&self) -> anyhow::Result<Rates> {
         match self {
             Self::File(rates) => Ok(rates.clone()),
@@ -103,7 +103,8 @@ impl Source {
     }
 }
 
-/// The rates of this machine: those that `folder` keeps, or measured now. A folder that cannot be written to keeps nothing.
+/// Returns the rates of this machine: those kept in `folder`, or rates measured now. If the folder
+/// cannot be written to, nothing is kept.
 fn of_machine(threads: Threads, tell: fn(&str), folder: Option<&Path>) -> anyhow::Result<Rates> {
     let kept = folder.map(|folder| folder.join(kept_name(&processor(), threads.count())));
     if let Some(Ok(saved)) = kept.as_deref().map(Saved::read)
@@ -121,43 +122,43 @@ fn of_machine(threads: Threads, tell: fn(&str), folder: Option<&Path>) -> anyhow
     Ok(saved.rates)
 }
 
-/// Name of the file of a machine's rates, as this version of the program measures them.
+/// Returns the file name for a machine's rates, as this version of the program measures them.
 fn kept_name(processor: &str, threads: usize) -> String {
     let machine = format!("{} {threads} {processor}", env!("CARGO_PKG_VERSION"));
     format!("{}.rates", &blake3::hash(machine.as_bytes()).to_hex()[..32])
 }
 
-/// The ring sets of the plans of every level of security.
+/// Returns the ring sets that plans of all security levels use.
 fn all_sets() -> Vec<RingSet> {
     let standard = SecurityLevel::Standard.ring_sets();
     let others = SecurityLevel::Conservative.ring_sets().into_iter().filter(|set| !standard.contains(set));
     standard.into_iter().chain(others).collect()
 }
 
-/// A rate to four digits: the others are noise.
+/// Rounds a rate to four significant digits; the rest is noise.
 fn rounded(seconds: f64) -> f64 {
     format!("{seconds:.3e}").parse().expect("what is formatted as a number is one")
 }
 
-/// The processor's name where the system tells it, else its architecture.
+/// Returns the processor's name if the system tells it, else its architecture.
 fn processor() -> String {
     let described = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let name = described.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
     name.map_or(std::env::consts::ARCH, |(_, name)| name.trim()).to_owned()
 }
 
-/// Content of a file of rates.
+/// Contents of a file of rates.
 #[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 struct Content {
     format: u64,
     processor: String,
     threads: usize,
-    /// Seconds of each unit of work, by its name.
+    /// Seconds for each unit of work, by its name.
     seconds: Map<String, Value>,
 }
 
-/// Rates with the machine that they were measured on.
+/// Rates with the machine on which they were measured.
 struct Saved {
     processor: String,
     threads: usize,
@@ -193,14 +194,14 @@ impl Saved {
         Ok(Self { processor, threads, rates })
     }
 
-    /// Measures a backend for every level of security.
+    /// Measures a backend for every security level.
     fn measure(backend: &CpuBackend) -> anyhow::Result<Self> {
         let measured = Rates::measure(backend, &all_sets())?;
         let rates = measured.iter().map(|(unit, seconds)| (unit, rounded(seconds))).collect();
         Ok(Self { processor: processor(), threads: backend.threads(), rates })
     }
 
-    /// Replaces the file at once, so that another build reads all of it or nothing.
+    /// Replaces the file atomically, so that another build reads all of it or nothing.
     fn replace(&self, path: &Path) -> anyhow::Result<()> {
         let fresh = NamedTempFile::new_in(path.parent().context("a file lies in a folder")?)?;
         self.write(fresh.path())?;
@@ -249,7 +250,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let threads: Threads = "1".parse().unwrap();
         let path = folder.path().join(kept_name(&processor(), 1));
-        // A file of this machine is read; its rates are others than could be measured.
+        // A file of this machine is read; its rates differ from any that could be measured.
         let kept = Saved { processor: processor(), ..Saved::parse(SAVED).unwrap() };
         assert_eq!(kept.threads, 1);
         kept.replace(&path).unwrap();
@@ -258,7 +259,7 @@ mod tests {
         assert_eq!(rates.seconds(unit).to_bits(), kept.rates.seconds(unit).to_bits());
         assert_ne!(kept_name("a", 1), kept_name("a", 2));
         assert_ne!(kept_name("a", 1), kept_name("b", 1));
-        // A damaged file is replaced by what is measured.
+        // A damaged file is replaced by newly measured rates.
         std::fs::write(&path, "damaged").unwrap();
         let measured = of_machine(threads, |_| (), Some(folder.path())).unwrap();
         let again = of_machine(threads, |_| (), Some(folder.path())).unwrap();

@@ -14,7 +14,7 @@ use crate::address;
 use crate::output::Format;
 use crate::status::Status;
 
-/// What to examine.
+/// Options of `spirea doctor`.
 #[derive(Args)]
 pub struct Options {
     /// Address of the server, such as http://127.0.0.1:8080.
@@ -33,7 +33,8 @@ pub struct Options {
     json: bool,
 }
 
-/// Examines and prints. The status is 0 if a client gets answers, and 1 if something is in its way.
+/// Examines the path and prints the results. The status is 0 if a client gets answers, and 1 if a
+/// check failed.
 pub fn run(options: &Options) -> anyhow::Result<Status> {
     let token = options.access.token()?;
     let mut report = Report::new(Format::from_flag(options.json));
@@ -46,7 +47,7 @@ pub fn run(options: &Options) -> anyhow::Result<Status> {
             databases.push(http.examine(&mut report, &address, options.database.as_deref())?);
         }
     }
-    // A look-up needs all servers, and would only repeat what was said.
+    // A look-up needs all servers; after a failure it would only repeat the cause.
     if !report.has_failed() {
         let names: Vec<_> = databases.into_iter().flatten().collect();
         look_up::examine(&mut report, &urls, &names, options.access.options()?)?;
