@@ -136,7 +136,7 @@ struct Result {
     bytes: Vec<u8>,
 }
 
-/// Runs the inputs through all steps, and returns each step's output, switched to the most bits.
+/// Runs the inputs through all steps, and returns each step's output, switched to 56 bits.
 fn run<B: RingBackend>(backend: &B, tables: &B::Tables, inputs: &Inputs) -> anyhow::Result<Vec<Result>> {
     let Inputs { set, shape, depth, expansion, .. } = *inputs;
     let (ring, bits) = (set.ring(), SwitchedBits { a: 56, b: 56 });
