@@ -26,7 +26,7 @@ pub enum Next {
     Send = 1,
     /// Read the next piece of a response.
     Read = 2,
-    /// Wait until something is received, or for at most the time in the output.
+    /// Wait until something is received, or for at most the time in the output, if it has one.
     Wait = 3,
     /// Done: the client is connected, and the output describes its database.
     Connected = 4,

@@ -146,7 +146,7 @@ impl RemoteShares {
     /// replicas. The replicas whose partials had to be replaced are asked last from now on.
     ///
     /// # Errors
-    /// `error` if there are no other replicas, or if their partials do not combine either.
+    /// `error` if no replica sends another partial, or if the partials still do not combine.
     fn combine_others(
         &self,
         ask: &Ask,
