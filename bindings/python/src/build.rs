@@ -12,7 +12,7 @@ use crate::errors::{Failure, of_options};
 use crate::job::{Job, Shared};
 use crate::source::Source;
 
-/// A table that is built.
+/// A built table.
 #[pyclass(frozen, get_all, module = "spirea._spirea")]
 pub struct Snapshot {
     path: String,
@@ -54,7 +54,7 @@ impl From<Stored> for Snapshot {
 
 #[pymethods]
 impl Snapshot {
-    /// The snapshot in a folder.
+    /// Opens the snapshot in a folder.
     #[staticmethod]
     fn open(py: Python<'_>, path: &str) -> PyResult<Self> {
         let opened = py.detach(|| Stored::open(path));
@@ -62,7 +62,7 @@ impl Snapshot {
     }
 }
 
-/// Builds a snapshot of `source` as the options of `spirea build` say.
+/// Builds a snapshot of `source` with options of `spirea build`.
 #[pyfunction]
 #[pyo3(signature = (source, arguments) -> "Job[Snapshot]")]
 pub fn build(py: Python<'_>, source: &Source, arguments: Vec<String>) -> PyResult<Job> {
@@ -73,7 +73,8 @@ pub fn build(py: Python<'_>, source: &Source, arguments: Vec<String>) -> PyResul
             spirea_cli::build_options(&arguments, table).map_err(|error| of_options(error, "OptionError"))?;
         let backend =
             CpuBackend::new(threads.count()).map_err(|error| StoreError::from(ProtocolError::from(error)))?;
-        // Of its own: a pool that all share would have no threads left in a process that was forked.
+        // A pool of its own: in a forked process, a pool shared by the process would have no
+        // threads left.
         let pool = ThreadPoolBuilder::new().num_threads(threads.count()).build();
         let pool = pool.map_err(|error| Failure::new("BuildError", error.to_string()))?;
         let job = Arc::clone(job);

@@ -16,7 +16,7 @@ use zeroize::Zeroizing;
 use crate::errors::Failure;
 use crate::job::{Job, Owner, Shared};
 
-/// What is known of a database.
+/// Description of a database.
 #[derive(Clone)]
 struct About {
     name: String,
@@ -48,19 +48,19 @@ impl About {
     }
 }
 
-/// A client, of which one call has the use at a time, and what was last known of its database.
+/// A client, used by one call at a time, and the latest description of its database.
 struct Shares {
     client: Mutex<HttpClient>,
-    /// The first address of each server.
+    /// First address of each server.
     urls: Vec<String>,
     current: Current,
     about: Mutex<About>,
 }
 
-/// The call that has the use of a client, which is told how far that is.
+/// The call that currently uses a client; it receives the client's progress.
 type Current = Arc<Mutex<Weak<Shared>>>;
 
-/// What tells the call of the moment.
+/// Returns a progress callback that reports to the current call.
 fn telling(current: &Current, phase: &'static str) -> Option<Progress> {
     let current = Arc::clone(current);
     Some(Box::new(move |done, total| {
@@ -78,7 +78,8 @@ pub struct Client {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A client is as after a look-up that failed, and the rest is replaced as a whole.
+    // A client after a panic is like one after a failed look-up, and the other values are replaced
+    // as a whole.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -87,7 +88,7 @@ impl Client {
         lock(&self.shares.about).clone()
     }
 
-    /// A call of the client.
+    /// Starts a call of the client.
     fn call(
         &self,
         py: Python<'_>,
@@ -117,24 +118,24 @@ struct Answers {
     timings: Timings,
 }
 
-/// Values that were each asked for with a query of their own.
+/// Converts values that were each asked for with their own query.
 fn one_by_one(Lookups { values, versions, timings }: Lookups) -> Answers {
     let values = values.into_iter().map(|value| value.map_or(Fetched::Absent, Fetched::Value));
     Answers { values: values.collect(), versions, timings }
 }
 
-/// Values that one query brought.
+/// Converts values that one query returned.
 fn together(Fetches { values, version, timings }: Fetches) -> Answers {
     Answers { versions: vec![version; values.len()], values, timings }
 }
 
-/// A version in hexadecimal.
+/// Formats a version in hexadecimal digits.
 fn hexadecimal(version: &Version) -> String {
     version.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Values' fields as tuples of bytes, None where there is none and False where it was dropped; the version that answered for
-/// each; and what they cost.
+/// Converts answers to Python: the fields of values as tuples of bytes, None for an absent and
+/// False for a dropped value; the version that answered for each; and the costs.
 fn answers(py: Python<'_>, Answers { values, versions, timings }: Answers) -> PyResult<Py<PyAny>> {
     let value = |value: Fetched<Value>| -> PyResult<Bound<'_, PyAny>> {
         match value {
@@ -151,7 +152,7 @@ fn answers(py: Python<'_>, Answers { values, versions, timings }: Answers) -> Py
     let [query, server, network, decode, keys] =
         [query, server, network, decode, keys].map(|time| time.as_secs_f64());
     let costs = (requests, sent_bytes, received_bytes, keys_bytes, query, server, network, decode, keys);
-    // One object for each version.
+    // One Python object for each version.
     let mut known: Vec<(Version, Bound<'_, PyString>)> = Vec::new();
     let mut version = |version: Version| {
         known.iter().find(|(other, _)| *other == version).map(|(_, text)| text.clone()).unwrap_or_else(|| {
@@ -227,7 +228,7 @@ impl Client {
         self.about().fields
     }
 
-    /// Types of the fields; empty if the table does not tell them.
+    /// Types of the fields; empty if the table has none.
     #[getter]
     fn types(&self) -> Vec<&'static str> {
         self.about().types
@@ -248,28 +249,28 @@ impl Client {
         self.about().bins
     }
 
-    /// The values of keys, a query for each.
+    /// Looks up the values of keys, with a query for each.
     #[pyo3(signature = (keys: "Sequence[bytes]") -> "Job[_Answers]")]
     fn look_up_keys(&self, py: Python<'_>, keys: Vec<Vec<u8>>) -> PyResult<Job> {
         let keys = Keys::new(keys);
         self.call(py, move |client| client.look_up_keys(&slices(&keys)).map(one_by_one))
     }
 
-    /// The values at indices, a query for each.
+    /// Looks up the values at indices, with a query for each.
     #[pyo3(signature = (indices) -> "Job[_Answers]")]
     fn look_up_indices(&self, py: Python<'_>, indices: Vec<u64>) -> PyResult<Job> {
         let indices = Zeroizing::new(indices);
         self.call(py, move |client| client.look_up_indices(&indices).map(one_by_one))
     }
 
-    /// What one query brings of the values of keys.
+    /// Fetches the values of keys with one query, which may drop some.
     #[pyo3(signature = (keys: "Sequence[bytes]") -> "Job[_Answers]")]
     fn fetch_keys(&self, py: Python<'_>, keys: Vec<Vec<u8>>) -> PyResult<Job> {
         let keys = Keys::new(keys);
         self.call(py, move |client| client.fetch_keys(&slices(&keys)).map(together))
     }
 
-    /// What one query brings of the values at indices.
+    /// Fetches the values at indices with one query, which may drop some.
     #[pyo3(signature = (indices) -> "Job[_Answers]")]
     fn fetch_indices(&self, py: Python<'_>, indices: Vec<u64>) -> PyResult<Job> {
         let indices = Zeroizing::new(indices);
@@ -277,7 +278,7 @@ impl Client {
     }
 }
 
-/// Options by their names in Python.
+/// Parses options by their names in Python.
 fn client_options(given: &Bound<'_, PyDict>) -> PyResult<Result<ClientOptions, Failure>> {
     let default = ClientOptions::default();
     let timeout: f64 = given.as_any().get_item("timeout")?.extract()?;

@@ -6,10 +6,11 @@ use spirea_client::{ClientError, DomainKeys};
 
 use crate::errors::Failure;
 
-/// The names of a domain that are asked for, those that are not, and the keys to look up.
+/// Names of a domain that are asked for, names that are not, and the keys to look up.
 type OfDomain = (Vec<String>, Vec<String>, Vec<Py<PyBytes>>);
 
-/// For each domain its names that are asked for, those that are not, and `count` keys to look up: of the names, then of dummies.
+/// Returns for each domain the names that are asked for, the names that are not, and `count` keys
+/// to look up: keys of the names, then dummies.
 #[pyfunction]
 pub fn domain_keys(py: Python<'_>, domains: Vec<String>, count: usize) -> PyResult<Vec<OfDomain>> {
     if count == 0 {

@@ -7,29 +7,30 @@ use spirea_protocols::ProtocolError;
 use spirea_server::ServeError;
 use spirea_store::StoreError;
 
-/// What becomes an exception.
+/// Data of an exception.
 #[derive(Debug)]
 pub struct Failure {
     class: &'static str,
     message: String,
-    /// Of what a server refused, the HTTP status.
+    /// HTTP status, if a server refused.
     status: Option<u16>,
-    /// Of a failed look-up, the address of the server.
+    /// Address of the server, if a look-up failed.
     url: Option<String>,
 }
 
 impl Failure {
-    /// An exception of this class of `spirea.errors`.
+    /// Creates an exception of this class of `spirea.errors`.
     pub fn new(class: &'static str, message: impl Into<String>) -> Self {
         Self { class, message: message.into(), status: None, url: None }
     }
 
-    /// Something was stopped.
+    /// Creates the exception of a stopped call.
     pub fn stopped() -> Self {
         Self::new("StoppedError", "stopped before it was done")
     }
 
-    /// A failed look-up at an only server, whose errors need not say which it is.
+    /// Adds the server's address to a failed look-up, if there is only one server: the error itself
+    /// need not name that server.
     pub fn at(mut self, urls: &[String]) -> Self {
         if let [url] = urls
             && self.class != "OptionError"
@@ -40,7 +41,7 @@ impl Failure {
         self
     }
 
-    /// The exception.
+    /// Makes the exception.
     pub fn raise(self, py: Python<'_>) -> PyErr {
         let instance = || {
             let class = py.import("spirea.errors")?.getattr(self.class)?;
@@ -57,8 +58,9 @@ impl Failure {
     }
 }
 
-/// A message whose options are those of a call: `--max-value` is `max_value` there. An option stands at the start, behind a
-/// space, a quote or a bracket; what is between double quotes is a key or a name of someone's, which may hold anything.
+/// Replaces the command's options in a message by arguments of a call: `--max-value` becomes
+/// `max_value`. An option follows the start, a space, a quote or a bracket. Text between double
+/// quotes stays as it is, because it is a key or a name from outside and may contain anything.
 fn as_arguments(message: &str) -> String {
     let (mut text, mut rest, mut is_quoted) = (String::with_capacity(message.len()), message, false);
     while let Some(next) = rest.chars().next() {
@@ -79,7 +81,7 @@ fn as_arguments(message: &str) -> String {
     text
 }
 
-/// The name at the start of what follows two hyphens.
+/// Returns the name at the start of the text after two hyphens.
 fn name_of_option(text: &str) -> &str {
     let end = text.find(|c: char| !c.is_ascii_lowercase() && c != '-').unwrap_or(text.len());
     let name = text[..end].trim_end_matches('-');
@@ -145,14 +147,14 @@ impl From<ClientError> for Failure {
             _ => None,
         };
         let message = error.to_string();
-        // Others have a server's words, and name no option.
+        // Other errors contain a server's text and name no option.
         let names_options = class == "OptionError" || matches!(error.cause(), ClientError::Untrusted(_));
         let message = if names_options { as_arguments(&message) } else { message };
         Self { status, url: error.url().map(str::to_owned), ..Self::new(class, message) }
     }
 }
 
-/// What is wrong with options; `otherwise` is the class of errors that have none of their own.
+/// Converts an error in options. `otherwise` is the class of errors without a class of their own.
 pub fn of_options(error: anyhow::Error, otherwise: &'static str) -> Failure {
     if let Some(error) = error.downcast_ref::<clap::Error>() {
         let text = error.render().to_string();

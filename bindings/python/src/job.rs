@@ -1,7 +1,8 @@
-//! Work on threads of its own: what a call does while the interpreter's lock is free.
+//! Jobs: the work of calls, on threads of their own, without the interpreter's lock.
 //!
-//! These threads never wait for the lock to say that they are done: who waits for them looks, or watches a descriptor. So
-//! an interpreter that exits meanwhile waits for none of them, and none is cut off while it holds Rust's frames.
+//! These threads never wait for the lock to report completion: a waiting caller polls, or watches a
+//! descriptor. Hence an interpreter that exits waits for none of them, and cuts off none that has
+//! Rust frames on its stack.
 
 use std::io::{PipeReader, PipeWriter};
 use std::os::fd::AsRawFd;
@@ -15,32 +16,32 @@ use spirea_store::{Phase, Progress};
 
 use crate::errors::Failure;
 
-/// How often a thread that waits runs signal handlers and tells progress.
+/// Interval at which a waiting thread runs signal handlers and reports progress.
 const LOOK: Duration = Duration::from_millis(50);
-/// How long is waited for work to end that was stopped.
+/// Time to wait for stopped work to end.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// The jobs of this process. Locked by threads that have the interpreter's lock alone, as one that forks has: so nobody
-/// holds it in a child that is just forked.
+/// The jobs of this process. Locked only by threads that hold the interpreter's lock, as a forking
+/// thread does. Hence the mutex is free in a newly forked child.
 static JOBS: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
-/// Whether the interpreter exits.
+/// True once the interpreter exits.
 static EXITING: AtomicBool = AtomicBool::new(false);
-/// Threads that wait for jobs without the interpreter's lock.
+/// Number of threads that wait for jobs without the interpreter's lock.
 static WAITING: AtomicUsize = AtomicUsize::new(0);
 
-/// Makes a Python object of a result, when the lock is there.
+/// Converts a result to a Python object while the lock is held.
 type Finish = Box<dyn FnOnce(Python<'_>) -> PyResult<Py<PyAny>> + Send>;
 
 #[derive(Default)]
 struct State {
     is_done: bool,
     outcome: Option<Finish>,
-    /// Closed when the work is done, so that who reads the other end sees it.
+    /// Closed when the work is done, so that readers of the other end notice.
     signal: Option<PipeWriter>,
     progress: Option<(String, u64, u64)>,
 }
 
-/// What the thread of a job and those that wait for it share.
+/// State shared by the thread of a job and the threads that wait for it.
 #[derive(Default)]
 pub struct Shared {
     state: Mutex<State>,
@@ -49,12 +50,12 @@ pub struct Shared {
 }
 
 impl Shared {
-    // What is kept is a value or none, whoever panicked.
+    // Every field is valid by itself, even after a panic.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the work is done, after at most so long.
+    /// Waits for the work, for at most `at_most`. Returns true if it is done.
     fn wait(&self, at_most: Duration) -> bool {
         let waited = self.ended.wait_timeout_while(self.state(), at_most, |state| !state.is_done);
         waited.unwrap_or_else(PoisonError::into_inner).0.is_done
@@ -68,17 +69,17 @@ impl Shared {
         self.ended.notify_all();
     }
 
-    /// Is true when the work shall end.
+    /// Flag that is true when the work must end.
     pub fn stop(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.stop)
     }
 
-    /// Whether the work shall end.
+    /// True if the work must end.
     pub fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Tells how far it is.
+    /// Reports progress.
     pub fn tell(&self, phase: impl Into<String>, done: u64, total: u64) {
         self.state().progress = Some((phase.into(), done, total));
     }
@@ -94,7 +95,7 @@ impl Progress for Shared {
     }
 }
 
-/// The process that an object belongs to.
+/// The process to which an object belongs.
 #[derive(Clone, Copy)]
 pub struct Owner(u32);
 
@@ -104,12 +105,13 @@ impl Owner {
         Self(std::process::id())
     }
 
-    /// Whether this is that process.
+    /// True if this is the process that the object belongs to.
     pub fn is_here(self) -> bool {
         self.0 == std::process::id()
     }
 
-    /// An error where it is not: what a fork copies has no threads, and connections that are another's.
+    /// Fails in another process: the copy in a forked process has no threads, and its connections
+    /// belong to the parent.
     pub fn check(self, what: &str) -> Result<(), Failure> {
         if self.is_here() {
             return Ok(());
@@ -132,7 +134,7 @@ pub struct Job {
 }
 
 impl Job {
-    /// Starts `work`; `convert` makes a Python object of what it gives.
+    /// Starts `work`; `convert` makes a Python object of its result.
     pub fn start<T: Send + 'static>(
         py: Python<'_>,
         work: impl FnOnce(&Arc<Shared>) -> Result<T, Failure> + Send + 'static,
@@ -168,7 +170,8 @@ impl Job {
 
 #[pymethods]
 impl Job {
-    /// Waits without the lock, runs signal handlers meanwhile, and tells `report` the phase, what is done, and of what.
+    /// Waits without the lock, and meanwhile runs signal handlers and calls `report` with the
+    /// phase, the amount done, and the total.
     #[pyo3(signature = (report: "Callable[[str, int, int], object] | None" = None) -> "_T")]
     fn wait(&self, py: Python<'_>, report: Option<Bound<'_, PyAny>>) -> PyResult<Py<PyAny>> {
         self.own(py)?;
@@ -195,7 +198,7 @@ impl Job {
         }
     }
 
-    /// The result of work that is done.
+    /// Takes the result of completed work.
     #[pyo3(signature = () -> "_T")]
     fn take(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         self.own(py)?;
@@ -205,13 +208,13 @@ impl Job {
         outcome.map_or_else(missing, |finish| finish(py))
     }
 
-    /// Whether the work is done.
+    /// True if the work is done.
     fn is_done(&self, py: Python<'_>) -> PyResult<bool> {
         self.own(py)?;
         Ok(self.shared.state().is_done)
     }
 
-    /// A descriptor that becomes readable when the work is done. It belongs to the job.
+    /// Returns a descriptor that becomes readable when the work is done. It belongs to the job.
     fn fileno(&self, py: Python<'_>) -> PyResult<i32> {
         self.own(py)?;
         let mut kept = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
@@ -226,13 +229,13 @@ impl Job {
         Ok(kept.insert(reader).as_raw_fd())
     }
 
-    /// The phase that was last told, what is done, and of what.
+    /// Returns the phase, the amount done and the total that were last reported.
     fn progress(&self, py: Python<'_>) -> PyResult<Option<(String, u64, u64)>> {
         self.own(py)?;
         Ok(self.shared.state().progress.clone())
     }
 
-    /// Has the work end, as soon as it looks.
+    /// Asks the work to end. The work stops at its next check.
     fn stop(&self) {
         self.shared.stop.store(true, Ordering::Relaxed);
     }
@@ -240,21 +243,22 @@ impl Job {
 
 impl Drop for Job {
     fn drop(&mut self) {
-        // Nobody will know the result.
+        // No one will receive the result.
         self.stop();
     }
 }
 
-/// Forgets the jobs of the process from which this one was just forked: their threads did not come along, and who ends here
-/// waits for none of them.
+/// Forgets the jobs of the parent process, in a newly forked child. Their threads do not exist
+/// here, so an exit of this process must not wait for them.
 #[pyfunction]
 pub fn forget_all() {
     JOBS.lock().unwrap_or_else(PoisonError::into_inner).clear();
     WAITING.store(0, Ordering::Relaxed);
 }
 
-/// Stops all jobs of this process, and waits for a moment until they have ended and nobody waits for them: for the
-/// interpreter that exits, which would cut off threads that wait for its lock.
+/// Stops all jobs of this process when the interpreter exits. Waits a moment until they have ended
+/// and no thread waits for them, because the interpreter would cut off threads that wait for its
+/// lock.
 #[pyfunction]
 pub fn stop_all(py: Python<'_>) {
     EXITING.store(true, Ordering::Relaxed);

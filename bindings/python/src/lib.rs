@@ -1,5 +1,5 @@
-//! The Python package's compiled part, `spirea._spirea`: shims without logic. What it has is described in
-//! `python/spirea/_spirea.pyi`.
+//! Compiled part of the Python package, `spirea._spirea`: shims without logic.
+//! `python/spirea/_spirea.pyi` describes its contents.
 
 mod build;
 mod client;
@@ -13,13 +13,14 @@ mod source;
 
 use pyo3::prelude::*;
 
-/// Runs the command line, and gives its exit code.
+/// Runs the command line, and returns its exit code.
 #[pyfunction]
 fn run_command(py: Python<'_>, arguments: Vec<String>) -> u8 {
     py.detach(|| spirea_cli::run(arguments).code())
 }
 
-/// The compiled part: thin classes over the Rust crates. Use the package `spirea`, which this is the inside of.
+/// Compiled part of the package `spirea`: thin classes over the Rust crates. Use the package
+/// instead.
 #[pymodule]
 mod _spirea {
     #[pymodule_export]

@@ -1,4 +1,4 @@
-//! Manifests of snapshots, verified before Python reads anything of them.
+//! Manifests of snapshots, verified before Python reads any of their fields.
 
 use pyo3::prelude::*;
 use spirea_backend::Share;
@@ -8,7 +8,7 @@ use spirea_store::{Manifest as Verified, Snapshot};
 
 use crate::errors::Failure;
 
-/// A file's name and length, the ranges of it that are read, and whether the snapshot may lack it.
+/// A file's name, its length, the byte ranges to read, and true if the snapshot may lack the file.
 type Part = (String, u64, Vec<(u64, u64)>, bool);
 
 /// A verified manifest of a snapshot.
@@ -32,19 +32,20 @@ impl Manifest {
         Ok(Self { manifest, version, bytes: content.len() as u64 })
     }
 
-    /// Values of the table, or its rows if it has no keys.
+    /// Number of values of the table, or of its rows if it has no keys.
     #[getter]
     fn entries(&self) -> u64 {
         self.manifest.table.entries
     }
 
-    /// The name and the length of each file beside the manifest.
+    /// Returns the name and the length of each file besides the manifest.
     #[getter]
     fn files(&self) -> Vec<(String, u64)> {
         self.manifest.files().map(|entry| (entry.file.clone(), entry.bytes)).collect()
     }
 
-    /// The files that the server of a share reads beside the manifest: name, length, ranges, and whether the file is optional.
+    /// Returns the files that the server of a share reads besides the manifest: name, length,
+    /// ranges, and true if the file is optional.
     fn share_files(&self, py: Python<'_>, index: usize, count: usize) -> PyResult<Vec<Part>> {
         let share = Share::new(index, count)
             .map_err(|error| Failure::new("ClusterError", error.to_string()).raise(py))?;
@@ -56,13 +57,13 @@ impl Manifest {
             .collect())
     }
 
-    /// The name and the length of each file that a coordinator reads beside the manifest.
+    /// Returns the name and the length of each file that a coordinator reads besides the manifest.
     fn coordinator_files(&self) -> Vec<(String, u64)> {
         self.files().into_iter().filter(|(file, _)| file != MATRIX_FILE).collect()
     }
 }
 
-/// Verifies all files but the matrix of the snapshot in a folder.
+/// Verifies all files except the matrix of the snapshot in a folder.
 #[pyfunction]
 pub fn verify_beside_matrix(py: Python<'_>, folder: &str) -> PyResult<()> {
     let verified = py.detach(|| Snapshot::open(folder)?.verify_beside_matrix());

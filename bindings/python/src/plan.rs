@@ -11,7 +11,7 @@ use spirea_protocols::planner::Rates as Measured;
 use crate::errors::{Failure, of_options};
 use crate::job::{Job, Shared};
 
-/// What a unit of each kind of work takes on this machine, measured.
+/// Measured time of each unit of work on this machine.
 #[pyclass(frozen, module = "spirea._spirea")]
 pub struct Rates(Measured);
 
@@ -33,13 +33,13 @@ impl Rates {
         Job::start(py, work, |py, rates| Ok(Py::new(py, Self(rates))?.into_any()))
     }
 
-    /// Seconds of each unit of work that was measured.
+    /// Seconds of each measured unit of work.
     fn seconds(&self) -> std::collections::BTreeMap<String, f64> {
         self.0.iter().map(|(unit, seconds)| (format!("{unit:?}"), seconds)).collect()
     }
 }
 
-/// The lines of `spirea plan --json` with these options.
+/// Returns the lines of `spirea plan --json` for these options.
 #[pyfunction]
 pub fn plan(py: Python<'_>, arguments: Vec<String>, rates: &Rates) -> PyResult<Vec<String>> {
     let lines = py.detach(|| spirea_cli::plan_lines(&arguments, &rates.0));

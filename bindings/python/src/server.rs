@@ -9,11 +9,11 @@ use spirea_server::{Addresses, Background, Readiness};
 use crate::errors::{Failure, of_options};
 use crate::job::{Job, Owner, Shared};
 
-/// How often is looked whether a server answers.
+/// Interval of checks whether a server answers.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// The process in which servers first ran: the threads on which all of them compute did not come along into one that was
-/// forked from it.
+/// The process in which servers first ran. A process forked from it lacks the threads on which all
+/// servers compute.
 static HOME: OnceLock<Owner> = OnceLock::new();
 
 /// A server on threads of this process.
@@ -30,7 +30,8 @@ pub struct Server {
 impl Drop for Server {
     fn drop(&mut self) {
         if !self.owner.is_here() {
-            // A copy in a forked child, where threads may have held locks that are not there.
+            // A copy in a forked child. Dropping it could wait for locks of threads that do not
+            // exist here.
             let running = self.running.get_mut().unwrap_or_else(PoisonError::into_inner);
             std::mem::forget(running.take());
         }
@@ -39,7 +40,7 @@ impl Drop for Server {
 
 #[pymethods]
 impl Server {
-    /// Starts a server as the options of `spirea serve` say, and waits until it answers.
+    /// Starts a server with options of `spirea serve`, and waits until it answers.
     #[staticmethod]
     #[pyo3(signature = (arguments) -> "Job[Server]")]
     fn start(py: Python<'_>, arguments: Vec<String>) -> PyResult<Job> {
@@ -78,7 +79,7 @@ impl Server {
         Job::start(py, work, convert)
     }
 
-    /// Finishes accepted requests and stops.
+    /// Stops after finishing accepted requests.
     #[pyo3(signature = () -> "Job[None]")]
     fn stop(&self, py: Python<'_>) -> PyResult<Job> {
         self.owner.check("server").map_err(|failure| failure.raise(py))?;

@@ -1,4 +1,4 @@
-//! Tables in the interpreter's memory, as rows that the store reads.
+//! Tables in the interpreter's memory, as rows for the store.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -22,29 +22,30 @@ use crate::errors::Failure;
 /// Rows of a table.
 #[pyclass(frozen, module = "spirea._spirea")]
 pub struct Source {
-    /// None for those of files, which the options name.
+    /// Table in memory; `None` for files, which the options name.
     pub table: Option<Arc<dyn RowTable>>,
-    /// The options of the command that say so.
+    /// Options of the command that name the table.
     pub arguments: Vec<String>,
 }
 
 #[pymethods]
 impl Source {
-    /// Rows of files, folders or patterns, of which the command's options say the rest.
+    /// Rows of files, folders or patterns, with further options of the command.
     #[staticmethod]
     fn files(paths: Vec<String>, arguments: Vec<String>) -> Self {
         let inputs = paths.iter().map(|path| format!("--input={path}"));
         Self { table: None, arguments: inputs.chain(arguments).collect() }
     }
 
-    /// Rows of an object that gives Arrow streams, each time it is asked for one; `rows` of them, or 0 if nobody knows.
+    /// Rows of an object that returns an Arrow stream each time it is asked. `rows` is the number
+    /// of rows, or 0 if it is unknown.
     #[staticmethod]
     #[pyo3(signature = (table: "_ArrowStream", name, rows))]
     fn stream(table: Py<PyAny>, name: String, rows: u64) -> Self {
         Self::of(Stream { table, name: name.into(), rows })
     }
 
-    /// Rows of so many bytes each, one after another.
+    /// Rows of `row_bytes` bytes each, one after another.
     #[staticmethod]
     #[pyo3(signature = (bytes: "object", row_bytes, name))]
     fn buffer(bytes: &Bound<'_, PyAny>, row_bytes: usize, name: String) -> PyResult<Self> {
@@ -53,7 +54,8 @@ impl Source {
     }
 }
 
-/// The bytes of the keys in a column of a stream, as a table is built of them; `None` where one is missing.
+/// Returns the keys in a column of a stream, as bytes like those of a built table; `None` for a
+/// missing key.
 #[pyfunction]
 pub fn keys_of(py: Python<'_>, source: &Source, column: String) -> PyResult<Vec<Option<Py<PyBytes>>>> {
     let keys = source.keys(column).map_err(|error| Failure::from(error).raise(py))?;
@@ -67,7 +69,7 @@ impl Source {
         let mut rows = table.open(&selection)?;
         let (mut keys, mut row) = (Vec::new(), Row::default());
         while rows.next(&mut row)? {
-            // Those that were left out have none.
+            // Skipped rows have no key.
             let (place, _) = rows.progress();
             keys.resize(place as usize - 1, None);
             keys.push(row.key().map(<[u8]>::to_vec));
@@ -83,10 +85,10 @@ impl Source {
     }
 }
 
-/// What is read when the interpreter is gone.
+/// Error of a reading after the interpreter has gone.
 const EXITS: &str = "the interpreter exits";
 
-/// An object that gives Arrow streams.
+/// An object that returns Arrow streams.
 struct Stream {
     table: Py<PyAny>,
     name: PathBuf,
@@ -115,8 +117,9 @@ impl RowTable for Stream {
     }
 }
 
-/// Batches of a capsule, validated as far as it says the lengths of their buffers: one of offsets is believed to end where its
-/// last offset does, so the producer must have validated that one.
+/// Batches of a capsule, validated as far as the stated lengths of their buffers allow. The length
+/// of an offset buffer is derived from its last offset, so the producer must have validated that
+/// buffer.
 struct Validated(RecordBatchStreamReader);
 
 impl Iterator for Validated {
@@ -137,7 +140,7 @@ impl RecordBatchReader for Validated {
     }
 }
 
-/// Rows one after another in memory that belongs to Python.
+/// Consecutive rows in memory that belongs to Python.
 struct Memory {
     buffer: Arc<PyBuffer<u8>>,
     row_bytes: usize,
@@ -162,7 +165,8 @@ impl RowTable for Memory {
     }
 }
 
-/// Reads memory that belongs to Python, with the lock held for each piece: so nobody writes to it meanwhile.
+/// Reader of memory that belongs to Python. Each piece is read with the lock held, so that no one
+/// writes to the memory meanwhile.
 struct MemoryReader {
     buffer: Arc<PyBuffer<u8>>,
     done: usize,

@@ -1,4 +1,4 @@
-//! The exports, which JavaScript calls. Only numbers and addresses cross here.
+//! Exports for JavaScript. Only numbers and addresses cross here.
 #![allow(unsafe_code, reason = "an export needs a name that the linker keeps")]
 
 use std::cell::RefCell;
@@ -13,7 +13,7 @@ fn with<T>(call: impl FnOnce(&mut Rules) -> T) -> T {
     RULES.with_borrow_mut(call)
 }
 
-/// Makes room for the next call's message of so many bytes; returns its address.
+/// Makes room for the next call's message of `length` bytes; returns its address.
 #[unsafe(no_mangle)]
 extern "C" fn input(length: usize) -> *mut u8 {
     with(|rules| rules.input.make_room(length).as_mut_ptr())
@@ -25,7 +25,7 @@ extern "C" fn output() -> *const u8 {
     with(|rules| rules.output.bytes().as_ptr())
 }
 
-/// Returns the bytes of that message.
+/// Returns the length of that message in bytes.
 #[unsafe(no_mangle)]
 extern "C" fn output_length() -> usize {
     with(|rules| rules.output.bytes().len())

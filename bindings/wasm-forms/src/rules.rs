@@ -1,4 +1,4 @@
-//! Calls of the rules.
+//! Calls of the rules for forms.
 
 use std::num::NonZeroUsize;
 
@@ -9,12 +9,12 @@ use spirea_protocols::table::KeyForm;
 use spirea_wasm_memory::{Message, Mismatch, pieces};
 use zeroize::Zeroizing;
 
-/// Domains to look up: the body has their names.
+/// Domains to look up; the body has their names.
 #[derive(Deserialize)]
 struct Domains {
-    /// Bytes of each name.
+    /// Length of each name in bytes.
     lengths: Vec<usize>,
-    /// Look-ups for each.
+    /// Number of look-ups for each domain.
     count: NonZeroUsize,
 }
 
@@ -23,11 +23,11 @@ struct Domains {
 struct Named<'a> {
     names: &'a [String],
     unasked: &'a [String],
-    /// Bytes of each key.
+    /// Length of each key in bytes.
     lengths: Vec<usize>,
 }
 
-/// An error, as JavaScript is told.
+/// An error in the form that JavaScript receives.
 #[derive(Serialize)]
 struct Failure {
     code: &'static str,
@@ -46,7 +46,8 @@ impl From<NoEntropy> for Failure {
     }
 }
 
-/// The two messages of an instance. Every call returns if it could be made; else the output has a [`Failure`].
+/// The two messages of an instance. Every call returns true on success; else the output has a
+/// [`Failure`].
 #[derive(Default)]
 pub struct Rules {
     pub input: Message,
@@ -54,8 +55,8 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// Checks that these rules can bring keys into the form that is the head of the input. The head of the output is the fault,
-    /// or nothing.
+    /// Checks that these rules can bring keys into the form in the input's head. The head of the
+    /// output is the fault, or null.
     pub fn check(&mut self) -> bool {
         self.attempt(|rules| {
             let (form, _): (KeyForm, _) = rules.input.take()?;
@@ -64,8 +65,8 @@ impl Rules {
         })
     }
 
-    /// Brings a key, the body of the input, into the form that is the head. The body of the output is the key to ask for. The
-    /// head tells if these rules know its form for certain.
+    /// Brings a key, the body of the input, into the form in the head. The body of the output is
+    /// the key to ask for. The head is true if these rules know the key's form for certain.
     pub fn bring(&mut self) -> bool {
         self.attempt(|rules| {
             let (form, key): (KeyForm, _) = rules.input.take()?;
@@ -75,7 +76,7 @@ impl Rules {
         })
     }
 
-    /// Leaves the keys to look up for the domains of the input.
+    /// Writes the keys to look up for the domains of the input to the output.
     pub fn domains(&mut self) -> bool {
         self.attempt(|rules| {
             let (Domains { lengths, count }, body): (Domains, _) = rules.input.take()?;

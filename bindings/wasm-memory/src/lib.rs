@@ -1,4 +1,5 @@
-//! Messages in the memory of a WebAssembly instance, and randomness from JavaScript: what the modules for JavaScript share.
+//! Messages in the memory of a WebAssembly instance, and randomness from JavaScript, for all
+//! modules for JavaScript.
 
 mod message;
 #[cfg(target_arch = "wasm32")]

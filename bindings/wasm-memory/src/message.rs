@@ -1,6 +1,7 @@
-//! Messages in the instance's memory: the length of a head, the head as JSON, and bytes.
+//! Messages in the instance's memory: the length of a head, the head as JSON, and a body of bytes.
 //!
-//! Both may be secret, what is asked for or what was answered: a message is erased before the next one takes its place.
+//! Head and body may be secret, since they contain questions and answers. A message is erased
+//! before the next one takes its place.
 
 use std::fmt::{Display, Formatter};
 
@@ -8,10 +9,11 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use zeroize::{Zeroize as _, Zeroizing};
 
-/// Bytes of the head's length.
+/// Length of the field with the head's length, in bytes.
 const LENGTH_BYTES: usize = 4;
 
-/// What JavaScript asks for is nothing that this half knows: the two are of different versions.
+/// Error for a message that this half does not know: JavaScript and the module are of different
+/// versions.
 #[derive(Debug)]
 pub struct Mismatch;
 
@@ -21,24 +23,24 @@ impl Display for Mismatch {
     }
 }
 
-/// One message's place.
+/// Buffer for one message.
 #[derive(Default)]
 pub struct Message(Zeroizing<Vec<u8>>);
 
 impl Message {
-    /// Room for one of so many bytes.
+    /// Makes room for a message of `length` bytes, after erasing the former one.
     pub fn make_room(&mut self, length: usize) -> &mut [u8] {
         self.0.zeroize();
         self.0.resize(length, 0);
         &mut self.0
     }
 
-    /// Its bytes.
+    /// Returns the message's bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// Puts one in its place.
+    /// Writes a message, after erasing the former one.
     pub fn write(&mut self, head: &impl Serialize, body: &[u8]) {
         let head = Zeroizing::new(serde_json::to_vec(head).expect("heads are plain data"));
         self.0.zeroize();
@@ -48,21 +50,21 @@ impl Message {
         self.0.extend_from_slice(body);
     }
 
-    /// The head and the body of the one that is there, which is erased.
+    /// Takes the message out of the buffer and erases it; returns the head and the body.
     ///
     /// # Errors
-    /// [`Mismatch`] if it is none, or another head is wanted.
+    /// [`Mismatch`] if the buffer has no message, or a message with another head.
     pub fn take<T: DeserializeOwned>(&mut self) -> Result<(T, Zeroizing<Vec<u8>>), Mismatch> {
         let message = std::mem::take(&mut self.0);
         let (length, rest) = message.split_first_chunk::<LENGTH_BYTES>().ok_or(Mismatch)?;
         let (head, body) = rest.split_at_checked(u32::from_le_bytes(*length) as usize).ok_or(Mismatch)?;
-        // What the parser says of a head may repeat it.
+        // The parser's error may quote the head, so it is dropped.
         let head = serde_json::from_slice(head).map_err(|_| Mismatch)?;
         Ok((head, Zeroizing::new(body.to_vec())))
     }
 }
 
-/// The pieces of these lengths, of which a body is made.
+/// Splits a body into pieces of these lengths.
 ///
 /// # Errors
 /// [`Mismatch`] if the body is shorter.

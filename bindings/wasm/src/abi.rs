@@ -1,4 +1,4 @@
-//! What JavaScript calls. Numbers and addresses cross here, and nothing else is decided.
+//! Exports for JavaScript. Only numbers and addresses cross here; no decision is made here.
 #![allow(unsafe_code, reason = "an export needs a name that the linker keeps")]
 
 use std::cell::RefCell;
@@ -13,25 +13,25 @@ fn with<T>(call: impl FnOnce(&mut Shim) -> T) -> T {
     SHIM.with_borrow_mut(call)
 }
 
-/// Where to write the next call's message of so many bytes.
+/// Makes room for the next call's message of `length` bytes; returns its address.
 #[unsafe(no_mangle)]
 extern "C" fn input(length: usize) -> *mut u8 {
     with(|shim| shim.input.make_room(length).as_mut_ptr())
 }
 
-/// Where the last call's message is.
+/// Returns the address of the last call's message.
 #[unsafe(no_mangle)]
 extern "C" fn output() -> *const u8 {
     with(|shim| shim.output.bytes().as_ptr())
 }
 
-/// Its bytes.
+/// Returns the length of that message in bytes.
 #[unsafe(no_mangle)]
 extern "C" fn output_length() -> usize {
     with(|shim| shim.output.bytes().len())
 }
 
-/// Erases it.
+/// Erases that message.
 #[unsafe(no_mangle)]
 extern "C" fn erase() {
     with(|shim| {
@@ -111,7 +111,7 @@ extern "C" fn describe() {
     with(Shim::describe);
 }
 
-/// Puts [`crate::timing::names`] into the output.
+/// Writes [`crate::timing::names`] to the output.
 #[cfg(feature = "timing")]
 #[unsafe(no_mangle)]
 extern "C" fn primitives() {

@@ -1,5 +1,5 @@
-//! Hints, as far as they are in the instance's memory: JavaScript gives what it has stored before a conversation, and takes
-//! what is to be stored after each step.
+//! Hints in the instance's memory. JavaScript passes stored hints in before a conversation, and
+//! takes out the data to be stored after each step.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,14 +8,14 @@ use serde::Serialize;
 use spirea_client::{ClientError, Download, Hint, HintCache, PartDescription};
 use spirea_protocols::signature::{Pin, PublicKey};
 
-/// Bytes of the pieces that hints are stored in: all but the last have so many.
+/// Length of the pieces in which hints are stored, in bytes. Only the last piece may be shorter.
 pub const PIECE_BYTES: usize = 4 << 20;
 
-/// What JavaScript is to store.
+/// Change of the store, for JavaScript to make.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase", tag = "change")]
 pub enum Change {
-    /// The next piece of the hint with this hash, in hexadecimal digits.
+    /// Store the next piece of the hint with this hash, in hexadecimal digits.
     #[serde(rename_all = "camelCase")]
     Piece {
         hint: String,
@@ -23,15 +23,15 @@ pub enum Change {
         #[serde(skip)]
         bytes: Vec<u8>,
     },
-    /// A hint, or what there is of it, is to be thrown away.
+    /// Delete a hint, or its stored part.
     Drop { hint: String },
-    /// The hint of a slot, whose former one is to be thrown away.
+    /// Record the hint of a slot, and delete the slot's former hint.
     Latest { slot: String, hint: String },
-    /// The sequence number that was seen of a database under a key.
+    /// Record the sequence number seen for a database under a key.
     Seen { pin: String, sequence: u64 },
 }
 
-/// A cache of hints; clones are the same one.
+/// A cache of hints. Clones share their contents.
 #[derive(Clone, Default)]
 pub struct StoredHints(Arc<Mutex<Known>>);
 
@@ -39,9 +39,9 @@ pub struct StoredHints(Arc<Mutex<Known>>);
 struct Known {
     /// Whole hints or their beginnings, unchecked, by hash.
     hints: HashMap<[u8; 32], Vec<u8>>,
-    /// The hash of each slot's latest.
+    /// Hash of the latest hint of each slot.
     latest: HashMap<String, [u8; 32]>,
-    /// Sequence numbers, by what they were seen of.
+    /// Sequence numbers, by database and key.
     seen: HashMap<String, u64>,
     changes: Vec<Change>,
 }
@@ -55,32 +55,32 @@ fn pin_name(database: &str, key: &PublicKey) -> String {
 }
 
 impl StoredHints {
-    // Whoever panicked while holding it has ended the instance.
+    // A panic while the mutex was held has ended the instance.
     fn known(&self) -> MutexGuard<'_, Known> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a hint, or the beginning of one, that was stored.
+    /// Adds a stored hint, or the stored beginning of one.
     pub fn give_hint(&self, hash: [u8; 32], bytes: Vec<u8>) {
         self.known().hints.insert(hash, bytes);
     }
 
-    /// Takes what was stored of a slot.
+    /// Adds the stored hash of a slot's latest hint.
     pub fn give_latest(&self, slot: String, hash: [u8; 32]) {
         self.known().latest.insert(slot, hash);
     }
 
-    /// Takes what was stored of a pin.
+    /// Adds the stored sequence number of a pin.
     pub fn give_seen(&self, pin: String, sequence: u64) {
         self.known().seen.insert(pin, sequence);
     }
 
-    /// Forgets the hints' bytes: those in use are in the session, and JavaScript has what was stored.
+    /// Drops the bytes of hints: the session has those in use, and JavaScript has the stored ones.
     pub fn forget_bytes(&self) {
         self.known().hints.clear();
     }
 
-    /// What is to be stored next, in order.
+    /// Takes the next change of the store, in order.
     pub fn take_change(&self) -> Option<Change> {
         let mut known = self.known();
         (!known.changes.is_empty()).then(|| known.changes.remove(0))
@@ -95,7 +95,7 @@ impl HintCache for StoredHints {
         let Some(bytes) = known.hints.get(hash).filter(whole).cloned() else { return Ok(None) };
         let hint = part.hint(bytes).ok();
         if hint.is_none() {
-            // A damaged copy would be damaged for ever.
+            // A damaged copy would stay damaged for ever.
             known.hints.remove(hash);
             known.changes.push(Change::Drop { hint: digits(hash) });
         }
@@ -141,17 +141,17 @@ impl HintCache for StoredHints {
     }
 }
 
-/// A hint that is being downloaded.
+/// A hint whose download is under way.
 struct Begun {
     cache: StoredHints,
     hash: [u8; 32],
     bytes: Vec<u8>,
-    /// Pieces that are stored.
+    /// Number of stored pieces.
     stored: usize,
 }
 
 impl Begun {
-    /// Has every piece stored that there is; where the hint ends, a shorter one.
+    /// Queues all complete pieces for storing; at the end of the hint, also the shorter last piece.
     fn store(&mut self, at_end: bool) {
         let mut known = self.cache.known();
         let rest = self.bytes[self.stored * PIECE_BYTES..].chunks(PIECE_BYTES);

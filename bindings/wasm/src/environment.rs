@@ -1,4 +1,5 @@
-//! Imports of an instance beside randomness: time, somebody to tell of progress, and the rules for forms of keys.
+//! Imports of an instance besides randomness: time, a callback for progress, and the rules for
+//! forms of keys.
 #![cfg_attr(target_arch = "wasm32", allow(unsafe_code))]
 
 use std::time::Duration;
@@ -6,12 +7,12 @@ use std::time::Duration;
 use spirea_client::Clock;
 use spirea_wasm_memory::Message;
 
-/// What progress is of.
+/// Stage whose progress is reported.
 #[derive(Clone, Copy)]
 pub enum Stage {
-    /// The download of a hint.
+    /// Download of a hint.
     Hint = 0,
-    /// The making of evaluation keys.
+    /// Generation of evaluation keys.
     Keys = 1,
 }
 
@@ -19,11 +20,12 @@ pub enum Stage {
 mod imported {
     #[link(wasm_import_module = "spirea")]
     unsafe extern "C" {
-        /// Milliseconds since 1970, which never become less.
+        /// Returns the milliseconds since 1970; never decreases.
         pub safe fn now() -> f64;
-        /// Is told how much is there, and of how much.
+        /// Receives the amount done and the total of a stage.
         pub safe fn progress(stage: u32, done: f64, total: f64);
-        /// Asks the rules for forms a question about a form and a key; returns the bytes of the answer.
+        /// Asks the rules for forms a question about a form and a key; returns the length of the
+        /// answer.
         pub fn ask_rules(
             question: u32,
             form: *const u8,
@@ -31,12 +33,12 @@ mod imported {
             key: *const u8,
             key_length: usize,
         ) -> usize;
-        /// Copies the answer to `start`, and erases it elsewhere.
+        /// Copies the answer to `start`, and erases the other copy.
         pub fn take_answer(start: *mut u8);
     }
 }
 
-/// The clock of JavaScript.
+/// Returns JavaScript's clock.
 pub fn clock() -> Clock {
     #[cfg(target_arch = "wasm32")]
     return Clock::new(|| Duration::from_secs_f64(imported::now().max(0.0) / 1000.0));
@@ -44,7 +46,7 @@ pub fn clock() -> Clock {
     Clock::new(|| std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default())
 }
 
-/// Tells of progress.
+/// Reports progress.
 pub fn progress(stage: Stage, done: u64, total: u64) {
     #[cfg(target_arch = "wasm32")]
     imported::progress(stage as u32, done as f64, total as f64);
@@ -52,20 +54,21 @@ pub fn progress(stage: Stage, done: u64, total: u64) {
     let _: (Stage, u64, u64, Duration) = (stage, done, total, Duration::ZERO);
 }
 
-/// A question to the rules for forms: the numbers are those of the half in JavaScript.
+/// A question to the rules for forms, with the numbers that the JavaScript half uses.
 #[derive(Clone, Copy)]
 pub enum Question {
-    /// The fault of a form, if the rules do not know it.
+    /// The fault of a form, if the rules do not know the form.
     Check = 0,
-    /// The key that is asked for in place of this one.
+    /// The key to ask for instead of this one.
     Bring = 1,
 }
 
-/// Asks the rules for forms, which the half in JavaScript has loaded; returns their message.
+/// Asks the rules for forms, which the JavaScript half has loaded; returns their message.
 pub fn ask_rules(question: Question, form: &[u8], key: &[u8]) -> Message {
     let mut answer = Message::default();
     #[cfg(target_arch = "wasm32")]
-    // SAFETY: JavaScript reads `form` and `key`, and writes the answer's bytes, for which there is room.
+    // SAFETY: JavaScript reads `form` and `key`, and writes the answer's bytes, for which
+    // `make_room` has allocated memory.
     unsafe {
         let question = question as u32;
         let bytes = imported::ask_rules(question, form.as_ptr(), form.len(), key.as_ptr(), key.len());

@@ -1,4 +1,4 @@
-//! What went wrong, as JavaScript is told.
+//! Errors in the form that JavaScript receives.
 
 use serde::Serialize;
 use spirea_client::ClientError;
@@ -6,7 +6,8 @@ use spirea_protocols::{Party, ProtocolError};
 use spirea_wasm_memory::Mismatch;
 use spirea_wire::WireError;
 
-/// An error: a code for programs, and a text for people that says what to do. Neither holds anything of what was asked for.
+/// An error: a code for programs, and a text for people with a remedy. Neither contains any part of
+/// the keys or indices asked for.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Failure {
@@ -55,7 +56,7 @@ impl From<ClientError> for Failure {
     }
 }
 
-/// The name of an error, which stays the same from version to version.
+/// Returns the name of an error, which never changes between versions.
 fn code(error: &ClientError) -> &'static str {
     match error {
         ClientError::BadAddress(_) => "bad-address",

@@ -1,14 +1,15 @@
-//! The rules for forms of keys, which are in a module of their own (`bindings/wasm-forms`).
+//! Rules for forms of keys, which a module of their own contains (`bindings/wasm-forms`).
 
 use spirea_client::{KeyInForm, Rules};
 use spirea_protocols::table::KeyForm;
 
 use crate::environment::{Question, ask_rules};
 
-/// Rules that JavaScript passes on to that module.
+/// Rules that JavaScript forwards to that module.
 pub const RULES: Rules = Rules { check, bring };
 
-/// The reason for which the half in JavaScript hands on no other answer: it ends the instance.
+/// Reason why reading an answer cannot fail: the JavaScript half forwards only answers of the
+/// expected form. Any other answer ends the instance.
 const OF_ONE_VERSION: &str = "modules of one version";
 
 fn check(form: &KeyForm) -> Result<(), String> {

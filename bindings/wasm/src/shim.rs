@@ -1,4 +1,4 @@
-//! The instance's one client, and the conversation that it has.
+//! The instance's only client, and its current conversation.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -19,30 +19,30 @@ use crate::environment::{Stage, clock, progress};
 use crate::errors::Failure;
 use crate::rules::RULES;
 
-/// What JavaScript is to do next: the numbers are those of its half.
+/// Next action of JavaScript, with the numbers that the JavaScript half uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Send the request that is in the output.
+    /// Send the request in the output.
     Send = 1,
     /// Read the next piece of a response.
     Read = 2,
-    /// Wait until something is received, or so long.
+    /// Wait until something is received, or for at most the time in the output, if it has one.
     Wait = 3,
-    /// Nothing: the client is connected, and described in the output.
+    /// Done: the client is connected, and the output describes its database.
     Connected = 4,
-    /// Nothing: the values are in the output.
+    /// Done: the output has the values.
     Values = 5,
-    /// Nothing: it failed, as the output says.
+    /// Done: the conversation failed with the error in the output.
     Failed = 6,
-    /// Load the rules for forms of keys, and begin again: the table's keys have a form.
+    /// Load the rules for forms of keys, and start again: the table's keys have a form.
     Rules = 7,
 }
 
-/// How a client connects.
+/// Options of a connection.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Options {
-    /// The addresses of each server.
+    /// Addresses of each server.
     addresses: Vec<Vec<String>>,
     database: String,
     pinned_key: Option<String>,
@@ -73,11 +73,11 @@ impl Options {
     }
 }
 
-/// What is given that was stored.
+/// Stored data that JavaScript passes in.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", tag = "stored")]
 enum Stored {
-    /// The body is a hint, or its beginning.
+    /// A hint, or its beginning, in the body.
     Hint {
         #[serde(with = "hex")]
         hint: [u8; 32],
@@ -91,19 +91,20 @@ enum Stored {
         pin: String,
         sequence: u64,
     },
-    /// The body is evaluation keys.
+    /// Evaluation keys, in the body.
     Keys,
-    /// The body is the record of the secret of such.
+    /// The record of the secret of evaluation keys, in the body.
     Secret,
 }
 
-/// What is looked up: the body has it, since heads are read by code that erases nothing.
+/// The wanted values. The keys or indices are in the body, since code that parses heads does not
+/// erase its memory.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", tag = "wanted")]
 enum Wanted {
     /// The values of keys of these lengths.
     Keys { lengths: Vec<usize>, fetch: bool },
-    /// The values at indices of 8 bytes each, the least significant first.
+    /// The values at indices of 8 bytes each, little-endian.
     Indices { fetch: bool },
 }
 
@@ -127,7 +128,7 @@ enum Came {
     },
 }
 
-/// Why there is no response, as far as JavaScript can tell.
+/// Reason why there is no response, as far as JavaScript can tell.
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Kind {
@@ -153,11 +154,11 @@ struct Described<'a> {
     name: &'a str,
     version: String,
     protocol: &'static str,
-    /// Whether values are found by key, or else by index.
+    /// True if values are found by key, false if by index.
     keyword: bool,
     entries: u64,
     fields: &'a [String],
-    /// Their types; empty if the table does not tell them.
+    /// Types of the fields; empty if the table has none.
     types: &'a [FieldType],
     servers: usize,
     bins: usize,
@@ -165,17 +166,18 @@ struct Described<'a> {
     query_bytes: usize,
     answer_bytes: usize,
     keys_bytes: usize,
-    /// Whether the next look-up begins with another version.
+    /// True if the next look-up begins with another version.
     outdated: bool,
 }
 
-/// Values and what they cost, in milliseconds and bytes. The body has the fields, one after another.
+/// Values and their costs, in milliseconds and bytes. The body has the fields, one after another.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Found {
-    /// The lengths of each value's fields.
+    /// Lengths of each value's fields.
     values: Vec<Outcome>,
-    /// The versions that answered, in hexadecimal: each with the number of values in a row that it answered for.
+    /// Versions that answered, in hexadecimal digits, each with the number of consecutive values
+    /// that it answered for.
     versions: Vec<(String, usize)>,
     requests: u32,
     sent_bytes: u64,
@@ -196,12 +198,12 @@ enum Outcome {
     Dropped,
 }
 
-/// What is kept of evaluation keys.
+/// Evaluation keys to be stored.
 #[derive(Serialize)]
 struct Kept {
-    /// The hash that both pieces are stored under.
+    /// Hash under which both pieces are stored.
     keys: String,
-    /// Bytes of the body that are the record; the rest are the keys.
+    /// Length of the record at the start of the body, in bytes. The keys follow.
     record: usize,
 }
 
@@ -222,7 +224,7 @@ pub struct Shim {
     secrets: Vec<Zeroizing<Vec<u8>>>,
     lender: Option<Lender>,
     course: Course,
-    /// Those to be stored, that are yet to be taken.
+    /// Keys to be stored that JavaScript has not taken yet.
     kept: Vec<KeptKeys>,
 }
 
@@ -241,7 +243,7 @@ impl Shim {
         }
     }
 
-    /// Takes something that was stored, which may be damaged; whether it could.
+    /// Accepts stored data, which may be damaged. Returns false if it cannot be read.
     pub fn give(&mut self) -> bool {
         self.attempt(|shim| {
             let (stored, body) = shim.input.take()?;
@@ -258,12 +260,12 @@ impl Shim {
         })
     }
 
-    /// Begins to connect; whether it could.
+    /// Starts to connect. Returns false if that is impossible.
     pub fn connect(&mut self) -> bool {
         self.attempt(|shim| {
             let (options, _): (Options, _) = shim.input.take()?;
             let now = shim.clock.now();
-            // They stay until the client is connected: it may have to begin again, with rules.
+            // Both stay until the client is connected, since it may have to start again with rules.
             let kept = shim.secrets.iter().filter_map(|record| {
                 let keys = shim.keys.get(&KeptKeys::keys_of(record)?)?;
                 KeptKeys::read(record, keys.clone(), now)
@@ -278,7 +280,8 @@ impl Shim {
         })
     }
 
-    /// Begins to look up; whether it could: there must be a client that is not at it already.
+    /// Starts a look-up. Returns false if that is impossible: there must be a client that is not
+    /// busy.
     pub fn look_up(&mut self) -> bool {
         self.attempt(|shim| {
             let (wanted, body) = shim.input.take()?;
@@ -306,7 +309,7 @@ impl Shim {
         })
     }
 
-    /// What is to be done next.
+    /// Returns the next action.
     pub fn step(&mut self) -> Next {
         match std::mem::replace(&mut self.course, Course::Idle) {
             Course::Idle => self.fail(Mismatch.into()),
@@ -371,7 +374,7 @@ impl Shim {
         provide_rules(RULES);
     }
 
-    /// Takes what came of a step; whether it could.
+    /// Accepts the result of a step. Returns false if it cannot be read.
     pub fn received(&mut self) -> bool {
         self.attempt(|shim| {
             let (came, body): (Came, _) = shim.input.take()?;
@@ -401,12 +404,12 @@ impl Shim {
         })
     }
 
-    /// Drops what was begun. The client is there for the next.
+    /// Drops the current conversation. The client stays for the next one.
     pub fn abandon(&mut self) {
         self.course = Course::Idle;
     }
 
-    /// Puts a change to be stored into the output; whether there is one.
+    /// Writes a change to be stored to the output. Returns false if there is none.
     pub fn take_change(&mut self) -> bool {
         let Some(change) = self.hints.take_change() else { return false };
         let bytes = match &change {
@@ -417,18 +420,18 @@ impl Shim {
         true
     }
 
-    /// Forgets hints that are stored.
+    /// Drops hints that are stored.
     pub fn forget_hints(&mut self) {
         self.hints.forget_bytes();
     }
 
-    /// Begins to give the evaluation keys that are to be stored, by [`Shim::take_keys`].
+    /// Prepares the evaluation keys to be stored; [`Shim::take_keys`] returns them.
     pub fn keep_keys(&mut self) {
         self.kept =
             self.lender.as_ref().and_then(|lender| lender.read(Client::kept_keys)).unwrap_or_default();
     }
 
-    /// Puts evaluation keys to be stored into the output; whether there are more.
+    /// Writes evaluation keys to be stored to the output. Returns false if there are no more.
     pub fn take_keys(&mut self) -> bool {
         let Some(kept) = self.kept.pop() else { return false };
         let record = kept.record();
@@ -443,7 +446,7 @@ impl Shim {
         true
     }
 
-    /// Puts a description of the client's database into the output.
+    /// Writes a description of the client's database to the output.
     pub fn describe(&mut self) {
         let Self { lender, output, .. } = self;
         let read = |client: &Client| {
@@ -452,7 +455,7 @@ impl Shim {
         lender.as_ref().and_then(|lender| lender.read(read));
     }
 
-    /// Does something; whether it could, or else why not is in the output.
+    /// Runs `act`. Returns true on success; else writes the error to the output.
     fn attempt(&mut self, act: impl FnOnce(&mut Self) -> Result<(), Failure>) -> bool {
         act(self).map_err(|failure| self.fail(failure)).is_ok()
     }
@@ -507,7 +510,7 @@ fn hexadecimal(version: &Version) -> String {
     blake3::Hash::from_bytes(*version).to_hex().to_string()
 }
 
-/// The indices of which a body is made.
+/// Splits a body into indices.
 fn indices(body: &[u8]) -> Result<Zeroizing<Vec<u64>>, Mismatch> {
     match body.as_chunks() {
         (indices, []) => Ok(Zeroizing::new(indices.iter().map(|index| u64::from_le_bytes(*index)).collect())),

@@ -1,8 +1,8 @@
-//! Primitives of the client, one at a time, for a statistical test of their times: the feature `timing` adds this to a module
-//! that is for tests alone.
+//! Primitives of the client, one at a time, for a statistical test of their times. The feature
+//! `timing` adds this file to a module for tests only.
 //!
-//! JavaScript prepares a primitive with an input, fixed or random, and measures one run of it. The input decides the secrets
-//! alone, and everything that depends on it otherwise is done before the run.
+//! JavaScript prepares a primitive with a fixed or random input, and measures one run. The input
+//! determines only the secrets; everything else that depends on it is computed before the run.
 
 use std::cell::RefCell;
 use std::hint::black_box;
@@ -16,12 +16,12 @@ use spirea_math::random::SecretRng;
 use spirea_math::sample::{LWE_NOISE, ternary};
 use spirea_protocols::keyword::{Bucket, TAG_BYTES, find};
 
-/// One run of a primitive.
+/// A run of a primitive.
 type Run = Box<dyn FnOnce()>;
-/// Makes a run on an input.
+/// Prepares a run on an input.
 type Prepare = fn(u64) -> Run;
 
-/// The primitives, by name, with what prepares a run on an input.
+/// The primitives by name, with the functions that prepare a run on an input.
 const PRIMITIVES: [(&str, Prepare); 10] = [
     ("256 ternary values", |input| {
         let mut rng = rng(input);
@@ -66,7 +66,7 @@ const PRIMITIVES: [(&str, Prepare); 10] = [
         let tag = tag((input % 16) as u8);
         Box::new(move || _ = black_box(find(&BUCKET, black_box(&tag))))
     }),
-    // Its time depends on the input: the test must find that.
+    // The time depends on the input, and the test must detect that.
     ("control: a loop as long as a secret", |input| {
         Box::new(move || (0..black_box(input % 64)).for_each(|i| _ = black_box(i)))
     }),
@@ -97,12 +97,12 @@ thread_local! {
     static PREPARED: RefCell<Option<Run>> = const { RefCell::new(None) };
 }
 
-/// The names of the primitives, in order.
+/// Returns the names of the primitives, in order.
 pub fn names() -> Vec<&'static str> {
     PRIMITIVES.map(|(name, _)| name).to_vec()
 }
 
-/// Prepares a run of the primitive of this number.
+/// Prepares a run of the primitive with this number.
 ///
 /// # Panics
 /// If there is no such primitive.
@@ -111,7 +111,7 @@ pub fn prepare(primitive: usize, input: u64) {
     PREPARED.set(Some(run));
 }
 
-/// Runs what was prepared.
+/// Runs the prepared run.
 ///
 /// # Panics
 /// If no run is prepared.
@@ -123,7 +123,7 @@ fn rng(input: u64) -> SecretRng {
     SecretRng::deterministic_for_tests(input)
 }
 
-/// The tag of the bucket's entry of this number.
+/// Returns the tag of the bucket's entry with this number.
 fn tag(entry: u8) -> [u8; TAG_BYTES] {
     [entry; TAG_BYTES]
 }

@@ -1,5 +1,5 @@
-//! The committed vectors of whole look-ups (`conformance/vectors/client`), computed by the code that ships: the feature
-//! `vectors` adds this to a module that is for tests alone.
+//! The committed vectors of whole look-ups (`conformance/vectors/client`), computed by the code
+//! that ships. The feature `vectors` adds this file to a module for tests only.
 
 use serde::{Deserialize, Serialize};
 use spirea_math::random::SecretRng;
@@ -20,7 +20,7 @@ struct Vector {
     fetch: Option<Fetch>,
 }
 
-/// What one query brings of several bins.
+/// A fetch of records of several bins by one query.
 #[derive(Deserialize)]
 struct Fetch {
     wanted: Vec<u64>,
@@ -28,7 +28,8 @@ struct Fetch {
     answer_bytes: Vec<usize>,
 }
 
-/// What comes of it, by the names that vectors have. The body has the record, and then those of the fetch.
+/// Result, with the names that vectors use. The body has the record, and then the records of the
+/// fetch.
 #[derive(Serialize)]
 struct Computed {
     keys_blake3: Option<String>,
@@ -57,10 +58,10 @@ fn taken<'b>(rest: &mut &'b [u8], lengths: &[usize]) -> Vec<&'b [u8]> {
     lengths.iter().map(next).collect()
 }
 
-/// Computes the vector that is in the input.
+/// Computes the vector in the input.
 ///
 /// # Panics
-/// If it is none, or its answers are not right.
+/// If the input is not a vector, or its answers are wrong.
 pub fn compute(input: &mut Message, output: &mut Message) {
     let (vector, body): (Vector, _) = input.take().expect("a vector");
     let mut rest = &body[..];

@@ -1,4 +1,4 @@
-//! Bars of parts, one below the other, on one scale.
+//! Horizontal bars of parts, one below another, on a common scale.
 
 use std::path::Path;
 
@@ -8,44 +8,44 @@ const ROW: i32 = 24;
 const BAR: i32 = 15;
 const LABEL_SIZE: i32 = 12;
 const PLOT: i32 = 520;
-/// The room right of the bars, for what is said of them.
+/// Width to the right of the bars, for the remarks.
 const REMARKS: i32 = 210;
-/// Parts of the scale.
+/// Maximum number of intervals of the scale.
 const TICKS: i32 = 5;
 
 /// A bar.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bar {
-    /// What it is.
+    /// Label at the left.
     pub label: String,
-    /// Its parts, in the order of the legend.
+    /// Lengths of the parts, in the order of the legend.
     pub parts: Vec<f64>,
-    /// What is said of it at the right.
+    /// Remark at the right.
     pub remark: String,
-    /// Whether there is a gap above it.
+    /// True if there is a gap above the bar.
     pub apart: bool,
 }
 
-/// A drawing of bars.
+/// A chart of bars.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bars {
-    /// What it shows.
+    /// Title of the chart.
     pub title: String,
-    /// What one must know to read it.
+    /// Explanation below the title.
     pub subtitle: String,
-    /// What the scale counts.
+    /// Unit of the scale.
     pub unit: String,
-    /// What the parts are.
+    /// Names of the parts, for the legend.
     pub parts: Vec<String>,
-    /// The bars, from above.
+    /// Bars from top to bottom.
     pub bars: Vec<Bar>,
 }
 
 impl Bars {
-    /// Draws it into a file.
+    /// Draws the chart into a file.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// If the file cannot be written.
     pub fn draw(&self, path: &Path) -> anyhow::Result<()> {
         let labels = self.bars.iter().map(|bar| width(&bar.label, LABEL_SIZE)).max().unwrap_or_default() + 16;
         let (left, right) = (24 + labels, 24 + labels + PLOT);
@@ -61,7 +61,7 @@ impl Bars {
         canvas.legend(&names.zip(COLOURS).collect::<Vec<_>>(), (24, 74), total - 24)?;
         let longest = self.bars.iter().map(|bar| bar.parts.iter().sum::<f64>()).fold(0.0, f64::max);
         let step = round_step(longest / f64::from(TICKS));
-        // Sums of shares may be a little more than their whole.
+        // Sums of shares may slightly exceed their whole.
         let most = step * (longest / step - 1e-6).ceil().max(1.0);
         let at = |value: f64| left + (value / most * f64::from(PLOT)).round() as i32;
         for tick in 0..=(most / step).round() as i32 {
@@ -95,14 +95,14 @@ impl Bars {
     }
 }
 
-/// The next of 1, 2 and 5 of every decade.
+/// Rounds up to the next of 1, 2 and 5 of a decade.
 fn round_step(value: f64) -> f64 {
     let decade = 10f64.powf(value.max(f64::MIN_POSITIVE).log10().floor());
     let steps = [1.0, 2.0, 5.0, 10.0].map(|step| step * decade);
     steps.into_iter().find(|&step| step >= value * 0.999).unwrap_or(value)
 }
 
-/// Three digits of a number.
+/// Formats a number with 0 to 2 decimals, fewer for larger values.
 fn number(value: f64) -> String {
     match value.abs() {
         0.0 => "0".into(),

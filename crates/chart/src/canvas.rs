@@ -1,4 +1,4 @@
-//! What the drawings are made of: text, bars and lines on a light ground, in pixels.
+//! Elements of the drawings: text, bars and lines on a light background, in pixels.
 
 use std::path::Path;
 
@@ -10,16 +10,16 @@ use plotters::element::{PathElement, Rectangle, Text};
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use plotters::style::{Color as _, IntoFont as _, RGBColor, ShapeStyle, TextStyle};
 
-/// Of what is read first.
+/// Colour of primary text.
 pub const INK: RGBColor = RGBColor(0x22, 0x2b, 0x36);
-/// Of what is read if at all.
+/// Colour of secondary text.
 pub const FAINT_INK: RGBColor = RGBColor(0x5f, 0x6b, 0x7a);
-/// Of lines behind everything.
+/// Colour of grid lines.
 pub const GRID: RGBColor = RGBColor(0xe1, 0xe5, 0xea);
 const GROUND: RGBColor = RGBColor(0xff, 0xff, 0xff);
 
-/// Colours that differ for every kind of eye (Okabe and Ito), the grey last, then darker ones; after them again from
-/// the first.
+/// Colours that are distinguishable for every kind of colour vision (Okabe and Ito), the grey last,
+/// then darker ones. Further series start again from the first colour.
 pub const COLOURS: [RGBColor; 14] = [
     RGBColor(0x00, 0x72, 0xb2),
     RGBColor(0xe6, 0x9f, 0x00),
@@ -37,47 +37,47 @@ pub const COLOURS: [RGBColor; 14] = [
     RGBColor(0x4a, 0x52, 0x5c),
 ];
 
-/// Where a text stands to its place.
+/// Position of a text relative to its point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Anchor {
-    /// Right of it.
+    /// Right of the point.
     Left,
-    /// Around it.
+    /// Centred on the point.
     Middle,
-    /// Left of it.
+    /// Left of the point.
     Right,
 }
 
-/// Ink that is legible on a colour.
+/// Returns the text colour that is legible on a colour.
 pub fn on(colour: RGBColor) -> RGBColor {
     let RGBColor(red, green, blue) = colour;
     let light = 299 * u32::from(red) + 587 * u32::from(green) + 114 * u32::from(blue);
     if light > 140_000 { INK } else { GROUND }
 }
 
-/// An SVG that is being drawn.
+/// A drawing in SVG.
 pub struct Canvas<'a> {
     area: DrawingArea<SVGBackend<'a>, Shift>,
 }
 
-/// Pixels that a text takes at most.
+/// Returns an upper estimate of a text's width in pixels.
 pub fn width(text: &str, size: i32) -> i32 {
-    // Letters of wide fonts without serifs are 0.6 of their size on average.
+    // Letters of wide sans-serif fonts have a mean width of 0.6 of the font size.
     (text.chars().count() as f64 * f64::from(size) * 0.6) as i32
 }
 
 impl<'a> Canvas<'a> {
-    /// A ground of so many pixels, to be written to a file.
+    /// Creates a drawing of `width` by `height` pixels, to be written to a file.
     ///
     /// # Errors
-    /// If it cannot be drawn, here and below.
+    /// If the backend fails to draw, here and below.
     pub fn new(path: &'a Path, width: i32, height: i32) -> anyhow::Result<Self> {
         let area = SVGBackend::new(path, (width as u32, height as u32)).into_drawing_area();
         area.fill(&GROUND).map_err(|error| anyhow!("{error}"))?;
         Ok(Self { area })
     }
 
-    /// A line of text.
+    /// Draws a line of text.
     ///
     /// # Errors
     /// As [`Canvas::new`].
@@ -94,14 +94,14 @@ impl<'a> Canvas<'a> {
             Anchor::Middle => HPos::Center,
             Anchor::Right => HPos::Right,
         };
-        // The backend writes sizes divided by so much.
+        // The backend divides font sizes by this factor.
         let style = TextStyle::from(("sans-serif", f64::from(size) * 1.24).into_font())
             .color(&colour)
             .pos(Pos::new(horizontal, VPos::Center));
         self.area.draw(&Text::new(text.to_owned(), (x, y), style)).map_err(|error| anyhow!("{error}"))
     }
 
-    /// A filled rectangle.
+    /// Draws a filled rectangle.
     ///
     /// # Errors
     /// As [`Canvas::new`].
@@ -110,7 +110,7 @@ impl<'a> Canvas<'a> {
         self.area.draw(&bar).map_err(|error| anyhow!("{error}"))
     }
 
-    /// Lines from point to point.
+    /// Draws lines from point to point.
     ///
     /// # Errors
     /// As [`Canvas::new`].
@@ -119,7 +119,8 @@ impl<'a> Canvas<'a> {
         self.area.draw(&PathElement::new(points.to_vec(), style)).map_err(|error| anyhow!("{error}"))
     }
 
-    /// Named colours side by side from (x, y) on, in as many lines as the width takes; returns the y below.
+    /// Draws a legend of named colours from `(left, top)`, in the number of lines that the width
+    /// requires. Returns the y coordinate below it.
     ///
     /// # Errors
     /// As [`Canvas::new`].
@@ -146,7 +147,7 @@ impl<'a> Canvas<'a> {
     /// Writes the file.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// If the file cannot be written.
     pub fn finish(self) -> anyhow::Result<()> {
         self.area.present().map_err(|error| anyhow!("{error}"))
     }

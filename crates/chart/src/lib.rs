@@ -1,5 +1,5 @@
-//! Drawings as SVG, for whoever has values to show: lines on logarithmic axes, bars of parts, and values beside those that
-//! a paper states.
+//! Charts as SVG: lines on logarithmic axes, bars of parts, and bars that compare values with those
+//! of a paper.
 
 pub mod bars;
 pub mod canvas;

@@ -13,39 +13,39 @@ const BOTTOM: i32 = HEIGHT - 62;
 
 /// A logarithmic axis.
 pub struct Axis {
-    /// What it shows, with its unit.
+    /// Quantity, with its unit.
     pub label: String,
-    /// How a value is written.
+    /// Formats a value for a tick.
     pub format: fn(f64) -> String,
 }
 
 /// A line.
 pub struct Series {
-    /// Its name in the legend.
+    /// Name in the legend.
     pub name: String,
-    /// Its points from left to right; those that are not above 0 have no place on the axes.
+    /// Points from left to right. Points with a coordinate of 0 or below are not drawn.
     pub points: Vec<(f64, f64)>,
 }
 
 /// A chart whose axes are both logarithmic.
 pub struct Chart {
-    /// What it shows.
+    /// Title of the chart.
     pub title: String,
-    /// What one must know to read it.
+    /// Explanation below the title.
     pub subtitle: String,
-    /// The horizontal axis.
+    /// Horizontal axis.
     pub x: Axis,
-    /// The vertical axis.
+    /// Vertical axis.
     pub y: Axis,
-    /// The lines.
+    /// Lines of the chart.
     pub series: Vec<Series>,
 }
 
 impl Chart {
-    /// Draws it into a file.
+    /// Draws the chart into a file.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// If the file cannot be written.
     pub fn draw(&self, path: &Path) -> anyhow::Result<()> {
         let points = || self.series.iter().flat_map(|series| series.points.iter().copied().filter(on_axes));
         let x = Span::of(points().map(|(x, _)| x), LEFT, RIGHT);
@@ -83,7 +83,7 @@ fn on_axes(point: &(f64, f64)) -> bool {
     point.0 > 0.0 && point.1 > 0.0
 }
 
-/// The values of an axis, and the pixels they take.
+/// Range of an axis: values and pixels.
 struct Span {
     from: f64,
     to: f64,
@@ -92,7 +92,7 @@ struct Span {
 }
 
 impl Span {
-    /// From a round value below all to one above.
+    /// Returns a range from a round value below all values to one above.
     fn of(values: impl Iterator<Item = f64>, first: i32, last: i32) -> Self {
         let (least, most) = values
             .fold((f64::MAX, f64::MIN_POSITIVE), |(least, most), value| (least.min(value), most.max(value)));
@@ -113,7 +113,7 @@ impl Span {
         self.first + (share * f64::from(self.last - self.first)).round() as i32
     }
 
-    /// Round values: 1, 2 and 5 of every decade, or 1 alone where decades are many.
+    /// Returns round values: 1, 2 and 5 of every decade, or only 1 if there are many decades.
     fn ticks(&self) -> Vec<f64> {
         let decades = (self.to / self.from).log10();
         let steps = if decades > 4.0 { &[1.0][..] } else { &[1.0, 2.0, 5.0] };

@@ -1,4 +1,4 @@
-//! Values that a paper states, each as a bar beside what a model gives.
+//! Chart of a paper's values, each as a bar beside the model's value.
 
 use std::path::Path;
 
@@ -10,32 +10,32 @@ const ROW: i32 = 34;
 const BAR: i32 = 11;
 const LABEL_SIZE: i32 = 12;
 const PLOT: i32 = 380;
-/// The room right of the bars.
+/// Width to the right of the bars.
 const NUMBERS: i32 = 330;
 const PAPER: RGBColor = COLOURS[7];
 const MODEL: RGBColor = COLOURS[0];
 
-/// A value and the paper's.
+/// A value of the model and of the paper.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pair {
-    /// What it is.
+    /// Name of the value.
     pub what: String,
-    /// The paper's value.
+    /// Value of the paper.
     pub paper: f64,
-    /// The model's.
+    /// Value of the model.
     pub model: f64,
-    /// How far apart they are, in words.
+    /// Text with the deviation.
     pub deviation: String,
-    /// How far they may be, in words.
+    /// Text with the tolerance.
     pub tolerance: String,
-    /// Whether they are nearer.
+    /// True if the deviation is within the tolerance.
     pub within: bool,
 }
 
-/// Draws them into a file, each pair on a scale of its own.
+/// Draws the pairs into a file, each on its own scale.
 ///
 /// # Errors
-/// If it cannot be written.
+/// If the file cannot be written.
 pub fn draw(path: &Path, title: &str, subtitle: &str, model: &str, pairs: &[Pair]) -> anyhow::Result<()> {
     let labels = pairs.iter().map(|pair| width(&pair.what, LABEL_SIZE)).max().unwrap_or_default() + 16;
     let (left, right) = (24 + labels, 24 + labels + PLOT);

@@ -1,4 +1,4 @@
-//! What a client needs to be let in: a token, and the certificates that it trusts.
+//! Access of a client to a server: its token, and the certificates that it trusts.
 
 use std::path::{Path, PathBuf};
 
@@ -9,10 +9,10 @@ use ureq::tls::{RootCerts, TlsConfig};
 
 use crate::input;
 
-/// The variable of the environment that may hold a token.
+/// Environment variable that may hold a token.
 const TOKEN_VARIABLE: &str = "SPIREA_TOKEN";
 
-/// How to be let in.
+/// Options for a token and for trusted certificates.
 #[derive(Args)]
 pub struct Access {
     /// File whose first line is the token that the server asks for; else the variable SPIREA_TOKEN, if it is set.
@@ -23,14 +23,14 @@ pub struct Access {
     pub ca: Option<PathBuf>,
 }
 
-/// Returns the certificates that are trusted: those of a file, or the public ones of the web.
+/// Returns the trusted certificates: those of a file, or the public ones of the web.
 pub fn tls(ca: Option<&Path>) -> anyhow::Result<TlsConfig> {
     let roots = ca.map(root_certificates).transpose()?.unwrap_or(RootCerts::WebPki);
     Ok(TlsConfig::builder().root_certs(roots).build())
 }
 
 impl Access {
-    /// The token, if there is one.
+    /// Returns the token, if there is one.
     pub fn token(&self) -> anyhow::Result<Option<String>> {
         let Some(path) = &self.token_file else {
             return match std::env::var(TOKEN_VARIABLE) {
@@ -47,7 +47,7 @@ impl Access {
         }
     }
 
-    /// Options of a client that is let in.
+    /// Returns client options with the token and the certificates.
     pub fn options(&self) -> anyhow::Result<ClientOptions> {
         Ok(ClientOptions { token: self.token()?, ca: self.ca.clone(), ..ClientOptions::default() })
     }

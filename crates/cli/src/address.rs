@@ -1,13 +1,13 @@
-//! Addresses of servers and names of databases, as people write them.
+//! Parsers of server addresses and database names on the command line.
 
 use std::path::Path;
 
 use spirea_store::manifest::{NAME_RULE, valid_name};
 
-/// The address of a server that is asked.
+/// Parses the address of a server.
 ///
 /// # Errors
-/// The way from a file or a folder, which has no address, to a server.
+/// If the text names a file or a folder, which has no address: the commands that serve it.
 pub fn server(text: &str) -> Result<String, String> {
     let path = Path::new(text);
     let steps = if text.starts_with("http://") || text.starts_with("https://") || !path.exists() {
@@ -25,10 +25,10 @@ pub fn server(text: &str) -> Result<String, String> {
     ))
 }
 
-/// The name of a database.
+/// Parses the name of a database.
 ///
 /// # Errors
-/// The rule that it breaks.
+/// The rule that the name breaks.
 pub fn database(name: &str) -> Result<String, String> {
     if valid_name(name) { Ok(name.into()) } else { Err(format!("a database's name has {NAME_RULE}")) }
 }

@@ -24,7 +24,7 @@ use crate::protocol::{Decision, ProtocolOptions};
 use crate::status::Status;
 use crate::threads::Threads;
 
-/// What to build.
+/// Options of `spirea build`.
 #[derive(Args)]
 pub struct Options {
     /// The table: CSV, TSV, JSON, JSONL, Parquet, npy or fixed-width, or a pipe; - for standard input, with --format. What is
@@ -78,17 +78,18 @@ pub struct Options {
 }
 
 impl Options {
-    /// The files to build from.
+    /// Returns the files to build from.
     pub fn files(&self) -> anyhow::Result<Input> {
         Ok(Input::Files(self.file.files(&self.input)?))
     }
 
-    /// How many threads to build on.
+    /// Number of threads for the build.
     pub fn threads(&self) -> Threads {
         self.threads
     }
 
-    /// The protocol to build, or who chooses it; `tell` receives a line before the machine is measured.
+    /// Returns the protocol to build, or the planner that chooses it. `tell` receives a line before
+    /// the machine is measured.
     pub fn decide(&self, tell: fn(&str)) -> anyhow::Result<Decision> {
         // The build refuses to replace anything but a snapshot.
         let former = self.overwrite.then(|| Snapshot::open(&self.out).ok()).flatten();
@@ -96,7 +97,7 @@ impl Options {
         self.protocol.decide(former, self.threads, tell)
     }
 
-    /// The build of `input` with this protocol.
+    /// Returns the options for building `input` with this protocol.
     pub fn build_options(&self, input: Input, protocol: Protocol) -> anyhow::Result<BuildOptions> {
         let (key, values, nulls) = (self.key.clone(), self.value.clone(), self.file.nulls);
         Ok(BuildOptions {
@@ -115,11 +116,11 @@ impl Options {
     }
 }
 
-/// Builds and says what it built.
+/// Builds a snapshot and prints a summary.
 pub fn run(options: &Options) -> anyhow::Result<Status> {
     let decision = options.decide(note)?;
     let build_options = options.build_options(options.files()?, decision.protocol.clone())?;
-    // Before the work: a key that cannot be read shall not cost a build.
+    // Read before the work, so that an unreadable key does not cost a build.
     let key = options.sign.as_deref().map(read_key).transpose()?;
     let started = Instant::now();
     let progress = Bars::new();
@@ -152,7 +153,7 @@ fn build_with(options: &BuildOptions, wanted: Threads, progress: &dyn Progress) 
     Ok(build(options, &backend, progress)?)
 }
 
-/// A snapshot of a file of fixed-width values.
+/// Builds a snapshot of a file of fixed-width values.
 pub fn fixed_width(input: &Path, bytes: usize, set: LweSet, out: &Path) -> anyhow::Result<Snapshot> {
     let (format, selection) = (Format::Raw { record_bytes: bytes }, Selection::default());
     let options = BuildOptions {

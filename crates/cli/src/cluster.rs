@@ -24,7 +24,7 @@ use crate::serve;
 use crate::status::Status;
 use crate::threads::Threads;
 
-/// A share of a database: its number, from 0 on, and how many there are, such as 0/4.
+/// A share of a database: its index from 0 and the number of shares, such as 0/4.
 #[derive(Clone, Copy, Debug)]
 struct ShareName(Share);
 
@@ -68,7 +68,7 @@ fn time(text: &str) -> Result<Duration, String> {
     parse_time(text)
 }
 
-/// What a worker serves.
+/// Options of `spirea worker`.
 #[derive(Args)]
 pub struct WorkerOptions {
     /// Folder of the snapshot, of which only the bytes that `spirea worker-files` lists need be there.
@@ -179,7 +179,7 @@ pub fn worker(options: WorkerOptions) -> anyhow::Result<Status> {
     })
 }
 
-/// Which share of which snapshot.
+/// Options of `spirea worker-files`.
 #[derive(Args)]
 pub struct FilesOptions {
     /// Folder of the snapshot, of which only manifest.json need be there.
@@ -193,7 +193,7 @@ pub struct FilesOptions {
     json: bool,
 }
 
-/// Prints which bytes of which files the server of a share reads.
+/// Prints the byte ranges of files that the server of a share reads.
 pub fn worker_files(options: &FilesOptions) -> anyhow::Result<Status> {
     let snapshot = Snapshot::open(&options.snapshot)?;
     let manifest = snapshot.folder().join(MANIFEST_FILE);
@@ -212,8 +212,8 @@ pub fn worker_files(options: &FilesOptions) -> anyhow::Result<Status> {
     Ok(Status::SUCCESS)
 }
 
-/// What a coordinator serves, and how. Beside what is named here it takes what `spirea serve` takes; the snapshots are those
-/// of the placement.
+/// Options of `spirea coordinator`: those of `spirea serve` and the ones below. The snapshots are
+/// those of the placement.
 #[derive(Args)]
 pub struct CoordinatorOptions {
     #[command(flatten)]
@@ -238,7 +238,7 @@ pub struct CoordinatorOptions {
     batch_timeout: Duration,
 }
 
-/// Serves what workers have until it is asked to stop.
+/// Serves databases whose rows lie on workers, until it is asked to stop.
 pub fn coordinator(options: CoordinatorOptions) -> anyhow::Result<Status> {
     let CoordinatorOptions {
         serve,
@@ -275,7 +275,8 @@ pub fn coordinator(options: CoordinatorOptions) -> anyhow::Result<Status> {
     })
 }
 
-/// What the Python package does: it takes `cluster` from the command line before this does.
+/// Placeholder for `spirea cluster`, a command of the Python package, which takes `cluster` from
+/// the command line before this program sees it.
 #[derive(Args)]
 pub struct Elsewhere {
     /// Whatever is asked of it.
@@ -284,7 +285,7 @@ pub struct Elsewhere {
 }
 
 impl Elsewhere {
-    /// Says where the command is.
+    /// Fails with an error that says where to find the command.
     pub fn run(&self) -> anyhow::Result<Status> {
         let asked = self.arguments.first().map_or("", String::as_str);
         bail!(

@@ -1,4 +1,4 @@
-//! Options that say what a table's keys and values are.
+//! Options for the types of values and the form of keys.
 
 use clap::Args;
 use spirea_normalise::form;
@@ -19,12 +19,12 @@ pub struct FormOptions {
 }
 
 impl FormOptions {
-    /// Types of fields.
+    /// Returns the types of fields.
     pub fn types(&self) -> Vec<(String, FieldType)> {
         self.types.clone()
     }
 
-    /// The form of the keys.
+    /// Returns the form of the keys.
     pub fn key_form(&self) -> Option<KeyForm> {
         self.normalise.clone()
     }
@@ -55,7 +55,7 @@ fn parse_form(text: &str) -> Result<KeyForm, String> {
     form(steps, region)
 }
 
-/// The form of keys in words, as `--normalise` takes it.
+/// Formats the form of keys as `--normalise` takes it.
 pub fn spelled(form: &KeyForm) -> String {
     let name =
         |step: &KeyStep| KeyStep::ALL.iter().find(|(_, known)| known == step).map_or("", |(name, _)| name);

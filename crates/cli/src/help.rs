@@ -1,10 +1,11 @@
-//! Parts of help texts beside the options: examples, the meaning of exit statuses, and the first steps.
+//! Parts of help texts besides the options: examples, the meaning of exit statuses, and the first
+//! steps.
 
 use clap::Command;
 
 use crate::status::Status;
 
-/// The command without arguments: what to do first.
+/// Output of the command without arguments: the first steps.
 pub const FIRST_STEPS: &str = "\
 Private information retrieval: serve a table, look records up, and the server does not learn which.
 
@@ -16,10 +17,10 @@ Three commands to begin with:
 `spirea --help` lists all commands, `spirea COMMAND --help` the options of one, with examples.
 ";
 
-/// Commands that end with other statuses than 0 for success and 2 for an error.
+/// Commands with exit statuses other than 0 for success and 2 for an error.
 const JUDGING: [&str; 6] = ["get", "plan", "doctor", "load", "gpu check", "gpu bench"];
 
-/// Examples of each command: what a line does, and the line.
+/// Examples of each command: a description, and the command line.
 const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     (
         "build",
@@ -188,12 +189,12 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     ("man", &[("Write man pages where man finds them", "spirea man --out /usr/local/share/man/man1")]),
 ];
 
-/// A command whose help has examples and statuses, and so have its subcommands.
+/// Adds examples and statuses to the help of a command and its subcommands.
 pub fn with_examples(command: Command) -> Command {
     extended(command, "")
 }
 
-/// The same of the command with these names.
+/// Does so for the command at `path`.
 fn extended(command: Command, path: &str) -> Command {
     let command = command.mut_subcommands(|inner| {
         let path = format!("{path} {}", inner.get_name());
@@ -206,7 +207,7 @@ fn extended(command: Command, path: &str) -> Command {
     }
 }
 
-/// The text behind the options of a command.
+/// Formats the text after the options of a command.
 fn after(path: &str, examples: &[(&str, &str)]) -> String {
     let lines: String = examples.iter().map(|(does, line)| format!("  {does}:\n    {line}\n")).collect();
     let title = if examples.len() == 1 { "Example" } else { "Examples" };
@@ -214,7 +215,7 @@ fn after(path: &str, examples: &[(&str, &str)]) -> String {
     format!("{title}:\n{lines}{statuses}")
 }
 
-/// The table of exit statuses.
+/// Formats the table of exit statuses.
 fn statuses() -> String {
     let lines = Status::MEANINGS.map(|(status, meaning)| format!("  {:<5}{meaning}\n", status.code()));
     format!("Exit statuses:\n{}", lines.concat())
@@ -226,7 +227,7 @@ mod tests {
 
     use super::*;
 
-    /// The commands that do something, by their names.
+    /// Collects the commands without subcommands, by their full names.
     fn leaves(command: &Command, path: &str, found: &mut Vec<(String, Command)>) {
         let mut inner = command.get_subcommands().filter(|inner| inner.get_name() != "help").peekable();
         if inner.peek().is_none() {
@@ -241,7 +242,7 @@ mod tests {
         found
     }
 
-    /// Fails unless the command takes a line.
+    /// Fails unless the command accepts a line.
     fn parse(line: &str) {
         if let Err(error) = crate::command().try_get_matches_from(line.split(' ')) {
             panic!("{line}: {error}");
@@ -272,7 +273,7 @@ mod tests {
 
     #[test]
     fn long_commands_group_their_options() {
-        /// A group that is read at a glance.
+        /// Maximum number of options in a group that is read at a glance.
         const LONG: usize = 12;
         for path in ["build", "serve", "get", "publish", "plan"] {
             let (_, command) = commands().into_iter().find(|(found, _)| found == path).unwrap();

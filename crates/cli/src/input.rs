@@ -1,4 +1,4 @@
-//! How a table's files are read.
+//! Options for reading a table's files.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -10,7 +10,7 @@ use spirea_store::ingest::{Blank, Encoding, Files, FormatHints, Header, Lines, N
 
 use crate::output::parse_length;
 
-/// What is said of a file beside its name.
+/// Description of a file besides its name.
 #[derive(Args)]
 pub struct InputOptions {
     /// Format, if the file's name does not tell: csv, tsv, json, jsonl, parquet, npy, raw.
@@ -39,7 +39,7 @@ pub struct InputOptions {
 }
 
 impl InputOptions {
-    /// The files of these inputs: paths, folders and patterns.
+    /// Finds the files of these inputs: paths, folders and patterns.
     pub fn files(&self, inputs: &[PathBuf]) -> Result<Files, StoreError> {
         let name = self.format.as_deref();
         let (delimiter, record_bytes) = (self.delimiter, self.record_bytes);
@@ -50,7 +50,7 @@ impl InputOptions {
     }
 }
 
-/// Opens a file to read, with its name and a remedy if it cannot be.
+/// Opens a file for reading. An error has the file's name and a remedy.
 pub fn open(path: &Path) -> Result<File, StoreError> {
     let failed = |source| StoreError::Io { path: path.into(), action: "open", source };
     let file = File::open(path).map_err(failed)?;
@@ -60,7 +60,7 @@ pub fn open(path: &Path) -> Result<File, StoreError> {
     }
 }
 
-/// Options that say which lines of csv and tsv are rows.
+/// Options for the lines of csv and tsv that are rows.
 #[derive(Args)]
 struct LineOptions {
     /// The first line of csv or tsv is a row, not the names of the columns: they are column1, column2 and so on, or --columns.

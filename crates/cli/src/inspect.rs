@@ -23,7 +23,7 @@ use crate::progress::Bars;
 use crate::publish;
 use crate::status::Status;
 
-/// What to inspect.
+/// Options of `spirea inspect`.
 #[derive(Args)]
 pub struct Options {
     /// The folder of a snapshot, or of a repository, whose versions are shown.
@@ -39,16 +39,16 @@ pub struct Options {
     json: bool,
 }
 
-/// A manifest for programs, with what follows from it.
+/// A manifest for programs, with values derived from it.
 #[derive(Serialize)]
 struct Described<'a> {
     #[serde(flatten)]
     manifest: &'a Manifest,
-    /// Of each lattice parameter set in use.
+    /// Security of each lattice parameter set in use.
     security: Vec<SetSecurity>,
 }
 
-/// Explains a snapshot.
+/// Explains a snapshot or a repository.
 pub fn run(options: &Options) -> anyhow::Result<Status> {
     if options.snapshot.join(VERSIONS).is_dir() {
         return inspect_repository(options);
@@ -108,7 +108,7 @@ fn print_report(report: &Report) -> anyhow::Result<()> {
     report.lines().iter().try_for_each(|line| print_line(line))
 }
 
-/// What a person wants to know of a snapshot, by label.
+/// Explains a snapshot to a person: labels with texts.
 pub fn explain(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
     let manifest = snapshot.manifest();
     let Manifest { table, protocol, statistics, .. } = manifest;
@@ -216,7 +216,7 @@ pub fn explain(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
     lines
 }
 
-/// Names of the fields, with their types.
+/// Formats the names of the fields with their types.
 fn explain_fields(table: &Table) -> String {
     let types = table.types.iter().map(Some).chain(std::iter::repeat(None));
     let field = |(name, kind): (&String, Option<&FieldType>)| match kind {
@@ -226,7 +226,7 @@ fn explain_fields(table: &Table) -> String {
     table.fields.iter().zip(types).map(field).collect::<Vec<_>>().join(", ")
 }
 
-/// The form that clients bring keys into, and by which rules.
+/// Formats the form of keys, with the versions of its rules.
 fn explain_form(form: &KeyForm) -> String {
     let unicode = form.unicode.as_ref().map(|version| format!(", by Unicode {version}"));
     let phone_rules =
@@ -234,7 +234,7 @@ fn explain_form(form: &KeyForm) -> String {
     [Some(spelled(form)), unicode, phone_rules].into_iter().flatten().collect()
 }
 
-/// How evaluation keys reach the server.
+/// Explains how evaluation keys reach the server.
 fn explain_delivery(delivery: KeyDelivery) -> &'static str {
     match delivery {
         KeyDelivery::Registered => {
@@ -246,7 +246,7 @@ fn explain_delivery(delivery: KeyDelivery) -> &'static str {
     }
 }
 
-/// What bins there are, and what they are for.
+/// Explains the bins, if there are several.
 fn explain_bins(protocol: &ProtocolParams) -> Option<String> {
     let FirstFold::Rows { domain, bins, .. } = protocol.first_fold() else { return None };
     let key = bytes(domain.key_bytes() as u64);
@@ -258,12 +258,12 @@ fn explain_bins(protocol: &ProtocolParams) -> Option<String> {
     })
 }
 
-/// How many records there are, and of which size.
+/// Formats the number and size of the records.
 pub fn explain_records(table: &Table) -> String {
     format!("{} of {}", table.records, bytes(table.record_bytes() as u64))
 }
 
-/// What the longest values cost, and how long those may be that changes bring.
+/// Formats the cost of the longest values, and the maximum length of values in changes.
 pub fn explain_longest(table: &Table, statistics: &Statistics) -> String {
     let takes = format!("the table takes values of up to {}", bytes(table.value_limit() as u64));
     match &statistics.without_longest {
@@ -277,7 +277,7 @@ pub fn explain_longest(table: &Table, statistics: &Statistics) -> String {
     }
 }
 
-/// What attacks on a parameter set cost.
+/// Formats the cost of attacks on a parameter set.
 fn explain_set(security: &SetSecurity) -> String {
     let SetSecurity { set, matzov, bdgl16, core_svp, at_least_ml_kem_512 } = security;
     let beside =
@@ -287,7 +287,7 @@ fn explain_set(security: &SetSecurity) -> String {
     )
 }
 
-/// What inclusion proofs take.
+/// Formats the size of inclusion proofs.
 fn explain_proofs(table: &Table, proofs: &Proofs) -> String {
     let (proof, record) = (table.proof_bytes(), table.record_bytes());
     format!(
@@ -299,7 +299,7 @@ fn explain_proofs(table: &Table, proofs: &Proofs) -> String {
     )
 }
 
-/// Who cannot tell which value was asked for.
+/// Names the parties that cannot tell which value was asked for.
 fn unable(parties: usize) -> &'static str {
     match parties {
         1 => "the server cannot tell which was asked for",
@@ -307,7 +307,7 @@ fn unable(parties: usize) -> &'static str {
     }
 }
 
-/// What a client sends or downloads once.
+/// Formats the data that a client sends or downloads once.
 fn once(sizes: Sizes) -> String {
     let hint = (sizes.hint_bytes > 0)
         .then(|| format!("a hint of {} once for this version", bytes(sizes.hint_bytes)));

@@ -1,4 +1,4 @@
-//! `spirea key new` and `spirea sign`: the operator's key.
+//! `spirea key` and `spirea sign`: the operator's key.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use spirea_store::signing::{new_key, read_key, sign as sign_snapshot};
 use crate::output::print_line;
 use crate::status::Status;
 
-/// What to do with keys.
+/// Commands of `spirea key`.
 #[derive(Subcommand)]
 pub enum Key {
     /// Make a key that signs versions, in a new file that its owner alone can read; print the public key, for clients.
@@ -24,7 +24,7 @@ pub enum Key {
     },
 }
 
-/// Makes a key or prints the public one.
+/// Makes a key, or reads the private key; prints the public key.
 pub fn run(key: &Key) -> anyhow::Result<Status> {
     let key = match key {
         Key::New { file } => new_key(file)?,
@@ -34,7 +34,7 @@ pub fn run(key: &Key) -> anyhow::Result<Status> {
     Ok(Status::SUCCESS)
 }
 
-/// What to sign.
+/// Options of `spirea sign`.
 #[derive(Args)]
 pub struct Sign {
     /// The snapshot's folder.

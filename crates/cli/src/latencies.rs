@@ -1,32 +1,32 @@
-//! Latencies and their distribution.
+//! Distribution of latencies.
 
 /// Latencies in seconds.
 pub struct Latencies(Vec<f64>);
 
 impl Latencies {
-    /// Of these, in any order.
+    /// Creates a distribution from latencies in any order.
     pub fn new(mut seconds: Vec<f64>) -> Self {
         seconds.sort_by(f64::total_cmp);
         Self(seconds)
     }
 
-    /// How many.
+    /// Number of latencies.
     pub fn count(&self) -> usize {
         self.0.len()
     }
 
-    /// The mean; zero if there are none.
+    /// Mean; zero if there are none.
     pub fn mean(&self) -> f64 {
         self.0.iter().sum::<f64>() / self.0.len().max(1) as f64
     }
 
-    /// The least latency that this share of all does not exceed; zero if there are none.
+    /// Least latency that the given share of all latencies does not exceed; zero if there are none.
     pub fn quantile(&self, share: f64) -> f64 {
         let rank = (share * self.0.len() as f64).ceil() as usize;
         self.0.get(rank.saturating_sub(1).min(self.0.len().saturating_sub(1))).copied().unwrap_or_default()
     }
 
-    /// The longest; zero if there are none.
+    /// Maximum; zero if there are none.
     pub fn max(&self) -> f64 {
         self.0.last().copied().unwrap_or_default()
     }

@@ -1,7 +1,9 @@
-//! The `spirea` command: plan, build, sign, inspect, publish, serve, get, doctor, load, bench, gpu and more.
+//! The `spirea` command: plan, build, sign, inspect, publish, serve, get, doctor, load, bench, gpu
+//! and more.
 //!
-//! The program is [`run`]; a program that has the command within, as the Python package does, calls it too, and takes options
-//! as the command does ([`build_options`], [`server_config`], [`plan_lines`]).
+//! The program calls [`run`], and so do programs that embed the command, such as the Python
+//! package. These can also parse options as the command does ([`build_options`], [`server_config`],
+//! [`plan_lines`]).
 
 mod about;
 mod access;
@@ -111,12 +113,12 @@ enum Action {
     Man(manual::Man),
 }
 
-/// The command with its help texts.
+/// Returns the command with its help texts.
 fn command() -> clap::Command {
     help::with_examples(Command::command())
 }
 
-/// Runs the command: the arguments begin with its name.
+/// Runs the command. The first of the arguments is the command's own name.
 pub fn run(arguments: impl IntoIterator<Item = impl Into<OsString>>) -> Status {
     let arguments: Vec<OsString> = arguments.into_iter().map(Into::into).collect();
     if arguments.len() <= 1 {
@@ -131,7 +133,7 @@ pub fn run(arguments: impl IntoIterator<Item = impl Into<OsString>>) -> Status {
     let given = match parsed.and_then(|matches| Command::from_arg_matches(&matches)) {
         Ok(command) => command,
         Err(error) => {
-            // There is nowhere else to complain.
+            // An error in printing cannot be reported anywhere.
             let _ = error.print();
             return Status::from(u8::try_from(error.exit_code()).unwrap_or(u8::MAX));
         }

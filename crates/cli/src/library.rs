@@ -1,4 +1,4 @@
-//! Options as the command takes them, for programs that have it within.
+//! Options in the command's form, for programs that embed the command.
 
 use std::sync::Arc;
 
@@ -11,11 +11,13 @@ use spirea_store::{BuildOptions, Input};
 use crate::threads::Threads;
 use crate::{build, plan, serve};
 
-/// What `spirea build` would build with these arguments, of `rows` in place of the file of `--input` if there are any, and on
-/// how many threads. Measures this machine where the planner is to choose.
+/// Returns the options and the number of threads with which `spirea build` would build for these
+/// arguments. If `rows` are given, they replace the file of `--input`. Measures this machine if the
+/// planner has to choose.
 ///
 /// # Errors
-/// A [`clap::Error`], a [`StoreError`](spirea_store::StoreError), or what else is wrong with them.
+/// A [`clap::Error`], a [`StoreError`](spirea_store::StoreError), or another error in the
+/// arguments.
 pub fn build_options(
     arguments: &[String],
     rows: Option<Arc<dyn RowTable>>,
@@ -25,20 +27,22 @@ pub fn build_options(
     Ok((options.build_options(input, options.decide(|_| ())?.protocol)?, options.threads()))
 }
 
-/// What `spirea serve` would serve with these arguments, and how. What they do not say is as the environment says.
+/// Returns the configuration with which `spirea serve` would serve for these arguments. The
+/// environment gives the settings that the arguments omit.
 ///
 /// # Errors
-/// A [`clap::Error`], or what is wrong with the settings.
+/// A [`clap::Error`], or an error in the settings.
 pub fn server_config(arguments: &[String]) -> anyhow::Result<ServerConfig> {
     let configured = parse::<serve::Options>("serve", arguments)?.configure()?;
     configured.check()?;
     Ok(configured.config)
 }
 
-/// The lines of `spirea plan --json` with these arguments, at rates that have been measured.
+/// Returns the lines of `spirea plan --json` for these arguments, at rates that have been measured.
 ///
 /// # Errors
-/// A [`clap::Error`], a [`StoreError`](spirea_store::StoreError), or what else is wrong with them.
+/// A [`clap::Error`], a [`StoreError`](spirea_store::StoreError), or another error in the
+/// arguments.
 pub fn plan_lines(arguments: &[String], rates: &Rates) -> anyhow::Result<Vec<String>> {
     parse::<plan::Options>("plan", arguments)?.lines(rates)
 }
@@ -87,7 +91,7 @@ mod tests {
     fn a_plan_has_a_line_for_each_protocol() {
         let given = arguments(&["--records=1000", "--record-bytes=32", "--servers=2", "--bins=10"]);
         let lines = plan_lines(&given, &Rates::default()).unwrap();
-        // Three of them with keys that are registered, and with keys that come with queries.
+        // Three protocols have two lines: with registered keys, and with keys in each query.
         assert_eq!(lines.len(), spirea_protocols::registry::NAMES.len() + 3);
         assert!(lines.iter().all(|line| line.starts_with("{\"protocol\":")), "{lines:?}");
         assert!(plan_lines(&arguments(&["--records=0", "--record-bytes=32"]), &Rates::default()).is_err());

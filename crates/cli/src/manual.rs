@@ -1,4 +1,4 @@
-//! `spirea completions` and `spirea man`: what the command's options are, for shells and for `man`.
+//! `spirea completions` and `spirea man`: the command's options for shells and for `man`.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use clap_complete::Shell;
 use crate::output::{print_bytes, print_line};
 use crate::status::Status;
 
-/// For which shell.
+/// Options of `spirea completions`.
 #[derive(Args)]
 pub struct Completions {
     /// The shell.
@@ -17,7 +17,7 @@ pub struct Completions {
     shell: Shell,
 }
 
-/// Where to.
+/// Options of `spirea man`.
 #[derive(Args)]
 pub struct Man {
     /// Folder for the pages, such as /usr/local/share/man/man1; it is made if it is not there.
@@ -33,7 +33,7 @@ pub fn completions(options: &Completions, mut command: Command) -> anyhow::Resul
     Ok(Status::SUCCESS)
 }
 
-/// Writes the pages and says where.
+/// Writes the man pages and prints where they are.
 pub fn man(options: &Man, command: Command) -> anyhow::Result<Status> {
     let folder = &options.out;
     std::fs::create_dir_all(folder)

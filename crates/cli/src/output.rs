@@ -1,27 +1,27 @@
-//! What the command prints for people and for programs.
+//! Output of the command, for people and for programs.
 
 use std::borrow::Cow;
 use std::io::{IsTerminal as _, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// For whom output is.
+/// Output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// Sentences and columns.
+    /// Sentences and columns, for people.
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line, for programs.
     Json,
 }
 
 impl Format {
-    /// The format that the flag `--json` asks for.
+    /// Returns the format that the flag `--json` selects.
     pub fn from_flag(json: bool) -> Self {
         if json { Self::Json } else { Self::Text }
     }
 }
 
-/// Text as a terminal may get it, whoever wrote it: control characters, with which escape sequences begin and with which
-/// a line could pass for several, become `\u001b` and the like, as JSON would have them within a string.
+/// Escapes text from any source for a terminal. Control characters, which begin escape sequences or
+/// could make one line look like several, become `\u001b` and the like, as in a JSON string.
 pub fn printable(text: &str) -> Cow<'_, str> {
     if !text.contains(char::is_control) {
         return text.into();
@@ -33,8 +33,9 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     text.chars().map(escape).collect::<String>().into()
 }
 
-/// Bytes as text of one line in which every byte can be told: tabs, line feeds and carriage returns as `\t`, `\n`, `\r`, a
-/// backslash twice, other control characters as `\u001b`, bytes that are no text as `\xff`.
+/// Formats bytes as one line of text from which every byte can be recovered. Tabs, line feeds and
+/// carriage returns become `\t`, `\n`, `\r`, a backslash is doubled, other control characters
+/// become `\u001b` and the like, and bytes that are not UTF-8 become `\xff` and the like.
 pub fn escaped(bytes: &[u8]) -> String {
     let mut line = String::new();
     for chunk in bytes.utf8_chunks() {
@@ -52,24 +53,24 @@ pub fn escaped(bytes: &[u8]) -> String {
     line
 }
 
-/// Whether standard output is read by a person.
+/// True if standard output is a terminal.
 pub fn is_watched() -> bool {
     std::io::stdout().is_terminal()
 }
 
-/// Writes a line to standard output, [printable](printable()) but for tabs. A reader that has gone away ends the command
-/// quietly.
+/// Writes a line to standard output, [printable](printable()) except for tabs. If the reader has
+/// closed the pipe, the command ends silently.
 pub fn print_line(line: &str) -> anyhow::Result<()> {
     print_bytes(printable_line(line).as_bytes())
 }
 
-/// A line with its end, [printable](printable()) but for tabs.
+/// Formats a line with its line feed, [printable](printable()) except for tabs.
 pub fn printable_line(line: &str) -> String {
     let columns: Vec<_> = line.split('\t').map(printable).collect();
     format!("{}\n", columns.join("\t"))
 }
 
-/// Writes bytes to standard output, as they are.
+/// Writes bytes to standard output unchanged.
 pub fn print_bytes(bytes: &[u8]) -> anyhow::Result<()> {
     match std::io::stdout().write_all(bytes) {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => std::process::exit(0),
@@ -77,7 +78,7 @@ pub fn print_bytes(bytes: &[u8]) -> anyhow::Result<()> {
     }
 }
 
-/// A size in the unit that suits it.
+/// Formats a size in a suitable unit.
 pub fn bytes(count: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
     let unit = (count.max(1).ilog2() / 10).min(4);
@@ -91,7 +92,7 @@ pub fn bytes(count: u64) -> String {
 
 pub use spirea_server::settings::{parse_count, parse_size as parse_bytes};
 
-/// A time in the unit that suits it.
+/// Formats a time in a suitable unit.
 pub fn seconds(time: f64) -> String {
     match time {
         t if t >= 1.0 => format!("{t:.2} s"),
@@ -102,30 +103,32 @@ pub fn seconds(time: f64) -> String {
 
 static QUIET: AtomicBool = AtomicBool::new(false);
 
-/// From here on [`note`]s are left out, and bars.
+/// Suppresses notes and progress bars from now on.
 pub fn be_quiet() {
     QUIET.store(true, Ordering::Relaxed);
 }
 
-/// Whether only results and errors are wanted.
+/// True if only results and errors are wanted.
 pub fn is_quiet() -> bool {
     QUIET.load(Ordering::Relaxed)
 }
 
-/// Writes a line to standard error that is neither a result nor an error, unless only those are wanted.
+/// Writes a note to standard error, a line that is neither a result nor an error, unless notes are
+/// suppressed.
 pub fn note(line: &str) {
     if !is_quiet() {
         print_error(line);
     }
 }
 
-/// Writes a line to standard error, [printable](printable()), if it takes one: there is nowhere else to complain.
+/// Writes a line to standard error, [printable](printable()). Failures are ignored: there is no
+/// other place to report them.
 pub fn print_error(line: &str) {
     let _ = std::io::stderr().write_all(format!("{}\n", printable(line)).as_bytes());
 }
 
-/// An error with its causes, each once: some messages contain their cause already, and some begin with the place that was
-/// put before them.
+/// Formats an error with its causes, each once. Some messages contain their cause already, and some
+/// begin with the context that was put before them.
 pub fn explained(error: &anyhow::Error) -> String {
     error.chain().fold(String::new(), |text, cause| match cause.to_string() {
         cause if text.is_empty() || cause.starts_with(&format!("{text}: ")) => cause,
@@ -134,7 +137,7 @@ pub fn explained(error: &anyhow::Error) -> String {
     })
 }
 
-/// A size of what fits memory, as [`parse_bytes`] reads it.
+/// Parses a size that fits `usize`, in the form of [`parse_bytes`].
 ///
 /// # Errors
 /// Those of [`parse_bytes`].

@@ -1,5 +1,5 @@
-//! Bars for steps that take long; nothing where standard error is not a terminal, or only results are
-//! wanted.
+//! Progress bars for long steps. They are hidden if standard error is not a terminal or only
+//! results are wanted.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,25 +10,25 @@ use spirea_store::{Phase, Progress};
 
 use crate::output::is_quiet;
 
-/// One bar at a time, that of the current phase.
+/// Progress with one bar at a time, for the current phase.
 pub struct Bars {
     current: Mutex<Option<(Phase, ProgressBar)>>,
     left_out: AtomicU64,
 }
 
 impl Bars {
-    /// Bars on standard error.
+    /// Creates bars on standard error.
     pub fn new() -> Self {
         Self { current: Mutex::new(None), left_out: AtomicU64::new(0) }
     }
 
-    /// Rows that were left out because other rows with their keys were taken.
+    /// Number of rows left out because other rows with their keys were taken.
     pub fn rows_left_out(&self) -> u64 {
         self.left_out.load(Ordering::Relaxed)
     }
 }
 
-/// A bar with this label, over units that are bytes.
+/// Creates a bar with this label that counts bytes.
 pub fn byte_bar(label: String, total: u64) -> ProgressBar {
     bar(label, total, "{binary_bytes}/{binary_total_bytes}")
 }

@@ -1,4 +1,4 @@
-//! The protocol of a build, and the options that some protocols have.
+//! Protocol of a build, and the options that only some protocols have.
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -17,7 +17,7 @@ use crate::output::{bytes, explained, seconds};
 use crate::rates::Source;
 use crate::threads::Threads;
 
-/// The protocol and its parameters.
+/// Options for the protocol and its parameters.
 #[derive(Args)]
 pub struct ProtocolOptions {
     /// Protocol: simple, double, exppack-simple, exppack-double, double-pack, hybrid, onion; dpf-xor or dpf-sum, which
@@ -70,15 +70,15 @@ pub struct ProtocolOptions {
     pub key_queries: Option<u64>,
 }
 
-/// An option that is not for every protocol.
+/// An option that not every protocol has.
 struct Particular {
     flag: &'static str,
     is_given: fn(&ProtocolOptions) -> bool,
-    /// Tests that a protocol with these parameters uses it.
+    /// True if a protocol with these parameters uses the option.
     is_used: fn(&ProtocolParams) -> bool,
 }
 
-/// The options that are not for every protocol.
+/// The options that not every protocol has.
 const PARTICULAR: [Particular; 8] = [
     Particular {
         flag: "--prefer",
@@ -122,27 +122,27 @@ const PARTICULAR: [Particular; 8] = [
     },
 ];
 
-/// The options that `auto` leaves to the planner.
+/// Options that `auto` leaves to the planner.
 const PLANNED: [&str; 5] = ["--set", "--ring", "--prf", "--accept-weak-prf", "--word-bits"];
 
 /// A protocol for a build, and the reason for it.
 pub struct Decision {
-    /// The protocol, or who chooses it.
+    /// Protocol, or the planner that chooses it.
     pub protocol: Protocol,
     reason: Reason,
 }
 
 enum Reason {
-    /// It was asked for.
+    /// The user named the protocol.
     Named,
-    /// The snapshot that is replaced has it.
+    /// The replaced snapshot has this protocol.
     Kept(String),
-    /// The planner recommends it.
+    /// The planner recommends the protocol.
     Recommended(Arc<Automatic>),
 }
 
 impl Decision {
-    /// The reason, after the build, unless the protocol was asked for.
+    /// Returns the reason, once the build is done, unless the user named the protocol.
     pub fn reason(&self) -> Option<String> {
         match &self.reason {
             Reason::Named => None,
@@ -154,12 +154,12 @@ impl Decision {
     }
 }
 
-/// Follows the planner for the table at hand.
+/// Chooser that follows the planner for the table at hand.
 #[derive(Debug)]
 struct Automatic {
     needs: Needs,
     source: Source,
-    /// The reason for the protocol, once it is chosen.
+    /// Reason for the protocol, once it is chosen.
     reason: OnceLock<String>,
 }
 
@@ -182,9 +182,10 @@ impl Chooser for Automatic {
     }
 }
 
-/// The reason for a recommendation in a line; `bound` stands before the times of others.
+/// Formats the reason for a recommendation in one line. `bound` precedes the times of other
+/// protocols.
 fn describe(recommendation: &Recommendation, bound: &str) -> String {
-    /// Other protocols that are named.
+    /// Number of other protocols to name.
     const OTHERS: usize = 3;
     let Recommendation { figures, others, .. } = recommendation;
     let once = |figures: &Figures| {
@@ -212,8 +213,8 @@ fn describe(recommendation: &Recommendation, bound: &str) -> String {
 }
 
 impl ProtocolOptions {
-    /// The protocol that was asked for, or that of the snapshot which is replaced, or the planner's; `tell` receives a line before
-    /// the machine is measured.
+    /// Returns the protocol that the user named, the one of the snapshot to replace, or the
+    /// planner's. `tell` receives a line before the machine is measured.
     pub fn decide(
         &self,
         former: Option<&ProtocolParams>,
@@ -233,7 +234,7 @@ impl ProtocolOptions {
         }
     }
 
-    /// The protocol that the planner recommends.
+    /// Returns the protocol that the planner recommends.
     fn planned(&self, threads: Threads, tell: fn(&str)) -> anyhow::Result<Decision> {
         let given = PARTICULAR.iter().filter(|option| (option.is_given)(self)).map(|option| option.flag);
         let bins = self.bins.filter(|bins| *bins != 1).map(|_| "--bins");
@@ -250,17 +251,17 @@ impl ProtocolOptions {
         Ok(Decision { protocol: Protocol::Chosen(chooser), reason: Reason::Recommended(automatic) })
     }
 
-    /// The choice of former parameters, but for the options that are given.
+    /// Returns the choice of the former parameters, changed by the options that are given.
     fn kept(&self, former: &ProtocolParams) -> anyhow::Result<Choice> {
         let choice = former.repeated();
-        // Another level of security chooses sets of its own.
+        // Another security level chooses its own sets.
         self.changed(match self.security {
             Some(_) => Choice { set: None, ring: None, ..choice },
             None => choice,
         })
     }
 
-    /// A choice with the options that are given.
+    /// Applies the given options to a choice.
     fn changed(&self, choice: Choice) -> anyhow::Result<Choice> {
         let words = match self.word_bits {
             None => choice.words,
@@ -289,7 +290,7 @@ impl ProtocolOptions {
         Ok(choice)
     }
 
-    /// Refuses options that the protocol has no use for.
+    /// Refuses options that the protocol does not use.
     fn refuse_unused(&self, choice: &Choice) -> anyhow::Result<()> {
         ensure!(
             self.rates.is_none(),
@@ -297,7 +298,8 @@ impl ProtocolOptions {
             choice.protocol
         );
         ProtocolParams::check(choice)?;
-        // The options that a protocol uses are those of any table, and short records have a shape under all of them.
+        // A protocol uses the same options for every table, and short records have a shape under
+        // all protocols.
         let sample = |choice: &Choice| ProtocolParams::choose(choice, [0; 32], choice.bins as u64 + 1, 2);
         let own = sample(choice)?;
         let is_user = |protocol: &str, is_used: fn(&ProtocolParams) -> bool| {

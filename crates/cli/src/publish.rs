@@ -21,7 +21,7 @@ use crate::remote::Remote;
 use crate::status::Status;
 use crate::threads::Threads;
 
-/// The repository, and how it is worked on.
+/// Options for the repository and for working on it.
 #[derive(Args)]
 pub struct Target {
     /// The repository's folder, which no server has.
@@ -43,7 +43,7 @@ pub struct Target {
 impl Target {
     fn settings(&self) -> anyhow::Result<Settings> {
         let key = self.sign.as_deref().map(read_key).transpose()?;
-        // Each version that is kept may have a base of its own.
+        // Each kept version may have its own base.
         Ok(Settings { kept: self.keep, bases: self.keep, key })
     }
 
@@ -62,7 +62,7 @@ impl Target {
     }
 }
 
-/// What to publish: a base, or changes of the current version.
+/// Options of `spirea publish`: a base, or changes of the current version.
 #[derive(Args)]
 pub struct Publish {
     #[command(flatten)]
@@ -158,7 +158,7 @@ pub fn publish(options: &Publish) -> anyhow::Result<Status> {
     report("published", &record, started)
 }
 
-/// Which version to go back to.
+/// Options of `spirea rollback`.
 #[derive(Args)]
 pub struct Rollback {
     #[command(flatten)]
@@ -179,7 +179,7 @@ pub fn rollback(options: &Rollback) -> anyhow::Result<Status> {
     report("went back to", &repository.roll_back(to)?, started)
 }
 
-/// The one version that begins with these digits.
+/// Finds the only version that begins with these digits.
 fn version(records: &[VersionRecord], digits: &str) -> anyhow::Result<[u8; 32]> {
     let mut found = records.iter().filter(|record| record.version_hex().starts_with(digits));
     match (found.next(), found.next()) {
@@ -192,7 +192,7 @@ fn version(records: &[VersionRecord], digits: &str) -> anyhow::Result<[u8; 32]> 
     }
 }
 
-/// The repository to compact.
+/// Options of `spirea compact`.
 #[derive(Args)]
 pub struct Compact {
     #[command(flatten)]
@@ -217,7 +217,7 @@ fn report(done: &str, record: &VersionRecord, started: Instant) -> anyhow::Resul
     Ok(Status::SUCCESS)
 }
 
-/// A version in a line.
+/// Formats a version in one line.
 fn describe(record: &VersionRecord) -> String {
     let table = &record.base.manifest().table;
     let what = match table.kind {
@@ -226,7 +226,7 @@ fn describe(record: &VersionRecord) -> String {
     };
     let count = match record.values {
         Some(values) => format!("{values} {what}"),
-        // An earlier release did not count them.
+        // Earlier releases did not count values.
         None => format!("{} {what} in the base", table.entries),
     };
     let delta = record.delta.as_ref().map_or("no changes".into(), |delta| {
@@ -238,7 +238,7 @@ fn describe(record: &VersionRecord) -> String {
     format!("number {}, {count}, {delta}, {signed}", record.sequence)
 }
 
-/// Versions of a repository, each in two lines.
+/// Prints the versions of a repository, each in two lines.
 pub fn list(records: &[VersionRecord]) -> anyhow::Result<()> {
     for record in records {
         print_line(&format!("{}  {}  {}", record.version_hex(), record.created, record.name()))?;

@@ -1,4 +1,4 @@
-//! A machine's rates: measured, or read from a file of measured ones.
+//! Rates of a machine: measured, or read from a file of measured rates.
 
 use std::path::{Path, PathBuf};
 
@@ -19,13 +19,13 @@ use crate::about;
 use crate::output::note;
 use crate::threads::Threads;
 
-/// The variable of the environment that names a file of rates.
+/// Environment variable that names a file of rates.
 const VARIABLE: &str = "SPIREA_RATES";
 
 /// Version of the file's format.
 const FORMAT: u64 = 1;
 
-/// Source of the rates.
+/// Options for the source of the rates.
 #[derive(Args)]
 pub struct RatesOptions {
     /// Read the rates from this file, which --save-rates wrote, instead of measuring this machine.
@@ -37,7 +37,7 @@ pub struct RatesOptions {
 }
 
 impl RatesOptions {
-    /// The rates for `threads` threads and the sets of `security`.
+    /// Returns the rates for `threads` threads and the sets of `security`.
     pub fn rates(&self, threads: Threads, security: SecurityLevel) -> anyhow::Result<Rates> {
         let processor = about::processor();
         if let Some(path) =
@@ -67,19 +67,19 @@ impl RatesOptions {
     }
 }
 
-/// The file that the environment names.
+/// Returns the file that the environment names.
 fn of_environment() -> Option<PathBuf> {
     std::env::var_os(VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from)
 }
 
-/// The source of the rates by which a build chooses its protocol.
+/// Source of the rates by which a build chooses its protocol.
 #[derive(Debug)]
 pub enum Source {
     /// A file of rates.
     File(Rates),
-    /// This machine, which is measured once for all builds.
+    /// This machine, measured once for all builds.
     Machine {
-        /// Threads that compute.
+        /// Number of threads that compute.
         threads: Threads,
         /// Receives a line before the machine is measured.
         tell: fn(&str),
@@ -87,7 +87,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// The file at `path`, or of the environment, or else this machine.
+    /// Chooses the file at `path`, the file of the environment, or else this machine.
     pub fn of(path: Option<&Path>, threads: Threads, tell: fn(&str)) -> anyhow::Result<Self> {
         match path.map(Path::to_path_buf).or_else(of_environment) {
             Some(path) => Ok(Self::File(Saved::read(&path)?.rates)),
@@ -95,7 +95,7 @@ impl Source {
         }
     }
 
-    /// The rates: of the file, kept from an earlier build, or measured now and kept.
+    /// Returns the rates: of the file, kept from an earlier build, or measured now and kept.
     pub fn rates(&self) -> anyhow::Result<Rates> {
         match self {
             Self::File(rates) => Ok(rates.clone()),
@@ -104,7 +104,8 @@ impl Source {
     }
 }
 
-/// The rates of this machine: those that `folder` keeps, or measured now. A folder that cannot be written to keeps nothing.
+/// Returns the rates of this machine: those kept in `folder`, or rates measured now. If the folder
+/// cannot be written to, nothing is kept.
 fn of_machine(threads: Threads, tell: fn(&str), folder: Option<&Path>) -> anyhow::Result<Rates> {
     let kept = folder.map(|folder| folder.join(kept_name(&about::processor(), threads.count())));
     if let Some(Ok(saved)) = kept.as_deref().map(Saved::read)
@@ -122,20 +123,20 @@ fn of_machine(threads: Threads, tell: fn(&str), folder: Option<&Path>) -> anyhow
     Ok(saved.rates)
 }
 
-/// Name of the file of a machine's rates, as this version of the program measures them.
+/// Returns the file name for a machine's rates, as this version of the program measures them.
 fn kept_name(processor: &str, threads: usize) -> String {
     let machine = format!("{} {threads} {processor}", env!("CARGO_PKG_VERSION"));
     format!("{}.rates", &blake3::hash(machine.as_bytes()).to_hex()[..32])
 }
 
-/// The ring sets of the plans of every level of security.
+/// Returns the ring sets that plans of all security levels use.
 fn all_sets() -> Vec<RingSet> {
     let standard = SecurityLevel::Standard.ring_sets();
     let others = SecurityLevel::Conservative.ring_sets().into_iter().filter(|set| !standard.contains(set));
     standard.into_iter().chain(others).collect()
 }
 
-/// A rate to four digits: the others are noise.
+/// Rounds a rate to four significant digits; the rest is noise.
 fn rounded(seconds: f64) -> f64 {
     format!("{seconds:.3e}").parse().expect("what is formatted as a number is one")
 }
@@ -147,11 +148,11 @@ struct Content {
     format: u64,
     processor: String,
     threads: usize,
-    /// Seconds of each unit of work, by its name.
+    /// Seconds for each unit of work, by its name.
     seconds: Map<String, Value>,
 }
 
-/// Rates with the machine that they were measured on.
+/// Rates with the machine on which they were measured.
 struct Saved {
     processor: String,
     threads: usize,
@@ -187,14 +188,14 @@ impl Saved {
         Ok(Self { processor, threads, rates })
     }
 
-    /// Measures a backend for every level of security.
+    /// Measures a backend for every security level.
     fn measure(backend: &CpuBackend) -> anyhow::Result<Self> {
         let measured = Rates::measure(backend, &all_sets())?;
         let rates = measured.iter().map(|(unit, seconds)| (unit, rounded(seconds))).collect();
         Ok(Self { processor: about::processor(), threads: backend.threads(), rates })
     }
 
-    /// Replaces the file at once, so that another build reads all of it or nothing.
+    /// Replaces the file atomically, so that another build reads all of it or nothing.
     fn replace(&self, path: &Path) -> anyhow::Result<()> {
         let fresh = NamedTempFile::new_in(path.parent().context("a file lies in a folder")?)?;
         self.write(fresh.path())?;
@@ -252,7 +253,7 @@ mod tests {
         assert_eq!(rates.seconds(unit).to_bits(), kept.rates.seconds(unit).to_bits());
         assert_ne!(kept_name("a", 1), kept_name("a", 2));
         assert_ne!(kept_name("a", 1), kept_name("b", 1));
-        // A damaged file is replaced by what is measured.
+        // A damaged file is replaced by newly measured rates.
         std::fs::write(&path, "damaged").unwrap();
         let measured = of_machine(threads, |_| (), Some(folder.path())).unwrap();
         let again = of_machine(threads, |_| (), Some(folder.path())).unwrap();

@@ -1,4 +1,4 @@
-//! Publishing through a server that has the repository: its port for administration.
+//! Publishing through the administration port of a server that has the repository.
 
 use std::io::{PipeWriter, Read, pipe};
 use std::path::Path;
@@ -23,10 +23,11 @@ use crate::address;
 use crate::output::{print_line, seconds};
 use crate::status::Status;
 
-/// The most bytes of a list of versions with the table, which fits a manifest.
+/// Maximum length of a response with a list of versions and the table, in bytes. The table fits a
+/// manifest.
 const MAX_VERSIONS_BYTES: u64 = 2 * MAX_MANIFEST_BYTES;
 
-/// A server that has the repository.
+/// Options for a server that has the repository.
 #[derive(Args)]
 pub struct Remote {
     /// Address of the server's port for administration, in place of a repository's folder.
@@ -40,7 +41,7 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// The server, if one was named.
+    /// Connects to the server, if one was named.
     pub fn publisher(&self) -> anyhow::Result<Option<Publisher>> {
         let Some((server, database)) = self.server.as_deref().zip(self.database.as_deref()) else {
             return Ok(None);
@@ -50,7 +51,8 @@ impl Remote {
             .http_status_as_error(false)
             .max_redirects(0)
             .max_redirects_will_error(false)
-            // A publication gets its response when its version answers: nobody knows how long that takes.
+            // The response comes only when the version answers, which takes an unknown time. Hence
+            // no timeout but for connecting.
             .timeout_connect(Some(Duration::from_secs(10)))
             .tls_config(tls(self.access.ca.as_deref())?)
             .proxy(proxy_for(server))
@@ -66,9 +68,9 @@ impl Remote {
 /// The endpoints that publish a database.
 pub struct Publisher {
     agent: Agent,
-    /// The database's name.
+    /// Name of the database.
     database: String,
-    /// Its endpoints.
+    /// Base URL of the endpoints.
     url: String,
     authorization: Option<String>,
 }
@@ -83,7 +85,7 @@ impl Publisher {
             "{}: it is a snapshot of {name}, and --database is {database}: publish it to {name}, or build it with --name {database}",
             folder.display()
         );
-        // A wrong address, token or database is reported before gigabytes are sent.
+        // Reports a wrong address, token or database before gigabytes are sent.
         self.versions()?;
         let (reader, writer) = pipe().context("the system gave no pipe")?;
         let packing = thread::spawn(move || pack(&snapshot, writer));
@@ -92,13 +94,14 @@ impl Publisher {
             Shrinking::Allow => "snapshot?shrinking=allow",
         };
         let sent = self.post(endpoint, Some("application/x-tar"), SendBody::from_owned_reader(reader));
-        // A server that refuses stops reading, and the pipe breaks: its refusal is the error to report.
+        // A server that refuses stops reading, and the pipe breaks. The refusal is then the error
+        // to report.
         let packed = packing.join().map_err(|_| anyhow!("packing the snapshot was aborted by a defect"))?;
         let exit = sent?;
         packed.map(|()| exit)
     }
 
-    /// The table that changes are of.
+    /// Returns the table that changes apply to.
     pub fn table(&self) -> anyhow::Result<Table> {
         let table: Option<Table> = serde_json::from_value(self.versions()?["table"].take())
             .context("the server does not say what its table is; it may be an older one: update it, or publish where its repository lies")?;
@@ -107,7 +110,7 @@ impl Publisher {
         Ok(table)
     }
 
-    /// The versions that the server keeps, and the table of the newest.
+    /// Returns the versions that the server keeps, and the table of the newest.
     fn versions(&self) -> anyhow::Result<Value> {
         let response = self.authorized(self.agent.get(format!("{}/versions", self.url))).call();
         self.read(response.map_err(failed).with_context(|| self.url.clone())?, MAX_VERSIONS_BYTES)
@@ -118,7 +121,7 @@ impl Publisher {
         self.post("changes", Some("application/x-ndjson"), SendBody::from_owned_reader(lines))
     }
 
-    /// Goes back to a version, or to the one before.
+    /// Goes back to the version `to`, or to the one before the current.
     pub fn roll_back(&self, to: Option<&str>) -> anyhow::Result<Status> {
         let to = to.map(|version| format!("?to={version}")).unwrap_or_default();
         self.post(&format!("rollback{to}"), None, SendBody::none())
@@ -153,7 +156,8 @@ impl Publisher {
         }
     }
 
-    /// The JSON of a response of at most `limit` bytes, unless it is a refusal.
+    /// Parses the JSON of a response of at most `limit` bytes; fails with the refusal if the server
+    /// refused.
     fn read(&self, response: Response<Body>, limit: u64) -> anyhow::Result<Value> {
         let status = response.status();
         let body = response.into_body().into_with_config().limit(limit).read_to_vec()?;
@@ -172,12 +176,12 @@ impl Publisher {
     }
 }
 
-/// What a client of any other endpoint is told, with what to do.
+/// Converts an error to the one that clients of other endpoints get, with a remedy.
 fn failed(error: ureq::Error) -> ClientError {
     TransportError::from(error).into()
 }
 
-/// Writes a snapshot's files as an archive, the manifest first.
+/// Writes a snapshot's files as a tar archive, the manifest first.
 fn pack(snapshot: &Snapshot, writer: PipeWriter) -> anyhow::Result<()> {
     let mut archive = tar::Builder::new(writer);
     let files = snapshot.manifest().files().map(|entry| entry.file.clone());

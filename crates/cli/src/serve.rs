@@ -13,8 +13,8 @@ use crate::output::{parse_bytes, print_line};
 use crate::status::Status;
 use crate::threads::Threads;
 
-/// What to serve. What is not given here is as the environment says (SPIREA_LISTEN, SPIREA_LIMITS__BODY_MEMORY, ...),
-/// else as the file of --config says, else as it is by default.
+/// Options of `spirea serve`. Omitted options come from the environment (SPIREA_LISTEN,
+/// SPIREA_LIMITS__BODY_MEMORY, ...), else from the file of --config, else from the defaults.
 #[derive(Args)]
 pub struct Options {
     /// Folders of snapshots.
@@ -84,7 +84,7 @@ pub struct Options {
     log: Option<Log>,
 }
 
-/// How tables are held.
+/// Form in which tables are held.
 #[derive(Clone, Copy, ValueEnum)]
 pub enum Memory {
     Copied,
@@ -127,7 +127,7 @@ pub fn run(options: Options) -> anyhow::Result<Status> {
     announced.map(|()| Status::SUCCESS)
 }
 
-/// Prints where a server listens, and where its demo page is, if it has one.
+/// Prints the addresses of a server, and the address of its demo page, if it has one.
 pub fn announce(Addresses { data, admin, tls }: Addresses, demo: Option<&Path>) -> anyhow::Result<()> {
     let scheme = if tls { "https" } else { "http" };
     print_line(&format!("listening on {scheme}://{data}"))?;
@@ -137,7 +137,8 @@ pub fn announce(Addresses { data, admin, tls }: Addresses, demo: Option<&Path>) 
     demo.map_or(Ok(()), |_| print_line(&format!("demo on {scheme}://{data}/demo/")))
 }
 
-/// Where the demo page is installed: as `/usr/share/spirea/web` beside `/usr/bin`.
+/// Returns the folder of the installed demo page: `/usr/share/spirea/web` for a program in
+/// `/usr/bin`.
 fn installed_demo() -> anyhow::Result<PathBuf> {
     let program =
         std::env::current_exe().context("where this program is, beside which the demo page would be")?;
@@ -147,9 +148,9 @@ fn installed_demo() -> anyhow::Result<PathBuf> {
 }
 
 impl Options {
-    /// The file and the environment, overridden by what was given.
+    /// Reads the file and the environment, overridden by the options given.
     pub fn configure(self) -> anyhow::Result<Configured> {
-        // A variable whose name or value is no text is no setting.
+        // A variable whose name or value is not text is not a setting.
         let variables = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
         let mut configured = Configured::read(self.config.as_deref(), variables)?;
@@ -214,7 +215,7 @@ impl Options {
     }
 }
 
-/// Settings that were given on the command line.
+/// Settings given on the command line, which override others.
 struct Overrides<'a>(&'a mut Configured);
 
 impl Overrides<'_> {

@@ -1,20 +1,20 @@
-//! How a command ended.
+//! Exit statuses of the command.
 
-/// The status with which a command ends: 0 if all is well.
+/// Exit status of the command; 0 for success.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status(u8);
 
 impl Status {
-    /// All is well.
+    /// Success.
     pub const SUCCESS: Self = Self(0);
-    /// The command did its work, and the result is negative.
+    /// The command worked, and the result is negative.
     pub const NEGATIVE: Self = Self(1);
     /// An error, or a wrong usage.
     pub const ERROR: Self = Self(2);
-    /// Ctrl-C ended the command: the status that shells give such a program.
+    /// Ended by Ctrl-C; shells use this status for such programs.
     pub const INTERRUPTED: Self = Self(130);
 
-    /// The meanings of statuses, as help texts tell them.
+    /// Meanings of the statuses, for help texts.
     pub const MEANINGS: [(Self, &str); 4] = [
         (Self::SUCCESS, "success: every key was found, a protocol fits, nothing is in the way"),
         (Self::NEGATIVE, "a negative result: a key was not found, no protocol fits, a check failed"),
@@ -22,12 +22,12 @@ impl Status {
         (Self::INTERRUPTED, "Ctrl-C: what was answered before is printed"),
     ];
 
-    /// The number that the system is told.
+    /// Number for the system.
     pub fn code(self) -> u8 {
         self.0
     }
 
-    /// Success if `holds`, and else a negative result.
+    /// Returns success if `holds`, else a negative result.
     pub fn of(holds: bool) -> Self {
         if holds { Self::SUCCESS } else { Self::NEGATIVE }
     }

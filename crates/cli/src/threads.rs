@@ -1,18 +1,18 @@
-//! How many threads work.
+//! Number of threads as an option.
 
 use std::str::FromStr;
 
-/// A number of threads, at least 1 and no more than this machine runs at once.
+/// Number of threads, at least 1 and at most the number that this machine runs at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Threads(usize);
 
 impl Threads {
-    /// All there are.
+    /// Returns the number that this machine runs at once.
     pub fn all() -> Self {
         Self(std::thread::available_parallelism().map_or(1, usize::from))
     }
 
-    /// How many.
+    /// Returns the number.
     pub fn count(self) -> usize {
         self.0
     }
@@ -21,7 +21,7 @@ impl Threads {
 impl FromStr for Threads {
     type Err = String;
 
-    /// As many as the text says; all there are for 0.
+    /// Parses a number; 0 stands for all threads of this machine.
     fn from_str(text: &str) -> Result<Self, String> {
         let Self(all) = Self::all();
         match text.parse() {

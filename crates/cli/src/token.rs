@@ -14,7 +14,7 @@ pub enum Token {
     New(New),
 }
 
-/// A new token.
+/// Options of `spirea token new`.
 #[derive(Args)]
 pub struct New {
     /// Whose it is: a name that no other token of the file has.
@@ -57,7 +57,7 @@ pub fn run(Token::New(options): &Token) -> anyhow::Result<Status> {
         bail!("--concurrency: a token that may have no request allows nothing; give at least 1");
     }
     let token = Secret::new()?;
-    // The token alone goes to standard output, so that `> file` keeps it and nothing else.
+    // Only the token goes to standard output, so that `> file` stores nothing else.
     print_error(
         "The token, which is not kept anywhere and is shown only now, is on standard output. Lines for the file of tokens:",
     );
@@ -68,7 +68,7 @@ pub fn run(Token::New(options): &Token) -> anyhow::Result<Status> {
     Ok(Status::SUCCESS)
 }
 
-/// The token's lines in the file.
+/// Formats the token's lines for the file.
 fn entry(options: &New, token: &Secret) -> Vec<String> {
     let scopes: Vec<String> =
         options.scopes.iter().map(|&scope| format!("\"{}\"", Scope::from(scope).name())).collect();

@@ -1,4 +1,4 @@
-//! A server whose databases other machines have.
+//! Coordinator: a server whose databases lie on other machines.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -29,35 +29,35 @@ use crate::report::ReplicaReport;
 use crate::stamp::Stamp;
 use crate::tls::{MutualFiles, MutualTls, MutualTlsError};
 
-/// How often the file of the placement is looked at.
+/// Interval between looks at the placement file.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// What a coordinator serves, and how.
+/// Configuration of a coordinator.
 #[derive(Clone, Debug)]
 pub struct CoordinatorConfig {
-    /// How it serves clients and operators; the snapshots are the placement's.
+    /// Settings of the server for clients and operators; the placement names the snapshots.
     pub server: ServerConfig,
-    /// The file of the placement.
+    /// Placement file.
     pub placement: PathBuf,
-    /// By what it and its workers know each other.
+    /// Certificates by which the coordinator and its workers authenticate each other.
     pub tls: MutualFiles,
-    /// How long an accepted query waits for machines that are lost.
+    /// Maximum time that an accepted query waits for lost machines.
     pub patience: Duration,
-    /// How long machines that are not may take for it.
+    /// Maximum time that reachable machines may take for a query.
     pub batch_timeout: Duration,
 }
 
-/// Why a coordinator does not start.
+/// Reason why a coordinator does not start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CoordinatorError {
-    /// The server.
+    /// The server cannot start.
     #[error(transparent)]
     Serve(#[from] ServeError),
-    /// The certificates that workers know it by.
+    /// The certificates for mutual TLS with workers cannot be used.
     #[error(transparent)]
     Tls(#[from] MutualTlsError),
-    /// The processor.
+    /// The processor backend cannot be opened.
     #[error(transparent)]
     Processor(#[from] BackendError),
     /// The file of the placement cannot be read.
@@ -65,20 +65,20 @@ pub enum CoordinatorError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: std::io::Error,
     },
-    /// What it says cannot be used.
+    /// The contents of the placement file cannot be used.
     #[error("{}: {cause}", .path.display())]
     Placement {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Error in the placement.
         cause: PlacementError,
     },
 }
 
-/// A coordinator that has its ports.
+/// A coordinator with bound ports.
 pub struct Coordinator {
     server: Server,
     databases: Arc<Databases>,
@@ -95,7 +95,7 @@ fn read(path: &Path) -> Result<Placement, CoordinatorError> {
 }
 
 impl Coordinator {
-    /// Reads the placement and binds the ports; connects to the workers from now on.
+    /// Reads the placement, binds the ports and starts connecting to the workers.
     ///
     /// # Errors
     /// [`CoordinatorError`].
@@ -122,17 +122,17 @@ impl Coordinator {
         Ok(Self { server, databases, placement, seen, tls, ending })
     }
 
-    /// Where it listens.
+    /// Addresses on which the server listens.
     pub fn addresses(&self) -> Addresses {
         self.server.addresses()
     }
 
-    /// Stops it when asked to.
+    /// Handle that stops the coordinator.
     pub fn stopper(&self) -> Stopper {
         self.server.stopper()
     }
 
-    /// Stops when the process is asked to end.
+    /// Stops on signals that ask the process to end.
     ///
     /// # Errors
     /// [`CoordinatorError::Serve`] if the system refuses signals.
@@ -141,7 +141,7 @@ impl Coordinator {
             .map_err(|source| ServeError::System { what: "signals", source }.into())
     }
 
-    /// Serves until it is stopped: accepted requests are finished first.
+    /// Serves until stopped, then finishes accepted requests.
     ///
     /// # Errors
     /// [`CoordinatorError::Serve`].
@@ -176,12 +176,12 @@ async fn watch(databases: Arc<Databases>, path: PathBuf, mut seen: Option<Stamp>
             }
             Err(error) => tracing::error!(%error, "the placement stays as it was"),
         };
-        // One that panicked is made good by the next.
+        // A panic is harmless: the next change of the file is applied as usual.
         let _ = tokio::task::spawn_blocking(read).await;
     }
 }
 
-/// What operators see of a coordinator beside what they see of any server.
+/// Endpoints and metrics for operators that only a coordinator has.
 struct Operations {
     databases: Arc<Databases>,
 }
@@ -207,12 +207,12 @@ fn json(value: &impl serde::Serialize) -> Response {
     response
 }
 
-/// The placement, with how each replica does.
+/// Returns the placement with the state of each replica.
 async fn placement(State(databases): State<Arc<Databases>>) -> Response {
     json(&serde_json::json!({ "databases": databases.report() }))
 }
 
-/// Takes another placement, until the file changes.
+/// Applies another placement, which holds until the file changes.
 async fn place(State(databases): State<Arc<Databases>>, body: Body) -> Response {
     let refused = |status: StatusCode, cause: String| (status, format!("{cause}\n")).into_response();
     let body = match Limited::new(body, MAX_PLACEMENT_BYTES).collect().await {
@@ -233,7 +233,7 @@ async fn place(State(databases): State<Arc<Databases>>, body: Body) -> Response 
     }
 }
 
-/// What reports say, as metrics.
+/// Converts the reports to metrics.
 fn gathered(reports: &[DatabaseReport]) -> prometheus::Result<Vec<MetricFamily>> {
     let registry = Registry::new();
     let gauges = |name: &str, help: &str, labels: &[&str]| {

@@ -1,4 +1,4 @@
-//! What a coordinator serves: the snapshots that are placed, and which of them answer.
+//! Databases of a coordinator: the placed snapshots, and which of them answer.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -22,12 +22,12 @@ use crate::replica::Expected;
 use crate::report::ReplicaReport;
 use crate::tls::MutualTls;
 
-/// A pause before a snapshot that could not be opened is tried again.
+/// Pause before another attempt to open a snapshot that could not be opened.
 const REOPEN: Duration = Duration::from_secs(2);
-/// How long a snapshot stays current whose shares are not all served: workers come back.
+/// Time for which a snapshot stays current while some share has no replica: workers come back.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// What snapshots are opened with.
+/// Resources for opening snapshots.
 pub(crate) struct Means {
     pub engine: Arc<Engine>,
     pub processor: Processor,
@@ -42,7 +42,7 @@ pub(crate) struct Means {
 pub(crate) struct Databases {
     means: Means,
     placed: Mutex<Placed>,
-    /// Told when a replica changes, or a snapshot has been opened.
+    /// Notified when a replica changes or a snapshot has been opened.
     changed: Arc<Notify>,
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct Databases {
 struct Placed {
     placement: Placement,
     databases: Snapshots,
-    /// Those that are placed no longer, and that requests still wait for.
+    /// Snapshots that are no longer placed but still have pending requests.
     leaving: Snapshots,
 }
 
@@ -58,7 +58,7 @@ struct Placed {
 type Snapshots = BTreeMap<String, Vec<Arc<Mutex<Opened>>>>;
 
 impl Placed {
-    /// Lets go of what is placed no longer and nobody waits for.
+    /// Drops snapshots that are no longer placed and have no pending requests.
     fn let_go(&mut self) {
         self.leaving.retain(|_, snapshots| {
             snapshots.retain(|opened| lock(opened).stage.is_asked());
@@ -67,24 +67,25 @@ impl Placed {
     }
 }
 
-/// A snapshot that is placed.
+/// A placed snapshot.
 struct Opened {
     path: PathBuf,
-    /// The version that it must have.
+    /// Required version.
     version: [u8; 32],
     count: usize,
     replicas: Vec<Vec<String>>,
     stage: Stage,
-    /// When all its shares were served last.
+    /// Last time at which every share had a replica.
     complete: Option<Instant>,
 }
 
 enum Stage {
-    /// It cannot be read, and why; when it is tried again.
+    /// The snapshot cannot be read: the cause, and the time of the next attempt.
     Refused(String, Instant),
-    /// Its manifest is read, and its workers are connected to; it is being opened, or waits for them to be measured.
+    /// The manifest is read and workers are being connected. The snapshot is being opened, or waits
+    /// for its workers so that batches can be timed.
     Opening(Shares),
-    /// It answers.
+    /// The snapshot answers.
     Ready(Shares, Served),
 }
 
@@ -103,54 +104,55 @@ impl Stage {
         }
     }
 
-    /// Whether clients are answered of it, or will be.
+    /// True if clients get or will get answers from this snapshot.
     fn is_asked(&self) -> bool {
         matches!(self, Self::Ready(_, served) if !served.is_left())
     }
 }
 
-/// How a database does.
+/// Report of a database.
 #[derive(Debug, Serialize)]
 pub(crate) struct DatabaseReport {
     pub name: String,
-    /// Requests that wait, and that are being answered.
+    /// Requests that wait, and requests that are being answered.
     pub waiting: usize,
     pub running: usize,
     pub queries_per_second: f64,
     pub queries: u64,
-    /// The version that is current, in hexadecimal digits.
+    /// Current version, in hexadecimal digits.
     pub current: Option<String>,
     pub snapshots: Vec<SnapshotReport>,
 }
 
-/// How a snapshot does.
+/// Report of a snapshot.
 #[derive(Debug, Serialize)]
 pub(crate) struct SnapshotReport {
     pub path: PathBuf,
     pub version: Option<String>,
-    /// `refused`, `opening`, `ready`, or `leaving` if it is placed no longer.
+    /// `refused`, `opening`, `ready`, or `leaving` if the snapshot is no longer placed.
     pub state: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
-    /// Requests for it that wait, and that are being answered.
+    /// Requests for the snapshot, both waiting and being answered.
     pub in_flight: usize,
     pub shares: Vec<Vec<ReplicaReport>>,
 }
 
 impl Databases {
-    /// No databases.
+    /// Creates an empty set of databases.
     pub fn new(means: Means) -> Arc<Self> {
         Arc::new(Self { means, placed: Mutex::default(), changed: Arc::default() })
     }
 
-    /// Serves what is placed from now on, and nothing else.
+    /// Serves exactly the placed snapshots from now on.
     pub fn apply(self: &Arc<Self>, placement: Placement) {
         let mut placed = lock(&self.placed);
         let mut former = std::mem::take(&mut placed.databases);
         let mut leaving = std::mem::take(&mut placed.leaving);
         for DatabasePlacement { name, snapshots } in &placement.databases {
             if !self.means.engine.knows(name) {
-                // From the first request on, clients are told that it is being loaded, and not that there is none.
+                // From the first request on, clients hear that the database is being loaded, not
+                // that it does not exist.
                 self.means.engine.expect(name, [0; 32]);
             }
             let mut known = former.remove(name).unwrap_or_default();
@@ -185,17 +187,17 @@ impl Databases {
         self.changed.notify_waiters();
     }
 
-    /// Has the versions answer that can, again and again, whenever a replica or a snapshot changes.
+    /// Updates the answering versions whenever a replica or a snapshot changes, for ever.
     pub async fn attend(self: Arc<Self>) {
         loop {
             let changed = self.changed.notified();
             self.settle();
-            // Some things change with time alone.
+            // Some conditions change with time alone.
             let _ = tokio::time::timeout(GRACE / 10, changed).await;
         }
     }
 
-    /// Has the versions answer that can.
+    /// Has every version answer that can.
     fn settle(self: &Arc<Self>) {
         let mut placed = lock(&self.placed);
         for (name, snapshots) in &placed.databases {
@@ -210,7 +212,7 @@ impl Databases {
                     ready.push(served);
                 }
             }
-            // As long as none is complete, the one that was current stays.
+            // While no snapshot is complete, the current one stays.
             let answering = self.means.engine.versions(name).unwrap_or_default();
             let former = answering.first().and_then(|newest| {
                 ready.iter().position(|served: &Served| served.version() == newest.version())
@@ -227,7 +229,8 @@ impl Databases {
         placed.let_go();
     }
 
-    /// A snapshot that answers, and whether all its shares are served. One that could not be read is tried again.
+    /// Returns a snapshot that answers, with `true` if all its shares are served. Retries a
+    /// snapshot that could not be read.
     fn look(self: &Arc<Self>, name: &str, opened: &Arc<Mutex<Opened>>) -> Option<(Served, bool)> {
         let mut this = lock(opened);
         let now = Instant::now();
@@ -310,7 +313,7 @@ impl Databases {
         };
         let (databases, opened, of_thread) = (Arc::downgrade(self), Arc::downgrade(opened), shares.clone());
         let work = move || {
-            // What is no longer placed is not opened any further.
+            // A snapshot that is no longer placed is not opened any further.
             let placed = || Some((databases.upgrade()?, opened.upgrade()?));
             let Some((databases, _)) = placed() else { return };
             let joined = databases.join(&snapshot, share, &of_thread);
@@ -322,7 +325,7 @@ impl Databases {
                     }
                     std::thread::sleep(Duration::from_millis(20));
                 }
-                // The first batches are nobody's: they find out how long batches take.
+                // The coordinator sends the first batches itself, to measure how long batches take.
                 database.measure().map_err(|error| error.to_string())?;
                 Ok(Served::from(database))
             });
@@ -346,7 +349,7 @@ impl Databases {
         }
     }
 
-    /// The database of a snapshot whose rows others have.
+    /// Opens the database of a snapshot whose rows lie on workers.
     fn join(
         &self,
         snapshot: &Snapshot,
@@ -365,8 +368,8 @@ impl Databases {
         opened.map(|database| database.with_slots(slots)).map_err(|error| error.to_string())
     }
 
-    /// How the databases do, in the order in which they are placed; behind them those that are placed no longer, while
-    /// requests wait for them.
+    /// Reports the databases in the order of the placement, followed by databases that are no
+    /// longer placed but still have pending requests.
     pub fn report(&self) -> Vec<DatabaseReport> {
         let placed = lock(&self.placed);
         let of = |name: &String| {
@@ -425,13 +428,13 @@ impl Databases {
     }
 }
 
-/// A version in hexadecimal digits.
+/// Formats a version in hexadecimal digits.
 fn hex(version: &[u8; 32]) -> String {
     blake3::Hash::from_bytes(*version).to_hex().to_string()
 }
 
 impl Opened {
-    /// Has these workers serve its shares.
+    /// Assigns these workers to the shares.
     fn place(&mut self, replicas: &[Vec<String>]) {
         self.replicas = replicas.to_vec();
         self.connect();

@@ -1,33 +1,36 @@
-//! Which bytes of a snapshot's files the server of a share reads.
+//! Byte ranges of a snapshot's files that the server of a share reads.
 
 use serde::Serialize;
 use spirea_backend::Share;
 use spirea_store::manifest::{GROUPS_FILE, MANIFEST_FILE};
 use spirea_store::{Groups, Manifest};
 
-/// What the server of a share reads of a snapshot: what to bring to it, where the snapshot lies in an object store.
+/// Parts of a snapshot that the server of a share reads: a machine that takes the snapshot from an
+/// object store must download them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ShareFiles {
-    /// In order: the manifest first.
+    /// Parts in order, the manifest first.
     pub files: Vec<FilePart>,
 }
 
-/// What is read of a file.
+/// Part of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FilePart {
-    /// Its name in the snapshot's folder.
+    /// Name in the snapshot's folder.
     pub path: String,
-    /// Its length; a copy has it too, whatever it lacks.
+    /// Full length of the file. A sparse copy has this length too.
     pub size: u64,
-    /// The bytes: of each range the first and the one behind the last.
+    /// Byte ranges, each with its first byte and the byte after its last.
     pub ranges: Vec<[u64; 2]>,
-    /// Whether the snapshot may lack the file: then all of the matrix is read, to verify it.
+    /// True if the snapshot may lack the file. Without it, all of the matrix is read to verify the
+    /// share.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub optional: bool,
 }
 
 impl ShareFiles {
-    /// Those of a share of a snapshot with this manifest, which has so many bytes.
+    /// Lists the parts for a share of the snapshot with this manifest, which is `manifest_bytes`
+    /// long.
     pub fn of(manifest: &Manifest, manifest_bytes: u64, share: Share) -> Self {
         let whole = |path: &str, size: u64, optional: bool| FilePart {
             path: path.into(),
@@ -36,7 +39,7 @@ impl ShareFiles {
             optional,
         };
         let matrix = &manifest.matrix;
-        // Whole groups: what a share has is verified by them.
+        // Whole groups, because a share's bytes are verified by group.
         let covering = Groups::covering(matrix.bytes, &manifest.protocol.share_bytes(share));
         let ranges = covering.into_iter().map(|range| [range.start, range.end]).collect();
         let list_bytes = Groups::list_bytes(matrix.bytes);

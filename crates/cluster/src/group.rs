@@ -1,4 +1,5 @@
-//! The replicas of a share as one: which is asked, when a second one is, and what happens when one fails.
+//! The replicas of a share as a group: which replica is asked, when a second one is asked, and what
+//! happens when a replica fails.
 
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
@@ -17,9 +18,10 @@ use crate::standing::{Offence, SecondOpinions};
 use crate::times::{HedgeBudget, Times};
 use crate::tls::MutualTls;
 
-/// A pause before replicas that were all busy, or failed, are asked again.
+/// Pause before a retry after all replicas were busy or failed.
 const PAUSE: Duration = Duration::from_millis(20);
-/// So many replicas may fail at one batch while they go on: what all of them fail at is not theirs to be retried.
+/// Maximum number of failures on one batch while replicas remain reachable. A batch on which all
+/// replicas fail is not retried for ever.
 const MOST_FAILURES: usize = 6;
 
 /// A batch is stuck after `STUCK_FACTOR` times the time of a slow batch, and no sooner than `STUCK_LEAST`. Before any batch has
@@ -29,7 +31,7 @@ const STUCK_LEAST: Duration = Duration::from_secs(1);
 const STUCK_UNKNOWN: Duration = Duration::from_secs(2);
 const STUCK: &str = "it does not get on with a batch";
 
-/// A partial, and the replica that it is of.
+/// A partial, and the replica that sent it.
 pub(crate) struct Answered {
     pub partial: Partial,
     pub replica: Arc<Replica>,
@@ -39,12 +41,12 @@ pub(crate) struct Answered {
 #[derive(Default)]
 struct Round {
     asked: Vec<Arc<Replica>>,
-    /// Those that have not answered.
+    /// Replicas that have not answered.
     waiting: Vec<Arc<Replica>>,
 }
 
 impl Round {
-    /// Records a replica that is asked, and returns it.
+    /// Records that a replica is asked, and returns it.
     fn ask(&mut self, replica: Arc<Replica>) -> Arc<Replica> {
         self.asked.push(Arc::clone(&replica));
         self.waiting.push(Arc::clone(&replica));
@@ -52,20 +54,20 @@ impl Round {
     }
 }
 
-/// How long a batch waits.
+/// Timeouts of a batch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience {
-    /// While no replica has it: all are lost, or have too much to do.
+    /// Time without any replica working on the batch: all are lost or busy.
     pub lost: Duration,
-    /// While replicas that are ready have it.
+    /// Time with replicas working on the batch.
     pub computing: Duration,
 }
 
-/// A share, and who serves it.
+/// A share and its replicas.
 pub(crate) struct Group {
     expected: Expected,
     replicas: RwLock<Vec<Arc<Replica>>>,
-    /// Told when a replica can be asked, or no longer.
+    /// Notified when a replica becomes available or unavailable.
     changed: Arc<Notify>,
     times: Mutex<Times>,
     budget: Mutex<HedgeBudget>,
@@ -75,7 +77,8 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    /// A share that nobody serves yet; `changed` is told when that changes.
+    /// Creates a share without replicas. `changed` is notified when replicas become available or
+    /// unavailable.
     pub fn new(expected: Expected, tls: &Arc<MutualTls>, changed: &Arc<Notify>, runtime: &Handle) -> Self {
         Self {
             expected,
@@ -89,7 +92,8 @@ impl Group {
         }
     }
 
-    /// Has these serve it, and no others: those that go finish what they have been asked.
+    /// Replaces the replicas by those at `urls`. Removed replicas finish the batches that they
+    /// have.
     pub fn place(&self, urls: &[String]) {
         let mut replicas = self.write();
         let (kept, gone): (Vec<_>, Vec<_>) = std::mem::take(&mut *replicas)
@@ -106,21 +110,21 @@ impl Group {
         gone.iter().for_each(|replica| replica.leave());
     }
 
-    /// How many replicas can be asked.
+    /// Number of replicas that can be asked.
     pub fn ready(&self) -> usize {
         self.read().iter().filter(|replica| replica.state() == ReplicaState::Ready).count()
     }
 
-    /// How its replicas do.
+    /// Reports the replicas.
     pub fn report(&self) -> Vec<ReplicaReport> {
         self.read().iter().map(|replica| replica.report()).collect()
     }
 
-    /// What the share makes of a batch, as long as `bytes`: of whichever replica is first to say. While there is none, it
-    /// waits for one.
+    /// Returns the share's partial of a batch, `bytes` long, from the first replica to answer. If
+    /// no replica can be asked, waits for one.
     ///
     /// # Errors
-    /// [`ProtocolError::Unanswered`] if nobody answered in time.
+    /// [`ProtocolError::Unanswered`] if no replica answered in time.
     pub async fn partial(
         &self,
         ask: &Ask,
@@ -144,7 +148,7 @@ impl Group {
                     return Err(self.unanswered(&cause));
                 }
                 Ok(Some(Err(_))) => sleep(PAUSE).await,
-                // Nobody can be asked.
+                // No replica can be asked.
                 Ok(None) => drop(timeout(lost, changed).await),
                 Err(_) => return Err(self.unanswered("no replica was done with it in time")),
             }
@@ -155,7 +159,8 @@ impl Group {
         }
     }
 
-    /// Returns the partial of another replica than `but`, if one can be asked and the limit on second opinions allows it.
+    /// Returns the partial of a replica other than `but`, if one can be asked and the limit on
+    /// second opinions allows it.
     pub async fn second_opinion(&self, ask: &Ask, bytes: usize, but: &Arc<Replica>) -> Option<Partial> {
         let other = self.pick(std::slice::from_ref(but))?;
         if !lock(&self.opinions).pay(Instant::now()) {
@@ -169,15 +174,17 @@ impl Group {
         ProtocolError::Unanswered(format!("share {} of {}: {cause}", share.index(), share.count()))
     }
 
-    /// After how long a batch is stuck, so that another replica is asked whatever the budget for second requests says.
+    /// Time after which a batch is stuck. Another replica is then asked, regardless of the budget
+    /// for second requests.
     fn stuck_after(&self, ask: &Ask) -> Duration {
         lock(&self.times)
             .slow(ask.queries)
             .map_or(STUCK_UNKNOWN, |slow| (slow * STUCK_FACTOR).max(STUCK_LEAST))
     }
 
-    /// Asks one replica after another until one answers, each once, and a second one beside a slow one. None if none can be
-    /// asked; the last refusal if all that were asked refused.
+    /// Asks the replicas one after another, each once, until one answers; sends a second request
+    /// beside a slow one. Returns `None` if no replica can be asked, and the last refusal if all
+    /// that were asked refused.
     async fn round(
         &self,
         ask: &Ask,
@@ -212,7 +219,7 @@ impl Group {
                             return Some(Ok(Answered { partial, replica }));
                         }
                         Err(refusal) => {
-                            // One that was lost is no sign that the batch is to blame.
+                            // A lost replica does not show that the batch is at fault.
                             if let Refusal::Failed(_) | Refusal::Misread(_) = refusal {
                                 *failures += 1;
                             }
@@ -244,7 +251,8 @@ impl Group {
         }
     }
 
-    /// The replica with the least to do that can be asked, but for those that were; those that are avoided come last.
+    /// Returns the least loaded replica that can be asked and is not in `asked`. Avoided replicas
+    /// come last.
     fn pick(&self, asked: &[Arc<Replica>]) -> Option<Arc<Replica>> {
         let replicas = self.read();
         let free = replicas.iter().filter(|replica| {

@@ -1,12 +1,13 @@
 //! Databases larger than one machine.
 //!
-//! A [`Worker`] serves one share of a snapshot to a coordinator alone. A [`Coordinator`] speaks to clients as any server
-//! does: its engine's responders ask the workers for what their shares make of a batch, and make the answers of that
-//! ([`spirea_protocols::Responder::partial`] and [`combine`](spirea_protocols::Responder::combine), over a network). A
-//! [`Placement`] says which workers there are; it may change at any time.
+//! A [`Worker`] serves one share of a snapshot, to a coordinator alone. A [`Coordinator`] serves
+//! clients as any server does. Its engine's responders ask the workers for their shares' partials
+//! of a batch and combine these to the answers ([`spirea_protocols::Responder::partial`] and
+//! [`combine`](spirea_protocols::Responder::combine), over a network). A [`Placement`] lists the
+//! workers; it may change at any time.
 //!
-//! A request to a share is [`spirea_wire::ShareRequest`], what it makes of it is
-//! [`spirea_protocols::Partial`]; `docs/cluster-wire.md` has all that goes between the two.
+//! A request to a share is a [`spirea_wire::ShareRequest`], and the response is a
+//! [`spirea_protocols::Partial`]. `docs/cluster-wire.md` describes all messages between the two.
 
 mod coordinator;
 mod databases;

@@ -1,4 +1,4 @@
-//! Which workers serve which share of which snapshot: what an orchestrator tells a coordinator.
+//! Placement: the workers of each share of each snapshot, as an orchestrator tells a coordinator.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -7,14 +7,14 @@ use hyper::Uri;
 use serde::{Deserialize, Serialize};
 use spirea_backend::Share;
 
-/// The longest document.
+/// Maximum length of the document, in bytes.
 pub(crate) const MAX_PLACEMENT_BYTES: usize = 16 << 20;
 
-/// Which workers there are, as a document in JSON.
+/// List of workers, as a JSON document.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Placement {
-    /// The databases, each name once.
+    /// The databases; each name occurs once.
     pub databases: Vec<DatabasePlacement>,
 }
 
@@ -22,35 +22,36 @@ pub struct Placement {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DatabasePlacement {
-    /// Its name, which its snapshots have.
+    /// Name of the database and of its snapshots.
     pub name: String,
-    /// Oldest first: the last one of which all shares have a worker that is ready is current.
+    /// Snapshots, oldest first. The last one whose shares all have a ready worker is current.
     pub snapshots: Vec<SnapshotPlacement>,
 }
 
-/// The workers of a snapshot.
+/// A snapshot and its workers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SnapshotPlacement {
-    /// The folder with what the coordinator needs of it: all files but the matrix.
+    /// Folder with the files that the coordinator needs: all but the matrix.
     pub path: PathBuf,
-    /// The version that the folder must have: the coordinator refuses any other.
+    /// Required version: the coordinator refuses a folder with any other.
     #[serde(with = "spirea_protocols::hex")]
     pub version: [u8; 32],
-    /// Of each share, in order, the addresses of its replicas, such as `https://worker-3:7000`; none while there are none.
+    /// Addresses of each share's replicas, in the order of the shares, such as
+    /// `https://worker-3:7000`. The list of a share without replicas is empty.
     pub shares: Vec<Vec<String>>,
 }
 
-/// A placement that cannot be used.
+/// Error for a placement that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the placement cannot be used: {0}; the one before it stays")]
 pub struct PlacementError(pub(crate) String);
 
 impl Placement {
-    /// Reads a document.
+    /// Parses a document.
     ///
     /// # Errors
-    /// [`PlacementError`] that says where it is wrong.
+    /// [`PlacementError`] with the place of the error.
     pub fn from_json(json: &[u8]) -> Result<Self, PlacementError> {
         if json.len() > MAX_PLACEMENT_BYTES {
             return Err(PlacementError(format!("it is longer than {MAX_PLACEMENT_BYTES} bytes")));
@@ -92,7 +93,7 @@ impl Placement {
     }
 }
 
-/// Where a worker listens.
+/// Host and port on which a worker listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Address {
     pub host: String,
@@ -100,7 +101,7 @@ pub(crate) struct Address {
 }
 
 impl Address {
-    /// The address that a URL names; none unless it is `https` with a host and a port and nothing else.
+    /// Parses a URL. Returns `None` unless it consists of `https`, a host and a port alone.
     pub fn parse(url: &str) -> Option<Self> {
         let uri: Uri = url.parse().ok()?;
         let authority = uri.authority()?;

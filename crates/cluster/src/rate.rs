@@ -1,9 +1,9 @@
-//! How many queries were answered of late.
+//! Rate of answered queries in the last seconds.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// Over what time a rate is told.
+/// Window over which the rate is computed.
 const SPAN: Duration = Duration::from_secs(10);
 
 /// Counts, each with its time.
@@ -14,20 +14,20 @@ pub(crate) struct Rate {
 }
 
 impl Rate {
-    /// Counts some.
+    /// Adds `count` at time `now`.
     pub fn count(&mut self, now: Instant, count: usize) {
         self.counted.push_back((now, count));
         self.total += count as u64;
         self.forget(now);
     }
 
-    /// How many a second there were in the last ten.
+    /// Returns the average per second over the last ten seconds.
     pub fn per_second(&mut self, now: Instant) -> f64 {
         self.forget(now);
         self.counted.iter().map(|(_, count)| count).sum::<usize>() as f64 / SPAN.as_secs_f64()
     }
 
-    /// All that were counted.
+    /// Total of all counts.
     pub fn total(&self) -> u64 {
         self.total
     }

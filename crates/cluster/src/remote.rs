@@ -1,4 +1,5 @@
-//! A database whose rows other machines have: it asks all shares at the same time, and makes the answers of what they say.
+//! Responder of a database whose rows lie on other machines: asks all shares at the same time and
+//! combines their partials to the answers.
 
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -21,7 +22,7 @@ const NO_COMBINING: &str = "its partials do not combine with those of other shar
 
 /// The shares of a snapshot on other machines.
 pub(crate) struct RemoteShares {
-    /// Makes answers of partials; it has no rows.
+    /// Combines partials to answers; has no rows.
     joins: Box<dyn Responder>,
     shares: Shares,
     patience: Patience,
@@ -29,8 +30,8 @@ pub(crate) struct RemoteShares {
     ending: Ending,
 }
 
-/// Signal that the coordinator ends. It gives up the batches that are under way: they wait on its runtime, which must outlive
-/// them.
+/// Signal that the coordinator ends. It cancels the batches under way: they wait on the
+/// coordinator's runtime, which must outlive them.
 #[derive(Clone, Debug)]
 pub(crate) struct Ending(Arc<watch::Sender<bool>>);
 
@@ -39,7 +40,7 @@ impl Ending {
         Self(Arc::new(watch::Sender::new(false)))
     }
 
-    /// Gives up all batches, and waits until none is under way.
+    /// Cancels all batches, and waits until none is under way.
     pub async fn end(&self) {
         self.0.send_replace(true);
         self.0.closed().await;
@@ -50,7 +51,7 @@ impl Ending {
         &self,
         batch: impl Future<Output = Result<T, ProtocolError>>,
     ) -> Result<T, ProtocolError> {
-        // `end` waits for it to be dropped.
+        // `end` waits until this receiver is dropped.
         let mut ended = self.0.subscribe();
         let outcome = tokio::select! {
             biased;
@@ -61,7 +62,7 @@ impl Ending {
     }
 }
 
-/// Who serves the shares of a snapshot, in order, and what was asked of them.
+/// Replicas of a snapshot's shares, in order, and the rate of answered queries.
 #[derive(Clone)]
 pub(crate) struct Shares {
     pub version: [u8; 32],
@@ -70,19 +71,19 @@ pub(crate) struct Shares {
 }
 
 impl Shares {
-    /// Whether each share has somebody who can be asked.
+    /// True if each share has a replica that can be asked.
     pub fn are_ready(&self) -> bool {
         self.groups.iter().all(|group| group.ready() > 0)
     }
 
-    /// How many batches are asked for at the same time: one of each of the replicas that every share has, and another, so
-    /// that workers go on while the coordinator makes answers of what they have said.
+    /// Maximum number of concurrent batches: the least number of ready replicas of any share, plus
+    /// one, so that workers compute while the coordinator combines earlier partials.
     pub fn slots(&self) -> usize {
         self.groups.iter().map(Group::ready).min().unwrap_or(0) + 1
     }
 }
 
-/// A client's keys: as joining needs them, and as they are sent to shares that need them.
+/// A client's keys: prepared for combining, and as bytes for shares that need them.
 struct RemoteKeys {
     joining: PreparedKeys,
     hash: [u8; 32],
@@ -90,7 +91,7 @@ struct RemoteKeys {
 }
 
 impl RemoteShares {
-    /// The shares, joined by a server that has no rows.
+    /// Creates a responder that asks `shares` and combines with `joins`, which has no rows.
     pub fn new(
         joins: Box<dyn Responder>,
         shares: Shares,
@@ -100,7 +101,7 @@ impl RemoteShares {
         Self { joins, shares, patience, runtime, ending }
     }
 
-    /// The batch as it is sent, and the keys that it names.
+    /// Encodes the batch for the wire, and collects the keys that it names.
     fn ask(&self, queries: &[Query<'_>], keys: &[Option<&RemoteKeys>]) -> Result<Ask, ProtocolError> {
         let mut named: Vec<([u8; 32], Bytes)> = Vec::new();
         let mut asked = Vec::with_capacity(queries.len());
@@ -141,11 +142,11 @@ impl RemoteShares {
         try_join_all(asked).await
     }
 
-    /// Makes answers of partials that did not combine, with those of other replicas in place of some: the replicas that these
-    /// contradict are asked last from now on.
+    /// Combines partials that did not combine, after replacing some of them by those of other
+    /// replicas. The replicas whose partials had to be replaced are asked last from now on.
     ///
     /// # Errors
-    /// `error` if no other replicas are to be had, or agree.
+    /// `error` if no replica sends another partial, or if the partials still do not combine.
     fn combine_others(
         &self,
         ask: &Ask,
@@ -214,7 +215,8 @@ impl Responder for RemoteShares {
             .zip(&keys)
             .map(|(query, keys)| Query { bytes: query.bytes, keys: keys.map(|keys| &keys.joining) })
             .collect();
-        // A client's mistakes end here: a refusal by a worker, or a partial that does not combine, is the worker's fault.
+        // A client's mistakes end here: a worker's refusal, or a partial that does not combine, is
+        // the worker's fault.
         self.joins.check(&joined)?;
         let ask = self.ask(queries, &keys)?;
         let answered = self.runtime.block_on(self.ending.unless_ended(self.partials(&ask)))?;

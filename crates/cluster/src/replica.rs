@@ -1,5 +1,5 @@
-//! A worker as its coordinator sees it: one connection of HTTP/2, held as long as the worker is placed, and until
-//! it has answered what it was asked.
+//! A worker as its coordinator sees it: one HTTP/2 connection, held while the worker is placed and
+//! until it has answered all requests.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -34,28 +34,30 @@ use crate::status::{ShareState, ShareStatus};
 use crate::times::Latest;
 use crate::tls::{HTTP_2, MutualTls};
 
-/// How often a worker is asked how it does.
+/// Interval between status requests to a worker.
 const POLL: Duration = Duration::from_millis(250);
-/// How long it may take to say so, and to take a connection. One that does not is taken for lost.
+/// Maximum time for a status response, and for connecting. A worker that takes longer counts as
+/// lost.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How long a worker that drains may take for what it has.
+/// Maximum time for a draining worker to finish its batches.
 const DRAIN: Duration = Duration::from_secs(60);
 /// Pauses between attempts to reach a worker.
 const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
-/// The most bytes of what a worker says of itself, or of an error.
+/// Maximum length of a status or error response, in bytes.
 const MAX_STATUS_BYTES: usize = 64 << 10;
-/// The most bytes of the line that a refusal is.
+/// Maximum length of a refusal's line of text, in bytes.
 const MAX_LINE_BYTES: usize = 256;
-/// Flow control: a partial on its way is not held up by it.
+/// Flow-control windows, large enough not to delay a partial.
 const STREAM_WINDOW: u32 = 16 << 20;
 const CONNECTION_WINDOW: u32 = 64 << 20;
 const MISREAD: &str = "it refused queries that the coordinator has read";
-/// What is remembered of keys that a worker has; it is asked again where more than that are forgotten.
+/// Maximum number of key hashes remembered per worker. Above it the set is cleared and keys are
+/// sent again.
 const MOST_KNOWN_KEYS: usize = 1 << 20;
-/// The longest queue that a worker is believed to have.
+/// Maximum queue length that a worker's status is trusted with.
 const MOST_QUEUED: usize = 1 << 16;
 
-/// What a replica must serve.
+/// Version and share that a replica must serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Expected {
     pub version: [u8; 32],
@@ -64,45 +66,45 @@ pub(crate) struct Expected {
 
 /// A batch for a share.
 pub(crate) struct Ask {
-    /// A [`spirea_wire::ShareRequest`].
+    /// Encoded [`spirea_wire::ShareRequest`].
     pub request: Bytes,
-    /// How many queries it has.
+    /// Number of queries.
     pub queries: usize,
-    /// The keys that its queries name, where a share needs them: their hash, and their bytes.
+    /// Evaluation keys that the queries name, if a share needs them: hash and bytes.
     pub keys: Vec<([u8; 32], Bytes)>,
-    /// The trace that it belongs to.
+    /// Trace to which the batch belongs.
     pub trace: Option<TraceContext>,
-    /// What its partials name it by.
+    /// Digest by which partials name the batch.
     pub batch: BatchDigest,
 }
 
-/// Why a replica gave no partial.
+/// Reason why a replica sent no partial.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// It has too much to do, or ends.
+    /// The replica is overloaded or ends.
     Busy,
-    /// It cannot be reached, or no longer.
+    /// The replica cannot be reached, or the connection was lost.
     Lost(String),
-    /// It failed at the batch.
+    /// The replica failed on the batch.
     Failed(String),
-    /// It refused queries that the coordinator has read.
+    /// The replica refused queries that the coordinator had parsed.
     Misread(String),
 }
 
-/// What drives a connection, and how that ended.
+/// Task that drives a connection, with the connection's outcome.
 type Driver = JoinHandle<Option<hyper::Result<()>>>;
 
-/// A connection, which ends with this.
+/// A connection. Dropping this value closes it.
 struct Connection {
     sender: SendRequest<Full<Bytes>>,
     driver: Driver,
-    /// When the certificate expires that the worker is known by.
+    /// Expiry of the worker's certificate.
     expires: Option<SystemTime>,
     tasks: DropGuard,
 }
 
-/// Runs a connection with its requests, which HTTP/2 has run beside it, until all are given up: on a connection that is
-/// dead they would wait for ever.
+/// Executor for a connection and the request tasks that HTTP/2 spawns beside it. Cancelling the
+/// token ends them all: on a dead connection they would wait for ever.
 #[derive(Clone)]
 struct Tasks(CancellationToken);
 
@@ -118,31 +120,32 @@ impl<F: Future<Output: Send> + Send + 'static> Executor<F> for Tasks {
     }
 }
 
-/// How a connection ended.
+/// End of a connection.
 enum Ended {
-    /// The worker is asked nothing more, and has answered what it was asked.
+    /// The worker is left, and has answered all requests.
     Done,
-    /// What it was asked is lost.
+    /// Requests under way are lost.
     Broken(String),
-    /// It takes no requests, or is not what it should be. If it drains it still answers what it was asked.
+    /// The worker takes no requests, or is not the expected one. If it drains, it still answers
+    /// requests under way.
     Refused(String),
 }
 
-/// What is known of the connection.
+/// State of the connection.
 struct Link {
     state: ReplicaState,
     cause: Option<String>,
     sender: Option<SendRequest<Full<Bytes>>>,
-    /// Whether it is asked nothing more.
+    /// True if the worker gets no more requests.
     left: bool,
     queue: usize,
-    /// Keys that it has been given.
+    /// Hashes of the keys that the worker has received.
     known: HashSet<[u8; 32]>,
     latest: Latest,
     standing: Standing,
 }
 
-/// Counts of what was asked of a replica.
+/// Counters of requests to a replica.
 #[derive(Default)]
 struct Counts {
     asked: AtomicU64,
@@ -156,12 +159,12 @@ pub(crate) struct Replica {
     expected: Expected,
     link: Mutex<Link>,
     counts: Counts,
-    /// Told when it can be asked, or no longer.
+    /// Notified when the replica becomes available or unavailable.
     changed: Arc<Notify>,
 }
 
 impl Replica {
-    /// A replica, which is connected to from now on, on this runtime.
+    /// Creates a replica and starts connecting to it on `runtime`.
     pub fn connect(
         url: &str,
         expected: Expected,
@@ -190,7 +193,8 @@ impl Replica {
         replica
     }
 
-    /// Asks it nothing more. What it has been asked goes on, unless it is lost: then another one is asked.
+    /// Sends no more requests. Requests under way go on; if the connection is lost, another replica
+    /// is asked.
     pub fn leave(&self) {
         let mut link = self.link();
         (link.left, link.state, link.sender) = (true, ReplicaState::Draining, None);
@@ -198,7 +202,7 @@ impl Replica {
         self.changed.notify_waiters();
     }
 
-    /// Its address.
+    /// Address of the worker.
     pub fn url(&self) -> &str {
         &self.url
     }
@@ -207,13 +211,14 @@ impl Replica {
         self.link().state
     }
 
-    /// Returns the order in which replicas are asked: `true` if the others come first, then the expected seconds of a batch.
+    /// Returns the sort key for choosing a replica: `true` if the share's other replicas come
+    /// first, then the expected seconds of a batch.
     pub fn rank(&self) -> (bool, f64) {
         let (link, now) = (self.link(), Instant::now());
         (link.standing.avoided(now).is_some(), link.standing.burden(link.queue, now))
     }
 
-    /// Puts its share's other replicas first for a while.
+    /// Ranks the share's other replicas before this one for a while.
     pub fn offend(&self, offence: Offence, why: &str) {
         self.link().standing.offend(offence, why, Instant::now());
         if offence == Offence::Lie {
@@ -225,12 +230,12 @@ impl Replica {
         self.link().standing.in_flight()
     }
 
-    /// Notes that it is asked beside another one that is slow.
+    /// Counts a request sent here because another replica was slow.
     pub fn note_hedge(&self) {
         self.counts.hedges.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How it does.
+    /// Reports the state.
     pub fn report(&self) -> ReplicaReport {
         let link = self.link();
         let millis = |share| link.latest.quantile(share).map(|time| time.as_secs_f64() * 1e3);
@@ -250,7 +255,8 @@ impl Replica {
         }
     }
 
-    /// What it makes of a batch, as long as `bytes`. Whoever no longer waits has it told so.
+    /// Returns the replica's partial of a batch, `bytes` long. Dropping the future cancels the
+    /// request.
     pub async fn partial(&self, ask: &Ask, bytes: usize) -> Result<Partial, Refusal> {
         let in_flight = InFlight::new(self);
         let outcome = self.try_partial(ask, bytes).await;
@@ -265,7 +271,7 @@ impl Replica {
         self.give_keys(ask).await?;
         let mut response = self.post(ask).await?;
         if response.status() == StatusCode::FAILED_DEPENDENCY {
-            // It has let them go, or is another process than it was.
+            // The worker has evicted the keys, or was restarted.
             ask.keys.iter().for_each(|(hash, _)| {
                 self.link().known.remove(hash);
             });
@@ -285,7 +291,7 @@ impl Replica {
         }
     }
 
-    /// A partial of the batch and of this share, or the replica is not what it should be.
+    /// Checks that the body is a partial of the batch and of this share.
     fn checked(&self, body: Bytes, ask: &Ask, bytes: usize) -> Result<Partial, Refusal> {
         let found = body.len();
         match Partial::from_bytes(body.into()) {
@@ -300,7 +306,7 @@ impl Replica {
         }
     }
 
-    /// Gives it the keys that it has not been given.
+    /// Sends the keys that the worker has not received.
     async fn give_keys(&self, ask: &Ask) -> Result<(), Refusal> {
         for (hash, keys) in &ask.keys {
             if self.link().known.contains(hash) {
@@ -358,28 +364,29 @@ impl Replica {
         sender.send_request(request).await.map_err(lost)
     }
 
-    /// A body of at most `most` bytes.
+    /// Reads a body of at most `most` bytes.
     async fn read(&self, response: Response<Incoming>, most: usize) -> Result<Bytes, Refusal> {
         let body = Limited::new(response.into_body(), most).collect().await;
         body.map(http_body_util::Collected::to_bytes)
             .map_err(|error| Refusal::Lost(format!("its response broke off: {error}")))
     }
 
-    /// Connects again and again, until it is left and has answered what it was asked.
+    /// Reconnects until the worker is left and has answered all requests.
     async fn attend(self: Arc<Self>, tls: Arc<MutualTls>) {
         let [mut pause, longest] = PAUSES;
         while !self.link().left {
             match self.open(&tls).await {
                 Ok(connection) => {
                     pause = PAUSES[0];
-                    // With the connection all ends that it was asked, and is asked of another one.
+                    // Dropping the connection fails the requests under way, which then go to
+                    // another replica.
                     let Connection { sender, mut driver, expires, tasks: _tasks } = connection;
                     let ended = tokio::select! {
                         ended = &mut driver => match ended {
                             Ok(Some(Err(error))) => Ended::Broken(told(&error)),
                             _ => Ended::Refused("it closed the connection".into()),
                         },
-                        // Whoever has its key now is not it.
+                        // The key's present holder may not be the worker.
                         () = expired(expires) => Ended::Broken("its certificate has expired".into()),
                         ended = self.watch(sender) => ended,
                     };
@@ -399,7 +406,7 @@ impl Replica {
         }
     }
 
-    /// Waits for what a worker was asked that takes nothing more, if that is because it drains.
+    /// If the worker drains, waits until it has answered the requests under way.
     async fn drained(&self) {
         if self.state() == ReplicaState::Draining {
             self.link().sender = None;
@@ -423,20 +430,21 @@ impl Replica {
         self.changed.notify_waiters();
     }
 
-    /// A connection on which both have taken the other's certificate.
+    /// Opens a connection; both sides have accepted the other's certificate.
     async fn open(&self, tls: &MutualTls) -> Result<Connection, String> {
         let Address { host, port } = Address::parse(&self.url).ok_or("its address is none")?;
         let name = ServerName::try_from(host.clone()).map_err(|error| error.to_string())?;
         let connect = async {
             let stream = TcpStream::connect((host.as_str(), port)).await?;
-            // A request leaves at once, not when more follows.
+            // Requests are sent at once, without waiting for more data.
             stream.set_nodelay(true)?;
             let mut stream = TlsConnector::from(tls.client()).connect(name, stream).await?;
             if stream.get_ref().1.alpn_protocol() != Some(HTTP_2) {
                 return Err(std::io::Error::other("it does not speak HTTP/2"));
             }
-            // A worker speaks first. One that refuses the certificate says so after the handshake (TLS 1.3), and closes: whoever
-            // has sent something by then may see no more than that.
+            // A worker speaks first. If it refuses the certificate, it says so after the handshake
+            // (TLS 1.3) and closes. A client that has already sent something might see only the
+            // closed connection, not the reason.
             stream.fill_buf().await?;
             Ok(stream)
         };
@@ -454,7 +462,7 @@ impl Replica {
         Ok(Connection { sender, driver, expires, tasks: tasks.0.drop_guard() })
     }
 
-    /// Asks it how it does until it no longer says, or nobody wants to know.
+    /// Polls the worker's status until a poll fails or the replica is no longer needed.
     async fn watch(&self, sender: SendRequest<Full<Bytes>>) -> Ended {
         while !self.is_done_with() {
             match timeout(PATIENCE, self.status(sender.clone())).await {
@@ -467,13 +475,13 @@ impl Replica {
         Ended::Done
     }
 
-    /// Whether it is asked nothing more, and has answered what it was asked.
+    /// True if the worker gets no more requests and has answered all.
     fn is_done_with(&self) -> bool {
         let link = self.link();
         link.left && link.standing.in_flight() == 0
     }
 
-    /// Takes note of how it does.
+    /// Records a status report.
     fn heard(&self, status: &ShareStatus, sender: &SendRequest<Full<Bytes>>) {
         let state = match status.state {
             ShareState::Ready => ReplicaState::Ready,
@@ -528,13 +536,14 @@ impl Replica {
     }
 }
 
-/// The line of text that a refusal is, and no more of what a worker sends: it goes into logs, and to clients.
+/// Returns the first line of a refusal, shortened and without control characters, since it goes
+/// into logs and to clients.
 fn line(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(&body[..body.len().min(MAX_LINE_BYTES)]);
     text.lines().next().unwrap_or_default().chars().filter(|character| !character.is_control()).collect()
 }
 
-/// What an error says, with what is behind it.
+/// Formats an error with its source.
 fn told(error: &hyper::Error) -> String {
     match std::error::Error::source(error) {
         Some(source) => format!("{error}: {source}"),
@@ -542,7 +551,7 @@ fn told(error: &hyper::Error) -> String {
     }
 }
 
-/// A request that has no response yet. Dropped without one, nobody waits for it any more.
+/// A request without a response yet. Dropping it cancels the request.
 struct InFlight<'a> {
     replica: &'a Replica,
     began: Instant,
@@ -577,7 +586,7 @@ impl<'a> InFlight<'a> {
             Refusal::Failed(cause) => replica.offend(Offence::Fault, cause),
             Refusal::Busy => replica.offend(Offence::Fault, "it has too much to do"),
             Refusal::Misread(cause) => replica.offend(Offence::Lie, &format!("{MISREAD}: {cause}")),
-            // A connection that is lost says so itself.
+            // A lost connection is reported by the connection itself.
             Refusal::Lost(_) => (),
         }
     }

@@ -6,13 +6,13 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum ReplicaState {
-    /// It has not been reached yet.
+    /// Not reached yet.
     Connecting,
-    /// It answers.
+    /// Answering.
     Ready,
-    /// It cannot be reached, or is not what it should be.
+    /// Unreachable, or not the expected worker.
     Failed,
-    /// It finishes what it has.
+    /// Finishing the batches that it has.
     Draining,
 }
 
@@ -23,10 +23,10 @@ pub(crate) struct ReplicaReport {
     pub state: ReplicaState,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
-    /// Why its share's other replicas are asked first, while they are.
+    /// Reason why the share's other replicas are asked first, while they are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub avoided: Option<String>,
-    /// Batches that wait there, and that this coordinator waits for.
+    /// Batches that wait there, and batches for which this coordinator waits.
     pub queue: usize,
     pub in_flight: usize,
     pub p50_ms: Option<f64>,
@@ -37,7 +37,7 @@ pub(crate) struct ReplicaReport {
 }
 
 impl ReplicaReport {
-    /// Tests that the replica can be asked.
+    /// True if the replica can be asked.
     pub fn is_ready(&self) -> bool {
         self.state == ReplicaState::Ready
     }

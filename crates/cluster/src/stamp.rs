@@ -1,14 +1,14 @@
-//! Whether a file has changed since it was read.
+//! Stamps that detect changes of a file.
 
 use std::path::Path;
 use std::time::SystemTime;
 
-/// What a file looked like: when it was written, and how long it was.
+/// Modification time and length of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp(SystemTime, u64);
 
 impl Stamp {
-    /// That of a file; none if there is none.
+    /// Returns the stamp of a file, or `None` if there is no file.
     pub fn of(path: &Path) -> Option<Self> {
         let metadata = std::fs::metadata(path).ok()?;
         Some(Self(metadata.modified().ok()?, metadata.len()))

@@ -1,24 +1,26 @@
-//! The coordinator's opinion of a replica, by what it observed itself: what a batch costs there, and whether others come first.
+//! The coordinator's rating of a replica, from its own observations: the time of a batch, and
+//! whether other replicas are asked first.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// How much a former time weighs against a new one.
+/// Weight of the former average against a new time.
 const SMOOTHING: f64 = 0.8;
-/// The part of its usual time that an idle replica keeps each time it says how it does: one that was slow is tried again.
+/// Factor by which an idle replica's usual time decays at each status report, so that a formerly
+/// slow replica is tried again.
 const FORGIVING: f64 = 0.98;
 
-/// Something that puts others before a replica for a while, longer each time.
+/// Misbehaviour that ranks others before a replica for a while, longer each time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Offence {
-    /// It refused or failed at a batch, or does not get on with it.
+    /// The replica refused a batch, failed on it, or is stuck.
     Fault,
-    /// It contradicted another replica, or sent what is no partial.
+    /// The replica contradicted another one, or sent bytes that are no partial.
     Lie,
 }
 
 impl Offence {
-    /// The first pause, and the longest one.
+    /// First and longest pause.
     fn pauses(self) -> [Duration; 2] {
         match self {
             Self::Fault => [Duration::from_millis(250), Duration::from_secs(60)],
@@ -30,14 +32,14 @@ impl Offence {
 /// Record of a replica's batches and offences.
 #[derive(Debug, Default)]
 pub(crate) struct Standing {
-    /// The time of a batch, smoothed.
+    /// Smoothed time of a batch.
     usual: Duration,
-    /// When each batch that it has was sent.
+    /// Time at which each pending batch was sent.
     waiting: BTreeMap<u64, Instant>,
     next: u64,
-    /// Offences, less the batches that it has answered since.
+    /// Number of offences, less the batches answered since.
     offences: u32,
-    /// Until when others come first, and why.
+    /// Time until which others come first, and the reason.
     avoided: Option<(Instant, String)>,
 }
 
@@ -55,12 +57,14 @@ impl Standing {
         self.offences = self.offences.saturating_sub(1);
     }
 
-    /// Records that the coordinator gave up waiting for a batch; its time so far counts as its time.
+    /// Records that the coordinator gave up waiting for a batch. The time waited counts as the
+    /// batch's time.
     pub fn given_up(&mut self, batch: u64, now: Instant) {
         self.took(batch, now);
     }
 
-    /// Records a refusal. Its time does not count: a fast refusal must not make a replica look fast.
+    /// Records a refusal. Its time does not count: a fast refusal must not make a replica look
+    /// fast.
     pub fn refused(&mut self, batch: u64) {
         self.waiting.remove(&batch);
     }
@@ -74,7 +78,7 @@ impl Standing {
         };
     }
 
-    /// Puts others before it for a while.
+    /// Ranks others before the replica for a while.
     pub fn offend(&mut self, offence: Offence, why: &str, now: Instant) {
         let [least, most] = offence.pauses();
         let pause = least.saturating_mul(1 << self.offences.min(16)).min(most);
@@ -83,24 +87,26 @@ impl Standing {
         self.avoided = Some((until, why.into()));
     }
 
-    /// Why others come before it, if they do.
+    /// Reason why others come first, if they do.
     pub fn avoided(&self, now: Instant) -> Option<&str> {
         self.avoided.as_ref().filter(|(until, _)| now < *until).map(|(_, why)| &**why)
     }
 
-    /// Records a status report. The usual time of an idle replica decays; while batches wait, their age measures its speed.
+    /// Records a status report. The usual time of an idle replica decays; while batches wait, their
+    /// age measures its speed.
     pub fn heard(&mut self) {
         if self.waiting.is_empty() {
             self.usual = self.usual.mul_f64(FORGIVING);
         }
     }
 
-    /// Batches that it has.
+    /// Number of pending batches.
     pub fn in_flight(&self) -> usize {
         self.waiting.len()
     }
 
-    /// The expected seconds of one more batch, where so many are `queued` as it says.
+    /// Returns the expected seconds until one more batch is done, if the replica reports `queued`
+    /// batches.
     pub fn burden(&self, queued: usize, now: Instant) -> f64 {
         let oldest = self.waiting.values().next().map_or(Duration::ZERO, |began| now.duration_since(*began));
         let each = self.usual.max(oldest).as_secs_f64().max(1e-6);
@@ -108,7 +114,8 @@ impl Standing {
     }
 }
 
-/// Rate limit for second opinions on partials that do not combine, so that a worker that sends such does not double the work.
+/// Rate limit for second opinions on partials that do not combine, so that a worker that sends such
+/// partials does not double the work.
 #[derive(Debug)]
 pub(crate) struct SecondOpinions {
     left: f64,
@@ -119,12 +126,12 @@ impl SecondOpinions {
     const MOST: f64 = 20.0;
     const PER_SECOND: f64 = 2.0;
 
-    /// Returns a full budget.
+    /// Creates a full budget.
     pub fn new(now: Instant) -> Self {
         Self { left: Self::MOST, at: now }
     }
 
-    /// Takes one second opinion from the budget, if it has one.
+    /// Takes one second opinion from the budget. Returns false if the budget is too small.
     pub fn pay(&mut self, now: Instant) -> bool {
         let since = now.saturating_duration_since(self.at).as_secs_f64();
         (self.left, self.at) = ((self.left + since * Self::PER_SECOND).min(Self::MOST), now);

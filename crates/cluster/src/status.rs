@@ -1,41 +1,42 @@
-//! What a worker says of itself.
+//! Status report of a worker.
 
 use serde::{Deserialize, Serialize};
 
-/// Whether a worker takes batches.
+/// State of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ShareState {
-    /// It does.
+    /// Takes batches.
     Ready,
-    /// It finishes those that it has, and then ends.
+    /// Finishes the batches that it has, then ends.
     Draining,
 }
 
-/// What a worker serves, and how much waits there: `GET /v1/share`.
+/// Share that a worker serves, and its load: `GET /v1/share`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShareStatus {
-    /// The database's name.
+    /// Name of the database.
     pub database: String,
-    /// The version of its snapshot, in hexadecimal digits.
+    /// Version of the snapshot, in hexadecimal digits.
     pub version: String,
-    /// Which share, from 0 on.
+    /// Index of the share, from 0.
     pub share: usize,
-    /// Of how many.
+    /// Number of shares.
     pub shares: usize,
-    /// Which of a protocol's two servers, where it has two.
+    /// Party, for a protocol with two servers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub party: Option<u8>,
-    /// Bytes of the database that it has.
+    /// Bytes of the database that the worker holds.
     pub bytes: u64,
     /// Batches that wait.
     pub queue: usize,
     /// Batches that are being computed: one or none.
     pub running: usize,
-    /// The most queries of a batch.
+    /// Maximum number of queries in a batch.
     pub max_batch: usize,
-    /// Bytes of the evaluation keys that it needs of each client; 0 if it needs none.
+    /// Length of the evaluation keys that the share needs from each client, in bytes; 0 if it needs
+    /// none.
     pub keys_bytes: usize,
-    /// Whether it takes batches.
+    /// State of the worker.
     pub state: ShareState,
 }

@@ -1,30 +1,32 @@
-//! How long replicas took of late, and how often a second one may be asked beside one that is slow.
+//! Recent times of replicas, and the budget for second requests beside a slow one.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Times that are kept of each size of a batch.
+/// Number of times kept for each batch size.
 const KEPT: usize = 128;
-/// So many times tell what is slow.
+/// Number of times needed to tell which batches are slow.
 const TELLING: usize = 16;
-/// Sizes of batches are told apart by powers of two up to this one.
+/// Number of size classes; sizes are told apart by powers of two up to this one.
 const SIZES: usize = 12;
-/// Where too few batches of a size have been answered, slow is so many times as long as the longest of any size took.
+/// Factor applied to the longest time of any size to get a batch's slow time, if too few batches of
+/// its size were answered.
 const UNKNOWN_FACTOR: u32 = 3;
-/// The quantile of a size's times from which on a batch is slow.
+/// Quantile of a size's times from which a batch counts as slow.
 const SLOW: f64 = 0.95;
 
-/// The latest times of a share's batches, by their size.
+/// Recent times of a share's batches, by batch size.
 #[derive(Debug, Default)]
 pub(crate) struct Times([VecDeque<Duration>; SIZES]);
 
 impl Times {
-    /// Takes note of a batch of so many queries.
+    /// Records the time of a batch of `queries` queries.
     pub fn note(&mut self, queries: usize, time: Duration) {
         push(&mut self.0[size(queries)], time);
     }
 
-    /// After how long a batch is slower than 95 of 100 of late; none where nothing is known.
+    /// Returns the time after which a batch is slower than 95% of recent ones, or `None` if no
+    /// batch has been timed.
     pub fn slow(&self, queries: usize) -> Option<Duration> {
         let of_size = &self.0[size(queries)];
         match of_size.len() < TELLING {
@@ -34,17 +36,17 @@ impl Times {
     }
 }
 
-/// The latest times of a replica.
+/// Recent times of a replica.
 #[derive(Debug, Default)]
 pub(crate) struct Latest(VecDeque<Duration>);
 
 impl Latest {
-    /// Takes note of a time.
+    /// Records a time.
     pub fn note(&mut self, time: Duration) {
         push(&mut self.0, time);
     }
 
-    /// A quantile of them; none if there are none.
+    /// Returns a quantile of the times, or `None` if there are none.
     pub fn quantile(&self, share: f64) -> Option<Duration> {
         quantile(&self.0, share)
     }
@@ -68,7 +70,7 @@ fn quantile(times: &VecDeque<Duration>, share: f64) -> Option<Duration> {
     Some(ordered[(last as f64 * share).ceil() as usize])
 }
 
-/// What second requests are paid with: each first one adds a twentieth of one.
+/// Budget for second requests: each first request adds a twentieth of a second request.
 #[derive(Debug)]
 pub(crate) struct HedgeBudget(f64);
 
@@ -76,12 +78,12 @@ impl HedgeBudget {
     const PER_REQUEST: f64 = 0.05;
     const MOST: f64 = 10.0;
 
-    /// Takes note of a request.
+    /// Records a first request.
     pub fn earn(&mut self) {
         self.0 = (self.0 + Self::PER_REQUEST).min(Self::MOST);
     }
 
-    /// Pays for a second request, if it can.
+    /// Takes a second request from the budget. Returns false if the budget is too small.
     pub fn pay(&mut self) -> bool {
         let enough = self.0 >= 1.0;
         if enough {
@@ -92,7 +94,7 @@ impl HedgeBudget {
 }
 
 impl Default for HedgeBudget {
-    /// Enough for the first slow one.
+    /// Starts with one second request, for the first slow batch.
     fn default() -> Self {
         Self(1.0)
     }
@@ -115,7 +117,7 @@ mod tests {
             times.note(40, i * MS);
         }
         assert_eq!(times.slow(33), Some(95 * MS));
-        // Of one query too little is known.
+        // Too few batches of one query have been timed.
         assert_eq!(times.slow(1), Some(297 * MS));
         for _ in 0..KEPT {
             times.note(40, MS);

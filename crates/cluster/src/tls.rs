@@ -1,5 +1,5 @@
-//! Mutual TLS between a coordinator and its workers: certificates that are read again when their files change, while
-//! connections go on.
+//! Mutual TLS between a coordinator and its workers. Certificates are reloaded when their files
+//! change, without closing connections.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -20,39 +20,40 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::stamp::Stamp;
 
-/// How often the files are looked at.
+/// Interval between looks at the files.
 const LOOK: Duration = Duration::from_secs(1);
-/// HTTP/2, which alone is spoken between the two.
+/// ALPN name of HTTP/2, the only protocol between the two.
 pub(crate) const HTTP_2: &[u8] = b"h2";
 
-/// The files by which a coordinator and a worker know each other.
+/// Files by which a coordinator and a worker authenticate each other.
 #[derive(Clone, Debug, Default)]
 pub struct MutualFiles {
-    /// The own certificate and its key.
+    /// This node's certificate and key.
     pub own: TlsFiles,
-    /// PEM: who signs the certificates of the other side; several while one takes the place of another. Whoever has a
-    /// certificate of these authorities is taken for the other side: they sign for nobody else.
+    /// PEM file with the authorities that sign the other side's certificates; several during a
+    /// change of authority. Anyone with a certificate of these authorities is accepted as the other
+    /// side, so they must sign for nobody else.
     pub authority: PathBuf,
 }
 
-/// Why the files cannot be used.
+/// Reason why the files cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MutualTlsError {
-    /// The own certificate or its key.
+    /// This node's certificate or key cannot be used.
     #[error(transparent)]
     Own(#[from] TlsError),
-    /// The other side's authority.
+    /// The other side's authorities cannot be used.
     #[error("{}: no authority's certificate can be read: {cause}; name a PEM file with that of whoever signs the other side's certificates", .path.display())]
     Authority {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Error in the file.
         cause: String,
     },
 }
 
-/// What the files held when they were last read.
+/// Contents of the files at the last reading.
 struct Current {
     own: Arc<CertifiedKey>,
     verifier: Arc<dyn ClientCertVerifier>,
@@ -82,7 +83,7 @@ impl Current {
             .with_root_certificates(roots)
             .with_client_cert_resolver(Arc::new(SingleCertAndKey::from(Arc::clone(&own))));
         client.alpn_protocols = vec![HTTP_2.into()];
-        // Every connection is verified by the certificates of today.
+        // Every connection is verified with the current certificates.
         client.resumption = Resumption::disabled();
         Ok(Self { own, verifier, client: Arc::new(client) })
     }
@@ -92,7 +93,7 @@ fn stamps(MutualFiles { own, authority }: &MutualFiles) -> [Option<Stamp>; 3] {
     [&own.certificate, &own.key, authority].map(|path| Stamp::of(path))
 }
 
-/// The certificates of one side: its own, and what it knows the other side by.
+/// Certificates of one side: its own, and the authorities of the other side.
 pub struct MutualTls {
     files: MutualFiles,
     /// Stamps of the files before they were first read.
@@ -106,17 +107,18 @@ impl MutualTls {
     /// # Errors
     /// [`MutualTlsError`].
     pub fn open(files: &MutualFiles) -> Result<Arc<Self>, MutualTlsError> {
-        // Before the files are read, so that no later change is missed.
+        // Taken before the files are read, so that no later change is missed.
         let opened = stamps(files);
         Ok(Arc::new(Self { files: files.clone(), opened, current: RwLock::new(Current::read(files)?) }))
     }
 
-    /// How a coordinator makes new connections.
+    /// Configuration for new connections of a coordinator.
     pub fn client(&self) -> Arc<ClientConfig> {
         self.current(|current| Arc::clone(&current.client))
     }
 
-    /// How a worker takes connections: those of clients with a certificate of the authority, and no others.
+    /// Acceptor for connections to a worker. Accepts only clients with a certificate of the
+    /// authority.
     pub fn acceptor(self: &Arc<Self>) -> TlsAcceptor {
         let (verifier, resolver): (Arc<dyn ClientCertVerifier>, Arc<dyn ResolvesServerCert>) =
             (Arc::<Self>::clone(self), Arc::<Self>::clone(self));
@@ -126,13 +128,14 @@ impl MutualTls {
             .with_client_cert_verifier(verifier)
             .with_cert_resolver(resolver);
         config.alpn_protocols = vec![HTTP_2.into()];
-        // Every connection is verified by the certificates of today.
+        // Every connection is verified with the current certificates.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
         TlsAcceptor::from(Arc::new(config))
     }
 
-    /// Reads the files again when they change, for ever. If they are wrong, all stays as it was.
+    /// Reloads the files when they change, for ever. If a file is wrong, the former contents stay
+    /// in force.
     pub(crate) async fn watch(self: Arc<Self>) {
         let mut seen = self.opened;
         loop {
@@ -147,7 +150,7 @@ impl MutualTls {
                     tracing::info!("the certificates were read again; new connections have them");
                     seen = now;
                 }
-                // They may be half written: they are looked at again.
+                // The files may be half written; the next look tries again.
                 Err(error) => tracing::warn!(%error, "the certificates stay as they were"),
             }
         }
@@ -170,9 +173,9 @@ impl ResolvesServerCert for MutualTls {
     }
 }
 
-/// That of the authority whose certificate was read last.
+/// Verifies with the authorities that were read last.
 impl ClientCertVerifier for MutualTls {
-    /// None: they may be others by the time that the client's certificate comes.
+    /// Empty: the trusted roots may be reloaded before the client's certificate arrives.
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         &[]
     }

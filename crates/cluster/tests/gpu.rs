@@ -1,4 +1,5 @@
-//! Workers on the emulated GPU: the same answers, by its kernels, and the processor where it fails.
+//! Workers on the emulated GPU: the answers of its kernels are the same, and if it fails, those of
+//! the processor.
 
 #[allow(dead_code, reason = "shared with the other tests")]
 #[path = "cluster/authority.rs"]
@@ -76,7 +77,7 @@ fn a_gpu_that_is_not_there_is_missed_and_one_that_is_lost_ends_the_worker() {
         coordinator.ready(&snapshot);
         let mut client = place.client(&coordinator);
         emulation.lose_after(Some(0));
-        // Whoever is asked first: no query fails.
+        // No query fails, whichever replica is asked first.
         eventually("the worker has ended", || {
             assert!(client.get_indices(&[7]).unwrap()[0].is_some());
             coordinator.replica(0, 0)["state"] == "failed"

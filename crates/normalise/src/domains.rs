@@ -1,4 +1,5 @@
-//! A domain and its parents, which a list may name in its place, asked for in one look-up.
+//! Look-ups of a domain together with its parents: a list may contain a parent instead of the
+//! domain.
 
 use spirea_math::random::{NoEntropy, SecretRng};
 use spirea_protocols::table::{KeyForm, KeyStep};
@@ -6,17 +7,19 @@ use zeroize::Zeroizing;
 
 use crate::normalised;
 
-/// The names that are asked for in the place of one.
+/// Names that are asked for in place of a domain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
-    /// The name itself, then its parents from the longest to the shortest. The rest of the look-ups are dummies.
+    /// The domain itself, then its parents from the longest to the shortest. The remaining look-ups
+    /// are dummies.
     pub names: Vec<String>,
-    /// Parents that were left out, from the longest to the shortest: the name has too many labels.
+    /// Parents that are left out because the domain has too many labels, from the longest to the
+    /// shortest.
     pub unasked: Vec<String>,
 }
 
-/// Returns the names to ask for with `count` look-ups: the name itself and its shortest parents, down to its last label.
-/// A name that is none has no parents.
+/// Returns the names to ask for with `count` look-ups: the name itself and its shortest parents,
+/// down to its last label. A text that is not a domain name has no parents.
 ///
 /// # Panics
 /// If `count` is 0.
@@ -35,19 +38,20 @@ fn names_of(name: &str, count: usize) -> Asked {
     Asked { names, unasked: parents }
 }
 
-/// Bytes of randomness in the name of a dummy.
+/// Length of the random part of a dummy's name, in bytes.
 const DUMMY_BYTES: usize = 16;
 
-/// Keys to look up for domains: for each as many, itself, its shortest parents, and dummies that no table has.
+/// Keys to look up for domains, the same number for each domain: itself, its shortest parents, and
+/// dummies that no table contains.
 ///
-/// Nothing is left out that is asked for twice: servers learn how many domains there are, and nothing of their labels.
+/// Duplicates are kept. Hence servers learn the number of domains, and nothing about their labels.
 pub struct DomainKeys {
     names: Vec<Asked>,
     keys: Vec<Zeroizing<Vec<u8>>>,
 }
 
 impl DomainKeys {
-    /// The keys for these domains, `count` for each.
+    /// Makes the keys for these domains, `count` for each.
     ///
     /// # Errors
     /// [`NoEntropy`] if the system gives no randomness for dummies.
@@ -60,25 +64,26 @@ impl DomainKeys {
         let mut keys = Vec::with_capacity(domains.len() * count);
         for Asked { names, .. } in &names {
             keys.extend(names.iter().map(|name| Zeroizing::new(name.clone().into_bytes())));
-            // Every name draws as many, so that the time to draw them tells nothing of it.
+            // The number of draws is the same for every name, so that their time reveals nothing
+            // about the name.
             let dummies: Vec<_> = (0..count).map(|_| dummy(&mut rng)).collect();
             keys.extend(dummies.into_iter().skip(names.len()));
         }
         Ok(Self { names, keys })
     }
 
-    /// All keys, in the order of the domains, as many for each.
+    /// All keys, in the order of the domains, the same number for each.
     pub fn keys(&self) -> &[Zeroizing<Vec<u8>>] {
         &self.keys
     }
 
-    /// For each domain, its names that are asked for, which come before its dummies, and those that are not.
+    /// Names of each domain: those asked for, whose keys precede the dummies, and those left out.
     pub fn names(&self) -> &[Asked] {
         &self.names
     }
 }
 
-/// A name below a domain that RFC 2606 keeps free of names.
+/// Makes a name below `.invalid`, a top-level domain that RFC 2606 keeps empty.
 fn dummy(rng: &mut SecretRng) -> Zeroizing<Vec<u8>> {
     let mut bytes = [0; DUMMY_BYTES];
     rng.fill(&mut bytes);

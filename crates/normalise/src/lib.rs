@@ -1,11 +1,12 @@
-//! Forms of keys: what a table demands of its keys, done in one place for builders and clients.
+//! Forms of keys: the normalisation that a table requires of its keys, implemented once for
+//! builders and clients.
 //!
-//! A key in its form stays as it is when it is brought into it again. A key that cannot be brought into the form of a
-//! table is not in the table: clients ask for it as it is, so that a server does not learn from a missing request
-//! what a key is not, and are told that there is no such key.
+//! Normalisation is idempotent. A key that cannot be brought into a table's form is not in the
+//! table. Clients ask for it unchanged and report it as absent: a missing request would tell a
+//! server that the key has no such form.
 //!
-//! Code that brings secret keys into a form branches on them, and its libraries leave copies in memory. It runs before each
-//! request, for microseconds, and no message depends on it.
+//! Code that normalises secret keys branches on them, and its libraries leave copies in memory. It
+//! runs before each request, for microseconds, and no message depends on it.
 
 mod domains;
 mod steps;
@@ -19,12 +20,12 @@ use zeroize::Zeroizing;
 
 pub use domains::{Asked, DomainKeys};
 
-/// The version of Unicode that this software knows.
+/// Unicode version of this software.
 pub const UNICODE: &str = "18.0.0";
-/// The version of libphonenumber's rules that this software knows.
+/// Version of libphonenumber's rules in this software.
 pub const PHONE_RULES: &str = "9.0.42";
 
-/// Returns the form that these steps make, of the versions that this software knows.
+/// Returns the form that these steps make, with the versions of this software.
 ///
 /// # Errors
 /// The fault of the steps or of the region, and a remedy.
@@ -48,7 +49,7 @@ pub fn check(form: &KeyForm) -> Result<(), String> {
 /// Brings a key into the form of a table.
 ///
 /// # Errors
-/// The fault of a key that cannot be, as words that follow "it".
+/// The fault of the key, as words that follow "it".
 pub fn normalised(form: &KeyForm, key: &[u8]) -> Result<Zeroizing<Vec<u8>>, &'static str> {
     let Ok(text) = str::from_utf8(key) else { return Err("is not text in UTF-8") };
     let mut text = Zeroizing::new(text.to_owned());
@@ -57,7 +58,8 @@ pub fn normalised(form: &KeyForm, key: &[u8]) -> Result<Zeroizing<Vec<u8>>, &'st
         for step in &form.steps {
             text = Zeroizing::new(steps::step(*step, form.region.as_deref(), &text)?);
         }
-        // A step may undo another: composed text is decomposed where a capital letter alone has an accent.
+        // A step may undo another: composed text is decomposed if only the capital letter has an
+        // accented form.
         if form.steps.len() == 1 || text == before {
             break;
         }
@@ -65,7 +67,8 @@ pub fn normalised(form: &KeyForm, key: &[u8]) -> Result<Zeroizing<Vec<u8>>, &'st
     Ok(Zeroizing::new(text.as_bytes().to_vec()))
 }
 
-/// The key that is asked for in place of `key`: in its form, or as it is if it cannot be brought into it.
+/// Returns the key to ask for instead of `key`: in the form, or unchanged if it cannot be brought
+/// into the form.
 pub fn asked<'k>(form: Option<&KeyForm>, key: &'k [u8]) -> Cow<'k, [u8]> {
     match form.map(|form| normalised(form, key)) {
         Some(Ok(key)) => Cow::Owned(key.to_vec()),
@@ -73,20 +76,21 @@ pub fn asked<'k>(form: Option<&KeyForm>, key: &'k [u8]) -> Cow<'k, [u8]> {
     }
 }
 
-/// Tests that this software knows all characters of a key, or knows as many as whoever built the table. Of others it
-/// cannot tell the form, and so not that the table lacks them.
+/// Returns true if this software knows all characters of a key, or if its Unicode version is at
+/// least the table's. The form of unknown characters is not certain, so neither is the key's
+/// absence.
 pub fn is_known(form: Option<&KeyForm>, key: &[u8]) -> bool {
     let Some(unicode) = form.and_then(|form| form.unicode.as_deref()) else { return true };
     numbers(unicode) <= numbers(UNICODE) || str::from_utf8(key).is_ok_and(is_assigned)
 }
 
-/// Tests that all characters are assigned, which fixes their forms for good.
+/// True if all characters are assigned. Unicode never changes the forms of assigned characters.
 fn is_assigned(text: &str) -> bool {
     let category = CodePointMapData::<GeneralCategory>::new();
     text.chars().all(|character| category.get(character) != GeneralCategory::Unassigned)
 }
 
-/// The numbers of a version.
+/// Parses the numbers of a version.
 fn numbers(version: &str) -> Vec<u16> {
     version.split('.').filter_map(|part| part.parse().ok()).collect()
 }

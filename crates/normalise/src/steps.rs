@@ -7,7 +7,7 @@ use spirea_protocols::table::KeyStep;
 
 use crate::is_assigned;
 
-/// The text after a step.
+/// Applies a step to a text.
 ///
 /// # Errors
 /// The fault of the text, as words that follow "it".
@@ -27,7 +27,8 @@ pub(crate) fn step(step: KeyStep, region_code: Option<&str>, text: &str) -> Resu
     }
 }
 
-/// A domain name by UTS #46, of labels and of a length that DNS has, without a dot at its end.
+/// Converts a domain name by UTS #46, without a final dot. Labels and length must be those that DNS
+/// allows.
 fn domain(text: &str) -> Option<String> {
     let ascii = Uts46::new().to_ascii(
         text.as_bytes(),
@@ -48,7 +49,7 @@ fn phone(text: &str, region_code: Option<&str>) -> Option<String> {
     Some(PHONE_NUMBER_UTIL.format(&number, PhoneNumberFormat::E164).into_owned())
 }
 
-/// The region of this code.
+/// Parses the code of a region.
 pub(crate) fn region(code: &str) -> Result<Region, String> {
     let unknown =
         || format!("{code:?} is no region whose phone numbers are known: give two letters, such as CH");

@@ -81,7 +81,7 @@ fn characters_that_are_newer_than_this_software_are_unknown_to_it() {
     assert!(is_known(Some(&of(&[KeyStep::Hex], None)), key) && is_known(None, key));
 }
 
-/// Every character, alone and after a letter that it may combine with.
+/// Every character, alone and after a letter with which it may combine.
 #[test]
 fn forms_of_characters_are_reached_at_once() {
     use KeyStep::{Domain, Lower, Nfc, Trim};
@@ -98,7 +98,7 @@ fn forms_of_characters_are_reached_at_once() {
     }
 }
 
-/// The versions that manifests record are those of the libraries.
+/// The versions in manifests are those of the libraries.
 #[test]
 fn versions_are_those_of_the_libraries() {
     let (major, minor, patch) = unicode_normalization::UNICODE_VERSION;
@@ -114,7 +114,7 @@ fn versions_are_those_of_the_libraries() {
         );
     }
     let lock = include_str!("../../../Cargo.lock");
-    // Of this version of the library: its read-me names the rules.
+    // The README of this version of the library names the rules.
     assert!(
         lock.contains("name = \"rlibphonenumber\"\nversion = \"2.2.15\"\n"),
         "update PHONE_RULES with it"

@@ -7,7 +7,7 @@ use spirea_wire::{Config, Lengths, PartConfig};
 
 use super::*;
 
-/// A part whose hint is `filling`, over and over: longer than two pieces.
+/// Makes a part whose hint repeats `filling` and is longer than two pieces.
 fn part(filling: u8) -> (PartDescription, Vec<u8>) {
     let table = spirea_specimens::table(TableKind::Index, 4000, 1016);
     let params = ProtocolParams::choose(&Choice::default(), [0; 32], 4000, 1024).unwrap();
@@ -35,7 +35,7 @@ fn part(filling: u8) -> (PartDescription, Vec<u8>) {
     (description.base().clone(), hint)
 }
 
-/// What is stored, as JavaScript stores it: pieces by hint, and what else is said.
+/// Stored data, as JavaScript stores it: pieces by hint, and the other changes.
 #[derive(Default)]
 struct Stored {
     hints: HashMap<String, Vec<Vec<u8>>>,
@@ -74,7 +74,7 @@ fn a_download_is_stored_by_pieces_and_goes_on_where_it_ended() {
         download.push(piece).unwrap();
         stored.take(&cache);
     }
-    // Five bytes are lost with the page.
+    // The last five bytes are lost with the page.
     drop((download, cache));
     assert_eq!(stored.bytes(&part).len(), 2 * PIECE_BYTES);
 
@@ -113,7 +113,7 @@ fn what_is_damaged_is_thrown_away_and_downloaded_again() {
         let hint = digits(part.hint_blake3());
         assert_eq!(cache.take_change(), Some(Change::Drop { hint }));
     }
-    // What a download brought is stored before it is checked, and goes again.
+    // A download is stored before it is checked, and deleted again if it is damaged.
     let mut download = cache.begin(&part).unwrap();
     download.push(&damaged).unwrap();
     assert!(matches!(download.finish(&part), Err(ClientError::HintCorrupted)));
@@ -124,7 +124,7 @@ fn what_is_damaged_is_thrown_away_and_downloaded_again() {
     download.finish(&part).unwrap();
     stored.take(&cache);
     assert_eq!(stored.bytes(&part), hint);
-    // A beginning that the server does not go on from is cut.
+    // If the server does not continue from the stored beginning, the beginning is cut.
     let mut download = StoredHints::default().begin(&part).unwrap();
     download.push(&hint[..10]).unwrap();
     download.cut(3).unwrap();

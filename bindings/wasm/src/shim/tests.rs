@@ -2,7 +2,7 @@ use serde_json::{Value as Json, json};
 
 use super::*;
 
-/// Heads that the half in JavaScript gives: its own test compares them with what it gives.
+/// Heads of messages from the JavaScript half, whose own test compares them with its messages.
 fn heads() -> Json {
     serde_json::from_str(include_str!("heads.json")).unwrap()
 }
@@ -18,7 +18,7 @@ fn connected_to_nobody() -> Shim {
     shim
 }
 
-/// The code of the failure that is in the output.
+/// Returns the code of the failure in the output.
 fn code(shim: &mut Shim) -> String {
     let (head, _): (Json, _) = shim.output.take().unwrap();
     head["code"].as_str().unwrap().to_owned()
@@ -61,7 +61,7 @@ fn what_the_halves_do_not_agree_on_is_an_error_and_ends_nothing() {
             assert!(!call(&mut shim));
             assert_eq!(code(&mut shim), "internal");
         }
-        // No message at all, and one that is shorter than its head.
+        // No message at all, and a message shorter than its head.
         for bytes in [&[][..], &[9, 0, 0, 0, b'{']] {
             shim.input.make_room(bytes.len()).copy_from_slice(bytes);
             assert!(!call(&mut shim));
@@ -71,7 +71,7 @@ fn what_the_halves_do_not_agree_on_is_an_error_and_ends_nothing() {
         assert!(shim.received());
         assert_eq!(shim.step(), Next::Failed);
         assert_eq!(code(&mut shim), "broken");
-        // What is over has no next step.
+        // A finished conversation has no next step.
         assert_eq!(shim.step(), Next::Failed);
         assert_eq!(code(&mut shim), "internal");
     }

@@ -1,4 +1,5 @@
-//! `spirea bench dpf`: keys evaluated on their whole domain, beside what the function's calls cost alone.
+//! `spirea bench dpf`: keys evaluated on their whole domain, compared with the cost of the
+//! function's calls alone.
 
 use std::time::Instant;
 
@@ -12,7 +13,7 @@ use super::Options;
 use super::report::{Report, Step, best_seconds, median};
 use crate::output::Format;
 
-/// What to evaluate.
+/// Options of `spirea bench dpf`.
 #[derive(Args)]
 pub struct DpfOptions {
     /// The domain has 2^LOG points.
@@ -31,7 +32,7 @@ pub struct DpfOptions {
     options: Options,
 }
 
-/// The keys of a random point.
+/// Generates the keys of a random point.
 pub(super) fn random_keys(prf: PrfKind, domain: Domain, rng: &mut SecretRng) -> anyhow::Result<[Key; 2]> {
     let point = rng.next_u64() % domain.points();
     Ok(prf.visit(Select { domain, point, rng })?)
@@ -66,7 +67,7 @@ pub fn run(request: &DpfOptions) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Seconds for both keys of a point.
+/// Median seconds for generating both keys of a point.
 fn generation_seconds(domain: Domain, prf: PrfKind, rng: &mut SecretRng) -> anyhow::Result<f64> {
     const KEYS: usize = 200;
     let mut times = Vec::with_capacity(KEYS);
@@ -88,7 +89,7 @@ fn evaluate(
 ) -> anyhow::Result<Report> {
     let domain = keys[0].domain();
     let calls = domain.calls(prf) * keys.len() as u64;
-    // Short evaluations are repeated, so that a run takes a millisecond at least.
+    // Short evaluations are repeated, so that a run takes at least a millisecond.
     let repeats = (1_000_000 / calls).max(1) as u32;
     let (mut times, mut floors, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..runs.max(1) {

@@ -8,8 +8,8 @@ use super::report::{Report, median_seconds};
 use super::scan::Limits;
 use super::{Options, random_matrix};
 
-/// Times the hint under the chosen set. The floor of both is what the uniform one costs at the multiply-add
-/// peak: a ratio above 1 is what the structure saves.
+/// Times the hint under the chosen set. The floor of every set is the cost of the uniform matrix at
+/// the multiply-add peak, so a ratio above 1 shows the saving by the matrix's structure.
 pub fn run(options: &Options) -> anyhow::Result<()> {
     let (backend, layout, set) = (options.backend()?, options.layout()?, options.set()?);
     let matrix = random_matrix(&backend, layout)?;

@@ -1,4 +1,4 @@
-//! `spirea bench`: figures beside the limits that bound them, measured in the same process.
+//! `spirea bench`: figures compared with the limits that bound them, measured in the same process.
 
 mod dpf;
 mod hint;
@@ -23,7 +23,7 @@ use spirea_math::random::SecretRng;
 use crate::output::Format;
 use crate::threads::Threads;
 
-/// What to measure.
+/// Commands of `spirea bench`.
 #[derive(Subcommand)]
 pub enum Bench {
     /// Step `scalar_fold`: the scan of a database for a batch of queries.
@@ -48,7 +48,7 @@ pub enum Bench {
     Plot(plot::PlotOptions),
 }
 
-/// What all benchmarks take.
+/// Options that the benchmarks share.
 #[derive(Args, Clone)]
 pub struct Options {
     /// Size of the database in GiB.
@@ -109,7 +109,7 @@ impl Options {
         Ok((self.db_gib * f64::from(1 << 30)) as usize)
     }
 
-    /// A square matrix of the wanted size, with columns in blocks of 256.
+    /// Returns the layout of a square matrix of the requested size, with columns in blocks of 256.
     fn layout(&self) -> anyhow::Result<PanelLayout> {
         let bytes = self.bytes()?;
         let columns = ((bytes as f64).sqrt() as usize).next_multiple_of(256);
@@ -133,14 +133,14 @@ pub fn run(bench: Bench) -> anyhow::Result<()> {
     }
 }
 
-/// A matrix of random bytes.
+/// Uploads a matrix of random bytes.
 fn random_matrix(backend: &CpuBackend, layout: PanelLayout) -> anyhow::Result<CpuMatrix> {
     let mut bytes = vec![0; layout.bytes()];
     SecretRng::from_os()?.fill(&mut bytes);
     Ok(backend.upload(layout, &bytes)?)
 }
 
-/// Random query words.
+/// Draws random query words.
 fn random_words(count: usize) -> anyhow::Result<Vec<u32>> {
     let mut rng = SecretRng::from_os()?;
     Ok((0..count).map(|_| rng.next_u64() as u32).collect())

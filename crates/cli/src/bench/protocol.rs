@@ -1,4 +1,5 @@
-//! `spirea bench protocol NAME`: the server's time by step, sizes, preparation, noise, and the prediction.
+//! `spirea bench protocol NAME`: the server's time by step, sizes, preparation, noise, and the
+//! prediction.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use super::scan::Limits;
 use super::{Options, random_matrix};
 use crate::output::{Format, bytes, print_line, seconds};
 
-/// Which protocol.
+/// Options of `spirea bench protocol`.
 #[derive(Args)]
 pub struct ProtocolOptions {
     /// Name of the protocol: simple, double, exppack-simple, exppack-double, double-pack, hybrid, onion, dpf-xor or
@@ -45,46 +46,46 @@ pub struct ProtocolOptions {
     options: Options,
 }
 
-/// What was measured of a protocol.
+/// Measurements of a protocol.
 #[derive(Debug, Serialize)]
 struct ProtocolReport {
     name: String,
     params: String,
-    /// How keys reach the server, if it needs any.
+    /// Delivery of evaluation keys to the server, if the protocol needs any.
     #[serde(skip_serializing_if = "Option::is_none")]
     keys: Option<&'static str>,
     shape: [usize; 2],
     backend: String,
     threads: usize,
     batch: usize,
-    /// Median for a whole batch.
+    /// Median time for a whole batch.
     seconds: f64,
-    /// What bounds it: `memory`, from which the database is read once for a batch, or the instruction that multiplies
-    /// its bytes by the words of each query.
+    /// Bottleneck: `memory`, from which the database is read once per batch, or the instruction
+    /// that multiplies the database's bytes by the words of each query.
     floor: String,
-    /// The time at that bound.
+    /// Time at that limit.
     floor_seconds: f64,
     /// `floor_seconds / seconds`.
     ratio: f64,
-    /// The time in which the database is read from memory.
+    /// Time to read the database from memory.
     read_seconds: f64,
-    /// The time of one query's products at the instruction's peak, where its bytes are multiplied by words.
+    /// Time of one query's products at the instruction's peak, if bytes are multiplied by words.
     #[serde(skip_serializing_if = "Option::is_none")]
     product_seconds: Option<f64>,
-    /// What the planner said of one query, from rates measured in this process.
+    /// Time that the planner predicts for one query, from rates measured in this process.
     predicted_seconds: f64,
     upload_bytes: usize,
     download_bytes: usize,
     keys_bytes: usize,
     hint_bytes: u64,
     memory_bytes: u64,
-    /// Computing hints and loading.
+    /// Time to compute hints and load the database.
     prepare_seconds: f64,
     client_query_seconds: f64,
     client_decode_seconds: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     noise_margin_bits: Option<f64>,
-    /// None if a record never decodes wrongly.
+    /// `None` if a record never decodes wrongly.
     #[serde(flatten)]
     failure: Option<Failure>,
     steps: Vec<StepTime>,
@@ -98,7 +99,7 @@ struct StepTime {
     predicted_seconds: Option<f64>,
 }
 
-/// Builds a database of random records, asks for some, and prints what it took.
+/// Builds a database of random records, looks some up, and prints the measurements.
 pub fn run(request: &ProtocolOptions) -> anyhow::Result<()> {
     let options = &request.options;
     let backend = options.backend()?;
@@ -130,7 +131,8 @@ pub fn run(request: &ProtocolOptions) -> anyhow::Result<()> {
     let server = params.on().open(&timed, &files, openings[0])?;
     let prepare_seconds = started.elapsed().as_secs_f64();
 
-    // Queries of as many clients, each with keys of its own; a few clients take turns in large batches.
+    // Queries of different clients, each with its own keys; in large batches a few clients take
+    // turns.
     let clients = (0..options.batch.min(4))
         .map(|_| params.client(&hint, &[], &mut rng))
         .collect::<Result<Vec<_>, _>>()?;
@@ -164,7 +166,7 @@ pub fn run(request: &ProtocolOptions) -> anyhow::Result<()> {
     }
     drop(server);
     let stored = usize::try_from(params.stored().bytes())?;
-    // In pages like a database's: in small ones the same memory reads a quarter slower.
+    // Huge pages like a database's: with small pages, reading the same memory is a quarter slower.
     let limits = Limits::measure(&backend, random_matrix(&backend, options.layout()?)?.bytes())?;
     // Folds of polynomials and of shares have other products.
     let products = if matches!(params.first_fold(), FirstFold::Bytes) { options.batch } else { 0 };
@@ -172,7 +174,7 @@ pub fn run(request: &ProtocolOptions) -> anyhow::Result<()> {
     let read_seconds = stored as f64 / limits.bandwidth;
     let product_seconds = (products > 0).then(|| stored as f64 / limits.products);
     let batch_seconds = median(times);
-    // The other of two servers would take as long.
+    // The second of two servers takes the same time.
     for (party, &opening) in openings.iter().enumerate().skip(1) {
         answers.push(params.on().open(&timed, &files, opening)?.answer(&batch(party))?);
     }

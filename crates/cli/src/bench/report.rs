@@ -1,4 +1,4 @@
-//! What a benchmark prints: one JSON object a line, or the same for people.
+//! Report of a benchmark: one JSON object per line, or text for people.
 
 use std::collections::BTreeMap;
 
@@ -7,75 +7,76 @@ use spirea_protocols::parameters::Failure;
 
 use crate::output::{bytes, print_line, seconds};
 
-/// One measured figure with the limit that bounds it.
+/// A measured figure with the limit that bounds it.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    /// What was measured.
+    /// Name of the measurement.
     pub name: String,
-    /// The parameter set, if there is one.
+    /// Parameter set, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub params: Option<String>,
     /// Rows and columns of the matrix.
     pub shape: [usize; 2],
-    /// The backend.
+    /// Name of the backend.
     pub backend: String,
-    /// Threads of the server's computation.
+    /// Number of threads of the server's computation.
     pub threads: usize,
-    /// Queries in a batch.
+    /// Number of queries in a batch.
     pub batch: usize,
-    /// Median for one whole batch.
+    /// Median time for a whole batch.
     pub seconds: f64,
-    /// What bounds it: `memory`, or the instruction.
+    /// Bottleneck: `memory`, or the name of the instruction.
     pub floor: String,
-    /// The time at that bound.
+    /// Time at that limit.
     pub floor_seconds: f64,
-    /// `floor_seconds / seconds`, the median over runs where each has its own floor: 1.0 is the limit.
+    /// `floor_seconds / seconds`, the median over runs if each run has its own floor. 1.0 is the
+    /// limit.
     pub ratio: f64,
-    /// Figures of the wire and the noise, where the benchmark has them.
+    /// Sizes and noise, if the benchmark measures them.
     #[serde(flatten)]
     pub wire: Option<Wire>,
-    /// The parts, where the benchmark has them.
+    /// Steps, if the benchmark measures them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<Step>,
 }
 
-/// Figures of a protocol.
+/// Sizes, preparation and noise of a protocol.
 #[derive(Debug, Serialize)]
 pub struct Wire {
-    /// Bytes of a query.
+    /// Length of a query in bytes.
     pub upload_bytes: usize,
-    /// Bytes of an answer.
+    /// Length of an answer in bytes.
     pub download_bytes: usize,
-    /// Bytes of reusable keys.
+    /// Length of reusable keys in bytes.
     pub keys_bytes: usize,
-    /// Bytes of the hint, once for a version.
+    /// Length of the hint in bytes, downloaded once for each version.
     pub hint_bytes: u64,
-    /// Time to build the snapshot, hint included.
+    /// Time to build the snapshot, including the hint.
     pub prepare_seconds: f64,
-    /// log2 of the tolerated error over the measured deviation.
+    /// log2 of the tolerated error over the measured standard deviation.
     pub noise_margin_bits: f64,
-    /// The probability of a wrong record.
+    /// Probability of a wrong record.
     #[serde(flatten)]
     pub failure: Option<Failure>,
 }
 
-/// A part of a measured whole.
+/// A step of a measured whole.
 #[derive(Debug, Serialize)]
 pub struct Step {
-    /// Which part.
+    /// Name of the step.
     pub name: &'static str,
-    /// Median.
+    /// Median time.
     pub seconds: f64,
-    /// What bounds it, where that is known.
+    /// Bottleneck, if it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub floor: Option<String>,
-    /// The time at that bound.
+    /// Time at that limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub floor_seconds: Option<f64>,
 }
 
 impl Report {
-    /// Prints it: as JSON, or as text.
+    /// Prints the report, as JSON or as text.
     pub fn print(&self, format: crate::output::Format) -> anyhow::Result<()> {
         if format == crate::output::Format::Json {
             return print_json(self);
@@ -104,13 +105,13 @@ impl Report {
     }
 }
 
-/// A report, and what this process has chosen by measurement.
+/// A report with the parameters that this process has chosen by measurement.
 #[derive(Serialize)]
 struct Measured<'a, R> {
     #[serde(flatten)]
     report: &'a R,
-    /// How many bytes ahead of what they read kernels of the processor ask for memory, where matrices were large enough to
-    /// tell.
+    /// Prefetch distance of the processor's kernels, in bytes, if matrices were large enough to
+    /// measure it.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     prefetch: BTreeMap<&'static str, usize>,
 }
@@ -121,12 +122,12 @@ pub fn print_json(report: &impl Serialize) -> anyhow::Result<()> {
     print_line(&serde_json::to_string(&Measured { report, prefetch })?)
 }
 
-/// The median of the times of `runs` runs after one that does not count.
+/// Returns the median time of `runs` runs, after one warm-up run.
 pub fn median_seconds(runs: usize, run: impl FnMut() -> anyhow::Result<()>) -> anyhow::Result<f64> {
     Ok(median(times(runs, run)?))
 }
 
-/// The shortest of the times of `runs` runs after one that does not count.
+/// Returns the shortest time of `runs` runs, after one warm-up run.
 pub fn best_seconds(runs: usize, run: impl FnMut() -> anyhow::Result<()>) -> anyhow::Result<f64> {
     Ok(times(runs, run)?.into_iter().fold(f64::INFINITY, f64::min))
 }
@@ -141,7 +142,7 @@ fn times(runs: usize, mut run: impl FnMut() -> anyhow::Result<()>) -> anyhow::Re
     (0..runs).map(timed).collect()
 }
 
-/// The median of some times.
+/// Returns the median of some times.
 pub fn median(mut times: Vec<f64>) -> f64 {
     times.sort_by(f64::total_cmp);
     times[times.len() / 2]

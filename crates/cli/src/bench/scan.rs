@@ -7,18 +7,19 @@ use spirea_cpu::{CpuBackend, rates};
 use super::report::{Report, best_seconds, median};
 use super::{Options, random_matrix, random_words};
 
-/// The two limits of a scan: the memory's, and the instruction's.
+/// The two limits of a scan: memory and the instruction.
 pub(super) struct Limits {
-    /// Bytes a second that all threads read together.
+    /// Bytes per second that all threads together read.
     pub bandwidth: f64,
-    /// Products of a byte and a word a second, of all threads.
+    /// Products of a byte and a word per second, of all threads.
     pub products: f64,
-    /// The instruction's name.
+    /// Name of the instruction.
     pub instruction: &'static str,
 }
 
 impl Limits {
-    /// Measures both; that of memory by only reading `bytes`, with as many threads as the benchmark uses.
+    /// Measures both limits. The memory limit is the rate of only reading `bytes`, with the
+    /// benchmark's number of threads.
     pub fn measure(backend: &CpuBackend, bytes: &[u8]) -> anyhow::Result<Self> {
         let (isa, threads) = (backend.isa(), backend.threads());
         let one_core = rates::multiply_add_peak(isa).context("the path in use has a peak")?;
@@ -29,7 +30,8 @@ impl Limits {
         })
     }
 
-    /// The limit that a scan of `bytes` for `batch` queries meets first, and the time at it.
+    /// Returns the lower limit for a scan of `bytes` for `batch` queries, and the time at that
+    /// limit.
     pub fn floor(&self, bytes: usize, batch: usize) -> (String, f64) {
         let memory = bytes as f64 / self.bandwidth;
         let products = bytes as f64 * batch as f64 / self.products;
@@ -43,8 +45,9 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     let (backend, layout) = (options.backend()?, options.layout()?);
     let matrix = random_matrix(&backend, layout)?;
     let queries = random_words(layout.columns() * options.batch)?;
-    // The speed of a shared machine drifts: each run is compared with limits measured right after it. Like
-    // with like: a limit is the best of several tries, so the run is the best of as many.
+    // The speed of a shared machine drifts, so each run is compared with limits measured right
+    // after it. A limit is the best of several tries; for a fair comparison, the run is the best of
+    // the same number of tries.
     let (mut times, mut floors, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
     let mut floor = String::new();
     for _ in 0..options.runs.max(1) {

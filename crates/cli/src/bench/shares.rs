@@ -1,4 +1,5 @@
-//! `spirea bench dpf-xor` and `dpf-sum`: one server's fold of a database by the shares of a batch of keys.
+//! `spirea bench dpf-xor` and `dpf-sum`: one server's fold of a database by the shares of a batch
+//! of keys.
 
 use anyhow::ensure;
 use clap::Args;
@@ -11,7 +12,7 @@ use super::Options;
 use super::dpf::random_keys;
 use super::report::{Report, Step, best_seconds, median};
 
-/// What to fold.
+/// Options of these benchmarks.
 #[derive(Args)]
 pub struct ShareOptions {
     /// Bytes of a record, at most 4096.
@@ -86,7 +87,8 @@ fn run(request: &ShareOptions, name: &str, output: OutputKind) -> anyhow::Result
     report.print(options.format())
 }
 
-/// The times of what bounds a fold: reading the database once, the function's calls, and for words the products.
+/// Measures the limits of a fold: reading the database once, the function's calls, and for words
+/// the products.
 fn limits(
     backend: &CpuBackend,
     rows: &CpuRows,

@@ -1,7 +1,7 @@
 //! `spirea bench simple`: whole look-ups through loopback HTTP.
 //!
-//! The table is built, served and asked as any other: the builder, a server on a port of this machine, and
-//! the HTTP client.
+//! The table is built, served and queried in the usual way: by the builder, a server on a port of
+//! this machine, and the HTTP client.
 
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
@@ -26,7 +26,8 @@ use super::Options;
 use super::report::{Report, Step, Wire, median, median_seconds};
 use super::scan::Limits;
 
-/// Bytes of a value of the benchmark's table: with length and checksum, a record of 256.
+/// Length of a value of the benchmark's table, in bytes: with length and checksum, a record has 256
+/// bytes.
 const VALUE_BYTES: usize = 246;
 
 /// Builds, serves, looks up, and compares the server's time with the scan alone.
@@ -78,7 +79,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     report.print(options.format())
 }
 
-/// A table of random values, built by the builder.
+/// Builds a table of random values with the builder.
 fn build(options: &Options, folder: &Path) -> anyhow::Result<(Snapshot, f64)> {
     let input = folder.join("values.bin");
     let mut file = BufWriter::new(File::create(&input)?);
@@ -97,7 +98,7 @@ fn build(options: &Options, folder: &Path) -> anyhow::Result<(Snapshot, f64)> {
     Ok((snapshot, seconds))
 }
 
-/// Medians over look-ups.
+/// Median times of look-ups.
 struct LookUps {
     query: f64,
     server: f64,
@@ -105,7 +106,7 @@ struct LookUps {
     decode: f64,
 }
 
-/// Looks random indices up through a server of this process and port.
+/// Looks up random indices through a server of this process and a port.
 fn look_ups(options: &Options, snapshot: &Snapshot, folder: &Path) -> anyhow::Result<LookUps> {
     let engine = Arc::new(Engine::new(64, KeyRegistry::default())?);
     engine.publish(Database::load(snapshot, &options.backend()?, Opening::default(), &Silent)?);
@@ -137,7 +138,7 @@ fn look_ups(options: &Options, snapshot: &Snapshot, folder: &Path) -> anyhow::Re
     Ok(LookUps { query, server, network, decode })
 }
 
-/// What is measured of the same matrix without anything around it.
+/// Measurements of the same matrix without a server around it.
 struct Alone {
     scan_seconds: f64,
     limits: Limits,

@@ -1,4 +1,4 @@
-//! `spirea bench steps`: the steps on rings, each against what bounds it.
+//! `spirea bench steps`: the steps on rings, each compared with its limit.
 
 use spirea_backend::{
     Backend as _, Bodies, EvaluationKeys, FixedPacking, PackedEnds, RING_DEGREE, RingBackend, SwitchedBits,
@@ -12,10 +12,10 @@ use spirea_math::{Expansion, Rotations};
 use super::report::{Report, best_seconds};
 use super::{Options, random_matrix};
 
-/// Rows of plaintext polynomials.
+/// Number of rows of plaintext polynomials.
 const ROWS: usize = 8;
 
-/// What bounds the steps of a ring.
+/// Limits of the steps of a ring.
 struct Floors {
     bandwidth: f64,
     multiply_adds: f64,
@@ -23,7 +23,7 @@ struct Floors {
     inverse: f64,
 }
 
-/// Times the steps for the sets that protocols choose by default.
+/// Times the steps for the default sets of the protocols.
 pub fn run(options: &Options) -> anyhow::Result<()> {
     let backend = options.backend()?;
     let memory = random_matrix(&backend, options.layout()?)?;
@@ -68,7 +68,8 @@ fn steps(options: &Options, backend: &CpuBackend, set: RingSet, floors: &Floors)
             };
             report.print(options.format())
         };
-    // A butterfly needs the high half of a product, which is a multiplication of 64 bits, and two low halves.
+    // A butterfly needs the high half of a product, which is a 64-bit multiplication, and two low
+    // halves.
     let butterflies = (degree / 2 * degree.ilog2() as usize) as f64;
     let floor = butterflies / floors.multiply_adds;
     print("ntt", [1, degree], 1, floors.forward, rates::WORD_MULTIPLY_ADD, floor)?;
@@ -79,7 +80,7 @@ fn steps(options: &Options, backend: &CpuBackend, set: RingSet, floors: &Floors)
     let selector_levels = set.selector_gadget().levels(ring);
     let expansion = Expansion::covering(columns + depth * selector_levels);
     let mut rng = SecretRng::from_os()?;
-    // As many big automorphisms as there are rows.
+    // The number of big automorphisms equals the number of rows.
     let rotations = (set.plaintext_bits() < 20)
         .then(|| Rotations::new(RING_DEGREE, LweSet::Module1280.rank(), RING_DEGREE / ROWS / 2));
     let shape = KeyShape { set, levels: expansion.levels(), rotations, conversion: Conversion::Rgsw };
@@ -188,13 +189,14 @@ fn steps(options: &Options, backend: &CpuBackend, set: RingSet, floors: &Floors)
         std::hint::black_box(backend.rgsw_fold(&tables, &selectors, entries)?);
         Ok(())
     })?;
-    // Both polynomials' digits forward, the sums' two polynomials back.
+    // Forward transforms of both polynomials' digits, and inverse transforms of the sum's two
+    // polynomials.
     let product =
         (2 * selector_levels * primes) as f64 * floors.forward + (2 * primes) as f64 * floors.inverse;
     print("rgsw_fold", [ROWS, degree], 1, seconds, "transforms", (ROWS - 1) as f64 * product)
 }
 
-/// One result of queries that bring their keys.
+/// A packed result of queries that carry their keys.
 struct Packed<'a> {
     backend: &'a CpuBackend,
     set: RingSet,
@@ -247,7 +249,8 @@ impl<'a> Packed<'a> {
         Ok(())
     }
 
-    /// Bytes that a batch must read: digits and plaintexts once, each query's halves.
+    /// Returns the bytes that a batch must read: digits and plaintexts once, and each query's
+    /// halves.
     fn bytes(&self, batch: usize) -> usize {
         let ring = self.set.ring();
         let plain = ROWS * self.packing.rotations.leaves() * ring.words();
@@ -255,7 +258,7 @@ impl<'a> Packed<'a> {
     }
 }
 
-/// Seconds of the transforms of a substitution.
+/// Returns the seconds of the transforms in a substitution.
 fn substitution_transforms(set: RingSet, floors: &Floors) -> f64 {
     let (forward, inverse) =
         (set.expansion_gadget().forward_transforms(set.ring()), set.ring().limbs().len());

@@ -1,4 +1,5 @@
-//! What the server says: of itself, of its databases, and to this client's token.
+//! Examination of the server over HTTP: its health, its databases, and the access that this
+//! client's token gives.
 
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
@@ -15,28 +16,28 @@ use crate::access::tls;
 use crate::output::{bytes, seconds};
 
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The most of a response's body that is read.
+/// Maximum number of bytes read from a response's body.
 const BODY_BYTES: u64 = 1 << 20;
-/// Clocks that differ by more upset certificates, and the times in logs.
+/// Clock skew above which certificates and the times in logs cause trouble.
 const SKEW: Duration = Duration::from_secs(30);
-/// A response above this is slow for one that says next to nothing.
+/// Time above which even a tiny response counts as slow.
 const SLOW: Duration = Duration::from_millis(500);
 
-/// A database as one server has it.
+/// A database as a server lists it.
 pub struct Found {
     pub name: String,
-    /// The entity tag of its configuration: its version.
+    /// Entity tag of the configuration, which is the version.
     pub version: String,
 }
 
-/// One server over HTTP.
+/// A server over HTTP.
 pub struct Http {
     agent: Agent,
     url: String,
     authorization: Option<String>,
 }
 
-/// What came back.
+/// A response, with the time it took.
 struct Reply {
     status: u16,
     response: Response<()>,
@@ -81,7 +82,7 @@ impl Http {
         Ok(Reply { status: parts.status.as_u16(), response: Response::from_parts(parts, ()), body, took })
     }
 
-    /// With the token, which goes only where it must.
+    /// Sends a request with the token, which goes only to endpoints that need it.
     fn get_allowed(&self, path: &str, range: Option<&str>) -> Result<Reply, ureq::Error> {
         let token = self.authorization.as_deref().map(|token| (AUTHORIZATION, token));
         let headers: Vec<_> = token.into_iter().chain(range.map(|range| (RANGE, range))).collect();
@@ -156,7 +157,7 @@ impl Http {
         report.fail("ready", detail, "wait while databases are loading; the server's log says why one failed")
     }
 
-    /// The database to go on with.
+    /// Chooses the database to go on with.
     fn examine_list(&self, report: &mut Report, wanted: Option<&str>) -> anyhow::Result<Option<String>> {
         let reply = self.get_allowed("/v1/databases", None)?;
         let given = if self.authorization.is_some() { "the token" } else { "a request without a token" };
@@ -215,7 +216,7 @@ impl Http {
         let hint = self.get_allowed(&format!("/v1/databases/{name}/hint"), Some("bytes=0-0"));
         let (status, range) = match &hint {
             Ok(reply) => (reply.status, reply.header(CONTENT_RANGE)),
-            // Without ranges all of it comes, which is more than is read here.
+            // A server without ranges sends the whole body, which exceeds the limit here.
             Err(ureq::Error::BodyExceedsLimit(_)) => (200, None),
             Err(error) => {
                 report.fail("hint", error.to_string(), "see the server's log")?;

@@ -1,4 +1,4 @@
-//! A real look-up: what a client does, checked by the checksum in the record.
+//! A real look-up by a client, verified by the checksum in the record.
 
 use spirea_client::{ClientOptions, HttpClient};
 use spirea_protocols::TableKind;
@@ -7,10 +7,10 @@ use super::http::Found;
 use super::report::Report;
 use crate::output::{bytes, seconds};
 
-/// How often something is looked up for the latency.
+/// Number of look-ups for the latency.
 const LOOK_UPS: usize = 5;
 
-/// Examines one database of all its servers.
+/// Examines one database on all its servers.
 pub fn examine(
     report: &mut Report,
     urls: &[&str],
@@ -42,7 +42,7 @@ pub fn examine(
     let mut round_trips = Vec::new();
     let (mut server, mut traffic) = (0.0, 0);
     for _ in 0..LOOK_UPS {
-        // An absent key is an answer too, from a record with a checksum of its own.
+        // An absent key is an answer too, from a record with its own checksum.
         let looked_up = match client.table().kind {
             TableKind::Index => client.look_up_indices(&[0]),
             TableKind::Keyword => client.look_up_keys(&[b"spirea doctor"]),

@@ -15,7 +15,7 @@ use crate::address;
 use crate::output::Format;
 use crate::status::Status;
 
-/// What to examine.
+/// Options of `spirea doctor`.
 #[derive(Args)]
 pub struct Options {
     /// Address of the server, such as http://127.0.0.1:8080.
@@ -37,7 +37,8 @@ pub struct Options {
     json: bool,
 }
 
-/// Examines and prints. The status is 0 if a client gets answers, and 1 if something is in its way.
+/// Examines the path and prints the results. The status is 0 if a client gets answers, and 1 if a
+/// check failed.
 pub fn run(options: &Options) -> anyhow::Result<Status> {
     let token = options.access.token()?;
     let mut report = Report::new(Format::from_flag(options.json));

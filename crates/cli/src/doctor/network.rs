@@ -1,4 +1,4 @@
-//! From the address to an encrypted connection.
+//! Examination of the network: from the address to an encrypted connection.
 
 use std::net::{TcpStream, ToSocketAddrs as _};
 use std::path::Path;
@@ -16,16 +16,16 @@ use crate::access::tls;
 use crate::output::seconds;
 
 const PATIENCE: Duration = Duration::from_secs(10);
-/// A certificate that expires sooner should have been renewed by now.
+/// Remaining validity below which a certificate should have been renewed.
 const SOON: Duration = Duration::from_secs(14 * 24 * 60 * 60);
 
-/// A server that can be connected to.
+/// A server that accepts connections.
 pub struct Address {
-    /// Whether it is on this machine, where clocks cannot differ.
+    /// True if the server is on this machine, where clocks cannot differ.
     pub is_local: bool,
 }
 
-/// Examines names, connections and certificates; `None` if there is no connection.
+/// Examines names, connections and certificates. Returns `None` if no connection can be made.
 pub fn examine(report: &mut Report, url: &str, ca: Option<&Path>) -> anyhow::Result<Option<Address>> {
     if let Err(error) = check_address(url, false) {
         report.fail("address", error.to_string(), "give one such as https://pir.example.org")?;

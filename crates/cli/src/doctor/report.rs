@@ -1,11 +1,11 @@
-//! What was examined, with what is wrong and what to do.
+//! Report of the checks: the result, the cause of a failure, and the remedy.
 
 use serde_json::json;
 
 use crate::about::{self, Fact};
 use crate::output::{Format, print_line};
 
-/// How an examination ended.
+/// Result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     Ok,
@@ -23,7 +23,7 @@ impl Outcome {
     }
 }
 
-/// Prints each examination as it ends, and remembers whether any failed.
+/// Prints each check as it ends, and remembers whether any failed.
 pub struct Report {
     format: Format,
     server: String,
@@ -35,7 +35,7 @@ impl Report {
         Self { format, server: String::new(), failed: false }
     }
 
-    /// What follows is about this server.
+    /// Sets the server for the lines that follow.
     pub fn of(&mut self, server: &str) {
         self.server = server.into();
     }

@@ -1,4 +1,4 @@
-//! Ctrl-C: requests end, and what has been answered is printed.
+//! Ctrl-C: cancels the requests; answers that have arrived are printed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,11 +8,12 @@ use tokio::runtime::Builder;
 
 use crate::status::Status;
 
-/// Ctrl-C, from when it is heeded. A second one ends the process at once.
+/// Handler of Ctrl-C. The first Ctrl-C sets a flag; a second one ends the process at once.
 pub struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// Heeds Ctrl-C. Where the system gives no thread or refuses signals, Ctrl-C ends the process as ever.
+    /// Starts handling Ctrl-C. If the system gives no thread or refuses signals, Ctrl-C ends the
+    /// process as usual.
     pub fn heed() -> Self {
         let came = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&came);
@@ -31,12 +32,12 @@ impl Interrupt {
         Self(came)
     }
 
-    /// Becomes true when Ctrl-C comes.
+    /// Flag that becomes true on Ctrl-C.
     pub fn flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.0)
     }
 
-    /// Tells if it came.
+    /// True after Ctrl-C.
     pub fn came(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }

@@ -33,7 +33,7 @@ use crate::output::{Format, bytes, note, print_error, seconds};
 use crate::progress::byte_bar;
 use crate::status::Status;
 
-/// What to look up.
+/// Options of `spirea get`.
 #[derive(Args)]
 pub struct Options {
     /// Address of the server, such as http://127.0.0.1:8080.
@@ -115,9 +115,11 @@ pub struct Options {
     pin_key: Option<PublicKey>,
 }
 
-/// Looks up and prints. The status is 0 if everything was found, 1 if something was not, 2 for an error.
+/// Looks up and prints. The status is 0 if everything was found, 1 if something was not, 2 for an
+/// error.
 ///
-/// Results are printed by a thread of their own, so that requests wait neither for a reader nor for a disk.
+/// A thread of its own prints the results, so that requests wait neither for a reader nor for a
+/// disk.
 pub fn run(options: &Options) -> anyhow::Result<Status> {
     let wanted = Wanted::read(options)?;
     let all = wanted.labels.len();
@@ -147,7 +149,7 @@ pub fn run(options: &Options) -> anyhow::Result<Status> {
     };
     let printer = Printer::start(wanted.labels.clone(), start, layout, resume);
     let asked = wanted.ask(&mut client, start, options.fetch, &printer);
-    // Missing results are the first thing to know, even if the connection broke later.
+    // Missing results are reported first, even if the connection broke later.
     let Printed { complete, is_incomplete } = printer.finish()?;
     if interrupt.came() {
         print_error(&format!("spirea: interrupted: {complete} of {all} look-ups are complete and printed"));
@@ -168,14 +170,14 @@ pub fn run(options: &Options) -> anyhow::Result<Status> {
     Ok(Status::of(!is_incomplete))
 }
 
-/// The look-ups of a command, by key or by index.
+/// Look-ups of a command, by key or by index.
 struct Wanted {
-    /// For each look-up its name; none for dummies.
+    /// Name of each look-up; `None` for dummies.
     labels: Vec<Option<Label>>,
-    /// The bytes of keys; none in a table without keys.
+    /// Keys as bytes; empty in a table without keys.
     keys: Vec<Vec<u8>>,
     indices: Vec<u64>,
-    /// Names of each domain that are not asked for, in words.
+    /// Messages about the names of each domain that are not asked for.
     unasked: Vec<String>,
 }
 
@@ -193,7 +195,7 @@ impl Wanted {
         Ok(Self { labels, keys: decoded, indices, unasked: Vec::new() })
     }
 
-    /// Domains with their parents, `count` names for each.
+    /// Expands domains to themselves and their parents, `count` names for each.
     fn of_domains(domains: &[String], count: usize) -> anyhow::Result<Self> {
         let names: Vec<&str> = domains.iter().map(String::as_str).collect();
         let domain_keys = DomainKeys::new(&names, count).map_err(ClientError::from)?;
@@ -213,14 +215,14 @@ impl Wanted {
         Ok(Self { labels, keys, indices: Vec::new(), unasked })
     }
 
-    /// The list and servers that `--resume` compares.
+    /// Returns the list and the servers, which `--resume` compares.
     fn asked<'a>(&'a self, options: &'a Options) -> Asked<'a> {
         let mut addresses = options.urls();
         addresses.extend(options.replica.iter().chain(&options.other_replica).map(String::as_str));
         Asked { database: &options.name, addresses, keys: &self.keys, indices: &self.indices }
     }
 
-    /// Looks up everything from `start` and gives it to the printer.
+    /// Looks up everything from `start` on, and passes the answers to the printer.
     fn ask(
         &self,
         client: &mut HttpClient,
@@ -260,12 +262,12 @@ impl Wanted {
 }
 
 impl Options {
-    /// The first address of each server.
+    /// Returns the first address of each server.
     fn urls(&self) -> Vec<&str> {
         [Some(&self.url), self.other.as_ref()].into_iter().flatten().map(String::as_str).collect()
     }
 
-    /// The bytes of a key as it is written.
+    /// Decodes a key from its form on the command line.
     fn bytes_of(&self, key: &str) -> anyhow::Result<Vec<u8>> {
         match (self.hex, self.base64) {
             (true, _) => {
@@ -277,7 +279,7 @@ impl Options {
     }
 }
 
-/// The bytes that hexadecimal digits stand for, two for each.
+/// Decodes hexadecimal digits, two for each byte.
 fn from_hex(digits: &str) -> Option<Vec<u8>> {
     let digit = |byte: u8| Some(char::from(byte).to_digit(16)? as u8);
     let pairs = digits.as_bytes().chunks(2);
@@ -300,7 +302,7 @@ fn all_keys(options: &Options) -> anyhow::Result<Vec<String>> {
     Ok(keys)
 }
 
-/// Connects, and tries again for as long as `--wait` says while the server is not there or not ready.
+/// Connects. While the server is unreachable or not ready, retries for the time of `--wait`.
 fn connect(options: &Options, interrupt: &Interrupt) -> anyhow::Result<HttpClient> {
     let urls = options.urls();
     let deadline = Instant::now() + Duration::from_secs(options.wait);
@@ -339,7 +341,7 @@ fn is_not_ready(error: &ClientError) -> bool {
     matches!(error.cause(), ClientError::Unreachable(_) | ClientError::Refused { status: 503, .. })
 }
 
-/// A bar that appears with the first byte of a hint.
+/// Creates a progress bar that appears with the first byte of a hint.
 fn hint_progress() -> spirea_client::Progress {
     let bar = OnceLock::<ProgressBar>::new();
     Box::new(move |done, total| {

@@ -1,4 +1,4 @@
-//! The thread that prints results, so that requests wait neither for a reader nor for a disk.
+//! Thread that prints results, so that requests wait neither for a reader nor for a disk.
 
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind, Write as _};
@@ -12,44 +12,44 @@ use super::results::{Fields, Layout, Line};
 use super::resume::Resume;
 use crate::output::print_error;
 
-/// The name of a look-up, as results are printed under it.
+/// Name of a look-up in the printed results.
 #[derive(Clone)]
 pub struct Label {
-    /// The key as it is written, the index, or a name that is asked for in the place of a domain.
+    /// The key as written, the index, or a name that is asked for in place of a domain.
     pub name: String,
-    /// The number of the domain that it is asked for in the place of.
+    /// Number of the domain in whose place the name is asked for.
     pub domain: Option<usize>,
 }
 
 /// Answers of one request, or of several that were decoded together.
 pub struct Answers {
-    /// Position of the first in the list, from 0.
+    /// Position of the first answer in the list, from 0.
     pub first: usize,
-    /// Their values, or the reason for withholding all of them.
+    /// Values of the answers, or the reason for withholding them all.
     pub values: Result<Vec<Fetched<Value>>, ClientError>,
-    /// The version of the database that answered, for each value.
+    /// Version of the database that answered, for each value.
     pub versions: Vec<Version>,
     /// Names and types of a value's fields.
     pub fields: Fields,
 }
 
-/// The state of the printing at its end.
+/// Final state of the printing.
 pub struct Printed {
-    /// Look-ups of the list that are complete, those of earlier runs among them.
+    /// Number of complete look-ups of the list, including those of earlier runs.
     pub complete: usize,
-    /// A value was not found or was dropped.
+    /// True if a value was not found or was dropped.
     pub is_incomplete: bool,
 }
 
-/// Prints answers in the order in which it is given them.
+/// Printer of answers, in the order in which they are passed.
 pub struct Printer {
     answers: Sender<Answers>,
     thread: JoinHandle<anyhow::Result<Printed>>,
 }
 
 impl Printer {
-    /// A printer of the results of a list, from position `start`, that records its progress in `resume`. Look-ups without a
-    /// label are dummies.
+    /// Starts a printer for the results of a list, from position `start`. It records its progress
+    /// in `resume`. Look-ups without a label are dummies.
     pub fn start(labels: Vec<Option<Label>>, start: usize, layout: Layout, resume: Option<Resume>) -> Self {
         let (answers, given) = channel();
         let thread = thread::spawn(move || {
@@ -65,10 +65,10 @@ impl Printer {
         self.answers.send(answers).expect("the thread ends with its queue");
     }
 
-    /// Waits until all is printed.
+    /// Waits until everything is printed.
     ///
     /// # Errors
-    /// The reason for which the first results that are missing were withheld or not written.
+    /// The reason why the first missing results were withheld or not written.
     pub fn finish(self) -> anyhow::Result<Printed> {
         drop(self.answers);
         self.thread.join().map_err(|_| anyhow!("printing was aborted by a defect"))?
@@ -77,14 +77,14 @@ impl Printer {
 
 struct Printing {
     labels: Vec<Option<Label>>,
-    /// Domains of which no name has been found.
+    /// Domains for which no name has been found.
     missing: BTreeSet<usize>,
     layout: Layout,
     resume: Option<Resume>,
     printed: Printed,
-    /// The first loss of results.
+    /// First loss of results.
     loss: anyhow::Result<()>,
-    /// Standard output takes results.
+    /// True while standard output accepts results.
     has_reader: bool,
 }
 
@@ -130,7 +130,7 @@ impl Printing {
         if let Err(error) = self.write(first, &values, &versions, &fields) {
             self.has_reader = false;
             self.restart()?;
-            // A reader that has gone away wants no more, and no complaint.
+            // A reader that has closed the pipe wants neither results nor an error.
             return match error.kind() {
                 ErrorKind::BrokenPipe => Ok(()),
                 _ => Err(error).context("results cannot be written to standard output"),
@@ -143,8 +143,8 @@ impl Printing {
         }
     }
 
-    /// Has the next run with the file of `--resume` begin where this one began: its first request then tells a server that
-    /// results were lost, and not which.
+    /// Lets the next run with the file of `--resume` begin where this run began. Its first request
+    /// then tells a server only that results were lost, not which ones.
     fn restart(&mut self) -> anyhow::Result<()> {
         self.resume.as_mut().map_or(Ok(()), Resume::restart)
     }

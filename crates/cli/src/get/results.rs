@@ -1,4 +1,4 @@
-//! Results as text: lines for people, one JSON object a line for programs.
+//! Results as text: lines for people, one JSON object per line for programs.
 
 use serde::{Serialize, Serializer};
 use serde_json::value::{RawValue, to_raw_value};
@@ -8,13 +8,13 @@ use spirea_protocols::table::FieldType;
 
 use crate::output::{Format, escaped, is_watched, printable_line};
 
-/// The form of results.
+/// Layout of results.
 pub struct Layout {
     /// Text or JSON.
     pub format: Format,
-    /// The name of what is looked up: `key` or `index`.
+    /// Name of the looked-up item: `key` or `index`.
     pub label: &'static str,
-    /// The command looks up one value.
+    /// True if the command looks up one value.
     pub is_alone: bool,
 }
 
@@ -22,17 +22,17 @@ pub struct Layout {
 #[derive(Clone)]
 pub struct Fields {
     names: Vec<String>,
-    /// Empty if the table does not tell them.
+    /// Types of the fields; empty if the table has none.
     types: Vec<FieldType>,
 }
 
 impl Fields {
-    /// Those of a table.
+    /// Returns the fields of a table.
     pub fn of(table: &Table) -> Self {
         Self { names: table.fields.clone(), types: table.types.clone() }
     }
 
-    /// The fields of a value as members of an object.
+    /// Converts the fields of a value to members of an object.
     fn members(&self, value: &Value) -> Object {
         let types = self.types.iter().copied().map(Some).chain(std::iter::repeat(None));
         let values = value.fields().iter().zip(types).map(|(field, kind)| field_json(kind, field));
@@ -40,7 +40,7 @@ impl Fields {
     }
 }
 
-/// An object of JSON, whose members keep their order and their text.
+/// A JSON object whose members keep their order and their text.
 struct Object(Vec<(String, Box<RawValue>)>);
 
 impl Serialize for Object {
@@ -53,16 +53,16 @@ fn json(value: impl Serialize) -> Box<RawValue> {
     to_raw_value(&value).expect("plain data is JSON")
 }
 
-/// One result as text.
+/// A result as text.
 pub enum Line {
-    /// Bytes for standard output, with the end of the line.
+    /// Bytes for standard output, with a line feed.
     Result(Vec<u8>),
-    /// A sentence for standard error.
+    /// Sentence for standard error.
     Missing(String),
 }
 
 impl Layout {
-    /// The result of the look-up called `name`.
+    /// Formats the result of the look-up called `name`.
     pub fn line(&self, name: &str, value: &Fetched<Value>, version: &Version, fields: &Fields) -> Line {
         if self.format == Format::Json {
             let line = json(self.object(name, value, version, fields));
@@ -78,9 +78,9 @@ impl Layout {
             }
         };
         match value.fields() {
-            // A key of a set: its name is all there is to tell.
+            // A key of a set has no fields, so only its name is printed.
             [] => Line::Result(printable_line(&escaped_name).into()),
-            // A program gets the field as it is.
+            // A program gets the field unchanged.
             [field] if self.is_alone && !is_watched() => Line::Result([field, &b"\n"[..]].concat()),
             fields if self.is_alone => Line::Result(printable_line(&columns(fields)).into()),
             fields => Line::Result(printable_line(&format!("{name}\t{}", columns(fields))).into()),
@@ -106,8 +106,8 @@ impl Layout {
     }
 }
 
-/// A field as JSON: numbers, truth values and nested values as such, whatever else is text as a string, and bytes as
-/// `{"hex": "..."}`. What is not of its type is as if the table told none.
+/// Converts a field to JSON: numbers, booleans and nested values as such, other text as a string,
+/// and bytes as `{"hex": "..."}`. A field that does not match its type is treated as untyped.
 fn field_json(kind: Option<FieldType>, bytes: &[u8]) -> Box<RawValue> {
     let text = match str::from_utf8(bytes) {
         Ok(text) if kind != Some(FieldType::Bytes) => text,
@@ -116,7 +116,7 @@ fn field_json(kind: Option<FieldType>, bytes: &[u8]) -> Box<RawValue> {
             return json(Object(vec![("hex".into(), json(digits))]));
         }
     };
-    // Lines end where objects do: an end of a line within JSON is white space.
+    // Each object takes one line; line ends within JSON are white space.
     let as_it_is = || RawValue::from_string(text.replace(['\n', '\r'], " ")).unwrap_or_else(|_| json(text));
     match kind.filter(|kind| kind.admits(bytes)) {
         None | Some(FieldType::Text) => json(text),
@@ -134,7 +134,7 @@ fn field_json(kind: Option<FieldType>, bytes: &[u8]) -> Box<RawValue> {
     }
 }
 
-/// Fields with tabs between them, and none within.
+/// Joins fields by tabs; tabs within fields are escaped.
 fn columns(fields: &[Vec<u8>]) -> String {
     fields.iter().map(|field| escaped(field)).collect::<Vec<_>>().join("\t")
 }
@@ -158,7 +158,7 @@ mod tests {
             (FieldType::Bytes, "text", "{\"hex\":\"74657874\"}"),
             (FieldType::Text, "5", "\"5\""),
             (FieldType::Text, "", "\"\""),
-            // A server may lie.
+            // Values of a server that lies.
             (FieldType::Integer, "5,\"found\":true", "\"5,\\\"found\\\":true\""),
             (FieldType::Json, "}{", "\"}{\""),
         ];

@@ -1,6 +1,7 @@
-//! The file of `--resume`: how much of a list is complete.
+//! The file of `--resume`: progress in a list of look-ups.
 //!
-//! It holds a hash of the list, so that whoever reads it can test guesses; it is its user's own to read.
+//! The file holds a hash of the list, against which a reader could test guesses. Hence only its
+//! user may read it.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -9,21 +10,21 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail, ensure};
 use serde::{Deserialize, Serialize};
 
-/// The newest form of the file.
+/// Newest format of the file.
 const FORMAT: u32 = 1;
 
-/// More than the bytes of any such file.
+/// Upper bound of the file's length in bytes.
 const MAX_BYTES: u64 = 4 << 10;
 
-/// A list of look-ups, and the servers that it is for.
+/// A list of look-ups, and the servers that it is meant for.
 pub struct Asked<'a> {
     /// Name of the database.
     pub database: &'a str,
     /// All addresses, in any order.
     pub addresses: Vec<&'a str>,
-    /// Keys; none if indices are asked for.
+    /// Keys; empty if indices are asked for.
     pub keys: &'a [Vec<u8>],
-    /// Indices; none if keys are asked for.
+    /// Indices; empty if keys are asked for.
     pub indices: &'a [u64],
 }
 
@@ -32,7 +33,7 @@ impl Asked<'_> {
         self.keys.len() + self.indices.len()
     }
 
-    /// Hash of the list, the database's name and the set of addresses.
+    /// Returns the hash of the list, the database's name and the set of addresses.
     fn hash(&self) -> String {
         let mut hasher = blake3::Hasher::new_derive_key("spirea 2026 list of look-ups");
         let mut add = |bytes: &[u8]| {
@@ -61,19 +62,19 @@ struct Record {
     complete: usize,
 }
 
-/// Progress in a list of look-ups, on disk.
+/// Progress in a list of look-ups, stored on disk.
 pub struct Resume {
     path: PathBuf,
     record: Record,
-    /// The look-ups that were complete when this run began.
+    /// Number of look-ups that were complete when this run began.
     began: usize,
 }
 
 impl Resume {
-    /// Reads the file, or creates it for a list that begins now.
+    /// Reads the file, or creates it for a new list.
     ///
     /// # Errors
-    /// If the file is of another list, is no such file, or cannot be read or created.
+    /// If the file belongs to another list, has another format, or cannot be read or created.
     pub fn open(path: &Path, asked: &Asked<'_>) -> anyhow::Result<Self> {
         let fresh = Record { format: FORMAT, list: asked.hash(), look_ups: asked.len(), complete: 0 };
         let record = match File::open(path) {
@@ -90,7 +91,7 @@ impl Resume {
         Ok(Self { path: path.into(), began: record.complete, record })
     }
 
-    /// Look-ups that are complete.
+    /// Number of complete look-ups.
     pub fn complete(&self) -> usize {
         self.record.complete
     }
@@ -98,7 +99,7 @@ impl Resume {
     /// Records that the first `complete` look-ups of the list are complete.
     ///
     /// # Errors
-    /// If the file cannot be replaced. It is as it was then.
+    /// If the file cannot be replaced. It is then unchanged.
     pub fn record(&mut self, complete: usize) -> anyhow::Result<()> {
         self.record.complete = complete;
         let mut fresh = self.path.clone().into_os_string();
@@ -124,7 +125,7 @@ impl Resume {
     }
 }
 
-/// Reads the progress of the list of `fresh`.
+/// Reads the progress; the list must be that of `fresh`.
 fn read(file: File, fresh: &Record) -> anyhow::Result<Record> {
     let mut text = String::new();
     let record: Option<Record> = match file.take(MAX_BYTES).read_to_string(&mut text) {
@@ -142,7 +143,7 @@ fn read(file: File, fresh: &Record) -> anyhow::Result<Record> {
     Ok(record)
 }
 
-/// Creates a file that its user alone can read, and writes it to the disk.
+/// Creates a file that only its user can read, and syncs it to disk.
 fn create(path: &Path, record: &Record) -> std::io::Result<()> {
     let mut options = OpenOptions::new();
     #[cfg(unix)]
@@ -153,7 +154,7 @@ fn create(path: &Path, record: &Record) -> std::io::Result<()> {
     sync_folder(path)
 }
 
-/// Writes a file's name to the disk.
+/// Syncs the folder of a file to disk.
 fn sync_folder(path: &Path) -> std::io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     // Other systems do not open folders.

@@ -1,4 +1,4 @@
-//! Which device, and what there is to say where there is none.
+//! Choice of the device, and the report if there is none.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use super::NO_DEVICE;
 use crate::output::{Format, print_error, print_line};
 use crate::status::Status;
 
-/// The name of the device that is this machine's processor.
+/// Name of the emulated device, which is this machine's processor.
 const EMULATION: &str = "Spirea emulation";
 
-/// How large is what runs on a device.
+/// Sizes of the work on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Scale {
     /// Sizes of real databases.
@@ -22,7 +22,7 @@ pub enum Scale {
     Tiny,
 }
 
-/// Which device, and for whom the output is.
+/// Options for the device and the output format.
 #[derive(Args, Clone)]
 pub struct DeviceOptions {
     /// Number of the device.
@@ -37,18 +37,18 @@ pub struct DeviceOptions {
 }
 
 impl DeviceOptions {
-    /// For whom the output is.
+    /// Returns the output format.
     pub fn format(&self) -> Format {
         Format::from_flag(self.json)
     }
 
-    /// How large is what runs.
+    /// Returns the scale: the one given, else tiny for an emulated device and full for any other.
     pub fn scale(&self, backend: &CudaBackend) -> Scale {
         let emulated = backend.device().properties().name.starts_with(EMULATION);
         self.scale.unwrap_or(if emulated { Scale::Tiny } else { Scale::Full })
     }
 
-    /// Opens the device. Without one, says why and gives the exit code that stands for it.
+    /// Opens the device. If there is none, prints the reason and returns the exit status for it.
     pub fn open(&self) -> anyhow::Result<Result<Arc<CudaBackend>, Status>> {
         let error = match Device::open(self.device) {
             Ok(device) => return Ok(Ok(Arc::new(CudaBackend::on(device)))),
@@ -66,7 +66,7 @@ impl DeviceOptions {
     }
 }
 
-/// A name for why there is no device, for programs; none if there is one that failed.
+/// Returns the reason why there is no device, as a name for programs; `None` if a device failed.
 fn reason(error: &DriverError) -> Option<&'static str> {
     Some(match error {
         DriverError::NoDriver => "no-driver",

@@ -1,4 +1,5 @@
-//! `spirea gpu`: whether a device does what the kernels rely on, and how near it comes to its limits.
+//! `spirea gpu`: checks of the device features that the kernels rely on, and measurements against
+//! the device's limits.
 
 mod bench;
 mod check;
@@ -8,7 +9,7 @@ use clap::Subcommand;
 
 use crate::status::Status;
 
-/// What to ask of the device.
+/// Commands of `spirea gpu`.
 #[derive(Subcommand)]
 pub enum Gpu {
     /// Self-tests of the device, every step against the CPU, and whole protocols.
@@ -17,10 +18,10 @@ pub enum Gpu {
     Bench(bench::BenchOptions),
 }
 
-/// The exit code of a machine without a device.
+/// Exit status on a machine without a device.
 const NO_DEVICE: u8 = 3;
 
-/// Runs the command: 0 if all is well, 1 if anything failed, 3 without a device.
+/// Runs the command. The status is 0 for success, 1 if anything failed, and 3 without a device.
 pub fn run(gpu: &Gpu) -> anyhow::Result<Status> {
     match gpu {
         Gpu::Check(options) => check::run(options),

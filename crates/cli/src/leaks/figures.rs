@@ -1,4 +1,4 @@
-//! The figures of a look-up that the parameters tell.
+//! Figures of a look-up that follow from the parameters.
 
 use bytes::Bytes;
 use serde::Serialize;
@@ -12,12 +12,12 @@ use spirea_protocols::{Sizes, TableKind};
 use spirea_store::Manifest;
 use spirea_wire::{Queries, Request, Response};
 
-/// Bytes of a message that grows with its look-ups.
+/// Length of a message that grows with the number of look-ups, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Growing {
-    /// With one look-up.
+    /// Length with one look-up.
     pub first: usize,
-    /// What each further one adds.
+    /// Increase for each further look-up.
     pub further: usize,
 }
 
@@ -28,22 +28,22 @@ impl Growing {
     }
 }
 
-/// A lattice parameter set with log2 of what attacks on it cost, by three models.
+/// A lattice parameter set, with log2 of the cost of attacks by three models.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SetSecurity {
-    /// Its name.
+    /// Name of the set.
     pub set: &'static str,
     /// Operations, by MATZOV's model.
     pub matzov: f64,
     /// Operations, by the model of Becker, Ducas, Gama and Laarhoven.
     pub bdgl16: f64,
-    /// Core-SVP: one call of a sieve, nothing else counted.
+    /// Core-SVP: one sieve call, nothing else counted.
     pub core_svp: f64,
-    /// Whether none of the three is below ML-KEM-512's.
+    /// True if none of the three values is below ML-KEM-512's.
     pub at_least_ml_kem_512: bool,
 }
 
-/// The parameter sets of some protocols, each once.
+/// Returns the parameter sets of some protocols, each once.
 pub fn set_securities<'a>(protocols: impl Iterator<Item = &'a ProtocolParams>) -> Vec<SetSecurity> {
     let mut found = Vec::new();
     for (set, security) in protocols.flat_map(|params| params.sets().securities()) {
@@ -57,50 +57,53 @@ pub fn set_securities<'a>(protocols: impl Iterator<Item = &'a ProtocolParams>) -
     found
 }
 
-/// The figures of a version: of its base, and of its delta if it has one.
+/// Figures of a version: of its base, and of its delta if it has one.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Figures {
-    /// Values of the base.
+    /// Number of values in the base.
     pub values: u64,
-    /// Records of the base: rows or buckets.
+    /// Number of records in the base: rows or buckets.
     pub records: u64,
-    /// Bytes of such a record.
+    /// Length of a record of the base, in bytes.
     pub record_bytes: usize,
-    /// Values in a bucket on average; none in a table by position whose records are rows.
+    /// Mean number of values in a bucket; `None` in a table by position whose records are rows.
     pub values_in_bucket: Option<f64>,
-    /// Records whose bytes an answer has: those that share the asked one's unit.
+    /// Number of records whose bytes an answer contains: those in the same unit as the requested
+    /// record.
     pub records_in_answer: u64,
-    /// Changes in the delta; none without one.
+    /// Number of changes in the delta; `None` without a delta.
     pub changes: Option<u64>,
-    /// Bytes of a request.
+    /// Length of a request.
     pub request_bytes: Growing,
-    /// Bytes of a response.
+    /// Length of a response.
     pub response_bytes: Growing,
-    /// How evaluation keys reach the server; none if the protocol needs none.
+    /// Delivery of evaluation keys to the server; `None` if the protocol needs none.
     pub keys: Option<KeyDelivery>,
-    /// Bytes of evaluation keys that a client registers; 0 if it registers none.
+    /// Length of the evaluation keys that a client registers, in bytes; 0 if it registers none.
     pub keys_bytes: usize,
-    /// Bytes of all hints; 0 if the protocol has none.
+    /// Length of all hints, in bytes; 0 if the protocol has none.
     pub hint_bytes: u64,
-    /// Whether the base's hint has as many equations as a row has unknowns, so that it determines the table.
+    /// True if the base's hint has at least as many equations as a row has unknowns, so that it
+    /// determines the table.
     pub hint_determines_table: bool,
-    /// Servers that a look-up asks.
+    /// Number of servers that a look-up asks.
     pub servers: usize,
-    /// Bits of security of the weakest part.
+    /// Security of the weakest part, in bits.
     pub security_bits: f64,
-    /// The lattice parameter sets in use, with what attacks on them cost.
+    /// Lattice parameter sets in use, with the cost of attacks.
     pub sets: Vec<SetSecurity>,
-    /// The probability that a look-up decodes wrongly; none if there is no noise.
+    /// Probability that a look-up decodes wrongly; `None` if there is no noise.
     #[serde(flatten)]
     pub failure: Option<Failure>,
-    /// log2 of a bound on the probability that an absent key is found; none in a table by position without changes.
+    /// log2 of a bound on the probability that an absent key is found; `None` in a table by
+    /// position without changes.
     pub false_match_log2: Option<f64>,
-    /// log2 of the probability that a record damaged by chance passes its checksum.
+    /// log2 of the probability that a randomly damaged record passes its checksum.
     pub checksum_log2: f64,
 }
 
 impl Figures {
-    /// The figures of a base with a delta, or without one.
+    /// Returns the figures of a base with or without a delta.
     pub fn of(base: &Manifest, delta: Option<&Manifest>) -> Self {
         let parts: Vec<&Manifest> = [base].into_iter().chain(delta).collect();
         let sizes: Vec<Sizes> = parts.iter().map(|part| part.protocol.sizes()).collect();
@@ -133,13 +136,14 @@ impl Figures {
     }
 }
 
-/// The probability that one or the other happens: at most twice the likelier, and an estimate if either is one.
+/// Bounds the probability that at least one of two failures happens, by twice the likelier one. The
+/// bound is an estimate if either probability is.
 fn either(a: Failure, b: Failure) -> Failure {
     let claim = if b.claim == Claim::Estimate { b.claim } else { a.claim };
     Failure { log2: a.log2.max(b.log2) + 1.0, claim }
 }
 
-/// Keys of one shape serve both parts.
+/// Returns the length of the evaluation keys. Base and delta share keys of the same shape.
 fn keys_bytes(parts: &[&Manifest]) -> usize {
     let mut shapes = Vec::new();
     let mut bytes = 0;
@@ -153,7 +157,7 @@ fn keys_bytes(parts: &[&Manifest]) -> usize {
     bytes
 }
 
-/// The bytes of a request, by making one.
+/// Returns the length of a request, by encoding one.
 fn request_bytes(parts: &[Sizes], count: usize) -> usize {
     let mut queries = parts.iter().map(|sizes| Queries {
         keys: (sizes.keys_bytes > 0).then_some([0; 32]),
@@ -163,7 +167,8 @@ fn request_bytes(parts: &[Sizes], count: usize) -> usize {
     Request { version: [0; 32], base, delta: queries.next() }.encode().len()
 }
 
-/// The bytes of a response, by making one. The time of computation in it takes up to five bytes more or less.
+/// Returns the length of a response, by encoding one. The computation time in a real response
+/// changes it by up to five bytes.
 fn response_bytes(parts: &[Sizes], count: usize) -> usize {
     let mut answers = parts.iter().map(|sizes| vec![Bytes::from(vec![0; sizes.answer_bytes]); count]);
     let response = Response {

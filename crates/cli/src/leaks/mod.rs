@@ -1,4 +1,4 @@
-//! What a look-up of a snapshot tells whom: the leak report of `spirea inspect`.
+//! Leak report of `spirea inspect`: what each party to a look-up learns.
 
 mod figures;
 mod observers;
@@ -10,7 +10,7 @@ pub use figures::{Figures, SetSecurity, set_securities};
 pub use observers::refusal_bits;
 use observers::{Observer, Subject};
 
-/// What whoever takes part in a look-up, or watches it, learns.
+/// Report of what each participant and observer of a look-up learns.
 #[derive(Debug, Serialize)]
 pub struct Report {
     name: String,
@@ -21,10 +21,11 @@ pub struct Report {
 }
 
 impl Report {
-    /// The report of a snapshot that is served alone.
+    /// Returns the report of a snapshot that is served alone.
     ///
     /// # Errors
-    /// [`StoreError::Damaged`] if its signature is none, [`StoreError::Io`] if it cannot be read.
+    /// [`StoreError::Damaged`] if its signature is invalid, [`StoreError::Io`] if it cannot be
+    /// read.
     pub fn of_snapshot(snapshot: &Snapshot) -> Result<Self, StoreError> {
         let signature = snapshot.signature()?;
         Ok(Self::new(&Subject {
@@ -35,7 +36,7 @@ impl Report {
         }))
     }
 
-    /// The report of a version of a repository.
+    /// Returns the report of a version of a repository.
     pub fn of_version(record: &VersionRecord) -> Self {
         Self::new(&Subject {
             figures: Figures::of(record.base.manifest(), record.delta.as_ref().map(Snapshot::manifest)),
@@ -55,7 +56,7 @@ impl Report {
         }
     }
 
-    /// The report as lines for a person.
+    /// Formats the report as lines for a person.
     pub fn lines(&self) -> Vec<String> {
         let mut lines = vec![format!("What a look-up of {} {} tells whom", self.name, self.version)];
         for Observer { who, learns, does_not_learn } in &self.observers {

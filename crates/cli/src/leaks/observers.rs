@@ -1,4 +1,4 @@
-//! Who learns what, in words.
+//! Participants and observers of a look-up, and the texts about what they learn.
 
 use serde::Serialize;
 use spirea_client::Keys;
@@ -10,7 +10,7 @@ use spirea_store::Manifest;
 use super::figures::{Figures, Growing};
 use crate::output::bytes;
 
-/// Someone who takes part in a look-up, or watches it.
+/// A participant or an observer of a look-up.
 #[derive(Debug, Serialize)]
 pub struct Observer {
     pub(super) who: &'static str,
@@ -18,7 +18,7 @@ pub struct Observer {
     pub(super) does_not_learn: Vec<String>,
 }
 
-/// A version, and what of it the report is made of.
+/// A version, with the data from which its report is made.
 pub(super) struct Subject<'s> {
     pub(super) figures: Figures,
     pub(super) base: &'s Manifest,
@@ -26,16 +26,16 @@ pub(super) struct Subject<'s> {
     pub(super) key: Option<PublicKey>,
 }
 
-/// What the estimate takes for granted where there are evaluation keys.
+/// Assumption of the estimate if there are evaluation keys.
 const CIRCULAR: &str = ", and on the assumption of circular security, which has no proof: evaluation keys encrypt the client's secret, its square and its automorphisms under itself";
 
-/// Returns the bits about earlier queries that the first refusal in the life of registered keys can reveal, if keys live
-/// for `queries` queries.
+/// Returns the bits about earlier queries that the first refusal in the life of registered keys can
+/// reveal, if keys live for `queries` queries.
 pub fn refusal_bits(queries: u64) -> f64 {
     (queries as f64).log2()
 }
 
-/// The bytes of a message, in words.
+/// Formats the length of a message.
 fn growing(Growing { first, further }: Growing) -> String {
     format!("{first} bytes with one look-up, {further} more with each further one")
 }
@@ -49,7 +49,7 @@ impl Subject<'_> {
             .collect()
     }
 
-    /// What there is to ask for.
+    /// Formats the number of values that a client can ask for.
     fn values(&self) -> String {
         let more =
             self.figures.changes.map(|changes| format!(", with {changes} changes")).unwrap_or_default();

@@ -1,4 +1,5 @@
-//! Simulated clients: sessions with keys of their own, over the same hints, that follow the database's versions.
+//! Simulated clients: sessions with their own keys that share hints and follow the database's
+//! versions.
 
 use std::collections::HashSet;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -12,32 +13,33 @@ use tokio::sync::Mutex;
 use super::endpoint::{Endpoint, Failure};
 use super::questions::Ask;
 
-/// The longest hint that is downloaded.
+/// Maximum length of a hint to download, in bytes.
 const MAX_HINT_BYTES: u64 = 8 << 30;
-/// How often a configuration is fetched while the database changes in between.
+/// Maximum number of attempts to fetch a configuration while the database changes in between.
 const REFRESHES: usize = 5;
 
-/// What clients download of a version.
+/// A version's downloads: its description and hints.
 pub struct Edition {
     description: Description,
-    /// Those of the parts, in their order.
+    /// Hints of the parts, in the order of the parts.
     hints: Vec<Hint>,
 }
 
 impl Edition {
-    /// The version.
+    /// Description of the version.
     pub fn description(&self) -> &Description {
         &self.description
     }
 }
 
-/// A client in one version. Its requests take turns; its answers do not.
+/// A client in one version. Its requests are made one after another; its answers are decoded
+/// concurrently.
 pub struct Client {
     session: RwLock<Session>,
 }
 
 impl Client {
-    // A session whose query panicked has lost nothing but that query.
+    // A panic during a query loses only that query, so a poisoned session stays usable.
     pub fn session(&self) -> RwLockReadGuard<'_, Session> {
         self.session.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -51,45 +53,45 @@ impl Client {
     }
 }
 
-/// A client through all versions.
+/// A client across all versions.
 #[derive(Default)]
 struct Life {
-    /// In the version that it last asked.
+    /// The client in the version that it asked last.
     latest: Option<Arc<Client>>,
-    /// The keys that the servers have taken.
+    /// Hashes of the keys that the servers have accepted.
     keys_sent: HashSet<KeysHash>,
 }
 
 /// A look-up that is ready to be sent.
 pub struct Prepared {
-    /// Who asks.
+    /// The client that asks.
     pub client: Arc<Client>,
-    /// The version that it was made for.
+    /// Version for which the look-up was made.
     pub version: Version,
     /// Lengths of the version's messages.
     pub limits: Limits,
-    /// The bodies of the requests, one to each server.
+    /// Bodies of the requests, one for each server.
     pub requests: Vec<Bytes>,
-    /// What the answers need to be decoded.
+    /// State for decoding the answers.
     pub pending: Pending,
 }
 
 /// The clients of a database.
 pub struct Fleet {
-    /// In the order of their parties.
+    /// Servers in the order of their parties.
     servers: Vec<Endpoint>,
     name: String,
     weak_prf: WeakPrf,
-    /// Clients of a protocol without keys count as one: they cannot be told apart, and their requests have nothing in
-    /// common either.
+    /// Clients of a protocol without keys share one entry: nothing in their requests tells them
+    /// apart.
     clients: Vec<Mutex<Life>>,
     current: RwLock<Arc<Edition>>,
     refreshing: Mutex<()>,
 }
 
 impl Fleet {
-    /// So many clients of the database `name` of these servers, in any order; with their keys, once
-    /// [`Fleet::register`] has been called.
+    /// Creates `count` clients of the database `name` of these servers, given in any order. The
+    /// clients have keys once [`Fleet::register`] has been called.
     pub async fn open(
         mut servers: Vec<Endpoint>,
         name: &str,
@@ -109,17 +111,17 @@ impl Fleet {
         Ok(Self { servers, name: name.into(), weak_prf, clients, current, refreshing: Mutex::default() })
     }
 
-    /// The servers, in the order of their parties.
+    /// Returns the servers in the order of their parties.
     pub fn servers(&self) -> &[Endpoint] {
         &self.servers
     }
 
-    /// The version last seen.
+    /// Returns the version last seen.
     pub fn current(&self) -> Arc<Edition> {
         Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Makes all clients and has the servers take their keys.
+    /// Creates all clients and registers their keys at the servers.
     pub async fn register(&self) -> anyhow::Result<()> {
         for client in 0..self.clients.len() {
             self.client(client).await?;
@@ -127,10 +129,10 @@ impl Fleet {
         Ok(())
     }
 
-    /// Goes on with the version that is served now, after a server has said that it is not `known` any more; gives
-    /// whether there is another one.
+    /// Changes to the version that is served now, after a server has said that `known` is stale.
+    /// Returns true if there is another version.
     pub async fn refresh(&self, known: &Version) -> anyhow::Result<bool> {
-        // Many notice a new version at once; one of them fetches it.
+        // Many look-ups notice a new version at once; only one fetches it.
         let _turn = self.refreshing.lock().await;
         if self.current().description.version() != known {
             return Ok(true);
@@ -144,7 +146,7 @@ impl Fleet {
         Ok(true)
     }
 
-    /// A client's requests for something, in the version last seen.
+    /// Makes a client's requests for `ask`, in the version last seen.
     pub async fn prepare(&self, client: usize, ask: &Ask) -> anyhow::Result<Prepared> {
         let (client, ask) = (self.client(client).await?, ask.clone());
         let prepare = move || {
@@ -158,7 +160,7 @@ impl Fleet {
         Ok(tokio::task::spawn_blocking(prepare).await??)
     }
 
-    /// A client in the version last seen, whose keys the servers have taken.
+    /// Returns a client in the version last seen, with its keys registered at the servers.
     async fn client(&self, client: usize) -> anyhow::Result<Arc<Client>> {
         let mut life = self.clients[client % self.clients.len()].lock().await;
         let current = self.current();
@@ -182,12 +184,12 @@ impl Fleet {
         Ok(client)
     }
 
-    /// Has every server take a client's keys once more.
+    /// Registers a client's keys again at every server.
     pub async fn send_keys_again(&self, client: &Client) -> anyhow::Result<()> {
         self.send_keys(client, &mut HashSet::new()).await
     }
 
-    /// Has every server take those of a client's keys that they have not.
+    /// Registers those of a client's keys that are not in `sent`, at every server.
     async fn send_keys(&self, client: &Client, sent: &mut HashSet<KeysHash>) -> anyhow::Result<()> {
         let uploads: Vec<(KeysHash, Bytes)> = {
             let session = client.session();
@@ -212,7 +214,8 @@ impl Fleet {
     }
 }
 
-/// A name for an upload of keys: their hash is public, and the same upload has the same name.
+/// Returns a request id for an upload of keys. The keys' hash is public, and a repeated upload has
+/// the same id.
 fn upload_id(hash: &KeysHash) -> String {
     hex(&hash[..16])
 }
@@ -230,14 +233,15 @@ fn at(server: &Endpoint, failure: &Failure) -> anyhow::Error {
     }
 }
 
-/// A version's description, or the newest's.
+/// Fetches the description of a version, or of the newest.
 async fn describe(server: &Endpoint, name: &str, version: Option<&Version>) -> anyhow::Result<Description> {
     let config = version.map_or("config".into(), |version| format!("config?version={}", hex(version)));
     let config = server.get(&config, MAX_CONFIG_BYTES).await.map_err(|failure| at(server, &failure))?;
     Ok(Description::parse(name, config)?)
 }
 
-/// The description that all servers agree on: of the newest version that all of them answer.
+/// Returns the description on which all servers agree, of the newest version that all of them
+/// answer.
 async fn describe_all(servers: &[Endpoint], name: &str) -> anyhow::Result<Description> {
     let mut described = Vec::new();
     for server in servers {
@@ -253,7 +257,7 @@ async fn describe_all(servers: &[Endpoint], name: &str) -> anyhow::Result<Descri
     Ok(Description::agree(described)?)
 }
 
-/// The version that is served now.
+/// Downloads the version that is served now.
 async fn download(servers: &[Endpoint], name: &str) -> anyhow::Result<Edition> {
     for _ in 0..REFRESHES {
         let description = describe_all(servers, name).await?;
@@ -264,7 +268,8 @@ async fn download(servers: &[Endpoint], name: &str) -> anyhow::Result<Edition> {
     Err(anyhow!("the database changed while it was being fetched, time after time"))
 }
 
-/// The hints of a version's parts; `None` if the server has others by now.
+/// Downloads the hints of a version's parts. Returns `None` if the server has another version by
+/// now.
 async fn hints(server: &Endpoint, description: &Description) -> anyhow::Result<Option<Vec<Hint>>> {
     let mut hints = Vec::new();
     for part in description.parts() {
@@ -285,8 +290,9 @@ async fn hints(server: &Endpoint, description: &Description) -> anyhow::Result<O
     Ok(Some(hints))
 }
 
-/// Whether a refusal may mean that another version is served by now. One of another shape takes other lengths, and
-/// calls these malformed before it comes to the version.
+/// True if a refusal may mean that another version is served by now. A version of another shape
+/// expects other lengths, and its server rejects the message as malformed before it reads the
+/// version.
 pub fn may_be_stale(failure: &Failure) -> bool {
     matches!(
         failure.refused_for(),

@@ -1,7 +1,8 @@
-//! The open loop: a look-up leaves when it is due, whether or not those before it have their answers.
+//! Open-loop load generator: a look-up is sent when it is due, even if earlier ones have no answers
+//! yet.
 //!
-//! A look-up's latency counts from when it was due. A server that falls behind cannot hide its queue by keeping the
-//! generator waiting, nor can the generator hide its own delays.
+//! A look-up's latency counts from the time when it was due. Hence a slow server cannot hide its
+//! queue by keeping the generator waiting, nor can the generator hide its own delays.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,27 +22,27 @@ use super::questions::{Ask, Questions};
 use super::tally::Tally;
 use crate::output::explained;
 
-/// Requests that are made ahead of their time, so that the client's work is not taken for the server's: as many as fit
-/// this memory.
+/// Memory for requests that are made ahead of time, in bytes. They are made ahead so that the
+/// client's work does not count as the server's.
 const AHEAD_BYTES: usize = 64 << 20;
-/// And no more than these.
+/// Maximum number of such requests.
 const AHEAD: usize = 64;
-/// How often a look-up is sent at most: versions and keys may change, but not for ever.
+/// Maximum number of times that a look-up is sent: versions and keys may change, but not for ever.
 const ATTEMPTS: usize = 4;
 
 /// The look-ups to make.
 pub struct Traffic {
-    /// Who asks.
+    /// Clients that ask.
     pub fleet: Fleet,
-    /// What.
+    /// Questions that they ask.
     pub questions: Questions,
-    /// Clients.
+    /// Number of clients.
     pub clients: usize,
-    /// Look-ups a second.
+    /// Look-ups per second.
     pub rate: f64,
-    /// For how long they are due.
+    /// Time during which look-ups fall due.
     pub duration: Duration,
-    /// Seed of when what is asked by whom.
+    /// Seed for the times, clients and questions.
     pub seed: u64,
 }
 
@@ -53,7 +54,7 @@ struct Lookup {
     id: String,
 }
 
-/// What is shared by the look-ups.
+/// State shared by the look-ups.
 struct Shared {
     traffic: Traffic,
     tally: Mutex<Tally>,
@@ -62,7 +63,8 @@ struct Shared {
 
 type Ready = JoinHandle<(Lookup, anyhow::Result<Prepared>)>;
 
-/// Runs it until all its look-ups have ended, or it is interrupted; then only those that have left are waited for.
+/// Runs until all look-ups have ended. After an interruption, waits only for look-ups that have
+/// been sent.
 pub async fn run(traffic: Traffic) -> Tally {
     let mut rng = ChaCha20Rng::seed_from_u64(traffic.seed);
     let (rate, duration, seed) = (traffic.rate, traffic.duration, traffic.seed);
@@ -104,7 +106,7 @@ impl Shared {
         note(&mut self.tally.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Begins to make a look-up.
+    /// Starts to make a look-up.
     fn make(self: &Arc<Self>, rng: &mut ChaCha20Rng) -> Ready {
         let client = (rng.next_u64() % self.traffic.clients as u64) as usize;
         let (ask, which) = self.traffic.questions.draw(rng);
@@ -125,12 +127,13 @@ impl Shared {
             Ok(answered) => answered,
             Err(why) => return self.note(|tally| tally.error(why)),
         };
-        // Decoding is the client's work, and no part of the latency.
+        // Decoding is the client's work and does not count as latency.
         let (shared, version) = (Arc::clone(&self), prepared.version);
         let checked = tokio::task::spawn_blocking(move || shared.check(lookup.which, prepared, responses));
         let (verdict, newest) = checked.await.unwrap_or((Verdict::Corrupted, None));
         if newest.is_some_and(|newest| newest != version) {
-            // The next look-up is made for the newer version. If that cannot be fetched now, that look-up reports it.
+            // The next look-up is made for the newer version. If the fetch fails now, that look-up
+            // reports the error.
             let _ = self.traffic.fleet.refresh(&version).await;
         }
         self.note(|tally| match verdict {
@@ -144,7 +147,8 @@ impl Shared {
         });
     }
 
-    /// The responses to a look-up, and the requests they belong to; or why there are none.
+    /// Sends a look-up. Returns its responses with the requests that they belong to, or the reason
+    /// why there are none.
     async fn exchange(
         &self,
         lookup: &Lookup,
@@ -194,7 +198,7 @@ impl Shared {
         Ok(responses)
     }
 
-    /// What the responses are worth, and the newest version that they tell of.
+    /// Judges the responses; returns also the newest version that they name.
     fn check(
         &self,
         which: Option<usize>,
@@ -209,7 +213,7 @@ impl Shared {
             responses.iter().map(|response| response.newest).find(|newest| *newest != prepared.version);
         let answered = match session.decode(prepared.pending, &responses) {
             Ok(answered) => answered,
-            // It is another answer to this client that was wrong.
+            // Another answer to this client was wrong.
             Err(ClientError::KeysEnded) => return (Verdict::Unusable, newest),
             Err(_) => return (Verdict::Corrupted, newest),
         };
@@ -223,13 +227,13 @@ impl Shared {
     }
 }
 
-/// What an answer is worth.
+/// Verdict on an answer.
 enum Verdict {
     Right,
     Wrong,
-    /// It has its checksum; the right value is not known.
+    /// The checksum is right; the right value is not known.
     Unknown,
     Corrupted,
-    /// The response is not the message that was expected.
+    /// The response is not the expected message.
     Unusable,
 }

@@ -1,4 +1,5 @@
-//! One database on one server, over HTTP: many requests at a time, none of them tried again.
+//! HTTP endpoints of one database on one server, for many concurrent requests. Nothing is retried
+//! here.
 
 use std::fmt;
 use std::path::Path;
@@ -18,33 +19,34 @@ use spirea_wire::{Code, MAX_REFUSAL_BYTES, Refusal};
 
 use crate::access::tls;
 
-/// Names a look-up, the same when it is sent again, so that a server charges it once.
+/// Header with the id of a look-up. A retry has the same id, so that a server charges the look-up
+/// once.
 pub const REQUEST_ID: &str = "spirea-request-id";
 
-/// Why a request has no answer.
+/// Reason why a request has no answer.
 #[derive(Clone, Debug)]
 pub enum Failure {
-    /// The server says why.
+    /// The server explains its refusal.
     Refused {
         /// The HTTP status.
         status: StatusCode,
-        /// What it says.
+        /// Explanation of the server.
         refusal: Refusal,
     },
     /// A status without an explanation.
     Status(StatusCode),
-    /// It took longer than allowed.
+    /// The request took longer than allowed.
     TimedOut,
     /// No connection was made.
     Unconnected,
     /// The connection broke.
     Broken,
-    /// The response is not the message that was expected.
+    /// The response is not the expected message.
     Unusable,
 }
 
 impl Failure {
-    /// What the server refused for, if it did and had not accepted the request.
+    /// Returns the code of the refusal, if the server refused the request before accepting it.
     pub fn refused_for(&self) -> Option<Code> {
         match self {
             Self::Refused { refusal, .. } if !refusal.accepted => Some(refusal.code),
@@ -74,18 +76,18 @@ pub struct Endpoint {
     timeout: Duration,
 }
 
-/// How servers are reached.
+/// Settings for reaching servers.
 pub struct Reach<'a> {
-    /// The token that they ask for.
+    /// Token for the servers.
     pub token: Option<&'a str>,
-    /// Certificates to trust, instead of the public ones.
+    /// Certificates to trust instead of the public ones.
     pub ca: Option<&'a Path>,
-    /// The longest that a request may take.
+    /// Timeout of a request.
     pub timeout: Duration,
 }
 
 impl Endpoint {
-    /// The database `name` of the server at `url`.
+    /// Creates the endpoints of the database `name` on the server at `url`.
     pub fn new(url: &str, name: &str, reach: &Reach<'_>) -> anyhow::Result<Self> {
         check_address(url, reach.token.is_some())?;
         let database = format!("{}/v1/databases/{name}", url.trim_end_matches('/'));
@@ -108,17 +110,17 @@ impl Endpoint {
         Ok(Self { http, database, authorization: authorization.transpose()?, timeout: reach.timeout })
     }
 
-    /// Where the database is.
+    /// Base URL of the database.
     pub fn url(&self) -> &str {
         &self.database
     }
 
-    /// What a part of the database holds, at most `limit` bytes.
+    /// Fetches a resource of the database, at most `limit` bytes long.
     pub async fn get(&self, part: &str, limit: u64) -> Result<Bytes, Failure> {
         self.ask(self.request(Method::GET, part), Bytes::new(), limit).await
     }
 
-    /// The response to a message, at most `limit` bytes.
+    /// Sends a message, and returns the response, at most `limit` bytes long.
     pub async fn post(&self, part: &str, id: &str, message: Bytes, limit: u64) -> Result<Bytes, Failure> {
         let request = self.request(Method::POST, part);
         let request = request.header(CONTENT_TYPE, spirea_wire::CONTENT_TYPE).header(REQUEST_ID, id);

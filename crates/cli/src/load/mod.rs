@@ -1,4 +1,4 @@
-//! `spirea load`: look-ups of many clients at a set rate, every answer checked.
+//! `spirea load`: look-ups of many clients at a set rate; every answer is checked.
 
 mod clients;
 mod drive;
@@ -25,7 +25,7 @@ use crate::latencies::Latencies;
 use crate::output::{Format, bytes, print_line, seconds};
 use crate::status::Status;
 
-/// What to ask, and how often.
+/// Options of `spirea load`.
 #[derive(Args)]
 pub struct Options {
     /// Address of the server, such as http://127.0.0.1:8080.
@@ -67,13 +67,13 @@ pub struct Options {
     plot: Option<PathBuf>,
 }
 
-/// Asks, and says what came of it. The status is 0, or 1 if an answer was wrong.
+/// Generates the load and reports the results. The status is 0, or 1 if an answer was wrong.
 pub fn run(options: &Options) -> anyhow::Result<Status> {
     let duration = checked_seconds("--seconds", options.seconds)?;
     let timeout = checked_seconds("--timeout", options.timeout)?;
     ensure!(options.rate.is_finite() && options.rate > 0.0, "--rate must be above 0");
     ensure!(options.clients > 0, "--clients must be at least 1");
-    // Queries are made and answers decoded by as many threads as there are cores; more would only take turns.
+    // One thread per core makes queries and decodes answers; more threads would only take turns.
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(cores)
@@ -168,10 +168,10 @@ fn print(report: &Report, known: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The latency that all but a share of the answers do not exceed, against that share.
+/// Draws latency against the share of answers that exceed it.
 fn chart(report: &Report, latencies: &Latencies) -> Chart {
     let most = latencies.count().max(1) as f64;
-    // 1 in x exceeds the latency at x; ten points for every factor of ten.
+    // 1 answer in x exceeds the latency at x; ten points per decade.
     let marks = (0..).map(|i| 10f64.powf(f64::from(i) / 10.0)).take_while(|&x| x <= most);
     let points = marks.map(|x| (x, latencies.quantile(1.0 - 1.0 / x)));
     Chart {
@@ -190,7 +190,7 @@ fn chart(report: &Report, latencies: &Latencies) -> Chart {
     }
 }
 
-/// All but one in `x`, as a percentage.
+/// Formats 1 - 1/x as a percentage.
 fn share(x: f64) -> String {
     let digits = (x.log10().ceil() as usize).saturating_sub(2);
     format!("{:.digits$}%", 100.0 * (1.0 - 1.0 / x))

@@ -1,4 +1,4 @@
-//! What is asked, and what the right answers are where these are known.
+//! Questions, and the right answers if these are known.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -13,10 +13,10 @@ use spirea_store::ingest::{Row, Selection};
 
 use crate::input::InputOptions;
 
-/// The most rows of a table that are asked for, drawn from all of them.
+/// Maximum number of rows of a table to ask for, sampled from all rows.
 const SAMPLE: usize = 100_000;
 
-/// Where questions and right answers come from.
+/// Source of questions and right answers.
 #[derive(Args)]
 pub struct Source {
     /// Ask for the keys in this file, one a line. The values are not known, so of wrong answers only those are found
@@ -37,10 +37,10 @@ pub struct Source {
     file: InputOptions,
 }
 
-/// A value: its fields. `None` where a key has none.
+/// Fields of a value; `None` if a key has no value.
 type Fields = Option<Vec<Vec<u8>>>;
 
-/// What is looked up.
+/// Item to look up.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub enum Ask {
     /// A key.
@@ -50,7 +50,7 @@ pub enum Ask {
 }
 
 impl Ask {
-    /// The requests for it.
+    /// Makes the requests.
     pub fn round(&self, session: &mut Session) -> Result<Round, ClientError> {
         match self {
             Self::Key(key) => session.query_keys(&[key]),
@@ -61,22 +61,22 @@ impl Ask {
 
 /// A look-up and its right answers.
 pub struct Question {
-    /// What is looked up.
+    /// Item to look up.
     pub ask: Ask,
-    /// The right answers; none if they are not known.
+    /// Right answers; empty if they are not known.
     right: Vec<Fields>,
 }
 
-/// What is asked.
+/// Set of questions.
 pub enum Questions {
-    /// These.
+    /// A list of questions.
     Listed(Vec<Question>),
-    /// Any row of a table without keys, with unknown values.
+    /// Any row of a table without keys; the values are not known.
     Indices(u64),
 }
 
 impl Questions {
-    /// Those of `source` for a table.
+    /// Reads the questions of `source` for a table.
     pub fn open(source: &Source, table: &Table, seed: u64) -> anyhow::Result<Self> {
         let questions = match (&source.keys, source.expect.split_first(), table.kind) {
             (Some(path), ..) => {
@@ -113,7 +113,7 @@ impl Questions {
         Ok(Self::Listed(questions))
     }
 
-    /// A look-up, and which of the listed questions it is.
+    /// Draws a look-up; returns also the number of the listed question.
     pub fn draw(&self, rng: &mut impl rand_core::Rng) -> (Ask, Option<usize>) {
         match self {
             Self::Listed(questions) => {
@@ -124,21 +124,21 @@ impl Questions {
         }
     }
 
-    /// Whether this is a right answer to a question; `None` if that is not known.
+    /// Returns true for a right answer to a question; `None` if the right answers are not known.
     pub fn check(&self, which: Option<usize>, fields: &Fields) -> Option<bool> {
         let Self::Listed(questions) = self else { return None };
         let right = &questions[which?].right;
         (!right.is_empty()).then(|| right.contains(fields))
     }
 
-    /// Whether the right answers are known.
+    /// True if the right answers are known.
     pub fn known(&self) -> bool {
         matches!(self, Self::Listed(questions) if !questions[0].right.is_empty())
     }
 }
 
 impl Source {
-    /// Rows of the first table, with the values that each of the tables has for them.
+    /// Reads a sample of rows of the first table, with their values in each of the tables.
     fn tables(&self, first: &Path, others: &[PathBuf], seed: u64) -> anyhow::Result<Vec<Question>> {
         let mut rng = ChaCha20Rng::seed_from_u64(seed);
         let (mut questions, mut rows) = (Vec::new(), 0u64);
@@ -149,7 +149,7 @@ impl Source {
                 questions.push(question());
                 return;
             }
-            // Every row is as likely in the sample as any other (Vitter's algorithm R).
+            // Reservoir sampling (Vitter's algorithm R): every row is equally likely in the sample.
             if let Some(place) = questions.get_mut((rng.next_u64() % rows) as usize) {
                 *place = question();
             }

@@ -1,4 +1,4 @@
-//! What came of the look-ups.
+//! Results of the look-ups.
 
 use std::collections::BTreeMap;
 
@@ -7,114 +7,115 @@ use serde::Serialize;
 use super::endpoint::Failure;
 use crate::latencies::Latencies;
 
-/// Look-ups and what came of them.
+/// Counts of look-ups and their results.
 #[derive(Debug, Default, Serialize)]
 pub struct Counts {
-    /// Look-ups whose time came.
+    /// Look-ups that fell due.
     pub sent: u64,
-    /// Answers that were compared with the right one.
+    /// Answers that were compared with the right answer.
     pub checked: u64,
-    /// Answers that are not the right one.
+    /// Answers that differ from the right answer.
     pub wrong: u64,
-    /// Answers that failed their checksum or cannot be decoded: withheld from a real client.
+    /// Answers that failed their checksum or cannot be decoded. A real client would withhold them.
     pub corrupted: u64,
-    /// Look-ups without an answer, by why.
+    /// Look-ups without an answer, by reason.
     pub errors: BTreeMap<String, u64>,
-    /// Look-ups that were made anew for a new version.
+    /// Look-ups that were made again for a new version.
     pub refreshed: u64,
-    /// Look-ups that were sent again since the server had forgotten their keys.
+    /// Look-ups that were sent again because the server had forgotten their keys.
     pub keys_sent_again: u64,
-    /// Bytes of requests' bodies.
+    /// Total length of requests' bodies, in bytes.
     pub sent_bytes: u64,
-    /// Bytes of answers' bodies.
+    /// Total length of answers' bodies, in bytes.
     pub received_bytes: u64,
 }
 
-/// What is noted while the load runs.
+/// Measurements during the load.
 #[derive(Debug, Default)]
 pub struct Tally {
     pub counts: Counts,
-    /// Seconds from when a look-up was due to when its answer was there.
+    /// Seconds between the time when a look-up was due and its answer.
     pub latencies: Vec<f64>,
-    /// The longest delay of a look-up beyond the time it was due, in seconds: how far this machine fell behind.
+    /// Maximum delay between the time when a look-up was due and its sending, in seconds: how far
+    /// this machine fell behind.
     pub behind: f64,
-    /// When the last look-up ended, in seconds from the beginning.
+    /// End of the last look-up, in seconds from the beginning.
     pub ended: f64,
 }
 
 impl Tally {
-    /// Notes a look-up without an answer.
+    /// Records a look-up without an answer.
     pub fn failed(&mut self, failure: &Failure) {
         self.error(failure.to_string());
     }
 
-    /// Notes a look-up without an answer.
+    /// Records a look-up without an answer, with the reason.
     pub fn error(&mut self, why: String) {
         *self.counts.errors.entry(why).or_default() += 1;
     }
 }
 
-/// What is told at the end.
+/// Final report.
 #[derive(Debug, Serialize)]
 pub struct Report {
     /// `load`.
     pub name: &'static str,
-    /// The database.
+    /// Name of the database.
     pub database: String,
-    /// Its protocol.
+    /// Protocol of the database.
     pub protocol: String,
-    /// Simulated clients.
+    /// Number of simulated clients.
     pub clients: usize,
-    /// Look-ups a second that were due.
+    /// Look-ups due per second.
     pub rate: f64,
-    /// For how long.
+    /// Duration in seconds.
     pub seconds: f64,
-    /// Look-ups and what came of them.
+    /// Counts of look-ups and their results.
     #[serde(flatten)]
     pub counts: Counts,
-    /// Look-ups that were answered, right or wrong.
+    /// Number of look-ups that were answered, right or wrong.
     pub answered: u64,
-    /// Answers a second, until the last one.
+    /// Answers per second, until the last answer.
     pub achieved_rate: f64,
-    /// From when a look-up was due to when its answer was there.
+    /// Mean time between a look-up's due time and its answer.
     pub mean_seconds: f64,
-    /// The median.
+    /// Median latency.
     pub p50_seconds: f64,
-    /// What one in ten exceeds.
+    /// Latency that 1 answer in 10 exceeds.
     pub p90_seconds: f64,
-    /// What one in a hundred exceeds.
+    /// Latency that 1 answer in 100 exceeds.
     pub p99_seconds: f64,
-    /// What one in a thousand exceeds.
+    /// Latency that 1 answer in 1000 exceeds.
     pub p999_seconds: f64,
-    /// The longest.
+    /// Maximum latency.
     pub max_seconds: f64,
-    /// The longest that a look-up left later than it was due.
+    /// Maximum delay of a look-up's sending after its due time.
     pub behind_seconds: f64,
 }
 
 impl Report {
-    /// Look-ups that were answered wrongly, found out or not by a real client.
+    /// Number of wrong answers, including those that a real client would detect.
     pub fn bad(&self) -> u64 {
         self.counts.wrong + self.counts.corrupted
     }
 }
 
-/// What was asked for.
+/// Requested load.
 pub struct Plan {
-    /// The database.
+    /// Name of the database.
     pub database: String,
-    /// Its protocol.
+    /// Protocol of the database.
     pub protocol: String,
-    /// Simulated clients.
+    /// Number of simulated clients.
     pub clients: usize,
-    /// Look-ups a second.
+    /// Look-ups per second.
     pub rate: f64,
-    /// For how many seconds.
+    /// Duration in seconds.
     pub seconds: f64,
 }
 
 impl Plan {
-    /// What came of it.
+    /// Makes the report.
     pub fn report(self, tally: Tally) -> (Report, Latencies) {
         let latencies = Latencies::new(tally.latencies);
         let answered = latencies.count() as u64;

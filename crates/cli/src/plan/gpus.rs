@@ -1,4 +1,4 @@
-//! What GPUs there are for a plan, and what they allow a protocol.
+//! GPUs in a plan: whether protocols fit them, and how fast they could be.
 
 use clap::{Args, ValueEnum};
 use spirea_backend::{Division, Links, Strategy};
@@ -7,11 +7,11 @@ use spirea_server::gpu_demand;
 
 use crate::output::parse_bytes;
 
-/// A GPU, as far as its memory goes.
+/// A GPU, described by its memory.
 #[derive(Clone, Copy)]
 pub(super) struct Gpu {
     memory: u64,
-    /// Bytes a second.
+    /// Memory bandwidth in bytes per second.
     bandwidth: f64,
 }
 
@@ -26,13 +26,13 @@ impl Gpu {
         Ok(Self { memory: parse_bytes(memory)?, bandwidth: bandwidth * 1e9 })
     }
 
-    /// What it allows a protocol; None if its memory is too small.
+    /// Returns a lower bound of a query's time; `None` if the memory is too small.
     pub(super) fn least_seconds(self, figures: &Figures) -> Option<f64> {
         (figures.memory_bytes <= self.memory).then(|| figures.read_bytes() / self.bandwidth)
     }
 }
 
-/// What joins GPUs.
+/// Connection between GPUs.
 #[derive(Clone, Copy, ValueEnum)]
 enum Link {
     /// They copy from memory to memory.
@@ -41,7 +41,7 @@ enum Link {
     Pcie,
 }
 
-/// Several GPUs that answer together.
+/// Options for several GPUs that answer together.
 #[derive(Args)]
 pub(super) struct GpuOptions {
     /// GPUs of one server, from 1 to 64: shows how they would divide each protocol's database, and why.
@@ -60,7 +60,7 @@ pub(super) struct GpuOptions {
 }
 
 impl GpuOptions {
-    /// The GPUs, if there are any.
+    /// Returns the GPUs, if there are any.
     pub(super) fn group(&self) -> Option<GpuGroup> {
         let links = match self.gpu_link {
             Link::Nvlink => Links::Direct,
@@ -71,7 +71,7 @@ impl GpuOptions {
     }
 }
 
-/// Several GPUs, as a server finds them.
+/// Several GPUs of a server.
 #[derive(Clone, Copy)]
 pub(super) struct GpuGroup {
     count: usize,
@@ -81,7 +81,8 @@ pub(super) struct GpuGroup {
 }
 
 impl GpuGroup {
-    /// How they divide a protocol's database, as a server chooses it; None if it does not fit, even in shares.
+    /// Returns the division of a protocol's database that a server would choose; `None` if not even
+    /// shares fit.
     pub(super) fn division(self, figures: &Figures) -> Option<Division> {
         Strategy::choose(self.count, self.memory, self.links, gpu_demand(&figures.params, self.batch))
     }

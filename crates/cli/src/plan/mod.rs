@@ -1,4 +1,4 @@
-//! `spirea plan`: what each protocol would cost on this machine, and which to choose.
+//! `spirea plan`: the cost of each protocol on this machine, and a recommendation.
 
 mod gpus;
 mod pim;
@@ -27,7 +27,7 @@ use crate::threads::Threads;
 use gpus::{Gpu, GpuGroup, GpuOptions};
 use pim::{Pim, PimOptions};
 
-/// The table to plan for, and the source of the rates.
+/// Options of `spirea plan`, with the source of the rates.
 #[derive(Args)]
 pub struct Command {
     #[command(flatten)]
@@ -36,7 +36,7 @@ pub struct Command {
     rates: RatesOptions,
 }
 
-/// What to plan for.
+/// Options for the table, the clients and the server to plan for.
 #[derive(Args)]
 #[command(mut_arg("record_bytes", |arg| arg
     .help("Bytes of a record, such as 256 or 4KiB; of a value in a fixed-width --input")))]
@@ -125,14 +125,14 @@ impl Options {
         Ok(Devices { gpu: self.gpu, gpus: self.gpus.group(), pim })
     }
 
-    /// The lines that `--json` prints, at these rates.
+    /// Returns the lines that `--json` prints, at these rates.
     pub fn lines(&self, rates: &Rates) -> anyhow::Result<Vec<String>> {
         let wanted = self.wanted()?;
         let plans = planner::plan(wanted.records, wanted.record_bytes, &self.needs(), rates);
         as_json(&plans, planner::recommended(&plans), &self.devices(rates)?)
     }
 
-    /// What to plan for, if that makes sense.
+    /// Checks the options and returns the size of the table to plan for.
     fn wanted(&self) -> anyhow::Result<Wanted> {
         let numbers = [self.uplink, self.downlink, self.lookups, self.qps.unwrap_or(1.0)];
         anyhow::ensure!(
@@ -170,7 +170,8 @@ impl Options {
         }
     }
 
-    /// The table that is built or would be, with what is known of its values, where there is one.
+    /// Returns the table of a snapshot, or the one that a build would make, with the statistics of
+    /// its values, if one is given.
     fn table(&self) -> anyhow::Result<Option<(Table, Statistics)>> {
         if let Some(folder) = &self.snapshot {
             let Manifest { table, statistics, .. } = Snapshot::open(folder)?.manifest().clone();
@@ -191,26 +192,26 @@ impl Options {
     }
 }
 
-/// What is planned for.
+/// The table to plan for.
 struct Wanted {
     records: u64,
     record_bytes: usize,
-    /// The table that is built or would be, with what is known of its values.
+    /// Table that is or would be built, with the statistics of its values, if one is given.
     table: Option<(Table, Statistics)>,
 }
 
-/// What there is beside the processor.
+/// Devices besides the processor.
 struct Devices {
     gpu: Option<Gpu>,
     gpus: Option<GpuGroup>,
     pim: Option<Pim>,
 }
 
-/// One line of the plan, for programs.
+/// A line of the plan, for programs.
 #[derive(Serialize)]
 struct Line<'a> {
     protocol: &'a str,
-    /// How its keys reach the server, if it has any.
+    /// Delivery of evaluation keys to the server, if the protocol has any.
     #[serde(skip_serializing_if = "Option::is_none")]
     keys: Option<&'static str>,
     recommended: bool,
@@ -223,26 +224,28 @@ struct Line<'a> {
 #[derive(Serialize)]
 struct Numbers<'a> {
     params: String,
-    /// Records that a query brings, one of each.
+    /// Number of bins; a query brings one record of each.
     bins: usize,
     shape: [usize; 2],
     upload_bytes: usize,
     download_bytes: usize,
     keys_bytes: usize,
-    /// Bits about earlier queries that the first refusal in the life of registered keys can reveal to a lying server.
+    /// Bits about earlier queries that the first refusal in the life of registered keys can reveal
+    /// to a lying server.
     #[serde(skip_serializing_if = "Option::is_none")]
     refusal_bits: Option<f64>,
-    /// Bits of an earlier index that an accepted answer can reveal to a lying server if records carry no inclusion proofs.
+    /// Bits of an earlier index that an accepted answer can reveal to a lying server if records
+    /// carry no inclusion proofs.
     #[serde(skip_serializing_if = "Option::is_none")]
     combined_answer_bits: Option<f64>,
     hint_bytes: u64,
     memory_bytes: u64,
     server_seconds: f64,
     lookup_seconds: f64,
-    /// None if a record never decodes wrongly.
+    /// `None` if a record never decodes wrongly.
     #[serde(flatten)]
     failure: Option<Failure>,
-    /// log2 of a bound for every database, if one is known.
+    /// log2 of a bound that holds for every database, if one is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     worst_failure_log2: Option<f64>,
     steps: Vec<Step<'a>>,
@@ -250,7 +253,8 @@ struct Numbers<'a> {
     gpu_fits: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     gpu_least_seconds: Option<f64>,
-    /// False if the database fits no strategy of several GPUs; the members after it are there if it fits one.
+    /// False if the database fits no strategy of several GPUs. The next members are present if it
+    /// fits one.
     #[serde(skip_serializing_if = "Option::is_none")]
     gpus_fit: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -259,7 +263,7 @@ struct Numbers<'a> {
     gpus_bytes_each: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     gpus_reason: Option<String>,
-    /// Of protocols that processing in memory answers; the members after it are there with it.
+    /// Present for protocols that processing in memory answers, like the members after it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pim_clusters: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -308,7 +312,7 @@ pub fn run(Command { options, rates }: &Command) -> anyhow::Result<Status> {
     Ok(Status::of(best.is_some()))
 }
 
-/// The plans, one JSON object each.
+/// Formats the plans, one JSON object each.
 fn as_json(plans: &[Plan], best: Option<usize>, devices: &Devices) -> anyhow::Result<Vec<String>> {
     let json = |(i, plan)| Ok(serde_json::to_string(&line(plan, best == Some(i), devices))?);
     plans.iter().enumerate().map(json).collect()
@@ -363,7 +367,7 @@ fn line<'a>(plan: &'a Plan, recommended: bool, devices: &Devices) -> Line<'a> {
     }
 }
 
-/// How the keys of a plan's protocol reach the server, if it has any.
+/// Returns the delivery of a protocol's evaluation keys, if it has any.
 fn delivery(plan: &Plan) -> Option<KeyDelivery> {
     match &plan.outcome {
         Ok(figures) => figures.params.key_delivery(),
@@ -371,7 +375,7 @@ fn delivery(plan: &Plan) -> Option<KeyDelivery> {
     }
 }
 
-/// A plan's protocol, and that its queries bring their keys if they do.
+/// Formats a plan's protocol; names the delivery of keys if queries carry them.
 fn name(plan: &Plan) -> String {
     match plan.keys {
         KeyDelivery::Registered => plan.protocol.into(),
@@ -379,8 +383,8 @@ fn name(plan: &Plan) -> String {
     }
 }
 
-/// A warning of what a lying server can learn of clients that register keys, with the alternatives. Clients that register none
-/// need no warning.
+/// Returns a warning about what a lying server can learn of clients that register keys, with the
+/// alternatives; `None` if clients register no keys.
 fn registered_keys(figures: &Figures) -> Option<String> {
     if figures.sizes.keys_bytes == 0 {
         return None;
@@ -399,7 +403,7 @@ fn registered_keys(figures: &Figures) -> Option<String> {
     ))
 }
 
-/// How several GPUs divide a protocol's database, in words.
+/// Describes the division of a protocol's database over several GPUs.
 fn division(group: GpuGroup, figures: &Figures) -> String {
     group.division(figures).map_or_else(
         || "too big, even in shares".into(),
@@ -409,7 +413,7 @@ fn division(group: GpuGroup, figures: &Figures) -> String {
     )
 }
 
-/// Characters of the longest name.
+/// Length of the longest name.
 const NAME: usize = "exppack-simple per-query".len();
 
 fn print_plans(plans: &[Plan], best: Option<usize>, devices: &Devices) -> anyhow::Result<()> {

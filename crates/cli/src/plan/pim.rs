@@ -1,4 +1,4 @@
-//! What processing in memory would allow, by the model of `spirea bench pim`.
+//! Processing in memory in a plan, by the model of `spirea bench pim`.
 
 use anyhow::Context as _;
 use clap::Args;
@@ -12,7 +12,7 @@ use spirea_protocols::steps::Unit;
 
 use crate::output::seconds;
 
-/// A machine with processing in memory.
+/// Options for a machine with processing in memory.
 #[derive(Args)]
 pub(super) struct PimOptions {
     /// DPUs of a machine with processing in memory, such as 2048: shows how it would best answer dpf-xor, and how fast, by
@@ -28,14 +28,14 @@ pub(super) struct PimOptions {
     pim_profile: Profile,
 }
 
-/// A machine with processing in memory, as the model has it.
+/// A machine with processing in memory, for the model.
 pub(super) struct Pim {
     parameters: Parameters,
     dpus: usize,
     batch: usize,
 }
 
-/// How it would answer, and how fast.
+/// Arrangement and bottleneck of such a machine.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Priced {
     pub arrangement: Arrangement,
@@ -43,7 +43,7 @@ pub(super) struct Priced {
 }
 
 impl PimOptions {
-    /// The machine, if there is one: its host is this machine, whose rates were measured.
+    /// Returns the machine, if there is one. Its host is this machine, whose rates were measured.
     pub(super) fn machine(&self, rates: &Rates) -> anyhow::Result<Option<Pim>> {
         let Some(dpus) = self.pim else { return Ok(None) };
         anyhow::ensure!(dpus > 0, "--pim must be at least 1");
@@ -56,11 +56,12 @@ impl PimOptions {
 }
 
 impl Pim {
-    /// What it allows a protocol; None if it is not one that it answers.
+    /// Prices a protocol; `None` if this machine does not answer it.
     pub(super) fn price(&self, figures: &Figures) -> Option<Priced> {
         let params = &figures.params;
         let FirstFold::Rows { domain, bins, .. } = params.first_fold() else { return None };
-        // The model is of queries that have the table's passes to themselves, not of bins.
+        // The model assumes that each query has whole passes over the table, so it does not cover
+        // bins.
         if domain.output() != OutputKind::Bit || bins > 1 {
             return None;
         }
@@ -70,7 +71,7 @@ impl Pim {
         Some(Priced { arrangement, bound: arrangement.bound(&self.parameters, records) })
     }
 
-    /// The same in words.
+    /// Describes the price of a protocol.
     pub(super) fn describe(&self, figures: &Figures) -> Option<String> {
         let Priced { arrangement, bound } = self.price(figures)?;
         let Arrangement { clusters, passes, queries, throughput, times } = arrangement;

@@ -16,7 +16,7 @@ use crate::output::{Format, print_line, seconds};
 use crate::status::Status;
 use crate::threads::Threads;
 
-/// What to simulate.
+/// Options of `spirea simulate-load`.
 #[derive(Args)]
 pub struct Options {
     /// A snapshot whose batches are timed on this machine.
@@ -55,7 +55,7 @@ pub struct Options {
     plot: Option<PathBuf>,
 }
 
-/// Shares of saturation: from where batches are single to beyond what can be answered.
+/// Shares of saturation: from loads with single-query batches to loads beyond capacity.
 const LOADS: [f64; 14] = [0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 1.1];
 
 /// Simulates and prints.
@@ -91,7 +91,7 @@ pub fn run(options: &Options) -> anyhow::Result<Status> {
     Ok(Status::SUCCESS)
 }
 
-/// How long batches take, and the largest that there may be.
+/// Returns the times of batches, and the largest batch size.
 fn service(options: &Options) -> anyhow::Result<(Service, usize)> {
     match (&options.batch_seconds, &options.snapshot) {
         (Some(service), _) => Ok((service.clone(), service.largest())),
@@ -162,7 +162,7 @@ fn print_table(
     Ok(())
 }
 
-/// Mean latency against rate, up to where a path cannot keep up.
+/// Draws mean latency against rate, up to the rate at which a path cannot keep up.
 fn chart(limit: usize, alone: f64, points: &[Vec<Point>]) -> Chart {
     let mut series: Vec<Series> = points
         .iter()

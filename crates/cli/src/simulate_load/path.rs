@@ -1,4 +1,4 @@
-//! The ways of queries through a server, and what they cost at some rate.
+//! Paths of queries through a server, and their latencies at a rate.
 
 use serde::Serialize;
 use spirea_engine::Window;
@@ -8,49 +8,49 @@ use spirea_engine::scheduler::simulation::{Arrival, Simulation, poisson};
 use super::service::Service;
 use crate::latencies::Latencies;
 
-/// A scheduler over a backend.
+/// A scheduler on top of a backend.
 pub struct Path<'a> {
     name: &'static str,
     service: &'a Service,
     simulation: Simulation,
 }
 
-/// What happens at a rate. All times are virtual.
+/// Results of a simulation at one rate. All times are virtual.
 #[derive(Debug, Serialize)]
 pub struct Point {
-    /// `batched`, or `direct`: one query after another.
+    /// `batched`, or `direct` for one query after another.
     pub path: &'static str,
-    /// Queries a second that arrive.
+    /// Arriving queries per second.
     pub rate: f64,
-    /// Queries that arrived.
+    /// Number of queries that arrived.
     pub requests: usize,
-    /// Those of them that found the queue full.
+    /// Number of arrivals that found the queue full.
     pub refused: usize,
-    /// Queries a second that were answered.
+    /// Answered queries per second.
     pub throughput: f64,
-    /// From arrival to answer.
+    /// Mean time from arrival to answer.
     pub mean_seconds: f64,
-    /// The median.
+    /// Median latency.
     pub p50_seconds: f64,
-    /// What one in a hundred exceeds.
+    /// Latency that 1 query in 100 exceeds.
     pub p99_seconds: f64,
-    /// Queries of a batch.
+    /// Mean number of queries in a batch.
     pub mean_batch: f64,
-    /// Share of the time in which the backend computes.
+    /// Share of time in which the backend computes.
     pub utilisation: f64,
-    /// Always: nothing here was measured under load.
+    /// Always true: nothing here was measured under load.
     pub simulated: bool,
 }
 
 impl Point {
-    /// The share that found the queue full.
+    /// Returns the share of arrivals that found the queue full.
     pub fn refused_share(&self) -> f64 {
         self.refused as f64 / self.requests as f64
     }
 }
 
 impl<'a> Path<'a> {
-    /// The server's: a window as long as a scan, full batches of `limit`.
+    /// The server's scheduler: a window as long as a scan, full batches of `limit`.
     pub fn batched(service: &'a Service, queue: usize, limit: usize) -> Self {
         let mut meter = PaceMeter::default();
         PaceMeter::probes(limit).into_iter().for_each(|queries| meter.note(queries, service.time(queries)));
@@ -58,14 +58,14 @@ impl<'a> Path<'a> {
         Self { name: "batched", service, simulation }
     }
 
-    /// One query after another, as they come.
+    /// A scheduler that answers one query after another, in order of arrival.
     pub fn direct(service: &'a Service, queue: usize) -> Self {
         let batched = Self::batched(service, queue, 1);
         let window = Window::Fixed(std::time::Duration::ZERO);
         Self { name: "direct", simulation: Simulation { window, ..batched.simulation }, ..batched }
     }
 
-    /// What happens to so many queries that arrive at this rate.
+    /// Simulates `requests` queries that arrive at this rate.
     pub fn at(&self, rate: f64, requests: usize, seed: u64) -> Point {
         let times = poisson(rate, seed).take(requests);
         let arrivals: Vec<Arrival> = times.map(|at| Arrival { at, queries: 1 }).collect();

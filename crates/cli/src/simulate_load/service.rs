@@ -1,4 +1,4 @@
-//! How long batches take.
+//! Service times of batches.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,21 +14,21 @@ use spirea_store::{Silent, Snapshot};
 use crate::bench::report::median_seconds;
 use crate::threads::Threads;
 
-/// Timed runs of a batch, after one that does not count.
+/// Number of timed runs of a batch, after one warm-up run.
 const RUNS: usize = 5;
-/// Clients with keys of their own among the queries of a timed batch.
+/// Number of clients with their own keys among the queries of a timed batch.
 const CLIENTS: usize = 4;
 
-/// The time of a batch by its size.
+/// Time of a batch as a function of its size.
 #[derive(Clone, Debug)]
 pub struct Service {
-    /// Queries and seconds, the sizes ascending.
+    /// Queries and seconds, by ascending size.
     points: Vec<(usize, f64)>,
     origin: String,
 }
 
 impl Service {
-    /// From a text such as `1=0.035,32=0.4`.
+    /// Parses a text such as `1=0.035,32=0.4`.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut points: Vec<(usize, f64)> = Vec::new();
         for part in text.split(',') {
@@ -49,7 +49,8 @@ impl Service {
         Ok(Self { points, origin: "with batches as long as given".into() })
     }
 
-    /// Times batches of 1, 2, 4 and so on up to the largest, at most `most`, of a snapshot's database on this machine.
+    /// Times batches of 1, 2, 4 and so on, up to the largest batch and to `most`, of a snapshot's
+    /// database on this machine.
     pub fn measure(folder: &Path, wanted: Threads, most: usize) -> anyhow::Result<Self> {
         let snapshot = Snapshot::open(folder)?;
         snapshot.verify(&Silent)?;
@@ -90,17 +91,18 @@ impl Service {
         Ok(Self { points, origin })
     }
 
-    /// Where the times come from.
+    /// Source of the times.
     pub fn origin(&self) -> &str {
         &self.origin
     }
 
-    /// The largest batch whose time is known.
+    /// Size of the largest batch with a known time.
     pub fn largest(&self) -> usize {
         self.points[self.points.len() - 1].0
     }
 
-    /// The time of a batch: on the line between its neighbours, and beyond the last on the line of the last two.
+    /// Returns the time of a batch, by linear interpolation; beyond the last point by extrapolation
+    /// from the last two.
     pub fn time(&self, queries: usize) -> Duration {
         let after = self.points.partition_point(|point| point.0 < queries);
         let seconds = match self.points[..] {
@@ -109,7 +111,8 @@ impl Service {
                 let right = after.clamp(1, self.points.len() - 1);
                 let (a, b) = (self.points[right - 1], self.points[right]);
                 let share = (queries as f64 - a.0 as f64) / (b.0 - a.0) as f64;
-                // Before the first point the line may fall below any time there is.
+                // Extrapolation before the first point may give too small a time, even a negative
+                // one.
                 (a.1 + share * (b.1 - a.1)).max(0.01 * a.1.min(b.1))
             }
         };

@@ -1,10 +1,11 @@
-//! The protocol that a build chooses when none is named.
+//! The protocol that a build chooses if none is named.
 
 use std::path::Path;
 
 use crate::command::{RATES, expect, folder_with, refusal, text};
 
-/// A folder with a table, and rates of a machine that scans so slowly that `onion`, which scans nothing, is best.
+/// Makes a folder with a table and with rates of a machine that scans very slowly, so that `onion`,
+/// which scans nothing, is best.
 fn folder() -> tempfile::TempDir {
     let rows: String = (0..300).map(|i| format!("key-{i},value {i}\n")).collect();
     let mut slow: serde_json::Value =
@@ -13,7 +14,7 @@ fn folder() -> tempfile::TempDir {
     folder_with(&[("t.csv", &format!("k,v\n{rows}")), ("slow.json", &slow.to_string())])
 }
 
-/// The protocol of a snapshot that is built so, and what the build printed.
+/// Builds a snapshot with these options. Returns its protocol and the build's output.
 fn built(folder: &Path, out: &str, more: &[&str]) -> (String, String) {
     let build = ["build", "--input", "t.csv", "--key", "k", "--value", "v", "--out", out];
     let output = expect(folder, 0, &[&build[..], more].concat());
@@ -38,9 +39,9 @@ fn a_small_table_needs_no_measurement() {
     assert!(line.starts_with(start) && line.contains("a client downloads a hint of "), "{line}");
     assert!(line.contains("; others: exppack-simple at least ") && line.contains(" with keys of "), "{line}");
     assert!(!printed.contains("measuring") && !folder.join("cache").exists(), "{printed}");
-    // Quiet builds choose alike and say nothing.
+    // Quiet builds choose the same protocol and print nothing.
     assert_eq!(built(folder, "u", &["-q"]), ("simple".into(), String::new()));
-    // A protocol that is named is not explained.
+    // No reason is printed for a named protocol.
     let (name, printed) = built(folder, "v", &["--protocol", "hybrid"]);
     assert_eq!((&*name, chosen(&printed).len()), ("hybrid", 0));
 }
@@ -59,7 +60,7 @@ fn the_rates_of_a_file_decide_and_a_rebuild_keeps_its_protocol() {
     assert_eq!(name, "onion");
     let kept = "onion, the protocol of the snapshot that was replaced; --protocol auto would choose anew";
     assert_eq!(chosen(&printed), [kept]);
-    // Of what is kept, options change a part.
+    // Options change only their part of the kept choice.
     assert_eq!(built(folder, "t", &["--overwrite", "--ring", "onion-30"]).0, "onion");
     let explained = text(&expect(folder, 0, &["inspect", "t"]).stdout);
     assert!(explained.contains("onion, set onion-30"), "{explained}");
@@ -68,7 +69,7 @@ fn the_rates_of_a_file_decide_and_a_rebuild_keeps_its_protocol() {
     assert_eq!(name, "hybrid");
     assert!(printed.contains("module-1536"), "{printed}");
     assert_eq!(built(folder, "t", &["--overwrite", "--protocol", "auto"]).0, "simple");
-    // A repository says that its protocol changes.
+    // Publishing reports that the repository's protocol changes.
     expect(folder, 0, &["publish", "--repository", "r", "--base", "u"]);
     expect(
         folder,

@@ -9,7 +9,8 @@ use tempfile::TempDir;
 
 use crate::command::{RATES, SPIREA, Server, expect, folder_with, refusal, spirea, text};
 
-/// What `plan` has a line for: each protocol, and three once more whose queries bring their keys.
+/// Number of lines of `plan`: one for each protocol, and a second one for three protocols, whose
+/// queries can carry keys.
 const PLANS: usize = NAMES.len() + 3;
 
 #[test]
@@ -134,7 +135,8 @@ fn every_protocol_looks_up_keys_and_indices() {
         let common = ["build", "--input", "rows.csv", "--protocol", protocol, "--value", "value"];
         expect(folder, 0, &[&common[..], more].concat());
     };
-    // Rows differ from keys in how a value is found in a record, whatever the protocol: one of each kind.
+    // Rows and keys differ in how a value is found within a record, for every protocol. Hence one
+    // protocol of each kind suffices.
     const KINDS: [&str; 4] = ["simple", "exppack-simple", "onion", "dpf-xor"];
     let kinds = KINDS.into_iter().filter(|kind| is_drawn("commands with lists", &KINDS, 2, kind));
     let lists: Vec<_> = kinds.map(|protocol| (protocol, format!("{protocol}-list"))).collect();
@@ -196,7 +198,7 @@ fn a_plan_of_saved_rates_is_the_plan_that_was_measured() {
         let steps = line["steps"].as_array().unwrap();
         assert!(steps.iter().all(|step| step["seconds"].as_f64() > Some(0.0)), "{line}");
     }
-    // A level of security that was not asked for then has its rates too.
+    // The file also has the rates for a security level that was not asked for.
     plan(&["--rates", "rates.json", "--security", "conservative"]);
 
     let saved = std::fs::read_to_string(folder.join("rates.json")).unwrap();
@@ -304,7 +306,7 @@ fn what_cannot_be_built_is_refused_with_the_row_and_the_remedy() {
         }
         assert!(!folder.join("out").exists(), "{input} left something behind");
     }
-    // A value that is much longer than the others is one of the table, unless it is too long by what was said.
+    // A value much longer than the others is accepted, unless it exceeds the given limit.
     let outlier = ["build", "--input", "outlier.csv", "--key", "k", "--value", "v", "--out", "out"];
     let said = refusal(folder, &[&outlier[..], &["--max-value", "64K"]].concat());
     assert!(said.contains("outlier.csv:30002") && said.contains("65536"), "{said}");
@@ -403,7 +405,8 @@ fn nothing_that_a_server_or_a_table_says_reaches_a_terminal_as_a_command() {
     let server = Server::ready(folder, &["one", "two"]);
     let get =
         |arguments: &[&str]| text(&expect(folder, 0, &[&["get", &server.url], arguments].concat()).stdout);
-    // Alone and to a program it is as it is; of several, each line is a key and its fields.
+    // A single value for a program is printed unchanged. With several values, each line has a key
+    // and its fields.
     assert_eq!(get(&["one", "a\tb"]), "\u{1b}[2Jx\ny\n");
     let line = "a\\tb\t\\u001b[2Jx\\ny";
     assert_eq!(get(&["one", "a\tb", "c"]), format!("{line}\nc\tplain\n"));
@@ -414,7 +417,7 @@ fn nothing_that_a_server_or_a_table_says_reaches_a_terminal_as_a_command() {
         .output()
         .expect("util-linux has script");
     assert_eq!(text(&watched.stdout), "\\u001b[2Jx\\ny\r\n");
-    // What a server says is printed in one line of plain characters.
+    // Text from a server is printed as one line of printable characters.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let liar = std::thread::spawn(move || {
@@ -457,7 +460,7 @@ fn a_port_in_use_and_a_server_that_is_not_there_are_explained() {
     let address = taken.local_addr().unwrap().to_string();
     let said = refusal(folder, &["serve", "t", "--listen", &address]);
     assert!(said.contains(&address), "{said}");
-    // This end of a connection keeps its port from everyone else, and nobody listens there.
+    // The local end of a connection reserves its port, and nobody listens there.
     let connection = std::net::TcpStream::connect(&address).unwrap();
     let address = connection.local_addr().unwrap().to_string();
     let said = refusal(folder, &["get", &format!("http://{address}"), "t", "a"]);
@@ -574,7 +577,7 @@ fn two_servers_answer_a_query_for_a_row_of_each_bin() {
     let lines = text(&answer.stdout);
     let dropped: serde_json::Value = serde_json::from_str(lines.lines().nth(1).unwrap()).unwrap();
     assert_eq!((&dropped["index"], &dropped["dropped"]), (&7.into(), &true.into()), "{lines}");
-    // One by one, each with a query of its own.
+    // Each index is looked up by a query of its own.
     let answer = of_both(0, &["--timings", "--index", "4", "7"]);
     assert_eq!(text(&answer.stdout), "4\tvalue 4\n7\tvalue 7\n");
     assert_eq!((zero.stop(), one.stop()), (0, 0));
@@ -588,7 +591,7 @@ fn two_servers_answer_a_query_for_a_row_of_each_bin() {
     let lines: Vec<serde_json::Value> =
         plan.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let xor = lines.iter().find(|line| line["protocol"] == "dpf-xor").unwrap();
-    // Keys of 1250 rows have two levels, of 178 bytes with all: 1 + 16 + 32 + 1 + 64 = 114.
+    // Keys for 1250 rows have two levels, so 1 + 16 + 32 + 1 + 64 = 114 bytes each, 912 for 8 bins.
     assert_eq!(
         (&xor["bins"], &xor["upload_bytes"], &xor["download_bytes"]),
         (&8.into(), &912.into(), &512.into())
@@ -682,7 +685,7 @@ fn budgets_for_keys_are_sizes_and_the_disk_s_needs_a_folder() {
     assert!(said.contains("512MiB"), "{said}");
     let said = refusal(folder.path(), &["serve", "t", "--keys-disk", "1GiB"]);
     assert!(said.contains("--keys-dir"), "{said}");
-    // Neither is amiss here, but the snapshot.
+    // Both options are fine here; only the snapshot is wrong.
     let said = refusal(folder.path(), &["serve", "t", "--keys-memory", "1GiB"]);
     assert!(said.contains("t: there is no such snapshot"), "{said}");
 }

@@ -1,4 +1,5 @@
-//! Workers and a coordinator as an orchestrator starts them: real processes, killed and asked to end.
+//! Workers and a coordinator as an orchestrator runs them: real processes that are killed and
+//! stopped.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -11,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::command::{SPIREA, Server, expect, folder_with, refusal, text};
 
-/// A process that says a line when it is ready.
+/// A process that prints a line when it is ready.
 struct Running {
     process: Child,
     said: String,
@@ -53,7 +54,7 @@ impl Drop for Running {
     }
 }
 
-/// Writes certificates by which both sides know each other.
+/// Writes certificates by which both sides authenticate each other.
 fn certificates(folder: &Path) {
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -67,7 +68,7 @@ fn certificates(folder: &Path) {
     }
 }
 
-/// The version of the snapshot `notes`.
+/// Version of the snapshot `notes`.
 fn version(folder: &Path) -> Value {
     let manifest = std::fs::read(folder.join("notes/manifest.json")).unwrap();
     serde_json::from_slice::<Value>(&manifest).unwrap()["blake3"].clone()
@@ -124,7 +125,7 @@ fn workers_and_a_coordinator_answer_as_one_server_does_and_one_is_killed() {
     }
     let look_up = |url: &str, key: &str| text(&expect(folder, 0, &["get", url, "notes", key]).stdout);
     let whole = Server::ready(folder, &["notes"]);
-    // What clients are told is the same to the byte.
+    // Clients get the same bytes as from a single server.
     let body = |answer: String| answer.split_once("\r\n\r\n").unwrap().1.to_owned();
     let path = "/v1/databases/notes/hint/rows";
     assert_eq!(body(whole.get("/v1/databases")), body(get(address, "/v1/databases")));
@@ -134,7 +135,7 @@ fn workers_and_a_coordinator_answer_as_one_server_does_and_one_is_killed() {
     for key in ["8", "9", "1999"] {
         assert!(look_up(url, key).starts_with(&format!("{key} x")), "{key}");
     }
-    // A worker that is asked to end does so with success, and so does a coordinator.
+    // A worker that is asked to end exits with success, and so does a coordinator.
     place(folder, &json!([[of_third["address"]], own]));
     assert_eq!(coordinator.ask_to_end(), 0);
     assert_eq!((second.ask_to_end(), third.ask_to_end()), (0, 0));

@@ -1,4 +1,4 @@
-//! Tables that say what form their keys have, and of which types their values are.
+//! Tables with forms of keys and types of values.
 
 use crate::command::{Server, expect, folder_with, refusal, text};
 
@@ -61,7 +61,8 @@ fn keys_of_a_form_are_found_however_they_are_written() {
         get(0, &["callers", "+16502530000", "044-668-18-00"]),
         "+16502530000\tCalifornia\n044-668-18-00\tZurich\n"
     );
-    // A key that is no number is not in the table, and a server receives as much for it as for a number.
+    // A key that is not a number is not in the table. The server receives the same number of bytes
+    // as for a number.
     let received = || {
         let metrics = server.get("/metrics");
         let line = metrics
@@ -76,7 +77,7 @@ fn keys_of_a_form_are_found_however_they_are_written() {
     assert_eq!(get(1, &["callers", "044 668 18 01"]), "");
     assert!(before < of_nobody && received() - of_nobody == of_nobody - before);
     assert_eq!(get(0, &["domains", "B\u{dc}CHER.example."]), "B\u{dc}CHER.example.\n");
-    // A list names a domain, and stands for what is below it.
+    // A listed domain also stands for the names below it.
     let parents = |status, arguments: &[&str]| {
         let got =
             expect(folder, status, &[&["get", &server.url, "domains", "--parents"][..], arguments].concat());

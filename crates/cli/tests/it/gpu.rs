@@ -1,4 +1,4 @@
-//! The commands for GPUs, on machines without one: with an emulated device, and with none.
+//! The commands for GPUs on machines without a GPU: with an emulated device, and with none.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use spirea_cuda_emulation::LIBRARY;
 use tempfile::TempDir;
 
 const SPIREA: &str = env!("CARGO_BIN_EXE_spirea");
-/// Commands that take long on an emulated device, for the draw of the short form.
+/// Name for the draw of the short form, of the commands that take long on an emulated device.
 const COMMANDS: &str = "commands on an emulated device";
 
 fn spirea(folder: &Path, driver: &Path, arguments: &[&str]) -> Output {
@@ -26,14 +26,15 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Objects of a text, one a line.
+/// Parses a text with one JSON object per line.
 fn objects(text: &str) -> Vec<Value> {
     text.lines()
         .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}")))
         .collect()
 }
 
-/// A driver library whose start fails with the driver's error `code`, named `name` in its header.
+/// Builds a driver library whose start fails with the driver's error `code`, named `name` in its
+/// header.
 fn failing_driver(folder: &Path, code: u32, name: &str) -> PathBuf {
     let (source, library) = (folder.join("driver.c"), folder.join("libcuda.so"));
     let program = format!(
@@ -51,7 +52,7 @@ fn failing_driver(folder: &Path, code: u32, name: &str) -> PathBuf {
     library
 }
 
-/// Within what a number loses as text.
+/// Checks equality up to the precision of numbers in text.
 fn assert_close(found: &Value, expected: f64) {
     let found = found.as_f64().unwrap();
     assert!((found / expected - 1.0).abs() < 1e-9, "{found} is not {expected}");
@@ -180,7 +181,8 @@ fn an_emulated_device_is_measured_and_the_results_are_drawn() {
             assert_eq!(result["backend"], "cuda-sm90");
         }
     }
-    // The floor is the time of the least work at the limit that takes longest, and the ratio its share of the time.
+    // The floor is the longest of the least times at the limits; the ratio is its share of the
+    // measured time.
     for result in results.iter().filter(|result| result["name"] == "scalar_fold") {
         let [rows, columns, batch] =
             [&result["shape"][0], &result["shape"][1], &result["batch"]].map(|n| n.as_f64().unwrap());

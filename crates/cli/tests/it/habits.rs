@@ -1,4 +1,4 @@
-//! What people are used to: pipes, spreadsheets' files, sizes as they write them, shells and man pages.
+//! Common habits: pipes, files of spreadsheets, sizes in usual notations, shells and man pages.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};

@@ -1,4 +1,4 @@
-//! Lists of keys: what is printed, and what servers see, when a list is interrupted.
+//! Interrupted look-ups of lists: the printed results, and the requests that servers see.
 
 use std::fmt::Write as _;
 use std::io::Read as _;
@@ -19,11 +19,11 @@ const KEYS: usize = 600;
 /// Longer than any test should take.
 const LONG: Duration = Duration::from_secs(120);
 
-/// A folder with a table, the list `keys.txt` of its keys, and its server.
+/// Makes a folder with a table and the list `keys.txt` of its keys, and starts its server.
 fn served() -> (TempDir, Server) {
     let (mut table, mut keys) = (String::from("k,v\n"), String::new());
     for i in 0..KEYS {
-        // All values together are more than a pipe holds.
+        // The values together exceed the capacity of a pipe.
         writeln!(table, "key{i},{i:0>400}").unwrap();
         writeln!(keys, "key{i}").unwrap();
     }
@@ -34,7 +34,8 @@ fn served() -> (TempDir, Server) {
     (folder, server)
 }
 
-/// A proxy that passes what `fate` does not decide. The receiver is told of each request for answers.
+/// Starts a proxy that forwards requests unless `fate` decides otherwise. The receiver gets a
+/// message for each request for answers.
 fn passing(
     server: &Server,
     fate: impl Fn(usize, &str) -> Option<Fate> + Send + Sync + 'static,
@@ -50,14 +51,14 @@ fn passing(
     (url, seen)
 }
 
-/// Waits until the server has had this many requests.
+/// Waits until the server has received this number of requests.
 fn await_requests(seen: &Receiver<usize>, requests: usize) {
     for _ in 0..requests {
         seen.recv_timeout(LONG).expect("a request is made");
     }
 }
 
-/// Look-ups that are complete by the file of `--resume`.
+/// Number of complete look-ups in the file of `--resume`.
 fn recorded(folder: &Path) -> u64 {
     let record = std::fs::read_to_string(folder.join("progress")).unwrap();
     let record: serde_json::Value = serde_json::from_str(&record).unwrap();
@@ -68,7 +69,7 @@ fn get<'a>(url: &'a str, further: &[&'a str]) -> Vec<&'a str> {
     [&["get", url, "t", "--keys-from", "keys.txt"], further].concat()
 }
 
-/// The results of the whole list, and the requests that it takes.
+/// Returns the results of the whole list, and the number of requests for them.
 fn whole(folder: &Path, server: &Server) -> (String, usize) {
     let (url, seen) = passing(server, |_, _| None);
     let all = text(&expect(folder, 0, &get(&url, &[])).stdout);
@@ -104,7 +105,7 @@ fn a_list_whose_server_dies_prints_what_was_answered_and_is_resumed_behind_it() 
     }
     assert!(!folder.join("progress.new").exists());
 
-    // Another list, and another server.
+    // Another list, then another server.
     std::fs::write(folder.join("others.txt"), "key1\n").unwrap();
     let other = ["get", &url, "t", "--keys-from", "others.txt", "--resume", "progress"];
     for refused in [refusal(folder, &other), refusal(folder, &get(&server.url, &resume))] {
@@ -137,7 +138,7 @@ fn a_refused_answer_changes_no_request_and_resumes_nothing() {
     let (printed, said) = (text(&refused.stdout), text(&refused.stderr));
     assert!(said.contains("were withheld; ask for the whole list again"), "{said}");
     assert_eq!(seen.try_iter().count(), requests);
-    // No secret is shared between requests of this protocol: the others are printed.
+    // Requests of this protocol share no secret, so the results of the others are printed.
     let printed: Vec<_> = printed.lines().collect();
     assert!(printed.iter().all(|line| all.contains(line)) && (KEYS / 2..KEYS).contains(&printed.len()));
     assert_eq!(recorded(folder), 0);
@@ -155,7 +156,7 @@ fn requests_wait_for_no_reader() {
     let folder = folder.path();
     let (all, requests) = whole(folder, &server);
 
-    // A reader that takes nothing before the last request has been made.
+    // A reader that takes nothing until the last request has been made.
     let (url, seen) = passing(&server, |_, _| None);
     let mut slow = spawn(folder, &get(&url, &[]));
     await_requests(&seen, requests);
@@ -163,7 +164,7 @@ fn requests_wait_for_no_reader() {
     slow.stdout.take().unwrap().read_to_string(&mut read).unwrap();
     assert_eq!((slow.wait().unwrap().code(), read), (Some(0), all));
 
-    // A reader that goes away at once.
+    // A reader that closes the pipe at once.
     let (url, seen) = passing(&server, |_, _| None);
     let mut gone = spawn(folder, &get(&url, &["--resume", "progress"]));
     drop(gone.stdout.take());

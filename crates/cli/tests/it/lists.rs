@@ -1,4 +1,4 @@
-//! Lists as they come: without headers, with comments, with keys that repeat, without values.
+//! Lists in common forms: without headers, with comments, with repeated keys, without values.
 
 use std::process::Command;
 
@@ -94,7 +94,7 @@ fn pipes_are_read_once_whatever_is_compressed_in_them() {
         assert!(built.status.success(), "{script}: {}", text(&built.stderr));
         assert!(text(&expect(folder, 0, &["inspect", out]).stdout).contains("2 values of v"), "{script}");
     }
-    // Rows that are refused are named by their lines, of the copy.
+    // Refused rows are named by their lines in the copy.
     let refused = text(&bash("build --input <(gzip -c twice.csv) --out twice").stderr);
     assert!(refused.contains("duplicate keys: \"a\" in lines 2, 3"), "{refused}");
     let refused = text(&bash("gzip -c data.csv | head -c 30 | build --input - --out cut").stderr);
@@ -102,7 +102,7 @@ fn pipes_are_read_once_whatever_is_compressed_in_them() {
         refused.contains("standard input: cannot read: its gzip data is damaged or cut off"),
         "{refused}"
     );
-    // Changes come from pipes too.
+    // Changes can come from pipes too.
     expect(folder, 0, &["publish", "--repository", "r", "--base", "file"]);
     let published =
         bash("\"$SPIREA\" publish --repository r --key k --format csv --put <(printf 'k,v\\na,3\\n')");
@@ -139,7 +139,7 @@ fn several_files_make_one_table() {
     assert!(build(&["--input", "log"], &["v", "year"], "log-table").contains("2 values of v, year"));
     let refused = refusal(folder, &["build", "--input", "a.csv", "-", "--key", "k", "--out", "no"]);
     assert!(refused.contains("standard input (-) is a table of its own"), "{refused}");
-    // Changes, plans and several pipes go the same way.
+    // Changes, plans and several pipes accept the same inputs.
     expect(folder, 0, &["publish", "--repository", "r", "--base", "twice"]);
     expect(folder, 0, &["publish", "--repository", "r", "--key", "k", "--put", "m*.csv"]);
     let plan = ["plan", "--input", "[ab].csv", "more.csv", "--key", "k", "--value", "v"];

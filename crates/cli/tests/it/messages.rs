@@ -7,7 +7,7 @@ use crate::command::{RATES, Server, expect, folder_with, refusal};
 
 const NOBODY: &str = "http://127.0.0.1:1";
 
-/// A folder with a table, a file of changes, an empty folder and a snapshot `t`.
+/// Makes a folder with a table, a file of changes, an empty folder and a snapshot `t`.
 fn folder() -> tempfile::TempDir {
     let folder = folder_with(&[("d.csv", "a,b\nx,1\n"), ("lines.jsonl", "{\"key\": \"x\"}\n")]);
     std::fs::create_dir(folder.path().join("empty")).unwrap();
@@ -20,7 +20,7 @@ fn build(folder: &Path, out: &str) {
     expect(folder, 0, &arguments);
 }
 
-/// The parts of a message between colons and semicolons that are long enough to say something.
+/// Splits a message at colons, semicolons and line ends, and drops empty parts.
 fn clauses(message: &str) -> Vec<&str> {
     let parts = message.trim().split([';', '\n']).flat_map(|part| part.split(": "));
     parts.map(str::trim).filter(|part| !part.is_empty()).collect()
@@ -74,7 +74,7 @@ fn no_message_has_a_clause_twice() {
     }
 }
 
-/// The message of a wrong usage, without what clap adds to it.
+/// Returns the message of a wrong usage, without clap's additions.
 fn said(folder: &Path, arguments: &[&str]) -> String {
     let said = refusal(folder, arguments);
     let first = said.split("\n\n").next().unwrap().trim();
@@ -258,7 +258,7 @@ fn the_ports_of_a_server_are_told_apart() {
         "{admin}: the server refused (404): there is no such endpoint; GET /v1/databases lists the databases at the port for clients (--listen): each has config, hint, keys and query below its name"
     );
     assert_eq!(said(folder, &["get", admin, "t", "x"]), message);
-    // A file of changes has its own name, and lines.
+    // A file of changes is named in errors, with the line.
     assert_eq!(
         publish(admin, &["--changes", "lines.jsonl"]),
         "lines.jsonl:1: it is neither a value nor a deletion; write {\"key\": KEY, \"value\": VALUE} or {\"key\": KEY, \"deleted\": true}"
@@ -272,7 +272,7 @@ fn the_ports_of_a_server_are_told_apart() {
 #[test]
 fn the_address_that_failed_is_named() {
     let folder = folder();
-    // These ends of connections keep their ports from everyone else, and nobody listens on them.
+    // The local ends of these connections reserve their ports, and nobody listens there.
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let ends = [(); 2].map(|()| std::net::TcpStream::connect(taken.local_addr().unwrap()).unwrap());
     let [first, second] = ends.each_ref().map(|end| format!("http://{}", end.local_addr().unwrap()));

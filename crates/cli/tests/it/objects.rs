@@ -1,5 +1,5 @@
-//! Tables in object stores and on web servers: a small server of this file's own answers as S3, Google Cloud Storage and a web server
-//! do, and fails, cuts off and changes objects.
+//! Tables in object stores and on web servers. A small server in this file answers like S3, Google
+//! Cloud Storage and a web server; it also fails, cuts bodies off and changes objects.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -12,19 +12,19 @@ use tempfile::TempDir;
 
 use crate::command::{SPIREA, expect, text};
 
-/// Behaviour of the server towards requests for an object.
+/// Behaviour of the server for an object.
 #[derive(Clone, Copy, PartialEq)]
 enum Habit {
     Answers,
-    /// Answers with status 500 so many times first.
+    /// Answers the first requests, this number of them, with status 500.
     Fails(u32),
-    /// Ends the body early, so many times first.
+    /// Ends the body early in the first responses, this number of them.
     CutsOff(u32),
-    /// Has another object from the second request on.
+    /// Serves another object from the second request on.
     Changes,
-    /// Another object from the second request on, of which nobody is told by status.
+    /// Serves another object from the second request on, without telling by the status.
     ChangesSilently,
-    /// Sends whole objects alone.
+    /// Sends only whole objects.
     GivesNoRanges,
     Refuses,
 }
@@ -35,7 +35,7 @@ struct Object {
     requests: u32,
 }
 
-/// Objects by their paths, with the bucket.
+/// Objects by their paths, which begin with the bucket.
 #[derive(Clone, Default)]
 struct Objects(Arc<Mutex<BTreeMap<String, Object>>>);
 
@@ -49,7 +49,7 @@ impl Objects {
         self.0.lock().unwrap()[path].requests
     }
 
-    /// Serves them on a port that is given, until the test ends.
+    /// Serves the objects until the test ends, and returns the port.
     fn serve(&self) -> u16 {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -92,7 +92,7 @@ impl Objects {
         let cut = more.contains("X-Cut");
         let head =
             format!("HTTP/1.1 {status}\r\nConnection: close\r\nContent-Length: {}\r\n{more}\r\n", body.len());
-        // A client may have gone.
+        // The client may have closed the connection.
         let _ = stream.write_all(head.as_bytes());
         let _ = stream.write_all(if cut { &body[..body.len() / 2] } else { &body });
     }
@@ -131,7 +131,7 @@ impl Object {
     }
 }
 
-/// A text without percent-encoding.
+/// Decodes percent-encoding.
 fn decoded(text: &str) -> String {
     let mut parts = text.split('%');
     let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
@@ -142,7 +142,7 @@ fn decoded(text: &str) -> String {
     String::from_utf8(bytes).unwrap()
 }
 
-/// The objects of a bucket whose keys begin with the prefix in a query, as S3 lists them.
+/// Lists the objects of a bucket whose keys begin with the query's prefix, in the form of S3.
 fn list(objects: &BTreeMap<String, Object>, bucket: &str, query: &str) -> String {
     let prefix = query.split('&').find_map(|part| part.strip_prefix("prefix=")).unwrap_or_default();
     let prefix = format!("{}/{}", bucket.trim_matches('/'), prefix);
@@ -201,16 +201,17 @@ impl Fixture {
             .unwrap()
     }
 
-    /// Builds these inputs by `k`; gives what `inspect` says.
+    /// Builds from these inputs, and returns the output of `inspect`.
     fn build(&self, inputs: &[&str], more: &[&str], out: &str) -> String {
-        // A protocol without a hint, which would take long.
+        // A protocol without a hint, which would take long to compute.
         let rest = ["--protocol", "dpf-xor", "--out", out];
         let built = self.run(&[&["--input"], inputs, &rest, more].concat(), &[]);
         assert!(built.status.success(), "{inputs:?}: {}", text(&built.stderr));
         text(&expect(self.path(), 0, &["inspect", out]).stdout)
     }
 
-    /// The error of a build, without secrets, after which nothing is left.
+    /// Returns the error of a build. Checks that the error has no secrets and that the build leaves
+    /// no files.
     fn refused(&self, input: &str, variables: &[(&str, &str)]) -> String {
         let arguments = ["--input", input, "--key", "k", "--value", "v", "--out", "refused"];
         let output = self.run(&arguments, variables);
@@ -228,7 +229,7 @@ impl Fixture {
 
 const BY_KEY: [&str; 4] = ["--key", "k", "--value", "v"];
 
-/// Rows of 11 MB: several pieces.
+/// Makes rows of 11 MB, which take several range requests.
 fn large() -> Vec<u8> {
     let value = "x".repeat(1_000_000);
     let rows: String = (0..11).map(|row| format!("{row},{value}\n")).collect();

@@ -23,7 +23,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// A folder with a snapshot `urls` of one key.
+/// Makes a folder with a snapshot `urls` of one key.
 fn with_snapshot() -> TempDir {
     let folder = TempDir::new().unwrap();
     std::fs::write(folder.path().join("urls.csv"), "url,verdict\na.test,bad\n").unwrap();
@@ -33,7 +33,7 @@ fn with_snapshot() -> TempDir {
     folder
 }
 
-/// A server, and what it says first: where it listens.
+/// A server with the addresses that it prints.
 struct Server {
     process: Child,
     urls: Vec<String>,
@@ -88,7 +88,7 @@ fn a_file_of_settings_and_a_token_are_all_that_a_server_needs() {
 
     let mut server = Server::start(folder, &["--config", "etc/spirea.toml"], 2);
     let get = ["get", &server.urls[0].clone(), "urls", "a.test", "--wait", "120"];
-    // A server that is asked to read its files again goes on.
+    // A server that is asked to reload its files goes on.
     server.signal("-HUP");
     let refused = spirea(folder, &get, &[]);
     assert_eq!(refused.status.code(), Some(2));
@@ -159,7 +159,7 @@ fn the_doctor_examines_the_way_to_an_answer_and_says_what_is_wrong() {
     };
     let (status, lines) = examine(&[url]);
     assert_eq!((status, names(&lines, "FAIL").len()), (Some(0), 0), "{lines:?}");
-    // A slow machine may have warnings of time.
+    // On a slow machine there may be warnings about times.
     let examined: Vec<_> = lines.iter().map(|line| line["check"].as_str().unwrap()).collect();
     let expected = ["dns", "tcp", "http", "ready", "access", "list", "config", "hint", "look-up", "latency"];
     assert_eq!(examined, expected);
@@ -174,7 +174,7 @@ fn the_doctor_examines_the_way_to_an_answer_and_says_what_is_wrong() {
     failing(&["http://absent.invalid:1"], "dns");
     failing(&[url, "--database", "absent"], "list");
     failing(&[&url.replace("http:", "https:")], "tls");
-    // This end of a connection keeps its port from everyone else, and nobody listens on it.
+    // The local end of a connection reserves its port, and nobody listens there.
     let taken = std::net::TcpStream::connect(url.strip_prefix("http://").unwrap()).unwrap();
     failing(&[&format!("http://{}", taken.local_addr().unwrap())], "tcp");
 
@@ -213,13 +213,13 @@ fn tables_of_changes_are_published_through_a_server() {
     assert!(published.contains("2 changed in its delta"), "{published}");
     assert_eq!(run(0, &["get", &url, "urls", "new.test"]), "so, \"so\"\n");
     assert!(spirea(folder, &["get", &url, "urls", "a.test"], &[]).status.code() == Some(1));
-    // What is wrong is found before anything is sent, with file and line.
+    // Errors in the input are found before anything is sent, with file and line.
     std::fs::write(folder.join("twice.csv"), "url,verdict\na.test,1\na.test,2\n").unwrap();
     assert!(run(2, &with(&["--put", "twice.csv"])).contains("twice.csv:3"));
     assert!(run(2, &with(&["--put", "bytes.csv"])).contains("bytes.csv:2: its text is not UTF-8"));
     assert!(run(2, &with(&["--put", "bytes.csv", "--bytes"])).contains("no text"));
     assert!(run(2, &with(&[])).contains("say what to publish"));
-    // So is a wrong name, or the port that is for clients.
+    // A wrong name, or the port for clients, is detected too.
     for (server, database, refusal) in
         [(&admin, "other", "it is a snapshot of urls"), (&url, "urls", "the server refused (404")]
     {

@@ -1,4 +1,5 @@
-//! Processing in memory as a person uses it: the model, the plan, and a server whose emulated DPUs answer.
+//! Processing in memory as a person uses it: the model, the plan, and a server whose emulated DPUs
+//! answer.
 
 use spirea_pim::phases;
 
@@ -21,7 +22,8 @@ fn a_server_answers_in_memory_and_its_metrics_have_the_phases() {
     let zero = [&both[..], &["--party", "0", "--backend", "pim-emulated:5:2"]].concat();
     let zero = Server::ready(folder, &zero);
     let one = Server::ready(folder, &[&both[..], &["--party", "1", "--backend", "cpu"]].concat());
-    // What memories do not take, words, is answered by the processor of the same server.
+    // Databases of words, which the memories do not support, are answered by the processor of the
+    // same server.
     for protocol in both {
         let keys = ["key-0", "absent", "key-2999"];
         let with = ["get", &zero.url, protocol, "--other", &one.url, "--wait", "120"];

@@ -1,4 +1,4 @@
-//! Look-ups where hints cannot be kept.
+//! Look-ups without a writable folder for hints.
 
 use std::process::Command;
 
@@ -22,7 +22,7 @@ fn look_ups_need_no_folder_for_hints() {
     get(None, &[]);
     get(Some(home.to_str().unwrap()), &["--no-cache"]);
     assert_eq!(std::fs::read_dir(&home).unwrap().count(), 0);
-    // Nobody creates files there, not even the superuser.
+    // No one can create files there, not even the superuser.
     #[cfg(target_os = "linux")]
     {
         get(Some("/sys"), &[]);

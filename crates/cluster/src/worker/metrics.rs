@@ -1,4 +1,4 @@
-//! Metrics of a worker, named as those of a server.
+//! Metrics of a worker, named like those of a server.
 
 use std::time::Duration;
 
@@ -21,17 +21,17 @@ pub(super) struct WorkerMetrics {
     running: IntGauge,
     ready: IntGauge,
     keys_bytes: IntGauge,
-    /// Spans that the collector did not take.
+    /// Number of spans that the collector did not take.
     pub dropped_traces: IntCounter,
 }
 
 impl WorkerMetrics {
-    /// Those of what it serves.
+    /// Creates the metrics of a worker with this status.
     ///
     /// # Errors
     /// If the metrics contradict each other: a defect.
     pub fn new(status: &ShareStatus) -> prometheus::Result<Self> {
-        /// From a tenth of a millisecond to a minute.
+        /// Bucket bounds from 0.1 ms to one minute.
         const SECONDS: [f64; 18] = [
             0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0,
             10.0, 30.0, 60.0,
@@ -87,30 +87,31 @@ impl WorkerMetrics {
         })
     }
 
-    /// Notes a batch.
+    /// Records a batch.
     pub fn computed(&self, queries: usize, time: Duration) {
         self.batch.observe(queries as f64);
         self.seconds.observe(time.as_secs_f64());
     }
 
-    /// Notes the status of a response to a batch.
+    /// Counts the status of a response to a batch.
     pub fn responded(&self, status: u16) {
         self.responses.with_label_values(&[&status.to_string()]).inc();
     }
 
-    /// Notes the status of a response to an upload of keys.
+    /// Counts the status of a response to an upload of keys.
     pub fn uploaded(&self, status: u16) {
         self.uploads.with_label_values(&[&status.to_string()]).inc();
     }
 
-    /// All metrics as text, and its content type.
+    /// Formats all metrics as text; returns the content type with the text.
     pub fn render(&self, status: &ShareStatus, keys: KeyUsage) -> (&'static str, String) {
         self.waiting.set(status.queue as i64);
         self.running.set(status.running as i64);
         self.ready.set(i64::from(status.state == ShareState::Ready));
         self.keys_bytes.set(keys.memory.bytes as i64);
         let mut text = Vec::new();
-        // Writing to memory does not fail, and families come from the registry, which checked their names.
+        // Writing to memory does not fail, and families come from the registry, which checked their
+        // names.
         if let Err(error) = TextEncoder::new().encode(&self.registry.gather(), &mut text) {
             tracing::error!(%error, "the metrics cannot be written");
         }

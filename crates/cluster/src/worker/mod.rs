@@ -1,4 +1,4 @@
-//! The server of one share, for a coordinator alone.
+//! Server of one share, for a coordinator alone.
 
 mod metrics;
 mod queue;
@@ -26,81 +26,83 @@ use self::service::Service;
 use crate::status::ShareStatus;
 use crate::tls::{MutualFiles, MutualTls, MutualTlsError};
 
-/// What a worker serves, and how.
+/// Configuration of a worker.
 #[derive(Clone, Debug)]
 pub struct WorkerConfig {
-    /// The folder of the snapshot, of which only the share's bytes need be there.
+    /// Folder of the snapshot; only the share's bytes need to be there.
     pub snapshot: PathBuf,
-    /// The version that the snapshot must have; any if none is named.
+    /// Required version of the snapshot; `None` accepts any.
     pub version: Option<[u8; 32]>,
-    /// Which share.
+    /// Share to serve.
     pub share: Share,
-    /// Which of a protocol's two servers, where it has two.
+    /// Party, for a protocol with two servers.
     pub party: Option<Party>,
-    /// The address for the coordinator; port 0 takes a free one.
+    /// Address for the coordinator; port 0 takes a free port.
     pub listen: SocketAddr,
-    /// By what it and the coordinator know each other.
+    /// Certificates by which the worker and the coordinator authenticate each other.
     pub tls: MutualFiles,
-    /// The address of metrics and probes, without TLS; none if there is none.
+    /// Address of metrics and probes, without TLS; `None` for no such endpoints.
     pub metrics: Option<SocketAddr>,
-    /// Host names under which metrics and probes may be asked, beside addresses and `localhost`.
+    /// Host names under which metrics and probes may be asked, besides addresses and `localhost`.
     pub metrics_names: Vec<String>,
-    /// Which backend computes. A worker whose device fails ends: whoever starts it again has it on one that does not.
+    /// Backend that computes. A worker whose device fails ends; the supervisor that restarts it
+    /// gets a working device.
     pub backend: BackendChoice,
-    /// Threads that compute on the processor; 0 for as many as there are cores.
+    /// Number of threads that compute on the processor; 0 for the number of cores.
     pub threads: usize,
-    /// How the share is held.
+    /// Form in which the share is held.
     pub residence: Residence,
-    /// The most batches that wait while one is computed.
+    /// Maximum number of batches that wait while another one is computed.
     pub queue: usize,
-    /// Where clients' evaluation keys are held, and how many, if the share needs any.
+    /// Storage and quota of clients' evaluation keys, if the share needs any.
     pub keys: KeyOptions,
-    /// Where spans of batches are sent to; none are without it.
+    /// Collector for spans of batches; `None` for no spans.
     pub traces: Option<Collector>,
-    /// How long it goes on when it is to stop, so that its coordinator sees it, before it takes no batch any more.
+    /// Time for which the worker keeps its endpoints open after the stop signal, so that the
+    /// coordinator sees that it drains. It refuses new batches during this time.
     pub drain_delay: Duration,
 }
 
-/// Why a worker does not start.
+/// Reason why a worker does not start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WorkerError {
     /// The snapshot, or the share's bytes of it, cannot be used.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The folder has another version than the one that was asked for.
+    /// The folder has a version other than the required one.
     #[error("{folder}: the snapshot has version {found}, not {wanted}; copy the snapshot again", folder = .folder.display())]
     OtherVersion {
-        /// The snapshot's folder.
+        /// Folder of the snapshot.
         folder: PathBuf,
-        /// The version found, in hexadecimal digits.
+        /// Version found, in hexadecimal digits.
         found: String,
-        /// The version asked for, in hexadecimal digits.
+        /// Required version, in hexadecimal digits.
         wanted: String,
     },
     /// The share cannot be opened.
     #[error(transparent)]
     Load(#[from] LoadError),
-    /// The certificates.
+    /// The certificates cannot be used.
     #[error(transparent)]
     Tls(#[from] MutualTlsError),
-    /// The folder for evaluation keys.
+    /// The folder for evaluation keys cannot be used.
     #[error(transparent)]
     Keys(#[from] KeyFolderError),
-    /// An address cannot be listened on.
+    /// The worker cannot listen on an address.
     #[error("cannot listen on {address}: {source}; {}", listening(*.address, .source))]
     Listen {
         /// The address.
         address: SocketAddr,
-        /// What the system said.
+        /// Error of the system.
         source: std::io::Error,
     },
-    /// The system refused something else.
+    /// The system refused another resource.
     #[error("the system refused {what}: {source}")]
     System {
-        /// What was asked for.
+        /// Resource that was requested.
         what: &'static str,
-        /// What it said.
+        /// Error of the system.
         source: std::io::Error,
     },
     /// The metrics contradict each other: a defect.
@@ -108,7 +110,7 @@ pub enum WorkerError {
     Metrics(#[from] prometheus::Error),
 }
 
-/// A worker that has its share and its ports.
+/// A worker with its share opened and its ports bound.
 pub struct Worker {
     service: Arc<Service>,
     backend: String,
@@ -122,7 +124,7 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Verifies and opens the share, then binds the ports. It takes as long as reading the share does.
+    /// Verifies and opens the share, then binds the ports. Takes as long as reading the share.
     ///
     /// # Errors
     /// [`WorkerError`].
@@ -186,38 +188,38 @@ impl Worker {
         })
     }
 
-    /// Where it listens for the coordinator.
+    /// Address for the coordinator.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Where its metrics are.
+    /// Address of the metrics.
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         self.metrics.as_ref().map(|(_, address)| *address)
     }
 
-    /// The name of what computes.
+    /// Name of the backend.
     pub fn backend(&self) -> &str {
         &self.backend
     }
 
-    /// What it serves.
+    /// Status report.
     pub fn status(&self) -> ShareStatus {
         self.service.status()
     }
 
-    /// Stops it when asked to.
+    /// Handle that stops the worker.
     pub fn stopper(&self) -> Stopper {
         self.stopper.clone()
     }
 
-    /// Serves until it is stopped. Then it says so for the drain delay, takes no batch any more, and ends when those that
-    /// it has are computed.
+    /// Serves until stopped. For the drain delay the worker then reports `draining` and refuses new
+    /// batches. Afterwards it ends, as soon as the batches that it has are computed.
     pub async fn run(self) {
         let Self { service, tls, listener, metrics, metrics_names, drain_delay, stopper, .. } = self;
         let watching = tokio::spawn(Arc::clone(&tls).watch());
         let Limits { connections, connection_memory, .. } = Limits::default();
-        // Its one client is the coordinator.
+        // The only client is the coordinator.
         let limits = Limits {
             client_connections: connections,
             client_connection_memory: connection_memory,
@@ -249,7 +251,7 @@ impl Worker {
     }
 }
 
-/// Opens a snapshot, and refuses any version but the one that was asked for.
+/// Opens a snapshot, and refuses any version but the required one, if there is one.
 fn pinned(folder: &Path, version: Option<[u8; 32]>) -> Result<Snapshot, WorkerError> {
     let snapshot = Snapshot::open(folder)?;
     match version {

@@ -1,4 +1,4 @@
-//! The batches that wait for a worker, and the thread that computes them one after another.
+//! Queue of batches that wait for a worker, and the thread that computes them one after another.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -11,15 +11,15 @@ use spirea_engine::Database;
 use spirea_protocols::{Partial, PreparedKeys, ProtocolError, Query};
 use tokio::sync::oneshot;
 
-/// A batch, of queries as long as the parameters say.
+/// A batch; its queries have the length that the parameters require.
 pub(super) struct Batch {
-    /// The queries, each with the place of its keys.
+    /// Queries, each with the index of its keys.
     pub queries: Vec<(Option<usize>, Bytes)>,
-    /// The keys that they name.
+    /// Keys that the queries name.
     pub keys: Vec<PreparedKeys>,
 }
 
-/// Why there is no partial of a batch.
+/// Reason why there is no partial of a batch.
 #[derive(Debug)]
 pub(super) enum NoPartial {
     /// The queue is full.
@@ -30,7 +30,7 @@ pub(super) enum NoPartial {
     Panicked,
 }
 
-/// What was made of a batch, and how long it took.
+/// A partial, and the time it took.
 pub(super) struct Computed {
     pub partial: Partial,
     pub time: Duration,
@@ -49,14 +49,14 @@ struct Load {
     running: AtomicUsize,
 }
 
-/// The queue. Its thread ends when it is dropped, after what waits.
+/// The queue. When it is dropped, its thread computes the waiting batches and ends.
 pub(super) struct Queue {
     jobs: SyncSender<Job>,
     load: Arc<Load>,
 }
 
 impl Queue {
-    /// A queue in which at most `places` batches wait while one is computed.
+    /// Creates a queue in which at most `places` batches wait while another one is computed.
     ///
     /// # Errors
     /// If the system gives no thread.
@@ -69,7 +69,8 @@ impl Queue {
         Ok(Self { jobs, load })
     }
 
-    /// What its share makes of a batch. Whoever no longer waits has it left out.
+    /// Computes the share's partial of a batch. If the future is dropped, a waiting batch is
+    /// skipped.
     pub async fn partial(&self, batch: Batch) -> Outcome {
         let (reply, outcome) = oneshot::channel();
         self.load.waiting.fetch_add(1, Ordering::Relaxed);
@@ -83,7 +84,7 @@ impl Queue {
         outcome.await.unwrap_or(Err(NoPartial::Panicked))
     }
 
-    /// Batches that wait, and that are being computed.
+    /// Number of batches that wait, and number that are being computed.
     pub fn load(&self) -> (usize, usize) {
         (self.load.waiting.load(Ordering::Relaxed), self.load.running.load(Ordering::Relaxed))
     }
@@ -92,7 +93,7 @@ impl Queue {
 fn compute(database: &Database, jobs: &Receiver<Job>, load: &Load) {
     while let Ok(Job { batch, reply }) = jobs.recv() {
         load.waiting.fetch_sub(1, Ordering::Relaxed);
-        // Another replica was first, or the coordinator has gone.
+        // Another replica answered first, or the coordinator is gone.
         if reply.is_closed() {
             continue;
         }
@@ -103,7 +104,7 @@ fn compute(database: &Database, jobs: &Receiver<Job>, load: &Load) {
             .iter()
             .map(|(place, bytes)| Query { bytes, keys: place.and_then(|place| keys.get(place)) })
             .collect();
-        // A responder has no state that a query changes, so nothing is left half changed by a panic.
+        // A responder has no state that a query changes, so a panic leaves nothing half changed.
         let partial = catch_unwind(AssertUnwindSafe(|| database.partial(&queries)));
         let outcome = match partial {
             Ok(Ok(partial)) => Ok(Computed { partial, time: began.elapsed() }),
@@ -111,7 +112,7 @@ fn compute(database: &Database, jobs: &Receiver<Job>, load: &Load) {
             Err(_) => Err(NoPartial::Panicked),
         };
         load.running.store(0, Ordering::Relaxed);
-        // Who asked may have gone.
+        // The receiver may be gone.
         let _ = reply.send(outcome);
     }
 }

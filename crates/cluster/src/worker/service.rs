@@ -1,4 +1,4 @@
-//! What a worker answers its coordinator.
+//! HTTP endpoints of a worker for its coordinator.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,26 +22,26 @@ use super::metrics::WorkerMetrics;
 use super::queue::{Batch, Computed, NoPartial, Queue};
 use crate::status::{ShareState, ShareStatus};
 
-/// The path of batches.
+/// Path for batches.
 const PARTIAL: &str = "/v1/partial";
 
-/// A share, and what is needed to answer for it.
+/// A share, and the state needed to answer for it.
 pub(super) struct Service {
     pub database: Arc<Database>,
     pub limits: ShareLimits,
     pub keys: Arc<KeyRegistry>,
     pub queue: Queue,
-    /// Bytes of the database that it has.
+    /// Bytes of the database that the worker holds.
     pub bytes: u64,
     pub metrics: WorkerMetrics,
-    /// Where spans go to, if anywhere.
+    /// Receiver of spans, if any.
     pub spans: Option<Spans>,
-    /// Whether it is about to end.
+    /// True if the worker is about to end.
     pub leaving: AtomicBool,
 }
 
 impl Service {
-    /// The limits of what a database's share is asked.
+    /// Returns the limits of requests to a database's share.
     pub fn limits(database: &Database) -> ShareLimits {
         let responder = database.responder();
         ShareLimits {
@@ -51,7 +51,7 @@ impl Service {
         }
     }
 
-    /// What it says of itself.
+    /// Returns the status report.
     pub fn status(&self) -> ShareStatus {
         let (queue, running) = self.queue.load();
         let leaving = self.leaving.load(Ordering::Relaxed);
@@ -59,7 +59,7 @@ impl Service {
         ShareStatus { queue, running, state, ..status(&self.database, self.bytes) }
     }
 
-    /// Its endpoints.
+    /// Returns the endpoints for the coordinator.
     pub fn router(self: &Arc<Self>) -> Router {
         Router::new()
             .route("/v1/share", get(share))
@@ -68,7 +68,7 @@ impl Service {
             .with_state(Arc::clone(self))
     }
 
-    /// Endpoints for whoever watches it: without TLS, and without anything of a query.
+    /// Returns the endpoints for monitoring: without TLS, and without any data of queries.
     pub fn watched(self: &Arc<Self>) -> Router {
         Router::new()
             .route("/metrics", get(metrics))
@@ -78,7 +78,7 @@ impl Service {
     }
 }
 
-/// What the server of a share says of itself while nothing waits.
+/// Returns the status of a share while no batch waits.
 pub(super) fn status(database: &Database, bytes: u64) -> ShareStatus {
     let (identity, responder) = (database.identity(), database.responder());
     ShareStatus {
@@ -115,19 +115,20 @@ async fn ready(State(service): State<Arc<Service>>) -> Response {
     (code, serde_json::to_vec(&status).expect("a status is plain data")).into_response()
 }
 
-/// A refusal in a line of text: its reader is a program of the same release, and the person who reads its log.
+/// Returns a refusal as a line of text, for a program of the same release and for readers of its
+/// log.
 fn refused(status: StatusCode, cause: impl std::fmt::Display) -> Response {
     (status, format!("{cause}\n")).into_response()
 }
 
-/// Asks to be asked again, or to ask another replica.
+/// Returns a refusal that asks the coordinator to retry, here or at another replica.
 fn busy(cause: &str) -> Response {
     let mut response = refused(StatusCode::SERVICE_UNAVAILABLE, cause);
     response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(1u64));
     response
 }
 
-/// A body of at most `most` bytes; none of a longer one is held.
+/// Reads a body of at most `most` bytes; never holds a longer one.
 async fn receive(headers: &HeaderMap, body: Body, most: u64) -> Result<Bytes, Response> {
     let too_large = || refused(StatusCode::PAYLOAD_TOO_LARGE, format!("{most} bytes are the most"));
     let announced = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
@@ -138,7 +139,7 @@ async fn receive(headers: &HeaderMap, body: Body, most: u64) -> Result<Bytes, Re
     received.map(http_body_util::Collected::to_bytes).map_err(|_| too_large())
 }
 
-/// Takes a client's evaluation keys, under the hash that queries name them by.
+/// Registers a client's evaluation keys under the hash by which queries name them.
 async fn keys(
     State(service): State<Arc<Service>>,
     Path(hash): Path<String>,
@@ -180,7 +181,7 @@ async fn take_keys(service: &Arc<Service>, hash: &str, headers: &HeaderMap, body
     }
 }
 
-/// What the share makes of a batch.
+/// Answers a batch with the share's partial.
 async fn partial(State(service): State<Arc<Service>>, request: Request) -> Response {
     let began = SystemTime::now();
     let (parts, body) = request.into_parts();
@@ -199,7 +200,7 @@ async fn partial(State(service): State<Arc<Service>>, request: Request) -> Respo
     response
 }
 
-/// A batch of this share, or why it is not taken.
+/// Reads and checks a batch for this share; returns the refusal if it is not accepted.
 async fn read(service: &Service, headers: &HeaderMap, body: Body) -> Result<ShareRequest, Response> {
     if service.leaving.load(Ordering::Relaxed) {
         return Err(busy("this worker ends"));
@@ -239,7 +240,7 @@ async fn compute(service: &Arc<Service>, request: &ShareRequest) -> Response {
     }
 }
 
-/// The keys that a batch names, prepared.
+/// Returns the prepared keys that a batch names.
 async fn prepared(
     service: &Arc<Service>,
     hashes: Vec<[u8; 32]>,
@@ -248,7 +249,7 @@ async fn prepared(
         return Ok(Vec::new());
     }
     let service = Arc::clone(service);
-    // Keys that have left memory are prepared again.
+    // Keys that were evicted from memory are prepared again.
     let prepare = move || {
         hashes.iter().map(|hash| service.keys.get(&service.database, hash)).collect::<Result<Vec<_>, _>>()
     };

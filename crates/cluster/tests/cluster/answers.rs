@@ -1,4 +1,4 @@
-//! The answers are those of one server, bit for bit.
+//! Answers of a coordinator equal those of one server, bit for bit.
 
 use bytes::Bytes;
 use spirea_backend::{Residence, Share};
@@ -12,7 +12,8 @@ use spirea_wire::{KeysRequest, Lengths, Limits, Part, Queries, Request, Response
 
 use crate::fixture::{Coordinating, Place, Working, build, build_keyed, each_once, free};
 
-/// Has a client ask a coordinator for some records at once, and compares its answers with those of a server of the whole.
+/// Sends a coordinator several queries of a client in one request, and compares the answers with
+/// those of a server of the whole database.
 fn answers_agree(coordinator: &Coordinating, snapshot: &Snapshot, client: u64, look_ups: u64) {
     let params = &snapshot.manifest().protocol;
     let mut rng = SecretRng::deterministic_for_tests(client);
@@ -57,7 +58,8 @@ fn protocol_agrees(protocol: &str) {
     let snapshot =
         if protocol == "onion" { build_keyed(place.path()) } else { build(place.path(), protocol, 1) };
     let party = (snapshot.manifest().protocol.parties() > 1).then_some(Party::Zero);
-    // Long batches find out how fast it is: one number of shares says as much of it as three, unless there is time.
+    // Timing long batches is slow. One number of shares tests as much as three, unless a long run
+    // is asked for.
     let long = std::env::var("SPIREA_CONFORMANCE").is_ok_and(|wanted| wanted == "long");
     let counts = if protocol == "double-pack" && !long { 2..=2 } else { 1..=3 };
     for count in counts {
@@ -87,7 +89,7 @@ agree! {
     double_pack: "double-pack", hybrid: "hybrid", onion: "onion", dpf_xor: "dpf-xor", dpf_sum: "dpf-sum"
 }
 
-/// Bytes of a client's keys as a server of a share holds them.
+/// Returns the memory, in bytes, that a client's prepared keys take at a server of a share.
 fn prepared_bytes(snapshot: &Snapshot) -> u64 {
     let params = &snapshot.manifest().protocol;
     let opening = Opening { role: Role::Folds(Share::WHOLE), ..params.openings(Residence::Mapped)[0] };
@@ -110,12 +112,12 @@ fn keys_reach_a_worker_once_and_again_when_those_of_others_have_displaced_them()
         ["spirea_key_uploads_total{status=\"204\"}", "spirea_partial_responses_total{status=\"424\"}"]
             .map(|name| worker.metric(name))
     };
-    // The keys of dummy queries have been there.
+    // The keys of dummy queries have been prepared there.
     let [measured, none] = counts();
     assert_eq!(none, 0.0);
     (0..3).for_each(|_| answers_agree(&coordinator, &snapshot, 1, 2));
     assert_eq!(counts(), [measured + 1.0, 0.0]);
-    // There is room for one client's, and the coordinator does not know whose have gone.
+    // There is room for one client's keys, and the coordinator does not know whose were evicted.
     answers_agree(&coordinator, &snapshot, 2, 1);
     assert_eq!(counts(), [measured + 2.0, 0.0]);
     answers_agree(&coordinator, &snapshot, 1, 1);

@@ -7,10 +7,10 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair,
 use spirea_cluster::MutualFiles;
 use spirea_server::TlsFiles;
 
-/// How long certificates last that no test outlives.
+/// Validity of certificates that outlive every test.
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Who signs the certificates of workers, or those of coordinators.
+/// Authority that signs the certificates of workers, or those of coordinators.
 pub struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
@@ -20,12 +20,13 @@ impl Authority {
         Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
     }
 
-    /// Writes the files of one side: a certificate of this authority for this machine, and `others` as whom it trusts.
+    /// Writes the files of one side: a certificate of this authority for this machine, and `others`
+    /// as the trusted authorities.
     pub fn issue(&self, folder: &Path, name: &str, others: &[&Self]) -> MutualFiles {
         self.issue_for(folder, name, others, DAY)
     }
 
-    /// The same, with a certificate that expires after so long.
+    /// Writes the same files as [`Self::issue`], with a certificate that expires after `lasts`.
     pub fn issue_for(&self, folder: &Path, name: &str, others: &[&Self], lasts: Duration) -> MutualFiles {
         let path = |kind: &str| -> PathBuf { folder.join(format!("{name}.{kind}.pem")) };
         let files = MutualFiles {

@@ -1,4 +1,4 @@
-//! Who may ask whom, and certificates that change and end.
+//! Authentication between coordinators and workers, and certificates that change and expire.
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use crate::failures::while_asked;
 use crate::fixture::{Coordinating, Place, Working, build, each_once, eventually};
 use crate::workers::Asking;
 
-/// A coordinator that is known by these files.
+/// Starts a coordinator with these files.
 fn coordinator(place: &Place, tls: MutualFiles) -> Coordinating {
     let config = place.coordinator_config(place.path().join("placement.json"));
     Coordinating::start(CoordinatorConfig { tls, ..config })
 }
 
-/// A worker of the whole whose files are of this name.
+/// Starts a worker of the whole database with these files.
 fn worker(place: &Place, snapshot: &Snapshot, tls: MutualFiles) -> Working {
     Working::start(spirea_cluster::WorkerConfig { tls, ..place.worker_config(snapshot, 0, 1) })
 }
@@ -30,13 +30,13 @@ fn strangers_are_refused_on_both_sides() {
     place.place(&[(&snapshot, each_once(&workers))]);
     let stranger = Authority::new();
     let strange = [
-        // A coordinator that another authority has signed.
+        // A coordinator whose certificate another authority has signed.
         stranger.issue(place.path(), "strange", &[&place.workers]),
-        // Workers that another authority would have to have signed.
+        // A coordinator that trusts another authority than that of the workers.
         place.coordinators.issue(place.path(), "trusting", &[&stranger]),
-        // A worker that would ask another one.
+        // A worker that tries to ask another worker.
         place.workers.issue(place.path(), "curious", &[&place.workers]),
-        // A coordinator that takes others of its kind for workers.
+        // A coordinator that trusts the coordinators' authority for workers.
         place.coordinators.issue(place.path(), "confused", &[&place.coordinators]),
     ];
     for tls in strange {
@@ -49,7 +49,7 @@ fn strangers_are_refused_on_both_sides() {
         );
         assert_eq!(coordinator.current(), None);
     }
-    // Nobody at all, without a certificate: the handshake fails, or the first request.
+    // A client without a certificate: the handshake fails, or the first request.
     let mut plain = std::net::TcpStream::connect(workers[0].address).unwrap();
     std::io::Write::write_all(&mut plain, b"GET /v1/share HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
     let mut answer = Vec::new();
@@ -68,19 +68,20 @@ fn certificates_rotate_while_queries_are_answered() {
     let [workers, coordinators] = [(); 2].map(|()| Authority::new());
     while_asked(&place, &coordinator, &[1], || {
         coordinators.issue(place.path(), "coordinator", &[&workers]);
-        // A new worker with the new certificate, which only who has read the files again can ask.
+        // A new worker with a new certificate: only a coordinator that has reloaded its files can
+        // ask it.
         let tls = workers.issue(place.path(), "new", &[&coordinators]);
         let second = self::worker(&place, &snapshot, tls);
         place.place(&[(&snapshot, vec![vec![worker.url(), second.url()]])]);
         eventually("the new one is asked", || coordinator.replica(0, 1)["state"] == "ready");
-        // The connection to the former one went on.
+        // The connection to the former worker went on.
         assert_eq!(coordinator.replica(0, 0)["failures"], 0);
         worker.kill();
         worker = second;
     });
 }
 
-/// Whether a worker answers who is known by these files.
+/// True if the worker answers a client with these files.
 fn is_answered(runtime: &Runtime, files: &MutualFiles, worker: &Working) -> bool {
     runtime.block_on(Asking::open(files, worker)).is_ok()
 }
@@ -102,11 +103,12 @@ fn a_running_worker_reads_its_files_again_and_trusts_the_authorities_that_they_l
         place.workers.issue(place.path(), "worker", trusted);
         eventually("it has read its files", || answered() == expected);
     }
-    // Who was known when it came is known as long as its certificate lasts.
+    // An open connection is accepted as long as the certificate that it began with lasts.
     runtime.block_on(kept.status()).unwrap();
 }
 
-/// Far more than one of the tests below takes to use a certificate that was made for it.
+/// Validity of short-lived certificates: far longer than each test below needs before it uses its
+/// certificate.
 const LASTS: Duration = Duration::from_secs(10);
 
 #[test]

@@ -1,4 +1,4 @@
-//! Workers that are killed, slow, cut off, or wrong: no wrong answer, and none that is lost.
+//! Workers that are killed, slow, cut off or wrong: no answer is wrong or lost.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -13,8 +13,8 @@ use spirea_wire::{Queries, Request};
 use crate::fixture::{Coordinating, Place, ROWS, build, each_once, eventually, value};
 use crate::proxy::Proxy;
 
-/// Looks rows up on two threads until `happens` is over, and some more. Every answer must be right. Gives how many there
-/// were.
+/// Looks up rows on two threads until `happens` is over, and some more. Every answer must be right.
+/// Returns the number of answers.
 pub fn while_asked(
     place: &Place,
     coordinator: &Coordinating,
@@ -43,7 +43,7 @@ pub fn while_asked(
             let before = answered.load(Ordering::Relaxed);
             eventually("queries are answered", || answered.load(Ordering::Relaxed) >= before + count);
         };
-        // A failed assertion would otherwise be waited for without end.
+        // A failed assertion would otherwise leave the scope waiting for ever.
         let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             more(5);
             happens();
@@ -137,7 +137,7 @@ fn a_batch_may_take_longer_than_lost_machines_are_waited_for_but_not_for_ever() 
     assert!(client.get_indices(&[4]).unwrap()[0].is_some());
 }
 
-/// Two replicas answer two batches in the time of one: neither is a second request for what the other one is slow at.
+/// Two replicas answer two batches in the time of one; neither request is a hedge for the other.
 #[test]
 fn replicas_compute_batches_at_the_same_time() {
     let place = Place::new();
@@ -150,7 +150,7 @@ fn replicas_compute_batches_at_the_same_time() {
     coordinator.ready(&snapshot);
     eventually("both are ready", || [0, 1].iter().all(|&i| coordinator.replica(0, i)["state"] == "ready"));
     let query_bytes = snapshot.manifest().protocol.sizes().query_bytes;
-    // Batches that are full wait for nobody.
+    // Full batches do not wait for more queries.
     let queries = vec![vec![1; query_bytes].into(); workers[0].status.max_batch];
     let base = Queries { keys: None, queries };
     let request = Request { version: snapshot.version(), base, delta: None }.encode();
@@ -200,7 +200,8 @@ fn a_slow_replica_gets_company_and_one_behind_a_parted_network_is_given_up() {
     assert!(hedged as f64 <= 2.0 + all as f64 * 0.05, "{hedged} of {all}");
 }
 
-/// By then the request was found slow, and nobody else was there to be asked: it is asked again because it is lost.
+/// By then the request counts as slow, but there was no other replica to ask. It must be sent again
+/// because its connection is lost.
 #[test]
 fn requests_at_a_worker_that_is_cut_off_are_asked_of_another_whether_it_is_still_placed_or_not() {
     for still_placed in [true, false] {
@@ -222,20 +223,20 @@ fn requests_at_a_worker_that_is_cut_off_are_asked_of_another_whether_it_is_still
             let placed = Instant::now();
             let (found, answered) = asked.join().unwrap();
             assert_eq!(found[0].as_ref().unwrap().fields(), [value(4, 1).into_bytes()]);
-            // Not when a batch may take no longer, which is a minute here.
+            // Well before the batch timeout, which is one minute here.
             assert!(answered.duration_since(placed) < Duration::from_secs(30));
         });
     }
 }
 
-/// A worker that answers batches with these bytes.
+/// A worker that answers every batch with fixed bytes.
 struct Wrong {
     url: String,
     _runtime: tokio::runtime::Runtime,
 }
 
 impl Wrong {
-    /// One that never answers if there are no bytes.
+    /// Starts the worker. Without `answer` it never answers.
     fn start(place: &Place, status: &ShareStatus, answer: Option<Vec<u8>>) -> Self {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
@@ -265,7 +266,8 @@ fn what_is_no_partial_of_the_batch_is_never_made_an_answer_of() {
     let snapshot = build(place.path(), "simple", 1);
     let params = &snapshot.manifest().protocol;
     let right = place.worker(&snapshot, 0, 1);
-    // The header of share 0 of 1, of no batch at all; nothing; and what is no share.
+    // The header of share 0 of 1 without a valid batch digest; no bytes; bytes that name no valid
+    // share.
     let mut header = vec![0; 40 + params.sizes().answer_bytes * 2];
     header[4] = 1;
     let no_share = [&[9; 40][..], &header].concat();
@@ -279,7 +281,7 @@ fn what_is_no_partial_of_the_batch_is_never_made_an_answer_of() {
             eventually("it was asked", || coordinator.replica(0, 0)["failures"].as_u64() > Some(0));
         });
     }
-    // One that serves something else is not asked.
+    // A worker that serves another snapshot is not asked.
     let other = ShareStatus { version: "0".repeat(64), ..right.status.clone() };
     let wrong = Wrong::start(&place, &other, None);
     let urls = vec![wrong.url.clone(), right.url()];
@@ -306,9 +308,9 @@ fn a_coordinator_that_stops_gives_up_a_batch_that_a_worker_holds() {
         seen.lock().unwrap().push(panic.to_string());
         otherwise(panic);
     }));
-    // The first batch is the coordinator's own, by which it learns how long one takes.
+    // The coordinator sends the first batch itself, to measure how long a batch takes.
     eventually("it is asked", || coordinator.replica(0, 0)["in_flight"].as_u64() == Some(1));
-    // Ends the runtime, too, on whose timers the batch waits. A panic comes at once, or never.
+    // Ends the runtime too, on whose timers the batch waits. A panic would come at once.
     coordinator.stop();
     std::thread::sleep(Duration::from_millis(300));
     let of_runtime = |panic: &&String| panic.contains("shutdown");

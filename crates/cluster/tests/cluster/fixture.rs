@@ -1,4 +1,4 @@
-//! Snapshots, workers and coordinators, each on a runtime of its own.
+//! Snapshots, workers and coordinators, each on its own runtime.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -19,7 +19,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::authority::Authority;
 
-/// How long anything may take that is not waited for forever, on a machine with much else to do.
+/// Maximum time for any wait, on a machine with other load.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Waits until `condition` holds.
@@ -31,10 +31,10 @@ pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Rows of the tables.
+/// Number of rows in the tables.
 pub const ROWS: u64 = 300;
 
-/// The value of a row.
+/// Value of a row.
 pub fn value(row: u64, edition: u8) -> String {
     format!("value {row} of edition {edition}")
 }
@@ -44,7 +44,7 @@ pub fn build(folder: &Path, protocol: &str, edition: u8) -> Snapshot {
     build_of(folder, &format!("{protocol}-{edition}"), protocol, (0..ROWS).map(|row| value(row, edition)))
 }
 
-/// Builds one of several polynomials, whose clients have keys that servers of its shares need.
+/// Builds a table of several polynomials. Its clients have keys that servers of its shares need.
 pub fn build_keyed(folder: &Path) -> Snapshot {
     let padding = "x".repeat(200);
     build_of(folder, "keyed", "onion", (0..2000).map(|row| format!("{row} {padding}")))
@@ -59,7 +59,7 @@ fn build_of(folder: &Path, name: &str, protocol: &str, rows: impl Iterator<Item 
     try_build(&options).unwrap()
 }
 
-/// The files that a test has, and who signs its certificates.
+/// Files of a test, and the authorities that sign its certificates.
 pub struct Place {
     pub folder: TempDir,
     pub workers: Authority,
@@ -76,12 +76,12 @@ impl Place {
         self.folder.path()
     }
 
-    /// What a worker is known by, in files of this name.
+    /// Issues the certificate files of a worker under this name.
     pub fn as_worker(&self, name: &str) -> MutualFiles {
         self.workers.issue(self.path(), name, &[&self.coordinators])
     }
 
-    /// What a coordinator is known by.
+    /// Issues the certificate files of a coordinator under this name.
     pub fn as_coordinator(&self, name: &str) -> MutualFiles {
         self.coordinators.issue(self.path(), name, &[&self.workers])
     }
@@ -111,12 +111,12 @@ impl Place {
         }
     }
 
-    /// Workers of all shares.
+    /// Starts workers of all shares.
     pub fn workers(&self, snapshot: &Snapshot, count: usize) -> Vec<Working> {
         (0..count).map(|index| self.worker(snapshot, index, count)).collect()
     }
 
-    /// Writes the placement of snapshots with the addresses of their shares' replicas.
+    /// Writes a placement of snapshots with the addresses of their shares' replicas.
     pub fn place(&self, snapshots: &[(&Snapshot, Vec<Vec<String>>)]) -> PathBuf {
         let snapshots: Vec<Value> = snapshots
             .iter()
@@ -152,19 +152,19 @@ impl Place {
         }
     }
 
-    /// A client of `words`.
+    /// Connects a client of `words`.
     pub fn client(&self, coordinator: &Coordinating) -> HttpClient {
         let options = ClientOptions { cache: Some(self.path().join("cache")), ..ClientOptions::default() };
         HttpClient::connect_with(&[&coordinator.url()], "words", options).unwrap()
     }
 }
 
-/// One replica of each share.
+/// Lists one replica for each share.
 pub fn each_once(workers: &[Working]) -> Vec<Vec<String>> {
     workers.iter().map(|worker| vec![worker.url()]).collect()
 }
 
-/// A port that nobody has.
+/// Address with a free port.
 pub fn free() -> SocketAddr {
     (Ipv4Addr::LOCALHOST, 0).into()
 }
@@ -176,7 +176,7 @@ fn runtime() -> Runtime {
 /// A worker that runs until it is stopped, killed or dropped.
 pub struct Working {
     pub address: SocketAddr,
-    /// What it said of itself at first.
+    /// Status report at the start.
     pub status: ShareStatus,
     metrics: Option<SocketAddr>,
     pub stopper: Stopper,
@@ -194,19 +194,20 @@ impl Working {
         Self { address, status, metrics, stopper, running, runtime: Some(runtime) }
     }
 
-    /// What whoever watches it is told under a path.
+    /// Requests a path of the monitoring endpoints.
     pub fn watched(&self, path: &str) -> (u16, String) {
         let (status, text) = exchange(self.metrics.expect("it is watched"), "GET", path, "", b"");
         (status, String::from_utf8(text).unwrap())
     }
 
-    /// The status for whoever watches it under a path, and names these hosts: a line each.
+    /// Requests a path of the monitoring endpoints with these `host` header lines, and returns the
+    /// status.
     pub fn watched_as(&self, hosts: &str, path: &str) -> u16 {
         let head = format!("GET {path} HTTP/1.1\r\n{hosts}connection: close\r\n\r\n");
         exchange_bytes(self.metrics.expect("it is watched"), &head, b"").0
     }
 
-    /// One of its metrics, by its name and its labels; 0 if it has none of these.
+    /// Value of a metric, by name and labels; 0 if there is no such metric.
     pub fn metric(&self, name: &str) -> f64 {
         let text = self.watched("/metrics").1;
         let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
@@ -217,14 +218,14 @@ impl Working {
         format!("https://{}", self.address)
     }
 
-    /// Ends it at once: its connections break.
+    /// Ends the worker at once; its connections break.
     pub fn kill(&mut self) {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
     }
 
-    /// Has it finish what it has, and waits until it has ended.
+    /// Drains the worker, and waits until it has ended.
     pub fn drain(&mut self) {
         self.stopper.stop();
         let (runtime, running) = (self.runtime.take().unwrap(), self.running.take().unwrap());
@@ -262,7 +263,7 @@ impl Coordinating {
         format!("http://{}", self.address)
     }
 
-    /// Waits until it answers for a version.
+    /// Waits until the coordinator answers for a version.
     pub fn ready(&self, snapshot: &Snapshot) {
         let started = Instant::now();
         while self.current() != Some(snapshot.version_hex()) {
@@ -271,25 +272,25 @@ impl Coordinating {
         }
     }
 
-    /// The version that is current.
+    /// Current version.
     pub fn current(&self) -> Option<String> {
         let text = self.report()["databases"][0]["current"].as_str()?.to_owned();
         Some(text)
     }
 
-    /// How its replicas do.
+    /// Report of the placement.
     pub fn report(&self) -> Value {
         let (status, body) = self.admin("GET", "/v1/placement", b"");
         assert_eq!(status, 200);
         serde_json::from_slice(&body).unwrap()
     }
 
-    /// What it reports of the first database's snapshots.
+    /// Reports of the first database's snapshots.
     pub fn snapshots(&self) -> Vec<Value> {
         self.report()["databases"][0]["snapshots"].as_array().unwrap().clone()
     }
 
-    /// What it reports of a replica of the first snapshot.
+    /// Report of a replica of the first snapshot.
     pub fn replica(&self, share: usize, replica: usize) -> Value {
         self.report()["databases"][0]["snapshots"][0]["shares"][share][replica].clone()
     }
@@ -302,7 +303,7 @@ impl Coordinating {
         exchange(self.address, "POST", path, "content-type: application/x-protobuf\r\n", body)
     }
 
-    /// Asks it to end, and waits until it has.
+    /// Stops the coordinator, and waits until it has ended.
     pub fn stop(&mut self) {
         self.stopper.stop();
         let (runtime, running) = (self.runtime.take().unwrap(), self.running.take().unwrap());
@@ -319,7 +320,7 @@ impl Drop for Coordinating {
     }
 }
 
-/// A request without TLS, and the status and body of its response.
+/// Sends a request without TLS, and returns the status and body of the response.
 pub fn exchange(address: SocketAddr, method: &str, path: &str, headers: &str, body: &[u8]) -> (u16, Vec<u8>) {
     let length = body.len();
     let head = format!(
@@ -328,7 +329,8 @@ pub fn exchange(address: SocketAddr, method: &str, path: &str, headers: &str, bo
     exchange_bytes(address, &head, body)
 }
 
-/// Sends a request's head, with the empty line that ends it, and its body. Returns the status and the response's body.
+/// Sends a request's head, with the empty line that ends it, and its body. Returns the status and
+/// body of the response.
 pub fn exchange_bytes(address: SocketAddr, head: &str, body: &[u8]) -> (u16, Vec<u8>) {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.write_all(&[head.as_bytes(), body].concat()).unwrap();

@@ -1,5 +1,5 @@
-//! Requests of a coordinator that an attacker has: any bytes at any path of a worker's port. `SPIREA_CONFORMANCE=long` sends
-//! 100,000.
+//! Requests of a coordinator that an attacker controls: any bytes at any path of a worker's port.
+//! `SPIREA_CONFORMANCE=long` sends 100,000.
 
 use bytes::Bytes;
 use spirea_specimens::{Inputs, inputs};

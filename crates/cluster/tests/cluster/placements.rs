@@ -22,7 +22,7 @@ fn versions_roll_over_under_load_without_an_error() {
     let config = |query: &str| exchange(coordinator.address, "GET", &format!("{path}{query}"), "", b"").0;
     let mut workers = Vec::new();
     while_asked(&place, &coordinator, &[1, 2], || {
-        // Shard by shard: of the new version only one share is served at first.
+        // Share by share: at first only one share of the new version is served.
         workers.push(place.worker(&second, 0, 2));
         place.place(&[(&first, of_first.clone()), (&second, vec![vec![workers[0].url()], vec![]])]);
         std::thread::sleep(Duration::from_millis(500));
@@ -30,7 +30,7 @@ fn versions_roll_over_under_load_without_an_error() {
         workers.push(place.worker(&second, 1, 2));
         place.place(&[(&first, of_first.clone()), (&second, each_once(&workers))]);
         coordinator.ready(&second);
-        // Clients that name the former one are answered.
+        // Clients that name the former version are answered.
         assert_eq!(config(&format!("?version={version}")), 200);
         place.place(&[(&second, each_once(&workers))]);
         eventually("the former version has gone", || config(&format!("?version={version}")) != 200);
@@ -82,7 +82,7 @@ fn a_former_version_is_listed_until_all_that_it_accepted_is_answered() {
 fn workers_that_drain_are_left_before_they_end() {
     let place = Place::new();
     let snapshot = build(place.path(), "simple", 1);
-    // Far longer than the coordinator takes to ask it how it does.
+    // Far longer than the interval of the coordinator's status requests.
     let drain_delay = Duration::from_secs(4);
     let mut first = Working::start(WorkerConfig { drain_delay, ..place.worker_config(&snapshot, 0, 1) });
     let second = place.worker(&snapshot, 0, 1);
@@ -90,7 +90,7 @@ fn workers_that_drain_are_left_before_they_end() {
     let urls = vec![vec![way.url(), second.url()]];
     let mut coordinator = place.coordinator(place.place(&[(&snapshot, urls)]), None);
     coordinator.ready(&snapshot);
-    // What it says is on its way when it ends.
+    // The worker's last response is still on its way when the worker ends.
     way.slow_down(Duration::from_millis(200));
     while_asked(&place, &coordinator, &[1], || {
         eventually("it is asked", || coordinator.replica(0, 0)["requests"].as_u64() > Some(0));
@@ -98,7 +98,7 @@ fn workers_that_drain_are_left_before_they_end() {
         eventually("it has ended", || coordinator.replica(0, 0)["state"] == "failed");
     });
     assert_eq!([0, 1].map(|index| coordinator.replica(0, index)["failures"].as_u64()), [Some(0); 2]);
-    // A coordinator ends when it has answered.
+    // The coordinator ends once it has answered.
     coordinator.stop();
 }
 
@@ -112,7 +112,7 @@ fn what_is_placed_is_being_loaded_from_the_first_request_on() {
         let path = format!("/v1/databases/{name}/config");
         exchange(coordinator.address, "GET", &path, "", b"").0
     };
-    // A client that is told that there is no such database does not ask again.
+    // A client that hears that there is no such database does not retry.
     for turn in 0..50 {
         let name = format!("words-{turn}");
         assert_eq!(config(&name), 404);
@@ -163,9 +163,9 @@ fn operators_place_and_see_and_others_do_not() {
     for name in ["spirea_replica_ready{", "spirea_database_queries_total{", "spirea_latency_seconds_count{"] {
         assert!(metrics.lines().any(|line| line.starts_with(name) && !line.ends_with(" 0")), "{name}");
     }
-    // It is not for clients.
+    // Clients must not reach the endpoint.
     assert_eq!(exchange(coordinator.address, "GET", "/v1/placement", "", b"").0, 404);
-    // A folder that is no snapshot is said to be none, and others go on.
+    // A folder without a snapshot is reported, and other databases go on.
     assert_eq!(put(placed(place.path())).0, 200);
     eventually("the cause is told", || {
         coordinator.report()["databases"][0]["snapshots"][0]["state"] == "refused"

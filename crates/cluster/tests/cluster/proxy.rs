@@ -1,4 +1,4 @@
-//! A way to a worker that can be slow or broken.
+//! Proxy to a worker that can delay or block bytes.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Passes bytes on, when it does.
+/// Forwards bytes while `parted` is not set.
 pub struct Proxy {
     pub address: SocketAddr,
-    /// Milliseconds that what the worker says is held back.
+    /// Delay of the worker's bytes, in milliseconds.
     delay: Arc<AtomicU64>,
-    /// Whether nothing gets through, as when a network is parted.
+    /// True if no bytes get through, as in a network partition.
     parted: Arc<AtomicBool>,
 }
 
@@ -21,7 +21,7 @@ impl Proxy {
         let address = listener.local_addr().unwrap();
         let (delay, parted) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
         let (of_delay, of_parted) = (Arc::clone(&delay), Arc::clone(&parted));
-        // It ends with the process.
+        // The thread ends with the process.
         std::thread::spawn(move || {
             for client in listener.incoming().flatten() {
                 let Ok(server) = TcpStream::connect(worker) else { continue };
@@ -61,7 +61,8 @@ fn pass(mut from: TcpStream, mut to: TcpStream, delay: &AtomicU64, parted: &Atom
             Ok(count) => count,
         };
         std::thread::sleep(Duration::from_millis(delay.load(Ordering::Relaxed)));
-        // What is lost on the way is sent again when the network is whole.
+        // Bytes held during a partition arrive when the network is whole again, as by
+        // retransmission.
         while parted.load(Ordering::Relaxed) {
             std::thread::sleep(Duration::from_millis(20));
         }

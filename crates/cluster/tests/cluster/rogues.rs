@@ -1,4 +1,5 @@
-//! A worker that holds the right certificate and misbehaves: its honest replica answers, and soon it is asked no more.
+//! A worker that has the right certificate and misbehaves: its honest replica answers, and soon the
+//! worker is avoided.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,11 +25,11 @@ use crate::workers::Asking;
 /// Behaviour with a batch.
 #[derive(Clone)]
 enum Conduct {
-    /// It never answers.
+    /// Never answers.
     Silence,
-    /// It refuses with this status.
+    /// Refuses with this status.
     Refuses(StatusCode),
-    /// It sends an honest worker's partial with other content.
+    /// Sends an honest worker's partial with other content.
     Garbles(Arc<Asking>),
 }
 
@@ -70,7 +71,7 @@ impl Rogue {
                     misbehave(conduct, body).await
                 }),
             )
-            // Keys are longer than the default.
+            // Keys are longer than the default limit.
             .layer(DefaultBodyLimit::disable());
         runtime.spawn(async move {
             serve_router(listener, Some(acceptor), router, Limits::default(), &Stopper::new()).await;
@@ -96,7 +97,8 @@ async fn misbehave(conduct: Conduct, body: Bytes) -> Response {
     }
 }
 
-/// A coordinator of a share that a rogue and an honest worker serve, once both are believed to be ready.
+/// Starts a coordinator for a share with a rogue and an honest worker, and waits until it reports
+/// both as ready.
 fn beside(place: &Place, snapshot: &Snapshot, rogue: &Rogue, honest: &Working) -> Coordinating {
     let placement = place.place(&[(snapshot, vec![vec![rogue.url.clone(), honest.url()]])]);
     let batch_timeout = Duration::from_secs(30);
@@ -113,7 +115,8 @@ fn beside(place: &Place, snapshot: &Snapshot, rogue: &Rogue, honest: &Working) -
 
 const LOOK_UPS: u64 = 20;
 
-/// Looks rows up, each of which must be found, and gives how many the rogue was asked for.
+/// Looks up rows, each of which must be found. Returns the number of batches that the rogue was
+/// asked for.
 fn all_are_answered(place: &Place, coordinator: &Coordinating, rogue: &Rogue) -> u64 {
     let mut client = place.client(coordinator);
     for row in 0..LOOK_UPS {
@@ -151,7 +154,7 @@ fn a_worker_that_refuses_fast_does_not_become_the_favourite() {
     }
 }
 
-/// Queries that no server can read, more than a share has second opinions for.
+/// Number of malformed queries: more than a share's budget of second opinions.
 const MALFORMED: usize = 30;
 
 #[test]
@@ -175,7 +178,7 @@ fn a_malformed_query_reaches_no_worker_and_costs_nobody_anything() {
     }
     assert_eq!(asked(), before);
     assert_eq!(coordinator.replica(0, 1)["avoided"], serde_json::Value::Null);
-    // Queries of other clients are answered, and the rogue's refusals are no client's to hear.
+    // Queries of other clients are answered; the rogue's refusals reach no client.
     let mut rng = SecretRng::deterministic_for_tests(1);
     let client = snapshot.manifest().protocol.client(&[], &[], &mut rng).unwrap();
     for _ in 0..LOOK_UPS {
@@ -196,7 +199,7 @@ fn a_partial_that_does_not_combine_is_its_workers_and_another_one_is_asked() {
     });
     let coordinator = beside(&place, &snapshot, &rogue, &honest);
     let mut client = place.client(&coordinator);
-    // Nothing is cheaper than a replica that has not answered yet.
+    // A replica that has not answered yet has the lowest expected time.
     assert!(client.get_indices(&[1]).unwrap()[0].is_some());
     assert!(rogue.asked() > 0);
     assert!(coordinator.replica(0, 0)["avoided"].as_str().unwrap().contains("combine"));

@@ -10,12 +10,12 @@ use spirea_server::ServerConfig;
 
 use crate::fixture::{Coordinating, Place, Working, build, each_once, eventually};
 
-/// A collector, and the spans that it has taken.
+/// Starts a collector; returns its address and the spans that it receives.
 fn collector() -> (SocketAddr, Arc<Mutex<Vec<Value>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let (address, taken) = (listener.local_addr().unwrap(), Arc::new(Mutex::new(Vec::new())));
     let all = Arc::clone(&taken);
-    // It ends with the process.
+    // The thread ends with the process.
     std::thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
             let document: Value = serde_json::from_slice(&body(&mut stream)).unwrap();

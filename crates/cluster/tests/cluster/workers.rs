@@ -1,4 +1,5 @@
-//! Workers by themselves: what they read, what they refuse, and what they say.
+//! Workers by themselves: the files that they read, the requests that they refuse, and their
+//! reports.
 
 use std::error::Error;
 use std::os::unix::fs::FileExt as _;
@@ -17,7 +18,7 @@ use spirea_wire::ShareRequest;
 use crate::fixture::{Place, Working, build, each_once};
 use spirea_specimens::snapshots::{columns, csv_options, try_build};
 
-/// A snapshot of several groups of bytes.
+/// Builds a snapshot of several groups of bytes.
 fn large(place: &Place) -> Snapshot {
     let rows: String = (0..40_000).map(|row| format!("{row} {}\n", "x".repeat(80))).collect();
     let out = place.path().join("large");
@@ -26,7 +27,7 @@ fn large(place: &Place) -> Snapshot {
     try_build(&options).unwrap()
 }
 
-/// A copy that has only what a share reads.
+/// Copies only the parts that a share reads.
 fn sparse(place: &Place, snapshot: &Snapshot, share: Share) -> Snapshot {
     let folder = place.path().join(format!("sparse-{}", share.index()));
     std::fs::create_dir_all(&folder).unwrap();
@@ -63,14 +64,14 @@ fn a_worker_reads_its_own_bytes_and_verifies_them() {
     coordinator.ready(&snapshot);
     let found = place.client(&coordinator).get_indices(&[39_999]).unwrap().remove(0).unwrap().into_fields();
     assert!(found[0].starts_with(b"39999 x"));
-    // The other share is not there.
+    // The copy lacks the other share.
     let refused = open(place.worker_config(&copies[0], 1, 2)).unwrap_err();
     assert!(refused.contains("matrix.bin") && refused.contains("does not match"), "{refused}");
     let damaged = std::fs::OpenOptions::new().write(true).open(copies[0].matrix_path()).unwrap();
     damaged.write_all_at(b"!", 70_000).unwrap();
     let refused = open(place.worker_config(&copies[0], 0, 2)).unwrap_err();
     assert!(refused.contains("byte 0"), "{refused}");
-    // Without the list the whole file has to be there.
+    // Without the list of groups, the whole file has to be there.
     std::fs::remove_file(copies[1].groups_path()).unwrap();
     let refused = open(place.worker_config(&copies[1], 1, 2)).unwrap_err();
     assert!(refused.contains("matrix.groups"), "{refused}");
@@ -78,14 +79,15 @@ fn a_worker_reads_its_own_bytes_and_verifies_them() {
     open(place.worker_config(&snapshot, 1, 2)).unwrap();
 }
 
-/// A connection as a coordinator has it.
+/// A connection like a coordinator's.
 pub struct Asking {
     sender: SendRequest<Full<Bytes>>,
     base: String,
 }
 
 impl Asking {
-    /// One that has been used: with TLS 1.3 a worker's refusal of a certificate comes behind the handshake.
+    /// Opens a connection and uses it once: with TLS 1.3 a worker refuses a certificate only after
+    /// the handshake.
     pub async fn open(files: &MutualFiles, worker: &Working) -> Result<Self, Box<dyn Error>> {
         let stream = tokio::net::TcpStream::connect(worker.address).await?;
         stream.set_nodelay(true)?;
@@ -100,7 +102,7 @@ impl Asking {
         Ok(asking)
     }
 
-    /// What the worker says of itself.
+    /// Returns the worker's status report.
     pub async fn status(&self) -> Result<ShareStatus, Box<dyn Error>> {
         let (status, _, body) = self.try_ask("GET", "/v1/share", "").await?;
         assert_eq!(status, StatusCode::OK);
@@ -176,7 +178,7 @@ fn a_worker_refuses_what_is_no_batch_and_says_when_it_has_too_many() {
     });
     assert!(worker.watched("/metrics").1.contains("spirea_share_info{"));
     assert_eq!(worker.watched("/readyz").0, 200);
-    // A page whose name leads to this address reads nothing.
+    // DNS rebinding: a web page whose host name resolves to this address must read nothing.
     for (hosts, expected) in [
         ("host: evil.example\r\n", 403),
         ("host: localhost\r\norigin: http://evil.example\r\n", 403),
@@ -189,7 +191,7 @@ fn a_worker_refuses_what_is_no_batch_and_says_when_it_has_too_many() {
             assert_eq!(worker.watched_as(hosts, path), expected, "{hosts:?} {path}");
         }
     }
-    // Whatever is answered is counted, however early.
+    // Every response is counted, even an early one.
     let counted =
         |status: u16| worker.metric(&format!("spirea_partial_responses_total{{status=\"{status}\"}}"));
     assert_eq!([400, 410, 413].map(counted), [3.0, 1.0, 1.0]);
@@ -216,7 +218,7 @@ fn a_coordinator_answers_everybody_though_its_workers_take_few_batches() {
     let snapshot = build(place.path(), "simple", 1);
     let worker = Working::start(WorkerConfig { queue: 1, ..place.worker_config(&snapshot, 0, 1) });
     let placement = place.place(&[(&snapshot, vec![vec![worker.url()]])]);
-    // Several coordinators have more batches at once than the worker takes.
+    // Several coordinators together send more batches than the worker takes.
     let coordinators: Vec<_> = (0..4).map(|_| place.coordinator(placement.clone(), None)).collect();
     coordinators.iter().for_each(|coordinator| coordinator.ready(&snapshot));
     std::thread::scope(|scope| {

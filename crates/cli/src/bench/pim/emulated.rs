@@ -1,4 +1,5 @@
-//! The emulation of a machine with processing in memory, beside the CPU backend on the same table.
+//! Emulation of a machine with processing in memory, compared with the CPU backend on the same
+//! table.
 
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use crate::bench::dpf::random_keys;
 use crate::bench::report::{Report, Step, median_seconds};
 use crate::output::Format;
 
-/// Times a query on an emulated machine; the limit that it is measured against is the CPU backend's time.
+/// Times a query on an emulated machine. The limit of the figure is the CPU backend's time.
 pub fn run(mib: usize, dpus: usize, threads: usize, runs: usize, format: Format) -> anyhow::Result<()> {
     ensure!((1..1 << 16).contains(&mib), "--emulate-mib must be from 1 to 65535");
     let cpu = Arc::new(CpuBackend::new(threads)?);
@@ -44,7 +45,7 @@ pub fn run(mib: usize, dpus: usize, threads: usize, runs: usize, format: Format)
         std::hint::black_box(pim.share_fold(&there, 0, prf, keys)?);
         Ok(())
     })?;
-    // One run more than those that count.
+    // One warm-up run is included.
     let phases = pim.times().take().into_iter();
     let steps = phases.map(|(name, time)| {
         let seconds = time.as_secs_f64() / (runs + 1) as f64;

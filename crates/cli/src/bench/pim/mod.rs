@@ -1,5 +1,5 @@
-//! `spirea bench pim`: what a machine with processing in memory would do, by a model with stated parameters, beside what
-//! IM-PIR reports; and how fast the emulation of such a machine is.
+//! `spirea bench pim`: a machine with processing in memory, by a model with stated parameters,
+//! compared with the values that IM-PIR reports; and the speed of the emulation of such a machine.
 
 mod emulated;
 mod plots;
@@ -19,13 +19,14 @@ use spirea_pim::model::parameters::{Parameters, Profile};
 
 use crate::output::{Format, print_line, seconds};
 
-/// Numbers of tasklets for which the closed form stands beside the simulation, and blocks of each in the simulation.
+/// Numbers of tasklets for which the closed form is compared with the simulation, and blocks per
+/// tasklet in the simulation.
 const TASKLETS: [u32; 8] = [1, 2, 4, 8, 11, 12, 16, 24];
 const BLOCKS: u32 = 50;
-/// GiB of the tables for which passes that queries share are priced.
+/// Sizes in GiB of the tables for which passes shared by queries are priced.
 const SHARED_SIZES: [f64; 2] = [1.0, 8.0];
 
-/// What to model.
+/// Options of `spirea bench pim`.
 #[derive(Args)]
 pub struct PimOptions {
     /// Parameters of the model: paper (fitted to rows of IM-PIR) or kernel (instructions counted from the device program;
@@ -63,12 +64,12 @@ struct ComparisonLine<'a> {
     what: &'a str,
     paper: f64,
     model: f64,
-    /// As a share of the paper's value.
+    /// Deviation as a share of the paper's value.
     deviation: f64,
-    /// The origin of the value under the profile paper.
+    /// Origin of the value under the profile paper.
     kind: Kind,
     fits: &'a [String],
-    /// The kind's tolerance, as a share.
+    /// Tolerance of the kind, as a share.
     tolerance: f64,
     within: bool,
 }
@@ -87,20 +88,20 @@ struct PointLine<'a> {
     y_label: &'a str,
 }
 
-/// The closed form beside the simulation, for programs.
+/// The closed form compared with the simulation, for programs.
 #[derive(Serialize)]
 struct SimulationLine<'a> {
     name: &'static str,
     profile: &'a str,
     tasklets: u32,
-    /// In which every tasklet gets over one block.
+    /// Cycles in which every tasklet finishes one block.
     cycles: f64,
     simulated_cycles: f64,
     deviation: f64,
     bound: &'static str,
 }
 
-/// What passes that queries share gain, for programs.
+/// Gain by passes that queries share, for programs.
 #[derive(Serialize)]
 struct SharedLine<'a> {
     name: &'static str,

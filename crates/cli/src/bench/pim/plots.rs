@@ -1,4 +1,4 @@
-//! The model's values as drawings, with the paper's beside them where the paper states them.
+//! Drawings of the model's values, with the paper's values if the paper states them.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use spirea_pim::model::figures::Figure;
 
 use crate::output::seconds;
 
-/// Draws everything; gives the files.
+/// Draws everything, and returns the files.
 pub fn draw(
     folder: &Path,
     profile: &str,
@@ -28,9 +28,9 @@ pub fn draw(
     Ok(paths)
 }
 
-/// What the paper states of a figure, with the model's value, in a line.
+/// Formats the paper's statements about a figure, with the model's values, in one line.
 fn stated(number: &str, comparisons: &[Claim]) -> String {
-    // Parts of the statements, and what they are called in the drawing.
+    // Parts of the statements, with their names in the drawing.
     let statements = match number {
         "9a" | "9c" => &[("0.5 GB", "over CPU at 0.5 GB"), ("8 GB", "at 8 GB")][..],
         "9b" | "9d" => &[("mean of batches", "over CPU, mean of batches")],
@@ -42,7 +42,7 @@ fn stated(number: &str, comparisons: &[Claim]) -> String {
     let values = statements.iter().flat_map(|&(part, name)| {
         let rows = comparisons.iter().filter(move |row| row.what.contains(part));
         rows.map(move |row| match name {
-            // Seven shares have no room for more.
+            // A line with seven shares has no room for more.
             "" => format!("{:.1} ({:.1})", row.ours, row.paper),
             _ => format!("{name} {:.2} (paper {:.2}, {})", row.ours, row.paper, row.deviation_text()),
         })
@@ -67,7 +67,8 @@ fn chart(figure: &Figure, profile: &str, stated: &str) -> Chart {
     }
 }
 
-/// The paper's values as bars beside the model's, without comparisons of the paper with itself.
+/// Draws the paper's values as bars beside the model's. Leaves out comparisons of the paper with
+/// itself.
 fn draw_comparisons(path: &Path, profile: &str, label: &str, comparisons: &[Claim]) -> anyhow::Result<()> {
     let pairs = comparisons.iter().filter(|row| row.kind != Kind::Identity).map(|row| Pair {
         what: row.what.clone(),

@@ -1,11 +1,11 @@
-//! Measured figures, read from results and grouped by what was measured.
+//! Measured figures, read from results and grouped by the measured configuration.
 
 use std::path::Path;
 
 use anyhow::Context as _;
 use serde::Deserialize;
 
-/// A measured figure, with what the drawings need of it.
+/// A measured figure, with the data that the drawings need.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Figure {
     pub name: String,
@@ -23,7 +23,7 @@ pub(super) struct Figure {
     pub steps: Vec<Step>,
 }
 
-/// A part of a figure.
+/// A step of a figure.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Step {
     pub name: String,
@@ -35,7 +35,7 @@ fn one() -> u64 {
 }
 
 impl Figure {
-    /// What was measured, in a line.
+    /// Formats the measured configuration in one line.
     pub fn label(&self) -> String {
         let Self { name, params, shape: [rows, columns], threads, batch, .. } = self;
         let mut label = name.clone();
@@ -52,7 +52,7 @@ impl Figure {
         label
     }
 
-    /// Whether the same was measured; floors and times may differ.
+    /// True if both figures measure the same configuration; floors and times may differ.
     fn is_same(&self, other: &Self) -> bool {
         let key = |figure: &Self| {
             (figure.label(), figure.params.clone(), figure.backend.clone(), figure.ratio.is_some())
@@ -61,7 +61,7 @@ impl Figure {
     }
 }
 
-/// Digits in groups of three.
+/// Formats a number with its digits in groups of three.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -74,10 +74,11 @@ fn grouped(number: u64) -> String {
     text
 }
 
-/// All measurements of one figure, the median first.
+/// All measurements of one configuration, the median first.
 pub(super) type Group = Vec<Figure>;
 
-/// The figures of a file; lines that are none, such as those of floors and skipped ones, are passed over.
+/// Reads the figures of a file. Skips other lines, such as those of floors and of skipped
+/// measurements.
 pub(super) fn read(path: &Path) -> anyhow::Result<Vec<Figure>> {
     let text =
         std::fs::read_to_string(path).with_context(|| format!("{}: cannot be read", path.display()))?;
@@ -94,7 +95,7 @@ pub(super) fn read(path: &Path) -> anyhow::Result<Vec<Figure>> {
     Ok(figures)
 }
 
-/// The items, each once, without empty ones.
+/// Returns the items without repetitions and without empty ones.
 pub(super) fn unique<'a>(items: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let mut found = Vec::new();
     items.for_each(|item| {
@@ -105,7 +106,8 @@ pub(super) fn unique<'a>(items: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     found
 }
 
-/// The measurements by what was measured; what has the same name stands together, in the order of first appearance.
+/// Groups the measurements by configuration. Groups of the same name are adjacent, in the order of
+/// first appearance.
 pub(super) fn grouped_figures(figures: &[Figure]) -> Vec<Group> {
     let names = unique(figures.iter().map(|figure| figure.name.as_str()));
     let mut groups: Vec<Group> = Vec::new();

@@ -12,7 +12,7 @@ use clap::Args;
 use self::measured::{grouped_figures, read, unique};
 use crate::output::print_line;
 
-/// What to draw.
+/// Options of `spirea bench plot`.
 #[derive(Args)]
 pub struct PlotOptions {
     /// Files of results, one JSON object a line, as the benchmarks print them with --json.

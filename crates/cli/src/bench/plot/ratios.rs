@@ -1,4 +1,4 @@
-//! How near every figure is to its limit: a bar each, in the colour of the limit.
+//! Chart of the ratio of every figure to its limit: one bar each, in the colour of the limit.
 
 use std::path::Path;
 
@@ -12,12 +12,12 @@ const ROW: i32 = 20;
 const BAR: i32 = 12;
 const LABEL_SIZE: i32 = 12;
 const PLOT: i32 = 460;
-/// The room right of the bars, for their numbers.
+/// Width to the right of the bars, for their numbers.
 const NUMBERS: i32 = 170;
-/// What the axis shows at most; what is beyond has its number only.
+/// End of the axis; a bar beyond it is shown by its number only.
 const AXIS: f64 = 1.2;
 
-/// Draws the figures that have a limit; false if none has.
+/// Draws the figures that have a limit. Returns false if none has.
 pub(super) fn draw(path: &Path, title: &str, groups: &[Group]) -> anyhow::Result<bool> {
     let rows: Vec<Row<'_>> = groups.iter().filter_map(Row::of).collect();
     if rows.is_empty() {
@@ -36,7 +36,8 @@ pub(super) fn draw(path: &Path, title: &str, groups: &[Group]) -> anyhow::Result
     let (left, right) = (24 + labels, 24 + labels + PLOT);
     let total = right + NUMBERS;
     let legend: Vec<(&str, RGBColor)> = floors.iter().map(|floor| (*floor, colour(floor))).collect();
-    // The legend takes a line for every few limits; room for all is left before anything is drawn.
+    // Each line of the legend holds a few limits. The room for all lines is reserved before
+    // anything is drawn.
     let legend_room =
         legend.iter().map(|(name, _)| width(name, LABEL_SIZE) + 38).sum::<i32>() / (total - 48) + 1;
     let gaps = rows.windows(2).filter(|pair| pair[0].name != pair[1].name).count() as i32;
@@ -98,7 +99,7 @@ struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    /// Of several measurements the one of the median time, and the range of all.
+    /// Makes the row of a group: the measurement with the median time, and the range of all ratios.
     fn of(group: &'a Group) -> Option<Self> {
         let median = &group[0];
         let ratios = || group.iter().filter_map(|figure| figure.ratio);

@@ -1,4 +1,4 @@
-//! Where a protocol's time goes: a bar each, its steps side by side.
+//! Chart of a protocol's time by step: one bar for each protocol, with its steps side by side.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use spirea_protocols::registry::NAMES;
 use super::measured::{Figure, Group};
 use crate::output::seconds;
 
-/// The steps in the order in which a query meets them; one keeps its colour in every drawing.
+/// Steps in the order of the pipeline. A step has the same colour in every drawing.
 const STEPS: [(&str, RGBColor); 12] = [
     ("scalar_fold", COLOURS[0]),
     ("share_fold", RGBColor(0x0b, 0x3c, 0x5d)),
@@ -30,10 +30,10 @@ const ROW: i32 = 26;
 const BAR: i32 = 17;
 const LABEL_SIZE: i32 = 12;
 const PLOT: i32 = 620;
-/// The room right of the bars, for the times.
+/// Width to the right of the bars, for the times.
 const NUMBERS: i32 = 120;
 
-/// Draws the protocols whose steps were timed; false if there is none.
+/// Draws the protocols whose steps were timed. Returns false if there is none.
 pub(super) fn draw(path: &Path, title: &str, groups: &[Group]) -> anyhow::Result<bool> {
     let rows: Vec<&Figure> =
         groups.iter().map(|group| &group[0]).filter(|figure| is_split_by_step(figure)).collect();
@@ -84,7 +84,7 @@ pub(super) fn draw(path: &Path, title: &str, groups: &[Group]) -> anyhow::Result
     Ok(true)
 }
 
-/// Whether it is a protocol and its parts are steps, one after another.
+/// True if the figure is of a protocol, and its parts are consecutive steps.
 fn is_split_by_step(figure: &Figure) -> bool {
     let is_step = |name: &str| STEPS.iter().any(|(step, _)| *step == name);
     NAMES.contains(&figure.name.as_str())
@@ -92,7 +92,7 @@ fn is_split_by_step(figure: &Figure) -> bool {
         && figure.steps.iter().all(|step| is_step(&step.name))
 }
 
-/// The parts of a whole, in the order of the pipeline, and what is left.
+/// Returns the shares of the steps, in the order of the pipeline, and the remainder.
 fn shares(figure: &Figure) -> Vec<(&'static str, RGBColor, f64)> {
     let seconds = |name: &str| -> f64 {
         figure.steps.iter().filter(|step| step.name == name).map(|step| step.seconds).sum()

@@ -1,4 +1,4 @@
-//! What the device can do at most, measured in this run.
+//! Limits of the device, measured in this run.
 
 use std::collections::HashMap;
 
@@ -10,35 +10,36 @@ use spirea_math::Ring;
 use super::results::Results;
 use crate::gpu::device::Scale;
 
-/// Name of the limit of reading memory, as of the CPU's figures.
+/// Name of the memory limit, as in the CPU's figures.
 pub const MEMORY: &str = "memory";
 
-/// What bounds the steps.
+/// Limits of the steps.
 pub struct Limits {
-    /// Bytes a second that a kernel reads.
+    /// Bytes per second that a kernel reads.
     pub read: f64,
-    /// Products of bytes a second, and the name of the limit.
+    /// Products of bytes per second, with the name of the limit.
     pub products: (f64, String),
-    /// Products of words a second, added to 64 bits.
+    /// Products of words per second, accumulated in 64 bits.
     pub multiply_add_wide: f64,
-    /// Calls a second of the functions.
+    /// Calls of the pseudorandom functions per second.
     calls: HashMap<PrfKind, f64>,
 }
 
-/// A time that is bounded, and by what.
+/// A lower bound on a time, with its bottleneck.
 #[derive(Clone, Debug)]
 pub struct Bound {
-    /// What bounds it.
+    /// Name of the bottleneck.
     pub floor: String,
-    /// The time at that bound.
+    /// Time at that limit.
     pub seconds: f64,
 }
 
 impl Limits {
-    /// Measures and tells all of them.
+    /// Measures and reports all limits.
     pub fn measure(backend: &CudaBackend, scale: Scale, results: &mut Results) -> anyhow::Result<Self> {
         let device = backend.device();
-        // Runs are so long that the clock has risen, and that starting a kernel takes no time by comparison.
+        // Runs are long enough for the clock to rise and for the launch time of a kernel to be
+        // negligible.
         let (seconds, bytes) = match scale {
             Scale::Full => (0.02, (8 << 30).min(device.memory()?.0 / 4)),
             Scale::Tiny => (0.0001, 32 << 20),
@@ -57,7 +58,8 @@ impl Limits {
         results.limit("host to device", up, "bytes")?;
         results.limit("device to host", down, "bytes")?;
 
-        // The faster one counts: a library's product, where there is one, or tensor cores without any memory.
+        // The faster of two counts: a library's product, if there is a library, or tensor cores
+        // without memory traffic.
         let library = if scale == Scale::Full { rates.library()? } else { None };
         let mut products = (0.0, String::new());
         for rate in [Some(rates.tensor()?), library].into_iter().flatten() {
@@ -84,22 +86,23 @@ impl Limits {
         Ok(Self { read, products, multiply_add_wide, calls })
     }
 
-    /// Reading so many bytes.
+    /// Bound of reading `bytes` bytes.
     pub fn memory(&self, bytes: f64) -> Bound {
         Bound { floor: MEMORY.into(), seconds: bytes / self.read }
     }
 
-    /// So many products of bytes.
+    /// Bound of `count` products of bytes.
     pub fn byte_products(&self, count: f64) -> Bound {
         Bound { floor: self.products.1.clone(), seconds: count / self.products.0 }
     }
 
-    /// So many products of words.
+    /// Bound of `count` products of words.
     pub fn word_products(&self, count: f64) -> Bound {
         Bound { floor: Instruction::MultiplyAddWide.name().into(), seconds: count / self.multiply_add_wide }
     }
 
-    /// So many products of residues of a ring: as words or, faster on some devices, as planes of bytes.
+    /// Bound of `count` products of residues of a ring: as words or, faster on some devices, as
+    /// planes of bytes.
     pub fn residue_products(&self, ring: &Ring, count: f64) -> Bound {
         let planes =
             if ring.limbs().iter().all(|limb| limb.prime().value() <= 1 << 28) { 10.0 } else { 16.0 };
@@ -107,13 +110,13 @@ impl Limits {
         if bytes.seconds < words.seconds { bytes } else { words }
     }
 
-    /// So many calls of a function.
+    /// Bound of `count` calls of a function.
     pub fn calls(&self, prf: PrfKind, count: f64) -> Bound {
         Bound { floor: prf.name().into(), seconds: count / self.calls[&prf] }
     }
 }
 
-/// The bound that is met first.
+/// Returns the bound with the longest time.
 pub fn highest(bounds: impl IntoIterator<Item = Bound>) -> Bound {
     let slowest = bounds.into_iter().max_by(|a, b| a.seconds.total_cmp(&b.seconds));
     slowest.unwrap_or(Bound { floor: String::new(), seconds: 0.0 })

@@ -1,4 +1,4 @@
-//! `spirea gpu bench`: what the device can do at most, and how near steps and protocols come to it.
+//! `spirea gpu bench`: the limits of the device, and how close steps and protocols come to them.
 
 mod limits;
 mod protocols;
@@ -23,7 +23,7 @@ use crate::threads::Threads;
 use limits::{Bound, Limits};
 use results::Results;
 
-/// What to measure.
+/// Options of `spirea gpu bench`.
 #[derive(Args)]
 pub struct BenchOptions {
     /// Minutes that it takes at most: what would not end within them is skipped.
@@ -71,7 +71,7 @@ pub fn run(options: &BenchOptions) -> anyhow::Result<Status> {
     Ok(Status::of(!bench.failed))
 }
 
-/// What measurements share.
+/// State that measurements share.
 struct Bench {
     backend: Arc<CudaBackend>,
     scale: Scale,
@@ -84,8 +84,8 @@ struct Bench {
 }
 
 impl Bench {
-    /// Measures something that takes `seconds` at most on the slowest device that it is meant for, unless it is not
-    /// wanted or there is no time or room left for it.
+    /// Runs a measurement that takes at most `seconds` on the slowest supported device. Skips it if
+    /// the filter excludes it, or if time or memory does not suffice.
     fn item(
         &mut self,
         what: &str,
@@ -99,22 +99,24 @@ impl Bench {
             let reason = format!("of {:.1} minutes too few are left", self.seconds / 60.0);
             return self.results.skipped(what, &reason);
         }
-        // What the figure before needed is there for a database.
+        // Memory that the former figure needed becomes available for a database.
         let trimmed = self.backend.device().trim(0).map_err(BackendError::from);
         let Err(error) = trimmed.map_err(Into::into).and_then(|()| measure(self)) else { return Ok(()) };
-        // What a device has no room for is skipped; any other error is a failure.
+        // A measurement that does not fit the device's memory is skipped; any other error is a
+        // failure.
         let no_room = matches!(error.downcast_ref(), Some(BackendError::Unavailable(_)));
         self.failed |= !no_room;
         self.results.skipped(what, &explained(&error))
     }
 
-    /// The share of free memory that a database may take, as many bytes as `wanted` at most.
+    /// Returns the size of a database: at most `wanted` bytes, and at most `share` of the free
+    /// memory.
     fn database_bytes(&self, wanted: usize, share: f64) -> anyhow::Result<usize> {
         let (free, _) = self.backend.device().memory()?;
         Ok(wanted.min((free as f64 * share) as usize))
     }
 
-    /// Tells a figure.
+    /// Reports a figure.
     fn figure(&mut self, figure: Figure<'_>) -> anyhow::Result<()> {
         use spirea_backend::Backend as _;
         let Figure { name, params, shape, batch, seconds, bound, steps } = figure;
@@ -141,7 +143,7 @@ struct Figure<'a> {
     params: Option<String>,
     shape: [usize; 2],
     batch: usize,
-    /// For a whole batch.
+    /// Seconds for a whole batch.
     seconds: f64,
     bound: Bound,
     steps: Vec<Step>,

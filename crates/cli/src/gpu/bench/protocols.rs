@@ -1,4 +1,4 @@
-//! Whole protocols: a server answers the queries of real clients over a database that was made on the device.
+//! Whole protocols: a server answers queries of real clients over a database made on the device.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -20,9 +20,9 @@ use crate::bench::report::{Step, median};
 use crate::gpu::device::Scale;
 use crate::output::bytes;
 
-/// Timed batches, after one that does not count.
+/// Number of timed batches, after one warm-up batch.
 const RUNS: usize = 5;
-/// Clients who take turns in a batch, each with keys of its own.
+/// Number of clients that take turns in a batch, each with its own keys.
 const CLIENTS: usize = 4;
 
 /// A protocol to measure.
@@ -31,7 +31,7 @@ struct Plan {
     bytes: usize,
     record_bytes: usize,
     batch: usize,
-    /// What it takes at most, making the database included.
+    /// Maximum time of the measurement, including the creation of the database.
     seconds: f64,
 }
 
@@ -132,15 +132,15 @@ fn measure_protocol(bench: &mut Bench, plan: &Plan) -> anyhow::Result<()> {
     })
 }
 
-/// Parameters for as large a database as there is room for.
+/// Chooses parameters for the largest database that fits.
 fn choose(bench: &Bench, plan: &Plan) -> anyhow::Result<ProtocolParams> {
     let choice = Choice { protocol: plan.protocol.into(), ..Choice::default() };
     let mut records = (plan.bytes / plan.record_bytes) as u64;
     let (free, _) = bench.backend.device().memory()?;
     loop {
         let params = ProtocolParams::choose(&choice, [1; 32], records, plan.record_bytes)?;
-        // Queries of the batch have their leaves, as far as the device gives memory to them; what a server says it needs
-        // is with those of one.
+        // The queries of the batch have their leaves at the same time, as far as `leaves_memory`
+        // allows. The server's stated need includes the leaves of one query.
         let with_one = params.memory_bytes();
         let held = params.matrix_bytes() + params.server_bytes();
         let others = (plan.batch as u64 - 1) * with_one.saturating_sub(held);
@@ -153,7 +153,7 @@ fn choose(bench: &Bench, plan: &Plan) -> anyhow::Result<ProtocolParams> {
     }
 }
 
-/// The server over files that hold nothing: their lengths are what the parameters say.
+/// Opens a server over sparse files: only their lengths matter, which follow from the parameters.
 fn open(params: &ProtocolParams, backend: &Arc<Timed<StandIn>>) -> anyhow::Result<Box<dyn Responder>> {
     let folder = tempfile::tempdir().context("no temporary folder")?;
     let files = Files::at(folder.path().join("matrix"), folder.path().join("server"));
@@ -165,7 +165,7 @@ fn open(params: &ProtocolParams, backend: &Arc<Timed<StandIn>>) -> anyhow::Resul
     Ok(params.on().open(backend, &files, params.openings(Residence::Copied)[0])?)
 }
 
-/// Rows and columns: of records and their bytes, of units, or of bytes.
+/// Returns rows and columns: of records and their bytes, of units, or of bytes.
 fn shape(params: &ProtocolParams) -> [usize; 2] {
     match params.first_fold() {
         FirstFold::Rows { .. } => [params.records() as usize, params.record_bytes()],
@@ -173,7 +173,8 @@ fn shape(params: &ProtocolParams) -> [usize; 2] {
     }
 }
 
-/// What a batch cannot be faster than: reading the database once, or the arithmetic on every byte of it.
+/// Returns the lower bound of a batch's time: reading the database once, or the arithmetic on each
+/// of its bytes.
 fn bound(bench: &Bench, params: &ProtocolParams, batch: usize) -> anyhow::Result<Bound> {
     let limits = &bench.limits;
     let (bytes, queries) = (params.folded_bytes() as f64, batch as f64);

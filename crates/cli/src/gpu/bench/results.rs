@@ -1,4 +1,4 @@
-//! Figures as they are measured: a line each for whoever looks on, and in a file.
+//! Output of measured figures: one line each on standard output, and in a file.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -12,7 +12,7 @@ use spirea_store::today;
 use crate::bench::report::Report;
 use crate::output::{Format, print_line, seconds};
 
-/// Where figures go.
+/// Destination of figures.
 pub struct Results {
     format: Format,
     path: PathBuf,
@@ -32,12 +32,12 @@ impl Results {
         Ok(Self { format, path, file })
     }
 
-    /// The file.
+    /// Path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// An object for programs, a line for people.
+    /// Writes an object for programs and a line for people.
     pub fn tell(&mut self, object: &impl Serialize, line: &str) -> anyhow::Result<()> {
         let json = serde_json::to_string(object)?;
         writeln!(self.file, "{json}")
@@ -45,7 +45,7 @@ impl Results {
         print_line(if self.format == Format::Json { &json } else { line })
     }
 
-    /// What is measured, where and with what.
+    /// Reports the device, the driver and the versions in use.
     pub fn device(&mut self, backend: &CudaBackend) -> anyhow::Result<()> {
         let properties = backend.device().properties();
         let driver = spirea_cuda::driver::driver_version()?;
@@ -69,7 +69,7 @@ impl Results {
         )
     }
 
-    /// A limit of the device.
+    /// Reports a limit of the device.
     pub fn limit(&mut self, limit: &str, per_second: f64, unit: &str) -> anyhow::Result<()> {
         let object = serde_json::json!({
             "name": "limit", "floor": limit, "per_second": per_second, "unit": unit,
@@ -77,7 +77,7 @@ impl Results {
         self.tell(&object, &format!("limit   {limit:22} {} {unit}/s", in_thousands(per_second)))
     }
 
-    /// A measured figure.
+    /// Reports a measured figure.
     pub fn figure(&mut self, report: &Report) -> anyhow::Result<()> {
         let Report { name, params, shape: [rows, columns], batch, ratio, floor, .. } = report;
         let params = params.as_deref().map_or(String::new(), |params| format!(" ({params})"));
@@ -98,14 +98,14 @@ impl Results {
         Ok(())
     }
 
-    /// What was not measured, and why.
+    /// Reports a skipped measurement with its reason.
     pub fn skipped(&mut self, what: &str, reason: &str) -> anyhow::Result<()> {
         let object = serde_json::json!({ "name": "skipped", "what": what, "reason": reason });
         self.tell(&object, &format!("skipped {what}: {reason}"))
     }
 }
 
-/// A number with a prefix of the metric system.
+/// Formats a number with an SI prefix.
 fn in_thousands(number: f64) -> String {
     let units = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
     match units.into_iter().find(|(unit, _)| number >= *unit) {
@@ -114,7 +114,7 @@ fn in_thousands(number: f64) -> String {
     }
 }
 
-/// A device's name in lowercase, with hyphens.
+/// Converts a device's name to lowercase with hyphens.
 fn file_name(device: &str) -> String {
     let letters =
         device.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' });

@@ -1,4 +1,4 @@
-//! The device with databases of its own making: servers open what no file holds.
+//! A backend on the device with generated databases: servers open databases that no file holds.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -7,31 +7,31 @@ use spirea_backend::{
 };
 use spirea_cuda::{CudaBackend, CudaMatrix, CudaRows, Plain, Tables};
 
-/// What a server is at.
+/// Stage of a server.
 #[derive(Clone, Copy, PartialEq)]
 enum Stage {
-    /// Databases are opened: their contents are random bytes instead of those of files.
+    /// Databases are opened. Their contents are random bytes instead of those of files.
     Opening,
     /// Queries are answered.
     Serving,
-    /// Queries are answered and every step is waited for, so that it can be timed by itself.
+    /// Queries are answered, and every step is waited for, so that each step can be timed.
     ByStep,
 }
 
-/// A device that fills every database that it opens with random bytes. What a server takes from its files is their
-/// lengths.
+/// A device that fills every opened database with random bytes. Only the lengths of a server's
+/// files are used.
 pub struct StandIn {
     cuda: Arc<CudaBackend>,
     stage: Mutex<Stage>,
 }
 
 impl StandIn {
-    /// That is going to open databases.
+    /// Creates a stand-in in the opening stage.
     pub fn new(cuda: Arc<CudaBackend>) -> Self {
         Self { cuda, stage: Mutex::new(Stage::Opening) }
     }
 
-    /// All databases are opened.
+    /// Starts serving, once all databases are opened.
     pub fn serve(&self) {
         self.enter(Stage::Serving);
     }

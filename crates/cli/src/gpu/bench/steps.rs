@@ -1,4 +1,4 @@
-//! The steps alone, on buffers of the device.
+//! Steps alone, on buffers of the device.
 
 use spirea_backend::{EvaluationKeys, PanelLayout, RingBackend as _};
 use spirea_cuda::probe::fill;
@@ -13,7 +13,7 @@ use super::{Bench, Figure};
 use crate::bench::report::median;
 use crate::gpu::device::Scale;
 
-/// Timed runs, after one that does not count.
+/// Number of timed runs, after one warm-up run.
 const RUNS: usize = 5;
 
 pub(super) fn measure(bench: &mut Bench) -> anyhow::Result<()> {
@@ -24,8 +24,8 @@ pub(super) fn measure(bench: &mut Bench) -> anyhow::Result<()> {
 }
 
 impl Bench {
-    /// The median of the seconds that the device takes for what `queue` queues on the main stream; of a tiny one, what
-    /// the first takes.
+    /// Returns the median of the device's seconds for the work that `queue` puts on the main
+    /// stream. At tiny scale, runs the work once, without warm-up.
     fn device_seconds(&self, mut queue: impl FnMut() -> anyhow::Result<()>) -> anyhow::Result<f64> {
         let main = self.backend.device().main();
         let runs = if self.scale == Scale::Full { RUNS } else { 1 };
@@ -43,7 +43,7 @@ impl Bench {
     }
 }
 
-/// The scan of a matrix as large as there is room for.
+/// Scans the largest matrix that fits.
 fn scalar_fold(bench: &mut Bench) -> anyhow::Result<()> {
     let (wanted, batches): (usize, &[usize]) = match bench.scale {
         Scale::Full => (64 << 30, &[1, 2, 4, 8, 16, 32, 64, 128]),
@@ -62,7 +62,7 @@ fn scalar_fold(bench: &mut Bench) -> anyhow::Result<()> {
         let main = device.main();
         let seconds =
             bench.device_seconds(|| Ok(plan.run(&main, &matrix, &queries.all(), &answers.all())?))?;
-        // A word of a query is four bytes.
+        // A word of a query has four bytes.
         let products = 4.0 * layout.bytes() as f64 * batch as f64;
         let bound =
             highest([bench.limits.memory(layout.bytes() as f64), bench.limits.byte_products(products)]);
@@ -106,7 +106,7 @@ fn transforms(bench: &mut Bench) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// `poly_fold` in every form that residues have, over a database of 1 GiB.
+/// `poly_fold` for every form of residues, over a database of 1 GiB.
 fn products(bench: &mut Bench) -> anyhow::Result<()> {
     let (rows, columns, batches): (_, _, &[usize]) = match bench.scale {
         Scale::Full => (256, 256, &[1, 32, 64]),
@@ -115,7 +115,7 @@ fn products(bench: &mut Bench) -> anyhow::Result<()> {
     let (set, device) = (RingSet::Onion32, bench.backend.device().clone());
     let ring = set.ring();
     let tables = bench.backend.tables(ring)?;
-    // Leaves of a real expansion, under keys that are random words.
+    // Leaves of a real expansion, under random words as keys.
     let expansion = Expansion::covering(columns);
     let key = set.expansion_gadget().levels(ring) * expansion.levels() as usize;
     let random = |count: usize| -> Vec<u32> {
@@ -139,7 +139,7 @@ fn products(bench: &mut Bench) -> anyhow::Result<()> {
         },
     )?;
     let query = random(1);
-    // A row of values at a time: all rows are the same.
+    // Stored row by row from one row of values: all rows are equal.
     let values = device.upload(&random(columns.div_ceil(2)))?;
     for form in Form::ALL {
         if !ring.limbs().iter().all(|limb| form.holds(limb.prime().value())) {
@@ -153,7 +153,7 @@ fn products(bench: &mut Bench) -> anyhow::Result<()> {
                 bench.backend.poly_fold(&tables, std::slice::from_ref(&plain), &leaves)?;
                 Ok(())
             })?;
-            // Two products a residue and query: with a and with b. Leaves and sums travel once.
+            // Two products per residue and query: with a and with b. Leaves and sums travel once.
             let products = (2 * rows * columns * ring.words() * batch) as f64;
             let travel = (plain.bytes() + 8 * ring.words() * batch * (columns + rows)) as f64;
             let arithmetic = match form {

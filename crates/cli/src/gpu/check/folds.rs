@@ -1,4 +1,4 @@
-//! `scalar_fold` and `module_fold`, by every kernel that the device has, against the CPU's.
+//! Checks of `scalar_fold` and `module_fold`: every kernel of the device against the CPU.
 
 use std::sync::{Arc, OnceLock};
 
@@ -10,7 +10,7 @@ use spirea_math::random::public_row;
 
 use super::{Check, Scale, Subject};
 
-/// Contents that reach the ends of every sum.
+/// Contents with extreme values of every sum.
 #[derive(Clone, Copy, Debug)]
 enum Content {
     Random,
@@ -42,7 +42,7 @@ impl Content {
     }
 }
 
-/// The same words every time.
+/// Returns reproducible random words.
 pub(super) fn random(stream: u64, count: usize) -> Vec<u32> {
     let mut words = vec![0; count];
     public_row(&[0xc4; 32], stream, &mut words);
@@ -65,7 +65,7 @@ impl Case {
         Ok(Self { matrix: subject.cuda.upload(layout, &bytes)?, queries, answers })
     }
 
-    /// The answers to the first `batch` queries.
+    /// Compares the answers to the first `batch` queries.
     fn compare(&self, cuda: &CudaBackend, kernel: ScalarFoldKernel, batch: usize) -> anyhow::Result<()> {
         let layout = self.matrix.layout();
         let folded =
@@ -101,7 +101,7 @@ pub(super) fn checks(subject: &Subject) -> Vec<Check> {
     let mut checks = Vec::new();
     for &(rows, columns) in shapes {
         for content in [Content::Random, Content::Maximal, Content::Alternating, Content::Zero] {
-            // One upload and one reference for all kernels.
+            // All kernels share one upload and one reference.
             let shared: Arc<OnceLock<Case>> = Arc::default();
             for &kernel in &kernels {
                 let (subject, shared) = (subject.clone(), Arc::clone(&shared));

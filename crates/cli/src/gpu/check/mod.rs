@@ -1,4 +1,4 @@
-//! `spirea gpu check`: self-tests of the primitives, every step against the CPU's, and the protocols.
+//! `spirea gpu check`: self-tests of the primitives, every step against the CPU, and the protocols.
 
 mod folds;
 mod outcome;
@@ -22,7 +22,7 @@ use crate::status::Status;
 use crate::threads::Threads;
 use outcome::{Outcome, Watch};
 
-/// What to check.
+/// Options of `spirea gpu check`.
 #[derive(Args)]
 pub struct CheckOptions {
     /// Size in GiB of the databases that the protocols are checked on at last.
@@ -38,10 +38,10 @@ pub struct CheckOptions {
     device: DeviceOptions,
 }
 
-/// Minutes that checks of full size take at most, by default: with those of `bench`, less than 8.
+/// Default limit for checks of full size, in minutes: together with `bench`, less than 8.
 const MINUTES: f64 = 1.75;
 
-/// What a check compares.
+/// The backends that a check compares.
 #[derive(Clone)]
 struct Subject {
     cuda: Arc<CudaBackend>,
@@ -49,20 +49,20 @@ struct Subject {
     scale: Scale,
 }
 
-/// Something to run that can fail.
+/// A named check.
 struct Check {
     name: String,
     run: Box<dyn FnOnce() -> anyhow::Result<String>>,
 }
 
 impl Check {
-    /// `run` returns what is worth saying besides that it passed, if anything.
+    /// Creates a check. `run` returns a detail for the report, or an empty text.
     fn new(name: impl Into<String>, run: impl FnOnce() -> anyhow::Result<String> + 'static) -> Self {
         Self { name: name.into(), run: Box::new(run) }
     }
 }
 
-/// Runs all checks and tells how each ended.
+/// Runs all checks and reports their outcomes.
 pub fn run(options: &CheckOptions) -> anyhow::Result<Status> {
     ensure!(options.db_gib > 0.0 && options.db_gib <= 64.0, "--db-gib must be above 0 and at most 64");
     let cuda = match options.device.open()? {
@@ -94,7 +94,7 @@ pub fn run(options: &CheckOptions) -> anyhow::Result<Status> {
             Outcome::Passed { .. } => passed += 1,
             Outcome::Failed { .. } => {
                 failed += 1;
-                // After some failures a device answers nothing any more.
+                // After some failures a device no longer responds.
                 lost = subject.cuda.device().main().synchronize().is_err();
             }
             Outcome::Skipped(_) => skipped += 1,
@@ -122,7 +122,7 @@ fn all(subject: &Subject, options: &CheckOptions) -> Vec<Check> {
     checks
 }
 
-/// What is said while checks run.
+/// Report on the terminal while checks run.
 struct Report {
     format: Format,
     started: Instant,
@@ -153,7 +153,7 @@ impl Report {
         }
     }
 
-    /// A line on the terminal while a check runs.
+    /// Shows a progress line on the terminal while a check runs.
     fn progress(&self, number: usize, name: &str) -> ProgressBar {
         let style = ProgressStyle::with_template("{spinner} {prefix} {msg} {elapsed}");
         let bar = ProgressBar::new_spinner().with_style(style.expect("the template is constant"));

@@ -1,4 +1,4 @@
-//! How a check ended, whatever it did to say so.
+//! Outcome of a check, whether it returns an error or panics.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,28 +8,28 @@ use serde_json::{Value, json};
 
 use crate::output::explained;
 
-/// How a check ended.
+/// Outcome of a check.
 pub enum Outcome {
-    /// As it should.
+    /// The check passed.
     Passed {
-        /// How long it took.
+        /// Duration.
         seconds: f64,
-        /// What is worth saying besides.
+        /// Detail for the report.
         detail: String,
     },
-    /// It found something wrong, or panicked as a test does.
+    /// The check found an error, or panicked as a test does.
     Failed {
-        /// How long it took.
+        /// Duration.
         seconds: f64,
-        /// What was wrong.
+        /// Description of the error.
         reason: String,
     },
-    /// Not begun, for this reason.
+    /// The check did not run, for this reason.
     Skipped(String),
 }
 
 impl Outcome {
-    /// As an object.
+    /// Formats the outcome as a JSON object.
     pub fn json(&self, name: &str) -> Value {
         match self {
             Self::Passed { seconds, detail } => {
@@ -43,19 +43,19 @@ impl Outcome {
     }
 }
 
-/// Listens to panics: they are what the bodies of tests fail with.
+/// Recorder of panics, with which the bodies of tests fail.
 pub struct Watch {
     said: Arc<Mutex<Option<String>>>,
 }
 
 impl Watch {
-    /// Listens until the process ends; what a panic says is kept instead of printed.
+    /// Records panics until the process ends, instead of printing them.
     pub fn begin() -> Self {
         let said = Arc::new(Mutex::new(None));
         let heard = Arc::clone(&said);
         std::panic::set_hook(Box::new(move |panic| {
             let mut heard = heard.lock().unwrap_or_else(PoisonError::into_inner);
-            // The first one is the cause.
+            // The first panic is the cause.
             heard.get_or_insert_with(|| {
                 let message = panic.payload_as_str().unwrap_or("a panic without a message");
                 let place = panic.location().map(|at| format!(" ({}:{})", at.file(), at.line()));

@@ -1,4 +1,5 @@
-//! Whole protocols: the conformance crate's bodies, with this device as the server.
+//! Checks of whole protocols: the test bodies of the conformance crate, with this device as the
+//! server.
 
 use spirea_conformance::{
     Content, answers_agree, malformed_queries_are_refused, queries_share_nothing, records_decode, setup,
@@ -15,13 +16,14 @@ fn choose(protocol: &str, records: u64, record_bytes: usize) -> anyhow::Result<P
     Ok(ProtocolParams::choose(&choice, [7; 32], records, record_bytes)?)
 }
 
-/// The protocols of a scale. Where it is tiny, those are left out whose substitutions keep an emulated device busy for
-/// half a minute: the tests of `conformance` run them there.
+/// Returns the protocols of a scale. At tiny scale, leaves out those whose substitutions take an
+/// emulated device half a minute: the tests of `conformance` run them there.
 fn protocols(scale: Scale) -> impl Iterator<Item = &'static str> {
     NAMES.into_iter().filter(move |name| scale == Scale::Full || !substitutes_often(name))
 }
 
-/// Whether a query of the smallest table takes more substitutions than an emulated device makes in seconds.
+/// True if a query of the smallest table takes more substitutions than an emulated device computes
+/// in a few seconds.
 fn substitutes_often(protocol: &str) -> bool {
     const SUBSTITUTIONS: f64 = 64.0;
     let (records, record_bytes) = specimens(protocol).small[0];
@@ -34,7 +36,7 @@ fn specimens(protocol: &str) -> Specimens {
     ProtocolParams::specimens(protocol).expect("the registry knows its names")
 }
 
-/// Shapes of a small database: one of them, or all.
+/// Returns the shapes of small databases: the first at tiny scale, else all.
 fn small_shapes(protocol: &str, scale: Scale) -> &'static [(u64, usize)] {
     let shapes = specimens(protocol).small;
     if scale == Scale::Tiny { &shapes[..1] } else { shapes }
@@ -60,7 +62,8 @@ pub(super) fn checks(subject: &Subject, gib: f64) -> Vec<Check> {
     checks
 }
 
-/// Every record decodes, the answers are the CPU's bit for bit, and what is no query is refused.
+/// Checks that every record decodes, that the answers equal the CPU's bit for bit, and that
+/// malformed queries are refused.
 fn small(subject: &Subject, protocol: &str, records: u64, record_bytes: usize) -> anyhow::Result<String> {
     let mut rng = SecretRng::from_os()?;
     let params = choose(protocol, records, record_bytes)?;
@@ -80,18 +83,19 @@ fn margin_text(margin: f64) -> String {
     if margin.is_finite() { format!("{margin:.1} bits of margin") } else { String::new() }
 }
 
-/// Records as large as the protocol is made for; small ones in an eighth of the room, because each takes time of its own
-/// to make.
+/// Returns a shape with records of the protocol's typical size. For small records the database is
+/// an eighth as large, because making each record takes time.
 fn large_shape(protocol: &str, gib: f64) -> (u64, usize) {
     let record_bytes = specimens(protocol).large_record_bytes;
     let room = gib * f64::from(1 << 30) / if record_bytes < 256 { 8.0 } else { 1.0 };
     ((room / record_bytes as f64).max(1.0) as u64, record_bytes)
 }
 
-/// Some records of a large database decode: as large as there is room for, if that is less.
+/// Checks that some records of a large database decode. The database is the largest that fits, up
+/// to `wanted` records.
 fn large(subject: &Subject, protocol: &str, wanted: u64, record_bytes: usize) -> anyhow::Result<String> {
     let mut rng = SecretRng::from_os()?;
-    // What the checks before needed is there for a database.
+    // Memory that former checks needed becomes available for a database.
     subject.cuda.device().trim(0)?;
     let (free, _) = subject.cuda.device().memory()?;
     let mut records = wanted;

@@ -1,4 +1,4 @@
-//! The steps on rings, one after another as protocols take them, against the CPU's.
+//! Checks of the steps on rings, in the order of the protocols, against the CPU.
 
 use anyhow::ensure;
 use rayon::prelude::*;
@@ -10,7 +10,8 @@ use spirea_math::{Expansion, Ring};
 
 use super::{Check, Scale, Subject, folds};
 
-/// What residues are: words of ciphertexts and keys need not decrypt to anything for arithmetic to be exact.
+/// Contents of residues. Ciphertexts and keys need not decrypt to anything, because arithmetic is
+/// exact for all words.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Content {
     Random,
@@ -19,23 +20,23 @@ enum Content {
     Zero,
 }
 
-/// The shape of what goes through all steps.
+/// Shape of the inputs.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
     /// Rows and columns of the plaintext matrix.
     rows: usize,
     columns: usize,
-    /// Queries of a batch.
+    /// Number of queries in a batch.
     batch: usize,
 }
 
-/// What goes through all steps.
+/// Inputs of all steps.
 struct Inputs {
     set: RingSet,
     shape: Shape,
     depth: usize,
     expansion: Expansion,
-    /// Evaluation keys of two clients, who take turns in the batch.
+    /// Evaluation keys of two clients that take turns in the batch.
     expansion_keys: [Vec<u32>; 2],
     conversion_keys: [Vec<u32>; 2],
     queries: Vec<Vec<u32>>,
@@ -64,7 +65,7 @@ impl Inputs {
         }
     }
 
-    /// Both clients' keys.
+    /// Prepares both clients' keys.
     fn clients<B: RingBackend>(&self, backend: &B, tables: &B::Tables) -> anyhow::Result<Vec<B::Keys>> {
         let (expansion_gadget, conversion_gadget) =
             (self.set.expansion_gadget(), self.set.conversion_gadget());
@@ -77,7 +78,7 @@ impl Inputs {
         Ok(clients.collect::<std::result::Result<_, _>>()?)
     }
 
-    /// The plaintext matrix.
+    /// Encodes the plaintext matrix.
     fn plain<B: RingBackend>(&self, backend: &B, tables: &B::Tables) -> anyhow::Result<B::Plain> {
         let Shape { rows, columns, .. } = self.shape;
         Ok(backend.encode(tables, rows, columns, &|row, column, coefficients| {
@@ -86,7 +87,7 @@ impl Inputs {
         })?)
     }
 
-    /// The plaintext matrix and the leaves of all queries.
+    /// Returns the plaintext matrix and the leaves of all queries.
     fn operands<B: RingBackend>(
         &self,
         backend: &B,
@@ -98,7 +99,7 @@ impl Inputs {
         Ok((self.plain(backend, tables)?, backend.expand(tables, self.expansion, &queries)?))
     }
 
-    /// A coefficient of a plaintext polynomial.
+    /// Returns a coefficient of a plaintext polynomial.
     fn coefficient(&self, row: usize, column: usize, i: usize) -> i32 {
         let half = 1i64 << (self.set.plaintext_bits() - 1);
         match self.content {
@@ -113,7 +114,7 @@ impl Inputs {
     }
 }
 
-/// A polynomial's residues, those of one prime after another.
+/// Returns a polynomial's residues, prime by prime.
 fn residues(ring: &Ring, content: Content, stream: u64) -> Vec<u32> {
     let mut words = ring.zero();
     for (limb, words) in ring.limbs().iter().zip(words.chunks_exact_mut(ring.degree())) {
@@ -126,16 +127,16 @@ fn residues(ring: &Ring, content: Content, stream: u64) -> Vec<u32> {
     words
 }
 
-/// Queries of a batch whose ciphertexts are taken as bytes and packed again.
+/// Number of queries of a batch whose ciphertexts are reinterpreted as bytes and packed again.
 const SECOND_HALVES: usize = 2;
 
-/// What came out of a step.
+/// Output of a step.
 struct Result {
     step: &'static str,
     bytes: Vec<u8>,
 }
 
-/// Takes the inputs through all steps and tells what came out of each, switched to as many bits as there are.
+/// Runs the inputs through all steps, and returns each step's output, switched to 56 bits.
 fn run<B: RingBackend>(backend: &B, tables: &B::Tables, inputs: &Inputs) -> anyhow::Result<Vec<Result>> {
     let Inputs { set, shape, depth, expansion, .. } = *inputs;
     let (ring, bits) = (set.ring(), SwitchedBits { a: 56, b: 56 });
@@ -151,7 +152,8 @@ fn run<B: RingBackend>(backend: &B, tables: &B::Tables, inputs: &Inputs) -> anyh
     let leaves = backend.expand(tables, expansion, &queries)?;
     let mut folded = backend.poly_fold(tables, std::slice::from_ref(&plain), &leaves)?;
     note("expand, poly_fold", &folded)?;
-    // Bodies for all ciphertexts but some words of the last, out of answers that a fold left with the backend.
+    // Bodies for all ciphertexts except some words of the last, taken from answers that a fold left
+    // with the backend.
     let degree = ring.degree();
     let words = shape.rows * degree - degree / 2;
     let layout = PanelLayout::covering(words, 4)?;
@@ -162,7 +164,7 @@ fn run<B: RingBackend>(backend: &B, tables: &B::Tables, inputs: &Inputs) -> anyh
         backend.add_bodies(tables, &mut folded, &answers, &bodies, set.plaintext_bits())?;
         note("add_bodies", &folded)?;
     }
-    // The ciphertexts of some queries as matrices.
+    // The ciphertexts of some queries, reinterpreted as matrices.
     let some = backend.expand(tables, expansion, &queries[..queries.len().min(SECOND_HALVES)])?;
     let (a, b) = set.response_bits();
     let switched = SwitchedBits { a, b };
@@ -177,7 +179,8 @@ fn run<B: RingBackend>(backend: &B, tables: &B::Tables, inputs: &Inputs) -> anyh
     Ok(results)
 }
 
-/// The CPU's results against those of both granularities, and of a mixture where the device chooses one.
+/// Compares the CPU's results with those of both granularities, and of a mixture if the device
+/// chooses one.
 fn compare(subject: &Subject, set: RingSet, shape: Shape, content: Content) -> anyhow::Result<String> {
     let inputs = Inputs::new(set, shape, content);
     let expected = run(&*subject.cpu, &subject.cpu.tables(set.ring())?, &inputs)?;
@@ -203,7 +206,7 @@ fn compare(subject: &Subject, set: RingSet, shape: Shape, content: Content) -> a
     Ok(String::new())
 }
 
-/// Transforms alone with both butterflies, against the definition.
+/// Compares transforms with both butterflies with the definition.
 fn transforms(subject: &Subject, set: RingSet, count: usize) -> anyhow::Result<String> {
     let (ring, device) = (set.ring(), subject.cuda.device());
     let tables = subject.cuda.tables(ring)?;
@@ -226,7 +229,7 @@ fn transforms(subject: &Subject, set: RingSet, count: usize) -> anyhow::Result<S
     Ok(String::new())
 }
 
-/// Products of a plain matrix in every form that its residues have, against the CPU's.
+/// Compares products of a plain matrix, in every form of its residues, with the CPU's.
 fn products(subject: &Subject, set: RingSet, shape: Shape, content: Content) -> anyhow::Result<String> {
     let inputs = Inputs::new(set, shape, content);
     let bits = SwitchedBits { a: 56, b: 56 };
@@ -271,8 +274,9 @@ fn products(subject: &Subject, set: RingSet, shape: Shape, content: Content) -> 
     Ok(forms.join(", "))
 }
 
-/// What the steps, and the products, of a set are checked with where each takes an emulated device a quarter of a
-/// minute: the sets that protocols choose by default, which have all forms.
+/// Returns the contents with which a set's steps and products are checked at tiny scale, where each
+/// takes an emulated device a quarter of a minute. Only the default sets of protocols are checked,
+/// which have all forms.
 fn tiny(set: RingSet) -> Option<(Content, Content)> {
     match set {
         RingSet::Fast => Some((Content::Random, Content::Maximal)),
@@ -288,7 +292,8 @@ pub(super) fn checks(subject: &Subject) -> Vec<Check> {
         checks.push(Check::new(format!("transforms {}", set.name()), move || {
             transforms(&of_set, set, if of_set.scale == Scale::Full { 1000 } else { 2 })
         }));
-        // Rows that are no power of two: some ciphertexts have no partner in the tournament.
+        // Numbers of rows that are not powers of two: some ciphertexts have no partner in the
+        // tournament.
         let columns = if set.plaintext_bits() < 20 { LweSet::Module1280.degree() } else { 256 };
         let shapes: &[Shape] = match subject.scale {
             Scale::Full => &[
@@ -313,7 +318,8 @@ pub(super) fn checks(subject: &Subject) -> Vec<Check> {
                 checks.push(Check::new(name.to_lowercase(), move || compare(&subject, set, shape, content)));
             }
         }
-        // Sums of as many terms as protocols add up, and batches around the tiles of the tensor cores.
+        // Sums with as many terms as in protocols, and batches around the tile sizes of the tensor
+        // cores.
         let shapes: &[Shape] = match subject.scale {
             Scale::Full => &[
                 Shape { rows: 9, columns: 512, batch: 1 },

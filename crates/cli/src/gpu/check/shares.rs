@@ -1,4 +1,5 @@
-//! Shares of distributed point functions, alone and times rows, for every pseudorandom function.
+//! Checks of shares of distributed point functions, alone and multiplied by rows, for every
+//! pseudorandom function.
 
 use anyhow::ensure;
 use spirea_backend::{RowLayout, ShareBackend as _};
@@ -8,12 +9,12 @@ use spirea_math::random::SecretRng;
 
 use super::{Check, Scale, Subject, folds};
 
-/// Keys of random points, those of party 0 and of party 1.
+/// Generates keys of points, for party 0 and for party 1.
 fn keys(prf: PrfKind, domain: Domain, count: usize) -> anyhow::Result<[Vec<Key>; 2]> {
     let mut rng = SecretRng::from_os()?;
     let mut keys = [Vec::new(), Vec::new()];
     for i in 0..count {
-        // The first and the last point, and others.
+        // The first and the last point, then random points.
         let point = match i {
             0 => 0,
             1 => domain.points() - 1,
@@ -26,7 +27,7 @@ fn keys(prf: PrfKind, domain: Domain, count: usize) -> anyhow::Result<[Vec<Key>;
     Ok(keys)
 }
 
-/// All shares of a key, by definition.
+/// All shares of a key, evaluated by definition.
 struct AllShares<'a>(&'a Key);
 
 impl PrfVisitor for AllShares<'_> {
@@ -42,13 +43,13 @@ impl PrfVisitor for AllShares<'_> {
     }
 }
 
-/// The shares of a leaf as bytes, those of points behind the domain's last left out.
+/// Returns the shares of leaves as bytes, without those beyond the domain's last point.
 fn bytes(domain: Domain, leaves: &[Leaf]) -> Vec<u8> {
     let bytes = leaves.iter().flatten().flat_map(|block| block.to_le_bytes());
     bytes.take((domain.points() * domain.output().bits()).div_ceil(8) as usize).collect()
 }
 
-/// Both ways to expand the tops of trees, against the definition.
+/// Compares both ways of expanding the tops of trees with the definition.
 fn evaluation(
     subject: &Subject,
     prf: PrfKind,
@@ -80,7 +81,7 @@ fn evaluation(
     Ok(())
 }
 
-/// Rows times shares, against the CPU's.
+/// Compares rows multiplied by shares with the CPU's result.
 fn fold(
     subject: &Subject,
     prf: PrfKind,
@@ -90,7 +91,7 @@ fn fold(
 ) -> anyhow::Result<()> {
     let words = folds::random(3, layout.bytes().div_ceil(4));
     let random: Vec<u8> = words.into_iter().flat_map(u32::to_le_bytes).take(layout.bytes()).collect();
-    // A domain smaller than the rows, behind some of them.
+    // A domain smaller than the rows, which begins after some of them.
     let first = layout.rows() / 3;
     let domain = Domain::new((layout.rows() - first) as u64, output)?;
     for content in [random, vec![0xff; layout.bytes()]] {

@@ -1,6 +1,6 @@
 //! The command as a person uses it: real processes, real files, loopback HTTP.
 
-// No test file needs all of it.
+// No test file uses all of this module.
 #![allow(dead_code)]
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -29,7 +29,7 @@ pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Runs it and gives its output; fails the test if the status is another.
+/// Runs the command and returns its output. Fails the test if the status differs from `status`.
 pub fn expect(folder: &Path, status: i32, arguments: &[&str]) -> Output {
     let output = spirea(folder, arguments);
     assert_eq!(
@@ -42,7 +42,7 @@ pub fn expect(folder: &Path, status: i32, arguments: &[&str]) -> Output {
     output
 }
 
-/// Runs it, expects failure, and gives what it said.
+/// Runs the command, expects failure, and returns its standard error.
 pub fn refusal(folder: &Path, arguments: &[&str]) -> String {
     text(&expect(folder, 2, arguments).stderr)
 }
@@ -55,11 +55,11 @@ pub fn folder_with(files: &[(&str, &str)]) -> TempDir {
     folder
 }
 
-/// A running server; stopped when dropped.
+/// A running server, which is stopped when dropped.
 pub struct Server {
     process: Child,
     pub url: String,
-    /// Address of its port for administration, if it has one.
+    /// Address of the administration port, if there is one.
     pub admin: Option<String>,
 }
 
@@ -68,13 +68,13 @@ impl Server {
         Self::printing(folder, snapshots, &["listening on "])
     }
 
-    /// The same, with a port for administration.
+    /// Starts a server that has an administration port too.
     pub fn with_administration(folder: &Path, snapshots: &[&str]) -> Self {
         let arguments = [snapshots, &["--admin-listen", "127.0.0.1:0"]].concat();
         Self::printing(folder, &arguments, &["listening on ", "administration on "])
     }
 
-    /// Starts one that prints its addresses in lines that begin so.
+    /// Starts a server that prints its addresses in lines with these beginnings.
     fn printing(folder: &Path, arguments: &[&str], lines: &[&str]) -> Self {
         let mut process = Command::new(SPIREA)
             .arg("serve")
@@ -100,7 +100,7 @@ impl Server {
         self.url.strip_prefix("http://").unwrap()
     }
 
-    /// A plain GET; the status line and the rest.
+    /// Sends a plain GET, and returns the whole response.
     pub fn get(&self, path: &str) -> String {
         let mut stream = TcpStream::connect(self.address()).unwrap();
         write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
@@ -109,7 +109,7 @@ impl Server {
         text(&answer)
     }
 
-    /// The same once its databases answer.
+    /// Starts a server, and waits until its databases answer.
     pub fn ready(folder: &Path, snapshots: &[&str]) -> Self {
         let server = Self::start(folder, snapshots);
         let deadline = Instant::now() + Duration::from_secs(120);
@@ -120,7 +120,7 @@ impl Server {
         server
     }
 
-    /// Asks it to stop and waits.
+    /// Asks the server to stop, and waits.
     pub fn stop(mut self) -> i32 {
         let killed = Command::new("kill").args(["-TERM", &self.process.id().to_string()]).status().unwrap();
         assert!(killed.success());

@@ -1,4 +1,5 @@
-//! `spirea load` against servers that answer, lie, refuse, stall and change; and `spirea simulate-load`.
+//! `spirea load` against servers that answer, lie, refuse, stall and change; and `spirea
+//! simulate-load`.
 
 pub mod proxy;
 mod simulation;
@@ -12,13 +13,13 @@ use tempfile::TempDir;
 use crate::command::{Server, expect, folder_with, refusal, text};
 use proxy::Fate;
 
-/// Rows `key-i` with the value `i` of an edition.
+/// Makes rows `key-i` with the value `i` of an edition.
 fn csv(edition: &str) -> String {
     let rows: String = (0..50).map(|i| format!("key-{i},{edition} {i}\n")).collect();
     format!("k,v\n{rows}")
 }
 
-/// A folder with two editions of a table, as files and as snapshots of one name.
+/// Makes a folder with two editions of a table, as files and as snapshots of one name.
 fn tables(protocol: &str) -> TempDir {
     let folder = folder_with(&[("old.csv", &csv("old")), ("new.csv", &csv("new"))]);
     for edition in ["old", "new"] {
@@ -32,12 +33,13 @@ fn tables(protocol: &str) -> TempDir {
 const OLD: [&str; 6] = ["--expect", "old.csv", "--key", "k", "--value", "v"];
 const BOTH: [&str; 8] = ["--expect", "old.csv", "--expect", "new.csv", "--key", "k", "--value", "v"];
 
-/// Runs 60 or so look-ups; gives the report.
+/// Runs about 60 look-ups, and returns the report.
 fn load(folder: &Path, status: i32, url: &str, more: &[&str]) -> Value {
     load_at(folder, status, url, "60", more)
 }
 
-/// Runs look-ups at some rate for a second. Unoptimised servers of protocols with rings take long for each.
+/// Runs look-ups at some rate for a second. Unoptimised servers of ring protocols take long for
+/// each.
 fn load_at(folder: &Path, status: i32, url: &str, rate: &str, more: &[&str]) -> Value {
     let common = [
         "load",
@@ -66,7 +68,7 @@ fn count(report: &Value, name: &str) -> u64 {
     report[name].as_u64().unwrap_or_else(|| panic!("no {name} in {report}"))
 }
 
-/// All were answered, and rightly where that could be told.
+/// Checks that every look-up was answered, and rightly if the right value is known.
 fn assert_clean(report: &Value, compared: bool) {
     assert_eq!(report["errors"], serde_json::json!({}), "{report}");
     assert_eq!((count(report, "wrong"), count(report, "corrupted")), (0, 0));
@@ -95,7 +97,7 @@ fn every_answer_of_a_server_is_compared() {
     let drawn = std::fs::read_to_string(folder.join("latency.svg")).unwrap();
     assert!(drawn.contains("<svg") && drawn.contains("0 wrong"));
 
-    // The same, told to a person, of keys whose values are not known; one of them the table does not have.
+    // The report for a person, of keys whose values are not known; one key is not in the table.
     std::fs::write(folder.join("keys.txt"), "key-1\nkey-49\nabsent\n").unwrap();
     let arguments = ["load", "--server", &server.url, "--database", "t", "--rate", "50", "--seconds", "0.5"];
     let said = text(&expect(folder, 0, &[&arguments[..], &["--keys", "keys.txt"]].concat()).stdout);
@@ -121,7 +123,7 @@ fn clients_with_keys_and_pairs_of_servers_are_asked_too() {
     let build = ["build", "--input", "old.csv", "--value", "v", "--protocol", "dpf-xor", "--name", "t"];
     expect(folder, 0, &[&build[..], &["--out", "pair"]].concat());
     let [zero, one] = ["0", "1"].map(|party| Server::ready(folder, &["pair", "--party", party]));
-    // In any order, and by position: with known values, and with unknown ones.
+    // Servers in either order, and by position: with known and with unknown values.
     let by_position = ["--expect", "old.csv", "--value", "v", "--other", &zero.url];
     assert_clean(&load(folder, 0, &one.url, &by_position), true);
     assert_clean(&load(folder, 0, &zero.url, &["--other", &one.url]), false);
@@ -132,13 +134,13 @@ fn a_server_that_lies_is_found_out() {
     let folder = tables("simple");
     let folder = folder.path();
     let server = Server::ready(folder, &["new"]);
-    // Its answers are sound, and those of another table.
+    // The answers are valid, but of another table.
     let report = load(folder, 1, &server.url, &OLD);
     assert_eq!(count(&report, "wrong"), count(&report, "answered"));
     assert_eq!(count(&report, "corrupted"), 0);
     assert_clean(&load(folder, 0, &server.url, &BOTH), true);
 
-    // Each third answer is garbled on its way.
+    // Every third answer is garbled on its way.
     let address = server.address().to_owned();
     let url = proxy::start(move |part, before| match part {
         "query" if before % 3 == 0 => Fate::Garble(address.clone()),
@@ -188,7 +190,7 @@ fn a_server_that_stalls_is_not_waited_for_in_silence() {
         "query" => Fate::Stall,
         _ => Fate::Pass(address.clone()),
     });
-    // All leave when they are due, though none before them has come back.
+    // All look-ups are sent when they are due, although no earlier one has been answered.
     let report = load(folder, 0, &url, &[&OLD[..], &["--timeout", "3"]].concat());
     assert_eq!(report["errors"], serde_json::json!({ "timed out": count(&report, "sent") }));
     assert_eq!((count(&report, "answered"), &report["p99_seconds"]), (0, &0.0.into()));
@@ -200,7 +202,7 @@ fn a_new_version_and_forgotten_keys_cost_no_look_up() {
     let folder = folder.path();
     let servers = ["old", "new"].map(|edition| Server::ready(folder, &[edition]));
     let [old, new] = servers.each_ref().map(|server| server.address().to_owned());
-    // From the fourth query on, all goes to a server with the new version.
+    // From the fourth query on, all requests go to a server with the new version.
     let changed = std::sync::atomic::AtomicBool::new(false);
     let url = proxy::start(move |part, before| {
         use std::sync::atomic::Ordering::SeqCst;

@@ -1,30 +1,30 @@
-//! A proxy in front of a server that changes, refuses or keeps what the server says.
+//! Proxy in front of a server that alters, replaces or withholds responses.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
-/// What becomes of a request.
+/// Fate of a request.
 pub enum Fate {
-    /// It goes to the server at this address.
+    /// Forwarded to the server at this address.
     Pass(String),
-    /// And what the response answers is garbled.
+    /// Forwarded, with the answers in the response garbled.
     Garble(String),
-    /// This status and body come back.
+    /// Answered with this status and body.
     Reply(u16, Vec<u8>),
-    /// Nothing comes back.
+    /// Not answered.
     Stall,
     /// The connection is closed.
     Hang,
 }
 
-/// More than the bytes of a response's body on either side of a single answer.
+/// Upper bound of the bytes before and after a single answer in a response's body.
 const ENVELOPE: usize = 80;
 
-/// Decides by the last part of the path, and how many like it came before.
+/// Decides by the last part of the path, and by the number of earlier requests with the same part.
 pub type Decide = dyn Fn(&str, usize) -> Fate + Send + Sync;
 
-/// Starts one; gives its address.
+/// Starts a proxy, and returns its address.
 pub fn start(decide: impl Fn(&str, usize) -> Fate + Send + Sync + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -41,7 +41,7 @@ pub fn start(decide: impl Fn(&str, usize) -> Fate + Send + Sync + 'static) -> St
     url
 }
 
-/// Serves one request; `None` if there is no further one.
+/// Serves one request. Returns `None` if there is no further request.
 fn serve(client: &mut BufReader<TcpStream>, decide: &Decide, seen: &Mutex<Vec<String>>) -> Option<()> {
     let (head, body) = message(client)?;
     let path = head.split(' ').nth(1)?.split('?').next()?;
@@ -55,7 +55,7 @@ fn serve(client: &mut BufReader<TcpStream>, decide: &Decide, seen: &Mutex<Vec<St
         Fate::Pass(address) => ask(&address, &head, &body)?,
         Fate::Garble(address) => {
             let mut response = ask(&address, &head, &body)?;
-            // The answer takes all of the body but a few bytes before and after it.
+            // The answer takes all of the body except a few bytes before and after it.
             let (start, end) = (response.len() - length(&response)? + ENVELOPE, response.len() - ENVELOPE);
             response[start..end].iter_mut().for_each(|byte| *byte ^= 0xff);
             response
@@ -65,7 +65,7 @@ fn serve(client: &mut BufReader<TcpStream>, decide: &Decide, seen: &Mutex<Vec<St
             [head.as_bytes(), &body].concat()
         }
         Fate::Stall => {
-            // Until the client gives up.
+            // Waits until the client gives up.
             let _ = client.read(&mut [0]);
             return None;
         }
@@ -74,7 +74,7 @@ fn serve(client: &mut BufReader<TcpStream>, decide: &Decide, seen: &Mutex<Vec<St
     client.get_mut().write_all(&response).ok()
 }
 
-/// A response's bytes.
+/// Sends a request, and returns the response's bytes.
 fn ask(address: &str, head: &str, body: &[u8]) -> Option<Vec<u8>> {
     let mut server = BufReader::new(TcpStream::connect(address).unwrap());
     server.get_mut().write_all(&[head.as_bytes(), body].concat()).unwrap();
@@ -82,13 +82,13 @@ fn ask(address: &str, head: &str, body: &[u8]) -> Option<Vec<u8>> {
     Some([head.as_bytes(), &body].concat())
 }
 
-/// The length of a response's body.
+/// Length of a response's body.
 fn length(response: &[u8]) -> Option<usize> {
     let head = response.windows(4).position(|four| four == b"\r\n\r\n")?;
     Some(response.len() - head - 4)
 }
 
-/// A message's head with the empty line, and its body.
+/// Reads a message: the head with the empty line, and the body.
 fn message(stream: &mut BufReader<TcpStream>) -> Option<(String, Vec<u8>)> {
     let (mut head, mut length) = (String::new(), 0);
     loop {

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::command::{expect, folder_with, refusal, text};
 
-/// A scan of 100 ms, and 4 ms for each query.
+/// A scan takes 100 ms, and each query 4 ms.
 const BATCHES: &str = "1=0.104,64=0.356";
 const ALONE: f64 = 0.104;
 const SATURATION: f64 = 64.0 / 0.356;
@@ -27,10 +27,11 @@ fn batches_cost_little_at_low_load_and_carry_all_at_high_load() {
     for place in [0, 1] {
         assert!(figure("batched", place, "mean_seconds") <= 2.0 * ALONE);
     }
-    // A lone query waits for its window.
+    // A lone query waits for the batching window.
     assert!(figure("batched", 0, "p50_seconds") > 1.8 * ALONE);
     assert!(figure("direct", 0, "p50_seconds") < 1.01 * ALONE);
-    // One after another, not even a tenth of that load is carried; together, all of it.
+    // Answering one query after another, the server does not carry a tenth of that load; with
+    // batches it carries all of it.
     assert!(figure("direct", 1, "refused") > 0.0 && figure("batched", 2, "refused") == 0.0);
     assert!(figure("batched", 3, "throughput") > 0.97 * SATURATION);
     assert!(figure("batched", 3, "mean_batch") > 62.0);

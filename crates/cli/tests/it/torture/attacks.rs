@@ -1,4 +1,5 @@
-//! Clients that hold what they can of a server, from an address of their own, beside a client that must be answered.
+//! Clients that occupy a server's resources from their own address, beside an honest client that
+//! must be answered.
 
 use std::io::Write as _;
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -21,24 +22,24 @@ use crate::torture::scale::Scale;
 use crate::torture::service::{Service, serve};
 use crate::torture::table::{options, snapshot};
 
-/// Address of the attackers: another client's than that of the honest one.
+/// Address of the attackers, which differs from the honest client's.
 const ELSEWHERE: [u8; 4] = [127, 0, 0, 2];
-/// Bound on the memory of all connections of one address, in MiB.
+/// Bound on the memory of all connections from one address, in MiB.
 const MEMORY_MIB: u64 = 64;
-/// Memory that the allocator may keep besides, in KiB.
+/// Additional memory that the allocator may keep, in KiB.
 const ROOM_KIB: u64 = 48 << 10;
 
 #[derive(Clone, Copy, Debug)]
 enum Attack {
-    /// 64 hints on a connection of HTTP/2 whose windows are closed, and a PING each second.
+    /// 64 hints on an HTTP/2 connection whose windows are closed, and a PING each second.
     Pings,
-    /// A head of 60 kB that does not end.
+    /// A head of 60 kB without an end.
     Heads,
-    /// 16 hints of which nothing is read.
+    /// 16 hints that the client never reads.
     Hints,
     /// A method of 400 kB, again and again.
     Methods,
-    /// A request of which a byte comes every 5 seconds.
+    /// A request sent at one byte every 5 seconds.
     Drip,
 }
 
@@ -49,7 +50,7 @@ impl Attack {
         if matches!(self, Self::Pings) { b"h2" } else { b"http/1.1" }
     }
 
-    /// Bytes that a connection begins with.
+    /// First bytes of a connection.
     fn beginning(self) -> Vec<u8> {
         const HINT: &str = "/v1/databases/table/hint";
         let hint = format!("GET {HINT} HTTP/1.1\r\nhost: x\r\n\r\n");
@@ -80,7 +81,7 @@ impl Attack {
         Duration::from_secs(if matches!(self, Self::Drip) { 5 } else { 1 })
     }
 
-    /// Bytes of each further step; none for a step that begins anew.
+    /// Bytes of each further step; `None` for a step that opens a new connection.
     fn step(self) -> Option<&'static [u8]> {
         match self {
             Self::Pings => Some(&[0, 0, 8, 6, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
@@ -90,7 +91,7 @@ impl Attack {
         }
     }
 
-    /// A new connection, unless the server has no place for it.
+    /// Opens a connection, unless the server has no place for it.
     fn begin(
         self,
         address: SocketAddr,
@@ -105,8 +106,8 @@ impl Attack {
         stream.flush().ok().map(|()| stream)
     }
 
-    /// Holds so many connections until the other end of `stop` is dropped, and tells when the first ones are there. One that the
-    /// server ends is made again.
+    /// Holds `count` connections until the other end of `stop` is dropped, and reports when the
+    /// first ones are open. Reopens connections that the server ends.
     fn go_on(
         self,
         address: SocketAddr,
@@ -131,7 +132,7 @@ impl Attack {
     }
 }
 
-/// A connection from the attackers' address.
+/// Connects from the attackers' address.
 fn dial(address: SocketAddr) -> Option<TcpStream> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
     let stream = runtime.block_on(async {
@@ -145,7 +146,7 @@ fn dial(address: SocketAddr) -> Option<TcpStream> {
     Some(stream)
 }
 
-/// Writes a certificate and its key, which the server has.
+/// Writes a certificate and its key for the server.
 fn certify(folder: &Path) {
     let names = ["127.0.0.1".to_owned()];
     let CertifiedKey { cert, signing_key } = generate_simple_self_signed(names).unwrap();
@@ -194,7 +195,7 @@ fn connections_that_are_held_do_not_stop_others() {
         println!(
             "memory: {before} KiB before the attacks, {during} KiB beside them, {reserved} MiB reserved"
         );
-        // The attackers have their part or a little less, and the honest client some connections.
+        // The attackers take their share or slightly less, and the honest client a few connections.
         assert!((MEMORY_MIB / 2..=MEMORY_MIB + 2).contains(&reserved), "{reserved} MiB are reserved");
         assert!(during <= before + (MEMORY_MIB << 10) + ROOM_KIB, "{before} KiB became {during} KiB");
         drop(stops);

@@ -1,4 +1,4 @@
-//! Clients ask while versions are published all the time.
+//! Clients ask while versions are published continuously.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,15 +17,15 @@ use crate::torture::table::{ROWS, archive, changes, edition_of, key, repository,
 
 const NAME: &str = "table";
 const CHANGES_EVERY: Duration = Duration::from_secs(1);
-/// Each so-many-th publication is a whole snapshot.
+/// Every publication whose number is a multiple of this is a whole snapshot.
 const SNAPSHOTS_EVERY: u64 = 5;
 
-/// What clients share: the version that is thought to be the newest.
+/// State shared by the clients, with the version that they consider the newest.
 struct Shared<'a> {
     service: &'a Service,
     edition: RwLock<Arc<Edition>>,
     refreshing: Mutex<()>,
-    /// The newest edition that may be seen.
+    /// Newest edition that a client may see.
     published: AtomicU64,
     done: AtomicBool,
 }
@@ -35,7 +35,7 @@ impl Shared<'_> {
         Arc::clone(&self.edition.read().unwrap())
     }
 
-    /// Downloads the newest version, once for all that ask.
+    /// Downloads the newest version, once for all clients that ask.
     fn refresh(&self, http: &Http, known: &[u8; 32]) {
         let _turn = self.refreshing.lock().unwrap();
         if self.edition().description.version() == known {
@@ -45,14 +45,14 @@ impl Shared<'_> {
     }
 }
 
-/// One client, and what it has seen.
+/// A client, with the editions that it has seen.
 struct Client {
     session: Session,
-    /// The newest edition of each pair of rows, which are always published together.
+    /// Newest edition of each pair of rows. The rows of a pair are always published together.
     seen: [u64; ROWS / 2],
 }
 
-/// What came of the requests of some clients.
+/// Results of the requests of some clients.
 #[derive(Default)]
 struct Tally {
     answered: u64,
@@ -61,7 +61,7 @@ struct Tally {
 }
 
 impl Client {
-    /// Asks for a pair; every request ends in a right answer or in a refusal that says why.
+    /// Asks for a pair. Every request must end in a right answer, or in a refusal with a reason.
     fn ask(&mut self, shared: &Shared<'_>, http: &Http, pair: usize, tally: &mut Tally) {
         let newest = shared.edition();
         if newest.description.version() != self.session.description().version() {
@@ -100,14 +100,14 @@ impl Client {
     }
 }
 
-/// Publishes changes, and whole snapshots among them, until the clients have asked long enough.
+/// Publishes changes, and sometimes whole snapshots, until the clients have asked long enough.
 fn publish(shared: &Shared<'_>, folder: &std::path::Path, until: Instant) -> [u64; 2] {
     let (http, mut dice, mut counts) = (Http::new(), Dice::new(201), [0; 2]);
     let mut next = Instant::now();
     for edition in 2.. {
         next += CHANGES_EVERY;
         thread::sleep(next.saturating_duration_since(Instant::now()));
-        // However slow the machine is, each kind has been published.
+        // Even on a slow machine, each kind is published at least once.
         if Instant::now() >= until && counts.iter().all(|&count| count > 0) {
             break;
         }

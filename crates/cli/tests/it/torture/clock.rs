@@ -1,4 +1,4 @@
-//! The time of day jumps.
+//! Jumps of the system clock.
 
 use spirea_client::HttpClient;
 use spirea_wire::Code;
@@ -11,7 +11,7 @@ use crate::torture::table::{self, ROWS, changes, edition_of, editions, key, repo
 
 const NAME: &str = "table";
 const DAY: i64 = 24 * 60 * 60;
-/// Forwards, backwards, and to before the epoch.
+/// Jumps forwards, backwards, and to before the epoch.
 const JUMPS: [i64; 7] = [1, -1, DAY, -DAY, 3650 * DAY, -3650 * DAY, -40_000 * DAY];
 
 #[test]
@@ -41,8 +41,8 @@ fn jumps_of_the_clock_change_no_answer_no_order_and_no_quota() {
         let row = edition as usize % ROWS;
         open.published(&http, NAME, "changes", &changes([row], edition));
         expected[row] = edition;
-        // A client that has been there all along hears of the version with its first answer, and one that has just
-        // come gets it at once.
+        // A client connected earlier learns of the new version from its first answer. A new client
+        // gets that version at once.
         let mut ask = || edition_of(row, client.get_keys(&[key(row).as_bytes()]).unwrap()[0].as_ref());
         ask();
         assert_eq!(ask(), edition, "after a jump by {jump} s");
@@ -53,7 +53,7 @@ fn jumps_of_the_clock_change_no_answer_no_order_and_no_quota() {
         }
     }
     charged.get_keys(&[key(0).as_bytes()]).unwrap();
-    // A day has not passed, whatever the clock said.
+    // Less than a day has passed, whatever the clock said.
     let refused = charged.get_keys(&[key(0).as_bytes()]).unwrap_err();
     assert!(refused.to_string().contains("quota"), "{refused} is no {:?}", Code::QuotaExceeded);
 

@@ -1,4 +1,4 @@
-//! Files that a disk has damaged: the server answers rightly from what is whole, or says which file is not.
+//! Files damaged on disk: the server answers rightly from intact files, or names the damaged one.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,7 +10,7 @@ use crate::torture::table::{ROWS, changes, copy, editions, repository, snapshot}
 
 const NAME: &str = "table";
 
-/// What a disk does to a file.
+/// Kind of damage to a file.
 #[derive(Clone, Copy, Debug)]
 enum Damage {
     FlippedBit,
@@ -31,7 +31,7 @@ impl Damage {
     }
 }
 
-/// All files with content below a folder, relative to it.
+/// Collects all nonempty files below a folder, with paths relative to it.
 pub fn files(folder: &Path, below: &Path, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder.join(below)).unwrap() {
         let entry = entry.unwrap();
@@ -44,7 +44,8 @@ pub fn files(folder: &Path, below: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// A repository of two versions, a base with changes and the base alone, and the editions of the first.
+/// Makes a repository of two versions, a base with changes and the base alone. Returns its path and
+/// the editions of the first version.
 pub fn changed_repository(folder: &Path) -> (PathBuf, Vec<u64>) {
     let path = repository(folder, &snapshot(folder, NAME, "simple", 1));
     let service = Service::started(serve(&[&path], &[]), &folder.join("server.log"));
@@ -53,7 +54,7 @@ pub fn changed_repository(folder: &Path) -> (PathBuf, Vec<u64>) {
     (path, current)
 }
 
-/// What a server makes of that repository: the table, or why it does not answer.
+/// Starts a server and returns the editions that it answers, or the reason why it does not answer.
 pub fn answered_by(server: Command, folder: &Path) -> Result<Vec<u64>, String> {
     let service = Service::start(server, &folder.join("server.log"))?;
     service.ready()?;

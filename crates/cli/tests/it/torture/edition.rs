@@ -1,11 +1,11 @@
-//! What clients download of a version, once for many of them.
+//! Downloads of a version, shared by many clients.
 
 use spirea_client::{Description, Hint, Session, WeakPrf};
 use spirea_wire::Code;
 
 use crate::torture::service::{Http, Service};
 
-/// How often a version may be replaced while it is downloaded.
+/// Maximum number of times that a version may be replaced during its download.
 const ATTEMPTS: usize = 10;
 
 pub struct Edition {
@@ -14,7 +14,7 @@ pub struct Edition {
 }
 
 impl Edition {
-    /// The version that is served now.
+    /// Downloads the version that is served now.
     pub fn download(http: &Http, service: &Service, name: &str) -> Self {
         let whole = |_| {
             let reply = http.get(&service.data(name, "config")).unwrap();
@@ -38,12 +38,12 @@ impl Edition {
         (0..ATTEMPTS).find_map(whole).expect("a version stays long enough to be downloaded")
     }
 
-    /// A client of it.
+    /// Creates a client of this version.
     pub fn session(&self) -> Session {
         Session::new(self.description.clone(), &self.hints).unwrap()
     }
 
-    /// A client that goes on from another version.
+    /// Creates a client that continues from another version.
     pub fn follow(&self, former: &Session) -> Session {
         former.follow(self.description.clone(), &self.hints, WeakPrf::Refuse).unwrap()
     }

@@ -1,17 +1,18 @@
-//! Servers whose files cannot be read and whose clock jumps: a library between them and the system.
+//! Servers with unreadable files and clock jumps, by a library between the server and the system.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Bytes for the part of a path, with the zero behind it: `struct faults` in faults.c.
+/// Length of the buffer for a part of a path, including the terminating zero: `struct faults` in
+/// faults.c.
 const PART: usize = 240;
 const SECONDS_AT: u64 = 0;
 const FAILED_AT: u64 = 8;
 const UNREADABLE_AT: u64 = 16;
 
-/// What goes wrong in a server.
+/// Faults of a server.
 pub struct Faults {
     preloaded: PathBuf,
     path: PathBuf,
@@ -19,7 +20,7 @@ pub struct Faults {
 }
 
 impl Faults {
-    /// Nothing yet; its files are in `folder`.
+    /// Creates a set without faults, with its files in `folder`.
     pub fn new(folder: &Path) -> Self {
         let (preloaded, path) = (folder.join("libfaults.so"), folder.join("faults"));
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/torture/faults.c");
@@ -36,13 +37,13 @@ impl Faults {
         Self { preloaded, path, file }
     }
 
-    /// The command, with these faults.
+    /// Runs the command with these faults.
     pub fn within(&self, mut command: Command) -> Command {
         command.env("LD_PRELOAD", &self.preloaded).env("SPIREA_FAULTS", &self.path);
         command
     }
 
-    /// From now on files with this in their paths cannot be read; all can if it is empty.
+    /// Makes all files unreadable whose paths contain `part`; none if `part` is empty.
     pub fn unreadable(&self, part: &str) {
         let mut bytes = [0; PART];
         bytes[..part.len()].copy_from_slice(part.as_bytes());
@@ -50,12 +51,12 @@ impl Faults {
         self.file.write_all_at(&bytes, UNREADABLE_AT).unwrap();
     }
 
-    /// From now on the time of day is so many seconds after the right one.
+    /// Sets the clock to `seconds` after the right time.
     pub fn clock(&self, seconds: i64) {
         self.file.write_all_at(&seconds.to_ne_bytes(), SECONDS_AT).unwrap();
     }
 
-    /// Reads that have failed.
+    /// Number of reads that have failed.
     pub fn failed(&self) -> u64 {
         let mut bytes = [0; 8];
         self.file.read_exact_at(&mut bytes, FAILED_AT).unwrap();

@@ -10,8 +10,9 @@ use crate::torture::table::{ROWS, archive, changes, editions, repository, snapsh
 
 const NAME: &str = "table";
 
-/// The most bytes that the server may write into a file, or no bound. A write beyond it fails as one to a full disk
-/// does; no privilege is needed, and there is space again when the bound is raised.
+/// Limits the size of files that the server may write, or lifts the limit. A write beyond the limit
+/// fails like a write to a full disk. This needs no privilege, and there is space again when the
+/// limit is lifted.
 fn allow(service: &Service, bytes: Option<u64>) {
     let most = bytes.map_or("unlimited".into(), |bytes| bytes.to_string());
     let status = Command::new("prlimit")
@@ -27,7 +28,8 @@ fn a_full_disk_refuses_a_version_and_keeps_the_one_before() {
     let folder = folder.path();
     let snapshots = [1, 2].map(|edition| snapshot(folder, NAME, "simple", edition));
     let path = repository(folder, &snapshots[0]);
-    // Without the signal that a write beyond the bound sends, it fails with an error. The log is no file.
+    // Ignoring the signal XFSZ lets a write beyond the limit fail with an error. The log goes to no
+    // file, which the limit would affect.
     let plain = serve(&[&path], &[]);
     let mut command = Command::new("sh");
     command.args(["-c", "trap '' XFSZ; exec \"$@\"", "sh"]).arg(plain.get_program()).args(plain.get_args());
@@ -35,7 +37,7 @@ fn a_full_disk_refuses_a_version_and_keeps_the_one_before() {
     let http = Http::new();
     let found = || editions(&service.url, NAME, &folder.join("cache")).unwrap();
     let publications = [("snapshot", archive(&snapshots[1])), ("changes", changes([3], 3))];
-    // So little that nothing can be written, and so much that it breaks off in the middle of something.
+    // From no bytes at all to limits at which a write stops in the middle of something.
     for most in [0, 64, 2000, 5000] {
         allow(&service, Some(most));
         for (what, body) in &publications {
@@ -48,7 +50,7 @@ fn a_full_disk_refuses_a_version_and_keeps_the_one_before() {
                 ["space", "raise the file size limit"].iter().any(|way| refusal.message.contains(way));
             assert!(remedy, "{refusal:?}");
             assert!(service.runs());
-            // The client's cache is not the server's disk.
+            // The client's cache is not subject to the server's limit.
             assert_eq!(found(), vec![1; ROWS]);
         }
     }

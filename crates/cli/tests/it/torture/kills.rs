@@ -1,4 +1,4 @@
-//! A server is killed at random instants while it publishes, compacts and takes keys in.
+//! A server that is killed at random times while it publishes, compacts and receives keys.
 
 use std::collections::HashSet;
 use std::sync::mpsc::{Sender, channel};
@@ -14,29 +14,30 @@ use crate::torture::scale::{Dice, Scale};
 use crate::torture::service::{Http, Service, serve};
 use crate::torture::table::{ROWS, archive, changes, edition_of, editions, key, repository, snapshot};
 
-/// What is published to.
+/// Database for publications.
 const NAME: &str = "table";
-/// What clients register keys for.
+/// Database for which clients register keys.
 const KEYED: &str = "keyed";
-/// Clients whose keys are looked for after each restart.
+/// Number of clients whose keys are checked after each restart.
 const REMEMBERED: usize = 3;
-/// Far more than a server takes to take a client's keys.
+/// Far longer than a server takes to accept a client's keys.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The first edition that changes have; snapshots have those before.
+/// First edition of changes; snapshots have the editions before.
 const FIRST_CHANGE: u64 = 10;
 
-/// What the table must be.
+/// Expected contents of the table.
 struct Model {
-    /// With all that was acknowledged.
+    /// Contents with all acknowledged publications.
     settled: Vec<u64>,
-    /// With what was sent last and was neither acknowledged nor refused.
+    /// Contents with also the last publication, which was neither acknowledged nor refused.
     unknown: Option<Vec<u64>>,
     next: u64,
     acknowledged: u64,
 }
 
 impl Model {
-    /// Publishes until the server is gone. One thing after the other: so the table is one of two.
+    /// Publishes until the server is gone, one publication after another, so that only two contents
+    /// are possible.
     fn publish(&mut self, service: &Service, archives: &[Vec<u8>], dice: &mut Dice) {
         let http = Http::new();
         loop {
@@ -60,7 +61,8 @@ impl Model {
         }
     }
 
-    /// The table is the one with all that was acknowledged, or that with all of what was sent last, too.
+    /// Checks that the table has all acknowledged publications, and the last one either as a whole
+    /// or not at all.
     fn check(&mut self, found: Vec<u64>) {
         let right = found == self.settled || Some(&found) == self.unknown.as_ref();
         assert!(right, "found {found:?}, acknowledged {:?}, sent {:?}", self.settled, self.unknown);
@@ -69,7 +71,7 @@ impl Model {
     }
 }
 
-/// Has the server take a client's keys; gives whether it said that it has.
+/// Registers a client's keys. Returns true if the server acknowledged them.
 fn register(session: &Session, http: &Http, service: &Service) -> bool {
     session.keys().into_iter().all(|keys| {
         let Ok(reply) = http.post(&service.data(KEYED, "keys"), &[], &keys.request()) else { return false };
@@ -79,7 +81,8 @@ fn register(session: &Session, http: &Http, service: &Service) -> bool {
     })
 }
 
-/// The server answers under the keys that it took before it was killed; they are not sent again.
+/// Checks that the server answers under keys that it accepted before it was killed, without a new
+/// upload.
 fn answers(session: &mut Session, http: &Http, service: &Service) {
     let round = session.query_keys(&[key(0).as_bytes()]).unwrap();
     let reply = http.post(&service.data(KEYED, "query"), &[], &round.requests[0]).unwrap();
@@ -99,13 +102,14 @@ fn compact(service: &Service) {
     }
 }
 
-/// Registers keys until the server is gone; gives the clients whose keys it took, and tells of the first of them.
+/// Registers keys until the server is gone. Sends a message after the first client, and returns the
+/// clients whose keys were accepted.
 fn register_all(service: &Service, edition: &Edition, first: &Sender<()>) -> Vec<Session> {
     let http = Http::new();
     let clients = std::iter::repeat_with(|| edition.session());
     let taken = clients.take_while(|session| register(session, &http, service));
     let tell = |_: &Session| {
-        // The test hears the first one alone.
+        // The test receives only the first message.
         let _ = first.send(());
     };
     taken.inspect(tell).collect()
@@ -121,7 +125,7 @@ fn a_killed_server_comes_back_with_all_that_it_acknowledged() {
     let keyed = snapshot(folder, KEYED, "exppack-simple", 1);
     let paths = [repository(folder, &snapshots[0]), repository(folder, &keyed)];
     let (keys, log) = (folder.join("keys"), folder.join("server.log"));
-    // A database with keys takes long to load: it is there only sometimes.
+    // A database with keys takes long to load, so only some of the servers have it.
     let command = |keyed| {
         let folders = [paths[0].as_path(), paths[1].as_path()];
         serve(&folders[..1 + usize::from(keyed)], &["--keys-dir", keys.to_str().unwrap()])
@@ -162,7 +166,7 @@ fn a_killed_server_comes_back_with_all_that_it_acknowledged() {
         taken += new.len();
         remembered.extend(new);
         remembered.drain(..remembered.len().saturating_sub(REMEMBERED));
-        // Killed while it loads, too.
+        // The server is killed while loading, too.
         if kill % 4 == 3 {
             let loading = Service::start(command(false), &log).unwrap();
             thread::sleep(dice.within(scale.life / 8));

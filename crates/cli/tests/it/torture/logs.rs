@@ -1,4 +1,5 @@
-//! A log that cannot be written: a full disk, a pipe whose reader has gone, a pipe that nobody reads.
+//! A log that cannot be written: a full disk, a pipe whose reader has gone, a pipe that nobody
+//! reads.
 
 use std::fs::OpenOptions;
 use std::process::{Command, Stdio};
@@ -10,12 +11,12 @@ use crate::torture::service::{Http, Service, serve};
 use crate::torture::table::{ROWS, changes, editions, repository, snapshot};
 
 const NAME: &str = "table";
-/// Lines that no pipe holds: 64 KiB are the most by default.
+/// Number of requests whose log lines exceed a pipe's capacity, 64 KiB by default.
 const REQUESTS: usize = 2000;
-/// Far more than a server without requests takes to end.
+/// Far longer than a server without requests takes to end.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What a server's log goes to.
+/// Destination of a server's log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sink {
     FullDisk,

@@ -1,4 +1,5 @@
-//! Nonsense at all endpoints of both ports, and clients that hardly move, beside clients that must be answered.
+//! Malformed requests at all endpoints of both ports, and very slow clients, beside clients that
+//! must be answered.
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -17,25 +18,25 @@ use crate::torture::service::{Http, Service, serve};
 use crate::torture::slow::crawl;
 use crate::torture::table::{ROWS, archive, edition_of, editions, key, options, repository, snapshot};
 
-/// The database that is published to, and the one that stays as it is and needs keys.
+/// A database that is published to, and a constant one that needs keys.
 const NAMES: [&str; 2] = ["table", "keyed"];
 const THREADS: usize = 4;
-/// Far more than an answer takes.
+/// Far longer than an answer takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 const KEYS_MEMORY: &str = "8MiB";
-/// What the allocator may keep besides, in KiB.
+/// Additional memory that the allocator may keep, in KiB.
 const ROOM_KIB: u64 = 16 << 10;
 
 fn address(url: &str) -> &str {
     url.strip_prefix("http://").unwrap()
 }
 
-/// Sends bytes, and gives the status of what comes back, if anything does.
+/// Sends bytes, and returns the status of the response, if there is one.
 fn send(service: &Service, port: Port, sent: &Sent) -> Option<u16> {
     let url = if port == Port::Data { &service.url } else { &service.admin };
     let mut stream = TcpStream::connect(address(url)).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    // A server that refuses early does not read to the end.
+    // A server that refuses early does not read the whole request.
     let _ = stream.write_all(&sent.bytes);
     if !sent.answered {
         let _ = stream.shutdown(Shutdown::Write);
@@ -44,7 +45,8 @@ fn send(service: &Service, port: Port, sent: &Sent) -> Option<u16> {
     match stream.read_exact(&mut head) {
         Ok(()) => {
             let mut rest = Vec::new();
-            // It ends when the server has said all, or breaks off because it did not read all.
+            // The reading ends when the server has sent everything, or when the server resets the
+            // connection because it did not read the whole request.
             let _ = stream.read_to_end(&mut rest);
             let text = std::str::from_utf8(&head).ok()?.strip_prefix("HTTP/1.")?.get(2..)?;
             Some(text.parse().unwrap())
@@ -59,7 +61,7 @@ fn send(service: &Service, port: Port, sent: &Sent) -> Option<u16> {
     }
 }
 
-/// Sends so many malformed requests; gives how many had each status.
+/// Sends `count` malformed requests; returns the number of responses with each status.
 fn storm(
     service: &Service,
     right: &[WellFormed],
@@ -93,7 +95,7 @@ fn storm(
     statuses
 }
 
-/// The 99th percentile of what so many look-ups take; each must be answered rightly.
+/// Returns the 99th percentile of the times of `count` look-ups. Each must be answered rightly.
 pub fn p99(url: &str, options: ClientOptions, count: usize) -> Duration {
     let mut client = HttpClient::connect_with(&[url], NAMES[0], options).unwrap();
     let mut times: Vec<Duration> = (0..count)
@@ -117,7 +119,8 @@ fn nonsense_is_refused_and_slow_clients_are_borne() {
     let upload = archive(&first);
     let second = snapshot(folder, NAMES[1], "exppack-simple", 1);
     let paths = [repository(folder, &first), repository(folder, &second)];
-    // Keys that are no client's look like any others, so they are kept, up to a bound that is soon reached.
+    // Keys that no client made look like any others, so they are kept, up to a bound that is soon
+    // reached.
     let folders = [paths[0].as_path(), paths[1].as_path()];
     let service = Service::started(serve(&folders, &["--keys-memory", KEYS_MEMORY]), &folder.join("log"));
     let http = Http::new();
@@ -141,7 +144,7 @@ fn nonsense_is_refused_and_slow_clients_are_borne() {
 
     let mut bodies = Vec::new();
     corpus(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../conformance/vectors"), &mut bodies);
-    // Working memory is as large as the largest batch needed: one as large as any comes first.
+    // Working memory grows to the need of the largest batch, so a largest batch is sent first.
     for name in NAMES {
         assert_eq!(editions(&service.url, name, &folder.join("cache")).unwrap(), vec![1; ROWS]);
     }

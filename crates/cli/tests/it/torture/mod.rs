@@ -1,7 +1,9 @@
-//! The service under what breaks services: kills, floods, nonsense, dead replicas, damaged and full disks, clocks that jump.
+//! The service under kills, floods, malformed requests, dead replicas, damaged and full disks, and
+//! clock jumps.
 //!
-//! What is asked of it is in docs/reliability.md. `cargo test` runs a short form; SPIREA_TORTURE=long, with which
-//! `make torture` runs the same tests, a long one. SPIREA_TORTURE_SEED repeats a run's choices.
+//! docs/reliability.md states the requirements. `cargo test` runs a short form;
+//! SPIREA_TORTURE=long, with which `make torture` runs the same tests, a long one.
+//! SPIREA_TORTURE_SEED repeats a run's choices.
 
 #![expect(clippy::print_stdout, reason = "the figures are what a run is for")]
 

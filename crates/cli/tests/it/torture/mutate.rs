@@ -1,4 +1,4 @@
-//! Requests that are right, and what becomes of them when something goes wrong on the way, by malice or by chance.
+//! Well-formed requests, and mutations of them as by malice or by chance.
 
 use std::path::Path;
 
@@ -9,12 +9,12 @@ use crate::torture::scale::Dice;
 use crate::torture::service::{Http, Service};
 use crate::torture::table::{changes, key};
 
-/// The longest that a body becomes by what is put behind it.
+/// Maximum length of a body after bytes are appended.
 const MOST_BEHIND: usize = 64 << 10;
-/// The longest that a path becomes.
+/// Maximum length of a path.
 const MOST_PATH: usize = 8 << 10;
 
-/// What an endpoint's bodies are.
+/// Content type of an endpoint's bodies.
 pub fn content_type(target: &str) -> &'static str {
     match target.rsplit('/').next() {
         Some("changes") => "application/x-ndjson",
@@ -23,14 +23,14 @@ pub fn content_type(target: &str) -> &'static str {
     }
 }
 
-/// The port that is asked.
+/// Port for the request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Port {
     Data,
     Admin,
 }
 
-/// A request before it is sent.
+/// A well-formed request.
 #[derive(Clone)]
 pub struct WellFormed {
     pub port: Port,
@@ -44,7 +44,7 @@ pub struct WellFormed {
 /// Bytes to send.
 pub struct Sent {
     pub bytes: Vec<u8>,
-    /// Whether the server must answer: what is no HTTP it may as well leave.
+    /// True if the server must answer. It may ignore what is not HTTP.
     pub answered: bool,
 }
 
@@ -60,17 +60,17 @@ impl WellFormed {
         }
     }
 
-    /// Whether it is one for the values of keys.
+    /// True if the request is a query.
     pub fn is_query(&self) -> bool {
         self.target.ends_with(b"/query")
     }
 
-    /// Bytes of its body.
+    /// Length of the body in bytes.
     pub fn length(&self) -> usize {
         self.body.len()
     }
 
-    /// The request as it is sent, with a length of its body that may be a lie.
+    /// Encodes the request, with a stated length of the body that may be wrong.
     pub fn bytes(&self, length: usize) -> Vec<u8> {
         let mut bytes = format!("{} ", self.method).into_bytes();
         bytes.extend_from_slice(&self.target);
@@ -86,7 +86,8 @@ impl WellFormed {
     }
 }
 
-/// A right request to each endpoint: queries to both databases, keys to the second, publications to the first.
+/// Makes a well-formed request to each endpoint: queries to both databases, keys to the second,
+/// publications to the first.
 pub fn right(service: &Service, http: &Http, [first, second]: [&str; 2], upload: &[u8]) -> Vec<WellFormed> {
     let mut requests = Vec::new();
     for path in ["/healthz", "/livez", "/readyz", "/metrics", "/openapi.json"] {
@@ -126,7 +127,7 @@ pub fn right(service: &Service, http: &Http, [first, second]: [&str; 2], upload:
     requests
 }
 
-/// The files of a folder of test vectors, as bodies that came from somewhere else.
+/// Reads the files of a folder of test vectors, for use as bodies from other sources.
 pub fn corpus(folder: &Path, found: &mut Vec<Vec<u8>>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -137,7 +138,7 @@ pub fn corpus(folder: &Path, found: &mut Vec<Vec<u8>>) {
     }
 }
 
-/// One of the requests, with something wrong.
+/// Makes a malformed request from one of the well-formed ones.
 pub fn malformed(right: &[WellFormed], corpus: &[Vec<u8>], dice: &mut Dice) -> (Port, Sent) {
     let mut request = dice.of(right).clone();
     let port = request.port;
@@ -183,7 +184,7 @@ pub fn malformed(right: &[WellFormed], corpus: &[Vec<u8>], dice: &mut Dice) -> (
     (port, Sent { bytes, answered })
 }
 
-/// Turns a few bits over.
+/// Flips a few bits.
 fn flip(bytes: &mut [u8], dice: &mut Dice) {
     if bytes.is_empty() {
         return;
@@ -194,7 +195,7 @@ fn flip(bytes: &mut [u8], dice: &mut Dice) {
     }
 }
 
-/// Another path or query string.
+/// Changes the path or the query string.
 fn target(target: &mut Vec<u8>, dice: &mut Dice) {
     match dice.below(5) {
         0 => flip(target, dice),
@@ -208,7 +209,7 @@ fn target(target: &mut Vec<u8>, dice: &mut Dice) {
     }
 }
 
-/// A header that means nothing.
+/// Makes a header without meaning for the server.
 fn header(dice: &mut Dice) -> Vec<u8> {
     let names =
         ["range", "if-none-match", "if-range", "accept", "spirea-request-id", "authorization", "expect"];

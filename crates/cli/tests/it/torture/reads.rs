@@ -1,4 +1,4 @@
-//! Files that the disk does not give back.
+//! Files that the disk fails to read.
 
 use std::path::Path;
 
@@ -45,7 +45,7 @@ fn a_file_that_cannot_be_read_at_the_start_is_named_or_not_needed() {
     );
     assert!(refused > 0);
 
-    // Nothing is thrown away for an error that may pass.
+    // Nothing is discarded after an error that may pass.
     faults.unreadable("");
     assert_eq!(answered_by(faults.within(serve(&[&path], &[])), folder).unwrap(), current);
 }
@@ -68,7 +68,7 @@ fn a_running_server_answers_on_while_its_disk_cannot_be_read() {
     let http = Http::new();
     let cache = folder.join("cache");
     let found = |name: &str| editions(&service.url, name, &cache).unwrap();
-    // Clients that have a hint; others cannot fetch it meanwhile.
+    // Clients that have a hint already; others cannot fetch it during the fault.
     assert_eq!(found(NAME), vec![1; ROWS]);
     assert_eq!(found(KEYED), vec![1; ROWS]);
 
@@ -86,7 +86,8 @@ fn a_running_server_answers_on_while_its_disk_cannot_be_read() {
         refused += 1;
         assert!(service.runs());
         assert_eq!(found(NAME), vec![1; ROWS]);
-        // Keys that are on the disk alone are sent again, and as there is no other place, the client is told.
+        // Keys that exist only on disk are sent again. The server has no other place for them, so
+        // the client gets an error.
         let forgotten = editions(&service.url, KEYED, &cache).unwrap_err();
         assert!(matches!(forgotten, ClientError::KeysForgotten), "{forgotten}");
     }

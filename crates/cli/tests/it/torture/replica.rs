@@ -16,10 +16,10 @@ use crate::torture::table::{self, ROWS, edition_of, key, repository, snapshot};
 
 const NAME: &str = "table";
 const THREADS: usize = 2;
-/// Times that one request is delivered again.
+/// Number of repeated deliveries of one request.
 const RETRIES: usize = 4;
 
-/// A token with a quota, and the file with it.
+/// Makes a token with a quota, and the file that contains it.
 pub fn token(folder: &Path, quota: usize) -> (String, PathBuf) {
     let made = Command::new(SPIREA)
         .args(["token", "new", "--name", "phones", "--scope", "query", "--quota", &format!("{quota}/day")])
@@ -32,7 +32,7 @@ pub fn token(folder: &Path, quota: usize) -> (String, PathBuf) {
     (String::from_utf8(made.stdout).unwrap().trim().into(), file)
 }
 
-/// Queries that the server has answered.
+/// Number of queries that the server has answered.
 fn answered(service: &Service) -> usize {
     let reply = Http::new().get(&format!("{}/metrics", service.url)).unwrap();
     let text = String::from_utf8(reply.body.to_vec()).unwrap();
@@ -47,7 +47,7 @@ fn a_dead_replica_costs_no_answer_and_no_second_charge() {
     let (scale, mut dice) = (Scale::chosen(), Dice::new(600));
     let folder = tempdir().unwrap();
     let folder = folder.path();
-    // What is left is used up one by one at the end.
+    // The remaining quota is used up query by query at the end.
     let quota = scale.lookups + 20;
     let (token, file) = token(folder, quota);
     let repositories = [repository(folder, &snapshot(folder, NAME, "simple", 1)), folder.join("copy")];
@@ -92,7 +92,8 @@ fn a_dead_replica_costs_no_answer_and_no_second_charge() {
     });
     assert_eq!(asked.into_inner(), scale.lookups / THREADS * THREADS);
 
-    // The survivor counts what it answered; now one request again and again, then others until none is left.
+    // The survivor charges what it answered. Now one request is repeated, then others follow until
+    // the quota is used up.
     let survivor_answered = answered(second);
     let http = Http::new();
     let bearer = format!("Bearer {token}");

@@ -1,36 +1,38 @@
-//! How much, how long, and which choices.
+//! Scale of the tests, and their random choices.
 
 use std::time::Duration;
 
 use chacha20::ChaCha20Rng;
 use rand_core::{Rng as _, SeedableRng as _};
 
-/// How much is done to the service.
+/// Amounts and durations.
 pub struct Scale {
-    /// Times that a server is killed.
+    /// Number of times that a server is killed.
     pub kills: usize,
-    /// Each so-many-th of these servers takes keys in, too, and the one after the last kill.
+    /// Every server whose number is a multiple of this also receives keys, and so does the server
+    /// after the last kill.
     pub keyed_each: usize,
-    /// The longest that it lives before.
+    /// Maximum life of a server before it is killed.
     pub life: Duration,
     /// Clients that ask while versions are published.
     pub clients: usize,
-    /// Threads on which they ask.
+    /// Threads on which these clients ask.
     pub threads: usize,
-    /// How long they ask.
+    /// Duration for which these clients ask.
     pub asking: Duration,
     /// Malformed requests.
     pub malformed: usize,
-    /// Connections that send a byte a second, as many again that send half a head and nothing more, and as many of each attack.
+    /// Connections that send one byte per second; the same number that send half a head and nothing
+    /// more; and the same number for each attack.
     pub slow: usize,
-    /// Look-ups beside them.
+    /// Look-ups during these attacks.
     pub beside: usize,
     /// Look-ups while a replica dies.
     pub lookups: usize,
 }
 
 impl Scale {
-    /// The short form, or the long one if SPIREA_TORTURE asks for it.
+    /// Returns the short form, or the long form if SPIREA_TORTURE asks for it.
     pub fn chosen() -> Self {
         match std::env::var("SPIREA_TORTURE").as_deref() {
             Ok("long") => Self {
@@ -62,34 +64,34 @@ impl Scale {
     }
 }
 
-/// Choices that can be repeated.
+/// Repeatable random choices.
 pub struct Dice(ChaCha20Rng);
 
 impl Dice {
-    /// Those of SPIREA_TORTURE_SEED, else of 1; other ones for each use.
+    /// Creates choices with the seed SPIREA_TORTURE_SEED, else 1; they differ for each `part`.
     pub fn new(part: u64) -> Self {
         let seed = std::env::var("SPIREA_TORTURE_SEED").map_or(1, |seed| seed.parse().expect("a number"));
         Self(ChaCha20Rng::seed_from_u64(seed ^ (part << 32)))
     }
 
-    /// A number below `bound`.
+    /// Returns a number below `bound`.
     pub fn below(&mut self, bound: usize) -> usize {
         usize::try_from(self.0.next_u64() % bound.max(1) as u64).expect("it is below a usize")
     }
 
-    /// So many bytes.
+    /// Returns `count` bytes.
     pub fn bytes(&mut self, count: usize) -> Vec<u8> {
         let mut bytes = vec![0; count];
         self.0.fill_bytes(&mut bytes);
         bytes
     }
 
-    /// A duration of at most this.
+    /// Returns a duration of at most `most`.
     pub fn within(&mut self, most: Duration) -> Duration {
         Duration::from_micros(self.below(most.as_micros() as usize + 1) as u64)
     }
 
-    /// One of these.
+    /// Returns one of the choices.
     pub fn of<'t, T>(&mut self, choices: &'t [T]) -> &'t T {
         &choices[self.below(choices.len())]
     }

@@ -1,4 +1,4 @@
-//! A server as a process of its own, and plain requests to it.
+//! A server in a process of its own, and plain requests to it.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
@@ -15,18 +15,18 @@ use ureq::http::Response;
 use crate::torture::mutate::content_type;
 
 pub const SPIREA: &str = env!("CARGO_BIN_EXE_spirea");
-/// Far more than anything takes.
+/// Far longer than any operation takes.
 const PATIENCE: Duration = Duration::from_secs(120);
 const ANY_PORT: &str = "127.0.0.1:0";
 
-/// A running server; killed when dropped.
+/// A running server, which is killed when dropped.
 pub struct Service {
     process: Mutex<Child>,
     pub url: String,
     pub admin: String,
 }
 
-/// The command that serves folders, with both ports.
+/// Makes the command that serves folders, with both ports.
 pub fn serve(folders: &[&Path], more: &[&str]) -> Command {
     let mut command = Command::new(SPIREA);
     command.arg("serve").args(folders).args(["--listen", ANY_PORT, "--admin-listen", ANY_PORT]);
@@ -38,13 +38,13 @@ impl Service {
     /// Runs a server that logs into a file.
     ///
     /// # Errors
-    /// What the server has logged, if it ends instead.
+    /// The server's log, if the server ends instead.
     pub fn start(command: Command, log: &Path) -> Result<Self, String> {
         let log_file = File::create(log).unwrap();
         Self::start_with(command, log_file.into()).ok_or_else(|| std::fs::read_to_string(log).unwrap())
     }
 
-    /// Runs a server with this standard error, unless it ends at once.
+    /// Runs a server with this standard error. Returns `None` if the server ends at once.
     pub fn start_with(mut command: Command, stderr: Stdio) -> Option<Self> {
         let mut process = command.stdout(Stdio::piped()).stderr(stderr).spawn().unwrap();
         let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
@@ -61,10 +61,10 @@ impl Service {
         }
     }
 
-    /// Waits until its databases answer.
+    /// Waits until the databases answer.
     ///
     /// # Errors
-    /// What it says of a database that will not.
+    /// The server's message about a database that will not answer.
     pub fn ready(&self) -> Result<(), String> {
         let (http, deadline) = (Http::new(), Instant::now() + PATIENCE);
         loop {
@@ -79,14 +79,14 @@ impl Service {
         }
     }
 
-    /// A server that is ready.
+    /// Starts a server, and waits until it is ready.
     pub fn started(command: Command, log: &Path) -> Self {
         let service = Self::start(command, log).unwrap();
         service.ready().unwrap();
         service
     }
 
-    /// Ends it at once, in the middle of whatever it does.
+    /// Kills the server, whatever it does.
     pub fn kill(&self) {
         let mut process = self.process.lock().unwrap();
         process.kill().unwrap();
@@ -97,12 +97,12 @@ impl Service {
         self.process.lock().unwrap().id()
     }
 
-    /// Whether the process runs.
+    /// True while the process runs.
     pub fn runs(&self) -> bool {
         self.process.lock().unwrap().try_wait().unwrap().is_none()
     }
 
-    /// Its exit code, once it has ended by itself within this time.
+    /// Exit code, if the process ends by itself within this time.
     pub fn ended(&self, patience: Duration) -> Option<i32> {
         let deadline = Instant::now() + patience;
         while Instant::now() < deadline {
@@ -114,19 +114,19 @@ impl Service {
         None
     }
 
-    /// Memory that it takes, in KiB.
+    /// Resident memory of the process, in KiB.
     pub fn memory_kib(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.id())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
         line.trim().trim_end_matches(" kB").parse().unwrap()
     }
 
-    /// A database's endpoint for clients.
+    /// URL of a database's endpoint for clients.
     pub fn data(&self, name: &str, endpoint: &str) -> String {
         format!("{}/v1/databases/{name}/{endpoint}", self.url)
     }
 
-    /// Sends something to publish.
+    /// Sends a publication.
     ///
     /// # Errors
     /// No response came.
@@ -134,7 +134,7 @@ impl Service {
         http.post(&format!("{}/v1/admin/databases/{name}/{what}", self.admin), &[], body)
     }
 
-    /// Publishes what must be accepted.
+    /// Sends a publication that must be accepted.
     pub fn published(&self, http: &Http, name: &str, what: &str, body: &[u8]) {
         let reply = self.publish(http, name, what, body).unwrap();
         assert_eq!(reply.status, 200, "{what}: {:?}", reply.refusal());
@@ -144,7 +144,7 @@ impl Service {
 impl Drop for Service {
     fn drop(&mut self) {
         let process = self.process.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
-        // It may have been killed already.
+        // The process may have been killed already.
         let _ = process.kill();
         let _ = process.wait();
     }
@@ -157,14 +157,14 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// Why it was refused: every status of 400 or above has a refusal.
+    /// Returns the refusal: every status of 400 or above has one.
     pub fn refusal(&self) -> Refusal {
         Refusal::decode(self.body.clone())
             .unwrap_or_else(|error| panic!("status {} without a refusal: {error}", self.status))
     }
 }
 
-/// Requests that are sent once.
+/// A client that sends each request once.
 pub struct Http(Agent);
 
 impl Http {
@@ -179,7 +179,7 @@ impl Http {
         Self::read(self.0.get(url).call()?)
     }
 
-    /// What a token's owner gets.
+    /// Sends a GET with a token, which must succeed.
     pub fn get_with(&self, url: &str, authorization: &str) -> Reply {
         let reply =
             Self::read(self.0.get(url).header("authorization", authorization).call().unwrap()).unwrap();

@@ -1,4 +1,4 @@
-//! Clients that send a byte a second, and connections that are opened and left.
+//! Clients that send one byte per second, and connections that are opened and left.
 
 use std::io::Write as _;
 use std::net::TcpStream;
@@ -7,8 +7,8 @@ use std::time::Duration;
 
 const PACE: Duration = Duration::from_secs(1);
 
-/// Keeps so many connections of each kind to a server until the other end of `stop` is dropped. Those that the server
-/// gives up are opened again.
+/// Keeps `count` connections of each kind to a server until the other end of `stop` is dropped.
+/// Reopens connections that the server closes.
 pub fn crawl(address: &str, request: &[u8], count: usize, stop: &Receiver<()>) {
     let dial = || TcpStream::connect(address).unwrap();
     let half = &request[..request.len().min(20)];

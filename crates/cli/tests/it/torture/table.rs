@@ -1,4 +1,5 @@
-//! The table that is served, in editions: each value says its row and its edition, so that every answer can be judged.
+//! The served table, in editions. Each value states its row and its edition, so that every answer
+//! can be checked.
 
 use std::path::{Path, PathBuf};
 
@@ -13,12 +14,12 @@ pub fn key(row: usize) -> String {
     format!("key-{row}")
 }
 
-/// All values have one length, so that a table's shape does not depend on its edition.
+/// All values have the same length, so that a table's shape does not depend on its edition.
 pub fn value(row: usize, edition: u64) -> String {
     format!("value {row:03} of edition {edition:09}")
 }
 
-/// The edition of a row's value; anything else than such a value is a wrong answer.
+/// Returns the edition of a row's value. Any other value is a wrong answer.
 pub fn edition_of(row: usize, value: Option<&Value>) -> u64 {
     let bytes = &value.unwrap_or_else(|| panic!("row {row} is not there")).fields()[0];
     let text = String::from_utf8_lossy(bytes);
@@ -28,7 +29,7 @@ pub fn edition_of(row: usize, value: Option<&Value>) -> u64 {
     edition
 }
 
-/// A snapshot of an edition of the table called `name`.
+/// Builds a snapshot of an edition of the table called `name`.
 pub fn snapshot(folder: &Path, name: &str, protocol: &str, edition: u64) -> Snapshot {
     let rows: String = (0..ROWS).map(|row| format!("{},{}\n", key(row), value(row, edition))).collect();
     let out = folder.join(format!("{name}-{edition}"));
@@ -37,7 +38,7 @@ pub fn snapshot(folder: &Path, name: &str, protocol: &str, edition: u64) -> Snap
     try_build(&BuildOptions { name: Some(name.into()), ..options }).unwrap()
 }
 
-/// A repository with one snapshot.
+/// Creates a repository with one snapshot.
 pub fn repository(folder: &Path, snapshot: &Snapshot) -> PathBuf {
     let path = folder.join(format!("{}-repository", snapshot.manifest().name));
     Repository::create(&path, Settings::default())
@@ -47,7 +48,7 @@ pub fn repository(folder: &Path, snapshot: &Snapshot) -> PathBuf {
     path
 }
 
-/// A snapshot as it is uploaded.
+/// Packs a snapshot for upload.
 pub fn archive(snapshot: &Snapshot) -> Vec<u8> {
     let mut archive = tar::Builder::new(Vec::new());
     let names = snapshot.manifest().files().map(|entry| entry.file.clone());
@@ -57,7 +58,7 @@ pub fn archive(snapshot: &Snapshot) -> Vec<u8> {
     archive.into_inner().unwrap()
 }
 
-/// Changes of rows to an edition, as they are sent.
+/// Encodes changes of rows to an edition.
 pub fn changes(rows: impl IntoIterator<Item = usize>, edition: u64) -> Vec<u8> {
     let line = |row| format!("{{\"key\": \"{}\", \"value\": \"{}\"}}\n", key(row), value(row, edition));
     rows.into_iter().map(line).collect::<String>().into_bytes()
@@ -80,7 +81,7 @@ pub fn options(cache: &Path) -> ClientOptions {
     ClientOptions { cache: Some(cache.into()), ..ClientOptions::default() }
 }
 
-/// The editions of all rows, as a client that has just come finds them.
+/// Returns the editions of all rows, as a new client finds them.
 ///
 /// # Errors
 /// Those of the client.
