@@ -70,9 +70,10 @@ fn in_two_processes(session: &mut Session) -> [(Vec<u8>, Option<KeysHash>); 2] {
     let mut pipe = [0; 2];
     // SAFETY: the array has room for the two descriptors.
     assert_eq!(unsafe { libc::pipe(pipe.as_mut_ptr()) }, 0);
-    // SAFETY: the two are open and nobody else's.
+    // SAFETY: both descriptors are open, and nothing else owns them.
     let [mut reader, mut writer] = pipe.map(|end| unsafe { File::from_raw_fd(end) });
-    // SAFETY: this process has one thread, so that no lock is held by one that the child does not have.
+    // SAFETY: this process has a single thread, so no lock is held by a thread that the child
+    // lacks.
     let child = unsafe { libc::fork() };
     assert!(child >= 0);
     let row = ROWS[usize::from(child == 0)];
@@ -80,14 +81,14 @@ fn in_two_processes(session: &mut Session) -> [(Vec<u8>, Option<KeysHash>); 2] {
     if child == 0 {
         writer.write_all(&request).unwrap();
         drop(writer);
-        // SAFETY: it ends the process.
+        // SAFETY: the call ends the process.
         unsafe { libc::_exit(0) };
     }
     drop(writer);
     let mut of_child = Vec::new();
     reader.read_to_end(&mut of_child).unwrap();
     let mut status = 0;
-    // SAFETY: the child is this process's own, and the status has room.
+    // SAFETY: the child belongs to this process, and `status` has room for the result.
     assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
     assert_eq!(status, 0);
     [request, of_child].map(|request| queries(request, &limits))

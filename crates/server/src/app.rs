@@ -25,7 +25,7 @@ pub(crate) struct App {
     pub memory: Memory,
     /// Minimum rate of request bodies.
     pub read_rate: Rate,
-    /// Held while uploaded keys are prepared.
+    /// Lock held while uploaded keys are prepared.
     pub preparing: Arc<Mutex<()>>,
     pub gate: Arc<Gate>,
     /// Host names of the port for operators.

@@ -41,7 +41,8 @@ pub(crate) const ADMIN_MEMORY: u64 = 256 << 20;
 const STREAMS: u32 = 64;
 /// Maximum bytes of a request's headers.
 const HEADER_BYTES: u32 = 64 << 10;
-/// Size of each read and write buffer: two for a connection in HTTP/1, two for a stream in HTTP/2.
+/// Size of the read buffer and of the write buffer: for each connection in HTTP/1, for each stream
+/// in HTTP/2.
 const BUFFER_BYTES: usize = 64 << 10;
 /// HTTP/2 flow-control window: body bytes that a connection receives before they are read, over all
 /// its streams and for each stream.

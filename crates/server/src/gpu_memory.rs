@@ -115,8 +115,8 @@ impl GpuMemory {
     }
 
     /// Returns the bytes that a device's pool needs beyond its current use: one batch of the
-    /// largest database, and keys. Preparing a client's keys takes twice their size; the third time
-    /// covers the rounding of allocations.
+    /// largest database, and keys. Preparing a client's keys takes twice their size; the same size
+    /// once more covers the rounding of allocations.
     fn pool_bytes(&self, reservations: &[Arc<GpuReservation>], member: usize) -> u64 {
         let keys = match reservations.iter().map(|reservation| reservation.keys).max() {
             None | Some(0) => 0,

@@ -10,7 +10,7 @@
 //! | `GET /metrics` | metrics for Prometheus |
 //! | `GET /openapi.json` | these endpoints, as OpenAPI 3.1 |
 //! | `GET /v1/databases` | the databases: JSON, or protobuf if `Accept` asks for it |
-//! | `GET /v1/databases/{name}/config` | what a client must know; entity tag: the version |
+//! | `GET /v1/databases/{name}/config` | the configuration for clients; entity tag: the version |
 //! | `GET /v1/databases/{name}/hint` | the hint, with ranges; entity tag: its BLAKE3 |
 //! | `POST /v1/databases/{name}/query` | queries to answers |
 //! | `POST /v1/databases/{name}/keys` | evaluation keys, for queries to name by their hash |

@@ -28,8 +28,8 @@ use crate::ClientError;
 #[must_use]
 pub enum Step<T> {
     /// Send this request to a server and pass the result to [`Conversation::received`]: the
-    /// response's head, or the reason why there is none. Do not read further into the response
-    /// before a [`Step::Read`].
+    /// response's head, or the reason why there is none. Pass the head on before reading more of
+    /// the response.
     Send {
         /// Position of the server in the list of servers given to the client.
         server: usize,

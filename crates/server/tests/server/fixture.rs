@@ -192,7 +192,7 @@ pub fn dial(address: SocketAddr) -> TcpStream {
     stream
 }
 
-/// [`dial`] from another of this machine's addresses.
+/// Connects like [`dial`], but from another of this machine's addresses.
 pub fn dial_from(from: [u8; 4], address: SocketAddr) -> TcpStream {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
     let stream = runtime.block_on(async {

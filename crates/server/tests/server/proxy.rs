@@ -12,7 +12,7 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// The path, without the query string.
+    /// Returns the path, without the query string.
     pub fn path(&self) -> &str {
         self.head.split([' ', '?']).nth(1).unwrap_or_default()
     }

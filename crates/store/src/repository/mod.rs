@@ -1,4 +1,4 @@
-//! The repository of one database: its bases, its deltas, and which of them are its versions.
+//! The repository of one database: its bases, its deltas, and the versions made of them.
 //!
 //! ```text
 //! bases/HASH/     snapshots, by version
@@ -47,9 +47,9 @@ const LOCK: &str = "lock";
 /// Settings of a repository.
 #[derive(Debug)]
 pub struct Settings {
-    /// Number of versions to keep, at least 2.
+    /// Number of versions to keep; 2 if less.
     pub kept: usize,
-    /// Number of their bases to keep, each as large as the table, at least 2.
+    /// Number of their bases to keep, each as large as the table; 2 if less.
     pub bases: usize,
     /// Key that signs new versions.
     pub key: Option<PrivateKey>,
@@ -396,8 +396,8 @@ impl Repository {
         Snapshot::open(&place)
     }
 
-    /// Makes a version current, and removes snapshots that no kept version names. The version is
-    /// signed with the repository's key; without a key, it keeps the signature that came with it,
+    /// Makes a version current, and removes everything that no kept version names. The version is
+    /// signed with the repository's key. Without a key, it keeps the signature that came with it,
     /// if that is newer than the current version.
     fn commit(&self, content: Content, brought: Option<Signature>) -> Result<VersionRecord, StoreError> {
         let Content { base, delta, values } = content;
