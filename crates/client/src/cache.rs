@@ -1,4 +1,4 @@
-//! Where hints are kept.
+//! Caches for hints.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,38 +7,40 @@ use spirea_protocols::signature::{Pin, PublicKey};
 
 use crate::{ClientError, Hint, PartDescription};
 
-/// Where a client keeps hints between sessions, and what it has seen of databases under pinned keys.
+/// Storage for hints between sessions, and for what a client has seen of databases under pinned
+/// keys.
 ///
 /// A *slot* is a part of a database whose hints follow each other, such as the base of one database.
 pub trait HintCache: Send {
-    /// The hint of a part, if it is there and undamaged.
+    /// Returns the hint of a part, if it is cached and undamaged.
     ///
     /// # Errors
     /// If the cache fails.
     fn load(&mut self, part: &PartDescription) -> Result<Option<Hint>, ClientError>;
 
-    /// The place of a download of a part's hint, with what an earlier one left. It may wait until others who share the cache
-    /// are done with theirs.
+    /// Begins or resumes a download of a part's hint: returns it with the bytes of an earlier
+    /// attempt. May block until other users of the cache have finished their download.
     ///
     /// # Errors
     /// If the cache fails.
     fn begin(&mut self, part: &PartDescription) -> Result<Box<dyn Download>, ClientError>;
 
-    /// The bytes of the hint that was last used in `slot`, if there are as many as this part's has. They are not
-    /// checked: what is made of them is.
+    /// Returns the bytes of the hint last used in `slot`, if their length is that of this part's
+    /// hint. The bytes are not verified; the result computed from them is.
     fn former(&self, slot: &str, part: &PartDescription) -> Option<Vec<u8>>;
 
-    /// Notes that a part's hint is used in `slot`, and removes the one that was before: versions may follow each other
-    /// by the second.
+    /// Notes that a part's hint is used in `slot`, and removes the former hint of the slot: new
+    /// versions may come every second.
     ///
     /// # Errors
     /// If the cache fails.
     fn succeed(&mut self, slot: &str, part: &PartDescription) -> Result<(), ClientError>;
 
-    /// The highest sequence number that has been seen of a database under an operator's key; 0 if none has.
+    /// Returns the highest sequence number seen of a database under an operator's key; 0 if none
+    /// has been seen.
     fn seen(&self, database: &str, key: &PublicKey) -> u64;
 
-    /// Keeps what a pin has seen.
+    /// Stores the sequence number that a pin has seen.
     ///
     /// # Errors
     /// If the cache fails.
@@ -47,44 +49,45 @@ pub trait HintCache: Send {
 
 /// A hint that is being downloaded.
 pub trait Download: Send {
-    /// Bytes that are there.
+    /// Returns the number of bytes downloaded so far.
     fn bytes(&self) -> u64;
 
-    /// Throws away what comes after `bytes`.
+    /// Truncates the download to `bytes`.
     ///
     /// # Errors
     /// If the cache fails.
     fn cut(&mut self, bytes: u64) -> Result<(), ClientError>;
 
-    /// Appends.
+    /// Appends bytes.
     ///
     /// # Errors
     /// If the cache fails.
     fn push(&mut self, bytes: &[u8]) -> Result<(), ClientError>;
 
-    /// Checks the whole and puts it in its place. What is not the hint is thrown away.
+    /// Verifies the hint and stores it. Discards a wrong hint.
     ///
     /// # Errors
     /// [`ClientError::HintCorrupted`] if it is not the hint of `part`; if the cache fails.
     fn finish(&mut self, part: &PartDescription) -> Result<Hint, ClientError>;
 }
 
-/// A cache in memory, which ends with the last of its clones: where there are no files, or none are to be left.
+/// A cache in memory, dropped with its last clone, for systems without files or clients that must
+/// leave none.
 #[derive(Clone, Default)]
 pub struct MemoryCache(Arc<Mutex<Kept>>);
 
 #[derive(Default)]
 struct Kept {
-    /// By their hashes.
+    /// Hints by hash.
     hints: HashMap<[u8; 32], Vec<u8>>,
-    /// The hash of each slot's latest.
+    /// Hash of each slot's latest hint.
     latest: HashMap<String, [u8; 32]>,
     /// Sequence numbers, by database and key.
     seen: HashMap<(String, String), u64>,
 }
 
 impl MemoryCache {
-    // Whoever panicked while holding it has left every entry whole.
+    // A panic under the lock leaves every entry whole.
     fn kept(&self) -> MutexGuard<'_, Kept> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

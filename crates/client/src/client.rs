@@ -13,107 +13,112 @@ use crate::look_up::Asking;
 use crate::wanted::Wanted;
 use crate::{ClientError, Clock, Description, Fetch, KeptKeys, LookUp, Policy, Round, Session, Value};
 
-/// What look-ups cost, summed over the requests that they took. Two servers are asked at the same time, and
-/// time passes once.
+/// Cost of look-ups, summed over their requests. Two servers are queried in parallel, so their time
+/// counts once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timings {
-    /// Requests; those to two servers for the same values are one.
+    /// Number of requests; the two requests to two servers for the same values count as one.
     pub requests: u32,
     /// Bytes sent in bodies, to all servers.
     pub sent_bytes: u64,
     /// Bytes received in bodies, from all servers.
     pub received_bytes: u64,
-    /// Making the queries.
+    /// Time for making the queries.
     pub query: Duration,
-    /// Computation on the server, as it says; of two servers, the longer.
+    /// Computation time that the server reports; of two servers, the longer.
     pub server: Duration,
-    /// Everything between sending and the last server's answer that is not the server's computation: the
-    /// network, waiting in the server's queue, pauses before trying again.
+    /// Time between sending and the last server's answer, without the server's computation: the
+    /// network, the server's queue, and pauses before retries.
     pub network: Duration,
-    /// Decoding the answers.
+    /// Time for decoding the answers.
     pub decode: Duration,
-    /// Bytes of evaluation keys sent, not among `sent_bytes`; 0 if the server had them or needs none.
+    /// Bytes of evaluation keys sent, not included in `sent_bytes`; 0 if the server had the keys or
+    /// needs none.
     pub keys_bytes: u64,
-    /// Uploading them, not part of `network`.
+    /// Time for uploading keys, not included in `network`.
     pub keys: Duration,
 }
 
-/// Values and what they cost.
+/// Values and their cost.
 #[derive(Debug, Default)]
 pub struct Lookups {
-    /// The values, in the order asked for; `None` for a key that the table does not have, or a row that was
-    /// deleted.
+    /// The values, in the order of the request; `None` for a key that the table does not have, or
+    /// for a deleted row.
     pub values: Vec<Option<Value>>,
-    /// The version of the database that answered, for each value.
+    /// For each value, the version of the database that answered.
     pub versions: Vec<Version>,
-    /// What they cost.
+    /// Cost of the look-ups.
     pub timings: Timings,
 }
 
-/// One part of a list of look-ups: as many as one request takes, and at least 16.
+/// A part of a list of look-ups: those of one request, or of several requests with at least 16
+/// look-ups together.
 #[derive(Debug)]
 pub struct Part<'p> {
     /// Positions of its look-ups in the list, from 0.
     pub positions: Range<usize>,
-    /// The values, in order, or the reason for which all of them are withheld.
+    /// The values, in order, or the reason why all of them are withheld.
     pub values: Result<Vec<Option<Value>>, ClientError>,
-    /// The version of the database that answered, for each look-up.
+    /// For each look-up, the version of the database that answered.
     pub versions: Vec<Version>,
-    /// The database, in the version that was last seen.
+    /// The database, in the last version seen.
     pub description: &'p Description,
 }
 
-/// Receiver of each part of a list when all of the part's answers have come. The next request waits for it: it must not take time
-/// that depends on values.
+/// Receiver of each part of a list, called once all answers of the part have come. The next request
+/// waits for the call, so its duration must not depend on values.
 pub type Parts<'p> = dyn FnMut(Part<'_>) + Send + 'p;
 
-/// What one query brought of several values, and what it cost.
+/// Results of a query for several values, and its cost.
 #[derive(Debug, Default)]
 pub struct Fetches {
-    /// What it brought, in the order asked for.
+    /// The results, in the order of the request.
     pub values: Vec<Fetched<Value>>,
     /// The version of the database that answered.
     pub version: Version,
-    /// What it cost.
+    /// Cost of the query.
     pub timings: Timings,
 }
 
 impl Fetches {
-    /// How many values were dropped: each lies in the bin of one before it.
+    /// Returns the number of dropped values: each lies in the bin of an earlier value.
     pub fn dropped(&self) -> usize {
         self.values.iter().filter(|value| matches!(value, Fetched::Dropped)).count()
     }
 }
 
-/// A client of one database, from the one server or the two that its protocol has, whose requests someone else carries:
-/// what it does is a [`Conversation`].
+/// A client of one database, with the one server or the two that its protocol has. The caller
+/// carries its requests: every operation is a [`Conversation`].
 ///
-/// It follows the database: an answer says when the server has a newer version, and the next request is made for
-/// that one. A server keeps former versions for a while; when it no longer answers the client's, the client fetches
-/// the new configuration and hint at once and makes new queries. Values of one call may then come from two versions.
+/// The client follows the database: an answer says that the server has a newer version, and the
+/// next request is made for that version. A server keeps former versions for a while. When the
+/// client's version is gone, the client fetches the new configuration and hint at once and makes
+/// new queries, so values of one call may come from two versions.
 ///
-/// Where the protocol needs evaluation keys, the client uploads them before its first query, and again when the
-/// server has forgotten them.
+/// If the protocol needs evaluation keys, the client uploads them before its first query, and again
+/// if the server has forgotten them.
 pub struct Client {
     servers: Servers,
     cache: Box<dyn HintCache>,
     policy: Policy,
     clock: Clock,
     session: Session,
-    /// The keys that the servers have taken.
+    /// Hashes of the keys that the servers have accepted.
     keys_sent: HashSet<KeysHash>,
-    /// Whether a server has said that it has a newer version than the session's.
+    /// True if a server has announced a version newer than the session's.
     outdated: bool,
 }
 
 impl Client {
-    /// A client of the database `name` of these servers, in any order, each with its addresses, such as
-    /// `https://pir.example.org`. The first address of a server is asked first, and the others in turn when it cannot be
-    /// reached, does not answer in time or is not ready. Fetches the configuration, and the hint unless `cache` has it.
+    /// Connects to the database `name` of these servers, in any order. Each server has one or more
+    /// addresses, such as `https://pir.example.org`. The first address of a server is used first;
+    /// the others follow in turn if an address is unreachable, does not answer in time or is not
+    /// ready. Fetches the configuration, and the hint unless it is in `cache`.
     ///
     /// # Errors
-    /// [`ClientError::BadAddress`] for a name that cannot be one or a server without an address. The conversation's are
-    /// those of [`HttpClient::connect_with`](crate::HttpClient::connect_with).
+    /// [`ClientError::BadAddress`] for an invalid name or a server without an address. The errors
+    /// of the conversation are those of
+    /// [`HttpClient::connect_with`](crate::HttpClient::connect_with).
     pub fn connect(
         addresses: &[Vec<String>],
         name: &str,
@@ -124,8 +129,8 @@ impl Client {
         Self::resume(addresses, name, cache, policy, clock, Vec::new())
     }
 
-    /// [`Client::connect`] that goes on with the evaluation keys of a client that is no more, where they fit. The server is
-    /// believed to have them until it says otherwise.
+    /// Connects as [`Client::connect`] does, reusing the evaluation keys of a former client if they
+    /// fit. The server is assumed to have them until it reports otherwise.
     ///
     /// # Errors
     /// Those of [`Client::connect`].
@@ -149,12 +154,13 @@ impl Client {
         }))
     }
 
-    /// The evaluation keys for another client to [`resume`](Self::resume) with: see [`Session::kept_keys`].
+    /// Returns the evaluation keys for another client to [`resume`](Self::resume) with: see
+    /// [`Session::kept_keys`].
     pub fn kept_keys(&self) -> Vec<KeptKeys> {
         self.session.kept_keys()
     }
 
-    /// Whether a server has said that it has a newer version, which the next look-up begins with.
+    /// True if a server has announced a newer version, with which the next look-up begins.
     pub fn is_outdated(&self) -> bool {
         self.outdated
     }
@@ -173,17 +179,17 @@ impl Client {
         Self { servers, cache, policy, clock, session, keys_sent: HashSet::new(), outdated: false }
     }
 
-    /// The database, in the version that was last seen.
+    /// Returns the database, in the last version seen.
     pub fn description(&self) -> &Description {
         self.session.description()
     }
 
-    /// The table, in the version that was last seen.
+    /// Returns the table, in the last version seen.
     pub fn table(&self) -> &Table {
         self.description().table()
     }
 
-    /// The values of keys, and what they cost. The conversation's errors are those of
+    /// Looks up the values of keys, and their cost. The errors of the conversation are those of
     /// [`HttpClient::look_up_keys`](crate::HttpClient::look_up_keys).
     pub fn look_up_keys<'a>(&'a mut self, keys: &'a [&'a [u8]]) -> Conversation<'a, Lookups> {
         Conversation::new(self.lines().clone(), self.values_of_keys(keys))
@@ -194,7 +200,7 @@ impl Client {
         self.look_up(look_up).await
     }
 
-    /// The values at indices, and what they cost. The conversation's errors are those of
+    /// Looks up the values at indices, and their cost. The errors of the conversation are those of
     /// [`HttpClient::look_up_indices`](crate::HttpClient::look_up_indices).
     pub fn look_up_indices<'a>(&'a mut self, indices: &'a [u64]) -> Conversation<'a, Lookups> {
         Conversation::new(self.lines().clone(), self.values_at(indices))
@@ -205,7 +211,8 @@ impl Client {
         self.look_up(look_up).await
     }
 
-    /// The values of a list of keys, each part of them to `each`. The conversation's errors are those of
+    /// Looks up the values of a list of keys, and passes each part of them to `each`. The errors of
+    /// the conversation are those of
     /// [`HttpClient::look_up_keys_in_parts`](crate::HttpClient::look_up_keys_in_parts).
     pub fn look_up_keys_in_parts<'a>(
         &'a mut self,
@@ -215,7 +222,8 @@ impl Client {
         Conversation::new(self.lines().clone(), self.values_in_parts(Wanted::Keys(keys), each))
     }
 
-    /// The same for a list of indices.
+    /// Looks up the values at a list of indices, as [`Client::look_up_keys_in_parts`] does for
+    /// keys.
     pub fn look_up_indices_in_parts<'a>(
         &'a mut self,
         indices: &'a [u64],
@@ -224,9 +232,9 @@ impl Client {
         Conversation::new(self.lines().clone(), self.values_in_parts(Wanted::Indices(indices), each))
     }
 
-    /// What one query brings of the values of keys, in as many bins of the table as these lie in, and what it cost. One
-    /// request with one query, whatever is asked for. The conversation's errors are those of
-    /// [`HttpClient::fetch_keys`](crate::HttpClient::fetch_keys).
+    /// Fetches values of keys with a single query: one value of each bin of the table in which the
+    /// keys lie, and the cost. Sends one request with one query, whatever the keys are. The errors
+    /// of the conversation are those of [`HttpClient::fetch_keys`](crate::HttpClient::fetch_keys).
     pub fn fetch_keys<'a>(&'a mut self, keys: &'a [&'a [u8]]) -> Conversation<'a, Fetches> {
         Conversation::new(self.lines().clone(), self.fetched_keys(keys))
     }
@@ -236,8 +244,8 @@ impl Client {
         self.fetch(fetch).await
     }
 
-    /// The same of the values at indices. The conversation's errors are those of
-    /// [`HttpClient::fetch_indices`](crate::HttpClient::fetch_indices).
+    /// Fetches values at indices, as [`Client::fetch_keys`] does for keys. The errors of the
+    /// conversation are those of [`HttpClient::fetch_indices`](crate::HttpClient::fetch_indices).
     pub fn fetch_indices<'a>(&'a mut self, indices: &'a [u64]) -> Conversation<'a, Fetches> {
         Conversation::new(self.lines().clone(), self.fetched_at(indices))
     }
@@ -247,7 +255,7 @@ impl Client {
         self.fetch(fetch).await
     }
 
-    /// Begins what an application asks for at once, with new keys where it is time for them.
+    /// Begins an operation, with new keys if they are due.
     fn begin<T>(
         &mut self,
         begin: impl FnOnce(&mut Session) -> Result<T, ClientError>,
@@ -259,8 +267,9 @@ impl Client {
         making_keys(&self.policy, bytes, || begin(&mut self.session))
     }
 
-    /// The values of a list, part by part, each a look-up of its own. Requests are made whatever becomes of answers, and keys
-    /// that a refused answer has ended keep their names until the list is done or they are used up: see
+    /// Looks up the values of a list part by part, each part as a look-up of its own. Requests are
+    /// made whatever the answers are. Keys ended by a refused answer keep their names until the
+    /// list is done or their queries are used up: see
     /// [`HttpClient::look_up_keys_in_parts`](crate::HttpClient::look_up_keys_in_parts).
     async fn values_in_parts(
         &mut self,
@@ -349,7 +358,7 @@ impl Client {
         }
     }
 
-    /// Goes on with the version that the servers have now.
+    /// Switches to the version that the servers have now.
     async fn follow(&mut self) -> Result<(), ClientError> {
         let (description, hints) = fetch(&mut self.servers, &mut *self.cache, &self.policy).await?;
         let (session, weak_prf) = (&self.session, self.policy.weak_prf);
@@ -359,8 +368,9 @@ impl Client {
         Ok(())
     }
 
-    /// Whether a server refused because it has another version by now. One of another shape takes other
-    /// lengths, and calls these malformed before it comes to the version.
+    /// True if a server refused because it has another version by now. A version with other
+    /// parameters expects other lengths, and the server reports a malformed request before it reads
+    /// the version.
     async fn is_of_another_version(&mut self, error: &ClientError) -> Result<bool, ClientError> {
         let ClientError::Refused { refusal, .. } = error.cause() else { return Ok(false) };
         match refusal.code {
@@ -373,7 +383,7 @@ impl Client {
         }
     }
 
-    /// One request, to each server, for what is still missing.
+    /// Makes one request to each server for the values that are still missing.
     async fn request<A: Asking>(
         &mut self,
         look_up: &mut A,
@@ -396,7 +406,7 @@ impl Client {
         let version = *self.description().version();
         let told = responses.as_deref().unwrap_or_default();
         self.outdated |= told.iter().any(|response| response.newest != version);
-        // A server's word, which may be anything, is not allowed to exceed what was measured here.
+        // The reported time is the server's claim, so it is capped by the measured time.
         let server = told.iter().map(|response| response.compute.min(round_trip)).max().unwrap_or_default();
         look_up.answer(&self.session, pending, responses);
         timings.requests += 1;
@@ -409,9 +419,9 @@ impl Client {
         Ok(())
     }
 
-    /// The responses to requests for `count` values, and how long they took once the server had the keys. A
-    /// server that has forgotten them says so before it computes anything: it gets them, and the same request,
-    /// once more.
+    /// Returns the responses to requests for `count` values, and the round-trip time once the
+    /// server had the keys. A server that has forgotten the keys reports that before it computes
+    /// anything: it gets the keys and the same request once more.
     async fn exchange(
         &mut self,
         requests: &[Bytes],
@@ -453,18 +463,19 @@ impl Client {
     }
 }
 
-/// Tests that a server does not know the keys of a query, and did nothing with it.
+/// True if a server does not know the keys of a query and has not computed anything.
 fn are_keys_unknown(error: &ClientError) -> bool {
     let ClientError::Refused { refusal, .. } = error.cause() else { return false };
     refusal.code == Code::UnknownKeys && !refusal.accepted
 }
 
-/// Bytes of a database's evaluation keys.
+/// Returns the bytes of a database's evaluation keys.
 fn keys_bytes(description: &Description) -> u64 {
     description.limits().parts().map(|part| part.keys_bytes as u64).max().unwrap_or_default()
 }
 
-/// What is made together with `bytes` of evaluation keys, if they are any, told to whom the policy says.
+/// Calls `make`, which also makes `bytes` of evaluation keys, and reports the progress to the
+/// policy's callback if `bytes` is not 0.
 fn making_keys<T>(policy: &Policy, bytes: u64, make: impl FnOnce() -> T) -> T {
     let tell = |done| match &policy.keys_progress {
         Some(progress) if bytes > 0 => progress(done, bytes),
@@ -476,7 +487,7 @@ fn making_keys<T>(policy: &Policy, bytes: u64, make: impl FnOnce() -> T) -> T {
     made
 }
 
-/// What came back from all servers, in the order of their parties.
+/// Responses of all servers, in the order of their parties.
 struct Exchanged {
     bodies: Vec<Bytes>,
     round_trip: Duration,

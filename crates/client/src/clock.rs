@@ -1,27 +1,29 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A clock that only goes forward. Clones go together.
+/// A clock that only goes forward; clones show the same time.
 ///
-/// A client asks it how old its keys are, when a pause is over, and what look-ups cost. Nothing of a look-up's content
-/// follows from it.
+/// A client measures with it the age of its keys, the pauses, and the cost of look-ups. The time
+/// reveals nothing of a look-up's content.
 #[derive(Clone)]
 pub struct Clock(Arc<dyn Fn() -> Duration + Send + Sync>);
 
 impl Clock {
-    /// A clock that `now` reads: the time since a moment of its choice, which never becomes less.
+    /// Creates a clock from `now`, which returns the time since a moment of its choice and never
+    /// decreases.
     pub fn new(now: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
         Self(Arc::new(now))
     }
 
-    /// The system's, which on most systems stands still while the machine is suspended.
+    /// Creates a clock of the system's time, which on most systems stands still while the machine
+    /// is suspended.
     #[cfg(not(all(target_arch = "wasm32", target_os = "unknown")))]
     pub fn system() -> Self {
         let start = std::time::Instant::now();
         Self::new(move || start.elapsed())
     }
 
-    /// The time since the clock's moment.
+    /// Returns the time since the clock's moment.
     pub fn now(&self) -> Duration {
         self.0()
     }

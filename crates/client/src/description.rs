@@ -8,19 +8,19 @@ use crate::ClientError;
 use crate::forms::check;
 use crate::manifest::Manifest;
 
-/// A part of a database, read from untrusted bytes and checked: its base, or its delta.
+/// A part of a database, its base or its delta, parsed from untrusted bytes and checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartDescription {
     params: ProtocolParams,
     table: Table,
     hint_bytes: u64,
     hint_blake3: [u8; 32],
-    /// The version of its snapshot, if its manifest is there and says the same.
+    /// Version of the part's snapshot, if a manifest was sent that agrees with the rest.
     snapshot: Option<Version>,
 }
 
 impl PartDescription {
-    /// The base of the dataset `name`, or its delta of the base `delta_of`.
+    /// Parses the base of the dataset `name`, or its delta of the base `delta_of`.
     fn parse(name: &str, delta_of: Option<Version>, config: &PartConfig) -> Result<Self, ClientError> {
         let wrong = |detail: String| Err(ClientError::WrongConfig(detail));
         let invalid = |error: &dyn std::fmt::Display| ClientError::WrongConfig(error.to_string());
@@ -53,38 +53,39 @@ impl PartDescription {
         Ok(Self { params, table, hint_bytes, hint_blake3, snapshot })
     }
 
-    /// The protocol and its parameters.
+    /// Returns the protocol and its parameters.
     pub fn params(&self) -> &ProtocolParams {
         &self.params
     }
 
-    /// The table.
+    /// Returns the table.
     pub fn table(&self) -> &Table {
         &self.table
     }
 
-    /// Bytes of the hint.
+    /// Returns the length of the hint, in bytes.
     pub fn hint_bytes(&self) -> u64 {
         self.hint_bytes
     }
 
-    /// BLAKE3 of the hint.
+    /// Returns the BLAKE3 hash of the hint.
     pub fn hint_blake3(&self) -> &[u8; 32] {
         &self.hint_blake3
     }
 
-    /// The hint, if these bytes are it.
+    /// Returns the hint if `bytes` have its length and hash.
     ///
     /// # Errors
-    /// [`ClientError::HintCorrupted`] if they are not.
+    /// [`ClientError::HintCorrupted`] if they do not.
     pub fn hint(&self, bytes: Vec<u8>) -> Result<Hint, ClientError> {
         let same = bytes.len() as u64 == self.hint_bytes && blake3::hash(&bytes) == self.hint_blake3;
         if same { Ok(Hint { bytes, blake3: self.hint_blake3 }) } else { Err(ClientError::HintCorrupted) }
     }
 }
 
-/// The configuration of a version of a database, read from untrusted bytes and checked: the parameters and tables of
-/// its parts are valid and belong together, and what the server says of lengths and of its party is what they say.
+/// The configuration of a version of a database, parsed from untrusted bytes and checked. The
+/// parameters and tables of its parts are valid and belong together, and they agree with the
+/// server's statements about lengths and its party.
 #[derive(Clone, Debug)]
 pub struct Description {
     name: String,
@@ -95,16 +96,16 @@ pub struct Description {
     party: Option<Party>,
     versions: Vec<Version>,
     signature: Option<Signature>,
-    /// Whether the version is the hash of what it describes.
+    /// True if the version is the hash of what it describes.
     bound: bool,
 }
 
 impl Description {
-    /// The configuration of the database called `name`, from the bytes of its message.
+    /// Parses the configuration of the database called `name` from the bytes of its message.
     ///
     /// # Errors
-    /// [`ClientError::Wire`] if the bytes are no such message, [`ClientError::WrongConfig`] if its parts do
-    /// not belong together.
+    /// [`ClientError::Wire`] if the bytes are not such a message, [`ClientError::WrongConfig`] if
+    /// its parts do not belong together.
     pub fn parse(name: &str, message: Bytes) -> Result<Self, ClientError> {
         let config = Config::decode(message)?;
         let wrong = |detail: &str| Err(ClientError::WrongConfig(detail.into()));
@@ -164,12 +165,12 @@ impl Description {
         })
     }
 
-    /// The one description that all servers of a database give, from that of each in the order of their parties.
-    /// One server alone cannot make a client ask under other parameters than both have.
+    /// Combines the descriptions of all servers, in the order of their parties, into the one on
+    /// which they agree. A single server cannot make a client use other parameters than both have.
     ///
     /// # Errors
-    /// [`ClientError::BadAddress`] if they are not the servers of the protocol, each once;
-    /// [`ClientError::DifferentSnapshots`] if the two have not the same version, parameters and table.
+    /// [`ClientError::BadAddress`] unless they are the servers of the protocol, each once;
+    /// [`ClientError::DifferentSnapshots`] if the two differ in version, parameters or table.
     pub fn agree(descriptions: Vec<Self>) -> Result<Self, ClientError> {
         for description in &descriptions {
             let text = match (description.base.params.parties(), descriptions.len()) {
@@ -188,7 +189,8 @@ impl Description {
         Ok(agreed)
     }
 
-    /// Checks that `other` is the other party with the same snapshot, and takes no longer batches than it does.
+    /// Checks that `other` is the other party with the same snapshot, and lowers the batch limit to
+    /// the smaller of both.
     fn agree_with(&mut self, other: &Self) -> Result<(), ClientError> {
         if let (Some(party), true) = (self.party, self.party == other.party) {
             return Err(ClientError::BadAddress(format!(
@@ -203,47 +205,50 @@ impl Description {
         Ok(())
     }
 
-    /// The newest version that all of them answer, if there is one.
+    /// Returns the newest version that all of them answer, if there is one.
     pub fn common_version(descriptions: &[Self]) -> Option<Version> {
         let (first, others) = descriptions.split_first()?;
         let everywhere = |version: &&Version| others.iter().all(|other| other.versions.contains(version));
         first.versions.iter().find(everywhere).copied()
     }
 
-    /// The database's name.
+    /// Returns the database's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Which of the protocol's two servers gave this description; `None` if the protocol has one.
+    /// Returns the party that gave this description; `None` if the protocol has one server.
     pub fn party(&self) -> Option<Party> {
         self.party
     }
 
-    /// The version.
+    /// Returns the version.
     pub fn version(&self) -> &Version {
         &self.version
     }
 
-    /// The table as it was built.
+    /// Returns the base: the table as it was built.
     pub fn base(&self) -> &PartDescription {
         &self.base
     }
 
-    /// What has changed since, if anything has.
+    /// Returns the delta, if anything has changed since.
     pub fn delta(&self) -> Option<&PartDescription> {
         self.delta.as_ref()
     }
 
-    /// The operator's signature, if there is one. It says nothing before it is verified: see [`Description::accept`].
+    /// Returns the operator's signature, if there is one. It proves nothing before it is verified:
+    /// see [`Description::accept`].
     pub fn signature(&self) -> Option<&Signature> {
         self.signature.as_ref()
     }
 
-    /// Takes the version if the pinned key vouches for it, and for all that is described here, and remembers it.
+    /// Accepts the version if the pinned key vouches for it and for everything described here, and
+    /// records it in `pin`.
     ///
     /// # Errors
-    /// [`ProtocolError::Untrusted`] if the key does not, or the server does not show what the version is the hash of.
+    /// [`ProtocolError::Untrusted`] if the key does not vouch for it, or if the server does not
+    /// send the manifests of which the version is the hash.
     pub fn accept(&self, pin: &mut Pin) -> Result<(), ProtocolError> {
         if !self.bound {
             return Err(ProtocolError::Untrusted(format!(
@@ -254,28 +259,29 @@ impl Description {
         pin.accept(&self.name, &self.version, self.signature.as_ref())
     }
 
-    /// The base, then the delta.
+    /// Returns the base, then the delta.
     pub fn parts(&self) -> impl Iterator<Item = &PartDescription> {
         [&self.base].into_iter().chain(&self.delta)
     }
 
-    /// The base's protocol and its parameters.
+    /// Returns the base's protocol and its parameters.
     pub fn params(&self) -> &ProtocolParams {
         &self.base.params
     }
 
-    /// The base's table.
+    /// Returns the base's table.
     pub fn table(&self) -> &Table {
         &self.base.table
     }
 
-    /// Lengths of queries, answers and evaluation keys, and the most look-ups in a request.
+    /// Returns the lengths of queries, answers and evaluation keys, and the maximum number of
+    /// look-ups in a request.
     pub fn limits(&self) -> Limits {
         self.limits
     }
 }
 
-/// A hint whose hash has been checked: [`PartDescription::hint`] makes it.
+/// A hint with a verified hash, made by [`PartDescription::hint`].
 pub struct Hint {
     pub(crate) bytes: Vec<u8>,
     pub(crate) blake3: [u8; 32],

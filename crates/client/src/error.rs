@@ -4,18 +4,18 @@ use spirea_math::random::NoEntropy;
 use spirea_protocols::{Party, PrfKind, ProtocolError};
 use spirea_wire::{Refusal, Version, WireError};
 
-/// Why a look-up failed, and what to do about it. None of them means that a key is absent, and none carries
-/// the key.
+/// Error of a look-up, with a remedy. No error means that a key is absent, and none contains the
+/// key.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientError {
-    /// An address or a name that cannot be used, or too few or too many addresses.
+    /// An address or a name is invalid, or there are too few or too many addresses.
     #[error("{0}")]
     BadAddress(String),
-    /// An option that cannot be used.
+    /// An option is invalid.
     #[error("{0}")]
     BadOption(String),
-    /// The server's bytes are not the message that was expected.
+    /// The server's response is not the expected message.
     #[error("the server's response cannot be used: {0}; is this the address of a Spirea server?")]
     Wire(#[from] WireError),
     /// The parts of a configuration do not belong together.
@@ -26,9 +26,9 @@ pub enum ClientError {
         "the hint has {bytes} bytes, above this client's limit of {limit}; raise the limit to download it"
     )]
     HintTooLarge {
-        /// Its length.
+        /// Length of the hint, in bytes.
         bytes: u64,
-        /// The limit.
+        /// Limit, in bytes.
         limit: u64,
     },
     /// The hint's bytes do not have the hash that the configuration names.
@@ -36,15 +36,15 @@ pub enum ClientError {
         "the hint does not have the hash that the configuration names, and was discarded; something between client and server changes bytes, or the server's copy is damaged: try another network, then tell the server's operator"
     )]
     HintCorrupted,
-    /// The database changed again and again while its configuration and hint were fetched.
+    /// The database kept changing while its configuration and hint were fetched.
     #[error("the database changed while it was being fetched; try again")]
     Changing,
-    /// The server refuses even queries made for the version that it has just named.
+    /// The server refuses queries for the version that it has just named.
     #[error(
         "the server refuses queries for the version that it says it has; a cache between client and server may hold an old configuration: try again later, then tell the server's operator"
     )]
     StillStale,
-    /// The server does not know the keys that it has just taken.
+    /// The server does not know the keys that it has just accepted.
     #[error(
         "the server does not keep the evaluation keys that it was given; it may have too little room for them: try again later, then tell the server's operator"
     )]
@@ -54,20 +54,20 @@ pub enum ClientError {
         "another answer to this client did not verify, and the secret that this one could be read with was erased; ask again"
     )]
     KeysEnded,
-    /// The server names the keys by another hash than theirs.
+    /// The server names the keys by a wrong hash.
     #[error(
         "the server received other evaluation keys than were sent; something between client and server changes bytes: try another network, then tell the server's operator"
     )]
     KeysChanged,
-    /// The server refused or failed, and says why.
+    /// The server refused or failed, with its reason.
     #[error("the server refused ({status}): {}; {}", .refusal.message, .refusal.remedy)]
     Refused {
         /// The HTTP status.
         status: u16,
-        /// What the server says.
+        /// The server's refusal.
         refusal: Refusal,
     },
-    /// A response that no Spirea server gives.
+    /// No Spirea server sends such a response.
     #[error(
         "unexpected HTTP status {status}; is this the address of a Spirea server? Redirections are not followed: give the final address"
     )]
@@ -78,18 +78,18 @@ pub enum ClientError {
     /// The server cannot be reached.
     #[error("cannot reach the server: {0}; check the address and that the server runs")]
     Unreachable(String),
-    /// The server's name leads nowhere.
+    /// The server's host name has no address.
     #[error("the server's name has no address: {0}; check the name, and that this machine resolves others")]
     UnknownHost(String),
-    /// The connection is not known to lead to the server that was meant; with what can be done about it.
+    /// The connection is not known to lead to the intended server; with a remedy.
     #[error("the server cannot be trusted to be the one that was meant: {0}")]
     Untrusted(String),
-    /// What answers speaks another protocol.
+    /// The other end speaks another protocol.
     #[error(
         "what answers does not speak HTTP: {0}; if the port is for TLS, give an address that begins with https://"
     )]
     Unusable(String),
-    /// The server took too long.
+    /// The server did not respond in time.
     #[error("the server took too long: {0}; try again, or allow more time")]
     TimedOut(String),
     /// The connection broke.
@@ -100,15 +100,15 @@ pub enum ClientError {
     Cache {
         /// The file or folder.
         path: PathBuf,
-        /// What was attempted.
+        /// The attempted operation.
         action: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// A look-up that cannot be made, or an answer that is wrong and was withheld.
+    /// The look-up is invalid, or an answer is wrong and was withheld.
     #[error(transparent)]
     Protocol(#[from] ProtocolError),
-    /// Whoever holds the call wants no more of it.
+    /// The caller stopped the call.
     #[error("stopped before it was done")]
     Stopped,
     /// Two servers serve different snapshots.
@@ -116,10 +116,10 @@ pub enum ClientError {
         "party 0 serves version {}, party 1 serves {}: one of them has not been updated yet, or they serve different data; try again when both serve the same snapshot", short(&.versions[0]), short(&.versions[1])
     )]
     DifferentSnapshots {
-        /// What party 0 and party 1 serve.
+        /// Versions of party 0 and party 1.
         versions: [Version; 2],
     },
-    /// The database's pseudorandom function must be accepted first.
+    /// The caller must accept the database's pseudorandom function first.
     #[error(
         "this database is asked under the pseudorandom function {prf}: {} What the servers learn of a look-up rests on it: ask their operators for another function, or accept this one (--accept-weak-prf, WeakPrf::Accept)", .prf.trust()
     )]
@@ -127,25 +127,26 @@ pub enum ClientError {
         /// The function.
         prf: PrfKind,
     },
-    /// One of several addresses failed: of two servers before it could say which party it is, or of an only server.
+    /// One of several addresses failed: of two servers before the server could say which party it
+    /// is, or of an only server.
     #[error("{url}: {cause}")]
     Server {
-        /// Its address.
+        /// Address.
         url: String,
-        /// What happened.
+        /// The error there.
         cause: Box<ClientError>,
     },
     /// One of two servers failed.
     #[error("{party} ({url}): {cause}")]
     Party {
-        /// Which.
+        /// The party.
         party: Party,
-        /// Its address.
+        /// Address.
         url: String,
-        /// What happened.
+        /// The error there.
         cause: Box<ClientError>,
     },
-    /// The keys of the table have a form, and this client has no rules for forms.
+    /// The keys of the table have a form, and this client was built without rules for forms.
     #[error(
         "the table's keys have a form, whose rules this client was built without: use the command, or the packages for Python or JavaScript"
     )]
@@ -156,7 +157,7 @@ pub enum ClientError {
 }
 
 impl ClientError {
-    /// The cause alone, without the server and the address.
+    /// Returns the error itself, without the server and the address.
     pub fn cause(&self) -> &Self {
         match self {
             Self::Server { cause, .. } | Self::Party { cause, .. } => cause,
@@ -164,7 +165,7 @@ impl ClientError {
         }
     }
 
-    /// The address that failed, of two servers or of several addresses.
+    /// Returns the address that failed, if there are two servers or several addresses.
     pub fn url(&self) -> Option<&str> {
         match self {
             Self::Server { url, .. } | Self::Party { url, .. } => Some(url),
@@ -173,7 +174,7 @@ impl ClientError {
     }
 }
 
-/// Enough of a version to tell it from another.
+/// Abbreviates a version for messages.
 fn short(version: &Version) -> String {
     version[..4].iter().map(|byte| format!("{byte:02x}")).chain(["…".into()]).collect()
 }

@@ -12,26 +12,27 @@ use crate::session::{Asker, Round, settle};
 use crate::wanted::{KEY_IS_NEWER, Wanted};
 use crate::{ClientError, Session, Value};
 
-/// Everything that an application fetches with one query: a value of each bin of the table.
+/// A fetch of several values with one query: one value of each bin of the table.
 ///
-/// One request with one query, whatever is asked for and however much, even nothing: what servers see does not depend on
-/// it. What lies in the bin of a value before it in the list is dropped, and the result says so.
+/// A fetch is always one request with one query, even for an empty list, so servers see nothing of
+/// the wanted values or their number. If several values of the list lie in one bin, all but the
+/// first are dropped, and the result says so.
 pub struct Fetch<'a> {
     wanted: Wanted<'a>,
-    /// What was brought, or what was wrong.
+    /// The results, or the error of the answers.
     outcome: Option<Result<Vec<Fetched<Value>>, ClientError>>,
 }
 
-/// What a fetch leaves until its answers come.
+/// State of a fetch until its answers come.
 pub struct PendingFetch {
     base: Arc<Asker>,
     state: FetchState,
-    /// For each key, if its form is known for certain; empty for indices.
+    /// For each key, true if its form is known for certain; empty for indices.
     known: Vec<bool>,
 }
 
 impl PendingFetch {
-    /// Queries of its request, for [`Session::read`].
+    /// Number of queries in the request, for [`Session::read`].
     pub const QUERIES: usize = 1;
 }
 
@@ -40,21 +41,24 @@ impl<'a> Fetch<'a> {
         Self { wanted, outcome: None }
     }
 
-    /// Whether it has been answered, well or not.
+    /// True once answers have come, right or wrong.
     pub fn is_complete(&self) -> bool {
         self.outcome.is_some()
     }
 
-    /// The requests, of which the answers go to [`Fetch::answer`]. Until then it gives new ones for the same.
+    /// Returns the requests; their answers go to [`Fetch::answer`]. Until then, each call returns
+    /// fresh requests for the same values.
     ///
     /// # Errors
-    /// [`ClientError::Protocol`] if the table is looked up the other way, has no such index, or the version has a delta;
+    /// [`ClientError::Protocol`] if the table is looked up the other way, has no such index, or the
+    /// version has a delta;
     /// [`ClientError::NoEntropy`] if the system gives no randomness.
     pub fn ask(&self, session: &Session) -> Result<Round<PendingFetch>, ClientError> {
         session.fetch_round(self.wanted)
     }
 
-    /// Takes what came of the requests that left `pending`, as [`LookUp::answer`](crate::LookUp::answer).
+    /// Accepts the responses to the requests that left `pending`, like
+    /// [`LookUp::answer`](crate::LookUp::answer).
     pub fn answer(
         &mut self,
         session: &Session,
@@ -64,13 +68,14 @@ impl<'a> Fetch<'a> {
         self.outcome = Some(responses.and_then(|responses| session.decode_fetch(pending, &responses)));
     }
 
-    /// What was brought, in the order asked for, if it was all answered rightly: `asked` says why it was not.
+    /// Returns the results, in the order of the request, if everything was answered correctly;
+    /// otherwise an error, possibly that in `asked`.
     ///
     /// # Errors
-    /// What was wrong with the answers; else that of `asked`.
+    /// The error of the answers; otherwise that of `asked`.
     ///
     /// # Panics
-    /// If there were no answers, and `asked` does not say why.
+    /// If there were no answers although `asked` is `Ok`.
     pub fn finish(self, asked: Result<(), ClientError>) -> Result<Vec<Fetched<Value>>, ClientError> {
         match (self.outcome, asked) {
             (Some(outcome), Ok(())) => outcome,
@@ -106,7 +111,7 @@ impl Asking for Fetch<'_> {
 }
 
 impl Session {
-    /// Begins a fetch of the values of keys, one of each bin, however many.
+    /// Begins a fetch of the values of any number of keys, one value of each bin.
     ///
     /// # Errors
     /// Those of [`Session::look_up_keys`].
@@ -115,7 +120,7 @@ impl Session {
         Ok(Fetch::new(Wanted::Keys(keys)))
     }
 
-    /// Begins a fetch of the values at indices, one of each bin, however many.
+    /// Begins a fetch of the values at any number of indices, one value of each bin.
     ///
     /// # Errors
     /// Those of [`Session::look_up_keys`].
@@ -124,7 +129,7 @@ impl Session {
         Ok(Fetch::new(Wanted::Indices(indices)))
     }
 
-    /// The requests of a fetch, one to each server.
+    /// Returns the requests of a fetch, one for each server.
     pub(crate) fn fetch_round(&self, wanted: Wanted<'_>) -> Result<Round<PendingFetch>, ClientError> {
         if self.delta().is_some() {
             let detail = "this version has a delta, of which a fetch would ask every value: look values up one by one, \
@@ -152,8 +157,8 @@ impl Session {
         Ok(Round { requests: queries.into_iter().map(request).collect(), pending })
     }
 
-    /// What the responses of all servers, in the order of their parties, brought of what was fetched. One that does not
-    /// verify ends the keys that it was asked for under.
+    /// Decodes the responses of all servers, in the order of their parties, to a fetch. A response
+    /// that fails verification ends the keys under which it was requested.
     ///
     /// # Errors
     /// Those of [`Session::decode`].
@@ -170,7 +175,8 @@ impl Session {
             .collect();
         let table = base.client().table();
         let value = |fetched: Fetched<Vec<u8>>| match fetched {
-            // Only the fields that the application gets are copied: what they were decoded from is erased here.
+            // Copies only the fields that the application gets; the bytes from which they were
+            // decoded are erased here.
             Fetched::Value(value) => table
                 .split_fields(&zeroize::Zeroizing::new(value))
                 .map(|fields| Fetched::Value(Value::new(fields))),

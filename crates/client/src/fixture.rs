@@ -1,5 +1,6 @@
-//! What tests of the client ask for and answer with. The protocols are fakes: one needs keys, and another has two servers,
-//! whose queries are shares of the index and whose answers are shares of a record.
+//! Requests and responses for tests of the client. The protocols are fakes: `Keyed` needs keys;
+//! `Shares` has two servers, whose queries are shares of the index and whose answers are shares of
+//! a record.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -55,7 +56,7 @@ pub(crate) fn part(params: &ProtocolParams) -> PartConfig {
     }
 }
 
-/// A client half that needs keys, and decodes any answer to the value `v`.
+/// A client half that needs keys and decodes any answer to the value `v`.
 pub(crate) struct Keyed;
 
 impl IndexClient for Keyed {
@@ -101,7 +102,7 @@ pub(crate) fn unknown() -> Reply {
     refusal(424, Code::UnknownKeys)
 }
 
-/// What a server does that has what it needs.
+/// Returns the response of a server that has everything it needs.
 pub(crate) fn willing(path: &str) -> Reply {
     match path {
         "keys" => (200, KeysResponse { blake3: blake3::hash(KEYS.bytes()).into() }.encode()),
@@ -117,7 +118,7 @@ pub(crate) fn willing(path: &str) -> Reply {
     }
 }
 
-/// What a server of a protocol with two says of itself.
+/// Returns the configuration of one server of a two-server protocol.
 pub(crate) fn described(party: Party, version: Version) -> Config {
     described_under(PrfKind::default(), party, version)
 }
@@ -128,7 +129,8 @@ pub(crate) fn described_under(prf: PrfKind, party: Party, version: Version) -> C
     Config { base: part(&params), party: Some(party.number()), ..config(version) }
 }
 
-/// A client half: an index is the exclusive or of the queries' first bytes, a record that of the answers.
+/// A client half: the index is the XOR of the queries' first bytes, the record the XOR of the
+/// answers.
 pub(crate) struct Shares;
 
 impl IndexClient for Shares {
@@ -162,7 +164,7 @@ impl IndexClient for Shares {
     }
 }
 
-/// One server's share of record 3, in a response.
+/// Returns a response with one server's share of record 3.
 pub(crate) fn share(party: Party) -> Reply {
     let mut answer = vec![0x5a; params().sizes().answer_bytes];
     if party == Party::One {

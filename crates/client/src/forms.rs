@@ -1,4 +1,4 @@
-//! Forms of keys, by the rules that this client was built with, or by those that it is given.
+//! Forms of keys, by the rules built into this client or provided by the embedder.
 
 use std::sync::OnceLock;
 
@@ -11,17 +11,17 @@ use crate::ClientError;
 /// Rules for the forms of keys: the functions of `spirea-normalise`, or calls of them elsewhere.
 #[derive(Clone, Copy)]
 pub struct Rules {
-    /// Checks that the rules can bring keys into a form; the fault if they cannot.
+    /// Checks that the rules can convert keys to a form; otherwise returns the fault.
     pub check: fn(&KeyForm) -> Result<(), String>,
-    /// Brings a key into a form.
+    /// Converts a key to a form.
     pub bring: fn(&KeyForm, &[u8]) -> KeyInForm,
 }
 
 /// A key in the form of a table's keys.
 pub struct KeyInForm {
-    /// The key to ask for: in its form, or as it is if it cannot be brought into it.
+    /// Key to look up: in its form, or unchanged if it cannot be converted.
     pub key: Zeroizing<Vec<u8>>,
-    /// The rules know for certain that the form is this one.
+    /// True if the rules know for certain that this is the form.
     pub is_known: bool,
 }
 
@@ -37,14 +37,15 @@ const OWN: Option<Rules> = {
     };
     Some(Rules { check, bring })
 };
-/// None: the embedder may have rules.
+/// No built-in rules: the embedder may provide them.
 #[cfg(not(feature = "forms"))]
 const OWN: Option<Rules> = None;
 
-/// Gives all clients of this process rules for the forms of keys, once and for all. A client that was built with the feature
-/// `forms` needs none.
+/// Sets the rules for forms of keys for all clients of this process, once and for all. Clients
+/// built with the feature `forms` need no such call.
 pub fn provide_rules(rules: Rules) {
-    // The first ones stay: keys of one look-up are not brought into a form by two.
+    // The first rules stay, so that the keys of one look-up are never converted by two sets of
+    // rules.
     _ = PROVIDED.set(rules);
 }
 
@@ -52,20 +53,21 @@ fn rules() -> Option<Rules> {
     PROVIDED.get().copied().or(OWN)
 }
 
-/// Checks that this client can bring keys into a form.
+/// Checks that this client can convert keys to a form.
 ///
 /// # Errors
-/// [`ClientError::NoRules`] if it has no rules; [`ClientError::Protocol`] if they do not know the form.
+/// [`ClientError::NoRules`] if it has no rules; [`ClientError::Protocol`] if the rules do not know
+/// the form.
 pub(crate) fn check(form: &KeyForm) -> Result<(), ClientError> {
     let rules = rules().ok_or(ClientError::NoRules)?;
     (rules.check)(form).map_err(|fault| ProtocolError::BadRequest(fault).into())
 }
 
-/// Brings a key into the form of a table's keys, if they have one.
+/// Converts a key to the form of a table's keys, if they have one.
 pub(crate) fn in_form(form: Option<&KeyForm>, key: &[u8]) -> KeyInForm {
     match form.zip(rules()) {
         Some((form, rules)) => (rules.bring)(form, key),
-        // No description with a form passes `check` without rules.
+        // Without rules, `check` rejects every description with a form.
         None => KeyInForm { key: Zeroizing::new(key.to_vec()), is_known: true },
     }
 }

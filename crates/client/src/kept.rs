@@ -7,18 +7,19 @@ use zeroize::Zeroizing;
 
 use crate::Keys;
 
-/// The form of what is written; another one is no keys.
+/// Format of the record; records with another format are rejected.
 const FORMAT: u8 = 1;
-/// Before what is hashed, so that no other hash is this one.
+/// Domain separation of the checksum.
 const CONTEXT: &str = "spirea 2026 kept evaluation keys";
 
-/// Evaluation keys with their secret, kept for another session of the same client to go on with: it need not make and upload
-/// new ones.
+/// Evaluation keys with their secret, kept for a later session of the same client, which then need
+/// not make and upload new keys.
 ///
-/// They come as two pieces: the keys, megabytes that hold no secret, and a record of a few kilobytes with the secret and the
-/// count of queries, which changes with every look-up. Whoever keeps them removes the record before a look-up and writes it
-/// after one whose answers were right. So a session that ends in the middle of a look-up ends its keys, and a server learns
-/// no second bit of them.
+/// They consist of two pieces: the keys, megabytes without a secret, and a record of a few
+/// kilobytes with the secret and the count of queries, which changes with every look-up. The caller
+/// removes the record before a look-up, and writes it again after a look-up whose answers were all
+/// correct. So a session that ends in the middle of a look-up also ends its keys, and a server
+/// learns no second bit of them.
 pub struct KeptKeys {
     pub(crate) saved: SavedKeys,
     pub(crate) blake3: KeysHash,
@@ -26,17 +27,17 @@ pub struct KeptKeys {
 }
 
 impl KeptKeys {
-    /// The evaluation keys.
+    /// Returns the evaluation keys.
     pub fn keys(&self) -> &[u8] {
         &self.saved.bytes
     }
 
-    /// Their BLAKE3.
+    /// Returns the BLAKE3 hash of the keys.
     pub fn blake3(&self) -> &KeysHash {
         &self.blake3
     }
 
-    /// The record of their secret.
+    /// Returns the record of the keys' secret.
     pub fn record(&self) -> Zeroizing<Vec<u8>> {
         let Self { saved: SavedKeys { shape, secret, queries, .. }, blake3, made } = self;
         let fields: [&[u8]; 7] = [
@@ -48,7 +49,7 @@ impl KeptKeys {
             shape.as_bytes(),
             secret,
         ];
-        // Of its size from the beginning, so that what is erased is all there was.
+        // Allocated at its final size, so that erasing it erases every copy.
         let mut record =
             Zeroizing::new(Vec::with_capacity(fields.iter().map(|field| field.len()).sum::<usize>() + 32));
         fields.iter().for_each(|field| record.extend_from_slice(field));
@@ -57,16 +58,17 @@ impl KeptKeys {
         record
     }
 
-    /// The keys that a record is of.
+    /// Returns the hash of the keys to which a record belongs.
     pub fn keys_of(record: &[u8]) -> Option<KeysHash> {
         record.get(17..49)?.try_into().ok()
     }
 
-    /// What was kept as a record and these keys, if it is undamaged and not too old `now`, by a clock whose moment is that of
-    /// the clock by which they were made.
+    /// Restores kept keys from a record and the keys themselves, if the record is undamaged and not
+    /// too old. `now` must come from a clock with the same moment of origin as the clock used when
+    /// the keys were made.
     pub fn read(record: &[u8], keys: Vec<u8>, now: Duration) -> Option<Self> {
         let (content, checksum) = record.split_last_chunk::<32>()?;
-        // Hashes are compared without a branch on where they differ.
+        // The comparison of hashes does not branch on the position of a difference.
         let same = blake3::Hash::from_bytes(blake3::derive_key(CONTEXT, content)) == *checksum;
         if !declassify(same, DAMAGED_KEYS_ARE_DROPPED) {
             return None;

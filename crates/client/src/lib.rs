@@ -1,13 +1,15 @@
 //! The client: sessions, conversations without I/O, the HTTP transport.
 //!
-//! [`Session`] makes requests' bytes and reads responses'. [`Client`] decides what is sent when: its [`Conversation`]s
-//! fetch configurations and hints, upload keys, ask, follow the database and try again where that is safe, and whoever holds
-//! one carries its requests. [`HttpClient`] is the loop that does so over HTTP, blocking, with a cache on disk. Without the
-//! feature `http` nothing here needs sockets, files, threads or a 64-bit word.
+//! [`Session`] makes the bytes of requests and reads those of responses. [`Client`] decides what is
+//! sent when: its [`Conversation`]s fetch configurations and hints, upload keys, send queries,
+//! follow the database and retry where that is safe. The holder of a conversation carries its
+//! requests. [`HttpClient`] is a blocking loop that does so over HTTP, with a cache on disk.
+//! Without the feature `http`, this crate needs no sockets, files, threads or 64-bit words.
 //!
-//! What a server learns: when a client asks, and how many values at once. Not which; of two servers neither does, as
-//! long as they do not work together. A server that changes answers learns from a look-up whether all were accepted, when
-//! the next one comes: at most one bit of one key, which ends when they were not ([`LookUp`]).
+//! A server learns when a client queries it and how many values are looked up at once, but not
+//! which; with two servers, neither learns which as long as they do not collude. A server that
+//! changes answers learns, when the next look-up comes, whether all answers of the last one were
+//! accepted: at most one bit of one key, which ends if they were not ([`LookUp`]).
 
 mod cache;
 mod client;

@@ -3,30 +3,32 @@ use spirea_wire::{Response, Version};
 use crate::wanted::Wanted;
 use crate::{Answered, ClientError, Pending, Round, Session, Value};
 
-/// What an application asks for at once.
+/// An operation of an application: a look-up or a fetch.
 pub(crate) trait Asking {
-    /// What a round of requests leaves until its answers come.
+    /// State of a round of requests until its answers come.
     type Pending;
 
-    /// Whether there is no more to ask for.
+    /// True if nothing is left to ask for.
     fn is_complete(&self) -> bool {
         let (answered, all) = self.answered();
         answered == all
     }
 
-    /// How many values have been answered, well or not, and of how many; of what is answered at once, 0 or 1 of 1.
+    /// Returns the number of answered values, right or wrong, and of all values; for an operation
+    /// answered at once, 0 or 1 of 1.
     fn answered(&self) -> (usize, usize);
 
-    /// The next requests. Until their answers are there it gives new ones for the same.
+    /// Returns the next requests. Until their answers have come, each call returns fresh requests
+    /// for the same values.
     ///
     /// # Errors
     /// Those of making queries.
     fn ask(&self, session: &Session) -> Result<Round<Self::Pending>, ClientError>;
 
-    /// Queries of a round's request.
+    /// Returns the number of queries in a round's request.
     fn count(pending: &Self::Pending) -> usize;
 
-    /// Takes what came of the requests that left `pending`.
+    /// Accepts the responses to the requests that left `pending`.
     fn answer(
         &mut self,
         session: &Session,
@@ -35,35 +37,39 @@ pub(crate) trait Asking {
     );
 }
 
-/// Bytes of answers above which they are decoded before the last one has come, if they are those of enough look-ups.
+/// Bytes of waiting answers above which they are decoded early, if they belong to at least
+/// [`LEAST_TOGETHER`] look-ups.
 const MAX_WAITING_BYTES: usize = 64 << 20;
 
-/// Fewest look-ups whose answers are decoded before the last one has come. A constant of the client, so that no server chooses
-/// how few answers the time between two requests tells of.
+/// Minimum number of look-ups whose answers are decoded before the last one has come. The constant
+/// is the client's, so that no server chooses how few answers the time between two requests reveals
+/// something about.
 const LEAST_TOGETHER: usize = 16;
 
-/// Everything that an application asks for at once, in as many requests as it takes.
+/// A look-up of any number of values, in as many requests as needed.
 ///
-/// The number of requests, their lengths and times, and the keys that they name follow from what is asked for, and from no
-/// answer. Answers are decoded when the last has come, or those of 16 look-ups and 64 MiB: the time between two requests does
-/// not show how long one answer takes to decode, however few look-ups a server takes in a request.
+/// The number of requests, their lengths and times, and the keys that they name depend on what is
+/// looked up, never on an answer. Answers are decoded once the last has come, or once 16 look-ups
+/// and 64 MiB are waiting. So the time between two requests does not show how long a single answer
+/// takes to decode, however few look-ups a server accepts in a request.
 ///
-/// An answer that does not verify ends the session's keys, and the whole look-up is an error. A server that changed answers
-/// learns from the next look-up, which has new keys, that an answer of this look-up was refused. The caller makes all requests,
-/// and stops only if a server refuses to answer, which tells the server nothing.
+/// An answer that does not verify ends the session's keys, and the whole look-up is an error. A
+/// server that changed answers learns from the next look-up, which has new keys, that an answer of
+/// this look-up was refused. The caller makes all requests, and stops only if a server refuses to
+/// answer, which tells the server nothing.
 ///
-/// The look-up may go on with another session in between, one with another version of the database.
+/// The look-up may continue in another session, with another version of the database.
 pub struct LookUp<'a> {
     wanted: Wanted<'a>,
-    /// The version that answered each look-up, well or not, as far as they have been asked.
+    /// For each look-up answered so far, right or wrong, the version that answered.
     versions: Vec<Version>,
-    /// Rounds that are not decoded yet, in order, each with its responses or the reason for refusing one.
+    /// Undecoded rounds, in order, each with its responses or the reason for refusing one.
     rounds: Vec<(Pending, Result<Vec<Response>, ClientError>)>,
     /// Bytes of the answers in `rounds`.
     waiting_bytes: usize,
-    /// Look-ups in `rounds`.
+    /// Number of look-ups in `rounds`.
     waiting: usize,
-    /// Results of the rounds that are decoded, in order.
+    /// Results of the decoded rounds, in order.
     decoded: Vec<Result<Answered, ClientError>>,
 }
 
@@ -79,17 +85,19 @@ impl<'a> LookUp<'a> {
         }
     }
 
-    /// Whether there is no more to ask for.
+    /// True if nothing is left to ask for.
     pub fn is_complete(&self) -> bool {
         self.versions.len() == self.wanted.len()
     }
 
-    /// The version of the database that answered each look-up so far, in the order asked for.
+    /// Returns the versions of the database that answered each look-up so far, in the order of the
+    /// request.
     pub fn versions(&self) -> &[Version] {
         &self.versions
     }
 
-    /// The next requests, of which the answers go to [`LookUp::answer`]. Until then it gives new ones for the same.
+    /// Returns the next requests; their answers go to [`LookUp::answer`]. Until then, each call
+    /// returns fresh requests for the same values.
     ///
     /// # Errors
     /// See [`Session::query_keys`] and [`Session::query_indices`].
@@ -97,8 +105,9 @@ impl<'a> LookUp<'a> {
         session.round(self.wanted.part(self.versions.len(), session.max_batch()))
     }
 
-    /// Keeps what came of the requests that left `pending`: the responses of all servers, in the order of their parties,
-    /// or why [`Session::read`] refused one. [`LookUp::finish`] decodes them.
+    /// Keeps the responses to the requests that left `pending`, of all servers in the order of
+    /// their parties, or the reason why [`Session::read`] refused one. [`LookUp::finish`] decodes
+    /// them.
     pub fn answer(&mut self, pending: Pending, responses: Result<Vec<Response>, ClientError>) {
         self.versions.extend(std::iter::repeat_n(*pending.version(), pending.count()));
         self.waiting += pending.count();
@@ -111,26 +120,27 @@ impl<'a> LookUp<'a> {
 
     fn decode(&mut self) {
         (self.waiting, self.waiting_bytes) = (0, 0);
-        // All of them, whatever comes of the first: one that does not verify ends the keys.
+        // All rounds are decoded, even if the first fails: any answer that does not verify ends the
+        // keys.
         let decode = |(pending, responses): (Pending, Result<Vec<Response>, ClientError>)| {
             responses.and_then(|responses| pending.decode(&responses))
         };
         self.decoded.extend(self.rounds.drain(..).map(decode));
     }
 
-    /// Decodes the answers: the values, in the order asked for, if all answers were right, and if all were had: `asked`
-    /// says why they were not.
+    /// Decodes the answers: returns the values, in the order of the request, if every answer
+    /// arrived and verified; otherwise an error, possibly that in `asked`.
     ///
     /// # Errors
-    /// What was wrong with the first answer that was; else that of `asked`.
+    /// The error of the first wrong answer; otherwise that of `asked`.
     ///
     /// # Panics
-    /// If answers are missing, and `asked` does not say why.
+    /// If answers are missing although `asked` is `Ok`.
     pub fn finish(mut self, asked: Result<(), ClientError>) -> Result<Vec<Option<Value>>, ClientError> {
         self.decode();
         let (values, failures): (Vec<_>, Vec<_>) = self.decoded.into_iter().partition(Result::is_ok);
         let mut failures: Vec<ClientError> = failures.into_iter().filter_map(Result::err).collect();
-        // An answer that could not be read has ended the keys of those before it, too: it is the cause.
+        // An unreadable answer has also ended the keys of earlier answers, so it is the cause.
         failures.sort_by_key(|failure| matches!(failure, ClientError::KeysEnded));
         if let Some(failure) = failures.into_iter().next() {
             return Err(failure);
@@ -162,13 +172,14 @@ impl Asking for LookUp<'_> {
 }
 
 impl Session {
-    /// Look-ups in a part of a list: those of one request, or of as many as it takes to have [`LEAST_TOGETHER`].
+    /// Returns the number of look-ups in a part of a list: those of one request, or of enough
+    /// requests for [`LEAST_TOGETHER`].
     pub(crate) fn part_len(&self) -> usize {
         let most = self.max_batch();
         most * LEAST_TOGETHER.div_ceil(most)
     }
 
-    /// Begins a look-up of the values of keys, however many.
+    /// Begins a look-up of the values of any number of keys.
     ///
     /// # Errors
     /// [`ClientError::NoEntropy`] if the system gives no randomness for new keys.
@@ -177,7 +188,7 @@ impl Session {
         Ok(LookUp::new(Wanted::Keys(keys)))
     }
 
-    /// Begins a look-up of the values at indices, however many.
+    /// Begins a look-up of the values at any number of indices.
     ///
     /// # Errors
     /// Those of [`Session::look_up_keys`].

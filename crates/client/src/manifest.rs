@@ -1,13 +1,14 @@
-//! What binds a configuration to its version: the manifests of its parts, of whose hashes the version is made.
+//! The link between a configuration and its version: the manifests of the parts, whose hashes
+//! define the version.
 //!
-//! A signature is one of a version. Without the manifests a server could give a version with its signature, and beside it
-//! a table, parameters or a hint of its own.
+//! A signature covers a version only. Without the manifests, a server could present a signed
+//! version beside its own table, parameters or hint.
 
 use serde::Deserialize;
 use spirea_protocols::Table;
 use spirea_protocols::registry::ProtocolParams;
 
-/// The members of a snapshot's manifest that a client compares with what it was told.
+/// The members of a snapshot's manifest that a client compares with the configuration.
 #[derive(Deserialize)]
 pub(crate) struct Manifest {
     name: String,
@@ -26,7 +27,8 @@ struct HintEntry {
 }
 
 impl Manifest {
-    /// Whether it is the manifest of this part of the dataset `name`: of the base, or of a delta of the base `delta_of`.
+    /// True if this is the manifest of this part of the dataset `name`: of the base, or of a delta
+    /// of the base `delta_of`.
     pub(crate) fn is_of(
         &self,
         name: &str,

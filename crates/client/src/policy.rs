@@ -4,32 +4,32 @@ use spirea_protocols::signature::PublicKey;
 
 use crate::WeakPrf;
 
-/// Is told how much of something is there, and of how much: bytes, or values.
+/// Callback for progress: how much is done, and the total, in bytes or values.
 pub type Progress = Box<dyn Fn(u64, u64) + Send + Sync>;
 
-/// What a client puts up with, from servers and on the way to them.
+/// Limits and preferences of a client toward servers and the network.
 pub struct Policy {
-    /// How often a request is made at most to each address.
+    /// Maximum number of attempts of a request at each address.
     pub attempts: u32,
-    /// The longest pause before trying again; a server that asks for a longer one is not waited for.
+    /// Maximum pause before a retry; if a server requests a longer pause, the client gives up.
     pub max_pause: Duration,
-    /// How long a request is tried again, counted from when it was made first. Each address of a server gets its turn
-    /// however long those before it took.
+    /// Time for retries of a request, counted from its first attempt. Each address of a server is
+    /// tried, however long earlier addresses took.
     pub patience: Duration,
-    /// The longest hint that is downloaded, in bytes.
+    /// Maximum length of a hint to download, in bytes.
     pub max_hint_bytes: u64,
-    /// The operator's key: versions that it did not sign, and those that are older than what the cache has seen, are
-    /// refused.
+    /// The operator's key: versions without its signature, and versions older than what the cache
+    /// has seen, are refused.
     pub pinned_key: Option<PublicKey>,
-    /// Whether a database is asked under a function that few have analysed.
+    /// Policy for a database with a pseudorandom function that few have analysed.
     pub weak_prf: WeakPrf,
-    /// Is told how far the download of a hint is.
+    /// Callback for the progress of a hint's download.
     pub progress: Option<Progress>,
-    /// Is told before evaluation keys are made, and when they are there: so many bytes, and of how many. Making them takes
-    /// up to a second or two.
+    /// Callback before evaluation keys are made and after: the finished bytes, and the total.
+    /// Making keys takes up to a second or two.
     pub keys_progress: Option<Progress>,
-    /// Is told how many of the values that are asked for at once have been answered, and of how many: before each request,
-    /// and when all have been.
+    /// Callback for the progress of a look-up, before each request and at the end: the number of
+    /// answered values, and of all values.
     pub values_progress: Option<Progress>,
 }
 

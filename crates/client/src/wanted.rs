@@ -4,12 +4,12 @@ use zeroize::Zeroizing;
 
 use crate::forms::{KeyInForm, in_form};
 
-/// What is looked up.
+/// The values to look up.
 #[derive(Clone, Copy)]
 pub(crate) enum Wanted<'a> {
     /// The values of keys.
     Keys(&'a [&'a [u8]]),
-    /// Those at indices.
+    /// The values at indices.
     Indices(&'a [u64]),
 }
 
@@ -21,7 +21,7 @@ impl Wanted<'_> {
         }
     }
 
-    /// At most `most` of them, from `start`.
+    /// Returns at most `most` of them, from `start`.
     pub(crate) fn part(&self, start: usize, most: usize) -> Self {
         let part = start..self.len().min(start + most);
         match self {
@@ -30,7 +30,7 @@ impl Wanted<'_> {
         }
     }
 
-    /// One by one, in a table whose keys have this form.
+    /// Returns them one by one, for a table whose keys have this form.
     pub(crate) fn each(&self, form: Option<&KeyForm>) -> impl Iterator<Item = WantedOne> {
         (0..self.len()).map(move |i| match self {
             Self::Keys(keys) => {
@@ -46,15 +46,15 @@ impl Wanted<'_> {
     }
 }
 
-/// One of several that are looked up.
+/// A single value to look up.
 pub(crate) struct WantedOne {
-    /// The key in its form, or the one under which a delta has the index.
+    /// The key in its form, or the key under which a delta stores the index.
     pub key: Zeroizing<Vec<u8>>,
     pub index: Option<u64>,
-    /// This software knows the key's form for certain.
+    /// True if this software knows the key's form for certain.
     pub is_known: bool,
 }
 
-/// The fault of a key that was not found, and that may have another form than this software knows.
+/// Message for a key that was not found and that may have a form unknown to this software.
 pub(crate) const KEY_IS_NEWER: &str = "a key has characters that this software does not know, and the table was built by a newer one, which may write \
                                        them in another form: update this software";

@@ -2,15 +2,15 @@ use spirea_protocols::registry::ProtocolParams;
 
 use crate::ClientError;
 
-/// Whether a client asks under a pseudorandom function that has little cryptanalysis behind it
-/// ([`PrfKind::needs_consent`](spirea_protocols::PrfKind::needs_consent)). The servers name the function, but what
-/// they learn rests on it: the choice is the client's.
+/// Policy for a pseudorandom function with little cryptanalysis behind it
+/// ([`PrfKind::needs_consent`](spirea_protocols::PrfKind::needs_consent)). The servers name the
+/// function, but it decides what they can learn, so the choice is the client's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WeakPrf {
-    /// Not at all: [`ClientError::WeakPrf`].
+    /// Refuses with [`ClientError::WeakPrf`].
     #[default]
     Refuse,
-    /// As under any other.
+    /// Treats such a function like any other.
     Accept,
 }
 

@@ -1,8 +1,8 @@
-//! Two processes that go on from the same session have nothing in common in what they send. Keys that are registered belong to the
-//! process that made them: a child ends its copy before it asks.
+//! Two processes that continue the same session send nothing that is related. Registered keys
+//! belong to the process that made them: a child ends its copy before its first query.
 //!
-//! The same randomness holds for two machines that go on from one image: what a round draws comes from the system's generator when
-//! it is made, and kernels give their clones of it other keys.
+//! The same holds for two machines started from one image: each round draws from the system's
+//! generator when it is made, and kernels reseed the generator of their clones.
 
 #![allow(unsafe_code)]
 
@@ -18,11 +18,12 @@ use spirea_protocols::{Sizes, TableKind};
 use spirea_wire::{Config, KeysHash, Lengths, Limits, PartConfig, Queries, Request};
 
 const VALUE_BYTES: usize = 23;
-/// Enough that a query has hundreds of words.
+/// Large enough that a query has hundreds of words.
 const RECORDS: u64 = 100_000;
-/// What noise stays below: the bodies of two queries under one secret differ by twice 30 at the most, and by their plaintexts.
+/// Bound of the noise: the bodies of two queries under one secret differ by at most twice 30, and
+/// by their plaintexts.
 const NOISE: u32 = 1 << 8;
-/// The rows that parent and child ask for.
+/// Rows looked up by parent and child.
 const ROWS: [u64; 2] = [3, 98_765];
 
 fn config(protocol: &str) -> Config {
@@ -50,28 +51,29 @@ fn config(protocol: &str) -> Config {
     }
 }
 
-/// The one query of a request, and the keys that it names.
+/// Returns the only query of a request, and the keys that the request names.
 fn queries(request: Vec<u8>, limits: &Limits) -> (Vec<u8>, Option<KeysHash>) {
     let Queries { keys, queries } = Request::decode(request.into(), limits).unwrap().base;
     (queries[0].to_vec(), keys)
 }
 
-/// Words in which two queries differ by more than noise.
+/// Returns the number of words in which two queries differ by more than noise.
 fn far_apart(queries: [&[u8]; 2]) -> usize {
     let [a, b] =
         queries.map(|query| query.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().unwrap())));
     a.zip(b).filter(|(a, b)| a.wrapping_sub(*b).wrapping_add(NOISE) > 2 * NOISE).count()
 }
 
-/// What `session` asks for in this process and in a child that goes on from its memory.
+/// Returns the requests of `session` in this process and in a child that continues from its memory.
 fn in_two_processes(session: &mut Session) -> [(Vec<u8>, Option<KeysHash>); 2] {
     let limits = session.description().limits();
     let mut pipe = [0; 2];
     // SAFETY: the array has room for the two descriptors.
     assert_eq!(unsafe { libc::pipe(pipe.as_mut_ptr()) }, 0);
-    // SAFETY: the two are open and nobody else's.
+    // SAFETY: both descriptors are open, and nothing else owns them.
     let [mut reader, mut writer] = pipe.map(|end| unsafe { File::from_raw_fd(end) });
-    // SAFETY: this process has one thread, so that no lock is held by one that the child does not have.
+    // SAFETY: this process has a single thread, so no lock is held by a thread that the child
+    // lacks.
     let child = unsafe { libc::fork() };
     assert!(child >= 0);
     let row = ROWS[usize::from(child == 0)];
@@ -79,14 +81,14 @@ fn in_two_processes(session: &mut Session) -> [(Vec<u8>, Option<KeysHash>); 2] {
     if child == 0 {
         writer.write_all(&request).unwrap();
         drop(writer);
-        // SAFETY: it ends the process.
+        // SAFETY: the call ends the process.
         unsafe { libc::_exit(0) };
     }
     drop(writer);
     let mut of_child = Vec::new();
     reader.read_to_end(&mut of_child).unwrap();
     let mut status = 0;
-    // SAFETY: the child is this process's own, and the status has room.
+    // SAFETY: the child belongs to this process, and `status` has room for the result.
     assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
     assert_eq!(status, 0);
     [request, of_child].map(|request| queries(request, &limits))
@@ -107,7 +109,7 @@ fn two_unit_vectors_are_left_of_one_generator_and_nothing_of_the_system_s() {
     let hint = vec![0; base.hint_bytes() as usize];
     let client = base.params().client(&hint, &[], &mut SecretRng::from_os().unwrap()).unwrap();
 
-    // With one generator in both, only their two unit vectors are left of the difference.
+    // With the same generator in both, only their two unit vectors remain in the difference.
     let [a, b] = ROWS.map(|row| {
         let copied = &mut SecretRng::deterministic_for_tests(1);
         client.query(row, copied).unwrap().queries.remove(0)
@@ -119,7 +121,7 @@ fn two_unit_vectors_are_left_of_one_generator_and_nothing_of_the_system_s() {
     assert_eq!(a.len(), b.len());
     let words = a.len() / 4;
     assert!(words > 200, "{words}");
-    // Two of them are as near by chance with probability 2^-23.
+    // Any two words are this close by chance with probability 2^-23.
     assert!(far_apart([&a, &b]) >= words - 1);
 }
 

@@ -1,17 +1,19 @@
-//! Which form of a response a request would rather have: its `Accept`, by RFC 9110, section 12.5.1.
+//! Content negotiation: the media type that a request prefers, from its `Accept` header (RFC 9110,
+//! section 12.5.1).
 
 use axum::http::HeaderMap;
 use axum::http::header::ACCEPT;
 
 pub(crate) const JSON: &str = "application/json";
 
-/// Whether a request would rather have one media type than another. Of equal qualities, what it names goes before what
-/// it takes besides: `application/json, */*` asks for JSON.
+/// True if a request prefers the media type `media` to `other`. At equal quality the type that
+/// `Accept` names more closely wins: `application/json, */*` asks for JSON.
 pub(crate) fn prefers(headers: &HeaderMap, media: &str, other: &str) -> bool {
     rank(headers, media) > rank(headers, other)
 }
 
-/// The quality of a media type in thousandths, and how closely it is named; none if it is not acceptable.
+/// Returns the quality of a media type, in thousandths, and how closely `Accept` names it; `None`
+/// if it is not acceptable.
 fn rank(headers: &HeaderMap, media: &str) -> Option<(u16, usize)> {
     let (kind, _) = media.split_once('/')?;
     let names = ["*/*", &format!("{kind}/*"), media];
@@ -21,11 +23,12 @@ fn rank(headers: &HeaderMap, media: &str) -> Option<(u16, usize)> {
         let closeness = names.iter().position(|name| name.eq_ignore_ascii_case(range))?;
         Some((quality, closeness))
     });
-    // A range that names the type more closely decides over its quality.
+    // The range that names the type most closely decides the quality.
     named.max_by_key(|&(_, closeness)| closeness).filter(|&(quality, _)| quality > 0)
 }
 
-/// A range of media types with its quality in thousandths; none if the quality is no number from 0 to 1.
+/// Parses a media range with its quality in thousandths; `None` if the quality is not a number from
+/// 0 to 1.
 fn range(text: &str) -> Option<(&str, u16)> {
     let mut parts = text.split(';').map(str::trim);
     let name = parts.next()?;

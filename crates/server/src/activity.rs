@@ -1,4 +1,4 @@
-//! What goes on in a connection, and when nothing has for too long.
+//! Activity of a connection, and the timeouts that follow from it.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -15,37 +15,37 @@ use crate::Limits;
 use crate::held::{Held, Hold};
 use crate::pace::{Pace, Rate};
 
-/// What a connection without a request may take while others wait to be accepted.
+/// Timeout of a connection without a request while other connections wait to be accepted.
 const CROWDED_PATIENCE: Duration = Duration::from_secs(1);
 
 /// A connection's state: idle, receiving a request's head, computing, or sending.
 pub(crate) struct Activity(Mutex<State>);
 
 struct State {
-    /// Whether there has been a request.
+    /// True once there has been a request.
     asked: bool,
     /// Requests without a complete response.
     requests: usize,
-    /// The deadlines of responses that have begun, by the number of their request.
+    /// Deadlines of the responses that are being sent, by request number.
     sending: BTreeMap<u64, Pace>,
     /// The number of the next request.
     next: u64,
-    /// When the last request ended.
+    /// End of the last request.
     rested: Instant,
-    /// When the first byte after the last request came.
+    /// Arrival of the first byte after the last request.
     heard: Option<Instant>,
 }
 
-/// Whether a port has places for more connections.
+/// Free places of a port for further connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Room {
-    /// It has.
+    /// There are free places.
     Some,
-    /// It has not, and there may be connections that wait.
+    /// There are none, and connections may be waiting.
     None,
 }
 
-/// What takes too long.
+/// A timeout that has passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Overdue {
     /// No further request came.
@@ -57,8 +57,8 @@ pub(crate) enum Overdue {
 }
 
 impl State {
-    /// Returns what has taken too long at `now`, or the time of the next check. Later events set deadlines that are no sooner
-    /// than that time.
+    /// Returns the timeout that has passed at `now`, or the time of the next check. Later events
+    /// never set a deadline before that time.
     fn check(&self, now: Instant, limits: &Limits, room: Room) -> Result<Overdue, Instant> {
         let soonest = limits.idle_timeout.min(limits.read_timeout).min(limits.write_timeout);
         let latest = now + if room == Room::None { soonest.min(CROWDED_PATIENCE) } else { soonest };
@@ -75,7 +75,7 @@ impl State {
             (0, None) if self.asked => Some((self.rested + patience(limits.idle_timeout), Overdue::Idle)),
             (0, None) => Some((self.rested + patience(limits.read_timeout), Overdue::Head)),
             (0, Some(heard)) => Some((heard + patience(limits.read_timeout), Overdue::Head)),
-            // Computing has its own bounds, and so has an upload.
+            // Computing and uploads have limits of their own.
             _ => self
                 .sending
                 .values()
@@ -86,7 +86,7 @@ impl State {
 }
 
 impl Activity {
-    /// A connection that has just been made.
+    /// Creates the state of a new connection.
     pub fn new() -> Arc<Self> {
         let now = Instant::now();
         let sending = BTreeMap::new();
@@ -94,7 +94,7 @@ impl Activity {
         Arc::new(Self(Mutex::new(state)))
     }
 
-    /// A request has come.
+    /// Notes that a request has come.
     pub fn begin(self: &Arc<Self>) -> Busy {
         let mut state = self.lock();
         state.asked = true;
@@ -105,14 +105,14 @@ impl Activity {
         Busy { activity: Arc::clone(self), number }
     }
 
-    /// Gives what is idle its time again.
+    /// Restarts the idle timeout.
     pub fn rest(&self) {
         let mut state = self.lock();
         (state.rested, state.heard) = (Instant::now(), None);
     }
 
-    /// Returns when something has taken too long: for connections without a request that is sooner while there is no
-    /// room for others.
+    /// Returns when a timeout has passed. For connections without a request, timeouts are shorter
+    /// while there is no room for others.
     pub async fn overdue(&self, limits: &Limits, room: &watch::Receiver<Room>) -> Overdue {
         let mut room = room.clone();
         loop {
@@ -121,7 +121,7 @@ impl Activity {
                 Ok(overdue) => return overdue,
                 Err(wake) => wake,
             };
-            // The port outlives its connections; where it does not, nobody waits for room.
+            // The port outlives its connections; if it is gone, nobody waits for room.
             let changed = async {
                 if room.changed().await.is_err() {
                     std::future::pending::<()>().await;
@@ -134,21 +134,21 @@ impl Activity {
         }
     }
 
-    // Nothing that can panic runs under the lock.
+    // No code under this lock can panic.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A request that has no complete response yet.
+/// A request without a complete response.
 pub(crate) struct Busy {
     activity: Arc<Activity>,
     number: u64,
 }
 
 impl Busy {
-    /// Begins the response, which must be taken at `rate`; the request ends, and gives `memory` back, when its body has been
-    /// sent.
+    /// Begins the response, which the client must take at `rate`. The request ends, and `memory` is
+    /// released, when the body has been sent.
     pub fn until_sent<M: Send + Sync + 'static>(self, response: Response, rate: Rate, memory: M) -> Response {
         let pace = Pace::new(Instant::now(), rate);
         self.activity.lock().sending.insert(self.number, pace);
@@ -156,7 +156,7 @@ impl Busy {
     }
 }
 
-/// A request whose response is being sent, and the memory that it takes.
+/// A request whose response is being sent, with the response's memory.
 struct Sending<M> {
     request: Busy,
     _memory: M,
@@ -179,7 +179,7 @@ impl Drop for Busy {
     }
 }
 
-/// A stream that tells when bytes come.
+/// A stream that notes in an [`Activity`] when bytes arrive.
 pub(crate) struct Noted<S> {
     stream: S,
     activity: Arc<Activity>,
@@ -253,7 +253,8 @@ mod tests {
         }
     }
 
-    /// The time from `start` until something is overdue, if nothing happens meanwhile; `None` after an hour.
+    /// Returns the time from `start` until a timeout passes if nothing happens meanwhile; `None`
+    /// after an hour.
     fn overdue(activity: &Activity, start: Instant) -> Option<(Duration, Overdue)> {
         let mut now = start;
         while now < start + Duration::from_secs(3600) {
@@ -283,7 +284,7 @@ mod tests {
         assert_eq!(overdue(&activity, start), after(30, Overdue::Head));
         let later = start + Duration::from_secs(10);
         hear(&activity, start);
-        // More bytes give no more time.
+        // Further bytes of a head do not extend its deadline.
         hear(&activity, later);
         assert_eq!(overdue(&activity, later), after(20, Overdue::Head));
         let activity = Activity::new();

@@ -17,40 +17,40 @@ use crate::refused::Refused;
 use crate::tls::Certificates;
 use crate::traces::Spans;
 
-/// What the endpoints share.
+/// State shared by the endpoints.
 pub(crate) struct App {
     pub engine: Arc<Engine>,
     pub metrics: Metrics,
-    /// Memory of bodies that are received or wait.
+    /// Memory of bodies that are being received or wait.
     pub memory: Memory,
-    /// The least rate of requests' bodies.
+    /// Minimum rate of request bodies.
     pub read_rate: Rate,
-    /// Held while uploaded keys are prepared.
+    /// Lock held while uploaded keys are prepared.
     pub preparing: Arc<Mutex<()>>,
     pub gate: Arc<Gate>,
-    /// What the port for operators is known as.
+    /// Host names of the port for operators.
     pub operator_names: OperatorNames,
     pub certificates: Option<Arc<Certificates>>,
     pub started: Instant,
-    /// Where traces go to, if anywhere.
+    /// Exporter of traces, if there is a collector.
     pub traces: Option<Spans>,
-    /// Whether the server is about to stop.
+    /// True once the server is about to stop.
     pub leaving: AtomicBool,
-    /// What publishes versions; none if the caller loaded the engine's databases.
+    /// Publisher of versions; `None` if the caller loaded the engine's databases.
     pub library: Option<Arc<Library>>,
-    /// What the program adds, if anything.
+    /// Endpoints and metrics that the program adds, if any.
     pub extension: Option<Arc<dyn Extension>>,
     /// The demo page, if there is one.
     pub demo: Option<Arc<Demo>>,
 }
 
 impl App {
-    /// When the certificate expires, if there is one.
+    /// Returns the certificate's expiry, if there is a certificate.
     pub fn certificate_expiry(&self) -> Option<SystemTime> {
         self.certificates.as_ref().map(|certificates| certificates.expires())
     }
 
-    /// The message that was sent for a database, at most `limit` bytes.
+    /// Receives the message sent for a database, of at most `limit` bytes.
     pub async fn receive(
         &self,
         database: &str,

@@ -1,4 +1,4 @@
-//! A server on threads of its own, in a process that does other things too.
+//! A server on its own threads, inside a process that also does other things.
 
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
@@ -9,7 +9,8 @@ use tokio::runtime;
 use crate::descriptors::keep_within;
 use crate::{Addresses, ServeError, Server, ServerConfig, Stopper};
 
-/// A server on threads of its own. It takes no signals, and stops when it is dropped, without anyone waiting for it.
+/// A server on its own threads. It handles no signals. Dropping it stops the server without
+/// waiting.
 pub struct Background {
     addresses: Addresses,
     engine: Arc<Engine>,
@@ -17,19 +18,20 @@ pub struct Background {
     thread: Option<JoinHandle<Result<(), ServeError>>>,
 }
 
-/// Whether a server's databases answer.
+/// State of a server's databases.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Readiness {
-    /// Some are being loaded.
+    /// Some databases are being loaded.
     Loading,
-    /// All do.
+    /// All databases answer.
     Ready,
-    /// Some could not be loaded: their names, and why.
+    /// Some databases could not be loaded: their names, each with the cause.
     Failed(Vec<(String, String)>),
 }
 
 impl Background {
-    /// Starts a server, which has its ports when this returns, and loads its databases from then on.
+    /// Starts a server. When this returns its ports are bound; its databases load in the
+    /// background.
     ///
     /// # Errors
     /// Those of [`Server::bind`]; [`ServeError::System`] if the system refuses threads.
@@ -44,11 +46,11 @@ impl Background {
             let ended = runtime.block_on(async {
                 let server = Server::bind(config).await?;
                 let begun = (server.addresses(), Arc::clone(server.engine()), server.stopper());
-                // If nobody listens any more, the stopper is gone with them.
+                // If the receiver is gone, so is the stopper.
                 let _ = tell.send(begun);
                 server.run().await
             });
-            // What still computes for nobody is not waited for.
+            // Does not wait for computations whose results nobody needs.
             runtime.shutdown_background();
             ended
         });
@@ -62,12 +64,12 @@ impl Background {
         }
     }
 
-    /// The addresses on which it listens.
+    /// Returns the addresses on which the server listens.
     pub fn addresses(&self) -> Addresses {
         self.addresses
     }
 
-    /// Whether its databases answer.
+    /// Returns the state of the databases.
     pub fn readiness(&self) -> Readiness {
         let statuses = self.engine.statuses();
         let failed = statuses.iter().filter_map(|status| match &status.state {
@@ -84,7 +86,8 @@ impl Background {
         }
     }
 
-    /// Has it finish accepted requests, within the drain timeout, and waits until it has stopped.
+    /// Stops the server and waits for its end; accepted requests may finish within the drain
+    /// timeout.
     ///
     /// # Errors
     /// Those of [`Server::run`].

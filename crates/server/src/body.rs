@@ -1,4 +1,5 @@
-//! Bodies: read within a length known from the database's parameters, a budget of memory, and time.
+//! Request bodies, bounded by a length known from the database's parameters, a memory budget, and a
+//! time.
 
 use std::io::{self, Read};
 
@@ -17,14 +18,14 @@ use crate::memory::Memory;
 use crate::pace::{Pace, Rate};
 use crate::refused::Refused;
 
-/// A body that has been read, and the memory it takes until this is dropped.
+/// A body that has been read; dropping this releases its memory.
 pub(crate) struct Received {
     pub bytes: Bytes,
     _memory: OwnedSemaphorePermit,
     _share: Share,
 }
 
-/// A message on its way.
+/// A message that is being received.
 pub(crate) struct Upload {
     body: Body,
     declared: Option<u64>,
@@ -39,7 +40,7 @@ impl Upload {
         Self { body, declared, protobuf: has_type(headers, spirea_wire::CONTENT_TYPE) }
     }
 
-    /// Reads the message, which has at most `limit` bytes and comes at `rate` at least.
+    /// Reads the message, of at most `limit` bytes, which must come at `rate` or faster.
     pub async fn receive(
         self,
         limit: u64,
@@ -57,7 +58,7 @@ impl Upload {
         let share = caller.body_share(expected)?;
         let permit = memory.take(expected).ok_or_else(Refused::short_of_memory)?;
         let mut frames = Paced::new(self.body, rate);
-        // Memory grows with what has come, not with what was announced.
+        // The buffer grows with the received bytes, not to the announced length.
         let mut bytes = BytesMut::new();
         loop {
             let Some(data) = frames.next().await? else { break };
@@ -70,13 +71,13 @@ impl Upload {
     }
 }
 
-/// Why the rest of a body does not come.
+/// Reason why the rest of a body does not come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BodyError {
-    /// It came at less than the least rate.
+    /// The body came below the minimum rate.
     #[error("the body came too slowly")]
     Slow,
-    /// It ended early.
+    /// The body ended early.
     #[error("the body ended early")]
     Broken,
 }
@@ -90,11 +91,11 @@ impl From<BodyError> for Refused {
     }
 }
 
-/// A body whose frames must come at a least rate.
+/// A body with a minimum rate for its frames.
 pub(crate) struct Paced {
     body: Body,
     pace: Pace,
-    /// When the last frame came.
+    /// Arrival of the last frame.
     came: Instant,
 }
 
@@ -104,7 +105,8 @@ impl Paced {
         Self { body, pace: Pace::new(now, rate), came: now }
     }
 
-    /// Waits for the next data, `None` at the end. The time between two calls is the server's own.
+    /// Waits for the next data; `None` at the end. The time between two calls does not count
+    /// against the client.
     pub async fn next(&mut self) -> Result<Option<Bytes>, BodyError> {
         self.pace.skip(self.came.elapsed());
         loop {
@@ -120,7 +122,7 @@ impl Paced {
     }
 }
 
-/// A paced body as a blocking reader, for a thread that may wait.
+/// A paced body as a blocking reader, for threads that may block.
 pub(crate) struct BodyReader {
     frames: Paced,
     rest: Bytes,
@@ -128,7 +130,7 @@ pub(crate) struct BodyReader {
 }
 
 impl BodyReader {
-    /// Reads the frames on `runtime`, on which the body comes.
+    /// Reads frames on `runtime`, to which the body's connection belongs.
     pub fn new(frames: Paced, runtime: Handle) -> Self {
         Self { frames, rest: Bytes::new(), runtime }
     }
@@ -148,7 +150,7 @@ impl Read for BodyReader {
     }
 }
 
-/// Whether a body is of this content type, whatever parameters it has.
+/// True if a body has this content type, ignoring parameters.
 pub(crate) fn has_type(headers: &HeaderMap, wanted: &str) -> bool {
     let essence = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()?.split(';').next());
     essence.is_some_and(|essence| essence.trim().eq_ignore_ascii_case(wanted))

@@ -13,48 +13,50 @@ use crate::pace::Rate;
 use crate::tls::{Certificates, TlsError, TlsFiles};
 use crate::{BackendChoice, Collector, LogConfig, RedisUrl};
 
-/// What a server serves, and how.
+/// Configuration of a server.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
-    /// The address to listen on; port 0 takes a free one.
+    /// Address to listen on; port 0 takes a free port.
     pub listen: SocketAddr,
-    /// The address for publishing and administration; without one there is neither.
+    /// Address for publishing and administration; without an address, neither is served.
     pub admin_listen: Option<SocketAddr>,
-    /// Names of hosts under which operators reach it, beside addresses and `localhost`; with TLS any name is accepted.
+    /// Host names under which operators reach the server, besides addresses and `localhost`; with
+    /// TLS any name is accepted.
     pub admin_names: Vec<String>,
-    /// The certificate of both addresses; without one, connections are not encrypted.
+    /// Certificate for both addresses; without a certificate, connections are not encrypted.
     pub tls: Option<TlsFiles>,
-    /// The file of tokens; without one, everyone may ask for everything.
+    /// File of tokens; without a file, everything is open to everyone.
     pub tokens: Option<PathBuf>,
-    /// Whether to listen on addresses that other machines reach though there are no tokens.
+    /// True to listen without tokens even on addresses that other machines can reach.
     pub development: bool,
     /// Folders of snapshots, one for each database.
     pub snapshots: Vec<PathBuf>,
-    /// The file of the private key that signs what is published through the server; without one, the versions that it
-    /// makes of changes are unsigned.
+    /// File of the private key that signs versions published through the server; without a key,
+    /// versions made from changes are unsigned.
     pub signing_key: Option<PathBuf>,
-    /// Which backend answers.
+    /// Backend that answers.
     pub backend: BackendChoice,
-    /// Threads that answer; 0 for as many as there are cores.
+    /// Threads that answer; 0 for all cores.
     pub threads: usize,
-    /// How matrices are held.
+    /// Residence of the matrices in memory.
     pub residence: Residence,
-    /// Which of two servers this is, for databases that two answer for. Whoever runs both can tell what is asked
-    /// for.
+    /// Party of this server, for databases with two servers. An operator of both servers can learn
+    /// the queries.
     pub party: Option<Party>,
-    /// The most requests that wait while one is being answered.
+    /// Maximum number of requests that wait while one is being answered.
     pub queue: usize,
-    /// Where clients' evaluation keys are held, and how many.
+    /// Storage and limits of clients' evaluation keys.
     pub keys: KeyOptions,
-    /// The Redis server by which replicas share clients' evaluation keys.
+    /// Redis server through which replicas share clients' evaluation keys.
     pub redis: Option<RedisUrl>,
-    /// Bounds for connections and requests.
+    /// Limits for connections and requests.
     pub limits: Limits,
-    /// The form of the log.
+    /// Format of the log.
     pub log: LogConfig,
-    /// Where traces of requests are sent to; none are without it.
+    /// Collector of request traces; without a collector, none are sent.
     pub traces: Option<Collector>,
-    /// The folder of the demo page, which is served beside the endpoints for clients; none is without it.
+    /// Folder of the demo page, served beside the endpoints for clients; without a folder there is
+    /// no page.
     pub demo: Option<PathBuf>,
 }
 
@@ -74,7 +76,7 @@ impl Default for ServerConfig {
             threads: 0,
             residence: Residence::default(),
             party: None,
-            // As many as a batch of most protocols takes. The budget of bodies bounds their memory.
+            // Equals the batch size of most protocols. The budget for bodies bounds the memory.
             queue: 256,
             keys: KeyOptions::default(),
             redis: None,
@@ -90,18 +92,18 @@ impl Default for ServerConfig {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{key}: {cause}")]
 pub struct WrongSetting {
-    /// Its key in a file of settings.
+    /// Key in a settings file.
     pub key: String,
-    /// What is wrong with it, and what to do.
+    /// Problem and remedy.
     pub cause: String,
 }
 
 impl ServerConfig {
-    /// Checks what can be checked without serving: that the settings go together, and that the files they name can
-    /// be read.
+    /// Checks everything that does not need a running server: settings are consistent, and the
+    /// files that they name can be read.
     ///
     /// # Errors
-    /// [`WrongSetting`], the first that is found.
+    /// [`WrongSetting`] for the first wrong setting.
     pub fn check(&self) -> Result<(), WrongSetting> {
         self.check_settings()?;
         let wrong = |key: &str, cause: String| WrongSetting { key: key.into(), cause };
@@ -117,10 +119,11 @@ impl ServerConfig {
         Ok(())
     }
 
-    /// The same, but for databases: for a server that has them elsewhere.
+    /// Checks everything that [`ServerConfig::check`] checks except databases, for a server whose
+    /// databases come from elsewhere.
     ///
     /// # Errors
-    /// [`WrongSetting`], the first that is found.
+    /// [`WrongSetting`] for the first wrong setting.
     pub(crate) fn check_settings(&self) -> Result<(), WrongSetting> {
         let wrong = |key: &str, cause: String| WrongSetting { key: key.into(), cause };
         self.check_exposure()?;
@@ -172,7 +175,7 @@ impl ServerConfig {
         Ok(())
     }
 
-    /// Checks that nobody else reaches a server without tokens by mistake.
+    /// Checks that a server without tokens is not reachable from other machines by mistake.
     pub(crate) fn check_exposure(&self) -> Result<(), WrongSetting> {
         if self.tokens.is_some() || self.development {
             return Ok(());
@@ -191,7 +194,7 @@ impl ServerConfig {
         })
     }
 
-    /// As many threads as are wanted, at least 1.
+    /// Returns the number of answering threads, at least 1.
     pub(crate) fn answering_threads(&self) -> usize {
         match self.threads {
             0 => all_cores(),
@@ -200,65 +203,70 @@ impl ServerConfig {
     }
 }
 
-/// As many threads as the machine runs at once.
+/// Returns the number of threads that the machine runs in parallel.
 pub(crate) fn all_cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Bounds for connections and requests.
+/// Limits for connections and requests.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// The longest time for a request's headers and for the beginning of TLS, and the longest time that a body may be
-    /// behind `read_rate`: so the longest pause in it.
+    /// Maximum time for a request's headers and for the TLS handshake. Also the maximum lag of a
+    /// body behind `read_rate`, and so its longest pause.
     pub read_timeout: Duration,
-    /// The least bytes a second of a request's body.
+    /// Minimum rate of a request's body, in bytes per second.
     pub read_rate: u64,
-    /// How long a connection is kept after a response while no request comes. The first request has `read_timeout`.
+    /// Idle timeout of a connection after a response. The first request has `read_timeout` instead.
     pub idle_timeout: Duration,
-    /// The longest time that a client may be behind `write_rate` with its response: so the longest pause in it.
+    /// Maximum lag of a client behind `write_rate` while it reads a response, and so its longest
+    /// pause.
     pub write_timeout: Duration,
-    /// The least bytes a second of a response's body.
+    /// Minimum rate of a response's body, in bytes per second.
     pub write_rate: u64,
-    /// How long `/readyz` says that the server leaves before it stops to accept connections: the time that load
-    /// balancers need to notice.
+    /// Time for which `/readyz` says that the server is leaving before it stops accepting
+    /// connections, so that load balancers notice.
     pub drain_delay: Duration,
-    /// How long accepted requests may take when the server stops.
+    /// Time for accepted requests to finish when the server stops.
     pub drain_timeout: Duration,
-    /// The most bytes of bodies that are received or wait, over all requests.
+    /// Maximum bytes of all bodies that are being received or wait.
     pub body_memory: u64,
-    /// The most bytes that connections hold beside these bodies: buffers, heads of requests, windows of HTTP/2 and responses.
-    /// A connection that does not fit waits to be accepted, or is closed; a request that does not fit is refused.
+    /// Maximum bytes that connections hold besides these bodies: buffers, request heads, HTTP/2
+    /// windows and responses. A connection that does not fit waits to be accepted or is closed; a
+    /// request that does not fit is refused.
     pub connection_memory: u64,
-    /// The most open connections; more wait to be accepted, and those without a request are closed for them.
+    /// Maximum number of open connections. Further connections wait to be accepted; connections
+    /// without a request are then closed to make room.
     pub connections: usize,
-    /// The most requests that are served at once, from headers to the end of the response; more are refused.
+    /// Maximum number of concurrent requests, from the headers to the end of the response; further
+    /// requests are refused.
     pub requests: usize,
-    /// The most of `body_memory` that one client has: a token, or without tokens an address (of version 6 its first
-    /// 64 bits).
+    /// Maximum share of `body_memory` for one client: a token or, without tokens, an address (the
+    /// first 64 bits of an IPv6 address).
     pub client_body_memory: u64,
-    /// The most of `connection_memory` that the connections from one address have.
+    /// Maximum share of `connection_memory` for the connections from one address.
     pub client_connection_memory: u64,
-    /// The most connections from one address; more are closed at once.
+    /// Maximum number of connections from one address; further ones are closed at once.
     pub client_connections: usize,
-    /// The most of `requests` that one client has.
+    /// Maximum share of `requests` for one client.
     pub client_requests: usize,
 }
 
 impl Limits {
-    /// The least rate of requests' bodies.
+    /// Returns the minimum rate of request bodies.
     pub(crate) fn read_rate(&self) -> Rate {
         Rate { patience: self.read_timeout, bytes_per_second: self.read_rate }
     }
 
-    /// The least rate of responses' bodies.
+    /// Returns the minimum rate of response bodies.
     pub(crate) fn write_rate(&self) -> Rate {
         Rate { patience: self.write_timeout, bytes_per_second: self.write_rate }
     }
 }
 
 impl Default for Limits {
-    /// 30 seconds to read, to write and to drain, 16 KiB a second to read and 4 KiB to write, 2 minutes of idleness, no
-    /// delay, 1 GiB for bodies, 2 GiB for connections, 4096 connections, 1024 requests; of these half for one client, and a quarter of the connections.
+    /// 30 seconds to read, to write and to drain; 16 KiB per second to read and 4 KiB to write; 2
+    /// minutes of idleness; no drain delay; 1 GiB for bodies; 2 GiB for connections; 4096
+    /// connections; 1024 requests. One client gets half of these, and a quarter of the connections.
     fn default() -> Self {
         Self {
             read_timeout: Duration::from_secs(30),

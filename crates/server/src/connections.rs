@@ -1,4 +1,4 @@
-//! Connections: accepted up to a bound, served, and brought to an end.
+//! Connections: accepting them up to a limit, serving them, and closing them.
 
 use std::convert::Infallible;
 use std::io;
@@ -30,48 +30,54 @@ use crate::memory::{ConnectionMemory, Reserved};
 use crate::refused::Refused;
 use crate::tls::{HTTP_2, expired, peer_expiry};
 
-/// A pause after the system refused a connection, as it does while files are short.
+/// Pause after the system refused a connection, for example because it is short of file
+/// descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// How many connections are accepted for publishing and administration: people and their tools are few.
+/// Maximum number of connections for publishing and administration: people and their tools are few.
 pub(crate) const ADMIN_CONNECTIONS: usize = 256;
-/// Bytes of memory for them and for what they send.
+/// Bytes of memory for these connections and for what they send.
 pub(crate) const ADMIN_MEMORY: u64 = 256 << 20;
-/// The most requests at once in a connection of HTTP/2.
+/// Maximum number of concurrent requests in an HTTP/2 connection.
 const STREAMS: u32 = 64;
-/// The most bytes of a request's headers.
+/// Maximum bytes of a request's headers.
 const HEADER_BYTES: u32 = 64 << 10;
-/// Size of the read buffer and of the write buffer, of each connection in HTTP/1 and of each stream in HTTP/2.
+/// Size of the read buffer and of the write buffer: for each connection in HTTP/1, for each stream
+/// in HTTP/2.
 const BUFFER_BYTES: usize = 64 << 10;
-/// Bytes of bodies that a connection of HTTP/2 receives before they are read, all its streams together, and each alone.
+/// HTTP/2 flow-control window: body bytes that a connection receives before they are read, over all
+/// its streams and for each stream.
 const WINDOW_BYTES: u32 = 256 << 10;
-/// Bytes that a connection holds without a request: a head that is being received (at most twice `HEADER_BYTES`, as bytes and
-/// as fields), and 128 KiB of TLS in both directions.
+/// Bytes that a connection without a request holds: a head that is being received (at most twice
+/// `HEADER_BYTES`, as bytes and as fields), and 128 KiB of TLS in both directions.
 const CONNECTION_BYTES: u64 = 256 << 10;
-/// Bytes that a connection of HTTP/2 holds besides: its window, frames, and the tables of compression.
+/// Additional bytes of an HTTP/2 connection: its window, frames, and the tables of header
+/// compression.
 const HTTP_2_BYTES: u64 = WINDOW_BYTES as u64 + (64 << 10);
-/// Bytes of a response that are part of `REQUEST_BYTES`: a short body, or the pieces of a file that wait to be written.
+/// Bytes of a response that `REQUEST_BYTES` includes: a short body, or the pieces of a file that
+/// wait to be written.
 const RESPONSE_BYTES: u64 = 192 << 10;
-/// Bytes that a request holds: its head and its response, but for what is above `RESPONSE_BYTES`.
+/// Bytes that a request holds: its head and its response up to `RESPONSE_BYTES`.
 const REQUEST_BYTES: u64 = HEADER_BYTES as u64 + RESPONSE_BYTES;
 
-/// Stops a server that runs: no connection is accepted any more, accepted requests are finished.
+/// Handle that stops a running server: it accepts no further connection and finishes accepted
+/// requests.
 #[derive(Clone, Debug)]
 pub struct Stopper(Arc<watch::Sender<bool>>);
 
 impl Stopper {
-    /// One that nobody has asked to stop.
+    /// Creates a stopper that has not been triggered.
     pub fn new() -> Self {
         Self(Arc::new(watch::Sender::new(false)))
     }
 
-    /// Asks the server to stop; [`Server::run`](crate::Server::run) returns when it has.
+    /// Asks the server to stop; [`Server::run`](crate::Server::run) returns when it has stopped.
     pub fn stop(&self) {
         self.0.send_replace(true);
     }
 
-    /// Waits until it is asked to stop.
+    /// Waits until [`Stopper::stop`] is called.
     pub async fn stopped(&self) {
-        // The sender lives as long as this does.
+        // `self` keeps the sender alive.
         let _ = self.0.subscribe().wait_for(|stop| *stop).await;
     }
 }
@@ -82,8 +88,8 @@ impl Default for Stopper {
     }
 }
 
-/// Serves a program's own router on a port, within the bounds of any port of a server, until `stopper` stops it and
-/// accepted requests are finished.
+/// Serves a program's own router on a port, with the limits of a server's ports, until `stopper`
+/// stops it and accepted requests are finished.
 pub async fn serve_router(
     listener: TcpListener,
     tls: Option<TlsAcceptor>,
@@ -100,24 +106,25 @@ pub async fn serve_router(
     Port { listener, tls, router, places, memory, limits, open, turned_away }.serve(stopper).await;
 }
 
-/// A port and what is served on it.
+/// A port and the router that it serves.
 pub(crate) struct Port {
     pub listener: TcpListener,
     pub tls: Option<TlsAcceptor>,
     pub router: Router,
-    /// The most open connections; more wait to be accepted.
+    /// Maximum number of open connections; further ones wait to be accepted.
     pub places: usize,
-    /// The memory that they hold.
+    /// Memory that the connections hold.
     pub memory: Arc<ConnectionMemory>,
     pub limits: Limits,
     pub open: IntGauge,
-    /// Connections of addresses that had as many, or as much memory, as one may have.
+    /// Counter of connections that were closed because their address had reached its limit of
+    /// connections or memory.
     pub turned_away: IntCounter,
 }
 
 impl Port {
-    /// Serves connections until `stopper` stops it, and then until accepted requests are finished or the drain
-    /// timeout has passed.
+    /// Serves connections until `stopper` stops it; then waits until accepted requests are finished
+    /// or the drain timeout has passed.
     pub async fn serve(self, stopper: &Stopper) {
         let Self { listener, tls, router, places, memory, limits, open, turned_away } = self;
         let places = Arc::new(Semaphore::new(places.clamp(1, Semaphore::MAX_PERMITS)));
@@ -163,7 +170,7 @@ impl Port {
             let open = open.clone();
             open.inc();
             connections.spawn(async move {
-                // A connection ends in an error when its client goes away: nothing to be done.
+                // An error means that the client has gone away; there is nothing to do.
                 let _ = connection.serve(stream).await;
                 open.dec();
                 drop((place, share, buffers));
@@ -191,7 +198,7 @@ struct Connection {
 
 impl Connection {
     async fn serve(self, stream: TcpStream) -> io::Result<()> {
-        // An answer leaves at once, not when more follows.
+        // Sends an answer at once instead of waiting for more data (Nagle's algorithm).
         stream.set_nodelay(true)?;
         let Some(tls) = &self.tls else { return self.http_1(stream, None).await };
         let shaking = Activity::new();
@@ -245,8 +252,9 @@ impl Connection {
         Ok(())
     }
 
-    /// Drives a connection until it ends, its client takes too long, the certificate expires by which the client is known,
-    /// or the server stops: then what was accepted is finished first.
+    /// Drives a connection until it ends, its client exceeds a timeout, the certificate that
+    /// identifies the client expires, or the server stops; in the last case accepted requests are
+    /// finished first.
     async fn attend(
         &self,
         connection: impl GracefulConnection,
@@ -271,8 +279,8 @@ impl Connection {
         }
     }
 
-    /// The router as a service that notes each request and where it comes from, counts its memory, and leaves nothing of it
-    /// unread.
+    /// Returns the router as a service that notes each request and its peer, counts its memory, and
+    /// leaves no byte of its body unread.
     fn service(
         &self,
         activity: &Arc<Activity>,
@@ -299,7 +307,8 @@ impl Connection {
     }
 }
 
-/// Takes the memory of a response above `RESPONSE_BYTES`. A response without a length comes from a file, in pieces.
+/// Reserves the memory of a response above `RESPONSE_BYTES`. A response without a known length is a
+/// file, sent in pieces.
 fn rest_of(response: &Response, memory: &Arc<ConnectionMemory>, peer: Peer) -> Option<Reserved> {
     let bytes = response.body().size_hint().exact().unwrap_or(0);
     memory.take(&peer.network(), bytes.saturating_sub(RESPONSE_BYTES))

@@ -1,7 +1,8 @@
-//! The demo page: the files of a folder, read once. `routes` serves them beside the endpoints for clients.
+//! The demo page: the files of a folder, read once. `routes` serves them beside the endpoints for
+//! clients.
 //!
-//! The page is a client like any other. That its server also gives it the client's code is what makes it a demo: whoever
-//! does not trust a server does not take the code from it either.
+//! The page is an ordinary client. It is only a demo because the server also supplies the client's
+//! code: a user who does not trust a server must not take the code from it either.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -11,12 +12,12 @@ use bytes::Bytes;
 use flate2::Compression;
 use flate2::read::GzEncoder;
 
-/// Its first file.
+/// The page's first file.
 pub(crate) const INDEX: &str = "index.html";
-/// The most folders within each other, and the most bytes of all files.
+/// Maximum depth of nested folders, and maximum bytes of all files.
 const MOST: (usize, u64) = (4, 16 << 20);
 
-/// Why there is no demo.
+/// Reason why the demo page cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum DemoError {
     /// A file cannot be read.
@@ -24,10 +25,10 @@ pub enum DemoError {
     Read {
         /// The file or folder.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// It is no page.
+    /// The folder holds no page.
     #[error("{}: there is no {INDEX} in it, or much that is no page: this is not the folder that `make web` makes", .0.display())]
     NoPage(PathBuf),
 }
@@ -37,18 +38,18 @@ pub(crate) struct PageFile {
     pub content_type: &'static str,
     pub blake3: [u8; 32],
     pub content: Bytes,
-    /// The same by gzip.
+    /// The content, compressed with gzip.
     pub packed: Bytes,
 }
 
-/// The files of the page by their paths.
+/// The page's files by path.
 pub(crate) struct Demo(HashMap<String, PageFile>);
 
-/// Files with their types, by their paths.
+/// Content types and contents of files, by path.
 type Files = HashMap<String, (&'static str, Bytes)>;
 
 impl Demo {
-    /// Reads the files of a folder that a page may have.
+    /// Reads the files of a folder whose types a page may have.
     pub fn read(folder: &Path) -> Result<Self, DemoError> {
         let pack = |(path, (content_type, content)): (String, (&'static str, Bytes))| {
             let (blake3, packed) = (blake3::hash(&content).into(), packed(&content));
@@ -57,12 +58,12 @@ impl Demo {
         Ok(Self(files(folder)?.into_iter().map(pack).collect()))
     }
 
-    /// Whether there is a page in a folder.
+    /// Checks that there is a page in a folder.
     pub fn check(folder: &Path) -> Result<(), DemoError> {
         files(folder).map(drop)
     }
 
-    /// The file of a path.
+    /// Returns the file of a path.
     pub fn file(&self, path: &str) -> Option<&PageFile> {
         self.0.get(path)
     }
@@ -110,7 +111,7 @@ fn collect(
     Ok(())
 }
 
-/// The type of a file that a page may have.
+/// Returns the content type of a file, if a page may have such a file.
 fn content_type(name: &str) -> Option<&'static str> {
     Some(match name.rsplit('.').next()? {
         "html" => "text/html; charset=utf-8",

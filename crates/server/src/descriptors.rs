@@ -1,22 +1,23 @@
-//! Room for as many open files as the limit of connections needs.
+//! Raises the limit of open files to fit the limit of connections.
 
 use crate::Limits;
 use crate::connections::ADMIN_CONNECTIONS;
 
-/// Files beside connections: of databases that load, of keys, of a publication, of the log.
+/// Open files other than connections: of databases that are loading, of keys, of a publication, of
+/// the log.
 const OTHERS: usize = 256;
 
-/// Raises the process's soft limit of open files to what the limits need. Where the system does not allow as many,
-/// lowers the limit of connections to what it does and says so: a server out of descriptors could not even answer
-/// its operator.
+/// Raises the process's soft limit of open files to the number that `limits` needs. If the system
+/// does not allow that number, lowers the limit of connections accordingly and logs it: a server
+/// out of descriptors could not even answer its operator.
 pub(crate) fn make_room(limits: &mut Limits) {
     let reserve = ADMIN_CONNECTIONS + OTHERS;
     let needed = limits.connections.saturating_add(reserve);
     fit(limits, rlimit::increase_nofile_limit(needed as u64));
 }
 
-/// Lowers the limit of connections to what the process's soft limit of open files leaves room for, which belongs to a process
-/// that does other things too.
+/// Lowers the limit of connections to fit the process's soft limit of open files, which is left
+/// unchanged because the process also does other things.
 pub(crate) fn keep_within(limits: &mut Limits) {
     fit(limits, rlimit::Resource::NOFILE.get_soft());
 }
@@ -41,9 +42,9 @@ fn fit(limits: &mut Limits, allowed: std::io::Result<u64>) {
     }
 }
 
-/// The connections that `allowed` files leave room for, if they are fewer than wanted.
+/// Returns the number of connections that `allowed` files leave room for, if it is below `wanted`.
 fn affordable(wanted: usize, reserve: usize, allowed: usize) -> Option<usize> {
-    // Where there is hardly anything, clients and the rest get half each.
+    // With hardly any files left, clients and everything else get half each.
     let room = allowed.saturating_sub(reserve).max(allowed / 2).max(1);
     (room < wanted).then_some(room)
 }

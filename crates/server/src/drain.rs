@@ -1,4 +1,4 @@
-//! What a client is still sending when its request has been answered.
+//! Drains a request's body that is still arriving after the request has been answered.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -13,17 +13,17 @@ use hyper::header::EXPECT;
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
-/// The most of a body that is read for nobody, and for how long.
+/// Limits for draining a body nobody wants: bytes and time.
 const DISCARD_BYTES: usize = 64 << 20;
 const DISCARD_TIME: Duration = Duration::from_secs(5);
 
-/// A request's body. When it is dropped, what has not come yet is read and thrown away, while the response is
-/// already being sent: a client that is still sending would otherwise see a broken connection in place of the
-/// response.
+/// A request's body. When dropped, it reads and discards the rest of the body while the response is
+/// being sent. Otherwise a client that is still sending would see a broken connection instead of
+/// the response.
 pub(crate) struct Drained {
-    /// `None` when there is nothing to wait for any more.
+    /// `None` when nothing is left to drain.
     body: Option<Incoming>,
-    /// Whether the client waits with its body until somebody asks for it.
+    /// True if the client sends its body only after the server asks for it (`Expect`).
     awaits_consent: bool,
 }
 
@@ -65,7 +65,7 @@ impl Drop for Drained {
         if self.awaits_consent || self.is_end_stream() {
             return;
         }
-        // Outside the runtime, the server is at its end.
+        // There is no runtime any more when the server is ending.
         let (Some(mut body), Ok(runtime)) = (self.body.take(), Handle::try_current()) else { return };
         runtime.spawn(timeout(DISCARD_TIME, async move {
             let mut read = 0;

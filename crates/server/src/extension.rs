@@ -1,12 +1,12 @@
-//! What a program adds to the server of an engine whose databases it loads itself.
+//! Additions of a program to a server whose databases it loads itself.
 
 use prometheus::proto::MetricFamily;
 
-/// More of a server than its engine's databases.
+/// Additional endpoints and metrics of a server.
 pub trait Extension: Send + Sync {
-    /// More endpoints of the port for operators, for tokens with the scope `admin`.
+    /// Returns additional endpoints of the port for operators, for tokens with the scope `admin`.
     fn admin(&self) -> axum::Router;
 
-    /// More metrics, as they are now.
+    /// Returns the current values of additional metrics.
     fn metrics(&self) -> Vec<MetricFamily>;
 }

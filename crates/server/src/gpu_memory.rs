@@ -1,9 +1,11 @@
-//! Room on GPUs: a database is loaded only if there is room for its queries, and for those of all others.
+//! Memory accounting on GPUs: a database is loaded only if there is room for its queries and for
+//! the queries of all other databases.
 //!
-//! What is loaded and what is computed have memory of their own. A device's pool is for what is computed. It has room
-//! for one batch at a time, as much as the largest batch of any database takes, which is found out when the database is
-//! loaded; and for the keys of clients, those that they have and those that they may still register. This room is
-//! reserved before a database answers, and nothing that is loaded takes any of it, so a query always finds its room.
+//! Loaded tables and computations have separate memory. A device's pool serves computations. It has
+//! room for one batch at a time, of the size that the largest batch of any database takes, measured
+//! when the database is loaded. It also has room for clients' keys: those already registered and
+//! those that may still come. This room is reserved before a database answers, and loading never
+//! takes any of it, so a query always finds room.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -11,18 +13,18 @@ use spirea_backend::{BackendError, BackendId};
 use spirea_cuda::driver::{Device, DriverError, PoolWatch};
 use spirea_engine::{ComputeTurn, Database, LoadError, Reservation};
 
-/// How much memory keys may take.
+/// Memory budget of clients' keys.
 pub(crate) struct KeyBudget {
-    /// The most bytes of all keys.
+    /// Maximum bytes of all keys.
     pub most: u64,
-    /// Bytes of the keys that are prepared for these backends.
+    /// Function that returns the bytes of the keys prepared for given backends.
     pub prepared: PreparedBytes,
 }
 
-/// Bytes of keys by backends.
+/// Bytes of prepared keys, by backends.
 type PreparedBytes = Box<dyn Fn(&[BackendId]) -> u64 + Send + Sync>;
 
-/// The memory of the GPUs that answer.
+/// Memory of the GPUs that answer.
 pub(crate) struct GpuMemory {
     devices: Vec<Arc<Device>>,
     keys: KeyBudget,
@@ -30,14 +32,14 @@ pub(crate) struct GpuMemory {
     reservations: Mutex<Vec<Weak<GpuReservation>>>,
 }
 
-/// What a database takes beside its tables.
+/// Memory that a database needs besides its tables.
 struct GpuReservation {
     memory: Arc<GpuMemory>,
-    /// Bytes of the largest batch's working memory, on each device.
+    /// Working memory of the largest batch, in bytes, on each device.
     working: Vec<u64>,
-    /// Bytes of a client's prepared keys.
+    /// Bytes of one client's prepared keys.
     keys: u64,
-    /// The backend that keys are prepared for.
+    /// Backend for which keys are prepared.
     backend: BackendId,
 }
 
@@ -46,11 +48,11 @@ impl Reservation for GpuReservation {
         lock(&self.memory.turn)
     }
 
-    /// Between computations, only keys and what stays from batch to batch are in use.
+    /// Between computations, only keys and buffers kept from batch to batch are in use.
     fn has_room_for_keys(&self) -> bool {
         let reservations = self.memory.reservations();
         self.memory.devices.iter().enumerate().all(|(member, device)| {
-            // A device that fails says so to whoever computes next.
+            // A device failure is reported by the next computation.
             device
                 .pool_room()
                 .map_or(true, |room| room >= working_bytes(&reservations, member) + 2 * self.keys)
@@ -63,11 +65,11 @@ impl GpuMemory {
         Arc::new(Self { devices, keys, turn: Mutex::default(), reservations: Mutex::default() })
     }
 
-    /// Gives back what databases needed that are gone, and refuses tables of so many bytes on each device if there is no
-    /// room for them. To be asked before they are loaded.
+    /// Releases the reservations of dropped databases, then checks that tables of `bytes` fit on
+    /// each device. Call before loading them.
     ///
     /// # Errors
-    /// [`BackendError::Unavailable`] with the bytes wanted and free.
+    /// [`BackendError::Unavailable`] with the wanted and the free bytes.
     pub fn fits(&self, bytes: u64) -> Result<(), BackendError> {
         let reservations = self.reservations();
         for (member, device) in self.devices.iter().enumerate() {
@@ -81,12 +83,14 @@ impl GpuMemory {
         Ok(())
     }
 
-    /// Rehearses a database whose tables are loaded, and reserves what its queries need beside those of all others.
+    /// Rehearses a database whose tables are loaded, and reserves the memory that its queries need
+    /// besides that of all other databases.
     ///
     /// # Errors
-    /// Those of the rehearsal; [`BackendError::Unavailable`] with the bytes wanted and free.
+    /// Those of the rehearsal; [`BackendError::Unavailable`] with the wanted and the free bytes.
     pub fn reserve(self: &Arc<Self>, database: &Database) -> Result<Arc<dyn Reservation>, LoadError> {
-        // Nothing else is computed meanwhile: what passes is this database's.
+        // The turn excludes other computations, so the watches see this database's allocations
+        // only.
         let _turn = lock(&self.turn);
         let watches = self.devices.iter().map(Device::watch).collect::<Result<Vec<_>, _>>();
         let watches = watches.map_err(|error| refused(error.into()))?;
@@ -110,8 +114,9 @@ impl GpuMemory {
         Ok(reservation)
     }
 
-    /// Bytes that a device's pool must have beside what is in use: for a batch of any of some databases, and for keys.
-    /// Preparing one client's keys takes twice their room; as much again is for what allocations are rounded to.
+    /// Returns the bytes that a device's pool needs beyond its current use: one batch of the
+    /// largest database, and keys. Preparing a client's keys takes twice their size; the same size
+    /// once more covers the rounding of allocations.
     fn pool_bytes(&self, reservations: &[Arc<GpuReservation>], member: usize) -> u64 {
         let keys = match reservations.iter().map(|reservation| reservation.keys).max() {
             None | Some(0) => 0,
@@ -125,7 +130,7 @@ impl GpuMemory {
         working_bytes(reservations, member).saturating_add(keys)
     }
 
-    /// Those of databases that are held.
+    /// Returns the reservations of databases that still exist.
     fn reservations(&self) -> Vec<Arc<GpuReservation>> {
         let mut reservations = lock(&self.reservations);
         reservations.retain(|reservation| reservation.strong_count() > 0);
@@ -133,7 +138,7 @@ impl GpuMemory {
     }
 }
 
-/// Bytes of a device that the largest batch of some databases takes.
+/// Returns the bytes that the largest batch of these databases takes on one device.
 fn working_bytes(reservations: &[Arc<GpuReservation>], member: usize) -> u64 {
     reservations.iter().map(|reservation| reservation.working[member]).max().unwrap_or(0)
 }
@@ -142,7 +147,7 @@ fn refused(error: BackendError) -> LoadError {
     LoadError::Protocol(error.into())
 }
 
-// What is guarded is never left half changed.
+// Guarded values are never left half changed.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -160,12 +165,12 @@ mod tests {
 
     use super::*;
 
-    /// What memory is counted in here.
+    /// Unit of memory in these tests, in bytes.
     const UNIT: u64 = 64 << 10;
-    /// Units of a device's memory.
+    /// Memory of a device, in units.
     const MEMORY: u64 = 64;
 
-    /// Runs a test alone on two devices.
+    /// Runs a test on two emulated devices, one test at a time.
     fn emulated(test: impl FnOnce([Arc<Device>; 2])) {
         let config = Config { devices: 2, memory: MEMORY * UNIT, ..Config::default() };
         Emulation::install(config)
@@ -184,7 +189,7 @@ mod tests {
         keys: u64,
     }
 
-    /// A database that computes nothing, and takes memory for it.
+    /// A database that computes nothing but allocates memory.
     struct Scripted {
         device: Arc<Device>,
         params: ProtocolParams,
@@ -241,21 +246,22 @@ mod tests {
             let needs = |tables, working| Needs { tables, working, keys: 0 };
             let first = load(&memory, device, needs(16, 24)).unwrap();
             let second = load(&memory, device, needs(20, 4)).unwrap();
-            // 64 - 36 are no tables', 24 of them for the first one's queries: tables cannot have these.
+            // Of the 64 - 36 units without tables, 24 are reserved for the first database's
+            // queries.
             memory.fits(4 * UNIT).unwrap();
             let refused = memory.fits(4 * UNIT + 1).unwrap_err().to_string();
             let wanted = format!("no room for {} bytes: {} of {}", 4 * UNIT + 1, 4 * UNIT, MEMORY * UNIT);
             assert!(refused.contains(&wanted), "{refused}");
             let refused = open(device, needs(5, 1)).map(drop).unwrap_err().to_string();
             assert!(refused.contains(&format!("no room for {} bytes", 5 * UNIT)), "{refused}");
-            // There is room for its tables, and none for its queries.
+            // The tables fit; its queries do not.
             let refused = load(&memory, device, needs(4, 25)).map(drop).unwrap_err().to_string();
             assert!(refused.contains(&format!("no room for {} bytes", 25 * UNIT)), "{refused}");
             assert!(first.rehearse().is_ok() && second.rehearse().is_ok());
             let elsewhere = open(other, needs(40, 24)).unwrap();
             memory.reserve(&elsewhere).unwrap();
             drop((first, elsewhere));
-            // What it needed is given back, but for what the second one needs.
+            // The dropped reservation is released, except what the second database needs.
             load(&memory, device, needs(40, 4)).unwrap();
         });
     }
@@ -277,7 +283,7 @@ mod tests {
                 KeyBudget { most: most * UNIT, prepared: Box::new(prepared) }
             };
             let needs = Needs { tables: 16, working: 8, keys: 1 };
-            // A batch and its keys, 9; a client's keys on their way, 3.
+            // A batch with its keys takes 9; a client's keys being registered take 3.
             load(&GpuMemory::new(devices.to_vec(), bound(36)), device, needs).unwrap();
             let refused =
                 load(&GpuMemory::new(devices.to_vec(), bound(37)), device, needs).map(drop).unwrap_err();
@@ -285,14 +291,14 @@ mod tests {
             let refused =
                 load(&GpuMemory::new(devices.to_vec(), bound(0)), device, needs).map(drop).unwrap_err();
             assert!(refused.to_string().contains("allow more memory for keys"), "{refused}");
-            // Keys that are there need no further room.
+            // Registered keys need no further room.
             let held = alloc(device, 30).unwrap();
             prepared.store(30, Ordering::Relaxed);
             let memory = GpuMemory::new(devices.to_vec(), bound(36));
             let database = open(device, needs).unwrap();
             let reservation = memory.reserve(&database).unwrap();
             assert!(reservation.has_room_for_keys());
-            // Keys that were dropped, and that requests still have.
+            // Dropped keys that requests still hold.
             let in_use = alloc(device, 7).unwrap();
             assert!(reservation.has_room_for_keys(), "what they may have, and what roundings may");
             let more = alloc(device, 1).unwrap();
@@ -302,8 +308,8 @@ mod tests {
         });
     }
 
-    /// Whatever is loaded and dropped, and however many keys are registered within their bound: what answers always
-    /// finds room, in the middle of a load, too.
+    /// Queries find room at any time, even during a load, whatever is loaded and dropped and
+    /// whatever number of keys is registered within the limit.
     #[test]
     fn queries_find_room_after_every_load() {
         const MOST_KEYS: usize = 12;
@@ -325,7 +331,7 @@ mod tests {
                 match random(4) {
                     0 => {
                         let needs = Needs { tables: 1 + random(20), working: random(30), keys: random(2) };
-                        // Tables that are larger than was said.
+                        // Tables larger than announced to `fits`.
                         let opened = memory.fits(needs.tables * UNIT / 2).map_err(super::refused);
                         let opened = opened.and_then(|()| open(device, needs));
                         for (database, _) in &databases {

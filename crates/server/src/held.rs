@@ -1,4 +1,4 @@
-//! Values that are held until a response has been sent, or its client has gone.
+//! Values held until a response has been sent or its client has gone.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -9,26 +9,27 @@ use axum::response::Response;
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 
-/// Bytes of a body that are given away at once: a frame of HTTP/2. A protocol buffers one piece of each stalled response.
+/// Bytes of a body passed on at once: one HTTP/2 frame. The protocol buffers one piece of each
+/// stalled response.
 const PIECE_BYTES: usize = 16 << 10;
 
-/// A value that a response holds.
+/// A value that a response can hold.
 pub(crate) trait Hold: Send + Sync + 'static {
-    /// Notes bytes of the response that have left this program's buffers.
+    /// Notes that `bytes` of the response have left this program's buffers.
     fn sent(&self, _bytes: usize) {}
 }
 
-/// A response's body with a value. The value is dropped with the last piece of the body, which leaves when it has been
-/// written: a client without credit for it holds the value.
+/// A response's body with a value. The value is dropped with the body's last piece, that is, once
+/// that piece has been written. While the client grants no credit for the piece, the value stays.
 pub(crate) struct Held<T> {
     body: Body,
-    /// The rest of the frame that is being given away.
+    /// Rest of the frame that is being passed on.
     rest: Bytes,
     held: Arc<T>,
 }
 
 impl<T: Hold> Held<T> {
-    /// Holds a value for as long as the response is being sent.
+    /// Attaches a value that lives until the response has been sent.
     pub fn attach(response: Response, held: T) -> Response {
         let held = Arc::new(held);
         response.map(|body| Body::new(Self { body, rest: Bytes::new(), held }))
@@ -75,7 +76,7 @@ impl<T: Hold> HttpBody for Held<T> {
     }
 }
 
-/// A piece of a body on its way.
+/// A piece of a body that is being sent.
 struct Piece<T: Hold> {
     bytes: Bytes,
     held: Arc<T>,

@@ -1,7 +1,7 @@
 //! The HTTP server.
 //!
-//! It binds its port first and loads its databases in the background; `/readyz` tells when they answer.
-//! This crate is the one that picks the backend.
+//! The server binds its ports first and loads its databases in the background; `/readyz` reports
+//! when they answer. This crate alone picks the backend.
 //!
 //! | endpoint | what it does |
 //! |---|---|
@@ -10,7 +10,7 @@
 //! | `GET /metrics` | metrics for Prometheus |
 //! | `GET /openapi.json` | these endpoints, as OpenAPI 3.1 |
 //! | `GET /v1/databases` | the databases: JSON, or protobuf if `Accept` asks for it |
-//! | `GET /v1/databases/{name}/config` | what a client must know; entity tag: the version |
+//! | `GET /v1/databases/{name}/config` | the configuration for clients; entity tag: the version |
 //! | `GET /v1/databases/{name}/hint` | the hint, with ranges; entity tag: its BLAKE3 |
 //! | `POST /v1/databases/{name}/query` | queries to answers |
 //! | `POST /v1/databases/{name}/keys` | evaluation keys, for queries to name by their hash |
@@ -23,9 +23,10 @@
 //! | `GET /v1/admin/status` | load, keys, connections and uptime |
 //! | probes, `/metrics` and `/openapi.json` | as above |
 //!
-//! HTTP/1.1, and HTTP/2 where TLS negotiates it. Endpoints below `/v1` need a token where there is a file of them.
-//! Every response with a status of 400 or above carries a protobuf [`Error`](spirea_wire::proto::Error) with the cause
-//! and a remedy, or the same as problem details (RFC 9457) where `Accept` prefers JSON.
+//! The server speaks HTTP/1.1, and HTTP/2 where TLS negotiates it. Endpoints below `/v1` need a
+//! token if there is a file of tokens. Every response with a status of 400 or above carries a
+//! protobuf [`Error`](spirea_wire::proto::Error) with the cause and a remedy, or these as problem
+//! details (RFC 9457) if `Accept` prefers JSON.
 
 mod accept;
 mod access;

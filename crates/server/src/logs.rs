@@ -1,7 +1,7 @@
-//! Structured logs on standard error, which never hold up or end what they tell of.
+//! Structured logs on standard error, which never delay or abort the logging code.
 //!
-//! Lines go through a bounded queue to a thread of their own. Where standard error takes nothing (a full disk, a pipe
-//! whose reader has gone or is stuck), lines are lost and counted; requests go on.
+//! Lines go through a bounded queue to a writer thread. If standard error accepts nothing (a full
+//! disk, a pipe whose reader has gone or is stuck), lines are lost and counted; requests continue.
 
 use std::io::{self, IsTerminal as _, Write};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -13,59 +13,60 @@ use tracing_subscriber::fmt;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 
-/// The most bytes of lines that wait to be written: those of a second of the busiest server.
+/// Maximum bytes of queued lines: about one second of the busiest server.
 const WAITING_BYTES: usize = 4 << 20;
-/// A line counts as at least so many bytes, for what it takes beside its text.
+/// Minimum cost of a line in bytes, which covers its overhead.
 const LEAST_LINE: usize = 256;
-/// The queue's own bound, which the bytes never reach: one line is being written.
+/// The queue's bound in lines, which the bound in bytes never lets it reach; one extra line is
+/// being written.
 const WAITING_LINES: usize = WAITING_BYTES / LEAST_LINE + 1;
 
-/// Writes that failed; a process has one log.
+/// Number of failed writes; a process has one log.
 static FAILED: AtomicU64 = AtomicU64::new(0);
-/// The queue of the process's log, once there is one.
+/// Queue of the process's log, once initialised.
 static QUEUE: OnceLock<Arc<Waiting>> = OnceLock::new();
 
-/// How a line of the log looks.
+/// Format of a line of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum LogFormat {
-    /// For people.
+    /// Text for people.
     #[default]
     Text,
     /// One JSON object a line.
     Json,
 }
 
-/// The form of the log.
+/// Configuration of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogConfig {
-    /// How a line looks.
+    /// Format of a line.
     pub format: LogFormat,
-    /// The least important events that are logged.
+    /// Least important level that is logged.
     pub level: Level,
 }
 
 impl Default for LogConfig {
-    /// Text, and what an operator wants to know.
+    /// Text, at the level that operators need.
     fn default() -> Self {
         Self { format: LogFormat::Text, level: Level::INFO }
     }
 }
 
-/// The log of this process. Dropping it waits a second at most for lines to be written.
+/// The log of this process. Dropping it waits up to one second for queued lines to be written.
 #[must_use = "what has been logged is lost if the process ends before it was written"]
 pub struct Logs(#[expect(dead_code, reason = "it writes what waits when it is dropped")] WorkerGuard);
 
-/// Lines of the log that were lost.
+/// Counts of lost lines of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LostLines {
-    /// Standard error refused them.
+    /// Lines that standard error refused.
     pub failed: u64,
-    /// Standard error did not take them in time.
+    /// Lines that standard error did not accept in time.
     pub dropped: u64,
 }
 
 impl LostLines {
-    /// Those of this process until now.
+    /// Returns the counts of this process so far.
     pub fn now() -> Self {
         let dropped = QUEUE.get().map_or(0, |waiting| waiting.dropped.load(Ordering::Relaxed));
         Self { failed: FAILED.load(Ordering::Relaxed), dropped }
@@ -75,18 +76,19 @@ impl LostLines {
 /// Sends the log of this process to standard error.
 ///
 /// # Errors
-/// If it goes somewhere already.
+/// If the process already has a log.
 pub fn init_logs(LogConfig { format, level }: LogConfig) -> Result<Logs, TryInitError> {
     let colours = io::stderr().is_terminal();
     let (lines, guard) = queue(Counted(io::stderr()));
-    // The second of two logs is refused below.
+    // If there is a log already, `try_init` below refuses this one.
     let _ = QUEUE.set(Arc::clone(&lines.waiting));
     let subscriber = fmt()
         .with_writer(lines)
         .with_ansi(colours)
         .with_max_level(level)
         .with_target(false)
-        // Otherwise the subscriber would report a failed write on standard error, and panic where that fails too.
+        // Otherwise the subscriber would report a failed write on standard error, and panic if that
+        // fails too.
         .log_internal_errors(false);
     match format {
         LogFormat::Text => subscriber.finish().try_init()?,
@@ -95,7 +97,7 @@ pub fn init_logs(LogConfig { format, level }: LogConfig) -> Result<Logs, TryInit
     Ok(Logs(guard))
 }
 
-/// Bytes of lines that wait to be written, and lines that found no room.
+/// Bytes of queued lines, and the number of lines that found no room.
 #[derive(Debug, Default)]
 struct Waiting {
     bytes: AtomicUsize,
@@ -107,7 +109,7 @@ impl Waiting {
         line.len().max(LEAST_LINE)
     }
 
-    /// Takes room for a line, if there is enough.
+    /// Reserves room for a line; false if there is not enough.
     fn take(&self, line: &[u8]) -> bool {
         let cost = Self::cost(line);
         let more = |bytes: usize| bytes.checked_add(cost).filter(|&bytes| bytes <= WAITING_BYTES);
@@ -123,7 +125,7 @@ impl Waiting {
     }
 }
 
-/// A queue of lines to a thread that writes them to `writer`, bounded in bytes.
+/// Creates a queue of lines, bounded in bytes, and the thread that writes them to `writer`.
 fn queue(writer: impl Write + Send + 'static) -> (Lines, WorkerGuard) {
     let waiting = Arc::<Waiting>::default();
     let (queue, guard) = NonBlockingBuilder::default()
@@ -134,7 +136,7 @@ fn queue(writer: impl Write + Send + 'static) -> (Lines, WorkerGuard) {
     (Lines { queue, waiting }, guard)
 }
 
-/// The end of the queue that takes lines; each write is a line.
+/// The queue's input end; each write is one line.
 #[derive(Clone)]
 struct Lines {
     queue: NonBlocking,
@@ -159,7 +161,7 @@ impl<'a> MakeWriter<'a> for Lines {
     }
 }
 
-/// The other end, which gives back the room of each line that it has written.
+/// The queue's output end, which releases the room of each line after writing it.
 struct Written<W> {
     writer: W,
     waiting: Arc<Waiting>,
@@ -177,7 +179,7 @@ impl<W: Write> Write for Written<W> {
     }
 }
 
-/// A writer that counts what it cannot write and goes on.
+/// A writer that counts failed writes and continues.
 struct Counted<W>(W);
 
 impl<W: Write> Write for Counted<W> {
@@ -213,7 +215,7 @@ mod tests {
         }
     }
 
-    /// A writer that says that it has a line, and writes when it may.
+    /// A writer that signals each line, then waits for permission to return.
     struct Stuck {
         has: mpsc::Sender<()>,
         go: mpsc::Receiver<()>,

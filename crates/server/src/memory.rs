@@ -1,4 +1,4 @@
-//! Memory that is counted before it is used.
+//! Memory budgets, reserved before the memory is used.
 
 use std::sync::Arc;
 
@@ -7,14 +7,14 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::access::{Share, Shares};
 
-/// Budget of bytes, shared by all who take from it.
+/// A budget of bytes, shared by all users of the memory.
 pub(crate) struct Memory {
     permits: Arc<Semaphore>,
     total: u32,
 }
 
 impl Memory {
-    /// Bytes of one permit of the semaphore.
+    /// Bytes of one semaphore permit.
     const UNIT: u64 = 1 << 10;
 
     pub fn new(bytes: u64) -> Self {
@@ -22,17 +22,18 @@ impl Memory {
         Self { permits: Arc::new(Semaphore::new(total as usize)), total }
     }
 
-    /// Bytes that are taken.
+    /// Returns the bytes that are taken.
     pub fn taken(&self) -> u64 {
         (u64::from(self.total) - self.permits.available_permits() as u64) * Self::UNIT
     }
 
-    /// Takes bytes, or nothing if too few are left. An amount that exceeds the budget takes all of it.
+    /// Takes `bytes`, or `None` if too few are left. An amount above the budget takes the whole
+    /// budget.
     pub fn take(&self, bytes: u64) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.permits).try_acquire_many_owned(self.units(bytes)).ok()
     }
 
-    /// Waits until as many bytes are left, and takes them.
+    /// Waits until `bytes` are left, and takes them.
     async fn wait(&self, bytes: u64) -> OwnedSemaphorePermit {
         let permit = Arc::clone(&self.permits).acquire_many_owned(self.units(bytes)).await;
         permit.expect("the semaphore is never closed")
@@ -47,8 +48,8 @@ impl Memory {
     }
 }
 
-/// Memory of a port's connections: buffers, heads of requests, windows of HTTP/2 and responses. One client has at most its
-/// share.
+/// Memory of a port's connections: buffers, request heads, HTTP/2 windows and responses. Each
+/// client has a maximum share.
 pub(crate) struct ConnectionMemory {
     memory: Memory,
     shares: Arc<Shares>,
@@ -56,29 +57,29 @@ pub(crate) struct ConnectionMemory {
 }
 
 impl ConnectionMemory {
-    /// `reserved` counts the bytes that are taken, of all ports that share the gauge.
+    /// Creates a budget. `reserved` counts the bytes taken, over all ports that share the gauge.
     pub fn new(bytes: u64, client_bytes: u64, reserved: IntGauge) -> Arc<Self> {
         Arc::new(Self { memory: Memory::new(bytes), shares: Shares::new(client_bytes), reserved })
     }
 
-    /// Tests that as many bytes are left.
+    /// Returns true if `bytes` are left.
     pub fn has(&self, bytes: u64) -> bool {
         self.memory.has(bytes)
     }
 
-    /// Waits for bytes before their client is known.
+    /// Takes bytes whose client is not known yet, waiting until they are free.
     pub async fn wait(self: &Arc<Self>, bytes: u64) -> Unassigned {
         Unassigned { permit: self.memory.wait(bytes).await, memory: Arc::clone(self), bytes }
     }
 
-    /// Takes bytes for a client; `None` if too few are left, or the client would have more than its share.
+    /// Takes bytes for a client; `None` if too few are left or the client would exceed its share.
     pub fn take(self: &Arc<Self>, client: &[u8], bytes: u64) -> Option<Reserved> {
         let permit = self.memory.take(bytes)?;
         Unassigned { permit, memory: Arc::clone(self), bytes }.assign(client)
     }
 }
 
-/// Bytes that are taken and belong to no client yet.
+/// Bytes that are taken but not yet assigned to a client.
 pub(crate) struct Unassigned {
     permit: OwnedSemaphorePermit,
     memory: Arc<ConnectionMemory>,
@@ -86,7 +87,7 @@ pub(crate) struct Unassigned {
 }
 
 impl Unassigned {
-    /// Gives the bytes to a client; `None` if the client would have more than its share.
+    /// Assigns the bytes to a client; `None` if the client would exceed its share.
     pub fn assign(self, client: &[u8]) -> Option<Reserved> {
         let share = self.memory.shares.take(client, self.bytes)?;
         let reserved = self.memory.reserved.clone();

@@ -1,5 +1,5 @@
-//! Metrics for Prometheus. Labels carry names that the operator chose, endpoints and status codes; nothing
-//! of a query, and nothing that tells one client from another.
+//! Metrics for Prometheus. Labels carry names that the operator chose, endpoints and status codes.
+//! Nothing reveals a query or distinguishes one client from another.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -53,14 +53,14 @@ pub(crate) struct Metrics {
     compaction_failed: IntGaugeVec,
     served_version: IntGaugeVec,
     expected_version: IntGaugeVec,
-    /// Held while what others count is read and written down.
+    /// Lock held while counters of other parts are read and rendered.
     rendering: Mutex<()>,
 }
 
 /// The metrics of one database.
 pub(crate) struct Measured {
     pub received: IntCounter,
-    /// Requests that named keys that are not here.
+    /// Requests that named keys unknown to the server.
     pub unknown_keys: IntCounter,
     batch: Histogram,
     answer_seconds: Histogram,
@@ -85,7 +85,7 @@ impl Measured {
     }
 }
 
-/// Brings a counter to what something else has counted.
+/// Raises a counter to a value counted elsewhere.
 fn raise(counter: &IntCounter, value: u64) {
     counter.inc_by(value.saturating_sub(counter.get()));
 }
@@ -248,23 +248,23 @@ impl Metrics {
         Ok(Self { registry, ..metrics })
     }
 
-    /// Notes a refusal.
+    /// Counts a refusal.
     pub fn refused(&self, code: Code) {
         self.refusals.with_label_values(&[&name(code).to_ascii_lowercase()]).inc();
     }
 
-    /// Notes that a file was read again, or could not be.
+    /// Counts a reload of a file, successful or not.
     pub fn reloaded(&self, what: &str, used: bool) {
         self.reloads.with_label_values(&[what, if used { "used" } else { "kept the old" }]).inc();
     }
 
-    /// Notes a response. `database` is empty where the request named none that exists.
+    /// Counts a response. `database` is empty if the request named no existing database.
     pub fn responded(&self, database: &str, endpoint: &str, status: u16, bytes: u64) {
         self.requests.with_label_values(&[database, endpoint, &status.to_string()]).inc();
         self.sent.with_label_values(&[database]).inc_by(bytes);
     }
 
-    /// The metrics of a database that exists.
+    /// Returns the metrics of an existing database.
     pub fn of(&self, database: &str) -> Measured {
         let label = &[database];
         Measured {
@@ -279,7 +279,7 @@ impl Metrics {
         }
     }
 
-    /// All metrics as text, and its content type.
+    /// Returns all metrics as text, and their content type.
     pub fn render(
         &self,
         engine: &Engine,
@@ -288,7 +288,7 @@ impl Metrics {
         expiry: Option<SystemTime>,
         added: Vec<MetricFamily>,
     ) -> (&'static str, String) {
-        // It guards no data of its own.
+        // The lock guards no data of its own.
         let _rendering = self.rendering.lock().unwrap_or_else(PoisonError::into_inner);
         let load = engine.load();
         self.waiting.set(load.waiting as i64);
@@ -319,14 +319,14 @@ impl Metrics {
         let mut families = self.registry.gather();
         families.extend(added);
         let mut text = Vec::new();
-        // Writing to memory does not fail, and families come from the registry, which checked their names.
+        // Writing to memory does not fail, and the registry has checked the names of its families.
         if let Err(error) = TextEncoder::new().encode(&families, &mut text) {
             tracing::error!(%error, "the metrics cannot be written");
         }
         (TEXT_FORMAT, String::from_utf8_lossy(&text).into_owned())
     }
 
-    /// Writes down what the registry of keys has counted.
+    /// Records the counters of the key registry.
     fn count_keys(
         &self,
         KeyEvents { from_memory, from_disk, from_shared, unknown, memory, disk }: KeyEvents,
@@ -343,7 +343,7 @@ impl Metrics {
         }
     }
 
-    /// Writes down which versions answer, and which should.
+    /// Records which versions answer, and which ones should.
     fn describe_versions(&self, statuses: &[Status]) {
         self.served_version.reset();
         self.expected_version.reset();

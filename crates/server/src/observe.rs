@@ -1,5 +1,5 @@
-//! What is counted and logged of every request: method, endpoint, status, bytes and a coarse duration.
-//! Never a body, a query string, a header's value or an address.
+//! Counts and logs every request: method, endpoint, status, bytes and a coarse duration. Never a
+//! body, a query string, a header's value or an address.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -15,10 +15,10 @@ use spirea_wire::Refusal;
 use crate::app::App;
 use crate::traces::{Stages, Trace, begin};
 
-/// The endpoint of requests that match none.
+/// Endpoint name for requests that match none.
 const NO_ENDPOINT: &str = "none";
 
-/// Counts a request that has no response yet, also when its client goes away.
+/// Counts a request that has no response yet, even if its client goes away.
 struct InFlight<'a>(&'a prometheus::IntGauge);
 
 impl<'a> InFlight<'a> {
@@ -40,7 +40,7 @@ pub(crate) async fn observe(State(app): State<Arc<App>>, mut request: Request, n
     let method = known(request.method());
     let endpoint = request.extensions().get::<MatchedPath>().cloned();
     let endpoint = endpoint.as_ref().map_or(NO_ENDPOINT, MatchedPath::as_str);
-    // Names that do not exist are the client's words: they become neither labels nor log lines.
+    // Names that do not exist are client input: they become neither labels nor log lines.
     let database =
         request.uri().path().strip_prefix("/v1/databases/").and_then(|rest| rest.split('/').next());
     let database = database.filter(|name| app.engine.knows(name)).unwrap_or_default().to_owned();
@@ -60,7 +60,7 @@ pub(crate) async fn observe(State(app): State<Arc<App>>, mut request: Request, n
     let elapsed = started.elapsed();
     let took = bucket(elapsed);
     tracing::info!(method, endpoint, database, status, bytes, took, "request");
-    // Probes and monitors come all the time and tell nothing.
+    // Probes and monitors send many requests whose traces are of no interest.
     if let Some(traces) = app.traces.as_ref().filter(|_| endpoint.starts_with("/v1/")) {
         let stages = response.extensions().get::<Stages>().copied();
         traces.take_trace(Trace {
@@ -77,7 +77,8 @@ pub(crate) async fn observe(State(app): State<Arc<App>>, mut request: Request, n
     response
 }
 
-/// A method's name; those that a client makes up are the client's words.
+/// Returns a method's name, or "other" for methods that a client made up, since those names are
+/// client input.
 fn known(method: &Method) -> &'static str {
     const KNOWN: [(Method, &str); 9] = [
         (Method::GET, "GET"),
@@ -93,7 +94,8 @@ fn known(method: &Method) -> &'static str {
     KNOWN.iter().find(|(known, _)| known == method).map_or("other", |(_, name)| name)
 }
 
-/// A duration to the power of ten: enough to find what is slow, too little to tell requests apart.
+/// Returns the power of ten of a duration: enough to find what is slow, too little to tell requests
+/// apart.
 fn bucket(duration: Duration) -> &'static str {
     match duration.as_micros() {
         0..1_000 => "under 1 ms",

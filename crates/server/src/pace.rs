@@ -1,19 +1,19 @@
-//! The least rate at which bytes of a body must move.
+//! Minimum rate for the bytes of a body.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// A least rate, and how far a client may fall behind it.
+/// A minimum rate, and the maximum lag behind it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rate {
-    /// The longest time that a client may be behind, and so the longest pause.
+    /// Maximum lag of a client, and so its longest pause.
     pub patience: Duration,
     pub bytes_per_second: u64,
 }
 
-/// The deadline of a body: each byte extends it by the time that the byte takes at the least rate, up to the patience from
-/// now. A drip of single bytes therefore extends it by next to nothing.
+/// Deadline of a body. Each byte extends the deadline by the byte's time at the minimum rate, up to
+/// `patience` from now. A drip of single bytes therefore extends it by next to nothing.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
     deadline: Instant,
@@ -29,13 +29,13 @@ impl Pace {
         self.deadline
     }
 
-    /// Notes bytes that have moved.
+    /// Extends the deadline for `bytes` that were transferred.
     pub fn moved(&mut self, now: Instant, bytes: usize) {
         let earned = Duration::from_secs_f64(bytes as f64 / self.rate.bytes_per_second.max(1) as f64);
         self.deadline = (self.deadline + earned).min(now + self.rate.patience);
     }
 
-    /// Leaves out a time in which the client was not waited for.
+    /// Extends the deadline by a time in which the server did not wait for the client.
     pub fn skip(&mut self, time: Duration) {
         self.deadline += time;
     }

@@ -1,4 +1,4 @@
-//! Refusals as JSON, for whoever asks for it: problem details, RFC 9457.
+//! Refusals as JSON for requests that prefer it: problem details, RFC 9457.
 
 use std::sync::Mutex;
 
@@ -15,12 +15,12 @@ use crate::accept::{JSON, prefers};
 use crate::held::{Held, Hold};
 use crate::refused::{Refused, name};
 
-/// The media type of a problem.
+/// Media type of problem details.
 pub(crate) const PROBLEM: &str = "application/problem+json";
-/// What a port's description calls its list of problems: `type` leads there.
+/// Name of the list of problems in a port's OpenAPI document; `type` links there.
 pub(crate) const PROBLEMS: &str = "x-problems";
 
-/// Gives a refusal the form that its request prefers, wherever in the server it was made.
+/// Converts a refusal to the form that its request prefers, whatever part of the server made it.
 pub(crate) async fn negotiate(request: Request, next: Next) -> Response {
     let wanted =
         [PROBLEM, JSON].iter().any(|json| prefers(request.headers(), json, spirea_wire::CONTENT_TYPE));
@@ -36,7 +36,8 @@ pub(crate) async fn negotiate(request: Request, next: Next) -> Response {
     Held::attach(Response::from_parts(parts, Body::from(problem.to_string())), Replaced(Mutex::new(message)))
 }
 
-/// The message that a problem replaces: a place among the requests is held by it. The mutex makes it `Sync`.
+/// The replaced message, kept because it holds the request's permit. The mutex makes this type
+/// `Sync`.
 struct Replaced(#[expect(dead_code, reason = "dropping it gives the place back")] Mutex<Body>);
 
 impl Hold for Replaced {}
@@ -58,7 +59,7 @@ fn problem(refusal: &Refusal) -> Value {
     problem
 }
 
-/// What all problems of one code are called.
+/// Returns the title shared by all problems of one code.
 pub(crate) fn title(code: Code) -> String {
     let (first, rest) = name(code).split_at(1);
     format!("{first}{}", rest.replace('_', " ").to_ascii_lowercase())

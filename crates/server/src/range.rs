@@ -1,24 +1,26 @@
-//! The `Range` header of RFC 9110, as far as resuming a download needs it: one range of bytes.
+//! The `Range` header of RFC 9110, limited to a single range of bytes, which is enough to resume a
+//! download.
 
-/// The part of a file that was asked for: `length` bytes from `start`.
+/// Requested part of a file: `length` bytes from `start`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slice {
     pub start: u64,
     pub length: u64,
 }
 
-/// What a `Range` header asks for.
+/// Request of a `Range` header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asked {
-    /// Everything: also for headers that are malformed or ask for several ranges, which a server may ignore.
+    /// The whole file; also for headers that are malformed or name several ranges, which a server
+    /// may ignore.
     Whole,
-    /// These bytes of the file.
+    /// A part of the file.
     Slice(Slice),
-    /// Nothing that the file has.
+    /// A range outside the file.
     Outside,
 }
 
-/// Reads a `Range` header's value for a file of `total` bytes.
+/// Parses a `Range` header's value for a file of `total` bytes.
 pub(crate) fn parse(value: &str, total: u64) -> Asked {
     let Some((first, last)) = value.strip_prefix("bytes=").and_then(|range| range.trim().split_once('-'))
     else {

@@ -1,5 +1,5 @@
-//! Refusals as HTTP responses: one table of status codes, and a remedy for every cause. A response keeps its refusal
-//! among its extensions, for what gives it another form and for the metrics.
+//! Refusals as HTTP responses: one table of status codes, and a remedy for every cause. A response
+//! carries its refusal in its extensions, for conversion to another form and for metrics.
 
 use std::time::Duration;
 
@@ -14,19 +14,19 @@ use spirea_wire::{Code, Refusal, WireError};
 use crate::access::{Quota, Scope};
 use crate::library::{PublishError, ReceiveError};
 
-/// When to ask again for a database that is being loaded.
+/// Time after which to retry while a database is being loaded.
 const LOADING_RETRY: Duration = Duration::from_secs(1);
-/// When to ask again when memory for requests is short.
+/// Time after which to retry when memory for requests is short.
 const MEMORY_RETRY: Duration = Duration::from_secs(1);
-/// When to ask again when too many requests are being served.
+/// Time after which to retry when too many requests are being served.
 const PLACE_RETRY: Duration = Duration::from_secs(1);
 
-/// What a code is called outside of `proto`, where names of all enumerations stand side by side.
+/// Returns a code's name without the prefix that `proto` gives to all its codes.
 pub(crate) fn name(code: Code) -> &'static str {
     code.as_str_name().trim_start_matches("ERROR_CODE_")
 }
 
-/// A request that was refused or failed.
+/// A request that was refused or that failed.
 #[derive(Debug)]
 pub(crate) struct Refused {
     refusal: Refusal,
@@ -34,7 +34,7 @@ pub(crate) struct Refused {
 }
 
 impl Refused {
-    /// A refusal of a request that has not been accepted.
+    /// Creates the refusal of a request that has not been accepted.
     pub fn new(code: Code, message: impl Into<String>, remedy: &str) -> Self {
         let (message, remedy) = (message.into(), remedy.into());
         let refusal = Refusal { code, message, remedy, accepted: false, current_version: None };
@@ -45,7 +45,7 @@ impl Refused {
         Self { retry_after: Some(delay), ..self }
     }
 
-    /// A refusal of a path that the port does not have; the remedy names the port that may have it.
+    /// Refuses a path that the port does not have; the remedy names the port that may have it.
     pub fn no_such_endpoint(path: &str) -> Self {
         let remedy = match path.starts_with("/v1/admin") {
             true => {
@@ -130,7 +130,7 @@ impl Refused {
         .after(MEMORY_RETRY)
     }
 
-    /// Refuses to send what has been computed.
+    /// Refuses to send a computed response, for which memory is short.
     pub fn response_above_memory() -> Self {
         let mut refused = Self::short_of_connection_memory();
         refused.refusal.accepted = true;
@@ -258,7 +258,7 @@ impl Refused {
         )
     }
 
-    /// The status code that tells of a cause.
+    /// Returns the status code for a cause.
     pub fn status(code: Code) -> StatusCode {
         match code {
             Code::Malformed | Code::WrongFormat => StatusCode::BAD_REQUEST,
@@ -273,7 +273,7 @@ impl Refused {
             Code::Unauthenticated => StatusCode::UNAUTHORIZED,
             Code::Forbidden => StatusCode::FORBIDDEN,
             Code::Loading | Code::Failed | Code::Stopping => StatusCode::SERVICE_UNAVAILABLE,
-            // Not 404 or 412, which a proxy or a cache may give for reasons of its own.
+            // Not 404 or 412, which a proxy or a cache may send for other reasons.
             Code::UnknownKeys => StatusCode::FAILED_DEPENDENCY,
             Code::WrongRange => StatusCode::RANGE_NOT_SATISFIABLE,
             Code::Internal | Code::Unspecified => StatusCode::INTERNAL_SERVER_ERROR,
@@ -286,7 +286,7 @@ impl IntoResponse for Refused {
         let mut response = (Self::status(self.refusal.code), self.refusal.encode()).into_response();
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(spirea_wire::CONTENT_TYPE));
         if let Some(delay) = self.retry_after {
-            // Rounded up: a moment too early would be refused again.
+            // Rounded up: a retry a moment too early would be refused again.
             let seconds = delay.as_secs() + u64::from(delay.subsec_nanos() > 0);
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds.max(1)));
         }
@@ -373,7 +373,7 @@ impl From<EngineError> for Refused {
             EngineError::Malformed(_) | EngineError::Protocol(ProtocolError::Malformed { .. }) => {
                 Self::new(Code::Malformed, message, "make queries as the database's configuration says")
             }
-            // Which machines there are is the operator's.
+            // The operator's set of machines is not revealed to clients.
             EngineError::Protocol(ProtocolError::Unanswered(_)) => {
                 Self::internal("a part of the database did not answer in time")
             }
@@ -393,7 +393,7 @@ impl From<EngineError> for Refused {
             EngineError::Stopping => {
                 Self::new(Code::Stopping, message, "try again after Retry-After").after(LOADING_RETRY)
             }
-            // What a backend says may name files; it goes to the log and not to clients.
+            // A backend's error may name files, so it goes to the log and not to clients.
             _ => return Self::internal("the computation failed"),
         };
         refused.refusal.accepted = false;

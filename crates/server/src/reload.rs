@@ -1,4 +1,4 @@
-//! Files that are read again when they change: the certificate and the tokens.
+//! Reloads files when they change: the certificate and the tokens.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,30 +11,30 @@ use crate::app::App;
 use crate::config::ServerConfig;
 use crate::tls::Certificates;
 
-/// How often the server looks whether files have changed. Looking works on every file system, also where a folder is
+/// Polling interval for changed files. Polling works on every file system, even when a folder is
 /// swapped as a whole.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// Asks a server to read its certificate and its tokens again, also when they do not seem to have changed.
+/// Handle that makes a server reload its certificate and its tokens, even if they seem unchanged.
 #[derive(Clone, Debug, Default)]
 pub struct Reloader(Arc<Notify>);
 
 impl Reloader {
-    /// Asks; returns at once.
+    /// Requests a reload; returns at once.
     pub fn reload(&self) {
         self.0.notify_one();
     }
 }
 
-/// What may change.
+/// The files to watch.
 pub(crate) struct Watched {
     pub certificates: Option<Arc<Certificates>>,
     pub tokens: Option<Arc<Tokens>>,
-    /// Stamps of the files before they were first read.
+    /// Stamps of the files, taken before their first reading.
     pub opened: Stamps,
 }
 
-/// What files looked like: when each was last changed, and its length.
+/// State of files: time of the last change and length of each.
 type Stamp = Vec<Option<(SystemTime, u64)>>;
 
 #[derive(Default)]
@@ -44,7 +44,7 @@ pub(crate) struct Stamps {
 }
 
 impl Stamps {
-    /// Those of the files of a configuration.
+    /// Returns the stamps of a configuration's files.
     pub fn of(config: &ServerConfig) -> Self {
         Self {
             certificates: stamp(config.tls.iter().flat_map(|files| [&*files.certificate, &*files.key])),
@@ -62,7 +62,7 @@ fn stamp<'p>(paths: impl IntoIterator<Item = &'p Path>) -> Stamp {
 }
 
 impl Watched {
-    /// Reads files again when they change or `reloader` asks.
+    /// Reloads files when they change or when `reloader` asks.
     pub async fn run(mut self, app: Arc<App>, reloader: Reloader) {
         let mut seen = std::mem::take(&mut self.opened);
         let watched = Arc::new(self);
@@ -81,7 +81,7 @@ impl Watched {
                 );
                 now
             };
-            // What was seen before, after a panic: the files are looked at again.
+            // After a panic the stamps are empty, so the files are read again.
             seen = tokio::task::spawn_blocking(look).await.unwrap_or_default();
         }
     }

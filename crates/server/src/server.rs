@@ -31,16 +31,16 @@ use crate::tls::{Certificates, TlsError};
 use crate::traces::Spans;
 use crate::{Limits, ServerConfig};
 
-/// Why a server could not be started.
+/// Reason why a server could not be started.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
-    /// The address cannot be listened on.
+    /// The address cannot be bound.
     #[error("cannot listen on {address}: {source}; {}", listening(*.address, .source))]
     Listen {
         /// The address.
         address: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// There is nothing to serve.
@@ -49,17 +49,17 @@ pub enum ServeError {
     /// A snapshot's manifest cannot be read.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// What would be published cannot be signed.
+    /// Versions published there could not be signed.
     #[error(transparent)]
     Signer(#[from] SignerError),
-    /// A database needs to know which of two servers this is.
+    /// A database needs the setting which of the two servers this is.
     #[error("{}: database {name}: {cause}", .folder.display())]
     Party {
         /// The snapshot's folder.
         folder: PathBuf,
         /// The database's name.
         name: String,
-        /// What is missing.
+        /// The missing setting.
         cause: ProtocolError,
     },
     /// Two snapshots have one name.
@@ -68,7 +68,7 @@ pub enum ServeError {
     /// The folder for evaluation keys cannot be used.
     #[error(transparent)]
     Keys(#[from] KeyFolderError),
-    /// The settings do not go together.
+    /// The settings are inconsistent.
     #[error(transparent)]
     Setting(#[from] WrongSetting),
     /// The demo page cannot be served.
@@ -86,9 +86,9 @@ pub enum ServeError {
     /// The system refused threads or signals.
     #[error("the system refused {what}: {source}")]
     System {
-        /// What was asked for.
+        /// The refused resource.
         what: &'static str,
-        /// What it said.
+        /// The system's error.
         source: io::Error,
     },
     /// The metrics contradict each other: a defect.
@@ -96,7 +96,7 @@ pub enum ServeError {
     Metrics(#[from] prometheus::Error),
 }
 
-/// The remedy if an address cannot be listened on.
+/// Returns the remedy if an address cannot be bound.
 pub fn listening(address: SocketAddr, error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::PermissionDenied if address.port() < 1024 => {
@@ -124,7 +124,7 @@ impl ServeError {
     }
 }
 
-/// A server that has its ports.
+/// A server with bound ports.
 pub struct Server {
     listener: TcpListener,
     admin: Option<TcpListener>,
@@ -132,20 +132,20 @@ pub struct Server {
     app: Arc<App>,
     limits: Limits,
     watched: Watched,
-    /// What loads the databases, and what will tell of devices that failed.
+    /// Library that loads the databases, and channel of device failures.
     loading: Option<(Arc<Library>, mpsc::Receiver<Loss>)>,
     stopper: Stopper,
     reloader: Reloader,
 }
 
-/// Where a server listens.
+/// Addresses of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Addresses {
-    /// For clients.
+    /// Address for clients.
     pub data: SocketAddr,
-    /// For publishing and administration.
+    /// Address for publishing and administration.
     pub admin: Option<SocketAddr>,
-    /// Whether connections are encrypted.
+    /// True if connections are encrypted.
     pub tls: bool,
 }
 
@@ -153,11 +153,16 @@ impl Server {
     /// Binds the ports and reads the snapshots' manifests; [`Server::run`] loads them.
     ///
     /// # Errors
-    /// [`ServeError::NoSnapshots`]; those of [`Server::bind_with`]; [`ServeError::Store`] if a manifest cannot be
-    /// read; [`ServeError::Signer`] if the key that shall sign is not that of the current version; [`ServeError::Party`] if a database needs to know which of two servers this is;
-    /// [`ServeError::Load`] if two databases have one name; [`ServeError::Keys`] if the folder for keys
-    /// cannot be used; [`ServeError::Backend`] if the backend cannot run here; [`ServeError::System`] if the
-    /// system gives no thread.
+    /// - [`ServeError::NoSnapshots`] if the configuration names none.
+    /// - [`ServeError::Store`] if a manifest cannot be read.
+    /// - [`ServeError::Signer`] if the configured key is not the key that signed the current
+    ///   version.
+    /// - [`ServeError::Party`] if a database needs the setting which of the two servers this is.
+    /// - [`ServeError::Load`] if two databases have the same name.
+    /// - [`ServeError::Keys`] if the folder for keys cannot be used.
+    /// - [`ServeError::Backend`] if the backend cannot run here.
+    /// - [`ServeError::System`] if the system gives no thread.
+    /// - Those of [`Server::bind_with`].
     pub async fn bind(config: ServerConfig) -> Result<Self, ServeError> {
         if config.snapshots.is_empty() {
             return Err(ServeError::NoSnapshots);
@@ -175,7 +180,7 @@ impl Server {
             Ok::<_, ServeError>(source)
         };
         let sources = config.snapshots.iter().map(open).collect::<Result<_, _>>()?;
-        // The closure must not own the engine: the engine's databases own the closure.
+        // Weak: the engine's databases own the closure, so it must not own the engine.
         let keys = Arc::downgrade(&engine);
         let prepared =
             move |gpus: &[BackendId]| keys.upgrade().map_or(0, |engine| engine.keys_prepared_for(gpus));
@@ -187,7 +192,7 @@ impl Server {
         Ok(Self { loading: Some((library, losses)), ..server })
     }
 
-    /// Binds a port for an engine whose databases the caller loads, without TLS and tokens.
+    /// Binds a port without TLS and tokens for an engine whose databases the caller loads.
     ///
     /// # Errors
     /// Those of [`Server::bind_with`].
@@ -199,16 +204,18 @@ impl Server {
         Self::bind_with(&ServerConfig { listen, limits, ..ServerConfig::default() }, engine).await
     }
 
-    /// Binds the ports of a configuration for an engine whose databases the caller loads.
+    /// Binds a configuration's ports for an engine whose databases the caller loads.
     ///
     /// # Errors
-    /// [`ServeError::Listen`]; [`ServeError::Setting`] if other machines would reach a server without tokens;
-    /// [`ServeError::Tls`] and [`ServeError::Tokens`] if their files cannot be used.
+    /// [`ServeError::Listen`]; [`ServeError::Setting`] if a server without tokens would be
+    /// reachable from other machines; [`ServeError::Tls`] and [`ServeError::Tokens`] if their files
+    /// cannot be used.
     pub async fn bind_with(config: &ServerConfig, engine: Arc<Engine>) -> Result<Self, ServeError> {
         Self::bind_app(config, engine, None, None).await
     }
 
-    /// The same, with what the program adds.
+    /// Binds ports as [`Server::bind_with`] does, with additional endpoints and metrics of the
+    /// program.
     ///
     /// # Errors
     /// Those of [`Server::bind_with`].
@@ -227,7 +234,7 @@ impl Server {
         extension: Option<Arc<dyn Extension>>,
     ) -> Result<Self, ServeError> {
         config.check_exposure()?;
-        // Before the files are read, so that no later change is missed.
+        // Stamps are taken before the files are read, so that no later change is missed.
         let opened = Stamps::of(config);
         let certificates = config.tls.as_ref().map(Certificates::open).transpose()?.map(Arc::new);
         let tokens = config.tokens.as_deref().map(Tokens::open).transpose()?.map(Arc::new);
@@ -274,40 +281,41 @@ impl Server {
         })
     }
 
-    /// The address on which it listens for clients.
+    /// Returns the address for clients.
     pub fn local_addr(&self) -> SocketAddr {
         self.addresses.data
     }
 
-    /// All addresses on which it listens.
+    /// Returns all addresses.
     pub fn addresses(&self) -> Addresses {
         self.addresses
     }
 
-    /// Stops the server when asked to.
+    /// Returns a handle that stops the server.
     pub fn stopper(&self) -> Stopper {
         self.stopper.clone()
     }
 
-    /// What answers.
+    /// Returns the engine that answers.
     pub(crate) fn engine(&self) -> &Arc<Engine> {
         &self.app.engine
     }
 
-    /// Has the server read its certificate and tokens again when asked to.
+    /// Returns a handle that makes the server reload its certificate and tokens.
     pub fn reloader(&self) -> Reloader {
         self.reloader.clone()
     }
 
-    /// Loads the databases in the background and serves until [`Stopper::stop`]. Then `/readyz` says for the drain
-    /// delay that the server leaves, and accepted requests are finished, until the drain timeout has passed.
+    /// Loads the databases in the background and serves until [`Stopper::stop`]. Then `/readyz`
+    /// reports for the drain delay that the server is leaving. Finally accepted requests are
+    /// finished, until the drain timeout has passed.
     ///
     /// # Errors
     /// [`ServeError::System`] if the system gives no thread.
     pub async fn run(self) -> Result<(), ServeError> {
         let Self { listener, admin, app, limits, watched, loading, stopper, reloader, .. } = self;
         if let Some((library, losses)) = loading {
-            // Not a thread of the runtime's, whose end would wait for it.
+            // Not a thread of the runtime, which would wait for its end on shutdown.
             std::thread::Builder::new()
                 .name("spirea-load".into())
                 .spawn(move || library.run(&losses))
@@ -342,7 +350,7 @@ impl Server {
         };
         let serve_data = async {
             data.serve(&stop_data).await;
-            // Operators see the server until the last client has its answer.
+            // The port for operators stays open until the last client has its answer.
             stop_admin.stop();
         };
         let serve_admin = async {
@@ -360,11 +368,11 @@ impl Server {
     }
 }
 
-/// The clients' evaluation keys of a configuration, for [`Engine::new`].
+/// Returns the registry of clients' evaluation keys of a configuration, for [`Engine::new`].
 ///
 /// # Errors
-/// [`ServeError::Keys`] if their folder cannot be used, [`ServeError::Setting`] if the address of the Redis server is
-/// none.
+/// [`ServeError::Keys`] if the folder of the keys cannot be used, [`ServeError::Setting`] if the
+/// address of the Redis server is invalid.
 pub fn key_registry(config: &ServerConfig) -> Result<KeyRegistry, ServeError> {
     let keys = KeyRegistry::open(&config.keys)?;
     let Some(url) = &config.redis else { return Ok(keys) };
@@ -372,14 +380,14 @@ pub fn key_registry(config: &ServerConfig) -> Result<KeyRegistry, ServeError> {
     Ok(keys.with_shared(Box::new(shared)))
 }
 
-/// How often the server looks for evaluation keys that have expired.
+/// Interval between checks for expired evaluation keys.
 const EXPIRY_LOOK: Duration = Duration::from_secs(60);
 
 async fn expire_keys(app: Arc<App>) {
     loop {
         tokio::time::sleep(EXPIRY_LOOK).await;
         let engine = Arc::clone(&app.engine);
-        // One that fails is made good by the next.
+        // The next check makes up for a failed one.
         let _ = tokio::task::spawn_blocking(move || engine.expire_keys()).await;
     }
 }
@@ -391,8 +399,8 @@ async fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), ServeE
     Ok((listener, address))
 }
 
-/// Serves on a runtime of its own until SIGINT or SIGTERM; `bound` is told the addresses once the ports are
-/// bound. SIGHUP has the certificate and the tokens read again.
+/// Serves on its own runtime until SIGINT or SIGTERM; calls `bound` with the addresses once the
+/// ports are bound. SIGHUP reloads the certificate and the tokens.
 ///
 /// # Errors
 /// Those of [`Server::bind`]; [`ServeError::System`] if the system refuses threads or signals.
@@ -410,7 +418,7 @@ pub fn serve(mut config: ServerConfig, bound: impl FnOnce(Addresses)) -> Result<
     })
 }
 
-/// Stops a server when the process is asked to end, and has it read its files again on SIGHUP.
+/// Stops a server when the process is asked to end, and reloads its files on SIGHUP.
 ///
 /// # Errors
 /// If the system refuses signals.

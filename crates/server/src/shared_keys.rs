@@ -1,8 +1,8 @@
-//! Evaluation keys that replicas share by a Redis server.
+//! Evaluation keys that replicas share through a Redis server.
 //!
-//! A server without Redis, or whose Redis fails, is a server of its own: clients upload their keys again. So nothing
-//! here is an error to a client, and a Redis that does not answer costs little time: after a failure it is left alone
-//! for a while.
+//! Without Redis, or while Redis fails, a replica works alone: clients upload their keys again. So
+//! no failure here is an error for a client. A Redis server that does not respond costs little
+//! time, because it is not contacted for a while after a failure.
 
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,16 +11,17 @@ use std::time::{Duration, Instant};
 use redis::{Client, Connection, RedisError, cmd};
 use spirea_engine::keys::SharedKeys;
 
-/// The longest time to connect, and for a command to be answered.
+/// Timeout for connecting and for a command's reply.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// How long a Redis server is left alone after it failed.
+/// Time for which a Redis server is not contacted after a failure.
 const PAUSE: Duration = Duration::from_secs(5);
-/// Code of the reply to a command that would need more memory than the server may use.
+/// Code of the reply to a command that would exceed the server's memory limit.
 const OUT_OF_MEMORY: &str = "OOM";
-/// What the names of keys begin with there.
+/// Prefix of the keys' names in Redis.
 const PREFIX: &[u8] = b"spirea:keys:";
 
-/// The address of a Redis server, such as `redis://127.0.0.1:6379/0`. It may hold a password, so that nothing shows it.
+/// Address of a Redis server, such as `redis://127.0.0.1:6379/0`. It may contain a password, so
+/// nothing prints it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RedisUrl(String);
 
@@ -37,24 +38,24 @@ impl fmt::Debug for RedisUrl {
 }
 
 impl RedisUrl {
-    /// A client for it, which does not connect yet.
+    /// Creates a client that is not connected yet.
     fn client(&self) -> Result<Client, String> {
-        // The library's words may repeat the address, and its password.
+        // The library's message may repeat the address with its password.
         Client::open(self.0.as_str()).map_err(|_| {
             "this is no address of a Redis server; name one such as redis://127.0.0.1:6379/0".into()
         })
     }
 
-    /// Checks its form.
+    /// Checks the form of the address.
     ///
     /// # Errors
-    /// What an address looks like.
+    /// A description of the format of addresses.
     pub fn check(&self) -> Result<(), String> {
         self.client().map(drop)
     }
 }
 
-/// A Redis server, asked by one request at a time.
+/// A Redis server, used by one request at a time.
 pub(crate) struct RedisKeys {
     client: Client,
     link: Mutex<Link>,
@@ -63,20 +64,20 @@ pub(crate) struct RedisKeys {
 #[derive(Default)]
 struct Link {
     connection: Option<Connection>,
-    /// Until when it is left alone.
+    /// End of the pause after a failure.
     paused: Option<Instant>,
 }
 
 impl RedisKeys {
-    /// The server at an address; it is connected to when it is needed.
+    /// Creates a client of the server at an address; it connects on first use.
     ///
     /// # Errors
-    /// What an address looks like.
+    /// A description of the format of addresses.
     pub fn new(url: &RedisUrl) -> Result<Self, String> {
         Ok(Self { client: url.client()?, link: Mutex::default() })
     }
 
-    /// Runs a command, unless the server failed a short while ago.
+    /// Runs a command, unless the server failed recently.
     fn ask<T>(&self, ask: impl FnOnce(&mut Connection) -> Result<T, RedisError>) -> Option<T> {
         let mut link = self.lock();
         if link.paused.is_some_and(|until| Instant::now() < until) {
@@ -92,14 +93,14 @@ impl RedisKeys {
                 *link = Link { connection: Some(connection), paused: None };
                 Some(answer)
             }
-            // It still answers reads.
+            // The server still answers reads.
             Ok((Err(error), connection)) if error.code() == Some(OUT_OF_MEMORY) => {
                 *link = Link { connection: Some(connection), paused: None };
                 tracing::warn!("Redis has no memory left; set its maxmemory-policy to allkeys-lru");
                 None
             }
             Ok((Err(error), _)) | Err(error) => {
-                // What was asked may be half done: the connection is given up.
+                // The command may be half done, so the connection is dropped.
                 *link = Link { connection: None, paused: Some(Instant::now() + PAUSE) };
                 tracing::warn!(cause = ?error.kind(), "Redis failed; clients whose keys are not here upload them again");
                 None
@@ -114,7 +115,7 @@ impl RedisKeys {
         Ok(connection)
     }
 
-    // It is replaced in one step.
+    // The link is replaced in one step.
     fn lock(&self) -> MutexGuard<'_, Link> {
         self.link.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -122,8 +123,8 @@ impl RedisKeys {
 
 impl SharedKeys for RedisKeys {
     fn fetch(&self, name: &[u8; 32], most: usize) -> Option<Vec<u8>> {
-        // Asks for a range, so that no more comes than is wanted, whatever is there: all of it, and a byte to tell that
-        // it is longer.
+        // GETRANGE bounds the reply, whatever is stored. Its end is inclusive: the reply has up to
+        // `most + 1` bytes, and the last one tells the caller that the value is too long.
         let found = |connection: &mut Connection| -> Result<Vec<u8>, RedisError> {
             cmd("GETRANGE").arg(key(name)).arg(0).arg(most).query(connection)
         };

@@ -1,4 +1,4 @@
-//! TLS: a certificate that is read again when its files change, while connections go on.
+//! TLS with a certificate that is reloaded when its files change, while connections continue.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -13,20 +13,20 @@ use rustls::sign::CertifiedKey;
 use tokio_rustls::TlsAcceptor;
 use x509_cert::der::Decode;
 
-/// The protocol that a client takes HTTP/2 for.
+/// ALPN name of HTTP/2.
 pub(crate) const HTTP_2: &[u8] = b"h2";
 const HTTP_1: &[u8] = b"http/1.1";
 
 /// The files of a certificate.
 #[derive(Clone, Debug, Default)]
 pub struct TlsFiles {
-    /// PEM: the server's certificate, then those that lead from it to a root.
+    /// PEM: the server's certificate, followed by the intermediate certificates up to a root.
     pub certificate: PathBuf,
     /// PEM: the certificate's private key.
     pub key: PathBuf,
 }
 
-/// Why a certificate cannot be used.
+/// Reason why a certificate cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TlsError {
@@ -35,7 +35,7 @@ pub enum TlsError {
     Certificate {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Problem with the file.
         cause: String,
     },
     /// The key's file cannot be read.
@@ -43,35 +43,35 @@ pub enum TlsError {
     Key {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Problem with the file.
         cause: String,
     },
-    /// The certificate is of the past.
+    /// The certificate has expired.
     #[error("{}: the certificate expired {} days ago; renew it", .path.display(), .ago.as_secs() / 86_400)]
     Expired {
         /// The certificate's file.
         path: PathBuf,
-        /// How long ago.
+        /// Time since the expiry.
         ago: Duration,
     },
-    /// The certificate is for another key.
+    /// The certificate belongs to another key.
     #[error("{}: the key is not that of {}: {cause}; name the two that were made together", .key.display(), .certificate.display())]
     Mismatch {
         /// The certificate's file.
         certificate: PathBuf,
         /// The key's file.
         key: PathBuf,
-        /// What the library says.
+        /// The library's error.
         cause: rustls::Error,
     },
 }
 
-/// A certificate with its key, as they are in their files.
+/// A certificate with its key, as read from their files.
 #[derive(Clone, Debug)]
 pub struct Identity {
-    /// The certificate, those that lead from it to a root, and the key.
+    /// The certificate, its intermediates and the key.
     pub key: Arc<CertifiedKey>,
-    /// When the certificate expires.
+    /// Expiry of the certificate.
     pub expires: SystemTime,
 }
 
@@ -100,20 +100,21 @@ impl Identity {
     }
 }
 
-/// When a certificate in the form X.509, as DER, expires; `None` if it is none.
+/// Returns the expiry of an X.509 certificate in DER; `None` if `certificate` is not one.
 pub fn expiry(certificate: &[u8]) -> Option<SystemTime> {
     let certificate = x509_cert::Certificate::from_der(certificate).ok()?;
     Some(UNIX_EPOCH + certificate.tbs_certificate.validity.not_after.to_unix_duration())
 }
 
-/// When the certificate expires by which the other side of a connection is known; `None` if it has shown none.
+/// Returns the expiry of the peer's certificate; `None` if the peer has shown none.
 pub fn peer_expiry(connection: &rustls::CommonState) -> Option<SystemTime> {
     expiry(connection.peer_certificates()?.first()?)
 }
 
-/// Waits until a certificate has expired, by a clock that may be set meanwhile; for ever if there is none.
+/// Waits until a certificate has expired, by a clock that may be adjusted meanwhile; forever if
+/// there is no certificate.
 pub async fn expired(expires: Option<SystemTime>) {
-    /// How often the clock is looked at.
+    /// Interval between looks at the clock.
     const LOOK: Duration = Duration::from_secs(60);
     let Some(expires) = expires else { return std::future::pending().await };
     while let Ok(left) = expires.duration_since(SystemTime::now())
@@ -123,7 +124,7 @@ pub async fn expired(expires: Option<SystemTime>) {
     }
 }
 
-/// The certificate that new connections get.
+/// The certificate for new connections.
 pub(crate) struct Certificates {
     files: TlsFiles,
     current: RwLock<Identity>,
@@ -138,19 +139,19 @@ impl Certificates {
         [&self.files.certificate, &self.files.key]
     }
 
-    /// Reads the files again. If they are wrong, the certificate stays as it was.
+    /// Reloads the files. If they are wrong, the certificate stays unchanged.
     pub fn reload(&self) -> Result<(), TlsError> {
         let loaded = Identity::read(&self.files)?;
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = loaded;
         Ok(())
     }
 
-    /// When the certificate expires.
+    /// Returns the expiry of the certificate.
     pub fn expires(&self) -> SystemTime {
         self.current.read().unwrap_or_else(PoisonError::into_inner).expires
     }
 
-    /// What makes connections of TLS 1.2 and 1.3 out of those of TCP.
+    /// Returns an acceptor of TLS 1.2 and 1.3 connections.
     pub fn acceptor(self: &Arc<Self>) -> TlsAcceptor {
         let resolver: Arc<dyn ResolvesServerCert> = Arc::<Self>::clone(self);
         let mut config = rustls::ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
@@ -159,7 +160,8 @@ impl Certificates {
             .with_no_client_auth()
             .with_cert_resolver(resolver);
         config.alpn_protocols = vec![HTTP_2.into(), HTTP_1.into()];
-        // A session that is resumed would tell that two connections are one client's, which queries without keys do not.
+        // A resumed session would link two connections to one client, which queries without keys do
+        // not.
         config.send_tls13_tickets = 0;
         config.session_storage = Arc::new(NoServerSessionStorage {});
         TlsAcceptor::from(Arc::new(config))

@@ -1,8 +1,9 @@
-//! Traces of requests, sent to a collector by OTLP over HTTP, as JSON.
+//! Traces of requests, sent to a collector as JSON by OTLP over HTTP.
 //!
-//! A trace is a request, and of a query the time that it waited and that of its computation. It holds what metrics hold,
-//! method, endpoint, database, status and batch, and the times: nothing of a query, of a token or of an address, and an
-//! identity that is drawn at random. A collector that is slow or gone costs traces, and never a request.
+//! A trace describes a request; for a query also its waiting time and its computation. A trace
+//! contains the data of metrics (method, endpoint, database, status and batch size), the times, and
+//! a random id. It contains nothing of a query, a token or an address. A slow or missing collector
+//! costs traces, never a request.
 
 use std::fmt;
 use std::io;
@@ -21,21 +22,22 @@ use spirea_engine::TraceContext;
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
-/// Traces that wait to be sent, or are being sent, and their bytes in memory; more are dropped.
+/// Limits for traces that wait or are being sent: their number and their bytes in memory. Traces
+/// above the limits are dropped.
 const WAITING: usize = 4096;
 const WAITING_BYTES: usize = 16 << 20;
-/// The most that are sent at once.
+/// Maximum number of traces in one request to the collector.
 const BATCH: usize = 512;
-/// How long the first of a batch waits for others.
+/// Time for which the first trace of a batch waits for others.
 const PAUSE: Duration = Duration::from_secs(1);
-/// The longest time for a batch to be taken.
+/// Timeout for sending a batch.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Where collectors take traces.
+/// Default path of a collector.
 const PATH: &str = "/v1/traces";
-/// The kinds of spans: within the server, and what it answers.
+/// Kinds of spans: internal work of the server, and an answered request.
 const INTERNAL: u32 = 1;
 const SERVER: u32 = 2;
-/// The status of a span that failed.
+/// Status of a failed span.
 const ERROR: u32 = 2;
 
 /// The address of a collector, such as `http://127.0.0.1:4318`.
@@ -74,38 +76,39 @@ impl fmt::Display for Collector {
     }
 }
 
-/// What a query's response tells of its computation.
+/// Computation of a query, as reported by its response.
 #[derive(Clone, Copy)]
 pub(crate) struct Stages {
-    /// From the request's admission to the beginning of the computation.
+    /// Time from the request's admission to the beginning of the computation.
     pub waited: Duration,
-    /// The computation, of the whole batch.
+    /// Time of the computation, for the whole batch.
     pub compute: Duration,
-    /// Queries that were computed together.
+    /// Number of queries that were computed together.
     pub batch: usize,
-    /// When it was over.
+    /// End of the computation.
     pub ended: std::time::Instant,
 }
 
 /// A request that has its response.
 pub(crate) struct Trace {
-    /// What it is called, and its own span.
+    /// Id of the trace and of the request's span.
     pub context: TraceContext,
     pub method: &'static str,
-    /// With names in braces in the place of the client's words.
+    /// Path pattern, with names in braces in place of client input.
     pub endpoint: String,
-    /// Empty where the request named none that exists.
+    /// Database; empty if the request named no existing one.
     pub database: String,
     pub status: u16,
     pub began: SystemTime,
     pub took: Duration,
-    /// Present for a query that was answered: its stages, and when its computation ended, counted from the beginning of
-    /// the request.
+    /// For an answered query: its stages, and the end of its computation relative to the beginning
+    /// of the request.
     pub stages: Option<(Stages, Duration)>,
 }
 
 impl Trace {
-    /// The request, and where there is a computation, the wait for it and itself.
+    /// Returns the spans: the request and, if there was a computation, the wait and the
+    /// computation.
     fn spans(self) -> Vec<Span> {
         let Self { context, method, endpoint, database, status, began, took, stages } = self;
         let name = format!("{method} {endpoint}");
@@ -137,7 +140,7 @@ impl Trace {
     }
 }
 
-/// A part of a trace.
+/// A span of a trace.
 pub struct Span {
     context: TraceContext,
     parent: Option<[u8; 8]>,
@@ -150,8 +153,8 @@ pub struct Span {
 }
 
 impl Span {
-    /// What a server did for another server's request, within the span that the request named: of an endpoint, with the
-    /// database's name and how many queries there were.
+    /// Creates the span of work for another server's request, within the span that this request
+    /// named: an endpoint, with the database's name and the number of queries.
     pub fn within(
         parent: TraceContext,
         endpoint: &str,
@@ -173,7 +176,8 @@ impl Span {
         }
     }
 
-    /// Bytes that it takes while it waits, about: each attribute is a tree of some small values.
+    /// Returns the approximate bytes that the span takes while it waits; each attribute is a tree
+    /// of a few small values.
     fn bytes(&self) -> usize {
         const ATTRIBUTE_BYTES: usize = 512;
         let words = self.attributes.iter().filter_map(|attribute| attribute["value"]["stringValue"].as_str());
@@ -206,26 +210,26 @@ impl Span {
     }
 }
 
-/// So many random bytes, for an identity.
+/// Returns `N` random bytes for an id.
 fn drawn<const N: usize>() -> [u8; N] {
     let mut drawn = [0; N];
-    // Without randomness all have one identity: they are of no use, but do no harm.
+    // Without randomness all ids are equal: useless but harmless.
     let _ = getrandom::fill(&mut drawn);
     drawn
 }
 
-/// A trace that begins, and its first span.
+/// Starts a trace with its first span.
 pub(crate) fn begin() -> TraceContext {
     TraceContext { trace: drawn(), span: drawn() }
 }
 
 enum Message {
-    /// The spans of a trace that this process has, and their room.
+    /// Spans of one trace from this process, with their reserved room.
     Spans(Vec<Span>, OwnedSemaphorePermit),
     Flush(oneshot::Sender<()>),
 }
 
-/// Takes spans, and sends them from a task of its own.
+/// Queue of spans, sent from a background task.
 pub struct Spans {
     sender: mpsc::Sender<Message>,
     room: Arc<Semaphore>,
@@ -233,20 +237,21 @@ pub struct Spans {
 }
 
 impl Spans {
-    /// Begins to send to a collector. The traces that cannot be sent are counted as dropped. Called where tasks run.
+    /// Starts sending to a collector; counts traces that cannot be sent as dropped. Must be called
+    /// inside a Tokio runtime.
     pub fn start(collector: Collector, dropped: IntCounter) -> Self {
         let (spans, receiver) = Self::queue(dropped.clone());
         tokio::spawn(Exporter { collector, receiver, dropped, failing: false }.run());
         spans
     }
 
-    /// Returns an empty queue, and the end from which spans are sent.
+    /// Returns an empty queue and its output end.
     fn queue(dropped: IntCounter) -> (Self, mpsc::Receiver<Message>) {
         let (sender, receiver) = mpsc::channel(WAITING);
         (Self { sender, room: Arc::new(Semaphore::new(WAITING_BYTES)), dropped }, receiver)
     }
 
-    /// Takes spans of one trace, if there is room.
+    /// Queues the spans of one trace if there is room.
     pub fn take(&self, spans: Vec<Span>) {
         let bytes = spans.iter().map(Span::bytes).sum::<usize>().try_into().unwrap_or(u32::MAX);
         let room = Arc::clone(&self.room).try_acquire_many_owned(bytes).ok();
@@ -256,12 +261,12 @@ impl Spans {
         }
     }
 
-    /// Takes a request's trace, if there is room.
+    /// Queues a request's trace if there is room.
     pub(crate) fn take_trace(&self, trace: Trace) {
         self.take(trace.spans());
     }
 
-    /// Sends what waits, for a few seconds at most.
+    /// Sends all queued spans, for a few seconds at most.
     pub async fn flush(&self) {
         let (sent, done) = oneshot::channel();
         let flush = async {
@@ -277,7 +282,7 @@ struct Exporter {
     collector: Collector,
     receiver: mpsc::Receiver<Message>,
     dropped: IntCounter,
-    /// Whether the last batch was not taken: said once, not each second.
+    /// True if the last batch was not taken, so that this is logged once and not every second.
     failing: bool,
 }
 
@@ -310,7 +315,7 @@ impl Exporter {
             }
             drop(rooms);
             if let Some(sent) = flushed {
-                // Who asked may have gone.
+                // The caller of `flush` may be gone.
                 let _ = sent.send(());
             }
         }
@@ -333,7 +338,7 @@ impl Exporter {
     }
 }
 
-/// Sends a document; the collector must take it.
+/// Sends a document; an error unless the collector accepts it.
 async fn post(collector: &Collector, body: String) -> io::Result<()> {
     let authority = collector.authority.as_str();
     let port = collector.authority.port_u16().unwrap_or(80);
@@ -346,17 +351,17 @@ async fn post(collector: &Collector, body: String) -> io::Result<()> {
         .header(header::CONNECTION, "close")
         .body(Full::new(bytes::Bytes::from(body)))
         .map_err(io::Error::other)?;
-    // It ends with the exchange, whose error is told there.
+    // The connection ends with the exchange, which reports the connection's errors.
     tokio::spawn(connection);
     let status = sender.send_request(request).await.map_err(io::Error::other)?.status();
-    // What it says of single spans is of no use here.
+    // Details about single spans in the reply are of no use here.
     match status {
         StatusCode::OK => Ok(()),
         status => Err(io::Error::other(format!("it answered with status {status}"))),
     }
 }
 
-/// Spans as the collector takes them.
+/// Returns spans in the collector's format.
 fn document(traces: &[Vec<Span>]) -> Value {
     let spans: Vec<Value> = traces.iter().flatten().map(Span::to_json).collect();
     let resource = [text("service.name", "spirea"), text("service.version", env!("CARGO_PKG_VERSION"))];
@@ -419,7 +424,7 @@ mod tests {
         while let Ok(Message::Spans(spans, room)) = collected.try_recv() {
             kept.push((spans, room));
         }
-        // Each has its endpoint as a name and as an attribute.
+        // Each span has its endpoint as a name and as an attribute.
         let words = kept.len() * 2 * long.len();
         assert!(words <= WAITING_BYTES && words > WAITING_BYTES * 9 / 10, "{words}");
         assert_eq!(kept.len() + dropped.get() as usize, REQUESTS);

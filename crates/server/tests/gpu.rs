@@ -1,4 +1,4 @@
-//! Servers on the emulated GPU: they answer on it, and go on without it where they may.
+//! Servers on the emulated GPU: they answer on it, and continue without it where allowed.
 
 #[allow(dead_code, reason = "shared with the server's other tests")]
 #[path = "server/fixture.rs"]
@@ -14,7 +14,7 @@ use spirea_protocols::TableKind;
 use spirea_server::{BackendChoice, ServeError, Server, ServerConfig};
 use spirea_specimens::snapshots::{key, value, write_snapshot};
 
-/// Runs a test alone on two devices, with a snapshot to serve.
+/// Runs a test on two emulated devices, one test at a time, with a snapshot to serve.
 fn emulated(test: impl FnOnce(&Emulation, PathBuf)) {
     let config = Config { devices: 2, memory: 256 << 20, processors: 8, ..Config::default() };
     let emulation = Emulation::install(config);
@@ -32,7 +32,7 @@ fn config(backend: BackendChoice, snapshot: PathBuf) -> ServerConfig {
     }
 }
 
-/// A server whose database is no longer being loaded, and the state of the database.
+/// Starts a server and waits until its database is ready.
 fn serve(backend: BackendChoice, snapshot: PathBuf) -> Running {
     let config = config(backend, snapshot);
     let server = Running::start(async { Server::bind(config).await });
@@ -40,7 +40,7 @@ fn serve(backend: BackendChoice, snapshot: PathBuf) -> Running {
     server
 }
 
-/// The state of the only database, once it is not being loaded.
+/// Returns the state of the only database once it has stopped loading.
 fn state(server: &Running) -> String {
     for _ in 0..3000 {
         let body: serde_json::Value = serde_json::from_slice(&server.get("/readyz").body).unwrap();
@@ -75,7 +75,7 @@ fn databases_are_answered_on_gpus() {
     });
 }
 
-/// The states of all databases, once none is being loaded.
+/// Returns the states of all databases once none is loading.
 fn states(server: &Running) -> Vec<String> {
     for _ in 0..3000 {
         let body: serde_json::Value = serde_json::from_slice(&server.get("/readyz").body).unwrap();
@@ -90,7 +90,8 @@ fn states(server: &Running) -> Vec<String> {
     panic!("a database is still being loaded");
 }
 
-/// Whatever a GPU has room for: databases are refused when they are loaded, and those that are not answer.
+/// For any amount of GPU memory: a database without room is refused when it is loaded, and every
+/// loaded database answers.
 #[test]
 fn room_runs_out_when_a_database_is_loaded_and_never_for_a_query() {
     emulated(|emulation, first| {
@@ -120,7 +121,7 @@ fn room_runs_out_when_a_database_is_loaded_and_never_for_a_query() {
         assert_eq!(emulation.live_pinned(), pinned, "what queries are staged in is there before them");
         drop(server);
 
-        // The least memory, to 256 bytes, with room for both.
+        // Finds the least memory, in steps of 256 bytes, that has room for both databases.
         let loaded = |memory| {
             let server = serve(memory);
             let states = states(&server);
@@ -152,7 +153,8 @@ fn a_lost_gpu_is_left_for_the_processor() {
         let cache = tempfile::tempdir().unwrap();
         let mut client = connect(&server.url(), "urls", cache.path()).unwrap();
         emulation.lose_after(Some(0));
-        // The query that met the loss fails; the database comes back on the processor.
+        // The query during which the device is lost fails; the database then returns on the
+        // processor.
         let _ = client.get_keys(&[&key(7)]);
         let answered = (0..500).find_map(|_| {
             std::thread::sleep(Duration::from_millis(20));

@@ -1,4 +1,5 @@
-//! Servers where no GPU can be used, for every reason there is: `auto` answers on the processor, `cuda` says why not.
+//! Servers without a usable GPU, for every possible reason: `auto` answers on the processor, `cuda`
+//! reports the reason.
 
 #[allow(dead_code, reason = "shared with the server's other tests")]
 #[path = "server/fixture.rs"]
@@ -12,7 +13,7 @@ use spirea_protocols::TableKind;
 use spirea_server::{BackendChoice, ServeError, Server, ServerConfig};
 use spirea_specimens::snapshots::write_snapshot;
 
-/// Names the reason in the process of a case: a driver is loaded once in each.
+/// Variable that names the case in its child process: a process loads a driver only once.
 const CASE: &str = "SPIREA_TEST_CASE";
 
 #[test]

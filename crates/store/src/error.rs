@@ -6,7 +6,7 @@ use spirea_protocols::table::MAX_VALUE_BYTES;
 
 use crate::expected_rows::ExpectedRows;
 
-/// Where in an input file something is wrong: `data.csv:1042`, or `data.parquet: row 17`.
+/// Place of a fault in an input file: `data.csv:1042`, or `data.parquet: row 17`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Location {
     /// A line of a text file, from 1.
@@ -18,7 +18,7 @@ pub enum Location {
 }
 
 impl Location {
-    /// The line, of a place in the text of this name.
+    /// Returns the line, if the place is in the text file of this name.
     fn line_in(&self, input: &Path) -> Option<u64> {
         match self {
             Self::Line(path, line) if path == input => Some(*line),
@@ -42,7 +42,8 @@ impl fmt::Display for Location {
     }
 }
 
-/// Why a table was not built, or a snapshot not opened. Messages name the file, the place in it and a remedy.
+/// Error of building a table or opening a snapshot. Messages name the file, the place in it and a
+/// remedy.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
@@ -51,33 +52,33 @@ pub enum StoreError {
     Io {
         /// The file or folder.
         path: PathBuf,
-        /// What was attempted: `read`, `write`, `rename`.
+        /// Attempted operation: `read`, `write`, `rename`.
         action: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// An option that cannot be honoured.
+    /// An option is invalid.
     #[error("{0}")]
     BadOption(String),
-    /// The input is not what its format says.
+    /// The input does not have its format.
     #[error("{place}: {detail}")]
     Malformed {
-        /// Where.
+        /// Place of the fault.
         place: Location,
         /// The cause and a remedy.
         detail: String,
     },
-    /// A column that was asked for does not exist.
+    /// A requested column does not exist.
     #[error("{place}: no column {column:?}; there are {}{}", list(.columns), one_by_one(.column, .columns).unwrap_or_default())]
     NoSuchColumn {
-        /// The place that names the columns.
+        /// Place where the columns are named.
         place: Location,
         /// The column.
         column: String,
-        /// Those that exist.
+        /// Existing columns.
         columns: Vec<String>,
     },
-    /// A row of JSON lacks a field that was asked for.
+    /// A row of JSON lacks a requested field.
     #[error(
         "{place}: the row has no field {column:?}; it has {}{}", list(.columns),
         one_by_one(.column, .columns).unwrap_or_else(|| "; give every row the field, with null where there is nothing (see --nulls)".into())
@@ -87,7 +88,7 @@ pub enum StoreError {
         place: Location,
         /// The field.
         column: String,
-        /// Those that it has.
+        /// Fields of the row.
         columns: Vec<String>,
     },
     /// A value is missing.
@@ -100,7 +101,7 @@ pub enum StoreError {
         /// The column.
         column: String,
     },
-    /// Whoever is told the progress wants no more.
+    /// Cancelled through [`Progress`](crate::Progress).
     #[error("stopped before it was done; nothing was built or changed")]
     Stopped,
     /// The input of a table by position has no rows.
@@ -111,50 +112,50 @@ pub enum StoreError {
         /// The input.
         path: PathBuf,
     },
-    /// The input has another number of rows than was said.
+    /// The input does not have the expected number of rows.
     #[error(
         "{}: it has {rows} rows, and not {expected}, as --expect-rows says: it may be cut off", .path.display()
     )]
     UnexpectedRows {
         /// The input.
         path: PathBuf,
-        /// Its rows.
+        /// Rows of the input.
         rows: u64,
-        /// Those that were expected.
+        /// Expected number of rows.
         expected: ExpectedRows,
     },
-    /// A base that has less than half of what the current version has.
+    /// A base has less than half the values of the current version.
     #[error(
         "the new base has {new} values, less than half of the {former} of the current version: its input may have been cut off; if it is right, publish it with --allow-shrinking"
     )]
     Shrunk {
         /// Values of the current version.
         former: u64,
-        /// Those of the base.
+        /// Values of the base.
         new: u64,
     },
-    /// A value that is longer than the table takes.
+    /// A value exceeds the table's limit.
     #[error(
         "{place}: {what} has {bytes} bytes, above the limit of {most}: drop it, split it over several keys, or build the table with a --max-value of up to {MAX_VALUE_BYTES}"
     )]
     Oversize {
-        /// Where it stands.
+        /// Place of the value.
         place: Location,
-        /// Which value it is.
+        /// Description of the value.
         what: String,
-        /// Its bytes.
+        /// Length of the value, in bytes.
         bytes: usize,
-        /// The most that the table takes.
+        /// Limit of the table, in bytes.
         most: usize,
     },
-    /// Keys that stand in several rows.
+    /// Keys occur in several rows.
     #[error("{}: duplicate keys: {}{}; keep one row of each, or take one with --on-duplicate first or last", .path.display(), repeats(.path, .keys), more(*.others))]
     DuplicateKeys {
         /// The input.
         path: PathBuf,
-        /// The first ones, in the order of their second rows.
+        /// The first such keys, in the order of their second rows.
         keys: Vec<RepeatedKey>,
-        /// How many more keys there are in several rows.
+        /// Number of further such keys.
         others: u64,
     },
     /// The target of a build exists.
@@ -162,52 +163,52 @@ pub enum StoreError {
     Exists {
         /// The target.
         path: PathBuf,
-        /// Why it was left alone, and a remedy.
+        /// Reason why it was left unchanged, and a remedy.
         detail: String,
     },
-    /// Something else than a complete snapshot.
+    /// The path does not hold a complete snapshot.
     #[error("{}: {detail}", .path.display())]
     NotASnapshot {
-        /// Its path.
+        /// Path.
         path: PathBuf,
-        /// The kind of thing that it is, and a remedy.
+        /// Description of the actual content, and a remedy.
         detail: String,
     },
-    /// A manifest that cannot be trusted.
+    /// A manifest cannot be trusted.
     #[error("{}: {detail}; copy the snapshot again or rebuild it", .path.display())]
     BadManifest {
         /// The manifest.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Fault of the manifest.
         detail: String,
     },
-    /// A file of a snapshot that is not what the manifest says.
+    /// A file of a snapshot differs from the manifest.
     #[error("{}: {detail}; copy the snapshot again or rebuild it", .path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Fault of the file.
         detail: String,
     },
-    /// A query of a snapshot just built did not return what was stored; it was not published.
+    /// A query of a new snapshot did not return the stored value; the snapshot was not published.
     #[error(
         "the new snapshot failed its self-test at record {record}: {detail}; it was not published. The memory or the disk of this machine may be faulty: build again, and report this if it repeats"
     )]
     SelfTest {
         /// The record.
         record: u64,
-        /// What came back.
+        /// The result of the query.
         detail: String,
     },
-    /// A change that the table cannot take. Nothing was changed.
+    /// The table cannot accept a change. Nothing was changed.
     #[error("{key}: {detail}; nothing was changed")]
     BadChange {
         /// The key or the row.
         key: String,
-        /// Why, and a remedy.
+        /// Reason, and a remedy.
         detail: String,
     },
-    /// A folder that is no repository.
+    /// A folder is not a repository.
     #[error(
         "{}: not a repository: it has no folder versions; make one with `spirea publish --repository DIR --base SNAPSHOT`", .path.display()
     )]
@@ -215,30 +216,31 @@ pub enum StoreError {
         /// The folder.
         path: PathBuf,
     },
-    /// Another process, or another step of this one, is at work on a repository.
+    /// Another process, or another operation of this process, is using the repository.
     #[error("{}: {detail}", .path.display())]
     Busy {
         /// The repository.
         path: PathBuf,
-        /// What is going on, and a remedy.
+        /// Description of the other operation, and a remedy.
         detail: String,
     },
-    /// A version that a repository does not have.
+    /// The repository does not have this version.
     #[error("{}: {detail}", .path.display())]
     NoSuchVersion {
         /// The repository.
         path: PathBuf,
-        /// What there is instead.
+        /// The versions that exist instead.
         detail: String,
     },
-    /// A record of a repository's versions that cannot be trusted, or does not belong to what lies beside it.
+    /// A record of a repository's versions cannot be trusted, or does not match the files beside
+    /// it.
     #[error(
         "{}: {detail}; restore the repository from a copy, or remove this file to go back to the version before", .path.display()
     )]
     BadLog {
         /// The record.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Fault of the record.
         detail: String,
     },
     /// The protocol or the backend refused or failed.
@@ -271,7 +273,7 @@ fn remedy(error: &std::io::Error) -> &'static str {
     }
 }
 
-/// The remedy if a column's name is a list of columns.
+/// Returns the remedy if a column's name is a list of columns.
 fn one_by_one(column: &str, columns: &[String]) -> Option<String> {
     let parts: Vec<_> = column.split(',').map(str::trim).collect();
     let are_columns = parts.iter().all(|part| columns.iter().any(|column| column == part));
@@ -299,22 +301,22 @@ fn more(others: u64) -> String {
     }
 }
 
-/// A key that stands in several rows.
+/// A key that occurs in several rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RepeatedKey {
-    /// The key, shortened, in quotes and without control characters; empty while it is not known.
+    /// The key, shortened, in quotes and without control characters; empty while unknown.
     pub key: String,
-    /// The numbers of the first rows that have it, from 1.
+    /// Numbers of the first rows with this key, from 1.
     pub rows: Vec<u64>,
-    /// Where these stand, as far as it is known.
+    /// Places of these rows, as far as known.
     pub places: Vec<Location>,
 }
 
 impl RepeatedKey {
-    /// The most keys of a table that are named, and rows of each.
+    /// Maximum number of keys of a table that are named, and of rows for each.
     pub(crate) const NAMED: usize = 20;
 
-    /// The text for a key or a value in a message.
+    /// Formats a key or a value for a message.
     pub(crate) fn quoted(key: &[u8]) -> String {
         const SHOWN: usize = 60;
         let text = String::from_utf8_lossy(key);
@@ -342,7 +344,7 @@ fn repeats(input: &Path, keys: &[RepeatedKey]) -> String {
     keys.iter().map(of_key).collect::<Vec<_>>().join("; ")
 }
 
-/// Names the file in an I/O error.
+/// Adds the file to an I/O error.
 pub(crate) trait IoContext<T> {
     fn at(self, action: &'static str, path: &Path) -> Result<T, StoreError>;
 }
@@ -357,7 +359,8 @@ impl<T> IoContext<T> for std::io::Result<T> {
     }
 }
 
-/// Faults for tests: after so many operations on files all others fail, as if the process had ended.
+/// Fault injection for tests: after a number of file operations, all further ones fail, as if the
+/// process had ended.
 #[cfg(test)]
 pub(crate) mod faults {
     use std::cell::Cell;
@@ -366,12 +369,12 @@ pub(crate) mod faults {
         static LEFT: Cell<Option<u64>> = const { Cell::new(None) };
     }
 
-    /// From here on, `operations` operations succeed, and then none; `None` ends that.
+    /// Lets `operations` operations succeed and all later ones fail; `None` ends the injection.
     pub(crate) fn after(operations: Option<u64>) {
         LEFT.set(operations);
     }
 
-    /// Whether an operation has failed.
+    /// True if an operation has failed.
     pub(crate) fn tripped() -> bool {
         LEFT.get() == Some(0)
     }

@@ -1,17 +1,17 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// The number of rows that an input is expected to have: one that was cut off shall not become a table.
+/// Expected number of rows of an input, so that a truncated input does not become a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExpectedRows {
-    /// The fewest.
+    /// Minimum.
     pub least: u64,
-    /// The most.
+    /// Maximum.
     pub most: u64,
 }
 
 impl ExpectedRows {
-    /// Tests that this is such a number of rows.
+    /// True if the number of rows is in the range.
     pub fn admits(self, rows: u64) -> bool {
         (self.least..=self.most).contains(&rows)
     }
@@ -20,7 +20,7 @@ impl ExpectedRows {
 impl FromStr for ExpectedRows {
     type Err = String;
 
-    /// The rows of `5000`, `4000..` or `4000..6000`, both ends included.
+    /// Parses `5000`, `4000..` or `4000..6000`, both ends included.
     fn from_str(text: &str) -> Result<Self, String> {
         let form = || "write a number of rows, such as 5000, or a range, such as 4000.. or 4000..6000";
         let number = |text: &str| text.parse().map_err(|_| form().to_owned());

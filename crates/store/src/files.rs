@@ -1,4 +1,4 @@
-//! Files: hashing, syncing, taking space.
+//! Files: hashing, syncing, reserving space.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -10,11 +10,12 @@ use crate::StoreError;
 use crate::error::IoContext;
 use crate::manifest::FileEntry;
 
-/// Bytes that are read and hashed at once: enough for all cores to share.
+/// Bytes that are read and hashed at once, enough for all cores to share.
 const PIECE: usize = 8 << 20;
 
-/// BLAKE3 of a file, on all cores; `progress` is told the bytes done. Reads rather than maps, so that a file
-/// that shrinks meanwhile is an error and not a signal.
+/// Computes the BLAKE3 hash of a file on all cores; `progress` receives the number of hashed bytes.
+/// The file is read, not mapped, so that a file that shrinks meanwhile causes an error and not a
+/// signal.
 pub(crate) fn hash_file(file: &StoredFile, progress: &mut dyn FnMut(u64)) -> Result<[u8; 32], StoreError> {
     let path = file.path();
     let bytes = file.bytes().at("open", path)?;
@@ -35,7 +36,7 @@ pub(crate) fn hash_file(file: &StoredFile, progress: &mut dyn FnMut(u64)) -> Res
     Ok(*hasher.finalize().as_bytes())
 }
 
-/// The entry of file `name` of a snapshot's folder, as it is now.
+/// Returns the entry of file `name` in a snapshot's folder, from its current content.
 pub(crate) fn entry(
     folder: &Path,
     name: &str,
@@ -46,7 +47,7 @@ pub(crate) fn entry(
     Ok(FileEntry { file: name.into(), bytes, blake3: hash_file(&file, progress)? })
 }
 
-/// Writes a new file of a snapshot's folder.
+/// Writes a new file into a snapshot's folder.
 pub(crate) fn write_entry(folder: &Path, name: &str, bytes: &[u8]) -> Result<FileEntry, StoreError> {
     let path = folder.join(name);
     fs::write(&path, bytes).at("write", &path)?;
@@ -54,13 +55,13 @@ pub(crate) fn write_entry(folder: &Path, name: &str, bytes: &[u8]) -> Result<Fil
     Ok(FileEntry { file: name.into(), bytes: bytes.len() as u64, blake3 })
 }
 
-/// Writes a file that is on the disk when this returns, but for the entry in its folder.
+/// Writes a file that is on disk when this returns, except for its entry in the folder.
 pub(crate) fn write_synced(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
     let mut file = File::create(path).at("create", path)?;
     file.write_all(bytes).and_then(|()| file.sync_all()).at("write", path)
 }
 
-/// Puts a file in another's place, or where there is none, in one step that is on the disk when this returns.
+/// Creates or replaces a file in one step; the new content is on disk when this returns.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
     let temporary = path.with_extension(TEMPORARY);
     write_synced(&temporary, bytes)?;
@@ -68,7 +69,7 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
     sync_folder(path.parent().expect("a file has a folder"))
 }
 
-/// The extension of a file that is about to be put in its place.
+/// Extension of a file that is about to be moved to its final name.
 pub(crate) const TEMPORARY: &str = "partial";
 
 /// Syncs a file, or the entries of a folder.
@@ -81,8 +82,9 @@ pub(crate) fn sync_folder(path: &Path) -> Result<(), StoreError> {
     sync(if path == Path::new("") { Path::new(".") } else { path })
 }
 
-/// Makes the file `bytes` long, all zero, and takes the space where the file system can: a full disk is
-/// found before the work, and the file lies in one piece although it is written in many.
+/// Makes the file `bytes` long, all zero, and reserves the space if the file system supports that.
+/// So a full disk is detected before the work, and the file is contiguous although it is written in
+/// many pieces.
 pub(crate) fn reserve(file: &File, bytes: u64) -> std::io::Result<()> {
     file.set_len(bytes)?;
     #[cfg(target_os = "linux")]

@@ -1,4 +1,4 @@
-//! The form of keys and the types of fields that a table has, checked of everything that comes into it.
+//! Checks the form of keys and the types of fields of everything that enters a table.
 
 use std::borrow::Cow;
 
@@ -7,10 +7,10 @@ use spirea_protocols::table::{FieldType, KeyForm};
 
 use crate::RepeatedKey;
 
-/// A key in the form of a table's keys.
+/// Converts a key to the form of a table's keys.
 ///
 /// # Errors
-/// The fault of a key that cannot have the form, and a remedy.
+/// The fault of a key that cannot be converted, and a remedy.
 pub(crate) fn in_form<'k>(form: Option<&KeyForm>, key: &'k [u8]) -> Result<Cow<'k, [u8]>, String> {
     let Some(form) = form else { return Ok(Cow::Borrowed(key)) };
     let key_in_form = normalised(form, key).map_err(|fault| {
@@ -19,7 +19,8 @@ pub(crate) fn in_form<'k>(form: Option<&KeyForm>, key: &'k [u8]) -> Result<Cow<'
     Ok(Cow::Owned(key_in_form.to_vec()))
 }
 
-/// Checks the fields of a value, which are called `names`. Without types there is nothing to check.
+/// Checks the types of a value's fields, which are called `names`. Without types, nothing is
+/// checked.
 ///
 /// # Errors
 /// The first fault, and a remedy.

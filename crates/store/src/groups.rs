@@ -1,8 +1,9 @@
-//! Parts of a file verified without the rest of it.
+//! Verification of parts of a file without the rest of it.
 //!
-//! BLAKE3 is a tree: the hash of a file follows from the chaining values of its groups, 1 MiB each, the last one shorter.
-//! They lie beside the file, 32 bytes each, in a list that needs no hash of its own: merged, it must give the file's hash,
-//! which the manifest has. Whoever has the list verifies any groups of the file, and reads no others.
+//! BLAKE3 is a tree: the hash of a file follows from the chaining values of its groups, 1 MiB each,
+//! the last one shorter. They are stored beside the file, 32 bytes each, in a list that needs no
+//! hash of its own: merged, the values must give the file's hash, which the manifest contains. With
+//! the list, any groups of the file can be verified without reading other groups.
 
 use std::ops::Range;
 use std::path::Path;
@@ -16,23 +17,25 @@ use crate::error::IoContext;
 use crate::files::{entry, hash_file};
 use crate::manifest::{FileEntry, GROUPS_FILE, MATRIX_FILE};
 
-/// Bytes of a group: a power of two times a chunk of BLAKE3.
+/// Bytes of a group: a chunk of BLAKE3 times a power of two.
 pub const GROUP_BYTES: u64 = 1 << 20;
 /// Bytes of a chaining value.
 const VALUE_BYTES: u64 = 32;
-/// Groups that are read and hashed at once.
+/// Number of groups that are read and hashed at once.
 const AT_ONCE: u64 = 16;
 
-/// The chaining values of a file's groups, of which there are at least two.
+/// The chaining values of a file's groups, at least two.
 pub struct Groups(Vec<ChainingValue>);
 
 impl Groups {
-    /// Bytes of the list of a file of so many bytes; 0 for a file that has one group, or none, and no list.
+    /// Returns the length of the list for a file of `bytes` bytes; 0 for a file with at most one
+    /// group, which has no list.
     pub fn list_bytes(bytes: u64) -> u64 {
         if bytes <= GROUP_BYTES { 0 } else { bytes.div_ceil(GROUP_BYTES) * VALUE_BYTES }
     }
 
-    /// The groups that some ranges of bytes meet, as ranges of bytes of the file, none of which touches another.
+    /// Returns the groups that overlap some ranges, as disjoint and non-adjacent byte ranges of the
+    /// file.
     pub fn covering(bytes: u64, ranges: &[Range<u64>]) -> Vec<Range<u64>> {
         let mut covering: Vec<Range<u64>> = Vec::new();
         for range in ranges.iter().filter(|range| !range.is_empty()) {
@@ -46,7 +49,7 @@ impl Groups {
         covering
     }
 
-    /// The list of a file, from all of it. `progress` is told the bytes done.
+    /// Computes the list from the whole file. `progress` receives the number of processed bytes.
     ///
     /// # Errors
     /// [`StoreError::Io`].
@@ -64,18 +67,18 @@ impl Groups {
         Ok(Self(values))
     }
 
-    /// The list as bytes.
+    /// Returns the list as bytes.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         self.0.concat()
     }
 
-    /// The hash of the file.
+    /// Returns the hash of the file.
     pub(crate) fn hash(&self) -> [u8; 32] {
         let (left, right) = split(&self.0);
         *merge_subtrees_root(&merged(left), &merged(right), Mode::Hash).as_bytes()
     }
 
-    /// The list of a file, if the bytes are the one that gives the file's hash.
+    /// Returns the list if its values give the file's hash.
     fn verified(entry: &FileEntry, list: &[u8]) -> Option<Self> {
         if list.len() as u64 != Self::list_bytes(entry.bytes) || list.is_empty() {
             return None;
@@ -86,7 +89,8 @@ impl Groups {
     }
 }
 
-/// The entry of the matrix of a snapshot's folder, with the list of its groups written beside it.
+/// Returns the entry of the matrix in a snapshot's folder, and writes the list of its groups beside
+/// it.
 pub(crate) fn matrix_entry(folder: &Path, progress: &mut dyn FnMut(u64)) -> Result<FileEntry, StoreError> {
     let file = StoredFile::at(folder.join(MATRIX_FILE));
     let bytes = file.bytes().at("open", file.path())?;
@@ -99,11 +103,11 @@ pub(crate) fn matrix_entry(folder: &Path, progress: &mut dyn FnMut(u64)) -> Resu
     Ok(FileEntry { file: MATRIX_FILE.into(), bytes, blake3: groups.hash() })
 }
 
-/// Verifies what some ranges of a file hold: by the list in `list` if there is one, and else, as a file of a single group
-/// has none, by all of the file.
+/// Verifies some ranges of a file by the list in `list`. Without a list, which files of a single
+/// group do not have, verifies the whole file.
 ///
 /// # Errors
-/// [`StoreError::Damaged`] that names the file, [`StoreError::Io`] if one cannot be read.
+/// [`StoreError::Damaged`] with the file, [`StoreError::Io`] if a file cannot be read.
 pub(crate) fn verify(
     file: &StoredFile,
     list: &Path,
@@ -155,8 +159,8 @@ pub(crate) fn verify(
     })
 }
 
-/// Tells the first byte and the chaining value of each group of some ranges that begin with groups, until `take` wants no
-/// more.
+/// Passes the first byte and the chaining value of each group of some ranges, which begin at group
+/// boundaries, to `take`, until `take` returns false.
 fn each_group(
     file: &StoredFile,
     ranges: &[Range<u64>],
@@ -185,7 +189,7 @@ fn each_group(
     Ok(())
 }
 
-/// The chaining value of a subtree of groups.
+/// Returns the chaining value of a subtree of groups.
 fn merged(values: &[ChainingValue]) -> ChainingValue {
     if let [value] = values {
         return *value;
@@ -194,13 +198,14 @@ fn merged(values: &[ChainingValue]) -> ChainingValue {
     merge_subtrees_non_root(&merged(left), &merged(right), Mode::Hash)
 }
 
-/// The two subtrees of several groups: the left one has the largest power of two of them that leaves some.
+/// Splits several groups into two subtrees: the left one has the largest power of two that leaves
+/// at least one group.
 fn split(values: &[ChainingValue]) -> (&[ChainingValue], &[ChainingValue]) {
     values.split_at(values.len().div_ceil(2).next_power_of_two())
 }
 
 #[cfg(test)]
-// A list of one range is meant.
+// The list of a single range is intended.
 #[allow(clippy::single_range_in_vec_init)]
 mod tests {
     use super::*;
@@ -247,7 +252,7 @@ mod tests {
             let ranges = [5..9, GROUP_BYTES - 1..GROUP_BYTES + 1];
             let covering = Groups::covering(bytes, &ranges);
             assert_eq!(covering, [0..bytes.min(2 * GROUP_BYTES)]);
-            // A copy that has only what is covered.
+            // A copy that contains only the covered groups.
             let mut sparse = vec![0; bytes as usize];
             let own = 0..covering[0].end as usize;
             sparse[own.clone()].copy_from_slice(&content[own.clone()]);
@@ -273,7 +278,7 @@ mod tests {
                 let error = verify(&StoredFile::at(&path), &list, &entry, &ranges).unwrap_err().to_string();
                 assert!(error.contains("matrix.groups"), "{error}");
             }
-            // Without the list the whole file must be there.
+            // Without the list, the whole file must be present.
             std::fs::remove_file(&list).unwrap();
             assert_eq!(
                 verify(&StoredFile::at(&path), &list, &entry, &ranges).is_ok(),

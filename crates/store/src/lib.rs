@@ -1,9 +1,9 @@
 //! Ingest of tables, keyword index and hashed snapshots on disk.
 //!
-//! - [`snapshot`] and [`manifest`]: what lies on disk, and how a server opens and verifies it.
+//! - [`snapshot`] and [`manifest`]: the format on disk, and how a server opens and verifies it.
 //! - [`ingest`]: readers of CSV, JSONL, Parquet, `.npy` and fixed-width files.
-//! - [`mod@build`]: from a table to a snapshot, through a spool on disk.
-//! - [`changes`] of a table, and the [`repository`] of its versions; [`signing`] them.
+//! - [`mod@build`]: builds a snapshot from a table, through a spool on disk.
+//! - [`changes`] of a table, the [`repository`] of its versions, and their [`signing`].
 //!
 //! Rows are counted from 1 in every message, without a header; an index table's record i is row i + 1.
 

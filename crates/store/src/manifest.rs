@@ -1,8 +1,8 @@
-//! The manifest: what a snapshot holds, and the hashes that prove it.
+//! The manifest: describes a snapshot's content, with the hashes that prove it.
 //!
-//! On disk it is `{"blake3": HASH, "snapshot": {...}}` in one canonical form: the hash is that of the
-//! compact JSON of `snapshot`, and a file that is not byte for byte what this software would write is
-//! refused, so no change to it goes unseen. The hash is the snapshot's version.
+//! On disk it is `{"blake3": HASH, "snapshot": {...}}` in one canonical form. The hash is that of
+//! the compact JSON of `snapshot`. A file that differs in any byte from the form that this software
+//! writes is refused, so every change is detected. The hash is the snapshot's version.
 
 use serde::{Deserialize, Serialize};
 use spirea_protocols::keyword::TAG_BYTES;
@@ -12,9 +12,9 @@ use spirea_protocols::{ProtocolError, Table, TableKind};
 
 use crate::time;
 
-/// The version of the format that this software reads and writes.
+/// Version of the format that this software reads and writes.
 pub const FORMAT: u32 = 3;
-/// The largest manifest.
+/// Maximum size of a manifest, in bytes.
 pub const MAX_MANIFEST_BYTES: u64 = 1 << 20;
 /// Name of the manifest's file.
 pub const MANIFEST_FILE: &str = "manifest.json";
@@ -22,16 +22,16 @@ pub const MANIFEST_FILE: &str = "manifest.json";
 pub const MATRIX_FILE: &str = "matrix.bin";
 /// Name of the hint's file.
 pub const HINT_FILE: &str = "hint.bin";
-/// Name of the file of what the server keeps.
+/// Name of the file of the server's precomputed data.
 pub const SERVER_FILE: &str = "server.bin";
 /// Name of the file of the hashes of the hint's rows.
 pub const HINT_ROWS_FILE: &str = "hint.rows";
 /// Name of the file of a delta's changes.
 pub const CHANGES_FILE: &str = "changes.bin";
-/// Name of the file of a snapshot's signature: beside the manifest, which it signs.
+/// Name of the file of a snapshot's signature, beside the manifest that it signs.
 pub const SIGNATURE_FILE: &str = "signature.json";
-/// Name of the file of the chaining values of the matrix's groups ([`crate::Groups`]): beside the manifest, whose hash of
-/// the matrix vouches for it.
+/// Name of the file of the chaining values of the matrix's groups ([`crate::Groups`]), beside the
+/// manifest, whose hash of the matrix vouches for it.
 pub const GROUPS_FILE: &str = "matrix.groups";
 /// All files that a snapshot may have.
 pub const FILES: [&str; 8] = [
@@ -49,16 +49,16 @@ pub const FILES: [&str; 8] = [
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FileEntry {
-    /// Its name in the snapshot's folder.
+    /// Name in the snapshot's folder.
     pub file: String,
-    /// Its length.
+    /// Length, in bytes.
     pub bytes: u64,
-    /// BLAKE3 of its content.
+    /// BLAKE3 hash of the content.
     #[serde(with = "spirea_protocols::hex")]
     pub blake3: [u8; 32],
 }
 
-/// Counts of what was built, for reports.
+/// Statistics of the build, for reports.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Statistics {
@@ -68,28 +68,28 @@ pub struct Statistics {
     pub value_bytes: u64,
     /// Bytes of all values with their framing: tags and lengths.
     pub entry_bytes: u64,
-    /// No value has more bytes.
+    /// Length of the longest value, in bytes.
     pub longest_value_bytes: u64,
-    /// The row of the longest value in the input, the first of them, counted from 1; none if the table was not built
-    /// from all rows of an input.
+    /// Row of the first longest value in the input, from 1; `None` if the table was not built from
+    /// all rows of an input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub longest_value_row: Option<u64>,
-    /// What the longest hundredth of the values costs; none if the table was changed in place since.
+    /// Cost of the longest hundredth of the values; `None` if the table has been changed in place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub without_longest: Option<WithoutLongest>,
 }
 
-/// What a table would be without the longest hundredth of its values.
+/// Sizes of the table without the longest hundredth of its values.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WithoutLongest {
-    /// Bytes of the longest of the others.
+    /// Length of the longest remaining value, in bytes.
     pub longest_value_bytes: u64,
-    /// Bytes of a record.
+    /// Length of a record, in bytes.
     pub record_bytes: u64,
 }
 
-/// What a snapshot holds. Public as a whole: clients receive the table and the parameters.
+/// Content of a snapshot. It is entirely public: clients receive the table and the parameters.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
@@ -97,12 +97,12 @@ pub struct Manifest {
     pub format: u32,
     /// Name of the dataset.
     pub name: String,
-    /// When it was built: RFC 3339 in UTC, to the second.
+    /// Time of the build: RFC 3339 in UTC, to the second.
     pub created: String,
-    /// The version of the base that this is a delta of; none if it is a base.
+    /// For a delta, the version of its base; `None` for a base.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "spirea_protocols::hex::optional")]
     pub delta_of: Option<[u8; 32]>,
-    /// How values lie in records.
+    /// Layout of values in records.
     pub table: Table,
     /// The protocol and its parameters.
     pub protocol: ProtocolParams,
@@ -113,13 +113,13 @@ pub struct Manifest {
     /// Hashes of the hint's rows ([`spirea_protocols::hint_rows`]), if the protocol has a hint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint_rows: Option<FileEntry>,
-    /// What was computed of the matrix for the server alone, if the protocol has it.
+    /// Data computed from the matrix for the server alone, if the protocol has such data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<FileEntry>,
-    /// The changes themselves, if this is a delta: for whoever merges or compacts them.
+    /// For a delta, the changes themselves, needed for merging or compacting them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changes: Option<FileEntry>,
-    /// Counts.
+    /// Statistics of the build.
     pub statistics: Statistics,
 }
 
@@ -131,7 +131,7 @@ struct Envelope<M> {
     snapshot: M,
 }
 
-/// What manifests of all formats have in common.
+/// Common part of manifests of all formats.
 #[derive(Deserialize)]
 struct Outlined {
     snapshot: Outline,
@@ -143,7 +143,7 @@ struct Outline {
 }
 
 impl Manifest {
-    /// Reads a manifest's file and checks everything that can be checked without the other files. Also
+    /// Parses a manifest's file and checks everything that does not need the other files. Also
     /// returns the snapshot's version.
     ///
     /// # Errors
@@ -153,7 +153,8 @@ impl Manifest {
             return Err(malformed(format!("it is longer than {MAX_MANIFEST_BYTES} bytes")));
         }
         let unreadable = |error: serde_json::Error| malformed(error.to_string());
-        // The format first: what another one says of a table or a protocol may be unknown to this software.
+        // The format is checked first: another format may describe a table or a protocol in terms
+        // unknown to this software.
         let Outline { format } = serde_json::from_slice::<Outlined>(bytes).map_err(unreadable)?.snapshot;
         check_format(format)?;
         let envelope: Envelope<Self> = serde_json::from_slice(bytes).map_err(unreadable)?;
@@ -169,7 +170,7 @@ impl Manifest {
         Ok((manifest, version))
     }
 
-    /// The manifest as its file's bytes: the same for the same manifest.
+    /// Returns the bytes of the manifest's file, always the same for equal manifests.
     pub fn to_bytes(&self) -> Vec<u8> {
         let envelope = Envelope { blake3: self.version(), snapshot: self };
         let mut bytes = serde_json::to_vec_pretty(&envelope).expect("a manifest is plain data");
@@ -177,20 +178,20 @@ impl Manifest {
         bytes
     }
 
-    /// The hash of the manifest, and so of the whole snapshot: its version.
+    /// Returns the hash of the manifest, and so of the whole snapshot: its version.
     pub fn version(&self) -> [u8; 32] {
         *blake3::hash(&self.hashed_bytes()).as_bytes()
     }
 
-    /// The bytes whose hash is the version.
+    /// Returns the bytes whose hash is the version.
     pub fn hashed_bytes(&self) -> Vec<u8> {
         serde_json::to_vec(self).expect("a manifest is plain data")
     }
 
-    /// Checks the parts and that they belong together.
+    /// Checks the members, and that they belong together.
     ///
     /// # Errors
-    /// [`ProtocolError::Malformed`] that names the member.
+    /// [`ProtocolError::Malformed`] with the member.
     pub fn validate(&self) -> Result<(), ProtocolError> {
         let wrong = |detail: String| Err(malformed(detail));
         check_format(self.format)?;
@@ -227,7 +228,7 @@ impl Manifest {
             ("hint", Some(&self.hint), HINT_FILE, hint_bytes),
             ("hint_rows", self.hint_rows.as_ref(), HINT_ROWS_FILE, row_hashes),
             ("server", self.server.as_ref(), SERVER_FILE, self.protocol.server_bytes()),
-            // Changes are as long as they are: their hash says which.
+            // Changes may have any length: their hash identifies them.
             ("changes", self.changes.as_ref(), CHANGES_FILE, self.changes.as_ref().map_or(0, |c| c.bytes)),
         ];
         for (member, entry, file, bytes) in files {
@@ -247,7 +248,7 @@ impl Manifest {
         if rows != self.table.entries {
             return wrong("statistics.rows must be the table's entries".into());
         }
-        // A delta's values have a byte before them.
+        // A delta stores one byte before each value.
         let most = MAX_VALUE_BYTES as u64 + u64::from(self.delta_of.is_some());
         if longest_value_bytes > most {
             return wrong("statistics.longest_value_bytes is out of range".into());
@@ -259,7 +260,7 @@ impl Manifest {
         Ok(())
     }
 
-    /// All files beside the manifest.
+    /// Returns all files except the manifest.
     pub fn files(&self) -> impl Iterator<Item = &FileEntry> {
         let Self { matrix, hint, hint_rows, server, changes, .. } = self;
         [Some(matrix), Some(hint), hint_rows.as_ref(), server.as_ref(), changes.as_ref()]
@@ -267,13 +268,13 @@ impl Manifest {
             .flatten()
     }
 
-    /// Bytes of all records' payloads over bytes of what they hold.
+    /// Returns the ratio of the bytes of all payloads to the bytes of their content.
     pub fn padding(&self) -> f64 {
         self.table.records as f64 * self.table.payload_bytes as f64
             / self.statistics.entry_bytes.max(1) as f64
     }
 
-    /// Bytes of the matrix over bytes of all tags and values.
+    /// Returns the ratio of the bytes of the matrix to the bytes of all tags and values.
     pub fn expansion(&self) -> f64 {
         let tags = match self.table.kind {
             TableKind::Keyword => self.table.entries * TAG_BYTES as u64,
@@ -283,15 +284,15 @@ impl Manifest {
     }
 }
 
-/// What [`valid_name`] demands, in words.
+/// The rule of [`valid_name`], in words.
 pub const NAME_RULE: &str = "1 to 128 of the characters a-z, 0-9 and -";
 
-/// Whether a dataset may have this name.
+/// True if a dataset may have this name.
 pub fn valid_name(name: &str) -> bool {
     (1..=128).contains(&name.len()) && name.bytes().all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'-'))
 }
 
-/// Refuses what other versions of this software wrote.
+/// Refuses formats of other versions of this software.
 fn check_format(format: u32) -> Result<(), ProtocolError> {
     match format {
         FORMAT => Ok(()),

@@ -4,23 +4,23 @@ use std::fmt;
 
 use crate::StoreError;
 
-/// A step that takes long enough to be shown.
+/// Phase of an operation that takes long enough to be shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Phase {
-    /// The input is read, in bytes of the file.
+    /// Reading the input, in bytes of the file.
     Read,
-    /// Keys are sorted and counted, in entries.
+    /// Sorting and counting keys, in entries.
     Plan,
-    /// Records are hashed for their inclusion proofs, in records.
+    /// Hashing records for their inclusion proofs, in records.
     Prove,
-    /// Records are sealed and written, in records.
+    /// Sealing and writing records, in records.
     Encode,
-    /// The hint is computed, in thousandths.
+    /// Computing the hint, in thousandths.
     Hint,
-    /// Real queries are made of the new snapshot, in queries.
+    /// Sending real queries to the new snapshot, in queries.
     Test,
-    /// Files are hashed, in bytes.
+    /// Hashing files, in bytes.
     Verify,
 }
 
@@ -38,29 +38,31 @@ impl fmt::Display for Phase {
     }
 }
 
-/// Is told how far a long step is.
+/// Receiver of the progress of a long operation.
 pub trait Progress {
-    /// `done` of `total` units of `phase` are done; the units are the phase's.
+    /// Reports that `done` of `total` units of `phase` are done; the phase defines the unit.
     fn update(&self, phase: Phase, done: u64, total: u64);
 
-    /// `rows` rows of the input were left out, because other rows with their keys were taken.
+    /// Reports that `rows` rows of the input were dropped in favour of other rows with the same
+    /// keys.
     fn left_out(&self, _rows: u64) {}
 
-    /// Whether what is told shall not go on: it ends with [`StoreError::Stopped`] where it asks next.
+    /// True if the operation shall be cancelled; it then fails with [`StoreError::Stopped`] at its
+    /// next check.
     fn is_stopped(&self) -> bool {
         false
     }
 }
 
-/// Asks whether to go on.
+/// Checks for cancellation.
 ///
 /// # Errors
-/// [`StoreError::Stopped`] if not.
+/// [`StoreError::Stopped`] if cancelled.
 pub(crate) fn go_on(progress: &dyn Progress) -> Result<(), StoreError> {
     if progress.is_stopped() { Err(StoreError::Stopped) } else { Ok(()) }
 }
 
-/// Shows nothing.
+/// A receiver that ignores all reports.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Silent;
 

@@ -1,4 +1,4 @@
-//! The sealed records of a database that is written: read and changed one at a time, or read in order.
+//! The sealed records of a written database: read and changed one at a time, or read in order.
 
 use std::fs::{File, OpenOptions};
 use std::ops::Range;
@@ -12,7 +12,7 @@ use spirea_protocols::parameters::Stored;
 use crate::StoreError;
 use crate::error::IoContext;
 
-/// Bytes of columns that are read at once when records are read in order.
+/// Bytes of columns read at once while records are read in order.
 const GROUP_BYTES: usize = 32 << 20;
 
 /// The file of a database.
@@ -23,13 +23,13 @@ pub(crate) struct RecordFile {
 }
 
 impl RecordFile {
-    /// Opens a database to be read.
+    /// Opens a database for reading.
     pub(crate) fn open(stored: Stored, path: &Path) -> Result<Self, StoreError> {
         let file = File::open(path).at("open", path)?;
         Ok(Self { stored, file, path: path.into() })
     }
 
-    /// Opens a database to be changed.
+    /// Opens a database for changes.
     pub(crate) fn edit(stored: Stored, path: &Path) -> Result<Self, StoreError> {
         let file = OpenOptions::new().read(true).write(true).open(path).at("open", path)?;
         Ok(Self { stored, file, path: path.into() })
@@ -92,7 +92,7 @@ impl RecordFile {
         Ok(())
     }
 
-    /// Gives all records in order, a group of columns in memory.
+    /// Passes all records to `each`, in order, with one group of columns in memory.
     pub(crate) fn scan(
         &mut self,
         mut each: impl FnMut(u64, &[u8]) -> Result<(), StoreError>,
@@ -123,9 +123,9 @@ impl RecordFile {
 
 /// A piece of a record down one column of one panel: every fourth byte.
 struct Piece {
-    /// Of its first byte in the file.
+    /// Offset of its first byte in the file.
     offset: u64,
-    /// Which bytes of the record.
+    /// Range of its bytes in the record.
     bytes: Range<usize>,
 }
 
@@ -142,7 +142,7 @@ impl Piece {
         })
     }
 
-    /// From its first byte in the file to its last.
+    /// Returns the number of bytes from its first byte in the file to its last.
     fn span(&self) -> usize {
         (self.bytes.len() - 1) * QUAD + 1
     }

@@ -1,4 +1,4 @@
-//! The operator's key in a file, and signatures of snapshots.
+//! The operator's key file, and signatures of snapshots.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -13,16 +13,16 @@ use crate::files::{replace, sync_folder};
 use crate::manifest::SIGNATURE_FILE;
 use crate::{Snapshot, StoreError, time};
 
-/// What a file of a private key begins with.
+/// Prefix of a private key file.
 const LABEL: &str = "spirea ed25519 private key ";
-/// Permissions of such a file: its owner alone may read it.
+/// Permissions of a private key file: only its owner may read it.
 const MODE: u32 = 0o600;
 
-/// Makes a key and writes it to a new file that its owner alone can read.
+/// Creates a key and writes it to a new file that only its owner can read.
 ///
 /// # Errors
-/// [`StoreError::Exists`] if there is such a file: a key that is lost cannot be made again. [`StoreError::Io`],
-/// [`StoreError::NoEntropy`].
+/// [`StoreError::Exists`] if the file exists, because a lost key cannot be restored;
+/// [`StoreError::Io`], [`StoreError::NoEntropy`].
 pub fn new_key(path: &Path) -> Result<PrivateKey, StoreError> {
     let mut bytes = Zeroizing::new([0; 32]);
     getrandom::fill(bytes.as_mut()).map_err(StoreError::NoEntropy)?;
@@ -47,10 +47,11 @@ pub fn new_key(path: &Path) -> Result<PrivateKey, StoreError> {
     Ok(key)
 }
 
-/// Reads a key that [`new_key`] wrote.
+/// Reads a key written by [`new_key`].
 ///
 /// # Errors
-/// [`StoreError::BadOption`] if it is none, or others than its owner may read the file; [`StoreError::Io`].
+/// [`StoreError::BadOption`] if the file holds no key, or if others than its owner may read it;
+/// [`StoreError::Io`].
 pub fn read_key(path: &Path) -> Result<PrivateKey, StoreError> {
     let bad = |detail: &str| Err(StoreError::BadOption(format!("{}: {detail}", path.display())));
     let file = File::open(path).at("open", path)?;
@@ -74,11 +75,11 @@ pub fn read_key(path: &Path) -> Result<PrivateKey, StoreError> {
     }
 }
 
-/// Signs a snapshot: writes the signature beside its manifest, in place of one that is there, with the next sequence
-/// number. The version stays as it is.
+/// Signs a snapshot: writes the signature beside its manifest, with the next sequence number,
+/// replacing an existing signature. The version does not change.
 ///
 /// # Errors
-/// [`StoreError::Io`], [`StoreError::Damaged`] if what is there is no signature.
+/// [`StoreError::Io`], [`StoreError::Damaged`] if the existing file is not a signature.
 pub fn sign(snapshot: &Snapshot, key: &PrivateKey) -> Result<Signature, StoreError> {
     let last = snapshot.signature()?.map_or(0, |signature| signature.sequence);
     let sequence = time::unix_seconds().max(last.saturating_add(1));

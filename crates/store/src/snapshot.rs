@@ -18,7 +18,7 @@ use crate::manifest::{
 use crate::progress::Silent;
 use crate::{Phase, Progress, StoreError};
 
-/// Says what lies at the path of a snapshot in its place, and how to come to one.
+/// Describes the actual content at the path of a snapshot, with a remedy.
 fn otherwise(path: &Path) -> String {
     let shown = path.display();
     if path.is_dir() {
@@ -36,7 +36,7 @@ fn otherwise(path: &Path) -> String {
     }
 }
 
-/// An opened snapshot. Opening reads the manifest alone; [`Snapshot::verify`] reads all of it.
+/// An opened snapshot. Opening reads only the manifest; [`Snapshot::verify`] reads everything.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     folder: PathBuf,
@@ -49,8 +49,8 @@ impl Snapshot {
     /// Opens the snapshot in `folder`: reads and checks its manifest.
     ///
     /// # Errors
-    /// [`StoreError::NotASnapshot`] without a manifest, [`StoreError::BadManifest`] if it is damaged or of
-    /// another format, [`StoreError::Io`] if it cannot be read.
+    /// [`StoreError::NotASnapshot`] without a manifest, [`StoreError::BadManifest`] if the manifest
+    /// is damaged or has another format, [`StoreError::Io`] if it cannot be read.
     pub fn open(folder: impl AsRef<Path>) -> Result<Self, StoreError> {
         let folder = folder.as_ref().to_path_buf();
         let path = folder.join(MANIFEST_FILE);
@@ -69,50 +69,52 @@ impl Snapshot {
         Ok(Self { folder, files, manifest, version })
     }
 
-    /// What it holds.
+    /// Returns the manifest.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }
 
-    /// Its version: the hash of its manifest, which has the hashes of its files.
+    /// Returns the version: the hash of the manifest, which contains the hashes of the files.
     pub fn version(&self) -> [u8; 32] {
         self.version
     }
 
-    /// Its version in 64 hexadecimal digits.
+    /// Returns the version in 64 hexadecimal digits.
     pub fn version_hex(&self) -> String {
         blake3::Hash::from_bytes(self.version).to_hex().to_string()
     }
 
-    /// Its folder.
+    /// Returns the folder.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// The file of its matrix.
+    /// Returns the path of the matrix.
     pub fn matrix_path(&self) -> PathBuf {
         self.files.matrix.path().into()
     }
 
-    /// The file of its hint.
+    /// Returns the path of the hint.
     pub fn hint_path(&self) -> PathBuf {
         self.folder.join(HINT_FILE)
     }
 
-    /// The file of the hashes of its hint's rows.
+    /// Returns the path of the hashes of the hint's rows.
     pub fn hint_rows_path(&self) -> PathBuf {
         self.folder.join(HINT_ROWS_FILE)
     }
 
-    /// The file of a delta's changes.
+    /// Returns the path of a delta's changes.
     pub(crate) fn changes_path(&self) -> PathBuf {
         self.folder.join(CHANGES_FILE)
     }
 
-    /// The signature that lies beside its manifest, if one does. It says nothing before it is verified.
+    /// Returns the signature beside the manifest, if there is one. It proves nothing before it is
+    /// verified.
     ///
     /// # Errors
-    /// [`StoreError::Damaged`] if it is none, [`StoreError::Io`] if it cannot be read.
+    /// [`StoreError::Damaged`] if the file is not a signature, [`StoreError::Io`] if it cannot be
+    /// read.
     pub fn signature(&self) -> Result<Option<Signature>, StoreError> {
         let path = self.folder.join(SIGNATURE_FILE);
         let file = match File::open(&path) {
@@ -127,12 +129,13 @@ impl Snapshot {
         }
     }
 
-    /// The files that its server opens: those that were verified, if this snapshot or a clone of it was.
+    /// Returns the files that a server opens: the verified ones, if this snapshot or a clone of it
+    /// was verified.
     pub fn files(&self) -> &Files {
         &self.files
     }
 
-    /// A file of the manifest.
+    /// Returns a file of the manifest.
     fn stored(&self, name: &str) -> StoredFile {
         match name {
             MATRIX_FILE => self.files.matrix.clone(),
@@ -141,10 +144,10 @@ impl Snapshot {
         }
     }
 
-    /// Reads its files and compares their lengths and hashes with the manifest, on all cores.
+    /// Reads all files and compares their lengths and hashes with the manifest, on all cores.
     ///
     /// # Errors
-    /// [`StoreError::Damaged`] that names the file, [`StoreError::Io`] if it cannot be read.
+    /// [`StoreError::Damaged`] with the file, [`StoreError::Io`] if it cannot be read.
     pub fn verify(&self, progress: &dyn Progress) -> Result<(), StoreError> {
         self.verify_files(|_| true, progress)
     }
@@ -156,7 +159,7 @@ impl Snapshot {
     ) -> Result<(), StoreError> {
         let wanted = self.manifest.files().filter(|entry| wanted(entry));
         let files: Vec<_> = wanted.map(|entry| (entry, self.stored(&entry.file))).collect();
-        // Lengths first: a truncated copy need not be read.
+        // Lengths are checked first: a truncated copy need not be read.
         for (entry, file) in &files {
             let bytes = file.bytes().at("open", file.path())?;
             self.check(entry, bytes == entry.bytes, || {
@@ -175,12 +178,14 @@ impl Snapshot {
         Ok(())
     }
 
-    /// The list of the chaining values of its matrix's groups, if there is one ([`crate::Groups`]).
+    /// Returns the path of the list of the chaining values of the matrix's groups
+    /// ([`crate::Groups`]), which small matrices do not have.
     pub fn groups_path(&self) -> PathBuf {
         self.folder.join(GROUPS_FILE)
     }
 
-    /// Reads and verifies all its files but the matrix, for a server that joins the shares of others.
+    /// Reads and verifies all files except the matrix, for a server that joins the shares of
+    /// others.
     ///
     /// # Errors
     /// Those of [`Snapshot::verify`].
@@ -188,11 +193,12 @@ impl Snapshot {
         self.verify_files(|entry| entry.file != MATRIX_FILE, &Silent)
     }
 
-    /// Verifies the bytes of its matrix that a server of a share reads, and reads no others where there is a list of the
-    /// matrix's groups. Without one it takes as long as reading all of the matrix does.
+    /// Verifies the bytes of the matrix that a server of a share reads. If there is a list of the
+    /// matrix's groups, no others are read; without a list, this takes as long as reading the whole
+    /// matrix.
     ///
     /// # Errors
-    /// [`StoreError::Damaged`] that names the file, [`StoreError::Io`] if it cannot be read.
+    /// [`StoreError::Damaged`] with the file, [`StoreError::Io`] if it cannot be read.
     pub fn verify_share(&self, share: Share) -> Result<(), StoreError> {
         let (entry, ranges) = (&self.manifest.matrix, self.manifest.protocol.share_bytes(share));
         groups::verify(&self.files.matrix, &self.groups_path(), entry, &ranges)

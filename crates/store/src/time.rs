@@ -4,7 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::StoreError;
 
-/// Now, or what `SOURCE_DATE_EPOCH` says, for reproducible builds.
+/// Returns the current time, or `SOURCE_DATE_EPOCH` for reproducible builds.
 pub(crate) fn created() -> Result<String, StoreError> {
     let seconds = match std::env::var("SOURCE_DATE_EPOCH") {
         Ok(text) => text.trim().parse().ok().filter(|&seconds| seconds <= LAST_SECOND).ok_or_else(|| {
@@ -17,14 +17,14 @@ pub(crate) fn created() -> Result<String, StoreError> {
     Ok(rfc3339(seconds))
 }
 
-/// The date of the system's clock in UTC, as RFC 3339 writes it.
+/// Returns the date of the system's clock in UTC, in the form of RFC 3339.
 pub fn today() -> String {
     let mut now = rfc3339(unix_seconds());
     now.truncate("0000-00-00".len());
     now
 }
 
-/// Seconds since 1970 by the system's clock.
+/// Returns the seconds since 1970 by the system's clock.
 pub(crate) fn unix_seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_secs())
 }
@@ -34,8 +34,8 @@ const LAST_SECOND: u64 = 253_402_300_799;
 
 fn rfc3339(seconds: u64) -> String {
     let (days, second) = (seconds / 86400, seconds % 86400);
-    // Years that begin in March put the leap day last; eras of 400 years repeat exactly. 719,468 days lie
-    // between 0000-03-01 and 1970-01-01.
+    // In years that begin in March, the leap day comes last; eras of 400 years repeat exactly.
+    // There are 719,468 days between 0000-03-01 and 1970-01-01.
     let days = days + 719_468;
     let (era, day_of_era) = (days / 146_097, days % 146_097);
     let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
@@ -48,7 +48,7 @@ fn rfc3339(seconds: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
-/// Whether this has the form that [`created`] writes.
+/// True if the text has the form that [`created`] writes.
 pub(crate) fn is_rfc3339(text: &str) -> bool {
     let form = b"0000-00-00T00:00:00Z";
     text.len() == form.len()

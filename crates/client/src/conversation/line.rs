@@ -1,4 +1,4 @@
-//! Where a conversation, which does no I/O, meets whoever does it.
+//! Interface between a conversation, which does no I/O, and the caller that does the I/O.
 
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,20 +10,20 @@ use bytes::Bytes;
 use super::{Head, Received, Request, TransportError};
 use crate::Clock;
 
-/// What is to be done on a line.
+/// Operation on a line.
 pub(super) enum Order {
     Send(Request),
     Read,
 }
 
-/// How it stands with a line.
+/// State of a line.
 enum State {
     Idle,
     Ordered(Order),
-    /// The order has been given out.
+    /// The order has been handed out.
     UnderWay,
     Came(Received),
-    /// Until this time of the clock.
+    /// Pausing until this time of the clock.
     Pausing(Duration),
 }
 
@@ -41,23 +41,23 @@ pub(super) struct Line {
 }
 
 impl Lines {
-    /// Lines to so many servers, whose pauses pass by `clock`.
+    /// Creates lines to `servers` servers, whose pauses are measured by `clock`.
     pub fn new(servers: usize, clock: Clock) -> Self {
         let states = (0..servers).map(|_| State::Idle).collect();
         Self { states: Arc::new(Mutex::new(states)), clock }
     }
 
-    /// The line to a server.
+    /// Returns the line to a server.
     pub(super) fn to(&self, server: usize) -> Line {
         Line { lines: self.clone(), server }
     }
 
-    /// Forgets what a conversation has left that was not finished.
+    /// Clears the state left by an unfinished conversation.
     pub fn clear(&self) {
         self.states().fill_with(|| State::Idle);
     }
 
-    /// An order that has not been given out, and to which server.
+    /// Takes an order that has not been handed out, with its server.
     pub(super) fn take_order(&self) -> Option<(usize, Order)> {
         self.states().iter_mut().enumerate().find_map(|(server, state)| {
             match std::mem::replace(state, State::UnderWay) {
@@ -70,17 +70,17 @@ impl Lines {
         })
     }
 
-    /// What came of an order that was given out.
+    /// Records the result of an order that was handed out.
     ///
     /// # Panics
-    /// If there was none.
+    /// If there was no such order.
     pub fn received(&self, server: usize, received: Received) {
         let state = &mut self.states()[server];
         assert!(matches!(state, State::UnderWay), "something was received that was not asked for");
         *state = State::Came(received);
     }
 
-    /// How long until the first pause is over, if there is one.
+    /// Returns the time until the first pause ends, if there is a pause.
     pub fn pause(&self) -> Option<Duration> {
         let now = self.clock.now();
         let left = |state: &State| match state {
@@ -90,14 +90,14 @@ impl Lines {
         self.states().iter().filter_map(left).min()
     }
 
-    // Whoever panicked while holding it has changed one state at the most.
+    // A panic under the lock has changed at most one state.
     fn states(&self) -> MutexGuard<'_, Vec<State>> {
         self.states.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Line {
-    /// The head of the response to a request.
+    /// Sends a request and returns the head of its response.
     pub async fn send(&mut self, request: Request) -> Result<Head, TransportError> {
         match self.carry(Order::Send(request)).await {
             Received::Head(head) => Ok(head),
@@ -106,7 +106,7 @@ impl Line {
         }
     }
 
-    /// The next piece of the response's body; an empty one at its end.
+    /// Returns the next piece of the response's body; an empty piece at its end.
     pub async fn read(&mut self) -> Result<Bytes, TransportError> {
         match self.carry(Order::Read).await {
             Received::Piece(piece) => Ok(piece),
@@ -130,12 +130,12 @@ impl Line {
         .await
     }
 
-    /// The time by the clock.
+    /// Returns the clock's time.
     pub fn now(&self) -> Duration {
         self.lines.clock.now()
     }
 
-    /// Lets so much time pass.
+    /// Waits for this time.
     pub async fn pause(&mut self, length: Duration) {
         let until = self.lines.clock.now().saturating_add(length);
         self.set(State::Pausing(until));

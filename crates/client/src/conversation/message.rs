@@ -5,27 +5,27 @@ use crate::ClientError;
 /// The method of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
-    /// Has no body.
+    /// A request without a body.
     Get,
-    /// Has one.
+    /// A request with a body.
     Post,
 }
 
-/// A request to a server. A token, if the server wants one, is added by whoever sends it, who follows no redirection and
-/// asks for no encoding of the response.
+/// A request to a server. The sender adds a token if the server requires one, follows no
+/// redirection, and requests no content encoding of the response.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Request {
     /// Its method.
     pub method: Method,
-    /// Where to: the address of a server as the client was given it, and a path.
+    /// URL: the server's address as the client was given it, and a path.
     pub url: String,
-    /// Its headers, names in lower case.
+    /// Headers, with names in lower case.
     pub headers: Vec<(&'static str, String)>,
     /// Its body.
     pub body: Bytes,
 }
 
-/// Shows lengths only of what is sent.
+/// Shows only the length of the body.
 impl std::fmt::Debug for Request {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:?} {} {:?}, {} bytes", self.method, self.url, self.headers, self.body.len())
@@ -43,38 +43,38 @@ pub struct Head {
     pub retry_after: Option<String>,
 }
 
-/// What came of a request.
+/// Result of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Received {
     /// The response's head.
     Head(Head),
-    /// A piece of its body, the next one; an empty one is its end.
+    /// The next piece of its body; an empty piece is the end.
     Piece(Bytes),
-    /// No response, or no more of it.
+    /// No response, or the rest of a response is missing.
     Failed(TransportError),
 }
 
-/// Why a request brought no response, or not the whole, with what the transport says of it.
+/// Reason why a request got no response or only a part, with the transport's message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TransportError {
-    /// There is nothing at the address.
+    /// Nothing listens at the address.
     Unreachable(String),
-    /// Its host has no address.
+    /// The host name has no address.
     UnknownHost(String),
-    /// It took too long.
+    /// The request timed out.
     TimedOut(String),
     /// The connection broke.
     Broken(String),
-    /// The server at the other end is not known to be the one that was meant; with what can be done about it.
+    /// The server is not known to be the intended one; with a remedy.
     Untrusted(String),
-    /// What came is not HTTP.
+    /// The response is not HTTP.
     Unusable(String),
-    /// The address cannot be one.
+    /// The address is invalid.
     BadAddress(String),
 }
 
 impl TransportError {
-    /// Whether the same request may succeed a little later.
+    /// True if the same request may succeed a little later.
     pub(super) fn passes(&self) -> bool {
         matches!(self, Self::Unreachable(_) | Self::TimedOut(_) | Self::Broken(_))
     }

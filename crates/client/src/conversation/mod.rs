@@ -1,7 +1,8 @@
 //! The conversation between a client and its servers, without I/O.
 //!
-//! It is written as what it is, one thing after the other, in functions that wait for responses and pauses and for nothing
-//! else. [`Conversation::step`] runs them up to where they wait, and says what for; no runtime is needed.
+//! The conversation is written as sequential `async` functions that wait only for responses and
+//! pauses. [`Conversation::step`] polls them until they wait, and says what they wait for; no
+//! runtime is needed.
 
 mod line;
 mod message;
@@ -23,47 +24,51 @@ pub(crate) use version::fetch;
 
 use crate::ClientError;
 
-/// What is to be done next for a [`Conversation`].
+/// Next action of the caller of a [`Conversation`].
 #[must_use]
 pub enum Step<T> {
-    /// Send this to a server, the so-manyth of those whose addresses the client was given, and hand what came of it to
-    /// [`Conversation::received`]: the response's head, or why there is none. Nothing more is read of the response before it.
+    /// Send this request to a server and pass the result to [`Conversation::received`]: the
+    /// response's head, or the reason why there is none. Pass the head on before reading more of
+    /// the response.
     Send {
-        /// Which server.
+        /// Position of the server in the list of servers given to the client.
         server: usize,
-        /// What to send.
+        /// The request.
         request: Request,
     },
-    /// Hand the next piece of a server's response to [`Conversation::received`], an empty one at its end.
+    /// Pass the next piece of a server's response to [`Conversation::received`], an empty piece at
+    /// its end.
     Read {
-        /// Which server.
+        /// Position of the server.
         server: usize,
     },
-    /// Nothing, until something is received or so long has passed; without a time, until something is received.
+    /// Wait until something is received or this time has passed; without a time, until something is
+    /// received.
     Wait {
-        /// How long.
+        /// Maximum time to wait.
         at_most: Option<Duration>,
     },
     /// The conversation is over.
     Done(Result<T, ClientError>),
 }
 
-/// What client and servers say to each other until the client has a `T`.
+/// Exchange of messages between a client and its servers, which results in a `T`.
 ///
-/// Whoever holds it asks for the next [`step`](Self::step), does it, hands what came of it to
-/// [`received`](Self::received), and asks again, until it is over. Steps for two servers are done at the same time: ask
-/// for all there are before waiting. What is sent, how often, and after which pauses is decided here. So is how much of a
-/// response is read: pieces of a megabyte or less keep the bound.
+/// The caller asks for the next [`step`](Self::step), performs it, passes the result to
+/// [`received`](Self::received), and repeats that until the conversation is over. Steps for two
+/// servers run in parallel: ask for all available steps before waiting. The conversation decides
+/// which requests are sent, how often, and after which pauses. It also decides how much of a
+/// response is read; pieces of at most a megabyte keep that bound.
 ///
-/// It ends, whatever the servers say: every request is made a bounded number of times. One that is dropped before leaves
-/// its client as after a look-up that failed.
+/// A conversation always ends, whatever the servers send: the number of attempts of every request
+/// is bounded. A conversation dropped early leaves its client as after a failed look-up.
 pub struct Conversation<'a, T> {
     lines: Lines,
     script: Pin<Box<dyn Future<Output = Result<T, ClientError>> + Send + 'a>>,
 }
 
 impl<'a, T> Conversation<'a, T> {
-    /// One over `lines` that goes as `script` says.
+    /// Creates a conversation over `lines` that runs `script`.
     pub(crate) fn new(
         lines: Lines,
         script: impl Future<Output = Result<T, ClientError>> + Send + 'a,
@@ -72,10 +77,10 @@ impl<'a, T> Conversation<'a, T> {
         Self { lines, script: Box::pin(script) }
     }
 
-    /// What to do next.
+    /// Returns the next step.
     ///
     /// # Panics
-    /// If the conversation was over before.
+    /// If the conversation is already over.
     pub fn step(&mut self) -> Step<T> {
         let polled = self.script.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         match (polled, self.lines.take_order()) {
@@ -86,10 +91,10 @@ impl<'a, T> Conversation<'a, T> {
         }
     }
 
-    /// Takes what came of the step that was given for this server.
+    /// Accepts the result of the last step for this server.
     ///
     /// # Panics
-    /// If there was none, or a head comes where a piece was asked for, or the other way.
+    /// If there was no such step, if a head comes instead of a piece, or a piece instead of a head.
     pub fn received(&mut self, server: usize, received: Received) {
         self.lines.received(server, received);
     }

@@ -1,4 +1,4 @@
-//! One server: what it is asked, what is tried again, and after how long.
+//! A single server: its requests, their retries and pauses.
 
 use std::time::Duration;
 
@@ -14,37 +14,37 @@ use spirea_wire::{
 use super::{Head, Line, Method, Request, TransportError};
 use crate::{ClientError, Description, PartDescription, Policy};
 
-/// Pauses before the second, third, ... attempt begin here and double.
+/// First pause between attempts; each further pause doubles.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 
-/// The header that names a request, so that a server knows a retry for what it is.
+/// Header with a request's id, by which a server recognises retries.
 const REQUEST_ID: &str = "spirea-request-id";
 
 /// A failed attempt.
 pub(super) enum Failure {
-    /// Trying again is safe and may help, and the server may have said after how long.
+    /// A retry is safe and may help; the server may have requested a pause.
     Again(ClientError, Option<Duration>),
-    /// Trying again is of no use.
+    /// A retry is useless.
     Final(ClientError),
 }
 
-/// No request changes anything on a server that a second one would change again.
+/// Retries are safe: a repeated request never changes a server twice.
 impl From<TransportError> for Failure {
     fn from(error: TransportError) -> Self {
         if error.passes() { Self::Again(error.into(), None) } else { Self::Final(error.into()) }
     }
 }
 
-/// The failures of one request, in a row.
+/// Consecutive failures of a request.
 pub(super) struct Failures {
     count: u32,
-    /// When the request was made first, by the conversation's clock.
+    /// Time of the first attempt, by the conversation's clock.
     since: Duration,
 }
 
-/// What a request for a hint brings.
+/// Result of a request for a hint.
 pub(super) enum HintPart {
-    /// The bytes from `start`, which are yet to be read.
+    /// The bytes from `start`, still to be read.
     Bytes { start: u64 },
     /// The server has no such bytes.
     OutOfRange,
@@ -52,21 +52,22 @@ pub(super) enum HintPart {
     Changed,
 }
 
-/// One address of a server.
+/// An address of a server.
 struct Address {
     url: String,
-    /// Whether it may get what is posted: that of a server which is a party must be known to be the same party.
+    /// True if requests with a body may be sent to this address: with two parties, the address must
+    /// first be known to belong to the same party.
     checked: bool,
 }
 
-/// A request, to whichever address.
+/// A request, independent of the address.
 struct Call {
     method: Method,
-    /// Within the database.
+    /// Path below the database.
     path: String,
     headers: Vec<(&'static str, String)>,
     body: Bytes,
-    /// The most bytes of a response.
+    /// Maximum bytes of the response.
     limit: u64,
 }
 
@@ -91,9 +92,9 @@ pub(super) struct Server {
     line: Line,
     name: String,
     addresses: Vec<Address>,
-    /// The address that is asked.
+    /// Index of the address in use.
     current: usize,
-    /// Which of two servers it is.
+    /// Party of the server, if the protocol has two servers.
     party: Option<Party>,
     attempts: u32,
     max_pause: Duration,
@@ -101,7 +102,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// A server at these addresses, of which the first is asked first.
+    /// Creates a server with these addresses, in the order in which they are tried.
     pub fn new(line: Line, urls: &[String], name: &str, policy: &Policy) -> Self {
         let addresses = urls.iter().map(|url| Address { url: url.clone(), checked: true }).collect();
         let Policy { attempts, max_pause, patience, .. } = *policy;
@@ -109,12 +110,13 @@ impl Server {
         Self { line, name: name.into(), addresses, current: 0, party: None, attempts, max_pause, patience }
     }
 
-    /// The server's address.
+    /// Returns the address in use.
     pub fn url(&self) -> &str {
         &self.addresses[self.current].url
     }
 
-    /// Names the address that was asked last, if the server has several. No address is to blame for the cache.
+    /// Adds the last address used to an error, if the server has several addresses. Errors of the
+    /// cache get no address.
     pub fn located(&self, error: ClientError) -> ClientError {
         match (&self.addresses[..], &error) {
             ([_], _) | (_, ClientError::Cache { .. }) => error,
@@ -122,39 +124,41 @@ impl Server {
         }
     }
 
-    /// The address at hand has described itself as this party; the others have to before anything is posted to them.
+    /// Notes that the address in use has described itself as this party. Each other address must do
+    /// so before a request with a body is sent to it.
     pub fn expect_party(&mut self, party: Option<Party>) {
         self.party = party;
         self.addresses.iter_mut().for_each(|address| address.checked = party.is_none());
         self.addresses[self.current].checked = true;
     }
 
-    /// The configuration of a version, or of the newest.
+    /// Fetches the configuration of a version; `None` for the newest.
     pub async fn describe(&mut self, version: Option<&Version>) -> Result<Description, ClientError> {
         let message = self.ask(&Call::config(version)).await?;
         Description::parse(&self.name, message)
     }
 
-    /// The response to a query, at most `limit` bytes. Answering changes nothing on a server, and it knows a retry by the
-    /// request's name, so that it is not charged twice.
+    /// Sends a query and returns the response, of at most `limit` bytes. Answering changes nothing
+    /// on the server, and the request's id marks retries, so that the query is charged only once.
     pub async fn query(&mut self, request: Bytes, limit: u64) -> Result<Bytes, ClientError> {
         let mut call = Call::post("query", request, limit);
         call.headers.push((REQUEST_ID, request_id()?));
         self.ask(&call).await
     }
 
-    /// The response to an upload of keys, which does no harm however often it arrives.
+    /// Uploads keys and returns the response; repeating an upload does no harm.
     pub async fn keys(&mut self, request: Bytes) -> Result<Bytes, ClientError> {
         self.ask(&Call::post("keys", request, MAX_KEYS_RESPONSE_BYTES)).await
     }
 
-    /// The hashes of the hint's rows: one attempt.
+    /// Fetches the hashes of the hint's rows in a single attempt.
     pub async fn hint_rows(&mut self, part: &PartDescription, rows: HintRows) -> Result<Bytes, Failure> {
         let path = format!("hint/rows?blake3={}", hexadecimal(part.hint_blake3()));
         self.once(&Call::get(path, rows.list_bytes(part.hint_bytes()))).await
     }
 
-    /// The hint from byte `start` to its end, or to before byte `end`: one attempt. [`Server::read`] gives the bytes.
+    /// Requests the hint from byte `start` to its end, or to before byte `end`, in a single
+    /// attempt. [`Server::read`] returns the bytes.
     pub async fn hint(
         &mut self,
         part: &PartDescription,
@@ -181,19 +185,19 @@ impl Server {
             }
             accepted => accepted?,
         }
-        // A proxy may strip or weaken the tag; the hash is checked in the end whatever it says.
+        // A proxy may strip or weaken the tag; the hash is verified in the end in any case.
         if head.etag.is_some_and(|sent| sent.strip_prefix("W/").unwrap_or(&sent) != tag) {
             return Ok(HintPart::Changed);
         }
         Ok(HintPart::Bytes { start: if head.status == 206 { start } else { 0 } })
     }
 
-    /// The next piece of a response's body; an empty one at its end.
+    /// Returns the next piece of a response's body; an empty piece at its end.
     pub async fn read(&mut self) -> Result<Bytes, Failure> {
         Ok(self.line.read().await?)
     }
 
-    /// The response to a request, in as many attempts as are allowed.
+    /// Sends a request and returns its response, with retries as the policy allows.
     async fn ask(&mut self, call: &Call) -> Result<Bytes, ClientError> {
         let mut failures = self.no_failures();
         loop {
@@ -211,7 +215,7 @@ impl Server {
         self.once(call).await
     }
 
-    /// Of two servers, one address must never get the queries for both.
+    /// With two servers, no address may ever get the queries for both.
     async fn check_party(&mut self) -> Result<(), Failure> {
         if self.addresses[self.current].checked {
             return Ok(());
@@ -241,7 +245,7 @@ impl Server {
         self.line.send(Request { method: *method, url, headers: headers.clone(), body: body.clone() }).await
     }
 
-    /// Reads what the server has to say if it did not do what was asked.
+    /// Checks the status; reads the refusal if the request was not successful.
     async fn accept(&mut self, head: &Head) -> Result<(), Failure> {
         let status = head.status;
         if matches!(status, 200 | 206) {
@@ -252,7 +256,7 @@ impl Server {
         let message = self.body(MAX_REFUSAL_BYTES).await;
         let Some(refusal) = message.ok().and_then(|message| Refusal::decode(message).ok()) else {
             let error = ClientError::UnexpectedStatus { status };
-            // What a balancer of loads says while a server is being replaced.
+            // A load balancer responds so while a server is being replaced.
             return Err(if is_down(&error) { Failure::Again(error, asked) } else { Failure::Final(error) });
         };
         let passes = matches!(
@@ -264,7 +268,7 @@ impl Server {
         Err(if again { Failure::Again(error, asked) } else { Failure::Final(error) })
     }
 
-    /// The body of a response, at most `limit` bytes.
+    /// Reads the body of a response, of at most `limit` bytes.
     async fn body(&mut self, limit: u64) -> Result<Bytes, Failure> {
         let mut body = Vec::new();
         loop {
@@ -280,19 +284,19 @@ impl Server {
         }
     }
 
-    /// Of a request that is about to be made.
+    /// Returns the failures of a new request: none.
     pub fn no_failures(&self) -> Failures {
         Failures { count: 0, since: self.line.now() }
     }
 
-    /// Waits after one more failure, and turns to the next address if there is one; or gives up. No address is waited for
-    /// before all have been tried.
+    /// Handles a further failure: waits and switches to the next address, if any, or gives up.
+    /// Pauses only after all addresses have been tried.
     pub async fn pause(&mut self, failure: Failure, failures: &mut Failures) -> Result<(), ClientError> {
         failures.count += 1;
         let count = failures.count;
         let (error, asked) = match failure {
             Failure::Again(error, asked) => (error, asked),
-            // A database that failed here may do elsewhere.
+            // A database that failed at this address may work at another.
             Failure::Final(error) if self.addresses.len() > 1 && is_down(&error) => (error, None),
             Failure::Final(error) => return Err(error),
         };
@@ -308,7 +312,7 @@ impl Server {
             return Err(error);
         }
         let is_round_over = count.is_multiple_of(addresses as u32);
-        // The address that failed stays the current one, which the caller names.
+        // The failed address stays the current one, so that the caller names it.
         if is_round_over && asked > self.max_pause {
             return Err(error);
         }
@@ -321,8 +325,9 @@ impl Server {
         Ok(self.back_off(rounds, asked).await?)
     }
 
-    /// Waits before the attempt after the `rounds`-th, at least as long as was `asked` for. Each pause is twice as long as
-    /// the one before, give or take a half, so that clients that failed together do not return together.
+    /// Waits after the `rounds`-th round of attempts, at least for the time `asked`. Each pause is
+    /// twice the one before, times a random factor between 0.5 and 1.5, so that clients that failed
+    /// together do not return together.
     pub async fn back_off(&mut self, rounds: u32, asked: Duration) -> Result<(), NoEntropy> {
         let pause = FIRST_PAUSE.saturating_mul(1 << (rounds - 1).min(16)).min(self.max_pause);
         let share = (SecretRng::from_os()?.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
@@ -335,7 +340,7 @@ fn hexadecimal(hash: &[u8; 32]) -> String {
     blake3::Hash::from_bytes(*hash).to_hex().to_string()
 }
 
-/// A request's name: random, so that it says nothing of the query.
+/// Returns a request's id: random, so that it reveals nothing of the query.
 fn request_id() -> Result<String, NoEntropy> {
     let mut bits = [0; 16];
     SecretRng::from_os()?.fill(&mut bits);
@@ -343,7 +348,7 @@ fn request_id() -> Result<String, NoEntropy> {
     Ok(bits.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// Whether it is the address that failed, so that another one may do better.
+/// True if the address failed, so that another address may succeed.
 fn is_down(error: &ClientError) -> bool {
     match error {
         ClientError::Unreachable(_) | ClientError::TimedOut(_) | ClientError::Broken(_) => true,

@@ -1,4 +1,4 @@
-//! The servers of one database, asked at the same time.
+//! The servers of one database, queried in parallel.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -11,15 +11,15 @@ use super::Lines;
 use super::server::Server;
 use crate::{ClientError, Clock, Description, Policy};
 
-/// One server, or two that must not work together.
+/// One server, or two servers that must not collude.
 pub(crate) struct Servers {
     lines: Lines,
-    /// In the order of their parties, once they have described themselves.
+    /// Servers in the order of their parties, once they have described themselves.
     servers: Vec<Server>,
 }
 
 impl Servers {
-    /// The servers of the database `name`, in any order, each at these addresses.
+    /// Creates the servers of the database `name`, in any order, each with its addresses.
     pub fn new(
         addresses: &[Vec<String>],
         name: &str,
@@ -41,18 +41,18 @@ impl Servers {
         Ok(Self { lines, servers })
     }
 
-    /// The lines to them.
+    /// Returns the lines to the servers.
     pub fn lines(&self) -> &Lines {
         &self.lines
     }
 
-    /// The one that is party 0 or alone.
+    /// Returns the only server, or party 0.
     pub(super) fn first(&mut self) -> &mut Server {
         &mut self.servers[0]
     }
 
-    /// The description that they agree on: of the newest version, or, while one of two has not got it yet or has
-    /// already got another, of the newest that both answer.
+    /// Returns the description on which the servers agree: that of the newest version or, while one
+    /// of two servers is behind or ahead, that of the newest version that both answer.
     pub async fn describe(&mut self) -> Result<Description, ClientError> {
         let described = at_once(self.servers.iter_mut().map(|server| server.describe(None))).await;
         let mut described = self.all(described, Self::at_address)?;
@@ -72,20 +72,21 @@ impl Servers {
         Description::agree(described)
     }
 
-    /// What each says to its query, at most `limit` bytes, in the order of their parties; of two failures, party 0's.
+    /// Sends each server its query and returns the responses, of at most `limit` bytes each, in the
+    /// order of the parties; of two failures, that of party 0.
     pub async fn query(&mut self, requests: &[Bytes], limit: u64) -> Result<Vec<Bytes>, ClientError> {
         let asked = self.servers.iter_mut().zip(requests);
         let said = at_once(asked.map(|(server, request)| server.query(request.clone(), limit))).await;
         self.all(said, Self::of_party)
     }
 
-    /// What each says to an upload of keys, in the order of their parties.
+    /// Uploads keys to all servers and returns their responses, in the order of the parties.
     pub async fn keys(&mut self, request: &Bytes) -> Result<Vec<Bytes>, ClientError> {
         let said = at_once(self.servers.iter_mut().map(|server| server.keys(request.clone()))).await;
         self.all(said, Self::of_party)
     }
 
-    /// What happened with the answer of the `i`-th, located.
+    /// Adds the party and address of server `i` to an error of its answer.
     pub fn located(&self, i: usize, error: ClientError) -> ClientError {
         self.locate(i, error, Self::of_party)
     }
@@ -98,7 +99,7 @@ impl Servers {
         ClientError::Party { party: Party::BOTH[i], url, cause }
     }
 
-    /// What all have said, or what happened with the first that failed.
+    /// Returns all results, or the error of the first server that failed.
     fn all<T>(
         &self,
         said: Vec<Result<T, ClientError>>,
@@ -109,7 +110,7 @@ impl Servers {
         said.into_iter().enumerate().map(located).collect()
     }
 
-    /// Says which server failed, of two, and at which address, of several.
+    /// Adds the failed server, if there are two, and its address, if it has several.
     fn locate(
         &self,
         i: usize,
@@ -123,7 +124,7 @@ impl Servers {
     }
 }
 
-/// What comes of all of these, which go on side by side.
+/// Runs these futures side by side and returns all results.
 async fn at_once<F: Future>(all: impl Iterator<Item = F>) -> Vec<F::Output> {
     enum Course<F: Future> {
         Running(Pin<Box<F>>),

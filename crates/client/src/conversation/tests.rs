@@ -1,5 +1,5 @@
-//! Conversations with scripted servers, without sockets and without waiting: what is sent, in which order, how often, and
-//! after which pauses.
+//! Conversations with scripted servers, without sockets and without real waiting: which requests
+//! are sent, in which order, how often, and after which pauses.
 
 use std::sync::{Arc, Mutex};
 
@@ -17,10 +17,10 @@ mod hints;
 mod lent;
 mod pair;
 
-/// What a server does with a request: the steps of its response.
+/// Script of a server: returns the parts of the response to a request.
 type Script<'s> = dyn FnMut(usize, &Request) -> Vec<Received> + 's;
 
-/// A response with this body.
+/// Returns a response with this body.
 fn replied((status, body): Reply) -> Vec<Received> {
     vec![Received::Head(Head { status, ..Head::default() }), Received::Piece(body.into())]
 }
@@ -29,14 +29,14 @@ fn broken() -> Vec<Received> {
     vec![Received::Failed(TransportError::Broken("it broke".into()))]
 }
 
-/// A stage for conversations: its clock goes only where they wait.
+/// A stage for conversations, whose clock advances only when they wait.
 struct Stage {
     now: Arc<Mutex<Duration>>,
-    /// What was sent: to which server, and what.
+    /// Requests that were sent, each with its server.
     sent: Vec<(usize, Request)>,
-    /// How long was waited, each time.
+    /// Length of each pause.
     pauses: Vec<Duration>,
-    /// Bytes that were read of bodies.
+    /// Bytes of bodies that were read.
     read: usize,
 }
 
@@ -50,7 +50,7 @@ impl Stage {
         Clock::new(move || *now.lock().unwrap())
     }
 
-    /// Plays a conversation to its end.
+    /// Runs a conversation to its end.
     fn play<T>(
         &mut self,
         mut conversation: Conversation<'_, T>,
@@ -83,7 +83,7 @@ impl Stage {
         }
     }
 
-    /// The requests: the server and the end of the path.
+    /// Returns the requests: for each, the server and the end of the path.
     fn paths(&self) -> Vec<(usize, &str)> {
         self.sent.iter().map(|(server, request)| (*server, path(request))).collect()
     }
@@ -94,7 +94,7 @@ impl Stage {
     }
 }
 
-/// The end of a request's path, without what it asks of it.
+/// Returns the last segment of a request's path, without the query string.
 fn path(request: &Request) -> &str {
     request.url.rsplit('/').next().unwrap().split('?').next().unwrap()
 }
@@ -103,12 +103,12 @@ fn header<'r>(request: &'r Request, name: &str) -> Option<&'r str> {
     request.headers.iter().find(|(known, _)| *known == name).map(|(_, value)| &value[..])
 }
 
-/// One server, at one address.
+/// Returns the addresses of a single server with a single address.
 fn alone() -> Vec<Vec<String>> {
     vec![vec!["http://a".into()]]
 }
 
-/// A client with keys that has version [`OLD`] and has said nothing yet.
+/// Creates a client with keys that has version [`OLD`] and has not sent anything yet.
 fn keyed(stage: &Stage) -> Client {
     let description = Description::parse("test", config(OLD).encode().into()).unwrap();
     client(stage, &alone(), Session::over(description, Box::new(Keyed)).unwrap())
@@ -169,14 +169,14 @@ fn the_address_that_failed_is_named_where_there_are_several() {
     let (url, said) = failed_at(once(), &mut |_, _| broken());
     assert_eq!(url, "http://b");
     assert!(said.starts_with("http://b: the connection broke"), "{said}");
-    // Both ask for more patience than there is.
+    // Both addresses request a longer pause than the policy allows.
     let late = failed_at(Policy::default(), &mut |_, _| {
         let retry_after = Some("3600".into());
         let (status, body) = refusal(503, Code::Loading);
         vec![Received::Head(Head { status, retry_after, ..Head::default() }), Received::Piece(body.into())]
     });
     assert_eq!(late.0, "http://b");
-    // The first says no for good, and the second is not asked.
+    // The first address refuses for good, and the second is not tried.
     assert_eq!(failed_at(once(), &mut |_, _| replied(refusal(404, Code::UnknownDatabase))).0, "http://a");
 }
 
@@ -269,7 +269,7 @@ fn what_fails_for_ever_is_sent_as_often_as_allowed_after_pauses_that_double() {
     assert!(matches!(result, Err(ClientError::Broken(_))));
     let attempts = Policy::default().attempts as usize;
     assert_eq!(stage.paths(), [&[(0, "keys")], &vec![(0, "query"); attempts][..]].concat());
-    // The same bytes under the same name.
+    // Retries have identical bytes and the same id.
     let queries: Vec<_> = stage.sent[1..].iter().collect();
     assert!(queries.windows(2).all(|pair| pair[0] == pair[1]));
     assert_eq!(header(&queries[0].1, "spirea-request-id").unwrap().len(), 32);

@@ -1,5 +1,6 @@
-//! What a client must have of a version before it can ask: its configuration, agreed on and accepted, and its hints. These
-//! are resumed where a download broke off, patched where a former one is there, and checked before they are used.
+//! Everything a client needs of a version before its first query: the configuration, agreed on and
+//! accepted, and the hints. Hints are resumed where a download broke off, patched from a former
+//! hint if there is one, and verified before use.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -11,17 +12,19 @@ use super::server::{Failure, HintPart, Server};
 use crate::cache::{Download, HintCache};
 use crate::{ClientError, Description, Hint, PartDescription, Policy};
 
-/// How often a configuration is fetched while the database changes in between.
+/// Maximum number of fetches of a configuration while the database keeps changing.
 const REFRESHES: u32 = 3;
-/// What a request costs beside its bytes: rows that are no further apart are fetched with what lies between them.
+/// Overhead of a request, in bytes: ranges of rows at most this far apart are fetched together,
+/// with the rows between them.
 const REQUEST_BYTES: u64 = 32 << 10;
-/// A hint is patched if no more than this share of it has changed.
+/// A hint is patched if at most `1 / PATCHED_SHARE` of it has changed.
 const PATCHED_SHARE: u64 = 2;
-/// What a connection must have brought of a hint, as a share, for what failed before it to be forgotten: so a download has
-/// an end, whatever each connection brings.
+/// Progress of `1 / FORGIVEN_SHARE` of a hint resets the count of failures. So a download always
+/// ends, whatever each connection delivers.
 const FORGIVEN_SHARE: u64 = 256;
 
-/// The description of the version that the servers have now, if the policy allows it, and its hints.
+/// Fetches the description of the servers' current version, if the policy accepts it, and its
+/// hints.
 pub(crate) async fn fetch(
     servers: &mut Servers,
     cache: &mut dyn HintCache,
@@ -44,7 +47,8 @@ pub(crate) async fn fetch(
     Err(ClientError::Changing)
 }
 
-/// The hints of a version's parts, from the cache or the server; `None` if the server has others by now.
+/// Returns the hints of a version's parts, from the cache or the server; `None` if the server has
+/// other hints by now.
 async fn hints(
     servers: &mut Servers,
     cache: &mut dyn HintCache,
@@ -63,7 +67,8 @@ async fn hints(
     Ok(Some(hints))
 }
 
-/// The hint of a part, from the cache or the server; `None` if the server has another one by now.
+/// Returns the hint of a part, from the cache or the server; `None` if the server has another hint
+/// by now.
 async fn hint(
     server: &mut Server,
     cache: &mut dyn HintCache,
@@ -82,7 +87,7 @@ async fn hint(
         return Ok(Some(hint));
     }
     let mut download = cache.begin(wanted)?;
-    // Another process may have finished it while this one waited for its turn.
+    // Another process may have finished the download while this one waited for its turn.
     if let Some(hint) = cache.load(wanted)? {
         return Ok(Some(hint));
     }
@@ -96,7 +101,8 @@ async fn hint(
         return Ok(None);
     }
     match download.finish(wanted) {
-        // A byte may have changed on the way, or in the cache long ago: once more, from the beginning.
+        // A byte may have been damaged in transit, or in the cache long ago: retries once from the
+        // beginning.
         Err(ClientError::HintCorrupted) => {
             if !complete(server, wanted, &mut *download, policy).await? {
                 return Ok(None);
@@ -107,8 +113,8 @@ async fn hint(
     }
 }
 
-/// The hint's bytes, from those of a former one and what has changed since; `None` if that is most of it, or cannot be
-/// had. They are checked as a download is.
+/// Patches a former hint with the rows that have changed; `None` if most rows have changed or the
+/// rows cannot be fetched. The result is verified as a download is.
 async fn patch(server: &mut Server, wanted: &PartDescription, mut bytes: Vec<u8>) -> Option<Vec<u8>> {
     let rows = wanted.params().hint_rows()?;
     let list = server.hint_rows(wanted, rows).await.ok()?;
@@ -132,7 +138,7 @@ async fn patch(server: &mut Server, wanted: &PartDescription, mut bytes: Vec<u8>
     Some(bytes)
 }
 
-/// Ranges, those that are close to each other as one.
+/// Merges ranges that are close to each other.
 fn merged(ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
     let mut merged = Vec::<Range<u64>>::new();
     for range in ranges {
@@ -144,7 +150,7 @@ fn merged(ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
     merged
 }
 
-/// Downloads what is missing; `false` if the server has another hint by now.
+/// Downloads the missing bytes; `false` if the server has another hint by now.
 async fn complete(
     server: &mut Server,
     wanted: &PartDescription,
@@ -168,7 +174,7 @@ async fn complete(
     Ok(true)
 }
 
-/// One request for what is missing; `false` if the server has another hint by now.
+/// Makes one request for the missing bytes; `false` if the server has another hint by now.
 async fn once(
     server: &mut Server,
     wanted: &PartDescription,
@@ -193,7 +199,7 @@ async fn once(
         if piece.is_empty() {
             return Err(Failure::Again(ClientError::Broken("the hint ended early".into()), None));
         }
-        // Never more than the hint, whatever the server sends.
+        // Truncated to the hint's length, whatever the server sends.
         piece.truncate(usize::try_from(total - download.bytes()).unwrap_or(usize::MAX));
         download.push(&piece).map_err(Failure::Final)?;
         if let Some(progress) = &policy.progress {

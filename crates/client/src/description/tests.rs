@@ -1,4 +1,5 @@
-//! What binds a configuration to its version: manifests, and the signature over their hashes.
+//! The link between a configuration and its version: manifests, and the signature over their
+//! hashes.
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -25,7 +26,7 @@ fn hexadecimal(bytes: [u8; 32]) -> String {
     blake3::Hash::from_bytes(bytes).to_hex().to_string()
 }
 
-/// A table under a choice, as a server tells of it; `manifest` is what its snapshot's would have of interest.
+/// Returns the configuration of a table, and the relevant members of its snapshot's manifest.
 fn part(kind: TableKind, delta_of: Option<Version>, proofs: Option<Proofs>) -> (PartConfig, Value) {
     let table = Table { salt: [3; 32], proofs, ..spirea_specimens::table(kind, 10, 24) };
     let choice = Choice { protocol: "onion".into(), ..Choice::default() };
@@ -54,7 +55,7 @@ fn part(kind: TableKind, delta_of: Option<Version>, proofs: Option<Proofs>) -> (
     (config, manifest)
 }
 
-/// A configuration that is signed, of the version that its manifests make.
+/// Returns a signed configuration of the version that its manifests define.
 fn signed(base: PartConfig, delta: Option<PartConfig>) -> Config {
     let hash = |part: &PartConfig| blake3::hash(&part.manifest).into();
     let version = delta::version(hash(&base), delta.as_ref().map(hash));
@@ -90,15 +91,15 @@ fn what_the_manifests_do_not_say_is_refused() {
     let (base, manifest) = part(TableKind::Index, None, Some(Proofs::blank(10, [4; 32])));
     let honest = signed(base.clone(), None);
 
-    // Roots of its own, beside the operator's manifest.
+    // The server's own roots beside the operator's manifest.
     let mut forged = Proofs::blank(10, [4; 32]);
     forged.roots[3] = [7; 16];
     let (lying, _) = part(TableKind::Index, None, Some(forged));
     let beside = PartConfig { manifest: base.manifest.clone(), ..lying.clone() };
     assert!(refusal(&Config { base: beside, ..honest.clone() }).contains("what stands beside it"));
-    // With a manifest of its own, beside the operator's version.
+    // The server's own manifest beside the operator's version.
     assert!(refusal(&Config { base: lying, ..honest.clone() }).contains("not that of its manifests"));
-    // A hint of its own.
+    // The server's own hint.
     let hint = PartConfig { hint_blake3: [9; 32], ..base.clone() };
     assert!(refusal(&Config { base: hint, ..honest.clone() }).contains("what stands beside it"));
     // The manifest of another dataset.
@@ -108,7 +109,7 @@ fn what_the_manifests_do_not_say_is_refused() {
     assert!(refusal(&signed(other, None)).contains("what stands beside it"));
     let broken = PartConfig { manifest: Bytes::from_static(b"{}"), ..base.clone() };
     assert!(refusal(&Config { base: broken, ..honest.clone() }).contains("missing field"));
-    // A delta of another base, or in the place of a base, or left away.
+    // A delta of another base, a delta in place of the base, and an omitted delta.
     let (delta, _) = part(TableKind::Keyword, Some([8; 32]), None);
     assert!(refusal(&signed(base.clone(), Some(delta.clone()))).contains("what stands beside it"));
     assert!(refusal(&signed(delta, None)).contains("what stands beside it"));

@@ -1,5 +1,5 @@
-//! Connections of clients: as `ureq` makes them, but for TLS, which never resumes a session. A resumed session would tell a
-//! server which earlier connections were the same client's.
+//! Connections of clients, as `ureq` makes them except for TLS, which never resumes a session. A
+//! resumed session would link a client's connections for the server.
 
 use std::fmt;
 use std::io::{Read as _, Write as _};
@@ -19,7 +19,8 @@ use ureq::unversioned::transport::{
 };
 use ureq::{Agent, Error};
 
-/// Returns an agent whose connections never resume a TLS session. Of `config`'s settings for TLS, the roots count.
+/// Returns an agent whose connections never resume a TLS session. Of the TLS settings in `config`,
+/// only the roots are used.
 pub fn agent(config: Config) -> Agent {
     let tls = Arc::new(tls_config(config.tls_config()));
     let connector =
@@ -27,12 +28,12 @@ pub fn agent(config: Config) -> Agent {
     Agent::with_parts(config, connector, DefaultResolver::default())
 }
 
-/// Returns the configuration of TLS with these roots, without resumption.
+/// Returns a TLS configuration with these roots and without resumption.
 pub fn tls_config(tls: &TlsConfig) -> ClientConfig {
     let mut roots = RootCertStore::empty();
     match tls.root_certs() {
         RootCerts::Specific(certificates) => {
-            // A file of roots may hold some that are of no use here.
+            // A file of roots may also hold certificates that cannot be used here.
             roots.add_parsable_certificates(certificates.iter().map(|root| CertificateDer::from(root.der())));
         }
         _ => roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()),
@@ -76,7 +77,7 @@ impl<In: Transport> Connector<In> for Encrypting {
     }
 }
 
-/// Returns the part of the time to connect that is left.
+/// Returns the remaining part of the connect timeout.
 fn left(details: &ConnectionDetails<'_>) -> NextTimeout {
     let mut timeout = details.timeout;
     if let (Duration::Exact(all), Instant::Exact(now), Instant::Exact(began)) =

@@ -1,5 +1,6 @@
-//! Hints on disk, by hash. Files appear under their name only whole and checked; several processes may share
-//! a folder. Other users of the machine can read nothing of it, and files' names tell no database.
+//! Hints on disk, by hash. A file appears under its name only when complete and verified; several
+//! processes may share a folder. Other users of the machine cannot read the folder, and file names
+//! reveal no database.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
@@ -23,12 +24,13 @@ fn remove(path: &Path) -> Result<(), ClientError> {
     }
 }
 
-/// A name for a file, from one that must not be seen: whoever lists the folder can only guess it.
+/// Returns a file name for a name that must stay secret: a user who lists the folder can only guess
+/// it.
 fn unnamed(name: &str) -> blake3::Hash {
     blake3::Hash::from_bytes(blake3::derive_key("spirea 2026 file of a client's cache", name.as_bytes()))
 }
 
-/// Opens files that are their user's own where they are new.
+/// Returns options that make new files private to their user.
 fn private() -> OpenOptions {
     let mut options = OpenOptions::new();
     #[cfg(unix)]
@@ -40,7 +42,7 @@ fn write(path: &Path, text: &str) -> std::io::Result<()> {
     private().create(true).truncate(true).write(true).open(path)?.write_all(text.as_bytes())
 }
 
-/// Creates a folder, and those above it, as their user's own where they are new.
+/// Creates a folder and its parents; new folders are private to their user.
 fn create_folder(path: &Path) -> std::io::Result<()> {
     let mut builder = DirBuilder::new();
     #[cfg(unix)]
@@ -48,21 +50,23 @@ fn create_folder(path: &Path) -> std::io::Result<()> {
     builder.recursive(true).create(path)
 }
 
-/// The user's folder for what can be had again, made where it is new; `None` if the system has no such place or refuses it.
+/// Returns the user's cache folder, created if it is missing; `None` if the system has no such
+/// place or refuses it.
 pub fn cache_folder() -> Option<PathBuf> {
     let folder = FileCache::place(None)?;
     create_folder(&folder).ok().map(|()| folder)
 }
 
 impl FileCache {
-    /// The folder that was named, or else the one in the place that the system has for caches, if there is such a place.
+    /// Returns the folder `named`, or the default folder in the system's place for caches, if there
+    /// is such a place.
     pub fn place(named: Option<&Path>) -> Option<PathBuf> {
         let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         let default = || set("XDG_CACHE_HOME").or_else(|| set("HOME").map(|home| home.join(".cache")));
         named.map(Path::to_path_buf).or_else(|| Some(default()?.join("spirea")))
     }
 
-    /// The cache in `folder`, which is created if it is not there.
+    /// Opens the cache in `folder`, which is created if it is missing.
     pub fn open(folder: &Path) -> Result<Self, ClientError> {
         create_folder(folder).map_err(failed(folder, "create"))?;
         Ok(Self(folder.into()))
@@ -84,7 +88,7 @@ impl FileCache {
         self.0.join(format!("{}.last", unnamed(slot)))
     }
 
-    /// The hash of the hint that was last used as `slot`: a part of a database.
+    /// Returns the hash of the hint last used as `slot`: a part of a database.
     fn last(&self, slot: &str) -> Option<String> {
         let hash = fs::read_to_string(self.last_path(slot)).ok()?;
         blake3::Hash::from_hex(&hash).is_ok().then_some(hash)
@@ -99,14 +103,14 @@ impl HintCache for FileCache {
             file => file.map_err(failed(&path, "open"))?,
         };
         match read(file, &path, part) {
-            // A damaged copy would be damaged for ever.
+            // A damaged copy would stay damaged forever.
             Err(ClientError::HintCorrupted) => remove(&path).map(|()| None),
             hint => hint.map(Some),
         }
     }
 
     fn begin(&mut self, part: &PartDescription) -> Result<Box<dyn Download>, ClientError> {
-        // The lock has a file of its own, which is never renamed: all processes lock the same one.
+        // The lock has its own file, which is never renamed, so all processes lock the same file.
         let lock_path = self.path(part, "lock");
         let lock = private().create(true).append(true).open(&lock_path);
         let lock = lock.map_err(failed(&lock_path, "open"))?;
@@ -166,19 +170,19 @@ fn read(file: File, path: &Path, part: &PartDescription) -> Result<Hint, ClientE
         return Err(ClientError::HintCorrupted);
     };
     let mut bytes = Vec::with_capacity(capacity);
-    // The file may grow while it is read; a longer one has another hash.
+    // The file may grow while it is read; a longer file has another hash.
     file.take(expected).read_to_end(&mut bytes).map_err(failed(path, "read"))?;
     part.hint(bytes)
 }
 
-/// A hint that is being downloaded. Its file goes with it: only a process that is killed leaves one, which the next download of
-/// the same hint continues.
+/// A hint that is being downloaded. Dropping this removes its file. Only a killed process leaves a
+/// file behind, which the next download of the same hint continues.
 struct Begun {
     file: File,
     bytes: u64,
     path: PathBuf,
     whole: PathBuf,
-    /// The file has its final name.
+    /// True once the file has its final name.
     is_in_place: bool,
     _lock: File,
 }
@@ -221,7 +225,7 @@ impl Download for Begun {
 impl Drop for Begun {
     fn drop(&mut self) {
         if !self.is_in_place {
-            // A file that stays is continued or thrown away by the next download.
+            // If the file cannot be removed, the next download continues or discards it.
             let _ = fs::remove_file(&self.path);
         }
     }

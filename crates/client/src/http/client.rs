@@ -7,15 +7,16 @@ use super::transport::Carriers;
 use super::{ClientOptions, lenient};
 use crate::{Client, ClientError, Clock, Description, Fetches, Lookups, Parts, Timings, Value};
 
-/// A [`Client`] of one database over HTTP, blocking, from the one server or the two that its protocol has.
+/// A blocking [`Client`] of one database over HTTP, with the one server or the two that its
+/// protocol has.
 pub struct HttpClient {
     client: Client,
     carriers: Carriers,
 }
 
 impl HttpClient {
-    /// A client of the database `name` of the server at `url`, such as `https://pir.example.org`, with the
-    /// default options. Fetches the configuration, and the hint unless the cache has it.
+    /// Connects to the database `name` of the server at `url`, such as `https://pir.example.org`,
+    /// with the default options. Fetches the configuration, and the hint unless it is cached.
     ///
     /// # Errors
     /// See [`HttpClient::connect_with`].
@@ -23,8 +24,8 @@ impl HttpClient {
         Self::connect_with(&[url], name, ClientOptions::default())
     }
 
-    /// A client of the database `name` that two servers answer for, at these addresses in any order. Neither
-    /// learns what is asked for, unless they work together.
+    /// Connects to the database `name` of two servers, whose addresses may come in any order.
+    /// Neither server learns which values are looked up, unless they collude.
     ///
     /// # Errors
     /// See [`HttpClient::connect_with`].
@@ -32,16 +33,22 @@ impl HttpClient {
         Self::connect_with(&urls, name, ClientOptions::default())
     }
 
-    /// A client of the database `name` of one server, or of the two that its protocol has, with options.
+    /// Connects to the database `name` of one server, or of the two that its protocol has, with
+    /// options.
     ///
     /// # Errors
-    /// [`ClientError::BadAddress`] for an address or a name that cannot be one, or if the addresses are not
-    /// those of the protocol's servers, each once; errors of the transport and the cache;
-    /// [`ClientError::Refused`] if a server says no, for instance that it has no such database;
-    /// [`ClientError::DifferentSnapshots`] if two servers do not serve the same;
-    /// [`ClientError::HintCorrupted`] if the hint is damaged on the way; [`ClientError::WeakPrf`] if the
-    /// database's function needs a consent that the options do not give. What happens with one of two servers,
-    /// or at one of several addresses, is in a [`ClientError::Server`].
+    /// - [`ClientError::BadAddress`] for an invalid address or name, or if the addresses are not
+    ///   those of the protocol's servers, each once.
+    /// - [`ClientError::Refused`] if a server refuses, for instance because it has no such
+    ///   database.
+    /// - [`ClientError::DifferentSnapshots`] if two servers serve different snapshots.
+    /// - [`ClientError::HintCorrupted`] if the hint is damaged in transit.
+    /// - [`ClientError::WeakPrf`] if the database's function needs a consent that the options do
+    ///   not give.
+    /// - Errors of the transport and the cache.
+    ///
+    /// An error at one of two servers, or at one of several addresses, is wrapped in a
+    /// [`ClientError::Server`].
     pub fn connect_with(urls: &[&str], name: &str, options: ClientOptions) -> Result<Self, ClientError> {
         let addresses = options.addresses(urls)?;
         let carriers = Carriers::new(&options, addresses.len())?;
@@ -50,14 +57,15 @@ impl HttpClient {
         Ok(Self { client: carriers.hold(connected)?, carriers })
     }
 
-    /// Has the calls that follow end with [`ClientError::Stopped`] while `stop` is true, some hundredths of a second after it
-    /// became so; in place of the one of the options. A call that ends so leaves the client as one that failed, and what it
-    /// was sending or receiving, with its connection, to end by itself.
+    /// Makes the calls that follow end with [`ClientError::Stopped`] while `stop` is true, some
+    /// hundredths of a second after it was set; replaces the flag of the options. A stopped call
+    /// leaves the client as a failed call does. Its pending transfers end by themselves, together
+    /// with their connections.
     pub fn stop_by(&mut self, stop: Arc<AtomicBool>) {
         self.carriers.stop_by(stop);
     }
 
-    /// A client that goes on with a session, and has said nothing yet.
+    /// Creates a client that continues a session and has not sent anything yet.
     #[cfg(test)]
     pub(crate) fn over(
         urls: &[&str],
@@ -73,17 +81,17 @@ impl HttpClient {
         Ok(Self { client: Client::over(servers, cache, policy, clock, session), carriers })
     }
 
-    /// The database, in the version that was last seen.
+    /// Returns the database, in the last version seen.
     pub fn description(&self) -> &Description {
         self.client.description()
     }
 
-    /// The table, in the version that was last seen.
+    /// Returns the table, in the last version seen.
     pub fn table(&self) -> &Table {
         self.description().table()
     }
 
-    /// The values of keys, in as many requests as they need.
+    /// Returns the values of keys, in as many requests as they need.
     ///
     /// # Errors
     /// See [`HttpClient::look_up_keys`].
@@ -91,7 +99,7 @@ impl HttpClient {
         Ok(self.look_up_keys(keys)?.values)
     }
 
-    /// The values at indices, in as many requests as they need; `None` for a row that was deleted.
+    /// Returns the values at indices, in as many requests as they need; `None` for a deleted row.
     ///
     /// # Errors
     /// See [`HttpClient::look_up_indices`].
@@ -99,21 +107,25 @@ impl HttpClient {
         Ok(self.look_up_indices(indices)?.values)
     }
 
-    /// The values of keys, and what they cost.
+    /// Looks up the values of keys, and their cost.
     ///
     /// # Errors
-    /// [`ClientError::Protocol`] if the table is looked up by index or an answer is wrong; errors of the
-    /// transport; [`ClientError::Refused`] if the server says no; [`ClientError::StillStale`] if it refuses
-    /// queries for the version it has just named; [`ClientError::KeysForgotten`] if it does not keep evaluation
-    /// keys; [`ClientError::DifferentSnapshots`] if one of two servers has another version by now;
-    /// [`ClientError::WeakPrf`] if a new version has such a function. What happens
-    /// with one of two servers is in a [`ClientError::Party`] that says which, and at one of several addresses of an only server
-    /// in a [`ClientError::Server`]. None means that a key is absent.
+    /// - [`ClientError::Protocol`] if the table is looked up by index or an answer is wrong.
+    /// - [`ClientError::Refused`] if the server refuses.
+    /// - [`ClientError::StillStale`] if it refuses queries for the version it has just named.
+    /// - [`ClientError::KeysForgotten`] if it does not keep evaluation keys.
+    /// - [`ClientError::DifferentSnapshots`] if one of two servers has another version by now.
+    /// - [`ClientError::WeakPrf`] if a new version has such a function.
+    /// - Errors of the transport.
+    ///
+    /// An error at one of two servers is wrapped in a [`ClientError::Party`] that names the party,
+    /// and an error at one of several addresses of an only server in a [`ClientError::Server`]. No
+    /// error means that a key is absent.
     pub fn look_up_keys(&mut self, keys: &[&[u8]]) -> Result<Lookups, ClientError> {
         self.carriers.hold(self.client.look_up_keys(keys))
     }
 
-    /// The values at indices, and what they cost.
+    /// Looks up the values at indices, and their cost.
     ///
     /// # Errors
     /// Those of [`HttpClient::look_up_keys`]; [`ClientError::Protocol`] if the table is looked up by key or
@@ -122,17 +134,19 @@ impl HttpClient {
         self.carriers.hold(self.client.look_up_indices(indices))
     }
 
-    /// Looks up a list of keys in parts, and hands each part's values to `each` when all of the part's answers have verified.
+    /// Looks up a list of keys in parts, and passes each part's values to `each` once all of the
+    /// part's answers have verified.
     ///
-    /// A part has as many look-ups as one request takes, and at least 16. Requests follow each other as in
-    /// [`HttpClient::look_up_keys`]: their number, sizes and names of keys follow from no answer. After an answer that does not
-    /// verify, `each` receives the part's error, and all further requests are made. New evaluation keys come within the list
-    /// where the present ones are used up, and else with the next call. `each` should hand values on and return: the next request
-    /// waits for it.
+    /// A part has the look-ups of one request, or of several requests if these have fewer than 16.
+    /// Requests follow each other as in [`HttpClient::look_up_keys`]: their number, sizes and key
+    /// hashes do not depend on any answer. After an answer that does not verify, `each` receives
+    /// the part's error, and all further requests are still made. New evaluation keys are made
+    /// within the list if the present keys are used up, otherwise by the next call. `each` should
+    /// pass values on and return: the next request waits for it.
     ///
     /// # Errors
-    /// Those of [`HttpClient::look_up_keys`] that end the list: parts behind it were not looked up. Errors of answers go
-    /// to `each`.
+    /// Those of [`HttpClient::look_up_keys`] that end the list: later parts were not looked up.
+    /// Errors of answers are passed to `each`.
     pub fn look_up_keys_in_parts<'a>(
         &'a mut self,
         keys: &'a [&'a [u8]],
@@ -141,7 +155,7 @@ impl HttpClient {
         self.carriers.hold(self.client.look_up_keys_in_parts(keys, each))
     }
 
-    /// The same for a list of indices.
+    /// Looks up a list of indices in parts, as [`HttpClient::look_up_keys_in_parts`] does for keys.
     ///
     /// # Errors
     /// Those of [`HttpClient::look_up_keys_in_parts`].
@@ -153,23 +167,24 @@ impl HttpClient {
         self.carriers.hold(self.client.look_up_indices_in_parts(indices, each))
     }
 
-    /// What one query brings of the values of keys, for the work of one look-up: a value of each bin of the table, however
-    /// many are asked for. What is dropped says so ([`Fetched::Dropped`](crate::Fetched::Dropped)). Servers see the same
-    /// of every fetch: one request with one query, as long as any. That a client fetches again is seen: where this would
-    /// tell something, fetch a fixed number of times.
+    /// Fetches values of any number of keys for the work of a single look-up: one value of each bin
+    /// of the table. A value that is dropped is marked so
+    /// ([`Fetched::Dropped`](crate::Fetched::Dropped)). All fetches look alike to servers: one
+    /// request with one query, always of the same length. Servers do see that a client fetches
+    /// again; if that reveals something, fetch a fixed number of times.
     ///
     /// # Errors
-    /// Those of [`HttpClient::look_up_keys`]; [`ClientError::Protocol`] if the version has a delta, which tables in bins
-    /// never have.
+    /// Those of [`HttpClient::look_up_keys`]; [`ClientError::Protocol`] if the version has a delta,
+    /// which tables in bins never have.
     pub fn fetch_keys(&mut self, keys: &[&[u8]]) -> Result<Fetches, ClientError> {
         self.carriers.hold(self.client.fetch_keys(keys))
     }
 
-    /// The same of the values at indices.
+    /// Fetches values at indices, as [`HttpClient::fetch_keys`] does for keys.
     ///
     /// # Errors
-    /// Those of [`HttpClient::fetch_keys`]; [`ClientError::Protocol`] if the table is looked up by key or has no such
-    /// index.
+    /// Those of [`HttpClient::fetch_keys`]; [`ClientError::Protocol`] if the table is looked up by
+    /// key or has no such index.
     pub fn fetch_indices(&mut self, indices: &[u64]) -> Result<Fetches, ClientError> {
         self.carriers.hold(self.client.fetch_indices(indices))
     }

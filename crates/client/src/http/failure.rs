@@ -1,4 +1,4 @@
-//! What went wrong on the way to a server, and what to do about it.
+//! Conversion of transport errors, with remedies.
 
 use std::io::ErrorKind;
 
@@ -6,7 +6,7 @@ use rustls::{CertificateError, Error as TlsError};
 
 use crate::TransportError;
 
-/// How the standard library begins what a system's resolver says.
+/// Prefix that the standard library puts before errors of the system's resolver.
 const RESOLVER: &str = "failed to lookup address information";
 
 impl From<ureq::Error> for TransportError {
@@ -36,12 +36,12 @@ fn untrusted(error: &TlsError) -> TransportError {
     TransportError::Untrusted(format!("{error}; {}", tls_remedy(Some(error))))
 }
 
-/// What TLS found wrong, if an error of reading or writing is its.
+/// Returns the TLS error inside an I/O error, if there is one.
 pub fn tls_cause(error: &std::io::Error) -> Option<&TlsError> {
     error.get_ref()?.downcast_ref()
 }
 
-/// What to do where no connection over TLS comes about, from what TLS says, if it says anything.
+/// Returns the remedy for a failed TLS connection, given the TLS error, if there is one.
 pub fn tls_remedy(cause: Option<&TlsError>) -> &'static str {
     match cause {
         Some(TlsError::InvalidCertificate(wrong)) => match wrong {

@@ -1,4 +1,4 @@
-//! A client's hints where the folder for them cannot be written to, or there is none.
+//! A cache of hints that works without a writable folder.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -9,7 +9,7 @@ use super::Keep;
 use super::cache::FileCache;
 use crate::{ClientError, Download, Hint, HintCache, MemoryCache, PartDescription};
 
-/// A folder of hints, and memory for what the folder does not take.
+/// A folder of hints, with memory for everything that cannot be written there.
 struct Lenient {
     folder: FileCache,
     memory: MemoryCache,
@@ -17,8 +17,8 @@ struct Lenient {
 
 /// Opens the cache that options name: a folder, or memory.
 ///
-/// Memory serves where there is no place for a folder or the user may not write to that place. A folder that was named must be
-/// there or be created.
+/// Falls back to memory if the system has no place for caches or the user may not write there. A
+/// folder named in the options must exist or be created.
 ///
 /// # Errors
 /// [`ClientError::Cache`] if a folder cannot be created.
@@ -34,13 +34,13 @@ pub(super) fn open(keep: Keep, folder: Option<&Path>) -> Result<Box<dyn HintCach
     }
 }
 
-/// Tells if the user may not write to the folder.
+/// True if the user may not write to the folder.
 fn is_unwritable(error: &ClientError) -> bool {
     let ClientError::Cache { source, .. } = error else { return false };
     matches!(source.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem)
 }
 
-/// The folder's result, or that of `otherwise` if the user may not write to the folder.
+/// Returns the folder's result, or that of `otherwise` if the user may not write to the folder.
 fn or_else<T>(
     result: Result<T, ClientError>,
     otherwise: impl FnOnce() -> Result<T, ClientError>,

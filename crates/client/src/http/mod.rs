@@ -1,4 +1,4 @@
-//! The client over HTTP, blocking.
+//! The blocking client over HTTP.
 
 mod agent;
 mod cache;

@@ -9,62 +9,64 @@ use super::proxy::check_shared;
 use super::{SharedProxy, check_address};
 use crate::{ClientError, Policy, Progress, WeakPrf};
 
-/// The place in which hints are kept for the next client.
+/// Storage of hints for the next client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Keep {
-    /// A folder; memory, if there is none that this user may write to.
+    /// A folder; memory if there is no folder that this user may write to.
     #[default]
     Persistent,
-    /// Memory: nothing is written to the disk, and no folder is read.
+    /// Memory: writes nothing to disk and reads no folder.
     Memory,
 }
 
-/// How a client connects, waits and remembers.
+/// Options of a client.
 pub struct ClientOptions {
-    /// The place for hints, and for what has been seen under a pinned key.
+    /// Storage for hints, and for what has been seen under a pinned key.
     pub keep: Keep,
-    /// The folder for them; without one, `$XDG_CACHE_HOME/spirea` or `~/.cache/spirea`.
+    /// Folder of the storage; the default is `$XDG_CACHE_HOME/spirea` or `~/.cache/spirea`.
     pub cache: Option<PathBuf>,
-    /// The token that servers ask for. It is sent over https:// only, or to this machine.
+    /// Token for the servers. It is sent only over https:// or to this machine.
     pub token: Option<String>,
-    /// A file of certificates, as PEM, that lead to those of the servers; without one, the public ones of the web.
+    /// PEM file of root certificates for the servers; the default is the public roots of the web.
     pub ca: Option<PathBuf>,
-    /// Further addresses of each server, in the order of the servers' first ones. They are asked in turn when one
-    /// cannot be reached, does not answer in time or is not ready. Each must be the same party.
+    /// Further addresses of each server, in the order of the servers' first addresses. They are
+    /// tried in turn if an address is unreachable, does not answer in time or is not ready. Each
+    /// must belong to the same party.
     pub replicas: Vec<Vec<String>>,
-    /// The longest wait for a connection.
+    /// Timeout for connecting.
     pub connect_timeout: Duration,
-    /// The longest time of one request with its response, beside a second for each 16 KiB of either. A server that drips
-    /// bytes does not extend it. It is checked whenever bytes come, so a server that falls silent at its end is waited for
-    /// once more as long.
+    /// Timeout of a request with its response; each 16 KiB of either extends it by a second. A
+    /// server that drips bytes does not extend it. The timeout is checked when bytes arrive, so a
+    /// server that falls silent just before the timeout may take twice the time.
     pub timeout: Duration,
-    /// How often a request is made at most to each address.
+    /// Maximum number of attempts of a request at each address.
     pub attempts: u32,
-    /// The longest pause before trying again; a server that asks for a longer one is not waited for.
+    /// Maximum pause before a retry; if a server requests a longer pause, the client gives up.
     pub max_pause: Duration,
-    /// How long a request is tried again, counted from when it was made first. Each address of a server gets its turn
-    /// however long those before it took.
+    /// Time for retries of a request, counted from its first attempt. Each address of a server is
+    /// tried, however long earlier addresses took.
     pub patience: Duration,
-    /// The longest hint that is downloaded.
+    /// Maximum length of a hint to download, in bytes.
     pub max_hint_bytes: u64,
-    /// The operator's key: versions that it did not sign, and those that are older than what has been seen, are
-    /// refused. What has been seen is kept in the cache.
+    /// The operator's key: versions without its signature, and versions older than any seen before,
+    /// are refused. The cache keeps what has been seen.
     pub pinned_key: Option<PublicKey>,
-    /// Is told how far the download of a hint is.
+    /// Callback for the progress of a hint's download.
     pub progress: Option<Progress>,
-    /// Is told how many of the values that are asked for at once have been answered, and of how many.
+    /// Callback for the progress of a look-up: the number of answered values, and of all values.
     pub values_progress: Option<Progress>,
-    /// Whether a database is asked under a function that few have analysed.
+    /// Policy for a database with a pseudorandom function that few have analysed.
     pub weak_prf: WeakPrf,
-    /// Consent to asking two servers over `http://` through one proxy of the environment.
+    /// Consent to use one proxy of the environment for two servers over `http://`.
     pub shared_proxy: SharedProxy,
-    /// Ends connecting, and what follows, with [`ClientError::Stopped`] while it is true.
+    /// Flag that ends connecting and all later calls with [`ClientError::Stopped`] while it is
+    /// true.
     pub stop: Option<Arc<AtomicBool>>,
 }
 
 impl Default for ClientOptions {
-    /// 10 seconds to connect, 60 to wait, no token, no replicas, and what [`Policy`] has: 5 attempts within a minute with
-    /// pauses up to 30 seconds, hints up to 8 GiB, no weak function.
+    /// 10 seconds to connect, 60 to wait, no token, no replicas, and the defaults of [`Policy`]: 5
+    /// attempts within a minute with pauses up to 30 seconds, hints up to 8 GiB, no weak function.
     fn default() -> Self {
         let Policy { attempts, max_pause, patience, max_hint_bytes, pinned_key, weak_prf, progress, .. } =
             Policy::default();
@@ -91,7 +93,7 @@ impl Default for ClientOptions {
 }
 
 impl ClientOptions {
-    /// All addresses of each server, those at `urls` first.
+    /// Returns all addresses of each server, those at `urls` first.
     pub(super) fn addresses(&self, urls: &[&str]) -> Result<Vec<Vec<String>>, ClientError> {
         if self.replicas.len() > urls.len() {
             let text = "there are further addresses of more servers than there are servers";
@@ -108,7 +110,7 @@ impl ClientOptions {
         Ok(addresses)
     }
 
-    /// What does not concern the way to the servers.
+    /// Returns the options that do not concern the transport.
     pub(super) fn into_policy(self) -> Policy {
         let Self { attempts, max_pause, patience, max_hint_bytes, pinned_key, weak_prf, progress, .. } = self;
         Policy {

@@ -1,4 +1,4 @@
-//! Proxies of the environment, and which requests go through them.
+//! Proxies of the environment, and the requests that go through them.
 
 use ureq::Proxy;
 use ureq::http::Uri;
@@ -6,17 +6,18 @@ use ureq::http::Uri;
 use super::trust::is_this_machine;
 use crate::ClientError;
 
-/// Consent to asking both servers of a pair over `http://` through one proxy.
+/// Consent to use one proxy for both servers of a pair over `http://`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SharedProxy {
-    /// Not at all: the proxy reads both shares, so it can tell what is looked up.
+    /// No consent: the proxy reads both shares, so it can compute what is looked up.
     #[default]
     Refuse,
-    /// The proxy is trusted with what is looked up.
+    /// Consent: the proxy is trusted with what is looked up.
     Accept,
 }
 
-/// Returns the proxy of the environment for the server at `url`; none for this machine, which no proxy stands before.
+/// Returns the environment's proxy for the server at `url`; `None` for this machine, which is
+/// always reached directly.
 pub fn proxy_for(url: &str) -> Option<Proxy> {
     let uri: Uri = url.parse().ok()?;
     Proxy::try_from_env().filter(|proxy| !is_this_machine(&uri) && !proxy.is_no_proxy(&uri))

@@ -1,5 +1,5 @@
-//! Evaluation keys over HTTP: when they are uploaded, and how often. The protocol is a fake that needs keys; the
-//! server says what the test tells it to.
+//! Evaluation keys over HTTP: when they are uploaded, and how often. The protocol is a fake that
+//! needs keys; the test scripts the server's responses.
 
 mod connect;
 mod drip;
@@ -24,14 +24,14 @@ use super::{ClientOptions, HttpClient};
 use crate::fixture::*;
 use crate::{ClientError, Description, Session, Timings, WeakPrf};
 
-/// What a server says to a request: given the last part of its path with its query string, its body, and how many like
-/// it came before.
+/// Returns a server's response to a request, given the last part of its path with its query string,
+/// its body, and the number of earlier requests like it.
 type Script = dyn Fn(&str, &[u8], usize) -> Reply + Send + Sync;
 
-/// Requests as they came: the last part of the path, and the body.
+/// Received requests: the last part of the path, and the body.
 type Log = Mutex<Vec<(String, Vec<u8>)>>;
 
-/// A server that does as it is told.
+/// A server that follows a script.
 struct Server {
     url: String,
     seen: Arc<Log>,
@@ -42,7 +42,7 @@ impl Server {
         Self::reading(move |path, _, before| script(path, before))
     }
 
-    /// One whose script reads bodies.
+    /// Starts a server whose script reads bodies.
     fn reading(script: impl Fn(&str, &[u8], usize) -> Reply + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -57,7 +57,7 @@ impl Server {
         Self { url, seen }
     }
 
-    /// The requests' paths in order.
+    /// Returns the paths of the requests, in order.
     fn paths(&self) -> Vec<String> {
         self.seen.lock().unwrap().iter().map(|(path, _)| path.clone()).collect()
     }
@@ -67,7 +67,7 @@ impl Server {
         seen.iter().filter(|(path, _)| path == wanted).map(|(_, body)| body.clone()).collect()
     }
 
-    /// A client that has version [`OLD`] and has said nothing yet.
+    /// Creates a client that has version [`OLD`] and has not sent anything yet.
     fn client(&self, cache: &tempfile::TempDir) -> HttpClient {
         let description = Description::parse("test", config(OLD).encode().into()).unwrap();
         self.client_with(Session::over(description, Box::new(Keyed)).unwrap(), cache)
@@ -79,7 +79,7 @@ impl Server {
     }
 }
 
-/// Answers one request.
+/// Answers a single request.
 fn serve(mut stream: TcpStream, log: &Log, script: &Script) {
     let (mut bytes, mut chunk) = (Vec::new(), [0; 4096]);
     let (path, body) = loop {
@@ -129,7 +129,7 @@ fn keys_are_uploaded_before_the_first_query_and_not_again() {
         let request = Request::decode(body.into(), &limits).unwrap();
         assert_eq!(request.base.keys, Some(blake3::hash(KEYS.bytes()).into()));
     }
-    // Keys are counted apart.
+    // Keys are counted separately.
     assert_eq!((first.keys_bytes, second.keys_bytes), (upload.len() as u64, 0));
     assert_eq!(first.sent_bytes, second.sent_bytes);
     assert!(!first.keys.is_zero() && second.keys.is_zero());
@@ -160,7 +160,7 @@ fn a_server_that_keeps_no_keys_is_not_asked_forever() {
     let mut client = server.client(&cache);
     assert!(matches!(look_up(&mut client), Err(ClientError::KeysForgotten)));
     assert_eq!(server.paths(), ["keys", "query", "keys", "query"]);
-    // Nor does the client give up for good.
+    // The client does not give up for good either.
     assert!(matches!(look_up(&mut client), Err(ClientError::KeysForgotten)));
 }
 

@@ -1,4 +1,4 @@
-//! Carrying a conversation's requests over HTTP.
+//! Transport of a conversation's requests over HTTP.
 
 use std::io::{ErrorKind, Read};
 use std::sync::Arc;
@@ -17,50 +17,51 @@ use super::trust::root_certificates;
 use super::{ClientOptions, agent, proxy_for};
 use crate::{ClientError, Conversation, Head, Method, Received, Request, Step, TransportError};
 
-/// Bytes read at a time.
+/// Size of a read, in bytes.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// The least bytes a second of a request or a response: each byte extends the deadline of its request by its time.
+/// Minimum rate of a request or a response, in bytes per second: each byte extends the deadline of
+/// its request by its time at this rate.
 const LEAST_RATE: f64 = (16 << 10) as f64;
 
-/// How often a call that waits looks whether it is to end.
+/// Interval at which a waiting call checks whether to stop.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// What carries conversations: connections to each server of its own, which nobody else's requests travel on.
+/// Connections that carry conversations, separate ones for each server and shared with nobody else.
 pub(super) struct Carriers {
-    /// In the order of the servers' addresses.
+    /// Connections in the order of the servers' addresses.
     connections: Vec<Connections>,
-    /// Ends conversations while it is true.
+    /// Flag that ends conversations while it is true.
     stop: Option<Arc<AtomicBool>>,
 }
 
-/// The connections to one server; copies share them.
+/// The connections to one server; clones share them.
 #[derive(Clone)]
 struct Connections {
-    /// To addresses that the proxy of the environment stands before, if there is one.
+    /// Agent for addresses that are reached through the environment's proxy, if there is one.
     proxied: Agent,
-    /// To all others, this machine's among them.
+    /// Agent for all other addresses, among them this machine's.
     direct: Agent,
     authorization: Option<String>,
     timeout: Duration,
 }
 
-/// The connections to one server, and what is yet to be read of the latest response.
+/// The connections to one server, and the unread rest of the latest response.
 struct Transport {
     connections: Connections,
     body: Option<BodyReader<'static>>,
-    /// When the request and its response must have ended.
+    /// Deadline of the request and its response.
     deadline: Instant,
 }
 
-/// What a server's thread is to do.
+/// Task of a server's thread.
 enum Task {
     Send(Request),
     Read,
 }
 
 impl Connections {
-    /// Connections to a server as these options say.
+    /// Creates connections to a server with these options.
     fn new(options: &ClientOptions) -> Result<Self, ClientError> {
         let roots = options.ca.as_deref().map(root_certificates).transpose()?.unwrap_or(RootCerts::WebPki);
         let tls = TlsConfig::builder().root_certs(roots).build();
@@ -153,18 +154,19 @@ impl Transport {
 }
 
 impl Carriers {
-    /// Connections to so many servers as these options say.
+    /// Creates connections to `servers` servers with these options.
     pub fn new(options: &ClientOptions, servers: usize) -> Result<Self, ClientError> {
         let connections = (0..servers).map(|_| Connections::new(options)).collect::<Result<_, _>>()?;
         Ok(Self { connections, stop: options.stop.clone() })
     }
 
-    /// Ends conversations while `stop` is true.
+    /// Sets the flag that ends conversations while it is true.
     pub fn stop_by(&mut self, stop: Arc<AtomicBool>) {
         self.stop = Some(stop);
     }
 
-    /// Does what a conversation asks for until it is over or stopped, each server's part on a thread of its own.
+    /// Performs the steps of a conversation until it is over or stopped, with one thread for each
+    /// server.
     pub fn hold<T>(&self, mut conversation: Conversation<'_, T>) -> Result<T, ClientError> {
         let (back, received) = mpsc::channel();
         let start = |(server, connections)| Way::start(server, connections, &back);
@@ -202,11 +204,11 @@ impl Carriers {
     }
 }
 
-/// A thread that carries to one server and back.
+/// A thread that carries requests to one server.
 struct Way {
     tasks: Sender<Task>,
     thread: JoinHandle<()>,
-    /// Whether it has a task.
+    /// True while the thread has a task.
     is_busy: bool,
 }
 
@@ -216,7 +218,7 @@ impl Way {
         let back = back.clone();
         let thread = thread::spawn(move || {
             let mut transport = Transport { connections, body: None, deadline: Instant::now() };
-            // Nobody listens once the conversation is over.
+            // The receiver is gone once the conversation is over.
             let _ = given.into_iter().try_for_each(|task| back.send((server, transport.carry(task))));
         });
         Self { tasks, thread, is_busy: false }
@@ -227,8 +229,8 @@ impl Way {
         self.tasks.send(task).expect("its thread waits for tasks");
     }
 
-    /// Waits for the thread, whose connection is then free for the next conversation. One that waits for its server is left
-    /// to itself: it ends when the server answers, or has taken too long.
+    /// Waits for the thread, whose connection is then free for the next conversation. A thread that
+    /// waits for its server is detached: it ends when the server answers or the request times out.
     fn end(self) {
         let Self { tasks, thread, is_busy } = self;
         drop(tasks);
@@ -238,7 +240,7 @@ impl Way {
     }
 }
 
-/// The longest time that so many bytes may take.
+/// Returns the maximum time for this number of bytes.
 fn time_of(bytes: usize) -> Duration {
     Duration::from_secs_f64(bytes as f64 / LEAST_RATE)
 }

@@ -1,4 +1,4 @@
-//! Which addresses and which certificates a client trusts.
+//! Trusted addresses and certificates.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -8,7 +8,8 @@ use ureq::tls::{PemItem, RootCerts, parse_pem};
 
 use crate::ClientError;
 
-/// Checks the address of a server that is asked, perhaps with a token: that goes over https:// only, or to this machine.
+/// Checks the address of a server. With a token, the address must begin with https:// or belong to
+/// this machine.
 ///
 /// # Errors
 /// [`ClientError::BadAddress`], [`ClientError::BadOption`].
@@ -18,7 +19,7 @@ pub fn check_address(url: &str, with_token: bool) -> Result<(), ClientError> {
     if !plain && !url.starts_with("https://") {
         return Err(bad("the server's address must begin with http:// or https://"));
     }
-    // Read as whoever sends the request reads it.
+    // Parsed with the parser of the HTTP library, so that both read the same.
     let uri: Uri = url.parse().map_err(|error| bad(&format!("it is no address: {error}")))?;
     let Some(authority) = uri.authority().filter(|authority| !authority.host().is_empty()) else {
         return Err(bad("there is no host in it"));
@@ -42,7 +43,8 @@ pub fn check_address(url: &str, with_token: bool) -> Result<(), ClientError> {
     Ok(())
 }
 
-/// Returns an address without its secrets: what stands before an @ of its host, and behind a ?.
+/// Returns an address without its secrets: the part before an @ in front of the host, and the part
+/// after a ?.
 fn shown(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").map_or(("", url), |(scheme, rest)| (scheme, rest));
     let rest = rest.split_once('?').map_or(rest, |(rest, _)| rest);
@@ -52,16 +54,16 @@ fn shown(url: &str) -> String {
     format!("{scheme}{separator}{host}{path}")
 }
 
-/// Tests that an address belongs to this machine.
+/// True if an address belongs to this machine.
 pub(super) fn is_this_machine(uri: &Uri) -> bool {
     let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
     host == "localhost" || host.parse().is_ok_and(|address: IpAddr| address.is_loopback())
 }
 
-/// The certificates of a file of them, as PEM.
+/// Reads the certificates of a PEM file.
 ///
 /// # Errors
-/// [`ClientError::BadOption`] if it cannot be read or has none.
+/// [`ClientError::BadOption`] if the file cannot be read or has none.
 pub fn root_certificates(path: &Path) -> Result<RootCerts, ClientError> {
     let unusable = |cause: String| {
         let text = format!("{}: no certificates: {cause}; name a file of them as PEM", path.display());

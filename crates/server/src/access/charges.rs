@@ -1,4 +1,4 @@
-//! What was charged lately, so that a retry is not charged again.
+//! Recent charges, remembered so that a retry is not charged again.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,10 +8,10 @@ use super::Token;
 use super::quota::Exceeded;
 use crate::refused::Refused;
 
-/// How long a charged request is remembered, and how many are.
+/// Limits for remembered charges: their age and their number.
 const MEMORY_TIME: Duration = Duration::from_secs(10 * 60);
 const MEMORY_REQUESTS: usize = 1 << 16;
-/// How often one request may be sent again for its one charge; a client tries less often.
+/// Number of free retries of a charged request; clients retry less often.
 const FREE_RETRIES: u32 = 16;
 
 /// A client's name for one request: random, and the same for its retries.
@@ -29,19 +29,19 @@ impl RequestId {
     }
 }
 
-/// A request as it is remembered: a hash of its token's name, its id and its bytes. Whoever sends another
-/// request under an old id is charged for it.
+/// A remembered request: a hash of its token's name, its id and its bytes. A different request
+/// under an old id is therefore charged.
 type Fingerprint = [u8; 32];
 
 #[derive(Default)]
 struct Memory {
     retries: HashMap<Fingerprint, u32>,
-    /// In the order of their charges, with the time of each.
+    /// The charges with their times, oldest first.
     order: VecDeque<(Instant, Fingerprint)>,
 }
 
 impl Memory {
-    /// Whether the request has been charged; counts the retry.
+    /// True if the request has been charged and has free retries left; counts this retry.
     fn knows(&mut self, request: &Fingerprint) -> bool {
         let Some(retries) = self.retries.get_mut(request) else { return false };
         *retries += 1;
@@ -62,14 +62,14 @@ impl Memory {
 
     fn forget(&mut self, request: &Fingerprint) {
         self.retries.remove(request);
-        // What was refused was charged a moment ago: it is near the end.
+        // A refused request was charged a moment ago, so its entry is near the end.
         if let Some(place) = self.order.iter().rposition(|(_, remembered)| remembered == request) {
             self.order.remove(place);
         }
     }
 }
 
-/// The charges of a server.
+/// Recent charges of a server.
 #[derive(Default)]
 pub(crate) struct Charges(Mutex<Memory>);
 
@@ -115,7 +115,8 @@ struct Taken<'a> {
     at: Instant,
 }
 
-/// What was taken from a quota for one request: given back when this is dropped, unless the request was accepted.
+/// The part of a quota taken for one request. Dropping it gives that part back, unless the request
+/// was accepted.
 #[must_use = "a charge that is dropped is given back"]
 pub(crate) struct Charge<'a>(Option<Taken<'a>>);
 
@@ -124,7 +125,7 @@ impl Charge<'_> {
         Self(None)
     }
 
-    /// The request was accepted: what it took is used.
+    /// Keeps the charge: the request was accepted.
     pub fn keep(mut self) {
         self.0 = None;
     }
@@ -161,7 +162,7 @@ mod tests {
         for _ in 0..FREE_RETRIES {
             assert!(charge(id(b'A'), b"first"));
         }
-        // The same again and again is no retry; nor is another body under the same id.
+        // Sending the request again and again is not a retry; nor is another body under this id.
         assert!(charge(id(b'a'), b"first"));
         assert!(charge(id(b'a'), b"second"));
         assert!(!charge(id(b'b'), b"first"));

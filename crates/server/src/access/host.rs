@@ -6,8 +6,9 @@ use axum::response::{IntoResponse, Response};
 
 use crate::refused::Refused;
 
-/// Refuses requests that name no host, or several: a proxy and the server might each read a different one. HTTP/2 names the host
-/// in `:authority`, and probes in HTTP/1.0 need no host (RFC 9112, section 3.2).
+/// Refuses requests that name no host or several: a proxy and the server might each read a
+/// different one. HTTP/2 names the host in `:authority`; HTTP/1.0 probes need no host (RFC 9112,
+/// section 3.2).
 pub(crate) async fn one_host(request: Request, next: Next) -> Response {
     if is_named(request.version(), request.headers()) {
         next.run(request).await

@@ -1,4 +1,4 @@
-//! Who may ask: tokens and their scopes, quotas, and how many requests are served at once.
+//! Admission: tokens and their scopes, quotas, and limits for concurrent requests.
 
 mod charges;
 mod host;
@@ -30,23 +30,24 @@ use crate::Limits;
 use crate::held::Hold;
 use crate::refused::Refused;
 
-/// The header that names a request, so that its retries are known for what they are.
+/// Header with a request's id, by which the server recognises retries.
 pub const REQUEST_ID: &str = "spirea-request-id";
 
-/// Who may ask.
+/// Access control of a port.
 pub(crate) enum Access {
-    /// Everyone, for everything: development.
+    /// No tokens, everything is allowed: for development.
     Open,
-    /// Whoever has a token.
+    /// Requests need a token.
     Tokens(Arc<Tokens>),
 }
 
-/// Where a connection comes from.
+/// Address of a connection's peer.
 #[derive(Clone, Copy)]
 pub(crate) struct Peer(pub IpAddr);
 
 impl Peer {
-    /// The address of one client; of version 6 only its first half, which is the network's.
+    /// Returns the bytes that identify one client's network: all of an IPv4 address, the first half
+    /// of an IPv6 address.
     pub fn network(self) -> Vec<u8> {
         match self.0.to_canonical() {
             IpAddr::V4(address) => address.octets().to_vec(),
@@ -55,7 +56,7 @@ impl Peer {
     }
 }
 
-/// Admits requests: their tokens, and how many are served at once.
+/// Admits requests: checks tokens and bounds concurrent requests.
 pub(crate) struct Gate {
     access: Access,
     permits: Arc<Semaphore>,
@@ -65,7 +66,8 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    /// A gate within the limits of requests at once, and of what each client has of them and of memory for bodies.
+    /// Creates a gate with the limits of concurrent requests, in total and for each client, and of
+    /// each client's memory for bodies.
     pub fn new(access: Access, limits: &Limits) -> Self {
         let permits = Arc::new(Semaphore::new(limits.requests.clamp(1, Semaphore::MAX_PERMITS)));
         let client_permits = Shares::new(limits.client_requests as u64);
@@ -73,7 +75,7 @@ impl Gate {
         Self { access, permits, client_permits, client_bodies, charges: Charges::default() }
     }
 
-    /// Lets a request in, if its token has the scope and there is room.
+    /// Admits a request if its token has the scope and there is room.
     pub fn admit(self: &Arc<Self>, request: &Request, scope: Scope) -> Result<(Caller, Permit), Refused> {
         let (headers, peer) = (request.headers(), request.extensions().get().copied());
         let token = match &self.access {
@@ -99,13 +101,13 @@ fn authenticate(tokens: &Tokens, headers: &HeaderMap, scope: Scope) -> Result<To
     if token.scopes.contains(&scope) { Ok(token) } else { Err(Refused::forbidden(scope)) }
 }
 
-/// The token of an `Authorization` header. The scheme's letters may have either case.
+/// Returns the token of an `Authorization` header. The scheme's name is case-insensitive.
 fn bearer(value: &[u8]) -> Option<&[u8]> {
     let (scheme, token) = value.split_at_checked(7)?;
     scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
 }
 
-/// Lets a request be served. It is given back when the response has been sent or the client has gone.
+/// Permit to serve a request, released when the response has been sent or the client has gone.
 pub(crate) struct Permit {
     _all: OwnedSemaphorePermit,
     _share: Share,
@@ -114,7 +116,7 @@ pub(crate) struct Permit {
 
 impl Hold for Permit {}
 
-/// Whose request it is: what is charged for it.
+/// The sender of a request, to whom queries are charged.
 #[derive(Clone)]
 pub(crate) struct Caller {
     gate: Arc<Gate>,
@@ -124,7 +126,7 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    /// Who it is, as far as shares go: a token, or in development an address.
+    /// Returns the identity to which shares belong: a token or, in development, an address.
     fn client(&self) -> Vec<u8> {
         match (&self.token, self.peer) {
             (Some(token), _) => [b"token ", token.name.as_bytes()].concat(),
@@ -133,20 +135,20 @@ impl Caller {
         }
     }
 
-    /// Whose evaluation keys are those that the request registers.
+    /// Returns the owner of the evaluation keys that this request registers.
     pub fn key_owner(&self) -> Option<KeyOwner> {
         let client = self.client();
         (!client.is_empty()).then(|| KeyOwner::new(&client))
     }
 
-    /// Takes a part of the client's share of memory for a body of so many bytes.
+    /// Takes `bytes` for a body from the client's share of memory.
     pub fn body_share(&self, bytes: u64) -> Result<Share, Refused> {
         self.gate.client_bodies.take(&self.client(), bytes).ok_or_else(Refused::too_many_of_client)
     }
 
-    /// Charges the token's quota with the queries of a request whose body is `body`. A retry of a request that
-    /// was charged costs nothing. Unless [`Charge::keep`] says that the request was accepted, dropping the
-    /// charge gives it back.
+    /// Charges the token's quota with the `queries` of a request whose body is `body`. A retry of a
+    /// charged request is free. Dropping the charge gives it back, unless [`Charge::keep`] was
+    /// called because the request was accepted.
     pub fn charge(&self, body: &[u8], queries: usize) -> Result<Charge<'_>, Refused> {
         let Some(token) = self.token.as_ref().filter(|token| token.usage.quota.is_some()) else {
             return Ok(Charge::nothing());

@@ -1,9 +1,10 @@
-//! Requests to a port for operators come from operators' tools and from its own page, not from other pages that an operator
-//! has open.
+//! Protects a port for operators from requests that pages of other origins, open in an operator's
+//! browser, may send.
 //!
-//! A page of another origin can send requests that need no consent of the server's (a POST of text), and one whose name
-//! is made to lead to the server's address ("DNS rebinding") is of the same origin in its browser's eyes. The header
-//! Origin gives the first away; the second is known by a Host whose name the operator did not give.
+//! A page of another origin can send requests that need no consent of the server, such as a POST of
+//! text. A page whose name resolves to the server's address ("DNS rebinding") even has the server's
+//! origin in its browser's eyes. The `Origin` header reveals the first attack; a `Host` name that
+//! the operator did not configure reveals the second.
 
 use std::net::IpAddr;
 
@@ -18,18 +19,19 @@ use axum::response::{IntoResponse, Response};
 use super::host::one_host;
 use crate::refused::Refused;
 
-/// Names under which a port for operators may be asked.
+/// Host names that a port for operators accepts.
 #[derive(Clone, Debug)]
 pub enum OperatorNames {
-    /// Any: connections are encrypted, so the certificate vouches for the name.
+    /// Any name: connections are encrypted, so the certificate vouches for the name.
     Certified,
-    /// Addresses, `localhost`, and these.
+    /// Addresses, `localhost`, and these names.
     Listed(Vec<String>),
 }
 
 impl OperatorNames {
-    /// Puts the rule of ports for operators before a router: a request names one host, which the port is known as, and comes
-    /// from no page of another origin. Others get status 400 or 403.
+    /// Adds the check of a port for operators to a router. A request must name one host, which this
+    /// value accepts, and must not come from a page of another origin. Otherwise the response has
+    /// status 400 or 403.
     pub fn guard(self, router: Router) -> Router {
         router.layer(middleware::from_fn_with_state(self, known_only)).layer(middleware::from_fn(one_host))
     }
@@ -37,7 +39,7 @@ impl OperatorNames {
     /// Refuses a request that a page of another origin may have made.
     fn check(&self, request: &Request) -> Result<(), Refused> {
         let authority = authority(request);
-        // Browsers name a host. Probes in HTTP/1.0 need none.
+        // Browsers always name a host; HTTP/1.0 probes need none.
         let known = match &authority {
             Some(authority) => self.know(authority.host()),
             None => request.version() == Version::HTTP_10,
@@ -70,7 +72,7 @@ async fn known_only(State(names): State<OperatorNames>, request: Request, next: 
     }
 }
 
-/// Whom a request names as its host: in HTTP/2 by its target.
+/// Returns the host that a request names; in HTTP/2 the request's target holds it.
 fn authority(request: &Request) -> Option<Authority> {
     let target = request.uri().authority().cloned();
     target.or_else(|| Authority::try_from(request.headers().get(HOST)?.as_bytes()).ok())
@@ -99,7 +101,7 @@ mod tests {
                 assert!(!check(&names, host, Some(origin)), "{host} from {origin:?}");
             }
         }
-        // A name that is made to lead here is the page's own host.
+        // DNS rebinding: the page's own name resolves to this server.
         assert!(!check(&names, "page.example", Some("http://page.example")));
         assert!(!check(&names, "page.example", None));
         assert!(!check(&names, "127.0.0.1.page.example", None));

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use serde::de::{Deserialize, Deserializer, Error as _};
 
-/// How many queries a token may ask in each period, such as `1000/day`. A period begins with the first query
-/// after the last one's end.
+/// Maximum number of queries of a token in each period, such as `1000/day`. A period begins with
+/// the first query after the end of the previous period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quota {
     queries: u64,
@@ -34,7 +34,7 @@ impl Period {
     }
 }
 
-/// A text that is no quota.
+/// Error for a text that is not a quota.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} is no quota: write a number of queries and a period, such as 1000/day or 20/second (also minute, hour)"
@@ -68,16 +68,16 @@ impl<'de> Deserialize<'de> for Quota {
     }
 }
 
-/// Why a quota does not allow a request.
+/// Reason why a quota does not allow a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Exceeded {
-    /// The request has more queries than any period allows.
+    /// The request has more queries than a whole period allows.
     Never,
     /// The next period begins after this time.
     For(Duration),
 }
 
-/// What has been used of a quota in the period at hand.
+/// Used part of a quota in the current period.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Window {
     began: Option<Instant>,
@@ -105,7 +105,7 @@ impl Window {
         Ok(())
     }
 
-    /// Gives back what was taken at a time, unless that period has ended.
+    /// Gives back queries taken at the time `taken`, unless that period has ended.
     pub fn give_back(&mut self, queries: u64, taken: Instant) {
         if self.began.is_some_and(|began| began <= taken) {
             self.used = self.used.saturating_sub(queries);

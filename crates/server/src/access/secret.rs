@@ -3,25 +3,26 @@ use std::fmt;
 use spirea_math::random::{NoEntropy, SecretRng};
 use zeroize::Zeroizing;
 
-/// What every token begins with, so that people and scanners of leaked secrets know it for one.
+/// Prefix of every token, so that people and secret scanners recognise it.
 pub const TOKEN_PREFIX: &str = "spirea_";
 
-/// A token: 256 random bits behind [`TOKEN_PREFIX`], in hexadecimal. Erased when dropped, and not printed by
-/// accident.
+/// A token: 256 random bits in hexadecimal after [`TOKEN_PREFIX`]. Erased when dropped; `Debug`
+/// does not print it.
 ///
-/// One fast hash of it is kept at rest. The slow hashes made for passwords make guessing dear; no one guesses
-/// 256 random bits, and a slow hash would only be work that anyone could cause by sending wrong tokens.
+/// The server keeps a single fast hash of it at rest. Slow password hashes make guessing expensive,
+/// but nobody guesses 256 random bits, and anyone could cause the work of a slow hash by sending
+/// wrong tokens.
 pub struct Secret(Zeroizing<String>);
 
 impl Secret {
-    /// A fresh token.
+    /// Creates a fresh token.
     ///
     /// # Errors
     /// If the operating system gives no randomness.
     pub fn new() -> Result<Self, NoEntropy> {
         let mut bits = Zeroizing::new([0; 32]);
         SecretRng::from_os()?.fill(bits.as_mut());
-        // As long as it becomes, so that growing leaves no copy behind.
+        // Allocated at its final length: growing would leave copies in freed memory.
         let mut text = Zeroizing::new(String::with_capacity(TOKEN_PREFIX.len() + 2 * bits.len()));
         text.push_str(TOKEN_PREFIX);
         for digit in bits.iter().flat_map(|byte| [byte >> 4, byte & 15]) {
@@ -30,12 +31,12 @@ impl Secret {
         Ok(Self(text))
     }
 
-    /// The token's text: to be shown once.
+    /// Returns the token's text, to be shown once.
     pub fn expose(&self) -> &str {
         &self.0
     }
 
-    /// What a server keeps of it: BLAKE3 of its text.
+    /// Returns the BLAKE3 hash of the token's text, which a server keeps.
     pub fn hash(&self) -> blake3::Hash {
         blake3::hash(self.0.as_bytes())
     }

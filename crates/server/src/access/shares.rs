@@ -1,22 +1,23 @@
-//! Bounds how much of something each client has, so that nobody takes all of it.
+//! Limits each client's share of a resource, so that no client takes all of it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Something that each client may have so much of.
+/// A resource with a limit for each client.
 pub(crate) struct Shares {
     most: u64,
     taken: Mutex<HashMap<Vec<u8>, u64>>,
 }
 
 impl Shares {
-    /// At most `most` for each client.
+    /// Creates a resource of which each client may have at most `most`.
     pub fn new(most: u64) -> Arc<Self> {
         Arc::new(Self { most, taken: Mutex::default() })
     }
 
-    /// Takes an amount for a client, or nothing if the client would have more than it may. A client that has nothing
-    /// may take any amount, so that a request larger than a share can be served, one at a time.
+    /// Takes `amount` for a client; `None` if the client would exceed its limit. A client that has
+    /// nothing may take any amount, so that a request larger than the limit can be served, one at a
+    /// time.
     pub fn take(self: &Arc<Self>, client: &[u8], amount: u64) -> Option<Share> {
         let mut taken = self.lock();
         let has = taken.get(client).copied().unwrap_or(0);
@@ -27,13 +28,13 @@ impl Shares {
         Some(Share { shares: Arc::clone(self), client: client.into(), amount })
     }
 
-    // Nothing that can panic runs under the lock.
+    // No code under this lock can panic.
     fn lock(&self) -> MutexGuard<'_, HashMap<Vec<u8>, u64>> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What a client has taken, given back when dropped.
+/// Amount that a client has taken, given back when dropped.
 pub(crate) struct Share {
     shares: Arc<Shares>,
     client: Vec<u8>,
@@ -44,7 +45,7 @@ impl Drop for Share {
     fn drop(&mut self) {
         let mut taken = self.shares.lock();
         let left = taken.get(&self.client).map_or(0, |has| has.saturating_sub(self.amount));
-        // Only clients that have something are remembered, not all there ever were.
+        // Only clients that hold something are kept in the map, not every client ever seen.
         if left == 0 {
             taken.remove(&self.client);
         } else {

@@ -1,4 +1,4 @@
-//! The file of tokens: who may ask, told by hashes.
+//! The file of tokens, which holds their hashes.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -13,15 +13,15 @@ use tokio::sync::Semaphore;
 use super::quota::{Quota, Window};
 use crate::settings::Document;
 
-/// What a token allows.
+/// Permission of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scope {
-    /// Look records up, and what that needs: configurations, hints and keys.
+    /// Looking records up, with the configurations, hints and keys that this needs.
     Query,
-    /// Publish versions of databases.
+    /// Publishing versions of databases.
     Publish,
-    /// See the state of the server.
+    /// Reading the state of the server.
     Admin,
 }
 
@@ -29,7 +29,7 @@ impl Scope {
     /// All scopes.
     pub const ALL: [Self; 3] = [Self::Query, Self::Publish, Self::Admin];
 
-    /// Its name in the file of tokens.
+    /// Returns the scope's name in the file of tokens.
     pub fn name(self) -> &'static str {
         match self {
             Self::Query => "query",
@@ -45,24 +45,24 @@ impl fmt::Display for Scope {
     }
 }
 
-/// Why a file of tokens cannot be used.
+/// Reason why a file of tokens cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TokensError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("{}: the file of tokens cannot be read: {source}; name a file that `spirea token new` made lines for", .path.display())]
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// Something in it is wrong.
+    /// The content is wrong.
     #[error("{0}")]
     Wrong(String),
 }
 
-/// The file as it is written.
+/// Form of the file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -88,12 +88,12 @@ fn hash<'de, D: Deserializer<'de>>(deserializer: D) -> Result<[u8; 32], D::Error
     })
 }
 
-/// What a token has used, which outlives a change of the file.
+/// Usage of a token, kept when the file changes.
 pub(crate) struct Usage {
     pub quota: Option<Quota>,
     window: Mutex<Window>,
     concurrency: Option<usize>,
-    /// As many as the token may have requests at once.
+    /// One permit for each request that the token may have at once.
     pub permits: Option<Arc<Semaphore>>,
 }
 
@@ -108,7 +108,7 @@ impl Usage {
     }
 }
 
-/// A token that was found.
+/// A token of the file.
 #[derive(Clone)]
 pub(crate) struct Token {
     pub name: Arc<str>,
@@ -117,14 +117,14 @@ pub(crate) struct Token {
     hash: [u8; 32],
 }
 
-/// The tokens of a file, as they were when it could last be read.
+/// The tokens of a file, as of its last successful reading.
 pub(crate) struct Tokens {
     path: PathBuf,
     known: RwLock<Arc<[Token]>>,
 }
 
 impl Tokens {
-    /// Reads a file.
+    /// Reads the file.
     pub fn open(path: &Path) -> Result<Self, TokensError> {
         let known = read(path, &[])?;
         Ok(Self { path: path.into(), known: RwLock::new(known) })
@@ -134,15 +134,15 @@ impl Tokens {
         &self.path
     }
 
-    /// Reads the file again. If it is wrong, the tokens stay as they were.
+    /// Reads the file again. If it is wrong, the tokens stay unchanged.
     pub fn reload(&self) -> Result<(), TokensError> {
         let known = read(&self.path, &self.known())?;
         *self.known.write().unwrap_or_else(PoisonError::into_inner) = known;
         Ok(())
     }
 
-    /// The token whose text was presented. All are compared, each in constant time, so that the time tells
-    /// nothing of the hashes nor of the token's place.
+    /// Returns the token with the presented text. Compares all hashes, each in constant time, so
+    /// that the time reveals neither the hashes nor the token's position.
     pub fn find(&self, presented: &[u8]) -> Option<Token> {
         let known = self.known();
         let hash = *blake3::hash(presented).as_bytes();
@@ -158,7 +158,7 @@ impl Tokens {
     }
 }
 
-/// The tokens of a file; those that were there before, with the same limits, go on with what they have used.
+/// Reads the tokens of a file. A token of `before` with the same name and limits keeps its usage.
 fn read(path: &Path, before: &[Token]) -> Result<Arc<[Token]>, TokensError> {
     let text =
         std::fs::read_to_string(path).map_err(|source| TokensError::Read { path: path.into(), source })?;
@@ -252,7 +252,7 @@ mod tests {
         std::fs::write(&tokens.path, "[[token]]\nname = 3").unwrap();
         assert!(tokens.reload().is_err());
         assert!(tokens.find(b"one").is_some());
-        // A new secret for the same name has what the old one left.
+        // A new secret under the same name keeps the old secret's remaining quota.
         std::fs::write(&tokens.path, entry("a", "two", rest)).unwrap();
         tokens.reload().unwrap();
         assert!(tokens.find(b"one").is_none());

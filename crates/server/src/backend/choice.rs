@@ -2,43 +2,45 @@ use std::str::FromStr;
 
 use spirea_backend::Strategy;
 
-/// Which backend answers.
+/// Choice of the backend that answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum BackendChoice {
-    /// The GPUs for databases that fit there, if there are any; the processor for the others, and where a GPU fails.
+    /// GPUs, if there are any, for databases that fit on them; the processor for other databases
+    /// and if a GPU fails.
     #[default]
     Auto,
     /// The processor.
     Cpu,
-    /// These GPUs, or an error.
+    /// These GPUs; an error if they cannot be used.
     Cuda {
-        /// Their numbers; none for all there are.
+        /// Numbers of the GPUs; empty for all GPUs.
         devices: Vec<usize>,
-        /// How they divide a database; chosen for each if there is none.
+        /// Strategy by which they divide a database; `None` chooses one for each database.
         strategy: Option<Strategy>,
     },
-    /// Processing in memory for databases that it takes, those of `dpf-xor`; the processor for the others, and where too
-    /// many DPUs fail.
+    /// Processing in memory for the databases that it supports, those of `dpf-xor`; the processor
+    /// for other databases and if too many DPUs fail.
     Pim(PimChoice),
 }
 
 /// A machine with processing in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PimChoice {
-    /// Which.
+    /// Kind of machine.
     pub machine: PimMachine,
-    /// DPUs; none for all there are.
+    /// Number of DPUs; `None` for all.
     pub dpus: Option<usize>,
-    /// Clusters, each with a whole copy of every database; chosen by the first database if none is given.
+    /// Number of clusters, each with a full copy of every database; `None` lets the first database
+    /// decide.
     pub clusters: Option<usize>,
 }
 
-/// Where DPUs come from.
+/// Kind of a processing-in-memory machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PimMachine {
-    /// The vendor's library.
+    /// DPUs of the vendor's library.
     Vendor,
-    /// The processor stands for them.
+    /// DPUs emulated on the processor.
     Emulated,
 }
 

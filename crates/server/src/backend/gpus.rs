@@ -12,7 +12,7 @@ use spirea_store::Snapshot;
 use super::entry::DatabaseBackend;
 use crate::gpu_memory::{GpuMemory, KeyBudget};
 
-/// The GPUs that are used, and how.
+/// The GPUs in use, with the accounting of their memory.
 pub(super) struct Gpus {
     backend: GpuBackend,
     memory: Arc<GpuMemory>,
@@ -20,7 +20,7 @@ pub(super) struct Gpus {
 
 enum GpuBackend {
     One(Arc<CudaBackend>),
-    /// The strategy is the group's, or chosen for each database.
+    /// A group with its strategy; with `None` a strategy is chosen for each database.
     Several(DeviceGroup, Option<Strategy>),
 }
 
@@ -45,11 +45,11 @@ impl GpuBackend {
 }
 
 impl Gpus {
-    /// Opens these GPUs, or all there are if `devices` is empty. They divide databases by the strategy, or by one that
-    /// is chosen for each database.
+    /// Opens the GPUs `devices`, or all GPUs if `devices` is empty. They divide databases by
+    /// `strategy`; without one, a strategy is chosen for each database.
     ///
     /// # Errors
-    /// [`BackendError::Unavailable`] if there is none, or none of a number.
+    /// [`BackendError::Unavailable`] if there is no GPU, or none with one of the numbers.
     pub fn open(
         devices: &[usize],
         strategy: Option<Strategy>,
@@ -90,7 +90,7 @@ impl DatabaseBackend for Gpus {
         };
         let reservation = self.memory.reserve(&database)?;
         let database = database.with_reservation(reservation);
-        // The database is measured only now that its memory is reserved and it takes turns with the others.
+        // Measured only now: its memory is reserved, and it takes turns with the other databases.
         database.measure()?;
         Ok((database, name))
     }
@@ -100,7 +100,7 @@ impl DatabaseBackend for Gpus {
     }
 }
 
-/// The strategy for a database.
+/// Chooses the strategy for a database.
 fn choose(group: &DeviceGroup, demand: Demand) -> Result<Strategy, BackendError> {
     let count = group.members().len();
     let memory = group.members().iter().map(|member| member.device().properties().memory_bytes as u64);
@@ -114,8 +114,8 @@ fn choose(group: &DeviceGroup, demand: Demand) -> Result<Strategy, BackendError>
     })
 }
 
-/// What a share of a database asks of GPUs, at most. While little is asked, a batch is one query: all GPUs must have a part
-/// in it.
+/// Returns an upper bound of a share's demand on GPUs. At low load a batch is a single query, so
+/// all GPUs must take part in it.
 fn share_demand(params: &ProtocolParams, share: Share) -> Demand {
     let whole = gpu_demand(params, 1);
     let bytes = |share| params.share_bytes(share).iter().map(|range| range.end - range.start).sum::<u64>();
@@ -124,7 +124,7 @@ fn share_demand(params: &ProtocolParams, share: Share) -> Demand {
     Demand { whole_bytes: whole.whole_bytes - whole.divided_bytes + divided_bytes, divided_bytes, ..whole }
 }
 
-/// What a database asks of GPUs that answer `batch` queries at once.
+/// Returns a database's demand on GPUs that answer `batch` queries at once.
 pub fn gpu_demand(params: &ProtocolParams, batch: usize) -> Demand {
     Demand {
         whole_bytes: params.memory_bytes(),
@@ -147,7 +147,7 @@ mod tests {
 
     use super::*;
 
-    /// Databases are opened on groups that differ in their strategy, as [`Gpus`] opens them.
+    /// Databases are opened as [`Gpus`] opens them, on groups with different strategies.
     #[test]
     fn a_new_base_on_several_gpus_goes_on_with_the_keys_prepared_for_the_former_one() {
         let config = Config { devices: 2, processors: 2, ..Config::default() };
@@ -180,7 +180,8 @@ mod tests {
             engine.publish(base("second", Strategy::Gather));
             let served = engine.version("test", None).unwrap();
             let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-            // A query's own selectors are made as keys are: the first one has no more of them than the second.
+            // A query's own selectors are made by the kernel that makes keys: both queries launch
+            // it equally often.
             let made = [(), ()].map(|()| {
                 let queries = client.query(0, &mut rng).unwrap().queries.into_iter().map(Into::into);
                 let asked = Asked { keys: Some(keys), queries: queries.collect() };

@@ -1,4 +1,4 @@
-//! Which backend answers for a database: the only place that knows more than one.
+//! Selection of the backend for a database: the only place that knows several backends.
 
 mod choice;
 mod entry;

@@ -15,24 +15,24 @@ use crate::gpu_memory::KeyBudget;
 
 /// The backends of a server.
 pub(crate) struct Backends {
-    /// In the order in which a database is offered to them.
+    /// Backends in the order in which a database is offered to them.
     ordered: Vec<Box<dyn DatabaseBackend>>,
-    /// For what is computed beside the answers.
+    /// Processor for computations other than answers.
     cpu: Arc<CpuBackend>,
 }
 
-/// Where a database was opened.
+/// An opened database and its backend.
 pub(crate) struct Opened {
     pub database: Database,
-    /// The name of what it is on.
+    /// Name of the backend or device that answers.
     pub backend: String,
-    /// The kind of the device that it is on, if it is on one.
+    /// Kind of the device, if a device answers.
     pub device: Option<&'static str>,
 }
 
 impl Backends {
-    /// The backends of a choice; logs why there is no GPU where one would have been taken. `keys` says how much
-    /// memory those of clients may take.
+    /// Opens the backends of `choice`. If `Auto` finds no GPU, the log says why. `keys` is the
+    /// memory budget of clients' keys.
     pub fn open(choice: &BackendChoice, threads: usize, keys: KeyBudget) -> Result<Self, BackendError> {
         let cpu = Arc::new(CpuBackend::new(threads)?);
         let processor = Box::new(Processor::of(&cpu));
@@ -53,7 +53,8 @@ impl Backends {
         Ok(Self { ordered, cpu })
     }
 
-    /// Opens a verified snapshot on the first backend that takes it; logs why those before did not.
+    /// Opens a verified snapshot on the first backend that accepts it; the log says why earlier
+    /// backends did not.
     pub fn database(&self, snapshot: &Snapshot, opening: Opening) -> Result<Opened, LoadError> {
         let manifest = snapshot.manifest();
         let mut refused = None;
@@ -76,24 +77,24 @@ impl Backends {
         Err(refused.map_or_else(none_left, |(_, reason)| reason))
     }
 
-    /// Gives a device up that failed; false if that was done before. What was on it must be opened again.
+    /// Removes a failed device; false if it was removed before. Its databases must be opened again.
     pub fn lose(&mut self, device: &str) -> bool {
         let before = self.ordered.len();
         self.ordered.retain(|backend| backend.kind() != device);
         self.ordered.len() < before
     }
 
-    /// Whether there is no backend left.
+    /// True if no backend is left.
     pub fn is_empty(&self) -> bool {
         self.ordered.is_empty()
     }
 
-    /// Whether databases are offered to a device before the processor.
+    /// True if databases are offered to a device before the processor.
     pub fn prefers_device(&self) -> bool {
         self.ordered.first().is_some_and(|backend| backend.is_device())
     }
 
-    /// The processor, for what is computed beside the answers.
+    /// Returns the processor, for computations other than answers.
     pub fn cpu(&self) -> &Arc<CpuBackend> {
         &self.cpu
     }

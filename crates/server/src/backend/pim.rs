@@ -16,26 +16,28 @@ use spirea_store::Snapshot;
 use super::choice::{PimChoice, PimMachine};
 use super::entry::DatabaseBackend;
 
-/// DPUs of an emulated machine where nobody says how many: a rank of the real one.
+/// Default number of emulated DPUs: one rank of the real machine.
 const EMULATED_DPUS: usize = 64;
-/// Queries of the batches that clusters are chosen for: IM-PIR's.
+/// Batch size for which the number of clusters is chosen: that of IM-PIR.
 const BATCH: usize = 32;
 
-/// Processing in memory: databases whose shares are bits.
+/// Processing in memory, for databases whose shares are bits.
 pub(super) struct Pim {
     cpu: Arc<CpuBackend>,
     sdk: Box<dyn Sdk>,
     dpus: usize,
     clusters: Option<usize>,
-    /// Opened with the first database, which decides how many clusters there are.
+    /// Opened with the first database, which decides the number of clusters.
     backend: Mutex<Option<PimBackend>>,
 }
 
 impl Pim {
-    /// Finds the machine and its DPUs. Keys are expanded by `cpu`, and emulated DPUs run on as many threads.
+    /// Finds the machine and its DPUs. `cpu` expands keys; emulated DPUs use the same number of
+    /// threads.
     ///
     /// # Errors
-    /// [`BackendError::Unavailable`] with what is missing: the vendor's library, its program, or so many DPUs.
+    /// [`BackendError::Unavailable`] with the missing part: the vendor's library, its program, or
+    /// enough DPUs.
     pub fn open(choice: PimChoice, cpu: &Arc<CpuBackend>) -> Result<Self, BackendError> {
         let sdk: Box<dyn Sdk> = match choice.machine {
             PimMachine::Vendor => Box::new(Vendor::find()?),
@@ -45,7 +47,7 @@ impl Pim {
                 Box::new(Emulation::new(EmulationConfig { dpus, threads, ..EmulationConfig::default() })?)
             }
         };
-        // Allocated once to be counted, and given back.
+        // Allocates the DPUs once to count them, then frees them.
         let dpus = sdk.alloc(choice.dpus)?.dpus();
         if let Some(clusters) = choice.clusters.filter(|&clusters| clusters > dpus) {
             return Err(BackendError::Unavailable(format!(
@@ -93,7 +95,7 @@ impl DatabaseBackend for Pim {
         let backend = self.backend(&snapshot.manifest().protocol);
         let backend = backend.map_err(|error| LoadError::Protocol(error.into()))?;
         let name = backend.name();
-        // The one step of a query is timed by its phases.
+        // A query has a single step here, so its phases are timed instead.
         let times = Arc::new(StepTimes::default());
         let shares = Arc::new(backend.with_times(Arc::clone(&times)));
         let split = Arc::new(Split::new(Arc::clone(&self.cpu), shares));

@@ -10,12 +10,12 @@ use spirea_store::Snapshot;
 use super::entry::DatabaseBackend;
 use crate::config::all_cores;
 
-/// The processor. It takes every database.
+/// The processor, which accepts every database.
 #[derive(Clone)]
 pub struct Processor(Arc<CpuBackend>);
 
 impl Processor {
-    /// The processor, with as many threads; 0 for as many as there are cores.
+    /// Creates the processor backend with `threads` threads; 0 uses all cores.
     ///
     /// # Errors
     /// [`BackendError`] if the system gives no threads.
@@ -24,12 +24,13 @@ impl Processor {
         Ok(Self(Arc::new(CpuBackend::new(threads)?)))
     }
 
-    /// These threads of it.
+    /// Creates the backend on the threads of `cpu`.
     pub(super) fn of(cpu: &Arc<CpuBackend>) -> Self {
         Self(Arc::clone(cpu))
     }
 
-    /// Opens a verified snapshot that machines answer for together, behind what answers in its place. Nothing is measured.
+    /// Opens a verified snapshot that several machines answer together. `in_place` wraps or
+    /// replaces the responder. Measures nothing.
     ///
     /// # Errors
     /// Those of [`Database::open`].

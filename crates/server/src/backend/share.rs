@@ -10,23 +10,25 @@ use super::ordered::{Backends, Opened};
 use crate::config::all_cores;
 use crate::gpu_memory::KeyBudget;
 
-/// What the server of one share, and of nothing else, answers on.
+/// Backends of a server that holds one share and nothing else.
 pub struct ShareBackends {
-    /// Which.
+    /// Choice of the backend.
     pub choice: BackendChoice,
-    /// Threads of the processor; 0 for as many as there are cores.
+    /// Threads of the processor; 0 for all cores.
     pub threads: usize,
-    /// The keys of clients, of which there may be so many bytes.
+    /// Clients' keys, and the maximum of their bytes.
     pub keys: (Arc<KeyRegistry>, u64),
-    /// Is told of a device that fails.
+    /// Callback for device failures.
     pub lost: LossHandler,
 }
 
 impl ShareBackends {
-    /// Opens a verified share on the first of them that takes it, and measures it. Gives the name of what it is on, too.
+    /// Opens a verified share on the first backend that accepts it, and measures it. Also returns
+    /// the name of the backend or device.
     ///
     /// # Errors
-    /// [`LoadError::Protocol`] if there is no such backend, or no room; those of [`Database::open`].
+    /// [`LoadError::Protocol`] if the backend is unavailable or has no room; those of
+    /// [`Database::open`].
     pub fn open(self, snapshot: &Snapshot, opening: Opening) -> Result<(Database, String), LoadError> {
         let Self { choice, threads, keys: (keys, most), lost } = self;
         let prepared = move |gpus: &[BackendId]| keys.prepared_for(gpus);

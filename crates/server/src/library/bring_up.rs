@@ -1,4 +1,4 @@
-//! How versions come to answer: at the start, when they are published, and when a device has failed.
+//! Bringing versions up: at the start, when they are published, and after a device failure.
 
 use std::sync::{Arc, mpsc};
 
@@ -12,7 +12,8 @@ use super::source::Version;
 use super::thread::spawn;
 
 impl Library {
-    /// Loads all databases, then waits for devices to fail, and answers elsewhere then. Ends when the server has.
+    /// Loads all databases, then waits for device failures and moves the affected databases to
+    /// other backends. Returns when the server has ended.
     pub fn run(self: Arc<Self>, losses: &mpsc::Receiver<Loss>) {
         for (name, entry) in &self.entries {
             match self.load(name, entry) {
@@ -45,8 +46,8 @@ impl Library {
         Ok(())
     }
 
-    /// Replaces the interim form of the current version, and then loads the former versions that are kept. The log says
-    /// what cannot be opened; the current version goes on answering.
+    /// Replaces the interim form of the current version, then loads the earlier versions that are
+    /// kept. Failures are logged; the current version keeps answering.
     fn settle(&self, name: &str, entry: &Entry) {
         let versions = entry.source.versions();
         if let Some(current) = versions.first() {
@@ -63,7 +64,7 @@ impl Library {
         }
     }
 
-    /// Replaces the interim form of a base that answers by the one in which it is to be held.
+    /// Replaces a base's mapped interim form, which is answering, by its final form.
     fn replace_interim(&self, name: &str, base: &Snapshot) {
         let answers = |served: &Served| served.base().identity().version == base.version();
         let answering = self.engine.versions(name).is_ok_and(|versions| versions.iter().any(answers));
@@ -75,7 +76,7 @@ impl Library {
         }
     }
 
-    /// Opens a version; parts of it that answer already are taken as they are.
+    /// Opens a version, reusing those of its parts that already answer.
     fn open(
         &self,
         name: &str,
@@ -96,7 +97,7 @@ impl Library {
         Ok(served.signed(version.signature.clone()).with_values(version.values))
     }
 
-    /// Gives a device up that failed, and opens elsewhere what was on it.
+    /// Removes a failed device, and reopens its databases on other backends.
     fn leave(&self, Loss { device, reason }: &Loss) {
         if !self.loader.lose(device) {
             return;
@@ -114,14 +115,14 @@ impl Library {
         }
     }
 
-    /// Opens all parts of the versions that answer again.
+    /// Reopens all parts of the answering versions.
     fn reopen(&self, name: &str, entry: &Entry) -> Result<(), String> {
         let answering = self.engine.versions(name).unwrap_or_default();
         let versions = entry.source.versions();
         for part in answering.iter().flat_map(Served::parts) {
             let mut snapshots = versions.iter().flat_map(Version::snapshots);
             let snapshot = snapshots.find(|snapshot| snapshot.version() == part.identity().version);
-            // One that is no longer on disk answers no more.
+            // A version that is no longer on disk stops answering.
             if let Some(snapshot) = snapshot {
                 self.engine.replace(&self.loader.open(snapshot)?);
             }
@@ -129,7 +130,7 @@ impl Library {
         Ok(())
     }
 
-    /// Lets the current version answer. One that cannot be loaded is given up for the one before.
+    /// Makes the current version answer. If it cannot be loaded, rolls back to the version before.
     pub(super) fn bring_up(
         self: &Arc<Self>,
         name: &str,
@@ -164,7 +165,8 @@ impl Library {
     }
 }
 
-/// Reads all of a snapshot, which takes long: a base that several versions share is read for the first.
+/// Verifies a whole snapshot, which takes long. A base shared by several versions is verified only
+/// for the first of them.
 fn verify(snapshot: &Snapshot) -> Result<(), String> {
     snapshot.verify(&Silent).map_err(|error| {
         tracing::error!(database = %snapshot.manifest().name, %error, "the snapshot is damaged");

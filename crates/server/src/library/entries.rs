@@ -9,29 +9,29 @@ use super::source::Source;
 /// A database of the server.
 pub(super) struct Entry {
     pub source: Source,
-    /// Held while its current version is made to answer, so that versions come to answer in the order in which they
-    /// became current.
+    /// Lock held while the current version is being brought up, so that versions start to answer in
+    /// the order in which they became current.
     turn: Mutex<()>,
     compactions: Mutex<FailedCompactions>,
 }
 
-/// The compactions of a database that failed, whatever asked for them.
+/// Failed compactions of a database, on request or automatic.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FailedCompactions {
-    /// How many there were.
+    /// Number of failures.
     pub count: u64,
-    /// Why the last compaction failed, if it did.
+    /// Cause of the last compaction's failure; `None` if the last compaction succeeded.
     pub last: Option<String>,
 }
 
 impl Entry {
     pub fn compactions(&self) -> MutexGuard<'_, FailedCompactions> {
-        // Whoever panicked left whole values.
+        // A panic leaves no half-written value.
         self.compactions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub fn turn(&self) -> MutexGuard<'_, ()> {
-        // It guards no data.
+        // The lock guards no data.
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -44,7 +44,7 @@ pub(crate) struct Library {
 }
 
 impl Library {
-    /// The databases of sources, each announced to the engine.
+    /// Creates the library of the sources' databases, and announces each to the engine.
     ///
     /// # Errors
     /// [`LoadError::DuplicateName`].
@@ -58,7 +58,7 @@ impl Library {
         Ok(Self { engine, loader, entries })
     }
 
-    /// The compactions that failed, of each database by name.
+    /// Returns the failed compactions of each database, by name.
     pub fn failed_compactions(&self) -> impl Iterator<Item = (&str, FailedCompactions)> {
         self.entries.iter().map(|(name, entry)| (name.as_str(), entry.compactions().clone()))
     }

@@ -13,38 +13,39 @@ use crate::backend::{Backends, Opened};
 
 /// A device that failed.
 pub(crate) struct Loss {
-    /// Its kind.
+    /// Kind of the device.
     pub device: &'static str,
-    /// What it said.
+    /// Error of the device.
     pub reason: String,
 }
 
-/// Opens snapshots on the backends, and hears when a device fails.
+/// Opens snapshots on the backends, and receives device failures.
 pub(crate) struct Loader {
     backends: RwLock<Backends>,
     opening: Opening,
-    /// Told of devices that failed.
+    /// Channel for device failures.
     losses: Mutex<mpsc::Sender<Loss>>,
 }
 
 impl Loader {
-    /// A loader, and what will tell of devices that failed.
+    /// Creates a loader, and the channel that receives device failures.
     pub fn new(backends: Backends, opening: Opening) -> (Self, mpsc::Receiver<Loss>) {
         let (sender, losses) = mpsc::channel();
         (Self { backends: RwLock::new(backends), opening, losses: Mutex::new(sender) }, losses)
     }
 
-    /// Opens a verified snapshot as it is to be held.
+    /// Opens a verified snapshot in its final form.
     ///
     /// # Errors
-    /// What happened, for the operator; it is in the log, too.
+    /// A description for the operator, which is also logged.
     pub fn open(&self, snapshot: &Snapshot) -> Result<Arc<Database>, String> {
         self.open_with(snapshot, self.opening)
     }
 
-    /// Opens a verified snapshot in an interim form where it has one: touching memory for the first time takes longer
-    /// than mapping a file, so tables that are to be copied are answered from their files at first. What must be
-    /// transformed, or copied to a device, is opened once, as it is to be held.
+    /// Opens a verified snapshot in an interim form if it has one. Tables that are to be copied
+    /// into memory answer from the mapped file at first: touching memory for the first time takes
+    /// longer than mapping a file. Tables that must be transformed, or copied to a device, are
+    /// opened once, in their final form.
     ///
     /// # Errors
     /// Those of [`Self::open`].
@@ -52,7 +53,7 @@ impl Loader {
         self.open_with(snapshot, self.interim(snapshot))
     }
 
-    /// Whether the interim form of a snapshot is not the one in which it is to be held.
+    /// True if a snapshot has an interim form that differs from its final form.
     pub fn has_interim(&self, snapshot: &Snapshot) -> bool {
         self.interim(snapshot) != self.opening
     }
@@ -66,7 +67,7 @@ impl Loader {
 
     fn open_with(&self, snapshot: &Snapshot, opening: Opening) -> Result<Arc<Database>, String> {
         let (name, version) = (&snapshot.manifest().name, snapshot.version_hex());
-        // A defect in loading one database is not the end of the others.
+        // A panic while one database loads must not affect the others.
         match catch_unwind(AssertUnwindSafe(|| self.read().database(snapshot, opening))) {
             Ok(Ok(Opened { database, backend, device })) => {
                 tracing::info!(database = %name, snapshot = %version, %backend, "the snapshot is ready");
@@ -89,27 +90,27 @@ impl Loader {
     fn loss_handler(&self, device: &'static str) -> LossHandler {
         let losses = self.losses.lock().unwrap_or_else(PoisonError::into_inner).clone();
         Box::new(move |reason: &str| {
-            // Nobody listens once the server ends.
+            // The receiver is gone once the server ends.
             let _ = losses.send(Loss { device, reason: reason.into() });
         })
     }
 
-    /// Gives a device up; false if that was done before.
+    /// Removes a failed device; false if it was removed before.
     pub fn lose(&self, device: &str) -> bool {
         self.write().lose(device)
     }
 
-    /// Whether there is a backend for what was on a device that failed.
+    /// True if some backend is left for the databases of a failed device.
     pub fn has_backend(&self) -> bool {
         !self.read().is_empty()
     }
 
-    /// The processor, for what is computed beside the answers.
+    /// Returns the processor, for computations other than answers.
     pub fn cpu(&self) -> Arc<CpuBackend> {
         Arc::clone(self.read().cpu())
     }
 
-    // A panic while a device is given up leaves none.
+    // A panic while a device is removed leaves a whole value.
     fn read(&self) -> RwLockReadGuard<'_, Backends> {
         self.backends.read().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,8 +1,9 @@
-//! The databases of a server: where their versions come from, and how new ones come to answer.
+//! The databases of a server: the sources of their versions, and the way of a new version to its
+//! first answer.
 //!
-//! A database is served from a snapshot's folder, and then stays as it is; or from a repository, and then publishers
-//! give it new versions while it answers. A version is on disk before it answers, and answers before its publisher is
-//! told.
+//! A database served from a snapshot's folder never changes. A database served from a repository
+//! gets new versions from publishers while it answers. A version is on disk before it answers, and
+//! answers before its publisher is told.
 
 mod bring_up;
 mod entries;

@@ -1,4 +1,4 @@
-//! What publishers ask: changes, snapshots, and which version shall answer.
+//! Operations of publishers: changes, snapshots, and selection of the current version.
 
 use std::io::Read;
 use std::path::Path;
@@ -15,20 +15,20 @@ use super::receive::{ReceiveError, receive};
 use super::source::Source;
 use super::thread::spawn;
 
-/// A delta is compacted if it takes more than one part in so many of its base's bytes, and more than
-/// [`LEAST_COMPACTED`].
+/// A delta is compacted if it exceeds `1 / COMPACTED_SHARE` of its base's bytes and also
+/// [`LEAST_COMPACTED`] bytes.
 const COMPACTED_SHARE: u64 = 8;
 const LEAST_COMPACTED: u64 = 4 << 20;
 
 /// A version that answers.
 #[derive(Debug, Serialize)]
 pub(crate) struct Published {
-    /// What clients name it by.
+    /// Hash by which clients name the version.
     #[serde(with = "spirea_protocols::hex")]
     pub version: [u8; 32],
-    /// Rises with every version that becomes current.
+    /// Sequence number, which rises with every version that becomes current.
     pub sequence: u64,
-    /// Changes since its base was built.
+    /// Number of changes since the base was built.
     pub changes: u64,
 }
 
@@ -48,7 +48,7 @@ impl Library {
         }
     }
 
-    /// The versions that are kept, newest first.
+    /// Returns the kept versions, newest first.
     ///
     /// # Errors
     /// [`PublishError::UnknownDatabase`], [`PublishError::Fixed`].
@@ -57,7 +57,8 @@ impl Library {
         Ok(repository.versions().iter().map(Published::from).collect())
     }
 
-    /// The table of the current base, by which changes are read; none if nothing has been published.
+    /// Returns the table of the current base, which defines how changes are read; `None` if nothing
+    /// has been published.
     ///
     /// # Errors
     /// [`PublishError::UnknownDatabase`], [`PublishError::Fixed`].
@@ -66,15 +67,15 @@ impl Library {
         Ok(repository.current().map(|current| current.base.manifest().table.clone()))
     }
 
-    /// Takes changes in, as lines of JSON. When this returns they are on the disk and answer.
+    /// Applies changes, given as lines of JSON. When this returns, they are on disk and answer.
     ///
     /// # Errors
-    /// See [`PublishError`]. Nothing has changed then.
+    /// See [`PublishError`]; nothing has changed in this case.
     pub fn change(self: &Arc<Self>, name: &str, lines: impl Read) -> Result<Published, PublishError> {
         let (entry, repository) = self.entry(name)?;
         let current = repository.current().ok_or(PublishError::NothingYet)?;
         let changes = Changes::read_lines(&current.base.manifest().table, lines, Path::new("changes"));
-        // What cannot be read is the sender's.
+        // A read error is the sender's fault.
         let changes = changes.map_err(|error| match error {
             StoreError::Io { source, .. } => ReceiveError::Broken(source).into(),
             error => PublishError::from(error),
@@ -87,10 +88,11 @@ impl Library {
         Ok(Published::from(&record))
     }
 
-    /// Takes a snapshot in, as a tar archive of its folder. When this returns it is on the disk and answers.
+    /// Publishes a snapshot, given as a tar archive of its folder. When this returns, it is on disk
+    /// and answers.
     ///
     /// # Errors
-    /// See [`PublishError`]. Nothing has changed then.
+    /// See [`PublishError`]; nothing has changed in this case.
     pub fn take(
         self: &Arc<Self>,
         name: &str,
@@ -105,7 +107,7 @@ impl Library {
         Ok(Published::from(&record))
     }
 
-    /// Makes an earlier version answer again: `to`, or the one before.
+    /// Makes an earlier version current again: `to`, or the version before the current one.
     ///
     /// # Errors
     /// See [`PublishError`].
@@ -116,8 +118,8 @@ impl Library {
         Ok(Published::from(&record))
     }
 
-    /// Makes a new base of the base and its delta. Changes are taken in meanwhile. Operators are told of a failure until
-    /// a compaction succeeds.
+    /// Builds a new base from the base and its delta. Changes are accepted meanwhile. A failure is
+    /// reported to operators until a compaction succeeds.
     ///
     /// # Errors
     /// See [`PublishError`].
@@ -131,7 +133,7 @@ impl Library {
         let compacted = compact();
         match &compacted {
             Ok(_) => entry.compactions().last = None,
-            // Another one is at work, or the version is no longer current: that is no failure.
+            // Not a failure: another compaction is running, or the version is no longer current.
             Err(PublishError::Store(StoreError::Busy { .. })) => (),
             Err(error) => {
                 let mut failed = entry.compactions();
@@ -142,7 +144,7 @@ impl Library {
         compacted
     }
 
-    /// Compacts on a thread of its own.
+    /// Starts a compaction on its own thread.
     fn spawn_compaction(self: &Arc<Self>, name: &str) {
         let (library, name) = (Arc::clone(self), name.to_owned());
         let compaction = move || match library.compact(&name) {
@@ -154,7 +156,7 @@ impl Library {
     }
 }
 
-/// Whether a version's delta is worth a new base.
+/// True if a version's delta is large enough for a new base.
 fn is_large(record: &VersionRecord) -> bool {
     let bytes = |snapshot: &Snapshot| snapshot.manifest().matrix.bytes;
     let most = LEAST_COMPACTED.max(bytes(&record.base) / COMPACTED_SHARE);

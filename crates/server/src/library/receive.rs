@@ -1,4 +1,4 @@
-//! A snapshot as it comes over the network: a tar archive of its folder.
+//! Receives a snapshot over the network: a tar archive of its folder.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -10,23 +10,23 @@ use spirea_store::manifest::{
     FILES, GROUPS_FILE, MANIFEST_FILE, MAX_MANIFEST_BYTES, Manifest, SIGNATURE_FILE,
 };
 
-/// Why an upload was not taken.
+/// Reason why an upload was refused.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReceiveError {
-    /// It is no archive of a snapshot.
+    /// The upload is not an archive of a snapshot.
     #[error(
         "the upload is no archive of a snapshot: {0}; send `tar --create` of the folder's files, manifest.json first"
     )]
     Malformed(String),
-    /// It is of another database.
+    /// The snapshot belongs to another database.
     #[error("the snapshot is of the database {found:?}, not of {wanted:?}")]
     OtherDatabase {
-        /// Its database.
+        /// Database of the snapshot.
         found: String,
-        /// The database that it was sent to.
+        /// Database to which it was sent.
         wanted: String,
     },
-    /// It broke off.
+    /// The upload broke off.
     #[error("the upload broke off: {0}; send it again")]
     Broken(io::Error),
     /// A file could not be written.
@@ -34,23 +34,23 @@ pub(crate) enum ReceiveError {
     Write {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
 
-/// The longest extended header: some tools write times and owners into one.
+/// Maximum bytes of an extended header; some tools write times and owners there.
 const MAX_EXTENSION_BYTES: u64 = 64 << 10;
 
-/// Writes the files of an archive into a folder, and syncs them. The manifest comes first: it says which others there
-/// are and how long each is, so that nothing else is ever written.
+/// Writes the files of an archive into a folder, and syncs them. The manifest comes first and lists
+/// the other files with their lengths; nothing else is ever written.
 pub(super) fn receive(archive: impl Read, folder: &Path, name: &str) -> Result<(), ReceiveError> {
     let malformed = |detail: String| ReceiveError::Malformed(detail);
     let mut archive = tar::Archive::new(archive);
     let mut manifest = None::<Manifest>;
     let mut written = Vec::new();
-    // Entries are read raw: otherwise the reader would hold long names and extended headers in memory, whatever length
-    // they claim. Names of a snapshot's files are short.
+    // Entries are read raw: otherwise the reader would hold long names and extended headers in
+    // memory, at whatever length they claim. The names of a snapshot's files are short.
     for entry in archive.entries().map_err(ReceiveError::Broken)?.raw(true) {
         let mut entry = entry.map_err(ReceiveError::Broken)?;
         let kind = entry.header().entry_type();
@@ -105,8 +105,8 @@ pub(super) fn receive(archive: impl Read, folder: &Path, name: &str) -> Result<(
     }
 }
 
-/// Copies an entry into a new file and syncs it. What cannot be read is the sender's, what cannot be written the
-/// server's.
+/// Copies an entry into a new file and syncs it. A read error is the sender's fault, a write error
+/// the server's.
 fn write(entry: &mut impl Read, path: &Path) -> Result<(), ReceiveError> {
     const CHUNK_BYTES: usize = 1 << 18;
     let failed = |source| ReceiveError::Write { path: path.into(), source };
@@ -125,7 +125,7 @@ fn write(entry: &mut impl Read, path: &Path) -> Result<(), ReceiveError> {
 mod tests {
     use super::*;
 
-    /// An archive's first header, and then as many bytes as anybody asks for.
+    /// An archive that has a first header, followed by endless bytes.
     struct Endless {
         head: io::Cursor<Vec<u8>>,
         given: u64,

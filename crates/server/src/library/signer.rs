@@ -1,4 +1,4 @@
-//! The key that signs what is published through a server.
+//! The key that signs versions published through a server.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use spirea_protocols::signature::{PrivateKey, PublicKey};
 use spirea_store::signing::read_key;
 use spirea_store::{Repository, StoreError, VersionRecord};
 
-/// Why versions cannot be signed.
+/// Reason why versions cannot be signed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SignerError {
@@ -16,7 +16,8 @@ pub enum SignerError {
     /// The repository cannot be read.
     #[error(transparent)]
     Store(StoreError),
-    /// Another key has signed what answers: clients that pin it would refuse all that is published.
+    /// Another key signed the current version: clients that pin that key would refuse everything
+    /// published with this one.
     #[error(
         "{path}: its current version is signed by the key {current}, and {file} is the key {key}: name the file of the \
          former; or change keys, of which clients must be told (spirea rollback --repository {path} --to {version} \
@@ -24,20 +25,20 @@ pub enum SignerError {
         path = .repository.display(), file = .file.display()
     )]
     Other {
-        /// The repository.
+        /// Folder of the repository.
         repository: PathBuf,
-        /// Its current version, in hexadecimal digits.
+        /// Current version of the repository, in hexadecimal.
         version: String,
-        /// Who signed that.
+        /// Key that signed the current version.
         current: Box<PublicKey>,
-        /// The file of the key that is to sign.
+        /// File of the configured key.
         file: PathBuf,
-        /// What belongs to it.
+        /// Public key of the configured key.
         key: Box<PublicKey>,
     },
 }
 
-/// The key in a file, unless the current version of a repository is signed by another one.
+/// Reads the key in a file; an error if another key signed the current version of the repository.
 pub(super) fn signer_of(file: &Path, repository: &Path) -> Result<PrivateKey, SignerError> {
     let key = read_key(file).map_err(SignerError::Key)?;
     let versions = Repository::list(repository).map_err(SignerError::Store)?;

@@ -1,4 +1,4 @@
-//! Where a database's versions come from.
+//! Sources of a database's versions.
 
 use std::path::Path;
 
@@ -10,28 +10,28 @@ use spirea_store::{Repository, Snapshot, StoreError, VersionRecord};
 
 use super::signer::{SignerError, signer_of};
 
-/// Why a folder cannot be served.
+/// Reason why a folder cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OpenError {
-    /// It is damaged, or another process has it.
+    /// The folder is damaged, or another process has opened it.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// What would be published there cannot be signed.
+    /// Versions published there could not be signed.
     #[error(transparent)]
     Signer(#[from] SignerError),
 }
 
-/// Where a database's versions come from.
+/// Source of a database's versions.
 pub(crate) enum Source {
-    /// Always this one.
+    /// A single, fixed version.
     Snapshot(Box<Version>),
-    /// Those of a repository.
+    /// The versions of a repository.
     Repository(Box<Repository>),
 }
 
 impl Source {
-    /// The source in a folder: a snapshot, or else a repository, which may be empty. What is published there is
-    /// signed by the key in a file, if there is one.
+    /// Opens the source in a folder: a snapshot or else a repository, which may be empty. Versions
+    /// published there are signed by the key in the file `signing_key`, if given.
     ///
     /// # Errors
     /// [`OpenError`].
@@ -42,12 +42,12 @@ impl Source {
             return Ok(Self::Snapshot(Box::new(Version { base, delta: None, signature, values: None })));
         }
         let key = signing_key.map(|file| signer_of(file, folder)).transpose()?;
-        // As many as the engine keeps.
+        // The repository keeps the number of versions that the engine keeps.
         let settings = Settings { kept: MOST_VERSIONS, key, ..Settings::default() };
         Ok(Self::Repository(Box::new(Repository::open(folder, settings)?)))
     }
 
-    /// Checks whether a folder can be opened, without taking it: a server may have it.
+    /// Checks that a folder can be opened, without locking it, because a server may have it open.
     ///
     /// # Errors
     /// [`OpenError`].
@@ -61,7 +61,7 @@ impl Source {
         Ok(())
     }
 
-    /// The database's name: a repository without a version has its folder's.
+    /// Returns the database's name; for a repository without a version, the folder's name.
     pub fn name(&self) -> String {
         match self {
             Self::Snapshot(version) => version.base.manifest().name.clone(),
@@ -72,7 +72,7 @@ impl Source {
         }
     }
 
-    /// What answers, newest first.
+    /// Returns the versions that answer, newest first.
     pub fn versions(&self) -> Vec<Version> {
         match self {
             Self::Snapshot(version) => vec![Version::clone(version)],
@@ -87,7 +87,7 @@ pub(crate) struct Version {
     pub base: Snapshot,
     pub delta: Option<Snapshot>,
     pub signature: Option<Signature>,
-    /// Values that base and delta have together, if anybody has counted them.
+    /// Number of values in base and delta together, if it has been counted.
     pub values: Option<u64>,
 }
 
@@ -98,12 +98,12 @@ impl From<VersionRecord> for Version {
 }
 
 impl Version {
-    /// What clients name it by.
+    /// Returns the hash by which clients name the version.
     pub fn name(&self) -> [u8; 32] {
         delta::version(self.base.version(), self.delta.as_ref().map(Snapshot::version))
     }
 
-    /// Its base, and its delta if it has one.
+    /// Returns the base, and the delta if there is one.
     pub fn snapshots(&self) -> impl Iterator<Item = &Snapshot> {
         [&self.base].into_iter().chain(&self.delta)
     }

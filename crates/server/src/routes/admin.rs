@@ -1,4 +1,4 @@
-//! What operators see: on a port of its own, for tokens with the scope admin.
+//! Endpoints for operators, on their own port, for tokens with the scope `admin`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,12 +15,13 @@ use super::control::describe_with_cause;
 use super::response::json_body;
 use crate::app::App;
 
-/// The databases with their versions and states, and why any failed, or its last compaction did.
+/// Returns the databases with their versions and states, and the causes of failed databases and
+/// failed last compactions.
 pub(super) async fn databases(State(app): State<Arc<App>>) -> Response {
     json_body(&json!({ "databases": described(&app) }))
 }
 
-/// The databases, with the cause if one could not be loaded or compacted.
+/// Describes the databases, with the cause for each that could not be loaded or compacted.
 fn described(app: &App) -> Vec<Value> {
     let failed = app.library.iter().flat_map(|library| library.failed_compactions());
     let causes: BTreeMap<_, _> =
@@ -35,7 +36,7 @@ fn described(app: &App) -> Vec<Value> {
     app.engine.statuses().iter().map(describe).collect()
 }
 
-/// How the server does.
+/// Returns the state of the server.
 pub(super) async fn status(State(app): State<Arc<App>>) -> Response {
     let load = app.engine.load();
     let KeyUsage { memory, disk } = app.engine.key_usage();

@@ -1,4 +1,4 @@
-//! Probes, metrics, and what the server says of its databases.
+//! Probes, metrics, and descriptions of databases.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,12 +20,12 @@ use crate::accept::{JSON, prefers};
 use crate::app::App;
 use crate::refused::Refused;
 
-/// The process runs, whatever its databases do.
+/// Reports that the process runs, whatever the state of its databases.
 pub(super) async fn alive() -> &'static str {
     "ok\n"
 }
 
-/// Whether all databases answer, and if not, why; and whether the server goes on.
+/// Reports whether all databases answer, with causes if not, and whether the server is leaving.
 pub(super) async fn ready(State(app): State<Arc<App>>) -> Response {
     let statuses = app.engine.statuses();
     let leaving = app.leaving.load(Ordering::Relaxed);
@@ -43,7 +43,7 @@ pub(super) async fn metrics(State(app): State<Arc<App>>) -> Response {
     ([(CONTENT_TYPE, HeaderValue::from_static(content_type))], text).into_response()
 }
 
-/// The list of databases, as JSON unless protobuf is preferred.
+/// Returns the list of databases, as JSON unless protobuf is preferred.
 pub(super) async fn databases(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
     let statuses = app.engine.statuses();
     let mut response = if prefers(&headers, spirea_wire::CONTENT_TYPE, JSON) {
@@ -64,7 +64,7 @@ pub(super) async fn databases(State(app): State<Arc<App>>, headers: HeaderMap) -
     response
 }
 
-/// A database's description, with the cause if it could not be loaded: for operators.
+/// Describes a database for operators, with the cause if it could not be loaded.
 pub(super) fn describe_with_cause(status: &Status) -> Value {
     let mut described = describe(status);
     if let Loading::Failed(cause) = &status.state {
@@ -97,8 +97,8 @@ fn describe(status: &Status) -> Value {
     described
 }
 
-/// What a client must know before it can ask; a client that has it already is told so. `?version=VERSION` names a
-/// version; without, it is the newest.
+/// Returns the configuration that a client needs before its first query; "not modified" if the
+/// client already has it. `?version=VERSION` names a version; the default is the newest.
 pub(super) async fn config(
     State(app): State<Arc<App>>,
     Name(name): Name,

@@ -1,5 +1,5 @@
-//! Pages of other origins: any may ask the port for clients. There are no cookies, and a page that has a token got it
-//! from its user.
+//! CORS: pages of any origin may use the port for clients. There are no cookies, and a page that
+//! has a token got it from its user.
 
 use axum::extract::Request;
 use axum::http::header::{
@@ -11,13 +11,13 @@ use axum::middleware::Next;
 use axum::response::Response;
 
 const METHODS: HeaderValue = HeaderValue::from_static("GET,HEAD,POST");
-/// What a page may read of a response's headers, beside those that any page may.
+/// Response headers that a page may read, besides those that every page may read.
 const READABLE: HeaderValue = HeaderValue::from_static("accept-ranges,content-range,etag,retry-after");
-/// How long a browser may remember what it may ask for: a day, in seconds.
+/// Time for which a browser may cache these permissions: a day, in seconds.
 const MEMORY: HeaderValue = HeaderValue::from_static("86400");
 
-/// Tells browsers that pages may ask, and what they may read. An `OPTIONS` may be a preflight, by which a browser asks
-/// first.
+/// Adds the CORS headers that allow requests from pages and list the headers they may read. An
+/// `OPTIONS` request may be a preflight.
 pub(super) async fn admit_pages(request: Request, next: Next) -> Response {
     let preflight = request.method() == Method::OPTIONS;
     let asked = request.headers().get(ACCESS_CONTROL_REQUEST_HEADERS).cloned();
@@ -27,7 +27,7 @@ pub(super) async fn admit_pages(request: Request, next: Next) -> Response {
     if preflight {
         headers.insert(ACCESS_CONTROL_ALLOW_METHODS, METHODS);
         headers.insert(ACCESS_CONTROL_MAX_AGE, MEMORY);
-        // Mirrored, since a browser does not count Authorization among any.
+        // Mirrors the requested headers, since the wildcard does not include `Authorization`.
         headers.extend(asked.map(|asked| (ACCESS_CONTROL_ALLOW_HEADERS, asked)));
     } else {
         headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, READABLE);

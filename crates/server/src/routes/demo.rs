@@ -1,4 +1,4 @@
-//! The demo page, below `/demo/`; whoever comes without a path is sent there.
+//! The demo page, below `/demo/`; `/` redirects to it.
 
 use std::sync::Arc;
 
@@ -17,7 +17,8 @@ use super::response::entity_tag;
 use crate::demo::{Demo, INDEX};
 use crate::refused::Refused;
 
-/// Beside its own files it may run the compiled client, and ask other servers: a protocol may have two.
+/// Besides its own files, the page may run the compiled client and connect to other servers,
+/// because a protocol may have two.
 const POLICY: &str = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; img-src 'self'; \
      worker-src 'self'; connect-src 'self' http: https:; form-action 'none'; base-uri 'none'; frame-ancestors 'none'";
 
@@ -39,7 +40,7 @@ async fn named(State(demo): State<Arc<Demo>>, Path(path): Path<String>, headers:
     file(&demo, &path, &headers)
 }
 
-/// A tag of a file in whatever encoding.
+/// Returns the weak tag of a file, which is valid for every encoding.
 fn weak(tag: &HeaderValue) -> HeaderValue {
     HeaderValue::try_from([b"W/", tag.as_bytes()].concat()).expect("two more letters of ASCII")
 }
@@ -65,7 +66,7 @@ fn file(demo: &Demo, path: &str, asked: &HeaderMap) -> Response {
     }
 }
 
-/// Whether `Accept-Encoding` lists gzip, and not with a weight of 0.
+/// True if `Accept-Encoding` lists gzip with a weight above 0.
 fn takes_gzip(asked: &HeaderMap) -> bool {
     let values = asked.get_all(ACCEPT_ENCODING).into_iter().filter_map(|value| value.to_str().ok());
     values.flat_map(|value| value.split(',')).any(|coding| {

@@ -8,24 +8,25 @@ use spirea_wire::Code;
 use crate::access::Scope;
 use crate::app::App;
 
-/// An endpoint: who may ask, what answers, and what it may say. The routers and their description are made of these.
+/// An endpoint: its scope, its handler and its possible responses. The routers and the OpenAPI
+/// document are both made from endpoints.
 pub(super) struct Endpoint {
     pub method: Method,
     pub path: &'static str,
-    /// The scope that a token needs; none for what needs no token.
+    /// Scope that a token needs; `None` if no token is needed.
     pub scope: Option<Scope>,
     pub summary: &'static str,
     pub parameters: &'static [Parameter],
-    /// The content type of the request's body, which it must have; none if it has no body.
+    /// Required content type of the request's body; `None` if there is no body.
     pub body: Option<&'static str>,
     pub successes: Vec<Success>,
-    /// Why it may refuse, beside what any endpoint may.
+    /// Codes of refusals, besides those that any endpoint may return.
     pub causes: Vec<Code>,
     pub handler: MethodRouter<Arc<App>>,
 }
 
 impl Endpoint {
-    /// An endpoint that anybody may GET, and that refuses nothing.
+    /// Creates a GET endpoint that is open to everyone and never refuses.
     pub fn open<H: Handler<T, Arc<App>>, T: 'static>(
         path: &'static str,
         summary: &'static str,
@@ -46,7 +47,7 @@ impl Endpoint {
         }
     }
 
-    /// The methods that its path takes: `HEAD` goes where `GET` goes, and `OPTIONS` tells of them.
+    /// Returns the methods of its path: `GET` implies `HEAD`, and `OPTIONS` lists the methods.
     pub fn allow(&self) -> HeaderValue {
         let head = if self.method == Method::GET { "HEAD, " } else { "" };
         let methods = format!("{}, {head}OPTIONS", self.method);
@@ -54,15 +55,15 @@ impl Endpoint {
     }
 }
 
-/// What an endpoint gives when it does not refuse. One status may have several, of different types.
+/// A successful response. One status may have several, with different content types.
 #[derive(Clone, Copy)]
 pub(super) struct Success {
     pub status: u16,
-    /// The type of its body; empty if there is none.
+    /// Content type of the body; empty if there is none.
     pub content_type: &'static str,
-    /// The name of the body's schema in `schemas.json`; empty if it is no JSON.
+    /// Name of the body's schema in `schemas.json`; empty if the body is not JSON.
     pub schema: &'static str,
-    /// The headers that it always has.
+    /// Headers that the response always has.
     pub headers: &'static [Header],
     pub text: &'static str,
 }
@@ -73,15 +74,15 @@ impl Success {
     }
 }
 
-/// What may be said beside the path.
+/// A parameter of a request, outside the path.
 pub(super) struct Parameter {
     pub name: &'static str,
     /// `query` or `header`.
     pub place: &'static str,
-    /// What it must match; empty if it may be anything.
+    /// Pattern of the value; empty if any value is allowed.
     pub pattern: &'static str,
     pub text: &'static str,
 }
 
-/// A header of a response: its name, what it matches, and what it means.
+/// A response header: its name, the pattern of its value, and its meaning.
 pub(super) type Header = (&'static str, &'static str, &'static str);

@@ -1,4 +1,5 @@
-//! The endpoints of both ports: the one table that the routers and their description are made of.
+//! The endpoints of both ports: the single table from which the routers and the OpenAPI documents
+//! are made.
 
 use std::sync::{Arc, OnceLock};
 
@@ -17,7 +18,7 @@ use crate::accept::JSON;
 use crate::access::{self, Scope};
 use crate::app::App;
 
-/// A hash as a client may write it.
+/// Pattern of a hash in a request.
 const HASH: &str = "^[0-9a-fA-F]{64}$";
 
 const ETAG: Header = ("ETag", "^\"[0-9a-f]{64}\"$", "The hash of what is here, in quotes.");
@@ -39,7 +40,7 @@ const HINT: Parameter = Parameter {
     text: "The hint's hash; without, that of the newest version's base.",
 };
 
-/// A body that is no JSON.
+/// Returns a response whose body is not JSON.
 const fn ok(content_type: &'static str, text: &'static str) -> Success {
     Success { status: 200, content_type, schema: "", headers: &[], text }
 }
@@ -51,9 +52,9 @@ const fn ok_json(schema: &'static str, text: &'static str) -> Success {
 const NOT_MODIFIED: Success =
     Success { status: 304, ..ok("", "what the client has, by If-None-Match") }.with(&[ETAG, ASK_AGAIN]);
 
-/// Why a database may not answer.
+/// Refusals of a database that does not answer.
 const NO_DATABASE: [Code; 3] = [Code::UnknownDatabase, Code::Loading, Code::Failed];
-/// What may be wrong with a body.
+/// Refusals of a wrong body.
 const WRONG_BODY: [Code; 6] = [
     Code::Malformed,
     Code::WrongFormat,
@@ -63,7 +64,7 @@ const WRONG_BODY: [Code; 6] = [
     Code::Overloaded,
 ];
 
-/// What probes and monitors ask, on every port and without a token.
+/// Returns the endpoints of probes and monitors, on every port and without a token.
 fn open_endpoints() -> Vec<Endpoint> {
     let alive = || vec![ok("text/plain", "it runs")];
     let ready = vec![
@@ -82,7 +83,8 @@ fn open_endpoints() -> Vec<Endpoint> {
     ]
 }
 
-/// The endpoint that describes all of a port's. The document is made once: it is large, and needs no token.
+/// Returns the endpoint of a port's OpenAPI document. The document is made only once: it is large,
+/// and this endpoint needs no token.
 fn described(document: fn() -> Value) -> Endpoint {
     let made = Arc::new(OnceLock::new());
     let handler = move || async move { json_text(made_once(&made, document)) };
@@ -101,7 +103,7 @@ fn admin_document() -> Value {
     openapi::document("Spirea: administration", &admin_endpoints())
 }
 
-/// What clients ask.
+/// Returns the endpoints for clients.
 pub(super) fn data_endpoints() -> Vec<Endpoint> {
     const PROTOBUF: &str = spirea_wire::CONTENT_TYPE;
     const BYTES: &str = "application/octet-stream";
@@ -223,7 +225,7 @@ pub(super) fn data_endpoints() -> Vec<Endpoint> {
     endpoints
 }
 
-/// An endpoint that makes a version answer, and says which when it does.
+/// Returns an endpoint that makes a version current and responds with that version.
 fn publication(
     path: &'static str,
     summary: &'static str,
@@ -247,7 +249,7 @@ fn publication(
     }
 }
 
-/// What operators and publishers ask.
+/// Returns the endpoints for operators and publishers.
 pub(super) fn admin_endpoints() -> Vec<Endpoint> {
     let mut endpoints = open_endpoints();
     let file = |content_type, text| vec![ok(content_type, text)];
@@ -328,7 +330,7 @@ pub(super) fn admin_endpoints() -> Vec<Endpoint> {
             post(publish::compact),
         ),
     ]);
-    // Requests that pages of other origins may have made.
+    // The refusal of requests that pages of other origins may have made.
     endpoints.iter_mut().for_each(|endpoint| endpoint.causes.push(Code::Forbidden));
     endpoints
 }

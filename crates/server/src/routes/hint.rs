@@ -1,5 +1,5 @@
-//! `GET /v1/databases/{name}/hint`: a hint from its file, whole or from where a download broke off. `?blake3=HASH`
-//! names it; without, it is that of the newest version's base.
+//! `GET /v1/databases/{name}/hint`: a hint from its file, whole or from the byte where a download
+//! broke off. `?blake3=HASH` names the hint; the default is the hint of the newest version's base.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::refused::Refused;
 
 /// Bytes read from the file at a time.
 const CHUNK_BYTES: usize = 32 << 10;
-/// One address for all versions: a cache must ask whether its copy is still the hint.
+/// All versions share one address, so a cache must check that its copy is still current.
 const ASK_AGAIN: HeaderValue = HeaderValue::from_static("no-cache");
 
 pub(super) async fn hint(
@@ -39,7 +39,8 @@ pub(super) async fn hint(
     if lists_tag(&headers, IF_NONE_MATCH, &tag) {
         return Ok((StatusCode::NOT_MODIFIED, [(ETAG, tag), (CACHE_CONTROL, ASK_AGAIN)]).into_response());
     }
-    // A range is for the hint that the client began with; for another one it gets the whole.
+    // A range applies to the hint that the client began with; for another hint the response is the
+    // whole.
     let same_hint = headers.get(IF_RANGE).is_none_or(|known| *known == tag);
     let asked = match headers.get(RANGE).and_then(|range| range.to_str().ok()) {
         Some(range) if same_hint => parse(range, hint.bytes),
@@ -70,8 +71,8 @@ pub(super) async fn hint(
     Ok(response)
 }
 
-/// `GET /v1/databases/{name}/hint/rows`: the hashes of a hint's rows, by which a client that has the hint of another
-/// version finds what has changed.
+/// `GET /v1/databases/{name}/hint/rows`: the hashes of a hint's rows. A client with the hint of
+/// another version compares them to find the changed rows.
 pub(super) async fn rows(
     State(app): State<Arc<App>>,
     Name(name): Name,
@@ -88,7 +89,8 @@ pub(super) async fn rows(
     Ok(response)
 }
 
-/// The hint that a request names, of any version that answers; without a name, that of the newest base.
+/// Returns the hint that a request names, of any answering version; the default is the hint of the
+/// newest base.
 fn named(app: &App, database: &str, uri: &Uri) -> Result<HintFile, Refused> {
     match named_hash(uri, "blake3")? {
         Some(hash) => app.engine.hint(database, &hash)?.ok_or_else(Refused::unknown_hint),
@@ -96,7 +98,8 @@ fn named(app: &App, database: &str, uri: &Uri) -> Result<HintFile, Refused> {
     }
 }
 
-/// A version may answer a little longer than its files are kept.
+/// Converts an error of reading a hint: a version may answer slightly longer than its files are
+/// kept.
 fn unreadable(error: std::io::Error) -> Refused {
     if error.kind() == std::io::ErrorKind::NotFound {
         return Refused::unknown_hint();

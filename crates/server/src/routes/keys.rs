@@ -41,10 +41,11 @@ pub(super) async fn keys(
     };
     let database = Arc::clone(database.ok_or(EngineError::Stale { current: version })?);
     let engine = Arc::clone(&app.engine);
-    // The registry prepares one set at a time; a request that waits for it here takes no thread from others.
+    // The registry prepares one set at a time; a request waiting here occupies no thread.
     let turn = Arc::clone(&app.preparing).lock_owned().await;
     let register = move || {
-        // The body's memory stays taken until the keys are prepared, even if the client goes away.
+        // The body's memory stays reserved until the keys are prepared, even if the client goes
+        // away.
         let _held = (received, turn);
         engine.register_keys(&database, &keys, caller.key_owner())
     };

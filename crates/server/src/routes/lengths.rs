@@ -2,7 +2,7 @@ use spirea_engine::{Database, Served};
 use spirea_protocols::Sizes;
 use spirea_wire::{Lengths, Limits};
 
-/// Lengths of a version's messages.
+/// Returns the lengths of a version's messages.
 pub(super) fn limits(served: &Served) -> Limits {
     Limits {
         base: lengths(served.base()),
@@ -11,7 +11,7 @@ pub(super) fn limits(served: &Served) -> Limits {
     }
 }
 
-/// Lengths of the messages of a part of it.
+/// Returns the lengths of the messages of one part of a version.
 pub(super) fn lengths(database: &Database) -> Lengths {
     let Sizes { query_bytes, answer_bytes, keys_bytes, .. } = database.sizes();
     Lengths { query_bytes, answer_bytes, keys_bytes }

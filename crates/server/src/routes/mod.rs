@@ -38,7 +38,7 @@ use crate::observe::observe;
 use crate::problem::negotiate;
 use crate::refused::Refused;
 
-/// The port for clients.
+/// Returns the router of the port for clients.
 pub(crate) fn data(app: &Arc<App>) -> Router {
     let observed = middleware::from_fn_with_state(Arc::clone(app), observe);
     let negotiated = middleware::from_fn(negotiate);
@@ -51,7 +51,7 @@ pub(crate) fn data(app: &Arc<App>) -> Router {
         .layer(observed)
 }
 
-/// The port for operators and publishers. No page of another origin may ask here.
+/// Returns the router of the port for operators and publishers. It refuses pages of other origins.
 pub(crate) fn admin(app: &Arc<App>) -> Router {
     let observed = middleware::from_fn_with_state(Arc::clone(app), observe);
     let added = app.extension.as_ref().map_or_else(Router::new, |extension| {
@@ -84,7 +84,7 @@ fn router(app: &Arc<App>, endpoints: Vec<Endpoint>) -> Router {
         .with_state(Arc::clone(app))
 }
 
-/// What an endpoint says to a method that it has no handler for: which ones it has.
+/// Responds to a method without a handler: lists the methods that the path has.
 async fn other_method(method: Method, allow: HeaderValue) -> Response {
     let mut response = match method {
         Method::OPTIONS => ().into_response(),
@@ -94,7 +94,7 @@ async fn other_method(method: Method, allow: HeaderValue) -> Response {
     response
 }
 
-/// Lets a request in, or refuses it; its permit is held until its response has been sent.
+/// Admits or refuses a request; its permit is held until its response has been sent.
 async fn admit(
     State((gate, scope)): State<(Arc<Gate>, Scope)>,
     mut request: Request,
@@ -109,7 +109,7 @@ async fn admit(
     }
 }
 
-// The panic's own words may hold anything; the default hook has written them to standard error.
+// The panic's message may contain anything; the default hook has written it to standard error.
 fn panicked(_: Box<dyn Any + Send>) -> Response {
     Refused::internal("the request was aborted by a defect").into_response()
 }

@@ -1,4 +1,4 @@
-//! The description of the endpoints in the form OpenAPI 3.1, made from the table that the routers are made from.
+//! The OpenAPI 3.1 document of the endpoints, made from the same table as the routers.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::endpoint::{Endpoint, Header, Parameter, Success};
 use crate::problem::{PROBLEM, PROBLEMS, title};
 use crate::refused::{Refused, name};
 
-/// What may refuse a request with a token before its endpoint sees it.
+/// Refusals of requests with a token that occur before the endpoint is reached.
 const AT_THE_GATE: [Code; 4] = [Code::Unauthenticated, Code::Forbidden, Code::Overloaded, Code::Malformed];
 
 const DESCRIPTION: &str = "\
@@ -17,10 +17,10 @@ const DESCRIPTION: &str = "\
     (405), get a header Allow with those that it has. A refusal has a status of 400 or above, a code, the cause and a \
     remedy: as a message spirea.v1.Error, or as application/problem+json (RFC 9457) where Accept prefers JSON.";
 
-/// What a response has whose form depends on what its request accepts.
+/// Header of a response whose form depends on `Accept`.
 pub(super) const FORM: Header = ("Vary", "accept", "The form depends on Accept.");
 
-/// The document of some endpoints.
+/// Returns the document of `endpoints`.
 pub(super) fn document(heading: &str, endpoints: &[Endpoint]) -> Value {
     let mut paths = Map::new();
     for endpoint in endpoints {
@@ -45,7 +45,7 @@ pub(super) fn document(heading: &str, endpoints: &[Endpoint]) -> Value {
     })
 }
 
-/// Every code with its title and status.
+/// Returns every code with its title and status.
 fn problems() -> Map<String, Value> {
     let codes = (Code::Malformed as i32..).map_while(|code| Code::try_from(code).ok());
     let kind = |code| json!({ "title": title(code), "status": Refused::status(code).as_u16() });
@@ -74,7 +74,7 @@ fn operation(endpoint: &Endpoint) -> Value {
     operation
 }
 
-/// What an endpoint may respond with, by status.
+/// Returns the possible responses of an endpoint, by status.
 fn responses(endpoint: &Endpoint) -> Map<String, Value> {
     let mut responses: BTreeMap<u16, Value> = BTreeMap::new();
     for Success { status, content_type, schema, headers, text } in &endpoint.successes {
@@ -87,7 +87,7 @@ fn responses(endpoint: &Endpoint) -> Map<String, Value> {
         }
     }
     let gate = endpoint.scope.into_iter().flat_map(|_| AT_THE_GATE);
-    // A defect may be anywhere, and so may a wrong Host.
+    // Any endpoint may have a defect or receive a wrong Host.
     let causes = endpoint.causes.iter().copied().chain(gate).chain([Code::Malformed, Code::Internal]);
     let mut refusals: BTreeMap<u16, Vec<&str>> = BTreeMap::new();
     for code in causes {
@@ -102,7 +102,7 @@ fn responses(endpoint: &Endpoint) -> Map<String, Value> {
     responses.into_iter().map(|(status, response)| (status.to_string(), response)).collect()
 }
 
-/// A response that refuses for one of some causes.
+/// Returns the response of a refusal with one of `causes`.
 fn refusal(status: u16, causes: &str) -> Value {
     let (name, pattern, text) = FORM;
     let mut headers = json!({ name: header(pattern, text) });
@@ -131,7 +131,7 @@ fn refers(schema: &str) -> Value {
     json!({ "schema": { "$ref": format!("#/components/schemas/{schema}") } })
 }
 
-/// The schema of a text that matches a pattern, if there is one.
+/// Returns the schema of a text, with its pattern if there is one.
 fn text(pattern: &str) -> Value {
     if pattern.is_empty() {
         json!({ "type": "string" })

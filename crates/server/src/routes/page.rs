@@ -1,9 +1,10 @@
-//! The operator's page: three files that are part of the program. What they show they ask for like anybody else.
+//! The operator's page: three files compiled into the program. The page gets its data from the same
+//! endpoints as any other client.
 
 use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use axum::response::{IntoResponse, Response};
 
-/// The page may load its own files and ask its own server, and nothing else.
+/// The page may load its own files and send requests to its own server, nothing else.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; form-action 'none'; \
      base-uri 'none'; frame-ancestors 'none'";
 

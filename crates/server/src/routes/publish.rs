@@ -1,4 +1,4 @@
-//! What publishers send: changes, snapshots, and which version shall answer.
+//! Endpoints for publishers: changes, snapshots, and selection of the current version.
 
 use std::io::{self, Read};
 use std::sync::Arc;
@@ -17,19 +17,21 @@ use crate::body::{BodyReader, Paced, has_type};
 use crate::library::{Library, PublishError, Published};
 use crate::refused::Refused;
 
-/// The type of changes: lines of JSON.
+/// Content type of changes: lines of JSON.
 pub(super) const CHANGES_TYPE: &str = "application/x-ndjson";
-/// The type of a snapshot: an archive.
+/// Content type of a snapshot: a tar archive.
 pub(super) const SNAPSHOT_TYPE: &str = "application/x-tar";
 
-/// `GET /v1/admin/databases/{name}/versions`: those that are kept, newest first, and the table of the newest.
+/// `GET /v1/admin/databases/{name}/versions`: the kept versions, newest first, and the table of the
+/// newest.
 pub(super) async fn versions(State(app): State<Arc<App>>, Name(name): Name) -> Result<Response, Refused> {
     let library = library(&app)?;
     let (versions, table) = (library.versions(&name)?, library.table(&name)?);
     Ok(json_body(&json!({ "versions": versions, "table": table })))
 }
 
-/// `POST /v1/admin/databases/{name}/changes`: lines of JSON, which answer when the response comes.
+/// `POST /v1/admin/databases/{name}/changes`: applies lines of JSON, which answer once the response
+/// arrives.
 pub(super) async fn changes(
     State(app): State<Arc<App>>,
     Name(name): Name,
@@ -38,8 +40,9 @@ pub(super) async fn changes(
     publish_upload(&app, request, CHANGES_TYPE, move |library, lines| library.change(&name, lines)).await
 }
 
-/// `POST /v1/admin/databases/{name}/snapshot`: a tar archive of a snapshot, which answers when the response comes; with
-/// `?shrinking=allow` also one of less than half the values.
+/// `POST /v1/admin/databases/{name}/snapshot`: publishes a tar archive of a snapshot, which answers
+/// once the response arrives. `?shrinking=allow` also accepts a snapshot with less than half the
+/// values.
 pub(super) async fn snapshot(
     State(app): State<Arc<App>>,
     Name(name): Name,
@@ -55,7 +58,8 @@ pub(super) async fn snapshot(
     publish_upload(&app, request, SNAPSHOT_TYPE, take).await
 }
 
-/// `POST /v1/admin/databases/{name}/rollback`: `?to=VERSION`, or to the version before.
+/// `POST /v1/admin/databases/{name}/rollback`: rolls back to `?to=VERSION`, or to the version
+/// before.
 pub(super) async fn rollback(
     State(app): State<Arc<App>>,
     Name(name): Name,
@@ -65,7 +69,7 @@ pub(super) async fn rollback(
     publish(&app, move |library| library.roll_back(&name, to)).await
 }
 
-/// `POST /v1/admin/databases/{name}/compact`: a new base of the base and its changes.
+/// `POST /v1/admin/databases/{name}/compact`: builds a new base from the base and its changes.
 pub(super) async fn compact(State(app): State<Arc<App>>, Name(name): Name) -> Result<Response, Refused> {
     publish(&app, move |library| library.compact(&name)).await
 }
@@ -74,16 +78,17 @@ fn library(App { library, .. }: &App) -> Result<&Arc<Library>, Refused> {
     library.as_ref().ok_or_else(|| PublishError::UnknownDatabase.into())
 }
 
-/// Runs a publication of an upload, which its thread reads as fast as it comes; it must come at the least rate. A refusal waits for the rest: a
-/// snapshot may have more left than is thrown away beside a response, and its publisher, who may send all of it anyway,
-/// would never learn what was wrong.
+/// Runs a publication on an upload, which its thread reads as fast as the data arrives; the data
+/// must arrive at the minimum rate. A refusal is sent after the whole upload has been read. A
+/// snapshot may be larger than the server drains beside a response, and then its publisher, who may
+/// send all of it anyway, would never learn what was wrong.
 async fn publish_upload(
     app: &App,
     request: Request,
     content_type: &str,
     work: impl FnOnce(&Arc<Library>, &mut dyn Read) -> Result<Published, PublishError> + Send + 'static,
 ) -> Result<Response, Refused> {
-    // A page's form cannot send these types.
+    // The form of a page cannot send these types.
     if !has_type(request.headers(), content_type) {
         return Err(Refused::wrong_content_type(content_type));
     }
@@ -91,20 +96,20 @@ async fn publish_upload(
     let mut upload = BodyReader::new(frames, Handle::current());
     publish(app, move |library| {
         work(library, &mut upload).inspect_err(|_| {
-            // Errors in the rest do not matter: the refusal tells what went wrong before.
+            // Errors in the rest do not matter: the refusal reports the first problem.
             let _ = io::copy(&mut upload, &mut io::sink());
         })
     })
     .await
 }
 
-/// Runs a publication to its end on a thread that serves nobody else, also when its publisher goes away.
+/// Runs a publication to its end on the blocking pool, even if its publisher goes away.
 async fn publish(
     app: &App,
     work: impl FnOnce(&Arc<Library>) -> Result<Published, PublishError> + Send + 'static,
 ) -> Result<Response, Refused> {
     let library = Arc::clone(library(app)?);
-    // The panic's own words have gone to standard error.
+    // The panic hook has written the panic's message to standard error.
     let published = tokio::task::spawn_blocking(move || work(&library)).await;
     let published = published.map_err(|_| Refused::internal("the publication was aborted by a defect"))?;
     let published = published.inspect_err(|error| tracing::error!(%error, "a publication failed"))?;

@@ -30,7 +30,8 @@ pub(super) async fn query(
     let versions = app.engine.versions(&name)?;
     let longest = versions.iter().map(|served| limits(served).request_bytes()).max().unwrap_or(0);
     let received = app.receive(&name, upload, longest, &caller).await?;
-    // The version decides which lengths are valid, so it is read first: a client of an older version is told so.
+    // The version is read first because it decides which lengths are valid; a client with an
+    // outdated version is told so.
     let version = spirea_wire::Request::version(&received.bytes)?;
     let served = app.engine.version(&name, Some(&version))?;
     let request = spirea_wire::Request::decode(received.bytes.clone(), &limits(&served))?;
@@ -74,6 +75,6 @@ async fn admit(
     let keyed = asked.iter().any(|part| part.keys.is_some());
     let engine = Arc::clone(&app.engine);
     let submit = move || engine.submit_traced(&served, asked, Some(trace));
-    // The keys may have to be prepared first.
+    // The keys may need preparing first.
     if keyed { on_blocking_thread(submit).await } else { submit() }
 }

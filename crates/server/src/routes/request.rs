@@ -5,20 +5,20 @@ use spirea_engine::EngineError;
 
 use crate::refused::Refused;
 
-/// The database that a path names.
+/// Name of the database in a path.
 pub(super) struct Name(pub String);
 
 impl<S: Send + Sync> FromRequestParts<S> for Name {
     type Rejection = Refused;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
-        // A name that is no text is the name of no database.
+        // A name that is not valid text names no database.
         let path = Path::from_request_parts(parts, state).await;
         path.map(|Path(name)| Self(name)).map_err(|_| EngineError::UnknownDatabase.into())
     }
 }
 
-/// Whether a header that lists entity tags, such as `If-None-Match`, has this one.
+/// True if a header that lists entity tags, such as `If-None-Match`, contains this tag.
 pub(super) fn lists_tag(headers: &HeaderMap, name: HeaderName, tag: &HeaderValue) -> bool {
     let tag = tag.as_bytes();
     let values =
@@ -28,13 +28,13 @@ pub(super) fn lists_tag(headers: &HeaderMap, name: HeaderName, tag: &HeaderValue
         .any(|listed| listed == b"*" || listed.strip_prefix(b"W/").unwrap_or(listed) == tag)
 }
 
-/// The value of a parameter of a request's query, as it is written.
+/// Returns the raw value of a parameter in a request's query string.
 pub(super) fn parameter<'u>(uri: &'u Uri, name: &str) -> Option<&'u str> {
     let mut pairs = uri.query().unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
     pairs.find(|(key, _)| *key == name).map(|(_, value)| value)
 }
 
-/// The hash that the query string gives under a name, if it gives one.
+/// Returns the hash that the query string gives under a name; `None` if the name is absent.
 pub(super) fn named_hash(uri: &Uri, name: &'static str) -> Result<Option<[u8; 32]>, Refused> {
     let Some(digits) = parameter(uri, name) else { return Ok(None) };
     match blake3::Hash::from_hex(digits) {

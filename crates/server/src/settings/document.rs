@@ -6,17 +6,18 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use toml::de::{DeTable, DeValue};
 
-/// Why a setting cannot be used: where it stands, what is wrong, and what to do.
+/// Error of a setting: its place, the problem, and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}{cause}", before(.place, .cause))]
 pub struct SettingError {
-    /// File, line and key, or the environment's variable.
+    /// File, line and key, or the environment variable.
     pub place: String,
-    /// What is wrong with it, and the remedy.
+    /// Problem and remedy.
     pub cause: String,
 }
 
-/// The place before a cause, unless the cause names the same file already.
+/// Returns the prefix for a cause: the place, or nothing if the cause already begins with the
+/// file's name.
 fn before(place: &str, cause: &str) -> String {
     match cause.strip_prefix(place) {
         Some(rest) if rest.starts_with([':', '/']) => String::new(),
@@ -24,16 +25,16 @@ fn before(place: &str, cause: &str) -> String {
     }
 }
 
-/// A key with its place in the text.
+/// A key with its position in the text.
 struct Entry {
-    /// With dots between its parts, and the number of each table of an array.
+    /// Full key: parts are joined by dots, and tables of an array have their number.
     key: String,
-    /// Where the key's name and its value stand, in bytes.
+    /// Byte range of the key's name; `value` is that of its value.
     name: Range<usize>,
     value: Range<usize>,
 }
 
-/// A TOML file's text, with the place of each key.
+/// Text of a TOML file, with the position of each key.
 pub(crate) struct Document<'a> {
     path: PathBuf,
     text: &'a str,
@@ -41,7 +42,8 @@ pub(crate) struct Document<'a> {
 }
 
 impl<'a> Document<'a> {
-    /// A file's text. One that is no TOML has no keys; [`Document::read`] says what is wrong with it.
+    /// Parses a file's text. A text that is not TOML has no keys; [`Document::read`] reports the
+    /// problem.
     pub fn new(path: &Path, text: &'a str) -> Self {
         let mut entries = Vec::new();
         if let Ok(table) = DeTable::parse(text) {
@@ -50,7 +52,7 @@ impl<'a> Document<'a> {
         Self { path: path.into(), text, entries }
     }
 
-    /// Reads it.
+    /// Deserializes the document.
     pub fn read<T: Deserialize<'a>>(&self) -> Result<T, SettingError> {
         let error = match toml::de::Deserializer::parse(self.text).and_then(T::deserialize) {
             Ok(value) => return Ok(value),
@@ -58,7 +60,7 @@ impl<'a> Document<'a> {
         };
         let span = error.span().unwrap_or_default();
         let within = |outer: &Range<usize>| outer.start <= span.start && span.end <= outer.end;
-        // The innermost key that the error is about.
+        // The innermost key that contains the error's span.
         let key = self
             .entries
             .iter()
@@ -71,19 +73,19 @@ impl<'a> Document<'a> {
         Err(SettingError { place, cause: explain(error.message()) })
     }
 
-    /// The file and line of a key, if it is there.
+    /// Returns the file and line of a key, if the key is there.
     pub fn place(&self, key: &str) -> Option<String> {
         let entry = self.entries.iter().find(|entry| entry.key == key)?;
         Some(format!("{}:{}: {key}", self.path.display(), self.line(entry.name.start)))
     }
 
-    /// A message about a key, with its place.
+    /// Returns a message about a key, with the key's place.
     pub fn locate(&self, key: &str, cause: &str) -> String {
         let place = self.place(key).unwrap_or_else(|| format!("{}: {key}", self.path.display()));
         SettingError { place, cause: cause.into() }.to_string()
     }
 
-    /// All keys, with dots between their parts.
+    /// Returns all keys, with dots between their parts.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
         self.entries.iter().map(|entry| entry.key.as_str())
     }
@@ -113,7 +115,7 @@ fn collect(table: &DeTable<'_>, above: &str, entries: &mut Vec<Entry>) {
     }
 }
 
-/// The reader's words, with the nearest known key where one is unknown.
+/// Rewrites the parser's message; for an unknown key, suggests the nearest known key.
 pub(super) fn explain(message: &str) -> String {
     if let Some((unknown, known)) = unknown_field(message) {
         return match nearest(unknown, known.iter().copied()) {
@@ -127,13 +129,13 @@ pub(super) fn explain(message: &str) -> String {
     message.lines().map(str::trim).collect::<Vec<_>>().join("; ")
 }
 
-/// The unknown key that a message of the reader is about, and the known ones.
+/// Returns the unknown key that a message of the parser is about, and the known keys.
 pub(super) fn unknown_field(message: &str) -> Option<(&str, Vec<&str>)> {
     let mut quoted = message.strip_prefix("unknown field")?.split('`').skip(1).step_by(2);
     Some((quoted.next()?, quoted.collect()))
 }
 
-/// The name that is most like another one, if any is much like it.
+/// Returns the known name most similar to `name`, if any is similar enough.
 pub(super) fn nearest<'n>(name: &str, known: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
     const ALIKE: f64 = 0.7;
     let likeness = |known: &'n str| (known, strsim::normalized_damerau_levenshtein(name, known));

@@ -1,4 +1,5 @@
-//! Settings from the environment: `SPIREA_` and the key, in capitals, with two underscores for each dot.
+//! Settings from the environment: `SPIREA_` and the key in capitals, with two underscores for each
+//! dot.
 
 use serde::Deserialize as _;
 use toml::{Table, Value};
@@ -6,24 +7,24 @@ use toml::{Table, Value};
 use super::document::{explain, nearest};
 use super::{SettingError, Settings, known_keys};
 
-/// What the names of variables begin with.
+/// Prefix of the variables' names.
 const PREFIX: &str = "SPIREA_";
 
-/// The variable that overrides a key.
+/// Returns the variable that overrides a key.
 pub(super) fn variable(key: &str) -> String {
     format!("{PREFIX}{}", key.replace('.', "__").to_ascii_uppercase())
 }
 
-/// One variable as a setting.
+/// A variable as a setting.
 pub(super) struct Variable {
     pub name: String,
     pub key: String,
     pub settings: Settings,
 }
 
-/// The settings among the variables, in the order of their names, and warnings of variables that look like settings
-/// and are none. Those are no errors: a cluster's scheduler sets variables such as SPIREA_SERVICE_HOST for a
-/// service called spirea.
+/// Returns the settings among the variables, ordered by name, and warnings about variables that
+/// look like settings but are not. These are no errors: a cluster's scheduler sets variables such
+/// as SPIREA_SERVICE_HOST for a service called spirea.
 pub(super) fn read(
     variables: impl IntoIterator<Item = (String, String)>,
 ) -> Result<(Vec<Variable>, Vec<String>), SettingError> {
@@ -49,7 +50,8 @@ pub(super) fn read(
     Ok((settings, warnings))
 }
 
-/// A value is TOML if it can be, and else a text: `4096`, `true`, `[{ path = "urls" }]`, `127.0.0.1:80`.
+/// Parses a value as TOML if possible, otherwise as text: `4096`, `true`, `[{ path = "urls" }]`,
+/// `127.0.0.1:80`.
 fn setting(key: &str, value: &str) -> Result<Settings, String> {
     let nested = |value: Value| {
         let nest = |value, part: &str| Value::Table(Table::from_iter([(part.to_owned(), value)]));
@@ -58,7 +60,8 @@ fn setting(key: &str, value: &str) -> Result<Settings, String> {
     let parsed = toml::de::ValueDeserializer::parse(value).and_then(Value::deserialize).ok();
     match parsed.map(nested) {
         Some(Ok(settings)) => Ok(settings),
-        // A number may be meant as a text; what is wrong with a number as a number is the better message.
+        // A number may be meant as text. If that fails too, the error about the number is the
+        // better message.
         Some(Err(cause)) => nested(Value::String(value.into())).map_err(|_| cause),
         None => nested(Value::String(value.into())),
     }

@@ -1,4 +1,4 @@
-//! Settings: one TOML file, overridden by the environment, overridden by what the caller sets itself.
+//! Settings: a TOML file, overridden by the environment, overridden by the caller.
 
 mod document;
 mod environment;
@@ -19,7 +19,8 @@ use self::units::{address, named, parsed, size, time};
 pub use self::units::{parse_address, parse_count, parse_size, parse_time};
 use crate::{BackendChoice, Collector, LogFormat, ServerConfig, TlsFiles, WrongSetting};
 
-/// What a file or the environment sets; what it does not set stays as it is.
+/// Settings of one source, a file or the environment; absent settings leave the configuration
+/// unchanged.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Settings {
@@ -147,7 +148,7 @@ fn set<T>(value: &mut T, setting: Option<T>) {
 }
 
 impl Settings {
-    /// Paths in a file are relative to the folder that it is in.
+    /// Resolves the paths of a settings file relative to the file's folder.
     fn relative_to(mut self, folder: &Path) -> Self {
         let Self { databases, signing_key, keys, tls, tokens, .. } = &mut self;
         let files = [signing_key, &mut keys.folder, &mut tls.certificate, &mut tls.key, &mut tokens.file];
@@ -228,7 +229,7 @@ impl Settings {
     }
 }
 
-/// Every key that there is, with dots between its parts.
+/// Returns all known keys, with dots between their parts.
 fn known_keys() -> Vec<String> {
     let sections = [
         ("", keys_of::<Settings>()),
@@ -245,7 +246,7 @@ fn known_keys() -> Vec<String> {
     keys.filter(|key| !names.contains(&key.as_str())).collect()
 }
 
-/// The keys of a section, which its reader names when it meets another one.
+/// Returns the keys of a section, which the deserializer lists when it meets an unknown one.
 fn keys_of<T: for<'de> Deserialize<'de> + std::fmt::Debug>() -> Vec<String> {
     let stranger = toml::Table::from_iter([(String::new(), toml::Value::Boolean(true))]);
     let refusal = T::deserialize(stranger).map(drop).expect_err("no section has a key without a name");
@@ -253,21 +254,22 @@ fn keys_of<T: for<'de> Deserialize<'de> + std::fmt::Debug>() -> Vec<String> {
     known.into_iter().map(str::to_owned).collect()
 }
 
-/// A configuration, and where each of its settings comes from.
+/// A configuration, and the origin of each of its settings.
 #[derive(Debug)]
 pub struct Configured {
     /// The configuration.
     pub config: ServerConfig,
-    /// Variables of the environment that look like settings and are none.
+    /// Environment variables that look like settings but are not.
     pub warnings: Vec<String>,
     origins: BTreeMap<String, String>,
 }
 
 impl Configured {
-    /// The defaults, changed by a file, if there is one, and by variables of the environment.
+    /// Reads a configuration: the defaults, overridden by a file, if given, and by environment
+    /// variables.
     ///
     /// # Errors
-    /// [`SettingError`] for what cannot be read, with its file and line or its variable.
+    /// [`SettingError`] for a setting that cannot be read, with its file and line or its variable.
     pub fn read(
         file: Option<&Path>,
         environment: impl IntoIterator<Item = (String, String)>,
@@ -299,21 +301,23 @@ impl Configured {
         Ok(())
     }
 
-    /// Notes that the caller has set a key itself, and how it is called there, such as `--listen`.
+    /// Notes that the caller has overridden a key, and the caller's name for it, such as
+    /// `--listen`.
     pub fn overridden(&mut self, key: &str, by: &str) {
         self.origins.insert(key.into(), by.into());
     }
 
-    /// Checks what can be checked without serving: that the settings go together, and that the files they name can
-    /// be read.
+    /// Checks everything that does not need a running server: settings are consistent, and the
+    /// files that they name can be read.
     ///
     /// # Errors
-    /// [`SettingError`] for the first that is wrong, with where it was set.
+    /// [`SettingError`] for the first wrong setting, with its origin.
     pub fn check(&self) -> Result<(), SettingError> {
         self.config.check().map_err(|wrong| self.placed(wrong))
     }
 
-    /// The same, but for databases: for a server that has them elsewhere.
+    /// Checks everything that [`Configured::check`] checks except databases, for a server whose
+    /// databases come from elsewhere.
     ///
     /// # Errors
     /// Those of [`Configured::check`].

@@ -95,7 +95,8 @@ fn the_environment_overrides_the_file() {
     assert_eq!((config.listen.port(), config.threads, config.limits.connections), (2, 3, 9));
     assert_eq!((config.limits.body_memory, config.limits.idle_timeout), (2 << 30, Duration::from_secs(300)));
     assert!(config.development && config.party.is_some() && warnings.is_empty());
-    // Paths of the environment are relative to where the command runs, those of the file to the file.
+    // Paths in the environment are relative to the working directory, those in the file to the
+    // file's folder.
     assert_eq!(config.snapshots, ["one", "two"].map(PathBuf::from));
     assert_eq!(config.keys.folder, Some("12".into()));
     assert!(config.tokens.unwrap().is_absolute());

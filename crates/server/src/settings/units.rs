@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 
-/// The number of bytes that a text tells, such as `512MiB`, `4096`, `1.5GiB` or `1e6`. Units are those of Unix's tools: `1M`
-/// is 1MiB, 2^20 bytes, and `1MB` is 10^6.
+/// Parses a number of bytes such as `512MiB`, `4096`, `1.5GiB` or `1e6`. Units follow the Unix
+/// tools: `1M` is 1MiB, 2^20 bytes, and `1MB` is 10^6.
 ///
 /// # Errors
-/// What a size looks like.
+/// A description of the format of sizes.
 pub fn parse_size(text: &str) -> Result<u64, String> {
     let unit = |unit: &str| {
         let (prefix, base) = match unit.strip_suffix("iB").or_else(|| unit.strip_suffix('B')) {
@@ -27,16 +27,16 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     })
 }
 
-/// The number that a text tells, such as `5000`, `1e6`, `1.5M` or `100k`: units are powers of 1000.
+/// Parses a number such as `5000`, `1e6`, `1.5M` or `100k`; units are powers of 1000.
 ///
 /// # Errors
-/// What a number looks like.
+/// A description of the format of numbers.
 pub fn parse_count(text: &str) -> Result<u64, String> {
     quantity(text, |unit| Some(u128::pow(1000, power(unit)?)))
         .ok_or_else(|| "a number is digits, or such as 1e6, 100k, 1.5M or 2G".into())
 }
 
-/// Which power of 1000 or 1024 a prefix stands for.
+/// Returns the exponent of 1000 or 1024 for a prefix.
 fn power(prefix: &str) -> Option<u32> {
     ["", "K", "M", "G", "T"]
         .iter()
@@ -44,8 +44,8 @@ fn power(prefix: &str) -> Option<u32> {
         .map(|power| power as u32)
 }
 
-/// A whole number: decimal digits, perhaps with a point and an exponent, times a unit. Exact, and `None` if it is not
-/// whole.
+/// Parses a whole number: decimal digits, optionally with a point and an exponent, times a unit.
+/// The result is exact, or `None` if it is not whole.
 fn quantity(text: &str, unit: impl Fn(&str) -> Option<u128>) -> Option<u64> {
     let end = |text: &str, of: fn(char) -> bool| text.find(|c| !of(c)).unwrap_or(text.len());
     let (digits, rest) = text.split_at(end(text, |c| c.is_ascii_digit() || c == '.'));
@@ -60,10 +60,10 @@ fn quantity(text: &str, unit: impl Fn(&str) -> Option<u128>) -> Option<u64> {
     if whole.is_empty() || !number.is_multiple_of(of) { None } else { u64::try_from(number / of).ok() }
 }
 
-/// The time that a text such as `500ms`, `30s`, `2m`, `1h` or `30d` tells.
+/// Parses a time such as `500ms`, `30s`, `2m`, `1h` or `30d`.
 ///
 /// # Errors
-/// What a time looks like.
+/// A description of the format of times.
 pub fn parse_time(text: &str) -> Result<Duration, String> {
     let (number, unit) = split(text);
     let number = number.parse::<u64>().ok();
@@ -79,7 +79,7 @@ pub fn parse_time(text: &str) -> Result<Duration, String> {
     .ok_or_else(|| "a time is a number of ms, s, m, h or d, such as 30s".into())
 }
 
-/// The address to listen on that a text tells, such as `127.0.0.1:8080` or `[::1]:8080`.
+/// Parses an address to listen on, such as `127.0.0.1:8080` or `[::1]:8080`.
 ///
 /// # Errors
 /// The missing part, and the address to write.
@@ -113,7 +113,7 @@ fn split(text: &str) -> (&str, &str) {
     text.split_at(digits)
 }
 
-/// A value that is read from its text, or from a whole number.
+/// Visitor for a value that is parsed from text or from a whole number.
 struct Text<T, F>(F, std::marker::PhantomData<T>);
 
 impl<T, F: FnOnce(&str) -> Result<T, String>> Visitor<'_> for Text<T, F> {
@@ -139,22 +139,22 @@ fn text<'de, D: Deserializer<'de>, T>(
     deserializer.deserialize_any(Text(parse, std::marker::PhantomData)).map(Some)
 }
 
-/// For a size.
+/// Deserializes a size.
 pub(super) fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     text(deserializer, parse_size)
 }
 
-/// For a time.
+/// Deserializes a time.
 pub(super) fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
     text(deserializer, parse_time)
 }
 
-/// For an address to listen on.
+/// Deserializes an address to listen on.
 pub(super) fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SocketAddr>, D::Error> {
     text(deserializer, |text| parse_address(text).map_err(|error| format!("{text:?}: {error}")))
 }
 
-/// For a value that its text can be read from.
+/// Deserializes a value that is parsed from text.
 pub(super) fn parsed<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -163,7 +163,7 @@ where
     text(deserializer, |text| text.parse().map_err(|error| format!("{text:?}: {error}")))
 }
 
-/// For one of a few names.
+/// Deserializes one of a few names.
 pub(super) fn named<'de, D, T: Copy, const N: usize>(
     deserializer: D,
     names: [(&'static str, T); N],

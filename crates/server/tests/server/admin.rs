@@ -1,4 +1,4 @@
-//! The port for operators, and how a server leaves.
+//! The port for operators, and the shutdown of a server.
 
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ fn operators_see_databases_load_keys_and_connections() {
     for reply in [server.get("/v1/admin/status"), server.get_admin("/v1/databases", "")] {
         assert_eq!((reply.status, reply.refusal().code), (404, Code::NoSuchEndpoint));
     }
-    // A page in an operator's browser must not read what is here.
+    // A page in an operator's browser must not read these responses.
     let reply = server.get_admin("/v1/admin/status", "origin: https://page.example\r\n");
     assert_eq!(reply.header("access-control-allow-origin"), None);
 }
@@ -78,14 +78,14 @@ fn a_page_that_an_operator_has_open_cannot_publish() {
     };
     let (here, lines) = ("host: localhost\r\n", "content-type: application/x-ndjson\r\n");
     for (headers, status, code) in [
-        // What a form or a simple request of another page sends.
+        // Requests that a form or script of another page can send without consent.
         (format!("{here}origin: https://page.example\r\ncontent-type: text/plain\r\n"), 403, Code::Forbidden),
         (format!("{here}origin: null\r\n{lines}"), 403, Code::Forbidden),
         (format!("host: page.example\r\norigin: http://page.example\r\n{lines}"), 403, Code::Forbidden),
         (format!("host: page.example\r\n{lines}"), 403, Code::Forbidden),
         (format!("{here}content-type: text/plain\r\n"), 415, Code::WrongContentType),
         (here.to_owned(), 415, Code::WrongContentType),
-        // A tool, and the own page: there is only nothing that could be published to.
+        // A tool and the server's own page are admitted; there is just no database to publish to.
         (format!("{here}{lines}"), 404, Code::UnknownDatabase),
         (format!("{here}origin: http://localhost\r\n{lines}"), 404, Code::UnknownDatabase),
     ] {

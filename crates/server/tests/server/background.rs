@@ -1,4 +1,4 @@
-//! Servers on threads of a process that does other things too.
+//! Servers on threads of a process that also does other things.
 
 use std::fs;
 use std::time::Duration;

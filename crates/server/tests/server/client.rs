@@ -1,4 +1,4 @@
-//! The client: look-ups, versions, and what is tried again.
+//! The client: look-ups, versions, and retries.
 
 use std::time::{Duration, Instant};
 
@@ -31,7 +31,7 @@ fn every_value_is_found_by_index_and_by_key_and_nothing_else() {
     let mut client = connect(&server.url(), "rows", folder.path()).unwrap();
     let lookups = client.look_up_indices(&(0..ROWS).collect::<Vec<_>>()).unwrap();
     assert_eq!(texts(lookups.values), expected);
-    // 300 look-ups are more than a batch.
+    // 300 look-ups exceed one batch.
     assert_eq!(lookups.timings.requests, 2);
     let limits = client.description().limits();
     assert!(lookups.timings.sent_bytes > ROWS * limits.base.query_bytes as u64);
@@ -67,17 +67,17 @@ fn a_new_version_gets_new_queries_and_no_key_is_taken_for_absent() {
     assert_eq!(texts(client.get_keys(&[&key(3)]).unwrap()), [Some(value(3, 1))]);
     let old = *client.description().version();
 
-    // The version that the client knows is still answered; with the answer it learns of the new one.
+    // The version known to the client still answers; the answer announces the new version.
     engine.publish(database(&second, no_hook()));
     let mut look_up = || texts(client.get_keys(&[&key(3), b"absent"]).unwrap());
     assert_eq!([look_up(), look_up()], [1, 2].map(|edition| vec![Some(value(3, edition)), None]));
     assert_eq!(proxy.seen("/config").len(), 2);
-    // One that is no longer answered is refused, and the new one asked at once.
+    // A version that no longer answers is refused, and the client queries the new one at once.
     engine.publish(database(&third, no_hook()));
     engine.publish(database(&fourth, no_hook()));
     assert_eq!(look_up(), [Some(value(3, 4)), None]);
     assert_ne!(*client.description().version(), old);
-    // Each look-up and the refused one: all different.
+    // All request bodies differ, including the refused one.
     let mut bodies: Vec<_> = proxy.seen("/query").into_iter().map(|seen| seen.body).collect();
     assert!(bodies[4][..36].ends_with(client.description().version()));
     bodies.iter_mut().for_each(|body| drop(body.drain(..36)));
@@ -152,12 +152,12 @@ fn requests_are_sent_again_under_one_name_where_that_may_help() {
         assert!(!error.to_string().contains("key-3"));
         assert_eq!(proxy.seen("/query").len(), requests);
     };
-    // Accepted, and failed: not again.
+    // Accepted and failed: no retry.
     fails(|error| matches!(error, ClientError::Refused { status: 500, .. }), 4);
     fails(|error| matches!(error, ClientError::Refused { status: 429, .. }), 5);
-    // An hour is more than this client waits.
+    // An hour exceeds the client's longest wait.
     fails(|error| matches!(error, ClientError::Refused { status: 429, .. }), 6);
-    // Something between client and server failed, or the server died: a retry asks nothing new.
+    // A failure between client and server, or a server that died: retries repeat the same request.
     assert_eq!(texts(client.get_keys(&[&key(3)]).unwrap()), [Some(value(3, 1))]);
     let seen = proxy.seen("/query");
     assert_eq!(seen.len(), 10);
@@ -165,7 +165,7 @@ fn requests_are_sent_again_under_one_name_where_that_may_help() {
     for name in &names {
         assert!(name.len() == 32 && name.bytes().all(|digit| digit.is_ascii_hexdigit()), "{name}");
     }
-    // Each look-up has a name, which its retries share, with the same bytes.
+    // Each look-up has its own id, which its retries share, with identical bytes.
     for retries in [0..3, 6..10] {
         assert!(names[retries.clone()].iter().all(|name| *name == names[retries.start]));
         assert!(
@@ -184,7 +184,7 @@ fn wrong_answers_are_errors_and_never_absent_keys() {
     let server = serve_urls(folder.path(), Limits::default(), 8, no_hook());
     let proxy = Proxy::start(server.address, |seen, before, mut response| {
         if seen.path().ends_with("/query") {
-            // Some byte of the answers, further along each time.
+            // Damages one byte of the answers, further back each time.
             let at = response.len() - 10 - before * 20;
             response[at] ^= 0x80;
         }
@@ -195,7 +195,7 @@ fn wrong_answers_are_errors_and_never_absent_keys() {
     for _ in 0..20 {
         match client.get_keys(&[&key(3)]) {
             Err(ClientError::Protocol(ProtocolError::Corrupted) | ClientError::Wire(_)) => wrong += 1,
-            // The changed byte belonged to another record of the column.
+            // The damaged byte belonged to another record of the column.
             Ok(values) => assert_eq!(texts(values), [Some(value(3, 1))]),
             Err(error) => panic!("{error}"),
         }
@@ -229,7 +229,8 @@ fn damaged_configurations_are_errors() {
                 assert!(expected, "{error}");
                 refused += 1;
             }
-            // The version, the seed, the salt or max_batch: a look-up fails, or is none the worse for it.
+            // Damage to the version, the seed, the salt or max_batch: a look-up either fails or is
+            // correct.
             Ok(mut client) => {
                 if let Ok(values) = client.get_keys(&[&key(3)]) {
                     assert_eq!(texts(values), [Some(value(3, 1))]);
@@ -258,11 +259,11 @@ fn addresses_that_lead_nowhere_are_explained() {
     assert!(
         matches!(&unknown, ClientError::Refused { status: 404, refusal } if refusal.code == Code::UnknownDatabase)
     );
-    // This end of a connection keeps its port from everyone else, and nobody listens on it.
+    // The local end of this connection keeps its port in use, and nobody listens on it.
     let taken = std::net::TcpStream::connect(server.address).unwrap();
     let closed = taken.local_addr().unwrap();
     assert!(matches!(error(&format!("http://{closed}"), "urls"), ClientError::Unreachable(_)));
-    // A slash at the end is no other address.
+    // A trailing slash does not change the address.
     connect(&format!("{}/", server.url()), "urls", folder.path()).unwrap();
 }
 

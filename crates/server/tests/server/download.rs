@@ -1,4 +1,4 @@
-//! Hints: resumed, checked, cached, and followed when they change.
+//! Hints: resumed, verified, cached, and updated when they change.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,7 +16,7 @@ use tempfile::tempdir;
 use crate::fixture::{connect, engine, options, serve_engine, serve_urls, texts};
 use crate::proxy::Proxy;
 
-/// The files of a cache with this extension.
+/// Returns the files of a cache with this extension.
 fn files(cache: &Path, extension: &str) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(cache).unwrap().map(|entry| entry.unwrap().path());
     entries.filter(|path| path.extension().is_some_and(|found| found == extension)).collect()
@@ -54,7 +54,7 @@ fn a_download_that_breaks_off_is_resumed() {
     );
     assert_eq!((files(&cache, "hint").len(), files(&cache, "part").len()), (1, 0));
 
-    // The cache has it now.
+    // Now the cache has the hint.
     connect(&proxy.url(), "urls", &cache).unwrap();
     assert_eq!(proxy.seen("/hint").len(), 4);
 }
@@ -75,7 +75,7 @@ fn what_a_killed_process_left_is_used() {
     connect(&proxy.url(), "urls", &cache).unwrap();
     assert!(!proxy.seen("/hint")[1].head.contains("\nrange: "));
 
-    // Left by a process that was killed: the first half.
+    // A killed process left the first half.
     let hint = files(&cache, "hint")[0].clone();
     let part = hint.with_extension("part");
     let bytes = std::fs::read(&hint).unwrap();
@@ -84,7 +84,7 @@ fn what_a_killed_process_left_is_used() {
     connect(&proxy.url(), "urls", &cache).unwrap();
     assert!(proxy.seen("/hint")[2].head.contains("\nrange: bytes="));
 
-    // Left by a process that wrote too much: thrown away.
+    // A process left a file that is too long: discarded.
     std::fs::remove_file(&hint).unwrap();
     std::fs::write(&part, [&bytes[..], b"more"].concat()).unwrap();
     connect(&proxy.url(), "urls", &cache).unwrap();
@@ -98,7 +98,7 @@ fn a_hint_that_changes_in_between_is_not_pieced_together() {
     engine.publish(database(&write_snapshot(folder.path(), "urls", TableKind::Keyword, 1), no_hook()));
     let edition =
         |number| database(&write_snapshot(folder.path(), "urls", TableKind::Keyword, number), no_hook());
-    // Two newer bases, so that the first is no longer there.
+    // Two newer bases, so that the first is gone.
     let newer = Mutex::new(vec![edition(2), edition(3)]);
     let server = serve_engine(&engine, Limits::default());
     let proxy = Proxy::start(server.address, move |seen, before, response| {
@@ -134,7 +134,7 @@ fn a_hint_that_is_changed_on_the_way_is_rejected() {
     assert!(files(&cache, "hint").is_empty());
     assert!(files(&cache, "part").iter().all(|part| part.metadata().unwrap().len() == 0));
 
-    // Once is an accident: the second download is right.
+    // A single damaged download is repeated: the second one is intact.
     let once = flipping(1);
     let mut client = connect(&once.url(), "urls", &cache).unwrap();
     assert_eq!(texts(client.get_keys(&[&key(3)]).unwrap()), [Some(value(3, 1))]);

@@ -1,4 +1,4 @@
-//! Clients that misbehave, batches that fail, and a queue that is full.
+//! Misbehaving clients, failing batches, and a full queue.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -25,7 +25,8 @@ fn head(length: usize) -> String {
     )
 }
 
-/// A time that passes in these tests, but not while a thread that has something to send waits for its turn.
+/// A timeout that passes in these tests, but not while a thread with data to send waits to be
+/// scheduled.
 const SHORT: Duration = Duration::from_secs(2);
 
 #[test]
@@ -41,13 +42,13 @@ fn a_slow_body_gets_408_and_others_are_served_meanwhile() {
     let reply = read(&mut stalled);
     assert_eq!((reply.status, reply.refusal().code, reply.refusal().accepted), (408, Code::SlowBody, false));
 
-    // Headers that never end, and a connection that never says anything.
+    // Headers that never end, and a connection that stays silent.
     for beginning in [&b"POST /v1"[..], b""] {
         let mut stalled = dial(server.address);
         stalled.write_all(beginning).unwrap();
         let started = Instant::now();
         let mut rest = Vec::new();
-        // The server may answer 408 or just close.
+        // The server may answer 408 or just close the connection.
         let _ = stalled.read_to_end(&mut rest);
         assert!(started.elapsed() < PATIENCE);
     }
@@ -64,7 +65,7 @@ fn a_trickle_is_not_waited_for_forever() {
     stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
     let started = Instant::now();
     let mut first = [0; 12];
-    // A byte every tenth of a second: never a pause, but below the slowest rate.
+    // A byte every tenth of a second: never a pause, but below the minimum rate.
     loop {
         let _ = stream.write_all(b"x");
         match stream.read(&mut first) {
@@ -127,7 +128,7 @@ fn a_full_queue_gets_429_and_clients_that_gave_up_free_their_places() {
     for stream in [&mut running, &mut patient, &mut late] {
         assert_eq!(read(stream).status, 200);
     }
-    // What waited was computed together, without the one that was given up.
+    // The waiting requests were computed together, without the cancelled one.
     assert_eq!(begins.try_iter().count(), 1);
     assert_eq!(server.metric("spirea_batch_queries_sum{database=\"urls\"}"), Some(3.0));
 }
@@ -139,7 +140,7 @@ fn memory_for_bodies_is_bounded() {
     let body = request(&server, 1).encode();
     let mut first = dial(server.address);
     first.write_all(&[head(body.len()).as_bytes(), &body[..10]].concat()).unwrap();
-    // All there is, since the first body needs more.
+    // The whole budget, since the first body exceeds it.
     eventually("the first body", || server.metric("spirea_body_memory_bytes") == Some(1024.0));
     let reply = server.post(QUERY, &body);
     assert_eq!((reply.status, reply.refusal().code), (429, Code::Overloaded));
@@ -154,7 +155,8 @@ fn memory_for_bodies_is_bounded() {
 fn a_refusal_reaches_a_client_that_is_still_sending() {
     let folder = tempdir().unwrap();
     let server = serve_urls(folder.path(), Limits::default(), 8, no_hook());
-    // Far more than the system's buffers hold, so that the client is still sending when it is refused.
+    // Far more than the system's buffers hold, so the client is still sending when the refusal
+    // comes.
     let body = vec![0; 24 << 20];
     for _ in 0..3 {
         let reply = server.post("/v1/databases/other/query", &body);
@@ -162,7 +164,7 @@ fn a_refusal_reaches_a_client_that_is_still_sending() {
     }
     let reply = server.post_with(QUERY, "", &body);
     assert_eq!((reply.status, reply.refusal().code), (415, Code::WrongContentType));
-    // A port or a path that is not meant for it.
+    // A path that this port does not have.
     let reply = server.post("/v1/admin/databases/urls/snapshot", &body);
     assert_eq!((reply.status, reply.refusal().code), (404, Code::NoSuchEndpoint));
 }
@@ -174,7 +176,7 @@ fn a_refusal_reaches_a_client_that_waited_for_consent() {
     let headers =
         "connection: close\r\ncontent-type: application/x-protobuf\r\ntransfer-encoding: chunked\r\n";
     let mut stream = begin_slowly(server.address, QUERY, headers);
-    // It is refused in the midst of what it was allowed to send.
+    // The refusal comes while the client sends what it was allowed to send.
     let chunk = [b"100000\r\n".to_vec(), vec![0; 1 << 20], b"\r\n".to_vec()].concat();
     for _ in 0..24 {
         stream.write_all(&chunk).unwrap();
@@ -214,11 +216,11 @@ fn a_thousand_random_bodies_do_no_harm() {
         match case % 4 {
             // Noise of any length.
             0 => body = (0..below(300)).map(|_| below(256) as u8).collect(),
-            // Cut off anywhere.
+            // Truncated anywhere.
             1 => body.truncate(below(good.len())),
             // A few bytes of the envelope changed.
             2 => (0..1 + below(4)).for_each(|_| body[below(42)] = below(256) as u8),
-            // A piece doubled or moved.
+            // A piece duplicated or moved.
             _ => {
                 let (from, to) = (below(good.len()), below(good.len()));
                 let piece = body[from..(from + below(200)).min(good.len())].to_vec();
@@ -243,7 +245,7 @@ fn stopping_finishes_what_was_accepted() {
     let mut server = serve_urls(folder.path(), Limits::default(), 8, hook);
     let body = request(&server, 1).encode();
     let mut stream = dial(server.address);
-    // A keep-alive connection: the server has to end it by itself.
+    // A keep-alive connection, which the server must close itself.
     let head = head(body.len()).replace("connection: close\r\n", "");
     stream.write_all(&[head.as_bytes(), &body].concat()).unwrap();
     begins.recv().unwrap();

@@ -1,4 +1,4 @@
-//! Servers on free ports, and bare HTTP.
+//! Servers on free ports, and raw HTTP.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -17,18 +17,18 @@ use spirea_specimens::Hook;
 use spirea_specimens::hooked::database;
 use spirea_specimens::snapshots::{key, value, write_snapshot};
 
-/// An engine that holds keys in memory.
+/// Creates an engine that holds keys in memory.
 pub fn engine(queue: usize) -> Arc<Engine> {
     Arc::new(Engine::new(queue, KeyRegistry::default()).unwrap())
 }
 
-/// A server with an engine that the test fills.
+/// Starts a server with an engine that the test fills.
 pub fn serve_engine(engine: &Arc<Engine>, limits: Limits) -> Running {
     let engine = Arc::clone(engine);
     Running::start(async move { Server::bind_engine(([127, 0, 0, 1], 0).into(), limits, engine).await })
 }
 
-/// A server with a configuration on free ports, and an engine that the test fills.
+/// Starts a server with a configuration, on free ports, and an engine that the test fills.
 pub fn serve_config(engine: &Arc<Engine>, config: ServerConfig) -> Running {
     let free = ([127, 0, 0, 1], 0).into();
     let config = ServerConfig { listen: free, admin_listen: Some(free), ..config };
@@ -36,21 +36,21 @@ pub fn serve_config(engine: &Arc<Engine>, config: ServerConfig) -> Running {
     Running::start(async move { Server::bind_with(&config, engine).await })
 }
 
-/// An engine with one keyword database called `urls`.
+/// Creates an engine with one keyword database called `urls`.
 pub fn urls(folder: &Path, hook: Hook) -> Arc<Engine> {
     let engine = engine(8);
     engine.publish(database(&write_snapshot(folder, "urls", TableKind::Keyword, 1), hook));
     engine
 }
 
-/// A server with one keyword database called `urls`.
+/// Starts a server with one keyword database called `urls`.
 pub fn serve_urls(folder: &Path, limits: Limits, queue: usize, hook: Hook) -> Running {
     let engine = engine(queue);
     engine.publish(database(&write_snapshot(folder, "urls", TableKind::Keyword, 1), hook));
     serve_engine(&engine, limits)
 }
 
-/// A server that runs on a thread of its own until it is dropped.
+/// A server on its own thread, which runs until this is dropped.
 pub struct Running {
     pub address: SocketAddr,
     pub admin: Option<SocketAddr>,
@@ -74,20 +74,20 @@ impl Running {
         Self { address: addresses.data, admin: addresses.admin, stopper, reloader, thread: Some(thread) }
     }
 
-    /// GET from the port for operators, with more header lines.
+    /// Sends a GET to the port for operators, with additional header lines.
     pub fn get_admin(&self, path: &str, headers: &str) -> Reply {
         let admin = self.admin.expect("the server has a port for operators");
         exchange(admin, format!("GET {path} HTTP/1.1\r\n{headers}{COMMON}\r\n").as_bytes())
     }
 
-    /// POST to the port for operators.
+    /// Sends a POST to the port for operators.
     pub fn post_admin(&self, path: &str, body: &[u8]) -> Reply {
         let content_type =
             if path.ends_with("/changes") { "application/x-ndjson" } else { "application/x-tar" };
         self.post_admin_with(path, &format!("content-type: {content_type}\r\n{COMMON}"), body)
     }
 
-    /// POST to the port for operators, with these header lines and the length of the body.
+    /// Sends a POST to the port for operators, with these header lines and the body's length.
     pub fn post_admin_with(&self, path: &str, headers: &str, body: &[u8]) -> Reply {
         let admin = self.admin.expect("the server has a port for operators");
         let head = format!("POST {path} HTTP/1.1\r\ncontent-length: {}\r\n{headers}\r\n", body.len());
@@ -108,7 +108,7 @@ impl Running {
         self.get_with(path, "")
     }
 
-    /// GET with more header lines, each ended by CR LF.
+    /// Sends a GET with additional header lines, each ended by CR LF.
     pub fn get_with(&self, path: &str, headers: &str) -> Reply {
         exchange(self.address, format!("GET {path} HTTP/1.1\r\n{headers}{COMMON}\r\n").as_bytes())
     }
@@ -123,7 +123,7 @@ impl Running {
         exchange(self.address, &[head.as_bytes(), body].concat())
     }
 
-    /// A value of a metric, by its name and labels as they stand in the text.
+    /// Returns the value of a metric, by its name and labels as they appear in the text.
     pub fn metric(&self, name: &str) -> Option<f64> {
         let text = self.get("/metrics").text();
         let line =
@@ -131,7 +131,7 @@ impl Running {
         line.rsplit(' ').next()?.parse().ok()
     }
 
-    /// Whether the server still does its work.
+    /// Asserts that the server still works.
     pub fn assert_serving(&self) {
         assert_eq!(self.get("/healthz").status, 200);
         let cache = tempfile::tempdir().unwrap();
@@ -152,7 +152,7 @@ impl Drop for Running {
 
 const COMMON: &str = "host: localhost\r\nconnection: close\r\n";
 
-/// A response as it came.
+/// A raw response.
 #[derive(Debug)]
 pub struct Reply {
     pub status: u16,
@@ -177,7 +177,7 @@ impl Reply {
         lines.find(|(found, _)| *found == name).map(|(_, value)| value)
     }
 
-    /// The refusal, which every error carries.
+    /// Returns the refusal that every error response carries.
     pub fn refusal(&self) -> spirea_wire::Refusal {
         assert_eq!(self.header("content-type"), Some("application/x-protobuf"), "{self:?}");
         let refusal = spirea_wire::Refusal::decode(Bytes::copy_from_slice(&self.body)).unwrap();
@@ -192,7 +192,7 @@ pub fn dial(address: SocketAddr) -> TcpStream {
     stream
 }
 
-/// [`dial`] from another of this machine's addresses.
+/// Connects like [`dial`], but from another of this machine's addresses.
 pub fn dial_from(from: [u8; 4], address: SocketAddr) -> TcpStream {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
     let stream = runtime.block_on(async {
@@ -205,15 +205,15 @@ pub fn dial_from(from: [u8; 4], address: SocketAddr) -> TcpStream {
     stream
 }
 
-/// Sends bytes and reads until the server closes.
+/// Sends bytes and reads until the server closes the connection.
 pub fn exchange(address: SocketAddr, request: &[u8]) -> Reply {
     let mut stream = dial(address);
     stream.write_all(request).unwrap();
     read(&mut stream)
 }
 
-/// A request whose body is still to come, once the server has begun to wait for it: the request has its place by then, which
-/// a look at what others get would only contend for.
+/// Sends the head of a request and waits until the server asks for the body. By then the request
+/// has its permit; probing for that with other requests would only compete for permits.
 pub fn begin_slowly(address: SocketAddr, path: &str, headers: &str) -> TcpStream {
     let mut stream = dial(address);
     let head = format!("POST {path} HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\n{headers}\r\n");
@@ -225,14 +225,14 @@ pub fn begin_slowly(address: SocketAddr, path: &str, headers: &str) -> TcpStream
     stream
 }
 
-/// The response to what was sent, once the server closes.
+/// Reads the response until the server closes the connection.
 pub fn read(stream: &mut TcpStream) -> Reply {
     let mut response = Vec::new();
     stream.read_to_end(&mut response).unwrap();
     Reply::parse(&response)
 }
 
-/// How long anything may take that is not waited for forever, on a machine with much else to do.
+/// Upper bound for anything that must not wait forever, on a heavily loaded machine.
 pub const PATIENCE: Duration = Duration::from_secs(25);
 
 /// Waits until `condition` holds.
@@ -265,12 +265,12 @@ pub fn texts(values: Vec<Option<Value>>) -> Vec<Option<Vec<Vec<u8>>>> {
     values.into_iter().map(|value| value.map(Value::into_fields)).collect()
 }
 
-/// The configuration of `urls`.
+/// Returns the configuration of `urls`.
 pub fn config(server: &Running) -> spirea_wire::Config {
     spirea_wire::Config::decode(server.get("/v1/databases/urls/config").body.into()).unwrap()
 }
 
-/// A well-formed request to `urls` with `count` queries of no meaning.
+/// Returns a well-formed request to `urls` with `count` meaningless queries.
 pub fn request(server: &Running, count: usize) -> spirea_wire::Request {
     let config = config(server);
     let queries = vec![Bytes::from(vec![0xab; config.base.lengths.query_bytes]); count];

@@ -1,5 +1,5 @@
-//! Frames of HTTP/2 in any order and with any content, on connections to a running server. `SPIREA_CONFORMANCE=long` makes
-//! 100,000 connections.
+//! HTTP/2 frames in any order and with any content, on connections to a running server.
+//! `SPIREA_CONFORMANCE=long` makes 100,000 connections.
 
 use std::io::{Read as _, Write as _};
 
@@ -16,7 +16,7 @@ use crate::tls::{Authority, files};
 const DATA: u8 = 0;
 const CONTINUATION: u8 = 9;
 
-/// Bytes of a connection: a preface, and frames of which each may be of any type and content.
+/// Returns the bytes of a connection: a preface, then frames of any type and content.
 fn connection(made: &mut Inputs) -> Vec<u8> {
     let mut bytes = [PREFACE.to_vec(), frame(SETTINGS, 0, 0, &[])].concat();
     for _ in 0..=made.below(8) {
@@ -30,7 +30,8 @@ fn connection(made: &mut Inputs) -> Vec<u8> {
                 bytes.extend(frame(kind, made.below(256) as u8, stream, &payload));
             }
             4 => {
-                // The lengths that types demand: PRIORITY, RST_STREAM, PING, SETTINGS, WINDOW_UPDATE.
+                // The lengths that the types require: PRIORITY, RST_STREAM, PING, SETTINGS,
+                // WINDOW_UPDATE.
                 let count = *made.of(&[4, 5, 6, 8]);
                 let payload = made.bytes(count);
                 bytes.extend(frame(made.below(12) as u8, made.below(2) as u8, stream, &payload));
@@ -64,12 +65,13 @@ fn any_frames_end_with_their_connection_and_the_server_answers_on() {
     let mut made = Inputs::new(4);
     for i in 0..inputs(300) {
         let mut stream = connect(b"h2");
-        // A server that has seen enough does not read to the end.
+        // A server that gives up on the connection does not read to the end.
         let _ = stream.write_all(&connection(&mut made));
         stream.conn.send_close_notify();
         let _ = stream.flush();
         let mut said = Vec::new();
-        // Either end may break the connection off; a server that is silent for a minute holds it.
+        // Either end may close the connection; a server that is silent for a minute has kept it
+        // open.
         if let Err(error) = stream.read_to_end(&mut said) {
             let silent =
                 matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut);

@@ -1,4 +1,5 @@
-//! Evaluation keys over HTTP, with a responder that takes any but those it is told to refuse.
+//! Evaluation keys over HTTP, with a responder that accepts all keys except those it is configured
+//! to refuse.
 
 use std::io::Write;
 use std::path::Path;
@@ -23,7 +24,7 @@ pub const KEYS: &str = "/v1/databases/keyed/keys";
 pub const QUERY: &str = "/v1/databases/keyed/query";
 const VERSION: [u8; 32] = [5; 32];
 
-/// The database `keyed`, which runs a hook before it prepares keys.
+/// Creates the database `keyed`, which runs a hook before it prepares keys.
 pub fn database(before_keys: Hook) -> Database {
     keyed::database("keyed", VERSION, Keyed { before_keys, ..Keyed::default() })
 }
@@ -34,7 +35,7 @@ fn serve(options: &KeyOptions) -> Running {
     serve_engine(&engine, Limits::default())
 }
 
-/// A client's keys, that begin with `first`.
+/// Returns a client's keys, which begin with `first`.
 pub fn upload(first: u8) -> KeysRequest {
     let mut keys = vec![7; PARAMS.sizes().keys_bytes];
     keys[0] = first;
@@ -45,7 +46,7 @@ pub fn hash(upload: &KeysRequest) -> [u8; 32] {
     blake3::hash(&upload.keys).into()
 }
 
-/// A request of two queries that names keys.
+/// Returns a request of two queries that names keys.
 pub fn request(keys: Option<[u8; 32]>) -> Request {
     Request { version: VERSION, base: Queries { keys, queries: keyed::queries(2) }, delta: None }
 }
@@ -54,7 +55,7 @@ pub fn ask(server: &Running, keys: [u8; 32]) -> Reply {
     server.post(QUERY, &request(Some(keys)).encode())
 }
 
-/// The first byte of the keys with which the server answered.
+/// Returns the first byte of the keys that the server used for the answer.
 pub fn first(reply: Reply) -> u8 {
     assert_eq!(reply.status, 200, "{reply:?}");
     let Sizes { query_bytes, answer_bytes, keys_bytes, .. } = PARAMS.sizes();
@@ -119,7 +120,7 @@ fn uploads_that_are_no_keys_are_refused() {
     let reply = server.post_with(KEYS, "content-type: application/json\r\n", &good);
     assert_eq!((reply.status, reply.refusal().code), (415, Code::WrongContentType));
 
-    // The head alone: the server does not wait for a body that is too long.
+    // Sends the head alone: the server does not wait for a body that is too long.
     let mut stream = dial(server.address);
     let head = "host: x\r\nconnection: close\r\ncontent-type: application/x-protobuf\r\ncontent-length: 99999999999\r\n";
     stream
@@ -183,7 +184,7 @@ fn preparing_keys_keeps_nobody_else_waiting() {
     assert!(uploads.iter_mut().all(|stream| read(stream).status == 200));
 }
 
-/// The whole path with a protocol as it is, where the server has room for one client's keys only.
+/// End to end with a real protocol, on a server with room for a single client's keys.
 #[test]
 fn clients_that_displace_each_other_s_keys_get_their_values_all_the_same() {
     let folder = tempdir().unwrap();
@@ -202,7 +203,8 @@ fn clients_that_displace_each_other_s_keys_get_their_values_all_the_same() {
     let server = serve_engine(&engine, Limits::default());
 
     let mut clients = [(); 2].map(|()| connect(&server.url(), "words", folder.path()).unwrap());
-    // Each client twice, and once more after the other: keys are sent when they are not there.
+    // Each client asks twice, then again after the other client: keys are sent if the server lacks
+    // them.
     for _ in 0..2 {
         for client in &mut clients {
             for sent in [true, false] {
@@ -213,17 +215,17 @@ fn clients_that_displace_each_other_s_keys_get_their_values_all_the_same() {
             }
         }
     }
-    // Its steps are timed apart: at least those that every query needs.
+    // The steps are timed separately, at least those that every query needs.
     for step in ["scalar_fold", "expand", "poly_fold", "mod_switch"] {
         let seconds = format!("spirea_step_seconds_total{{database=\"words\",step=\"{step}\"}}");
         assert!(server.metric(&seconds).is_some_and(|seconds| seconds > 0.0), "{step}");
     }
-    // The first time, they were sent before anyone asked.
+    // The first upload of each client precedes its first query.
     assert_eq!(server.metric("spirea_unknown_keys_total{database=\"words\"}"), Some(2.0));
     assert_eq!(server.metric("spirea_keys{place=\"disk\"}"), Some(1.0));
 }
 
-/// Each token has its part of the server's room, and so has the address of whoever needs none.
+/// Each token has its own share of the server's room; without tokens, each address has one.
 #[test]
 fn a_client_that_registers_much_displaces_its_own_keys_alone() {
     let client = ClientBudget { sets: Some(2), ..ClientBudget::default() };

@@ -1,4 +1,4 @@
-//! How many requests are served at once, and how long connections may do nothing.
+//! Limits for concurrent requests, and for idle time of connections.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -14,7 +14,7 @@ use crate::fixture::{
 };
 
 const QUERY: &str = "/v1/databases/urls/query";
-/// A time that passes in these tests.
+/// A timeout that passes in these tests.
 const SHORT: Duration = Duration::from_secs(1);
 
 fn send(server: &crate::fixture::Running, connection: &str, body: &[u8]) -> TcpStream {
@@ -47,7 +47,7 @@ fn requests_above_the_limit_are_refused_and_a_client_that_goes_frees_its_place()
         assert!(reply.header("retry-after").is_some());
     }
     assert_eq!(server.metric("spirea_refusals_total{code=\"overloaded\"}"), Some(2.0));
-    // Probes are answered whatever the load is.
+    // Probes are answered under any load.
     assert_eq!(server.get("/readyz").status, 200);
 
     drop(waiting);
@@ -63,7 +63,7 @@ fn idle_connections_are_closed_and_computing_ones_are_not() {
     let limits =
         Limits { idle_timeout: SHORT, write_timeout: SHORT, read_timeout: SHORT, ..Limits::default() };
     let server = serve_urls(folder.path(), limits, 8, hook);
-    // Kept alive: the server closes it when nothing more comes.
+    // A keep-alive connection, which the server closes when it stays idle.
     let mut idle = dial(server.address);
     idle.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
     let mut busy = send(&server, "", &request(&server, 1).encode());
@@ -71,7 +71,7 @@ fn idle_connections_are_closed_and_computing_ones_are_not() {
     let started = Instant::now();
     assert_eq!(read(&mut idle).status, 200);
     assert!(started.elapsed() < PATIENCE);
-    // By now the other one has waited longer than any of the times.
+    // By now the busy connection has waited longer than any of the timeouts.
     std::thread::sleep(2 * SHORT);
     go.send(()).unwrap();
     let mut head = [0; 12];
@@ -92,7 +92,7 @@ fn a_client_that_takes_nothing_of_its_responses_is_cut_off() {
     stream.write_all(get.repeat(count).as_bytes()).unwrap();
     eventually("the connection", || server.metric("spirea_connections") >= Some(2.0));
     eventually("the client is cut off", || server.metric("spirea_connections") == Some(1.0));
-    // What had been sent is there, and then nothing.
+    // The bytes sent before the cut-off arrive, and nothing else.
     let mut rest = Vec::new();
     let _ = stream.read_to_end(&mut rest);
     assert!(rest.len() < count * hint);
@@ -100,11 +100,11 @@ fn a_client_that_takes_nothing_of_its_responses_is_cut_off() {
     server.assert_serving();
 }
 
-/// Another client's address.
+/// Address of another client.
 const ELSEWHERE: [u8; 4] = [127, 0, 0, 2];
 const PROBE: &[u8] = b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
 
-/// How long a connection lives on which this is sent, a byte every tenth of a second.
+/// Returns the lifetime of a connection on which these bytes are sent, one every tenth of a second.
 fn lifetime(server: &crate::fixture::Running, dripped: &[u8]) -> Duration {
     let (mut stream, started) = (dial(server.address), Instant::now());
     stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
@@ -136,7 +136,7 @@ fn a_first_byte_and_a_whole_head_have_the_time_to_read_and_no_more() {
             let server = &server;
             scope.spawn(move || {
                 let lived = lifetime(server, dripped);
-                // Twice the time is what they once had.
+                // A former version allowed twice the time.
                 assert!(lived < 2 * read_timeout, "{} bytes: {lived:?}", dripped.len());
             });
         }
@@ -152,7 +152,7 @@ fn connections_that_say_nothing_make_room_for_those_that_do() {
     let idle: Vec<_> = (0..4).map(|_| dial(server.address)).collect();
     let started = Instant::now();
     assert_eq!(server.get("/healthz").status, 200);
-    // Not the thirty seconds that a first byte may take.
+    // Well below the thirty seconds allowed for a first byte.
     assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
     drop(idle);
     server.assert_serving();
@@ -170,7 +170,7 @@ fn an_address_has_a_part_of_the_connections() {
         read(&mut other).text().contains("\nspirea_connections 4\n")
     });
     let mut more = dial(server.address);
-    // It may be closed before or while it is written to.
+    // The server may close the connection before or during the write.
     let _ = more.write_all(PROBE);
     assert!(matches!(more.read(&mut [0; 12]), Ok(0) | Err(_)), "a fourth connection is closed");
     let mut other = dial_from(ELSEWHERE, server.address);
@@ -213,7 +213,7 @@ fn a_head_without_end_takes_little_memory() {
     let mut stream = dial(server.address);
     stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n").unwrap();
     let field = format!("x: {}\r\n", "y".repeat((8 << 10) - 5));
-    // 96 KiB, and its end.
+    // 96 KiB, then the end of the head.
     let _ =
         (0..12).try_for_each(|_| stream.write_all(field.as_bytes())).and_then(|()| stream.write_all(b"\r\n"));
     let mut said = [0; 12];

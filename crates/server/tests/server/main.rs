@@ -1,4 +1,4 @@
-//! The server over real sockets, with clients that behave and clients that do not.
+//! The server over real sockets, with well-behaved and misbehaving clients.
 
 mod admin;
 mod background;

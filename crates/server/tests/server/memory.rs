@@ -1,4 +1,4 @@
-//! Memory that connections hold, as the server reserves it: heads without end, and hints that nobody takes.
+//! Memory that the server reserves for connections: endless heads, and hints that nobody reads.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -14,10 +14,10 @@ use crate::fixture::{Reply, Running, dial, dial_from, eventually, serve_config, 
 use crate::stalls::{Stalled, get};
 use crate::tls::{Authority, files};
 
-/// Address of a client that observes.
+/// Address of an observing client.
 const ELSEWHERE: [u8; 4] = [127, 0, 0, 2];
 const METRICS: &[u8] = b"GET /metrics HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
-/// Reservation of a connection that asks for the metrics.
+/// Reservation of a connection that requests the metrics.
 const OWN: u64 = (256 + 256) << 10;
 
 fn reserved(mut stream: impl Read + Write) -> u64 {
@@ -29,7 +29,7 @@ fn reserved(mut stream: impl Read + Write) -> u64 {
     line.unwrap().parse::<u64>().unwrap()
 }
 
-/// Bytes that the server has reserved for all connections but the observer's.
+/// Returns the bytes reserved for all connections except the observer's.
 fn reserved_for_others(server: &Running) -> u64 {
     reserved(dial_from(ELSEWHERE, server.address)) - OWN
 }
@@ -43,7 +43,7 @@ fn heads_without_end_take_no_more_than_a_clients_memory() {
     let head = format!("GET /healthz HTTP/1.1\r\nhost: x\r\nx: {}", "y".repeat(60 << 10));
     let begin = |_| {
         let mut stream = dial(server.address);
-        // A connection that is closed takes no head.
+        // A closed connection accepts no head.
         let _ = stream.write_all(head.as_bytes());
         stream
     };
@@ -65,7 +65,8 @@ fn connections_above_all_memory_wait_and_those_without_a_request_make_room() {
     let limits = Limits { connection_memory: 1 << 20, ..Limits::default() };
     let server = serve_urls(folder.path(), limits, 8, no_hook());
     let idle: Vec<_> = (0..4).map(|_| dial(server.address)).collect();
-    // A connection that has a place may still be refused its request until more of them are closed.
+    // A connection may get a place while its request is still refused, until more of the others are
+    // closed.
     eventually("room", || server.get("/healthz").status == 200);
     drop(idle);
     server.assert_serving();

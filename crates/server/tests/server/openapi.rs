@@ -1,5 +1,5 @@
-//! The description of the endpoints: what is committed, what is served, and what happens are the same; so are the
-//! dashboard's metrics and those that there are.
+//! The OpenAPI documents: the committed ones, the served ones and the actual behaviour agree. So do
+//! the dashboard's metrics and the existing metrics.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -13,7 +13,7 @@ use tempfile::tempdir;
 use crate::fixture::{Reply, eventually, options, request, serve_config, urls};
 use crate::{keys, publish, tokens};
 
-/// Set to write the documents anew instead of comparing.
+/// Variable that makes the test rewrite the documents instead of comparing them.
 const REGENERATE: &str = "SPIREA_REGENERATE";
 
 fn root() -> &'static Path {
@@ -116,7 +116,7 @@ fn what_is_committed_is_served_and_what_happens_is_described() {
     assert!(expected.iter().all(|status| seen.contains(status)), "{seen:?}");
 }
 
-/// The names that the panels of the dashboard ask for.
+/// Returns the metric names in the dashboard's panels.
 fn shown() -> BTreeSet<String> {
     let text = std::fs::read_to_string(root().join("deploy/grafana.json")).unwrap();
     let dashboard: Value = serde_json::from_str(&text).unwrap();
@@ -128,7 +128,7 @@ fn shown() -> BTreeSet<String> {
     words.filter(|word| word.starts_with("spirea_")).map(str::to_owned).collect()
 }
 
-/// The names under which a server gives its metrics: a histogram has three.
+/// Returns the names under which a server exports its metrics; a histogram has three.
 fn given(metrics: &str) -> Vec<Vec<String>> {
     let families = metrics.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
     let names = families.map(|(name, kind)| match kind {
@@ -145,7 +145,7 @@ fn the_dashboard_shows_every_metric_and_asks_for_no_other() {
     let (file, token) = (folder.path().join("tokens.toml"), tokens::secret());
     tokens::write(&file, &[("client", &token, "scopes = [\"query\"]")]);
     let server = publish::serve_with(ServerConfig { tokens: Some(file), ..publish::config(&path) });
-    // A metric with labels is there once something happened that it counts.
+    // A metric with labels exists only after its first event.
     let token = Some(token.expose().to_owned());
     let options = ClientOptions { token, ..options(&folder.path().join("cache")) };
     let mut client = HttpClient::connect_with(&[&server.url()], "table", options).unwrap();

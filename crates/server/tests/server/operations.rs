@@ -1,4 +1,4 @@
-//! Metrics and logs: what they tell, and what they must not.
+//! Metrics and logs: what they must contain, and what they must not.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,7 +15,7 @@ use tracing_subscriber::fmt::MakeWriter;
 use crate::fixture::{config, connect, engine, request, serve_engine};
 use crate::keys;
 
-/// Everything that is logged.
+/// All logged output.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -38,7 +38,7 @@ impl<'a> MakeWriter<'a> for Log {
     }
 }
 
-/// Whether `text` has a run of `secret`'s bytes, as they are, in hexadecimal, or as a list of numbers.
+/// True if `text` contains the bytes of `secret`: raw, in hexadecimal, or as a list of numbers.
 fn leaks(text: &str, secret: &[u8]) -> bool {
     let hex: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
     let list = secret.iter().map(u8::to_string).collect::<Vec<_>>().join(", ");

@@ -1,4 +1,4 @@
-//! Refusals as JSON, wherever they come from.
+//! Refusals as JSON, whatever part of the server makes them.
 
 use std::io::Write;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::tokens::{secret, write};
 const QUERY: &str = "/v1/databases/urls/query";
 const JSON: &str = "accept: application/json\r\ncontent-type: application/x-protobuf\r\n";
 
-/// The problem that a refusal is told as, which every refusal has the members of.
+/// Returns the problem details of a refusal, and checks the members that every problem has.
 fn problem(reply: &Reply) -> Value {
     assert_eq!(reply.header("content-type"), Some("application/problem+json"), "{reply:?}");
     assert_eq!(reply.header("vary"), Some("accept"));
@@ -32,7 +32,7 @@ fn problem(reply: &Reply) -> Value {
     problem
 }
 
-/// The status and the code of a problem.
+/// Returns the status and the code of a problem.
 fn cause(reply: &Reply) -> (u16, String) {
     (reply.status, problem(reply)["code"].as_str().unwrap().to_owned())
 }
@@ -55,7 +55,7 @@ fn a_refusal_is_json_for_whoever_prefers_that_and_a_message_for_others() {
     }
     assert_eq!(server.get(path).refusal().code, Code::UnknownDatabase);
 
-    // The type leads to the port's description of the problem.
+    // `type` links to the description of the problem in the port's document.
     for (reply, document) in [
         (server.get_with(path, JSON), server.get("/openapi.json")),
         (server.get_admin("/v1/admin/databases/other/versions", JSON), server.get_admin("/openapi.json", "")),

@@ -1,4 +1,4 @@
-//! A proxy that changes what passes: one request a connection, the response rewritten by the test.
+//! A proxy that modifies traffic: one request per connection, with responses rewritten by the test.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -12,7 +12,7 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// The path, without the query string.
+    /// Returns the path, without the query string.
     pub fn path(&self) -> &str {
         self.head.split([' ', '?']).nth(1).unwrap_or_default()
     }
@@ -23,7 +23,7 @@ impl Seen {
     }
 }
 
-/// Rewrites a response, given the request and how many like it came before.
+/// Rewrites a response, given the request and the number of earlier requests for the same path.
 type Rewrite = dyn Fn(&Seen, usize, Vec<u8>) -> Vec<u8> + Send + Sync;
 
 pub struct Proxy {
@@ -53,7 +53,7 @@ impl Proxy {
         format!("http://{}", self.address)
     }
 
-    /// The requests for paths that end so.
+    /// Returns the requests whose paths end in `end`.
     pub fn seen(&self, end: &str) -> Vec<Seen> {
         self.seen.lock().unwrap().iter().filter(|seen| seen.path().ends_with(end)).cloned().collect()
     }
@@ -96,7 +96,7 @@ fn read_request(client: &mut TcpStream) -> Option<Seen> {
     }
 }
 
-/// A response with a refusal.
+/// Returns a response with a refusal.
 pub fn refusing(status: &str, headers: &str, refusal: &spirea_wire::Refusal) -> Vec<u8> {
     let body = refusal.encode();
     let length = body.len();

@@ -1,5 +1,5 @@
-//! Versions that are published while a server answers: changes, snapshots, going back, compaction, and uploads that
-//! are none.
+//! Publishing versions while a server answers: changes, snapshots, rollback, compaction, and
+//! invalid uploads.
 
 use std::io::{Read as _, Write as _};
 use std::net::Shutdown;
@@ -31,12 +31,12 @@ fn value(row: usize, edition: u32) -> String {
     format!("value {row} of edition {edition}")
 }
 
-/// A snapshot of an edition, with keys or by position.
+/// Builds a snapshot of an edition, by key or by position.
 pub fn snapshot(folder: &Path, protocol: &str, keyed: bool, edition: u32) -> Snapshot {
     snapshot_of(ROWS, folder, protocol, keyed, edition)
 }
 
-/// A snapshot of so many rows of an edition.
+/// Builds a snapshot of an edition with this number of rows.
 fn snapshot_of(rows: usize, folder: &Path, protocol: &str, keyed: bool, edition: u32) -> Snapshot {
     let rows: String = (0..rows).map(|row| format!("{},{}\n", key(row), value(row, edition))).collect();
     let out = folder.join(format!("{protocol}-{keyed}-{edition}"));
@@ -45,7 +45,7 @@ fn snapshot_of(rows: usize, folder: &Path, protocol: &str, keyed: bool, edition:
     try_build(&BuildOptions { name: Some("table".into()), ..options }).unwrap()
 }
 
-/// A repository with one snapshot.
+/// Creates a repository with one snapshot.
 pub fn repository(folder: &Path, snapshot: &Snapshot) -> PathBuf {
     let path = folder.join("repository");
     Repository::create(&path, Settings::default())
@@ -81,7 +81,7 @@ fn client(server: &Running, folder: &Path) -> HttpClient {
     HttpClient::connect_with(&[&server.url()], "table", options).unwrap()
 }
 
-/// What the client says now, after it has heard of the newest version.
+/// Returns the client's current values, after a first look-up that announces the newest version.
 fn ask(client: &mut HttpClient, keys: &[&str]) -> Vec<Option<String>> {
     let keys: Vec<&[u8]> = keys.iter().map(|key| key.as_bytes()).collect();
     client.get_keys(&keys[..1]).unwrap();
@@ -106,7 +106,7 @@ fn archive(folder: &Path, files: &[&str]) -> Vec<u8> {
     archive.into_inner().unwrap()
 }
 
-/// All files of a snapshot, the manifest first.
+/// Returns all files of a snapshot, the manifest first.
 fn files(snapshot: &Snapshot) -> Vec<String> {
     let names = snapshot.manifest().files().map(|entry| entry.file.clone());
     ["manifest.json".into()].into_iter().chain(names).collect()
@@ -119,7 +119,8 @@ fn whole(snapshot: &Snapshot) -> Vec<u8> {
 
 #[test]
 fn changes_answer_when_their_publisher_is_told() {
-    // One protocol of each kind: a hint at the client, keys, and plaintext polynomials.
+    // One protocol of each kind: with a hint at the client, with keys, and with plaintext
+    // polynomials.
     for protocol in ["simple", "exppack-simple", "onion"] {
         let folder = tempdir().unwrap();
         let path = repository(folder.path(), &snapshot(folder.path(), protocol, true, 1));
@@ -142,7 +143,7 @@ fn changes_answer_when_their_publisher_is_told() {
             first["version"]
         );
 
-        // More changes go before the former ones.
+        // Later changes override earlier ones.
         let lines = br#"{"key": "new", "deleted": true}
             {"key": "key-5", "value": "again"}"#;
         let second = published(&publish(&server, "changes", lines));
@@ -150,11 +151,11 @@ fn changes_answer_when_their_publisher_is_told() {
         let expected = [after[0].clone(), None, Some(value(4, 1)), Some("again".into()), None];
         assert_eq!(ask(&mut client, &asked), expected, "{protocol}");
 
-        // A new base of all that is the same table.
+        // A new base of everything holds the same table.
         let compacted = published(&publish(&server, "compact", b""));
         assert_eq!(compacted["changes"], 0);
         assert_eq!(ask(&mut client, &asked), expected, "{protocol}");
-        // Back to the state before, and to one that is named.
+        // Rolls back to the state before, then to a named version.
         published(&publish(&server, "rollback", b""));
         assert_eq!(ask(&mut client, &asked), expected, "{protocol}");
         let to = format!("rollback?to={}", first["version"].as_str().unwrap());
@@ -164,7 +165,7 @@ fn changes_answer_when_their_publisher_is_told() {
         let metric = |name: &str| server.metric(&format!("{name}{{database=\"table\"}}")).unwrap();
         assert!(metric("spirea_versions_served") >= 3.0 && metric("spirea_version_behind") == 0.0);
 
-        // All of it is on the disk.
+        // Everything is on disk.
         drop(server);
         let server = serve(&path);
         let mut client = self::client(&server, folder.path());
@@ -192,7 +193,7 @@ fn rows_are_changed_added_and_deleted_by_number() {
     assert_eq!(texts, [Some("changed".into()), Some("added".into()), None, Some(value(8, 1))]);
     let beyond = client.get_indices(&[ROWS as u64 + 1]).unwrap_err();
     assert!(beyond.to_string().contains("no such entry"), "{beyond}");
-    // No row may be left out.
+    // No row may be skipped.
     let reply =
         publish(&server, "changes", format!("{{\"key\": {}, \"value\": \"far\"}}", ROWS + 5).as_bytes());
     assert_eq!((reply.status, reply.refusal().code), (400, Code::Malformed));
@@ -237,7 +238,7 @@ fn a_snapshot_replaces_the_table_and_former_versions_answer_on() {
     let second = snapshot(folder.path(), "simple", true, 2);
     let reply = published(&publish(&server, "snapshot", &whole(&second)));
     assert_eq!((reply["version"].as_str().unwrap(), &reply["changes"]), (&*second.version_hex(), &0.into()));
-    // The version that the client knows is still answered, once.
+    // The version that the client knows still answers, once.
     let old = client.get_keys(&[b"key-1"]).unwrap().remove(0).unwrap();
     assert_eq!(old.fields(), [b"changed"]);
     assert_eq!(ask(&mut client, &["key-1"]), [Some(value(1, 2))]);
@@ -263,7 +264,7 @@ fn what_is_no_snapshot_changes_nothing() {
         Vec::new(),
         b"no archive".repeat(100),
         good[..good.len() / 2].to_vec(),
-        // A byte of the manifest, and one in the midst of the matrix.
+        // A byte of the manifest, and one in the middle of the matrix.
         damaged(600),
         damaged(good.len() / 3),
         archive(second.folder(), &["matrix.bin", "manifest.json"]),
@@ -274,8 +275,8 @@ fn what_is_no_snapshot_changes_nothing() {
         let reply = publish(&server, "snapshot", upload);
         assert_eq!((reply.status, reply.refusal().code), (400, Code::Malformed), "upload {i}");
     }
-    // Far more than the system's buffers hold, and than is thrown away beside a response: a publisher is still sending
-    // when it is refused.
+    // Far more than the system's buffers hold, and more than the server drains beside a response:
+    // the publisher is still sending when the refusal comes.
     let long = [archive(second.folder(), &["matrix.bin"]), vec![0; 100 << 20]].concat();
     for what in ["snapshot", "changes"] {
         let reply = publish(&server, what, &long);
@@ -289,7 +290,7 @@ fn what_is_no_snapshot_changes_nothing() {
     {
         assert_eq!(publish(&server, "changes", lines.as_bytes()).status, 400, "{lines}");
     }
-    // Changes that break off are their sender's fault.
+    // A broken upload of changes is the sender's fault.
     let mut stream = dial(server.admin.unwrap());
     let head = "POST /v1/admin/databases/table/changes HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/x-ndjson\r\ncontent-length: 99\r\n\r\n";
     stream.write_all(format!("{head}{{\"key\": \"key-1\", \"value\": \"cut\"}}\n").as_bytes()).unwrap();
@@ -304,7 +305,7 @@ fn what_is_no_snapshot_changes_nothing() {
     let mut client = client(&server, folder.path());
     assert_eq!(*client.description().version(), first.version());
     assert_eq!(ask(&mut client, &["key-1"]), [Some(value(1, 1))]);
-    // Nothing is left of them.
+    // The refused uploads leave nothing behind.
     assert_eq!(std::fs::read_dir(path.join("work")).unwrap().count(), 0);
 }
 
@@ -343,7 +344,7 @@ fn a_compaction_that_fails_is_counted_and_shown_until_one_succeeds() {
     let counted = || server.metric("spirea_compactions_failed_total{database=\"table\"}");
     assert_eq!((failed(), counted()), (Some(0.0), Some(0.0)));
     published(&publish(&server, "changes", br#"{"key": "new", "value": "added"}"#));
-    // The base's matrix is gone from the disk: what is served of it is in memory.
+    // The base's matrix disappears from disk; the serving copy is in memory.
     let bases: Vec<_> = std::fs::read_dir(path.join("bases")).unwrap().collect();
     let matrix = bases[0].as_ref().unwrap().path().join("matrix.bin");
     let aside = folder.path().join("aside");
@@ -380,12 +381,14 @@ fn a_client_that_pins_a_key_takes_what_it_signed_and_nothing_older() {
     assert_eq!(ask(&mut pinned, &["key-1"]), [Some(value(1, 1))]);
     let other = connect(PrivateKey::from_bytes(&[8; 32]).public()).map(drop).unwrap_err();
     assert!(other.to_string().contains("signed by the key"), "{other}");
-    // The server has no key: what it makes of changes is unsigned, and the client says so and gives no answer.
+    // The server has no key, so versions made from changes are unsigned; the client reports that
+    // and returns no answer.
     published(&publish(&server, "changes", br#"{"key": "key-1", "value": "changed"}"#));
     pinned.get_keys(&[b"key-1"]).unwrap();
     let unsigned = pinned.get_keys(&[b"key-1"]).unwrap_err();
     assert!(unsigned.to_string().contains("is not signed"), "{unsigned}");
-    // Signed for a later time than what comes next: the client has seen a higher number.
+    // Signed with a sequence number above the following one, so the client has seen a higher
+    // number.
     let later = Signature::new(&key(), "table", &first.version(), record.sequence + 1000, &record.created);
     std::fs::write(first.folder().join("signature.json"), later.to_json()).unwrap();
     let names: Vec<String> = files(&first).into_iter().chain(["signature.json".into()]).collect();
@@ -427,14 +430,16 @@ fn a_server_with_the_key_signs_all_that_it_publishes() {
     assert_eq!(ask(&mut pinned, &["key-1"]), std::slice::from_ref(&changed));
     published(&publish(&server, "compact", b""));
     assert_eq!(ask(&mut pinned, &["key-1"]), std::slice::from_ref(&changed));
-    // Also a snapshot that nobody has signed, and an old version that is current again.
+    // The server also signs an uploaded unsigned snapshot, and an old version that becomes current
+    // again.
     published(&publish(&server, "snapshot", &whole(&snapshot(folder.path(), "simple", true, 2))));
     assert_eq!(ask(&mut pinned, &["key-1"]), [Some(value(1, 2))]);
     published(&publish(&server, "rollback", b""));
     assert_eq!(ask(&mut pinned, &["key-1"]), [changed]);
     drop(server);
 
-    // With another key it does not begin, and neither does the check of its settings pass, until that has signed.
+    // With another key neither the server starts nor the settings pass the check, until that key
+    // has signed the current version.
     let new = new_key(&other).unwrap();
     let error = with_key(&other).check().unwrap_err();
     assert!(error.key == "signing_key" && error.cause.contains(&new.public().to_string()), "{error}");
@@ -473,7 +478,8 @@ fn clients_that_ask_while_versions_are_published_are_never_wrong() {
                             assert_eq!(text, self::value(row, edition));
                             edition
                         };
-                        // Values of one request are of one version, and no version comes after a later one.
+                        // All values of a request belong to one version, and versions never go
+                        // backwards.
                         assert_eq!(edition(a, 0), edition(b, 1));
                         assert!(edition(a, 0) >= newest);
                         newest = edition(a, 0);
@@ -512,7 +518,7 @@ fn an_upload_that_drips_is_refused() {
     stream.write_all(head.as_bytes()).unwrap();
     stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
     let (started, mut response) = (Instant::now(), [0; 12]);
-    // An empty line is no change: nothing but the rate is wrong with it.
+    // An empty line is not a change: only the rate is wrong.
     while stream.write_all(b"\n").is_ok() && stream.read_exact(&mut response).is_err() {
         assert!(started.elapsed() < PATIENCE, "the upload still holds its place");
     }

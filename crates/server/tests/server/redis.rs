@@ -1,4 +1,4 @@
-//! Replicas that share evaluation keys by Redis, and a Redis that fails in every way.
+//! Replicas that share evaluation keys through Redis, and every failure of Redis.
 
 use std::cell::Cell;
 use std::net::{TcpListener, TcpStream};
@@ -47,13 +47,13 @@ fn keys_that_are_registered_at_one_replica_are_known_at_the_others() {
     register(&one, 3);
     let (_, seconds, bytes) = redis.only();
     assert!(bytes == keys.keys);
-    // Less what has passed since.
+    // Minus the elapsed time.
     assert!((expiry.as_secs() - 60..=expiry.as_secs()).contains(&seconds), "{seconds}");
     for _ in 0..2 {
         assert_eq!(first(ask(&other, hash(&keys))), 3);
     }
     assert_eq!(["unknown", "shared", "memory"].map(|place| lookups(&other, place)), [1.0; 3]);
-    // They are its own from then on.
+    // From then on the replica has its own copy.
     redis.remove_all();
     drop(other);
     let other = replica(url, on_disk);
@@ -103,7 +103,7 @@ fn a_redis_that_stops_is_done_without_and_used_again_when_it_is_back() {
     register(&other, 2);
     assert_eq!([&one, &other].map(|server| first(ask(server, hash(&upload(2))))), [2, 2]);
     redis.start_again();
-    // Each replica leaves a Redis that failed alone for a while.
+    // Each replica pauses after a failure of Redis.
     let fresh = Cell::new(2);
     eventually("keys are shared again", || {
         std::thread::sleep(Duration::from_millis(200));
@@ -147,7 +147,7 @@ fn a_password_opens_a_redis_and_a_wrong_one_is_no_error_to_clients() {
 #[test]
 fn a_redis_that_is_silent_or_not_there_is_no_error_to_clients() {
     let [silent, kept] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-    // This end of a connection keeps its port from everyone else, and nobody listens there.
+    // The local end of this connection keeps its port in use, and nobody listens on it.
     let taken = TcpStream::connect(kept.local_addr().unwrap()).unwrap();
     let started = Instant::now();
     for redis in [taken.local_addr().unwrap(), silent.local_addr().unwrap()] {
@@ -156,7 +156,8 @@ fn a_redis_that_is_silent_or_not_there_is_no_error_to_clients() {
         register(&server, 1);
         assert_eq!(first(ask(&server, hash(&upload(1)))), 1);
     }
-    // The silent one is left alone for 5 s, which only a machine that stands still lets pass.
+    // A silent server is not contacted again for 5 s; only a stalled machine lets that time pass
+    // here.
     silent.set_nonblocking(true).unwrap();
     let asked = std::iter::from_fn(|| silent.accept().ok()).count();
     assert!(asked == 1 || asked > 1 && started.elapsed() > Duration::from_secs(5), "{asked}");

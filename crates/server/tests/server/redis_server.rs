@@ -13,22 +13,22 @@ use tempfile::TempDir;
 
 use crate::fixture::eventually;
 
-/// An entry's name, the seconds after which it expires, and its bytes.
+/// Name of an entry, the seconds until it expires, and its bytes.
 pub type Entry = (Vec<u8>, u64, Vec<u8>);
 
-/// A Redis server as the tests control it.
+/// A Redis server under the control of a test.
 pub trait Redis {
     fn url(&self, password: Option<&str>) -> String;
     fn entries(&self) -> Vec<Entry>;
     fn set(&self, name: &[u8], seconds: u64, bytes: &[u8]);
     fn remove_all(&self);
-    /// Makes the server refuse every new entry for lack of memory.
+    /// Makes the server refuse new entries for lack of memory.
     fn fill_memory(&self);
-    /// Ends the server, and what it stores with it.
+    /// Stops the server and drops its entries.
     fn stop(&mut self);
     fn start_again(&mut self);
 
-    /// The only entry.
+    /// Returns the only entry.
     fn only(&self) -> Entry {
         let mut entries = self.entries();
         assert_eq!(entries.len(), 1);
@@ -36,7 +36,7 @@ pub trait Redis {
     }
 }
 
-/// A server that asks its clients for `password`, if there is one.
+/// Starts a server that requires `password` of its clients, if given.
 pub fn start(password: Option<&str>) -> Box<dyn Redis> {
     if std::env::var_os("CI_FULL").is_some_and(|value| value == "1") {
         Box::new(Real::start(password))
@@ -45,7 +45,7 @@ pub fn start(password: Option<&str>) -> Box<dyn Redis> {
     }
 }
 
-/// Entries with the times at which they expire.
+/// Entries with their expiry times.
 type Stored = HashMap<Vec<u8>, (Instant, Vec<u8>)>;
 
 #[derive(Default)]
@@ -57,7 +57,7 @@ struct State {
     connections: Vec<TcpStream>,
 }
 
-/// A server that speaks as much of Redis' protocol as replicas need.
+/// A server that speaks the part of Redis' protocol that replicas need.
 struct Fake {
     port: u16,
     state: Arc<Mutex<State>>,
@@ -73,7 +73,8 @@ impl Fake {
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let (stream, state) = (stream.unwrap(), Arc::clone(&shared));
-                // A stopped server keeps its port, so that no other test gets it, and closes every connection.
+                // A stopped server keeps its port, so that no other test gets the port, and closes
+                // every connection.
                 let mut locked = state.lock().unwrap();
                 if !locked.stopped {
                     locked.connections.push(stream.try_clone().unwrap());
@@ -142,7 +143,7 @@ fn converse(stream: TcpStream, state: &Mutex<State>) {
     }
 }
 
-/// The reply to a command of a client that is `known` once it gave the password.
+/// Returns the reply to a command; `known` becomes true once the client gave the password.
 fn reply(command: &[Vec<u8>], known: &mut bool, state: &mut State) -> Vec<u8> {
     let number = |i: usize| std::str::from_utf8(&command[i]).unwrap().parse::<u64>().unwrap();
     match command[0].to_ascii_uppercase().as_slice() {
@@ -163,13 +164,13 @@ fn reply(command: &[Vec<u8>], known: &mut bool, state: &mut State) -> Vec<u8> {
             let end = value.len().min(number(3) as usize + 1);
             [format!("${end}\r\n").as_bytes(), &value[..end], b"\r\n"].concat()
         }
-        // How the library introduces itself.
+        // The client library introduces itself with this command.
         b"CLIENT" => b"+OK\r\n".to_vec(),
         _ => panic!("the fake does not know {command:?}"),
     }
 }
 
-/// The words of the next command; `None` at the end.
+/// Reads the words of the next command; `None` at the end.
 fn command(reader: &mut BufReader<TcpStream>) -> Option<Vec<Vec<u8>>> {
     let mut count = |sign: char| {
         let mut line = String::new();
@@ -184,7 +185,7 @@ fn command(reader: &mut BufReader<TcpStream>) -> Option<Vec<Vec<u8>>> {
     (0..words).map(|_| count('$').map(|(_, word)| word)).collect()
 }
 
-/// `redis-server` at a socket in a folder of its own: no port that another program may take meanwhile.
+/// `redis-server` at a socket in its own folder, since another program might take a free port.
 struct Real {
     folder: TempDir,
     password: Option<String>,
@@ -250,7 +251,7 @@ impl Redis for Real {
         let entry = |name: Vec<u8>| {
             let milliseconds: i64 = cmd("PTTL").arg(&name).query(&mut link).unwrap();
             let bytes: Option<Vec<u8>> = cmd("GET").arg(&name).query(&mut link).unwrap();
-            // One that expired meanwhile has neither.
+            // An entry that expired meanwhile has neither.
             Some((name, u64::try_from(milliseconds).ok()?.div_ceil(1000), bytes?))
         };
         names.into_iter().filter_map(entry).collect()

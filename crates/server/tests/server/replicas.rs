@@ -1,4 +1,4 @@
-//! Several addresses of one server.
+//! Several addresses of a server.
 
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ fn the_request_of_a_server_that_dies_is_answered_by_another() {
     let [dead, alive] = asked.map(|mut asked| asked.remove(0));
     assert!(dead.body == alive.body);
     assert_eq!(dead.header("spirea-request-id").unwrap(), alive.header("spirea-request-id").unwrap());
-    // The client stays where it was answered.
+    // The client stays with the replica that answered.
     assert_eq!(texts(client.get_keys(&[&key(4)]).unwrap()), [Some(value(4, 1))]);
     assert_eq!(proxies[0].seen("/query").len(), 1);
     go.send(()).unwrap();
@@ -63,7 +63,7 @@ fn a_server_that_is_not_ready_or_not_there_is_left_for_another() {
     failed.fail("urls", "the disk broke".into());
     let failed = serve_engine(&failed, Limits::default());
     let good = serve_urls(folder.path(), Limits::default(), 8, no_hook());
-    // This end of a connection keeps its port from everyone else, and nobody listens on it.
+    // The local end of this connection keeps its port in use, and nobody listens on it.
     let taken = std::net::TcpStream::connect(good.address).unwrap();
     let closed = format!("http://{}", taken.local_addr().unwrap());
     let replicas = [failed.url(), closed, good.url()];

@@ -1,4 +1,4 @@
-//! Clients of HTTP/2 that stall their responses, and keep the connection busy meanwhile.
+//! HTTP/2 clients that stall their responses while keeping the connection busy.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -15,13 +15,13 @@ use crate::tls::{Authority, files};
 
 const SHORT: Duration = Duration::from_secs(1);
 
-/// The pause between two frames of a client that stalls: ten of them in the time that it may be behind.
+/// Pause between two frames of a stalling client: a tenth of the allowed lag.
 const DRIP: Duration = Duration::from_millis(100);
 
-/// Bytes with which a client begins a connection.
+/// Connection preface of HTTP/2 clients.
 pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// Types of frames.
+/// Frame types.
 pub const HEADERS: u8 = 1;
 pub const SETTINGS: u8 = 4;
 const PING: u8 = 6;
@@ -32,7 +32,7 @@ pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
-/// A GET, as one frame that ends its stream.
+/// Returns a GET request as one frame that ends its stream.
 pub fn get(stream: u32, path: &str) -> Vec<u8> {
     let literal =
         |name: u8, value: &str| [&[name, u8::try_from(value.len()).unwrap()], value.as_bytes()].concat();
@@ -40,12 +40,12 @@ pub fn get(stream: u32, path: &str) -> Vec<u8> {
     frame(HEADERS, 0x5, stream, &block)
 }
 
-/// Credit for bytes of a response.
+/// Returns a frame that grants credit for bytes of a response.
 fn credit(stream: u32, bytes: u32) -> Vec<u8> {
     frame(WINDOW_UPDATE, 0, stream, &bytes.to_be_bytes())
 }
 
-/// A client whose responses have no credit: it has asked for the databases on stream 1.
+/// A client that grants no credit for responses; it has requested the databases on stream 1.
 pub struct Stalled(StreamOwned<ClientConnection, TcpStream>);
 
 impl Stalled {
@@ -65,7 +65,7 @@ impl Stalled {
         self.0.write_all(frames).unwrap();
     }
 
-    /// Tests that the server has closed the connection; waits a moment for it.
+    /// Returns true if the server has closed the connection; waits briefly for that.
     fn is_closed(&mut self) -> bool {
         match self.0.read(&mut [0; 4096]) {
             Ok(0) => true,
@@ -75,7 +75,7 @@ impl Stalled {
     }
 }
 
-/// Has a client send frames until the server closes its connection.
+/// Makes a client send frames until the server closes its connection.
 fn assert_cut_off(frames: impl Fn(u32) -> Vec<u8>) {
     let folder = tempdir().unwrap();
     let (authority, tls) = (Authority::new(), files(folder.path()));

@@ -119,7 +119,7 @@ fn other_versions_get_409_with_the_current_one() {
 #[test]
 fn oversized_bodies_get_413_before_they_are_sent() {
     let (_folder, server) = urls();
-    // The head alone: the server does not wait for the body.
+    // Sends the head alone: the server does not wait for the body.
     let mut stream = dial(server.address);
     stream
         .write_all(
@@ -132,7 +132,7 @@ fn oversized_bodies_get_413_before_they_are_sent() {
     assert_eq!(&head, b"HTTP/1.1 413");
     drop(stream);
 
-    // Chunked, without a length: as soon as the limit is passed.
+    // Chunked, without a length: refused as soon as the limit is exceeded.
     let limits = config(&server).limits();
     let too_long = vec![0; limits.request_bytes() as usize + 1];
     let mut stream = dial(server.address);
@@ -146,7 +146,7 @@ fn oversized_bodies_get_413_before_they_are_sent() {
     let reply = read(&mut stream);
     assert_eq!((reply.status, reply.refusal().code), (413, Code::TooLarge));
 
-    // One query too many is within no request's length.
+    // A request with one query too many exceeds every allowed length.
     let reply = server.post(QUERY, &request(&server, limits.max_batch + 1).encode());
     assert_eq!(reply.status, 413);
     server.assert_serving();
@@ -283,7 +283,7 @@ fn hints_are_served_whole_and_in_parts() {
             assert_eq!(reply.header("content-range"), Some(expected.as_str()));
             assert!(reply.body == hint[first..last], "{range}");
         }
-        // The range of another hint is no use.
+        // A range of another hint is ignored.
         let reply = server.get_with(path, &format!("range: {range}\r\nif-range: \"another\"\r\n"));
         assert!(reply.status == 200 && reply.body == hint);
     }
@@ -300,7 +300,7 @@ fn browsers_may_call() {
     let reply = exchange(server.address, preflight.as_bytes());
     assert_eq!((reply.status, reply.header("access-control-allow-origin")), (200, Some("*")));
     assert!(reply.header("access-control-allow-methods").unwrap().contains("post"));
-    // Not `*`, among which browsers do not count the header with the token.
+    // Not `*`: browsers do not include the header with the token in the wildcard.
     assert_eq!(reply.header("access-control-allow-headers"), Some("authorization, content-type"));
     let reply = server.get_with("/v1/databases/other/hint", "origin: https://page.example\r\n");
     assert_eq!((reply.status, reply.header("access-control-allow-origin")), (404, Some("*")));

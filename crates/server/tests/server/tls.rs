@@ -1,4 +1,4 @@
-//! TLS: certificates, their change, and both versions of HTTP.
+//! TLS: certificates, their replacement, and both versions of HTTP.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -16,7 +16,7 @@ use tempfile::tempdir;
 
 use crate::fixture::{Running, dial, eventually, options, serve_config, texts, urls};
 
-/// Who signs certificates.
+/// Certificate authority of the tests.
 pub struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
@@ -26,7 +26,7 @@ impl Authority {
         Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
     }
 
-    /// Writes a certificate for this machine that expires at the beginning of a year.
+    /// Writes a certificate for this machine that expires at the beginning of `year`.
     pub fn issue(&self, files: &TlsFiles, year: i32) {
         self.issue_for(["localhost", "127.0.0.1"], files, year);
     }
@@ -46,12 +46,12 @@ impl Authority {
         path
     }
 
-    /// How a client of this authority speaks TLS.
+    /// Returns the TLS configuration of a client that trusts this authority.
     pub fn client(&self, protocols: &[&[u8]]) -> Arc<ClientConfig> {
         self.client_of(rustls::DEFAULT_VERSIONS, protocols)
     }
 
-    /// The same, with these versions of TLS.
+    /// Returns a client configuration restricted to these versions of TLS.
     fn client_of(
         &self,
         versions: &[&'static rustls::SupportedProtocolVersion],
@@ -74,7 +74,7 @@ impl Authority {
         StreamOwned::new(ClientConnection::new(self.client(&[]), name).unwrap(), dial(server.address))
     }
 
-    /// Whether a new connection to the server gets one of this authority's certificates.
+    /// True if a new connection to the server gets a certificate of this authority.
     fn is_of(&self, server: &Running) -> bool {
         let mut stream = self.dial(server);
         stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").is_ok()
@@ -118,7 +118,7 @@ fn clients_that_trust_the_authority_are_served_and_others_do_not_trust() {
             connect(&server, Some(folder.path().join("wrong.pem")), folder.path()).map(drop).unwrap_err();
         assert!(matches!(&error, ClientError::BadOption(text) if text.contains(wanted)), "{error}");
     }
-    // Without TLS there is no HTTP, and no harm.
+    // Plain HTTP to a TLS port gets no HTTP response and does no harm.
     let mut plain = dial(server.address);
     plain.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
     let mut answer = Vec::new();
@@ -160,7 +160,7 @@ fn a_new_certificate_is_for_new_connections_and_a_wrong_one_for_none() {
         assert!(response.starts_with(b"HTTP/1.1 200"));
     };
     ask();
-    // Seen without being asked.
+    // The change is noticed without a request to reload.
     new.issue(&files, 2100);
     eventually("the new certificate", || new.is_of(&server));
     assert!(!old.is_of(&server));
@@ -179,7 +179,7 @@ fn a_new_certificate_is_for_new_connections_and_a_wrong_one_for_none() {
     server.reloader.reload();
     eventually("the wrong key", || metric(kept_old) > before);
     assert!(new.is_of(&server));
-    // The certificate of the past is worse than what is there.
+    // An expired certificate is refused; the current one stays.
     let before = metric(kept_old);
     new.issue(&files, 2020);
     server.reloader.reload();
@@ -258,7 +258,7 @@ fn sessions_are_not_resumed() {
     authority.issue(&files, 2100);
     let server = serve_config(&urls(folder.path(), no_hook()), with_tls(&files));
     for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
-        // One configuration remembers what its connections may resume by.
+        // A client configuration holds the state for resuming its connections.
         let config = authority.client_of(&[version], &[]);
         for _ in 0..2 {
             let name = ServerName::try_from("localhost").unwrap();

@@ -1,4 +1,4 @@
-//! Who may ask, how much, and how often at once.
+//! Tokens: scopes, quotas, and concurrency.
 
 use std::io::Write;
 use std::path::Path;
@@ -17,7 +17,7 @@ use crate::proxy::Proxy;
 
 const QUERY: &str = "/v1/databases/urls/query";
 
-/// Writes a file of tokens, with the rest of each one's lines.
+/// Writes a file of tokens; the third part holds a token's further lines.
 pub fn write(path: &Path, tokens: &[(&str, &Secret, &str)]) {
     let entry = |(name, token, rest): &(&str, &Secret, &str)| {
         format!("[[token]]\nname = \"{name}\"\nblake3 = \"{}\"\n{rest}\n", token.hash().to_hex())
@@ -37,7 +37,7 @@ pub fn secret() -> Secret {
     Secret::new().unwrap()
 }
 
-/// A request with one query to `urls`, from a caller that may see its configuration.
+/// Returns a request with one query to `urls`, for a caller that may read the configuration.
 fn body(server: &Running, token: &Secret) -> spirea_wire::Request {
     let reply = server.get_with("/v1/databases/urls/config", &bearer(token));
     let config = spirea_wire::Config::decode(reply.body.into()).unwrap();
@@ -79,7 +79,7 @@ fn each_endpoint_wants_its_scope_and_probes_want_none() {
     let operators = |headers: &str| {
         ["/v1/admin/databases", "/v1/admin/status"].map(|path| server.get_admin(path, headers).status)
     };
-    // Let in, the empty query is malformed, and the database needs no keys.
+    // Admitted: the empty query is malformed, and the database needs no keys.
     assert_eq!(data(&bearer(&query)), [200, 200, 200, 400, 404]);
     assert_eq!(operators(&bearer(&admin)), [200; 2]);
     for token in [&publish, &admin] {
@@ -137,7 +137,7 @@ fn a_quota_is_charged_once_for_each_accepted_request() {
         request.encode()
     };
     let (one, two) = ("11".repeat(16), "22".repeat(16));
-    // What is not accepted costs nothing.
+    // A request that is not accepted costs nothing.
     let stale = spirea_wire::Request { version: [9; 32], ..good.clone() }.encode();
     for _ in 0..5 {
         assert_eq!(post(&server, &token, &one, b"malformed").status, 400);
@@ -147,12 +147,12 @@ fn a_quota_is_charged_once_for_each_accepted_request() {
         let reply = post(&server, &token, id, &different(0));
         assert_eq!((reply.status, reply.refusal().code), (400, Code::Malformed), "{id}");
     }
-    // Nor does a retry.
+    // A retry costs nothing either.
     for _ in 0..5 {
         assert_eq!(post(&server, &token, &one, &different(1)).status, 200);
     }
     assert_eq!(post(&server, &token, &two, &different(2)).status, 200);
-    // Another request under an old name does, and so does one without a name, each time.
+    // A different request under an old id is charged, and so is every request without an id.
     assert_eq!(post(&server, &token, &one, &different(3)).status, 200);
     assert_eq!(post(&server, &token, "", &different(1)).status, 200);
     let reply = post(&server, &token, "", &different(1));
@@ -163,13 +163,13 @@ fn a_quota_is_charged_once_for_each_accepted_request() {
     let seconds: u64 = reply.header("retry-after").unwrap().parse().unwrap();
     assert!((80_000..=86_400).contains(&seconds), "{seconds}");
     assert_eq!(post(&server, &token, &two, &different(2)).status, 200, "a retry of what was charged");
-    // A request that no period allows is told so, without a time.
+    // A request that exceeds a whole period is refused without a Retry-After.
     let mut many = good.clone();
     many.base.queries = vec![many.base.queries[0].clone(); 5];
     let reply = post(&server, &token, "", &many.encode());
     assert_eq!((reply.status, reply.header("retry-after")), (429, None));
     assert_eq!(reply.refusal().code, Code::QuotaExceeded);
-    // Quotas are each token's own, and what is not a query is free.
+    // Each token has its own quota, and requests other than queries are free.
     assert_eq!(post(&server, &other, &one, &different(1)).status, 200);
     assert_eq!(server.get_with("/v1/databases/urls/hint", &bearer(&token)).status, 200);
 }
@@ -181,7 +181,7 @@ fn a_client_with_a_token_is_let_in_and_its_retries_are_free() {
     let token = secret();
     write(&file, &[("a", &token, "scopes = [\"query\"]\nquota = \"2/day\"")]);
     let server = serve(&urls(folder.path(), no_hook()), &file);
-    // The server answers, and its answers are lost on the way.
+    // The server answers, but its answers are lost on the way.
     let proxy = Proxy::start(server.address, |seen, before, response| {
         let lost = seen.path().ends_with("/query") && before % 3 < 2;
         if lost { Vec::new() } else { response }
@@ -271,7 +271,7 @@ fn tokens_change_while_the_server_runs_and_a_wrong_file_changes_nothing() {
     let server = serve(&urls(folder.path(), no_hook()), &file);
     let status = |token: &Secret| server.get_with("/v1/databases", &bearer(token)).status;
     assert_eq!((status(&old), status(&new)), (200, 401));
-    // Seen without being asked.
+    // The change is noticed without a request to reload.
     write(&file, &[("a", &old, "scopes = [\"query\"]"), ("b", &new, "scopes = [\"query\"]")]);
     eventually("the new token", || status(&new) == 200);
     std::fs::write(&file, "[[token]]\nname = \"a\"").unwrap();
@@ -319,7 +319,7 @@ fn a_server_without_tokens_is_not_for_other_machines() {
         );
         bind(ServerConfig { development: true, ..config }).unwrap();
     }
-    // Development is open to everyone who reaches it.
+    // In development everything is open to everyone.
     let server = serve_config(&engine, ServerConfig::default());
     assert_eq!(config(&server).name, "urls");
     assert_eq!(server.get_admin("/v1/admin/status", "").status, 200);

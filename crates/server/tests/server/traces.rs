@@ -1,4 +1,4 @@
-//! Traces, and a collector that takes them, or does not.
+//! Traces, with a collector that accepts or refuses them.
 
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
@@ -13,10 +13,10 @@ use tempfile::tempdir;
 
 use crate::fixture::{Running, connect, eventually, request, serve_config, texts, urls};
 
-/// What a collector has taken: heads and bodies.
+/// Requests that a collector has received: heads and bodies.
 type Taken = Arc<Mutex<Vec<(String, Value)>>>;
 
-/// A collector that gives each request the status.
+/// Starts a collector that responds with this status.
 fn collector(status: u16) -> (SocketAddr, Taken) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let (address, taken) = (listener.local_addr().unwrap(), Taken::default());
@@ -26,7 +26,7 @@ fn collector(status: u16) -> (SocketAddr, Taken) {
             let mut stream = stream.unwrap();
             all.lock().unwrap().push(message(&mut stream));
             let reply = format!("HTTP/1.1 {status} x\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{{}}");
-            // Who asked may have gone.
+            // The sender may have gone.
             let _ = stream.write_all(reply.as_bytes());
         }
     });
@@ -52,7 +52,7 @@ fn serve(folder: &std::path::Path, collector: SocketAddr) -> Running {
     serve_config(&urls(folder, no_hook()), ServerConfig { traces, ..ServerConfig::default() })
 }
 
-/// All spans that were taken.
+/// Returns all received spans.
 fn spans(taken: &Taken) -> Vec<Value> {
     let taken = taken.lock().unwrap();
     let of = |(head, body): &(String, Value)| {
@@ -78,7 +78,7 @@ fn a_query_is_a_trace_of_its_wait_and_its_computation() {
     assert_eq!(server.get("/v1/databases/a-secret-name/config").status, 404);
     let sent = request(&server, 2);
     assert_eq!(server.post("/v1/databases/urls/query", &sent.encode()).status, 200);
-    // What waits is sent before the server ends.
+    // Queued traces are sent before the server ends.
     drop(server);
     let spans = spans(&taken);
     let named = |name: &str| spans.iter().filter(|span| span["name"] == name).collect::<Vec<_>>();
@@ -98,7 +98,7 @@ fn a_query_is_a_trace_of_its_wait_and_its_computation() {
     assert_eq!(identities.len(), spans.len());
     assert!(spans.iter().all(|span| span["traceId"].as_str().unwrap().len() == 32));
 
-    // Nothing but what metrics say.
+    // Only the attributes that metrics have.
     let attributes = spans.iter().flat_map(|span| span["attributes"].as_array().unwrap());
     let keys: BTreeSet<_> = attributes.map(|attribute| attribute["key"].as_str().unwrap()).collect();
     let known = [
@@ -116,7 +116,7 @@ fn a_query_is_a_trace_of_its_wait_and_its_computation() {
 #[test]
 fn a_collector_that_takes_nothing_costs_traces_alone() {
     let (refusing, _) = collector(503);
-    // This end of a connection keeps its port from everyone else, and nobody listens there.
+    // The local end of this connection keeps its port in use, and nobody listens on it.
     let kept = TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = TcpStream::connect(kept.local_addr().unwrap()).unwrap();
     for address in [refusing, taken.local_addr().unwrap()] {

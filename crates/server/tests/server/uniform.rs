@@ -1,4 +1,4 @@
-//! What an observer sees of responses does not depend on what was asked.
+//! The observable form of a response does not depend on the query.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -13,7 +13,7 @@ use tempfile::tempdir;
 use crate::fixture::{Reply, connect, engine, serve_engine};
 use crate::proxy::Proxy;
 
-/// What an observer sees of a response: its head, but for what tells the time, and its length.
+/// Returns what an observer sees of a response: its head without the date, and its length.
 fn shape(response: &[u8]) -> (Vec<String>, usize) {
     let reply = Reply::parse(response);
     let head = reply.head.lines().filter(|line| !line.starts_with("date: ")).map(str::to_owned).collect();
@@ -53,7 +53,7 @@ fn every_key_and_index_present_or_not_gets_a_response_of_one_shape() {
         assert!(responses.len() > 40);
         let shapes: BTreeSet<_> = responses.iter().map(|response| shape(response)).collect();
         assert_eq!(shapes.len(), 1, "{shapes:?}");
-        // And requests.
+        // Requests, too, all have a single shape.
         let requests = proxy.seen("/query");
         let lengths: BTreeSet<_> = requests.iter().map(|seen| (seen.head.len(), seen.body.len())).collect();
         assert_eq!(lengths.len(), 1, "{lengths:?}");

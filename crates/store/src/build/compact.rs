@@ -1,14 +1,17 @@
-//! From a base and the changes of its delta to a new base.
+//! Compaction: from a base and the changes of its delta to a new base.
 //!
-//! Where every changed value still fits its record, and few records change, the new base is the old one with these
-//! records changed. Otherwise the records are made anew, from the old ones and the changes alone, and lie elsewhere, so
-//! that keys that were aimed at one record are spread. The salt stays, so that the tags that entries carry stay right.
+//! If every changed value still fits its record, and few records change, the new base is the old
+//! one with these records replaced. Otherwise all records are rebuilt from the old records and the
+//! changes, at fresh places, so that keys aimed at one record are spread. The salt stays, so the
+//! tags in entries remain valid.
 //!
-//! Where clients hold a hint the seed stays: of records in place, the hint is the old one with what the changes add, and
-//! clients fetch the rows that differ. Where they hold none, the seed is drawn anew and all of it computed, so that
-//! nobody can aim content at the public matrix for longer than one base.
+//! If clients hold a hint, the seed stays. For records changed in place, the new hint is the old
+//! one plus the contribution of the changes, and clients fetch only the rows that differ. If
+//! clients hold no hint, the seed is drawn anew and everything is recomputed, so that content can
+//! be aimed at the public matrix for one base at most.
 //!
-//! Records with inclusion proofs are always made anew: a record that changes is part of the proofs of all records under
+//! Records with inclusion proofs are always rebuilt: a changed record is part of the proofs of all
+//! records under its root, so a few changes affect nearly all proofs.
 //! its root, so that a few changes touch nearly all proofs.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -36,8 +39,8 @@ use crate::manifest::{FileEntry, HINT_FILE, MATRIX_FILE, SERVER_FILE};
 use crate::record_file::RecordFile;
 use crate::{Changes, Location, Phase, Progress, Snapshot, Statistics, StoreError, time};
 
-/// How many records must stay for each that changes, so that a table is changed in place: with fewer, it is less work
-/// to compute the whole hint anew.
+/// Minimum number of unchanged records for each changed one, for a table to be changed in place.
+/// With fewer, computing the whole hint anew is less work.
 const STAYING: u64 = 16;
 /// Records between two reports of progress.
 const REPORT_RECORDS: u64 = 1 << 13;
@@ -59,7 +62,7 @@ pub(crate) fn compact<B: ProtocolBackend>(
     }
 }
 
-/// The records of a base that changes touch, before and after.
+/// The records of a base that changes affect, before and after.
 struct Edits {
     records: Vec<ChangedRecord>,
     entries: u64,
@@ -67,7 +70,7 @@ struct Edits {
 }
 
 impl Edits {
-    /// The edits, or `None` if the base has to be made anew.
+    /// Returns the edits, or `None` if the base must be rebuilt.
     fn of(base: &Snapshot, changes: &Changes) -> Result<Option<Self>, StoreError> {
         let (table, statistics) = (&base.manifest().table, base.manifest().statistics.clone());
         if table.proofs.is_some() {
@@ -102,7 +105,8 @@ impl Edits {
         Ok((edits.entries > 0).then_some(edits))
     }
 
-    /// The payload of a bucket with its changes. Entries keep their places where they can: fewer bytes change.
+    /// Returns the payload of a bucket with its changes. Entries keep their positions if possible,
+    /// so that fewer bytes change.
     fn bucket(
         &mut self,
         table: &Table,
@@ -135,7 +139,7 @@ impl Edits {
         Ok(bucket.payload())
     }
 
-    /// The payload of a record of these rows with its changes.
+    /// Returns the payload of a record of these rows with its changes.
     fn rows(
         &mut self,
         table: &Table,
@@ -168,7 +172,7 @@ impl Edits {
     }
 }
 
-/// Changes by the record of the base that has their key.
+/// Groups changes by the record of the base that holds their key.
 fn by_record<'c>(
     table: &Table,
     changes: impl Iterator<Item = (&'c [u8], Change<'c>)>,
@@ -185,11 +189,11 @@ fn by_record<'c>(
     touched
 }
 
-/// Values that `base` has with the changes `before` and then `changes`; `values` of them with `before` alone. Rows of a table by
-/// position count even where they have no value.
+/// Returns the number of values of `base` with the changes `before`, then `changes`; `values` is
+/// the number with `before` alone. Rows of a table by position count even without a value.
 ///
 /// # Errors
-/// [`StoreError::Damaged`] if a record that they touch cannot be read, [`StoreError::Io`].
+/// [`StoreError::Damaged`] if an affected record cannot be read, [`StoreError::Io`].
 pub(crate) fn values_with(
     base: &Snapshot,
     values: u64,
@@ -223,7 +227,7 @@ pub(crate) fn values_with(
     Ok(values + gained - lost)
 }
 
-/// The payload of a base's record.
+/// Returns the payload of a base's record.
 fn unseal<'r>(base: &Snapshot, index: u64, record: &'r [u8]) -> Result<&'r [u8], StoreError> {
     base.manifest().table.unseal(index, record).map_err(|_| StoreError::Damaged {
         path: base.matrix_path(),
@@ -231,7 +235,7 @@ fn unseal<'r>(base: &Snapshot, index: u64, record: &'r [u8]) -> Result<&'r [u8],
     })
 }
 
-/// The row that a change of a table by position is of.
+/// Returns the row of a change of a table by position.
 fn row_of(key: &[u8]) -> u64 {
     u64::from_le_bytes(key.try_into().expect("changes have been checked"))
 }
@@ -287,8 +291,8 @@ fn patch<B: ProtocolBackend>(
     draft.complete(folder, computed, backend, progress)
 }
 
-/// The seed of the public matrices of a base that follows one of `protocol`; asked when the new base's records are
-/// fixed.
+/// Returns the seed of the public matrices of a base that follows one of `protocol`. Call it once
+/// the new base's records are fixed.
 fn seed_after(protocol: &ProtocolParams) -> Result<[u8; 32], StoreError> {
     match protocol.seed() {
         Some(seed) if protocol.hint_lasts() => Ok(seed),

@@ -1,4 +1,4 @@
-//! From changes to a delta: a small keyword table beside its base.
+//! Builds a delta from changes: a small keyword table beside its base.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,11 +17,12 @@ use crate::files::write_entry;
 use crate::manifest::{CHANGES_FILE, MATRIX_FILE};
 use crate::{Changes, Progress, Snapshot, Statistics, StoreError, time};
 
-/// Records of a delta, bytes of their payloads, and where entries lie. While the base stays, sizes only grow, and by
-/// powers of two, and entries stay where they are while they fit, so that clients' keys and hints outlive most deltas.
+/// Number of a delta's records, bytes of their payloads, and the seed of its entries' places. While
+/// the base stays, sizes only grow, by powers of two, and entries keep their places while they fit,
+/// so that clients' keys and hints outlive most deltas.
 ///
-/// Whoever contributes keys knows the places of the last delta. Keys that are aimed at one bucket of it do no harm
-/// while they fit; if they do not, all keys lie elsewhere in the next one.
+/// Contributors of keys know the places of the last delta. Keys aimed at one of its buckets do no
+/// harm while they fit; once they do not fit, the next delta has fresh places for all keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
     records: u64,
@@ -30,21 +31,22 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    /// The shape of a delta that there is.
+    /// Returns the shape of an existing delta.
     pub(crate) fn of(delta: &Snapshot) -> Option<Self> {
         let Table { records, payload_bytes, places, .. } = delta.manifest().table;
         Some(Self { records, payload_bytes, places: places? })
     }
 
-    /// Bytes that even the first delta has room for, so that the next ones need not grow.
+    /// Minimum capacity, in bytes, even of the first delta, so that later deltas need not grow.
     const ROOM_BYTES: u64 = 128 << 10;
 
-    /// The shape of a delta with these entries. It stays `before` while that holds them, and of that size while they
-    /// fit if they lie elsewhere. Otherwise it is, among the shapes that are no smaller, the one that costs clients of
-    /// the base's protocol the least for these entries and as many again.
+    /// Chooses the shape of a delta with these entries. Keeps `before` if the entries fit;
+    /// otherwise keeps its size if they fit at fresh places. Otherwise chooses, among the shapes
+    /// that are no smaller, the one that costs clients of the base's protocol least for these
+    /// entries and as many more.
     ///
     /// # Errors
-    /// The protocol's if it has no shape for them.
+    /// The protocol's error if it has no such shape.
     fn choose(
         protocol: &ProtocolParams,
         proving: Proving,
@@ -66,7 +68,8 @@ impl Shape {
         sizes.extend((0..others).map(|i| (place_of_another(&places, i), mean as usize)));
         let least = before.unwrap_or(Self { records: 1, payload_bytes: 1, places });
         let (mut cheapest, mut refusal) = (None::<(f64, Self)>, None);
-        // Up to four times as many buckets as entries: they are smaller then, and so is what grows with a bucket.
+        // Up to four times as many buckets as entries: smaller buckets reduce every cost that grows
+        // with the bucket size.
         for power in 0..=sizes.len().ilog2() + 2 {
             let records = (1 << power).max(least.records);
             let fullest = fullest(records, sizes.iter().copied());
@@ -90,14 +93,14 @@ impl Shape {
         }
     }
 
-    /// Whether the entries fit.
+    /// True if the entries fit.
     fn holds(&self, entries: &[Entry]) -> bool {
         let sizes = entries.iter().map(|entry| (entry.place(&self.places), entry.bytes()));
         fullest(self.records, sizes) <= self.payload_bytes
     }
 }
 
-/// Bytes of the fullest of so many buckets of entries with these places and sizes.
+/// Returns the bytes of the fullest of `records` buckets, for entries with these places and sizes.
 fn fullest(records: u64, sizes: impl Iterator<Item = (EntryPlace, usize)>) -> usize {
     let mut loads = vec![Bucket::COUNT_BYTES; records as usize];
     for (place, bytes) in sizes {
@@ -106,15 +109,16 @@ fn fullest(records: u64, sizes: impl Iterator<Item = (EntryPlace, usize)>) -> us
     loads.into_iter().max().unwrap_or_default()
 }
 
-/// The place of an entry that may come to be, number `i`.
+/// Returns the place of the `i`-th hypothetical further entry.
 fn place_of_another(places: &[u8; 32], i: u64) -> EntryPlace {
     let mut tag = [0; TAG_BYTES];
     tag[..8].copy_from_slice(&i.to_le_bytes());
     EntryPlace::new(places, &tag)
 }
 
-/// What a delta costs a client, in bytes that cross the network. A hint lasts until the next delta, which changes a
-/// part of it: it counts for ten look-ups. Bytes that the server reads count at the rate of a scan against a network.
+/// Returns the cost of a delta for a client, in bytes over the network. A hint lasts until the next
+/// delta, which changes a part of it, so it is amortised over ten look-ups. Bytes that the server
+/// reads are weighted by the rate of a scan relative to a network.
 fn client_cost(protocol: &ProtocolParams) -> f64 {
     let Sizes { query_bytes, answer_bytes, hint_bytes, .. } = protocol.sizes();
     let read = protocol.matrix_bytes() + protocol.server_bytes();
@@ -181,8 +185,8 @@ pub(crate) fn build_delta<B: ProtocolBackend>(
         proofs: proving.blank(shape.records, &Draws::System)?,
     };
     table.validate()?;
-    // Where clients hold a hint, the next delta's is to differ from this one's in what changes alone. Where they hold
-    // none, nobody is to know the matrix before the changes are fixed.
+    // If clients hold a hint, the next delta's hint must differ from this one's only where the
+    // changes do. If they hold none, nobody may know the matrix before the changes are fixed.
     let seed = match of_base.hint_lasts() {
         true => delta::seed(&version),
         false => Draws::System.seed()?,

@@ -1,4 +1,4 @@
-//! From a written database to a snapshot: what is computed of it, the self-test, the manifest.
+//! Turns a written database into a snapshot: precomputation, self-test, manifest.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
@@ -20,7 +20,7 @@ use crate::manifest::{
 use crate::progress::go_on;
 use crate::{Phase, Progress, Statistics, StoreError};
 
-/// A snapshot whose database is written.
+/// A snapshot whose database has been written.
 pub(super) struct Draft {
     pub name: String,
     pub created: String,
@@ -32,15 +32,15 @@ pub(super) struct Draft {
     pub changes: Option<FileEntry>,
 }
 
-/// What has been computed of a database, in files.
+/// Files computed from a database.
 pub(super) struct Computed {
     pub hint: FileEntry,
     pub server: Option<FileEntry>,
 }
 
 impl Draft {
-    /// Computes what the protocol wants of the database beforehand, and writes it: the hint, and what the server
-    /// keeps, if anything.
+    /// Computes and writes the data that the protocol precomputes from the database: the hint, and
+    /// the server's data, if any.
     pub(super) fn compute<B: ProtocolBackend>(
         &self,
         folder: &Path,
@@ -76,7 +76,8 @@ impl Draft {
         }
     }
 
-    /// Tests the snapshot with real queries and writes its manifest; it is whole, and on the disk, when this returns.
+    /// Tests the snapshot with real queries and writes its manifest. When this returns, the
+    /// snapshot is complete and on disk.
     pub(super) fn complete<B: ProtocolBackend>(
         self,
         folder: &Path,
@@ -116,14 +117,14 @@ impl Draft {
         let files = Files::at(matrix_path, server_path);
         samples.check_seals(&manifest.table)?;
         samples.test(&manifest.protocol, backend, &files, &hint_path, progress)?;
-        // Only now, so that the disk worked while the hint was computed.
+        // Synced only now, so that the disk could write while the hint was computed.
         for entry in manifest.files() {
             sync(&folder.join(&entry.file))?;
         }
         if Groups::list_bytes(manifest.matrix.bytes) > 0 {
             sync(&folder.join(GROUPS_FILE))?;
         }
-        // The manifest is the last file: a folder without one is no snapshot.
+        // The manifest is the last file: a folder without a manifest is not a snapshot.
         let bytes = manifest.to_bytes();
         if bytes.len() as u64 > MAX_MANIFEST_BYTES {
             let detail = "the names of the columns are too long for a manifest; rename them";
@@ -134,7 +135,7 @@ impl Draft {
     }
 }
 
-/// A file of a snapshot, hashed while it is written, until no more is wanted.
+/// A file of a snapshot, hashed while it is written. Writing fails once `progress` is stopped.
 struct Output<'a> {
     name: &'static str,
     file: BufWriter<File>,

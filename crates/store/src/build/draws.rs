@@ -1,33 +1,37 @@
-//! The public random values of a snapshot. Each is drawn when what could be aimed at it is fixed.
+//! The public random values of a snapshot. Each is drawn only when the content that could be aimed
+//! at it is fixed.
 
 use crate::StoreError;
 
-/// Where a build's public random values come from.
+/// Source of a build's public random values.
 pub(super) enum Draws {
     /// The operating system.
     System,
-    /// A seed, for a build that repeats itself.
+    /// A seed, for reproducible builds.
     Derived([u8; 32]),
 }
 
 impl Draws {
-    /// Salt of keys and checksums. Keys are hashed while they are read, so it comes first: content may follow from it
-    /// when a table is made anew.
+    /// Draws the salt of keys and checksums. It comes first because keys are hashed while they are
+    /// read. When a table is rebuilt, content may therefore depend on it.
     pub(super) fn salt(&self) -> Result<[u8; 32], StoreError> {
         self.draw("spirea build v2: salt of the table")
     }
 
-    /// Where entries lie. To be drawn when all keys are read: otherwise keys could be aimed at one bucket.
+    /// Draws the seed of the entries' places. Must be drawn after all keys are read: otherwise keys
+    /// could be aimed at one bucket.
     pub(super) fn places(&self) -> Result<[u8; 32], StoreError> {
         self.draw("spirea build v2: places of the table")
     }
 
-    /// Seed of the public matrix, to be drawn when all values are read: otherwise content could be aimed at it.
+    /// Draws the seed of the public matrix. Must be drawn after all values are read: otherwise
+    /// content could be aimed at it.
     pub(super) fn seed(&self) -> Result<[u8; 32], StoreError> {
         self.draw("spirea build v2: seed of the public matrix")
     }
 
-    /// Salt of inclusion proofs. To be drawn when all values are read: otherwise records with equal hashes could be made.
+    /// Draws the salt of inclusion proofs. Must be drawn after all values are read: otherwise
+    /// records with equal hashes could be made.
     pub(super) fn proofs(&self) -> Result<[u8; 32], StoreError> {
         self.draw("spirea build v2: salt of the inclusion proofs")
     }

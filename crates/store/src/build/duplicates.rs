@@ -1,19 +1,20 @@
-//! Which keys stand in several rows. A build keeps keys' hashes alone, so the rows are read once more.
+//! Finds the keys that occur in several rows. A build stores only hashes of keys, so the rows are
+//! read again.
 
 use std::collections::BTreeMap;
 
 use crate::ingest::{Row, RowSource};
 use crate::{RepeatedKey, StoreError};
 
-/// The error with the keys that it is about and their lines, if it is about keys in several rows and they can be read
-/// again.
+/// Adds the keys and their lines to an error about keys in several rows, if the rows can be read
+/// again. Other errors are returned unchanged.
 pub(super) fn named<'s>(
     error: StoreError,
     open: impl FnOnce() -> Result<Box<dyn RowSource + 's>, StoreError>,
 ) -> StoreError {
     match error {
         StoreError::DuplicateKeys { path, mut keys, others } => {
-            // What cannot be read again is told by its rows.
+            // If reading again fails, the error names only the rows.
             let _ = open().and_then(|mut source| find(&mut *source, &mut keys));
             StoreError::DuplicateKeys { path, keys, others }
         }

@@ -1,4 +1,4 @@
-//! The folder of a build: temporary until it is complete, then renamed.
+//! The folder of a build: under a temporary name until it is complete, then renamed.
 
 use std::fs::{self, File, TryLockError};
 use std::io::ErrorKind;
@@ -15,8 +15,9 @@ use crate::manifest::FILES;
 
 /// A folder `.NAME.partial-PID-RANDOM` beside the target. Removed when dropped, unless published.
 ///
-/// Its process holds a lock on it, which the system releases when the process ends however it ends: a
-/// folder that another build can lock is stale. A process id could not tell, across containers.
+/// The building process holds a lock on the folder, which the system releases whenever and however
+/// the process ends: a folder that another build can lock is stale. A process id would be ambiguous
+/// across containers.
 pub(super) struct PartialFolder {
     path: PathBuf,
     target: PathBuf,
@@ -26,7 +27,7 @@ pub(super) struct PartialFolder {
 }
 
 impl PartialFolder {
-    /// A new folder for `target`; stale ones of the same target are removed.
+    /// Creates a new folder for `target`, and removes stale folders of the same target.
     ///
     /// # Errors
     /// [`StoreError::Exists`] if the target exists and may not be replaced, [`StoreError::Io`].
@@ -48,7 +49,8 @@ impl PartialFolder {
             let (process, random) = (std::process::id(), u64::from_le_bytes(random));
             let path = parent.join(format!("{prefix}{process}-{random:016x}"));
             fs::create_dir(&path).at("create", &path)?;
-            // Another build may take the folder for stale before it is locked: then make another.
+            // Another build may consider the folder stale before it is locked; then try again with
+            // a new one.
             let Ok(lock) = File::open(&path) else { continue };
             let taken = matches!(lock.try_lock(), Err(TryLockError::WouldBlock));
             if !taken && path.is_dir() {
@@ -57,15 +59,16 @@ impl PartialFolder {
         }
     }
 
-    /// Its path.
+    /// Returns the folder's path.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Puts the folder, whose files are synced, in the target's place.
+    /// Moves the folder, whose files are synced, to the target's path.
     ///
     /// # Errors
-    /// [`StoreError::Exists`] if a target appeared meanwhile that may not be replaced, [`StoreError::Io`].
+    /// [`StoreError::Exists`] if a target that may not be replaced has appeared meanwhile,
+    /// [`StoreError::Io`].
     pub(super) fn publish(self) -> Result<(), StoreError> {
         sync_folder(&self.path)?;
         check_target(&self.target, self.overwrite)?;
@@ -79,11 +82,11 @@ impl PartialFolder {
             renamed => renamed.at("rename", &self.path)?,
         }
         sync_folder(&self.parent)
-        // Dropping removes what now has the temporary name: nothing, or the old snapshot.
+        // Dropping removes what has the temporary name now: nothing, or the old snapshot.
     }
 
-    /// Exchanges the names of the folder and the target in one step, so that there is a snapshot at any
-    /// instant; in two where the file system cannot.
+    /// Exchanges the names of the folder and the target in one step, so that a snapshot exists at
+    /// every instant; in two steps if the file system cannot exchange names.
     fn exchange(&self) -> Result<(), StoreError> {
         match renameat_with(CWD, &self.path, CWD, &self.target, RenameFlags::EXCHANGE) {
             Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {}
@@ -92,7 +95,8 @@ impl PartialFolder {
         let old = self.path.with_extension("old");
         fs::rename(&self.target, &old).at("rename", &self.target)?;
         if let Err(error) = fs::rename(&self.path, &self.target) {
-            // The old snapshot goes back; if even that fails, it is still there under the other name.
+            // Moves the old snapshot back; if even that fails, it still exists under the other
+            // name.
             let _ = fs::rename(&old, &self.target);
             return Err(error).at("rename", &self.path);
         }
@@ -102,14 +106,14 @@ impl PartialFolder {
 
 impl Drop for PartialFolder {
     fn drop(&mut self) {
-        // What cannot be removed now, the next build removes.
+        // The next build removes what cannot be removed now.
         let _ = fs::remove_dir_all(&self.path);
     }
 }
 
 fn rename(from: &Path, to: &Path, flags: RenameFlags) -> std::io::Result<()> {
     match renameat_with(CWD, from, CWD, to, flags) {
-        // Not every file system knows the flag. The target has just been seen not to exist.
+        // Some file systems do not support the flag. The target did not exist a moment ago.
         Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) if to.symlink_metadata().is_err() => {
             fs::rename(from, to)
         }
@@ -123,7 +127,7 @@ fn exists(target: &Path) -> StoreError {
     StoreError::Exists { path: target.into(), detail }
 }
 
-/// Whether a build may take this place. Nothing but a snapshot is ever replaced.
+/// Checks that a build may take this path. Only snapshots are ever replaced.
 fn check_target(target: &Path, overwrite: Overwrite) -> Result<(), StoreError> {
     if let Err(error) = target.symlink_metadata() {
         return if error.kind() == ErrorKind::NotFound { Ok(()) } else { Err(error).at("read", target) };
@@ -147,7 +151,7 @@ fn check_target(target: &Path, overwrite: Overwrite) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Removes folders of builds of the same target whose process is gone.
+/// Removes folders of builds of the same target whose process has ended.
 fn remove_stale(parent: &Path, prefix: &str) {
     let Ok(entries) = fs::read_dir(parent) else { return };
     for entry in entries.flatten() {
@@ -155,7 +159,8 @@ fn remove_stale(parent: &Path, prefix: &str) {
             continue;
         }
         let path = entry.path();
-        // An error means that nobody can tell: then it stays.
+        // If opening or locking fails for another reason, the state is unknown and the folder
+        // stays.
         if let Ok(folder) = File::open(&path)
             && folder.try_lock().is_ok()
         {

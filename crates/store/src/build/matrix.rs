@@ -1,8 +1,9 @@
 //! Writes records, in order, as a matrix in panel layout.
 //!
-//! Records lie down the columns and the layout goes by panels of rows, so a record's bytes are scattered. A
-//! group of columns at a time is gathered in memory, column after column, and then turned into the layout:
-//! one contiguous run for each panel. Memory is one group, whatever the size of the matrix.
+//! Records run down the columns, and the layout stores panels of rows, so a record's bytes are
+//! scattered. The writer gathers a group of columns in memory, column after column, and then
+//! converts it to the layout: one contiguous run for each panel. Memory use is one group, whatever
+//! the size of the matrix.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -16,7 +17,7 @@ use crate::StoreError;
 use crate::error::IoContext;
 use crate::files::reserve;
 
-/// Bytes that a group of columns aims at.
+/// Target size of a group of columns, in bytes.
 const GROUP_BYTES: usize = 32 << 20;
 
 /// A matrix being written.
@@ -26,7 +27,7 @@ pub(crate) struct MatrixWriter {
     spread: Spread,
     file: File,
     path: PathBuf,
-    /// The columns of the group, one after another.
+    /// Columns of the group, one after another.
     group: Vec<u8>,
     group_columns: usize,
     first_column: usize,
@@ -34,7 +35,7 @@ pub(crate) struct MatrixWriter {
 }
 
 impl MatrixWriter {
-    /// A matrix in a new file at `path`.
+    /// Creates a matrix in a new file at `path`.
     pub(super) fn create(
         layout: PanelLayout,
         grid: Grid,
@@ -53,7 +54,8 @@ impl MatrixWriter {
     ) -> Result<Self, StoreError> {
         let file = File::create_new(path).at("create", path)?;
         reserve(&file, layout.bytes() as u64).at("write", path)?;
-        // Whole quads and whole records; a small matrix shall not be held in memory as a whole either.
+        // Whole quads and whole records; and a small matrix must not be held in memory as a whole
+        // either.
         let unit = QUAD * if spread == Spread::Columns { grid.parts() } else { 1 };
         let bytes = group_bytes.min(layout.bytes() / 16);
         let group_columns = (bytes / layout.rows() / unit * unit).max(unit).min(layout.columns());
@@ -73,7 +75,7 @@ impl MatrixWriter {
     /// Adds the next record.
     pub(super) fn push(&mut self, record: &[u8]) -> Result<(), StoreError> {
         assert_eq!(record.len(), self.grid.record_bytes);
-        // Records go from column to column, never back.
+        // Records proceed from column to column and never go back.
         while self.grid.place(self.spread, self.next_record).column >= self.first_column + self.group_columns
         {
             self.flush()?;
@@ -86,7 +88,7 @@ impl MatrixWriter {
         Ok(())
     }
 
-    /// Writes the group and goes on to the next.
+    /// Writes the group and starts the next one.
     fn flush(&mut self) -> Result<(), StoreError> {
         let columns = self.group_columns.min(self.layout.columns() - self.first_column);
         let (layout, group) = (self.layout, &self.group);
@@ -117,7 +119,7 @@ impl MatrixWriter {
         Ok(())
     }
 
-    /// Writes what is left.
+    /// Writes the last group.
     pub(super) fn finish(mut self) -> Result<(), StoreError> {
         if self.first_column < self.layout.columns() {
             self.flush()?;

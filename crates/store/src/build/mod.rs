@@ -1,9 +1,9 @@
-//! From a table to a snapshot.
+//! Builds a snapshot from a table.
 //!
-//! The input is read once, into a spool on disk. When all lengths are known, the shape is chosen, and the
-//! records are sealed and written. Memory stays near the size of the matrix and its hint: the matrix is
-//! written a group of columns at a time and mapped to compute the hint. Nothing is published before real
-//! queries of it have been answered.
+//! The input is read once, into a spool on disk. Once all lengths are known, the shape is chosen,
+//! and the records are sealed and written. Memory use stays near the size of the matrix and its
+//! hint: the matrix is written a group of columns at a time, and mapped to compute the hint. A
+//! snapshot is published only after it has answered real queries.
 
 mod compact;
 mod delta;
@@ -47,7 +47,7 @@ pub(crate) use writer::RecordWriter;
 /// Builds a snapshot and opens it.
 ///
 /// # Errors
-/// See [`StoreError`]. After an error the target is as it was, and nothing is left beside it.
+/// See [`StoreError`]. After an error the target is unchanged, and nothing is left beside it.
 pub fn build<B: ProtocolBackend>(
     options: &BuildOptions,
     backend: &Arc<B>,
@@ -58,7 +58,7 @@ pub fn build<B: ProtocolBackend>(
         ProtocolParams::check(choice)?;
     }
     let draws = options.draws();
-    // A file that cannot be read is refused before a folder is made.
+    // Refuses an unreadable file before a folder is created.
     let source = options.open_at_once()?;
     let folder = PartialFolder::create(&options.out, options.overwrite)?;
     let [spool, matrix_path] = ["spool", MATRIX_FILE].map(|name| folder.path().join(name));
@@ -77,11 +77,12 @@ pub fn build<B: ProtocolBackend>(
     Snapshot::open(&options.out)
 }
 
-/// Returns the table that [`build`] would make of the same input, and its statistics, with inclusion proofs only if the
-/// options ask for them. Builds nothing: reads the input into files in `folder`, which the caller removes.
+/// Returns the table that [`build`] would make of the same input, and its statistics; with
+/// inclusion proofs only if the options request them. Builds nothing: reads the input into files in
+/// `folder`, which the caller removes.
 ///
 /// # Errors
-/// See [`StoreError`]: those of [`build`] that the input or its layout have.
+/// See [`StoreError`]: the errors of [`build`] about the input or its layout.
 pub fn survey(
     options: &BuildOptions,
     folder: &Path,
@@ -93,8 +94,8 @@ pub fn survey(
     Ok(planned.into_parts())
 }
 
-/// Reads the input into the folder `spool`, which it makes, and lays out the table with the proofs that `decide` chooses.
-/// An input that can be read only once has no source yet.
+/// Reads the input into the folder `spool`, which it creates, and lays out the table with the
+/// proofs that `decide` chooses. `source` is `None` for an input that can be read only once.
 fn lay_out<C>(
     options: &BuildOptions,
     source: Option<Box<dyn RowSource + '_>>,
@@ -112,7 +113,7 @@ fn lay_out<C>(
     Ok((choice, planned.map_err(|error| duplicates::named(error, || options.open(&input)))?))
 }
 
-/// Chooses the protocol, and inclusion proofs unless the options settle them.
+/// Chooses the protocol, and whether to include proofs unless the options decide that.
 fn decide(options: &BuildOptions, rows: &Rows) -> Result<(Choice, Proving), StoreError> {
     let (records, record_bytes) = rows.records(options.proving.unwrap_or(Proving::Omit));
     let choice = match &options.protocol {

@@ -13,20 +13,20 @@ use crate::expected_rows::ExpectedRows;
 use crate::ingest::{Files, Format, RowSource, RowTable, Selection};
 use crate::manifest::{NAME_RULE, valid_name};
 
-/// What to do if the target of a build exists.
+/// Treatment of an existing target of a build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Overwrite {
-    /// Leave it and fail.
+    /// Keep it and fail.
     #[default]
     Refuse,
-    /// Replace it, if it is a snapshot, when the new one is complete.
+    /// Replace it, if it is a snapshot, once the new one is complete.
     Replace,
 }
 
-/// Treatment of keys that stand in several rows.
+/// Treatment of keys that occur in several rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Duplicates {
-    /// The table is refused, with the keys and their rows named.
+    /// The table is refused; the error names the keys and their rows.
     #[default]
     Refuse,
     /// The first row is taken, in the order of the input.
@@ -54,36 +54,38 @@ impl FromStr for Duplicates {
 /// The protocol of a snapshot.
 #[derive(Clone, Debug)]
 pub enum Protocol {
-    /// This one.
+    /// A fixed choice.
     Named(Choice),
-    /// The one that is chosen when the table's records are known.
+    /// A choice made once the table's records are known.
     Chosen(Arc<dyn Chooser>),
 }
 
 /// Chooses the protocol of a table.
 pub trait Chooser: fmt::Debug + Send + Sync {
-    /// The choice for so many records of so many bytes each.
+    /// Chooses a protocol for `records` records of `record_bytes` bytes each.
     ///
     /// # Errors
-    /// [`StoreError::Protocol`] if none fits; [`StoreError::BadOption`] if what it chooses by cannot be had.
+    /// [`StoreError::Protocol`] if none fits; [`StoreError::BadOption`] if the data on which the
+    /// choice depends is missing.
     fn choose(&self, records: u64, record_bytes: usize) -> Result<Choice, StoreError>;
 }
 
-/// How long a table's values may be.
+/// Maximum length of a table's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ValueLimit {
-    /// So many bytes.
+    /// This number of bytes.
     Given(usize),
-    /// As many as the longest of those that the table is built from has, and [`ValueLimit::LEAST`] in any case.
+    /// The length of the longest value from which the table is built, and at least
+    /// [`ValueLimit::LEAST`].
     Longest,
 }
 
 impl ValueLimit {
-    /// Bytes up to which a value may be longer than all values of the input, unless the operator says otherwise: so
-    /// long a value does not make the records of any table large.
+    /// Default length that values may have even if all values of the input are shorter, in bytes.
+    /// Values of this length do not make the records of any table large.
     const LEAST: usize = 4 << 10;
 
-    /// The most bytes of a value that is taken while the table is built.
+    /// Returns the maximum length of a value while the table is built, in bytes.
     pub(super) fn most(self) -> usize {
         match self {
             Self::Given(bytes) => bytes,
@@ -91,7 +93,7 @@ impl ValueLimit {
         }
     }
 
-    /// What a table says of the values that it takes, whose longest has so many bytes.
+    /// Returns the limit to store in a table whose longest value has `longest` bytes.
     pub(super) fn of_table(self, longest: usize) -> usize {
         match self {
             Self::Given(bytes) => bytes,
@@ -100,52 +102,56 @@ impl ValueLimit {
     }
 }
 
-/// What a table is built from.
+/// Input of a build.
 #[derive(Clone, Debug)]
 pub enum Input {
-    /// Files. Pipes can be read only once: their content is kept on disk until the table is built.
+    /// Files. Pipes can be read only once, so their content is kept on disk until the table is
+    /// built.
     Files(Files),
-    /// Rows that lie in no file.
+    /// Rows outside of files.
     Rows(Arc<dyn RowTable>),
 }
 
-/// What to build.
+/// Options of a build.
 #[derive(Clone, Debug)]
 pub struct BuildOptions {
-    /// From what.
+    /// Input of the table.
     pub input: Input,
     /// The columns; a table without a key column is looked up by position.
     pub selection: Selection,
-    /// Treatment of keys that stand in several rows.
+    /// Treatment of keys that occur in several rows.
     pub duplicates: Duplicates,
-    /// The snapshot's folder.
+    /// Folder of the snapshot.
     pub out: PathBuf,
-    /// Name of the dataset; that of the folder if `None`.
+    /// Name of the dataset; `None` uses the name of the folder.
     pub name: Option<String>,
     /// The protocol and its parameter sets.
     pub protocol: Protocol,
-    /// The most bytes of a value, now and in changes; those of the longest and at least 4 KiB if `None`.
+    /// Maximum length of a value, now and in changes, in bytes; `None` uses that of the longest
+    /// value and at least 4 KiB.
     pub max_value: Option<usize>,
-    /// Inclusion proofs of the records. By default records carry them if a lying server could combine the answers of
-    /// several queries under one registered key otherwise: under `onion`, and under `hybrid` with several groups.
+    /// Inclusion proofs of the records. By default, records carry proofs only where a lying server
+    /// could otherwise combine the answers of several queries under one registered key: under
+    /// `onion`, and under `hybrid` with several groups.
     pub proving: Option<Proving>,
-    /// Types of fields, where the input does not tell them or tells others.
+    /// Types of fields, if the input gives none or others.
     pub types: Vec<(String, FieldType)>,
-    /// The form of the keys; the bytes that they are if `None`.
+    /// Form of the keys; `None` for plain bytes.
     pub key_form: Option<KeyForm>,
-    /// Most queries under one set of registered keys, 64 to 1024; 1024 if `None`.
+    /// Maximum number of queries under one set of registered keys, 64 to 1024; 1024 if `None`.
     pub key_queries: Option<u64>,
-    /// The number of rows that the input must have, if that is known.
+    /// Number of rows that the input must have, if known.
     pub expected_rows: Option<ExpectedRows>,
-    /// What to do if the folder exists.
+    /// Treatment of an existing folder.
     pub overwrite: Overwrite,
-    /// Derives the public matrix, the table's salt and where entries lie, for a build that repeats itself; drawn at
-    /// random if `None`. Whoever knows it before the table is made can choose keys that fall into one bucket.
+    /// Seed of the public matrix, the table's salt and the entries' places, for reproducible
+    /// builds; `None` draws them at random. An attacker who knows the seed before the table is made
+    /// can choose keys that fall into one bucket.
     pub seed: Option<[u8; 32]>,
 }
 
 impl BuildOptions {
-    /// A build of the file `input` into `out` with defaults for the rest.
+    /// Creates options for a build of the file `input` into `out`, with defaults for the rest.
     pub fn new(
         input: impl Into<PathBuf>,
         format: Format,
@@ -155,7 +161,7 @@ impl BuildOptions {
         Self::of(Input::Files(Files::one(input, format)), selection, out)
     }
 
-    /// A build of `input` into `out` with defaults for the rest.
+    /// Creates options for a build of `input` into `out`, with defaults for the rest.
     pub fn of(input: Input, selection: Selection, out: impl Into<PathBuf>) -> Self {
         Self {
             input,
@@ -175,10 +181,10 @@ impl BuildOptions {
         }
     }
 
-    /// The dataset's name.
+    /// Returns the dataset's name.
     ///
     /// # Errors
-    /// [`StoreError::BadOption`] if it cannot name one.
+    /// [`StoreError::BadOption`] if the name is not valid for a dataset.
     pub(super) fn name(&self) -> Result<String, StoreError> {
         let folder = || self.out.file_name().map(|name| name.to_string_lossy().into_owned());
         let name = self.name.clone().or_else(folder).unwrap_or_default();
@@ -190,14 +196,14 @@ impl BuildOptions {
         }
     }
 
-    /// The rows of the input, unless it can be read only once.
+    /// Opens the input, unless it can be read only once.
     pub(super) fn open_at_once(&self) -> Result<Option<Box<dyn RowSource + '_>>, StoreError> {
         let reads_once = matches!(&self.input, Input::Files(files) if files.read_once());
         (!reads_once).then(|| self.open(&self.input)).transpose()
     }
 
-    /// The input, with copies in `folder` of files that can be read only once: formats are read at any place, and refused rows
-    /// are read again.
+    /// Returns the input, with copies in `folder` of files that can be read only once: some formats
+    /// need random access, and refused rows are read again.
     pub(super) fn input_in(&self, folder: &Path) -> Result<Input, StoreError> {
         Ok(match &self.input {
             Input::Files(files) => Input::Files(files.kept_in(folder)?),
@@ -205,7 +211,7 @@ impl BuildOptions {
         })
     }
 
-    /// The rows of the input, or of its copy.
+    /// Opens the rows of the input or of its copy.
     pub(super) fn open<'i>(&self, input: &'i Input) -> Result<Box<dyn RowSource + 'i>, StoreError> {
         match input {
             Input::Files(files) => {
@@ -216,7 +222,7 @@ impl BuildOptions {
         }
     }
 
-    /// What the input is called in messages.
+    /// Returns the input's name in messages.
     pub(super) fn input_name(&self) -> PathBuf {
         match &self.input {
             Input::Files(files) => files.name().into(),
@@ -224,7 +230,7 @@ impl BuildOptions {
         }
     }
 
-    /// How long the table's values may be.
+    /// Returns the maximum length of the table's values.
     ///
     /// # Errors
     /// [`StoreError::BadOption`] above [`MAX_VALUE_BYTES`].
@@ -238,7 +244,7 @@ impl BuildOptions {
         }
     }
 
-    /// Where the build's public random values come from.
+    /// Returns the source of the build's public random values.
     pub(super) fn draws(&self) -> Draws {
         self.seed.map_or(Draws::System, Draws::Derived)
     }

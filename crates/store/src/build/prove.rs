@@ -1,4 +1,5 @@
-//! Inclusion proofs of a table that is built: its payloads are gone through twice, for the tree and for the records.
+//! Inclusion proofs of a table that is being built. The payloads are traversed twice: for the tree,
+//! and for the records.
 
 use std::str::FromStr;
 
@@ -14,9 +15,9 @@ use crate::{Phase, Progress, StoreError};
 /// Inclusion proofs in the records of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Proving {
-    /// Records carry none.
+    /// Records carry no proof.
     Omit,
-    /// Each record carries one.
+    /// Each record carries a proof.
     Include,
 }
 
@@ -33,7 +34,7 @@ impl FromStr for Proving {
 }
 
 impl Proving {
-    /// Returns what the records of `table` do.
+    /// Returns whether the records of `table` carry proofs.
     pub(crate) fn of(table: &Table) -> Self {
         match table.proofs {
             Some(_) => Self::Include,
@@ -41,9 +42,10 @@ impl Proving {
         }
     }
 
-    /// Returns proofs for records that `protocol` gives the parameters of, if answers to queries under one set of keys combine there
-    /// (docs/soundness.md, "Answers that add up"). Buckets may turn out more than the lengths of values promise, and groups grow
-    /// with them.
+    /// Returns `Include` if, under the parameters that `protocol` returns, answers to queries under
+    /// one set of keys combine (docs/soundness.md, "Answers that add up"). The number of buckets
+    /// may exceed the estimate from the lengths of values, and groups grow with it, so an eighth
+    /// more records is checked, too.
     pub(super) fn needed(
         records: u64,
         protocol: impl Fn(u64) -> Result<ProtocolParams, ProtocolError>,
@@ -52,8 +54,9 @@ impl Proving {
         if [records, records + records / 8].into_iter().any(combine) { Self::Include } else { Self::Omit }
     }
 
-    /// Returns proofs for a base of so many records of so many bytes that follows one of this table and protocol: those that the former
-    /// one has, and proofs where answers begin to combine. Where they combined before, somebody chose to leave proofs out.
+    /// Returns the proving of a base that follows one of this table and protocol and has records of
+    /// this number and size. Keeps the proofs of the former base, and adds proofs if answers begin
+    /// to combine. If answers combined before, the operator has chosen to omit proofs.
     pub(super) fn anew(
         table: &Table,
         protocol: &ProtocolParams,
@@ -65,7 +68,8 @@ impl Proving {
         Self::needed(records, |records| protocol.reshaped([0; 32], records, record_bytes))
     }
 
-    /// Returns proofs of `records` records without roots. To be called when the content is fixed: it draws their salt.
+    /// Returns proofs of `records` records without roots. Call it once the content is fixed, since
+    /// it draws their salt.
     pub(super) fn blank(self, records: u64, draws: &Draws) -> Result<Option<Proofs>, StoreError> {
         match self {
             Self::Include => Ok(Some(Proofs::blank(records, draws.proofs()?))),
@@ -73,7 +77,7 @@ impl Proving {
         }
     }
 
-    /// Returns the function from a number of records to the bytes of a proof.
+    /// Returns the function that maps a number of records to the bytes of a proof.
     pub(crate) fn bytes_of(self) -> fn(u64) -> usize {
         match self {
             Self::Include => Proofs::bytes_of,
@@ -82,11 +86,11 @@ impl Proving {
     }
 }
 
-/// Takes the payloads of all records, one after another.
+/// Callback that receives the payloads of all records in order.
 pub(super) type Taker<'t> = dyn FnMut(Vec<u8>) -> Result<(), StoreError> + 't;
 
-/// Computes the roots of a table's proofs, if it is to have any, from the payloads that `payloads` gives. The tree is
-/// what sealing the records needs.
+/// Computes the roots of a table's proofs, if it has proofs, from the payloads that `payloads`
+/// produces. Returns the tree, which sealing the records needs.
 pub(super) fn prove(
     table: &mut Table,
     progress: &dyn Progress,
@@ -112,22 +116,22 @@ pub(super) fn prove(
     Ok(table.prove(leaves))
 }
 
-/// Payloads in hand, enough for all cores to share the work on them.
+/// A batch of payloads, large enough for all cores to share.
 #[derive(Default)]
 pub(super) struct Batch {
     payloads: Vec<Vec<u8>>,
     bytes: usize,
-    /// The record of the first.
+    /// Record number of the first payload.
     first: u64,
 }
 
 impl Batch {
-    /// Bytes of payloads that are worked on at once.
+    /// Target size of a batch, in bytes.
     const BYTES: usize = 1 << 20;
-    /// The least that a payload counts for, however short it is.
+    /// Minimum that a payload counts for, in bytes.
     const LEAST: usize = 64;
 
-    /// Adds the payload of the next record; says whether there are enough now.
+    /// Adds the payload of the next record; returns true if the batch is full.
     pub(super) fn push(&mut self, payload: Vec<u8>) -> bool {
         self.bytes += payload.len().max(Self::LEAST);
         self.payloads.push(payload);
@@ -167,7 +171,7 @@ mod tests {
         assert_eq!(Proving::anew(&unproven, &one, SMALL), Proving::Omit);
         assert_eq!(Proving::anew(&unproven, &one, LARGE), Proving::Include);
         assert_eq!(Proving::anew(&proven, &one, SMALL), Proving::Include);
-        // Somebody has left them out of a base of several groups.
+        // The operator has omitted proofs from a base of several groups.
         assert_eq!(Proving::anew(&unproven, &several, LARGE), Proving::Omit);
         assert_eq!(Proving::anew(&unproven, &protocol("simple", SMALL), LARGE), Proving::Omit);
     }

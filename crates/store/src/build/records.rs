@@ -1,4 +1,4 @@
-//! From rows to sealed records, in three steps: read, plan, encode.
+//! Turns rows into sealed records, in three steps: read, plan, encode.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ use crate::{Location, Phase, Progress, RepeatedKey, Statistics, StoreError};
 
 /// Rows between two reports of progress.
 const REPORT_ROWS: u64 = 1 << 13;
-/// One value in so many is among the longest, of which an operator is told what they cost.
+/// The longest `1 / LONGEST_SHARE` of the values, whose cost is reported to the operator.
 const LONGEST_SHARE: u64 = 100;
 
 enum Spool {
@@ -39,7 +39,7 @@ enum Spooled {
 }
 
 impl Spooled {
-    /// The loads of at most `units` units: of places, or of rows.
+    /// Returns the loads of at most `units` units: of places, or of rows.
     fn loads(&mut self, units: u64, places: &[u8; 32], rows: u64) -> Result<Loads, StoreError> {
         match self {
             Self::Keyed(entries) => {
@@ -63,7 +63,7 @@ impl Spooled {
         }
     }
 
-    /// The rows in the order of their records.
+    /// Sorts the rows into the order of their records.
     fn order(self, places: [u8; 32], layout: &Layout) -> Result<Ordered, StoreError> {
         Ok(match (self, layout) {
             (Self::Keyed(entries), _) => Ordered::Keyed(entries.place(places)?),
@@ -76,13 +76,14 @@ impl Spooled {
 /// Rows in the order of their records.
 enum Ordered {
     Keyed(Vec<Partition>),
-    /// One in each record.
+    /// One row in each record.
     Rows(IndexValues),
     BucketsOfRows(IndexValues),
 }
 
 impl Ordered {
-    /// Gives the payloads of so many records in order. A bucket may span partitions if there are few.
+    /// Passes the payloads of `records` records to `take`, in order. With few buckets, a bucket may
+    /// span partitions.
     fn payloads(
         &mut self,
         boundaries: &Boundaries,
@@ -125,9 +126,9 @@ impl Ordered {
     }
 }
 
-/// How records hold entries.
+/// Layout of entries in records.
 enum Layout {
-    /// As many rows in each.
+    /// The same number of rows in each record.
     Rows {
         in_record: u32,
         payload_bytes: usize,
@@ -136,7 +137,7 @@ enum Layout {
 }
 
 impl Layout {
-    /// Chooses the layout of values of these lengths.
+    /// Chooses the layout for values of these lengths.
     fn choose(kind: TableKind, lengths: &Lengths, proving: Proving) -> Self {
         let framing = framing(kind, proving);
         let bytes: u64 = lengths.iter().map(|(bytes, count)| framing.entry(bytes) as u64 * count).sum();
@@ -151,7 +152,7 @@ impl Layout {
     }
 
     fn rows(rows: u64, longest: usize, proving: Proving, framing: &Framing) -> Self {
-        // A deleted row takes 2 bytes in a bucket.
+        // In a bucket, a deleted row takes 2 bytes.
         let row_bytes = longest.max(row_bytes(None));
         let in_record = match proving {
             Proving::Omit => 1,
@@ -161,7 +162,7 @@ impl Layout {
         Self::Rows { in_record, payload_bytes }
     }
 
-    /// Returns the number of records with `rows` rows, and the bytes of each.
+    /// Returns the number of records for `rows` rows, and the bytes of each.
     fn records(&self, rows: u64, proving: Proving) -> (u64, usize) {
         match *self {
             Self::Rows { in_record, payload_bytes } => {
@@ -173,7 +174,7 @@ impl Layout {
     }
 }
 
-/// What the buckets of a table of this kind take beside their values.
+/// Returns the overhead of buckets of a table of this kind.
 fn framing(kind: TableKind, proving: Proving) -> Framing {
     match kind {
         TableKind::Keyword => Framing::keyed(proving.bytes_of()),
@@ -181,7 +182,7 @@ fn framing(kind: TableKind, proving: Proving) -> Framing {
     }
 }
 
-/// What is known of rows beside themselves.
+/// Summary of rows: their statistics and the properties of their table.
 struct Summary {
     kind: TableKind,
     statistics: Statistics,
@@ -192,14 +193,14 @@ struct Summary {
     schema: Schema,
 }
 
-/// Collects rows on disk, and counts.
+/// Collects rows on disk and counts them.
 pub(super) struct Collector {
     spool: Spool,
     summary: Summary,
 }
 
 impl Collector {
-    /// A spool in `folder` for a table of this kind, whose input is called `input` in messages.
+    /// Creates a spool in `folder` for a table of this kind; messages call its input `input`.
     pub(super) fn create(
         kind: TableKind,
         folder: &Path,
@@ -217,7 +218,7 @@ impl Collector {
         Ok(Self { spool, summary: Summary { kind, statistics, lengths, limit, input, salt, schema } })
     }
 
-    /// Adds a row: its key's hash, if the table has keys, and its value, if it has one.
+    /// Adds a row: the hash of its key, if the table has keys, and its value, if it has one.
     pub(super) fn push(
         &mut self,
         hash: Option<&KeyHash>,
@@ -238,12 +239,12 @@ impl Collector {
         }
     }
 
-    /// Rows that were added.
+    /// Returns the number of rows added.
     pub(super) fn rows(&self) -> u64 {
         self.summary.statistics.rows
     }
 
-    /// Ends the spool.
+    /// Finishes the spool.
     pub(super) fn finish(self) -> Result<Rows, StoreError> {
         let Self { spool, summary } = self;
         if summary.statistics.rows == 0 && summary.kind == TableKind::Index {
@@ -311,28 +312,30 @@ impl Rows {
         }
     }
 
-    /// Keeps the row of each key that `pick` takes.
+    /// Keeps, for each key, the row that `pick` selects.
     fn without_duplicates(self, pick: Pick, progress: &dyn Progress) -> Result<Self, StoreError> {
         let Self { spooled, mut summary } = self;
         let Spooled::Keyed(entries) = spooled else { return Ok(Self { spooled, summary }) };
-        // The salt is as good as other places: nobody chooses keys by it.
+        // The salt serves as the seed of places here: it only divides the work.
         let entries = entries.without_duplicates(pick, summary.salt)?;
         let before = std::mem::replace(&mut summary.statistics, Summary::NOTHING);
         summary.lengths = Lengths::default();
         entries.rows(|row, bytes| summary.add(row, bytes))?;
-        // Rows of the table have other numbers than rows of the input.
+        // Row numbers of the table now differ from those of the input.
         summary.statistics.longest_value_row = None;
         progress.left_out(before.rows - summary.statistics.rows);
         Ok(Self { spooled: Spooled::Keyed(entries), summary })
     }
 
-    /// Returns the number and size of the records that [`Rows::plan`] would choose; buckets may turn out a few more.
+    /// Returns the number and size of the records that [`Rows::plan`] would choose; the final
+    /// number of buckets may be slightly higher.
     pub(super) fn records(&self, proving: Proving) -> (u64, usize) {
         let Summary { kind, lengths, statistics, .. } = &self.summary;
         Layout::choose(*kind, lengths, proving).records(statistics.rows, proving)
     }
 
-    /// Chooses records and their size, and refuses duplicate keys; hashes them if they are to carry proofs.
+    /// Chooses the records and their size, and refuses duplicate keys; hashes the records if they
+    /// carry proofs.
     pub(super) fn plan(
         self,
         proving: Proving,
@@ -390,7 +393,7 @@ impl Rows {
 }
 
 impl Summary {
-    /// The statistics of no rows.
+    /// Statistics of an empty table.
     const NOTHING: Statistics = Statistics {
         rows: 0,
         value_bytes: 0,
@@ -400,7 +403,7 @@ impl Summary {
         without_longest: None,
     };
 
-    /// Counts the value of `bytes` bytes in the row number `row`, from 1.
+    /// Counts the value of `bytes` bytes in row number `row`, from 1.
     fn add(&mut self, row: u64, bytes: usize) {
         let statistics = &mut self.statistics;
         self.lengths.add(bytes);
@@ -417,7 +420,7 @@ impl Summary {
         }
     }
 
-    /// Notes what records would take without the longest values.
+    /// Records the size of records without the longest values.
     fn weigh_longest(&mut self, proving: Proving) {
         let kept = self.lengths.without_longest(LONGEST_SHARE);
         let layout = Layout::choose(self.kind, &kept, proving);
@@ -428,7 +431,7 @@ impl Summary {
     }
 
     fn refuse_duplicates(&self, partitions: &[Partition]) -> Result<(), StoreError> {
-        // In the order of the second rows, so that the message does not depend on the salt.
+        // Ordered by the keys' second rows, so that the message does not depend on the salt.
         let (mut repeated, mut count) = (BTreeMap::new(), 0);
         for partition in partitions {
             for same in partition.entries()?.chunk_by(|a, b| a.hash == b.hash) {
@@ -450,7 +453,7 @@ impl Summary {
     }
 }
 
-/// Rows whose records have a shape.
+/// Rows with the shape of their records.
 pub(super) struct Planned {
     ordered: Ordered,
     boundaries: Boundaries,
@@ -460,12 +463,12 @@ pub(super) struct Planned {
 }
 
 impl Planned {
-    /// The table.
+    /// Returns the table.
     pub(super) fn table(&self) -> &Table {
         &self.table
     }
 
-    /// The table, and what is known of its values.
+    /// Returns the table and its statistics.
     pub(super) fn into_parts(self) -> (Table, Statistics) {
         (self.table, self.statistics)
     }
@@ -493,12 +496,12 @@ pub(super) struct BucketFiller<'b> {
 }
 
 impl<'b> BucketFiller<'b> {
-    /// For so many buckets with these boundaries.
+    /// Creates a filler for `buckets` buckets with these boundaries.
     pub(super) fn new(boundaries: &'b Boundaries, buckets: u64) -> Self {
         Self { bucket: Bucket::default(), current: 0, boundaries, buckets }
     }
 
-    /// Adds the next entry, after the buckets before its own.
+    /// Adds the next entry, after completing the buckets before its own.
     pub(super) fn push(
         &mut self,
         place: EntryPlace,
@@ -511,7 +514,7 @@ impl<'b> BucketFiller<'b> {
         Ok(())
     }
 
-    /// Adds what is left.
+    /// Completes the remaining buckets.
     pub(super) fn finish(mut self, take: &mut Taker<'_>) -> Result<(), StoreError> {
         self.advance(self.buckets, take)
     }
@@ -526,7 +529,7 @@ impl<'b> BucketFiller<'b> {
     }
 }
 
-/// Seals payloads, many at a time on all cores, and writes them.
+/// Seals payloads in batches on all cores, and writes them.
 pub(super) struct Sink<'a> {
     table: &'a Table,
     tree: Option<&'a Tree>,
@@ -538,7 +541,8 @@ pub(super) struct Sink<'a> {
 }
 
 impl<'a> Sink<'a> {
-    /// The records of `table`, with the proofs of `tree` if it has any, in a new file at `matrix`.
+    /// Creates a sink for the records of `table`, with the proofs of `tree` if given, in a new file
+    /// at `matrix`.
     pub(super) fn create(
         table: &'a Table,
         tree: Option<&'a Tree>,
@@ -557,7 +561,7 @@ impl<'a> Sink<'a> {
         })
     }
 
-    /// Writes what is left.
+    /// Writes the last batch.
     pub(super) fn finish(mut self) -> Result<Samples, StoreError> {
         self.seal()?;
         self.writer.finish()?;

@@ -10,7 +10,7 @@ use crate::StoreError;
 use crate::forms::{check_types, in_form};
 use crate::ingest::{Row, RowSource, Selection};
 
-/// Members of a table that are the same however its records are laid out.
+/// Members of a table that do not depend on the layout of its records.
 #[derive(Clone)]
 pub(super) struct Schema {
     pub fields: Vec<String>,
@@ -20,10 +20,11 @@ pub(super) struct Schema {
 }
 
 impl Schema {
-    /// The schema of the table that is built from `source`.
+    /// Creates the schema of the table that is built from `source`.
     ///
     /// # Errors
-    /// [`StoreError::BadOption`] for a type of a field that there is not, and for a form of the keys of a table without keys.
+    /// [`StoreError::BadOption`] for a type of a field that does not exist, or for a form of keys
+    /// of a table without keys.
     pub(super) fn new(
         options: &BuildOptions,
         selection: &Selection,
@@ -51,7 +52,7 @@ impl Schema {
         Ok(Self { fields, types, key_form: options.key_form.clone(), key_queries: options.key_queries })
     }
 
-    /// The schema of a table that there is.
+    /// Returns the schema of an existing table.
     pub(super) fn of(table: &Table) -> Self {
         Self {
             fields: table.fields.clone(),
@@ -61,10 +62,10 @@ impl Schema {
         }
     }
 
-    /// A key in its form.
+    /// Converts a key to its form.
     ///
     /// # Errors
-    /// The fault of a key that cannot have it.
+    /// The fault of a key that cannot be converted.
     pub(super) fn key<'k>(&self, key: &'k [u8]) -> Result<Cow<'k, [u8]>, String> {
         in_form(self.key_form.as_ref(), key)
     }
@@ -72,7 +73,7 @@ impl Schema {
     /// Checks the fields of a row.
     ///
     /// # Errors
-    /// The fault of one that is not of its type.
+    /// The fault of a field that does not have its type.
     pub(super) fn check(&self, row: &Row) -> Result<(), String> {
         check_types(&self.fields, &self.types, row.fields())
     }

@@ -1,9 +1,10 @@
 //! The spool: rows of the input on disk between the first pass and the second.
 //!
-//! Entries with keys lie in the order in which they came until all are there, since where they belong is drawn only
-//! then. They are in two files: headers of 24 bytes, which planning reads alone, and values. Then they are partitioned
-//! by the upper bits of their place, so that a partition, two such files, is a contiguous range of buckets, whatever
-//! their number turns out to be, and can be sorted in memory.
+//! Entries with keys stay in the order of the input until all have been read, since their places
+//! are drawn only then. They are in two files: headers of 24 bytes, which planning reads alone, and
+//! values. Then they are partitioned by the upper bits of their places. A partition, again two such
+//! files, is a contiguous range of buckets, whatever the number of buckets turns out to be, and can
+//! be sorted in memory.
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Seek, Write};
@@ -16,9 +17,9 @@ use crate::StoreError;
 use crate::error::IoContext;
 
 const HEADER_BYTES: usize = TAG_BYTES + 8 + 4;
-/// Bytes that one partition aims at.
+/// Target size of a partition, in bytes.
 const PARTITION_BYTES: u64 = 16 << 20;
-/// The most partitions: two open files for each.
+/// Bounds the number of partitions, each of which has two open files.
 const MAX_PARTITION_BITS: u32 = 6;
 
 /// A file being written, with its path for messages.
@@ -43,7 +44,7 @@ impl Output {
     }
 }
 
-/// What the spool has of an entry beside its value.
+/// Header of an entry: everything except its value.
 struct Header {
     hash: KeyHash,
     row: u64,
@@ -111,7 +112,7 @@ pub(super) struct KeyedSpool {
 }
 
 impl KeyedSpool {
-    /// A spool in `folder`.
+    /// Creates a spool in `folder`.
     pub(super) fn create(folder: &Path) -> Result<Self, StoreError> {
         Ok(Self { folder: folder.into(), entries: EntryWriter::create(folder, "all")? })
     }
@@ -126,14 +127,14 @@ impl KeyedSpool {
     }
 }
 
-/// The entries of a [`KeyedSpool`], before it is drawn where they lie.
+/// The entries of a [`KeyedSpool`], before their places are drawn.
 pub(super) struct KeyedEntries {
     folder: PathBuf,
     files: EntryFiles,
 }
 
 impl KeyedEntries {
-    /// Tells the hash and the length of the value of each.
+    /// Passes the hash and the value's length of each entry to `take`.
     pub(super) fn scan(&self, mut take: impl FnMut(&KeyHash, usize)) -> Result<(), StoreError> {
         self.headers(|header| {
             take(&header.hash, header.value_bytes as usize);
@@ -141,7 +142,7 @@ impl KeyedEntries {
         })
     }
 
-    /// Tells the row and the length of the value of each.
+    /// Passes the row and the value's length of each entry to `take`.
     pub(super) fn rows(&self, mut take: impl FnMut(u64, usize)) -> Result<(), StoreError> {
         self.headers(|header| {
             take(header.row, header.value_bytes as usize);
@@ -149,8 +150,8 @@ impl KeyedEntries {
         })
     }
 
-    /// Keeps the entry of each hash that `pick` takes of all with it, which are in the order of their rows. `places` divides the work,
-    /// and nothing else depends on it.
+    /// Keeps, for each hash, the entry that `pick` selects among all entries with this hash, in the
+    /// order of their rows. `places` only divides the work; the result does not depend on it.
     pub(super) fn without_duplicates(self, pick: Pick, places: [u8; 32]) -> Result<Self, StoreError> {
         let folder = self.folder.join("kept");
         std::fs::create_dir(&folder).at("create", &folder)?;
@@ -166,7 +167,7 @@ impl KeyedEntries {
         kept.finish()
     }
 
-    /// Puts them where they belong. A spool of one partition stays as it is.
+    /// Partitions the entries by their places. A spool that fits one partition stays unchanged.
     pub(super) fn place(self, places: [u8; 32]) -> Result<Vec<Partition>, StoreError> {
         let bytes = [&self.files.headers, &self.files.values]
             .map(|path| std::fs::metadata(path).at("read", path).map(|file| file.len()));
@@ -211,7 +212,7 @@ pub(super) struct Partition {
     places: [u8; 32],
 }
 
-/// Takes one of several entries.
+/// Selects one of several entries.
 pub(super) type Pick = fn(&[Entry]) -> Option<&Entry>;
 
 /// An entry without its value.
@@ -219,12 +220,13 @@ pub(super) struct Entry {
     pub(super) place: EntryPlace,
     pub(super) hash: KeyHash,
     pub(super) row: u64,
-    /// Where its value lies in [`Partition::values`].
+    /// Range of its value in [`Partition::values`].
     pub(super) value: std::ops::Range<usize>,
 }
 
 impl Partition {
-    /// The entries in the order of their places; those of one hash in the order of their rows.
+    /// Returns the entries in the order of their places; entries with the same hash in the order of
+    /// their rows.
     pub(super) fn entries(&self) -> Result<Vec<Entry>, StoreError> {
         let path = &self.files.headers;
         let bytes = std::fs::read(path).at("read", path)?;
@@ -241,18 +243,18 @@ impl Partition {
         Ok(entries)
     }
 
-    /// Removes its files.
+    /// Removes the partition's files.
     fn remove(self) -> Result<(), StoreError> {
         self.files.remove()
     }
 
-    /// All values, one after another.
+    /// Returns all values, one after another.
     pub(super) fn values(&self) -> Result<Vec<u8>, StoreError> {
         std::fs::read(&self.files.values).at("read", &self.files.values)
     }
 }
 
-/// Stands for the length of a value where there is none.
+/// Length that marks a row without a value.
 const NO_VALUE: u32 = u32::MAX;
 
 /// Collects values without keys, in order.
@@ -263,7 +265,7 @@ impl IndexSpool {
         Ok(Self(Output::create(folder.join("values"), 1 << 18)?))
     }
 
-    /// Adds a value, or a row that has none.
+    /// Adds a value, or a row without one.
     pub(super) fn push(&mut self, value: Option<&[u8]>) -> Result<(), StoreError> {
         let length = value.map_or(NO_VALUE, |value| u32::try_from(value.len()).expect("values are bounded"));
         self.0.write(&length.to_le_bytes())?;
@@ -284,12 +286,13 @@ pub(super) struct IndexValues {
 }
 
 impl IndexValues {
-    /// Goes back to the first value.
+    /// Returns to the first value.
     pub(super) fn rewind(&mut self) -> Result<(), StoreError> {
         self.file.rewind().at("read", &self.path)
     }
 
-    /// Reads the next value, or `None` for a row without one; there are as many as were pushed.
+    /// Reads the next value, or `None` for a row without one; must not be called more often than
+    /// rows were pushed.
     pub(super) fn next<'v>(&mut self, value: &'v mut Vec<u8>) -> Result<Option<&'v [u8]>, StoreError> {
         let mut length = [0; 4];
         self.file.read_exact(&mut length).at("read", &self.path)?;

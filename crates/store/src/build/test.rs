@@ -1,4 +1,4 @@
-//! The self-test: real queries of a snapshot that is about to be published.
+//! The self-test: real queries to a snapshot before it is published.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,21 +14,21 @@ use crate::progress::go_on;
 use crate::record_file::RecordFile;
 use crate::{Phase, Progress, StoreError};
 
-/// Records that are asked for beside the first and the last.
+/// Number of random records to query, besides the first and the last.
 const RANDOM_RECORDS: usize = 4;
 
-/// Records to ask for, as they were sealed.
+/// Records to query, as they were sealed.
 pub(super) struct Samples(BTreeMap<u64, Vec<u8>>);
 
 impl Samples {
-    /// The first of `records` records, the last and some at random.
+    /// Chooses the first of `records` records, the last and some at random.
     pub(super) fn choose(records: u64) -> Result<Self, StoreError> {
         let mut rng = SecretRng::from_os().map_err(ProtocolError::from)?;
         let random = (0..RANDOM_RECORDS).map(|_| rng.next_u64() % records);
         Ok(Self([0, records - 1].into_iter().chain(random).map(|index| (index, Vec::new())).collect()))
     }
 
-    /// Takes the chosen records, and `also`, from a database that is written.
+    /// Reads the chosen records, and record `also`, from a written database.
     pub(super) fn of_file(records: u64, also: u64, file: &mut RecordFile) -> Result<Self, StoreError> {
         let mut samples = Self::choose(records)?;
         samples.0.insert(also, Vec::new());
@@ -45,7 +45,7 @@ impl Samples {
         }
     }
 
-    /// Checks that a client takes them, by checksum and proof.
+    /// Checks that a client accepts them, by checksum and proof.
     pub(super) fn check_seals(&self, table: &Table) -> Result<(), StoreError> {
         self.0.iter().try_for_each(|(&record, sealed)| match table.unseal(record, sealed) {
             Ok(_) => Ok(()),
@@ -53,7 +53,7 @@ impl Samples {
         })
     }
 
-    /// Asks the client and all server halves, over the files as they are on disk, for each of them.
+    /// Queries each of them through the client and all server halves, over the files on disk.
     pub(super) fn test<B: ProtocolBackend>(
         self,
         params: &ProtocolParams,
@@ -63,7 +63,8 @@ impl Samples {
         progress: &dyn Progress,
     ) -> Result<(), StoreError> {
         let mut rng = SecretRng::from_os().map_err(ProtocolError::from)?;
-        // The matrix comes after the hint's bytes are gone: together they would be the peak of a build.
+        // The hint's bytes are freed before the matrix is opened: together they would be the peak
+        // memory of a build.
         let client = {
             let bytes = std::fs::read(hint).at("read", hint)?;
             params.client(&bytes, &[], &mut rng)?

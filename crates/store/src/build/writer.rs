@@ -1,4 +1,4 @@
-//! Writes records, in order, where a protocol wants them.
+//! Writes records, in order, in the layout of a protocol.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -14,14 +14,14 @@ use crate::files::reserve;
 
 /// A database being written.
 pub(crate) enum RecordWriter {
-    /// As a matrix of bytes.
+    /// A matrix of bytes.
     Panels(MatrixWriter),
-    /// As units one after another.
+    /// Units, one after another.
     Units(UnitWriter),
 }
 
 impl RecordWriter {
-    /// A database in a new file at `path`.
+    /// Creates a database in a new file at `path`.
     pub(crate) fn create(stored: Stored, path: &Path) -> Result<Self, StoreError> {
         match stored {
             Stored::Panels { layout, grid, spread } => {
@@ -39,7 +39,7 @@ impl RecordWriter {
         }
     }
 
-    /// Writes what is left.
+    /// Writes the buffered rest.
     pub(crate) fn finish(self) -> Result<(), StoreError> {
         match self {
             Self::Panels(writer) => writer.finish(),
@@ -48,13 +48,13 @@ impl RecordWriter {
     }
 }
 
-/// Units being written: the records of one unit, or the parts of one record, at a time.
+/// Writer of units, which buffers the records of a unit or the parts of a record.
 pub(crate) struct UnitWriter {
     stored: Stored,
     grid: Grid,
     file: File,
     path: PathBuf,
-    /// What is in hand: pieces of the file and their offsets.
+    /// Buffered pieces of the file with their offsets.
     pending: Vec<(u64, Vec<u8>)>,
     next_record: u64,
 }
@@ -72,7 +72,7 @@ impl UnitWriter {
             let offset = self.stored.offset(self.next_record, run.bytes.start);
             let piece = &record[run.bytes];
             match self.pending.last_mut() {
-                // Records of one unit lie next to each other.
+                // Records of one unit are adjacent.
                 Some((start, bytes)) if *start + bytes.len() as u64 == offset => {
                     bytes.extend_from_slice(piece)
                 }

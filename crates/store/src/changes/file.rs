@@ -1,5 +1,6 @@
-//! Changes as bytes: a line that names the format, then for each change, in the order of the keys, the length of the
-//! key, the key, the length of the change, and the change ([`Change::to_bytes`]); lengths of 4 bytes, little-endian.
+//! Binary form of changes: a line that names the format, then for each change, in the order of the
+//! keys, the length of the key, the key, the length of the change, and the change
+//! ([`Change::to_bytes`]). Lengths have 4 bytes, little-endian.
 
 use spirea_protocols::ProtocolError;
 use spirea_protocols::delta::Change;
@@ -9,7 +10,7 @@ use super::Changes;
 const MAGIC: &[u8] = b"spirea changes 1\n";
 
 impl Changes {
-    /// The changes as bytes: the same for the same changes.
+    /// Returns the changes as bytes, always the same for equal changes.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = MAGIC.to_vec();
         for (key, change) in self.iter() {
@@ -21,10 +22,11 @@ impl Changes {
         bytes
     }
 
-    /// Reads what [`Changes::to_bytes`] wrote. Whether they suit a table is [`Changes::check`]'s to tell.
+    /// Parses the output of [`Changes::to_bytes`]. [`Changes::check`] checks that the changes suit
+    /// a table.
     ///
     /// # Errors
-    /// [`ProtocolError::Malformed`] if they are not that, byte for byte.
+    /// [`ProtocolError::Malformed`] unless the bytes have exactly that form.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, ProtocolError> {
         let malformed = |detail: &str| ProtocolError::Malformed { what: "changes", detail: detail.into() };
         let mut rest = bytes.strip_prefix(MAGIC).ok_or_else(|| malformed("they are of another format"))?;

@@ -1,4 +1,4 @@
-//! Changes of a table: keys with their new values, and keys that have none any more.
+//! Changes of a table: new values of keys, and deleted keys.
 
 mod file;
 mod read;
@@ -14,7 +14,7 @@ pub use read::Input;
 use crate::StoreError;
 use crate::forms::{check_types, in_form};
 
-/// A set of changes: at most one of each key. A row of a table that is looked up by position goes by its
+/// A set of changes, at most one for each key. The key of a row of a table by position is its
 /// [`index_key`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
@@ -22,49 +22,49 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// No changes.
+    /// Creates an empty set.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Gives a key a value, in place of what the set said of it. With several fields a value is what
-    /// [`Table::join_fields`] makes of them.
+    /// Sets a key's value, replacing the set's former change of that key. With several fields, the
+    /// value is the result of [`Table::join_fields`].
     pub fn put(&mut self, key: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) {
         self.by_key.insert(key.into(), Some(value.into()));
     }
 
-    /// Takes a key's value away, in place of what the set said of it.
+    /// Deletes a key's value, replacing the set's former change of that key.
     pub fn delete(&mut self, key: impl Into<Vec<u8>>) {
         self.by_key.insert(key.into(), None);
     }
 
-    /// How many there are.
+    /// Returns the number of changes.
     pub fn len(&self) -> usize {
         self.by_key.len()
     }
 
-    /// Whether there are none.
+    /// True if there are no changes.
     pub fn is_empty(&self) -> bool {
         self.by_key.is_empty()
     }
 
-    /// The changes with their keys, in the order of the keys.
+    /// Returns the changes with their keys, in the order of the keys.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], Change<'_>)> {
         self.by_key.iter().map(|(key, value)| (key.as_slice(), change(value.as_ref())))
     }
 
-    /// What the set says of a key.
+    /// Returns the change of a key.
     pub fn get(&self, key: &[u8]) -> Option<Change<'_>> {
         self.by_key.get(key).map(|value| change(value.as_ref()))
     }
 
-    /// Adds later changes, which go before those that there are.
+    /// Adds later changes, which override existing ones.
     pub fn extend(&mut self, later: Self) {
         self.by_key.extend(later.by_key);
     }
 
-    /// Those that `compacted`, an earlier state of the same set, does not have; `None` if a key of it is missing
-    /// here, so that it is not an earlier state.
+    /// Returns the changes that are not in `compacted`, an earlier state of this set. `None` if a
+    /// key of `compacted` is missing here, because then it is not an earlier state.
     pub(crate) fn since(&self, compacted: &Self) -> Option<Self> {
         if compacted.by_key.keys().any(|key| !self.by_key.contains_key(key)) {
             return None;
@@ -73,11 +73,11 @@ impl Changes {
         Some(Self { by_key: rest.map(|(key, value)| (key.clone(), value.clone())).collect() })
     }
 
-    /// Checks that these could be changes of `table`: the sizes and fields of values, and rows that begin where those
-    /// of the table end and leave none out.
+    /// Checks that these changes are possible for `table`: sizes and fields of values, and new rows
+    /// that directly follow the table's rows without gaps.
     ///
     /// # Errors
-    /// [`StoreError::BadChange`] that names the key.
+    /// [`StoreError::BadChange`] with the key.
     pub fn check(&self, table: &Table) -> Result<(), StoreError> {
         let refuse = |key: &[u8], detail: String| {
             Err(StoreError::BadChange { key: key_text(table.kind, key), detail })
@@ -121,7 +121,7 @@ impl Changes {
         Ok(())
     }
 
-    /// The rows after those of a table by position, in order.
+    /// Returns the new rows behind those of a table by position, in order.
     fn added_rows(&self, table: &Table) -> Vec<u64> {
         let row = |key: &Vec<u8>| key.as_slice().try_into().map(u64::from_le_bytes).ok();
         let mut rows: Vec<u64> =
@@ -130,13 +130,13 @@ impl Changes {
         rows
     }
 
-    /// Rows of a table by position with these changes.
+    /// Returns the number of rows of a table by position with these changes.
     pub(crate) fn rows_of(&self, table: &Table) -> u64 {
         table.entries + self.added_rows(table).len() as u64
     }
 }
 
-/// Checks that a value has the fields of a table, of their types.
+/// Checks that a value has the fields of a table, with their types.
 ///
 /// # Errors
 /// The fault.
@@ -151,7 +151,7 @@ fn change(value: Option<&Vec<u8>>) -> Change<'_> {
     value.map_or(Change::Delete, |value| Change::Put(value))
 }
 
-/// A key as messages show it.
+/// Formats a key for messages.
 fn key_text(kind: TableKind, key: &[u8]) -> String {
     match (kind, key.try_into().map(u64::from_le_bytes)) {
         (TableKind::Index, Ok(row)) => format!("row {row}"),

@@ -1,4 +1,4 @@
-//! Changes from files of any format that tables are read from.
+//! Reads changes from files of any format for tables.
 
 use std::collections::HashMap;
 
@@ -10,24 +10,23 @@ use crate::forms::in_form;
 use crate::ingest::{Files, Nulls, Row, RowSource, Selection};
 use crate::{Location, StoreError};
 
-/// Files of changes. For a table by position the keys' column has the rows' numbers, from 0.
+/// Files of changes. For a table by position, the key column holds row numbers, from 0.
 #[derive(Clone, Debug)]
 pub struct Input {
     /// The files.
     pub files: Files,
-    /// The column of the keys; those of the values are the table's fields.
+    /// Column of the keys; the columns of the values are the table's fields.
     pub key: String,
-    /// What becomes of rows with nulls.
+    /// Treatment of rows with nulls.
     pub nulls: Nulls,
 }
 
 impl Changes {
-    /// Reads changes of `table`: a file of keys with their new values, a file of keys that have none any more, or
-    /// both.
+    /// Reads changes of `table`: a file of keys with new values, a file of keys to delete, or both.
     ///
     /// # Errors
-    /// [`StoreError::Malformed`] with the line or row of a key that is there twice, or is no row's number;
-    /// [`StoreError::Oversize`]; those of [`Files::open`] and of its readers.
+    /// [`StoreError::Malformed`] with the line or row of a key that is repeated or is not a row
+    /// number; [`StoreError::Oversize`]; those of [`Files::open`] and of its readers.
     pub fn read(table: &Table, put: Option<&Input>, delete: Option<&Input>) -> Result<Self, StoreError> {
         let mut reader = Reader::new(table);
         for (input, fields) in [(put, Some(&table.fields)), (delete, None)] {
@@ -36,7 +35,7 @@ impl Changes {
                 let detail = "changes need a column of keys: give them as CSV, JSONL or Parquet";
                 return Err(StoreError::BadOption(detail.into()));
             }
-            // A file of deletions is read for its keys alone.
+            // From a file of deletions, only the keys are read.
             let values = fields.cloned().unwrap_or_default();
             let selection = Selection { key: Some(input.key.clone()), values, nulls: input.nulls };
             let mut source = input.files.open(&selection)?;
@@ -50,7 +49,7 @@ impl Changes {
     }
 }
 
-/// Changes while they are read, with the places they came from.
+/// Changes read so far, with their places.
 pub(super) struct Reader<'t> {
     table: &'t Table,
     pub(super) changes: Changes,
@@ -62,12 +61,12 @@ impl<'t> Reader<'t> {
         Self { table, changes: Changes::new(), places: HashMap::new() }
     }
 
-    /// Adds the row last read of a source.
+    /// Adds the last row read from a source.
     fn add(&mut self, key: &[u8], value: Option<Vec<u8>>, source: &dyn RowSource) -> Result<(), StoreError> {
         self.add_at(key, value, source.place())
     }
 
-    /// Adds a change that stands at `place`, with a row's number as text if the table is by position.
+    /// Adds a change found at `place`; for a table by position, the key is the row number as text.
     pub(super) fn add_at(
         &mut self,
         key: &[u8],

@@ -5,9 +5,10 @@
 //! {"key": "beta", "deleted": true}
 //! ```
 //!
-//! Keys and values are spelled as in JSONL tables: a string is its content, anything else its JSON text without white
-//! space. With several fields a value is an object of them, and `{}` in a set. A key of a table by position is the row's number. Bytes
-//! that are no text go by [`Changes::to_bytes`].
+//! Keys and values are written as in JSONL tables: a string stands for its content, anything else
+//! for its JSON text without white space. With several fields, a value is an object of the fields;
+//! in a set it is `{}`. The key of a table by position is the row number. Bytes that are not text
+//! need [`Changes::to_bytes`].
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
@@ -38,7 +39,7 @@ struct Line<'a> {
 }
 
 impl Changes {
-    /// Reads changes of `table` from lines of JSON; `name` stands for them in messages.
+    /// Reads changes of `table` from lines of JSON; messages call the input `name`.
     ///
     /// # Errors
     /// [`StoreError::Malformed`] with the line's number, [`StoreError::Oversize`], [`StoreError::Io`].
@@ -75,11 +76,12 @@ impl Changes {
         Ok(reader.changes)
     }
 
-    /// The changes as lines of JSON, from which [`Changes::read_lines`] reads the same for the same table.
+    /// Returns the changes as lines of JSON, which [`Changes::read_lines`] converts back for the
+    /// same table.
     ///
     /// # Errors
-    /// [`StoreError::BadChange`] for a key or a value that is no text, which JSON cannot carry, or has other fields than
-    /// the table.
+    /// [`StoreError::BadChange`] for a key or a value that is not text, which JSON cannot
+    /// represent, or for fields other than the table's.
     pub fn to_lines(&self, table: &Table) -> Result<Vec<u8>, StoreError> {
         let mut lines = Vec::new();
         for (key, change) in self.iter() {
@@ -115,7 +117,7 @@ impl Changes {
     }
 }
 
-/// A value from its JSON text.
+/// Converts a value from its JSON text.
 fn value_of(table: &Table, value: &RawValue) -> Result<Vec<u8>, String> {
     if let [_] = table.fields.as_slice() {
         return cell(value.get());
@@ -139,7 +141,7 @@ fn value_of(table: &Table, value: &RawValue) -> Result<Vec<u8>, String> {
     Ok(table.join_fields(&cells.iter().map(Vec::as_slice).collect::<Vec<_>>()))
 }
 
-/// What the parser says without the number of the line, which is always 1.
+/// Returns the parser's message without the line number, which is always 1.
 fn without_line(error: &serde_json::Error) -> String {
     let text = error.to_string();
     text.rsplit_once(" at line ").map_or(text.as_str(), |(cause, _)| cause).into()

@@ -1,7 +1,7 @@
-//! Arrow batches: tables in memory, and what other formats are read into.
+//! Arrow batches: tables in memory, and the intermediate form of other formats.
 //!
-//! Strings and binary columns are their bytes. Rows of a fixed number of numbers, such as those of a matrix, are the bytes of
-//! these. Other types are their one text (`typed`).
+//! Strings and binary columns give their bytes. Rows of a fixed number of numbers, such as those of
+//! a matrix, give the bytes of the numbers. Each value of another type has one text (`typed`).
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ use super::typed::{Role, as_bytes, check, field_type};
 use super::{Row, RowSource, Selection, positions};
 use crate::{Location, StoreError};
 
-/// Rows of a stream of batches.
+/// Rows from a stream of batches.
 pub struct BatchRows<R> {
     reader: R,
     name: PathBuf,
@@ -24,16 +24,17 @@ pub struct BatchRows<R> {
     types: Vec<FieldType>,
     selection: Selection,
     done: u64,
-    /// How many there are, as far as it is known.
+    /// Total number of rows; 0 if unknown.
     rows: u64,
 }
 
 impl<R: RecordBatchReader> BatchRows<R> {
-    /// Rows of `reader`, which is called `name` in messages; `rows` of them, or 0 if that is not known.
+    /// Creates the rows of `reader`, which messages call `name`. `rows` is their number, or 0 if
+    /// unknown.
     ///
     /// # Errors
-    /// [`StoreError::BadOption`] if no columns are named, [`StoreError::NoSuchColumn`] that lists the columns,
-    /// [`StoreError::Malformed`] for columns of types that cannot be keys or values.
+    /// [`StoreError::BadOption`] if no columns are named, [`StoreError::NoSuchColumn`] with a list
+    /// of the columns, [`StoreError::Malformed`] for columns whose types cannot be keys or values.
     pub fn new(reader: R, name: &Path, selection: &Selection, rows: u64) -> Result<Self, StoreError> {
         selection.check(true)?;
         let (schema, place) = (reader.schema(), Location::File(name.into()));
@@ -45,7 +46,7 @@ impl<R: RecordBatchReader> BatchRows<R> {
         Ok(Self { reader, name, batch: Cells::default(), columns, types, selection, done: 0, rows })
     }
 
-    /// Goes on to the next batch that has rows; `false` at the end.
+    /// Loads the next batch that has rows; `false` at the end.
     fn next_batch(&mut self) -> Result<bool, StoreError> {
         for batch in &mut self.reader {
             let cells = batch.and_then(|batch| match batch.num_rows() {
@@ -92,10 +93,11 @@ impl<R: RecordBatchReader> RowSource for BatchRows<R> {
     }
 }
 
-/// Types of the values of columns, of keys and then of values at these positions.
+/// Returns the types of the value columns; `columns` are the positions of the keys, then of the
+/// values.
 ///
 /// # Errors
-/// The fault of a column whose type has no text, and a remedy.
+/// The fault of a column whose type has no text form, and a remedy.
 pub(super) fn types_of(
     schema: &Schema,
     columns: &[usize],
@@ -108,16 +110,16 @@ pub(super) fn types_of(
     Ok(columns[keys..].iter().map(|&column| field_type(schema.field(column))).collect())
 }
 
-/// A batch, of which rows are taken one after another.
+/// A batch whose rows are taken one after another.
 #[derive(Default)]
 pub(super) struct Cells {
-    /// A column for each cell of a row, of strings or bytes.
+    /// A column of strings or bytes for each cell of a row.
     columns: Vec<ArrayRef>,
     next: usize,
 }
 
 impl Cells {
-    /// The columns at these positions of a batch.
+    /// Returns the columns at these positions of a batch.
     pub(super) fn of(batch: &RecordBatch, columns: &[usize]) -> Result<Self, ArrowError> {
         let schema = batch.schema_ref();
         let of = |&column: &usize| as_bytes(batch.column(column), schema.field(column));
@@ -128,7 +130,7 @@ impl Cells {
         self.columns.first().is_none_or(|column| self.next == column.len())
     }
 
-    /// Fills the next row, which stands at `place`; `false` if it is left out.
+    /// Fills the next row, which is at `place`; `false` if the row is skipped.
     pub(super) fn next(
         &mut self,
         row: &mut Row,

@@ -1,4 +1,4 @@
-//! Compressed inputs: gzip, zstd, xz, and zip with one file. Everything streams.
+//! Compressed inputs: gzip, zstd, xz, and zip with a single file, all decoded as streams.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
@@ -9,12 +9,12 @@ use zip::{CompressionMethod, ZipArchive};
 use crate::error::IoContext;
 use crate::{Location, StoreError};
 
-/// Bytes at the start of an input that tell how it is compressed.
+/// Number of bytes at the start of an input that identify its compression.
 pub(super) const MAGIC_BYTES: usize = 6;
-/// The most memory of a decoder of xz, in KiB: four times what `xz -9` needs.
+/// Memory limit of an xz decoder, in KiB: four times the need of `xz -9`.
 const XZ_MEMORY_KIB: u32 = 256 << 10;
 
-/// A way in which an input is compressed.
+/// Compression of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Compression {
     Gzip,
@@ -24,11 +24,11 @@ pub(super) enum Compression {
 }
 
 impl Compression {
-    /// The compression of an input that begins with these bytes.
+    /// Detects the compression of an input that begins with these bytes.
     pub(super) fn detect(start: &[u8]) -> Option<Self> {
         match start {
             [0x1f, 0x8b, 8, ..] => Some(Self::Gzip),
-            // A frame, or one that decoders skip.
+            // A zstd frame, or a skippable frame.
             [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Some(Self::Zstd),
             [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Some(Self::Xz),
             [b'P', b'K', 3, 4, ..] | [b'P', b'K', 5, 6, ..] => Some(Self::Zip),
@@ -45,7 +45,7 @@ impl Compression {
         }
     }
 
-    /// Decodes a stream; `None` for zip, whose directory stands at its end.
+    /// Decodes a stream; `None` for zip, whose directory is at its end.
     pub(super) fn stream<'r>(self, input: impl Read + 'r) -> io::Result<Option<Box<dyn Read + 'r>>> {
         let decoder: Box<dyn Read + 'r> = match self {
             Self::Gzip => Box::new(flate2::read::MultiGzDecoder::new(input)),
@@ -63,7 +63,7 @@ impl Compression {
     }
 }
 
-/// The range of a zip's only file.
+/// Position of a zip's only file.
 pub(super) struct Member {
     method: CompressionMethod,
     start: u64,
@@ -73,10 +73,11 @@ pub(super) struct Member {
 }
 
 impl Member {
-    /// Finds the only file of the zip called `path` in messages.
+    /// Finds the only file of a zip, which messages call `path`.
     ///
     /// # Errors
-    /// [`StoreError::Malformed`] that lists the files if there are others than one, or says why it cannot be read.
+    /// [`StoreError::Malformed`] with a list of the files unless there is exactly one, or with the
+    /// reason why the zip cannot be read.
     pub(super) fn find(file: &File, path: &Path) -> Result<Self, StoreError> {
         let malformed = |detail: String| StoreError::malformed(Location::File(path.into()), detail);
         let damaged = |error: zip::result::ZipError| {
@@ -107,7 +108,7 @@ impl Member {
         Ok(Self { method, start, compressed_bytes, bytes, crc32 })
     }
 
-    /// Decodes the file of `zip`.
+    /// Decodes this file of `zip`.
     pub(super) fn decode<R: Read + Seek + 'static>(
         self,
         mut zip: R,
@@ -147,7 +148,7 @@ impl Read for Checked {
     }
 }
 
-/// A decoder whose own errors say which data is damaged; those of the system remain.
+/// A decoder whose errors name the damaged data; errors of the system are passed through.
 struct Explaining<R> {
     decoder: R,
     name: &'static str,

@@ -1,7 +1,7 @@
-//! Separated values: RFC 4180, with any byte between fields; or without quotes, as TSV is written.
+//! Separated values: RFC 4180 with any byte as the delimiter; or without quotes, as TSV is written.
 //!
-//! A file whose rows could be read in two ways is refused: an unclosed quote, a quote inside an unquoted field, a lone
-//! carriage return, a blank line in a file of one column.
+//! A file with ambiguous rows is refused: an unclosed quote, a quote inside an unquoted field, a
+//! lone carriage return, a blank line in a file of one column.
 
 use std::io::{self, BufRead as _, BufReader, Read};
 use std::ops::Range;
@@ -20,20 +20,21 @@ pub struct CsvRows<R> {
     records: Records<R>,
     path: PathBuf,
     bytes: u64,
-    /// Source of the number of columns, for messages.
+    /// Description of the source of the column count, for messages.
     named: &'static str,
     columns: Vec<String>,
     cells: Vec<usize>,
     keyed: bool,
-    /// The record last read is the first row, and was not given yet.
+    /// True if the last record read is the first row and has not been returned yet.
     first: bool,
 }
 
 impl<R: Read> CsvRows<R> {
-    /// Rows of `input`, which has `bytes` bytes and is called `path` in messages.
+    /// Creates the rows of `input`, which has `bytes` bytes; messages call it `path`.
     ///
     /// # Errors
-    /// [`StoreError::NoSuchColumn`] that lists the columns, [`StoreError::Malformed`], [`StoreError::Io`].
+    /// [`StoreError::NoSuchColumn`] with a list of the columns, [`StoreError::Malformed`],
+    /// [`StoreError::Io`].
     pub fn new(
         input: R,
         bytes: u64,
@@ -67,7 +68,8 @@ impl<R: Read> CsvRows<R> {
         Ok(rows)
     }
 
-    /// Refuses the record last read if it has another number of fields, or stands after a blank line that may be a row.
+    /// Refuses the last record if its number of fields is wrong, or if it follows a blank line that
+    /// may be a row.
     fn check(&self) -> Result<(), StoreError> {
         let refuse =
             |line, detail| Err(StoreError::malformed(Location::Line(self.path.clone(), line), detail));
@@ -118,7 +120,7 @@ impl<R: Read> RowSource for CsvRows<R> {
     }
 }
 
-/// The error for a header that is one column because something else stands between its fields, if that seems so.
+/// Returns the error for a header with a single column that seems to contain another delimiter.
 fn of_other_delimiter(place: &Location, columns: &[String]) -> Option<StoreError> {
     let [column] = columns else { return None };
     let (name, _) = [("';'", ';'), ("tab", '\t'), ("'|'", '|'), ("','", ',')]
@@ -130,19 +132,19 @@ fn of_other_delimiter(place: &Location, columns: &[String]) -> Option<StoreError
     Some(StoreError::malformed(place.clone(), detail))
 }
 
-/// Records of separated values, one at a time.
+/// Reader of records of separated values.
 struct Records<R> {
     reader: BufReader<TextReader<R>>,
     form: Separated,
-    /// The line last read, with its end.
+    /// The last line read, including its end.
     line: Vec<u8>,
-    /// Number of the line last read, from 1.
+    /// Number of the last line read, from 1.
     number: u64,
     /// Number of the record's first line.
     start: u64,
-    /// The first of the blank lines before the record.
+    /// Number of the first blank line before the record.
     blank: Option<u64>,
-    /// The record's fields, one after another.
+    /// Fields of the record, one after another.
     text: Vec<u8>,
     /// Ends of the fields in `text`.
     ends: Vec<usize>,
@@ -155,7 +157,7 @@ impl<R: Read> Records<R> {
         Self { reader, form, line, number: 0, start: 0, blank: None, text, ends }
     }
 
-    /// Number of the line in which the record begins, from 1.
+    /// Returns the number of the record's first line, from 1.
     fn place(&self) -> u64 {
         self.start.max(1)
     }
@@ -207,13 +209,14 @@ impl<R: Read> Records<R> {
         Ok(read > 0)
     }
 
-    /// Bytes of the line without its end: LF or CR LF.
+    /// Returns the length of the line without its end (LF or CR LF), in bytes.
     fn content(&self) -> usize {
         let line = self.line.strip_suffix(b"\n").unwrap_or(&self.line);
         line.strip_suffix(b"\r").unwrap_or(line).len()
     }
 
-    /// A range of the line without the white space around it, if the form says so. A delimiter is no white space.
+    /// Trims white space from a range of the line, if the form requires it. A delimiter does not
+    /// count as white space.
     fn trimmed(&self, range: Range<usize>) -> Range<usize> {
         if self.form.lines.space == Space::Keep {
             return range;
@@ -227,7 +230,7 @@ impl<R: Read> Records<R> {
         Fault::error(self.number, detail)
     }
 
-    /// Splits the line, and those after it that a quoted field goes on in.
+    /// Splits the line into fields, and reads further lines if a quoted field continues there.
     fn split(&mut self) -> io::Result<()> {
         let line = &self.line[..self.content()];
         // Most lines have neither quotes nor carriage returns: one search finds all their fields.
@@ -251,7 +254,7 @@ impl<R: Read> Records<R> {
         Ok(())
     }
 
-    /// Takes the unquoted field at `at`; returns where the next one begins.
+    /// Reads the unquoted field at `at`; returns the start of the next field.
     fn unquoted(&mut self, at: usize) -> io::Result<Option<usize>> {
         let end = self.content();
         let length = memchr(self.form.delimiter, &self.line[at..end]);
@@ -269,7 +272,7 @@ impl<R: Read> Records<R> {
         Ok(length.map(|length| at + length + 1))
     }
 
-    /// Takes the quoted field whose text begins at `at`; returns where the next one begins.
+    /// Reads the quoted field whose text begins at `at`; returns the start of the next field.
     fn quoted(&mut self, mut at: usize) -> io::Result<Option<usize>> {
         let opened = self.number;
         loop {

@@ -1,4 +1,4 @@
-//! Formats of input files, and how one is chosen.
+//! Formats of input files, and the choice of a format.
 
 use std::path::Path;
 
@@ -11,14 +11,15 @@ use crate::StoreError;
 pub enum Format {
     /// Separated values.
     Csv(Separated),
-    /// One array of JSON objects or keys, or one object whose members are keys and values.
+    /// A single array of JSON objects or keys, or a single object whose members are keys and
+    /// values.
     Json {
-        /// The encoding of its text.
+        /// Encoding of the text.
         encoding: Encoding,
     },
-    /// One JSON object a line.
+    /// JSON objects, one on each line.
     Jsonl {
-        /// The encoding of its text.
+        /// Encoding of the text.
         encoding: Encoding,
     },
     /// Apache Parquet.
@@ -27,7 +28,7 @@ pub enum Format {
     Npy,
     /// Values of a fixed number of bytes, one after another.
     Raw {
-        /// Bytes of a value.
+        /// Length of a value, in bytes.
         record_bytes: usize,
     },
 }
@@ -35,33 +36,33 @@ pub enum Format {
 /// A form of separated values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Separated {
-    /// The byte between two fields.
+    /// Byte between two fields.
     pub delimiter: u8,
-    /// The meaning of quotes.
+    /// Meaning of quotes.
     pub quotes: Quotes,
-    /// The encoding of its text.
+    /// Encoding of the text.
     pub encoding: Encoding,
-    /// The lines that are rows.
+    /// Lines that are rows.
     pub lines: Lines,
 }
 
 /// The lines of separated values that are rows, and the part of a field that is its value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lines {
-    /// Number of lines that stand before the header or the first row.
+    /// Number of lines before the header or the first row.
     pub skip_rows: u64,
-    /// The names of the columns.
+    /// Names of the columns.
     pub header: Header,
-    /// Prefix of lines that are left out.
+    /// Prefix of lines that are skipped.
     pub comment: Option<String>,
-    /// The meaning of blank lines.
+    /// Meaning of blank lines.
     pub blank: Blank,
-    /// The meaning of white space around fields.
+    /// Meaning of white space around fields.
     pub space: Space,
 }
 
 impl Lines {
-    /// A header, and then a row in each line.
+    /// A header, then one row on each line.
     pub const PLAIN: Self =
         Self { skip_rows: 0, header: Header::Line, comment: None, blank: Blank::Refuse, space: Space::Keep };
 }
@@ -69,67 +70,70 @@ impl Lines {
 /// The names of columns.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Header {
-    /// The first line has them.
+    /// The first line contains them.
     #[default]
     Line,
-    /// The file has none: they are these, or `column1`, `column2` and so on if the list is empty.
+    /// The file does not contain them: use these names, or `column1`, `column2` and so on if the
+    /// list is empty.
     Absent(Vec<String>),
 }
 
-/// The meaning of blank lines. With several columns a blank line is no row.
+/// Meaning of blank lines. With several columns, a blank line is never a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Blank {
-    /// With one column a blank line before a row is refused, since it may be an empty value.
+    /// With a single column, a blank line before a row is refused, since it may be an empty value.
     #[default]
     Refuse,
-    /// Blank lines are left out.
+    /// Blank lines are skipped.
     Skip,
 }
 
-/// The meaning of white space (spaces and tabs) around fields.
+/// Meaning of white space (spaces and tabs) around fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Space {
-    /// It belongs to the fields.
+    /// White space belongs to the fields.
     #[default]
     Keep,
-    /// It is left out, unless it stands in quotes.
+    /// White space is removed, except inside quotes.
     Trim,
 }
 
 impl Separated {
-    /// The form with this delimiter and plain lines, in UTF-8.
+    /// Returns the form with this delimiter and plain lines, in UTF-8.
     pub const fn by(delimiter: u8, quotes: Quotes) -> Self {
         Self { delimiter, quotes, encoding: Encoding::Utf8, lines: Lines::PLAIN }
     }
 }
 
-/// The meaning of `"` in separated values.
+/// Meaning of `"` in separated values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quotes {
-    /// Fields may stand in quotes, as RFC 4180 has them.
+    /// Fields may be quoted as in RFC 4180.
     Rfc4180,
     /// A quote is a character like any other.
     Literal,
 }
 
-/// Hints of a file's format beside its name.
+/// Hints about a file's format, in addition to its name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FormatHints<'a> {
-    /// The format's name: `csv`, `tsv`, `json`, `jsonl`, `parquet`, `npy` or `raw`. Without one the file's extension tells.
+    /// Name of the format: `csv`, `tsv`, `json`, `jsonl`, `parquet`, `npy` or `raw`; `None` uses
+    /// the file's extension.
     pub name: Option<&'a str>,
-    /// The byte between two fields, of `csv`, which it implies.
+    /// Byte between two fields of `csv`; implies `csv`.
     pub delimiter: Option<u8>,
-    /// Bytes of a value, of `raw`, which it implies.
+    /// Length of a value of `raw`, in bytes; implies `raw`.
     pub record_bytes: Option<usize>,
-    /// The meaning of quotes in `tsv`, where they are literal by default.
+    /// Meaning of quotes in `tsv`, where they are literal by default.
     pub quotes: Option<Quotes>,
-    /// The encoding of `csv`, `tsv`, `json` or `jsonl`; UTF-8 by default.
+    /// Encoding of `csv`, `tsv`, `json` or `jsonl`; UTF-8 by default.
     pub encoding: Option<Encoding>,
-    /// The lines of `csv` or `tsv` that are rows. Other lines than plain ones imply `csv` if the extension names no format.
+    /// Lines of `csv` or `tsv` that are rows. If the extension names no format, lines other than
+    /// plain ones imply `csv`.
     pub lines: Lines,
 }
 
-/// The extension of a name without the one that says how the file is compressed, in lower case.
+/// Returns a name's extension in lower case, ignoring an extension for compression.
 fn extension(name: &Path) -> Option<String> {
     let of = |name: &Path| name.extension()?.to_str().map(str::to_lowercase);
     match of(name).as_deref() {
@@ -139,17 +143,17 @@ fn extension(name: &Path) -> Option<String> {
 }
 
 impl Format {
-    /// Values with commas between them, in UTF-8: RFC 4180.
+    /// Values separated by commas, in UTF-8: RFC 4180.
     pub const CSV: Self = Self::Csv(Separated::by(b',', Quotes::Rfc4180));
-    /// Values with tabs between them, in UTF-8, without quotes.
+    /// Values separated by tabs, in UTF-8, without quotes.
     pub const TSV: Self = Self::Csv(Separated::by(b'\t', Quotes::Literal));
     /// Lines of JSON in UTF-8.
     pub const JSONL: Self = Self::Jsonl { encoding: Encoding::Utf8 };
 
-    /// The format of the file `input`, of which these hints are given.
+    /// Chooses the format of the file `input` from these hints.
     ///
     /// # Errors
-    /// [`StoreError::BadOption`] that lists the formats.
+    /// [`StoreError::BadOption`] with a list of the formats.
     pub fn choose(hints: FormatHints<'_>, input: &Path) -> Result<Self, StoreError> {
         let bad = |detail: String| Err(StoreError::BadOption(detail));
         let extension = extension(input);
@@ -196,7 +200,7 @@ impl Format {
         format.with_text(hints)
     }
 
-    /// The format with the hints of how its text is written.
+    /// Returns the format with the hints about its text.
     fn with_text(self, hints: FormatHints<'_>) -> Result<Self, StoreError> {
         let bad = |detail: &str| Err(StoreError::BadOption(detail.into()));
         let encoding = hints.encoding.unwrap_or_default();
@@ -229,7 +233,7 @@ impl Format {
         }
     }
 
-    /// Tests that files of this format have named columns.
+    /// True if files of this format have named columns.
     pub fn has_columns(&self) -> bool {
         matches!(self, Self::Csv(_) | Self::Json { .. } | Self::Jsonl { .. } | Self::Parquet)
     }

@@ -1,5 +1,5 @@
-//! JSON in one piece: an array of objects, an array of keys, or one object whose members are keys and values. It is read element by
-//! element, so memory holds one element.
+//! A single JSON value: an array of objects, an array of keys, or an object whose members are keys
+//! and values. Elements are read one at a time, so memory holds a single element.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead as _, BufReader, Read};
@@ -12,18 +12,18 @@ use super::text::{Fault, TextReader, explain};
 use super::{Column, Encoding, MAX_LINE_BYTES, Row, RowSource, Selection, positions};
 use crate::{Location, StoreError};
 
-/// Rows of a file of JSON. Values become text as in JSONL.
+/// Rows of a JSON file. Values become text as in JSONL.
 pub struct JsonRows<R> {
     elements: Elements<R>,
     path: PathBuf,
     bytes: u64,
     shape: Shape,
-    /// The columns that are wanted: those of the caller, or the file's own.
+    /// Selected columns: those of the caller, or the file's own.
     selection: Selection,
     columns: Vec<String>,
-    /// The caller named no columns.
+    /// True if the caller named no columns.
     unnamed: bool,
-    /// The element last read was not given yet.
+    /// True if the last element read has not been returned yet.
     first: bool,
 }
 
@@ -31,7 +31,7 @@ pub struct JsonRows<R> {
 enum Shape {
     /// Objects with a member for each column.
     Objects,
-    /// Keys, or members with key and value; for each cell, which of these it is.
+    /// Keys, or members with key and value; for each cell, 0 for the key or 1 for the value.
     Columns(Vec<usize>),
 }
 
@@ -39,12 +39,12 @@ const KEYS: [&str; 1] = ["key"];
 const MEMBERS: [&str; 2] = ["key", "value"];
 
 impl<R: Read> JsonRows<R> {
-    /// Rows of `input`, which has `bytes` bytes and is called `path` in messages. Without columns in the selection, an array of
-    /// keys is a set, and an object a table of its members.
+    /// Creates the rows of `input`, which has `bytes` bytes; messages call it `path`. If the
+    /// selection has no columns, an array of keys is a set, and an object a table of its members.
     ///
     /// # Errors
-    /// [`StoreError::NoSuchColumn`] that lists the columns, [`StoreError::BadOption`] if objects need a selection,
-    /// [`StoreError::Malformed`], [`StoreError::Io`].
+    /// [`StoreError::NoSuchColumn`] with a list of the columns, [`StoreError::BadOption`] if
+    /// objects need a selection, [`StoreError::Malformed`], [`StoreError::Io`].
     pub fn new(
         input: R,
         bytes: u64,
@@ -78,7 +78,7 @@ impl<R: Read> JsonRows<R> {
         Ok(Self { elements, path: path.into(), bytes, shape, selection, columns, unnamed, first })
     }
 
-    /// Fills a row from the element; `false` if it is left out.
+    /// Fills a row from the element; `false` if the row is skipped.
     fn fill(&self, row: &mut Row) -> Result<bool, StoreError> {
         let json = &self.elements.text;
         let positions = match &self.shape {
@@ -155,20 +155,20 @@ impl<R: Read> RowSource for JsonRows<R> {
     }
 }
 
-/// The elements of an array or an object as they are written.
+/// Raw elements of an array or an object.
 struct Elements<R> {
     reader: BufReader<TextReader<R>>,
-    /// The bracket that ends the array or the object.
+    /// Closing bracket of the array or the object.
     close: u8,
-    /// Elements were read before.
+    /// True once an element has been read.
     begun: bool,
-    /// The end was read.
+    /// True once the end has been read.
     ended: bool,
-    /// The element last read.
+    /// The last element read.
     text: Vec<u8>,
-    /// Line of what is read next, from 1.
+    /// Line of the next byte, from 1.
     line: u64,
-    /// Line in which the element begins.
+    /// First line of the element.
     start: u64,
 }
 
@@ -187,7 +187,7 @@ impl<R: Read> Elements<R> {
         self.reader.consume(1);
     }
 
-    /// Passes over white space; gives what follows.
+    /// Skips white space; returns the byte that follows.
     fn skip_space(&mut self) -> io::Result<Option<u8>> {
         loop {
             match self.peek()? {
@@ -201,7 +201,7 @@ impl<R: Read> Elements<R> {
         Err(Fault::error(self.line, detail))
     }
 
-    /// Reads the bracket that begins the array or the object.
+    /// Reads the opening bracket of the array or the object.
     fn open(&mut self) -> io::Result<()> {
         self.close = match self.skip_space()? {
             Some(b'[') => b']',

@@ -1,4 +1,4 @@
-//! JSONL: one JSON object a line.
+//! JSONL: one JSON object on each line.
 
 use std::fmt;
 use std::io::{BufRead, BufReader, Read};
@@ -11,8 +11,8 @@ use super::text::{TextReader, explain};
 use super::{Encoding, MAX_LINE_BYTES, Row, RowSource, Selection};
 use crate::{Location, StoreError};
 
-/// Rows of a JSONL file. Strings are their content; other values their JSON text without white space, with
-/// numbers as they are written.
+/// Rows of a JSONL file. A string stands for its content; another value for its JSON text without
+/// white space, with numbers as they are written.
 pub struct JsonlRows<R> {
     reader: BufReader<TextReader<R>>,
     line: Vec<u8>,
@@ -24,7 +24,7 @@ pub struct JsonlRows<R> {
 }
 
 impl<R: Read> JsonlRows<R> {
-    /// Rows of `input`, which has `bytes` bytes and is called `path` in messages.
+    /// Creates the rows of `input`, which has `bytes` bytes; messages call it `path`.
     pub fn new(input: R, bytes: u64, path: &Path, encoding: Encoding, selection: &Selection) -> Self {
         Self {
             reader: BufReader::with_capacity(1 << 18, TextReader::new(input, encoding)),
@@ -85,13 +85,14 @@ impl<R: Read> JsonlRows<R> {
 /// A row as a JSON object.
 pub(super) struct Element<'a> {
     pub json: &'a [u8],
-    /// The columns of the selection.
+    /// Columns of the selection.
     pub columns: &'a [String],
     pub selection: &'a Selection,
 }
 
 impl Element<'_> {
-    /// Fills a row; `false` if it is left out. Messages name the place and `form`, which says what to write.
+    /// Fills a row; `false` if the row is skipped. Messages name the place and `form`, which
+    /// describes the expected input.
     pub(super) fn fill(
         &self,
         row: &mut Row,
@@ -101,7 +102,7 @@ impl Element<'_> {
         let malformed = |detail: String| StoreError::malformed(place(), detail);
         let explain = |error: serde_json::Error| {
             let text = error.to_string();
-            // The parser sees one element at a time: its own line number says nothing.
+            // The parser sees a single element, so its own line number is meaningless.
             let cause = text.rsplit_once(" at line ").map_or(text.as_str(), |(cause, _)| cause);
             malformed(format!("{cause} at character {} of {form}", error.column()))
         };
@@ -136,10 +137,11 @@ impl Element<'_> {
     }
 }
 
-/// The bytes of a JSON value: a string's content, or its text without white space.
+/// Returns the bytes of a JSON value: a string's content, or another value's text without white
+/// space.
 ///
 /// # Errors
-/// What is wrong with it: `null`, or a string that is no text.
+/// The fault: `null`, or a string that is not valid text.
 pub(crate) fn cell(json: &str) -> Result<Vec<u8>, String> {
     if json == "null" {
         return Err("null is no value; give one (an empty one is a value)".into());
@@ -153,10 +155,10 @@ pub(crate) fn cell(json: &str) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-/// The bytes of a JSON value that is a key, which must be one that people can repeat.
+/// Returns the bytes of a JSON value that is a key, which must be a value that people can repeat.
 ///
 /// # Errors
-/// The fault: a list, an object, a number that is no integer, or that of [`cell`].
+/// The fault: a list, an object, a number that is not an integer, or the fault from [`cell`].
 pub(crate) fn key_cell(json: &str) -> Result<Vec<u8>, String> {
     let remedy = "make keys text, integers or truth values";
     if json.starts_with(['{', '[']) {
@@ -168,7 +170,7 @@ pub(crate) fn key_cell(json: &str) -> Result<Vec<u8>, String> {
     cell(json)
 }
 
-/// Appends valid JSON without the white space between its tokens.
+/// Appends valid JSON without the white space between tokens.
 fn push_compact(cell: &mut Vec<u8>, json: &str) {
     let (mut in_string, mut escaped) = (false, false);
     for byte in json.bytes() {
@@ -184,7 +186,7 @@ fn push_compact(cell: &mut Vec<u8>, json: &str) {
     }
 }
 
-/// The values of the wanted members of an object, as they are written.
+/// The raw values of the wanted members of an object.
 struct Wanted<'c>(&'c [String]);
 
 impl<'de> DeserializeSeed<'de> for Wanted<'_> {
@@ -214,7 +216,7 @@ impl<'de> Visitor<'de> for Wanted<'_> {
                 return Err(Error::custom(format!("two members are called {:?}", self.0[first])));
             }
             let value: &'de RawValue = map.next_value()?;
-            // A column may be key and value at once.
+            // A column may be both key and value.
             for (slot, column) in values.iter_mut().zip(self.0) {
                 if *column == self.0[first] {
                     *slot = Some(value);

@@ -1,4 +1,4 @@
-//! Rows of several files as those of one, with columns that the names of their folders give.
+//! Concatenates the rows of several files, with additional columns from the names of their folders.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,24 +13,24 @@ use crate::{Location, StoreError};
 #[derive(Clone, Debug)]
 pub(super) struct TableFile {
     pub place: Place,
-    /// The name in messages.
+    /// Name in messages.
     pub name: PathBuf,
-    /// Bytes, as far as they are known.
+    /// Length in bytes, as far as known.
     pub bytes: u64,
-    /// Columns that the names of its folders give.
+    /// Columns from the names of its folders.
     pub partitions: Vec<Partition>,
 }
 
-/// A column that has one value in all rows of a file, such as that of the folder `year=2024`.
+/// A column with the same value in all rows of a file, such as that of the folder `year=2024`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Partition {
     pub column: String,
-    /// The value; `None` is a null.
+    /// Value; `None` is a null.
     pub value: Option<String>,
 }
 
 impl TableFile {
-    /// The rows of the file. Copies lie in the folder `scratch`.
+    /// Opens the rows of the file. Copies are written to the folder `scratch`.
     ///
     /// # Errors
     /// Those of [`super::open`].
@@ -43,7 +43,7 @@ impl TableFile {
         open_as(&self.place, &self.name, format.clone(), selection, scratch)
     }
 
-    /// Tests that its folders give the same columns.
+    /// True if the folders of both files give the same columns.
     pub fn has_partitions_of(&self, other: &Self) -> bool {
         let columns = |file: &Self| {
             let mut columns: Vec<_> =
@@ -55,41 +55,42 @@ impl TableFile {
     }
 }
 
-/// Rows of files, of which one is open at a time.
+/// Rows of several files, with one file open at a time.
 pub(super) struct ListRows {
     files: Arc<[TableFile]>,
     format: Format,
     scratch: PathBuf,
     selection: Selection,
-    /// The columns that the files have.
+    /// Columns that the files themselves have.
     inner: Selection,
-    /// For each cell of a row, its source.
+    /// Source of each cell of a row.
     origins: Vec<Origin>,
-    /// The columns of the first file that names them, and this file.
+    /// Columns of the first file that names its columns, and the position of this file.
     columns: Option<(Vec<Column>, usize)>,
     own_columns: Option<Selection>,
-    /// Types of the columns of values; none if the files have none.
+    /// Types of the value columns; empty if the files have no types.
     types: Vec<FieldType>,
-    /// The file being read; after the last one there is none.
+    /// File being read; `None` after the last one.
     current: Option<Box<dyn RowSource>>,
-    /// Number of files that were read to their ends.
+    /// Number of files that have been read to their end.
     done: usize,
-    /// Bytes of these files, each with 1 added.
+    /// Bytes of these files, plus 1 for each.
     done_bytes: u64,
     total_bytes: u64,
     row: Row,
 }
 
-/// The source of a cell.
+/// Source of a cell.
 enum Origin {
-    /// The cell of this number of a file's row.
+    /// Cell with this number in a file's row.
     File(usize),
-    /// The partition of this name.
+    /// Partition with this name.
     Partition(String),
 }
 
 impl ListRows {
-    /// The rows of `files`, all of this format. Copies lie in the folder `scratch`. All files give the same partitions.
+    /// Opens the rows of `files`, all of this format and with the same partitions. Copies are
+    /// written to the folder `scratch`.
     ///
     /// # Errors
     /// Those of [`super::open`].
@@ -138,7 +139,8 @@ impl ListRows {
         Ok(rows)
     }
 
-    /// The types of the columns of values, from those that the first file has. The others have the same ([`ListRows::check`]).
+    /// Returns the types of the value columns, given the types in the first file.
+    /// [`ListRows::check`] ensures that the other files have the same types.
     fn types_with_partitions(&self, of_file: &[FieldType]) -> Vec<FieldType> {
         if of_file.is_empty() {
             return Vec::new();
@@ -154,7 +156,7 @@ impl ListRows {
 
     /// Opens the next file, if there is one.
     fn open_next(&mut self) -> Result<(), StoreError> {
-        // Closed before the next one is opened.
+        // Closes the last file before the next one is opened.
         self.current = None;
         let Some(file) = self.files.get(self.done) else { return Ok(()) };
         let source = file.open(&self.format, &self.inner, &self.scratch)?;
@@ -173,10 +175,11 @@ impl ListRows {
         Ok(())
     }
 
-    /// Checks that a file has the columns of the first one, in any order, and those that are read by the same types.
+    /// Checks that a file has the same columns as the first one, in any order, with the same types
+    /// for columns that are read.
     ///
     /// # Errors
-    /// The difference, to which the first one's name is added.
+    /// The difference; the caller appends the first file's name.
     fn check(&self, first: &[Column], columns: &[Column]) -> Result<(), String> {
         let find = |columns: &[Column], name: &str| columns.iter().position(|column| column.name == name);
         if let Some(lacking) = first.iter().find(|column| find(columns, &column.name).is_none()) {
@@ -204,7 +207,7 @@ impl ListRows {
         Ok(())
     }
 
-    /// Fills a row from the file's and the partitions; `false` if it is left out.
+    /// Fills a row from the file's row and the partitions; `false` if the row is skipped.
     fn fill(&mut self, row: &mut Row) -> Result<bool, StoreError> {
         let partitions = &self.files[self.done].partitions;
         let cells = row.reset(self.origins.len(), self.selection.key.is_some());
@@ -254,7 +257,7 @@ impl RowSource for ListRows {
         let (Some(current), Some(file)) = (&self.current, self.files.get(self.done)) else {
             return (self.done_bytes, self.total_bytes);
         };
-        // Formats count in units of their own.
+        // Each format counts in its own units.
         let (done, total) = current.progress();
         let bytes = u128::from(file.bytes) * u128::from(done.min(total)) / u128::from(total.max(1));
         (self.done_bytes + bytes as u64, self.total_bytes)

@@ -1,4 +1,4 @@
-//! Readers of tables: one row at a time, in bounded memory.
+//! Readers of tables: row by row, in bounded memory.
 
 #[cfg(feature = "arrow")]
 pub mod arrow;
@@ -36,23 +36,24 @@ pub use text::Encoding;
 
 use crate::{Location, StoreError};
 
-/// The longest line of a text format: an unclosed quote shall not read the whole file into memory.
+/// Maximum length of a line of a text format: an unclosed quote must not make a reader load the
+/// whole file into memory.
 pub(crate) const MAX_LINE_BYTES: usize = 64 << 20;
 
-/// Whether this name stands for standard input: `-`.
+/// True if this name stands for standard input: `-`.
 pub fn is_standard_input(input: &Path) -> bool {
     input == Path::new("-")
 }
 
-/// What becomes of a row of which a column is null: `null` in JSON, or null in Parquet.
+/// Treatment of a row with a null in some column: `null` in JSON, or null in Parquet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Nulls {
-    /// The table is refused, with the row named.
+    /// The table is refused; the error names the row.
     #[default]
     Refuse,
     /// A null among the values is an empty value; a null for a key is refused.
     Empty,
-    /// The row is left out.
+    /// The row is skipped.
     Skip,
 }
 
@@ -69,14 +70,15 @@ impl std::str::FromStr for Nulls {
     }
 }
 
-/// The columns that make a table.
+/// Selection of the columns that make a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
-    /// The column of keys, or `None` for a table by position.
+    /// Column of keys, or `None` for a table by position.
     pub key: Option<String>,
-    /// The columns of values: none for a set, which is a table of keys alone, and none for a format without columns.
+    /// Columns of values; empty for a set, which is a table of keys alone, and for a format without
+    /// columns.
     pub values: Vec<String>,
-    /// What becomes of rows with nulls.
+    /// Treatment of rows with nulls.
     pub nulls: Nulls,
 }
 
@@ -84,7 +86,7 @@ impl Selection {
     /// Name of the single field of a format without columns.
     const UNNAMED_FIELD: &str = "value";
 
-    /// Names of a value's fields.
+    /// Returns the names of a value's fields.
     pub fn fields(&self) -> Vec<String> {
         match (&self.key, self.values.as_slice()) {
             (None, []) => vec![Self::UNNAMED_FIELD.into()],
@@ -115,10 +117,10 @@ impl Selection {
         Ok(())
     }
 
-    /// Whether a row is taken of which the cell number `cell` is null.
+    /// True if a row is kept although cell number `cell` is null.
     ///
     /// # Errors
-    /// [`StoreError::Null`] if that is refused.
+    /// [`StoreError::Null`] if the null is refused.
     fn takes_null(&self, cell: usize, place: impl FnOnce() -> Location) -> Result<bool, StoreError> {
         match self.nulls {
             Nulls::Skip => Ok(false),
@@ -127,13 +129,13 @@ impl Selection {
         }
     }
 
-    /// All columns: the key's first, if there is one.
+    /// Returns all columns: the key's first, if there is one.
     fn columns(&self) -> Vec<String> {
         self.key.iter().chain(&self.values).cloned().collect()
     }
 }
 
-/// A row; its buffers are used again for the next.
+/// A row, whose buffers are reused for the next row.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Row {
     cells: Vec<Vec<u8>>,
@@ -141,22 +143,22 @@ pub struct Row {
 }
 
 impl Row {
-    /// The key, if the table has keys.
+    /// Returns the key, if the table has keys.
     pub fn key(&self) -> Option<&[u8]> {
         self.keyed.then(|| self.cells[0].as_slice())
     }
 
-    /// The value's fields.
+    /// Returns the value's fields.
     pub fn fields(&self) -> impl ExactSizeIterator<Item = &[u8]> {
         self.cells[usize::from(self.keyed)..].iter().map(Vec::as_slice)
     }
 
-    /// The fields joined, as a table stores them.
+    /// Returns the joined fields, as a table stores them.
     pub fn value(&self) -> Vec<u8> {
         join_fields(&self.fields().collect::<Vec<_>>())
     }
 
-    /// Empties `cells` cells to be filled.
+    /// Clears `cells` cells for the next row.
     fn reset(&mut self, cells: usize, keyed: bool) -> &mut [Vec<u8>] {
         self.keyed = keyed;
         self.cells.resize_with(cells, Vec::new);
@@ -168,13 +170,13 @@ impl Row {
 /// A column of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Column {
-    /// Its name; empty for the only column of a format without names.
+    /// Name; empty for the only column of a format without names.
     pub name: String,
-    /// Its type, of a format that has types.
+    /// Type, if the format has types.
     pub kind: Option<String>,
 }
 
-/// Opens a table in a file or a pipe, whose content may be compressed; `-` is standard input.
+/// Opens a table in a file or a pipe, possibly compressed; `-` is standard input.
 ///
 /// # Errors
 /// Those of [`Files::open`].
@@ -187,45 +189,46 @@ pub trait RowSource {
     /// Reads the next row; `false` at the end.
     ///
     /// # Errors
-    /// [`StoreError::Malformed`], [`StoreError::Null`] or [`StoreError::NoSuchColumn`] that name the place,
-    /// [`StoreError::Io`] if the file cannot be read.
+    /// [`StoreError::Malformed`], [`StoreError::Null`] or [`StoreError::NoSuchColumn`] with the
+    /// place, [`StoreError::Io`] if the file cannot be read.
     fn next(&mut self, row: &mut Row) -> Result<bool, StoreError>;
 
-    /// Where the row last read stands.
+    /// Returns the place of the last row read.
     fn place(&self) -> Location;
 
-    /// Work done and in total, in any unit.
+    /// Returns the work done and the total, in any unit.
     fn progress(&self) -> (u64, u64);
 
-    /// Types of the columns of values, in the order of the selection; none if the format has no types.
+    /// Returns the types of the value columns, in the order of the selection; empty if the format
+    /// has no types.
     fn types(&self) -> Vec<FieldType> {
         Vec::new()
     }
 
-    /// The columns of a file that tells them before its first row; none otherwise.
+    /// Returns the columns of a file that names them before its first row; empty otherwise.
     fn columns(&self) -> Vec<Column> {
         Vec::new()
     }
 
-    /// The columns of a table that names them itself, if the selection named none.
+    /// Returns the columns of a table that names them itself, if the selection named none.
     fn own_columns(&self) -> Option<Selection> {
         None
     }
 }
 
-/// A table outside of files, which can be read again from its first row.
+/// A table outside of files, which can be read repeatedly from its first row.
 pub trait RowTable: fmt::Debug + Send + Sync {
-    /// What it is called in messages.
+    /// Returns the name in messages.
     fn name(&self) -> &Path;
 
-    /// Its rows.
+    /// Opens the rows.
     ///
     /// # Errors
     /// Those of [`open`].
     fn open(&self, selection: &Selection) -> Result<Box<dyn RowSource + '_>, StoreError>;
 }
 
-/// The positions of `wanted` among `columns`.
+/// Returns the positions of `wanted` among `columns`.
 fn positions(place: &Location, columns: &[String], wanted: &[String]) -> Result<Vec<usize>, StoreError> {
     let position = |column: &String| {
         let mut found = columns.iter().enumerate().filter(|(_, name)| *name == column);

@@ -1,4 +1,4 @@
-//! Objects in a build that reads none.
+//! Stub of the module for objects, for builds without the feature.
 
 use std::convert::Infallible;
 use std::io::{self, Empty};
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use crate::StoreError;
 
-/// No object.
+/// An object, of which there are none.
 #[derive(Clone, Debug)]
 pub(super) struct Object(Infallible);
 

@@ -1,5 +1,5 @@
-//! NumPy's `.npy`: one array of one or two dimensions in C order. The bytes of row i are value i, numbers with their lowest byte
-//! first; the value of a row of text is this text in UTF-8.
+//! NumPy's `.npy`: one array of one or two dimensions in C order. The bytes of row i are value i,
+//! with numbers in little-endian order; the value of a row of text is the text in UTF-8.
 
 use std::fs::File;
 use std::io::Read;
@@ -11,7 +11,8 @@ use crate::error::IoContext;
 use crate::{Location, StoreError};
 
 const MAGIC: &[u8; 6] = b"\x93NUMPY";
-/// Headers are padded to 64 bytes and hold three short members; this is far beyond any.
+/// Headers are padded to 64 bytes and hold three short members; this limit is far above any of
+/// them.
 const MAX_HEADER_BYTES: usize = 1 << 16;
 
 const UNKNOWN_TYPE: &str = "its type cannot be read; save an array of numbers or of fixed-width bytes";
@@ -20,7 +21,7 @@ const UNKNOWN_TYPE: &str = "its type cannot be read; save an array of numbers or
 pub struct NpyRows {
     rows: FixedRows,
     items: Items,
-    /// The type of a row, for messages.
+    /// Type of a row, for messages.
     kind: String,
     path: PathBuf,
 }
@@ -64,7 +65,8 @@ impl NpyRows {
     }
 }
 
-/// The text of four bytes a character, without the zeros that fill it up; none if that is no text.
+/// Decodes text of four bytes per character, without trailing zeros; `None` if it is not valid
+/// text.
 fn text(cell: &[u8], order: Order) -> Option<String> {
     let code = |bytes: &[u8]| {
         let bytes = bytes.try_into().expect("they are four");
@@ -78,7 +80,7 @@ fn text(cell: &[u8], order: Order) -> Option<String> {
 /// Opens an array in a file of `bytes` bytes.
 ///
 /// # Errors
-/// [`StoreError::Malformed`] for what is not such an array, with a remedy.
+/// [`StoreError::Malformed`] if the file is not such an array, with a remedy.
 pub fn open(mut file: File, bytes: u64, path: &Path) -> Result<NpyRows, StoreError> {
     let malformed = |detail: String| StoreError::malformed(Location::File(path.into()), detail);
     let cut_off = || malformed("its header is cut off; save the array again".into());
@@ -128,21 +130,21 @@ pub fn open(mut file: File, bytes: u64, path: &Path) -> Result<NpyRows, StoreErr
     Ok(NpyRows { rows: FixedRows::new(file, path, row_bytes, rows)?, items, kind, path: path.into() })
 }
 
-/// The order of the bytes of a number.
+/// Byte order of numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Order {
     Little,
     Big,
 }
 
-/// The items of an array, of so many bytes each.
+/// Items of an array, with their length in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Items {
-    /// Their bytes are the value's.
+    /// Items whose bytes are the value.
     AsTheyAre { bytes: usize },
-    /// Their numbers, of so many bytes each, have the highest byte first.
+    /// Items made of big-endian numbers with `number` bytes each.
     Reversed { bytes: usize, number: usize },
-    /// Text of four bytes a character.
+    /// Text of four bytes per character.
     Text { bytes: usize, order: Order },
 }
 
@@ -153,7 +155,8 @@ impl Items {
     }
 }
 
-/// Bytes of a row, number of rows and their items, from the header: a Python dictionary of three members.
+/// Parses the header, a Python dictionary with three members: returns the bytes of a row, the
+/// number of rows and their items.
 fn parse_header(header: &str) -> Result<(usize, u64, Items), String> {
     let items = parse_items(member(header, "descr")?)?;
     let shape = member(header, "shape")?
@@ -182,7 +185,7 @@ fn parse_header(header: &str) -> Result<(usize, u64, Items), String> {
     Ok((row_bytes.ok_or("its shape is out of range; save the array again")?, rows, items))
 }
 
-/// The text of a header from the value of this member on.
+/// Returns the text of a header from the value of this member on.
 fn member<'h>(header: &'h str, name: &str) -> Result<&'h str, String> {
     ['\'', '"']
         .iter()
@@ -192,7 +195,7 @@ fn member<'h>(header: &'h str, name: &str) -> Result<&'h str, String> {
         .ok_or_else(|| format!("its header lacks {name:?}; save the array again"))
 }
 
-/// The order of bytes and the rest of a type such as `'<f4'`.
+/// Splits a type such as `'<f4'` into its byte order and the rest.
 fn type_name(descr: &str) -> Result<(Order, &str), String> {
     let name = descr
         .chars()
@@ -205,7 +208,7 @@ fn type_name(descr: &str) -> Result<(Order, &str), String> {
     Ok((order, name.trim_start_matches(['<', '>', '|', '='])))
 }
 
-/// The items of a type such as `'<f4'`.
+/// Parses a type such as `'<f4'`.
 fn parse_items(descr: &str) -> Result<Items, String> {
     if descr.starts_with('[') {
         return Err("its array has named fields; save a plain array, or use Parquet".into());

@@ -1,4 +1,4 @@
-//! From a path to rows: files, pipes, and what is compressed in them.
+//! Opens rows at a path: files, pipes, and compressed content.
 
 use std::fs::File;
 #[cfg(feature = "compression")]
@@ -19,7 +19,7 @@ use super::{Column, Format, Row, RowSource, Selection, csv, is_standard_input, j
 use crate::error::IoContext;
 use crate::{Location, StoreError};
 
-/// The place of a table's bytes.
+/// Location of a table's bytes.
 #[derive(Clone, Debug)]
 pub(super) enum Place {
     /// A file or a pipe; `-` for standard input.
@@ -27,8 +27,8 @@ pub(super) enum Place {
     Object(Object),
 }
 
-/// Opens the table at `place`, which is called `path` in messages. A format that is read at any place is copied into a file
-/// without a name in the folder `scratch` first, unless it lies in a plain file.
+/// Opens the table at `place`, which messages call `path`. A format that needs random access is
+/// first copied into an unnamed file in the folder `scratch`, unless it is in a plain file.
 ///
 /// # Errors
 /// Those of [`super::Files::open`].
@@ -42,8 +42,8 @@ pub(super) fn open_as(
     rows(|| Input::open(place, path), path, format, selection, scratch)
 }
 
-/// Opens the table whose bytes `stream` gives, which may be compressed; it is called `name` in messages. Copies lie in the system's
-/// folder for temporary files.
+/// Opens the table whose bytes `stream` gives, possibly compressed; messages call it `name`. Copies
+/// are written to the system's folder for temporary files.
 ///
 /// # Errors
 /// Those of [`super::Files::open`].
@@ -56,7 +56,7 @@ pub fn open_stream(
     rows(|| Ok(Input::counted(stream, None)), name, format, selection, &std::env::temp_dir())
 }
 
-/// The rows of an input, which is opened if the columns suit its format.
+/// Returns the rows of an input, which is opened only if the columns suit its format.
 fn rows(
     open: impl FnOnce() -> Result<Input, StoreError>,
     path: &Path,
@@ -64,12 +64,12 @@ fn rows(
     selection: &Selection,
     scratch: &Path,
 ) -> Result<Box<dyn RowSource>, StoreError> {
-    // JSON names its columns itself, in some forms.
+    // In some forms, JSON names its columns itself.
     if !matches!(format, Format::Json { .. }) {
         selection.check(format.has_columns())?;
     }
     let input = open()?;
-    // Any bytes are rows of a fixed width: they may look like compressed ones.
+    // Rows of a fixed width may be any bytes, even bytes that look compressed.
     let input = if matches!(format, Format::Raw { .. }) { input } else { input.decoded(path, scratch)? };
     let counter = input.counter();
     let rows: Box<dyn RowSource> = match format {
@@ -110,7 +110,8 @@ fn rows(
     })
 }
 
-/// Copies an input that can be read only once, and is called `path` in messages, to `copy`; gives its bytes.
+/// Copies an input that can be read only once, and that messages call `path`, to `copy`; returns
+/// its length.
 ///
 /// # Errors
 /// [`StoreError::Io`].
@@ -119,12 +120,13 @@ pub(super) fn keep(place: &Place, path: &Path, copy: &Path) -> Result<u64, Store
     copy_into(&mut *input, path, &mut File::create(copy).at("create", copy)?, copy)
 }
 
-/// Copies what is left of `input`, called `path` in messages, into `file`, called `target`; gives its bytes.
+/// Copies the rest of `input`, which messages call `path`, into `file`, which they call `target`;
+/// returns its length.
 fn copy_into(input: &mut dyn Read, path: &Path, file: &mut File, target: &Path) -> Result<u64, StoreError> {
     let mut buffer = vec![0; 1 << 18];
     let mut bytes = 0;
     loop {
-        // Reading may fail, or writing: the error names the one that did.
+        // Reading or writing may fail: the error names the file that failed.
         let read = match input.read(&mut buffer) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             read => read.at("read", path)?,
@@ -166,13 +168,13 @@ impl Input {
         })
     }
 
-    /// A stream whose bytes are counted while they are read.
+    /// Creates a stream whose bytes are counted as they are read.
     fn counted(stream: impl Read + 'static, total: Option<u64>) -> Self {
         let (stream, counter) = counted(stream, total);
         Self::Stream(Box::new(stream), counter)
     }
 
-    /// The content, decoded if it is compressed.
+    /// Returns the content, decoded if it is compressed.
     #[cfg(feature = "compression")]
     fn decoded(mut self, path: &Path, scratch: &Path) -> Result<Self, StoreError> {
         let mut start = Vec::new();
@@ -209,13 +211,13 @@ impl Input {
         Ok(Self::Stream(decoder.expect("only zip has none"), counter))
     }
 
-    /// The content as it is: this build decodes nothing.
+    /// Returns the content unchanged: this build has no decoders.
     #[cfg(not(feature = "compression"))]
     fn decoded(self, _: &Path, _: &Path) -> Result<Self, StoreError> {
         Ok(self)
     }
 
-    /// The counter of bytes that are read, for a stream.
+    /// Returns the counter of read bytes, for a stream.
     fn counter(&self) -> Option<Counter> {
         match self {
             Self::File(..) => None,
@@ -223,7 +225,7 @@ impl Input {
         }
     }
 
-    /// A reader of it, and its length, which is 0 for a stream.
+    /// Returns a reader of the input, and its length, which is 0 for a stream.
     fn stream(self) -> (Box<dyn Read>, u64) {
         match self {
             Self::File(file, bytes) => (Box::new(file), bytes),
@@ -231,7 +233,8 @@ impl Input {
         }
     }
 
-    /// A file of it, and its length. A stream is copied into one without a name in the folder `scratch`.
+    /// Returns a file of the input, and its length. A stream is copied into an unnamed file in the
+    /// folder `scratch`.
     fn file(self, path: &Path, scratch: &Path) -> Result<(File, u64), StoreError> {
         match self {
             Self::File(file, bytes) => Ok((file, bytes)),
@@ -245,7 +248,7 @@ impl Input {
     }
 }
 
-/// Bytes of an input that were read, and its length, if that is known.
+/// Number of bytes read from an input, and its length if known.
 #[derive(Clone, Default)]
 struct Counter {
     read: Arc<AtomicU64>,
@@ -279,7 +282,7 @@ impl<R: Seek> Seek for Counting<R> {
     }
 }
 
-/// Rows whose progress is that of the bytes under them.
+/// Rows whose progress is that of the underlying bytes.
 struct Counted {
     rows: Box<dyn RowSource>,
     counter: Counter,

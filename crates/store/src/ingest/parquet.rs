@@ -1,4 +1,4 @@
-//! Apache Parquet, as the batches that it is read in.
+//! Apache Parquet, read as Arrow batches.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -16,19 +16,19 @@ use super::typed::kind_of;
 use super::{Column, Row, RowSource, Selection, positions};
 use crate::{Location, StoreError};
 
-/// Bytes that a batch of rows aims at.
+/// Target size of a batch of rows, in bytes.
 const BATCH_BYTES: u64 = 4 << 20;
 
 /// Rows of a Parquet file.
 pub struct ParquetRows {
     reader: ParquetRecordBatchReader,
     path: PathBuf,
-    /// The batch being read.
+    /// Batch being read.
     batch: Cells,
-    /// For each cell, its column in a batch.
+    /// Column of each cell in a batch.
     columns: Vec<usize>,
     types: Vec<FieldType>,
-    /// The columns of the file.
+    /// Columns of the file.
     schema: Vec<Column>,
     selection: Selection,
     done: u64,
@@ -36,11 +36,11 @@ pub struct ParquetRows {
 }
 
 impl ParquetRows {
-    /// Rows of a file.
+    /// Opens the rows of a file.
     ///
     /// # Errors
-    /// [`StoreError::NoSuchColumn`] that lists the columns, [`StoreError::Malformed`] if it is not Parquet or a column's type has
-    /// no text.
+    /// [`StoreError::NoSuchColumn`] with a list of the columns, [`StoreError::Malformed`] if the
+    /// file is not Parquet or a column's type has no text form.
     pub fn new(file: File, path: &Path, selection: &Selection) -> Result<Self, StoreError> {
         let place = Location::File(path.into());
         let malformed = |error: &dyn std::fmt::Display| {
@@ -77,7 +77,7 @@ impl ParquetRows {
         StoreError::malformed(Location::Row(self.path.clone(), self.done + 1), detail)
     }
 
-    /// Goes on to the next batch that has rows; `false` at the end.
+    /// Loads the next batch that has rows; `false` at the end.
     fn next_batch(&mut self) -> Result<bool, StoreError> {
         let (reader, columns) = (&mut self.reader, &self.columns);
         let cells = unpanicked(|| -> Result<_, ArrowError> {
@@ -96,7 +96,8 @@ impl ParquetRows {
     }
 }
 
-/// The result or the cause of failure of `read`. Files whose headers are damaged make the parser panic.
+/// Returns the result of `read` or the cause of its failure. The parser panics on files with
+/// damaged headers.
 fn unpanicked<T, E: std::fmt::Display>(read: impl FnOnce() -> Result<T, E>) -> Result<T, String> {
     match catch_unwind(AssertUnwindSafe(read)) {
         Ok(result) => result.map_err(|error| error.to_string()),

@@ -20,7 +20,7 @@ pub struct FixedRows<R = File> {
 }
 
 impl FixedRows {
-    /// Rows of `record_bytes` bytes in a file of `bytes` bytes.
+    /// Creates the rows of `record_bytes` bytes in a file of `bytes` bytes.
     ///
     /// # Errors
     /// [`StoreError::Malformed`] if the file does not consist of whole rows, [`StoreError::Oversize`].
@@ -34,7 +34,8 @@ impl FixedRows {
 }
 
 impl<R: Read> FixedRows<R> {
-    /// `rows` rows of `row_bytes` bytes from where the reader stands; `path` is what it is called in messages.
+    /// Creates `rows` rows of `row_bytes` bytes from the reader's position; messages call the file
+    /// `path`.
     ///
     /// # Errors
     /// [`StoreError::Oversize`].

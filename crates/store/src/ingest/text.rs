@@ -1,5 +1,5 @@
-//! Text files as UTF-8, whatever encoding they are in, without a byte order mark: the one way in which CSV, JSONL, lists of keys
-//! and lines of changes are read.
+//! Text files in any encoding, converted to UTF-8 without a byte order mark: the single reader for
+//! CSV, JSONL, lists of keys and lines of changes.
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
@@ -9,26 +9,27 @@ use encoding_rs::DecoderResult;
 
 use crate::{Location, StoreError};
 
-/// Bytes that are read at once.
+/// Bytes read at once.
 const CHUNK: usize = 1 << 16;
 const MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// How the bytes of a text file are read.
+/// Encoding of a text file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Encoding {
     /// UTF-8, which is checked.
     #[default]
     Utf8,
-    /// Another encoding of the WHATWG Encoding Standard, which is converted to UTF-8.
+    /// Another encoding of the WHATWG Encoding Standard, converted to UTF-8.
     Other(&'static encoding_rs::Encoding),
-    /// Bytes that need not be text: keys and values are taken as they are.
+    /// Bytes that need not be text: keys and values are used unchanged.
     Bytes,
 }
 
 impl FromStr for Encoding {
     type Err = String;
 
-    /// The encoding of a label of the WHATWG Encoding Standard, such as `latin1`, `windows-1252`, `shift_jis` or `utf-16`.
+    /// Parses a label of the WHATWG Encoding Standard, such as `latin1`, `windows-1252`,
+    /// `shift_jis` or `utf-16`.
     fn from_str(label: &str) -> Result<Self, String> {
         match encoding_rs::Encoding::for_label(label.as_bytes()) {
             Some(encoding) if encoding == encoding_rs::UTF_8 => Ok(Self::Utf8),
@@ -41,7 +42,7 @@ impl FromStr for Encoding {
     }
 }
 
-/// A fault of a text, and the line that has it.
+/// Fault of a text, with its line.
 #[derive(Debug, thiserror::Error)]
 #[error("line {line}: {detail}")]
 pub(crate) struct Fault {
@@ -50,13 +51,13 @@ pub(crate) struct Fault {
 }
 
 impl Fault {
-    /// The fault as an error of a reader; [`explain`] finds it again.
+    /// Wraps the fault in an error of a reader; [`explain`] unwraps it.
     pub fn error(line: u64, detail: impl Into<String>) -> io::Error {
         io::Error::new(io::ErrorKind::InvalidData, Self { line, detail: detail.into() })
     }
 }
 
-/// The error of a reader of the text that is called `path` in messages.
+/// Converts an error of a reader of text, which messages call `path`.
 pub(crate) fn explain(error: io::Error, path: &Path) -> StoreError {
     match error.downcast::<Fault>() {
         Ok(Fault { line, detail }) => StoreError::malformed(Location::Line(path.into(), line), detail),
@@ -64,10 +65,10 @@ pub(crate) fn explain(error: io::Error, path: &Path) -> StoreError {
     }
 }
 
-/// The lines of a text that is called `path` in messages, without their ends (LF or CR LF).
+/// Reads the lines of a text without their ends (LF or CR LF); messages call the text `path`.
 ///
 /// # Errors
-/// [`StoreError::Malformed`] with the line that is no text of this encoding, [`StoreError::Io`].
+/// [`StoreError::Malformed`] with the line that is not text in this encoding, [`StoreError::Io`].
 pub fn lines(input: impl Read, path: &Path, encoding: Encoding) -> Result<Vec<Vec<u8>>, StoreError> {
     let mut lines = Vec::new();
     for line in BufReader::new(TextReader::new(input, encoding)).split(b'\n') {
@@ -80,22 +81,23 @@ pub fn lines(input: impl Read, path: &Path, encoding: Encoding) -> Result<Vec<Ve
     Ok(lines)
 }
 
-/// A reader of the UTF-8 of a text, or of its bytes, without a byte order mark. Where the input is no text of its encoding, it gives
-/// what stands before and then fails with a [`Fault`].
+/// Reader that converts a text to UTF-8, or passes its bytes through, without a byte order mark. If
+/// the input is not text in its encoding, the reader returns everything before the fault and then
+/// fails with a [`Fault`].
 pub(crate) struct TextReader<R> {
     input: R,
     decoding: Decoding,
-    /// The first bytes have been looked at.
+    /// True once the first bytes have been inspected.
     started: bool,
-    /// Bytes that were read and are not decoded yet.
+    /// Bytes that have been read but not decoded.
     raw: Vec<u8>,
     text: Vec<u8>,
-    /// Bytes of `text` that were given.
+    /// Number of bytes of `text` that have been returned.
     given: usize,
     ended: bool,
-    /// Bytes of the input that were read.
+    /// Number of bytes read from the input.
     read: u64,
-    /// Line of what is decoded next, from 1.
+    /// Line of the next text to decode, from 1.
     line: u64,
     fault: Option<Fault>,
 }
@@ -107,7 +109,7 @@ enum Decoding {
 }
 
 impl<R: Read> TextReader<R> {
-    /// A reader of `input`, which is in this encoding.
+    /// Creates a reader of `input`, which has this encoding.
     pub fn new(input: R, encoding: Encoding) -> Self {
         let decoding = match encoding {
             Encoding::Utf8 => Decoding::Utf8,
@@ -128,12 +130,12 @@ impl<R: Read> TextReader<R> {
         }
     }
 
-    /// Bytes of the input that were read.
+    /// Returns the number of bytes read from the input.
     pub fn bytes_read(&self) -> u64 {
         self.read
     }
 
-    /// Decodes until there is text to give, a fault, or the end.
+    /// Decodes until there is text to return, a fault, or the end.
     fn fill(&mut self) -> io::Result<()> {
         self.text.clear();
         self.given = 0;
@@ -172,10 +174,11 @@ impl<R: Read> TextReader<R> {
         Ok(())
     }
 
-    /// Drops a byte order mark, and refuses units of two or four bytes in place of UTF-8: as bytes they would be a table of nonsense.
+    /// Drops a byte order mark, and refuses UTF-16 and UTF-32 in place of UTF-8: taken as bytes,
+    /// they would give a table of nonsense.
     fn start(&mut self) {
         self.started = true;
-        // A decoder takes the mark of its own accord.
+        // Decoders handle the mark themselves.
         if matches!(self.decoding, Decoding::Utf8 | Decoding::Bytes) && self.raw.starts_with(MARK) {
             self.raw.drain(..MARK.len());
         }
@@ -187,7 +190,7 @@ impl<R: Read> TextReader<R> {
         }
     }
 
-    /// Moves what is decoded from `raw` to `text`.
+    /// Moves decoded text from `raw` to `text`.
     fn decode(&mut self) {
         match &mut self.decoding {
             Decoding::Bytes => std::mem::swap(&mut self.raw, &mut self.text),
@@ -224,7 +227,7 @@ impl<R: Read> TextReader<R> {
         }
     }
 
-    /// Keeps a fault in the present line.
+    /// Stores a fault in the current line.
     fn fault(&mut self, detail: impl Into<String>) {
         self.fault = Some(Fault { line: self.line, detail: detail.into() });
     }
@@ -252,7 +255,7 @@ mod tests {
 
     use super::*;
 
-    /// Gives its bytes a few at a time.
+    /// A reader that returns a few bytes at a time.
     struct Drip<'a>(&'a [u8], usize);
 
     impl Read for Drip<'_> {

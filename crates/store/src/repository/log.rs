@@ -1,6 +1,6 @@
-//! The log of a repository's versions: one small file for each, named by its sequence number.
+//! The log of a repository's versions: a small file for each version, named by its sequence number.
 //!
-//! On disk a record is `{"blake3": HASH, "record": {...}}` in one canonical form, as a manifest is.
+//! On disk a record is `{"blake3": HASH, "record": {...}}` in one canonical form, like a manifest.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,53 +12,53 @@ use crate::error::IoContext;
 use crate::files::{TEMPORARY, replace};
 use crate::{Snapshot, StoreError, time};
 
-/// Name of the folder of the records, by which a repository is told from a snapshot.
+/// Name of the folder of the records, which distinguishes a repository from a snapshot.
 pub const VERSIONS: &str = "versions";
 /// Name of the folder of the bases.
 pub(super) const BASES: &str = "bases";
 /// Name of the folder of the deltas.
 pub(super) const DELTAS: &str = "deltas";
-/// The most bytes of a record.
+/// Maximum size of a record, in bytes.
 const MAX_RECORD_BYTES: usize = 1 << 14;
 
-/// A version of a database: a base and perhaps a delta.
+/// A version of a database: a base and optionally a delta.
 #[derive(Clone, Debug)]
 pub struct VersionRecord {
-    /// What clients name: see [`delta::version`].
+    /// Hash by which clients name it: see [`delta::version`].
     pub version: [u8; 32],
-    /// Rises with every version that becomes current, also an old one to which the operator goes back.
+    /// Sequence number, which rises with every version that becomes current, also with a rollback.
     pub sequence: u64,
-    /// When it became current: RFC 3339 in UTC, to the second.
+    /// Time when it became current: RFC 3339 in UTC, to the second.
     pub created: String,
     /// The base.
     pub base: Snapshot,
-    /// What has changed since, if anything.
+    /// Changes since the base, if any.
     pub delta: Option<Snapshot>,
-    /// Values that base and delta have together, or rows of a table by position; none in a record of an earlier release that has a
-    /// delta.
+    /// Number of values in base and delta together, or of rows for a table by position; `None` in a
+    /// record of an earlier release with a delta.
     pub values: Option<u64>,
-    /// The operator's word for it.
+    /// The operator's signature.
     pub signature: Option<Signature>,
 }
 
 impl VersionRecord {
-    /// The version in 64 hexadecimal digits.
+    /// Returns the version in 64 hexadecimal digits.
     pub fn version_hex(&self) -> String {
         hex(&self.version)
     }
 
-    /// The snapshots that a server opens.
+    /// Returns the snapshots that a server opens.
     pub fn snapshots(&self) -> impl Iterator<Item = &Snapshot> {
         [Some(&self.base), self.delta.as_ref()].into_iter().flatten()
     }
 
-    /// Name of the dataset.
+    /// Returns the name of the dataset.
     pub fn name(&self) -> &str {
         &self.base.manifest().name
     }
 }
 
-/// What a record's file says.
+/// Content of a record's file.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Stored {
@@ -104,13 +104,13 @@ impl Stored {
     }
 }
 
-/// The path of a record.
+/// Returns the path of a record.
 pub(super) fn record_path(folder: &Path, sequence: u64) -> PathBuf {
-    // Twenty digits: the order of the names is that of the numbers.
+    // Twenty digits: names and numbers have the same order.
     folder.join(VERSIONS).join(format!("{sequence:020}.json"))
 }
 
-/// The folder of a base or a delta.
+/// Returns the folder of a base or a delta.
 pub(super) fn snapshot_path(folder: &Path, kind: &str, version: &[u8; 32]) -> PathBuf {
     folder.join(kind).join(hex(version))
 }
@@ -119,7 +119,7 @@ fn hex(version: &[u8; 32]) -> String {
     blake3::Hash::from_bytes(*version).to_hex().to_string()
 }
 
-/// Writes a record; it is current when this returns.
+/// Writes a record; the version is current when this returns.
 pub(super) fn write(folder: &Path, record: &VersionRecord) -> Result<(), StoreError> {
     let stored = Stored {
         sequence: record.sequence,
@@ -132,7 +132,7 @@ pub(super) fn write(folder: &Path, record: &VersionRecord) -> Result<(), StoreEr
     replace(&record_path(folder, record.sequence), &stored.to_bytes())
 }
 
-/// Reads all records, newest first. What a process that ended was about to write is passed over.
+/// Reads all records, newest first. Ignores files that an interrupted process has not finished.
 ///
 /// # Errors
 /// [`StoreError::NotARepository`], [`StoreError::BadLog`], those of [`Snapshot::open`].
@@ -177,7 +177,7 @@ fn read_record(folder: &Path, path: &Path) -> Result<VersionRecord, StoreError> 
     })
 }
 
-/// Opens a snapshot that a record names.
+/// Opens a snapshot named by a record.
 fn open(folder: &Path, kind: &str, version: &[u8; 32], record: &Path) -> Result<Snapshot, StoreError> {
     let path = snapshot_path(folder, kind, version);
     if !path.is_dir() {

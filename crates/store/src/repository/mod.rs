@@ -1,4 +1,4 @@
-//! The repository of one database: its bases, its deltas, and which of them are its versions.
+//! The repository of one database: its bases, its deltas, and the versions made of them.
 //!
 //! ```text
 //! bases/HASH/     snapshots, by version
@@ -8,12 +8,12 @@
 //! lock            held by the process that has the repository
 //! ```
 //!
-//! A snapshot is complete, verified and synced before it gets its place, and has its place before a record names it; a
-//! record is written whole. So at any instant the newest record names a complete version, whatever ends the process,
-//! and what has been accepted is in it.
+//! A snapshot is complete, verified and synced before it is moved into place, and in place before a
+//! record names it; a record is written atomically. So at any instant the newest record names a
+//! complete version, however the process ends, and this version includes all accepted changes.
 //!
-//! Any number of threads may use a repository. Changes wait for each other; a compaction runs beside them, and the
-//! changes that come meanwhile become the delta of its new base.
+//! Any number of threads may use a repository. Changes wait for each other; a compaction runs in
+//! parallel, and the changes that come meanwhile become the delta of its new base.
 
 mod log;
 mod staging;
@@ -39,19 +39,19 @@ use crate::error::IoContext;
 use crate::files::{sync, sync_folder};
 use crate::{Changes, Progress, Snapshot, StoreError, time};
 
-/// The fewest versions, and bases of them, that are kept: the current one, and one for queries on their way and to go
-/// back to.
+/// Minimum number of versions, and of their bases, that are kept: the current one, and one for
+/// queries in transit and for rollback.
 const LEAST_KEPT: usize = 2;
 const LOCK: &str = "lock";
 
-/// How a repository works.
+/// Settings of a repository.
 #[derive(Debug)]
 pub struct Settings {
-    /// Versions that are kept; 2 if it is less.
+    /// Number of versions to keep; 2 if less.
     pub kept: usize,
-    /// Bases of them, each as large as the table; 2 if it is less.
+    /// Number of their bases to keep, each as large as the table; 2 if less.
     pub bases: usize,
-    /// Signs the versions that are made.
+    /// Key that signs new versions.
     pub key: Option<PrivateKey>,
 }
 
@@ -61,45 +61,47 @@ impl Default for Settings {
     }
 }
 
-/// Treatment of a base with less than half of the current version's values: its input may have been cut off.
+/// Treatment of a base with less than half of the current version's values, whose input may have
+/// been truncated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Shrinking {
-    /// It is refused.
+    /// The base is refused.
     #[default]
     Refuse,
-    /// It is taken like any other.
+    /// The base is accepted like any other.
     Allow,
 }
 
-/// The folder of one database's versions. One process has it.
+/// The folder of one database's versions, locked by one process.
 #[derive(Debug)]
 pub struct Repository {
     folder: PathBuf,
     settings: Settings,
     records: Mutex<Vec<VersionRecord>>,
-    /// Held by whoever makes a version.
+    /// Lock held while a version is made.
     writing: Mutex<()>,
-    /// Held by whoever compacts, which takes long.
+    /// Lock held during a compaction, which takes long.
     compacting: Mutex<()>,
     lock: File,
 }
 
 impl Drop for Repository {
-    /// Gives the repository to other processes. Closing the file would not be enough: a process that this one is just
-    /// starting has the same file open until it runs its own program.
+    /// Releases the repository for other processes. Closing the file would not suffice: a child
+    /// process that is just being started shares the open file until it executes its own program.
     fn drop(&mut self) {
-        // It is closed in any case.
+        // The file is closed in any case.
         let _ = self.lock.unlock();
     }
 }
 
 impl Repository {
-    /// Opens the repository in `folder`: what a process that ended had not completed is removed, and the newest
-    /// complete version is current. Manifests alone are read; a server verifies the files before it serves them.
+    /// Opens the repository in `folder`: removes incomplete work of a process that ended; the
+    /// newest complete version is current. Only manifests are read; a server verifies the files
+    /// before it serves them.
     ///
     /// # Errors
-    /// [`StoreError::NotARepository`], [`StoreError::Busy`] if another process has it, [`StoreError::BadLog`] or those
-    /// of [`Snapshot::open`] if it is damaged, [`StoreError::Io`].
+    /// [`StoreError::NotARepository`], [`StoreError::Busy`] if another process has locked it,
+    /// [`StoreError::BadLog`] or those of [`Snapshot::open`] if it is damaged, [`StoreError::Io`].
     pub fn open(folder: impl AsRef<Path>, settings: Settings) -> Result<Self, StoreError> {
         let folder = folder.as_ref().to_path_buf();
         if !Self::is_one(&folder) {
@@ -132,10 +134,10 @@ impl Repository {
         Ok(repository)
     }
 
-    /// Opens the repository in `folder`, a new one if there is no such folder or it is empty.
+    /// Opens the repository in `folder`; creates a new one if the folder is missing or empty.
     ///
     /// # Errors
-    /// See [`Repository::open`]; [`StoreError::Exists`] if the folder has anything else in it.
+    /// See [`Repository::open`]; [`StoreError::Exists`] if the folder contains anything else.
     pub fn create(folder: impl AsRef<Path>, settings: Settings) -> Result<Self, StoreError> {
         let folder = folder.as_ref();
         fs::create_dir_all(folder).at("create", folder)?;
@@ -151,36 +153,36 @@ impl Repository {
         Self::open(folder, settings)
     }
 
-    /// Whether there is a repository in `folder`.
+    /// True if there is a repository in `folder`.
     pub fn is_one(folder: impl AsRef<Path>) -> bool {
         folder.as_ref().join(VERSIONS).is_dir()
     }
 
-    /// Reads what versions the repository in `folder` has, newest first, without taking it: also while a server has
-    /// it.
+    /// Returns the versions of the repository in `folder`, newest first, without locking it, so
+    /// that a server may have it open.
     ///
     /// # Errors
-    /// See [`Repository::open`]; the server may have removed a version meanwhile.
+    /// See [`Repository::open`]; a server may remove a version while this reads.
     pub fn list(folder: impl AsRef<Path>) -> Result<Vec<VersionRecord>, StoreError> {
         log::read(folder.as_ref())
     }
 
-    /// Its folder.
+    /// Returns the repository's folder.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// The versions that are kept, newest first; a version to which the operator went back is there once.
+    /// Returns the kept versions, newest first; a version restored by a rollback appears once.
     pub fn versions(&self) -> Vec<VersionRecord> {
         locked(&self.records).clone()
     }
 
-    /// The current version.
+    /// Returns the current version.
     pub fn current(&self) -> Option<VersionRecord> {
         locked(&self.records).first().cloned()
     }
 
-    /// A folder to receive a snapshot in, for [`Repository::take_base`].
+    /// Creates a folder to receive a snapshot, for [`Repository::take_base`].
     ///
     /// # Errors
     /// [`StoreError::Io`].
@@ -188,18 +190,19 @@ impl Repository {
         Staging::create(&self.folder)
     }
 
-    /// Copies a snapshot in and makes it the current version, when the copy's hashes are right.
+    /// Copies a snapshot into the repository, verifies the copy's hashes and makes it the current
+    /// version.
     ///
     /// # Errors
-    /// [`StoreError::Damaged`] if they are not, [`StoreError::BadOption`] if it is another dataset's or a delta,
-    /// [`StoreError::Shrunk`], [`StoreError::Io`].
+    /// [`StoreError::Damaged`] if the hashes are wrong, [`StoreError::BadOption`] if it belongs to
+    /// another dataset or is a delta, [`StoreError::Shrunk`], [`StoreError::Io`].
     pub fn add_base(
         &self,
         snapshot: &Snapshot,
         shrinking: Shrinking,
         progress: &dyn Progress,
     ) -> Result<VersionRecord, StoreError> {
-        // Before gigabytes are copied.
+        // Checked before gigabytes are copied.
         self.check_base(snapshot, shrinking)?;
         let staging = self.staging()?;
         for file in fs::read_dir(snapshot.folder()).at("read", snapshot.folder())? {
@@ -211,7 +214,8 @@ impl Repository {
         self.take_base(staging, shrinking, progress)
     }
 
-    /// Makes the snapshot in a staging folder, whose files are synced, the current version, when its hashes are right.
+    /// Verifies the hashes of the snapshot in a staging folder, whose files are synced, and makes
+    /// it the current version.
     ///
     /// # Errors
     /// See [`Repository::add_base`].
@@ -236,8 +240,8 @@ impl Repository {
         self.commit(Content::of(base), signature)
     }
 
-    /// Refuses a snapshot that is no base of this dataset, and a base that has less than half of the current version's values unless that is
-    /// allowed.
+    /// Refuses a snapshot that is not a base of this dataset. Refuses a base with less than half of
+    /// the current version's values, unless `shrinking` allows that.
     fn check_base(&self, base: &Snapshot, shrinking: Shrinking) -> Result<(), StoreError> {
         let name = &base.manifest().name;
         if base.manifest().delta_of.is_some() {
@@ -260,13 +264,14 @@ impl Repository {
         }
     }
 
-    /// Adds changes to those of the current version, and makes the result the current version. When this returns,
-    /// they are on the disk; after an error, nothing has changed. A table in bins has no deltas: its changes make a new
-    /// base.
+    /// Adds changes to those of the current version, and makes the result the current version. When
+    /// this returns, the changes are on disk; after an error, nothing has changed. A table in bins
+    /// has no deltas: its changes make a new base.
     ///
     /// # Errors
-    /// [`StoreError::NoSuchVersion`] without a base, [`StoreError::BadChange`] if the table cannot take one,
-    /// [`StoreError::Damaged`] if the changes so far cannot be read, and see [`StoreError`].
+    /// [`StoreError::NoSuchVersion`] without a base, [`StoreError::BadChange`] if the table cannot
+    /// accept a change, [`StoreError::Damaged`] if the existing changes cannot be read; see also
+    /// [`StoreError`].
     pub fn apply<B: ProtocolBackend>(
         &self,
         changes: Changes,
@@ -285,7 +290,8 @@ impl Repository {
         all.extend(changes);
         all.check(&current.base.manifest().table)?;
         if !has_deltas {
-            // A delta would be asked for each bin: the table is made anew instead, which for two servers is a copy.
+            // A delta would be queried for each bin. The table is compacted instead, which for two
+            // servers is a copy.
             let staging = self.staging()?;
             compact(&current.base, &all, staging.path(), backend, progress)?;
             let snapshot = Snapshot::open(staging.path())?;
@@ -297,10 +303,11 @@ impl Repository {
         self.commit(Content { base: current.base, delta: Some(delta), values }, None)
     }
 
-    /// Makes an earlier version current again: `to`, or the one before. It gets a new sequence number.
+    /// Makes an earlier version current again, with a new sequence number: `to`, or the version
+    /// before the current one.
     ///
     /// # Errors
-    /// [`StoreError::NoSuchVersion`] if it is not kept.
+    /// [`StoreError::NoSuchVersion`] if the version is not kept.
     pub fn roll_back(&self, to: Option<[u8; 32]>) -> Result<VersionRecord, StoreError> {
         let _writing = locked(&self.writing);
         let records = self.versions();
@@ -316,11 +323,12 @@ impl Repository {
         self.commit(Content { base, delta, values }, None)
     }
 
-    /// Makes a new base of the current base and its delta, and makes that current, with the changes that came meanwhile
-    /// as its delta. Without a delta there is nothing to do.
+    /// Builds a new base from the current base and its delta, and makes it current, with the
+    /// changes that came meanwhile as its delta. Does nothing without a delta.
     ///
     /// # Errors
-    /// [`StoreError::Busy`] if a compaction is going on, or the base was replaced meanwhile; those of a build.
+    /// [`StoreError::Busy`] if a compaction is running, or the base was replaced meanwhile; those
+    /// of a build.
     pub fn compact<B: ProtocolBackend>(
         &self,
         backend: &Arc<B>,
@@ -376,7 +384,8 @@ impl Repository {
         self.install(staging, &snapshot, DELTAS)
     }
 
-    /// Gives a complete snapshot its place. Nothing names it yet: opened again, the repository would remove it.
+    /// Moves a complete snapshot into place. No record names it yet: reopening the repository would
+    /// remove it.
     fn install(&self, staging: Staging, snapshot: &Snapshot, kind: &str) -> Result<Snapshot, StoreError> {
         let place = snapshot_path(&self.folder, kind, &snapshot.version());
         if !place.is_dir() {
@@ -387,15 +396,17 @@ impl Repository {
         Snapshot::open(&place)
     }
 
-    /// Makes a version current, and removes what no kept version names. A version is signed with the repository's key;
-    /// without one, by the signature that it came with, if that is newer than the current version.
+    /// Makes a version current, and removes everything that no kept version names. The version is
+    /// signed with the repository's key. Without a key, it keeps the signature that came with it,
+    /// if that is newer than the current version.
     fn commit(&self, content: Content, brought: Option<Signature>) -> Result<VersionRecord, StoreError> {
         let Content { base, delta, values } = content;
         let last = self.current().map_or(0, |current| current.sequence);
         let version = delta::version(base.version(), delta.as_ref().map(Snapshot::version));
         let mut record = VersionRecord {
             version,
-            // Seconds, so that numbers rise even if the repository is made anew.
+            // Based on the time in seconds, so that numbers rise even if the repository is created
+            // anew.
             sequence: time::unix_seconds().max(last.saturating_add(1)),
             created: time::created()?,
             base,
@@ -419,7 +430,8 @@ impl Repository {
         records.retain(|other| other.version != version);
         records.insert(0, record.clone());
         *locked(&self.records) = records;
-        // The version is current: what cannot be removed now is removed when the repository is opened.
+        // The version is current. Files that cannot be removed now are removed when the repository
+        // is next opened.
         let _ = self.remove_unnamed();
         Ok(record)
     }
@@ -448,7 +460,7 @@ impl Repository {
             })
             .flatten()
             .collect();
-        // Records first: none ever names what is gone.
+        // Records are removed first, so that no record ever names a missing snapshot.
         for kind in [VERSIONS, DELTAS, BASES] {
             let folder = self.folder.join(kind);
             for entry in fs::read_dir(&folder).at("read", &folder)? {
@@ -465,7 +477,7 @@ impl Repository {
     }
 }
 
-/// The content of a version that is made.
+/// Content of a new version.
 struct Content {
     base: Snapshot,
     delta: Option<Snapshot>,
@@ -473,7 +485,7 @@ struct Content {
 }
 
 impl Content {
-    /// A base alone.
+    /// Returns the content of a base without a delta.
     fn of(base: Snapshot) -> Self {
         let values = Some(base.manifest().table.entries);
         Self { base, delta: None, values }
@@ -484,7 +496,7 @@ fn is_of(record: &VersionRecord, base: &Snapshot, delta: Option<&Snapshot>) -> b
     record.version == delta::version(base.version(), delta.map(Snapshot::version))
 }
 
-/// The changes of a version's delta.
+/// Reads the changes of a version's delta.
 fn changes_of(record: &VersionRecord) -> Result<Changes, StoreError> {
     let Some(delta) = &record.delta else { return Ok(Changes::new()) };
     let path = delta.changes_path();
@@ -498,6 +510,6 @@ fn changes_of(record: &VersionRecord) -> Result<Changes, StoreError> {
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Whoever panicked left whole values: each is replaced in one step.
+    // A panic leaves whole values: each is replaced in one step.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

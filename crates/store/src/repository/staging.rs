@@ -1,4 +1,4 @@
-//! A folder in which a snapshot is made, or received, before it has its place.
+//! A folder in which a snapshot is made or received before it is moved into place.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::StoreError;
 use crate::error::IoContext;
 
-/// Name of the folder of what is not complete.
+/// Name of the folder of incomplete work.
 pub(super) const WORK: &str = "work";
 
-/// A folder of a repository's own, removed when dropped; what a process that ended has left is removed when the
-/// repository is opened.
+/// A temporary folder of a repository, removed when dropped. Opening the repository removes folders
+/// left by a process that ended.
 #[derive(Debug)]
 pub struct Staging {
     path: PathBuf,
@@ -19,14 +19,14 @@ pub struct Staging {
 
 impl Staging {
     pub(super) fn create(repository: &Path) -> Result<Self, StoreError> {
-        // One process has the repository, and begins with an empty folder.
+        // A single process has the repository, and starts with an empty folder.
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let path = repository.join(WORK).join(NEXT.fetch_add(1, Ordering::Relaxed).to_string());
         fs::create_dir(&path).at("create", &path)?;
         Ok(Self { path })
     }
 
-    /// Its path: the folder is empty at first.
+    /// Returns the folder's path; the folder is empty at first.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -38,7 +38,8 @@ impl Drop for Staging {
         if crate::error::faults::tripped() {
             return;
         }
-        // Nothing is there any more if it was given its place; what cannot be removed now is removed later.
+        // The folder is gone if it was moved into place; if it cannot be removed now, it is removed
+        // later.
         let _ = fs::remove_dir_all(&self.path);
     }
 }

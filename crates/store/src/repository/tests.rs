@@ -1,4 +1,5 @@
-//! Every step of a repository interrupted at every operation on files, and what is there when it is opened again.
+//! Interrupts every step of a repository at every file operation, then checks the reopened
+//! repository.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -19,7 +20,7 @@ fn backend() -> &'static Arc<CpuBackend> {
     BACKEND.get_or_init(|| Arc::new(CpuBackend::new(1).unwrap()))
 }
 
-/// Ends faults also when a test fails.
+/// Ends fault injection even if a test fails.
 struct Healed;
 
 impl Drop for Healed {
@@ -41,7 +42,7 @@ fn base(folder: &Path) -> Snapshot {
     build(&options, backend(), &Silent).unwrap()
 }
 
-/// Changes in place, and changes for which the table is made anew.
+/// Covers changes in place, and changes that require rebuilding the table.
 #[test]
 fn a_table_in_bins_has_no_deltas() {
     let folder = tempfile::tempdir().unwrap();
@@ -80,7 +81,7 @@ fn a_table_in_bins_has_no_deltas() {
 
 type Content = BTreeMap<u64, Vec<u8>>;
 
-/// The values of a version, read from its files.
+/// Reads the values of a version from its files.
 fn content(record: &VersionRecord) -> Content {
     let manifest = record.base.manifest();
     let mut file = RecordFile::open(manifest.protocol.stored(), &record.base.matrix_path()).unwrap();
@@ -130,7 +131,8 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Interrupts `step` at each of its operations in turn, from the state that `prepare` makes.
+/// Interrupts `step` at each of its operations in turn, starting from the state that `prepare`
+/// makes.
 fn interrupted(
     prepare: impl Fn(&Repository),
     step: impl Fn(&Repository) -> Result<VersionRecord, StoreError>,
@@ -168,7 +170,7 @@ fn interrupted(
             assert!(!lost, "after {operations} operations what was accepted is lost");
         }
         wholes[usize::from(is_after)] += 1;
-        // What can be done can be done again.
+        // The step can be repeated.
         let record = step(&again).unwrap();
         if !is_after {
             assert_eq!(content(&record), after);
@@ -239,7 +241,7 @@ fn rolling_back() {
     base(folder.path());
     interrupted(
         |repository| with_delta(repository, folder.path()),
-        // Done again it would go forth again.
+        // A plain rollback, repeated, would go forward again.
         |repository| {
             let versions = repository.versions();
             let base = versions.iter().find(|record| record.delta.is_none()).unwrap();
@@ -255,7 +257,7 @@ fn changes_that_come_while_a_base_is_compacted_are_its_delta() {
     let repository = open(&folder.path().join("repository"));
     with_delta(&repository, folder.path());
     let later = changes(&[(3, Some("later")), (7, None), (ROWS, Some("added"))]);
-    /// Applies the changes once the compaction has begun to test its base.
+    /// Applies the changes once the compaction starts to test its base.
     struct Meanwhile<'a>(&'a Repository, Mutex<Option<Changes>>);
     impl Progress for Meanwhile<'_> {
         fn update(&self, phase: crate::Phase, _: u64, _: u64) {
@@ -276,7 +278,7 @@ fn changes_that_come_while_a_base_is_compacted_are_its_delta() {
     expected.extend([(3, b"later".to_vec()), (ROWS, b"added".to_vec())]);
     expected.retain(|row, _| ![5, 7].contains(row));
     assert_eq!(content(&record), expected);
-    // A compaction of what is no longer current gives up.
+    // A compaction gives up if its version is no longer current.
     struct Back<'a>(&'a Repository);
     impl Progress for Back<'_> {
         fn update(&self, phase: crate::Phase, _: u64, total: u64) {

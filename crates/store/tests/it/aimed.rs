@@ -1,4 +1,5 @@
-//! Contributors who know what is public of a table choose keys against it: what they crowd lasts for one publication.
+//! Contributors who know the public values of a table choose keys to crowd a bucket: the effect
+//! lasts for a single publication.
 
 use std::path::Path;
 
@@ -10,11 +11,12 @@ use spirea_specimens::snapshots::{BACKEND, options, try_build, write_file};
 use spirea_store::repository::{Settings, Shrinking};
 use spirea_store::{Changes, Protocol, Repository, Silent, Snapshot};
 
-/// Bytes of a value: with these a few hundred keys in one bucket are more than any table would be padded for.
+/// Length of a value, in bytes: with it, a few hundred keys in one bucket exceed any padding of a
+/// table.
 const VALUE_BYTES: usize = 1000;
 
-/// Bytes of a bucket that none reaches of keys that are evenly hashed, while the aimed ones in one bucket have ten times
-/// as many. By luck one draw of places makes fewer and larger buckets best than another.
+/// Bucket size that evenly hashed keys never reach, while aimed keys in one bucket would need ten
+/// times as much. By luck, one draw of places favours fewer and larger buckets than another.
 const CROWDED: usize = 300 * VALUE_BYTES / 10;
 
 fn base(folder: &Path, protocol: &str) -> Snapshot {
@@ -32,7 +34,8 @@ fn repository(folder: &Path, base: &Snapshot, name: &str) -> Repository {
     repository
 }
 
-/// Three hundred keys that lie in the first of 4096 buckets of a table, and so in one of any number below.
+/// Returns three hundred keys in the first of 4096 buckets of a table, and so in the first of any
+/// smaller number.
 fn aimed(table: &Table) -> Vec<Vec<u8>> {
     let places = table.places.unwrap();
     let first = |key: &Vec<u8>| EntryPlace::new(&places, &KeyHash::new(&table.salt, key).tag).part(4096) == 0;
@@ -65,7 +68,8 @@ fn keys_aimed_at_a_bucket_of_the_last_delta_lie_apart_in_the_next() {
     let (control, _) = first("control");
     let evenly = control.apply(puts(&even()), &BACKEND, &Silent).unwrap().delta.unwrap();
     let [bytes, needed] = [&delta, &evenly].map(|delta| delta.manifest().matrix.bytes);
-    // Sizes of deltas are powers of two and a little: two steps by luck, and three by keys in one bucket.
+    // Sizes of deltas are slightly above powers of two: luck may cost two steps, keys in one bucket
+    // three.
     assert!(bytes < 5 * needed, "{bytes} where evenly hashed keys need {needed}");
     assert!(table.payload_bytes < CROWDED, "buckets of {}", table.payload_bytes);
     assert!(table.places != known.places && table.salt == known.salt);
@@ -73,7 +77,7 @@ fn keys_aimed_at_a_bucket_of_the_last_delta_lie_apart_in_the_next() {
     for key in keys.iter().step_by(60) {
         assert!(lookups.key(key).unwrap().is_some());
     }
-    // What still fits lies where it lay, so that clients keep most of the hint.
+    // Entries that still fit keep their places, so that clients keep most of the hint.
     let next = crowded.apply(puts(&even()[..1]), &BACKEND, &Silent).unwrap().delta.unwrap();
     assert_eq!(next.manifest().table.places, table.places);
 }

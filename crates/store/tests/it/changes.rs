@@ -1,4 +1,4 @@
-//! Changes from files and lines: what is read, and what is refused with its place.
+//! Changes from files and lines: accepted input, and refusals with their places.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Compressed inputs, told by their content.
+//! Compressed inputs, recognised by their content.
 
 mod check;
 
@@ -37,7 +37,7 @@ fn zip(files: &[(&str, &[u8])]) -> Vec<u8> {
     archive.finish().unwrap().into_inner()
 }
 
-/// All keys and values, or the error without the folder; checks the progress at the end.
+/// Returns all keys and values, or the error without the folder; checks the progress at the end.
 fn read(path: &Path, name: Option<&str>, selection: &Selection) -> Result<Vec<String>, String> {
     let explain = |error: spirea_store::StoreError| {
         error.to_string().replace(&format!("{}/", path.parent().unwrap().display()), "")
@@ -76,7 +76,7 @@ fn compressed_text_is_told_by_its_content_and_named_by_the_extension_before() {
         let path = write_file(folder.path(), name, content);
         assert_eq!(read(&path, None, &selection).as_deref(), Ok(&["a=1".into(), "b=2".into()][..]), "{name}");
     }
-    // A format that is read at any place is decoded into a file.
+    // A format that needs random access is decoded into a file.
     let mut array = b"\x93NUMPY\x01\0\x46\0".to_vec();
     array.extend_from_slice(
         format!("{:<69}\n", "{'descr': '|S2', 'fortran_order': False, 'shape': (2,), }").as_bytes(),
@@ -84,7 +84,7 @@ fn compressed_text_is_told_by_its_content_and_named_by_the_extension_before() {
     array.extend_from_slice(b"onin");
     let path = write_file(folder.path(), "k.npy.gz", gzip(&array));
     assert_eq!(read(&path, None, &Selection::default()).unwrap(), ["on", "in"]);
-    // Any bytes are values of a fixed width.
+    // Values of a fixed width may be any bytes, even compressed data.
     let path = write_file(folder.path(), "l.raw", gzip(text));
     let raw = Format::Raw { record_bytes: 1 };
     let mut source = ingest::open(&path, raw, &Selection::default()).unwrap();
@@ -126,7 +126,7 @@ fn damaged_data_is_refused_with_its_name() {
 #[test]
 fn a_bomb_is_read_as_a_stream_and_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
-    // 80 MB of one line in 80 KB: longer than any line may be.
+    // A single line of 80 MB in 80 KB: longer than any line may be.
     let bomb = gzip(&[b"k,v\n".to_vec(), vec![b'a'; 80 << 20]].concat());
     assert!(bomb.len() < 1 << 20);
     let input = write_file(folder.path(), "data.csv.gz", bomb);
@@ -162,6 +162,6 @@ fn any_bytes_are_rows_or_an_error_that_names_the_input() {
     for _ in 0..made {
         damaged += usize::from(check::check(&maker.changed(&archives)).is_err());
     }
-    // Most changes hit what is checked.
+    // Most changes hit checked bytes.
     assert!(damaged > made / 2, "{damaged} of {made}");
 }

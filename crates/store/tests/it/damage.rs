@@ -1,4 +1,5 @@
-//! Damaged snapshots: detected when opened or verified, and never a wrong value if served regardless.
+//! Damaged snapshots are detected when opened or verified. Served regardless, they never give a
+//! wrong value.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
@@ -16,7 +17,7 @@ fn table(folder: &std::path::Path) -> Snapshot {
     try_build(&options(&input, Some("key"), &["value"])).unwrap()
 }
 
-/// Flips bits of one byte of a file and returns what flips them back.
+/// Flips bits of one byte of a file; returns a closure that restores the byte.
 fn flip(path: &std::path::Path, at: u64, mask: u8) -> impl FnOnce() + use<> {
     let file = OpenOptions::new().read(true).write(true).open(path).unwrap();
     let mut byte = [0];
@@ -67,7 +68,8 @@ fn other_lengths_and_missing_files_are_named() {
     verified().unwrap();
 }
 
-/// Puts other files in the places of a snapshot's, with the same lengths, and returns what brings the former back.
+/// Replaces a snapshot's files by others with the same lengths; returns a closure that restores
+/// them.
 fn swap(snapshot: &Snapshot) -> impl FnOnce() + use<> {
     let files = snapshot.manifest().files();
     let paths: Vec<_> = files.map(|entry| snapshot.folder().join(&entry.file)).collect();
@@ -114,7 +116,7 @@ fn without_verification_damage_gives_an_error_and_never_a_wrong_value() {
     for round in 0..60 {
         let path = if round % 2 == 0 { snapshot.matrix_path() } else { snapshot.hint_path() };
         let length = path.metadata().unwrap().len();
-        // As many as let some look-ups meet one and others none.
+        // A number of flips such that some look-ups meet one and others none.
         let restore: Vec<_> = (0..if round % 2 == 0 { 20 } else { 3 })
             .map(|_| flip(&path, rng.next_u64() % length, (rng.next_u64() % 255 + 1) as u8))
             .collect();
@@ -129,7 +131,7 @@ fn without_verification_damage_gives_an_error_and_never_a_wrong_value() {
                 Err(other) => panic!("{other}"),
             }
         }
-        // In the order of the flips reversed: two may have met in one byte.
+        // Restored in reverse order: two flips may have hit the same byte.
         restore.into_iter().rev().for_each(|restore| restore());
     }
     assert!(corrupted > 20 && right > 0, "{right} right, {corrupted} corrupted");

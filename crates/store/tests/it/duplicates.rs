@@ -1,4 +1,4 @@
-//! Keys in several rows of which one is taken, and sets.
+//! Keys in several rows, of which one row is kept; and sets.
 
 use std::cell::Cell;
 
@@ -7,7 +7,7 @@ use spirea_specimens::snapshots::{BACKEND, columns, options, try_build, write_fi
 use spirea_store::ingest::{Files, Format, Nulls};
 use spirea_store::{BuildOptions, Changes, Duplicates, Phase, Progress, build, changes, survey};
 
-/// Remembers how many rows were left out.
+/// Remembers the number of dropped rows.
 #[derive(Default)]
 struct LeftOut(Cell<u64>);
 
@@ -44,7 +44,7 @@ fn the_first_or_the_last_row_of_a_key_is_taken() {
 fn one_row_of_each_key_is_taken_of_a_table_that_is_divided_for_it() {
     let folder = tempfile::tempdir().unwrap();
     let pad = "x".repeat(1000);
-    // More than two partitions of 16 MiB; every third row repeats the key of the row before.
+    // Needs more than two partitions of 16 MiB; every third row repeats the key of the row before.
     let rows: String = (0..36_000u32).map(|i| format!("k{},{pad}{i}\n", i - u32::from(i % 3 == 2))).collect();
     let input = write_file(folder.path(), "data.csv", format!("key,value\n{rows}"));
     for duplicates in [Duplicates::First, Duplicates::Last] {

@@ -1,4 +1,4 @@
-//! Tables of keys without entries.
+//! Keyed tables without entries.
 
 use spirea_protocols::choice::Choice;
 use spirea_specimens::LookUps;

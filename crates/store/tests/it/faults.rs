@@ -1,4 +1,4 @@
-//! Builds that are killed, and disks that are full.
+//! Killed builds, and full disks.
 
 // Measurements are worth reading in a log.
 #![allow(clippy::print_stdout)]
@@ -15,17 +15,18 @@ use spirea_specimens::snapshots::{BACKEND, options, try_build, write_file};
 use spirea_store::{Overwrite, Phase, Progress, Silent, Snapshot, StoreError, build};
 
 const CHILD_INPUT: &str = "SPIREA_TEST_CHILD_INPUT";
-/// Name of the point at which the child waits for a byte from its parent. Without it, the child does not wait.
+/// Variable with the point at which the child waits for a byte from its parent. Without it, the
+/// child does not wait.
 const CHILD_WAITS_AT: &str = "SPIREA_TEST_CHILD_WAITS_AT";
 /// Line that the child prints before it waits.
 const WAITS: &str = "the child waits";
 
-/// A point of a build that every build reaches. The number of reports differs from build to build.
+/// A point that every build reaches. The number of reports varies between builds.
 #[derive(Clone, Copy, Debug)]
 enum Point {
     /// The first report of a phase.
     Begins(Phase),
-    /// The last report: all test queries are answered, and nothing is published yet.
+    /// The last report: all test queries have been answered, and nothing is published yet.
     Tested,
 }
 
@@ -52,13 +53,13 @@ impl Point {
     }
 }
 
-/// The arguments with which this program runs one of its ignored tests.
+/// Returns the arguments with which this program runs one of its ignored tests.
 fn alone(test: &str) -> [String; 4] {
     let module = module_path!().split_once("::").map(|(_, module)| format!("{module}::"));
     ["--exact".into(), module.unwrap_or_default() + test, "--ignored".into(), "--nocapture".into()]
 }
 
-/// Waits once, at a point.
+/// Waits once, at a given point.
 struct WaitsAt(Cell<Option<Point>>);
 
 impl Progress for WaitsAt {
@@ -84,7 +85,7 @@ fn child() {
     build(&options, &BACKEND, &WaitsAt(Cell::new(point))).unwrap();
 }
 
-/// A build in a process of its own.
+/// A build in its own process.
 struct Building {
     process: Child,
     lines: Lines<BufReader<ChildStdout>>,
@@ -104,7 +105,7 @@ impl Building {
         Self { process, lines }
     }
 
-    /// Starts a build and returns when it waits at `point`.
+    /// Starts a build and returns once it waits at `point`.
     fn waiting(input: &Path, point: Point) -> Self {
         let mut building = Self::start(input, Some(point));
         let waits = building.lines.any(|line| line.unwrap() == WAITS);
@@ -121,7 +122,7 @@ impl Building {
         self.process.wait().unwrap();
     }
 
-    /// Waits for the end of the build, which succeeds.
+    /// Waits for the successful end of the build.
     fn finish(mut self) {
         self.lines.for_each(|line| drop(line.unwrap()));
         assert!(self.process.wait().unwrap().success());
@@ -141,7 +142,7 @@ fn partials(folder: &Path) -> usize {
     names.filter(|name| name.starts_with('.')).count()
 }
 
-/// The version of the snapshot in `out`, which is whole.
+/// Returns the version of the snapshot in `out`, and checks that the snapshot is complete.
 fn whole_version(out: &Path) -> Option<[u8; 32]> {
     let snapshot = Snapshot::open(out).ok()?;
     snapshot.verify(&Silent).unwrap();
@@ -187,7 +188,7 @@ fn a_build_that_is_killed_while_it_publishes_leaves_a_whole_snapshot() {
         let before = whole_version(&out);
         let mut building = Building::waiting(&input, Point::Tested);
         building.go_on();
-        // Files are synced and renamed within some milliseconds of the last report.
+        // Files are synced and renamed within a few milliseconds of the last report.
         std::thread::sleep(Duration::from_micros(rng.next_u64() % 20_000));
         building.kill();
         let after = whole_version(&out);
@@ -205,7 +206,7 @@ fn a_running_build_s_folder_is_not_taken_for_stale() {
     let input = input(folder.path(), 20_000);
     let mut building = Building::waiting(&input, Point::Tested);
     assert_eq!(partials(folder.path()), 1);
-    // A build of the same target meanwhile, and both are complete.
+    // Another build of the same target runs meanwhile, and both complete.
     let mut options = options(&input, Some("key"), &["value"]);
     options.overwrite = Overwrite::Replace;
     try_build(&options).unwrap();
@@ -216,7 +217,7 @@ fn a_running_build_s_folder_is_not_taken_for_stale() {
     assert_eq!(partials(folder.path()), 0);
 }
 
-/// A tmpfs of its own, unmounted when dropped.
+/// A private tmpfs, unmounted when dropped.
 struct SmallDisk(tempfile::TempDir);
 
 impl SmallDisk {
@@ -238,7 +239,7 @@ impl Drop for SmallDisk {
     }
 }
 
-/// Mounts need a namespace in which this process may mount, with or without root's rights outside of it.
+/// Needs a namespace in which this process may mount, with or without root rights outside of it.
 #[test]
 fn a_full_disk_is_an_error_that_names_the_file_and_leaves_nothing() {
     let unshare = |program: &Path, arguments: &[String]| {
@@ -264,7 +265,7 @@ fn full_disks() {
     let mut options = options(&input, Some("key"), &["value"]);
     let snapshot = try_build(&options).unwrap();
     let needed = snapshot.manifest().matrix.bytes + snapshot.manifest().hint.bytes;
-    // From room for nothing to nearly enough: the disk fills up in every phase.
+    // From almost no room to nearly enough: the disk fills up in every phase.
     for share in [1, 10, 30, 45, 60, 75, 90, 99] {
         let disk = SmallDisk::mount(needed * share / 100);
         options.out = disk.0.path().join("table");

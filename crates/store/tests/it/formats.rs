@@ -1,4 +1,4 @@
-//! Every format, well-formed and not.
+//! Every format, well-formed and malformed.
 
 use std::fs::File;
 use std::path::Path;
@@ -43,7 +43,7 @@ fn read_bytes(name: &str, content: impl AsRef<[u8]>, selection: &Selection) -> R
     read(&write_file(folder.path(), name, content), selection)
 }
 
-/// The message for a malformed file, without the folder.
+/// Returns the message for a malformed file, without the folder.
 fn message(name: &str, content: impl AsRef<[u8]>, selection: &Selection) -> String {
     let text = read_bytes(name, content, selection).unwrap_err().to_string();
     text.find(name).map_or(text.clone(), |at| text[at..].to_string())
@@ -320,7 +320,7 @@ fn nulls_are_refused_empty_or_skipped_as_was_said() {
         assert!(rows("k", "v", Nulls::Refuse).unwrap_err().contains("--nulls"));
         assert_eq!(rows("k", "v", Nulls::Empty).unwrap(), [keyed("a", &[""]), keyed("b", &["1"])]);
         assert_eq!(rows("k", "v", Nulls::Skip).unwrap(), [keyed("b", &["1"])]);
-        // A key has to be one.
+        // A key must not be null.
         assert!(rows("v", "k", Nulls::Empty).unwrap_err().contains("\"v\" is null"));
         assert_eq!(rows("v", "k", Nulls::Skip).unwrap(), [keyed("1", &["b"])]);
     }
@@ -367,7 +367,7 @@ fn malformed_jsonl_names_the_line_and_a_remedy() {
         let message = message("data.jsonl", content, &selection);
         assert!(message.starts_with(expected), "{message}");
     }
-    // Deep nesting is text like any other: nothing recurses over it.
+    // Deep nesting is ordinary text: no code recurses over it.
     let (open, close) = ("[".repeat(100_000), "]".repeat(100_000));
     let rows = read_bytes("data.jsonl", format!("{{\"k\":1,\"v\":{open} {close}}}\n"), &selection).unwrap();
     assert_eq!(rows, [keyed("1", &[&format!("{open}{close}")])]);
@@ -413,7 +413,7 @@ fn parquet_of_every_compression_and_type() {
     ];
     for compression in compressions {
         parquet(&path, typed_columns(), compression);
-        // Not in the order of the file, and one column twice.
+        // In another order than in the file, with one column twice.
         let values = ["text", "fixed", "large", "view", "categories", "integer", "float", "bool"];
         let rows = read(&path, &columns(Some("binary"), &values)).unwrap();
         let text = |text: &str| text.as_bytes().to_vec();

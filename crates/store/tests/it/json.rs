@@ -1,4 +1,4 @@
-//! JSON in one piece.
+//! JSON files with a single value.
 
 use spirea_specimens::LookUps;
 use spirea_specimens::snapshots::{columns, options, try_build, write_file};

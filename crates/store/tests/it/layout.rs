@@ -1,4 +1,4 @@
-//! Values of any lengths in one table, and one rule for how long they may be.
+//! Values of all lengths in one table, and the single rule for their maximum length.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use spirea_specimens::snapshots::{BACKEND, options, try_build, write_file};
 use spirea_store::repository::{Settings, Shrinking};
 use spirea_store::{Changes, Protocol, Repository, Silent, Snapshot, StoreError};
 
-/// Rows of a table: short values, and every 97th long.
+/// Rows of a table: mostly short values, and every 97th long.
 const ROWS: u64 = 400;
 
 fn value(row: u64) -> String {
@@ -91,7 +91,7 @@ fn buckets_of_rows_take_changes_are_compacted_in_place_and_made_anew() {
     changes.delete(index_key(26));
     let anew = compact(changes);
     check(&anew, &[(13, Some(b"short")), (26, None)]);
-    // Rows that are added lie behind the others, and a row far behind the last bucket is none.
+    // Added rows lie behind the others, and a row far behind the last bucket does not exist.
     let mut changes = Changes::new();
     changes.put(index_key(ROWS), b"added".to_vec());
     let longer = compact(changes);

@@ -1,4 +1,4 @@
-//! Tables of several files: lists, folders, patterns, and columns that folders give.
+//! Tables of several files: lists, folders, patterns, and columns from folder names.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use spirea_specimens::snapshots::{BACKEND, columns, options, try_build, write_fi
 use spirea_store::ingest::{Files, FormatHints, Nulls, Row, Selection};
 use spirea_store::{BuildOptions, Duplicates, Input, Silent, StoreError, build};
 
-/// Writes files into a new folder, with the folders that lead to them.
+/// Writes files into a new folder, creating their parent folders.
 fn folder_with(files: &[(&str, &[u8])]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     for (name, content) in files {
@@ -24,18 +24,18 @@ fn folder_with(files: &[(&str, &[u8])]) -> tempfile::TempDir {
     folder
 }
 
-/// The files of these inputs in a folder.
+/// Finds the files of these inputs in a folder.
 fn find(folder: &Path, inputs: &[&str]) -> Result<Files, String> {
     let inputs: Vec<PathBuf> = inputs.iter().map(|input| folder.join(input)).collect();
     Files::find(&inputs, &FormatHints::default()).map_err(|error| explain(folder, error))
 }
 
-/// An error without the folder's path.
+/// Returns the text of an error without the folder's path.
 fn explain(folder: &Path, error: StoreError) -> String {
     error.to_string().replace(&format!("{}/", folder.display()), "")
 }
 
-/// The rows of these inputs, each as its cells with `,` between them.
+/// Reads the rows of these inputs, each as its cells joined by `,`.
 fn read(folder: &Path, inputs: &[&str], selection: &Selection) -> Result<Vec<String>, String> {
     let explain = |error| explain(folder, error);
     let mut source = find(folder, inputs)?.open(selection).map_err(explain)?;
@@ -84,18 +84,18 @@ fn rows_come_from_lists_folders_and_patterns_in_order() {
     let selection = columns(Some("k"), &["v"]);
     let rows = |inputs: &[&str]| read(at, inputs, &selection);
     assert_eq!(rows(&["z.csv", "a.csv"]).unwrap(), ["z,1", "a,2"]);
-    // `.` stands before `/` in bytes, and capitals before small letters.
+    // In byte order, `.` precedes `/`, and capitals precede small letters.
     assert_eq!(rows(&["data"]).unwrap(), ["B,5", "C,6", "b,4", "b1,3"]);
     assert_eq!(rows(&["a.csv", "data/"]).unwrap(), ["a,2", "B,5", "C,6", "b,4", "b1,3"]);
     assert_eq!(rows(&["[az].csv"]).unwrap(), ["a,2", "z,1"]);
     assert_eq!(rows(&["data/*.csv*", "?.csv"]).unwrap(), ["B,5", "C,6", "b,4", "a,2", "z,1"]);
-    // A pattern finds folders too, and each file once.
+    // A pattern also matches folders, and finds each file once.
     assert_eq!(rows(&["data/**"]).unwrap(), ["B,5", "C,6", "b,4", "b1,3"]);
     assert_eq!(
         rows(&["data/.hid*.csv"]).unwrap_err(),
         "data/.hidden.csv:1: no column \"k\"; there are \"no\""
     );
-    // A file of this name is no pattern.
+    // A file with this very name takes precedence over the pattern.
     assert_eq!(rows(&["[x].csv"]).unwrap(), ["x,7"]);
 
     assert_eq!(rows(&["nothing*"]).unwrap_err(), "nothing*: no file matches this pattern");
@@ -228,7 +228,8 @@ fn files_of_other_columns_or_types_are_refused() {
         let said = read(at, &inputs, selection).unwrap_err();
         assert!(said.starts_with(error), "{said}");
     }
-    // The same text of two types, the same numbers in two orders, and a type of a column that is not read.
+    // The same text in two types, the same numbers in two byte orders, and an unread column with
+    // different types.
     assert_eq!(read(at, &["a.parquet", "b.parquet"], &table).unwrap(), ["a,1", "b,1"]);
     assert_eq!(read(at, &["a.npy", "b.npy"], &Selection::default()).unwrap(), ["abcd", "abcd"]);
 }
@@ -259,7 +260,7 @@ fn keys_of_several_files_are_those_of_one_table() {
         assert_eq!(look_ups.fields(b"a"), [expected]);
         assert_eq!(look_ups.fields(b"c"), ["3"]);
     }
-    // Without a key, rows count over all files.
+    // Without a key, rows are numbered across all files.
     let snapshot = try_build(&from(&["d/2.csv", "d/1.csv"], None)).unwrap();
     let mut look_ups = LookUps::new(&snapshot);
     for (row, value) in ["3", "4", "1", "2"].into_iter().enumerate() {

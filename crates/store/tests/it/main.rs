@@ -1,4 +1,4 @@
-//! Tables, snapshots and repositories on disk, read and answered as clients do.
+//! Tables, snapshots and repositories on disk, read and queried as clients do.
 
 mod aimed;
 mod changes;

@@ -1,7 +1,7 @@
 //! A build's peak memory: below 1.5 times the encoded size.
 //!
-//! `SPIREA_MEMORY_MIB=1024 cargo test --release -p spirea-store --test it memory -- --nocapture` measures a
-//! table of a gibibyte and prints the figures.
+//! `SPIREA_MEMORY_MIB=1024 cargo test --release -p spirea-store --test it memory -- --nocapture`
+//! measures a table of one gibibyte and prints the figures.
 #![cfg(target_os = "linux")]
 #![allow(clippy::print_stdout)]
 
@@ -17,7 +17,7 @@ use spirea_store::{Phase, Progress, Silent, Snapshot, build};
 const CHILD_INPUT: &str = "SPIREA_TEST_CHILD_INPUT";
 const VALUE_BYTES: usize = 256;
 
-/// Prints each phase as it begins.
+/// Prints each phase when it begins.
 struct Phases(Instant, std::cell::Cell<Option<Phase>>);
 
 impl Progress for Phases {
@@ -34,7 +34,7 @@ fn peak_mib() -> f64 {
     line.trim().trim_end_matches(" kB").parse::<f64>().unwrap() / 1024.0
 }
 
-/// Not a test: the build in a process of its own, run by the test below.
+/// Not a test: the build in its own process, started by the test below.
 #[test]
 fn child() {
     let Some(input) = std::env::var_os(CHILD_INPUT) else { return };

@@ -1,5 +1,5 @@
-//! Inclusion proofs: what is built with them is found under every protocol, and a server that gives other records than
-//! were published is caught, however consistent they are.
+//! Inclusion proofs: tables with proofs work under every protocol, and a server that gives other
+//! records than the published ones is caught, however consistent these are.
 
 use std::ops::Range;
 use std::path::Path;
@@ -14,11 +14,11 @@ use spirea_specimens::snapshots::{BACKEND, options, try_build, write_file};
 use spirea_store::repository::{Settings, Shrinking};
 use spirea_store::{BuildOptions, Changes, Manifest, Protocol, Proving, Repository, Silent, Snapshot};
 
-/// Enough rows for two levels of hashes, and long enough for a record of their own.
+/// Enough rows for two levels of hashes, each row long enough for its own record.
 const ROWS: u64 = 600;
 const ROW_BYTES: usize = 540;
 
-/// A table of rows whose values say `said`, under a seed that all of them share.
+/// Builds a table of rows whose values contain `said`, under a seed shared by all tables.
 fn table(
     folder: &Path,
     name: &str,
@@ -59,7 +59,7 @@ fn every_protocol_carries_proofs_and_another_table_s_records_fail_them() {
         let row = ROWS - 1;
         let expected = format!("{:ROW_BYTES$}", format!("true {row}")).into_bytes();
         assert_eq!(LookUps::new(&honest).index(row).unwrap(), Some(expected), "{protocol}");
-        // What a lying server gives has the right checksum, and is refused all the same.
+        // The lying server's record has the right checksum, but is refused.
         let deceived = LookUps::between(&honest, &lying).index(row);
         assert!(matches!(deceived, Err(ProtocolError::Unproven)), "{protocol}: {deceived:?}");
     }
@@ -77,7 +77,8 @@ fn every_key_of_a_table_with_many_buckets_is_proven_and_absent_ones_are_too() {
     }
     assert_eq!(lookups.key(b"absent").unwrap(), None);
 
-    // A server that hides a key is caught too: that a bucket does not have it is proven with the bucket.
+    // A server that hides a key is caught, too: the proof of a bucket also proves which keys it
+    // lacks.
     let another = table(folder.path(), "another", "dpf-xor", Some("key"), "true", 1001..5001);
     let (ours, theirs) = (&honest.manifest().table, &another.manifest().table);
     assert_eq!((ours.records, ours.record_bytes()), (theirs.records, theirs.record_bytes()));
@@ -102,7 +103,7 @@ fn deltas_and_compacted_bases_have_proofs_of_their_own() {
     assert!(ours.proofs.is_some() && ours.proofs != theirs.proofs && ours.salt == theirs.salt);
     let change = LookUps::new(&second).key(b"key 7").unwrap().unwrap();
     assert_eq!(Change::from_bytes(&change).unwrap(), Change::Put(b"other 7"));
-    // The former delta in place of the newest: its records are in order, but not those of this version.
+    // The former delta instead of the newest: its records are valid, but belong to another version.
     assert!(matches!(LookUps::between(&second, &first).key(b"key 7"), Err(ProtocolError::Unproven)));
 
     let compacted = repository.compact(&BACKEND, &Silent).unwrap();

@@ -1,4 +1,4 @@
-//! What is refused, and that the message says where and what to do.
+//! Refusals, with messages that name the place and the remedy.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use spirea_store::Protocol;
 use spirea_store::ingest::{Encoding, Files, Format, FormatHints, Quotes, Separated};
 use spirea_store::{BuildOptions, ExpectedRows, Input, Overwrite, Snapshot, StoreError};
 
-/// The message of the error that building `content` gives, with the folder's path cut out.
+/// Returns the error of building from `content`, and its message without the folder's path.
 fn refusal(content: impl AsRef<[u8]>, key: Option<&str>, values: &[&str]) -> (StoreError, String) {
     let folder = tempfile::tempdir().unwrap();
     let input = write_file(folder.path(), "data.csv", content);
@@ -44,7 +44,7 @@ fn duplicate_keys_are_named_with_all_their_lines() {
             "data.csv: duplicate keys: {keys}; keep one row of each, or take one with --on-duplicate first or last"
         )
     );
-    // Many are counted, and long ones shortened.
+    // Long lists are counted, and long keys are shortened.
     let key = |i: usize| format!("{i}\u{1b}{}", "x".repeat(100));
     let rows: String = (0..100).map(|i| format!("{},v\n", key(i % 50))).collect();
     let (error, message) = refusal(format!("key,value\n{rows}"), Some("key"), &["value"]);
@@ -196,11 +196,11 @@ fn only_a_snapshot_is_replaced_and_only_when_asked() {
     assert_ne!(first.version(), second.version());
     assert_eq!(Snapshot::open(&options.out).unwrap().version(), second.version());
     assert_only(folder.path(), &["data.csv", "table"]);
-    // A build that fails leaves the old snapshot.
+    // A failing build keeps the old snapshot.
     write_file(folder.path(), "data.csv", "key,value\na,1\na,2\n");
     try_build(&options).unwrap_err();
     assert_eq!(Snapshot::open(&options.out).unwrap().version(), second.version());
-    // A folder with anything else in it is not touched.
+    // A folder with any other content is not touched.
     write_file(folder.path(), "data.csv", "key,value\na,1\n");
     write_file(&options.out, "notes.txt", "mine");
     let message = try_build(&options).unwrap_err().to_string();

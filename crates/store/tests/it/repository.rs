@@ -1,4 +1,5 @@
-//! Sequences of changes, compactions and roll-backs, under every protocol: what a client finds is what a map has.
+//! Sequences of changes, compactions and rollbacks under every protocol: a client finds the values
+//! of a reference map.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,7 +16,7 @@ use spirea_specimens::snapshots::{BACKEND, options, try_build, write_file};
 use spirea_store::repository::{Settings, Shrinking};
 use spirea_store::{Changes, Protocol, Repository, Silent, Snapshot, StoreError, VersionRecord};
 
-/// Base and delta as a client asks them: both, always.
+/// Base and delta of a version, queried like a client does: always both.
 struct Versioned {
     base: LookUps,
     delta: Option<LookUps>,
@@ -64,7 +65,7 @@ fn check(record: &VersionRecord, model: &Model, rows: u64) {
     let mut lookups = Versioned::new(record);
     let counted = if lookups.kind == TableKind::Keyword { model.len() as u64 } else { rows };
     assert_eq!(record.values, Some(counted));
-    // Two that are not there, too.
+    // Includes two absent keys.
     for key in 0..rows + 2 {
         assert_eq!(lookups.get(key), model.get(&key).cloned(), "key {key}");
     }
@@ -84,7 +85,8 @@ fn build_base(folder: &Path, protocol: &str, kind: TableKind, model: &Model) -> 
     try_build(&options).unwrap()
 }
 
-/// Protocols that answer in an instant: all records of every version are looked up. Of the others, those of two.
+/// Fast protocols, for which all records of every version are looked up; for other protocols, those
+/// of two versions.
 const QUICK: [&str; 3] = ["simple", "dpf-xor", "dpf-sum"];
 
 fn sequence(protocol: &str, kind: TableKind, seed: u64) {
@@ -150,14 +152,16 @@ fn versions_under_every_protocol_by_key() {
 
 #[test]
 fn versions_by_position() {
-    // Rows differ from keys in how a value is found in a record, whatever the protocol: one of each kind.
+    // Rows differ from keys in how a value is found in a record, whatever the protocol: one
+    // protocol of each kind suffices.
     for (seed, protocol) in (100..).zip(["simple", "exppack-simple", "onion", "dpf-xor"]) {
         sequence(protocol, TableKind::Index, seed);
     }
 }
 
-/// Compacted in place, a base has the records that a build of the changed table would have; where clients hold a hint it
-/// is that build, byte for byte. Where they hold none, the public matrix is another, and all that is computed with it.
+/// A base compacted in place has the records that a build of the changed table would have. If
+/// clients hold a hint, it equals that build byte for byte. If they hold none, the public matrix
+/// differs, and everything computed with it.
 #[test]
 fn a_base_compacted_in_place_is_a_built_one_under_every_protocol() {
     let mut rng = SecretRng::deterministic_for_tests(7);
@@ -165,10 +169,11 @@ fn a_base_compacted_in_place_is_a_built_one_under_every_protocol() {
         if !is_drawn("compactions in place", &NAMES, 3, protocol) {
             continue;
         }
-        // The set decides how a hint is patched, where clients hold one.
+        // The LWE set determines how a hint is patched, if clients hold one.
         let lasting = ["simple", "double"].contains(&protocol);
         let sets = LweSet::ALL.map(LweSet::name).into_iter().take(if lasting { usize::MAX } else { 1 });
-        // Under this set, content chosen against the matrix lets every record fail too often (docs/protocols/double.md).
+        // Under this set, content chosen against the matrix makes every record fail too often
+        // (docs/protocols/double.md).
         for set in sets.filter(|&set| (protocol, set) != ("double", "module-1536")) {
             let mut model: Model = (0..300u64).map(|key| (key, value(&mut rng, 90))).collect();
             model.insert(0, vec![b'z'; 90]);
@@ -176,7 +181,7 @@ fn a_base_compacted_in_place_is_a_built_one_under_every_protocol() {
             let build = |model: &Model| {
                 let rows: String =
                     model.values().map(|value| format!("{}\n", str::from_utf8(value).unwrap())).collect();
-                // A blank line is no row of a CSV file: values are quoted.
+                // A blank line is not a CSV row, so values are quoted.
                 let rows = rows.lines().map(|row| format!("\"{row}\"\n")).collect::<String>();
                 let input = write_file(folder.path(), "data.csv", format!("value\n{rows}"));
                 let mut options = options(&input, None, &["value"]);
@@ -220,7 +225,7 @@ fn a_base_compacted_in_place_is_a_built_one_under_every_protocol() {
                 (&patched.manifest().statistics, &built.manifest().statistics);
             assert_eq!(patched_counts.value_bytes, built_counts.value_bytes);
             assert_eq!(patched_counts.entry_bytes, built_counts.entry_bytes);
-            // What a client that holds the old hint has to fetch.
+            // A client with the old hint fetches only the differing rows.
             if !old_hint.is_empty() {
                 let list = std::fs::read(built.hint_rows_path()).unwrap();
                 let new_hint = std::fs::read(built.hint_path()).unwrap();
@@ -264,7 +269,7 @@ fn a_delta_keeps_its_geometry_and_most_of_its_hint() {
             let bytes: u64 = differing.iter().map(|range| range.end - range.start).sum();
             assert!(bytes > 0 && bytes <= held.len() as u64 / 4, "{bytes} of {}", held.len());
         }
-        // The repository may remove it.
+        // Copied, since the repository may remove the delta.
         let copy = folder.path().join(step.to_string());
         std::fs::create_dir(&copy).unwrap();
         for file in delta.folder().read_dir().unwrap() {
@@ -289,7 +294,7 @@ fn changes_that_a_table_cannot_take_change_nothing() {
     let refused = repository.apply(changes, &BACKEND, &Silent).unwrap_err();
     assert!(refused.to_string().contains("\"long\""), "{refused}");
     assert_eq!(repository.current().unwrap().version, version);
-    // Adding it again is nothing new, nor are no changes.
+    // Adding the base again changes nothing; neither do empty changes.
     assert_eq!(
         repository.add_base(&base, Shrinking::Refuse, &Silent).unwrap().sequence,
         repository.versions()[0].sequence
@@ -328,7 +333,7 @@ fn a_base_of_less_than_half_the_values_is_refused_until_that_is_allowed() {
     repository.add_base(&base("whole", 10), Shrinking::Refuse, &Silent).unwrap();
     let mut changes = Changes::new();
     (10..13).for_each(|key| changes.put(key_bytes(TableKind::Keyword, key), "v"));
-    // 13 values with the changes: six are less than half of them, seven are not.
+    // The current version has 13 values: six are less than half, seven are not.
     let current = repository.apply(changes, &BACKEND, &Silent).unwrap();
     let cut_off = base("cut off", 6);
     let refused = repository.add_base(&cut_off, Shrinking::Refuse, &Silent).unwrap_err();
@@ -408,7 +413,7 @@ fn versions_are_signed_and_their_numbers_rise() {
     let folder = tempfile::tempdir().unwrap();
     let (base, _) = small(folder.path());
     let key = || PrivateKey::from_bytes(&[7; 32]);
-    // Signed where it was built, and brought to a repository without the key.
+    // Signed where it was built, and added to a repository without the key.
     let signature = spirea_store::signing::sign(&base, &key()).unwrap();
     let plain = Repository::create(folder.path().join("plain"), Settings::default()).unwrap();
     let brought = plain.add_base(&base, Shrinking::Refuse, &Silent).unwrap();
@@ -434,7 +439,7 @@ fn versions_are_signed_and_their_numbers_rise() {
     accept(&back);
     assert!(pin.accept(first.name(), &first.version, first.signature.as_ref()).is_err());
     assert_eq!(Repository::list(repository.folder()).unwrap()[0].signature, back.signature);
-    // A signature that is not one of the snapshot is not taken along.
+    // A signature that does not match the snapshot is refused.
     let mut forged = spirea_store::signing::sign(&base, &key()).unwrap();
     forged.sequence += 1;
     write_file(base.folder(), "signature.json", forged.to_json());

@@ -1,4 +1,4 @@
-//! What is built is what is found, through the bytes of real clients and servers.
+//! Every built value is found through the bytes of real clients and servers.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,7 +20,7 @@ fn csv_of(rows: impl IntoIterator<Item = (impl AsRef<[u8]>, impl AsRef<[u8]>)>) 
     writer.into_inner().unwrap()
 }
 
-/// Options of a build of a CSV file whose keys and values are not text.
+/// Returns options for a CSV file whose keys and values are not text.
 fn of_bytes(input: &Path, key: Option<&str>) -> BuildOptions {
     let form = Separated { encoding: Encoding::Bytes, ..Separated::by(b',', Quotes::Rfc4180) };
     let from = Input::Files(Files::one(input, Format::Csv(form)));
@@ -69,7 +69,7 @@ proptest! {
 
 #[test]
 fn a_table_of_many_partitions_buckets_and_columns() {
-    // Above 32 MiB of input, so that the spool has several partitions.
+    // More than 32 MiB of input, so that the spool has several partitions.
     let row = |i: u32| (i.to_string(), format!("{i}-").repeat(60 + i as usize % 7));
     let folder = tempfile::tempdir().unwrap();
     let rows = 100_000;

@@ -1,4 +1,4 @@
-//! Tables that lie in no file, and builds that are stopped.
+//! Tables outside of files, and stopped builds.
 
 use std::cell::Cell;
 use std::path::Path;
@@ -26,7 +26,7 @@ impl RowTable for Bytes {
     }
 }
 
-/// Keys and values, three rows a batch.
+/// Keys and values, in batches of three rows.
 #[derive(Debug)]
 struct Batches(Vec<(String, String)>);
 
@@ -57,7 +57,7 @@ fn rows(count: usize) -> Vec<(String, String)> {
     (0..count).map(|row| (format!("key {row}"), format!("value {row}"))).collect()
 }
 
-/// What depends on the rows, of a snapshot: its files.
+/// Returns the files of a snapshot that depend on its rows.
 fn files(folder: &Path) -> Vec<Vec<u8>> {
     [MATRIX_FILE, HINT_FILE].map(|name| std::fs::read(folder.join(name)).unwrap()).to_vec()
 }
@@ -93,7 +93,7 @@ fn keys_that_stand_twice_are_found_in_memory_again() {
     assert_eq!(error.to_string(), expected);
 }
 
-/// Stops in the phase that it is told.
+/// Stops in the given phase.
 struct StopIn(Phase, Cell<bool>);
 
 impl Progress for StopIn {

@@ -1,5 +1,5 @@
-//! What a table's records take, for each byte of its tags and values, from build to build. A build is planned only:
-//! nothing is computed of the records.
+//! Stored bytes of a table's records for each byte of its tags and values, from build to build.
+//! Builds are only planned: nothing is computed from the records.
 #![allow(clippy::print_stdout)]
 
 use spirea_protocols::Table;
@@ -7,8 +7,8 @@ use spirea_protocols::keyword::{EntryPlace, KeyHash, TAG_BYTES};
 use spirea_protocols::layout::{Cut, Framing, Lengths, Loads, Shape};
 use spirea_protocols::registry::{Choice, ProtocolParams};
 
-/// The bytes that build number `build` of a table with keys and values of these lengths stores under `protocol`, over
-/// those of tags and values.
+/// Returns the bytes that build number `build` stores under `protocol` for a keyed table with
+/// values of these lengths, divided by the bytes of tags and values.
 fn stored(lengths: &[usize], protocol: &str, build: u64) -> f64 {
     let framing = Framing::keyed(|_| 0);
     let shape = Shape::choose(&lengths.iter().copied().collect::<Lengths>(), &framing);
@@ -33,13 +33,14 @@ fn stored(lengths: &[usize], protocol: &str, build: u64) -> f64 {
     params.matrix_bytes() as f64 / bytes as f64
 }
 
-/// The least and the most of [`stored`] over so many builds.
+/// Returns the minimum and maximum of [`stored`] over `builds` builds.
 fn spread(lengths: &[usize], protocol: &str, builds: u64) -> [f64; 2] {
     let all = (0..builds).map(|build| stored(lengths, protocol, build));
     all.fold([f64::INFINITY, 0.0], |[least, most], ratio| [least.min(ratio), most.max(ratio)])
 }
 
-/// Lengths with a normally distributed logarithm: a median of 200 bytes, and a standard deviation of 1.5.
+/// Returns lengths with a normally distributed logarithm: a median of 200 bytes, and a standard
+/// deviation of 1.5.
 fn log_normal(values: u64) -> Vec<usize> {
     let uniform = |bytes: &[u8; 8]| (u64::from_le_bytes(*bytes) >> 11) as f64 / (1u64 << 53) as f64;
     let length = |i: u64| {

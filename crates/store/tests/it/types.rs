@@ -1,4 +1,4 @@
-//! The one text of each type, from Parquet and from batches in memory.
+//! The text form of each type, from Parquet and from batches in memory.
 
 use std::fs::File;
 use std::path::Path;
@@ -21,12 +21,12 @@ use spirea_store::StoreError;
 use spirea_store::ingest::arrow::BatchRows;
 use spirea_store::ingest::{self, Format, Nulls, Row, RowSource, Selection};
 
-/// Texts of a column, none where the row is left out.
+/// Returns the texts of a column, without skipped rows.
 fn texts(mut source: Box<dyn RowSource + '_>) -> Result<Vec<String>, StoreError> {
     let (mut texts, mut row) = (Vec::new(), Row::default());
     let types = source.types();
     while source.next(&mut row)? {
-        // The type that a table tells its clients is that of every text.
+        // Every text matches the type that a table gives its clients.
         let fields: Vec<&[u8]> = row.fields().collect();
         assert_eq!(types.len(), fields.len());
         assert!(types.iter().zip(&fields).all(|(kind, field)| kind.admits(field)), "{types:?} {fields:?}");
@@ -87,7 +87,7 @@ fn map() -> (Field, ArrayRef) {
     of(builder.finish())
 }
 
-/// Values of each type with their texts, which clients in every language write (docs/tables.md).
+/// Values of each type with their texts, which clients in all languages write (docs/tables.md).
 fn typed() -> Vec<((Field, ArrayRef), [&'static str; 2])> {
     let decimals =
         |numbers, scale| of(Decimal128Array::from(numbers).with_precision_and_scale(10, scale).unwrap());
@@ -143,7 +143,7 @@ fn each_type_has_one_text_from_memory_and_from_parquet() {
         assert_eq!(from_memory(&field, &column, &selection).unwrap(), expected, "{kind}");
         assert_eq!(from_parquet(&field, &column, &selection).unwrap(), expected, "Parquet {kind}");
     }
-    // Parquet has no durations: they are written as integers.
+    // Parquet has no durations; they are written as integers.
     let (field, column) = of(DurationMillisecondArray::from(vec![-3_500, 0]));
     assert_eq!(from_memory(&field, &column, &selection).unwrap(), ["-PT3.5S", "P0D"]);
 }

@@ -1,26 +1,26 @@
-//! Hints: whole, cut short, changed in between, patched.
+//! Downloads of hints: complete, cut short, changed meanwhile, patched.
 
 use super::*;
 
-/// The configuration of a version whose hint is `hint`.
+/// Returns the configuration of a version whose hint is `hint`.
 fn with_hint(version: Version, hint: &[u8]) -> Reply {
     let config = config(version);
     let base = spirea_wire::PartConfig { hint_blake3: blake3::hash(hint).into(), ..config.base };
     (200, spirea_wire::Config { base, ..config }.encode())
 }
 
-/// The hint of [`config`].
+/// Returns the hint of [`config`].
 fn zeros() -> Vec<u8> {
     vec![0; params().sizes().hint_bytes as usize]
 }
 
-/// Where a request for a hint begins.
+/// Returns the first byte that a request for a hint asks for.
 fn start(request: &Request) -> usize {
     header(request, "range")
         .map_or(0, |range| range.strip_prefix("bytes=").unwrap().split('-').next().unwrap().parse().unwrap())
 }
 
-/// At most `most` bytes of what a request for a hint asks for.
+/// Returns at most `most` bytes of the requested range of a hint.
 fn served(hint: &[u8], request: &Request, most: usize) -> Vec<Received> {
     let end = header(request, "range").and_then(|range| range.split('-').nth(1)?.parse::<usize>().ok());
     let range = start(request)..end.map_or(hint.len(), |last| last + 1);
@@ -29,7 +29,7 @@ fn served(hint: &[u8], request: &Request, most: usize) -> Vec<Received> {
     replied((status, body[..body.len().min(most)].to_vec()))
 }
 
-/// Connects to a server whose connections bring so many bytes of a hint at most.
+/// Connects to a server whose connections each deliver at most `most` bytes of a hint.
 fn cut_short(most: impl Fn(usize) -> usize) -> (Stage, Result<(), ClientError>) {
     let (mut stage, hint) = (Stage::new(), zeros());
     let conversation = connect(&stage, Policy::default());
@@ -55,12 +55,12 @@ fn a_server_that_cuts_a_hint_short_for_ever_is_not_asked_for_ever() {
     let (stage, result) = cut_short(|_| 0);
     assert!(matches!(result, Err(ClientError::Broken(_))));
     assert_eq!(stage.bodies("hint").len(), attempts);
-    // Nor one that brings a little each time, with a pause before each.
+    // A connection that delivers only a little ends the same way, with a pause before each retry.
     let (stage, result) = cut_short(|_| 1);
     assert!(matches!(result, Err(ClientError::Broken(_))));
     assert_eq!(stage.bodies("hint").len(), attempts);
     assert_eq!(stage.pauses.len(), attempts - 1);
-    // Whatever it brings, this bounds them.
+    // This bounds the number of requests, whatever each connection delivers.
     let share = zeros().len() / 256 / (attempts - 1) + 1;
     let (stage, result) = cut_short(|_| share);
     result.unwrap();
@@ -128,7 +128,7 @@ fn of_a_hint_like_the_former_one_only_the_rows_that_differ_are_fetched() {
     assert_eq!(stage.paths(), ["config", "hint", "config", "rows", "hint"].map(|path| (0, path)));
     let range = format!("bytes={}-{}", rows.row_bytes(), 2 * rows.row_bytes() - 1);
     assert_eq!(header(&stage.sent[4].1, "range"), Some(&range[..]));
-    // The new one is kept, and the former one is not.
+    // The new hint is kept; the former one is removed.
     let part = |version, hint: &[u8]| {
         Description::parse("test", with_hint(version, hint).1.into()).unwrap().base().clone()
     };

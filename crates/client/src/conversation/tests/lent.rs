@@ -1,9 +1,9 @@
-//! Clients that are lent from one conversation to the next, and those that go on with the keys of others.
+//! Clients lent from one conversation to the next, and clients that reuse the keys of others.
 
 use super::*;
 use crate::{KeptKeys, Lender};
 
-/// A server of a table with keys, and what it does with a request.
+/// Returns the response of a server of a table with keys.
 fn answered(server: &mut honest::Server, request: &Request) -> Vec<Received> {
     replied(match path(request) {
         "config" => (200, server.config(OLD).encode()),
@@ -36,7 +36,7 @@ fn a_client_comes_back_from_every_conversation() {
     assert!(lender.read(|_| ()).is_none() && lender.look_up_indices(vec![3].into()).is_none());
     assert!(matches!(conversation.step(), Step::Send { .. }));
     drop(conversation);
-    // One that never began gives it back too.
+    // A conversation that never began returns the client, too.
     drop(lender.fetch_indices(vec![3].into()).unwrap());
     for row in [3, 4] {
         let values =
@@ -45,7 +45,7 @@ fn a_client_comes_back_from_every_conversation() {
     }
     let fetched = stage.play(lender.fetch_indices(vec![5].into()).unwrap(), &mut script).unwrap().values;
     assert!(matches!(&fetched[0], crate::Fetched::Value(value) if value.fields() == [honest::value(5)]));
-    // The table has no keys: a look-up that cannot be made gives the client back as well.
+    // The table has no keys: a look-up that fails at once also returns the client.
     let refused = stage.play(lender.look_up_keys(vec![b"key".to_vec().into()]).unwrap(), &mut script);
     assert!(matches!(refused, Err(ClientError::Protocol(_))));
     assert!(stage.play(lender.fetch_keys(vec![b"key".to_vec().into()]).unwrap(), &mut script).is_err());

@@ -1,8 +1,8 @@
-//! Two parties: asked at the same time, each on its own, and never one for the other.
+//! Two parties: queried in parallel and independently, and never one in place of the other.
 
 use super::*;
 
-/// A client of two parties at these addresses, which has version [`OLD`] of both.
+/// Creates a client of two parties at these addresses, which has version [`OLD`] of both.
 fn of_pair(stage: &Stage, addresses: [&[&str]; 2]) -> Client {
     let description = Description::parse("test", config(OLD).encode().into()).unwrap();
     let session = Session::over(description, Box::new(Shares)).unwrap();
@@ -23,7 +23,7 @@ fn both_parties_have_their_queries_before_either_answers() {
         assert!(matches!(conversation.step(), Step::Send { server, .. } if server == wanted));
     }
     assert!(matches!(conversation.step(), Step::Wait { at_most: None }));
-    // The second is read while the first is waited for.
+    // The second response is read while the first is still awaited.
     conversation.received(1, Received::Head(Head { status: 200, ..Head::default() }));
     assert!(matches!(conversation.step(), Step::Read { server: 1 }));
     assert!(matches!(conversation.step(), Step::Wait { at_most: None }));
@@ -49,7 +49,7 @@ fn no_address_gets_queries_for_both_parties() {
     let addresses = [vec!["http://a".into(), "http://b".into()], vec!["http://b".into()]];
     let cache = Box::new(MemoryCache::default());
     let connected = Client::connect(&addresses, "test", cache, Policy::default(), stage.clock()).unwrap();
-    // Party 0 is at a, party 1 at b, and whoever listed them took b for a replica of a.
+    // Party 0 is at a, party 1 at b; the list of addresses wrongly names b as a replica of a.
     let of = |request: &Request| party(usize::from(request.url.starts_with("http://b/")));
     let mut script = |_: usize, request: &Request| {
         replied(match (path(request), of(request)) {
@@ -76,7 +76,7 @@ fn the_lines_stay_with_the_addresses_when_parties_come_in_another_order() {
     let addresses = [vec!["http://b".into()], vec!["http://a".into()]];
     let cache = Box::new(MemoryCache::default());
     let connected = Client::connect(&addresses, "test", cache, Policy::default(), stage.clock()).unwrap();
-    // The first address is of party 1.
+    // The first address belongs to party 1.
     let mut script = |server: usize, request: &Request| {
         let party = party(1 - server);
         assert_eq!(request.url.starts_with("http://b/"), party == Party::One);

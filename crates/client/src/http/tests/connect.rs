@@ -1,4 +1,4 @@
-//! Connecting to two servers: what each says of itself, and whether they belong together.
+//! Connecting to two servers: their descriptions, and the check that they belong together.
 
 use spirea_protocols::Party;
 
@@ -16,7 +16,7 @@ fn connect_under(weak_prf: WeakPrf, urls: &[&str]) -> Result<HttpClient, ClientE
     HttpClient::connect_with(urls, "test", options)
 }
 
-/// The error of connecting to both, whichever is named first.
+/// Checks the error of connecting to both servers, in either order.
 fn refused([a, b]: &[Server; 2], check: impl Fn(&ClientError) -> bool) {
     for urls in [[&a.url[..], &b.url], [&b.url, &a.url]] {
         let error = connect(&urls).map(drop).unwrap_err();
@@ -34,7 +34,7 @@ fn two_servers_are_told_apart_in_any_order() {
     for urls in [[&a.url[..], &b.url], [&b.url, &a.url]] {
         let client = connect(&urls).unwrap();
         assert_eq!(client.description().party(), Some(Party::Zero));
-        // A request is one that both take.
+        // The limit of a request is the smaller one of both servers.
         assert_eq!(client.description().limits().max_batch, 1);
     }
 }
@@ -72,7 +72,7 @@ fn servers_of_different_snapshots_are_not_asked() {
         matches!(error, ClientError::DifferentSnapshots { versions: found } if *found == versions)
     });
 
-    // Nor if only one of them says what the version's table is.
+    // They also differ if only their tables differ.
     let servers = pair(|party| {
         let salted = Table { salt: [party.number(); 32], ..table() };
         let table = serde_json::to_vec(&salted).unwrap().into();
@@ -175,7 +175,7 @@ fn a_new_version_does_not_bring_a_weak_function() {
 #[test]
 fn an_address_of_the_other_party_gets_no_queries() {
     for (party, is_right) in [(Party::Zero, true), (Party::One, false)] {
-        // Describes itself, and is down when it is asked.
+        // Describes itself, but is down when it gets a query.
         let down = Server::start(|path, _| match path {
             "config" => (200, described(Party::Zero, OLD).encode()),
             _ => refusal(503, Code::Stopping),
@@ -201,7 +201,7 @@ fn an_address_of_the_other_party_gets_no_queries() {
                 matches!(error.cause(), ClientError::BadAddress(text) if text.contains(&replica.url));
             assert_eq!(is_told, !is_right, "{error:?}");
         }
-        // Checked once where it is right.
+        // A correct replica is checked only once.
         let paths: &[&str] = if is_right { &["config", "query", "query"] } else { &["config", "config"] };
         assert_eq!(replica.paths(), paths);
     }

@@ -1,13 +1,14 @@
-//! Servers that never stop sending, a byte at a time.
+//! Servers that never stop sending, one byte at a time.
 
 use std::time::Instant;
 
 use super::*;
 
-/// Limit on the time of a request in these tests: far above its timeout, and far below the time of the whole drip.
+/// Time limit of a request in these tests: far above its timeout, and far below the duration of the
+/// whole drip.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The address of a server that says `at_once`, then a byte every tenth of a second.
+/// Starts a server that sends `at_once`, then a byte every tenth of a second; returns its address.
 fn dripping(at_once: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

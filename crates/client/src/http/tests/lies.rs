@@ -1,4 +1,4 @@
-//! What a server that changes answers sees of a look-up of many requests: nothing.
+//! A server that changes answers learns nothing from the requests of a look-up.
 
 use std::collections::HashSet;
 
@@ -10,19 +10,19 @@ use crate::session::tests::{Server as Honest, damaged, response, value};
 
 const ROWS: [u64; 4] = [3, 4, 5, 6];
 
-/// What becomes of a query, the so-many-th of all.
+/// Treatment of a query, given by its number among all queries.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Answered,
-    /// The answer is another one.
+    /// The answer is damaged.
     Damaged,
-    /// The same, and the database has a newer version.
+    /// The answer is damaged, and the database has a newer version.
     DamagedAndReplaced,
     /// The server has forgotten all keys.
     KeysForgotten,
 }
 
-/// A server that answers rightly, unless `fates` say otherwise.
+/// Starts a server that answers correctly unless `fates` says otherwise.
 fn server(fates: &'static [(usize, Fate)]) -> (Server, Session) {
     let honest = Honest::of("onion");
     let session = honest.session();
@@ -53,7 +53,8 @@ fn server(fates: &'static [(usize, Fate)]) -> (Server, Session) {
     (server, session)
 }
 
-/// What a server sees of a request: its path, its length, and the keys that it names or uploads.
+/// Form of a request as a server sees it: its path, its length, and the keys that it names or
+/// uploads.
 type Seen<K> = (String, usize, Option<K>);
 
 fn seen(server: &Server, limits: &Limits) -> Vec<Seen<KeysHash>> {
@@ -66,7 +67,7 @@ fn seen(server: &Server, limits: &Limits) -> Vec<Seen<KeysHash>> {
     log.iter().map(|(path, body)| (path.clone(), body.len(), keys(path, body))).collect()
 }
 
-/// With numbers for keys, in the order in which they come, so that two clients can be compared.
+/// Replaces keys by numbers in the order of their appearance, so that two clients can be compared.
 fn numbered(seen: Vec<Seen<KeysHash>>) -> Vec<Seen<usize>> {
     let mut known: Vec<KeysHash> = Vec::new();
     let mut number = |keys: KeysHash| {
@@ -78,7 +79,8 @@ fn numbered(seen: Vec<Seen<KeysHash>>) -> Vec<Seen<usize>> {
     seen.into_iter().map(|(path, length, keys)| (path, length, keys.map(&mut number))).collect()
 }
 
-/// What a server sees of a look-up of [`ROWS`], if their answers, but for `fates`, are right.
+/// Returns what a server sees of a look-up of [`ROWS`] whose answers are correct except for
+/// `fates`.
 fn of_look_up(fates: &'static [(usize, Fate)]) -> (Vec<Seen<usize>>, Result<(), ClientError>) {
     let cache = tempfile::tempdir().unwrap();
     let (server, session) = server(fates);
@@ -90,7 +92,7 @@ fn of_look_up(fates: &'static [(usize, Fate)]) -> (Vec<Seen<usize>>, Result<(), 
     });
     let of_first = seen(&server, &limits);
 
-    // The next look-up has new keys if this one was refused, and is answered.
+    // The next look-up is answered; it has new keys if this one was refused.
     let next = client.look_up_indices(&ROWS[..1]);
     assert_eq!(next.unwrap().values[0].as_ref().unwrap().fields(), [value(ROWS[0])]);
     let keys = |seen: &[Seen<KeysHash>]| -> HashSet<KeysHash> {
@@ -143,7 +145,7 @@ fn no_answer_is_decoded_before_the_last_has_come() {
     for keys in session.keys() {
         honest.register(keys.request());
     }
-    // The server takes one query a request, and sees when the next one comes.
+    // The server accepts one query per request, and sees when the next one comes.
     for _ in 0..2 {
         let round = look_up.ask(&session).unwrap();
         let request = honest.read(&round.requests[0]);
@@ -173,13 +175,13 @@ fn long_answers_are_decoded_sixteen_at_least_at_a_time() {
             compute: Duration::ZERO,
         };
         look_up.answer(pending, Ok(vec![response]));
-        // The wrong answers end the keys when they are decoded.
+        // Decoding the wrong answers ends the keys.
         assert_eq!(session.needs_keys(), answered == 16, "after {answered} answers");
     }
 }
 
-/// The requests of a list of 40 look-ups as a server sees them, and the parts that the caller received: lengths, or none for a refused
-/// part.
+/// Returns the requests of a list of 40 look-ups as a server sees them, and the parts that the
+/// caller received: their lengths, or `None` for a refused part.
 fn of_list(fates: &'static [(usize, Fate)]) -> (Vec<Seen<usize>>, Vec<Option<usize>>) {
     let cache = tempfile::tempdir().unwrap();
     let (server, session) = server(fates);
@@ -189,7 +191,8 @@ fn of_list(fates: &'static [(usize, Fate)]) -> (Vec<Seen<usize>>, Vec<Option<usi
     let mut parts = Vec::new();
     client
         .look_up_indices_in_parts(&rows, &mut |part| {
-            // The server takes one query a request, and the next one comes when the part is handed over.
+            // The server accepts one query per request, and the next one comes when the part is
+            // passed on.
             assert_eq!(part.positions.start, 16 * parts.len());
             let values = part.values.ok().map(|values| {
                 let values = values.into_iter().map(|value| value.unwrap().into_fields());
@@ -215,7 +218,7 @@ fn of_list(fates: &'static [(usize, Fate)]) -> (Vec<Seen<usize>>, Vec<Option<usi
 fn a_list_makes_the_same_requests_whatever_its_answers_are() {
     let (honest, parts) = of_list(&[]);
     assert_eq!((honest.len(), parts), (1 + 40, vec![Some(16), Some(16), Some(8)]));
-    // All that is asked for under the keys of the refused answer is withheld.
+    // Everything looked up under the keys of the refused answer is withheld.
     for (fates, expected) in [
         (&[(3, Fate::Damaged)][..], vec![None, None, None]),
         (&[(20, Fate::Damaged)], vec![Some(16), None, None]),

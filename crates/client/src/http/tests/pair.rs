@@ -7,7 +7,7 @@ use spirea_protocols::Party;
 use super::*;
 use crate::fixture::{Shares, respond, share};
 
-/// Two servers, each of which gives to every query what `replies` says.
+/// Starts two servers, each of which gives every query the response from `replies`.
 pub(super) fn pair(replies: impl Fn(Party) -> Reply + Clone + Send + Sync + 'static) -> [Server; 2] {
     Party::BOTH.map(|party| {
         let replies = replies.clone();
@@ -15,7 +15,7 @@ pub(super) fn pair(replies: impl Fn(Party) -> Reply + Clone + Send + Sync + 'sta
     })
 }
 
-/// A client of two servers that has version [`OLD`] of both.
+/// Creates a client of two servers that has version [`OLD`] of both.
 pub(super) fn client([zero, one]: &[Server; 2], cache: &tempfile::TempDir, timeout: Duration) -> HttpClient {
     let options = ClientOptions { cache: Some(cache.path().into()), timeout, ..ClientOptions::default() };
     let description = Description::parse("test", config(OLD).encode().into()).unwrap();
@@ -25,7 +25,8 @@ pub(super) fn client([zero, one]: &[Server; 2], cache: &tempfile::TempDir, timeo
 
 pub(super) const PATIENT: Duration = Duration::from_secs(60);
 
-/// The error of a look-up with two servers, which names `wanted` and its address; and what happened there.
+/// Returns the error at `wanted` of a look-up with two servers; checks that the message names the
+/// party and its address.
 fn failure(servers: &[Server; 2], timeout: Duration, wanted: Party) -> ClientError {
     let cache = tempfile::tempdir().unwrap();
     let error = look_up(&mut client(servers, &cache, timeout)).unwrap_err();
@@ -40,7 +41,7 @@ fn failure(servers: &[Server; 2], timeout: Duration, wanted: Party) -> ClientErr
 #[test]
 fn each_server_gets_its_query_and_both_answers_are_combined() {
     let cache = tempfile::tempdir().unwrap();
-    // Neither answers before the other has been asked.
+    // Neither server answers before both have been queried.
     let both_asked = Arc::new(Barrier::new(2));
     let servers = pair(move |party| {
         both_asked.wait();
@@ -102,7 +103,7 @@ fn a_wrong_answer_of_either_server_is_withheld() {
         let servers = pair(move |party| {
             let (status, mut response) = share(party);
             if party == wrong {
-                // The beginning of the answer, after the envelope's.
+                // The beginning of the answer, behind that of the envelope.
                 let answer = response.windows(8).position(|eight| eight == [0x5a; 8]).unwrap();
                 response[answer + 8] ^= 1;
             }
@@ -153,7 +154,7 @@ fn a_server_that_gives_no_configuration_is_named_by_its_address() {
 #[test]
 fn two_servers_get_all_requests_whatever_they_answer_to_the_first() {
     let cache = tempfile::tempdir().unwrap();
-    // Three values in requests of two and of one.
+    // Three values, in requests of two and of one.
     let lengths = |damaged: bool| {
         let servers = Party::BOTH.map(|party| {
             Server::start(move |_, before| {

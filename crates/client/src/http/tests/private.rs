@@ -1,4 +1,4 @@
-//! Other users of a machine cannot read the cache, and file names show them no database.
+//! Other users of a machine cannot read the cache, and file names reveal no database.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;

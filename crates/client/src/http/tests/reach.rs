@@ -1,16 +1,16 @@
-//! Addresses that cannot be one, names that lead nowhere, and ports where something else listens.
+//! Invalid addresses, names without an address, and ports where something else listens.
 
 use super::*;
 use crate::check_address;
 
-/// The error of connecting to an address.
+/// Returns the error of connecting to an address.
 fn failure(url: &str) -> ClientError {
     let cache = tempfile::tempdir().unwrap();
     let options = ClientOptions { cache: Some(cache.path().into()), attempts: 1, ..ClientOptions::default() };
     HttpClient::connect_with(&[url], "test", options).map(drop).unwrap_err()
 }
 
-/// The address of a port where every connection gets these bytes and is closed.
+/// Returns the address of a port that sends these bytes on every connection and closes it.
 fn speaking(bytes: &'static [u8]) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -67,7 +67,7 @@ fn a_name_without_an_address_is_said_to_be_one() {
 
 #[test]
 fn ports_for_the_other_scheme_are_told_from_broken_connections() {
-    // The alert of a server that expects a client's hello.
+    // The alert of a TLS server that expected a ClientHello.
     let address = speaking(&[0x15, 3, 3, 0, 2, 2, 50]);
     let error = failure(&format!("http://{address}"));
     assert!(matches!(error, ClientError::Unusable(_)), "{error:?}");

@@ -1,4 +1,5 @@
-//! A server that has its clients' TLS sessions resumed, so that it knows their earlier connections.
+//! A server that makes its clients resume TLS sessions, in order to recognise their earlier
+//! connections.
 
 use std::sync::mpsc::{Receiver, channel};
 
@@ -13,7 +14,8 @@ use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 use super::*;
 use crate::http::agent;
 
-/// The port of a server with tickets, its certificate as PEM, and the handshakes of its connections.
+/// Starts a server with tickets; returns its port, its certificate as PEM, and the handshakes of
+/// its connections.
 fn serving(version: &'static SupportedProtocolVersion) -> (u16, String, Receiver<HandshakeKind>) {
     let CertifiedKey { cert, signing_key } = generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -43,7 +45,8 @@ fn serving(version: &'static SupportedProtocolVersion) -> (u16, String, Receiver
     (port, cert.pem(), handshakes)
 }
 
-/// The handshakes of two requests of an agent, which is made of a configuration that trusts the server.
+/// Returns the handshakes of two requests of an agent, made from a configuration that trusts the
+/// server.
 fn handshakes(
     version: &'static SupportedProtocolVersion,
     agent: impl Fn(ureq::config::Config) -> Agent,
@@ -67,7 +70,7 @@ fn handshakes(
 #[test]
 fn clients_resume_no_tls_session() {
     for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
-        // Without the connector of this crate the server would have its way.
+        // Without this crate's connector, sessions are resumed.
         assert_eq!(handshakes(version, Agent::from), [Full, Resumed]);
         assert_eq!(handshakes(version, agent), [Full, Full]);
     }

@@ -1,11 +1,12 @@
-//! Calls that are stopped while a server keeps them waiting.
+//! Calls that are stopped while they wait for a server.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 
 use super::*;
 
-/// A port that takes connections and says nothing; it tells when the first has sent something.
+/// Starts a server that accepts connections and stays silent; also returns a channel that reports
+/// the first received bytes.
 fn silent() -> (String, mpsc::Receiver<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());

@@ -1,7 +1,8 @@
 //! Objects of S3, Google Cloud Storage and web servers, through the crate `object_store`.
 //!
-//! Credentials come from the environment, as `object_store` reads them. Messages hold nothing of its errors, which quote
-//! addresses with their signatures and bodies of responses: they say the status or the fault of the last request.
+//! Credentials come from the environment, as `object_store` reads them. Messages do not include
+//! that crate's errors, which quote signed addresses and response bodies: they give the status or
+//! the fault of the last request.
 
 mod transport;
 
@@ -29,20 +30,20 @@ use super::names::{PATTERNS, WILDCARDS, is_found, is_left_out};
 use crate::{Location, StoreError};
 use transport::{Fault, LastFault, Transport};
 
-/// Bytes that one request asks for.
+/// Bytes requested at once.
 const PIECE_BYTES: u64 = 8 << 20;
 
-/// An object, which is opened as often as it is read.
+/// An object, which can be opened repeatedly.
 #[derive(Clone, Debug)]
 pub(super) struct Object {
     bucket: Arc<Bucket>,
     location: Path,
     name: PathBuf,
-    /// The content, known from a list or from the first response.
+    /// Identity of the content, known from a listing or from the first response.
     content: Arc<OnceLock<Content>>,
 }
 
-/// The mark of an object's content: that of another one differs.
+/// Identity of an object's content, which differs if the content differs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Content {
     bytes: u64,
@@ -55,8 +56,8 @@ impl Content {
         Self { bytes: meta.size, e_tag: meta.e_tag.clone(), version: meta.version.clone() }
     }
 
-    /// Tests that a response has this content. A list and a response need not say the same, but they do not contradict one
-    /// another.
+    /// True if a response has this content. A listing and a response may give different fields, but
+    /// fields that both give must agree.
     fn is_of(&self, meta: &ObjectMeta) -> bool {
         let agree = |a: &Option<String>, b: &Option<String>| a.is_none() || b.is_none() || a == b;
         self.bytes == meta.size && agree(&self.e_tag, &meta.e_tag) && agree(&self.version, &meta.version)
@@ -70,18 +71,18 @@ struct Bucket {
 }
 
 impl fmt::Debug for Bucket {
-    // The store's own text may hold secrets.
+    // The store's own `Debug` output may contain secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Bucket").finish_non_exhaustive()
     }
 }
 
-/// Drives requests while their callers wait.
+/// Runtime that drives requests while their callers block.
 static RUNTIME: LazyLock<io::Result<Runtime>> =
     LazyLock::new(|| Builder::new_current_thread().enable_all().build());
 
 impl Bucket {
-    /// The bucket called `host` of a cloud, as the environment says.
+    /// Creates the bucket `host` of a cloud, configured by the environment.
     fn of_cloud(scheme: &str, host: &str) -> Result<Self, String> {
         let transport = Transport::default();
         let last_fault = transport.last_fault();
@@ -101,7 +102,8 @@ impl Bucket {
         Ok(Self { store, last_fault })
     }
 
-    /// The web server of `url`, whose query goes along with requests: it may be a signature.
+    /// Creates the web server of `url`. The query, which may be a signature, is sent with every
+    /// request.
     fn of_web(url: &Url) -> Result<Self, String> {
         let transport = Transport::default();
         let last_fault = transport.last_fault();
@@ -112,10 +114,11 @@ impl Bucket {
         Ok(Self { store: Box::new(store.map_err(|_| "it is no address of a web server")?), last_fault })
     }
 
-    /// The outcome of a request.
+    /// Runs a request and returns its result.
     ///
     /// # Errors
-    /// The fault of its last attempt; of kind [`io::ErrorKind::Unsupported`] if the server gives no ranges of this object.
+    /// The fault of its last attempt; of kind [`io::ErrorKind::Unsupported`] if the server does not
+    /// support ranges of this object.
     fn ask<T>(&self, request: impl Future<Output = Result<T, Error>>) -> io::Result<T> {
         let runtime = RUNTIME.as_ref().map_err(|error| io::Error::from(error.kind()))?;
         self.last_fault.set(None);
@@ -129,11 +132,12 @@ impl Bucket {
     }
 }
 
-/// Finds the objects at an address: one, all below a prefix that ends in `/`, or those that match a pattern. The latter are in the
-/// byte order of their keys.
+/// Finds the objects at an address: a single object, all objects below a prefix that ends in `/`,
+/// or all that match a pattern. Several objects come in the byte order of their keys.
 ///
 /// # Errors
-/// [`StoreError::Malformed`] for an address that cannot be read, or without objects; [`StoreError::Io`].
+/// [`StoreError::Malformed`] for an address that cannot be parsed or has no objects;
+/// [`StoreError::Io`].
 pub(super) fn find(address: &str) -> Result<Vec<Object>, StoreError> {
     let name = without_secrets(address);
     let malformed = |detail: &str| StoreError::malformed(Location::File(name.clone().into()), detail);
@@ -169,7 +173,7 @@ pub(super) fn find(address: &str) -> Result<Vec<Object>, StoreError> {
         listed.map_err(|source| StoreError::Io { path: name.clone().into(), action: "list", source })?;
     found.retain(|meta| is_wanted(meta.location.as_ref()));
     found.sort_unstable_by(|a, b| a.location.as_ref().cmp(b.location.as_ref()));
-    // Consoles mark folders by empty objects.
+    // Web consoles represent folders by empty objects.
     let is_folder = |meta: &ObjectMeta| {
         let below = format!("{}/", meta.location);
         let after = found.partition_point(|other| other.location.as_ref() < below.as_str());
@@ -185,7 +189,7 @@ pub(super) fn find(address: &str) -> Result<Vec<Object>, StoreError> {
     }
 }
 
-/// The object of a web server, which is called `name` in messages.
+/// Returns the object of a web server, which messages call `name`.
 fn of_web(address: &str, name: &str) -> Result<Object, String> {
     let mut url = Url::parse(address).map_err(|error| format!("it is no address: {error}"))?;
     let is_loopback = match url.host() {
@@ -212,7 +216,7 @@ fn of_web(address: &str, name: &str) -> Result<Object, String> {
     Ok(Object { bucket, location, name: name.into(), content: Arc::default() })
 }
 
-/// An address without its query, user and password.
+/// Returns an address without its query, user and password.
 fn without_secrets(address: &str) -> String {
     match address.split_once("://") {
         Some((scheme @ ("http" | "https"), rest)) => {
@@ -226,32 +230,33 @@ fn without_secrets(address: &str) -> String {
 }
 
 impl Object {
-    /// The name in messages.
+    /// Returns the name in messages.
     pub fn name(&self) -> PathBuf {
         self.name.clone()
     }
 
-    /// The path below the bucket or the server.
+    /// Returns the path below the bucket or the server.
     pub fn key(&self) -> &str {
         self.location.as_ref()
     }
 
-    /// Bytes, as far as they are known.
+    /// Returns the length in bytes, as far as known.
     pub fn bytes(&self) -> u64 {
         self.content.get().map_or(0, |content| content.bytes)
     }
 
-    /// The content, and its bytes. Each piece is asked for when the one before was read.
+    /// Opens the content; also returns its length. Each piece is requested after the one before has
+    /// been read.
     ///
     /// # Errors
-    /// The fault of the first request; errors of the reader are those of later ones. An object that is no longer what a list or
-    /// an earlier response said is refused.
+    /// The fault of the first request; the reader returns the errors of later ones. Refuses an
+    /// object that differs from a listing or an earlier response.
     pub fn open(&self) -> io::Result<(impl Read + 'static, u64)> {
         let mut reader =
             ObjectReader { object: self.clone(), position: 0, end: 0, piece: None, chunk: Bytes::new() };
         if self.content.get().is_none_or(|content| content.bytes > 0) {
             let first = match self.get(Some(0..PIECE_BYTES)) {
-                // A server without ranges, or an object without bytes.
+                // A server without ranges, or an empty object.
                 Err(error) if error.kind() == io::ErrorKind::Unsupported => self.get(None),
                 first => first,
             }?;
@@ -261,10 +266,10 @@ impl Object {
         Ok((reader, self.bytes()))
     }
 
-    /// Asks for a range, or for the whole object.
+    /// Requests a range, or the whole object.
     fn get(&self, range: Option<Range<u64>>) -> io::Result<GetResult> {
         let e_tag = self.content.get().and_then(|content| content.e_tag.clone());
-        // Weak tags match nothing: their responses are compared.
+        // Weak tags never match `If-Match`; their responses are compared instead.
         let if_match = e_tag.filter(|e_tag| !e_tag.starts_with("W/"));
         let options = GetOptions { range: range.map(GetRange::Bounded), if_match, ..GetOptions::default() };
         let result = self.bucket.ask(self.bucket.store.get_opts(&self.location, options))?;
@@ -278,17 +283,17 @@ impl Object {
 /// Reads an object in pieces.
 struct ObjectReader {
     object: Object,
-    /// Bytes that came.
+    /// Number of bytes received.
     position: u64,
     /// End of the piece.
     end: u64,
     piece: Option<BoxStream<'static, Result<Bytes, Error>>>,
-    /// Bytes that were not given yet.
+    /// Received bytes that have not been returned yet.
     chunk: Bytes,
 }
 
 impl ObjectReader {
-    /// Waits for more; `false` at the end.
+    /// Waits for more bytes; `false` at the end.
     fn fill(&mut self) -> io::Result<bool> {
         while self.chunk.is_empty() {
             let Some(piece) = &mut self.piece else {

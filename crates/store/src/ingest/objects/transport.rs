@@ -1,4 +1,4 @@
-//! HTTP for object stores: hyper, with TLS as the clients of Spirea have it.
+//! HTTP for object stores: hyper, with the TLS configuration of Spirea's clients.
 
 use std::error::Error;
 use std::io;
@@ -19,14 +19,14 @@ use rustls::crypto::ring;
 use rustls::{ClientConfig, RootCertStore};
 use tokio::time::timeout;
 
-/// The longest that a connection may take.
+/// Timeout for connecting.
 const CONNECTING: Duration = Duration::from_secs(10);
-/// The longest that a response, or more of its body, may take.
+/// Timeout for a response, and for each further piece of its body.
 const ANSWERING: Duration = Duration::from_secs(60);
-/// Connections to a host that are kept for later requests.
+/// Number of idle connections kept for each host.
 const KEPT_CONNECTIONS: usize = 1;
 
-/// The fault of a request. None says more of the request than its host.
+/// Fault of a request. Of the request, it reveals at most the host.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(super) enum Fault {
     #[error("{0} answers with status {1}{remedy}", remedy = remedy(*.1))]
@@ -58,14 +58,14 @@ impl From<Fault> for io::Error {
     fn from(fault: Fault) -> Self {
         match fault {
             Fault::Status(_, 412) => Fault::Changed.into(),
-            // The range begins behind the end.
+            // The range begins beyond the end.
             Fault::Status(_, 416) => Self::new(io::ErrorKind::Unsupported, fault),
             fault => Self::other(fault),
         }
     }
 }
 
-/// The fault of the last attempt of a request, if it had one.
+/// Fault of a request's last attempt, if there was one.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LastFault(Arc<Mutex<Option<Fault>>>);
 
@@ -79,7 +79,7 @@ impl LastFault {
     }
 }
 
-/// Connects a store, and remembers the last fault of its requests.
+/// Transport of a store, which remembers the last fault of its requests.
 #[derive(Debug, Default)]
 pub(super) struct Transport(LastFault);
 
@@ -99,7 +99,7 @@ impl HttpConnector for Transport {
 
 type Connections = Client<HttpsConnector<connect::HttpConnector>, HttpRequestBody>;
 
-/// The connections of all stores, so that as few are kept for many objects.
+/// Connections shared by all stores, so that many objects need only few.
 static CONNECTIONS: LazyLock<Connections> = LazyLock::new(|| {
     let roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
     let tls = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
@@ -164,7 +164,7 @@ impl HttpService for Service {
     }
 }
 
-/// The text of the cause at the end of an error's chain. It quotes no address.
+/// Returns the text of the innermost cause of an error, which quotes no address.
 fn innermost(error: &dyn Error) -> String {
     let mut cause = error;
     while let Some(source) = cause.source() {

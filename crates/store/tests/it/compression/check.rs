@@ -1,14 +1,16 @@
-//! Properties of any bytes that may be compressed; the fuzzer `compressed` has this file too.
+//! Properties of arbitrary bytes read as compressed input; the fuzzer `compressed` includes this
+//! file, too.
 
 use std::io::Cursor;
 use std::path::Path;
 
 use spirea_store::ingest::{Format, Row, Selection, open_stream};
 
-/// Rows of an input that are read: a small archive may hold any number.
+/// Maximum number of rows read from an input: a small archive may hold any number.
 pub const MOST_ROWS: usize = 1 << 10;
 
-/// Reads bytes as a compressed table of `k` and `v`; gives the number of rows, up to [`MOST_ROWS`].
+/// Reads bytes as a compressed table of `k` and `v`; returns the number of rows, up to
+/// [`MOST_ROWS`].
 ///
 /// # Errors
 /// The error, which names the input.
