@@ -1,4 +1,5 @@
-//! Any bytes, compressed or not, are rows or an error that names the input, however much they would decode to.
+//! Any bytes, compressed or not, are rows or an error that names the input, however much they would
+//! decode to.
 #![no_main]
 
 #[path = "../../crates/store/tests/it/compression/check.rs"]

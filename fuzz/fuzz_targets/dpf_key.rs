@@ -1,4 +1,5 @@
-//! Any bytes are a key of a domain, which they are again when it is written, or an error; and a key evaluates.
+//! Any bytes are a key of a domain, which they are again when it is written, or an error; and a key
+//! evaluates.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -29,7 +30,7 @@ fuzz_target!(|bytes: &[u8]| {
     }
 });
 
-/// Whether the bytes are a key; if so, it keeps them and has shares.
+/// Returns true if the bytes are a key, and checks that it keeps them and has shares.
 fn check(domain: Domain, bytes: &[u8]) -> bool {
     let Ok(key) = Key::from_bytes(domain, bytes) else { return false };
     assert_eq!(key.to_bytes(), bytes);

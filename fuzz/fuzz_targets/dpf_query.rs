@@ -1,4 +1,5 @@
-//! Any bytes are a query for the bins of a table, which is answered with a row of each, or an error.
+//! Any bytes are a query for the bins of a table, which is answered with a row of each, or an
+//! error.
 #![no_main]
 
 use std::sync::{Arc, LazyLock};
@@ -43,7 +44,8 @@ fuzz_target!(|bytes: &[u8]| {
     if let Ok(answers) = answer(bytes) {
         assert_eq!((bytes.len(), answers[0].len()), (sizes.query_bytes, sizes.answer_bytes));
     }
-    // The bytes over and over, as long as a query is, with what is fixed of each key put right: always a query.
+    // The bytes over and over, as long as a query is, with what is fixed of each key put right:
+    // always a query.
     if !bytes.is_empty() {
         let mut query: Vec<u8> = bytes.iter().copied().cycle().take(sizes.query_bytes).collect();
         let depth = key.depth() as usize;

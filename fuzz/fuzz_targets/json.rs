@@ -1,4 +1,5 @@
-//! Any bytes are rows or an error that says where; an array of strings is what serde_json reads of it, and no more.
+//! Any bytes are rows or an error that says where; an array of strings is what serde_json reads of
+//! it, and no more.
 #![no_main]
 
 use std::path::Path;

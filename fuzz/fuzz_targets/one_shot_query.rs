@@ -1,4 +1,5 @@
-//! Any bytes are the b halves of a query and of the keys that it brings, each value below its prime, or an error.
+//! Any bytes are the b halves of a query and of the keys that it brings, each value below its
+//! prime, or an error.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

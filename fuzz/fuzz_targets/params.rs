@@ -1,4 +1,5 @@
-//! Any bytes are parameters that hold what they promise, or an error; answers of any bytes decode or fail.
+//! Any bytes are parameters that hold what they promise, or an error; answers of any bytes decode
+//! or fail.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,5 @@
-//! Any bytes are a partial of a share, which they are again when it is sent on, or an error; and whatever a partial holds,
-//! what combines it gives answers as long as always, or an error.
+//! Any bytes are a partial of a share, which they are again when it is sent on, or an error; and
+//! whatever a partial holds, what combines it gives answers as long as always, or an error.
 #![no_main]
 
 // The file alone: the package around it would compile Arrow and an engine with sanitisers.

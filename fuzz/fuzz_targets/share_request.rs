@@ -1,4 +1,5 @@
-//! Any bytes are a request to the server of a share, which they are again when it is sent on, or an error.
+//! Any bytes are a request to the server of a share, which they are again when it is sent on, or an
+//! error.
 #![no_main]
 
 use bytes::Bytes;

@@ -1,9 +1,10 @@
 //! The operations a PIR server needs, as a trait over buffers that the backend owns.
 //!
-//! A backend supplies coarse operations on whole batches; the control flow of a protocol lives in the
-//! protocol, once. The database is uploaded once and stays where the backend wants it. Every backend
-//! gives the same bytes for the same input: the arithmetic is exact, modulo 2^32 in [`Backend`], modulo a
-//! ring's primes in [`RingBackend`], and in the shares' group in [`ShareBackend`].
+//! A backend supplies coarse operations on whole batches; the control flow of a protocol lives in
+//! the protocol, once. The database is uploaded once and stays where the backend wants it. Every
+//! backend gives the same bytes for the same input: the arithmetic is exact, modulo 2^32 in
+//! [`Backend`], modulo a ring's primes in [`RingBackend`], and in the shares' group in
+//! [`ShareBackend`].
 
 mod composed;
 mod file_rows;
@@ -92,7 +93,8 @@ impl<B: RingBackend + ShareBackend> ProtocolBackend for B {}
 /// [`RING_DEGREE`] with coefficients modulo 2^32, row-major, coefficient 0 first.
 ///
 /// Block (i, j) with polynomial a stands for the 256 x 256 matrix M of multiplication by a:
-/// `M[k][l] = a[k - l]` for k >= l and `-a[256 + k - l]` for k < l, so that `M s` is the product a s.
+/// `M[k][l] = a[k - l]` for k >= l and `-a[256 + k - l]` for k < l, so that `M s` is the product a
+/// s.
 #[derive(Clone, Copy, Debug)]
 pub struct RingMatrix<'a> {
     /// Polynomials, `block_rows * rank * 256` coefficients.
@@ -169,8 +171,8 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Step `scalar_fold` (VIPIR section 4.1): multiplies the database by a batch of query columns.
     ///
-    /// `queries` holds B = 1 to [`MAX_BATCH`] queries one after another, each `layout.columns()` words;
-    /// the result holds B answers one after another, each `layout.rows()` words:
+    /// `queries` holds B = 1 to [`MAX_BATCH`] queries one after another, each `layout.columns()`
+    /// words; the result holds B answers one after another, each `layout.rows()` words:
     /// `answer[b][r] = sum over c of matrix[r][c] * queries[b][c] mod 2^32`.
     ///
     /// # Errors

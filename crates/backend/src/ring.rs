@@ -1,4 +1,5 @@
-//! The steps on rings: expansion, products with plaintext polynomials, tournaments, modulus switching.
+//! The steps on rings: expansion, products with plaintext polynomials, tournaments, modulus
+//! switching.
 //!
 //! A ciphertext (a, b) is two polynomials, a first, with phase b + a s. All arithmetic is exact
 //! modulo the ring's primes, so every backend gives the same words.
@@ -224,7 +225,8 @@ pub trait RingBackend: Backend {
     type Tables: Send + Sync;
     /// A client's evaluation keys.
     type Keys: Send + Sync;
-    /// A matrix of plaintext polynomials in transformed form (step `encode`), the same for all queries.
+    /// A matrix of plaintext polynomials in transformed form (step `encode`), the same for all
+    /// queries.
     type Plain: Send + Sync;
     /// Columns of a public matrix, to fold matrices with.
     type Columns: Send + Sync;

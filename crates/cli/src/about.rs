@@ -1,4 +1,5 @@
-//! Facts about the program and this machine: `spirea --version --verbose` and `spirea doctor --report`.
+//! Facts about the program and this machine: `spirea --version --verbose` and `spirea doctor
+//! --report`.
 
 use std::env::consts::{ARCH, OS};
 use std::ffi::OsStr;
@@ -10,7 +11,8 @@ use spirea_cuda::driver::{Device, device_count, driver_version};
 /// Name and value of a fact.
 pub type Fact = (&'static str, String);
 
-/// Variables of the environment whose presence changes what the program does, beside those of its own prefix.
+/// Variables of the environment whose presence changes what the program does, beside those of its
+/// own prefix.
 const VARIABLES: [&str; 5] = ["http_proxy", "https_proxy", "all_proxy", "no_proxy", "rust_backtrace"];
 const PREFIX: &str = "spirea_";
 

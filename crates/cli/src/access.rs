@@ -15,10 +15,12 @@ const TOKEN_VARIABLE: &str = "SPIREA_TOKEN";
 /// Options for a token and for trusted certificates.
 #[derive(Args)]
 pub struct Access {
-    /// File whose first line is the token that the server asks for; else the variable SPIREA_TOKEN, if it is set.
+    /// File whose first line is the token that the server asks for; else the variable SPIREA_TOKEN,
+    /// if it is set.
     #[arg(help_heading = "Access", long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// File of certificates, as PEM, that lead to the server's; the public ones of the web by default.
+    /// File of certificates, as PEM, that lead to the server's; the public ones of the web by
+    /// default.
     #[arg(help_heading = "Access", long, value_name = "FILE")]
     pub ca: Option<PathBuf>,
 }

@@ -27,18 +27,21 @@ use crate::threads::Threads;
 /// Options of `spirea build`.
 #[derive(Args)]
 pub struct Options {
-    /// The table: CSV, TSV, JSON, JSONL, Parquet, npy or fixed-width, or a pipe; - for standard input, with --format. What is
-    /// compressed by gzip, zstd or xz, or is the only file of a zip, is told by its content. Several files, a folder of files or
-    /// a pattern such as 'logs/*.csv' make one table; folders called column=value give columns.
+    /// The table: CSV, TSV, JSON, JSONL, Parquet, npy or fixed-width, or a pipe; - for standard
+    /// input, with --format. What is compressed by gzip, zstd or xz, or is the only file of a zip,
+    /// is told by its content. Several files, a folder of files or a pattern such as 'logs/*.csv'
+    /// make one table; folders called column=value give columns.
     #[arg(help_heading = "Input", long, required = true, num_args = 1..)]
     input: Vec<PathBuf>,
     /// Column of the keys; without one the table is looked up by position.
     #[arg(help_heading = "Table", long)]
     key: Option<String>,
-    /// Columns of the values; several become the fields of one value. Without any, a table of keys is a set.
+    /// Columns of the values; several become the fields of one value. Without any, a table of keys
+    /// is a set.
     #[arg(help_heading = "Table", long, num_args = 1..)]
     value: Vec<String>,
-    /// Treatment of keys in several rows: refuse the table, or take the first or the last row of each.
+    /// Treatment of keys in several rows: refuse the table, or take the first or the last row of
+    /// each.
     #[arg(help_heading = "Table", long, default_value = "refuse", value_name = "refuse|first|last")]
     on_duplicate: Duplicates,
     /// Folder of the snapshot; its name becomes the dataset's.
@@ -53,14 +56,16 @@ pub struct Options {
     forms: FormOptions,
     #[command(flatten)]
     protocol: ProtocolOptions,
-    /// The most bytes of a value, in the input and in later changes, such as 64KiB, up to 1MiB; without it as many as the
-    /// longest value has, and at least 4 KiB. Every record has room for the longest.
+    /// The most bytes of a value, in the input and in later changes, such as 64KiB, up to 1MiB;
+    /// without it as many as the longest value has, and at least 4 KiB. Every record has room for
+    /// the longest.
     #[arg(help_heading = "Table", long, value_name = "SIZE", value_parser = parse_length)]
     max_value: Option<usize>,
-    /// Inclusion proofs, by which a client verifies that a record is the one built here: include or omit. They take 16
-    /// bytes for each level of a tree over the records, except the upper eight. Short rows share a record and its proof.
-    /// By default onion and hybrid with several groups include proofs if clients register keys, because a lying server
-    /// could learn an earlier index from accepted answers otherwise.
+    /// Inclusion proofs, by which a client verifies that a record is the one built here: include or
+    /// omit. They take 16 bytes for each level of a tree over the records, except the upper eight.
+    /// Short rows share a record and its proof. By default onion and hybrid with several groups
+    /// include proofs if clients register keys, because a lying server could learn an earlier index
+    /// from accepted answers otherwise.
     #[arg(help_heading = "Table", long, value_name = "CHOICE", num_args = 0..=1, require_equals = true, default_missing_value = "include")]
     proofs: Option<Proving>,
     /// Refuse an input of another number of rows: 5000, 4000.. for at least so many, or 4000..6000.

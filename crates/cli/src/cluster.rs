@@ -1,4 +1,5 @@
-//! `spirea worker`, `spirea worker-files` and `spirea coordinator`: databases larger than one machine.
+//! `spirea worker`, `spirea worker-files` and `spirea coordinator`: databases larger than one
+//! machine.
 
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::PathBuf;
@@ -71,16 +72,19 @@ fn time(text: &str) -> Result<Duration, String> {
 /// Options of `spirea worker`.
 #[derive(Args)]
 pub struct WorkerOptions {
-    /// Folder of the snapshot, of which only the bytes that `spirea worker-files` lists need be there.
+    /// Folder of the snapshot, of which only the bytes that `spirea worker-files` lists need be
+    /// there.
     #[arg(long, value_name = "DIR")]
     snapshot: PathBuf,
-    /// Version that the snapshot must have, in 64 hexadecimal digits: the worker refuses any other. [default: any]
+    /// Version that the snapshot must have, in 64 hexadecimal digits: the worker refuses any other.
+    /// [default: any]
     #[arg(long, value_name = "HEX", value_parser = version)]
     snapshot_version: Option<[u8; 32]>,
-    /// Which share it serves: its number, from 0 on, and how many there are, such as 0/4.
+    /// Share to serve: its number from 0 on, and the number of shares, such as 0/4.
     #[arg(long, value_name = "I/N")]
     share: ShareName,
-    /// Address for the coordinator, by a name or a number that the certificate has; port 0 takes a free one.
+    /// Address for the coordinator, by a name or a number that the certificate has; port 0 takes a
+    /// free one.
     #[arg(long, value_name = "HOST:PORT")]
     listen: Place,
     /// Certificate by which the coordinator knows it, as PEM, with those of its issuers.
@@ -89,38 +93,43 @@ pub struct WorkerOptions {
     /// The certificate's private key, as PEM.
     #[arg(long, value_name = "FILE")]
     tls_key: PathBuf,
-    /// Certificate of whoever signs coordinators' certificates, as PEM: nobody else is answered, so it signs nobody else.
+    /// Certificate of whoever signs coordinators' certificates, as PEM: nobody else is answered, so
+    /// it signs nobody else.
     #[arg(long, value_name = "FILE")]
     client_ca: PathBuf,
-    /// What computes, of what `spirea serve` knows: cpu, auto (GPUs if the share fits them), cuda (all GPUs, or an error),
+    /// Backend: cpu, auto (GPUs if the share fits them), cuda (all GPUs, or an error),
     /// cuda:0,1 (these) and so on. A worker whose GPU fails ends.
     #[arg(long, default_value = "cpu")]
     backend: BackendChoice,
     /// Threads that compute on the processor; 0 for all. [default: 0]
     #[arg(long)]
     threads: Option<Threads>,
-    /// How the share is held: copied into huge pages of memory, or mapped from its file. [default: copied]
+    /// Storage of the share: copied into huge pages of memory, or mapped from its file. [default:
+    /// copied]
     #[arg(long, value_enum)]
     memory: Option<serve::Memory>,
-    /// Which of two servers this is, 0 or 1, for databases of a protocol with two.
+    /// Party of this server, 0 or 1, for protocols with two servers.
     #[arg(long, value_name = "0|1")]
     party: Option<Party>,
     /// Batches that may wait while one is computed; the coordinator asks another replica for more.
     #[arg(long, default_value_t = 8)]
     queue: usize,
-    /// Memory for clients' evaluation keys, where a share needs them; the least recently used leave first. [default: 1GiB]
+    /// Memory for clients' evaluation keys, where a share needs them; the least recently used leave
+    /// first. [default: 1GiB]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     keys_memory: Option<u64>,
     /// Address of metrics and probes, without TLS; none by default.
     #[arg(long, value_name = "HOST:PORT")]
     metrics: Option<Place>,
-    /// Host name under which metrics may be asked, beside addresses, localhost and the host of --metrics; may be repeated.
+    /// Host name under which metrics may be asked, beside addresses, localhost and the host of
+    /// --metrics; may be repeated.
     #[arg(long, value_name = "NAME")]
     metrics_name: Vec<String>,
     /// Collector that takes traces by OTLP, such as http://127.0.0.1:4318; none by default.
     #[arg(long, value_name = "URL")]
     otlp: Option<Collector>,
-    /// How long it goes on when it is to stop, so that its coordinator sees it first.
+    /// Time between the stop signal and the end of its endpoints, so that the coordinator notices
+    /// first.
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "1s")]
     drain_delay: Duration,
 }
@@ -185,7 +194,7 @@ pub struct FilesOptions {
     /// Folder of the snapshot, of which only manifest.json need be there.
     #[arg(long, value_name = "DIR")]
     snapshot: PathBuf,
-    /// Which share: its number, from 0 on, and how many there are, such as 0/4.
+    /// Share: its number from 0 on, and the number of shares, such as 0/4.
     #[arg(long, value_name = "I/N")]
     share: ShareName,
     /// Print JSON.
@@ -218,7 +227,8 @@ pub fn worker_files(options: &FilesOptions) -> anyhow::Result<Status> {
 pub struct CoordinatorOptions {
     #[command(flatten)]
     serve: serve::Options,
-    /// File of the placement, as JSON: which workers serve which share of which snapshot. It is read again when it changes.
+    /// File of the placement, as JSON: which workers serve which share of which snapshot. It is
+    /// read again when it changes.
     #[arg(long, value_name = "FILE")]
     placement: PathBuf,
     /// Certificate of whoever signs workers' certificates, as PEM.
@@ -227,13 +237,13 @@ pub struct CoordinatorOptions {
     /// Certificate by which workers know the coordinator, as PEM, with those of its issuers.
     #[arg(long, value_name = "FILE")]
     tls_client_cert: PathBuf,
-    /// That certificate's private key, as PEM.
+    /// Private key of the certificate, as PEM.
     #[arg(long, value_name = "FILE")]
     tls_client_key: PathBuf,
-    /// How long an accepted query waits for workers that are lost.
+    /// Time that an accepted query waits for lost workers.
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "30s")]
     patience: Duration,
-    /// How long workers that are not lost may take for a query's batch.
+    /// Time that workers which are not lost may take for a query's batch.
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "10m")]
     batch_timeout: Duration,
 }

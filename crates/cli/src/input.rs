@@ -16,10 +16,11 @@ pub struct InputOptions {
     /// Format, if the file's name does not tell: csv, tsv, json, jsonl, parquet, npy, raw.
     #[arg(help_heading = "Input", long)]
     format: Option<String>,
-    /// What stands between the fields of a line: one character, or tab. Implies csv.
+    /// Separator of a line's fields: one character, or tab. Implies csv.
     #[arg(help_heading = "Input", long, value_name = "CHARACTER", value_parser = parse_delimiter)]
     delimiter: Option<u8>,
-    /// Encoding of a text file by its label on the web, such as windows-1252, shift_jis or utf-16; UTF-8 by default.
+    /// Encoding of a text file by its label on the web, such as windows-1252, shift_jis or utf-16;
+    /// UTF-8 by default.
     #[arg(help_heading = "Input", long, value_name = "LABEL", conflicts_with = "bytes")]
     encoding: Option<Encoding>,
     /// Take keys and values of csv and tsv as bytes, which need not be text.
@@ -33,7 +34,8 @@ pub struct InputOptions {
     /// Bytes of a value in a fixed-width file.
     #[arg(help_heading = "Input", long, value_name = "SIZE", value_parser = parse_length)]
     pub record_bytes: Option<usize>,
-    /// Rows of JSON or Parquet in which a column is null: refuse the table, take the value as empty, or skip the row.
+    /// Rows of JSON or Parquet in which a column is null: refuse the table, take the value as
+    /// empty, or skip the row.
     #[arg(help_heading = "Input", long, default_value = "refuse", value_name = "refuse|empty|skip")]
     pub nulls: Nulls,
 }
@@ -63,7 +65,8 @@ pub fn open(path: &Path) -> Result<File, StoreError> {
 /// Options for the lines of csv and tsv that are rows.
 #[derive(Args)]
 struct LineOptions {
-    /// The first line of csv or tsv is a row, not the names of the columns: they are column1, column2 and so on, or --columns.
+    /// The first line of csv or tsv is a row, not the names of the columns: they are column1,
+    /// column2 and so on, or --columns.
     #[arg(help_heading = "Lines", long)]
     no_header: bool,
     /// Names of the columns of a file without a header, with commas between them.
@@ -75,7 +78,8 @@ struct LineOptions {
     /// Leave out so many lines before the header, or before the first row of a file without one.
     #[arg(help_heading = "Lines", long, value_name = "LINES", default_value_t = 0)]
     skip_rows: u64,
-    /// Leave out the blank lines of a file of one column, which may be empty values; those of others are left out anyway.
+    /// Leave out the blank lines of a file of one column, which may be empty values; those of
+    /// others are left out anyway.
     #[arg(help_heading = "Lines", long)]
     skip_blank: bool,
     /// Leave out spaces and tabs around the fields of csv and tsv.

@@ -31,10 +31,12 @@ pub struct Options {
     /// Also read every file and check its hash.
     #[arg(long)]
     verify: bool,
-    /// Also say what each party to a look-up learns, and what not; of a repository's newest version.
+    /// Also say what each party to a look-up learns, and what not; of a repository's newest
+    /// version.
     #[arg(long)]
     leaks: bool,
-    /// The manifest as one JSON object, with the security of its parameter sets; with --leaks what each party learns.
+    /// The manifest as one JSON object, with the security of its parameter sets; with --leaks what
+    /// each party learns.
     #[arg(long)]
     json: bool,
 }

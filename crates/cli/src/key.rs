@@ -12,7 +12,8 @@ use crate::status::Status;
 /// Commands of `spirea key`.
 #[derive(Subcommand)]
 pub enum Key {
-    /// Make a key that signs versions, in a new file that its owner alone can read; print the public key, for clients.
+    /// Make a key that signs versions, in a new file that its owner alone can read; print the
+    /// public key, for clients.
     New {
         /// The file.
         file: PathBuf,

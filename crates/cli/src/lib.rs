@@ -46,7 +46,8 @@ pub use output::explained;
 pub use status::Status;
 pub use threads::Threads;
 
-/// Private information retrieval: serve a table, look records up, and the server does not learn which.
+/// Private information retrieval: serve a table, look records up, and the server does not learn
+/// which.
 #[derive(Parser)]
 #[command(name = "spirea", version, max_term_width = 110)]
 struct Command {
@@ -66,7 +67,8 @@ enum Action {
     Build(build::Options),
     /// Compare the protocols for a table, on this machine.
     Plan(plan::Command),
-    /// Explain a snapshot: shapes, sizes, anonymity set, failure bound, and what a look-up tells whom.
+    /// Explain a snapshot: shapes, sizes, anonymity set, failure bound, and what a look-up tells
+    /// whom.
     Inspect(inspect::Options),
     /// Publish a base or changes of it in a repository.
     Publish(publish::Publish),
@@ -87,7 +89,8 @@ enum Action {
     WorkerFiles(cluster::FilesOptions),
     /// Serve databases whose shares workers have.
     Coordinator(Box<cluster::CoordinatorOptions>),
-    /// Serve databases larger than one machine, on Ray: with the Python package and its extra `cluster`.
+    /// Serve databases larger than one machine, on Ray: with the Python package and its extra
+    /// `cluster`.
     #[command(disable_help_flag = true)]
     Cluster(cluster::Elsewhere),
     /// Make tokens, by which a server knows who may ask.

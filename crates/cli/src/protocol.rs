@@ -20,52 +20,56 @@ use crate::threads::Threads;
 /// Options for the protocol and its parameters.
 #[derive(Args)]
 pub struct ProtocolOptions {
-    /// Protocol: simple, double, exppack-simple, exppack-double, double-pack, hybrid, onion; dpf-xor or dpf-sum, which
-    /// two servers answer; or auto, for the one of one server that `spirea plan` recommends for the table and this machine.
-    /// Without it auto, but a snapshot that is replaced (--overwrite) keeps its protocol.
+    /// Protocol: simple, double, exppack-simple, exppack-double, double-pack, hybrid, onion;
+    /// dpf-xor or dpf-sum, which two servers answer; or auto, for the one of one server that
+    /// `spirea plan` recommends for the table and this machine. Without it auto, but a snapshot
+    /// that is replaced (--overwrite) keeps its protocol.
     #[arg(help_heading = "Protocol", long)]
     protocol: Option<String>,
-    /// Choose by the rates in this file, which `spirea plan --save-rates` wrote, instead of measuring this machine once; the
-    /// variable SPIREA_RATES names one for all commands.
+    /// Choose by the rates in this file, which `spirea plan --save-rates` wrote, instead of
+    /// measuring this machine once; the variable SPIREA_RATES names one for all commands.
     #[arg(help_heading = "Protocol", long, value_name = "FILE")]
     rates: Option<PathBuf>,
-    /// Security that parameter sets must reach: standard, the default, at least 128 bits by the models that count operations; or conservative,
-    /// ML-KEM-512 by core-SVP too, for which module-1536, fast and onion-26 are chosen and a weaker --set or --ring is
-    /// refused.
+    /// Security that parameter sets must reach: standard, the default, at least 128 bits by the
+    /// models that count operations; or conservative, ML-KEM-512 by core-SVP too, for which
+    /// module-1536, fast and onion-26 are chosen and a weaker --set or --ring is refused.
     #[arg(help_heading = "Protocol", long)]
     security: Option<SecurityLevel>,
-    /// Aim of the protocol's shape: time, the server's; communication, the bytes of a query and its answer
-    /// where that takes the server at most 2.1 times as long; or balance, the default.
+    /// Aim of the protocol's shape: time, the server's; communication, the bytes of a query and its
+    /// answer where that takes the server at most 2.1 times as long; or balance, the default.
     #[arg(help_heading = "Protocol", long)]
     prefer: Option<Preference>,
     /// LWE set, if not the level's: module-1280, module-1536, or paper for a uniform public matrix.
     #[arg(help_heading = "Protocol", long)]
     set: Option<String>,
-    /// Ring set, if not the protocol's default: fast, small or paper for packing; onion-32, onion-30 or onion-26 for
-    /// onion.
+    /// Ring set, if not the protocol's default: fast, small or paper for packing; onion-32,
+    /// onion-30 or onion-26 for onion.
     #[arg(help_heading = "Protocol", long)]
     ring: Option<String>,
-    /// Pseudorandom function of dpf-xor and dpf-sum: aes-128, the default, chacha20, chacha12, salsa20, salsa12, sha-256; or
-    /// siphash or highwayhash, with --accept-weak-prf.
+    /// Pseudorandom function of dpf-xor and dpf-sum: aes-128, the default, chacha20, chacha12,
+    /// salsa20, salsa12, sha-256; or siphash or highwayhash, with --accept-weak-prf.
     #[arg(help_heading = "Protocol", long)]
     prf: Option<PrfKind>,
     /// Take a pseudorandom function that has little cryptanalysis behind it.
     #[arg(help_heading = "Protocol", long)]
     accept_weak_prf: bool,
-    /// Way of a client's evaluation keys to the server: registered, once; or per-query, with each query of
-    /// exppack-simple, exppack-double or hybrid, whose secret is used for nothing else, so that of what a query holds
-    /// only the version links it to others. Without it, registered, and with --protocol auto whichever is better.
+    /// Way of a client's evaluation keys to the server: registered, once; or per-query, with each
+    /// query of exppack-simple, exppack-double or hybrid, whose secret is used for nothing else, so
+    /// that of what a query holds only the version links it to others. Without it, registered, and
+    /// with --protocol auto whichever is better.
     #[arg(help_heading = "Protocol", long, value_name = "WAY")]
     keys: Option<KeyDelivery>,
     /// Bits of the words of dpf-sum: 32, the default, or 64.
     #[arg(help_heading = "Protocol", long, value_name = "32|64")]
     word_bits: Option<u32>,
-    /// Bins of as many records each, of dpf-xor and dpf-sum: a query brings a record of each for the work of one, and is as
-    /// many keys long. Such a table has no deltas: changes make a new base.
+    /// Bins of as many records each, of dpf-xor and dpf-sum: a query brings a record of each for
+    /// the work of one, and is as many keys long. Such a table has no deltas: changes make a new
+    /// base.
     #[arg(help_heading = "Protocol", long)]
     bins: Option<usize>,
-    /// Most queries that a client sends under one set of registered keys, 64 to 1024; 1024 by default. A shorter life reveals less
-    /// when an answer is refused, and links fewer queries; clients upload keys more often.
+    /// Most queries that a client sends under one set of registered keys, 64 to 1024; 1024 by
+    /// default. A shorter life reveals less when an answer is refused, and links fewer queries;
+    /// clients upload keys more often.
     #[arg(help_heading = "Protocol", long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(LEAST_KEY_QUERIES..=MOST_KEY_QUERIES))]
     pub key_queries: Option<u64>,
 }

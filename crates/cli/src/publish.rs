@@ -70,11 +70,12 @@ pub struct Publish {
     /// A snapshot that becomes the base; the repository is made if it is not there.
     #[arg(help_heading = "Base", long, conflicts_with_all = ["put", "delete", "changes"])]
     base: Option<PathBuf>,
-    /// Publish a base even if it has less than half of the current version's values, as when its input was cut off.
+    /// Publish a base even if it has less than half of the current version's values, as when its
+    /// input was cut off.
     #[arg(help_heading = "Base", long, requires = "base")]
     allow_shrinking: bool,
-    /// A table of keys with their new values: CSV, JSONL or Parquet, with the columns of the base; a file, a folder of files, or a
-    /// pattern.
+    /// A table of keys with their new values: CSV, JSONL or Parquet, with the columns of the base;
+    /// a file, a folder of files, or a pattern.
     #[arg(help_heading = "Changes", long, value_name = "FILE")]
     put: Option<PathBuf>,
     /// A table of keys that have no value any more.
@@ -85,7 +86,8 @@ pub struct Publish {
     key: String,
     #[command(flatten)]
     file: InputOptions,
-    /// Lines of JSON, `{"key": KEY, "value": VALUE}` or `{"key": KEY, "deleted": true}`, in place of the tables.
+    /// Lines of JSON, `{"key": KEY, "value": VALUE}` or `{"key": KEY, "deleted": true}`, in place
+    /// of the tables.
     #[arg(help_heading = "Changes", long, value_name = "FILE", conflicts_with_all = ["put", "delete"])]
     changes: Option<PathBuf>,
 }

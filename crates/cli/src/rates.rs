@@ -31,7 +31,8 @@ pub struct RatesOptions {
     /// Read the rates from this file, which --save-rates wrote, instead of measuring this machine.
     #[arg(help_heading = "Rates", long, value_name = "FILE", conflicts_with = "save_rates")]
     rates: Option<PathBuf>,
-    /// Write the rates that are measured to this file, for every level of security, so that later plans read them.
+    /// Write the rates that are measured to this file, for every level of security, so that later
+    /// plans read them.
     #[arg(help_heading = "Rates", long, value_name = "FILE")]
     save_rates: Option<PathBuf>,
 }

@@ -17,10 +17,10 @@ pub enum Token {
 /// Options of `spirea token new`.
 #[derive(Args)]
 pub struct New {
-    /// Whose it is: a name that no other token of the file has.
+    /// Name of the owner, unique within the file.
     #[arg(long)]
     name: String,
-    /// What it allows; may be given again.
+    /// Scope of the token; may be given again.
     #[arg(long = "scope", value_enum, required = true)]
     scopes: Vec<ScopeName>,
     /// The most queries in each period, such as 1000/day; also second, minute and hour.

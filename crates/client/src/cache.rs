@@ -10,7 +10,8 @@ use crate::{ClientError, Hint, PartDescription};
 /// Storage for hints between sessions, and for what a client has seen of databases under pinned
 /// keys.
 ///
-/// A *slot* is a part of a database whose hints follow each other, such as the base of one database.
+/// A *slot* is a part of a database whose hints follow each other, such as the base of one
+/// database.
 pub trait HintCache: Send {
     /// Returns the hint of a part, if it is cached and undamaged.
     ///

@@ -34,7 +34,8 @@ pub struct Policy {
 }
 
 impl Default for Policy {
-    /// 5 attempts within a minute with pauses up to 30 seconds, hints up to 8 GiB, no weak function.
+    /// 5 attempts within a minute with pauses up to 30 seconds, hints up to 8 GiB, no weak
+    /// function.
     fn default() -> Self {
         Self {
             attempts: 5,

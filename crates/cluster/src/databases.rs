@@ -270,7 +270,8 @@ impl Databases {
         opened
     }
 
-    /// Reads the manifest of the placed folder and version, and opens the snapshot on a thread of its own.
+    /// Reads the manifest of the placed folder and version, and opens the snapshot on a thread of
+    /// its own.
     fn begin(
         self: &Arc<Self>,
         name: &str,

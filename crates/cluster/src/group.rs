@@ -24,8 +24,8 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// replicas fail is not retried for ever.
 const MOST_FAILURES: usize = 6;
 
-/// A batch is stuck after `STUCK_FACTOR` times the time of a slow batch, and no sooner than `STUCK_LEAST`. Before any batch has
-/// been timed, it is stuck after `STUCK_UNKNOWN`.
+/// A batch is stuck after `STUCK_FACTOR` times the time of a slow batch, and no sooner than
+/// `STUCK_LEAST`. Before any batch has been timed, it is stuck after `STUCK_UNKNOWN`.
 const STUCK_FACTOR: u32 = 10;
 const STUCK_LEAST: Duration = Duration::from_secs(1);
 const STUCK_UNKNOWN: Duration = Duration::from_secs(2);

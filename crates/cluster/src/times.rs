@@ -132,7 +132,8 @@ mod tests {
         budget: Vec<BudgetStep>,
     }
 
-    /// Times of batches in microseconds; then, for some sizes, the time after which a batch is slow.
+    /// Times of batches in microseconds; then, for some sizes, the time after which a batch is
+    /// slow.
     #[derive(serde::Deserialize)]
     struct TimesStep {
         queries: usize,
@@ -148,7 +149,8 @@ mod tests {
         paid: usize,
     }
 
-    /// The simulation of `spirea cluster plan` computes the same vectors: python/tests/cluster/test_simulation.py.
+    /// The simulation of `spirea cluster plan` computes the same vectors:
+    /// python/tests/cluster/test_simulation.py.
     #[test]
     fn second_requests_follow_the_vectors() {
         let vectors: Vectors =

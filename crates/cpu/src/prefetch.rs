@@ -18,8 +18,8 @@ pub(crate) fn prefetch_second_level(address: *const u8) {
 #[allow(unsafe_code)]
 fn hint<const BUT: u32>(address: *const u8) {
     use std::arch::x86_64::{_MM_HINT_T0, _MM_HINT_T1, _mm_prefetch};
-    // SAFETY: part of SSE, which every x86-64 has; the instruction reads nothing that the program can
-    // observe and ignores addresses that are not mapped.
+    // SAFETY: part of SSE, which every x86-64 has; the instruction reads nothing that the program
+    // can observe and ignores addresses that are not mapped.
     unsafe {
         match BUT {
             0 => _mm_prefetch::<_MM_HINT_T0>(address.cast()),

@@ -1,4 +1,5 @@
-//! Compiles the runtime and the kernels with the machine's C++ compiler into libraries that pass for `libcuda.so`.
+//! Compiles the runtime and the kernels with the machine's C++ compiler into libraries that pass
+//! for `libcuda.so`.
 
 use std::collections::VecDeque;
 use std::env;

@@ -69,7 +69,7 @@ pub fn pack_architectures() -> Result<String, BackendError> {
     Ok(pack.architectures())
 }
 
-/// What a cubin was compiled for. The order is from the lesser to the better.
+/// Target of a cubin. The order is from the lesser to the better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Architecture {
     compute: Compute,

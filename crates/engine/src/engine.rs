@@ -34,7 +34,8 @@ pub struct Status {
     pub refused: Option<String>,
 }
 
-/// The queries of a request to one part of a version, with the hash of its client's evaluation keys.
+/// The queries of a request to one part of a version, with the hash of its client's evaluation
+/// keys.
 #[derive(Clone)]
 pub struct Asked {
     /// The keys, if the protocol needs them.

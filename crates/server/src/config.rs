@@ -61,7 +61,8 @@ pub struct ServerConfig {
 }
 
 impl Default for ServerConfig {
-    /// No snapshots, port 8080 of this machine only, neither tokens nor TLS, all cores, keys in memory only.
+    /// No snapshots, port 8080 of this machine only, neither tokens nor TLS, all cores, keys in
+    /// memory only.
     fn default() -> Self {
         Self {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)),

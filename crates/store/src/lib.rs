@@ -5,7 +5,8 @@
 //! - [`mod@build`]: builds a snapshot from a table, through a spool on disk.
 //! - [`changes`] of a table, the [`repository`] of its versions, and their [`signing`].
 //!
-//! Rows are counted from 1 in every message, without a header; an index table's record i is row i + 1.
+//! Rows are counted from 1 in every message, without a header; an index table's record i is row i +
+//! 1.
 
 pub mod build;
 pub mod changes;

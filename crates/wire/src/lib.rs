@@ -28,7 +28,8 @@ pub use share::{Keyed, ShareLimits, ShareRequest};
 
 /// The messages as generated from `proto/`.
 pub mod proto {
-    // The generator documents fields and messages from the .proto files, but not the methods it adds.
+    // The generator documents fields and messages from the .proto files, but not the methods it
+    // adds.
     #![allow(missing_docs, clippy::all, unused_qualifications)]
     include!("generated/spirea.v1.rs");
 }

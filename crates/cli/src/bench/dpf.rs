@@ -19,10 +19,11 @@ pub struct DpfOptions {
     /// The domain has 2^LOG points.
     #[arg(long, value_name = "LOG", default_value_t = 20)]
     log_domain: u32,
-    /// What there is at a point: bit, u32, u64 or u128.
+    /// Output at each point: bit, u32, u64 or u128.
     #[arg(long, default_value = "bit")]
     output: OutputKind,
-    /// Pseudorandom function: aes-128, chacha20, chacha12, salsa20, salsa12, siphash, highwayhash or sha-256.
+    /// Pseudorandom function: aes-128, chacha20, chacha12, salsa20, salsa12, siphash, highwayhash
+    /// or sha-256.
     #[arg(long, default_value = "aes-128")]
     prf: PrfKind,
     /// Order of evaluation: memory-bounded, level-by-level or branch-parallel; all by default.

@@ -24,8 +24,8 @@ use crate::output::{Format, bytes, print_line, seconds};
 /// Options of `spirea bench protocol`.
 #[derive(Args)]
 pub struct ProtocolOptions {
-    /// Name of the protocol: simple, double, exppack-simple, exppack-double, double-pack, hybrid, onion, dpf-xor or
-    /// dpf-sum.
+    /// Name of the protocol: simple, double, exppack-simple, exppack-double, double-pack, hybrid,
+    /// onion, dpf-xor or dpf-sum.
     protocol: String,
     /// Bytes of a record.
     #[arg(long, default_value_t = 256)]
@@ -36,10 +36,10 @@ pub struct ProtocolOptions {
     /// Bins of dpf-xor and dpf-sum: a query has a key for each.
     #[arg(long, default_value_t = 1)]
     bins: usize,
-    /// How evaluation keys reach the server: registered, or per-query.
+    /// Delivery of evaluation keys: registered, or per-query.
     #[arg(long, default_value = "registered")]
     keys: KeyDelivery,
-    /// What the shape is chosen for: time, communication or balance.
+    /// Goal of the shape: time, communication or balance.
     #[arg(long, default_value = "balance")]
     prefer: Preference,
     #[command(flatten)]

@@ -21,7 +21,8 @@ pub struct ShareOptions {
     /// Bits of the words that shares multiply, 32 or 64; of `dpf-sum` only.
     #[arg(long, default_value_t = 32)]
     word_bits: u32,
-    /// Pseudorandom function: aes-128, chacha20, chacha12, salsa20, salsa12, siphash, highwayhash or sha-256.
+    /// Pseudorandom function: aes-128, chacha20, chacha12, salsa20, salsa12, siphash, highwayhash
+    /// or sha-256.
     #[arg(long, default_value = "aes-128")]
     prf: PrfKind,
     #[command(flatten)]

@@ -27,7 +27,8 @@ pub struct Options {
     /// The database to look something up in; the first that is ready by default.
     #[arg(long, value_name = "NAME", value_parser = address::database)]
     database: Option<String>,
-    /// Print facts about the program and this machine first: what a bug report needs, and no name, path or value of yours.
+    /// Print facts about the program and this machine first: what a bug report needs, and no name,
+    /// path or value of yours.
     #[arg(long)]
     report: bool,
     #[command(flatten)]

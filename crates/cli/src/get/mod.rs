@@ -44,12 +44,13 @@ pub struct Options {
     name: String,
     /// Keys to look up.
     keys: Vec<String>,
-    /// Address of the other server, for a database that two servers answer for; in any order. Whoever reads the
-    /// connections to both can tell what is looked up: over a network both addresses should begin with https://.
+    /// Address of the other server, for a database that two servers answer for; in any order.
+    /// Whoever reads the connections to both can tell what is looked up: over a network both
+    /// addresses should begin with https://.
     #[arg(help_heading = "Servers", long, value_name = "URL", value_parser = address::server)]
     other: Option<String>,
-    /// Another address of the server, asked when the one before it cannot be reached, does not answer in time or is
-    /// not ready; may be given again.
+    /// Another address of the server, asked when the one before it cannot be reached, does not
+    /// answer in time or is not ready; may be given again.
     #[arg(help_heading = "Servers", long, value_name = "URL", value_parser = address::server)]
     replica: Vec<String>,
     /// Another address of the other server; may be given again.
@@ -60,28 +61,32 @@ pub struct Options {
     /// Ask also under a pseudorandom function that has little cryptanalysis behind it.
     #[arg(help_heading = "Access", long)]
     accept_weak_prf: bool,
-    /// Ask two servers over http:// through one proxy of the environment, which can then tell what is looked up.
+    /// Ask two servers over http:// through one proxy of the environment, which can then tell what
+    /// is looked up.
     #[arg(help_heading = "Access", long, requires = "other")]
     accept_shared_proxy: bool,
-    /// Look up domain names together with their parents, so many names for each: itself and its shortest parents, such as
-    /// example.com and com for www.example.com. Servers see as many look-ups whatever the name; what is not asked for is said.
+    /// Look up domain names together with their parents, so many names for each: itself and its
+    /// shortest parents, such as example.com and com for www.example.com. Servers see as many
+    /// look-ups whatever the name; what is not asked for is said.
     #[arg(help_heading = "Look-ups", long, value_name = "NAMES", value_parser = clap::value_parser!(u8).range(1..=16), conflicts_with_all = ["index", "fetch", "resume", "hex", "base64"])]
     parents: Option<u8>,
     /// Look up by position, from 0, in a table without keys.
     #[arg(help_heading = "Look-ups", long, num_args = 1.., conflicts_with_all = ["keys", "keys_from"])]
     index: Vec<u64>,
-    /// Ask for all of them with one query, for the work of one: a value of each of the table's bins. What lies in the bin
-    /// of one before it is dropped, and said to be.
+    /// Ask for all of them with one query, for the work of one: a value of each of the table's
+    /// bins. What lies in the bin of one before it is dropped, and said to be.
     #[arg(help_heading = "Look-ups", long)]
     fetch: bool,
     /// Also look up every line of this file; - for standard input.
     #[arg(help_heading = "Look-ups", long)]
     keys_from: Option<PathBuf>,
-    /// File that records how many look-ups of the list are complete, so that the same command continues behind them after an
-    /// interruption. Whoever reads the file can test guesses of the list.
+    /// File that records how many look-ups of the list are complete, so that the same command
+    /// continues behind them after an interruption. Whoever reads the file can test guesses of the
+    /// list.
     #[arg(help_heading = "Look-ups", long, value_name = "FILE", conflicts_with = "fetch")]
     resume: Option<PathBuf>,
-    /// Encoding of this file by its label on the web, such as windows-1252, shift_jis or utf-16; UTF-8 by default.
+    /// Encoding of this file by its label on the web, such as windows-1252, shift_jis or utf-16;
+    /// UTF-8 by default.
     #[arg(help_heading = "Look-ups", long, value_name = "LABEL", requires = "keys_from")]
     encoding: Option<Encoding>,
     /// Keys are written as hexadecimal digits of their bytes.
@@ -93,14 +98,16 @@ pub struct Options {
     /// One JSON object a line, in the order asked for.
     #[arg(help_heading = "Output", long)]
     json: bool,
-    /// Folder in which hints are kept; the user's cache folder by default. Where that cannot be written to, memory serves.
+    /// Folder in which hints are kept; the user's cache folder by default. Where that cannot be
+    /// written to, memory serves.
     #[arg(help_heading = "Hints", long)]
     cache: Option<PathBuf>,
-    /// Keep hints in memory: write nothing to the disk, and download them again the next time. With --pin-key, older versions
-    /// are then known within this command only.
+    /// Keep hints in memory: write nothing to the disk, and download them again the next time. With
+    /// --pin-key, older versions are then known within this command only.
     #[arg(help_heading = "Hints", long, conflicts_with = "cache")]
     no_cache: bool,
-    /// Seconds that a request may take, beside a second for each 16 KiB of it and its response, and that it is tried again.
+    /// Seconds that a request may take, beside a second for each 16 KiB of it and its response, and
+    /// that it is tried again.
     #[arg(help_heading = "Servers", long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
     timeout: u64,
     /// Seconds to wait for a server that is not reachable or still loading.
@@ -109,8 +116,8 @@ pub struct Options {
     /// Also say, on standard error, what the look-ups cost.
     #[arg(help_heading = "Output", long)]
     timings: bool,
-    /// The operator's public key, as `spirea key public` prints it: refuse versions that it did not sign, and those that
-    /// are older than what has been seen.
+    /// The operator's public key, as `spirea key public` prints it: refuse versions that it did not
+    /// sign, and those that are older than what has been seen.
     #[arg(help_heading = "Access", long, value_name = "KEY")]
     pin_key: Option<PublicKey>,
 }

@@ -28,7 +28,8 @@ pub struct DeviceOptions {
     /// Number of the device.
     #[arg(long, default_value_t = 0)]
     device: usize,
-    /// Sizes of what runs: full, or tiny for a quick look; tiny by default where the device is emulated.
+    /// Sizes of what runs: full, or tiny for a quick look; tiny by default where the device is
+    /// emulated.
     #[arg(long, value_enum)]
     scale: Option<Scale>,
     /// One JSON object a line.

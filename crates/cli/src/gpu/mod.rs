@@ -14,7 +14,7 @@ use crate::status::Status;
 pub enum Gpu {
     /// Self-tests of the device, every step against the CPU, and whole protocols.
     Check(check::CheckOptions),
-    /// What the device can do at most, and how near the steps and the protocols come to it.
+    /// Measure the device's limits, and the steps and protocols beside them.
     Bench(bench::BenchOptions),
 }
 

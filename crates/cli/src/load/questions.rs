@@ -19,12 +19,13 @@ const SAMPLE: usize = 100_000;
 /// Source of questions and right answers.
 #[derive(Args)]
 pub struct Source {
-    /// Ask for the keys in this file, one a line. The values are not known, so of wrong answers only those are found
-    /// that fail their checksum.
+    /// Ask for the keys in this file, one a line. The values are not known, so of wrong answers
+    /// only those are found that fail their checksum.
     #[arg(long, value_name = "FILE", conflicts_with = "expect")]
     keys: Option<PathBuf>,
-    /// The table that the database was built from, as `spirea build --input`: its rows are asked for, and every answer
-    /// is compared. Several, for versions that take turns: an answer is right if one of them has it.
+    /// The table that the database was built from, as `spirea build --input`: its rows are asked
+    /// for, and every answer is compared. Several, for versions that take turns: an answer is right
+    /// if one of them has it.
     #[arg(long, value_name = "FILE")]
     expect: Vec<PathBuf>,
     /// Column of the keys, as of `spirea build`.

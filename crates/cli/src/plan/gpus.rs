@@ -44,16 +44,18 @@ enum Link {
 /// Options for several GPUs that answer together.
 #[derive(Args)]
 pub(super) struct GpuOptions {
-    /// GPUs of one server, from 1 to 64: shows how they would divide each protocol's database, and why.
+    /// GPUs of one server, from 1 to 64: shows how they would divide each protocol's database, and
+    /// why.
     #[arg(help_heading = "Devices", long, requires = "gpu_memory", value_parser = clap::value_parser!(u16).range(1..=64))]
     gpus: Option<u16>,
     /// Memory of each, such as 94GiB.
     #[arg(help_heading = "Devices", long, value_name = "SIZE", requires = "gpus", value_parser = parse_bytes)]
     gpu_memory: Option<u64>,
-    /// How they reach each other.
+    /// Link between the GPUs.
     #[arg(help_heading = "Devices", long, requires = "gpus", default_value = "pcie")]
     gpu_link: Link,
-    /// Queries that they answer at once. A server plans for one, so that all GPUs have a part in a lone query.
+    /// Queries that they answer at once. A server plans for one, so that all GPUs have a part in a
+    /// lone query.
     #[arg(help_heading = "Devices", long, value_name = "QUERIES", requires = "gpus", default_value_t = 1,
           value_parser = clap::value_parser!(u16).range(1..=1024))]
     gpu_batch: u16,

@@ -47,8 +47,8 @@ pub struct Options {
     /// Take both from the snapshot in this folder, and say what its longest values cost.
     #[arg(help_heading = "Table", long, value_name = "FOLDER", conflicts_with_all = ["records", "record_bytes"])]
     snapshot: Option<PathBuf>,
-    /// Take both from the table that `spirea build` would make of these files, and say what its longest values cost; - for
-    /// standard input, with --format.
+    /// Take both from the table that `spirea build` would make of these files, and say what its
+    /// longest values cost; - for standard input, with --format.
     #[arg(help_heading = "Table", long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["records", "snapshot"])]
     input: Vec<PathBuf>,
     /// Column of the keys of --input; without one the table is looked up by position.
@@ -59,7 +59,8 @@ pub struct Options {
     value: Vec<String>,
     #[command(flatten)]
     file: InputOptions,
-    /// Treatment of keys in several rows of --input: refuse the table, or take the first or the last row of each.
+    /// Treatment of keys in several rows of --input: refuse the table, or take the first or the
+    /// last row of each.
     #[arg(
         help_heading = "Table",
         long,
@@ -83,28 +84,31 @@ pub struct Options {
     /// Memory of the server, such as 16GiB.
     #[arg(help_heading = "Needs", long, value_parser = parse_bytes)]
     memory: Option<u64>,
-    /// Servers that there are: 2 if another party, which must not work together with this one, runs the second.
+    /// Servers that there are: 2 if another party, which must not work together with this one, runs
+    /// the second.
     #[arg(help_heading = "Needs", long, default_value_t = 1)]
     servers: usize,
-    /// Look-ups of a client between two versions of the database, over which its hint and keys are spread.
+    /// Look-ups of a client between two versions of the database, over which its hint and keys are
+    /// spread.
     #[arg(help_heading = "Needs", long, default_value_t = 100.0)]
     lookups: f64,
-    /// What parameter sets must reach: standard, or conservative for ML-KEM-512 under every model.
+    /// Least security of parameter sets: standard, or conservative for ML-KEM-512 under every
+    /// model.
     #[arg(help_heading = "Needs", long, default_value = "standard")]
     security: SecurityLevel,
-    /// What shapes are chosen for: time, the server's; communication, the bytes of a query and its answer where that takes
-    /// the server at most 2.1 times as long; or balance.
+    /// Goal of shapes: time, the server's; communication, the bytes of a query and its answer where
+    /// that takes the server at most 2.1 times as long; or balance.
     #[arg(help_heading = "Needs", long, default_value = "balance")]
     prefer: Preference,
-    /// Recommend only protocols whose keys reach the server so, or that have none: registered, or per-query, where nothing
-    /// may link two queries of a client.
+    /// Recommend only protocols whose keys reach the server so, or that have none: registered, or
+    /// per-query, where nothing may link two queries of a client.
     #[arg(help_heading = "Needs", long, value_name = "WAY")]
     keys: Option<KeyDelivery>,
     /// Bins of the table: a query brings a record of each, of dpf-xor and dpf-sum.
     #[arg(help_heading = "Needs", long, default_value_t = 1)]
     bins: usize,
-    /// A GPU as its memory and its GB/s, such as 94GiB:3480: shows whether a protocol fits and the least time in which
-    /// it could read what a query must read. A bound, not a prediction.
+    /// A GPU as its memory and its GB/s, such as 94GiB:3480: shows whether a protocol fits and the
+    /// least time in which it could read what a query must read. A bound, not a prediction.
     #[arg(help_heading = "Devices", long, value_parser = Gpu::parse)]
     gpu: Option<Gpu>,
     #[command(flatten)]

@@ -15,8 +15,8 @@ use crate::output::seconds;
 /// Options for a machine with processing in memory.
 #[derive(Args)]
 pub(super) struct PimOptions {
-    /// DPUs of a machine with processing in memory, such as 2048: shows how it would best answer dpf-xor, and how fast, by
-    /// a model. Keys are expanded by this machine's threads.
+    /// DPUs of a machine with processing in memory, such as 2048: shows how it would best answer
+    /// dpf-xor, and how fast, by a model. Keys are expanded by this machine's threads.
     #[arg(help_heading = "Devices", long, value_name = "DPUS")]
     pim: Option<usize>,
     /// Queries at once, for which clusters and passes are chosen.

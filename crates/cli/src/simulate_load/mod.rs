@@ -22,11 +22,11 @@ pub struct Options {
     /// A snapshot whose batches are timed on this machine.
     #[arg(required_unless_present = "batch_seconds", conflicts_with = "batch_seconds")]
     snapshot: Option<PathBuf>,
-    /// How long batches take, instead of a snapshot: queries=seconds, in between on straight lines.
+    /// Times of batches, in place of a snapshot: queries=seconds, interpolated in between.
     #[arg(long, value_name = "1=0.035,32=0.4", value_parser = Service::parse)]
     batch_seconds: Option<Service>,
-    /// The most queries of a batch; by default what the snapshot takes, or the largest that is given, but no more than
-    /// may wait.
+    /// The most queries of a batch; by default what the snapshot takes, or the largest that is
+    /// given, but no more than may wait.
     #[arg(long)]
     limit: Option<usize>,
     /// Requests that may wait, as of `spirea serve`.

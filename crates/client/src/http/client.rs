@@ -128,8 +128,8 @@ impl HttpClient {
     /// Looks up the values at indices, and their cost.
     ///
     /// # Errors
-    /// Those of [`HttpClient::look_up_keys`]; [`ClientError::Protocol`] if the table is looked up by key or
-    /// has no such index.
+    /// Those of [`HttpClient::look_up_keys`]; [`ClientError::Protocol`] if the table is looked up
+    /// by key or has no such index.
     pub fn look_up_indices(&mut self, indices: &[u64]) -> Result<Lookups, ClientError> {
         self.carriers.hold(self.client.look_up_indices(indices))
     }

@@ -71,7 +71,8 @@ fn part(snapshot: &Snapshot) -> PartConfig {
 }
 
 impl Server {
-    /// A table of [`ROWS`] rows by position, asked for one at a time. `onion` has the quickest answers for a small one.
+    /// A table of [`ROWS`] rows by position, asked for one at a time. `onion` has the quickest
+    /// answers for a small one.
     pub(crate) fn of(protocol: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let choice = Choice { protocol: protocol.into(), ..Choice::default() };
@@ -171,7 +172,8 @@ pub(crate) fn damaged(mut answer: Vec<u8>) -> Vec<u8> {
 /// What a server does with the answer that it would have given.
 type Change = fn(&Server, Vec<u8>) -> Bytes;
 
-/// Asks for these rows, where the server changes some of its answers; gives the requests, and what came of it.
+/// Asks for these rows, where the server changes some of its answers; gives the requests, and what
+/// came of it.
 fn look_up(
     server: &mut Server,
     session: &mut Session,

@@ -1,4 +1,5 @@
-//! Workers and a coordinator on this machine: the same answers as one server, whatever happens to workers.
+//! Workers and a coordinator on this machine: the same answers as one server, whatever happens to
+//! workers.
 
 mod answers;
 mod authority;

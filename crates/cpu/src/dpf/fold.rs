@@ -276,7 +276,7 @@ impl<W: Word> RowKernel for Sum<'_, W> {
             let next = block.bytes.as_ptr().wrapping_add(block_bytes + group * share);
             let ahead = if groups > 1 { Lines::new(next, share) } else { Lines::NONE };
             let shares = &shares[group * W::KEYS * stride..];
-            // As many sums as fit the registers beside the row's vectors.
+            // The number of sums that fit the registers beside the row's vectors.
             match (W::KEYS, sums.len() / width) {
                 (1, _) => sum_key::<L, W, 4>(lanes, block, ahead, shares, sums),
                 (_, 1) => sum_key::<L, W, 8>(lanes, block, ahead, shares, sums),

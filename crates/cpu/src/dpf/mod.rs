@@ -39,7 +39,8 @@ use driver::Task;
 use fold::MultiplyAdds32;
 use lanes::ByteLanes as _;
 
-/// Multiplies and adds words of 32 bits in registers for a number of rounds; returns the number of products.
+/// Multiplies and adds words of 32 bits in registers for a number of rounds; returns the number of
+/// products.
 pub(crate) fn multiply_adds32(found: Found, rounds: u64) -> u64 {
     with_token!(found, Portable::<8>, lanes => lanes.run(MultiplyAdds32 { rounds }))
 }

@@ -1,4 +1,5 @@
-//! Four primes, their constants for signed 16-bit arithmetic, and the recombination of their residues.
+//! Four primes, their constants for signed 16-bit arithmetic, and the recombination of their
+//! residues.
 //!
 //! # Signed Montgomery arithmetic in 16 bits
 //! For a constant w with |w| <= q/2 and any signed 16-bit word y, let t be the low half of

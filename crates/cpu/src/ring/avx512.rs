@@ -22,7 +22,8 @@ impl WordLanes<16> for Avx512 {
     fn stream(self, a: __m512i, words: &mut [u32; 16]) {
         let to: *mut __m512i = words.as_mut_ptr().cast();
         if to.is_aligned() {
-            // SAFETY: `self` proves AVX-512 F, BW and VNNI; the array has the vector's bytes, and its alignment.
+            // SAFETY: `self` proves AVX-512 F, BW and VNNI; the array has the vector's bytes, and
+            // its alignment.
             unsafe { _mm512_stream_si512(to, a) }
         } else {
             self.store(a, words);

@@ -28,8 +28,8 @@ pub enum Schedule {
     /// Level by level over the whole tree: a level's key is read once, and the nodes of a level go
     /// through memory.
     BreadthFirst,
-    /// Level by level down to subtrees, then subtree by subtree (IVE, section IV: hierarchical search): nodes
-    /// stay in the caches.
+    /// Level by level down to subtrees, then subtree by subtree (IVE, section IV: hierarchical
+    /// search): nodes stay in the caches.
     #[default]
     Hierarchical,
 }

@@ -19,7 +19,8 @@ pub(super) const BLOCK: usize = 64;
 /// Tiles copied together.
 const TILES: usize = 8;
 
-/// The leaves of one expanded query: ciphertexts, or their b halves alone, as values below the primes.
+/// The leaves of one expanded query: ciphertexts, or their b halves alone, as values below the
+/// primes.
 #[derive(Debug)]
 pub struct RingLeaves<const HALVES: usize = 2> {
     count: usize,

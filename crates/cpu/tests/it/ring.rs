@@ -123,7 +123,7 @@ impl Pipeline {
         // A response of two parts.
         seen.extend(backend.mod_switch(&tables, &[&folded, &packed], self.bits).unwrap());
 
-        // As many selectors as the leaves allow, for a tournament of the first leaves.
+        // The number of selectors that the leaves allow, for a tournament of the first leaves.
         let depth = (self.leaves / self.rgsw.levels(ring)).min(6);
         let first = self.leaves - depth * self.rgsw.levels(ring);
         let pick = |row: usize, column: usize, to: &mut [i32]| {

@@ -195,7 +195,8 @@ impl<T> Deref for Pinned<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
-        // SAFETY: allocated with this length, initialised with zeros, which are values of a Pod type.
+        // SAFETY: allocated with this length, initialised with zeros, which are values of a Pod
+        // type.
         unsafe { std::slice::from_raw_parts(self.values, self.length) }
     }
 }

@@ -37,7 +37,8 @@ impl CudaBackend {
     /// Runs [`Backend::scalar_fold`] with the given kernel, to compare kernels.
     ///
     /// # Errors
-    /// As [`Backend::scalar_fold`]; [`BackendError::Unavailable`] if this device has no such kernel.
+    /// As [`Backend::scalar_fold`]; [`BackendError::Unavailable`] if this device has no such
+    /// kernel.
     #[doc(hidden)]
     pub fn scalar_fold_with(
         &self,

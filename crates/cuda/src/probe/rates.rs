@@ -161,8 +161,8 @@ impl Rates {
         Ok(self.sink.len() as f64 * INSTRUCTIONS / round)
     }
 
-    /// Measures byte products a second of the tensor cores on operands that are already loaded, with
-    /// `wgmma` on Hopper and `mma` elsewhere.
+    /// Measures byte products a second of the tensor cores on operands that are already loaded,
+    /// with `wgmma` on Hopper and `mma` elsewhere.
     ///
     /// # Errors
     /// The driver's error.

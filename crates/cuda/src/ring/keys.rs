@@ -16,7 +16,8 @@ const KEY_THREADS: usize = 128;
 /// Maximum number of rows in one launch.
 const MOST_ROWS: usize = 65_535;
 
-/// Keys for the digits of one gadget: `[key][row][a, b][limb][N]`, values times 2^32, in fragments (`ring.cuh`).
+/// Keys for the digits of one gadget: `[key][row][a, b][limb][N]`, values times 2^32, in fragments
+/// (`ring.cuh`).
 #[derive(Debug)]
 pub(super) struct DigitKeys {
     pub decomposition: Arc<Decomposition>,

@@ -2,8 +2,9 @@ use super::lanes::{self, Lanes, load, store};
 use super::{Prf, PrfKind};
 use crate::Block;
 
-/// SipHash-2-4 with 128 bits of output (Aumasson and Bernstein, "SipHash: a fast short-input PRF", INDOCRYPT
-/// 2012, in the variant of their reference code): `F(s, i)` is the tag of the 8 bytes of i under the key s.
+/// SipHash-2-4 with 128 bits of output (Aumasson and Bernstein, "SipHash: a fast short-input PRF",
+/// INDOCRYPT 2012, in the variant of their reference code): `F(s, i)` is the tag of the 8 bytes of
+/// i under the key s.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SipHash24;
 

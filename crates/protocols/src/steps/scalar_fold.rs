@@ -200,7 +200,8 @@ mod tests {
                 assert!(bound < -20.0, "{}: {bound}", set.name());
             }
         }
-        // By hand: 8322948 / sqrt(146876^2 + 2/3 1280 2^30) = 8.594, and 1 - 8.594^2 / 2 log2(e) + log2(3).
+        // By hand: 8322948 / sqrt(146876^2 + 2/3 1280 2^30) = 8.594, and 1 - 8.594^2 / 2 log2(e) +
+        // log2(3).
         let of_a_byte = rounded_bound_log2(32_768, 1280, 3);
         assert!((of_a_byte + 50.69).abs() < 0.05, "{of_a_byte}");
     }

@@ -138,7 +138,8 @@ impl Batch {
         self.bytes >= Self::BYTES
     }
 
-    /// Applies `work` to each payload with the number of its record, in order, and empties the batch.
+    /// Applies `work` to each payload with the number of its record, in order, and empties the
+    /// batch.
     pub(super) fn take<T: Send>(&mut self, work: impl Fn(u64, &[u8]) -> T + Sync) -> Vec<T> {
         let first = self.first;
         let of = |(i, payload): (usize, &Vec<u8>)| work(first + i as u64, payload);

@@ -70,8 +70,8 @@ fn a_million_rows_of_64_bytes_store_at_most_one_and_a_half_times_their_bytes() {
     }
 }
 
-/// Prints the table of docs/snapshots.md: `cargo test --release -p spirea-store --test stored_bytes -- --ignored
-/// --nocapture`.
+/// Prints the table of docs/snapshots.md: `cargo test --release -p spirea-store --test stored_bytes
+/// -- --ignored --nocapture`.
 #[test]
 #[ignore = "it prints a table of the documentation"]
 fn print_what_tables_store() {

@@ -29,8 +29,8 @@ const SHARED_SIZES: [f64; 2] = [1.0, 8.0];
 /// Options of `spirea bench pim`.
 #[derive(Args)]
 pub struct PimOptions {
-    /// Parameters of the model: paper (fitted to rows of IM-PIR) or kernel (instructions counted from the device program;
-    /// launch, CPU and GPU as in paper).
+    /// Parameters of the model: paper (fitted to rows of IM-PIR) or kernel (instructions counted
+    /// from the device program; launch, CPU and GPU as in paper).
     #[arg(long, default_value = "paper")]
     profile: Profile,
     /// A file of parameters instead, in the form of crates/pim/profiles/paper.toml.

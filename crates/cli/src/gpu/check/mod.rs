@@ -28,7 +28,8 @@ pub struct CheckOptions {
     /// Size in GiB of the databases that the protocols are checked on at last.
     #[arg(long, default_value_t = 0.5)]
     db_gib: f64,
-    /// Minutes after which no further check begins: 1.75 by default, without end if the scale is tiny.
+    /// Minutes after which no further check begins: 1.75 by default, without end if the scale is
+    /// tiny.
     #[arg(long)]
     minutes: Option<f64>,
     /// Only the checks whose names contain this text.

@@ -1,4 +1,5 @@
-//! Fetches from the bins of a table that two servers answer for, through the bytes of requests and responses.
+//! Fetches from the bins of a table that two servers answer for, through the bytes of requests and
+//! responses.
 
 use std::collections::BTreeSet;
 
