@@ -106,9 +106,10 @@ PARTS = [
     ),
     Part(
         "lint",
-        "formatting, imports, and leftovers of merges",
+        "formatting, comments, imports, and leftovers of merges",
         [
             [CARGO, "fmt", "--all", "--", "--check"],
+            ["python3", "scripts/comments.py", "check"],
             ["sh", "-c", "! git grep -nE '^(<<<<<<<|>>>>>>>) '"],
             system("imports", "runner"),
         ],
