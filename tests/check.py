@@ -57,6 +57,7 @@ def commands(files):
         yield ENVIRONMENT
     if packages:
         yield [PYTHON, "-m", "pytest", "tests/system/test_imports.py"]
+        yield [PYTHON, "scripts/comments.py", "check"]
     if scripts:
         yield [VENV / "bin/ruff", "check", *scripts]
         yield [VENV / "bin/ruff", "format", "--check", *scripts]
