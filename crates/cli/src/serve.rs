@@ -17,8 +17,14 @@ use crate::threads::Threads;
 /// else as the file of --config says, else as it is by default.
 #[derive(Args)]
 pub struct Options {
-    /// Folders of snapshots.
+    /// Folders of snapshots, and of repositories.
     snapshots: Vec<PathBuf>,
+    /// Adopt a snapshot that `spirea build --overwrite` or a copy puts in a served one's place, once its files are
+    /// complete. Without it, SIGHUP has the folders read again (as it has certificates and tokens), and so has
+    /// POST /v1/admin/reload on --admin-listen, whose response tells a job whether the new snapshot answers. A table that
+    /// changes often is better published in a repository: see `spirea publish`.
+    #[arg(long)]
+    watch: bool,
     /// File of settings, as TOML.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -172,6 +178,8 @@ impl Options {
         set.to("signing_key", "--signing-key", self.signing_key, |config, value| {
             config.signing_key = Some(value);
         });
+        let watch = self.watch.then_some(true);
+        set.to("watch", "--watch", watch, |config, value| config.watch = value);
         set.to("tokens.file", "--tokens", self.tokens, |config, value| config.tokens = Some(value));
         let development = self.insecure_no_auth.then_some(true);
         set.to("development", "--insecure-no-auth", development, |config, value| config.development = value);

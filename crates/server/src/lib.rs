@@ -21,6 +21,8 @@
 //! |---|---|
 //! | `GET /v1/admin/databases` | the databases with their versions and states |
 //! | `GET /v1/admin/status` | load, keys, connections and uptime |
+//! | `POST /v1/admin/reload` | adopts snapshots that took the places of served ones |
+//! | `.../databases/{name}/versions`, `changes`, `snapshot`, `rollback`, `compact` | versions of a repository |
 //! | probes, `/metrics` and `/openapi.json` | as above |
 //!
 //! HTTP/1.1, and HTTP/2 where TLS negotiates it. Endpoints below `/v1` need a token where there is a file of them.

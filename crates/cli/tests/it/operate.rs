@@ -3,6 +3,7 @@
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
@@ -101,6 +102,37 @@ fn a_file_of_settings_and_a_token_are_all_that_a_server_needs() {
     server.signal("-TERM");
     assert_eq!(server.process.wait().unwrap().code(), Some(0));
     assert!(!std::fs::read_to_string(folder.join("server.log")).unwrap().contains(token.trim()));
+}
+
+#[test]
+fn a_job_builds_in_the_place_of_what_is_served_and_sends_sighup() {
+    let folder = with_snapshot();
+    let folder = folder.path();
+    let server = Server::start(folder, &["urls", "--listen", "127.0.0.1:0"], 1);
+    let get = |wanted: &str| {
+        let got = spirea(folder, &["get", &server.urls[0], "urls", "a.test", "--wait", "120"], &[]);
+        text(&got.stdout) == wanted
+    };
+    assert!(get("bad\n"));
+    std::fs::write(folder.join("urls.csv"), "url,verdict\na.test,good\n").unwrap();
+    let build = [
+        "build",
+        "--input",
+        "urls.csv",
+        "--key",
+        "url",
+        "--value",
+        "verdict",
+        "--out",
+        "urls",
+        "--overwrite",
+    ];
+    assert!(spirea(folder, &build, &[]).status.success());
+    server.signal("-HUP");
+    let deadline = Instant::now() + Duration::from_secs(120);
+    while !get("good\n") {
+        assert!(Instant::now() < deadline, "the new snapshot does not answer");
+    }
 }
 
 #[test]

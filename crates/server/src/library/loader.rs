@@ -34,6 +34,11 @@ impl Loader {
         (Self { backends: RwLock::new(backends), opening, losses: Mutex::new(sender) }, losses)
     }
 
+    /// How snapshots are opened that are to be held.
+    pub fn opening(&self) -> Opening {
+        self.opening
+    }
+
     /// Opens a verified snapshot as it is to be held.
     ///
     /// # Errors

@@ -1,12 +1,14 @@
 //! The databases of a server: where their versions come from, and how new ones come to answer.
 //!
-//! A database is served from a snapshot's folder, and then stays as it is; or from a repository, and then publishers
-//! give it new versions while it answers. A version is on disk before it answers, and answers before its publisher is
-//! told.
+//! A database is served from a snapshot's folder, and then adopts what takes the snapshot's place there, when it is told
+//! to; or from a repository, and then publishers give it new versions while it answers. A version is on disk before it
+//! answers, and answers before its publisher is told.
 
+mod adopt;
 mod bring_up;
 mod entries;
 mod error;
+mod folder;
 mod loader;
 mod publish;
 mod receive;
@@ -14,6 +16,7 @@ mod signer;
 mod source;
 mod thread;
 
+pub(crate) use self::adopt::ReloadError;
 pub(crate) use self::entries::{FailedCompactions, Library};
 pub(crate) use self::error::PublishError;
 pub(crate) use self::loader::{Loader, Loss};

@@ -8,6 +8,7 @@ use spirea_protocols::signature::Signature;
 use spirea_store::repository::Settings;
 use spirea_store::{Repository, Snapshot, StoreError, VersionRecord};
 
+use super::folder::Folder;
 use super::signer::{SignerError, signer_of};
 
 /// Why a folder cannot be served.
@@ -23,8 +24,8 @@ pub(crate) enum OpenError {
 
 /// Where a database's versions come from.
 pub(crate) enum Source {
-    /// Always this one.
-    Snapshot(Box<Version>),
+    /// The snapshot in a folder, and those that take its place.
+    Snapshot(Folder),
     /// Those of a repository.
     Repository(Box<Repository>),
 }
@@ -37,9 +38,7 @@ impl Source {
     /// [`OpenError`].
     pub fn open(folder: &Path, signing_key: Option<&Path>) -> Result<Self, OpenError> {
         if !Repository::is_one(folder) {
-            let base = Snapshot::open(folder)?;
-            let signature = base.signature()?;
-            return Ok(Self::Snapshot(Box::new(Version { base, delta: None, signature, values: None })));
+            return Ok(Self::Snapshot(Folder::open(folder)?));
         }
         let key = signing_key.map(|file| signer_of(file, folder)).transpose()?;
         // As many as the engine keeps.
@@ -64,7 +63,10 @@ impl Source {
     /// The database's name: a repository without a version has its folder's.
     pub fn name(&self) -> String {
         match self {
-            Self::Snapshot(version) => version.base.manifest().name.clone(),
+            Self::Snapshot(folder) => {
+                let versions = folder.versions();
+                versions.first().map(|version| version.base.manifest().name.clone()).unwrap_or_default()
+            }
             Self::Repository(repository) => repository.current().map_or_else(
                 || repository.folder().file_name().unwrap_or_default().to_string_lossy().into_owned(),
                 |current| current.name().to_owned(),
@@ -75,7 +77,7 @@ impl Source {
     /// What answers, newest first.
     pub fn versions(&self) -> Vec<Version> {
         match self {
-            Self::Snapshot(version) => vec![Version::clone(version)],
+            Self::Snapshot(folder) => folder.versions(),
             Self::Repository(repository) => repository.versions().into_iter().map(Version::from).collect(),
         }
     }

@@ -46,11 +46,7 @@ pub(super) async fn snapshot(
     uri: Uri,
     request: Request,
 ) -> Result<Response, Refused> {
-    let shrinking = match parameter(&uri, "shrinking") {
-        None | Some("refuse") => Shrinking::Refuse,
-        Some("allow") => Shrinking::Allow,
-        Some(_) => return Err(Refused::bad_parameter("shrinking", "it is allow or refuse")),
-    };
+    let shrinking = shrinking(&uri)?;
     let take = move |library: &Arc<Library>, archive: &mut dyn Read| library.take(&name, shrinking, archive);
     publish_upload(&app, request, SNAPSHOT_TYPE, take).await
 }
@@ -68,6 +64,26 @@ pub(super) async fn rollback(
 /// `POST /v1/admin/databases/{name}/compact`: a new base of the base and its changes.
 pub(super) async fn compact(State(app): State<Arc<App>>, Name(name): Name) -> Result<Response, Refused> {
     publish(&app, move |library| library.compact(&name)).await
+}
+
+/// `POST /v1/admin/reload`: adopts the snapshots that took the places of served ones; with `?shrinking=allow` also those of
+/// less than half the values.
+pub(super) async fn reload(State(app): State<Arc<App>>, uri: Uri) -> Result<Response, Refused> {
+    let (library, shrinking) = (Arc::clone(library(&app)?), shrinking(&uri)?);
+    // The panic's own words have gone to standard error.
+    let reloaded = tokio::task::spawn_blocking(move || library.reload(shrinking)).await;
+    let reloaded = reloaded.map_err(|_| Refused::internal("the reload was aborted by a defect"))?;
+    app.metrics.reloaded("snapshots", reloaded.is_ok());
+    Ok(json_body(&json!({ "databases": reloaded? })))
+}
+
+/// The treatment of smaller tables that a request asks for.
+fn shrinking(uri: &Uri) -> Result<Shrinking, Refused> {
+    match parameter(uri, "shrinking") {
+        None | Some("refuse") => Ok(Shrinking::Refuse),
+        Some("allow") => Ok(Shrinking::Allow),
+        Some(_) => Err(Refused::bad_parameter("shrinking", "it is allow or refuse")),
+    }
 }
 
 fn library(App { library, .. }: &App) -> Result<&Arc<Library>, Refused> {

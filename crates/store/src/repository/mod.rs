@@ -37,6 +37,8 @@ use staging::WORK;
 use crate::build::{Shape, build_delta, compact, values_with};
 use crate::error::IoContext;
 use crate::files::{sync, sync_folder};
+pub use crate::succession::Shrinking;
+use crate::succession::{check_base, check_successor};
 use crate::{Changes, Progress, Snapshot, StoreError, time};
 
 /// The fewest versions, and bases of them, that are kept: the current one, and one for queries on their way and to go
@@ -59,16 +61,6 @@ impl Default for Settings {
     fn default() -> Self {
         Self { kept: LEAST_KEPT, bases: LEAST_KEPT, key: None }
     }
-}
-
-/// Treatment of a base with less than half of the current version's values: its input may have been cut off.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Shrinking {
-    /// It is refused.
-    #[default]
-    Refuse,
-    /// It is taken like any other.
-    Allow,
 }
 
 /// The folder of one database's versions. One process has it.
@@ -236,28 +228,13 @@ impl Repository {
         self.commit(Content::of(base), signature)
     }
 
-    /// Refuses a snapshot that is no base of this dataset, and a base that has less than half of the current version's values unless that is
-    /// allowed.
+    /// Refuses a snapshot that is no base, or to which the current version's clients could not follow.
     fn check_base(&self, base: &Snapshot, shrinking: Shrinking) -> Result<(), StoreError> {
-        let name = &base.manifest().name;
-        if base.manifest().delta_of.is_some() {
-            let detail = "this snapshot is a delta: publish the base, or the changes";
-            return Err(StoreError::BadOption(detail.into()));
-        }
-        if let Some(current) = self.current().filter(|current| current.name() != *name) {
-            return Err(StoreError::BadOption(format!(
-                "this repository is of {0:?}, and the snapshot of {name:?}: publish it in a repository of its own, or build it with --name {0}",
-                current.name()
-            )));
-        }
-        let new = base.manifest().table.entries;
-        let of_current =
-            |current: VersionRecord| current.values.unwrap_or(current.base.manifest().table.entries);
-        let former = self.current().map_or(0, of_current);
-        match shrinking {
-            Shrinking::Refuse if new < former.div_ceil(2) => Err(StoreError::Shrunk { former, new }),
-            _ => Ok(()),
-        }
+        check_base(base)?;
+        let Some(current) = self.current() else { return Ok(()) };
+        let former = current.base.manifest();
+        let values = current.values.unwrap_or(former.table.entries);
+        check_successor(base.manifest(), former, values, shrinking)
     }
 
     /// Adds changes to those of the current version, and makes the result the current version. When this returns,

@@ -342,6 +342,25 @@ fn a_base_of_less_than_half_the_values_is_refused_until_that_is_allowed() {
 }
 
 #[test]
+fn a_base_of_the_other_kind_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let base = |kind: TableKind| {
+        let folder = folder.path().join(format!("{kind:?}"));
+        std::fs::create_dir(&folder).unwrap();
+        let model = (0..5).map(|key| (key, b"v".to_vec())).collect();
+        build_base(&folder, "simple", kind, &model)
+    };
+    let repository = Repository::create(folder.path().join("repository"), Settings::default()).unwrap();
+    let record = repository.add_base(&base(TableKind::Keyword), Shrinking::Refuse, &Silent).unwrap();
+    let refused = repository.add_base(&base(TableKind::Index), Shrinking::Allow, &Silent).unwrap_err();
+    assert!(
+        refused.to_string().contains("by position") && refused.to_string().contains("--name"),
+        "{refused}"
+    );
+    assert_eq!(repository.current().unwrap().version, record.version);
+}
+
+#[test]
 fn one_process_has_a_repository_and_others_see_it() {
     let folder = tempfile::tempdir().unwrap();
     let (base, _) = small(folder.path());
