@@ -245,6 +245,12 @@ fn tables_of_changes_are_published_through_a_server() {
     assert!(published.contains("2 changed in its delta"), "{published}");
     assert_eq!(run(0, &["get", &url, "urls", "new.test"]), "so, \"so\"\n");
     assert!(spirea(folder, &["get", &url, "urls", "a.test"], &[]).status.code() == Some(1));
+    // A version is named by its first digits.
+    let versions = run(0, &["inspect", "repository"]);
+    let base = versions.lines().filter(|line| !line.starts_with(' ')).last().unwrap();
+    let rollback = ["rollback", "--server", &admin, "--database", "urls", "--to", &base[..10]];
+    assert!(run(0, &rollback).contains("0 changed in its delta"));
+    assert_eq!(run(0, &["get", &url, "urls", "a.test"]), "bad\n");
     // What is wrong is found before anything is sent, with file and line.
     std::fs::write(folder.join("twice.csv"), "url,verdict\na.test,1\na.test,2\n").unwrap();
     assert!(run(2, &with(&["--put", "twice.csv"])).contains("twice.csv:3"));

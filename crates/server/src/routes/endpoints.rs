@@ -326,8 +326,8 @@ pub(super) fn admin_endpoints() -> Vec<Endpoint> {
             &[Parameter {
                 name: "to",
                 place: "query",
-                pattern: HASH,
-                text: "The version; without, the one before.",
+                pattern: "^[0-9a-fA-F]{1,64}$",
+                text: "The version, or its first digits; without, the one before that no roll-back has left.",
             }],
             None,
             post(publish::rollback),

@@ -274,23 +274,60 @@ impl Repository {
         self.commit(Content { base: current.base, delta: Some(delta), values }, None)
     }
 
-    /// Makes an earlier version current again: `to`, or the one before. It gets a new sequence number.
+    /// Finds the one version that begins with some hexadecimal digits.
+    ///
+    /// # Errors
+    /// [`StoreError::NoSuchVersion`] if none is kept that does; [`StoreError::BadOption`] if several do.
+    pub fn find(&self, digits: &str) -> Result<[u8; 32], StoreError> {
+        let digits = digits.to_ascii_lowercase();
+        let records = self.versions();
+        let mut found = records.iter().filter(|record| record.version_hex().starts_with(&digits));
+        match (found.next(), found.next()) {
+            (Some(record), None) => Ok(record.version),
+            (None, _) => {
+                Err(self.no_such_version(&format!("no version that begins with {digits:?} is kept")))
+            }
+            _ => Err(StoreError::BadOption(format!(
+                "several versions begin with {digits:?}: give more digits"
+            ))),
+        }
+    }
+
+    /// Makes an earlier version current again, under a new sequence number: `to`, or else the newest version before the
+    /// current one that no roll-back has left. The versions that were newer are left from then on.
     ///
     /// # Errors
     /// [`StoreError::NoSuchVersion`] if it is not kept.
     pub fn roll_back(&self, to: Option<[u8; 32]>) -> Result<VersionRecord, StoreError> {
         let _writing = locked(&self.writing);
         let records = self.versions();
+        let mut abandoned = self.expect_current()?.abandoned;
         let wanted = match to {
-            Some(version) => records.iter().find(|record| record.version == version),
-            None => records.get(1),
+            Some(version) => records.iter().position(|record| record.version == version),
+            None => {
+                let left = |record: &VersionRecord| abandoned.contains(&record.version);
+                records.iter().skip(1).position(|record| !left(record)).map(|place| place + 1)
+            }
         };
-        let Some(VersionRecord { base, delta, values, .. }) = wanted.cloned() else {
-            let kept = records.iter().map(VersionRecord::version_hex).collect::<Vec<_>>().join(", ");
-            let detail = format!("no such version is kept; there are {kept}");
-            return Err(StoreError::NoSuchVersion { path: self.folder.clone(), detail });
+        let Some(place) = wanted else {
+            return Err(self.no_such_version(match to {
+                Some(_) => "no such version is kept",
+                None => {
+                    "no earlier version is kept but those that a roll-back has left; name the version (--to)"
+                }
+            }));
         };
-        self.commit(Content { base, delta, values }, None)
+        let VersionRecord { version, base, delta, values, .. } = records[place].clone();
+        // A version that had been left is not an earlier one: the current version stays to go back to.
+        if !abandoned.contains(&version) {
+            abandoned.extend(records[..place].iter().map(|record| record.version));
+        }
+        self.commit_leaving(abandoned, Content { base, delta, values }, None)
+    }
+
+    fn no_such_version(&self, detail: &str) -> StoreError {
+        let kept = self.versions().iter().map(VersionRecord::version_hex).collect::<Vec<_>>().join(", ");
+        StoreError::NoSuchVersion { path: self.folder.clone(), detail: format!("{detail}; there are {kept}") }
     }
 
     /// Makes a new base of the current base and its delta, and makes that current, with the changes that came meanwhile
@@ -367,9 +404,23 @@ impl Repository {
     /// Makes a version current, and removes what no kept version names. A version is signed with the repository's key;
     /// without one, by the signature that it came with, if that is newer than the current version.
     fn commit(&self, content: Content, brought: Option<Signature>) -> Result<VersionRecord, StoreError> {
+        let abandoned = self.current().map_or_else(Vec::new, |current| current.abandoned);
+        self.commit_leaving(abandoned, content, brought)
+    }
+
+    /// Commits a version as [`Repository::commit`] does, by which time roll-backs have left the `abandoned` ones.
+    fn commit_leaving(
+        &self,
+        mut abandoned: Vec<[u8; 32]>,
+        content: Content,
+        brought: Option<Signature>,
+    ) -> Result<VersionRecord, StoreError> {
         let Content { base, delta, values } = content;
         let last = self.current().map_or(0, |current| current.sequence);
         let version = delta::version(base.version(), delta.as_ref().map(Snapshot::version));
+        let mut records = self.versions();
+        records.retain(|other| other.version != version);
+        abandoned.retain(|left| records.iter().any(|other| other.version == *left));
         let mut record = VersionRecord {
             version,
             // Seconds, so that numbers rise even if the repository is made anew.
@@ -379,6 +430,7 @@ impl Repository {
             delta,
             values,
             signature: None,
+            abandoned,
         };
         match (&self.settings.key, brought) {
             (Some(key), _) => {
@@ -392,8 +444,6 @@ impl Repository {
             (None, _) => {}
         }
         log::write(&self.folder, &record)?;
-        let mut records = self.versions();
-        records.retain(|other| other.version != version);
         records.insert(0, record.clone());
         *locked(&self.records) = records;
         // The version is current: what cannot be removed now is removed when the repository is opened.
