@@ -12,8 +12,9 @@ use spirea_store::{Manifest, StoreError};
 use super::bring_up::open_verified;
 use super::entries::{Entry, Library};
 use super::folder::Folder;
-use super::source::{Source, Version};
+use super::source::Source;
 use super::thread::spawn;
+use super::version::Version;
 
 /// Why the snapshot in a folder is not adopted.
 #[derive(Debug, thiserror::Error)]

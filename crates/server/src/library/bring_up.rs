@@ -8,8 +8,8 @@ use spirea_store::{Repository, Silent, Snapshot};
 use super::entries::{Entry, Library};
 use super::error::PublishError;
 use super::loader::{Loader, Loss};
-use super::source::Version;
 use super::thread::spawn;
+use super::version::Version;
 
 impl Library {
     /// Loads all databases, then waits for devices to fail, and answers elsewhere then. Ends when the server has.

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use spirea_store::{Snapshot, StoreError};
 
-use super::source::Version;
+use super::version::Version;
 
 /// Versions that are kept: the current one, and the one that clients may still be asking.
 const KEPT: usize = 2;

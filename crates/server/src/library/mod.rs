@@ -15,6 +15,7 @@ mod receive;
 mod signer;
 mod source;
 mod thread;
+mod version;
 
 pub(crate) use self::adopt::ReloadError;
 pub(crate) use self::entries::{FailedCompactions, Library};

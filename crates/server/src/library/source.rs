@@ -3,13 +3,12 @@
 use std::path::Path;
 
 use spirea_engine::MOST_VERSIONS;
-use spirea_protocols::delta;
-use spirea_protocols::signature::Signature;
 use spirea_store::repository::Settings;
-use spirea_store::{Repository, Snapshot, StoreError, VersionRecord};
+use spirea_store::{Repository, Snapshot, StoreError};
 
 use super::folder::Folder;
 use super::signer::{SignerError, signer_of};
+use super::version::Version;
 
 /// Why a folder cannot be served.
 #[derive(Debug, thiserror::Error)]
@@ -80,33 +79,5 @@ impl Source {
             Self::Snapshot(folder) => folder.versions(),
             Self::Repository(repository) => repository.versions().into_iter().map(Version::from).collect(),
         }
-    }
-}
-
-/// A version of a database on disk.
-#[derive(Clone)]
-pub(crate) struct Version {
-    pub base: Snapshot,
-    pub delta: Option<Snapshot>,
-    pub signature: Option<Signature>,
-    /// Values that base and delta have together, if anybody has counted them.
-    pub values: Option<u64>,
-}
-
-impl From<VersionRecord> for Version {
-    fn from(VersionRecord { base, delta, values, signature, .. }: VersionRecord) -> Self {
-        Self { base, delta, values, signature }
-    }
-}
-
-impl Version {
-    /// What clients name it by.
-    pub fn name(&self) -> [u8; 32] {
-        delta::version(self.base.version(), self.delta.as_ref().map(Snapshot::version))
-    }
-
-    /// Its base, and its delta if it has one.
-    pub fn snapshots(&self) -> impl Iterator<Item = &Snapshot> {
-        [&self.base].into_iter().chain(&self.delta)
     }
 }
