@@ -28,6 +28,7 @@ mod protocol;
 mod publish;
 mod rates;
 mod remote;
+mod self_signed;
 mod serve;
 mod simulate_load;
 mod status;

@@ -136,6 +136,31 @@ fn a_job_builds_in_the_place_of_what_is_served_and_sends_sighup() {
 }
 
 #[test]
+fn a_server_signs_its_own_certificate_and_says_how_clients_trust_it() {
+    let folder = with_snapshot();
+    let folder = folder.path();
+    let arguments = ["urls", "--listen", "127.0.0.1:0", "--tls", "self-signed"];
+    let certificate = folder.join("spirea-tls/certificate.pem");
+    let mut before = None;
+    for _ in 0..2 {
+        let server = Server::start(folder, &arguments, 2);
+        let [url, ca] = [0, 1].map(|at| &*server.urls[at]);
+        assert!(
+            url.starts_with("https://127.0.0.1:") && Path::new(ca).ends_with("spirea-tls/certificate.pem")
+        );
+        let get = ["get", url, "urls", "a.test", "--wait", "120"];
+        assert_eq!(text(&spirea(folder, &[&get[..], &["--ca", ca]].concat(), &[]).stdout), "bad\n");
+        let refused = spirea(folder, &["get", url, "urls", "a.test"], &[]);
+        assert!(text(&refused.stderr).contains("--ca"), "{}", text(&refused.stderr));
+        // The next server has the same certificate.
+        let now = std::fs::read(&certificate).unwrap();
+        assert_eq!(*before.get_or_insert_with(|| now.clone()), now);
+    }
+    let key = std::fs::metadata(folder.join("spirea-tls/key.pem")).unwrap();
+    assert_eq!(std::os::unix::fs::PermissionsExt::mode(&key.permissions()) & 0o777, 0o600);
+}
+
+#[test]
 fn what_is_wrong_with_settings_is_said_with_file_line_key_and_remedy() {
     let folder = TempDir::new().unwrap();
     let folder = folder.path();
