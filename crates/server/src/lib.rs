@@ -5,6 +5,7 @@
 //!
 //! | endpoint | what it does |
 //! |---|---|
+//! | `GET /` | a page that tells a browser where it is |
 //! | `GET /healthz`, `/livez` | 200 while the process runs |
 //! | `GET /readyz` | 200 when all databases answer, else 503; states and causes as JSON |
 //! | `GET /metrics` | metrics for Prometheus |
@@ -27,7 +28,7 @@
 //!
 //! HTTP/1.1, and HTTP/2 where TLS negotiates it. Endpoints below `/v1` need a token where there is a file of them.
 //! Every response with a status of 400 or above carries a protobuf [`Error`](spirea_wire::proto::Error) with the cause
-//! and a remedy, or the same as problem details (RFC 9457) where `Accept` prefers JSON.
+//! and a remedy, or the same as problem details (RFC 9457) where `Accept` prefers JSON or HTML.
 
 mod accept;
 mod access;

@@ -1,4 +1,4 @@
-//! The demo page, below `/demo/`; whoever comes without a path is sent there.
+//! The demo page, below `/demo/`.
 
 use std::sync::Arc;
 
@@ -24,7 +24,6 @@ const POLICY: &str = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; 
 pub(super) fn page(demo: Arc<Demo>) -> Router {
     let moved = || async { Redirect::temporary("/demo/") };
     Router::new()
-        .route("/", get(moved))
         .route("/demo", get(moved))
         .route("/demo/", get(index))
         .route("/demo/{*path}", get(named))

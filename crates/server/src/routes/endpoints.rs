@@ -114,6 +114,12 @@ pub(super) fn data_endpoints() -> Vec<Endpoint> {
     let mut endpoints = open_endpoints();
     endpoints.extend([
         described(data_document),
+        Endpoint::open(
+            "/",
+            "A page that tells a browser where it is.",
+            vec![ok("text/html", "the page")],
+            page::welcome,
+        ),
         Endpoint {
             method: Method::GET,
             path: "/v1/databases",
