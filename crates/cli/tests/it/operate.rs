@@ -136,6 +136,29 @@ fn a_job_builds_in_the_place_of_what_is_served_and_sends_sighup() {
 }
 
 #[test]
+fn the_log_tells_of_a_snapshot_once_and_of_no_probes() {
+    let folder = with_snapshot();
+    let folder = folder.path();
+    let mut server = Server::start(folder, &["urls", "--listen", "127.0.0.1:0"], 1);
+    let url = server.urls[0].clone();
+    assert!(spirea(folder, &["get", &url, "urls", "a.test", "--wait", "120"], &[]).status.success());
+    // The doctor asks the probes.
+    assert!(spirea(folder, &["doctor", &url], &[]).status.success());
+    server.signal("-HUP");
+    let log = || std::fs::read_to_string(folder.join("server.log")).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(120);
+    while !log().contains("no new snapshot") {
+        assert!(Instant::now() < deadline, "{}", log());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    server.signal("-TERM");
+    assert_eq!(server.process.wait().unwrap().code(), Some(0));
+    let log = log();
+    assert_eq!(log.matches("the snapshot is ready").count(), 1, "{log}");
+    assert!(log.contains("/query") && !log.contains("/healthz") && !log.contains("/readyz"), "{log}");
+}
+
+#[test]
 fn a_server_signs_its_own_certificate_and_says_how_clients_trust_it() {
     let folder = with_snapshot();
     let folder = folder.path();
@@ -272,7 +295,7 @@ fn tables_of_changes_are_published_through_a_server() {
     assert!(spirea(folder, &["get", &url, "urls", "a.test"], &[]).status.code() == Some(1));
     // A version is named by its first digits.
     let versions = run(0, &["inspect", "repository"]);
-    let base = versions.lines().filter(|line| !line.starts_with(' ')).last().unwrap();
+    let base = versions.lines().rfind(|line| !line.starts_with(' ')).unwrap();
     let rollback = ["rollback", "--server", &admin, "--database", "urls", "--to", &base[..10]];
     assert!(run(0, &rollback).contains("0 changed in its delta"));
     assert_eq!(run(0, &["get", &url, "urls", "a.test"]), "bad\n");

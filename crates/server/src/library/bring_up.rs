@@ -66,7 +66,7 @@ impl Library {
         let answering = self.engine.versions(name).is_ok_and(|versions| versions.iter().any(answers));
         if answering
             && self.loader.has_interim(base)
-            && let Ok(database) = self.loader.open(base)
+            && let Ok(database) = self.loader.hold(base)
         {
             self.engine.replace(&database);
         }
