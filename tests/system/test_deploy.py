@@ -47,6 +47,45 @@ def test_compose_service(file, name):
     assert service["read_only"] and service["cap_drop"] == ["ALL"], "it may do more than it needs"
 
 
+def test_compose_repository_is_writable():
+    """A server that takes publications writes to its repository."""
+    for name, services in COMPOSE.items():
+        for service in services.values():
+            if "SPIREA_ADMIN_LISTEN" in service["environment"]:
+                [path] = re.findall(r'path = "([^"]+)"', service["environment"]["SPIREA_DATABASES"])
+                [mount] = [volume for volume in service["volumes"] if path.startswith(volume.split(":")[1] + "/")]
+                assert not mount.endswith(":ro"), f"{name}: {mount}"
+
+
+def test_image_context():
+    """The image's compiler is its tag's: rustup would follow rust-toolchain.toml. Docker reads .dockerignore alone."""
+    ignored = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    assert {"rust-toolchain.toml", "target", ".git"} <= set(ignored)
+    assert not (ROOT / ".containerignore").exists(), "Podman would read it instead"
+
+
+def test_unit_user_is_created():
+    unit = (DEPLOY / "spirea.service").read_text(encoding="utf-8")
+    sysusers = (DEPLOY / "spirea.sysusers.conf").read_text(encoding="utf-8")
+    created = set(re.findall(r"^u (\S+)", sysusers, re.MULTILINE))
+    named = re.findall(r"^(?:User|Group|SupplementaryGroups)=(.+)$", unit, re.MULTILINE)
+    assert named
+    assert {name for names in named for name in names.split()} <= created
+    # systemd refuses a dynamic user whose name is a group's alone.
+    assert "DynamicUser" not in unit
+
+
+def test_alerts():
+    """Every alert says what it means and what to do; the server's tests hold its metrics against those that there are."""
+    alerts = yaml.safe_load((DEPLOY / "alerts.yml").read_text(encoding="utf-8"))
+    rules = [rule for group in alerts["groups"] for rule in group["rules"]]
+    assert len({rule["alert"] for rule in rules}) == len(rules) > 10
+    for rule in rules:
+        assert rule["expr"]
+        assert rule["labels"]["severity"] in ("critical", "warning", "info")
+        assert rule["annotations"].keys() == {"summary", "description"}
+
+
 def test_containerfile():
     """Two stages, a user that is not root, and a check of health."""
     text = (DEPLOY / "Containerfile").read_text(encoding="utf-8")

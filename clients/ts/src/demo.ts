@@ -1,6 +1,6 @@
 // The demo page: one look-up after another, and what left the browser for each.
 
-import { Client, type SentRequest, SpireaError, type Timings } from "./browser.js";
+import { Client, type SentRequest, SpireaError, type Timings, type Value } from "./browser.js";
 
 /** What ends a client: the next look-up has another. */
 const ENDING: readonly string[] = ["internal", "closed", "no-worker"];
@@ -29,6 +29,7 @@ const [ask, stop, bar] = [
 interface Listed {
   name: string;
   protocol?: string;
+  kind?: "index" | "keyword";
   entries?: number;
   state: string;
 }
@@ -56,6 +57,10 @@ function twoServers(database: Listed | undefined): boolean {
   return database?.protocol?.startsWith("dpf-") ?? false;
 }
 
+function isByPosition(database: Listed | undefined): boolean {
+  return database?.kind === "index";
+}
+
 const count = (number: number) => number.toLocaleString("en");
 const bytes = (number: number) => (number < 10_000 ? `${count(number)} bytes` : `${count(Math.round(number / 1000))} kB`);
 const time = (ms: number) => (ms < 10 ? `${ms.toFixed(1)} ms` : `${count(Math.round(ms))} ms`);
@@ -64,15 +69,29 @@ function hex(part: Uint8Array): string {
   return Array.from(part, (byte) => byte.toString(16).padStart(2, "0")).join(" ");
 }
 
+/** The label of what is looked up in a list, and how it is written. */
+function wanted(database: Listed | undefined): [string, string] {
+  if (isByPosition(database)) {
+    const last = database?.entries === undefined ? "" : ` to ${count(database.entries - 1)}`;
+    return ["Row", `A number from 0${last}.`];
+  }
+  if (/domain/.test(list.value)) {
+    return ["Domain", "Such as ads-7.example. Capitals and spaces around it make no difference."];
+  }
+  if (/password/.test(list.value)) {
+    return ["Password", "Taken as you type it. It does not leave this browser; neither does its hash."];
+  }
+  return ["Key", "Taken as you type it."];
+}
+
 function describeList(): void {
   const database = chosen();
   element("other-field").hidden = !twoServers(database);
   other.required = twoServers(database);
-  const [what, help] = /domain/.test(list.value)
-    ? ["Domain", "Such as ads-7.example. Capitals and spaces around it make no difference."]
-    : /password/.test(list.value)
-      ? ["Password", "Taken as you type it. It does not leave this browser; neither does its hash."]
-      : ["Key", "Taken as you type it."];
+  const type = isByPosition(database) ? "number" : "text";
+  if (key.type !== type) key.value = "";
+  [key.type, key.min, key.step] = [type, "0", "1"];
+  const [what, help] = wanted(database);
   element("key-label").textContent = what;
   element("key-help").textContent =
     database?.entries === undefined ? help : `${help} It is hidden among all ${count(database.entries)} entries of the list.`;
@@ -82,7 +101,7 @@ async function loadLists(): Promise<void> {
   const response = await fetch("/v1/databases", { headers: { accept: "application/json" } });
   if (!response.ok) throw new Error(`the server refuses to list its databases (status ${response.status})`);
   databases = ((await response.json()) as { databases: Listed[] }).databases;
-  list.replaceChildren(...databases.map(({ name }) => new Option(name.replaceAll("-", " "), name)));
+  list.replaceChildren(...databases.map(({ name }) => new Option(name, name)));
   const asked = new URLSearchParams(location.search);
   other.value = asked.get("other") ?? "";
   if (databases.some(({ name }) => name === asked.get("list"))) list.value = asked.get("list")!;
@@ -118,10 +137,26 @@ async function connected(signal: AbortSignal): Promise<Open> {
   return (open = { client, name, other: second, connectMs: performance.now() - started });
 }
 
-function say(kind: "" | "listed" | "unlisted" | "failed", verdict: string, detail = ""): void {
+function say(kind: "" | "listed" | "unlisted" | "failed", verdict: string, detail = "", fields: string[] = []): void {
   element("verdict").className = `verdict ${kind}`;
   element("verdict").textContent = verdict;
   element("detail").textContent = detail;
+  const items = fields.map((field) => {
+    const item = document.createElement("li");
+    item.textContent = field;
+    return item;
+  });
+  element("fields").replaceChildren(...items);
+  element("fields").hidden = items.length === 0;
+}
+
+/** Shows a value: its only field in a line, several as a list. To be on a list is bad; to be a row is not. */
+function showValue(byPosition: boolean, value: Value): void {
+  const [kind, verdict] = byPosition ? (["", "Found"] as const) : (["listed", "On the list"] as const);
+  const fields = value.names.map((name) => `${name}: ${value.text(name)}`);
+  const [only = ""] = fields;
+  if (fields.length > 1) say(kind, verdict, "", fields);
+  else say(kind, verdict, only);
 }
 
 function showSent(asked: string): void {
@@ -180,23 +215,25 @@ function showTime(timings: Timings, connectMs: number | undefined): void {
 }
 
 async function lookUp(): Promise<void> {
-  const asked = /domain/.test(list.value) ? key.value.trim().toLowerCase() : key.value;
+  const byPosition = isByPosition(chosen());
+  const asked = !byPosition && /domain/.test(list.value) ? key.value.trim().toLowerCase() : key.value;
   abort = new AbortController();
   ask.disabled = true;
   stop.hidden = false;
   sent = [];
   say("", "");
+  element("sent").hidden = element("time").hidden = true;
   try {
     const { client, connectMs } = await connected(abort.signal);
     say("", "asking…");
-    const { values, timings } = await client.lookUp([asked], { signal: abort.signal });
+    const { values, timings } = await client.lookUp([byPosition ? Number(asked) : asked], { signal: abort.signal });
     if (open) open.connectMs = undefined;
     const [value] = values;
     if (value === undefined) {
-      say("unlisted", "Not on the list", "The server saw the same as if it were: it cannot tell which of the two you read here.");
+      const verdict = byPosition ? "No such row" : "Not on the list";
+      say("unlisted", verdict, "The server saw the same as if it were: it cannot tell which of the two you read here.");
     } else {
-      const said = value.names.map((name) => `${name}: ${value.text(name)}`).join(", ");
-      say("listed", "On the list", said);
+      showValue(byPosition, value);
     }
     showSent(asked);
     showTime(timings, connectMs);

@@ -35,8 +35,10 @@ const test = base.extend<{ demo: Server; opened: (url: string, options?: Browser
       const options = ["--normalise", "domain"];
       const domains = await installed.build("bad-domains", "simple", { table: "domains.csv", fields: ["verdict"], options });
       const passwords = await installed.build("leaked-passwords", "onion", { table: "passwords.csv", fields: ["times"] });
+      await writeFile(join(folder, "rows.csv"), `place,height\n${rows.map((i) => `mountain ${i},${i} m\n`).join("")}`);
+      await installed.run("build", "--input", "rows.csv", "--value", "place", "height", "--protocol", "simple", "--out", "tall-rows");
       await mkdir(PICTURES, { recursive: true });
-      await using server = await Server.start(installed, domains, passwords, "--demo");
+      await using server = await Server.start(installed, domains, passwords, installed.path("tall-rows"), "--demo");
       await use(server);
     },
     { scope: "file" },
@@ -79,8 +81,9 @@ const STRUCTURE = `
 - main:
   - text: List
   - combobox "List":
-    - option "bad domains" [selected]
-    - option "leaked passwords"
+    - option "bad-domains" [selected]
+    - option "leaked-passwords"
+    - option "tall-rows"
   - text: Domain
   - textbox "Domain": ads-7.example
   - paragraph: Such as ads-7.example. Capitals and spaces around it make no difference. It is hidden among all 300 entries of the list.
@@ -201,6 +204,55 @@ browserTest.for(["light", "dark"] as const)("the page on a phone, %s", async (co
   await ask(page, "ads-8.example.", "On the list");
   await ask(page, "absent.example", "Not on the list");
   expect([...said, ...errors]).toEqual([]);
+});
+
+/** In the page: words that are cut in two by the end of a line, but for bytes and what was typed. */
+function cut() {
+  const found: string[] = [];
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  for (let node = walker.nextNode(); node !== null; node = walker.nextNode()) {
+    const parent = node.parentElement!;
+    if (parent.closest("pre, select, noscript, script") !== null || !parent.checkVisibility()) continue;
+    for (const word of node.textContent!.matchAll(/[^\s-]+/g)) {
+      const range = document.createRange();
+      range.setStart(node, word.index);
+      range.setEnd(node, word.index + word[0].length);
+      if (new Set([...range.getClientRects()].map(({ top }) => Math.round(top))).size > 1) found.push(word[0]);
+    }
+  }
+  return { found, wide: document.documentElement.scrollWidth - innerWidth };
+}
+
+browserTest("a table by position on a phone: a number field, fields as a list, whole words", async ({ opened, demo }) => {
+  const page = await opened(`${demo.url}/demo/?list=leaked-passwords`, { viewport: { width: 375, height: 740 } });
+  // The page is widest with keys, whose rows are in the table of times.
+  await ask(page, "password17", "On the list");
+  expect(await page.evaluate(cut)).toEqual({ found: [], wide: 0 });
+  await page.locator("#list").selectOption("tall-rows");
+  await shows(page, "#key-label", "Row");
+  expect(await page.locator("#key").getAttribute("type")).toBe("number");
+  expect(await page.locator("#key").inputValue()).toBe("");
+  await ask(page, "17", "Found");
+  expect(await page.locator("#fields li").allTextContents()).toEqual(["place: mountain 17", "height: 17 m"]);
+  expect(await page.evaluate(cut)).toEqual({ found: [], wide: 0 });
+  await page.screenshot({ path: join(PICTURES, "rows.png"), fullPage: true });
+  await page.locator("#list").selectOption("bad-domains");
+  expect(await page.locator("#key").getAttribute("type")).toBe("text");
+});
+
+browserTest("a look-up takes away what the one before showed", async ({ opened, demo }) => {
+  await using between = await Middle.before(demo.url);
+  const page = await opened(`${between.url}/demo/?list=bad-domains`, { viewport: PHONE });
+  await ask(page, "ads-1.example", "On the list");
+  expect(await page.locator("#sent").isVisible()).toBe(true);
+  between.fate = (seen, ask) => (seen.what === "query" ? between.silence(seen, ask) : ask());
+  await page.locator("#key").fill("ads-2.example");
+  await page.locator("#ask").click();
+  await shows(page, "#verdict", "asking…");
+  for (const old of ["#sent", "#time", "#fields"]) expect(await page.locator(old).isVisible()).toBe(false);
+  expect(await page.locator("#detail").textContent()).toBe("");
+  await page.locator("#stop").click();
+  await shows(page, "#verdict", "Stopped");
 });
 
 browserTest("the page by keyboard on a desk, with keys and progress", async ({ opened, demo }) => {

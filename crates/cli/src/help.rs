@@ -99,6 +99,7 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
                 "Serve a repository that can be published to, over TLS, to clients with tokens",
                 "spirea serve versions --listen 0.0.0.0:8443 --admin-listen 127.0.0.1:8081 --tls-certificate server.pem --tls-key server.key --tokens tokens.toml",
             ),
+            ("Adopt the snapshots that a job builds every night", "spirea serve prices --watch"),
             ("Check a file of settings", "spirea serve --config spirea.toml --check-config"),
         ],
     ),

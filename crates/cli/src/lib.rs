@@ -31,6 +31,7 @@ mod protocol;
 mod publish;
 mod rates;
 mod remote;
+mod self_signed;
 mod serve;
 mod simulate_load;
 mod status;

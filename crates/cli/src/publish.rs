@@ -32,19 +32,24 @@ pub struct Target {
     /// Sign the version with the private key in this file.
     #[arg(help_heading = "Repository", long, value_name = "FILE")]
     sign: Option<PathBuf>,
-    /// Versions to keep, at least 2.
-    #[arg(help_heading = "Repository", long, default_value_t = 2)]
-    keep: usize,
+    /// Versions to keep, at least 2. [default: 2; all for a roll-back]
+    #[arg(help_heading = "Repository", long)]
+    keep: Option<usize>,
     /// Threads; 0 for all.
     #[arg(long, default_value = "0")]
     threads: Threads,
 }
 
+/// Versions that a publication keeps by default.
+const KEPT: usize = 2;
+
 impl Target {
-    fn settings(&self) -> anyhow::Result<Settings> {
+    /// The settings, with the versions that are kept unless the user says how many.
+    fn settings(&self, kept: usize) -> anyhow::Result<Settings> {
         let key = self.sign.as_deref().map(read_key).transpose()?;
-        // Each kept version may have its own base.
-        Ok(Settings { kept: self.keep, bases: self.keep, key })
+        let kept = self.keep.unwrap_or(kept);
+        // Each version that is kept may have a base of its own.
+        Ok(Settings { kept, bases: kept, key })
     }
 
     fn folder(&self) -> anyhow::Result<&Path> {
@@ -53,8 +58,8 @@ impl Target {
         )
     }
 
-    fn open(&self) -> anyhow::Result<Repository> {
-        Ok(Repository::open(self.folder()?, self.settings()?)?)
+    fn open(&self, kept: usize) -> anyhow::Result<Repository> {
+        Ok(Repository::open(self.folder()?, self.settings(kept)?)?)
     }
 
     fn backend(&self) -> anyhow::Result<Arc<CpuBackend>> {
@@ -135,7 +140,7 @@ pub fn publish(options: &Publish) -> anyhow::Result<Status> {
     }
     if let Some(base) = &options.base {
         let (repository, base) =
-            (Repository::create(target.folder()?, target.settings()?)?, Snapshot::open(base)?);
+            (Repository::create(target.folder()?, target.settings(KEPT)?)?, Snapshot::open(base)?);
         let protocol = |snapshot: &Snapshot| snapshot.manifest().protocol.name();
         if let Some(former) = repository
             .current()
@@ -151,7 +156,7 @@ pub fn publish(options: &Publish) -> anyhow::Result<Status> {
         return report("published", &record, started);
     }
     options.check()?;
-    let repository = target.open()?;
+    let repository = target.open(KEPT)?;
     let Some(current) = repository.current() else {
         bail!("{}: it has no version yet; publish a base with --base SNAPSHOT", target.folder()?.display());
     };
@@ -165,8 +170,8 @@ pub fn publish(options: &Publish) -> anyhow::Result<Status> {
 pub struct Rollback {
     #[command(flatten)]
     target: Target,
-    /// The version, or the first digits of it; the one before the current by default.
-    #[arg(long, value_name = "VERSION")]
+    /// The version, or the first digits of it; by default the one before the current that no roll-back has left.
+    #[arg(long, value_name = "VERSION", value_parser = first_digits)]
     to: Option<String>,
 }
 
@@ -176,21 +181,20 @@ pub fn rollback(options: &Rollback) -> anyhow::Result<Status> {
     if let Some(server) = options.target.remote.publisher()? {
         return server.roll_back(options.to.as_deref());
     }
-    let repository = options.target.open()?;
-    let to = options.to.as_deref().map(|digits| version(&repository.versions(), digits)).transpose()?;
+    // What is to be gone back to must not be removed before.
+    let repository = options.target.open(usize::MAX)?;
+    let to = options.to.as_deref().map(|digits| repository.find(digits)).transpose()?;
     report("went back to", &repository.roll_back(to)?, started)
 }
 
-/// Finds the only version that begins with these digits.
-fn version(records: &[VersionRecord], digits: &str) -> anyhow::Result<[u8; 32]> {
-    let mut found = records.iter().filter(|record| record.version_hex().starts_with(digits));
-    match (found.next(), found.next()) {
-        (Some(record), None) => Ok(record.version),
-        (None, _) => {
-            let kept = records.iter().map(VersionRecord::version_hex).collect::<Vec<_>>().join(", ");
-            bail!("no version that begins with {digits:?} is kept; there are {kept}")
-        }
-        _ => bail!("several versions begin with {digits:?}: give more digits"),
+/// Reads the first digits of a version.
+fn first_digits(text: &str) -> Result<String, String> {
+    match text.len() {
+        1..=64 if text.bytes().all(|byte| byte.is_ascii_hexdigit()) => Ok(text.into()),
+        _ => Err(
+            "a version is 1 to 64 hexadecimal digits: `spirea inspect FOLDER` lists those of a repository"
+                .into(),
+        ),
     }
 }
 
@@ -207,7 +211,7 @@ pub fn compact(options: &Compact) -> anyhow::Result<Status> {
     if let Some(server) = options.target.remote.publisher()? {
         return server.compact();
     }
-    let repository = options.target.open()?;
+    let repository = options.target.open(KEPT)?;
     let record = repository.compact(&options.target.backend()?, &Bars::new())?;
     report("compacted into", &record, started)
 }

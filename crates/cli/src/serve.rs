@@ -10,6 +10,7 @@ use spirea_server::settings::{Configured, parse_address};
 use spirea_server::{Addresses, BackendChoice, LogFormat, Party, ServerConfig, TlsFiles, init_logs, serve};
 
 use crate::output::{parse_bytes, print_line};
+use crate::self_signed::self_signed;
 use crate::status::Status;
 use crate::threads::Threads;
 
@@ -17,8 +18,14 @@ use crate::threads::Threads;
 /// SPIREA_LIMITS__BODY_MEMORY, ...), else from the file of --config, else from the defaults.
 #[derive(Args)]
 pub struct Options {
-    /// Folders of snapshots.
+    /// Folders of snapshots, and of repositories.
     snapshots: Vec<PathBuf>,
+    /// Adopt a snapshot that `spirea build --overwrite` or a copy puts in a served one's place, once its files are
+    /// complete. Without it, SIGHUP has the folders read again (as it has certificates and tokens), and so has
+    /// POST /v1/admin/reload on --admin-listen, whose response tells a job whether the new snapshot answers. A table that
+    /// changes often is better published in a repository: see `spirea publish`.
+    #[arg(long)]
+    watch: bool,
     /// File of settings, as TOML.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -34,6 +41,10 @@ pub struct Options {
     /// Address for publishing and administration; none by default.
     #[arg(help_heading = "Addresses", long, value_name = "ADDRESS", alias = "admin", value_parser = parse_address)]
     admin_listen: Option<SocketAddr>,
+    /// Encrypt connections with a certificate for this machine that is made in the folder spirea-tls and kept there; a line
+    /// of output says how clients trust it. For other names make one: see --tls-certificate.
+    #[arg(help_heading = "Addresses", long, value_enum, conflicts_with = "tls_certificate")]
+    tls: Option<Tls>,
     /// Certificate, as PEM, with those of its issuers: connections are encrypted.
     #[arg(help_heading = "Addresses", long, value_name = "FILE", requires = "tls_key")]
     tls_certificate: Option<PathBuf>,
@@ -76,7 +87,7 @@ pub struct Options {
     #[arg(help_heading = "Evaluation keys", long, value_name = "SIZE", value_parser = parse_bytes)]
     keys_disk: Option<u64>,
     /// Serve the demo page too: look-ups in a browser. It is in share/spirea/web beside the program's folder, where
-    /// `make web` puts it, or else in this one. Its address is the last line of output.
+    /// `make web` puts it, or else in this one. A line of output has its address.
     #[arg(long, value_name = "DIR", require_equals = true)]
     demo: Option<Option<PathBuf>>,
     /// Form of the log on standard error. [default: text]
@@ -84,7 +95,14 @@ pub struct Options {
     log: Option<Log>,
 }
 
-/// Form in which tables are held.
+/// Certificates that the program makes.
+#[derive(Clone, Copy, ValueEnum)]
+pub enum Tls {
+    /// Signed by its own key.
+    SelfSigned,
+}
+
+/// How tables are held.
 #[derive(Clone, Copy, ValueEnum)]
 pub enum Memory {
     Copied,
@@ -108,7 +126,7 @@ enum Log {
 
 /// Serves until it is asked to stop.
 pub fn run(options: Options) -> anyhow::Result<Status> {
-    let check_only = options.check_config;
+    let (check_only, tls) = (options.check_config, options.tls);
     let configured = options.configure()?;
     configured.check()?;
     if check_only {
@@ -123,7 +141,13 @@ pub fn run(options: Options) -> anyhow::Result<Status> {
     }
     let mut announced = Ok(());
     let demo = config.demo.clone();
-    serve(config, |addresses| announced = announce(addresses, demo.as_deref()))?;
+    let trusted = config.tls.clone().filter(|_| tls.is_some()).map(|files| files.certificate);
+    serve(config, |addresses| {
+        announced = announce(addresses, demo.as_deref()).and_then(|()| match trusted {
+            Some(path) => print_line(&format!("clients trust the certificate with --ca {}", path.display())),
+            None => Ok(()),
+        });
+    })?;
     announced.map(|()| Status::SUCCESS)
 }
 
@@ -159,6 +183,10 @@ impl Options {
         set.to("admin_listen", "--admin-listen", self.admin_listen, |config, value| {
             config.admin_listen = Some(value);
         });
+        if let Some(Tls::SelfSigned) = self.tls {
+            let files = self_signed(set.0.config.listen.ip())?;
+            set.to("tls.certificate", "--tls", Some(files), |config, files| config.tls = Some(files));
+        }
         if let Some((certificate, key)) = self.tls_certificate.zip(self.tls_key) {
             set.0.overridden("tls.key", "--tls-key");
             set.to(
@@ -173,6 +201,8 @@ impl Options {
         set.to("signing_key", "--signing-key", self.signing_key, |config, value| {
             config.signing_key = Some(value);
         });
+        let watch = self.watch.then_some(true);
+        set.to("watch", "--watch", watch, |config, value| config.watch = value);
         set.to("tokens.file", "--tokens", self.tokens, |config, value| config.tokens = Some(value));
         let development = self.insecure_no_auth.then_some(true);
         set.to("development", "--insecure-no-auth", development, |config, value| config.development = value);

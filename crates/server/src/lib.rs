@@ -5,6 +5,7 @@
 //!
 //! | endpoint | what it does |
 //! |---|---|
+//! | `GET /` | a page that tells a browser where it is |
 //! | `GET /healthz`, `/livez` | 200 while the process runs |
 //! | `GET /readyz` | 200 when all databases answer, else 503; states and causes as JSON |
 //! | `GET /metrics` | metrics for Prometheus |
@@ -21,12 +22,13 @@
 //! |---|---|
 //! | `GET /v1/admin/databases` | the databases with their versions and states |
 //! | `GET /v1/admin/status` | load, keys, connections and uptime |
+//! | `POST /v1/admin/reload` | adopts snapshots that took the places of served ones |
+//! | `.../databases/{name}/versions`, `changes`, `snapshot`, `rollback`, `compact` | versions of a repository |
 //! | probes, `/metrics` and `/openapi.json` | as above |
 //!
-//! The server speaks HTTP/1.1, and HTTP/2 where TLS negotiates it. Endpoints below `/v1` need a
-//! token if there is a file of tokens. Every response with a status of 400 or above carries a
-//! protobuf [`Error`](spirea_wire::proto::Error) with the cause and a remedy, or these as problem
-//! details (RFC 9457) if `Accept` prefers JSON.
+//! HTTP/1.1, and HTTP/2 where TLS negotiates it. Endpoints below `/v1` need a token where there is a file of them.
+//! Every response with a status of 400 or above carries a protobuf [`Error`](spirea_wire::proto::Error) with the cause
+//! and a remedy, or the same as problem details (RFC 9457) where `Accept` prefers JSON or HTML.
 
 mod accept;
 mod access;

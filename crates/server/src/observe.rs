@@ -17,6 +17,8 @@ use crate::traces::{Stages, Trace, begin};
 
 /// Endpoint name for requests that match none.
 const NO_ENDPOINT: &str = "none";
+/// The endpoints of probes and monitors.
+const PROBES: [&str; 4] = ["/healthz", "/livez", "/readyz", "/metrics"];
 
 /// Counts a request that has no response yet, even if its client goes away.
 struct InFlight<'a>(&'a prometheus::IntGauge);
@@ -59,8 +61,12 @@ pub(crate) async fn observe(State(app): State<Arc<App>>, mut request: Request, n
     app.metrics.responded(&database, endpoint, status, bytes);
     let elapsed = started.elapsed();
     let took = bucket(elapsed);
-    tracing::info!(method, endpoint, database, status, bytes, took, "request");
-    // Probes and monitors send many requests whose traces are of no interest.
+    // Probes and monitors come all the time and tell nothing.
+    if PROBES.contains(&endpoint) {
+        tracing::debug!(method, endpoint, status, bytes, took, "request");
+    } else {
+        tracing::info!(method, endpoint, database, status, bytes, took, "request");
+    }
     if let Some(traces) = app.traces.as_ref().filter(|_| endpoint.starts_with("/v1/")) {
         let stages = response.extensions().get::<Stages>().copied();
         traces.take_trace(Trace {

@@ -17,13 +17,17 @@ use crate::refused::{Refused, name};
 
 /// Media type of problem details.
 pub(crate) const PROBLEM: &str = "application/problem+json";
-/// Name of the list of problems in a port's OpenAPI document; `type` links there.
+/// The media type that browsers ask for.
+const HTML: &str = "text/html";
+/// What a port's description calls its list of problems: `type` leads there.
 pub(crate) const PROBLEMS: &str = "x-problems";
 
 /// Converts a refusal to the form that its request prefers, whatever part of the server made it.
 pub(crate) async fn negotiate(request: Request, next: Next) -> Response {
-    let wanted =
-        [PROBLEM, JSON].iter().any(|json| prefers(request.headers(), json, spirea_wire::CONTENT_TYPE));
+    // A browser shows JSON, and would save a message as a file.
+    let wanted = [PROBLEM, JSON, HTML]
+        .iter()
+        .any(|wanted| prefers(request.headers(), wanted, spirea_wire::CONTENT_TYPE));
     let mut response = next.run(request).await;
     let Some(refusal) = response.extensions().get::<Refusal>() else { return response };
     let problem = problem(refusal);

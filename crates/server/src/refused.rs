@@ -12,7 +12,7 @@ use spirea_store::StoreError;
 use spirea_wire::{Code, Refusal, WireError};
 
 use crate::access::{Quota, Scope};
-use crate::library::{PublishError, ReceiveError};
+use crate::library::{PublishError, ReceiveError, ReloadError};
 
 /// Time after which to retry while a database is being loaded.
 const LOADING_RETRY: Duration = Duration::from_secs(1);
@@ -324,7 +324,7 @@ impl From<PublishError> for Refused {
             PublishError::Fixed => Self::new(
                 Code::NotPublishable,
                 message,
-                "serve a repository's folder in place of a snapshot's: spirea publish makes one",
+                "serve a repository's folder in place of a snapshot's: spirea publish makes one; or build a new snapshot in its place (--overwrite) and POST /v1/admin/reload",
             ),
             PublishError::NothingYet => {
                 Self::new(Code::NotPublishable, message, "publish a snapshot of the table first")
@@ -347,6 +347,13 @@ impl From<PublishError> for Refused {
                 Self::new(Code::Malformed, message, "nothing has changed; correct it and send it again")
             }
         }
+    }
+}
+
+impl From<ReloadError> for Refused {
+    fn from(error: ReloadError) -> Self {
+        let remedy = "the former versions go on answering; correct the snapshots and reload again";
+        Self::new(Code::NotPublishable, error.to_string(), remedy)
     }
 }
 

@@ -1,9 +1,11 @@
-//! Reloads files when they change: the certificate and the tokens.
+//! Files that are read again: the certificate and the tokens when they change, snapshots when they are watched, and all
+//! of them on request.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use spirea_store::Repository;
 use tokio::sync::Notify;
 
 use crate::access::Tokens;
@@ -15,7 +17,8 @@ use crate::tls::Certificates;
 /// swapped as a whole.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// Handle that makes a server reload its certificate and its tokens, even if they seem unchanged.
+/// Asks a server to read its certificate, its tokens and its folders of snapshots again, also when they do not seem to
+/// have changed.
 #[derive(Clone, Debug, Default)]
 pub struct Reloader(Arc<Notify>);
 
@@ -30,7 +33,9 @@ impl Reloader {
 pub(crate) struct Watched {
     pub certificates: Option<Arc<Certificates>>,
     pub tokens: Option<Arc<Tokens>>,
-    /// Stamps of the files, taken before their first reading.
+    /// Folders whose snapshots are adopted when they change.
+    pub snapshots: Vec<PathBuf>,
+    /// Stamps of the files before they were first read.
     pub opened: Stamps,
 }
 
@@ -41,6 +46,7 @@ type Stamp = Vec<Option<(SystemTime, u64)>>;
 pub(crate) struct Stamps {
     certificates: Stamp,
     tokens: Stamp,
+    snapshots: Stamp,
 }
 
 impl Stamps {
@@ -49,8 +55,28 @@ impl Stamps {
         Self {
             certificates: stamp(config.tls.iter().flat_map(|files| [&*files.certificate, &*files.key])),
             tokens: stamp(config.tokens.as_deref()),
+            snapshots: stamp_folders(&watched_folders(config)),
         }
     }
+}
+
+/// The folders of snapshots whose changes are to be seen: none unless the configuration says so. What is published in a
+/// repository comes through its server.
+pub(crate) fn watched_folders(config: &ServerConfig) -> Vec<PathBuf> {
+    let folders = config.snapshots.iter().filter(|folder| config.watch && !Repository::is_one(folder));
+    folders.cloned().collect()
+}
+
+/// The stamp of the files in some folders.
+fn stamp_folders(folders: &[PathBuf]) -> Stamp {
+    let files = |folder: &PathBuf| {
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        let mut files: Vec<_> = entries.map(|entry| entry.path()).collect();
+        files.sort();
+        files
+    };
+    let files: Vec<_> = folders.iter().flat_map(files).collect();
+    stamp(files.iter().map(PathBuf::as_path))
 }
 
 fn stamp<'p>(paths: impl IntoIterator<Item = &'p Path>) -> Stamp {
@@ -61,10 +87,32 @@ fn stamp<'p>(paths: impl IntoIterator<Item = &'p Path>) -> Stamp {
     paths.into_iter().map(look).collect()
 }
 
+/// What was seen of the files.
+#[derive(Default)]
+struct Seen {
+    /// Their stamps at the look before.
+    before: Stamps,
+    /// The stamp of the snapshots that were read last.
+    tried: Stamp,
+}
+
+impl From<Stamps> for Seen {
+    fn from(before: Stamps) -> Self {
+        Self { tried: before.snapshots.clone(), before }
+    }
+}
+
+/// Has folders of snapshots read again, which takes as long as loading them.
+fn reload_snapshots(app: &Arc<App>) {
+    let Some(library) = &app.library else { return };
+    let told = Arc::clone(app);
+    library.spawn_reload(move |adopted| told.metrics.reloaded("snapshots", adopted));
+}
+
 impl Watched {
     /// Reloads files when they change or when `reloader` asks.
     pub async fn run(mut self, app: Arc<App>, reloader: Reloader) {
-        let mut seen = std::mem::take(&mut self.opened);
+        let mut seen = Seen::from(std::mem::take(&mut self.opened));
         let watched = Arc::new(self);
         loop {
             let asked = tokio::select! {
@@ -74,12 +122,19 @@ impl Watched {
             let (watched, app) = (Arc::clone(&watched), Arc::clone(&app));
             let look = move || {
                 let now = watched.stamps();
+                let Seen { before, mut tried } = seen;
                 watched.reload(
                     &app,
-                    asked || now.certificates != seen.certificates,
-                    asked || now.tokens != seen.tokens,
+                    asked || now.certificates != before.certificates,
+                    asked || now.tokens != before.tokens,
                 );
-                now
+                // Files that are still being copied would be damaged.
+                let settled = now.snapshots == before.snapshots;
+                if asked || (settled && now.snapshots != tried) {
+                    tried.clone_from(&now.snapshots);
+                    reload_snapshots(&app);
+                }
+                Seen { before: now, tried }
             };
             // After a panic the stamps are empty, so the files are read again.
             seen = tokio::task::spawn_blocking(look).await.unwrap_or_default();
@@ -91,6 +146,7 @@ impl Watched {
         Stamps {
             certificates: stamp(certificates),
             tokens: stamp(self.tokens.iter().map(|tokens| tokens.path())),
+            snapshots: stamp_folders(&self.snapshots),
         }
     }
 

@@ -24,7 +24,7 @@ use crate::gpu_memory::KeyBudget;
 use crate::library::{Library, Loader, Loss, OpenError, SignerError, Source};
 use crate::memory::{ConnectionMemory, Memory};
 use crate::metrics::Metrics;
-use crate::reload::{Reloader, Stamps, Watched};
+use crate::reload::{Reloader, Stamps, Watched, watched_folders};
 use crate::routes;
 use crate::shared_keys::RedisKeys;
 use crate::tls::{Certificates, TlsError};
@@ -167,6 +167,8 @@ impl Server {
         if config.snapshots.is_empty() {
             return Err(ServeError::NoSnapshots);
         }
+        // Before the folders are read, so that no later change is missed.
+        let opened = Stamps::of(&config);
         let keys = key_registry(&config)?;
         let engine = Arc::new(Engine::new(config.queue, keys).map_err(ServeError::system("a thread"))?);
         let opening = Opening { residence: config.residence, party: config.party, ..Opening::default() };
@@ -188,7 +190,7 @@ impl Server {
         let backends = Backends::open(&config.backend, config.answering_threads(), budget)?;
         let (loader, losses) = Loader::new(backends, opening);
         let library = Arc::new(Library::new(Arc::clone(&engine), loader, sources)?);
-        let server = Self::bind_app(&config, engine, Some(Arc::clone(&library)), None).await?;
+        let server = Self::bind_app(&config, opened, engine, Some(Arc::clone(&library)), None).await?;
         Ok(Self { loading: Some((library, losses)), ..server })
     }
 
@@ -211,7 +213,7 @@ impl Server {
     /// reachable from other machines; [`ServeError::Tls`] and [`ServeError::Tokens`] if their files
     /// cannot be used.
     pub async fn bind_with(config: &ServerConfig, engine: Arc<Engine>) -> Result<Self, ServeError> {
-        Self::bind_app(config, engine, None, None).await
+        Self::bind_app(config, Stamps::of(config), engine, None, None).await
     }
 
     /// Binds ports as [`Server::bind_with`] does, with additional endpoints and metrics of the
@@ -224,18 +226,17 @@ impl Server {
         engine: Arc<Engine>,
         extension: Arc<dyn Extension>,
     ) -> Result<Self, ServeError> {
-        Self::bind_app(config, engine, None, Some(extension)).await
+        Self::bind_app(config, Stamps::of(config), engine, None, Some(extension)).await
     }
 
     async fn bind_app(
         config: &ServerConfig,
+        opened: Stamps,
         engine: Arc<Engine>,
         library: Option<Arc<Library>>,
         extension: Option<Arc<dyn Extension>>,
     ) -> Result<Self, ServeError> {
         config.check_exposure()?;
-        // Stamps are taken before the files are read, so that no later change is missed.
-        let opened = Stamps::of(config);
         let certificates = config.tls.as_ref().map(Certificates::open).transpose()?.map(Arc::new);
         let tokens = config.tokens.as_deref().map(Tokens::open).transpose()?.map(Arc::new);
         let demo = config.demo.as_deref().map(Demo::read).transpose()?.map(Arc::new);
@@ -274,7 +275,7 @@ impl Server {
             addresses: Addresses { data, admin: admin_address, tls: certificates.is_some() },
             app: Arc::new(app),
             limits,
-            watched: Watched { certificates, tokens, opened },
+            watched: Watched { certificates, tokens, snapshots: watched_folders(config), opened },
             loading: None,
             stopper: Stopper::new(),
             reloader: Reloader::default(),
@@ -301,7 +302,7 @@ impl Server {
         &self.app.engine
     }
 
-    /// Returns a handle that makes the server reload its certificate and tokens.
+    /// Has the server read its certificate, its tokens and its folders of snapshots again when asked to.
     pub fn reloader(&self) -> Reloader {
         self.reloader.clone()
     }
@@ -399,8 +400,8 @@ async fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), ServeE
     Ok((listener, address))
 }
 
-/// Serves on its own runtime until SIGINT or SIGTERM; calls `bound` with the addresses once the
-/// ports are bound. SIGHUP reloads the certificate and the tokens.
+/// Serves on a runtime of its own until SIGINT or SIGTERM; `bound` is told the addresses once the ports are
+/// bound. SIGHUP has the certificate, the tokens and the folders of snapshots read again.
 ///
 /// # Errors
 /// Those of [`Server::bind`]; [`ServeError::System`] if the system refuses threads or signals.

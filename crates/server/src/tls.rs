@@ -11,7 +11,13 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use tokio_rustls::TlsAcceptor;
+use x509_cert::Certificate;
 use x509_cert::der::Decode;
+use x509_cert::der::oid::AssociatedOid;
+use x509_cert::der::oid::db::rfc5280::ID_KP_SERVER_AUTH;
+use x509_cert::ext::pkix::name::GeneralName;
+use x509_cert::ext::pkix::{BasicConstraints, ExtendedKeyUsage, SubjectAltName};
+use x509_cert::time::{Time, Validity};
 
 /// ALPN name of HTTP/2.
 pub(crate) const HTTP_2: &[u8] = b"h2";
@@ -54,7 +60,24 @@ pub enum TlsError {
         /// Time since the expiry.
         ago: Duration,
     },
-    /// The certificate belongs to another key.
+    /// The certificate is of the future.
+    #[error("{}: the certificate is valid only in {} hours; check this machine's clock, or wait", .path.display(), .ahead.as_secs().div_ceil(3600))]
+    NotYet {
+        /// The certificate's file.
+        path: PathBuf,
+        /// The time until then.
+        ahead: Duration,
+    },
+    /// The certificate is an authority's.
+    #[error("{}: the certificate is that of an authority (CA:TRUE), as openssl req -x509 makes it by default; clients would reject it (CaUsedAsEndEntity): have the authority sign one for the server, or make one with {MAKE}", .0.display())]
+    Authority(PathBuf),
+    /// The certificate has no names by which a client could know its server.
+    #[error("{}: the certificate has no names or addresses (subjectAltName), and clients do not look at its subject; make one with {MAKE}", .0.display())]
+    Unnamed(PathBuf),
+    /// The certificate is for other purposes.
+    #[error("{}: the certificate's extended key usage leaves out TLS servers (serverAuth), so clients would reject it; make one with {MAKE}", .0.display())]
+    OtherPurpose(PathBuf),
+    /// The certificate is for another key.
     #[error("{}: the key is not that of {}: {cause}; name the two that were made together", .key.display(), .certificate.display())]
     Mismatch {
         /// The certificate's file.
@@ -66,7 +89,12 @@ pub enum TlsError {
     },
 }
 
-/// A certificate with its key, as read from their files.
+/// The command that makes a certificate which clients trust by `--ca`.
+const MAKE: &str = "`openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 365 -keyout key.pem \
+     -out certificate.pem -subj /CN=pir.example.org -addext subjectAltName=DNS:pir.example.org -addext \
+     basicConstraints=critical,CA:FALSE`";
+
+/// A certificate with its key, as they are in their files.
 #[derive(Clone, Debug)]
 pub struct Identity {
     /// The certificate, its intermediates and the key.
@@ -76,10 +104,31 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Reads the files.
+    /// Reads the files of a server's certificate, which clients know by its names.
     ///
     /// # Errors
     /// [`TlsError`].
+    pub fn of_server(files: &TlsFiles) -> Result<Self, TlsError> {
+        let identity = Self::read(files)?;
+        let own = identity.key.cert.first().and_then(|own| parse(own));
+        let names = own.as_ref().and_then(extension::<SubjectAltName>);
+        let is_name =
+            |name: &GeneralName| matches!(name, GeneralName::DnsName(_) | GeneralName::IpAddress(_));
+        if !names.is_some_and(|SubjectAltName(names)| names.iter().any(is_name)) {
+            return Err(TlsError::Unnamed(files.certificate.clone()));
+        }
+        match own.as_ref().and_then(extension::<ExtendedKeyUsage>) {
+            Some(ExtendedKeyUsage(purposes)) if !purposes.contains(&ID_KP_SERVER_AUTH) => {
+                Err(TlsError::OtherPurpose(files.certificate.clone()))
+            }
+            _ => Ok(identity),
+        }
+    }
+
+    /// Reads the files of a server's or a client's certificate.
+    ///
+    /// # Errors
+    /// [`TlsError`], but [`TlsError::Unnamed`] and [`TlsError::OtherPurpose`].
     pub fn read(files: &TlsFiles) -> Result<Self, TlsError> {
         let TlsFiles { certificate, key } = files;
         let unusable = |cause: String| TlsError::Certificate { path: certificate.clone(), cause };
@@ -87,9 +136,19 @@ impl Identity {
             .and_then(Iterator::collect)
             .map_err(|error| unusable(error.to_string()))?;
         let first = chain.first().ok_or_else(|| unusable("there is none in the file".into()))?;
-        let expires = expiry(first).ok_or_else(|| unusable("it is not in the form X.509".into()))?;
+        let own = parse(first).ok_or_else(|| unusable("it is not in the form X.509".into()))?;
+        let Validity { not_before, not_after } = &own.tbs_certificate.validity;
+        let (begins, expires) = (time(not_before), time(not_after));
         if let Ok(ago) = SystemTime::now().duration_since(expires) {
             return Err(TlsError::Expired { path: certificate.clone(), ago });
+        }
+        if let Ok(ahead) = begins.duration_since(SystemTime::now())
+            && !ahead.is_zero()
+        {
+            return Err(TlsError::NotYet { path: certificate.clone(), ahead });
+        }
+        if extension::<BasicConstraints>(&own).is_some_and(|constraints| constraints.ca) {
+            return Err(TlsError::Authority(certificate.clone()));
         }
         let private = PrivateKeyDer::from_pem_file(key)
             .map_err(|error| TlsError::Key { path: key.clone(), cause: error.to_string() })?;
@@ -102,8 +161,20 @@ impl Identity {
 
 /// Returns the expiry of an X.509 certificate in DER; `None` if `certificate` is not one.
 pub fn expiry(certificate: &[u8]) -> Option<SystemTime> {
-    let certificate = x509_cert::Certificate::from_der(certificate).ok()?;
-    Some(UNIX_EPOCH + certificate.tbs_certificate.validity.not_after.to_unix_duration())
+    Some(time(&parse(certificate)?.tbs_certificate.validity.not_after))
+}
+
+fn parse(certificate: &[u8]) -> Option<Certificate> {
+    Certificate::from_der(certificate).ok()
+}
+
+fn time(time: &Time) -> SystemTime {
+    UNIX_EPOCH + time.to_unix_duration()
+}
+
+/// An extension of a certificate; none if it has none, or one that cannot be read.
+fn extension<'c, E: Decode<'c> + AssociatedOid>(certificate: &'c Certificate) -> Option<E> {
+    certificate.tbs_certificate.get().ok()?.map(|(_, extension)| extension)
 }
 
 /// Returns the expiry of the peer's certificate; `None` if the peer has shown none.
@@ -132,7 +203,7 @@ pub(crate) struct Certificates {
 
 impl Certificates {
     pub fn open(files: &TlsFiles) -> Result<Self, TlsError> {
-        Ok(Self { files: files.clone(), current: RwLock::new(Identity::read(files)?) })
+        Ok(Self { files: files.clone(), current: RwLock::new(Identity::of_server(files)?) })
     }
 
     pub fn paths(&self) -> [&Path; 2] {
@@ -141,7 +212,7 @@ impl Certificates {
 
     /// Reloads the files. If they are wrong, the certificate stays unchanged.
     pub fn reload(&self) -> Result<(), TlsError> {
-        let loaded = Identity::read(&self.files)?;
+        let loaded = Identity::of_server(&self.files)?;
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = loaded;
         Ok(())
     }

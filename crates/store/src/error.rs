@@ -126,7 +126,7 @@ pub enum StoreError {
     },
     /// A base has less than half the values of the current version.
     #[error(
-        "the new base has {new} values, less than half of the {former} of the current version: its input may have been cut off; if it is right, publish it with --allow-shrinking"
+        "the new base has {new} values, less than half of the {former} of the current version: its input may have been cut off; if it is right, allow it (--allow-shrinking of spirea publish, ?shrinking=allow of a reload)"
     )]
     Shrunk {
         /// Values of the current version.

@@ -2,8 +2,9 @@
 //!
 //! - [`snapshot`] and [`manifest`]: the format on disk, and how a server opens and verifies it.
 //! - [`ingest`]: readers of CSV, JSONL, Parquet, `.npy` and fixed-width files.
-//! - [`mod@build`]: builds a snapshot from a table, through a spool on disk.
-//! - [`changes`] of a table, the [`repository`] of its versions, and their [`signing`].
+//! - [`mod@build`]: from a table to a snapshot, through a spool on disk.
+//! - [`changes`] of a table, and the [`repository`] of its versions; [`signing`] them; [`succession`] of its
+//!   bases.
 //!
 //! Rows are counted from 1 in every message, without a header; an index table's record i is row i +
 //! 1.
@@ -22,6 +23,7 @@ mod record_file;
 pub mod repository;
 pub mod signing;
 pub mod snapshot;
+pub mod succession;
 mod time;
 
 pub use build::{BuildOptions, Chooser, Duplicates, Input, Overwrite, Protocol, Proving, build, survey};

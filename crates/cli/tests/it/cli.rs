@@ -361,8 +361,11 @@ fn versions_are_published_taken_back_compacted_and_signed() {
     assert!(compacted.contains("2 values, no changes"), "{compacted}");
     let listed = run(&["inspect", "versions-of-notes", "--verify"]);
     assert!(listed.contains("2 values, no changes") && listed.contains("3 changed"), "{listed}");
-    let unknown = refusal(folder.path(), &["rollback", "--repository", "versions-of-notes", "--to", "xyz"]);
-    assert!(unknown.contains("no version that begins with"), "{unknown}");
+    let to = |digits: &str| {
+        refusal(folder.path(), &["rollback", "--repository", "versions-of-notes", "--to", digits])
+    };
+    assert!(to("xyz").contains("hexadecimal digits"));
+    assert!(to(&"0f".repeat(32)).contains("no version that begins with"));
     let nothing = refusal(folder.path(), &["publish", "--repository", "notes", "--put", "put.csv"]);
     assert!(nothing.contains("not a repository"), "{nothing}");
 }

@@ -187,7 +187,7 @@ fn a_wrong_usage_is_named_with_its_remedy() {
         (&["plan", "--records", "9"], plan),
         (
             &["publish", "--repository", "r", "--base", "other"],
-            "this repository is of \"t\", and the snapshot of \"other\": publish it in a repository of its own, or build it with --name t",
+            "the current version is of \"t\", and the snapshot of \"other\": build it with --name t, or give \"other\" a folder of its own",
         ),
         (
             &["publish", "--server", NOBODY, "--database", "t", "--base", "other"],

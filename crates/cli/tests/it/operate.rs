@@ -3,6 +3,7 @@
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
@@ -101,6 +102,85 @@ fn a_file_of_settings_and_a_token_are_all_that_a_server_needs() {
     server.signal("-TERM");
     assert_eq!(server.process.wait().unwrap().code(), Some(0));
     assert!(!std::fs::read_to_string(folder.join("server.log")).unwrap().contains(token.trim()));
+}
+
+#[test]
+fn a_job_builds_in_the_place_of_what_is_served_and_sends_sighup() {
+    let folder = with_snapshot();
+    let folder = folder.path();
+    let server = Server::start(folder, &["urls", "--listen", "127.0.0.1:0"], 1);
+    let get = |wanted: &str| {
+        let got = spirea(folder, &["get", &server.urls[0], "urls", "a.test", "--wait", "120"], &[]);
+        text(&got.stdout) == wanted
+    };
+    assert!(get("bad\n"));
+    std::fs::write(folder.join("urls.csv"), "url,verdict\na.test,good\n").unwrap();
+    let build = [
+        "build",
+        "--input",
+        "urls.csv",
+        "--key",
+        "url",
+        "--value",
+        "verdict",
+        "--out",
+        "urls",
+        "--overwrite",
+    ];
+    assert!(spirea(folder, &build, &[]).status.success());
+    server.signal("-HUP");
+    let deadline = Instant::now() + Duration::from_secs(120);
+    while !get("good\n") {
+        assert!(Instant::now() < deadline, "the new snapshot does not answer");
+    }
+}
+
+#[test]
+fn the_log_tells_of_a_snapshot_once_and_of_no_probes() {
+    let folder = with_snapshot();
+    let folder = folder.path();
+    let mut server = Server::start(folder, &["urls", "--listen", "127.0.0.1:0"], 1);
+    let url = server.urls[0].clone();
+    assert!(spirea(folder, &["get", &url, "urls", "a.test", "--wait", "120"], &[]).status.success());
+    // The doctor asks the probes.
+    assert!(spirea(folder, &["doctor", &url], &[]).status.success());
+    server.signal("-HUP");
+    let log = || std::fs::read_to_string(folder.join("server.log")).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(120);
+    while !log().contains("no new snapshot") {
+        assert!(Instant::now() < deadline, "{}", log());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    server.signal("-TERM");
+    assert_eq!(server.process.wait().unwrap().code(), Some(0));
+    let log = log();
+    assert_eq!(log.matches("the snapshot is ready").count(), 1, "{log}");
+    assert!(log.contains("/query") && !log.contains("/healthz") && !log.contains("/readyz"), "{log}");
+}
+
+#[test]
+fn a_server_signs_its_own_certificate_and_says_how_clients_trust_it() {
+    let folder = with_snapshot();
+    let folder = folder.path();
+    let arguments = ["urls", "--listen", "127.0.0.1:0", "--tls", "self-signed"];
+    let certificate = folder.join("spirea-tls/certificate.pem");
+    let mut before = None;
+    for _ in 0..2 {
+        let server = Server::start(folder, &arguments, 2);
+        let [url, ca] = [0, 1].map(|at| &*server.urls[at]);
+        assert!(
+            url.starts_with("https://127.0.0.1:") && Path::new(ca).ends_with("spirea-tls/certificate.pem")
+        );
+        let get = ["get", url, "urls", "a.test", "--wait", "120"];
+        assert_eq!(text(&spirea(folder, &[&get[..], &["--ca", ca]].concat(), &[]).stdout), "bad\n");
+        let refused = spirea(folder, &["get", url, "urls", "a.test"], &[]);
+        assert!(text(&refused.stderr).contains("--ca"), "{}", text(&refused.stderr));
+        // The next server has the same certificate.
+        let now = std::fs::read(&certificate).unwrap();
+        assert_eq!(*before.get_or_insert_with(|| now.clone()), now);
+    }
+    let key = std::fs::metadata(folder.join("spirea-tls/key.pem")).unwrap();
+    assert_eq!(std::os::unix::fs::PermissionsExt::mode(&key.permissions()) & 0o777, 0o600);
 }
 
 #[test]
@@ -213,7 +293,13 @@ fn tables_of_changes_are_published_through_a_server() {
     assert!(published.contains("2 changed in its delta"), "{published}");
     assert_eq!(run(0, &["get", &url, "urls", "new.test"]), "so, \"so\"\n");
     assert!(spirea(folder, &["get", &url, "urls", "a.test"], &[]).status.code() == Some(1));
-    // Errors in the input are found before anything is sent, with file and line.
+    // A version is named by its first digits.
+    let versions = run(0, &["inspect", "repository"]);
+    let base = versions.lines().rfind(|line| !line.starts_with(' ')).unwrap();
+    let rollback = ["rollback", "--server", &admin, "--database", "urls", "--to", &base[..10]];
+    assert!(run(0, &rollback).contains("0 changed in its delta"));
+    assert_eq!(run(0, &["get", &url, "urls", "a.test"]), "bad\n");
+    // What is wrong is found before anything is sent, with file and line.
     std::fs::write(folder.join("twice.csv"), "url,verdict\na.test,1\na.test,2\n").unwrap();
     assert!(run(2, &with(&["--put", "twice.csv"])).contains("twice.csv:3"));
     assert!(run(2, &with(&["--put", "bytes.csv"])).contains("bytes.csv:2: its text is not UTF-8"));

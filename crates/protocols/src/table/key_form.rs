@@ -105,6 +105,26 @@ impl KeyForm {
         }
         Ok(())
     }
+
+    /// Returns whether any of its rules is of an older version than the same rule of `other`.
+    pub fn is_older_than(&self, other: &Self) -> bool {
+        let older = |own: &Option<String>, other: &Option<String>| {
+            own.as_deref().zip(other.as_deref()).is_some_and(|(own, other)| numbers(own) < numbers(other))
+        };
+        older(&self.unicode, &other.unicode) || older(&self.phone_rules, &other.phone_rules)
+    }
+
+    /// Names the versions of its rules, such as `Unicode 17.0.0`.
+    pub fn rules(&self) -> String {
+        let unicode = self.unicode.iter().map(|version| format!("Unicode {version}"));
+        let phone = self.phone_rules.iter().map(|version| format!("phone numbers {version}"));
+        unicode.chain(phone).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// The parts of a version, in the order in which they count.
+fn numbers(version: &str) -> Vec<u16> {
+    version.split('.').map(|part| part.parse().unwrap_or_default()).collect()
 }
 
 #[cfg(test)]
@@ -158,5 +178,18 @@ mod tests {
         for (name, step) in KeyStep::ALL {
             assert_eq!(serde_json::to_string(&step).unwrap(), format!("{name:?}"));
         }
+    }
+
+    #[test]
+    fn rules_are_compared_as_numbers() {
+        use KeyStep::{E164, Nfc};
+        let unicode = |version: &str| KeyForm { unicode: Some(version.into()), ..form(&[Nfc]) };
+        assert!(unicode("9.0.0").is_older_than(&unicode("17.0.0")));
+        assert!(!unicode("17.0.0").is_older_than(&unicode("9.0.0")));
+        assert!(!unicode("17.0.0").is_older_than(&unicode("17.0.0")));
+        let phone = |version: &str| KeyForm { phone_rules: Some(version.into()), ..form(&[E164]) };
+        assert!(phone("9.0.9").is_older_than(&phone("9.0.42")));
+        assert!(!phone("9.0.9").is_older_than(&unicode("17.0.0")));
+        assert_eq!(phone("9.0.9").rules(), "phone numbers 9.0.9");
     }
 }

@@ -8,8 +8,8 @@ use spirea_store::{Repository, Silent, Snapshot};
 use super::entries::{Entry, Library};
 use super::error::PublishError;
 use super::loader::{Loader, Loss};
-use super::source::Version;
 use super::thread::spawn;
+use super::version::Version;
 
 impl Library {
     /// Loads all databases, then waits for device failures and moves the affected databases to
@@ -38,10 +38,7 @@ impl Library {
         let Some(version) = entry.source.versions().into_iter().next() else {
             return Err("nothing has been published yet".into());
         };
-        let served = self.open(name, &version, |loader, snapshot| {
-            verify(snapshot)?;
-            loader.open_interim(snapshot)
-        })?;
+        let served = self.open(name, &version, open_verified)?;
         self.engine.publish(served);
         Ok(())
     }
@@ -70,7 +67,7 @@ impl Library {
         let answering = self.engine.versions(name).is_ok_and(|versions| versions.iter().any(answers));
         if answering
             && self.loader.has_interim(base)
-            && let Ok(database) = self.loader.open(base)
+            && let Ok(database) = self.loader.hold(base)
         {
             self.engine.replace(&database);
         }
@@ -143,26 +140,41 @@ impl Library {
         if newest.is_some_and(|newest| *newest.version() == current.name()) {
             return Ok(());
         }
-        self.engine.expect(name, current.name());
-        match self.open(name, &current, Loader::open_interim) {
-            Ok(served) => {
-                let new_base = self.engine.versions(name).is_ok_and(|answering| {
-                    answering.iter().all(|other| !Arc::ptr_eq(other.base(), served.base()))
-                });
-                self.engine.publish(served);
-                if new_base && self.loader.has_interim(&current.base) {
-                    let (library, name) = (Arc::clone(self), name.to_owned());
-                    spawn("spirea-hold", move || library.replace_interim(&name, &current.base));
-                }
-                Ok(())
-            }
-            Err(cause) => {
-                self.engine.refuse(name, cause.clone());
-                repository.roll_back(None)?;
-                Err(PublishError::Load(cause))
-            }
+        if let Err(cause) = self.answer(name, &current, Loader::open_interim) {
+            self.engine.refuse(name, cause.clone());
+            repository.roll_back(None)?;
+            return Err(PublishError::Load(cause));
         }
+        Ok(())
     }
+
+    /// Lets a version answer that `open` opens in its interim form, and then has its base held as it is to be.
+    ///
+    /// # Errors
+    /// The cause if a part cannot be opened; the former version goes on answering.
+    pub(super) fn answer(
+        self: &Arc<Self>,
+        name: &str,
+        version: &Version,
+        open: impl Fn(&Loader, &Snapshot) -> Result<Arc<Database>, String>,
+    ) -> Result<(), String> {
+        self.engine.expect(name, version.name());
+        let served = self.open(name, version, open)?;
+        let answering = self.engine.versions(name).unwrap_or_default();
+        let new_base = answering.iter().all(|other| !Arc::ptr_eq(other.base(), served.base()));
+        self.engine.publish(served);
+        if new_base && self.loader.has_interim(&version.base) {
+            let (library, name, base) = (Arc::clone(self), name.to_owned(), version.base.clone());
+            spawn("spirea-hold", move || library.replace_interim(&name, &base));
+        }
+        Ok(())
+    }
+}
+
+/// Verifies a snapshot, then opens it in its interim form.
+pub(super) fn open_verified(loader: &Loader, snapshot: &Snapshot) -> Result<Arc<Database>, String> {
+    verify(snapshot)?;
+    loader.open_interim(snapshot)
 }
 
 /// Verifies a whole snapshot, which takes long. A base shared by several versions is verified only

@@ -9,7 +9,7 @@ pub(crate) enum PublishError {
     #[error("there is no database of this name")]
     UnknownDatabase,
     /// The database is served from a snapshot's folder.
-    #[error("this database is served from a snapshot's folder, and stays as it is")]
+    #[error("this database is served from a snapshot's folder, and takes no publications")]
     Fixed,
     /// There is nothing to change yet.
     #[error("nothing has been published yet")]

@@ -34,7 +34,12 @@ impl Loader {
         (Self { backends: RwLock::new(backends), opening, losses: Mutex::new(sender) }, losses)
     }
 
-    /// Opens a verified snapshot in its final form.
+    /// How snapshots are opened that are to be held.
+    pub fn opening(&self) -> Opening {
+        self.opening
+    }
+
+    /// Opens a verified snapshot as it is to be held.
     ///
     /// # Errors
     /// A description for the operator, which is also logged.
@@ -42,10 +47,19 @@ impl Loader {
         self.open_with(snapshot, self.opening)
     }
 
-    /// Opens a verified snapshot in an interim form if it has one. Tables that are to be copied
-    /// into memory answer from the mapped file at first: touching memory for the first time takes
-    /// longer than mapping a file. Tables that must be transformed, or copied to a device, are
-    /// opened once, in their final form.
+    /// Opens a snapshot that answers in its interim form as it is to be held.
+    ///
+    /// # Errors
+    /// Those of [`Self::open`].
+    pub fn hold(&self, snapshot: &Snapshot) -> Result<Arc<Database>, String> {
+        let (database, backend) = self.opened(snapshot, self.opening)?;
+        tracing::debug!(database = %snapshot.manifest().name, %backend, "the snapshot is in memory");
+        Ok(database)
+    }
+
+    /// Opens a verified snapshot in an interim form where it has one: touching memory for the first time takes longer
+    /// than mapping a file, so tables that are to be copied are answered from their files at first. What must be
+    /// transformed, or copied to a device, is opened once, as it is to be held.
     ///
     /// # Errors
     /// Those of [`Self::open`].
@@ -66,15 +80,23 @@ impl Loader {
     }
 
     fn open_with(&self, snapshot: &Snapshot, opening: Opening) -> Result<Arc<Database>, String> {
+        let (database, backend) = self.opened(snapshot, opening)?;
+        let (name, version) = (&snapshot.manifest().name, snapshot.version_hex());
+        tracing::info!(database = %name, snapshot = %version, %backend, "the snapshot is ready");
+        Ok(database)
+    }
+
+    /// Opens a verified snapshot; the log has the error if there is one.
+    fn opened(&self, snapshot: &Snapshot, opening: Opening) -> Result<(Arc<Database>, String), String> {
         let (name, version) = (&snapshot.manifest().name, snapshot.version_hex());
         // A panic while one database loads must not affect the others.
         match catch_unwind(AssertUnwindSafe(|| self.read().database(snapshot, opening))) {
             Ok(Ok(Opened { database, backend, device })) => {
-                tracing::info!(database = %name, snapshot = %version, %backend, "the snapshot is ready");
-                Ok(Arc::new(match device {
+                let database = match device {
                     Some(device) => database.with_loss_handler(self.loss_handler(device)),
                     None => database,
-                }))
+                };
+                Ok((Arc::new(database), backend))
             }
             Ok(Err(error)) => {
                 tracing::error!(database = %name, snapshot = %version, %error, "the snapshot could not be loaded");

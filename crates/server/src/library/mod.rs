@@ -1,20 +1,24 @@
 //! The databases of a server: the sources of their versions, and the way of a new version to its
 //! first answer.
 //!
-//! A database served from a snapshot's folder never changes. A database served from a repository
-//! gets new versions from publishers while it answers. A version is on disk before it answers, and
-//! answers before its publisher is told.
+//! A database is served from a snapshot's folder, and then adopts what takes the snapshot's place there, when it is told
+//! to; or from a repository, and then publishers give it new versions while it answers. A version is on disk before it
+//! answers, and answers before its publisher is told.
 
+mod adopt;
 mod bring_up;
 mod entries;
 mod error;
+mod folder;
 mod loader;
 mod publish;
 mod receive;
 mod signer;
 mod source;
 mod thread;
+mod version;
 
+pub(crate) use self::adopt::ReloadError;
 pub(crate) use self::entries::{FailedCompactions, Library};
 pub(crate) use self::error::PublishError;
 pub(crate) use self::loader::{Loader, Loss};

@@ -107,12 +107,13 @@ impl Library {
         Ok(Published::from(&record))
     }
 
-    /// Makes an earlier version current again: `to`, or the version before the current one.
+    /// Makes an earlier version answer again: the one that begins with the digits `to`, or the one before.
     ///
     /// # Errors
     /// See [`PublishError`].
-    pub fn roll_back(self: &Arc<Self>, name: &str, to: Option<[u8; 32]>) -> Result<Published, PublishError> {
+    pub fn roll_back(self: &Arc<Self>, name: &str, to: Option<&str>) -> Result<Published, PublishError> {
         let (entry, repository) = self.entry(name)?;
+        let to = to.map(|digits| repository.find(digits)).transpose()?;
         let record = repository.roll_back(to)?;
         self.bring_up(name, entry, repository)?;
         Ok(Published::from(&record))

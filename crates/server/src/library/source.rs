@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use spirea_engine::MOST_VERSIONS;
-use spirea_protocols::delta;
-use spirea_protocols::signature::Signature;
 use spirea_store::repository::Settings;
-use spirea_store::{Repository, Snapshot, StoreError, VersionRecord};
+use spirea_store::{Repository, Snapshot, StoreError};
 
+use super::folder::Folder;
 use super::signer::{SignerError, signer_of};
+use super::version::Version;
 
 /// Reason why a folder cannot be served.
 #[derive(Debug, thiserror::Error)]
@@ -23,9 +23,9 @@ pub(crate) enum OpenError {
 
 /// Source of a database's versions.
 pub(crate) enum Source {
-    /// A single, fixed version.
-    Snapshot(Box<Version>),
-    /// The versions of a repository.
+    /// The snapshot in a folder, and those that take its place.
+    Snapshot(Folder),
+    /// Those of a repository.
     Repository(Box<Repository>),
 }
 
@@ -37,9 +37,7 @@ impl Source {
     /// [`OpenError`].
     pub fn open(folder: &Path, signing_key: Option<&Path>) -> Result<Self, OpenError> {
         if !Repository::is_one(folder) {
-            let base = Snapshot::open(folder)?;
-            let signature = base.signature()?;
-            return Ok(Self::Snapshot(Box::new(Version { base, delta: None, signature, values: None })));
+            return Ok(Self::Snapshot(Folder::open(folder)?));
         }
         let key = signing_key.map(|file| signer_of(file, folder)).transpose()?;
         // The repository keeps the number of versions that the engine keeps.
@@ -64,7 +62,10 @@ impl Source {
     /// Returns the database's name; for a repository without a version, the folder's name.
     pub fn name(&self) -> String {
         match self {
-            Self::Snapshot(version) => version.base.manifest().name.clone(),
+            Self::Snapshot(folder) => {
+                let versions = folder.versions();
+                versions.first().map(|version| version.base.manifest().name.clone()).unwrap_or_default()
+            }
             Self::Repository(repository) => repository.current().map_or_else(
                 || repository.folder().file_name().unwrap_or_default().to_string_lossy().into_owned(),
                 |current| current.name().to_owned(),
@@ -75,36 +76,8 @@ impl Source {
     /// Returns the versions that answer, newest first.
     pub fn versions(&self) -> Vec<Version> {
         match self {
-            Self::Snapshot(version) => vec![Version::clone(version)],
+            Self::Snapshot(folder) => folder.versions(),
             Self::Repository(repository) => repository.versions().into_iter().map(Version::from).collect(),
         }
-    }
-}
-
-/// A version of a database on disk.
-#[derive(Clone)]
-pub(crate) struct Version {
-    pub base: Snapshot,
-    pub delta: Option<Snapshot>,
-    pub signature: Option<Signature>,
-    /// Number of values in base and delta together, if it has been counted.
-    pub values: Option<u64>,
-}
-
-impl From<VersionRecord> for Version {
-    fn from(VersionRecord { base, delta, values, signature, .. }: VersionRecord) -> Self {
-        Self { base, delta, values, signature }
-    }
-}
-
-impl Version {
-    /// Returns the hash by which clients name the version.
-    pub fn name(&self) -> [u8; 32] {
-        delta::version(self.base.version(), self.delta.as_ref().map(Snapshot::version))
-    }
-
-    /// Returns the base, and the delta if there is one.
-    pub fn snapshots(&self) -> impl Iterator<Item = &Snapshot> {
-        [&self.base].into_iter().chain(&self.delta)
     }
 }

@@ -87,6 +87,7 @@ fn describe(status: &Status) -> Value {
             if let [newest, ..] = &versions[..] {
                 let identity = newest.base().identity();
                 described["protocol"] = json!(identity.params.name());
+                described["kind"] = json!(identity.table.kind);
                 described["entries"] = json!(newest.values().unwrap_or(identity.table.entries));
                 described["changes"] =
                     json!(newest.delta().map_or(0, |delta| delta.identity().table.entries));

@@ -1,4 +1,4 @@
-//! The demo page, below `/demo/`; `/` redirects to it.
+//! The demo page, below `/demo/`.
 
 use std::sync::Arc;
 
@@ -25,7 +25,6 @@ const POLICY: &str = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; 
 pub(super) fn page(demo: Arc<Demo>) -> Router {
     let moved = || async { Redirect::temporary("/demo/") };
     Router::new()
-        .route("/", get(moved))
         .route("/demo", get(moved))
         .route("/demo/", get(index))
         .route("/demo/{*path}", get(named))

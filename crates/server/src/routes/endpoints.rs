@@ -33,6 +33,12 @@ const IF_NONE_MATCH: Parameter = Parameter {
     pattern: "",
     text: "The entity tag of what the client has.",
 };
+const SHRINKING: Parameter = Parameter {
+    name: "shrinking",
+    place: "query",
+    pattern: "^(allow|refuse)$",
+    text: "What becomes of a snapshot with less than half of the current version's values; without, it is refused.",
+};
 const HINT: Parameter = Parameter {
     name: "blake3",
     place: "query",
@@ -110,6 +116,12 @@ pub(super) fn data_endpoints() -> Vec<Endpoint> {
     let mut endpoints = open_endpoints();
     endpoints.extend([
         described(data_document),
+        Endpoint::open(
+            "/",
+            "A page that tells a browser where it is.",
+            vec![ok("text/html", "the page")],
+            page::welcome,
+        ),
         Endpoint {
             method: Method::GET,
             path: "/v1/databases",
@@ -281,6 +293,17 @@ pub(super) fn admin_endpoints() -> Vec<Endpoint> {
             handler: get(admin::status),
         },
         Endpoint {
+            method: Method::POST,
+            path: "/v1/admin/reload",
+            scope: Some(Scope::Publish),
+            summary: "Reads the folders of snapshots again and adopts those that are new. The response comes when they answer.",
+            parameters: &[SHRINKING],
+            body: None,
+            successes: vec![ok_json("Reload", "the databases that are served from snapshots' folders, with the versions that answer")],
+            causes: vec![Code::UnknownDatabase, Code::NotPublishable, Code::Malformed, Code::Internal],
+            handler: post(publish::reload),
+        },
+        Endpoint {
             method: Method::GET,
             path: "/v1/admin/databases/{name}/versions",
             scope: Some(Scope::Publish),
@@ -301,12 +324,7 @@ pub(super) fn admin_endpoints() -> Vec<Endpoint> {
         publication(
             "/v1/admin/databases/{name}/snapshot",
             "Takes in a snapshot, as a tar archive of its folder with manifest.json first.",
-            &[Parameter {
-                name: "shrinking",
-                place: "query",
-                pattern: "^(allow|refuse)$",
-                text: "What becomes of a snapshot with less than half of the current version's values; without, it is refused.",
-            }],
+            &[SHRINKING],
             Some(SNAPSHOT_TYPE),
             post(publish::snapshot),
         ),
@@ -316,8 +334,8 @@ pub(super) fn admin_endpoints() -> Vec<Endpoint> {
             &[Parameter {
                 name: "to",
                 place: "query",
-                pattern: HASH,
-                text: "The version; without, the one before.",
+                pattern: "^[0-9a-fA-F]{1,64}$",
+                text: "The version, or its first digits; without, the one before that no roll-back has left.",
             }],
             None,
             post(publish::rollback),

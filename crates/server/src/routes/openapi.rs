@@ -15,7 +15,7 @@ const AT_THE_GATE: [Code; 4] = [Code::Unauthenticated, Code::Forbidden, Code::Ov
 const DESCRIPTION: &str = "\
     Messages are those of proto/spirea/v1. HEAD works wherever GET does; OPTIONS, and a method that a path does not have \
     (405), get a header Allow with those that it has. A refusal has a status of 400 or above, a code, the cause and a \
-    remedy: as a message spirea.v1.Error, or as application/problem+json (RFC 9457) where Accept prefers JSON.";
+    remedy: as a message spirea.v1.Error, or as application/problem+json (RFC 9457) where Accept prefers JSON or text/html.";
 
 /// Header of a response whose form depends on `Accept`.
 pub(super) const FORM: Header = ("Vary", "accept", "The form depends on Accept.");

@@ -1,30 +1,48 @@
-//! The operator's page: three files compiled into the program. The page gets its data from the same
-//! endpoints as any other client.
+//! Pages that are part of the program: the operator's, whose three files ask for what they show like anybody else, and
+//! the one that tells a browser where it is.
+
+use std::sync::Arc;
+
+use axum::extract::State;
 
 use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use axum::response::{IntoResponse, Response};
 
-/// The page may load its own files and send requests to its own server, nothing else.
+use crate::app::App;
+
+const HTML: &str = "text/html; charset=utf-8";
+
+/// The page has a style of its own and loads nothing.
+const STATIC_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'";
+/// The page may load its own files and ask its own server, and nothing else.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; form-action 'none'; \
      base-uri 'none'; frame-ancestors 'none'";
 
+/// `GET /` of the port for clients: what this is, and where to go on.
+pub(super) async fn welcome(State(app): State<Arc<App>>) -> Response {
+    const DEMO: &str = "<li><a href=\"/demo/\">Look something up</a>: the demo page</li>";
+    let demo = app.demo.as_ref().map_or("", |_| DEMO);
+    let page = include_str!("../page/welcome.html").replace("<!-- demo -->", demo);
+    file(HTML, STATIC_POLICY, page)
+}
+
 pub(super) async fn index() -> Response {
-    file("text/html; charset=utf-8", include_str!("../page/index.html"))
+    file(HTML, POLICY, include_str!("../page/index.html"))
 }
 
 pub(super) async fn script() -> Response {
-    file("text/javascript; charset=utf-8", include_str!("../page/page.js"))
+    file("text/javascript; charset=utf-8", POLICY, include_str!("../page/page.js"))
 }
 
 pub(super) async fn style() -> Response {
-    file("text/css; charset=utf-8", include_str!("../page/page.css"))
+    file("text/css; charset=utf-8", POLICY, include_str!("../page/page.css"))
 }
 
-fn file(content_type: &'static str, content: &'static str) -> Response {
+fn file(content_type: &'static str, policy: &'static str, content: impl IntoResponse) -> Response {
     let headers = [
         (CONTENT_TYPE, content_type),
         (CACHE_CONTROL, "no-cache"),
-        (CONTENT_SECURITY_POLICY, POLICY),
+        (CONTENT_SECURITY_POLICY, policy),
         (X_CONTENT_TYPE_OPTIONS, "nosniff"),
     ];
     (headers, content).into_response()

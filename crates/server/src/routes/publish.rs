@@ -10,7 +10,7 @@ use serde_json::json;
 use spirea_store::repository::Shrinking;
 use tokio::runtime::Handle;
 
-use super::request::{Name, named_hash, parameter};
+use super::request::{Name, parameter};
 use super::response::json_body;
 use crate::app::App;
 use crate::body::{BodyReader, Paced, has_type};
@@ -49,29 +49,52 @@ pub(super) async fn snapshot(
     uri: Uri,
     request: Request,
 ) -> Result<Response, Refused> {
-    let shrinking = match parameter(&uri, "shrinking") {
-        None | Some("refuse") => Shrinking::Refuse,
-        Some("allow") => Shrinking::Allow,
-        Some(_) => return Err(Refused::bad_parameter("shrinking", "it is allow or refuse")),
-    };
+    let shrinking = shrinking(&uri)?;
     let take = move |library: &Arc<Library>, archive: &mut dyn Read| library.take(&name, shrinking, archive);
     publish_upload(&app, request, SNAPSHOT_TYPE, take).await
 }
 
-/// `POST /v1/admin/databases/{name}/rollback`: rolls back to `?to=VERSION`, or to the version
-/// before.
+/// `POST /v1/admin/databases/{name}/rollback`: `?to=VERSION`, or its first digits; or to the version before.
 pub(super) async fn rollback(
     State(app): State<Arc<App>>,
     Name(name): Name,
     uri: Uri,
 ) -> Result<Response, Refused> {
-    let to = named_hash(&uri, "to")?;
-    publish(&app, move |library| library.roll_back(&name, to)).await
+    let to = parameter(&uri, "to").map(str::to_owned);
+    if to.as_deref().is_some_and(|digits| !is_prefix(digits)) {
+        return Err(Refused::bad_parameter("to", "it is a version, or its first hexadecimal digits"));
+    }
+    publish(&app, move |library| library.roll_back(&name, to.as_deref())).await
 }
 
 /// `POST /v1/admin/databases/{name}/compact`: builds a new base from the base and its changes.
 pub(super) async fn compact(State(app): State<Arc<App>>, Name(name): Name) -> Result<Response, Refused> {
     publish(&app, move |library| library.compact(&name)).await
+}
+
+/// `POST /v1/admin/reload`: adopts the snapshots that took the places of served ones; with `?shrinking=allow` also those of
+/// less than half the values.
+pub(super) async fn reload(State(app): State<Arc<App>>, uri: Uri) -> Result<Response, Refused> {
+    let (library, shrinking) = (Arc::clone(library(&app)?), shrinking(&uri)?);
+    // The panic's own words have gone to standard error.
+    let reloaded = tokio::task::spawn_blocking(move || library.reload(shrinking)).await;
+    let reloaded = reloaded.map_err(|_| Refused::internal("the reload was aborted by a defect"))?;
+    app.metrics.reloaded("snapshots", reloaded.is_ok());
+    Ok(json_body(&json!({ "databases": reloaded? })))
+}
+
+/// Tests that a text can be the first digits of a version.
+fn is_prefix(text: &str) -> bool {
+    (1..=64).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// The treatment of smaller tables that a request asks for.
+fn shrinking(uri: &Uri) -> Result<Shrinking, Refused> {
+    match parameter(uri, "shrinking") {
+        None | Some("refuse") => Ok(Shrinking::Refuse),
+        Some("allow") => Ok(Shrinking::Allow),
+        Some(_) => Err(Refused::bad_parameter("shrinking", "it is allow or refuse")),
+    }
 }
 
 fn library(App { library, .. }: &App) -> Result<&Arc<Library>, Refused> {

@@ -39,6 +39,7 @@ struct Settings {
     queue: Option<usize>,
     development: Option<bool>,
     databases: Option<Vec<DatabaseSettings>>,
+    watch: Option<bool>,
     signing_key: Option<PathBuf>,
     keys: KeySettings,
     limits: LimitSettings,
@@ -171,6 +172,7 @@ impl Settings {
             queue,
             development,
             databases,
+            watch,
             signing_key,
             keys,
             limits,
@@ -192,6 +194,7 @@ impl Settings {
             &mut config.snapshots,
             databases.map(|databases| databases.into_iter().map(|database| database.path).collect()),
         );
+        set(&mut config.watch, watch);
         set(&mut config.signing_key, signing_key.map(Some));
         set(&mut config.keys.folder, keys.folder.map(Some));
         set(&mut config.keys.memory_bytes, keys.memory);

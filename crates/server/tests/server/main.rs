@@ -17,6 +17,7 @@ mod proxy;
 mod publish;
 mod redis;
 mod redis_server;
+mod reload;
 mod replicas;
 mod stalls;
 mod statuses;

@@ -128,7 +128,14 @@ fn shown() -> BTreeSet<String> {
     words.filter(|word| word.starts_with("spirea_")).map(str::to_owned).collect()
 }
 
-/// Returns the names under which a server exports its metrics; a histogram has three.
+/// The metrics that the alerts ask for.
+fn alerted() -> BTreeSet<String> {
+    let text = std::fs::read_to_string(root().join("deploy/alerts.yml")).unwrap();
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    words.filter(|word| word.starts_with("spirea_")).map(str::to_owned).collect()
+}
+
+/// The names under which a server gives its metrics: a histogram has three.
 fn given(metrics: &str) -> Vec<Vec<String>> {
     let families = metrics.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
     let names = families.map(|(name, kind)| match kind {
@@ -164,4 +171,7 @@ fn the_dashboard_shows_every_metric_and_asks_for_no_other() {
     let given: BTreeSet<String> = given.into_iter().flatten().collect();
     let unknown: Vec<_> = shown.difference(&given).collect();
     assert!(unknown.is_empty(), "deploy/grafana.json asks for {unknown:?}, which no server gives");
+    let alerted = alerted();
+    let unknown: Vec<_> = alerted.difference(&given).collect();
+    assert!(alerted.len() > 10 && unknown.is_empty(), "deploy/alerts.yml asks for {unknown:?}");
 }

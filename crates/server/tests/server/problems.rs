@@ -48,7 +48,10 @@ fn a_refusal_is_json_for_whoever_prefers_that_and_a_message_for_others() {
         assert_eq!(problem(&reply)["title"], "Unknown database");
         assert_eq!(problem(&reply)["accepted"], false);
     }
-    for accept in ["*/*", "text/html, */*;q=0.8", "application/json;q=0.5, application/x-protobuf"] {
+    // A browser shows it.
+    let reply = server.get_with(path, "accept: text/html,application/xhtml+xml,*/*;q=0.8\r\n");
+    assert_eq!(cause(&reply), (404, "UNKNOWN_DATABASE".into()));
+    for accept in ["*/*", "application/json;q=0.5, application/x-protobuf"] {
         let reply = server.get_with(path, &format!("accept: {accept}\r\n"));
         assert_eq!(reply.refusal().code, Code::UnknownDatabase, "{accept}");
         assert_eq!(reply.header("vary"), Some("accept"));

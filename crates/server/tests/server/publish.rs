@@ -158,7 +158,7 @@ fn changes_answer_when_their_publisher_is_told() {
         // Rolls back to the state before, then to a named version.
         published(&publish(&server, "rollback", b""));
         assert_eq!(ask(&mut client, &asked), expected, "{protocol}");
-        let to = format!("rollback?to={}", first["version"].as_str().unwrap());
+        let to = format!("rollback?to={}", &first["version"].as_str().unwrap()[..12]);
         published(&publish(&server, &to, b""));
         assert_eq!(ask(&mut client, &["key-3", "new", "key-5"]), [after[0].clone(), after[1].clone(), None]);
 
@@ -298,7 +298,7 @@ fn what_is_no_snapshot_changes_nothing() {
     let reply = read(&mut stream);
     assert_eq!((reply.status, reply.refusal().code), (400, Code::Malformed));
     assert!(reply.refusal().message.contains("broke off"), "{:?}", reply.refusal());
-    for path in ["rollback?to=5", &format!("rollback?to={}", "ab".repeat(32))] {
+    for path in ["rollback?to=", "rollback?to=xyz", &format!("rollback?to={}", "ab".repeat(32))] {
         assert_eq!(publish(&server, path, b"").status, 400, "{path}");
     }
     assert_eq!(server.post_admin("/v1/admin/databases/other/compact", b"").status, 404);

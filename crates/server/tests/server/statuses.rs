@@ -56,11 +56,33 @@ fn names_and_endpoints_that_do_not_exist_get_404() {
         let reply = server.post(&format!("/v1/databases/other/{path}"), &request(&server, 1).encode());
         assert_eq!((reply.status, reply.refusal().code), (404, Code::UnknownDatabase));
     }
-    for reply in [server.get("/"), server.get("/v1/databases/urls"), server.post("/v1/databases/urls", b"")] {
+    for reply in
+        [server.get("/nothing"), server.get("/v1/databases/urls"), server.post("/v1/databases/urls", b"")]
+    {
         assert_eq!((reply.status, reply.refusal().code), (404, Code::NoSuchEndpoint));
     }
     let reply = server.post("/v1/databases/urls/keys", b"key");
     assert_eq!((reply.status, reply.refusal().code), (404, Code::NoKeysNeeded));
+}
+
+#[test]
+fn a_browser_without_a_path_gets_a_page_with_links() {
+    let folder = tempdir().unwrap();
+    let engine = crate::fixture::urls(folder.path(), no_hook());
+    let demo = folder.path().join("demo");
+    std::fs::create_dir(&demo).unwrap();
+    std::fs::write(demo.join("index.html"), "<!doctype html>").unwrap();
+    for demo in [None, Some(demo)] {
+        let has_demo = demo.is_some();
+        let server = serve_config(&engine, ServerConfig { demo, ..ServerConfig::default() });
+        let reply = server.get_with("/", "accept: text/html,*/*;q=0.8\r\n");
+        assert_eq!((reply.status, reply.header("content-type")), (200, Some("text/html; charset=utf-8")));
+        let page = reply.text();
+        assert_eq!(page.contains("href=\"/demo/\""), has_demo);
+        for link in page.split("href=\"").skip(1).map(|rest| rest.split('"').next().unwrap()) {
+            assert_eq!(server.get(link).status, 200, "{link}");
+        }
+    }
 }
 
 #[test]

@@ -3,9 +3,13 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, date_time_ymd};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair,
+    date_time_ymd,
+};
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use spirea_client::{ClientError, ClientOptions, HttpClient};
@@ -249,6 +253,57 @@ fn certificates_that_cannot_be_used_are_refused_with_the_cause() {
     authority.issue(&good, 2020);
     let error = refused(&good);
     assert!(matches!(error, TlsError::Expired { .. }) && error.to_string().contains("renew"));
+
+    // Those that clients would reject, which a check of the settings finds as well.
+    let made = |names: &[&str], change: fn(&mut CertificateParams)| {
+        let pair = KeyPair::generate().unwrap();
+        let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
+        let mut params = CertificateParams::new(names).unwrap();
+        change(&mut params);
+        std::fs::write(&good.certificate, params.self_signed(&pair).unwrap().pem()).unwrap();
+        std::fs::write(&good.key, pair.serialize_pem()).unwrap();
+        let snapshots = vec![folder.path().join("urls-Keyword-1")];
+        let checked = ServerConfig { snapshots, ..with_tls(&good) }.check().unwrap_err();
+        let error = refused(&good);
+        assert!(checked.key == "tls.certificate" && checked.cause == error.to_string(), "{checked}");
+        error
+    };
+    let error = made(&["localhost"], |params| params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained));
+    assert!(matches!(error, TlsError::Authority(_)) && error.to_string().contains("CA:FALSE"), "{error}");
+    let error = made(&[], |_| ());
+    assert!(
+        matches!(error, TlsError::Unnamed(_)) && error.to_string().contains("subjectAltName="),
+        "{error}"
+    );
+    let error = made(&["localhost"], |params| params.not_before = date_time_ymd(2099, 1, 1));
+    assert!(matches!(error, TlsError::NotYet { .. }) && error.to_string().contains("clock"), "{error}");
+    let purpose = |params: &mut CertificateParams| {
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    };
+    assert!(matches!(made(&["localhost"], purpose), TlsError::OtherPurpose(_)));
+}
+
+#[test]
+fn the_message_tells_a_command_that_makes_a_good_certificate() {
+    let folder = tempdir().unwrap();
+    let files = files(folder.path());
+    let pair = KeyPair::generate().unwrap();
+    let unnamed = CertificateParams::default().self_signed(&pair).unwrap();
+    std::fs::write(&files.certificate, unnamed.pem()).unwrap();
+    std::fs::write(&files.key, pair.serialize_pem()).unwrap();
+    let said = spirea_server::Identity::of_server(&files).map(drop).unwrap_err().to_string();
+    let command = said.split('`').nth(1).unwrap().replace("pir.example.org", "localhost");
+    // A machine without openssl has nothing to try.
+    let Ok(made) = Command::new("sh").args(["-c", &command]).current_dir(folder.path()).output() else {
+        return;
+    };
+    if made.status.code() == Some(127) {
+        return;
+    }
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let server = serve_config(&urls(folder.path(), no_hook()), with_tls(&files));
+    let mut client = connect(&server, Some(files.certificate.clone()), folder.path()).unwrap();
+    assert_eq!(texts(client.get_keys(&[&key(7)]).unwrap()), [Some(value(7, 1))]);
 }
 
 #[test]

@@ -18,8 +18,8 @@ pub const VERSIONS: &str = "versions";
 pub(super) const BASES: &str = "bases";
 /// Name of the folder of the deltas.
 pub(super) const DELTAS: &str = "deltas";
-/// Maximum size of a record, in bytes.
-const MAX_RECORD_BYTES: usize = 1 << 14;
+/// The most bytes of a record.
+const MAX_RECORD_BYTES: usize = 1 << 20;
 
 /// A version of a database: a base and optionally a delta.
 #[derive(Clone, Debug)]
@@ -39,6 +39,8 @@ pub struct VersionRecord {
     pub values: Option<u64>,
     /// The operator's signature.
     pub signature: Option<Signature>,
+    /// Versions that a roll-back left behind by the time that this one became current, and that nobody has named since.
+    pub abandoned: Vec<[u8; 32]>,
 }
 
 impl VersionRecord {
@@ -72,6 +74,8 @@ struct Stored {
     values: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     signature: Option<Signature>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty", with = "spirea_protocols::hex::list")]
+    abandoned: Vec<[u8; 32]>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -128,6 +132,7 @@ pub(super) fn write(folder: &Path, record: &VersionRecord) -> Result<(), StoreEr
         delta: record.delta.as_ref().map(Snapshot::version),
         values: record.delta.as_ref().and(record.values),
         signature: record.signature.clone(),
+        abandoned: record.abandoned.clone(),
     };
     replace(&record_path(folder, record.sequence), &stored.to_bytes())
 }
@@ -174,6 +179,7 @@ fn read_record(folder: &Path, path: &Path) -> Result<VersionRecord, StoreError> 
         base,
         delta,
         signature: stored.signature,
+        abandoned: stored.abandoned,
     })
 }
 

@@ -37,6 +37,8 @@ use staging::WORK;
 use crate::build::{Shape, build_delta, compact, values_with};
 use crate::error::IoContext;
 use crate::files::{sync, sync_folder};
+pub use crate::succession::Shrinking;
+use crate::succession::{check_base, check_successor};
 use crate::{Changes, Progress, Snapshot, StoreError, time};
 
 /// Minimum number of versions, and of their bases, that are kept: the current one, and one for
@@ -61,18 +63,7 @@ impl Default for Settings {
     }
 }
 
-/// Treatment of a base with less than half of the current version's values, whose input may have
-/// been truncated.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Shrinking {
-    /// The base is refused.
-    #[default]
-    Refuse,
-    /// The base is accepted like any other.
-    Allow,
-}
-
-/// The folder of one database's versions, locked by one process.
+/// The folder of one database's versions. One process has it.
 #[derive(Debug)]
 pub struct Repository {
     folder: PathBuf,
@@ -240,28 +231,13 @@ impl Repository {
         self.commit(Content::of(base), signature)
     }
 
-    /// Refuses a snapshot that is not a base of this dataset. Refuses a base with less than half of
-    /// the current version's values, unless `shrinking` allows that.
+    /// Refuses a snapshot that is no base, or to which the current version's clients could not follow.
     fn check_base(&self, base: &Snapshot, shrinking: Shrinking) -> Result<(), StoreError> {
-        let name = &base.manifest().name;
-        if base.manifest().delta_of.is_some() {
-            let detail = "this snapshot is a delta: publish the base, or the changes";
-            return Err(StoreError::BadOption(detail.into()));
-        }
-        if let Some(current) = self.current().filter(|current| current.name() != *name) {
-            return Err(StoreError::BadOption(format!(
-                "this repository is of {0:?}, and the snapshot of {name:?}: publish it in a repository of its own, or build it with --name {0}",
-                current.name()
-            )));
-        }
-        let new = base.manifest().table.entries;
-        let of_current =
-            |current: VersionRecord| current.values.unwrap_or(current.base.manifest().table.entries);
-        let former = self.current().map_or(0, of_current);
-        match shrinking {
-            Shrinking::Refuse if new < former.div_ceil(2) => Err(StoreError::Shrunk { former, new }),
-            _ => Ok(()),
-        }
+        check_base(base)?;
+        let Some(current) = self.current() else { return Ok(()) };
+        let former = current.base.manifest();
+        let values = current.values.unwrap_or(former.table.entries);
+        check_successor(base.manifest(), former, values, shrinking)
     }
 
     /// Adds changes to those of the current version, and makes the result the current version. When
@@ -303,24 +279,60 @@ impl Repository {
         self.commit(Content { base: current.base, delta: Some(delta), values }, None)
     }
 
-    /// Makes an earlier version current again, with a new sequence number: `to`, or the version
-    /// before the current one.
+    /// Finds the one version that begins with some hexadecimal digits.
+    ///
+    /// # Errors
+    /// [`StoreError::NoSuchVersion`] if none is kept that does; [`StoreError::BadOption`] if several do.
+    pub fn find(&self, digits: &str) -> Result<[u8; 32], StoreError> {
+        let digits = digits.to_ascii_lowercase();
+        let records = self.versions();
+        let mut found = records.iter().filter(|record| record.version_hex().starts_with(&digits));
+        match (found.next(), found.next()) {
+            (Some(record), None) => Ok(record.version),
+            (None, _) => {
+                Err(self.no_such_version(&format!("no version that begins with {digits:?} is kept")))
+            }
+            _ => Err(StoreError::BadOption(format!(
+                "several versions begin with {digits:?}: give more digits"
+            ))),
+        }
+    }
+
+    /// Makes an earlier version current again, under a new sequence number: `to`, or else the newest version before the
+    /// current one that no roll-back has left. The versions that were newer are left from then on.
     ///
     /// # Errors
     /// [`StoreError::NoSuchVersion`] if the version is not kept.
     pub fn roll_back(&self, to: Option<[u8; 32]>) -> Result<VersionRecord, StoreError> {
         let _writing = locked(&self.writing);
         let records = self.versions();
+        let mut abandoned = self.expect_current()?.abandoned;
         let wanted = match to {
-            Some(version) => records.iter().find(|record| record.version == version),
-            None => records.get(1),
+            Some(version) => records.iter().position(|record| record.version == version),
+            None => {
+                let left = |record: &VersionRecord| abandoned.contains(&record.version);
+                records.iter().skip(1).position(|record| !left(record)).map(|place| place + 1)
+            }
         };
-        let Some(VersionRecord { base, delta, values, .. }) = wanted.cloned() else {
-            let kept = records.iter().map(VersionRecord::version_hex).collect::<Vec<_>>().join(", ");
-            let detail = format!("no such version is kept; there are {kept}");
-            return Err(StoreError::NoSuchVersion { path: self.folder.clone(), detail });
+        let Some(place) = wanted else {
+            return Err(self.no_such_version(match to {
+                Some(_) => "no such version is kept",
+                None => {
+                    "no earlier version is kept but those that a roll-back has left; name the version (--to)"
+                }
+            }));
         };
-        self.commit(Content { base, delta, values }, None)
+        let VersionRecord { version, base, delta, values, .. } = records[place].clone();
+        // A version that had been left is not an earlier one: the current version stays to go back to.
+        if !abandoned.contains(&version) {
+            abandoned.extend(records[..place].iter().map(|record| record.version));
+        }
+        self.commit_leaving(abandoned, Content { base, delta, values }, None)
+    }
+
+    fn no_such_version(&self, detail: &str) -> StoreError {
+        let kept = self.versions().iter().map(VersionRecord::version_hex).collect::<Vec<_>>().join(", ");
+        StoreError::NoSuchVersion { path: self.folder.clone(), detail: format!("{detail}; there are {kept}") }
     }
 
     /// Builds a new base from the current base and its delta, and makes it current, with the
@@ -400,9 +412,23 @@ impl Repository {
     /// signed with the repository's key. Without a key, it keeps the signature that came with it,
     /// if that is newer than the current version.
     fn commit(&self, content: Content, brought: Option<Signature>) -> Result<VersionRecord, StoreError> {
+        let abandoned = self.current().map_or_else(Vec::new, |current| current.abandoned);
+        self.commit_leaving(abandoned, content, brought)
+    }
+
+    /// Commits a version as [`Repository::commit`] does, by which time roll-backs have left the `abandoned` ones.
+    fn commit_leaving(
+        &self,
+        mut abandoned: Vec<[u8; 32]>,
+        content: Content,
+        brought: Option<Signature>,
+    ) -> Result<VersionRecord, StoreError> {
         let Content { base, delta, values } = content;
         let last = self.current().map_or(0, |current| current.sequence);
         let version = delta::version(base.version(), delta.as_ref().map(Snapshot::version));
+        let mut records = self.versions();
+        records.retain(|other| other.version != version);
+        abandoned.retain(|left| records.iter().any(|other| other.version == *left));
         let mut record = VersionRecord {
             version,
             // Based on the time in seconds, so that numbers rise even if the repository is created
@@ -413,6 +439,7 @@ impl Repository {
             delta,
             values,
             signature: None,
+            abandoned,
         };
         match (&self.settings.key, brought) {
             (Some(key), _) => {
@@ -426,8 +453,6 @@ impl Repository {
             (None, _) => {}
         }
         log::write(&self.folder, &record)?;
-        let mut records = self.versions();
-        records.retain(|other| other.version != version);
         records.insert(0, record.clone());
         *locked(&self.records) = records;
         // The version is current. Files that cannot be removed now are removed when the repository

@@ -347,6 +347,81 @@ fn a_base_of_less_than_half_the_values_is_refused_until_that_is_allowed() {
 }
 
 #[test]
+fn roll_backs_in_a_row_go_back_version_by_version_and_never_to_one_that_was_left() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = (0..5).map(|key| (key, b"v".to_vec())).collect();
+    let base = build_base(folder.path(), "simple", TableKind::Keyword, &model);
+    let path = folder.path().join("repository");
+    let open = || Repository::create(&path, Settings { kept: 9, ..Settings::default() }).unwrap();
+    let mut repository = open();
+    let publish = |repository: &Repository, value: &str| {
+        let mut changes = Changes::new();
+        changes.put(key_bytes(TableKind::Keyword, 0), value);
+        repository.apply(changes, &BACKEND, &Silent).unwrap().version
+    };
+    let mut versions = vec![repository.add_base(&base, Shrinking::Refuse, &Silent).unwrap().version];
+    versions.extend(["one", "two", "three"].map(|value| publish(&repository, value)));
+    for version in versions[..3].iter().rev() {
+        assert_eq!(repository.roll_back(None).unwrap().version, *version);
+        // The log remembers it.
+        drop(repository);
+        repository = open();
+    }
+    let end = repository.roll_back(None).unwrap_err().to_string();
+    assert!(end.contains("--to") && end.contains(&repository.versions()[1].version_hex()), "{end}");
+    assert_eq!(repository.versions().len(), 4);
+
+    // What is published now goes back to what was current then.
+    publish(&repository, "four");
+    assert_eq!(repository.roll_back(None).unwrap().version, versions[0]);
+    // One that is named answers again, and before it there is what was current.
+    assert_eq!(repository.roll_back(Some(versions[2])).unwrap().version, versions[2]);
+    assert_eq!(repository.roll_back(None).unwrap().version, versions[0]);
+    let five = publish(&repository, "five");
+    publish(&repository, "six");
+    assert_eq!(repository.roll_back(None).unwrap().version, five);
+    assert_eq!(repository.roll_back(None).unwrap().version, versions[0]);
+    assert!(repository.roll_back(None).is_err());
+}
+
+#[test]
+fn a_version_is_found_by_its_first_digits() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = (0..5).map(|key| (key, b"v".to_vec())).collect();
+    let base = build_base(folder.path(), "simple", TableKind::Keyword, &model);
+    let repository = Repository::create(folder.path().join("repository"), Settings::default()).unwrap();
+    let version = repository.add_base(&base, Shrinking::Refuse, &Silent).unwrap();
+    for digits in [1, 8, 64].map(|count| version.version_hex()[..count].to_ascii_uppercase()) {
+        assert_eq!(repository.find(&digits).unwrap(), version.version);
+    }
+    let mut changes = Changes::new();
+    changes.put(key_bytes(TableKind::Keyword, 0), "changed");
+    repository.apply(changes, &BACKEND, &Silent).unwrap();
+    assert!(repository.find("").unwrap_err().to_string().contains("more digits"));
+    let absent = repository.find(&"0f".repeat(32)).unwrap_err().to_string();
+    assert!(absent.contains(&version.version_hex()), "{absent}");
+}
+
+#[test]
+fn a_base_of_the_other_kind_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let base = |kind: TableKind| {
+        let folder = folder.path().join(format!("{kind:?}"));
+        std::fs::create_dir(&folder).unwrap();
+        let model = (0..5).map(|key| (key, b"v".to_vec())).collect();
+        build_base(&folder, "simple", kind, &model)
+    };
+    let repository = Repository::create(folder.path().join("repository"), Settings::default()).unwrap();
+    let record = repository.add_base(&base(TableKind::Keyword), Shrinking::Refuse, &Silent).unwrap();
+    let refused = repository.add_base(&base(TableKind::Index), Shrinking::Allow, &Silent).unwrap_err();
+    assert!(
+        refused.to_string().contains("by position") && refused.to_string().contains("--name"),
+        "{refused}"
+    );
+    assert_eq!(repository.current().unwrap().version, record.version);
+}
+
+#[test]
 fn one_process_has_a_repository_and_others_see_it() {
     let folder = tempfile::tempdir().unwrap();
     let (base, _) = small(folder.path());

@@ -1,0 +1,149 @@
+//! Adoption of snapshots that took the place of those that are served: by `spirea build --overwrite`, say.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use spirea_engine::Served;
+use spirea_protocols::ProtocolError;
+use spirea_protocols::signature::{Pin, Signature};
+use spirea_store::succession::{Shrinking, check_base, check_successor};
+use spirea_store::{Manifest, StoreError};
+
+use super::bring_up::open_verified;
+use super::entries::{Entry, Library};
+use super::folder::Folder;
+use super::source::Source;
+use super::thread::spawn;
+use super::version::Version;
+
+/// Why the snapshot in a folder is not adopted.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum AdoptError {
+    /// It cannot be opened, or clients could not follow to its table.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Clients that pin the key of the current version would refuse it.
+    #[error("clients that pin the key of the current version would refuse the snapshot: {0}")]
+    Signature(ProtocolError),
+    /// It does not go with the server's party.
+    #[error("the snapshot's protocol needs the setting party (--party): {0}")]
+    Party(ProtocolError),
+    /// One of the two versions is for two servers.
+    #[error(
+        "of the snapshot and the current version one needs two servers, and the other one: clients could not follow; build it with a protocol for as many servers, or under another name (--name)"
+    )]
+    OtherServers,
+    /// It is damaged, or no backend takes it.
+    #[error("{0}")]
+    Load(String),
+}
+
+/// Snapshots that are not adopted, with the names of their databases.
+#[derive(Debug, thiserror::Error)]
+#[error("{}", .0.iter().map(|(name, cause)| format!("{name}: {cause}")).collect::<Vec<_>>().join("; "))]
+pub(crate) struct ReloadError(Vec<(String, AdoptError)>);
+
+/// The version of a database after its folder was read again.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Reloaded {
+    name: String,
+    /// What clients name it by.
+    #[serde(with = "spirea_protocols::hex")]
+    version: [u8; 32],
+    /// Whether it answers only since.
+    new: bool,
+}
+
+impl Library {
+    /// Reads the folders of snapshots again and adopts those that are new, one after another. Databases of repositories
+    /// are left alone. When this returns, the new versions answer.
+    ///
+    /// # Errors
+    /// [`ReloadError`] if any is not adopted; its former version goes on answering. The log tells of each.
+    pub fn reload(self: &Arc<Self>, shrinking: Shrinking) -> Result<Vec<Reloaded>, ReloadError> {
+        let (mut reloaded, mut failed) = (Vec::new(), Vec::new());
+        for (name, entry) in &self.entries {
+            let Source::Snapshot(folder) = &entry.source else { continue };
+            match self.adopt(name, entry, folder, shrinking) {
+                Ok(outcome) => {
+                    let note = if outcome.new { "the new snapshot answers" } else { "no new snapshot" };
+                    tracing::info!(database = %name, "{note}");
+                    reloaded.push(outcome);
+                }
+                Err(error) => {
+                    tracing::error!(database = %name, %error, folder = %folder.path().display(), "the snapshot is not adopted; the former one goes on answering");
+                    failed.push((name.clone(), error));
+                }
+            }
+        }
+        if failed.is_empty() { Ok(reloaded) } else { Err(ReloadError(failed)) }
+    }
+
+    /// Reads the folders again on a thread of its own; `done` is told whether all is well.
+    pub fn spawn_reload(self: &Arc<Self>, done: impl FnOnce(bool) + Send + 'static) {
+        let library = Arc::clone(self);
+        // The log has the errors.
+        spawn("spirea-reload", move || done(library.reload(Shrinking::Refuse).is_ok()));
+    }
+
+    fn adopt(
+        self: &Arc<Self>,
+        name: &str,
+        entry: &Entry,
+        folder: &Folder,
+        shrinking: Shrinking,
+    ) -> Result<Reloaded, AdoptError> {
+        let _turn = entry.turn();
+        let answering = self.engine.version(name, None).ok();
+        let adopted = self.adopt_newer(name, folder, answering, shrinking);
+        // Operators see it until a version is adopted.
+        adopted.inspect_err(|error| self.engine.refuse(name, error.to_string()))
+    }
+
+    fn adopt_newer(
+        self: &Arc<Self>,
+        name: &str,
+        folder: &Folder,
+        answering: Option<Served>,
+        shrinking: Shrinking,
+    ) -> Result<Reloaded, AdoptError> {
+        let version = folder.read()?;
+        let reloaded = |new| Reloaded { name: name.into(), version: version.name(), new };
+        check_base(&version.base)?;
+        let opening = self.loader.opening();
+        let party = version.base.manifest().protocol.party(opening).map_err(AdoptError::Party)?;
+        let current = folder.versions().into_iter().next();
+        if let Some((served, current)) = answering.zip(current) {
+            if *served.version() == version.name() {
+                // Published again, it takes away a former refusal.
+                self.engine.publish(served);
+                return Ok(reloaded(false));
+            }
+            check_successor(
+                version.base.manifest(),
+                current.base.manifest(),
+                current.base.manifest().table.entries,
+                shrinking,
+            )?;
+            check_signature(&version, current.signature.as_ref())?;
+            if party.is_some() != served.base().identity().party.is_some() {
+                return Err(AdoptError::OtherServers);
+            }
+        }
+        self.answer(name, &version, open_verified).map_err(AdoptError::Load)?;
+        folder.adopt(version.clone());
+        Ok(reloaded(true))
+    }
+}
+
+/// Checks that a signature is right, and that clients accept it which pin the key of the current version's.
+fn check_signature(version: &Version, current: Option<&Signature>) -> Result<(), AdoptError> {
+    let Manifest { name, .. } = version.base.manifest();
+    let own = version.signature.as_ref();
+    let Some(mut pin) =
+        current.or(own).map(|signature| Pin { key: signature.key, sequence: signature.sequence })
+    else {
+        return Ok(());
+    };
+    pin.accept(name, &version.name(), own).map_err(AdoptError::Signature)
+}

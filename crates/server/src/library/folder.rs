@@ -1,0 +1,65 @@
+//! The folder of a snapshot, whose place another one may take while the server runs.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use spirea_store::{Snapshot, StoreError};
+
+use super::version::Version;
+
+/// Versions that are kept: the current one, and the one that clients may still be asking.
+const KEPT: usize = 2;
+
+/// The folder of a snapshot, and its versions.
+pub(crate) struct Folder {
+    path: PathBuf,
+    /// Newest first: at least one.
+    versions: Mutex<Vec<Version>>,
+}
+
+impl Folder {
+    /// Opens the snapshot that lies in the folder now.
+    ///
+    /// # Errors
+    /// Those of [`Snapshot::open`] and [`Snapshot::signature`].
+    pub fn open(path: &Path) -> Result<Self, StoreError> {
+        Ok(Self { path: path.into(), versions: Mutex::new(vec![read(path)?]) })
+    }
+
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Reads which version lies there now.
+    ///
+    /// # Errors
+    /// Those of [`Folder::open`].
+    pub fn read(&self) -> Result<Version, StoreError> {
+        read(&self.path)
+    }
+
+    /// The versions that have been adopted, newest first.
+    pub fn versions(&self) -> Vec<Version> {
+        self.locked().clone()
+    }
+
+    /// Makes a version the newest.
+    pub fn adopt(&self, version: Version) {
+        let mut versions = self.locked();
+        versions.retain(|other| other.name() != version.name());
+        versions.insert(0, version);
+        versions.truncate(KEPT);
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Vec<Version>> {
+        // A panic leaves a whole list.
+        self.versions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn read(path: &Path) -> Result<Version, StoreError> {
+    let base = Snapshot::open(path)?;
+    let signature = base.signature()?;
+    Ok(Version { base, delta: None, signature, values: None })
+}
