@@ -22,8 +22,9 @@ COMMENT = re.compile(r"\s*(//[/!]?)(?: (.*)|())$")
 POOR = re.compile(r"(What|Who|Whoever|Whose|Whether|Which|That|How|As many|As what|Of which)\b")
 # Copied from the .proto files, or texts of the command's help that start with a question's word.
 GENERATED = "crates/wire/src/generated/"
-# Rows of tables, sketches, links and formulas, which cannot be wrapped.
-UNWRAPPABLE = re.compile(r"[|`]|https?://|[-=>+]{3}")
+# Code and sketches stand between fences. Rows of tables and links cannot be wrapped either.
+FENCE = "```"
+UNWRAPPABLE = re.compile(r"//[/!]? \||https?://")
 
 
 @dataclass(frozen=True)
@@ -63,8 +64,10 @@ def complaints(block):
     """The faults of a block, each with its file and line."""
     if POOR.match(block.text):
         yield f"{block.file}:{block.line}: begins with {POOR.match(block.text)[1]!r}: say the subject first: {block.text[:60]}"
+    fenced = False
     for place, line in enumerate(block.lines):
-        if len(line) > WIDTH and not UNWRAPPABLE.search(line):
+        fenced ^= FENCE in line
+        if len(line) > WIDTH and not fenced and not UNWRAPPABLE.search(line):
             yield f"{block.file}:{block.line + place}: {len(line)} columns, more than {WIDTH}"
 
 

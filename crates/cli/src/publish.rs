@@ -170,7 +170,8 @@ pub fn publish(options: &Publish) -> anyhow::Result<Status> {
 pub struct Rollback {
     #[command(flatten)]
     target: Target,
-    /// The version, or the first digits of it; by default the one before the current that no roll-back has left.
+    /// The version, or the first digits of it; by default the one before the current that no
+    /// roll-back has left.
     #[arg(long, value_name = "VERSION", value_parser = first_digits)]
     to: Option<String>,
 }
@@ -181,7 +182,7 @@ pub fn rollback(options: &Rollback) -> anyhow::Result<Status> {
     if let Some(server) = options.target.remote.publisher()? {
         return server.roll_back(options.to.as_deref());
     }
-    // What is to be gone back to must not be removed before.
+    // The target of a roll-back must not be removed first.
     let repository = options.target.open(usize::MAX)?;
     let to = options.to.as_deref().map(|digits| repository.find(digits)).transpose()?;
     report("went back to", &repository.roll_back(to)?, started)

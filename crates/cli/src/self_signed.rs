@@ -15,8 +15,8 @@ const FOLDER: &str = "spirea-tls";
 /// File of the system's host name.
 const HOST_NAME: &str = "/proc/sys/kernel/hostname";
 
-/// Returns the files of a certificate for this machine that its key has signed. Makes them unless they are there, so that
-/// clients can go on trusting the certificate after a restart.
+/// Returns the files of a certificate for this machine that its key has signed. Makes them unless
+/// they are there, so that clients can go on trusting the certificate after a restart.
 ///
 /// # Errors
 /// If the files cannot be written.
@@ -44,7 +44,7 @@ fn make(folder: &Path, certificate: &PathBuf, key: &PathBuf, names: Vec<String>)
     Ok(())
 }
 
-/// Names and addresses by which clients may know this machine.
+/// Returns the names and addresses by which clients may know this machine.
 fn names(listen: IpAddr) -> Vec<String> {
     let mut names: Vec<String> = ["localhost", "127.0.0.1", "::1"].map(String::from).into();
     let host = fs::read_to_string(HOST_NAME).unwrap_or_default().trim().to_owned();

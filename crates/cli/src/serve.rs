@@ -20,10 +20,11 @@ use crate::threads::Threads;
 pub struct Options {
     /// Folders of snapshots, and of repositories.
     snapshots: Vec<PathBuf>,
-    /// Adopt a snapshot that `spirea build --overwrite` or a copy puts in a served one's place, once its files are
-    /// complete. Without it, SIGHUP has the folders read again (as it has certificates and tokens), and so has
-    /// POST /v1/admin/reload on --admin-listen, whose response tells a job whether the new snapshot answers. A table that
-    /// changes often is better published in a repository: see `spirea publish`.
+    /// Adopt a snapshot that `spirea build --overwrite` or a copy puts in a served one's place,
+    /// once its files are complete. Without it, SIGHUP has the folders read again (as it has
+    /// certificates and tokens), and so has POST /v1/admin/reload on --admin-listen, whose response
+    /// tells a job whether the new snapshot answers. A table that changes often is better published
+    /// in a repository: see `spirea publish`.
     #[arg(long)]
     watch: bool,
     /// File of settings, as TOML.
@@ -32,17 +33,20 @@ pub struct Options {
     /// Check the settings and the files that they name, and do not serve.
     #[arg(long)]
     check_config: bool,
-    /// File of the private key that signs what is published through the server: see `spirea key new`.
+    /// File of the private key that signs what is published through the server: see `spirea key
+    /// new`.
     #[arg(help_heading = "Access", long, value_name = "FILE")]
     signing_key: Option<PathBuf>,
-    /// Address to listen on; port 0 takes a free one, which the first line of output names. [default: 127.0.0.1:8080]
+    /// Address to listen on; port 0 takes a free one, which the first line of output names.
+    /// [default: 127.0.0.1:8080]
     #[arg(help_heading = "Addresses", long, value_name = "ADDRESS", value_parser = parse_address)]
     listen: Option<SocketAddr>,
     /// Address for publishing and administration; none by default.
     #[arg(help_heading = "Addresses", long, value_name = "ADDRESS", alias = "admin", value_parser = parse_address)]
     admin_listen: Option<SocketAddr>,
-    /// Encrypt connections with a certificate for this machine that is made in the folder spirea-tls and kept there; a line
-    /// of output says how clients trust it. For other names make one: see --tls-certificate.
+    /// Encrypt connections with a certificate for this machine that is made in the folder
+    /// spirea-tls and kept there; a line of output says how clients trust it. For other names make
+    /// one: see --tls-certificate.
     #[arg(help_heading = "Addresses", long, value_enum, conflicts_with = "tls_certificate")]
     tls: Option<Tls>,
     /// Certificate, as PEM, with those of its issuers: connections are encrypted.
@@ -57,24 +61,28 @@ pub struct Options {
     /// Listen on addresses that other machines reach though there are no tokens.
     #[arg(help_heading = "Access", long)]
     insecure_no_auth: bool,
-    /// What answers: auto (GPUs where a database fits them, the processor elsewhere and where a GPU fails), cpu, cuda
-    /// (all GPUs, or an error), cuda:0,1 (these), cuda:0,1:STRATEGY with replicate, exchange, aggregate or gather;
-    /// pim, pim:DPUS or pim:DPUS:CLUSTERS (dpf-xor by processing in memory, the rest by the processor), and pim-emulated
-    /// with the same, where the processor stands for the DPUs.
+    /// Backend: auto (GPUs where a database fits them, the processor elsewhere and where a GPU
+    /// fails), cpu, cuda (all GPUs, or an error), cuda:0,1 (these), cuda:0,1:STRATEGY with
+    /// replicate, exchange, aggregate or gather; pim, pim:DPUS or pim:DPUS:CLUSTERS (dpf-xor by
+    /// processing in memory, the rest by the processor), and pim-emulated with the same, where the
+    /// processor stands for the DPUs.
     /// [default: auto]
     #[arg(help_heading = "Computation", long)]
     backend: Option<BackendChoice>,
     /// Threads that answer; 0 for all. [default: 0]
     #[arg(help_heading = "Computation", long)]
     threads: Option<Threads>,
-    /// How tables are held: copied into huge pages of memory, or mapped from their files. [default: copied]
+    /// Storage of tables: copied into huge pages of memory, or mapped from their files. [default:
+    /// copied]
     #[arg(help_heading = "Computation", long, value_enum)]
     memory: Option<Memory>,
-    /// Which of two servers this is, 0 or 1, for databases of a protocol with two. Whoever runs both, or sees what
-    /// both are asked, can tell what is looked up: the two must not be run by parties that work together.
+    /// Party of this server, 0 or 1, for protocols with two servers. Whoever runs both, or sees
+    /// what both are asked, can tell what is looked up: the two must not be run by parties that
+    /// work together.
     #[arg(help_heading = "Computation", long, value_name = "0|1")]
     party: Option<Party>,
-    /// Requests that may wait while one is answered; more are refused with status 429. [default: 256]
+    /// Requests that may wait while one is answered; more are refused with status 429. [default:
+    /// 256]
     #[arg(help_heading = "Computation", long)]
     queue: Option<usize>,
     /// Folder for clients' evaluation keys, so that they survive a restart; they hold no secret.
@@ -86,8 +94,9 @@ pub struct Options {
     /// The most that the folder for evaluation keys takes. [default: 16GiB]
     #[arg(help_heading = "Evaluation keys", long, value_name = "SIZE", value_parser = parse_bytes)]
     keys_disk: Option<u64>,
-    /// Serve the demo page too: look-ups in a browser. It is in share/spirea/web beside the program's folder, where
-    /// `make web` puts it, or else in this one. A line of output has its address.
+    /// Serve the demo page too: look-ups in a browser. It is in share/spirea/web beside the
+    /// program's folder, where `make web` puts it, or else in this one. A line of output has its
+    /// address.
     #[arg(long, value_name = "DIR", require_equals = true)]
     demo: Option<Option<PathBuf>>,
     /// Form of the log on standard error. [default: text]
@@ -102,7 +111,7 @@ pub enum Tls {
     SelfSigned,
 }
 
-/// How tables are held.
+/// Storage of tables.
 #[derive(Clone, Copy, ValueEnum)]
 pub enum Memory {
     Copied,

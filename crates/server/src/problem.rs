@@ -19,7 +19,7 @@ use crate::refused::{Refused, name};
 pub(crate) const PROBLEM: &str = "application/problem+json";
 /// The media type that browsers ask for.
 const HTML: &str = "text/html";
-/// What a port's description calls its list of problems: `type` leads there.
+/// Name of the list of problems in a port's description: `type` leads there.
 pub(crate) const PROBLEMS: &str = "x-problems";
 
 /// Converts a refusal to the form that its request prefers, whatever part of the server made it.

@@ -1,5 +1,5 @@
-//! Files that are read again: the certificate and the tokens when they change, snapshots when they are watched, and all
-//! of them on request.
+//! Files that are read again: the certificate and the tokens when they change, snapshots when they
+//! are watched, and all of them on request.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use crate::tls::Certificates;
 /// swapped as a whole.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// Asks a server to read its certificate, its tokens and its folders of snapshots again, also when they do not seem to
-/// have changed.
+/// Asks a server to read its certificate, its tokens and its folders of snapshots again, also when
+/// they do not seem to have changed.
 #[derive(Clone, Debug, Default)]
 pub struct Reloader(Arc<Notify>);
 
@@ -60,14 +60,14 @@ impl Stamps {
     }
 }
 
-/// The folders of snapshots whose changes are to be seen: none unless the configuration says so. What is published in a
-/// repository comes through its server.
+/// Returns the folders of snapshots to watch: none unless the configuration says so. Repositories
+/// are not watched, because their server publishes into them.
 pub(crate) fn watched_folders(config: &ServerConfig) -> Vec<PathBuf> {
     let folders = config.snapshots.iter().filter(|folder| config.watch && !Repository::is_one(folder));
     folders.cloned().collect()
 }
 
-/// The stamp of the files in some folders.
+/// Returns the stamp of the files in `folders`.
 fn stamp_folders(folders: &[PathBuf]) -> Stamp {
     let files = |folder: &PathBuf| {
         let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
@@ -87,12 +87,12 @@ fn stamp<'p>(paths: impl IntoIterator<Item = &'p Path>) -> Stamp {
     paths.into_iter().map(look).collect()
 }
 
-/// What was seen of the files.
+/// Stamps of the files that were seen.
 #[derive(Default)]
 struct Seen {
-    /// Their stamps at the look before.
+    /// Stamps at the look before.
     before: Stamps,
-    /// The stamp of the snapshots that were read last.
+    /// Stamp of the snapshots that were read last.
     tried: Stamp,
 }
 
@@ -102,7 +102,7 @@ impl From<Stamps> for Seen {
     }
 }
 
-/// Has folders of snapshots read again, which takes as long as loading them.
+/// Starts to read the folders of snapshots again, which takes as long as loading them.
 fn reload_snapshots(app: &Arc<App>) {
     let Some(library) = &app.library else { return };
     let told = Arc::clone(app);
@@ -128,7 +128,7 @@ impl Watched {
                     asked || now.certificates != before.certificates,
                     asked || now.tokens != before.tokens,
                 );
-                // Files that are still being copied would be damaged.
+                // A folder that still changes may hold files that are not complete.
                 let settled = now.snapshots == before.snapshots;
                 if asked || (settled && now.snapshots != tried) {
                     tried.clone_from(&now.snapshots);

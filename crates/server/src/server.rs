@@ -302,7 +302,8 @@ impl Server {
         &self.app.engine
     }
 
-    /// Has the server read its certificate, its tokens and its folders of snapshots again when asked to.
+    /// Has the server read its certificate, its tokens and its folders of snapshots again when
+    /// asked to.
     pub fn reloader(&self) -> Reloader {
         self.reloader.clone()
     }
@@ -400,8 +401,8 @@ async fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), ServeE
     Ok((listener, address))
 }
 
-/// Serves on a runtime of its own until SIGINT or SIGTERM; `bound` is told the addresses once the ports are
-/// bound. SIGHUP has the certificate, the tokens and the folders of snapshots read again.
+/// Serves on a runtime of its own until SIGINT or SIGTERM; `bound` is told the addresses once the
+/// ports are bound. SIGHUP has the certificate, the tokens and the folders of snapshots read again.
 ///
 /// # Errors
 /// Those of [`Server::bind`]; [`ServeError::System`] if the system refuses threads or signals.

@@ -60,12 +60,12 @@ pub enum TlsError {
         /// Time since the expiry.
         ago: Duration,
     },
-    /// The certificate is of the future.
+    /// The certificate is not valid yet.
     #[error("{}: the certificate is valid only in {} hours; check this machine's clock, or wait", .path.display(), .ahead.as_secs().div_ceil(3600))]
     NotYet {
         /// The certificate's file.
         path: PathBuf,
-        /// The time until then.
+        /// Time until it is valid.
         ahead: Duration,
     },
     /// The certificate is an authority's.

@@ -3,8 +3,8 @@
 //! - [`snapshot`] and [`manifest`]: the format on disk, and how a server opens and verifies it.
 //! - [`ingest`]: readers of CSV, JSONL, Parquet, `.npy` and fixed-width files.
 //! - [`mod@build`]: from a table to a snapshot, through a spool on disk.
-//! - [`changes`] of a table, and the [`repository`] of its versions; [`signing`] them; [`succession`] of its
-//!   bases.
+//! - [`changes`] of a table, and the [`repository`] of its versions; [`signing`] them;
+//!   [`succession`] of its bases.
 //!
 //! Rows are counted from 1 in every message, without a header; an index table's record i is row i +
 //! 1.

@@ -6,7 +6,8 @@ use spirea_protocols::table::KeyForm;
 use crate::manifest::Manifest;
 use crate::{Snapshot, StoreError};
 
-/// Treatment of a base with less than half of the current version's values: its input may have been cut off.
+/// Treatment of a base with less than half of the current version's values: its input may have been
+/// cut off.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Shrinking {
     /// It is refused.
@@ -28,8 +29,8 @@ pub fn check_base(snapshot: &Snapshot) -> Result<(), StoreError> {
     Err(StoreError::BadOption(detail.into()))
 }
 
-/// Checks that clients of the base `former` can follow to `new`. `former_values` counts the values that the current
-/// version has with its delta.
+/// Checks that clients of the base `former` can follow to `new`. `former_values` counts the values
+/// that the current version has with its delta.
 ///
 /// # Errors
 /// [`StoreError::BadOption`] if it is of another database or of the other kind, or brings keys into their form by older

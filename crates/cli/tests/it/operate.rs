@@ -299,7 +299,7 @@ fn tables_of_changes_are_published_through_a_server() {
     let rollback = ["rollback", "--server", &admin, "--database", "urls", "--to", &base[..10]];
     assert!(run(0, &rollback).contains("0 changed in its delta"));
     assert_eq!(run(0, &["get", &url, "urls", "a.test"]), "bad\n");
-    // What is wrong is found before anything is sent, with file and line.
+    // Errors are found before anything is sent, with file and line.
     std::fs::write(folder.join("twice.csv"), "url,verdict\na.test,1\na.test,2\n").unwrap();
     assert!(run(2, &with(&["--put", "twice.csv"])).contains("twice.csv:3"));
     assert!(run(2, &with(&["--put", "bytes.csv"])).contains("bytes.csv:2: its text is not UTF-8"));

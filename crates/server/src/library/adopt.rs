@@ -1,4 +1,5 @@
-//! Adoption of snapshots that took the place of those that are served: by `spirea build --overwrite`, say.
+//! Adoption of snapshots that took the place of those that are served: by `spirea build
+//! --overwrite`, say.
 
 use std::sync::Arc;
 
@@ -16,16 +17,16 @@ use super::source::Source;
 use super::thread::spawn;
 use super::version::Version;
 
-/// Why the snapshot in a folder is not adopted.
+/// Reasons why the snapshot in a folder is not adopted.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AdoptError {
-    /// It cannot be opened, or clients could not follow to its table.
+    /// The snapshot cannot be opened, or clients could not follow to its table.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// Clients that pin the key of the current version would refuse it.
     #[error("clients that pin the key of the current version would refuse the snapshot: {0}")]
     Signature(ProtocolError),
-    /// It does not go with the server's party.
+    /// The snapshot does not fit the server's party.
     #[error("the snapshot's protocol needs the setting party (--party): {0}")]
     Party(ProtocolError),
     /// One of the two versions is for two servers.
@@ -33,7 +34,7 @@ pub(crate) enum AdoptError {
         "of the snapshot and the current version one needs two servers, and the other one: clients could not follow; build it with a protocol for as many servers, or under another name (--name)"
     )]
     OtherServers,
-    /// It is damaged, or no backend takes it.
+    /// The snapshot is damaged, or no backend takes it.
     #[error("{0}")]
     Load(String),
 }
@@ -47,16 +48,16 @@ pub(crate) struct ReloadError(Vec<(String, AdoptError)>);
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Reloaded {
     name: String,
-    /// What clients name it by.
+    /// Identifier by which clients name the version.
     #[serde(with = "spirea_protocols::hex")]
     version: [u8; 32],
-    /// Whether it answers only since.
+    /// True if the version did not answer before.
     new: bool,
 }
 
 impl Library {
-    /// Reads the folders of snapshots again and adopts those that are new, one after another. Databases of repositories
-    /// are left alone. When this returns, the new versions answer.
+    /// Reads the folders of snapshots again and adopts those that are new, one after another.
+    /// Databases of repositories are left alone. When this returns, the new versions answer.
     ///
     /// # Errors
     /// [`ReloadError`] if any is not adopted; its former version goes on answering. The log tells of each.
@@ -136,7 +137,8 @@ impl Library {
     }
 }
 
-/// Checks that a signature is right, and that clients accept it which pin the key of the current version's.
+/// Checks that a signature is right, and that clients accept it which pin the key of the current
+/// version's.
 fn check_signature(version: &Version, current: Option<&Signature>) -> Result<(), AdoptError> {
     let Manifest { name, .. } = version.base.manifest();
     let own = version.signature.as_ref();

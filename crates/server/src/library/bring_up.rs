@@ -148,7 +148,8 @@ impl Library {
         Ok(())
     }
 
-    /// Lets a version answer that `open` opens in its interim form, and then has its base held as it is to be.
+    /// Lets a version answer that `open` opens in its interim form, and then has its base held as
+    /// it is to be.
     ///
     /// # Errors
     /// The cause if a part cannot be opened; the former version goes on answering.

@@ -7,7 +7,7 @@ use spirea_store::{Snapshot, StoreError};
 
 use super::version::Version;
 
-/// Versions that are kept: the current one, and the one that clients may still be asking.
+/// Number of kept versions: the current one, and one that clients may still query.
 const KEPT: usize = 2;
 
 /// The folder of a snapshot, and its versions.
@@ -26,12 +26,12 @@ impl Folder {
         Ok(Self { path: path.into(), versions: Mutex::new(vec![read(path)?]) })
     }
 
-    /// Its path.
+    /// Returns the path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Reads which version lies there now.
+    /// Reads the version that lies in the folder now.
     ///
     /// # Errors
     /// Those of [`Folder::open`].
@@ -39,12 +39,12 @@ impl Folder {
         read(&self.path)
     }
 
-    /// The versions that have been adopted, newest first.
+    /// Returns the adopted versions, newest first.
     pub fn versions(&self) -> Vec<Version> {
         self.locked().clone()
     }
 
-    /// Makes a version the newest.
+    /// Makes `version` the newest.
     pub fn adopt(&self, version: Version) {
         let mut versions = self.locked();
         versions.retain(|other| other.name() != version.name());

@@ -34,7 +34,7 @@ impl Loader {
         (Self { backends: RwLock::new(backends), opening, losses: Mutex::new(sender) }, losses)
     }
 
-    /// How snapshots are opened that are to be held.
+    /// Form in which loaded snapshots are opened.
     pub fn opening(&self) -> Opening {
         self.opening
     }
@@ -57,9 +57,10 @@ impl Loader {
         Ok(database)
     }
 
-    /// Opens a verified snapshot in an interim form where it has one: touching memory for the first time takes longer
-    /// than mapping a file, so tables that are to be copied are answered from their files at first. What must be
-    /// transformed, or copied to a device, is opened once, as it is to be held.
+    /// Opens a verified snapshot in an interim form where it has one: touching memory for the first
+    /// time takes longer than mapping a file, so tables that are to be copied are answered from
+    /// their files at first. What must be transformed, or copied to a device, is opened once, as it
+    /// is to be held.
     ///
     /// # Errors
     /// Those of [`Self::open`].

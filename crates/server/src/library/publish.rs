@@ -107,7 +107,8 @@ impl Library {
         Ok(Published::from(&record))
     }
 
-    /// Makes an earlier version answer again: the one that begins with the digits `to`, or the one before.
+    /// Makes an earlier version answer again: the one that begins with the digits `to`, or the one
+    /// before.
     ///
     /// # Errors
     /// See [`PublishError`].

@@ -10,7 +10,7 @@ pub(crate) struct Version {
     pub base: Snapshot,
     pub delta: Option<Snapshot>,
     pub signature: Option<Signature>,
-    /// Values that base and delta have together, if anybody has counted them.
+    /// Number of values of base and delta together, if known.
     pub values: Option<u64>,
 }
 
@@ -21,12 +21,12 @@ impl From<VersionRecord> for Version {
 }
 
 impl Version {
-    /// What clients name it by.
+    /// Returns the identifier by which clients name the version.
     pub fn name(&self) -> [u8; 32] {
         delta::version(self.base.version(), self.delta.as_ref().map(Snapshot::version))
     }
 
-    /// Its base, and its delta if it has one.
+    /// Returns the base, then the delta if there is one.
     pub fn snapshots(&self) -> impl Iterator<Item = &Snapshot> {
         [&self.base].into_iter().chain(&self.delta)
     }

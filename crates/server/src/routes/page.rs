@@ -1,5 +1,5 @@
-//! Pages that are part of the program: the operator's, whose three files ask for what they show like anybody else, and
-//! the one that tells a browser where it is.
+//! Pages that are part of the program: the operator's, whose three files ask for what they show
+//! like anybody else, and the one that tells a browser where it is.
 
 use std::sync::Arc;
 

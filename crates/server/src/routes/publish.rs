@@ -54,7 +54,8 @@ pub(super) async fn snapshot(
     publish_upload(&app, request, SNAPSHOT_TYPE, take).await
 }
 
-/// `POST /v1/admin/databases/{name}/rollback`: `?to=VERSION`, or its first digits; or to the version before.
+/// `POST /v1/admin/databases/{name}/rollback`: `?to=VERSION`, or its first digits; or to the
+/// version before.
 pub(super) async fn rollback(
     State(app): State<Arc<App>>,
     Name(name): Name,
@@ -72,8 +73,8 @@ pub(super) async fn compact(State(app): State<Arc<App>>, Name(name): Name) -> Re
     publish(&app, move |library| library.compact(&name)).await
 }
 
-/// `POST /v1/admin/reload`: adopts the snapshots that took the places of served ones; with `?shrinking=allow` also those of
-/// less than half the values.
+/// `POST /v1/admin/reload`: adopts the snapshots that took the places of served ones; with
+/// `?shrinking=allow` also those of less than half the values.
 pub(super) async fn reload(State(app): State<Arc<App>>, uri: Uri) -> Result<Response, Refused> {
     let (library, shrinking) = (Arc::clone(library(&app)?), shrinking(&uri)?);
     // The panic's own words have gone to standard error.

@@ -1,4 +1,5 @@
-//! Snapshots that take the places of served ones, as a job that builds them every night leaves them.
+//! Snapshots that take the places of served ones, as a job that builds them every night leaves
+//! them.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -187,7 +188,7 @@ fn what_cannot_be_served_or_followed_leaves_the_former_snapshot() {
     refused("not a complete snapshot");
     assert_eq!(ask(&mut client, 3), "row 3 of 1");
 
-    // What is right is adopted, and takes the refusal away.
+    // A valid snapshot is adopted, and clears the refusal.
     let small = Build { rows: ROWS / 2 - 1, ..edition(&out, 3) }.make();
     assert_eq!(reloaded(&reload(&server, "?shrinking=allow")), [(small.version_hex(), true)]);
     assert!(!server.get_admin("/v1/admin/databases", "").text().contains("refused"));

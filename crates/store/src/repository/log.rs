@@ -39,7 +39,8 @@ pub struct VersionRecord {
     pub values: Option<u64>,
     /// The operator's signature.
     pub signature: Option<Signature>,
-    /// Versions that a roll-back left behind by the time that this one became current, and that nobody has named since.
+    /// Versions that a roll-back left behind by the time that this one became current, and that
+    /// nobody has named since.
     pub abandoned: Vec<[u8; 32]>,
 }
 

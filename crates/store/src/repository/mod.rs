@@ -231,7 +231,8 @@ impl Repository {
         self.commit(Content::of(base), signature)
     }
 
-    /// Refuses a snapshot that is no base, or to which the current version's clients could not follow.
+    /// Refuses a snapshot that is no base, or to which the current version's clients could not
+    /// follow.
     fn check_base(&self, base: &Snapshot, shrinking: Shrinking) -> Result<(), StoreError> {
         check_base(base)?;
         let Some(current) = self.current() else { return Ok(()) };
@@ -298,8 +299,9 @@ impl Repository {
         }
     }
 
-    /// Makes an earlier version current again, under a new sequence number: `to`, or else the newest version before the
-    /// current one that no roll-back has left. The versions that were newer are left from then on.
+    /// Makes an earlier version current again, under a new sequence number: `to`, or else the
+    /// newest version before the current one that no roll-back has left. The versions that were
+    /// newer are left from then on.
     ///
     /// # Errors
     /// [`StoreError::NoSuchVersion`] if the version is not kept.
@@ -323,7 +325,8 @@ impl Repository {
             }));
         };
         let VersionRecord { version, base, delta, values, .. } = records[place].clone();
-        // A version that had been left is not an earlier one: the current version stays to go back to.
+        // A version that had been left is not an earlier one: the current version stays to go back
+        // to.
         if !abandoned.contains(&version) {
             abandoned.extend(records[..place].iter().map(|record| record.version));
         }
@@ -416,7 +419,8 @@ impl Repository {
         self.commit_leaving(abandoned, content, brought)
     }
 
-    /// Commits a version as [`Repository::commit`] does, by which time roll-backs have left the `abandoned` ones.
+    /// Commits a version as [`Repository::commit`] does, by which time roll-backs have left the
+    /// `abandoned` ones.
     fn commit_leaving(
         &self,
         mut abandoned: Vec<[u8; 32]>,

@@ -371,7 +371,7 @@ fn roll_backs_in_a_row_go_back_version_by_version_and_never_to_one_that_was_left
     assert!(end.contains("--to") && end.contains(&repository.versions()[1].version_hex()), "{end}");
     assert_eq!(repository.versions().len(), 4);
 
-    // What is published now goes back to what was current then.
+    // A roll-back of the version that is published now leads to the version that was current then.
     publish(&repository, "four");
     assert_eq!(repository.roll_back(None).unwrap().version, versions[0]);
     // One that is named answers again, and before it there is what was current.
