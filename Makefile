@@ -142,8 +142,8 @@ test-python: tests-built $(ENVIRONMENT)
 	$(PYTEST) python/tests
 
 # Package for JavaScript and the demo page, compiled if it is not cached: docs/browser.md. test-web runs its tests in
-# headless Chromium and in Node; CI_FULL=1 selects their long form. bench-web measures look-ups in Chromium and prints the
-# times as JSON.
+# headless Chromium and in Node; CI_FULL=1 selects their long form. bench-web measures look-ups in Chromium and prints
+# the times as JSON.
 .PHONY: web check-web test-web bench-web timing-web
 web: | check-rust
 	CARGO="$(CARGO)" python3 scripts/web.py

@@ -129,8 +129,8 @@ cp /usr/lib/ISOLINUX/isolinux.bin /usr/lib/syslinux/modules/bios/ldlinux.c32 "$i
 # clearcpuid: fsrm, because Bochs has fast strings off in MISC_ENABLE; the kernel then drops
 #   erms but not fsrm, and its memmove is wrong for short copies. xsavec, xsaves, pku: the sizes
 #   Bochs reports for these disagree with the kernel's, which would turn XSAVE, so AVX-512, off.
-# reboot=t: a triple fault, on which Bochs exits; panic=-1 leads there too. The other options
-# shorten the boot: console output and the crypto self-tests cost most.
+# reboot=t: a triple fault, on which Bochs exits; panic=-1 leads there too.
+# The other options shorten the boot: console output and the crypto self-tests cost most.
 cat >"$iso/isolinux/isolinux.cfg" <<EOF
 DEFAULT linux
 PROMPT 0

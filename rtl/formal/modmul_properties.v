@@ -27,7 +27,7 @@ module modmul_properties #(
     reg [2*`WORD-1:0] c1, c2, c3;
     reg signed [41:0] half_before;
     reg [1:0] prime1, prime2, prime3, prime4;
-    reg [2:0] age = 0;  // registers start with arbitrary values; after 4 cycles all come from the ports
+    reg [2:0] age = 0;  // registers start arbitrary; after four cycles all values come from the ports
     always @(posedge clk) begin
         c1 <= a * b;
         {c3, c2} <= {c2, c1};

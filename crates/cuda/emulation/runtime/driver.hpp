@@ -218,11 +218,12 @@ void make_progress(Event& event);
 void run_graph(const Graph& graph, Context& context);
 // `require_no_capture` is for calls that would wait: it refuses them while a stream of the context
 // captures. `require_safe` is for calls that are unsafe during a capture: it refuses them too,
-// unless another thread captures in the mode for its own calls only.
+// unless the capture was begun by another thread and covers only that thread's calls.
 void require_no_capture(const Context& context, const char* call);
 void require_safe(const Context& context, const char* call);
 
-// Memory. Returns the allocation that contains this address or ends at it; null if there is none.
+// Memory.
+// Returns the allocation that contains this address or ends at it; null if there is none.
 Allocation* find_allocation(DevicePointer address);
 // Fails unless the range is memory of the context's device. Called both at a call (`at_call`) and
 // when queued work runs.

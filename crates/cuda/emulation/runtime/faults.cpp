@@ -58,7 +58,7 @@ std::string source_line(void* instruction) {
 }
 
 void handle(int signal, siginfo_t* info, void* context) {
-    if (!current) {  // not in a kernel: restore the earlier handler, and let the instruction fault again
+    if (!current) {  // not in a kernel: restore the old handler and let the instruction fault again
         sigaction(signal, &before[signal], nullptr);
         return;
     }
