@@ -4,7 +4,7 @@ FUZZ_SECONDS ?= 60
 
 .PHONY: build demo demo-two-server test check lint tests-built test-rust fuzz bench clean
 
-# Says in one line what is missing where Rust is not there, or too old.
+# Fails with a one-line message if Rust is missing or too old.
 .PHONY: check-rust
 check-rust:
 	@CARGO="$(CARGO)" scripts/check-rust.sh
@@ -29,9 +29,9 @@ uninstall:
 release: | check-rust
 	CARGO="$(CARGO)" python3 scripts/release $(RELEASE)
 
-# The demos run the program of the tests: its kernels are compiled as for a release, and all around them with little or no
-# optimization, which takes so many seconds of processor time in place of some 900. With --workspace the program has the
-# features that the tests of all packages ask for, so that `make test` compiles nothing of it again.
+# The demos run the tests' program: its kernels are compiled as for a release, and the rest with little or no
+# optimization. This takes DEMO_SECONDS of processor time instead of about 900. With --workspace, the program has the
+# features that the tests of all packages request, so `make test` does not compile it again.
 DEMO_SECONDS = 350
 DEMO_BUILD = $(CARGO) build --workspace --bin spirea --locked
 .PHONY: demo-build
@@ -45,16 +45,17 @@ demo: demo-build
 demo-two-server: demo-build
 	python3 scripts/demo_two_server.py target/debug/spirea
 
-# Every part, the long ones in a short form; with CI_FULL=1 everything but what takes hours: docs/testing.md.
+# Runs every part, the long ones in a short form. With CI_FULL=1, runs everything that does not take hours:
+# docs/testing.md.
 # make test ONLY=documents,web
 test:
 	@CARGO="$(CARGO)" python3 tests/run.py --only "$(ONLY)"
 
-# What the changed files need.
+# Runs the checks that the changed files need.
 check:
 	@CARGO="$(CARGO)" python3 tests/check.py
 
-# And what takes longer than anyone waits for: hours.
+# Runs everything, including the tests that take hours.
 .PHONY: test-all
 test-all:
 	CI_FULL=1 $(MAKE) test
@@ -69,18 +70,18 @@ test-all:
 	$(MAKE) test-flaky
 	$(MAKE) fuzz
 
-# Real lists from packages of PyPI and Debian, built as they come, and 1,000 look-ups in each.
+# Builds tables of unmodified real lists from packages of PyPI and Debian, and makes 1,000 look-ups in each.
 .PHONY: test-lists
 test-lists: tests-built $(ENVIRONMENT)
 	$(PYTEST) tests/system/test_lists.py
 
-# Programs whose tests depend on time or threads, 20 times each, half of them beside a load on all processors.
+# Runs programs whose tests depend on time or threads 20 times each, half of the runs under a load on all processors.
 .PHONY: test-flaky
 test-flaky: tests-built
 	python3 tests/flaky.py --runs 20
 
-# Licences, bans and sources of what we depend on: deny.toml. The advisories of RustSec, which audit reads besides, come
-# from the network and change by themselves.
+# Checks licences, bans and sources of our dependencies: deny.toml. `audit` also checks the advisories of RustSec, which
+# come from the network and change without a commit.
 .PHONY: deny audit
 deny:
 	scripts/cargo-deny.sh --locked check bans licenses sources
@@ -88,26 +89,26 @@ deny:
 audit:
 	scripts/cargo-deny.sh check
 
-# Images that are named by a tag, which may be pushed again: a release names each by its digest.
+# Fails for images named by a tag, because a tag may be pushed again. A release names each image by its digest.
 .PHONY: check-images
 check-images:
 	python3 scripts/check_images.py deploy/Containerfile deploy/kuberay/Containerfile deploy/kuberay/ray-cluster.yaml
 
-# Formatting and clippy; all targets with CI_FULL=1.
+# Checks formatting and runs clippy; with CI_FULL=1 on all targets.
 lint:
 	@CARGO="$(CARGO)" python3 tests/run.py --only clippy,lint
 
-# The client for the browser and for machines of 32 bits. Adds the two targets where rustup lacks them.
+# Compiles the client for the browser and for machines of 32 bits. Adds the two targets if rustup lacks them.
 .PHONY: check-32-bit
 check-32-bit:
 	CARGO="$(CARGO)" scripts/check-32-bit.sh
 
-# The emulated CUDA device under AddressSanitizer: tests/system/test_cuda_asan.py runs every kernel on it.
+# Builds the emulated CUDA device with AddressSanitizer: tests/system/test_cuda_asan.py runs every kernel on it.
 test-cuda-asan: export SPIREA_EMULATION_ASAN = 1
 tests-built:
 	CARGO="$(CARGO)" python3 tests/rust.py --build
 
-# All tests of the workspace: `cargo test --workspace` runs the same, one program after another.
+# Runs all tests of the workspace. `cargo test --workspace` runs the same tests, one program after another.
 test-rust:
 	CARGO="$(CARGO)" CI_FULL=1 python3 tests/rust.py
 
@@ -115,7 +116,7 @@ test-rust:
 doc: tests-built
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 
-# The environment of the tests in Python, at locked versions; the second target adds Ray, for CI_FULL=1.
+# Environment of the Python tests, at locked versions. The second target adds Ray, for CI_FULL=1.
 VENV = target/venv
 PYTEST = CARGO="$(CARGO)" $(VENV)/bin/python -m pytest
 $(VENV)/installed: tests/requirements.txt tests/requirements.weights.txt
@@ -129,15 +130,15 @@ $(VENV)/cluster-installed: tests/requirements.cluster.txt $(VENV)/installed
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: -r $<
 	touch $@
 
-# All that is tested from outside: documents, servers, client code under valgrind, kernels, hardware. T selects by file or by
-# test: make test-system T=tests/system/test_docs.py. CI_FULL=1 runs everything, with Ray: CONTRIBUTING.md.
+# Tests from outside: documents, servers, client code under valgrind, kernels, hardware. T selects a file or a test:
+# make test-system T=tests/system/test_docs.py. CI_FULL=1 runs everything, with Ray: CONTRIBUTING.md.
 T ?= tests/system
 ENVIRONMENT = $(VENV)/$(if $(filter 1,$(CI_FULL)),cluster-)installed
 .PHONY: test-system
 test-system: tests-built web $(ENVIRONMENT)
 	$(PYTEST) $(T)
 
-# Parts of it, by the names that documents use.
+# Parts of test-system, by the names that documents use.
 SYSTEM_TESTS = test-constant-time test-constant-time-web test-cuda-asan test-openapi test-deploy test-avx512 test-reference-client test-rtl check-cuda-pack
 .PHONY: $(SYSTEM_TESTS)
 test-constant-time test-deploy test-avx512 test-rtl: $(ENVIRONMENT)
@@ -147,7 +148,7 @@ test-constant-time-web test-cuda-asan test-openapi test-reference-client: tests-
 check-cuda-pack: $(ENVIRONMENT)
 	$(PYTEST) tests/system/test_cuda_pack.py
 
-# The Python package, installed as its users do, and its tests: docs/python.md.
+# Installs the Python package as its users do, and tests it: docs/python.md.
 .PHONY: python-package test-python
 python-package: tests-built $(VENV)/installed
 	CARGO="$(CARGO)" python3 scripts/install_package.py $(VENV)/bin/python
@@ -156,8 +157,9 @@ test-python: tests-built $(ENVIRONMENT)
 	$(PYTEST) tests/system/test_package.py
 	$(PYTEST) python/tests
 
-# The package for JavaScript and the demo page, compiled where it is not kept: docs/browser.md. Its tests in Chromium without a
-# window and in Node; CI_FULL=1 is their long form. And what look-ups take in Chromium, as JSON.
+# Package for JavaScript and the demo page, compiled if it is not cached: docs/browser.md. test-web runs its tests in
+# headless Chromium and in Node; CI_FULL=1 selects their long form. bench-web measures look-ups in Chromium and prints
+# the times as JSON.
 .PHONY: web check-web test-web bench-web timing-web
 web: | check-rust
 	CARGO="$(CARGO)" python3 scripts/web.py
@@ -169,7 +171,7 @@ test-web: tests-built
 	CARGO="$(CARGO)" python3 scripts/web.py --vectors
 	cd clients/ts && SPIREA="$(CURDIR)/target/debug/spirea" npm test
 
-# Measures whether times of the client's primitives in Node depend on secrets. Nothing holds these figures to a limit.
+# Measures whether the times of the client's primitives in Node depend on secrets. No limit is checked.
 timing-web: | check-rust
 	CARGO="$(CARGO)" python3 scripts/web.py --timing
 	cd clients/ts && npm run --silent timing
@@ -178,12 +180,12 @@ bench-web: demo-build
 	@CARGO="$(CARGO)" python3 scripts/web.py >&2
 	@cd clients/ts && SPIREA="$(CURDIR)/target/debug/spirea" npm run --silent bench
 
-# Whole clusters on a real Ray of several nodes on this machine, with faults: docs/scale-out.md.
+# Tests whole clusters, with faults, on a real Ray of several nodes on this machine: docs/scale-out.md.
 .PHONY: test-cluster
 test-cluster: python-package $(VENV)/cluster-installed
 	CI_FULL=1 SPIREA_CLUSTER=long $(PYTEST) -s python/tests/cluster
 
-# What of private embeddings needs torch, whose packages are some gigabytes, and the evaluation at its whole size.
+# Tests of private embeddings that need torch, whose packages take some gigabytes, and the evaluation at full size.
 .PHONY: test-embeddings
 test-embeddings: python-package
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: \
@@ -191,7 +193,7 @@ test-embeddings: python-package
 	$(PYTEST) python/tests/embeddings -k "torch"
 	$(VENV)/bin/spirea-embeddings reproduce --out target/embeddings
 
-# What Python adds to a build from an array of 1 GiB and to a look-up, by a release build.
+# Measures Python's overhead on a build from an array of 1 GiB and on a look-up, with a release build.
 PYTHON_RELEASE = target/python-release
 .PHONY: bench-python
 bench-python:
@@ -199,7 +201,7 @@ bench-python:
 	$(PYTHON_RELEASE)/bin/python -m pip install --quiet --disable-pip-version-check numpy==2.4.6 .
 	$(PYTHON_RELEASE)/bin/python scripts/bench_python.py
 
-# The compiled CUDA kernels, which are committed: docs/kernels/pack.md. It needs no GPU.
+# Builds or checks the compiled CUDA kernels, which are committed: docs/kernels/pack.md. Needs no GPU.
 .PHONY: cuda-pack check-whole-cuda-pack
 cuda-pack:
 	python3 scripts/cuda_pack.py build
@@ -213,19 +215,21 @@ fuzz:
 		$(CARGO) +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=1024 || exit 1; \
 	done
 
-# Whether this machine's GPU computes what it must, and how near it comes to its limits: docs/gpu.md. Exit code 3
-# without a GPU. The same two commands serve on a machine that has nothing but the binary.
+# Checks that this machine's GPU computes correctly, and measures how near it comes to its limits: docs/gpu.md. Exit
+# code 3 means that there is no GPU. The same two commands work on a machine that has only the binary.
 .PHONY: gpu
 gpu: build
 	target/release/spirea gpu check
 	target/release/spirea gpu bench
 
-# The service under kills, floods, nonsense and damage, the long form: docs/reliability.md. `make test` has the short one.
+# Tests the service under kills, floods, malformed input and damaged files, in the long form: docs/reliability.md. The
+# short form is part of `make test`.
 .PHONY: torture
 torture:
 	SPIREA_TORTURE=long $(CARGO) test --release --locked --package spirea-cli --test it torture -- --nocapture --test-threads 2
 
-# The accelerator's simulator: its tests, every value and figure of its paper into target/ive, and a cluster: docs/ive.md.
+# Tests the accelerator's simulator, writes every value and figure of its paper into target/ive, and plans a cluster:
+# docs/ive.md.
 .PHONY: ive
 ive:
 	$(CARGO) test --locked --package spirea-ive
@@ -234,7 +238,7 @@ ive:
 	target/release/spirea-ive reproduce --figures target/ive
 	target/release/spirea-ive plan --db-tb 1.25 --qps 500 --chart target/ive/plan.svg
 
-# The accelerator's hardware at its whole size, simulated and proven, and its areas: docs/rtl.md.
+# Simulates and proves the accelerator's hardware at full size, and measures its areas: docs/rtl.md.
 # make rtl-area LIBERTY=cells.lib
 .PHONY: rtl rtl-area
 rtl: $(VENV)/installed
@@ -253,7 +257,7 @@ bench: build
 clean:
 	$(CARGO) clean
 
-# What a second worker brings, and what a coordinator costs (docs/cluster-wire.md).
+# Measures the gain of a second worker and the cost of a coordinator (docs/cluster-wire.md).
 .PHONY: bench-cluster
 bench-cluster: build
 	python3 scripts/bench_cluster.py target/release/spirea

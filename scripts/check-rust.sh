@@ -1,5 +1,5 @@
 #!/bin/sh
-# Whether there is a Rust that compiles this, said in one line if not.
+# Checks for a Rust that compiles this repository; if there is none, prints one line and fails.
 set -eu
 cd "$(dirname "$0")/.."
 needed=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)

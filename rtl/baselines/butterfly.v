@@ -1,6 +1,6 @@
 `default_nettype none
 `include "word.vh"
-// What `dit_cell` is compared with: the same butterfly that is nothing else.
+// Baseline for `dit_cell`: the same butterfly, which is not a cell of the array.
 module butterfly (
     input  wire             clk,
     input  wire [1:0]       prime,

@@ -1,7 +1,7 @@
 `default_nettype none
 `include "word.vh"
-// What `modmul` is compared with: the multiplier for primes that are 1 mod 2^15, in the style of F1. As many cycles and
-// registers; q comes from outside.
+// Baseline for `modmul`: the multiplier for primes that are 1 mod 2^15, in the style of F1. It has
+// the same number of cycles and registers. q is an input.
 module f1_modmul (
     input  wire             clk,
     input  wire [`WORD-1:0] q,  // two cycles after a and b

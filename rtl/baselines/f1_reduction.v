@@ -1,7 +1,8 @@
 `default_nettype none
 `include "word.vh"
-// The reduction of `reduction.v` for any prime that is 1 mod 2^15, in the style of F1: m (q - 1) / 2^15 by a multiplier of
-// 15 by 13 bits, twice, in place of two shifts and an addition.
+// Reduction like `reduction.v`, for any prime that is 1 mod 2^15, in the style of F1. A multiplier
+// of 15 by 13 bits computes m (q - 1) / 2^15, in place of two shifts and an addition; there are two
+// of them.
 module f1_reduction (
     input  wire               clk,
     input  wire [`WORD-1:0]   q,

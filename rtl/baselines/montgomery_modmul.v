@@ -1,7 +1,7 @@
 `default_nettype none
 `include "word.vh"
-// What `modmul` is compared with: Montgomery's multiplier for any odd q. As many cycles; q and its inverse come from
-// outside.
+// Baseline for `modmul`: Montgomery's multiplier for any odd q. It has the same number of cycles. q
+// and its inverse are inputs.
 module montgomery_modmul (
     input  wire             clk,
     input  wire [`WORD-1:0] q,        // two cycles after a and b

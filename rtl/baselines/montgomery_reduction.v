@@ -1,6 +1,7 @@
 `default_nettype none
 `include "word.vh"
-// Montgomery's reduction for any odd q of 28 bits: c / 2^28 mod q for c < 2^28 q, by two multipliers of 28 by 28 bits.
+// Montgomery's reduction for any odd q of 28 bits. Computes c / 2^28 mod q for c < 2^28 q, by two
+// multipliers of 28 by 28 bits.
 module montgomery_reduction (
     input  wire               clk,
     input  wire [`WORD-1:0]   q,
@@ -10,7 +11,7 @@ module montgomery_reduction (
 );
     reg [`WORD-1:0] m, high, later;
     wire [2*`WORD-1:0] multiple = m * later;
-    // c - m q is divisible by 2^28: the lower halves are one another's, and cancel.
+    // c - m q is divisible by 2^28: the lower halves of c and m q are equal and cancel.
     wire [`WORD:0] difference = {1'b0, high} - {1'b0, multiple[2*`WORD-1:`WORD]};
     always @(posedge clk) begin
         later <= q;

@@ -1,6 +1,6 @@
 `default_nettype none
 `include "word.vh"
-// What the cells are compared with: a cell of an output-stationary array that is nothing else.
+// Baseline for the cells: a cell of an output-stationary array with no other function.
 module multiply_add (
     input  wire             clk,
     input  wire             drain,

@@ -1,7 +1,7 @@
 `default_nettype none
 `timescale 1ns / 1ps
 `include "word.vh"
-// That the multipliers which `modmul` is compared with multiply.
+// Tests `modmul` and the multipliers that it is compared with.
 module baselines;
     `include "modulus.vh"
     reg clk = 0;
@@ -10,7 +10,8 @@ module baselines;
     reg [1:0] prime = 0;
     reg [`WORD-1:0] a = 0, b = 0;
     wire [`WORD-1:0] q = modulus(prime);
-    // 1/q mod 2^28: the sum of (1 - q)^i, whose third power is divisible by 2^28.
+    // 1/q mod 2^28 is the sum of (1 - q)^i; from the third power on, the terms are divisible by
+    // 2^28.
     wire [`WORD-1:0] inverse = 1 + (1 - q) + (1 - q) * (1 - q);
     wire [`WORD-1:0] special, f1, montgomery;
     wire [1:0] unused_1, unused_4;

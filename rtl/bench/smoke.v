@@ -1,9 +1,9 @@
 `default_nettype none
 `timescale 1ns / 1ps
 `include "word.vh"
-// Runs a program of `sysnttu_vectors` on the unit under an event simulator, and compares every word: the same as
-// sysnttu.cpp does, in the language of the design, so that two simulators with unlike ideas of time and of undefined
-// values agree. smoke +program=FILE
+// Runs a program of `sysnttu_vectors` on the unit under an event simulator, and compares every
+// word: smoke +program=FILE. sysnttu.cpp does the same in another language, so two simulators must
+// agree that differ in their models of time and of undefined values.
 module smoke;
     `include "modulus.vh"
     `include "reversed.vh"
@@ -31,7 +31,7 @@ module smoke;
     );
     always #1 clk = !clk;
 
-    // What is expected, in the order in which it was asked for.
+    // Expected words, in the order of their operations.
     localparam PLACES = 1 << 20;
     reg [`WORD-1:0] vectors [0:PLACES-1], rows [0:PLACES-1];
     integer vectors_asked = 0, vectors_seen = 0, rows_asked = 0, rows_seen = 0;
@@ -69,7 +69,7 @@ module smoke;
     reg [`WORD-1:0] lefts [0:1023*ROWS], rights [0:1023*COLUMNS], inputs [0:DEGREE-1];
     reg [2*`WORD+1:0] wide;
 
-    // The next word of the program.
+    // Reads the next word of the program.
     task next;
         got = $fscanf(file, "%h", word);
     endtask
@@ -118,7 +118,7 @@ module smoke;
             #0.1 while (!array_ready) @(negedge clk) #0.1;
             for (t = 0; t < depth; t = t + 1) begin
                 for (n = 0; n < ROWS; n = n + 1) begin
-                    // In Montgomery's form, as a database is prepared.
+                    // Left words are in Montgomery form, as in a prepared database.
                     wide = {lefts[n * depth + t], 30'd0} % modulus(prime);
                     left[`WORD*n +: `WORD] = wide[`WORD-1:0];
                 end
@@ -126,7 +126,7 @@ module smoke;
                 array_valid = 1;
                 array_prime = prime;
                 array_last = t == depth - 1;
-                // What comes without operands is nothing.
+                // Without operands, the unit must ignore the prime.
                 @(negedge clk) array_valid = 0;
                 array_prime = prime + 1;
                 if (pause > 0 && t < depth - 1 && (t + 1) % pause == 0) @(negedge clk);

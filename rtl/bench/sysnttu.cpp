@@ -1,5 +1,5 @@
-// Runs a program of `sysnttu_vectors` on the unit, compares every word, and says what intervals and latencies it saw, as
-// one JSON object: bench PROGRAM LANES.
+// Runs a program of `sysnttu_vectors` on the unit, compares every word, and prints the measured
+// intervals and latencies as one JSON object: bench PROGRAM LANES.
 
 #include <cstdint>
 #include <cstdlib>
@@ -32,7 +32,7 @@ uint32_t reversed(uint32_t number, int count) {
     return turned;
 }
 
-// Word `place` of a wide port.
+// Writes word `place` of a wide port.
 template <typename Port>
 void put(Port& port, int place, uint64_t word) {
     for (int i = 0; i < WORD; i++) {
@@ -58,7 +58,7 @@ struct Operation {
     int depth = 0, pause = 0;
     uint64_t idle = 0;
     std::vector<uint32_t> left, right, result;
-    // Cycles of the first and last operands, and of the first results.
+    // Cycles of the first operands, the last operands and the first results.
     uint64_t first = 0, last = 0, answered = 0;
 };
 
@@ -98,7 +98,7 @@ std::vector<Operation> program(const char* path) {
     return operations;
 }
 
-// All values that were seen must be one.
+// Range of the measured values; `only` fails unless all are equal.
 struct Measure {
     const char* name;
     uint64_t least = std::numeric_limits<uint64_t>::max(), most = 0;
@@ -123,7 +123,7 @@ int main(int argc, char** argv) {
     columns = 2 * bits + 4;
     std::vector<Operation> operations = program(argv[1]);
 
-    Verilated::randReset(2);  // registers begin with anything
+    Verilated::randReset(2);  // registers start with random values
     Vsysnttu unit;
     uint64_t cycle = 0;
     auto tick = [&] {
@@ -140,8 +140,8 @@ int main(int argc, char** argv) {
     tick();
     unit.rst = 0;
 
-    std::deque<Operation*> transforms, products;  // on their way
-    int vectors = 0, results = 0;                 // of the first of them that have come back
+    std::deque<Operation*> transforms, products;  // in flight
+    int vectors = 0, results = 0;                 // received so far, of the first in flight
     size_t current = 0, done = 0, computed = 0;
     uint64_t compared = 0, position = 0, quiet = 0;
     bool paused = false;
@@ -149,7 +149,7 @@ int main(int argc, char** argv) {
     while (done < computed) {
         Operation* operation = current < operations.size() ? &operations[current] : nullptr;
         unit.transform_start = unit.array_valid = unit.array_last = 0;
-        // Between operations the ports have anything.
+        // Between operations the ports carry arbitrary words.
         for (int i = 0; i < lanes; i++) put(unit.coefficients, i, 0x5a5a5a5 * (i + cycle));
         for (int i = 0; i < rows; i++) put(unit.left, i, 0x3c3c3c3 * (i + cycle));
         for (int i = 0; i < columns; i++) put(unit.right, i, 0x6996699 * (i + cycle));
@@ -167,7 +167,8 @@ int main(int argc, char** argv) {
                 transforms.push_back(operation);
             }
             for (int i = 0; i < lanes; i++) {
-                // Values are in the order of their exponents, and those of `NttPlan` in it back to front.
+                // The unit has values in the order of their exponents; `NttPlan` has them
+                // bit-reversed.
                 uint32_t number = position + lanes * i;
                 put(unit.coefficients, i, operation->left[operation->inverse ? reversed(number, 2 * bits) : number]);
             }
@@ -181,7 +182,7 @@ int main(int argc, char** argv) {
             unit.array_valid = 1;
             unit.array_prime = operation->prime;
             for (int i = 0; i < rows; i++) {
-                // In Montgomery's form, as a database is prepared.
+                // Left words are in Montgomery form, as in a prepared database.
                 uint64_t word = operation->left[i * operation->depth + position];
                 put(unit.left, i, (word << 30) % PRIMES[operation->prime]);
             }

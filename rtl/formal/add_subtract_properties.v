@@ -1,6 +1,6 @@
 `default_nettype none
 `include "word.vh"
-// What `modadd` and `modsub` compute, for all residues of a prime, as assertions for a solver.
+// Specification of `modadd` and `modsub` for all residues of a prime, as assertions for a solver.
 module add_subtract_properties #(
     parameter [1:0] PRIME = `PRIME
 ) (
@@ -11,7 +11,7 @@ module add_subtract_properties #(
     modadd add (.prime(PRIME), .a(a), .b(b), .r(sum));
     modsub subtract (.prime(PRIME), .a(a), .b(b), .r(difference));
 
-    // Whole numbers: 32 bits hold all of these with their signs.
+    // Integers: 32 bits hold all of these values with their signs.
     localparam signed [31:0] Q =
         (32'd1 << 27) + (32'd1 << (PRIME == 0 ? 15 : PRIME == 1 ? 17 : PRIME == 2 ? 21 : 22)) + 32'd1;
     wire signed [31:0] x = {4'd0, a}, y = {4'd0, b};

@@ -1,7 +1,7 @@
-; What follows from the assertions of modmul_properties.v, in whole numbers: from
+; Conclusion from the assertions of modmul_properties.v, in integers. From
 ;   2^15 half = c - m1 q,   2^15 r = half - m2 q or half - m2 q + 2^15 q,
-; that 2^30 r is c less a multiple of q, namely m1 + 2^15 m2 or that less 2^30. The solver is asked for a counterexample
-; with each prime, and finds none.
+; it follows that 2^30 r = c - k q with k = m1 + 2^15 m2 or k = m1 + 2^15 m2 - 2^30.
+; The solver searches for a counterexample with each prime, and finds none.
 (define-fun counterexample ((q Int) (c Int) (half Int) (r Int) (m1 Int) (m2 Int)) Bool
   (and (= (* 32768 half) (- c (* q m1)))
        (or (= (* 32768 r) (- half (* q m2))) (= (* 32768 r) (+ (- half (* q m2)) (* 32768 q))))

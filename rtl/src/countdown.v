@@ -1,5 +1,5 @@
 `default_nettype none
-// How many of FROM cycles are left, from the cycle after `start`.
+// Counts down from FROM to 0, beginning in the cycle after `start`.
 module countdown #(
     parameter FROM = 1
 ) (

@@ -1,5 +1,5 @@
 `default_nettype none
-// `in`, DEPTH cycles later, by registers that a reset clears.
+// Delays `in` by DEPTH cycles, in registers that a reset clears.
 module delay #(
     parameter WIDTH = 1,
     parameter DEPTH = 1

@@ -1,6 +1,6 @@
 `default_nettype none
-// `in`, DEPTH cycles later, by a memory that is read and written at one place a cycle. DEPTH is a power of two. What
-// comes out in the first DEPTH cycles is undefined.
+// Delays `in` by DEPTH cycles, in a memory that is read and written at one address per cycle. DEPTH
+// is a power of two. The output of the first DEPTH cycles is undefined.
 module delay_memory #(
     parameter WIDTH = 1,
     parameter DEPTH = 2

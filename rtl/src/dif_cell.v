@@ -1,10 +1,11 @@
 `default_nettype none
 `include "word.vh"
-// A butterfly that multiplies last (Gentleman and Sande's), which is a cell of the array too.
+// Butterfly that multiplies last (Gentleman and Sande's); also a cell of the array.
 //
-// Transform: x + y and (x - y) w, five cycles later; w in Montgomery's form and a cycle after x and y.
-// Array: as `dit_cell`. What is accumulated is the transform's sum here too; a and b pass through the next two of the
-// five registers that the sum waits in.
+// Transform: x + y and (x - y) w, five cycles later. w is in Montgomery form and comes a cycle
+// after x and y.
+// Array: as in `dit_cell`. Here too, products accumulate in the transform's sum. a and b pass
+// through the next two of the five registers that delay the sum.
 module dif_cell (
     input  wire             clk,
     input  wire             array,

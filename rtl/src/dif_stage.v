@@ -1,10 +1,11 @@
 `default_nettype none
 `include "word.vh"
-// A stage of the second transform, which is a column of the array: LANES / 2 butterflies that multiply last, their
-// distance LANES / 2^(STAGE + 1).
+// Stage of the second transform, which is a column of the array: LANES / 2 butterflies that
+// multiply last, at distance LANES / 2^(STAGE + 1).
 //
-// Lanes come in order and leave the last stage back to front, either way. Forward, the stages sum by the even powers of
-// omega = psi^LANES, as the twist has brought the odd ones; inverse, by the odd powers of 1 / omega.
+// Lanes enter in order and leave the last stage bit-reversed, in both directions. Forward, the
+// stages use the even powers of omega = psi^LANES, because the twist has applied the odd ones;
+// inverse, the odd powers of 1 / omega.
 module dif_stage #(
     parameter LANES = 64,
     parameter STAGE = 0
@@ -25,7 +26,7 @@ module dif_stage #(
 );
     localparam DISTANCE = LANES >> (STAGE + 1);
     localparam ORDER    = 2 * LANES * LANES;
-    // The cells take twiddles a cycle after x.
+    // The cells take their twiddles a cycle after x.
     reg inverse1;
     reg [1:0] prime1;
     always @(posedge clk) {inverse1, prime1} <= {inverse, prime};

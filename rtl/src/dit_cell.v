@@ -1,13 +1,14 @@
 `default_nettype none
 `include "word.vh"
-// A butterfly that multiplies first (Cooley and Tukey's), which is a cell of the array too.
+// Butterfly that multiplies first (Cooley and Tukey's); also a cell of the array.
 //
-// Transform: x + y w and x - y w, five cycles later; w in Montgomery's form.
-// Array: sum += a b, five cycles later; a goes to the next cell of the row and b to the next of the column, a cycle
-// later. With `drain` the sum goes down the column in place of b, and is zero thereafter.
+// Transform: x + y w and x - y w, five cycles later. w is in Montgomery form.
+// Array: sum += a b, five cycles later. a goes to the next cell of the row, and b to the next cell
+// of the column, one cycle later. With `drain`, the sum goes down the column in place of b and
+// becomes zero.
 //
-// The array has no registers of its own: a and b pass through the first two of the four that x waits in, and what is
-// accumulated is the transform's sum.
+// The array has no registers of its own: a and b pass through the first two of the four registers
+// that delay x, and products accumulate in the transform's sum.
 module dit_cell (
     input  wire             clk,
     input  wire             array,

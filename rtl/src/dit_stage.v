@@ -1,10 +1,11 @@
 `default_nettype none
 `include "word.vh"
-// A stage of the first transform, which is a column of the array: LANES / 2 butterflies that multiply first, their
-// distance LANES / 2^(STAGE + 1).
+// Stage of the first transform, which is a column of the array: LANES / 2 butterflies that multiply
+// first, at distance LANES / 2^(STAGE + 1).
 //
-// Lanes come in order and leave the last stage back to front, either way. Forward, the stages evaluate at the odd powers
-// of omega = psi^LANES (the roots of Y^LANES + 1, as `NttPlan` does); inverse, at the even powers of 1 / omega.
+// Lanes enter in order and leave the last stage bit-reversed, in both directions. Forward, the
+// stages evaluate at the odd powers of omega = psi^LANES (the roots of Y^LANES + 1, as `NttPlan`
+// does); inverse, at the even powers of 1 / omega.
 module dit_stage #(
     parameter LANES = 64,
     parameter STAGE = 0

@@ -1,7 +1,8 @@
 `default_nettype none
 `include "word.vh"
-// a b / 2^30 mod q in [0, q), four cycles later, for any words a and b: where one factor is given in Montgomery's form,
-// as 2^30 x mod q, the plain product x b mod q. The database and all twiddles are stored so.
+// Computes a b / 2^30 mod q in [0, q), four cycles later, for any words a and b. If one factor is
+// in Montgomery form, 2^30 x mod q, the result is the plain product x b mod q. The database and all
+// twiddles are stored in this form.
 module modmul (
     input  wire             clk,
     input  wire [1:0]       prime,        // with a and b

@@ -1,6 +1,6 @@
 `default_nettype none
 `include "word.vh"
-// a - b mod q for a, b < q.
+// Computes a - b mod q for a, b < q.
 module modsub (
     input  wire [1:0]       prime,
     input  wire [`WORD-1:0] a,

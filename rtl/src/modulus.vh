@@ -1,4 +1,5 @@
-// The primes q = 2^27 + 2^k + 1 by number: k = 15, 17, 21, 22. Included inside the modules that need it.
+// Returns a prime by its number: q = 2^27 + 2^k + 1 with k = 15, 17, 21, 22. Included inside the
+// modules that need it.
 function [`WORD-1:0] modulus(input [1:0] number);
     case (number)
         2'd0: modulus = (1 << 27) + (1 << 15) + 1;

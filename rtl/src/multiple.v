@@ -1,9 +1,10 @@
 `default_nettype none
 `include "word.vh"
-// m (q - 1) / 2^15 for q = 2^27 + 2^k + 1: the special primes' product by q, two shifts and an addition.
+// Computes m (q - 1) / 2^15 for the special primes q = 2^27 + 2^k + 1: the product by q, with two
+// shifts and an addition.
 //
-// m q itself has 43 bits: 15 of m and 28 of q. Its lowest 15 are m, as 2^15 divides q - 1, so they cancel and need no
-// adder; what is left has 28.
+// m q itself has 43 bits: 15 of m and 28 of q. Because 2^15 divides q - 1, its lowest 15 bits are
+// m, which cancel and need no adder; 28 bits are left.
 module multiple (
     input  wire [1:0]       prime,
     input  wire [14:0]      m,

@@ -1,6 +1,7 @@
 `default_nettype none
 `include "word.vh"
-// a b, two cycles later. The second register is there for whoever maps this to gates to move into the multiplier.
+// Computes a b, two cycles later. A synthesis tool can move the second register into the
+// multiplier.
 module product (
     input  wire                 clk,
     input  wire [`WORD-1:0]     a,

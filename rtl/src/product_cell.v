@@ -1,9 +1,9 @@
 `default_nettype none
 `include "word.vh"
-// A multiplier, which is a cell of the array too: half of a twist.
+// Multiplier, half of a twist; also a cell of the array.
 //
-// Transform: x y / 2^30, four cycles later. Array: as `dit_cell`; nothing waits here, so registers and the adder are
-// the array's own.
+// Transform: x y / 2^30, four cycles later. Array: as in `dit_cell`. Nothing is delayed here, so
+// the registers and the adder serve only the array.
 module product_cell (
     input  wire             clk,
     input  wire             array,

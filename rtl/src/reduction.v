@@ -1,9 +1,11 @@
 `default_nettype none
 `include "word.vh"
-// c / 2^30 mod q in [0, q) for every c of 56 bits, two cycles later: Montgomery's reduction, 15 bits at a time.
+// Computes c / 2^30 mod q in [0, q) for every c of 56 bits, two cycles later: Montgomery's
+// reduction, 15 bits at a time.
 //
-// As q is 1 mod 2^15, c - (c mod 2^15) q is divisible by 2^15, and no multiplication finds the factor. After two such
-// steps (c - s q) / 2^30 is left with 0 <= s < 2^30, which lies above -q and, as c < 2^56, below 2^26 < q.
+// Because q is 1 mod 2^15, c - (c mod 2^15) q is divisible by 2^15, and finding the factor needs no
+// multiplication. Two such steps give (c - s q) / 2^30 with 0 <= s < 2^30. It lies above -q and,
+// because c < 2^56, below 2^26 < q.
 module reduction (
     input  wire               clk,
     input  wire [1:0]         prime,  // with c
@@ -18,7 +20,7 @@ module reduction (
     multiple first (.prime(prime), .m(c[14:0]), .r(first_multiple));
     multiple second (.prime(later), .m(half[14:0]), .r(second_multiple));
 
-    // half / 2^15 has 27 bits with its sign, and the difference 29.
+    // With their signs, half / 2^15 has 27 bits and the difference has 29.
     wire [28:0] difference = {{2{half[41]}}, half[41:15]} - {1'b0, second_multiple};
     wire [`WORD-1:0] q = modulus(later);
     always @(posedge clk) begin

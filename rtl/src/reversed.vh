@@ -1,4 +1,5 @@
-// The lowest `bits` bits of a number, back to front. Included inside the modules that need it.
+// Returns the lowest `bits` bits of a number in reverse order. Included inside the modules that
+// need it.
 function integer reversed(input integer value, input integer bits);
     integer place;
     begin

@@ -1,14 +1,16 @@
-// The twiddles of a prime, as functions of parameters: hardware has their values alone, which are computed when the
-// design is elaborated. Included inside the modules that store them.
+// Twiddles of a prime, as functions of parameters. They are evaluated when the design is
+// elaborated, so the hardware contains only their values. Included inside the modules that store
+// them.
 //
-// A transform has degree N = LANES^2. Its root psi, of order 2N, is the power of the least non-residue, the one that
-// `Modulus::root_of_unity` of crates/math takes, so that values agree place by place.
+// A transform has degree N = LANES^2. Its root psi, of order 2N, is the same power of the least
+// non-residue that `Modulus::root_of_unity` of crates/math takes, so that values agree word by
+// word.
 `include "modulus.vh"
 
-// Arguments are integers, of which a few bits are taken.
+// Arguments are integers, of which only a few bits are used.
 // verilator lint_off UNUSEDSIGNAL
 
-// The product of two residues.
+// Returns the product of two residues.
 function [`WORD-1:0] times(input [`WORD-1:0] u, input [`WORD-1:0] v, input integer number);
     reg [2*`WORD-1:0] remainder;
     begin
@@ -17,8 +19,8 @@ function [`WORD-1:0] times(input [`WORD-1:0] u, input [`WORD-1:0] v, input integ
     end
 endfunction
 
-// psi^exponent for 0 <= exponent < 2N, times `scale`, in Montgomery's form: 2^30 times the number, which a product of
-// `modmul` loses again.
+// Returns psi^exponent times `scale`, for 0 <= exponent < 2N, in Montgomery form: multiplied by
+// 2^30, which a product of `modmul` removes again.
 function [`WORD-1:0] twiddle(
     input integer exponent, input [`WORD-1:0] scale, input integer number, input integer degree
 );
@@ -35,7 +37,7 @@ function [`WORD-1:0] twiddle(
     end
 endfunction
 
-// 1/N: N (q - 1)/N is -1.
+// Returns 1/N mod q as q - (q - 1)/N, because N (q - 1)/N is -1 mod q.
 function [`WORD-1:0] inverse_degree(input integer number, input integer degree);
     inverse_degree = modulus(number[1:0]) - (modulus(number[1:0]) - 1) / degree[`WORD-1:0];
 endfunction

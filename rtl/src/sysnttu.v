@@ -1,22 +1,27 @@
 `default_nettype none
 `include "word.vh"
-// IVE's versatile transform unit (sysNTTU, section IV-C): transforms of N = LANES^2 coefficients, LANES a cycle; and on
-// the same multipliers an output-stationary array of LANES / 2 rows and 2 log2(LANES) + 4 columns.
+// IVE's versatile transform unit (sysNTTU, section IV-C). It transforms polynomials of N = LANES^2
+// coefficients, LANES per cycle. On the same multipliers, it is an output-stationary array of LANES
+// / 2 rows and 2 log2(LANES) + 4 columns.
 //
-// Transforms. Coefficient j + LANES i of a polynomial is in lane i of vector j; so are the values: that at the power
-// 2 f + 1 of psi is f's in the same order. Vectors come in order, one a cycle and without a gap, from the cycle in which
-// `transform_start` meets `transform_ready`; they leave in the order of their numbers back to front, `transformed_index`
-// being where they belong. (Lanes change places by wires, vectors by the address that they are written to: this is the
-// bit reversal.) Forward takes coefficients to values, inverse goes back and divides by N.
+// Transforms. Coefficient j + LANES i of a polynomial is in lane i of vector j. Values have the
+// same order: the value at psi^(2 f + 1) has number f. Vectors enter in order, one per cycle and
+// without a gap, from the cycle in which `transform_start` meets `transform_ready`. They leave in
+// bit-reversed order of their numbers; `transformed_index` is a leaving vector's number. (Wires
+// permute the lanes, and the address that vectors are written to permutes the vectors: this is the
+// bit reversal.) Forward turns coefficients into values; inverse turns values into coefficients and
+// divides by N.
 //
-// Array. Each cycle with `array_valid` and `array_ready` brings a column of the left matrix (the database's, in
-// Montgomery's form) and a row of the right one (the queries'); `array_last` says that a product is complete. Its rows
-// leave from the last to the first, one a cycle. Cycles in between are allowed at any place.
+// Array. Each cycle with `array_valid` and `array_ready` takes a column of the left matrix (the
+// database's, in Montgomery form) and a row of the right matrix (the queries'). `array_last` marks
+// the last operands of a product. The rows of the product leave from the last to the first, one per
+// cycle. Pauses between operands are allowed anywhere.
 //
-// `array_wanted` chooses what is ready next; the unit changes when all that was begun is over.
+// `array_wanted` selects the next mode. The unit switches once all operations in progress have
+// ended.
 module sysnttu #(
     parameter LANES   = 64,
-    // What follows from it:
+    // Derived from LANES:
     parameter ROWS    = LANES / 2,
     parameter COLUMNS = 2 * $clog2(LANES) + 4
 ) (
@@ -44,18 +49,20 @@ module sysnttu #(
     output wire [COLUMNS*`WORD-1:0]   product
 );
     localparam BITS      = $clog2(LANES);
-    localparam BUTTERFLY = 5;  // cycles of the cells
+    localparam BUTTERFLY = 5;  // latency of the cells, in cycles
     localparam TWIST     = 4;
-    // From a vector to what it is the last to change: the stages, the twist, and the transpose.
+    // Cycles from a vector to the last register that it changes: stages, twist and transpose.
     localparam LATENCY   = 2 * BITS * BUTTERFLY + TWIST + LANES - 1;
-    // From the last operands of a product to the cycle in which its first column drains: its last row is complete.
+    // Cycles from a product's last operands to the drain of its first column, whose last row is
+    // then complete.
     localparam COMPLETE  = ROWS + BUTTERFLY - 1;
 
-    // From the last operands of a product to its last result.
+    // Cycles from a product's last operands to its last result.
     localparam DRAINED   = COMPLETE + COLUMNS - 1 + ROWS;
 
-    // The two ways to work, and when they change: when nothing is on its way. After a reset the array waits as well
-    // until the transforms' registers are zero, as it begins with them.
+    // The unit has two modes: transforms and array. It changes its mode only when nothing is in
+    // flight. After a reset, the array also waits until the transforms' registers are zero, because
+    // it starts with them.
     reg  array;
     reg  [BITS-1:0] count;
     reg  open;  // a product has begun and is not complete
@@ -79,14 +86,15 @@ module sysnttu #(
         open  <= rst ? 0 : pair ? !array_last : open;
     end
 
-    // What goes along with a vector: whether it is one, direction, prime, and its number in its polynomial.
+    // Tag of a vector: valid bit, direction, prime, and the vector's number in its polynomial.
     localparam TAG = BITS + 4;
     reg [2:0] kind;
     wire [2:0] kind_now = start ? {transform_inverse, transform_prime} : kind;
     always @(posedge clk) kind <= kind_now;
     wire [TAG-1:0] tag = taking ? {1'b1, kind_now, count} : 0;
 
-    // Rows enter the array skewed, a cycle later for each; so do columns. A prime stays until the next product's.
+    // Rows enter the array skewed, each a cycle after the row before it, and so do columns. A
+    // product's prime is held until the next product.
     reg  [1:0] prime_before;
     wire [1:0] prime_now = pair ? array_prime : prime_before;
     always @(posedge clk) prime_before <= rst ? 0 : prime_now;
@@ -105,14 +113,14 @@ module sysnttu #(
             delay #(.WIDTH(`WORD), .DEPTH(c)) line (
                 .clk(clk), .rst(rst), .in(right[`WORD*c +: `WORD] & {`WORD{pair}}), .out(column[`WORD*c +: `WORD])
             );
-            // And leave it in step.
+            // Columns leave the array aligned.
             delay #(.WIDTH(`WORD), .DEPTH(COLUMNS - 1 - c)) back (
                 .clk(clk), .rst(rst), .in(bottom[`WORD*c +: `WORD]), .out(product[`WORD*c +: `WORD])
             );
         end
     endgenerate
 
-    // A column drains when its last row is complete, each a cycle after the one before.
+    // A column drains when its last row is complete, a cycle after the column before it.
     wire [COLUMNS-1:0] drain;
     delay #(.WIDTH(1), .DEPTH(COMPLETE)) complete (
         .clk(clk), .rst(rst), .in(pair & array_last), .out(drain[0])
@@ -126,8 +134,9 @@ module sysnttu #(
     assign product_valid = leaving != 0;
     assign product_row   = row_number[$clog2(ROWS)-1:0];
 
-    // The columns, from left to right: the first transform's stages, the twists, the second's; the transpose is between
-    // the latter, where rows of the array pass by.
+    // Columns of the array, from left to right: stages of the first transform, twists, stages of
+    // the second transform. The transpose lies between the twists and the second stages; rows of
+    // the array bypass it.
     generate
         for (c = 0; c < BITS; c = c + 1) begin : first
             wire [TAG-1:0]            tag_in, tag_out;

@@ -1,11 +1,11 @@
 `default_nettype none
 `include "word.vh"
-// Matrices of LANES rows, a row a cycle, transposed: their columns, the first with the last row, one matrix right behind
-// the other or at any distance.
+// Transposes matrices of LANES rows, one row per cycle. The first column leaves with the last row.
+// Matrices may follow each other directly or at any distance.
 //
-// For each bit of the numbers of lanes and rows, blocks of 2^b lanes and rows change places across the diagonal: the
-// upper lanes wait 2^b cycles, change with the lower ones where that bit of the row's number says so, and the lower ones
-// wait. LANES (LANES - 1) words are held in all.
+// For each bit b of the lane and row numbers, blocks of 2^b lanes and rows are swapped across the
+// diagonal. The upper lanes wait 2^b cycles, are swapped with the lower lanes if bit b of the row
+// number is set, and then the lower lanes wait. In total, LANES (LANES - 1) words are held.
 module transpose #(
     parameter LANES = 64
 ) (

@@ -1,6 +1,7 @@
 `default_nettype none
 `include "word.vh"
-// The twiddles of a butterfly: powers of psi for the forward and the inverse transform, by prime.
+// Twiddles of a butterfly: for each prime, a power of psi for the forward and one for the inverse
+// transform.
 module twiddle_rom #(
     parameter LANES   = 64,
     parameter FORWARD = 0,  // exponents, from 0 to 2N - 1

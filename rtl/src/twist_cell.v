@@ -1,7 +1,8 @@
 `default_nettype none
 `include "word.vh"
-// The twist of a lane, on the fly: factors of consecutive cycles are a geometric sequence, so a second multiplier makes
-// them, each from the one four cycles before; only the first four are stored. Two multipliers: two cells of the array.
+// Twist of a lane, with factors generated on the fly. Factors of consecutive cycles form a
+// geometric sequence, so a second multiplier computes each from the factor four cycles earlier;
+// only the first four are stored. The two multipliers are two cells of the array.
 module twist_cell #(
     parameter LANES = 64,
     parameter LANE  = 0
@@ -16,7 +17,7 @@ module twist_cell #(
     input  wire [$clog2(LANES)-1:0] count,
     input  wire [`WORD-1:0]         x,
     output wire [`WORD-1:0]         twisted,
-    // Array: the left cell's operands, and the right's b.
+    // Array: a for the left cell, and b for both cells.
     input  wire [1:0]               a_prime,
     input  wire [`WORD-1:0]         a,
     input  wire [2*`WORD-1:0]       b,
@@ -29,7 +30,8 @@ module twist_cell #(
     twist_rom #(.LANES(LANES), .LANE(LANE)) rom (
         .inverse(inverse), .prime(prime), .count(count[1:0]), .seed(seed), .step(step)
     );
-    // Zero between polynomials, so that nothing is in the multiplier when the array begins.
+    // The factor is zero between polynomials, so that the multiplier is empty when the array
+    // begins.
     wire [`WORD-1:0] factor = !valid ? 0 : count < 4 ? seed : next_factor;
     product_cell twist (
         .clk(clk), .array(array), .drain(drain[0]), .prime(array ? a_prime : prime), .x(x), .y(factor),

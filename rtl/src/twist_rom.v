@@ -1,9 +1,10 @@
 `default_nettype none
 `include "word.vh"
-// What the twist of a lane begins with: the factors of four cycles, and the one that leads on by four cycles.
+// Constants of a lane's twist: the factors of the first four cycles (`seed`), and the ratio of
+// factors four cycles apart (`step`).
 //
-// With l' the lane's number back to front, the factor of cycle c is psi^((2 l' + 1) c) in the forward transform and
-// psi^(-(2 c + 1) l') / N in the inverse.
+// Let l' be the lane's number, bit-reversed. The factor of cycle c is psi^((2 l' + 1) c) in the
+// forward transform, and psi^(-(2 c + 1) l') / N in the inverse.
 module twist_rom #(
     parameter LANES = 64,
     parameter LANE  = 0

@@ -1,6 +1,6 @@
 `default_nettype none
 `include "word.vh"
-// The twists of all lanes, which are four columns of the array: those of two lanes lie in a row.
+// Twists of all lanes, which are four columns of the array: each row has the twists of two lanes.
 module twist_stage #(
     parameter LANES = 64
 ) (

@@ -1,4 +1,4 @@
-// Programs that break a rule each, to test that the emulation says so.
+// Programs for tests of the emulation's checks: each breaks one rule, except `right`.
 #include <alloc.h>
 #include <barrier.h>
 #include <defs.h>

@@ -1,4 +1,4 @@
-// The device program as it is, compiled for the processor, and its variables by name.
+// Unmodified device program, compiled for the processor, and its variables by name.
 #define main dpxor_main
 #include "../dpu/dpxor.c"
 #undef main

@@ -15,13 +15,14 @@
 #define MAP_STACK 0
 #endif
 
-// The stack of a fiber. A program may use less of it, `limit`: the rest is room to find out that it used more.
+// Bytes of a fiber's stack. A program may use only `stack_limit` bytes of it; the rest serves to
+// detect an overflow.
 #define STACK (96u << 10)
-// Bytes at the limit of a stack that hold a pattern while nobody has gone over it.
+// Bytes below a stack's limit. They hold a pattern, which an overflow overwrites.
 #define FENCE 4096u
 #define PATTERN 0xa5
-// Frames of the processor are larger than those of a DPU: registers and pointers have 64 bits. And the first frames are
-// the emulation's.
+// Frames of the processor are larger than those of a DPU, because registers and pointers have 64
+// bits. In addition, the first frames belong to the emulation.
 #define FRAME_FACTOR 2u
 #define OWN_FRAMES 2048u
 
@@ -36,20 +37,20 @@ struct fiber {
     uint8_t *stack;
 };
 
-// What a thread has: the run in progress and its fibers.
+// State of a thread: the run in progress and its fibers.
 static __thread struct {
     struct spirea_run *run;
-    unsigned long number; // of the run
+    unsigned long number; // number of the run
     unsigned tasklet;
     struct fiber fibers[SPIREA_MOST_TASKLETS];
     jmp_buf scheduler;
     uint8_t wram[SPIREA_WRAM_BYTES] __attribute__((aligned(8)));
-    uint32_t heap_bytes; // that are allocated
+    uint32_t heap_bytes; // allocated bytes of the heap
 } now;
 
 enum { YIELDED = 1, FAULT };
 
-// Puts the DPU in fault and gives up all of its tasklets.
+// Puts the DPU in fault and abandons all of its tasklets.
 __attribute__((noreturn, format(printf, 1, 2))) static void fault(const char *format, ...) {
     char text[200];
     va_list values;
@@ -71,7 +72,7 @@ static void check_stack(const struct fiber *fiber) {
     }
 }
 
-// The WRAM that is left for the heap once stacks and variables have theirs; negative if these have no room.
+// Returns the WRAM that stacks and variables leave for the heap; negative if they exceed WRAM.
 static int64_t heap_room(const struct spirea_run *run) {
     return (int64_t)SPIREA_WRAM_BYTES - (int64_t)run->tasklets * run->stack_bytes - run->program->variable_bytes;
 }
@@ -84,7 +85,7 @@ __mram_ptr void *spirea_mram_heap(void) { return now.run->mram; }
 
 void *mem_reset(void) {
     now.heap_bytes = 0;
-    // What a program does not write before it reads must not seem right.
+    // A read of memory that the program has not written must give wrong results.
     memset(now.wram, PATTERN, sizeof now.wram);
     return now.wram;
 }
@@ -128,7 +129,7 @@ void barrier_wait(barrier_t *barrier) {
     yield_to_scheduler(fiber);
 }
 
-// The rules of the DMA engine, the same for both directions.
+// Checks the rules of the DMA engine, which are the same for both directions.
 static void check_copy(const uint8_t *mram, const uint8_t *wram, unsigned bytes) {
     struct spirea_run *run = now.run;
     if (run->copies_to_fail != UINT64_MAX && run->copies_to_fail-- == 0) fault("the DPU failed, as it was told to");
@@ -169,7 +170,7 @@ static void body(void) {
     _longjmp(now.scheduler, YIELDED);
 }
 
-// Goes on with a fiber until it yields.
+// Resumes a fiber until it yields.
 static int resume(struct fiber *fiber) {
     int why = _setjmp(now.scheduler);
     if (why != 0) return why;
@@ -195,7 +196,8 @@ static void prepare(struct fiber *fiber) {
     memset(fence(fiber), PATTERN, FENCE);
 }
 
-// Runs every tasklet up to its next barrier, in turns, until all have ended.
+// Runs every tasklet up to its next barrier, in turn, until all have ended. Returns false on a
+// fault.
 static bool schedule(void) {
     struct spirea_run *run = now.run;
     for (;;) {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-/// Set to write the messages anew instead of comparing.
+/// Environment variable. If it is set, the test rewrites the messages instead of comparing them.
 const REGENERATE: &str = "SPIREA_REGENERATE";
 
 #[test]

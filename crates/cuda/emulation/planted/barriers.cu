@@ -1,10 +1,12 @@
-// Kernels with a barrier, a wait or a lane missing where an argument says so. With `missing` 0 they are right.
+// Kernels that lack a barrier, a wait or a lane, chosen by an argument. With `missing` 0 they are
+// correct.
 #include "portable.cuh"
 
 using namespace spirea;
 
-// to[t] = 3 from[n - 1 - t'] + from[n - 1 - t] with t' = t + 1 mod n, over two rounds through shared memory: barrier 1
-// is between a write and a read, barrier 2 between a read and the next write, barrier 3 as 1.
+// to[t] = 3 from[n - 1 - t'] + from[n - 1 - t] with t' = t + 1 mod n, in two rounds through shared
+// memory. Barriers 1 and 3 lie between a write and a read, barrier 2 between a read and the next
+// write.
 KERNEL(stages, 256, 1, (const uint32_t* from, uint32_t* to, uint32_t missing)) {
     SHARED(uint32_t, tile);
     const uint32_t n = blockDim.x, t = threadIdx.x, first = blockIdx.x * n;
@@ -17,7 +19,8 @@ KERNEL(stages, 256, 1, (const uint32_t* from, uint32_t* to, uint32_t missing)) {
     to[first + t] = tile[(t + 1) % n] + mirrored;
 }
 
-// to[t] = from[t - 1]: without its barrier right where threads happen to run forward.
+// to[t] = from[t - 1]. Without its barrier, the result is correct only if threads happen to run
+// forward.
 KERNEL(shift_right, 256, 1, (const uint32_t* from, uint32_t* to, uint32_t missing)) {
     SHARED(uint32_t, tile);
     const uint32_t t = threadIdx.x;
@@ -66,7 +69,7 @@ KERNEL(masked_barrier, 256, 1, (uint32_t* words, uint32_t mask)) {
     warp_barrier(mask);
 }
 
-// Halves of a warp meet alone, then together.
+// Each half of a warp meets alone, then both meet.
 KERNEL(half_warps, 32, 1, (uint32_t* words)) {
     SHARED(uint32_t, tile);
     const uint32_t lane = threadIdx.x;
@@ -87,7 +90,8 @@ KERNEL(fetch, 256, 1, (const Words4* from, Words4* to, uint32_t missing)) {
     to[t] = tile[t ^ 1];
 }
 
-// Tiles of a thread's own, one ahead; `missing` 1 waits for one group too few.
+// Each thread copies its own tiles, one tile ahead. With `missing` 1 it waits for one group too
+// few.
 KERNEL(pipeline, 32, 1, (const Words4* from, Words4* to, uint32_t tiles, uint32_t missing)) {
     SHARED(Words4, stage);
     const uint32_t t = threadIdx.x;
@@ -105,7 +109,7 @@ KERNEL(pipeline, 32, 1, (const Words4* from, Words4* to, uint32_t tiles, uint32_
     }
 }
 
-// sums[b] = the sum of all blocks' words, through a cell of each block.
+// sums[b] = the sum of all blocks' words; each block passes its word through a cell.
 KERNEL(grid_sum, 32, 1, (const uint32_t* from, uint32_t* cells, uint32_t* sums, uint32_t* arrived, uint32_t missing)) {
     const uint32_t b = blockIdx.x;
     if (threadIdx.x == 0) cells[b] = from[b];

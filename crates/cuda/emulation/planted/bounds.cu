@@ -1,4 +1,4 @@
-// Accesses that are wrong by a little. The tests look for the lines marked here.
+// Accesses slightly out of bounds or misaligned. The tests look for the lines marked here.
 #include "portable.cuh"
 
 using namespace spirea;
@@ -28,7 +28,7 @@ KERNEL(wide_read, 32, 1, (const uint32_t* from, uint32_t* to, uint32_t index)) {
 
 KERNEL(shift_by, 32, 1, (uint32_t* words, uint32_t bits)) { words[threadIdx.x] = 1u << bits; }
 
-// A pointer inside of a structure, which the driver does not look at.
+// Pointer inside a structure, which the driver does not check.
 struct Target {
     uint32_t* words;
 };

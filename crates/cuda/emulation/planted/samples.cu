@@ -1,4 +1,4 @@
-// Right kernels, for the driver's own tests and the speed of fibers.
+// Correct kernels, for tests of the driver and of the speed of fibers.
 #include "portable.cuh"
 
 using namespace spirea;

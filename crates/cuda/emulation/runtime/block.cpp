@@ -1,6 +1,6 @@
-// Threads run one after the other, each until it must wait. The thread that stops chooses the next one and switches to
-// it directly, and a thread that has ended goes on as the next fresh one on the same stack: kernels without barriers
-// switch nothing.
+// Threads run one at a time, each until it must wait. The thread that stops chooses the next thread
+// and switches to it directly. A thread that has ended continues as the next fresh thread on the
+// same stack, so kernels without barriers never switch stacks.
 #include "block.hpp"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ __thread const BlockView* view;
 namespace {
 
 constexpr unsigned char POISON = 0xCD;  // shared memory before it is written
-constexpr unsigned char BEHIND = 0x5C;  // what is not the kernel's
+constexpr unsigned char BEHIND = 0x5C;  // memory after the kernel's own
 constexpr size_t SHARED_ALIGNMENT = 1024;
 
 std::string place(const Site& site) {
@@ -55,7 +55,7 @@ Walk::Walk(ThreadOrder order, uint64_t count, Random& random) : count_(count) {
     }
 }
 
-// What a fiber does for ever: threads from their beginning to their end.
+// Body of a fiber: runs threads from start to end, forever.
 void run_fiber() {
     entered_fiber();
     for (;;) {
@@ -84,7 +84,8 @@ Block::Block(const Launch& launch, Worker& worker) : launch_(launch), worker_(wo
     view_.grid = launch.grid;
     view_.shape = launch.shape;
     view_.shared_bytes = launch.shared_bytes;
-    // Exactly the launch's bytes, so that AddressSanitizer sees the first one after them.
+    // Exactly the launch's bytes, so that AddressSanitizer sees an access to the first byte after
+    // them.
     void* shared = nullptr;
     if (posix_memalign(&shared, SHARED_ALIGNMENT, launch.shared_bytes + TAIL) != 0) throw std::bad_alloc();
     view_.shared = shared_ = static_cast<unsigned char*>(shared);
@@ -130,7 +131,7 @@ Block::Status Block::resume() {
     return threads_[0].state == State::AtGrid ? Status::AtGrid : Status::Finished;
 }
 
-// The fiber to switch to for `thread`; the scheduler's for none.
+// Returns the fiber to switch to for `thread`; the scheduler's fiber if `thread` is null.
 Fiber& Block::enter(Thread* thread) {
     if (!thread) return worker_.scheduler;
     if (thread->state == State::Fresh) thread->fiber = worker_.fibers.take();
@@ -171,8 +172,8 @@ void Block::begin_pass() {
     }
 }
 
-// The next thread to run, null where the block has ended, failed or waits for the grid. A warp runs until all of its
-// lanes wait at the block's barrier.
+// Returns the next thread to run; null if the block has ended, has failed or waits for the grid. A
+// warp runs until all of its lanes wait at the block's barrier.
 Thread* Block::next() {
     for (;;) {
         while (position_ < WARP) {
@@ -193,7 +194,7 @@ Thread* Block::next() {
     }
 }
 
-// Whether all lanes that `thread` waits for have come; fills `requests_`.
+// Returns true if all lanes that `thread` waits for have arrived; fills `requests_`.
 bool Block::complete(const Thread& thread) {
     for (uint32_t left = thread.mask; left != 0; left &= left - 1) {
         const auto lane = unsigned(__builtin_ctz(left));
@@ -208,7 +209,8 @@ bool Block::complete(const Thread& thread) {
     return true;
 }
 
-// Does the warp operations for which all lanes have come. False where there is none, and where it fails.
+// Executes the warp operations for which all lanes have arrived. Returns false if there is none, or
+// if one fails.
 bool Block::meet_in_warp() {
     const Thread* stuck = nullptr;
     bool met = false;
@@ -235,7 +237,7 @@ bool Block::meet_in_warp() {
     return met;
 }
 
-// Why the warp cannot go on.
+// Reports why the warp cannot continue.
 void Block::explain(const Thread& stuck) {
     std::string why = "divergence";
     for (uint32_t left = stuck.mask; left != 0; left &= left - 1) {
@@ -267,7 +269,8 @@ void Block::explain(const Thread& stuck) {
                 std::string("divergent ") + stuck.operation->name + " at " + place(stuck.site) + ": " + why);
 }
 
-// When no warp can go on. True where a block barrier is complete and the threads run again.
+// Handles the state in which no warp can continue. Returns true if a block barrier is complete and
+// the threads run again.
 bool Block::meet_in_block() {
     const Thread& first = threads_[0];
     for (const Thread& other : threads_) {

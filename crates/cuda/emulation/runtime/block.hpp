@@ -10,7 +10,7 @@
 
 namespace emulation {
 
-// In which order threads of a block, and blocks of a grid, run where nothing orders them.
+// Order of a block's threads and of a grid's blocks where no barrier orders them.
 enum class ThreadOrder { Forward, Reversed, Shuffled };
 
 struct Launch {
@@ -23,7 +23,7 @@ struct Launch {
     void** arguments = nullptr;
 };
 
-// What ended a launch early.
+// Reason why a launch ended early.
 struct Failure {
     Fault fault = NO_FAULT;
     std::string message;
@@ -35,19 +35,19 @@ struct Random {
     uint64_t next();
 };
 
-// 0 to count - 1, each once, in one of the orders: a stride and a first.
+// Permutation of 0 to count - 1 in one of the orders, as a first element and a stride.
 class Walk {
    public:
     Walk() = default;
     Walk(ThreadOrder order, uint64_t count, Random& random);
-    // For i and counts below 2^32.
+    // Both i and the count must be below 2^32.
     uint64_t operator[](uint64_t i) const { return (i * stride_ + first_) % count_; }
 
    private:
     uint64_t stride_ = 1, first_ = 0, count_ = 1;
 };
 
-// The fibers of one worker, and its own stack to return to.
+// Fibers of one worker, and the worker's own stack, to which they return.
 struct Worker {
     FiberCache fibers;
     Fiber scheduler;
@@ -58,18 +58,18 @@ class Block {
    public:
     enum class Status { Finished, AtGrid, Failed };
 
-    // For a launch; then `start` and `resume` for each block of it.
+    // Prepares blocks of a launch: call `start` and `resume` for each of them.
     Block(const Launch& launch, Worker& worker);
     ~Block();
     Block(const Block&) = delete;
     Block& operator=(const Block&) = delete;
 
     void start(Dim3 index, uint64_t seed);
-    // Runs until the end or a grid barrier.
+    // Runs the block until its end or a grid barrier.
     Status resume();
     Failure failure() const { return failure_; }
 
-    // The thread that waits at the grid barrier, for the grid to look at.
+    // Thread that waits at the grid barrier, for the grid's checks.
     const Thread& at_grid() const { return threads_[0]; }
 
     // Called on fibers.
@@ -103,14 +103,14 @@ class Block {
     Walk warp_order_;
     void* requests_[WARP] = {};
 
-    // The pass through a warp: lane = (stride * position + shift) mod 32.
+    // Current pass through a warp: lane = (stride * position + shift) mod 32.
     unsigned warp_ = 0, first_ = 0, lanes_ = 0, position_ = 0, stride_ = 1, shift_ = 0;
     unsigned char* shared_ = nullptr;
 };
 
-// Sets up the return of faults of the processor (bad addresses, traps) as failures, once.
+// Installs, once, the handlers that turn processor faults (bad addresses, traps) into failures.
 void install_fault_handlers();
-// What a thread that runs blocks for ever calls first.
+// Installs an alternate signal stack; every thread that runs blocks forever calls it first.
 void install_signal_stack();
 
 }  // namespace emulation

@@ -1,4 +1,5 @@
-// The emulation's own functions: what tests set and read. All take plain values; see the Rust side for their meaning.
+// Functions of the emulation itself, by which tests configure and read it. All take plain values;
+// the Rust side documents them.
 #include "driver.hpp"
 
 using namespace driver;
@@ -13,7 +14,7 @@ EXPORTED void spirea_emulation_set_devices(int devices, uint64_t bytes_each, int
     });
 }
 
-// The driver's version, such as 13000, and the devices' compute capability, such as 90.
+// Sets the driver's version, such as 13000, and the devices' compute capability, such as 90.
 EXPORTED void spirea_emulation_set_model(int version, int compute) {
     call([&] {
         auto& configuration = state().configuration;
@@ -31,12 +32,13 @@ EXPORTED void spirea_emulation_set_orders(int threads, int streams, uint64_t see
     });
 }
 
-// After `launches` more launches every launch loses its device; never for a negative number.
+// Makes every launch lose its device after `launches` more launches; never for a negative number.
 EXPORTED void spirea_emulation_lose_after(int64_t launches) {
     call([&] { state().launches_left = launches; });
 }
 
-// Makes lost devices new, without what was queued for them, ends the injection of failures, and sets all counters to 0.
+// Restores lost devices, drops the work queued for them, ends the injection of failures, and sets
+// all counters to 0.
 EXPORTED void spirea_emulation_reset() {
     call([&] {
         auto& driver = state();
@@ -55,14 +57,14 @@ EXPORTED void spirea_emulation_reset() {
     });
 }
 
-// Valid until this thread asks again.
+// Returns the last error; valid until this thread's next call.
 EXPORTED const char* spirea_emulation_last_error() {
     thread_local std::string copy;
     call([&] { copy = state().last_error; });
     return copy.c_str();
 }
 
-// Of all kernels for null.
+// Returns the number of launches of a kernel; of all kernels if `kernel` is null.
 EXPORTED uint64_t spirea_emulation_launches(const char* kernel) {
     uint64_t count = 0;
     call([&] {
@@ -83,7 +85,7 @@ EXPORTED void spirea_emulation_bytes(uint64_t* to_device, uint64_t* to_host, uin
     });
 }
 
-// Device memory, or pinned memory for device -1.
+// Counts a device's live allocations and their bytes; pinned memory for device -1.
 EXPORTED void spirea_emulation_live(int device, uint64_t* allocations, uint64_t* bytes) {
     *allocations = *bytes = 0;
     call([&] {
@@ -95,7 +97,7 @@ EXPORTED void spirea_emulation_live(int device, uint64_t* allocations, uint64_t*
     });
 }
 
-// Null behind the last one.
+// Returns the name of kernel `i`; null past the last kernel.
 EXPORTED const char* spirea_emulation_kernel(size_t i) {
     const auto& kernels = emulation::all_kernels();
     return i < kernels.size() ? kernels[i]->name : nullptr;

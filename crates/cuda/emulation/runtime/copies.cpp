@@ -1,5 +1,6 @@
-// Copies and fills. A copy from or to pinned memory touches the host's bytes when it runs; one from pageable memory
-// takes them at the call, and one to pageable memory ends before the call returns.
+// Copies and fills. A copy from or to pinned memory accesses the host's bytes when it runs. A copy
+// from pageable memory reads them during the call, and a copy to pageable memory completes before
+// the call returns.
 #include <cstring>
 
 #include "driver.hpp"
@@ -69,7 +70,8 @@ int fill_async(DevicePointer to, uint32_t value, size_t width, size_t count, Str
     });
 }
 
-// A call without a stream belongs to the legacy stream, which waits only for streams that do not opt out.
+// Runs a call without a stream. It belongs to the legacy stream, which waits only for blocking
+// streams.
 template <class Body>
 int at_once(const char* name, size_t bytes, Body body) {
     return in_context([&](Context& context) {

@@ -8,7 +8,7 @@ namespace driver {
 
 namespace {
 
-// Of an H200.
+// Maximum shared memory of a block on an H200.
 constexpr int SHARED_OPT_IN = 227 << 10;
 
 struct Attribute {
@@ -135,7 +135,7 @@ Context& current_context() {
     return *bound;
 }
 
-// The first loss is the cause; what follows from it says nothing new.
+// Only the first loss is recorded: it is the cause, and later ones are its consequences.
 void lose(Context& context, Result code, const std::string& message) {
     if (context.lost != SUCCESS) return;
     context.lost = code;
@@ -232,7 +232,7 @@ EXPORTED int cuDevicePrimaryCtxRetain(Context** context, int device) {
     });
 }
 
-// The last release ends what was made in the context.
+// The last release destroys everything that was created in the context.
 EXPORTED int cuDevicePrimaryCtxRelease_v2(int device) {
     return initialised([&] {
         Context& primary = context_of(device);
@@ -278,7 +278,7 @@ EXPORTED int cuCtxSynchronize() {
     });
 }
 
-// How the host waits makes no difference here.
+// Flags select how the host waits, which makes no difference in the emulation.
 EXPORTED int cuCtxSetFlags(unsigned) {
     return in_context([](Context&) {});
 }

@@ -1,4 +1,5 @@
-// The state of the driver, and what all of its functions share. One lock guards all of it; kernels run under it.
+// State of the driver, and helpers for all of its functions. One lock guards the whole state;
+// kernels run under this lock.
 #pragma once
 
 #include <deque>
@@ -46,17 +47,17 @@ enum Result : int {
     UNKNOWN = 999,
 };
 
-// Ends a call of the driver with this code.
+// Exception that ends a call of the driver with this code.
 struct Error {
     Result code;
 };
-// The same, with words for `spirea_emulation_last_error`.
+// Throws an Error and stores a message for `spirea_emulation_last_error`.
 [[noreturn]] void refuse(Result code, const std::string& message);
 inline void require(bool condition, Result code, const char* message) {
     if (!condition) refuse(code, message);
 }
 
-// When queued work runs; see `StreamOrder` of the Rust side.
+// Order in which queued work runs; see `StreamOrder` in Rust.
 enum class StreamOrder { Eager, Lazy, LastFirst };
 
 struct Configuration {
@@ -71,11 +72,11 @@ struct Configuration {
     uint64_t seed = 1;
 };
 
-// The memory that allocations in stream order come from. What is freed stays with it, up to its threshold.
+// Memory pool of stream-ordered allocations. Freed memory stays in the pool, up to its threshold.
 struct Pool {
     uint64_t release_threshold = 0;
     uint64_t reserved = 0;
-    // At one time, since the marks were set back.
+    // High marks since their last reset.
     uint64_t most_reserved = 0, most_used = 0;
 };
 
@@ -93,37 +94,38 @@ struct Allocation {
     uint64_t bytes = 0;
     const Context* context = nullptr;  // null for pinned memory
     bool live = true;                  // false until a queued allocation has run
-    bool freeing = false;              // once freeing it is queued
-    bool registered = false;           // pinned memory of the caller's
+    bool freeing = false;              // true once its free is queued
+    bool registered = false;           // the caller's memory, registered as pinned
     bool pooled = false;               // from the pool of its device
 };
 
 struct Stream;
 struct Graph;
 
-// An event. Records are numbered; a wait is for the number that was current when it was called.
+// Event. Records are numbered; a wait is for the record that was the latest at the time of the
+// call.
 struct Event {
     const Context* context = nullptr;
     bool timed = true;
     uint64_t recorded = 0, completed = 0;
     double milliseconds = 0;
-    // The capture and the nodes that it stands for, where it was recorded in one.
+    // If the event was recorded in a capture: the graph, and the nodes that the event stands for.
     Graph* captured = nullptr;
     std::set<size_t> nodes;
 };
 
-// One asynchronous operation.
+// Asynchronous operation.
 struct Task {
     enum class Kind { Work, Record, Wait };
     Kind kind = Kind::Work;
     std::function<void(Context&)> work = {};  // throws Error
     std::shared_ptr<Event> event = nullptr;
     uint64_t number = 0;
-    // Pinned memory that it will read or write.
+    // Pinned memory that the task will read or write.
     DevicePointer pinned = 0;
 };
 
-// A captured stream's work: tasks, each after some earlier ones.
+// Work of a captured stream: tasks, each with the earlier tasks that it depends on.
 struct Graph {
     struct Node {
         Task task;
@@ -133,7 +135,8 @@ struct Graph {
     Stream* origin = nullptr;
     std::vector<Node> nodes;
     bool invalid = false;
-    // Whose calls that are unsafe meanwhile are refused: this thread's, or everybody's.
+    // Scope in which unsafe calls are refused during the capture: only this thread if `of_thread`,
+    // else all threads.
     std::thread::id thread = {};
     bool of_thread = false;
 };
@@ -145,7 +148,7 @@ struct Stream {
     bool destroyed = false;
     int priority = 0;
     std::deque<Task> queue;
-    // While it captures: the graph, and the nodes that its next one follows.
+    // During a capture: the graph, and the nodes that the stream's next node depends on.
     Graph* capture = nullptr;
     std::set<size_t> front;
 };
@@ -163,7 +166,7 @@ struct Module {
     std::map<std::string, std::unique_ptr<Function>> functions;
 };
 
-// Counted since the last reset.
+// Counters since the last reset.
 struct Counters {
     std::map<std::string, uint64_t, std::less<>> launches;
     uint64_t to_device = 0, to_host = 0, on_device = 0, between_devices = 0;
@@ -184,18 +187,18 @@ struct Driver {
     std::string last_error;
     Counters counters;
     uint64_t next_stream = 1;
-    uint64_t launches = 0;        // ever, the seeds of shuffled orders
-    int64_t launches_left = -1;   // until the device is lost; -1 never
+    uint64_t launches = 0;        // never reset; seeds the shuffled orders
+    int64_t launches_left = -1;   // until the device is lost; -1 for never
 };
 
 Driver& state();
 
-// The context bound to this thread, which must not be lost.
+// Returns the context bound to this thread; fails if there is none or if it is lost.
 Context& current_context();
 Context* bound_context();
 void bind_context(Context* context);
 Context& context_of(int device);
-// Fails with the sticky error of a lost context.
+// Fails if the context is lost, with its sticky error, or if it was released.
 void check(const Context& context);
 // Marks the context as lost.
 void lose(Context& context, Result code, const std::string& message);
@@ -203,32 +206,34 @@ void lose(Context& context, Result code, const std::string& message);
 // Streams.
 Stream& stream_of(Stream* handle);
 void enqueue(Stream& stream, Task task);
-// Runs what must have run, or, with LastFirst, all that can.
+// Runs the work that must be done by now, or, with LastFirst, all work that can run.
 void synchronize(Stream& stream);
 void synchronize(Context& context);
-// As the legacy stream does, for synchronous copies: only with streams that block.
+// Synchronizes blocking streams only, as the legacy stream does for synchronous copies.
 void synchronize_blocking(Context& context);
 void synchronize(Event& event);
-// One step of what the caller polls for.
+// Runs one step of the work that the caller polls for.
 void make_progress(Stream& stream);
 void make_progress(Event& event);
 void run_graph(const Graph& graph, Context& context);
-// Calls that would wait are refused while a stream of the context captures; calls that are unsafe then, unless the
-// capture is another thread's that asked for this.
+// `require_no_capture` is for calls that would wait: it refuses them while a stream of the context
+// captures. `require_safe` is for calls that are unsafe during a capture: it refuses them too,
+// unless the capture was begun by another thread and covers only that thread's calls.
 void require_no_capture(const Context& context, const char* call);
 void require_safe(const Context& context, const char* call);
 
 // Memory.
-// The allocation that holds this address or ends at it.
+// Returns the allocation that contains this address or ends at it; null if there is none.
 Allocation* find_allocation(DevicePointer address);
-// The range must be memory of the context's device: at a call, or when queued work runs.
+// Fails unless the range is memory of the context's device. Called both at a call (`at_call`) and
+// when queued work runs.
 void check_range(DevicePointer address, uint64_t bytes, const Context& context, Result code, bool at_call);
 bool is_pinned(const void* host, uint64_t bytes);
-// An allocation behind whose end something wrote, null without.
+// Returns an allocation with a write past its end; null if there is none.
 const Allocation* find_overrun();
 void release_memory(const Context& context);
 
-// Runs the body of an exported function.
+// Runs the body of an exported function and returns its result code.
 template <class Body>
 int call(Body body) {
     std::lock_guard lock(state().mutex);
@@ -241,7 +246,7 @@ int call(Body body) {
         return OUT_OF_MEMORY;
     }
 }
-// The same, after cuInit.
+// Like `call`, but fails before cuInit.
 template <class Body>
 int initialised(Body body) {
     return call([&] {
@@ -249,7 +254,7 @@ int initialised(Body body) {
         body();
     });
 }
-// The same, in the current context.
+// Like `initialised`, with the current context.
 template <class Body>
 int in_context(Body body) {
     return initialised([&] { body(current_context()); });

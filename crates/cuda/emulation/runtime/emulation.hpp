@@ -1,5 +1,6 @@
-// What a kernel sees in place of nvcc: the names of portable.cuh for a CPU, whose threads are fibers. Every operation
-// checks what hardware leaves undefined and ends the launch with a message where a kernel breaks the rules.
+// Replacement for nvcc, as a kernel sees it: the names of portable.cuh for a CPU whose threads are
+// fibers. Every operation checks what hardware leaves undefined. If a kernel breaks the rules, the
+// launch ends with a message.
 #pragma once
 
 #include <bit>
@@ -8,8 +9,8 @@
 
 #include "machine.hpp"
 
-// Inlined always, as by nvcc: so no copy is left that the linker could merge with another file's function of the same
-// name, and members of classes may be DEVICE too.
+// Always inlined, as by nvcc. Therefore no copy is left that the linker could merge with another
+// file's function of the same name, and members of classes may be DEVICE too.
 #define DEVICE __attribute__((always_inline)) inline
 #define CONSTANT __attribute__((unused)) static
 #define KERNEL(name, threads, blocks, params)                                                            \
@@ -23,7 +24,7 @@
 #define blockDim (::emulation::view->shape)
 #define gridDim (::emulation::view->grid)
 
-// Plain CUDA C++ that needs no twin of its own.
+// Names of plain CUDA C++ that need no counterpart in the runtime.
 #define __device__
 #define __host__
 #define __constant__ CONSTANT
@@ -50,7 +51,7 @@ DEVICE uint32_t __funnelshift_l(uint32_t low, uint32_t high, uint32_t bits) {
 DEVICE uint32_t __funnelshift_r(uint32_t low, uint32_t high, uint32_t bits) {
     return uint32_t((uint64_t(high) << 32 | low) >> (bits & 31));
 }
-// A selector with its top bit set spreads the sign of its byte.
+// If a selector's top bit is set, the result is the sign of the selected byte in all 8 bits.
 DEVICE uint32_t __byte_perm(uint32_t a, uint32_t b, uint32_t selectors) {
     const uint64_t bytes = uint64_t(b) << 32 | a;
     uint32_t result = 0;
@@ -74,7 +75,7 @@ DEVICE constexpr uint64_t max(uint64_t a, uint64_t b) { return a < b ? b : a; }
 
 namespace emulation {
 
-// A value sent to the other lanes, and which one's this lane wants.
+// Request of a shuffle: the value that this lane offers, and the lane whose value it wants.
 struct Shuffle {
     uint64_t value;
     uint32_t from;
@@ -146,7 +147,8 @@ DEVICE void grid_barrier(uint32_t* arrived, uint32_t round, const Site& site = S
     emulation::meet_grid(arrived, round, site);
 }
 
-// Copied only at the wait that must precede the first use, so that a forgotten one reads poison.
+// The copy happens only at the wait that must precede the first use. A kernel that forgets this
+// wait reads poison.
 DEVICE void copy_async(void* shared, const void* global) { emulation::copy_begin(shared, global); }
 DEVICE void copy_commit() { emulation::copy_commit(); }
 template <int N>
@@ -163,8 +165,8 @@ DEVICE void load_matrices(uint32_t (&words)[2][2], const void* shared, const Sit
     emulation::meet_warp(emulation::LOAD_MATRICES, 0xffffffffu, &request, site);
 }
 
-// Multiplied only at the wait that must precede the next use of what they read: so rows or columns that change before
-// it give other sums.
+// The products are computed only at the wait that must precede the next use of their operands. Rows
+// or columns that change before the wait give different sums.
 DEVICE void multiplier_fence() {}
 DEVICE void warpgroup_fence() {}
 DEVICE void warpgroup_commit() { emulation::current->product_groups++; }

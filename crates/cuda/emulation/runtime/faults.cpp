@@ -1,5 +1,5 @@
-// Faults of the processor inside a kernel become failures of its launch: a wild pointer, and the traps of the checks
-// that the compiler puts into kernels (alignment, shifts, bounds of arrays).
+// Processor faults inside a kernel become failures of its launch: wild pointers, and the traps of
+// the checks that the compiler inserts into kernels (alignment, shifts, array bounds).
 #include <dlfcn.h>
 #include <signal.h>
 #include <ucontext.h>
@@ -25,7 +25,8 @@ __thread ProcessorFault last;
 constexpr int SIGNALS[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
 struct sigaction before[64];
 
-// The source line of an instruction, by the tool that comes with every compiler; empty without.
+// Returns the source line of an instruction from addr2line, which comes with every compiler; empty
+// if it is not available.
 std::string source_line(void* instruction) {
     Dl_info library;
     if (!dladdr(instruction, &library)) return "";
@@ -41,7 +42,8 @@ std::string source_line(void* instruction) {
     return line[0] == 0 || line[0] == '?' ? "" : std::string(" at ") + line;
 }
 
-// Runs on the faulting fiber's stack, as if the instruction had called it.
+// Reports the fault. Runs on the faulting fiber's stack, as if the faulting instruction had called
+// it.
 [[noreturn]] void after_fault() {
     const ProcessorFault fault = last;
     const std::string line = source_line(fault.instruction);
@@ -56,17 +58,18 @@ std::string source_line(void* instruction) {
 }
 
 void handle(int signal, siginfo_t* info, void* context) {
-    if (!current) {  // not ours: let what was there before see the instruction fault again
+    if (!current) {  // not in a kernel: restore the old handler and let the instruction fault again
         sigaction(signal, &before[signal], nullptr);
         return;
     }
     auto& registers = static_cast<ucontext_t*>(context)->uc_mcontext.gregs;
     last = {signal, info->si_addr, reinterpret_cast<void*>(registers[REG_RIP])};
 #if defined(__SANITIZE_ADDRESS__)
-    // Below the red zone, where the shadow says that nothing is.
+    // Below the red zone, where AddressSanitizer's shadow marks no variables.
     const greg_t top = registers[REG_RSP] - 256;
 #else
-    // From the stack's top, over frames that nothing returns to: it may have been the stack that ran out.
+    // Start at the stack's top, over frames that will never be returned to: the fault may be a
+    // stack overflow.
     const auto top = reinterpret_cast<greg_t>(current->fiber->low + current->fiber->bytes);
 #endif
     registers[REG_RSP] = (top & ~15ll) - 8;  // aligned as at a function's entry
@@ -75,7 +78,8 @@ void handle(int signal, siginfo_t* info, void* context) {
 
 }  // namespace
 
-// So that a fault for want of a stack can be handled; threads of Rust have one.
+// A stack overflow can be handled only on an alternate signal stack. Threads of Rust already have
+// one.
 void install_signal_stack() {
     constexpr size_t BYTES = 64 << 10;
     stack_t stack = {};

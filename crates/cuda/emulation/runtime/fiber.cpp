@@ -16,7 +16,7 @@
 #error "the emulation switches fibers in x86_64 assembly only; write switch_stacks for this processor"
 #endif
 
-// Saves what a function must preserve, and swaps the stack.
+// Saves the registers that a function must preserve, and switches the stack.
 extern "C" __attribute__((visibility("hidden"))) void spirea_switch_stacks(void** stopped_at, void* go_on_at);
 asm(R"(
 .text
@@ -47,7 +47,8 @@ namespace emulation {
 
 namespace {
 
-// build.rs bounds the frame of a kernel, into which all that it calls is inlined, at half of the smaller one.
+// build.rs limits a kernel's frame, into which all of its calls are inlined, to half of the smaller
+// stack.
 #if defined(__SANITIZE_ADDRESS__)
 constexpr size_t STACK = 256 << 10;
 #else
@@ -94,7 +95,7 @@ void FiberCache::grow() {
     for (size_t i = 0; i < SLAB; i++) {
         auto* fiber = new Fiber;
         fiber->low = static_cast<unsigned char*>(slab) + GUARD + i * STACK;
-        // Tops at equal distances would fall into the same few sets of the caches.
+        // Equally spaced stack tops would fall into the same few cache sets.
         fiber->bytes = STACK - i % 32 * 9 * 64;
         restart(*fiber);
         all_.push_back(fiber);
@@ -102,8 +103,8 @@ void FiberCache::grow() {
     }
 }
 
-// The frame that spirea_switch_stacks finds: six registers, then the body as its return address, which sees the stack
-// as any called function does.
+// Builds the frame that spirea_switch_stacks pops: six registers, then the body as the return
+// address. The body sees the stack as any called function does.
 void FiberCache::restart(Fiber& fiber) const {
 #if defined(__SANITIZE_ADDRESS__)
     __asan_unpoison_memory_region(fiber.low, fiber.bytes);

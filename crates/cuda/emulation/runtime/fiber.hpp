@@ -6,7 +6,8 @@
 
 namespace emulation {
 
-// A stack and where it stopped. The stack of the thread that schedules is one too, with `low` null.
+// Stack, and the point where it stopped. The scheduling thread's own stack is a Fiber too, with
+// `low` null.
 struct Fiber {
     void* stopped_at = nullptr;
     unsigned char* low = nullptr;
@@ -14,18 +15,18 @@ struct Fiber {
     void* shadow = nullptr;  // of AddressSanitizer
 };
 
-// Stops `from` where it is and goes on with `to`.
+// Suspends `from` and resumes `to`.
 void switch_fiber(Fiber& from, Fiber& to);
-// To be called first by a fiber's body.
+// Tells AddressSanitizer that a fiber has started; a fiber's body must call it first.
 void entered_fiber();
 
-// The fibers of one worker, kept from launch to launch: a stack touched once costs no page fault again.
+// Fibers of one worker, kept between launches, so that a stack's page faults happen only once.
 class FiberCache {
    public:
-    // A fiber that will start with `body`, or one that `body` has parked.
+    // Returns a fiber that will start with `body`, or a fiber that `body` has parked.
     Fiber* take();
     void park(Fiber* fiber) { parked_.push_back(fiber); }
-    // Makes all fibers fresh: what they ran is forgotten.
+    // Resets all fibers and forgets the work that they were running.
     void abandon();
 
     explicit FiberCache(void (*body)()) : body_(body) {}

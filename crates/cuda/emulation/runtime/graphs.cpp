@@ -1,4 +1,4 @@
-// Capture of streams into graphs, and their launches.
+// Capture of streams into graphs, and launches of graphs.
 #include <algorithm>
 
 #include "driver.hpp"
@@ -22,7 +22,8 @@ int instantiate(Graph** executable, Graph* handle) {
 
 }  // namespace
 
-// Any order that the dependencies allow is right: as captured, or the last node first that can run.
+// Runs the nodes in an order that the dependencies allow: as captured, or always the last node that
+// is ready.
 void run_graph(const Graph& graph, Context& context) {
     const bool reversed = state().configuration.stream_order != StreamOrder::Eager;
     const size_t count = graph.nodes.size();
@@ -49,7 +50,8 @@ void run_graph(const Graph& graph, Context& context) {
 
 using namespace driver;
 
-// Mode 0 is for all threads, 1 for the calling one; 2, for none, is not emulated.
+// Mode 0 refuses unsafe calls of all threads, mode 1 of the calling thread only. Mode 2, which
+// refuses none, is not emulated.
 EXPORTED int cuStreamBeginCapture_v2(Stream* handle, int mode) {
     return initialised([&] {
         Stream& stream = stream_of(handle);
@@ -71,7 +73,8 @@ EXPORTED int cuStreamEndCapture(Stream* handle, Graph** result) {
         Stream& stream = stream_of(handle);
         Graph* graph = stream.capture;
         require(graph && graph->origin == &stream, CAPTURE_UNMATCHED, "the capture did not begin in this stream");
-        // Every node must lead to what the stream did last, or a forked stream was not joined.
+        // Every node must lead to the stream's last nodes; otherwise a forked stream was not
+        // joined.
         std::vector<bool> joined(graph->nodes.size());
         for (size_t node : stream.front) joined[node] = true;
         for (size_t node = joined.size(); node-- > 0;) {
@@ -123,7 +126,7 @@ EXPORTED int cuGraphLaunch(Graph* executable, Stream* handle) {
         const Graph& graph = graph_in(state().executables, executable);
         Stream& stream = stream_of(handle);
         require(graph.context == stream.context, INVALID_HANDLE, "the graph and the stream are of different contexts");
-        // A copy: the executable may be destroyed while the launch waits.
+        // Captures a copy: the executable may be destroyed while the launch is queued.
         enqueue(stream, {.work = [graph](Context& context) { run_graph(graph, context); }});
     });
 }

@@ -19,7 +19,8 @@ std::map<std::string_view, Kernel>& table() {
     return *kernels;
 }
 
-// Threads that wait for launches; the caller's is worker 0. Never ended: the process ends with them waiting.
+// Threads that wait for launches; the caller's thread is worker 0. The threads are never joined:
+// they still wait when the process exits.
 class Pool {
    public:
     static Pool& get() {
@@ -27,7 +28,7 @@ class Pool {
         return *pool;
     }
 
-    // Calls `work` on up to `wanted` workers at once, and returns when all are done.
+    // Calls `work` on up to `wanted` workers concurrently, and returns when all are done.
     void run(uint64_t wanted, const std::function<void(Worker&)>& work) {
         const unsigned helpers = unsigned(std::min<uint64_t>(wanted, workers_.size())) - 1;
         if (helpers > 0) {
@@ -76,7 +77,8 @@ Dim3 block_index(const Dim3& grid, uint64_t i) {
     return {unsigned(i % grid.x), unsigned(i / grid.x % grid.y), unsigned(i / grid.x / grid.y)};
 }
 
-// A seed for each block, so that a shuffled order does not depend on which worker ran it.
+// Returns a block's own seed, so that its shuffled order does not depend on the worker that runs
+// the block.
 uint64_t block_seed(const Launch& launch, uint64_t i) { return Random{launch.seed ^ (i + 1) << 20}.next(); }
 
 Failure run_independent(const Launch& launch, const Walk& walk) {
@@ -105,7 +107,9 @@ Failure run_independent(const Launch& launch, const Walk& walk) {
     return first;
 }
 
-// Whether the blocks that all wait agree, and their counter is what the barriers before this one left.
+// Checks that all waiting blocks name the same counter and round, and that the counter has the
+// value that the previous rounds left. Returns a message on failure; otherwise advances the
+// counter.
 std::string check_grid_barrier(const std::vector<std::unique_ptr<Block>>& blocks) {
     const Thread& first = blocks[0]->at_grid();
     for (const auto& block : blocks) {
@@ -123,7 +127,7 @@ std::string check_grid_barrier(const std::vector<std::unique_ptr<Block>>& blocks
     return "";
 }
 
-// All blocks interleave on one thread, each up to the grid's barrier.
+// Runs all blocks interleaved on one thread, each up to its next grid barrier.
 Failure run_cooperative(const Launch& launch, Walk walk) {
     Failure failure;
     Pool::get().run(1, [&](Worker& worker) {

@@ -1,4 +1,4 @@
-// The blocks of a launch over the threads of the operating system.
+// Distribution of a launch's blocks over the threads of the operating system.
 #pragma once
 
 #include <string_view>
@@ -10,9 +10,9 @@ namespace emulation {
 // Runs a launch to its end or its first failure.
 Failure run_grid(const Launch& launch);
 
-// The kernel of this name, null without.
+// Returns the kernel of this name; null if there is none.
 const Kernel* find_kernel(std::string_view name);
-// All kernels, by name.
+// Returns all kernels, sorted by name.
 const std::vector<const Kernel*>& all_kernels();
 
 }  // namespace emulation

@@ -15,7 +15,7 @@ constexpr int DEFAULT_SHARED = 48 << 10, SHARED_OPT_IN = 227 << 10;
 constexpr uint64_t SHARED_OF_PROCESSOR = 228 << 10, SHARED_RESERVED = 1 << 10;
 constexpr uint64_t THREADS_OF_PROCESSOR = 2048, BLOCKS_OF_PROCESSOR = 32;
 
-// Of CUfunction_attribute.
+// Values of CUfunction_attribute.
 enum Attribute { MAX_THREADS = 0, STATIC_SHARED = 1, LOCAL_BYTES = 3, REGISTERS = 4, PTX = 5, BINARY = 6, DYNAMIC_SHARED = 8, CARVEOUT = 9 };
 
 Function& function_of(const Function* handle) {
@@ -44,7 +44,7 @@ void check_shape(const Function& function, const emulation::Launch& launch) {
     }
 }
 
-// What the host passed as a pointer must be null, or point into memory that the kernel can reach.
+// Checks that every pointer argument is null or points into memory that the kernel can reach.
 void check_pointers(const emulation::Kernel& kernel, const std::vector<unsigned char>& arguments,
                     const std::vector<size_t>& offsets, const Context& context, bool at_call) {
     for (size_t i = 0; i < offsets.size(); i++) {
@@ -67,8 +67,9 @@ void check_pointers(const emulation::Kernel& kernel, const std::vector<unsigned 
     }
 }
 
-// Whoever sets SPIREA_EMULATION_RAN to a file learns which kernels ran to their end, and in which order of threads: a
-// line for each pair, appended by one process after another.
+// Logs every kernel that has run, even if it failed, with the order of its threads, to the file in
+// SPIREA_EMULATION_RAN, if this variable is set. Each pair takes one line; several processes append
+// to the same file.
 void note_run(const emulation::Launch& launch) {
     static std::FILE* const file = [] {
         const char* path = std::getenv("SPIREA_EMULATION_RAN");
@@ -97,7 +98,7 @@ void execute(emulation::Launch launch, Context& context) {
     note_run(launch);
 }
 
-// Queues a launch; its arguments are copied now, as the driver does.
+// Queues a launch. Copies its arguments now, as the driver does.
 void launch_kernel(const Function& function, Stream& stream, emulation::Launch launch, void** parameters) {
     require(function.context == stream.context, INVALID_HANDLE, "the function and the stream are of different contexts");
     check_shape(function, launch);
@@ -148,7 +149,7 @@ int launch(const Function* handle, emulation::Dim3 grid, emulation::Dim3 shape, 
 
 using namespace driver;
 
-// Every image is taken for the kernels that are built in.
+// Accepts any image: modules always contain the built-in kernels.
 EXPORTED int cuModuleLoadData(Module** handle, const void* image) {
     return in_context([&](Context& context) {
         require(image != nullptr, INVALID_VALUE, "no image");

@@ -13,7 +13,8 @@ namespace emulation {
 
 constexpr unsigned WARP = 32;
 
-// Bytes behind an allocation that must keep their pattern, where AddressSanitizer does not watch its end.
+// Bytes after an allocation that must keep their pattern. With AddressSanitizer there are none: it
+// watches the end.
 #if defined(__SANITIZE_ADDRESS__)
 constexpr size_t TAIL = 0;
 #else
@@ -29,8 +30,9 @@ struct Dim3 {
 
 using Site = std::source_location;
 
-// What the lanes of a warp do together: `meet` gets the requests of the lanes in `mask`, indexed by lane, once all
-// have come. `failing_lane` is the lane whose fault it is where `meet` returns a text.
+// Joint operation of a warp's lanes. `meet` gets the requests of the lanes in `mask`, indexed by
+// lane, once all of these lanes have arrived. On an error it returns a message and sets
+// `failing_lane` to the lane at fault.
 struct WarpOperation {
     const char* name;
     const char* (*meet)(void* const* requests, uint32_t mask, unsigned* failing_lane);
@@ -38,14 +40,15 @@ struct WarpOperation {
 
 enum class State : uint8_t { Fresh, Ready, Running, AtWarp, AtBlock, AtGrid, Done };
 
-// A copy_async that waits for its copy_wait.
+// Pending copy_async, to be done at its copy_wait.
 struct DeferredCopy {
     void* to;
     const void* from;
     unsigned group;
 };
 
-// A warpgroup's product that waits for its warpgroup_wait: what one lane of a warp has of it, with 8 `width` columns.
+// Pending product of a warpgroup, to be computed at its warpgroup_wait: one lane's part. The
+// product has 8 `width` columns.
 struct DeferredProduct {
     uint32_t* d;
     const uint32_t* a;
@@ -64,7 +67,7 @@ struct Thread {
     Block* block = nullptr;
     Fiber* fiber = nullptr;
 
-    // Where it waits, and for what.
+    // Place where the thread waits, and the operation it waits for.
     Site site;
     const WarpOperation* operation = nullptr;
     uint32_t mask = 0;
@@ -78,19 +81,20 @@ struct Thread {
     unsigned product_groups = 0;
 };
 
-// What a kernel reads of its block.
+// Block data that a kernel reads.
 struct BlockView {
     Dim3 grid, shape, index;
     unsigned char* shared = nullptr;
     size_t shared_bytes = 0;
 };
 
-// The thread that runs on this thread of the operating system, null outside of kernels. Initial-exec, because kernels
-// read it at every turn: 16 bytes of the space that the loader reserves for libraries loaded late.
+// CUDA thread that runs on this thread of the operating system; null outside of kernels. Kernels
+// read it constantly, hence the initial-exec model: it takes 16 bytes of the space that the loader
+// reserves for libraries loaded late.
 extern __thread Thread* current __attribute__((tls_model("initial-exec")));
 extern __thread const BlockView* view __attribute__((tls_model("initial-exec")));
 
-// The error codes of the driver API that a kernel can cause.
+// Error codes of the driver API that a kernel can cause.
 enum Fault : int { NO_FAULT = 0, ILLEGAL_ADDRESS = 700, ILLEGAL_INSTRUCTION = 715, MISALIGNED_ADDRESS = 716, LAUNCH_FAILED = 719 };
 
 // Ends the launch; the fibers of the block are abandoned.
@@ -104,19 +108,21 @@ void copy_commit();
 void copy_wait(unsigned groups_left);
 void product_begin(const DeferredProduct& product);
 
-// A product of fragments; the request is a `Fragments`.
+// Request of MMA_U8U8: the fragments of a product.
 struct Fragments {
     uint32_t* d;
     const uint32_t *a, *b;
 };
 extern const WarpOperation MMA_U8U8;
 
-// Where a lane's row of a matrix lies, and its four words of the four matrices.
+// Request of LOAD_MATRICES: the address of the lane's row, and the destination of its four words,
+// one of each matrix.
 struct MatrixRows {
     const void* row;
     uint32_t* words;
 };
-// A lane that waits for all groups of its products but the last `groups_left`.
+// Request of FINISH_PRODUCTS: the lane waits for all groups of its products except the last
+// `groups_left`.
 struct FinishProducts {
     Thread* thread;
     unsigned groups_left;

@@ -1,4 +1,5 @@
-// Device and pinned memory: host memory of exactly the size asked for, so that AddressSanitizer sees where it ends.
+// Device and pinned memory: host memory of exactly the requested size, so that AddressSanitizer
+// sees its end.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -22,13 +23,13 @@ uint64_t bytes_of(const Context& context, bool pooled) {
     return bytes;
 }
 
-// Bytes that neither an allocation nor the pool has.
+// Returns the bytes that belong neither to an allocation nor to the pool.
 uint64_t free_bytes(const Context& context) {
     const uint64_t taken = bytes_of(context, false) + context.pool.reserved;
     return state().configuration.memory - std::min(taken, state().configuration.memory);
 }
 
-// Makes the pool as large as what is to be in use.
+// Grows the pool to `used` bytes, if it is smaller.
 void grow(Context& context, uint64_t used) {
     Pool& pool = context.pool;
     if (used > pool.reserved) {
@@ -39,7 +40,7 @@ void grow(Context& context, uint64_t used) {
     pool.most_reserved = std::max(pool.most_reserved, pool.reserved);
 }
 
-// What the pool gives back to the system, when it needs to keep no more than this.
+// Returns unused memory of the pool to the system, but keeps at least `kept` bytes.
 void shrink(Context& context, uint64_t kept) {
     Pool& pool = context.pool;
     if (pool.reserved > kept) pool.reserved = std::max(kept, bytes_of(context, true));
@@ -76,7 +77,7 @@ void release(DevicePointer base) {
     }
 }
 
-// The allocation of which this is the beginning.
+// Returns the allocation that begins at `base`.
 Allocation& allocation_at(DevicePointer base, bool pinned) {
     const auto found = state().memory.find(base);
     const bool right = found != state().memory.end() && (found->second.context == nullptr) == pinned;
@@ -84,7 +85,7 @@ Allocation& allocation_at(DevicePointer base, bool pinned) {
     return found->second;
 }
 
-// Whether queued work will use this pinned memory.
+// Returns true if queued work will use this pinned memory.
 bool in_use(const Allocation& pinned) {
     for (const auto& stream : state().streams) {
         for (const Task& task : stream->queue) {
@@ -120,7 +121,8 @@ Allocation* find_allocation(DevicePointer address) {
     return address - allocation.base <= allocation.bytes ? &allocation : nullptr;
 }
 
-// At a call, memory counts from the call that allocates it to the one that frees it; at execution, while it lives.
+// At a call, memory is valid between the call that allocates it and the call that frees it. At
+// execution, memory is valid while it is live in stream order.
 void check_range(DevicePointer address, uint64_t bytes, const Context& context, Result code, bool at_call) {
     const Allocation* allocation = find_allocation(address);
     require(allocation && allocation->context == &context, code, "the range is not memory of the context's device");
@@ -179,7 +181,8 @@ EXPORTED int cuMemAllocAsync(DevicePointer* pointer, size_t bytes, Stream* handl
         Allocation& allocation = allocate(bytes, DEVICE_ALIGNMENT, stream.context, true);
         allocation.live = false;
         *pointer = allocation.base;
-        // Filled again when the allocation comes to be: what was written too early is lost, as it should be.
+        // Fill the memory again when the allocation takes effect, so that bytes written too early
+        // are lost.
         enqueue(stream, {.work = [base = allocation.base](Context&) {
                     if (Allocation* born = find_allocation(base)) {
                         born->live = true;
@@ -211,7 +214,8 @@ EXPORTED int cuMemHostAlloc(void** pointer, size_t bytes, unsigned) {
 }
 EXPORTED int cuMemAllocHost_v2(void** pointer, size_t bytes) { return cuMemHostAlloc(pointer, bytes, 0); }
 
-// Hardware waits for the device here; the emulation shows who relies on it.
+// Hardware waits for the device here. The emulation fails instead, to reveal code that relies on
+// this wait.
 EXPORTED int cuMemFreeHost(void* pointer) {
     return in_context([&](Context&) {
         const Allocation& allocation = allocation_at(reinterpret_cast<DevicePointer>(pointer), true);
@@ -239,14 +243,15 @@ EXPORTED int cuMemHostUnregister(void* pointer) {
     });
 }
 
-// A device's pool is its context under another name.
+// The handle of a device's pool is its context.
 EXPORTED int cuDeviceGetDefaultMemPool(Context** pool, int device) {
     return initialised([&] { *pool = &context_of(device); });
 }
 EXPORTED int cuDeviceGetMemPool(Context** pool, int device) { return cuDeviceGetDefaultMemPool(pool, device); }
 
-// Attributes of a pool: 1 to 3 are switches, 4 is how much it keeps of what is freed. 5 and 7 are the bytes that it has
-// and that are in use; 6 and 8 are the most of them, which a caller may only set back.
+// Attributes of a pool: 1 to 3 are switches; 4 is the threshold of freed memory that it keeps. 5
+// and 7 are the bytes reserved and in use; 6 and 8 are their high marks, which a caller may only
+// reset.
 EXPORTED int cuMemPoolSetAttribute(Context* context, int attribute, void* value) {
     return initialised([&] {
         require(context && value && attribute >= 1 && attribute <= 8, INVALID_VALUE, "there is no such attribute");

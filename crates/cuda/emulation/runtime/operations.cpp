@@ -1,4 +1,4 @@
-// What lanes do together, and the deferred copies.
+// Joint operations of lanes, and deferred copies.
 #include <cstring>
 
 #include "block.hpp"
@@ -42,7 +42,7 @@ const char* vote(void* const* requests, uint32_t mask, unsigned*) {
     return nullptr;
 }
 
-// The rows of one factor and the columns of the other, widened to 16-bit integers, which fit pmaddwd.
+// Rows of the left factor and columns of the right factor, widened to 16-bit integers for pmaddwd.
 struct Factors {
     int16_t rows[16][32], columns[8][32];
 };
@@ -63,7 +63,8 @@ WIDEST_VECTORS void dot_products(const Factors& factors, int32_t (&sums)[16][8])
     }
 }
 
-// Fragments as portable.cuh lays them out, gathered, multiplied and returned.
+// Gathers fragments in the layout of portable.cuh, multiplies them and adds the products to the
+// lanes' sums.
 const char* multiply(void* const* requests, uint32_t, unsigned*) {
     uint8_t a[16][32], b[8][32];
     for (unsigned lane = 0; lane < WARP; lane++) {

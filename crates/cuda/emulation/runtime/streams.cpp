@@ -1,5 +1,5 @@
-// Streams and events. Work waits in its stream's queue until something must have it, and runs in an order that CUDA
-// allows and that shows what the host forgot to wait for.
+// Streams and events. Work stays in its stream's queue until its result is needed. It then runs in
+// an order that CUDA allows and that reveals missing synchronisation of the host.
 #include <algorithm>
 #include <chrono>
 
@@ -17,7 +17,7 @@ bool is_satisfied(const Task& task) { return task.kind != Task::Kind::Wait || ta
 
 void run_until_recorded(const Event& event, uint64_t number);
 
-// Runs a task that waits for nothing any more. Work of a lost context is dropped.
+// Runs a task whose dependencies are satisfied. Drops work of a lost context.
 void execute(const Task& task, Context& context) {
     if (task.kind == Task::Kind::Record) {
         task.event->completed = std::max(task.event->completed, task.number);
@@ -31,7 +31,7 @@ void execute(const Task& task, Context& context) {
     }
 }
 
-// The first task of the queue, after what it waits for.
+// Runs the queue's first task, after the event that it waits for.
 void run_front(Stream& stream) {
     if (!is_satisfied(stream.queue.front())) run_until_recorded(*stream.queue.front().event, stream.queue.front().number);
     const Task task = std::move(stream.queue.front());
@@ -50,7 +50,7 @@ void run_until_recorded(const Event& event, uint64_t number) {
     }
 }
 
-// Everything, always the newest stream that can go on.
+// Runs all work, always from the newest stream that can continue.
 void run_newest_first() {
     auto& streams = state().streams;
     for (bool ran = true; ran;) {
@@ -65,7 +65,7 @@ void run_newest_first() {
     }
 }
 
-// Queues that are needed, in the configured order.
+// Runs the queues that are needed, in the configured order.
 template <class Needed>
 void run_needed(Needed needed) {
     if (state().configuration.stream_order == StreamOrder::LastFirst) run_newest_first();
@@ -170,7 +170,7 @@ EXPORTED int cuStreamCreateWithPriority(Stream** handle, unsigned flags, int pri
 }
 EXPORTED int cuStreamCreate(Stream** handle, unsigned flags) { return cuStreamCreateWithPriority(handle, flags, 0); }
 
-// What is queued still runs, some time.
+// Queued work still runs, at some later time.
 EXPORTED int cuStreamDestroy_v2(Stream* handle) {
     return initialised([&] {
         Stream& stream = stream_of(handle);
@@ -191,7 +191,7 @@ EXPORTED int cuStreamSynchronize(Stream* handle) {
     });
 }
 
-// Each question lets the stream do one thing.
+// Each query runs one task of the stream.
 EXPORTED int cuStreamQuery(Stream* handle) {
     return initialised([&] {
         Stream& stream = stream_of(handle);

@@ -1,7 +1,8 @@
-// Matrices of 16-bit values read by a warp, and the products of a warpgroup, deferred to their wait.
+// Matrices of 16-bit values that a warp loads, and the products of a warpgroup, deferred to their
+// wait.
 //
-// A warp computes its own 16 rows of a product and meets no other warp for it: that all four warps of a warpgroup issue
-// the same products is not checked.
+// Each warp computes its own 16 rows of a product and does not meet the other warps. Therefore the
+// emulation does not check that all four warps of a warpgroup issue the same products.
 #include <cstring>
 
 #include "block.hpp"
@@ -13,7 +14,8 @@ namespace {
 
 constexpr size_t ROW = 16;
 
-// The place of `bytes` bytes of shared memory at `offset`, null where they are not within it.
+// Returns the address of `bytes` bytes of shared memory at `offset`; null if the range exceeds
+// shared memory.
 const unsigned char* shared_at(size_t offset, size_t bytes) {
     return offset + bytes <= view->shared_bytes ? view->shared + offset : nullptr;
 }
@@ -37,7 +39,8 @@ const char* load_rows(void* const* requests, uint32_t, unsigned* failing_lane) {
     return nullptr;
 }
 
-// 8 columns of a product: 16 rows of a warp x 32 bytes, from two core matrices.
+// Computes 8 columns of a product for a warp's 16 rows, over 32 bytes, with columns from two core
+// matrices.
 const char* multiply_columns(const Thread* const* lanes, size_t product, unsigned columns, const int16_t (&a)[16][32]) {
     const uint64_t descriptor = lanes[0]->products[product].columns;
     const size_t start = (descriptor & 0x3fff) << 4, leading = (descriptor >> 16 & 0x3fff) << 4;

@@ -1,9 +1,9 @@
-// The heap in WRAM, as the SDK's header of this name declares it.
+// Heap in WRAM, declared as in the SDK's header of the same name.
 #pragma once
 
 #include <stddef.h>
 
-// Forgets all that was allocated; to be called by one tasklet, before a barrier.
+// Frees all allocations. One tasklet must call it, before a barrier.
 void *mem_reset(void);
-// Memory of the heap, at a multiple of 8 bytes. Without room, the DPU is in fault.
+// Allocates memory of the heap, aligned to 8 bytes. If the heap has no room, the DPU faults.
 void *mem_alloc(size_t bytes);

@@ -1,4 +1,4 @@
-// Barriers between tasklets, as the SDK's header of this name declares them.
+// Barriers between tasklets, declared as in the SDK's header of the same name.
 #pragma once
 
 #include <defs.h>
@@ -12,12 +12,12 @@ typedef struct {
 typedef struct {
     unsigned (*tasklets)(void);
     unsigned waiting;
-    unsigned long run; // in which `waiting` was counted
+    unsigned long run; // run in which `waiting` was counted
 } barrier_t;
 #define BARRIER_INIT(NAME, TASKLETS)                            \
     static unsigned NAME##_tasklets(void) { return TASKLETS; } \
     __host barrier_t NAME = {NAME##_tasklets, 0, 0};
 #endif
 
-// Waits until as many tasklets as the barrier is for are here.
+// Waits until all tasklets of the barrier have arrived.
 void barrier_wait(barrier_t *barrier);

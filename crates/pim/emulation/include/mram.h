@@ -1,14 +1,15 @@
-// Copies between MRAM and WRAM, as the SDK's header of this name declares them: from 8 to 2048 bytes, a multiple of 8,
-// between places that are multiples of 8.
+// Copies between MRAM and WRAM, declared as in the SDK's header of the same name. A copy has 8 to
+// 2048 bytes, a multiple of 8, and both of its addresses are multiples of 8.
 #pragma once
 
 #include <defs.h>
 #include <stdint.h>
 
-// An address of MRAM, which a program can only copy from and to.
+// Marks an address of MRAM, which a program can only copy from and to.
 #define __mram_ptr
 
-// MRAM behind the program's own variables: where the host and the program meet.
+// Returns the MRAM after the program's own variables, through which the host and the program
+// exchange data.
 __mram_ptr void *spirea_mram_heap(void);
 #define DPU_MRAM_HEAP_POINTER (spirea_mram_heap())
 

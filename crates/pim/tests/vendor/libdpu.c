@@ -1,5 +1,6 @@
-// A library with the functions of the vendor's that the host calls, and their types as dpu.h has them, over the runtime of
-// the emulation: so that the calls of `sdk/vendor.rs` are made, with the sizes and the order of their arguments.
+// Stand-in for the vendor's library: the functions that the host calls, with the types of dpu.h, on
+// the emulation's runtime. Tests use it to make the calls of `sdk/vendor.rs`, with the sizes and
+// the order of their arguments.
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -58,7 +59,7 @@ int dpu_alloc(uint32_t wanted, const char *profile, struct dpu_set_t *set) {
     for (uint32_t i = 0; i < count; i++) {
         rank->dpus[i] = calloc(1, sizeof(struct dpu_t));
         rank->dpus[i]->mram = spirea_mram_new(MRAM);
-        // The second DPU of every machine is broken.
+        // The second DPU of the machine always fails.
         rank->dpus[i]->fails = allocated + i == 1;
     }
     allocated += count;

@@ -1,4 +1,4 @@
-// The operator's page: what /v1/admin/status and /metrics say, drawn anew every second.
+// Operator's page: redraws the contents of /v1/admin/status and /metrics every second.
 "use strict";
 
 const PERIOD = 1000;
@@ -22,7 +22,7 @@ function element(name, text, className) {
   return made;
 }
 
-// The samples of Prometheus' text, as { name, labels, value }.
+// Parses Prometheus text into samples { name, labels, value }.
 function samples(text) {
   const found = [];
   for (const line of text.split("\n")) {
@@ -35,7 +35,7 @@ function samples(text) {
   return found;
 }
 
-// A histogram over all databases: counts between bounds, which are not cumulative as Prometheus' are.
+// Sums a histogram over all databases. Counts are per bucket, not cumulative as in Prometheus.
 function histogram(all, name) {
   const sums = new Map();
   for (const { labels, value } of all.filter((sample) => sample.name === `${name}_bucket`)) {
@@ -49,7 +49,7 @@ function histogram(all, name) {
 const total = (all, name) =>
   all.filter((sample) => sample.name === name).reduce((sum, sample) => sum + sample.value, 0);
 
-// The bound below which a share of all lies.
+// Returns the bucket bound below which the fraction `share` of all samples lies.
 function quantile(buckets, share) {
   const wanted = share * buckets.reduce((sum, bucket) => sum + bucket.count, 0);
   let sum = 0;
@@ -136,7 +136,7 @@ function drawRate(count) {
   byId("rate-now").textContent = `now ${last.toFixed(1)} a second, at most ${Math.max(0, ...rates).toFixed(1)}`;
 }
 
-// Bars for the buckets from the first to the last that hold something.
+// Draws bars for the buckets from the first to the last non-empty one.
 function drawBars(id, buckets, name) {
   const filled = buckets.map((bucket, i) => [bucket, i]).filter(([bucket]) => bucket.count > 0).map(([, i]) => i);
   const shown = filled.length ? buckets.slice(filled[0], filled.at(-1) + 1) : [];

@@ -12,17 +12,17 @@ pub struct DatabaseList {
 /// A database in a list.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct DatabaseSummary {
-    /// Its name.
+    /// Name of the database.
     #[prost(string, tag = "1")]
     pub name: ::prost::alloc::string::String,
-    /// Whether it answers.
+    /// State of the database: only READY answers queries.
     #[prost(enumeration = "DatabaseState", tag = "2")]
     pub state: i32,
-    /// The version it has or will have, 32 bytes.
+    /// Version that is served, or that will be served once loaded, 32 bytes.
     #[prost(bytes = "bytes", tag = "3")]
     pub version: ::prost::bytes::Bytes,
 }
-/// What a client must know of a database before it can ask.
+/// Configuration of a database, which a client needs before its first query.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct DatabaseConfig {
     /// Format of the envelope: 1.
@@ -31,75 +31,78 @@ pub struct DatabaseConfig {
     /// The database's name.
     #[prost(string, tag = "2")]
     pub name: ::prost::alloc::string::String,
-    /// The version that this describes, 32 bytes. A query names the version it was made for.
+    /// Version that this configuration describes, 32 bytes. A query names the version it was made
+    /// for.
     #[prost(bytes = "bytes", tag = "3")]
     pub version: ::prost::bytes::Bytes,
-    /// The base: the table as it was built.
+    /// Base: the table as it was built.
     #[prost(message, optional, tag = "4")]
     pub base: ::core::option::Option<Part>,
-    /// What has changed since, if anything has. A look-up asks both parts.
+    /// Delta: the changes since the base was built; absent if there are none. A look-up queries
+    /// both parts.
     #[prost(message, optional, tag = "5")]
     pub delta: ::core::option::Option<Part>,
-    /// The most look-ups in one request.
+    /// Maximum number of look-ups in one request.
     #[prost(uint32, tag = "6")]
     pub max_batch: u32,
-    /// 1 + the party that this server is in a protocol with two servers; 0 if the protocol has one.
+    /// 1 + this server's party in a protocol with two servers; 0 in a protocol with one.
     #[prost(uint32, tag = "7")]
     pub party: u32,
-    /// The versions that answer now, newest first, 32 bytes each.
+    /// Versions that are served now, newest first, 32 bytes each.
     #[prost(bytes = "bytes", repeated, tag = "8")]
     pub versions: ::prost::alloc::vec::Vec<::prost::bytes::Bytes>,
-    /// The operator's signature of the version, as JSON; empty if it is not signed.
+    /// Operator's signature of the version, as JSON; empty if the version is not signed.
     #[prost(bytes = "bytes", tag = "9")]
     pub signature: ::prost::bytes::Bytes,
 }
 /// A table under a protocol.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Part {
-    /// The protocol and its parameters as JSON; opaque to the envelope.
+    /// Protocol and its parameters as JSON; opaque to the envelope.
     #[prost(bytes = "bytes", tag = "1")]
     pub protocol_params: ::prost::bytes::Bytes,
-    /// The table as JSON: how values are found in records.
+    /// Table as JSON: the rules for finding a value in the records.
     #[prost(bytes = "bytes", tag = "2")]
     pub table: ::prost::bytes::Bytes,
-    /// The hint, downloaded once.
+    /// Hint, downloaded once.
     #[prost(message, optional, tag = "3")]
     pub hint: ::core::option::Option<Hint>,
-    /// Bytes of a query, always the same.
+    /// Length of every query in bytes.
     #[prost(uint64, tag = "4")]
     pub query_bytes: u64,
-    /// Bytes of an answer, always the same.
+    /// Length of every answer in bytes.
     #[prost(uint64, tag = "5")]
     pub answer_bytes: u64,
-    /// Bytes of a client's evaluation keys, always the same; 0 if the protocol needs none.
+    /// Length of every client's evaluation keys in bytes; 0 if the protocol needs none.
     #[prost(uint64, tag = "6")]
     pub keys_bytes: u64,
-    /// The manifest of the part's snapshot as JSON, whose BLAKE3 is the snapshot's version: what binds all of the above to
-    /// the version; opaque to the envelope. Empty from a server that does not say.
+    /// Manifest of the part's snapshot as JSON; opaque to the envelope. Its BLAKE3 is the
+    /// snapshot's version, so it binds the fields above to the version. Empty if the server does
+    /// not send it.
     #[prost(bytes = "bytes", tag = "7")]
     pub manifest: ::prost::bytes::Bytes,
 }
-/// A hint by its hash.
+/// Hint, named by its hash.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Hint {
-    /// Its length in bytes; 0 if the protocol has none.
+    /// Length of the hint in bytes; 0 if the protocol has none.
     #[prost(uint64, tag = "1")]
     pub bytes: u64,
-    /// BLAKE3 of its bytes, 32 bytes.
+    /// BLAKE3 of the hint, 32 bytes.
     #[prost(bytes = "bytes", tag = "2")]
     pub blake3: ::prost::bytes::Bytes,
 }
-/// Whether a database answers.
+/// State of a database: only READY answers queries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
 pub enum DatabaseState {
-    /// A state of a later server.
+    /// Unknown state, from a newer server.
     Unspecified = 0,
-    /// It is being checked and loaded.
+    /// The database is being verified and loaded.
     Loading = 1,
-    /// It answers.
+    /// The database answers queries.
     Ready = 2,
-    /// It could not be loaded.
+    /// Loading failed.
     Failed = 3,
 }
 impl DatabaseState {
@@ -132,41 +135,41 @@ pub struct Error {
     /// Format of the envelope: 1.
     #[prost(uint32, tag = "1")]
     pub format: u32,
-    /// The cause, for programs.
+    /// Cause, for programs.
     #[prost(enumeration = "ErrorCode", tag = "2")]
     pub code: i32,
-    /// The cause, for people.
+    /// Cause, for people.
     #[prost(string, tag = "3")]
     pub message: ::prost::alloc::string::String,
-    /// What to do about it.
+    /// Remedy, for people.
     #[prost(string, tag = "4")]
     pub remedy: ::prost::alloc::string::String,
-    /// Whether the request had been accepted for computation. When not, trying again is safe.
+    /// True if the request had been accepted for computation. If false, retrying is safe.
     #[prost(bool, tag = "5")]
     pub accepted: bool,
-    /// The version that the server has now, 32 bytes; with ERROR_CODE_STALE_VERSION.
+    /// Current version of the database, 32 bytes; only with ERROR_CODE_STALE_VERSION.
     #[prost(bytes = "bytes", tag = "6")]
     pub current_version: ::prost::bytes::Bytes,
 }
-/// Causes.
+/// Cause of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
 pub enum ErrorCode {
-    /// A cause of a later server.
+    /// Unknown cause, from a newer server.
     Unspecified = 0,
-    /// The request is not what its parameters say.
+    /// The request is malformed or does not match the parameters.
     Malformed = 1,
     /// The envelope has another format.
     WrongFormat = 2,
-    /// The body is not of the content type that the endpoint takes.
+    /// The endpoint does not accept the body's content type.
     WrongContentType = 3,
-    /// The body is longer than any request for the database.
+    /// The body is longer than the longest valid request for the database.
     TooLarge = 4,
-    /// The body came too slowly.
+    /// The body arrived too slowly.
     SlowBody = 5,
-    /// There is no database of this name.
+    /// The server has no database of this name.
     UnknownDatabase = 6,
-    /// The server has another version than the queries were made for.
+    /// The queries were made for a version that the server does not serve.
     StaleVersion = 7,
     /// The queue is full.
     Overloaded = 8,
@@ -182,24 +185,24 @@ pub enum ErrorCode {
     NoKeysNeeded = 13,
     /// The range lies outside the hint.
     WrongRange = 14,
-    /// There is no such endpoint.
+    /// The endpoint does not exist.
     NoSuchEndpoint = 15,
-    /// The server does not have the evaluation keys that the queries name, or no longer: upload them and send the
-    /// same request again.
+    /// The server does not have, or no longer has, the evaluation keys that the queries name:
+    /// upload the keys and send the same request again.
     UnknownKeys = 16,
-    /// No version that is served has this hint.
+    /// No served version has this hint.
     UnknownHint = 17,
     /// The database takes no such publication.
     NotPublishable = 18,
-    /// Another publication is going on.
+    /// Another publication is in progress.
     Busy = 19,
-    /// The request needs a token that the server knows, and has none.
+    /// The endpoint needs a token, and the request has none that the server knows.
     Unauthenticated = 20,
     /// The request's token does not have the scope that the endpoint needs.
     Forbidden = 21,
-    /// The token's quota is used up.
+    /// The token's quota is exhausted.
     QuotaExceeded = 22,
-    /// The endpoint has no such method: the header Allow lists those that it has.
+    /// The endpoint does not support the method: the header Allow lists the supported methods.
     MethodNotAllowed = 23,
 }
 impl ErrorCode {
@@ -266,29 +269,30 @@ impl ErrorCode {
         }
     }
 }
-/// Evaluation keys, which a server keeps until it needs the room.
+/// Evaluation keys of a client. The server keeps them until it needs their memory.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct KeysRequest {
     /// Format of the envelope: 1.
     #[prost(uint32, tag = "1")]
     pub format: u32,
-    /// The version that they are for, 32 bytes. They serve every version that needs keys of the same shape.
+    /// Version that the keys are for, 32 bytes. The keys also serve every other version that needs
+    /// keys of the same shape.
     #[prost(bytes = "bytes", tag = "2")]
     pub version: ::prost::bytes::Bytes,
-    /// The keys, as long as the version's configuration says.
+    /// The keys, of the length in the version's configuration.
     #[prost(bytes = "bytes", tag = "3")]
     pub keys: ::prost::bytes::Bytes,
-    /// Whether they are for the version's delta, and not for its base.
+    /// True if the keys are for the version's delta, false if they are for its base.
     #[prost(bool, tag = "4")]
     pub delta: bool,
 }
-/// The server has the keys.
+/// Confirmation that the server has the keys.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct KeysResponse {
     /// Format of the envelope: 1.
     #[prost(uint32, tag = "1")]
     pub format: u32,
-    /// BLAKE3 of the keys, 32 bytes: what queries name them by.
+    /// BLAKE3 of the keys, 32 bytes. Queries name the keys by this hash.
     #[prost(bytes = "bytes", tag = "2")]
     pub blake3: ::prost::bytes::Bytes,
 }
@@ -298,42 +302,44 @@ pub struct QueryRequest {
     /// Format of the envelope: 1.
     #[prost(uint32, tag = "1")]
     pub format: u32,
-    /// The version that the queries were made for, 32 bytes.
+    /// Version that the queries were made for, 32 bytes.
     #[prost(bytes = "bytes", tag = "2")]
     pub version: ::prost::bytes::Bytes,
-    /// The queries, each as long as the configuration says.
+    /// Queries, each of the length in the configuration.
     #[prost(bytes = "bytes", repeated, tag = "3")]
     pub queries: ::prost::alloc::vec::Vec<::prost::bytes::Bytes>,
     /// BLAKE3 of the client's evaluation keys, 32 bytes; empty if the protocol needs none.
     #[prost(bytes = "bytes", tag = "4")]
     pub keys: ::prost::bytes::Bytes,
-    /// As many queries to the delta, if the version has one.
+    /// Queries to the delta, if the version has one: the same number as `queries`.
     #[prost(bytes = "bytes", repeated, tag = "5")]
     pub delta_queries: ::prost::alloc::vec::Vec<::prost::bytes::Bytes>,
-    /// The keys for these.
+    /// BLAKE3 of the evaluation keys for `delta_queries`, 32 bytes; empty if the protocol needs
+    /// none.
     #[prost(bytes = "bytes", tag = "6")]
     pub delta_keys: ::prost::bytes::Bytes,
 }
-/// The answers to a request.
+/// Answers to a request.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct QueryResponse {
     /// Format of the envelope: 1.
     #[prost(uint32, tag = "1")]
     pub format: u32,
-    /// The version that answered, 32 bytes.
+    /// Version that answered, 32 bytes.
     #[prost(bytes = "bytes", tag = "2")]
     pub version: ::prost::bytes::Bytes,
-    /// One answer for each query, in order.
+    /// Answers, one for each query, in order.
     #[prost(bytes = "bytes", repeated, tag = "3")]
     pub answers: ::prost::alloc::vec::Vec<::prost::bytes::Bytes>,
-    /// One answer for each query to the delta, in order.
+    /// Answers of the delta, one for each of its queries, in order.
     #[prost(bytes = "bytes", repeated, tag = "5")]
     pub delta_answers: ::prost::alloc::vec::Vec<::prost::bytes::Bytes>,
-    /// The newest version that the server answers, 32 bytes: what to ask for next.
+    /// Newest version that the server serves, 32 bytes: use it for the next request.
     #[prost(bytes = "bytes", tag = "6")]
     pub newest: ::prost::bytes::Bytes,
-    /// Microseconds of computation for the whole batch. It always takes the same bytes, also when it is 0, so that a
-    /// response's length does not depend on how long it took.
+    /// Microseconds of computation for the whole batch. The field always takes the same number of
+    /// bytes, even for 0, so that the length of a response does not depend on the computation's
+    /// time.
     #[prost(fixed64, optional, tag = "7")]
     pub compute_micros: ::core::option::Option<u64>,
 }
