@@ -33,8 +33,9 @@ pub fn check_base(snapshot: &Snapshot) -> Result<(), StoreError> {
 /// that the current version has with its delta.
 ///
 /// # Errors
-/// [`StoreError::BadOption`] if it is of another database or of the other kind, or brings keys into their form by older
-/// rules; [`StoreError::Shrunk`] if it has less than half of the values, unless that is allowed.
+/// [`StoreError::BadOption`] if it is of another database or of the other kind, or brings keys into
+/// their form by older rules; [`StoreError::Shrunk`] if it has less than half of the values, unless
+/// that is allowed.
 pub fn check_successor(
     new: &Manifest,
     former: &Manifest,

@@ -128,7 +128,8 @@ impl Program {
     /// Returns the seconds of each phase on one system.
     ///
     /// # Errors
-    /// [`IveError::Workload`] if there is no room for the database, [`IveError::RegisterFile`] if a schedule does not fit.
+    /// [`IveError::Workload`] if there is no room for the database, [`IveError::RegisterFile`] if a
+    /// schedule does not fit.
     pub fn time(&self, arch: &Arch) -> Result<Vec<(&'static str, f64)>, IveError> {
         let cores = arch.chip.cores;
         let of = |scheme: Scheme| Arch { scheme, ..arch.clone() };

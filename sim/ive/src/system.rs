@@ -245,7 +245,8 @@ impl Placement {
 /// Simulates a batch.
 ///
 /// # Errors
-/// [`IveError::Workload`] if there is no room for the database, [`IveError::RegisterFile`] if a schedule does not fit.
+/// [`IveError::Workload`] if there is no room for the database, [`IveError::RegisterFile`] if a
+/// schedule does not fit.
 pub fn simulate(arch: &Arch, schedules: &Schedules, workload: &Workload) -> Result<BatchReport, IveError> {
     Deployment::new(arch, schedules, workload.gib, workload.systems)?
         .batch(workload.queries, workload.mapping)
@@ -270,7 +271,8 @@ impl<'a> Deployment<'a> {
     /// Places `gib` GiB on `systems` systems.
     ///
     /// # Errors
-    /// [`IveError::Workload`] if there is no room for the database, [`IveError::RegisterFile`] if a schedule does not fit.
+    /// [`IveError::Workload`] if there is no room for the database, [`IveError::RegisterFile`] if a
+    /// schedule does not fit.
     pub fn new(arch: &'a Arch, schedules: &Schedules, gib: f64, systems: u64) -> Result<Self, IveError> {
         let placement = Placement::of(arch, gib, systems)?;
         let rows = arch.scheme.polynomials(gib).div_ceil(arch.scheme.first_dimension);

@@ -1,8 +1,8 @@
 //! `scalar_fold`: the database times a batch of query columns, modulo 2^32.
 //!
-//! [`digits`] splits query words into signed digits, the form in which the processor multiplies exactly;
-//! [`tile`] is the inner loop, written once over [`RowLanes`]; [`driver`] blocks it for the caches and
-//! spreads it over threads.
+//! [`digits`] splits query words into signed digits, the form in which the processor multiplies
+//! exactly; [`tile`] is the inner loop, written once over [`RowLanes`]; [`driver`] blocks it for
+//! the caches and spreads it over threads.
 
 mod digits;
 pub(crate) mod driver;

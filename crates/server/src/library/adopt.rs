@@ -60,7 +60,8 @@ impl Library {
     /// Databases of repositories are left alone. When this returns, the new versions answer.
     ///
     /// # Errors
-    /// [`ReloadError`] if any is not adopted; its former version goes on answering. The log tells of each.
+    /// [`ReloadError`] if any is not adopted; its former version goes on answering. The log tells
+    /// of each.
     pub fn reload(self: &Arc<Self>, shrinking: Shrinking) -> Result<Vec<Reloaded>, ReloadError> {
         let (mut reloaded, mut failed) = (Vec::new(), Vec::new());
         for (name, entry) in &self.entries {

@@ -42,7 +42,8 @@ impl Changes {
     /// Reads changes of `table` from lines of JSON; messages call the input `name`.
     ///
     /// # Errors
-    /// [`StoreError::Malformed`] with the line's number, [`StoreError::Oversize`], [`StoreError::Io`].
+    /// [`StoreError::Malformed`] with the line's number, [`StoreError::Oversize`],
+    /// [`StoreError::Io`].
     pub fn read_lines(table: &Table, lines: impl Read, name: &Path) -> Result<Self, StoreError> {
         let mut lines = BufReader::new(TextReader::new(lines, Encoding::Utf8));
         let mut reader = Reader::new(table);

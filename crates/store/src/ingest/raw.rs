@@ -23,7 +23,8 @@ impl FixedRows {
     /// Creates the rows of `record_bytes` bytes in a file of `bytes` bytes.
     ///
     /// # Errors
-    /// [`StoreError::Malformed`] if the file does not consist of whole rows, [`StoreError::Oversize`].
+    /// [`StoreError::Malformed`] if the file does not consist of whole rows,
+    /// [`StoreError::Oversize`].
     pub fn of_file(file: File, bytes: u64, path: &Path, record_bytes: usize) -> Result<Self, StoreError> {
         if record_bytes == 0 || !bytes.is_multiple_of(record_bytes as u64) {
             let detail = format!("its {bytes} bytes are not a multiple of --record-bytes {record_bytes}");

@@ -283,7 +283,8 @@ impl Repository {
     /// Finds the one version that begins with some hexadecimal digits.
     ///
     /// # Errors
-    /// [`StoreError::NoSuchVersion`] if none is kept that does; [`StoreError::BadOption`] if several do.
+    /// [`StoreError::NoSuchVersion`] if none is kept that does; [`StoreError::BadOption`] if
+    /// several do.
     pub fn find(&self, digits: &str) -> Result<[u8; 32], StoreError> {
         let digits = digits.to_ascii_lowercase();
         let records = self.versions();

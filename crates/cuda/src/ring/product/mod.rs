@@ -38,7 +38,8 @@ impl Plain {
     /// [`store`](Self::store) fills it.
     ///
     /// # Errors
-    /// [`BackendError::Unavailable`] if there is no room, [`BackendError::Shape`] if the matrix is empty.
+    /// [`BackendError::Unavailable`] if there is no room, [`BackendError::Shape`] if the matrix is
+    /// empty.
     pub fn new(tables: &Tables, rows: usize, columns: usize) -> Result<Self, BackendError> {
         let primes = tables.ring().limbs().iter().map(|limb| limb.prime().value());
         let form = Form::choose(tables.device.properties().compute, primes);
