@@ -1,6 +1,7 @@
 //! One program: each would compile the protocols on its backends anew.
 
 mod added;
+mod added_folds;
 mod bins;
 mod chosen;
 mod client_vectors;
