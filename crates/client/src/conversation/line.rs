@@ -47,6 +47,11 @@ impl Lines {
         Self { states: Arc::new(Mutex::new(states)), clock }
     }
 
+    /// Lines to the same servers for another conversation at the same time.
+    pub(super) fn beside(&self) -> Self {
+        Self::new(self.states().len(), self.clock.clone())
+    }
+
     /// The line to a server.
     pub(super) fn to(&self, server: usize) -> Line {
         Line { lines: self.clone(), server }
@@ -97,6 +102,11 @@ impl Lines {
 }
 
 impl Line {
+    /// The line to the same server among other lines.
+    pub fn among(&self, lines: &Lines) -> Self {
+        lines.to(self.server)
+    }
+
     /// The head of the response to a request.
     pub async fn send(&mut self, request: Request) -> Result<Head, TransportError> {
         match self.carry(Order::Send(request)).await {

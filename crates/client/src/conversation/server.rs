@@ -11,7 +11,7 @@ use spirea_wire::{
     CONTENT_TYPE, Code, MAX_CONFIG_BYTES, MAX_KEYS_RESPONSE_BYTES, MAX_REFUSAL_BYTES, Refusal, Version,
 };
 
-use super::{Head, Line, Method, Request, TransportError};
+use super::{Head, Line, Lines, Method, Request, TransportError};
 use crate::{ClientError, Description, PartDescription, Policy};
 
 /// Pauses before the second, third, ... attempt begin here and double.
@@ -53,6 +53,7 @@ pub(super) enum HintPart {
 }
 
 /// One address of a server.
+#[derive(Clone)]
 struct Address {
     url: String,
     /// Whether it may get what is posted: that of a server which is a party must be known to be the same party.
@@ -107,6 +108,12 @@ impl Server {
         let Policy { attempts, max_pause, patience, .. } = *policy;
         let attempts = attempts.max(1);
         Self { line, name: name.into(), addresses, current: 0, party: None, attempts, max_pause, patience }
+    }
+
+    /// The same server, for another conversation at the same time.
+    pub fn among(&self, lines: &Lines) -> Self {
+        let (line, name, addresses) = (self.line.among(lines), self.name.clone(), self.addresses.clone());
+        Self { line, name, addresses, ..*self }
     }
 
     /// The server's address.

@@ -1,6 +1,7 @@
 //! The client over HTTP, blocking.
 
 mod agent;
+mod background;
 mod cache;
 mod client;
 mod failure;

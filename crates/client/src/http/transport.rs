@@ -159,6 +159,11 @@ impl Carriers {
         Ok(Self { connections, stop: options.stop.clone() })
     }
 
+    /// Carriers over the same connections, for conversations that `stop` ends.
+    pub fn beside(&self, stop: Arc<AtomicBool>) -> Self {
+        Self { connections: self.connections.clone(), stop: Some(stop) }
+    }
+
     /// Ends conversations while `stop` is true.
     pub fn stop_by(&mut self, stop: Arc<AtomicBool>) {
         self.stop = Some(stop);
