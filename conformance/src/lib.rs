@@ -97,7 +97,21 @@ pub fn setup_of<B: ProtocolBackend>(
     prepare(backend, backend, params, records)
 }
 
-/// Sets up like [`setup`], with another backend for the precomputation.
+/// The same of a server that lies: it changes the bytes of what it computed of the database.
+pub fn setup_of_liar<B: ProtocolBackend>(
+    backend: &Arc<B>,
+    params: &ProtocolParams,
+    records: Vec<Vec<u8>>,
+    change: impl FnOnce(&mut [u8]),
+) -> Setup {
+    let stored = stored(backend, params, &records);
+    let mut server = std::fs::read(stored.files.server.path()).unwrap();
+    change(&mut server);
+    std::fs::write(&stored.files.server, server).unwrap();
+    open(backend, params, records, stored)
+}
+
+/// The same with what is computed of the database once by another backend than the one that answers.
 pub fn setup_prepared_by<P: ProtocolBackend, B: ProtocolBackend>(
     preparing: &Arc<P>,
     backend: &Arc<B>,
@@ -142,7 +156,17 @@ fn prepare<P: ProtocolBackend, B: ProtocolBackend>(
     params: &ProtocolParams,
     records: Vec<Vec<u8>>,
 ) -> Setup {
-    let Stored { files, hint, folder: _folder } = stored(preparing, params, &records);
+    let stored = stored(preparing, params, &records);
+    open(backend, params, records, stored)
+}
+
+fn open<B: ProtocolBackend>(
+    backend: &Arc<B>,
+    params: &ProtocolParams,
+    records: Vec<Vec<u8>>,
+    stored: Stored,
+) -> Setup {
+    let Stored { files, hint, folder: _folder } = stored;
     let open = |opening| params.on().open(backend, &files, opening).unwrap();
     let servers: Vec<_> = params.openings(Residence::Copied).into_iter().map(open).collect();
     assert_eq!(servers.len(), params.parties());

@@ -13,7 +13,9 @@ use spirea_math::random::SecretRng;
 use spirea_protocols::registry::{Choice, ProtocolParams};
 use spirea_protocols::{Prepared, PreparedKeys, Query};
 
-const PROTOCOLS: [&str; 2] = ["exppack-simple", "hybrid"];
+/// Protocols of one fold, and the one of two folds that `added_folds` attacks.
+const PROTOCOLS: [&str; 3] = ["exppack-simple", "hybrid", TWO_FOLDS];
+pub const TWO_FOLDS: &str = "exppack-double";
 /// Bytes of a record: the number of a column, zeros, and a checksum of both.
 const RECORD_BYTES: usize = 64;
 const CHECKSUM_BYTES: usize = 8;
@@ -52,8 +54,8 @@ fn bytes_of(number: u32) -> [u8; 2] {
     [number.min(255) as u8, (number / 256) as u8]
 }
 
-/// Adds two responses under one secret, coefficient by coefficient.
-fn add(sum: &mut [u8], other: &[u8]) {
+/// The sum of two responses under one secret, coefficient by coefficient.
+pub fn add(sum: &mut [u8], other: &[u8]) {
     let (a, b) = RingSet::Fast.response_bits();
     let widths = std::iter::repeat_n(a, RingSet::DEGREE).chain(std::iter::repeat_n(b, RingSet::DEGREE));
     let mut start = 0;
@@ -135,15 +137,19 @@ impl Attack {
     }
 }
 
-/// Returns the tested protocols; the short form draws one.
-fn drawn() -> impl Iterator<Item = &'static str> {
-    PROTOCOLS.into_iter().filter(|protocol| is_drawn("added answers", &PROTOCOLS, 1, protocol))
+/// The short form draws one.
+pub fn is_tested(protocol: &str) -> bool {
+    is_drawn("added answers", &PROTOCOLS, 1, protocol)
+}
+
+fn of_one_fold() -> impl Iterator<Item = &'static str> {
+    PROTOCOLS.into_iter().filter(|&protocol| protocol != TWO_FOLDS && is_tested(protocol))
 }
 
 #[test]
 fn one_quotient_of_factors_in_256_lets_an_added_answer_through() {
-    for protocol in drawn() {
-        // Column j holds the forgery for the quotient j + 1.
+    for protocol in of_one_fold() {
+        // Column j holds what is accepted under the quotient j + 1.
         let attack = Attack::new(protocol, |column| column as u32 + 1);
         // All earlier queries use the same randomness and so the same factor: each column tests one
         // quotient of the same two factors.
@@ -166,7 +172,7 @@ fn added_answers_are_refused() {
     const MOST_ACCEPTED: usize = 30;
     let share = if Form::of_environment() == Form::Long { 1 } else { 20 };
     let mut rng = SecretRng::from_os().unwrap();
-    for protocol in drawn() {
+    for protocol in of_one_fold() {
         let attack = Attack::new(protocol, |_| 1);
         // One or several earlier queries, each with its own factor.
         let mut accepted = [0; 2];

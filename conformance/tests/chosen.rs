@@ -113,8 +113,17 @@ fn extreme_databases_decode_under_every_parameter_set() {
     }
 }
 
-/// Equal rows have equal hints, so their errors are almost equal. Checks that they are no larger
-/// together than those of other content (docs/protocols/ring.md, "Noise").
+fn mean(numbers: &[f64]) -> f64 {
+    numbers.iter().sum::<f64>() / numbers.len() as f64
+}
+
+/// The mean square: errors have mean 0.
+fn variance(errors: &[f64]) -> f64 {
+    mean(&errors.iter().map(|error| error * error).collect::<Vec<_>>())
+}
+
+/// Rows that are equal have equal hints, so their errors are almost equal. They are no larger together than those of other content
+/// (docs/protocols/ring.md, "Noise").
 #[test]
 fn rows_that_repeat_have_errors_in_common_and_no_larger_ones() {
     let (backend, mut rng) = (backend(), SecretRng::from_os().unwrap());
@@ -123,9 +132,10 @@ fn rows_that_repeat_have_errors_in_common_and_no_larger_ones() {
         let ring = Some(ring.name().to_owned());
         let choice = Choice { protocol: "exppack-simple".into(), ring, ..Choice::default() };
         let params = ProtocolParams::choose(&choice, [7; 32], 40, 900).unwrap();
+        let rows = params.grid().records_per_unit() * params.record_bytes();
         let [random, repeated] = [Content::Random(3), Content::Constant(0xff)].map(|content| {
             let setup = setup(&backend, &params, content);
-            let mut squares = Vec::new();
+            let (mut squares, mut common) = (Vec::new(), Vec::new());
             for _ in 0..clients {
                 let client = params.client(&setup.hint, &[], &mut rng).unwrap();
                 let server = &setup.servers[0];
@@ -136,10 +146,11 @@ fn rows_that_repeat_have_errors_in_common_and_no_larger_ones() {
                     let answers = server.answer(&batch).unwrap();
                     let errors = client.errors(&*state, &[&answers[0]]).unwrap();
                     squares.push(errors.iter().map(|error| error * error).sum::<f64>() / errors.len() as f64);
+                    common.push(mean(&errors[..rows]));
                 }
             }
             squares.sort_by(f64::total_cmp);
-            let all = squares.iter().sum::<f64>() / squares.len() as f64;
+            let all = mean(&squares);
             let [half, most, largest] =
                 [0.5, 0.99, 1.0].map(|share| squares[((squares.len() - 1) as f64 * share) as usize].sqrt());
             println!(
@@ -147,6 +158,16 @@ fn rows_that_repeat_have_errors_in_common_and_no_larger_ones() {
                 params.set(),
                 all.sqrt()
             );
+            let of_keys: Vec<f64> = common.chunks(look_ups).map(variance).collect();
+            let kurtosis = mean(&common.iter().map(|error| error.powi(4)).collect::<Vec<_>>()) / variance(&common).powi(2);
+            println!(
+                "in common {:.4}, kurtosis {kurtosis:.2}; variances of keys differ by {:.2}, of as many Gaussians by {:.2}",
+                variance(&common).sqrt(),
+                variance(&of_keys.iter().map(|of_key| of_key - mean(&of_keys)).collect::<Vec<_>>()).sqrt() / mean(&of_keys),
+                (2.0 / look_ups as f64).sqrt()
+            );
+            // A mixture of variances, one for each key, would have heavier tails. The kurtosis of 1,000 Gaussians differs from 3 by 0.15.
+            assert!(!is_long() || content == Content::Random(3) || kurtosis < 4.0, "{kurtosis}");
             all.sqrt()
         });
         assert!((random / 2.0..2.0 * random).contains(&repeated), "{random} and {repeated}");

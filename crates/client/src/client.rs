@@ -11,7 +11,9 @@ use crate::cache::HintCache;
 use crate::conversation::{Conversation, Lines, Servers, fetch};
 use crate::look_up::Asking;
 use crate::wanted::Wanted;
-use crate::{ClientError, Clock, Description, Fetch, KeptKeys, LookUp, Policy, Round, Session, Value};
+use crate::{
+    ClientError, Clock, Description, Fetch, KeptKeys, Keys, LookUp, NextKeys, Policy, Round, Session, Value,
+};
 
 /// Cost of look-ups, summed over their requests. Two servers are queried in parallel, so their time
 /// counts once.
@@ -87,8 +89,17 @@ impl Fetches {
     }
 }
 
-/// A client of one database, with the one server or the two that its protocol has. The caller
-/// carries its requests: every operation is a [`Conversation`].
+/// Carrier of one conversation beside a client's look-ups, such as a thread.
+pub trait Aside: Send {
+    /// Begins to carry a conversation. The one before is over, or no longer wanted.
+    fn begin(&mut self, conversation: Conversation<'static, NextKeys>);
+
+    /// Takes the outcome of the conversation; `None` while there is none.
+    fn outcome(&mut self) -> Option<Result<NextKeys, ClientError>>;
+}
+
+/// A client of one database, from the one server or the two that its protocol has, whose requests someone else carries:
+/// what it does is a [`Conversation`].
 ///
 /// The client follows the database: an answer says that the server has a newer version, and the
 /// next request is made for that version. A server keeps former versions for a while. When the
@@ -107,6 +118,10 @@ pub struct Client {
     keys_sent: HashSet<KeysHash>,
     /// True if a server has announced a version newer than the session's.
     outdated: bool,
+    /// Carries the upload of the next keys.
+    aside: Option<Box<dyn Aside>>,
+    /// The present keys for which the next ones were last begun, and whether these are yet to come.
+    begun: Option<(KeysHash, bool)>,
 }
 
 impl Client {
@@ -165,6 +180,11 @@ impl Client {
         self.outdated
     }
 
+    #[cfg(test)]
+    pub(crate) fn session(&self) -> &Session {
+        &self.session
+    }
+
     pub(crate) fn lines(&self) -> &Lines {
         self.servers.lines()
     }
@@ -176,7 +196,41 @@ impl Client {
         clock: Clock,
         session: Session,
     ) -> Self {
-        Self { servers, cache, policy, clock, session, keys_sent: HashSet::new(), outdated: false }
+        let keys_sent = HashSet::new();
+        Self { servers, cache, policy, clock, session, keys_sent, outdated: false, aside: None, begun: None }
+    }
+
+    /// Has the client make and upload its next evaluation keys by `aside`, before the present ones are used up. Without one, the look-up
+    /// that finds them used up does both.
+    pub fn prepare_by(&mut self, aside: Box<dyn Aside>) {
+        self.aside = Some(aside);
+    }
+
+    /// Takes next keys that have been uploaded, and begins to make some if it is time. This is done once for the present keys: if it
+    /// fails, the look-up that needs new ones makes and uploads them, and is told what fails.
+    pub(crate) fn prepare(&mut self) {
+        let Some(aside) = &mut self.aside else { return };
+        if let Some((_, is_awaited @ true)) = &mut self.begun
+            && let Some(outcome) = aside.outcome()
+        {
+            *is_awaited = false;
+            if let Ok(next) = outcome {
+                self.keys_sent.extend(next.keys().map(|keys| *keys.blake3()));
+                self.session.go_on_with(next);
+            }
+        }
+        let Some(present) = self.session.keys().first().map(|keys| *keys.blake3()) else { return };
+        if self.begun.is_none_or(|(keys, _)| keys != present) && self.session.wants_next_keys() {
+            self.begun = Some((present, true));
+            let (mut servers, make) = (self.servers.beside(), self.session.next_keys());
+            aside.begin(Conversation::new(servers.lines().clone(), async move {
+                let next = make()?;
+                for keys in next.keys() {
+                    upload(&mut servers, &keys).await?;
+                }
+                Ok(next)
+            }));
+        }
     }
 
     /// Returns the database, in the last version seen.
@@ -260,6 +314,7 @@ impl Client {
         &mut self,
         begin: impl FnOnce(&mut Session) -> Result<T, ClientError>,
     ) -> Result<T, ClientError> {
+        self.prepare();
         if !self.session.needs_keys() {
             return begin(&mut self.session);
         }
@@ -279,6 +334,7 @@ impl Client {
         self.begin(Session::renew_keys)?;
         let (mut timings, mut start) = (Timings::default(), 0);
         while start < wanted.len() {
+            self.prepare();
             if self.session.has_used_up_keys() {
                 let bytes = keys_bytes(self.session.description());
                 making_keys(&self.policy, bytes, || self.session.replace_keys())?;
@@ -348,6 +404,7 @@ impl Client {
             self.follow().await?;
         }
         self.tell(look_up);
+        self.prepare();
         Ok(())
     }
 
@@ -451,11 +508,7 @@ impl Client {
                 continue;
             }
             let started = self.clock.now();
-            let request = Bytes::from(keys.request());
-            for (i, response) in self.servers.keys(&request).await?.into_iter().enumerate() {
-                keys.check(response).map_err(|error| self.servers.located(i, error))?;
-            }
-            timings.keys_bytes += request.len() as u64;
+            timings.keys_bytes += upload(&mut self.servers, &keys).await?;
             timings.keys += self.clock.now().saturating_sub(started);
             self.keys_sent.insert(*keys.blake3());
         }
@@ -463,7 +516,16 @@ impl Client {
     }
 }
 
-/// True if a server does not know the keys of a query and has not computed anything.
+/// Registers keys at all servers, and returns the bytes of the request.
+async fn upload(servers: &mut Servers, keys: &Keys<'_>) -> Result<u64, ClientError> {
+    let request = Bytes::from(keys.request());
+    for (i, response) in servers.keys(&request).await?.into_iter().enumerate() {
+        keys.check(response).map_err(|error| servers.located(i, error))?;
+    }
+    Ok(request.len() as u64)
+}
+
+/// Tests that a server does not know the keys of a query, and did nothing with it.
 fn are_keys_unknown(error: &ClientError) -> bool {
     let ClientError::Refused { refusal, .. } = error.cause() else { return false };
     refusal.code == Code::UnknownKeys && !refusal.accepted

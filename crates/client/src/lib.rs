@@ -25,16 +25,18 @@ mod forms;
 mod http;
 mod kept;
 mod keys;
+mod known;
 mod lender;
 mod look_up;
 mod manifest;
+mod next_keys;
 mod policy;
 mod session;
 mod wanted;
 mod weak;
 
 pub use cache::{Download, HintCache, MemoryCache};
-pub use client::{Client, Fetches, Lookups, Part, Parts, Timings};
+pub use client::{Aside, Client, Fetches, Lookups, Part, Parts, Timings};
 pub use clock::Clock;
 pub use conversation::{Conversation, Head, Method, Received, Request, Step, TransportError};
 pub use description::{Description, Hint, PartDescription};
@@ -48,6 +50,7 @@ pub use http::{
 };
 pub use kept::KeptKeys;
 pub use keys::Keys;
+pub use known::NextKeys;
 pub use lender::Lender;
 pub use look_up::LookUp;
 pub use policy::{Policy, Progress};

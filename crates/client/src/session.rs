@@ -10,14 +10,13 @@ use spirea_protocols::{AnyIndexClient, ClientKeys, ProtocolError, TableClient};
 use spirea_wire::{KeysHash, Part, Queries, Request, Response, Version};
 use zeroize::Zeroizing;
 
+use crate::known::{Known, is_nearly_used_up, name_of};
 use crate::wanted::{KEY_IS_NEWER, Wanted, WantedOne};
-use crate::{ClientError, Clock, Description, Hint, KeptKeys, Keys, PartDescription, WeakPrf};
+use crate::{ClientError, Clock, Description, Hint, KeptKeys, Keys, NextKeys, PartDescription, WeakPrf};
 
 /// The most bytes of a request's queries, unless a single query has more.
 const MAX_REQUEST_BYTES: u64 = 64 << 20;
 
-/// The reason for which the hash of evaluation keys may steer the client.
-const KEYS_ARE_NAMED: &str = "queries name their evaluation keys by the hash";
 /// The reason for which a row behind the base's last may steer the client.
 const ROW_IS_TOLD: &str = "the application is told whether base or delta has the row";
 
@@ -62,6 +61,8 @@ pub struct Session {
     base: Arc<Asker>,
     delta: Option<Arc<Asker>>,
     clock: Clock,
+    /// For the time after the present keys.
+    next: NextKeys,
 }
 
 /// The client of one part of a version, with the same keys for its whole life.
@@ -69,13 +70,6 @@ pub(crate) struct Asker {
     client: TableClient,
     keys: Option<KeysHash>,
     /// When the keys were made, by the session's clock.
-    made: Duration,
-}
-
-/// Keys that there are already, and when they were made.
-struct Known {
-    keys: ClientKeys,
-    blake3: KeysHash,
     made: Duration,
 }
 
@@ -87,8 +81,7 @@ impl Asker {
         known: &[Known],
         now: Duration,
     ) -> Result<Self, ClientError> {
-        let name = |keys: &ClientKeys| declassify(blake3::hash(keys.bytes()).into(), KEYS_ARE_NAMED);
-        let keys = index.keys().map(name);
+        let keys = index.keys().map(name_of);
         let made = known.iter().find(|known| Some(known.blake3) == keys).map_or(now, |known| known.made);
         Ok(Self { client: TableClient::new(part.table().clone(), index)?, keys, made })
     }
@@ -124,6 +117,12 @@ impl Asker {
             let age = now.saturating_sub(self.made);
             keys.queries() >= self.client.table().key_queries() || age >= Keys::LONGEST_USE
         })
+    }
+
+    /// Tells if it is time to make the keys that follow these. This follows from no answer.
+    pub(crate) fn is_nearly_used_up(&self, now: Duration) -> bool {
+        let most = self.client.table().key_queries();
+        self.ring_keys().is_some_and(|keys| is_nearly_used_up(keys.queries(), most, self.made, now))
     }
 
     pub(crate) fn ring_keys(&self) -> Option<&ClientKeys> {
@@ -309,7 +308,8 @@ impl Session {
         weak_prf: WeakPrf,
     ) -> Result<Self, ClientError> {
         let known = self.askers().filter_map(|asker| asker.known()).collect();
-        Self::open(description, hints, weak_prf, known, self.clock.clone())
+        let session = Self::open(description, hints, weak_prf, known, self.clock.clone())?;
+        Ok(Self { next: self.next.clone(), ..session })
     }
 
     fn open(
@@ -334,7 +334,7 @@ impl Session {
         let base = askers.next().unwrap_or(Err(ClientError::HintCorrupted))?;
         let delta = askers.next().transpose()?;
         drop(askers);
-        Ok(Self { description, base, delta, clock })
+        Ok(Self { description, base, delta, clock, next: NextKeys::default() })
     }
 
     /// A session with a version that has no delta, over the index protocol's client.
@@ -345,7 +345,7 @@ impl Session {
     ) -> Result<Self, ClientError> {
         let clock = Clock::system();
         let base = Arc::new(Asker::new(description.base(), index, &[], clock.now())?);
-        Ok(Self { description, base, delta: None, clock })
+        Ok(Self { description, base, delta: None, clock, next: NextKeys::default() })
     }
 
     /// The client of the base.
@@ -358,7 +358,20 @@ impl Session {
         self.delta.as_ref()
     }
 
-    fn askers(&self) -> impl Iterator<Item = &Arc<Asker>> {
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    pub(crate) fn next(&self) -> &NextKeys {
+        &self.next
+    }
+
+    /// Has the session go on with these keys when the present ones are over, whether they are used up or an answer ended them.
+    pub fn go_on_with(&mut self, next: NextKeys) {
+        self.next = next;
+    }
+
+    pub(crate) fn askers(&self) -> impl Iterator<Item = &Arc<Asker>> {
         [&self.base].into_iter().chain(&self.delta)
     }
 
@@ -422,7 +435,7 @@ impl Session {
         self.askers().any(|asker| asker.is_over(now))
     }
 
-    /// Draws new ring secrets, with keys made of them, if any of the present ones is over.
+    /// Goes on with other ring secrets, and keys made of them, if any of the present ones is over.
     pub(crate) fn renew_keys(&mut self) -> Result<(), ClientError> {
         if self.needs_keys() { self.replace_keys() } else { Ok(()) }
     }
@@ -433,9 +446,9 @@ impl Session {
         self.askers().any(|asker| asker.is_used_up(now))
     }
 
-    /// Draws new ring secrets, with keys made of them.
+    /// Goes on with the next ring secrets and keys, or draws and makes new ones.
     pub(crate) fn replace_keys(&mut self) -> Result<(), ClientError> {
-        let mut fresh = Vec::new();
+        let mut fresh = self.next.take(self.clock.now());
         let askers = [&mut self.base].into_iter().chain(&mut self.delta);
         for (asker, part) in askers.zip(self.description.parts()) {
             if asker.ring_keys().is_some() {

@@ -14,7 +14,8 @@ use bytes::Bytes;
 use spirea_client::{Description, Session};
 use spirea_math::random::SecretRng;
 use spirea_protocols::registry::{Choice, ProtocolParams};
-use spirea_protocols::{Sizes, TableKind};
+use spirea_protocols::table::LEAST_KEY_QUERIES;
+use spirea_protocols::{Sizes, Table, TableKind};
 use spirea_wire::{Config, KeysHash, Lengths, Limits, PartConfig, Queries, Request};
 
 const VALUE_BYTES: usize = 23;
@@ -28,6 +29,7 @@ const ROWS: [u64; 2] = [3, 98_765];
 
 fn config(protocol: &str) -> Config {
     let table = spirea_specimens::table(TableKind::Index, RECORDS, 1 + VALUE_BYTES);
+    let table = Table { key_queries: Some(LEAST_KEY_QUERIES), ..table };
     let choice = Choice { protocol: protocol.into(), ..Choice::default() };
     let params = ProtocolParams::choose(&choice, [0; 32], RECORDS, table.record_bytes()).unwrap();
     let Sizes { query_bytes, answer_bytes, hint_bytes, keys_bytes } = params.sizes();
@@ -97,6 +99,7 @@ fn in_two_processes(session: &mut Session) -> [(Vec<u8>, Option<KeysHash>); 2] {
 fn main() {
     two_unit_vectors_are_left_of_one_generator_and_nothing_of_the_system_s();
     registered_keys_stay_with_the_process_that_made_them();
+    next_keys_stay_with_the_process_that_made_them();
 }
 
 fn description(protocol: &str) -> Description {
@@ -133,4 +136,20 @@ fn registered_keys_stay_with_the_process_that_made_them() {
     let [(_, of_parent), (_, of_child)] = in_two_processes(&mut session);
     assert!(before.is_some() && of_parent == before, "the parent goes on with its keys");
     assert!(of_child.is_some() && of_child != before, "the child asks under the parent's keys");
+}
+
+fn next_keys_stay_with_the_process_that_made_them() {
+    let description = description("exppack-simple");
+    let no_hint = description.base().hint(Vec::new()).unwrap();
+    let mut session = Session::new(description, &[no_hint]).unwrap();
+    let present = session.keys().first().map(|keys| *keys.blake3());
+    for _ in 0..LEAST_KEY_QUERIES {
+        session.query_indices(&ROWS[..1]).unwrap();
+    }
+    let next = session.next_keys()().unwrap();
+    let made = next.keys().next().map(|keys| *keys.blake3());
+    session.go_on_with(next);
+    let [(_, of_parent), (_, of_child)] = in_two_processes(&mut session);
+    assert!(made.is_some() && of_parent == made, "the parent goes on with the next keys");
+    assert!(of_child.is_some() && of_child != made && of_child != present, "the child has neither");
 }

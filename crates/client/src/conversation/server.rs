@@ -11,7 +11,7 @@ use spirea_wire::{
     CONTENT_TYPE, Code, MAX_CONFIG_BYTES, MAX_KEYS_RESPONSE_BYTES, MAX_REFUSAL_BYTES, Refusal, Version,
 };
 
-use super::{Head, Line, Method, Request, TransportError};
+use super::{Head, Line, Lines, Method, Request, TransportError};
 use crate::{ClientError, Description, PartDescription, Policy};
 
 /// First pause between attempts; each further pause doubles.
@@ -52,7 +52,8 @@ pub(super) enum HintPart {
     Changed,
 }
 
-/// An address of a server.
+/// One address of a server.
+#[derive(Clone)]
 struct Address {
     url: String,
     /// True if requests with a body may be sent to this address: with two parties, the address must
@@ -110,7 +111,13 @@ impl Server {
         Self { line, name: name.into(), addresses, current: 0, party: None, attempts, max_pause, patience }
     }
 
-    /// Returns the address in use.
+    /// The same server, for another conversation at the same time.
+    pub fn among(&self, lines: &Lines) -> Self {
+        let (line, name, addresses) = (self.line.among(lines), self.name.clone(), self.addresses.clone());
+        Self { line, name, addresses, ..*self }
+    }
+
+    /// The server's address.
     pub fn url(&self) -> &str {
         &self.addresses[self.current].url
     }

@@ -41,7 +41,14 @@ impl Servers {
         Ok(Self { lines, servers })
     }
 
-    /// Returns the lines to the servers.
+    /// The same servers, for another conversation at the same time.
+    pub fn beside(&self) -> Self {
+        let lines = self.lines.beside();
+        let servers = self.servers.iter().map(|server| server.among(&lines)).collect();
+        Self { lines, servers }
+    }
+
+    /// The lines to them.
     pub fn lines(&self) -> &Lines {
         &self.lines
     }

@@ -13,6 +13,7 @@ use crate::fixture::*;
 use crate::session::tests as honest;
 use crate::{Client, Clock, Description, HintCache, MemoryCache, Policy, Session};
 
+mod aside;
 mod hints;
 mod lent;
 mod pair;

@@ -3,12 +3,14 @@ use std::sync::atomic::AtomicBool;
 
 use spirea_protocols::Table;
 
+use super::background::Background;
 use super::transport::Carriers;
 use super::{ClientOptions, lenient};
 use crate::{Client, ClientError, Clock, Description, Fetches, Lookups, Parts, Timings, Value};
 
-/// A blocking [`Client`] of one database over HTTP, with the one server or the two that its
-/// protocol has.
+/// A [`Client`] of one database over HTTP, blocking, from the one server or the two that its protocol has.
+///
+/// Before its evaluation keys are used up, a thread makes and uploads the next ones. Dropping the client stops it.
 pub struct HttpClient {
     client: Client,
     carriers: Carriers,
@@ -54,7 +56,12 @@ impl HttpClient {
         let carriers = Carriers::new(&options, addresses.len())?;
         let cache = lenient::open(options.keep, options.cache.as_deref())?;
         let connected = Client::connect(&addresses, name, cache, options.into_policy(), Clock::system())?;
-        Ok(Self { client: carriers.hold(connected)?, carriers })
+        Ok(Self::of(carriers.hold(connected)?, carriers))
+    }
+
+    fn of(mut client: Client, carriers: Carriers) -> Self {
+        client.prepare_by(Box::new(Background::new(&carriers)));
+        Self { client, carriers }
     }
 
     /// Makes the calls that follow end with [`ClientError::Stopped`] while `stop` is true, some
@@ -78,7 +85,14 @@ impl HttpClient {
         let cache = lenient::open(options.keep, options.cache.as_deref())?;
         let (policy, clock) = (options.into_policy(), Clock::system());
         let servers = crate::conversation::Servers::new(&addresses, name, &policy, clock.clone())?;
-        Ok(Self { client: Client::over(servers, cache, policy, clock, session), carriers })
+        Ok(Self::of(Client::over(servers, cache, policy, clock, session), carriers))
+    }
+
+    /// Whether the next keys have been uploaded.
+    #[cfg(test)]
+    pub(crate) fn has_next_keys(&mut self) -> bool {
+        self.client.prepare();
+        !self.client.session().wants_next_keys()
     }
 
     /// Returns the database, in the last version seen.

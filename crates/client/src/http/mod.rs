@@ -1,6 +1,7 @@
 //! The blocking client over HTTP.
 
 mod agent;
+mod background;
 mod cache;
 mod client;
 mod failure;

@@ -4,6 +4,7 @@
 mod connect;
 mod drip;
 mod lies;
+mod next_keys;
 mod pair;
 #[cfg(unix)]
 mod private;

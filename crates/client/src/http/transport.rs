@@ -160,7 +160,12 @@ impl Carriers {
         Ok(Self { connections, stop: options.stop.clone() })
     }
 
-    /// Sets the flag that ends conversations while it is true.
+    /// Carriers over the same connections, for conversations that `stop` ends.
+    pub fn beside(&self, stop: Arc<AtomicBool>) -> Self {
+        Self { connections: self.connections.clone(), stop: Some(stop) }
+    }
+
+    /// Ends conversations while `stop` is true.
     pub fn stop_by(&mut self, stop: Arc<AtomicBool>) {
         self.stop = Some(stop);
     }

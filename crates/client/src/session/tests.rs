@@ -5,6 +5,7 @@ mod fetch;
 #[cfg(feature = "forms")]
 mod forms;
 mod kept;
+mod next;
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;

@@ -121,3 +121,6 @@ impl Client {
         Ok(numbers)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,97 @@
+//! Evaluation keys that there are before a session uses them.
+
+use std::time::Duration;
+
+use spirea_math::random::SecretRng;
+use spirea_math::secret::declassify;
+use spirea_protocols::ClientKeys;
+use spirea_protocols::registry::ProtocolParams;
+use spirea_wire::{KeysHash, Part, Version};
+
+use crate::{ClientError, Clock, Keys};
+
+/// The reason for which the hash of evaluation keys may steer the client.
+const KEYS_ARE_NAMED: &str = "queries name their evaluation keys by the hash";
+/// The share of a key's life, of its queries or of its time, that is left when the next keys are made.
+const LAST_SHARE: u32 = 8;
+
+/// The hash that names keys.
+pub(crate) fn name_of(keys: &ClientKeys) -> KeysHash {
+    declassify(blake3::hash(keys.bytes()).into(), KEYS_ARE_NAMED)
+}
+
+/// Keys that there are already, and when they were made.
+#[derive(Clone)]
+pub(crate) struct Known {
+    pub keys: ClientKeys,
+    pub blake3: KeysHash,
+    pub made: Duration,
+}
+
+/// Evaluation keys with their secret for a session to go on with when its present keys are over. Nothing is encrypted under them
+/// before.
+#[derive(Clone, Default)]
+pub struct NextKeys {
+    version: Version,
+    keys: Vec<(Part, Known)>,
+}
+
+impl NextKeys {
+    /// Makes keys of these parts of a version.
+    ///
+    /// # Errors
+    /// [`ClientError::NoEntropy`] if the system gives no randomness.
+    pub(crate) fn make(
+        version: Version,
+        parts: &[(Part, ProtocolParams)],
+        clock: &Clock,
+    ) -> Result<Self, ClientError> {
+        let mut next = Self { version, keys: Vec::new() };
+        for (part, params) in parts {
+            let Some(shape) = params.key_shape() else { continue };
+            let made: Vec<ClientKeys> = next.keys.iter().map(|(_, known)| known.keys.clone()).collect();
+            let keys = ClientKeys::of_shape(shape, &made, &mut SecretRng::from_os()?);
+            if made.iter().all(|known| !known.are(&keys)) {
+                let blake3 = name_of(&keys);
+                next.keys.push((*part, Known { keys, blake3, made: clock.now() }));
+            }
+        }
+        Ok(next)
+    }
+
+    /// The keys, to be registered at the server.
+    pub fn keys(&self) -> impl Iterator<Item = Keys<'_>> {
+        self.keys.iter().map(|(part, Known { keys, blake3, .. })| Keys {
+            version: self.version,
+            part: *part,
+            bytes: keys.bytes(),
+            blake3: *blake3,
+        })
+    }
+
+    /// Tells if there are any, made by this process, with most of their life before them.
+    pub(crate) fn are_usable(&self, now: Duration) -> bool {
+        let is_usable = |(_, known): &(Part, Known)| !is_old(known.made, now) && !known.keys.have_ended();
+        !self.keys.is_empty() && self.keys.iter().all(is_usable)
+    }
+
+    /// Takes the keys, if they are usable.
+    pub(crate) fn take(&mut self, now: Duration) -> Vec<Known> {
+        let next = std::mem::take(self);
+        if next.are_usable(now) {
+            next.keys.into_iter().map(|(_, known)| known).collect()
+        } else {
+            Vec::new()
+        }
+    }
+}
+
+/// Tells if the last share of the time of keys has begun.
+fn is_old(made: Duration, now: Duration) -> bool {
+    now.saturating_sub(made) >= Keys::LONGEST_USE / LAST_SHARE * (LAST_SHARE - 1)
+}
+
+/// Tells if keys are near their end, after so many queries out of `most`. This follows from no answer.
+pub(crate) fn is_nearly_used_up(queries: u64, most: u64, made: Duration, now: Duration) -> bool {
+    queries >= most - most / u64::from(LAST_SHARE) || is_old(made, now)
+}
