@@ -111,7 +111,8 @@ pub fn setup_of_liar<B: ProtocolBackend>(
     open(backend, params, records, stored)
 }
 
-/// The same with what is computed of the database once by another backend than the one that answers.
+/// The same with what is computed of the database once by another backend than the one that
+/// answers.
 pub fn setup_prepared_by<P: ProtocolBackend, B: ProtocolBackend>(
     preparing: &Arc<P>,
     backend: &Arc<B>,

@@ -1,6 +1,7 @@
-//! A lying server of `exppack-double` that adds answers: to the packed rows of a query whose record it knows, those of an earlier query's
-//! second vector under the same keys, over a table of its own. They are bytes of the first fold's hint. The server changes one entry in
-//! every row of the record, which changes the record by a multiple of one entry of the query's first secret.
+//! A lying server of `exppack-double` that adds answers: to the packed rows of a query whose record
+//! it knows, those of an earlier query's second vector under the same keys, over a table of its
+//! own. They are bytes of the first fold's hint. The server changes one entry in every row of the
+//! record, which changes the record by a multiple of one entry of the query's first secret.
 #![allow(clippy::print_stdout, reason = "the number of accepted answers is worth seeing")]
 
 use std::sync::Arc;
@@ -16,13 +17,15 @@ use spirea_protocols::registry::{Choice, ProtocolParams};
 
 use crate::added::{TWO_FOLDS, add, is_tested};
 
-/// Bytes of a record: its name and a checksum. A short one is computed quickly, and helps the server.
+/// Bytes of a record: its name and a checksum. A short one is computed quickly, and helps the
+/// server.
 const RECORD_BYTES: usize = 5;
 const NAME_BYTES: usize = 2;
 /// Columns of the first fold, and groups, which are the columns of the second fold.
 const WIDTH: usize = 256;
 const SEED: [u8; 32] = [7; 32];
-/// The record that the server knows the client to ask for now: of the first column, and the group of this number.
+/// The record that the server knows the client to ask for now: of the first column, and the group
+/// of this number.
 const KNOWN: usize = 3;
 const KNOWN_NAME: u16 = u16::MAX;
 /// The entry of the hint's rows that the server changes.
@@ -56,8 +59,9 @@ fn index_of(column: usize, group: usize) -> usize {
     column * WIDTH + group
 }
 
-/// Records with the known one among them. In its rows the entry that the server changes has both bytes in the middle, by the choice of
-/// two other records of the group: so no byte goes below 0 or above 255 when a number of the field is added.
+/// Records with the known one among them. In its rows the entry that the server changes has both
+/// bytes in the middle, by the choice of two other records of the group: so no byte goes below 0 or
+/// above 255 when a number of the field is added.
 fn favourable_records(params: &ProtocolParams) -> Vec<Vec<u8>> {
     let mut records = records(params, Content::Random(5));
     records[KNOWN] = record_of(KNOWN_NAME);
@@ -90,8 +94,8 @@ fn named_group(name: u16) -> usize {
     usize::from(name % FIELD_ORDER as u16)
 }
 
-/// What the server plants for a group: numbers of the field for the bytes of a record that names it, each behind its negative. All are
-/// bytes.
+/// Numbers that the server plants for a group: numbers of the field for the bytes of a record that
+/// names it, each behind its negative. All are bytes.
 fn planted(group: usize, ratio: u32) -> Vec<[u8; 2]> {
     let inverse = (1..FIELD_ORDER).find(|x| x * ratio % FIELD_ORDER == 1).unwrap();
     let known = record_of(KNOWN_NAME);
@@ -117,8 +121,9 @@ struct Attack {
 }
 
 impl Attack {
-    /// Plants for each group what makes the known record one that names the group, if the quotient of factors is `ratio(group)`: in the
-    /// upper byte of the hint's entry, and the negative in the lower byte, so that both change it by a multiple of 2^32 / 257.
+    /// Plants for each group what makes the known record one that names the group, if the quotient
+    /// of factors is `ratio(group)`: in the upper byte of the hint's entry, and the negative in the
+    /// lower byte, so that both change it by a multiple of 2^32 / 257.
     fn new(ratio: impl Fn(usize) -> u32) -> Self {
         let (backend, params) = (Arc::new(CpuBackend::new(2).unwrap()), parameters());
         let records = favourable_records(&params);
@@ -152,7 +157,8 @@ impl Attack {
         setup.answers(&[vec![query.to_vec()]]).remove(0).remove(0)
     }
 
-    /// The name in the record that the client accepts, if it accepts one, for the answer that a server makes of the query.
+    /// The name in the record that the client accepts, if it accepts one, for the answer that a
+    /// server makes of the query.
     fn told(&self, answer: impl FnOnce(&[u8]) -> Vec<u8>, rng: &mut SecretRng) -> Option<u16> {
         let Prepared { queries, state } = self.honest.client.query(KNOWN as u64, rng).unwrap();
         accepted(&self.honest.client.decode(state, &[&answer(&queries[0])]).ok()?)
@@ -174,7 +180,8 @@ impl Attack {
         Self::answer(&self.honest, &[&earlier[..self.first_bytes], &query[self.first_bytes..]].concat())
     }
 
-    /// The answer to the query, with the packed rows that the second vector of an earlier one selects.
+    /// The answer to the query, with the packed rows that the second vector of an earlier one
+    /// selects.
     fn with_second_of(&self, query: &[u8], earlier: &[u8]) -> Vec<u8> {
         let packed = Self::answer(&self.honest, earlier);
         let moving = Self::answer(&self.honest, query);

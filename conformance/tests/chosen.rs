@@ -122,8 +122,8 @@ fn variance(errors: &[f64]) -> f64 {
     mean(&errors.iter().map(|error| error * error).collect::<Vec<_>>())
 }
 
-/// Rows that are equal have equal hints, so their errors are almost equal. They are no larger together than those of other content
-/// (docs/protocols/ring.md, "Noise").
+/// Rows that are equal have equal hints, so their errors are almost equal. They are no larger
+/// together than those of other content (docs/protocols/ring.md, "Noise").
 #[test]
 fn rows_that_repeat_have_errors_in_common_and_no_larger_ones() {
     let (backend, mut rng) = (backend(), SecretRng::from_os().unwrap());
@@ -166,7 +166,8 @@ fn rows_that_repeat_have_errors_in_common_and_no_larger_ones() {
                 variance(&of_keys.iter().map(|of_key| of_key - mean(&of_keys)).collect::<Vec<_>>()).sqrt() / mean(&of_keys),
                 (2.0 / look_ups as f64).sqrt()
             );
-            // A mixture of variances, one for each key, would have heavier tails. The kurtosis of 1,000 Gaussians differs from 3 by 0.15.
+            // A mixture of variances, one for each key, would have heavier tails. The kurtosis of
+            // 1,000 Gaussians differs from 3 by 0.15.
             assert!(!is_long() || content == Content::Random(3) || kurtosis < 4.0, "{kurtosis}");
             all.sqrt()
         });

@@ -91,15 +91,15 @@ impl Fetches {
 
 /// Carrier of one conversation beside a client's look-ups, such as a thread.
 pub trait Aside: Send {
-    /// Begins to carry a conversation. The one before is over, or no longer wanted.
+    /// Begins to carry a conversation. The previous one is over, or no longer wanted.
     fn begin(&mut self, conversation: Conversation<'static, NextKeys>);
 
-    /// Takes the outcome of the conversation; `None` while there is none.
+    /// Takes the outcome of the conversation; `None` if there is none yet.
     fn outcome(&mut self) -> Option<Result<NextKeys, ClientError>>;
 }
 
-/// A client of one database, from the one server or the two that its protocol has, whose requests someone else carries:
-/// what it does is a [`Conversation`].
+/// A client of one database, with the one server or the two that its protocol has. The caller
+/// carries its requests: every operation is a [`Conversation`].
 ///
 /// The client follows the database: an answer says that the server has a newer version, and the
 /// next request is made for that version. A server keeps former versions for a while. When the
@@ -118,9 +118,9 @@ pub struct Client {
     keys_sent: HashSet<KeysHash>,
     /// True if a server has announced a version newer than the session's.
     outdated: bool,
-    /// Carries the upload of the next keys.
+    /// Carrier of the upload of the next keys.
     aside: Option<Box<dyn Aside>>,
-    /// The present keys for which the next ones were last begun, and whether these are yet to come.
+    /// The present keys for which the next ones were last begun; true while these are awaited.
     begun: Option<(KeysHash, bool)>,
 }
 
@@ -200,14 +200,15 @@ impl Client {
         Self { servers, cache, policy, clock, session, keys_sent, outdated: false, aside: None, begun: None }
     }
 
-    /// Has the client make and upload its next evaluation keys by `aside`, before the present ones are used up. Without one, the look-up
-    /// that finds them used up does both.
+    /// Makes the client prepare and upload its next evaluation keys through `aside`, before the
+    /// present ones are used up. Without it, the look-up that finds them used up does both.
     pub fn prepare_by(&mut self, aside: Box<dyn Aside>) {
         self.aside = Some(aside);
     }
 
-    /// Takes next keys that have been uploaded, and begins to make some if it is time. This is done once for the present keys: if it
-    /// fails, the look-up that needs new ones makes and uploads them, and is told what fails.
+    /// Takes next keys that have been uploaded, and begins to make some if it is time. This is done
+    /// once for the present keys: if it fails, the look-up that needs new ones makes and uploads
+    /// them, and is told what fails.
     pub(crate) fn prepare(&mut self) {
         let Some(aside) = &mut self.aside else { return };
         if let Some((_, is_awaited @ true)) = &mut self.begun
@@ -525,7 +526,7 @@ async fn upload(servers: &mut Servers, keys: &Keys<'_>) -> Result<u64, ClientErr
     Ok(request.len() as u64)
 }
 
-/// Tests that a server does not know the keys of a query, and did nothing with it.
+/// True if a server does not know the keys of a query and has not computed anything.
 fn are_keys_unknown(error: &ClientError) -> bool {
     let ClientError::Refused { refusal, .. } = error.cause() else { return false };
     refusal.code == Code::UnknownKeys && !refusal.accepted

@@ -5,8 +5,8 @@ use spirea_wire::{KeysHash, KeysRequest, KeysResponse, Part, Version};
 
 use crate::ClientError;
 
-/// A session's evaluation keys, which its server must have before it can answer. They hold no secret, but tell
-/// which look-ups come from one client.
+/// A session's evaluation keys, which its server must have before it can answer. They hold no
+/// secret, but tell which look-ups come from one client.
 #[derive(Clone, Copy)]
 pub struct Keys<'a> {
     pub(crate) version: Version,
@@ -16,12 +16,12 @@ pub struct Keys<'a> {
 }
 
 impl Keys<'_> {
-    /// The longest that one ring secret is used, and that look-ups name the same keys. A look-up that has begun is
-    /// finished under it.
+    /// The longest that one ring secret is used, and that look-ups name the same keys. A look-up
+    /// that has begun is finished under it.
     ///
-    /// Time is that of the session's [`Clock`](crate::Clock), and the system's stands still on most systems while the
-    /// machine is suspended: keys of a machine that sleeps are used for so long a time awake. Nothing but the link between
-    /// look-ups lasts longer for it.
+    /// Time is that of the session's [`Clock`](crate::Clock), and the system's stands still on most
+    /// systems while the machine is suspended: keys of a machine that sleeps are used for so long a
+    /// time awake. Nothing but the link between look-ups lasts longer for it.
     pub const LONGEST_USE: Duration = Duration::from_secs(24 * 3600);
 
     /// Their bytes.
@@ -43,8 +43,8 @@ impl Keys<'_> {
     /// Checks the response to [`Keys::request`].
     ///
     /// # Errors
-    /// [`ClientError::Wire`] if it is no such response, [`ClientError::KeysChanged`] if the server received
-    /// other keys.
+    /// [`ClientError::Wire`] if it is no such response, [`ClientError::KeysChanged`] if the server
+    /// received other keys.
     pub fn check(&self, response: Bytes) -> Result<(), ClientError> {
         let KeysResponse { blake3 } = KeysResponse::decode(response)?;
         if blake3 == self.blake3 { Ok(()) } else { Err(ClientError::KeysChanged) }

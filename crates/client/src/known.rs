@@ -1,4 +1,4 @@
-//! Evaluation keys that there are before a session uses them.
+//! Evaluation keys that exist before a session uses them.
 
 use std::time::Duration;
 
@@ -12,15 +12,16 @@ use crate::{ClientError, Clock, Keys};
 
 /// The reason for which the hash of evaluation keys may steer the client.
 const KEYS_ARE_NAMED: &str = "queries name their evaluation keys by the hash";
-/// The share of a key's life, of its queries or of its time, that is left when the next keys are made.
+/// Divisor of a key's life: the next keys are made when 1 / `LAST_SHARE` of its queries or of its
+/// time is left.
 const LAST_SHARE: u32 = 8;
 
-/// The hash that names keys.
+/// Returns the hash that names keys.
 pub(crate) fn name_of(keys: &ClientKeys) -> KeysHash {
     declassify(blake3::hash(keys.bytes()).into(), KEYS_ARE_NAMED)
 }
 
-/// Keys that there are already, and when they were made.
+/// Existing keys with the time when they were made.
 #[derive(Clone)]
 pub(crate) struct Known {
     pub keys: ClientKeys,
@@ -28,8 +29,8 @@ pub(crate) struct Known {
     pub made: Duration,
 }
 
-/// Evaluation keys with their secret for a session to go on with when its present keys are over. Nothing is encrypted under them
-/// before.
+/// Evaluation keys with their secret, with which a session goes on when its present keys are over.
+/// Nothing is encrypted under them before.
 #[derive(Clone, Default)]
 pub struct NextKeys {
     version: Version,
@@ -37,7 +38,7 @@ pub struct NextKeys {
 }
 
 impl NextKeys {
-    /// Makes keys of these parts of a version.
+    /// Makes keys for these parts of a version.
     ///
     /// # Errors
     /// [`ClientError::NoEntropy`] if the system gives no randomness.
@@ -59,7 +60,7 @@ impl NextKeys {
         Ok(next)
     }
 
-    /// The keys, to be registered at the server.
+    /// Returns the keys, to be registered at the server.
     pub fn keys(&self) -> impl Iterator<Item = Keys<'_>> {
         self.keys.iter().map(|(part, Known { keys, blake3, .. })| Keys {
             version: self.version,
@@ -69,7 +70,7 @@ impl NextKeys {
         })
     }
 
-    /// Tells if there are any, made by this process, with most of their life before them.
+    /// True if there are keys, made by this process, with most of their life left.
     pub(crate) fn are_usable(&self, now: Duration) -> bool {
         let is_usable = |(_, known): &(Part, Known)| !is_old(known.made, now) && !known.keys.have_ended();
         !self.keys.is_empty() && self.keys.iter().all(is_usable)
@@ -86,12 +87,13 @@ impl NextKeys {
     }
 }
 
-/// Tells if the last share of the time of keys has begun.
+/// True if the last share of the keys' time has begun.
 fn is_old(made: Duration, now: Duration) -> bool {
     now.saturating_sub(made) >= Keys::LONGEST_USE / LAST_SHARE * (LAST_SHARE - 1)
 }
 
-/// Tells if keys are near their end, after so many queries out of `most`. This follows from no answer.
+/// True if keys are near their end, after `queries` queries of at most `most`. No answer affects
+/// this.
 pub(crate) fn is_nearly_used_up(queries: u64, most: u64, made: Duration, now: Duration) -> bool {
     queries >= most - most / u64::from(LAST_SHARE) || is_old(made, now)
 }

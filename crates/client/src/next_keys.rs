@@ -1,19 +1,20 @@
-//! Keys that are made before the present ones are over.
+//! Evaluation keys that are made before the present ones are over.
 
 use spirea_wire::Part;
 
 use crate::{ClientError, NextKeys, Session};
 
 impl Session {
-    /// Tells if it is time to make the [`next_keys`](Self::next_keys): the present ones have an eighth of their queries or of their time
-    /// left, and none are there to follow them. This follows from no answer.
+    /// True if it is time to make the [`next_keys`](Self::next_keys): the present keys have an
+    /// eighth of their queries or of their time left, and no others are ready. No answer affects
+    /// this.
     pub fn wants_next_keys(&self) -> bool {
         let now = self.clock().now();
         self.askers().any(|asker| asker.is_nearly_used_up(now)) && !self.next().are_usable(now)
     }
 
-    /// Makes the keys for the time after the present ones, when called: it takes up to a second or two, and any thread can do it. The
-    /// session knows nothing of them before [`go_on_with`](Self::go_on_with).
+    /// Returns a function that makes the keys for the time after the present ones. It takes up to
+    /// two seconds, on any thread. The session uses them after [`go_on_with`](Self::go_on_with).
     ///
     /// # Errors
     /// [`ClientError::NoEntropy`] if the system gives no randomness.

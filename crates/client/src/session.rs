@@ -49,19 +49,20 @@ impl std::fmt::Debug for Value {
 
 /// The client of one version of a database, without a transport.
 ///
-/// It holds no generator: every look-up draws from the operating system, so that two processes or machines that go on
-/// from the same memory have nothing in common in what they send, and whoever reads that memory later finds nothing of
-/// other look-ups in it.
+/// It holds no generator: every look-up draws from the operating system, so that two processes or
+/// machines that go on from the same memory have nothing in common in what they send, and whoever
+/// reads that memory later finds nothing of other look-ups in it.
 ///
-/// Where the protocol has evaluation keys, these and their secret end with the first answer that does not verify, and
-/// after [`Table::key_queries`](spirea_protocols::Table::key_queries) queries or [`Keys::LONGEST_USE`]. The next look-up
-/// begins with new ones, which the server must have before it can answer.
+/// Where the protocol has evaluation keys, these and their secret end with the first answer that
+/// does not verify, and after [`Table::key_queries`](spirea_protocols::Table::key_queries) queries
+/// or [`Keys::LONGEST_USE`]. The next look-up begins with new ones, which the server must have
+/// before it can answer.
 pub struct Session {
     description: Description,
     base: Arc<Asker>,
     delta: Option<Arc<Asker>>,
     clock: Clock,
-    /// For the time after the present keys.
+    /// Keys for the time after the present ones.
     next: NextKeys,
 }
 
@@ -86,7 +87,8 @@ impl Asker {
         Ok(Self { client: TableClient::new(part.table().clone(), index)?, keys, made })
     }
 
-    /// With some of the `known` keys if they fit, or else with new ones, which are known from then on.
+    /// With some of the `known` keys if they fit, or else with new ones, which are known from then
+    /// on.
     fn open(
         part: &PartDescription,
         hint: &[u8],
@@ -106,12 +108,13 @@ impl Asker {
         Some(Known { keys, blake3, made: self.made })
     }
 
-    /// Whether the next look-up needs other keys.
+    /// True if the next look-up needs other keys.
     fn is_over(&self, now: Duration) -> bool {
         self.ring_keys().is_some_and(ClientKeys::have_ended) || self.is_used_up(now)
     }
 
-    /// Tells if the keys are too old or have had their number of queries. This follows from no answer.
+    /// Tells if the keys are too old or have had their number of queries. This follows from no
+    /// answer.
     fn is_used_up(&self, now: Duration) -> bool {
         self.ring_keys().is_some_and(|keys| {
             let age = now.saturating_sub(self.made);
@@ -119,7 +122,7 @@ impl Asker {
         })
     }
 
-    /// Tells if it is time to make the keys that follow these. This follows from no answer.
+    /// True if it is time to make the keys that follow these. No answer affects this.
     pub(crate) fn is_nearly_used_up(&self, now: Duration) -> bool {
         let most = self.client.table().key_queries();
         self.ring_keys().is_some_and(|keys| is_nearly_used_up(keys.queries(), most, self.made, now))
@@ -139,7 +142,7 @@ impl Asker {
         self.keys
     }
 
-    /// What the answers of all servers say.
+    /// Values in the answers of all servers.
     fn decode<'a>(
         &self,
         state: LookupState,
@@ -158,16 +161,16 @@ pub struct Round<P = Pending> {
     pub pending: P,
 }
 
-/// What a round leaves with the client: secrets, erased when dropped.
+/// State of a round that stays with the client: secrets, erased when dropped.
 pub struct Pending {
-    /// Who asked: the session may have new keys when the answers come.
+    /// The asker: the session may have new keys when the answers come.
     base: Arc<Asker>,
     delta: Option<Arc<Asker>>,
     look_ups: Vec<Asked>,
     version: Version,
 }
 
-/// What asking for one value leaves.
+/// Secrets of the query for one value.
 struct Asked {
     base: LookupState,
     delta: Option<LookupState>,
@@ -177,7 +180,7 @@ struct Asked {
     is_known: bool,
 }
 
-/// What verified answers say of one value.
+/// Value in verified answers.
 enum Found {
     Value(Value),
     Absent,
@@ -204,8 +207,8 @@ fn ring_keys<'s>(base: &'s Asker, delta: Option<&'s Arc<Asker>>) -> impl Iterato
     [base].into_iter().chain(delta.map(|delta| &**delta)).filter_map(Asker::ring_keys)
 }
 
-/// Decides on a look-up by whether all its answers verified, at once for all threads that share the keys. If they did not, the keys
-/// end before anything is said.
+/// Decides on a look-up by whether all its answers verified, at once for all threads that share the
+/// keys. If they did not, the keys end before anything is said.
 ///
 /// # Errors
 /// [`ClientError::KeysEnded`] if an answer to another look-up was refused before.
@@ -225,7 +228,7 @@ pub(crate) fn settle<'k>(
     if ended { Err(ClientError::KeysEnded) } else { Ok(()) }
 }
 
-/// What the responses say together.
+/// Decodes the responses of all servers.
 #[derive(Debug)]
 pub struct Answered {
     /// The values, in the order of the request; `None` for a key that the table does not have.
@@ -235,8 +238,8 @@ pub struct Answered {
 }
 
 impl Session {
-    /// A session with a database whose pseudorandom function, if it has one, needs nobody's consent, by the system's
-    /// clock.
+    /// A session with a database whose pseudorandom function, if it has one, needs nobody's
+    /// consent, by the system's clock.
     ///
     /// # Errors
     /// See [`Session::new_with`].
@@ -245,7 +248,8 @@ impl Session {
         Self::new_with(description, hints, WeakPrf::Refuse, Clock::system())
     }
 
-    /// A session with a database, with the hints of its parts in their order. Its keys grow old by `clock`.
+    /// A session with a database, with the hints of its parts in their order. Its keys grow old by
+    /// `clock`.
     ///
     /// # Errors
     /// [`ClientError::WeakPrf`] if its function needs a consent that was not given,
@@ -280,9 +284,9 @@ impl Session {
         Self::open(description, hints, weak_prf, known, clock)
     }
 
-    /// The session's evaluation keys with their secrets, for another session to [`resume`](Self::resume) with; none that
-    /// have ended. A session that goes on with keys while another does too must learn when they end: let only one at a time
-    /// have them.
+    /// The session's evaluation keys with their secrets, for another session to
+    /// [`resume`](Self::resume) with; none that have ended. A session that goes on with keys while
+    /// another does too must learn when they end: let only one at a time have them.
     pub fn kept_keys(&self) -> Vec<KeptKeys> {
         let mut kept: Vec<KeptKeys> = Vec::new();
         for Known { keys, blake3, made } in self.askers().filter_map(|asker| asker.known()) {
@@ -295,9 +299,9 @@ impl Session {
         kept
     }
 
-    /// A session with another version of the database, which goes on with this one's evaluation keys where they
-    /// fit: the server may have them already. Keys that have ended come along without their secret, for what is left of
-    /// the look-up that ended them.
+    /// A session with another version of the database, which goes on with this one's evaluation
+    /// keys where they fit: the server may have them already. Keys that have ended come along
+    /// without their secret, for what is left of the look-up that ended them.
     ///
     /// # Errors
     /// Those of [`Session::new_with`].
@@ -366,7 +370,8 @@ impl Session {
         &self.next
     }
 
-    /// Has the session go on with these keys when the present ones are over, whether they are used up or an answer ended them.
+    /// Sets the keys with which the session goes on when the present ones are used up or ended by
+    /// an answer.
     pub fn go_on_with(&mut self, next: NextKeys) {
         self.next = next;
     }
@@ -384,9 +389,9 @@ impl Session {
         &self.description
     }
 
-    /// The evaluation keys that the server must have before it can answer, each once; none if the protocol needs
-    /// none. They are this client's own, and the same for all requests of a look-up. Ask once it has begun: it may have
-    /// begun with new ones.
+    /// The evaluation keys that the server must have before it can answer, each once; none if the
+    /// protocol needs none. They are this client's own, and the same for all requests of a look-up.
+    /// Ask once it has begun: it may have begun with new ones.
     pub fn keys(&self) -> Vec<Keys<'_>> {
         let mut all: Vec<Keys<'_>> = Vec::new();
         for (asker, part) in self.askers().zip([Part::Base, Part::Delta]) {
@@ -407,8 +412,8 @@ impl Session {
         usize::try_from(MAX_REQUEST_BYTES / bytes.max(1)).unwrap_or(usize::MAX).clamp(1, limits.max_batch)
     }
 
-    /// A look-up of the values of keys in one request, 1 to [`Session::max_batch`] of them. Every query has secrets of
-    /// its own, also for a key that was asked for before.
+    /// A look-up of the values of keys in one request, 1 to [`Session::max_batch`] of them. Every
+    /// query has secrets of its own, also for a key that was asked for before.
     ///
     /// # Errors
     /// [`ClientError::Protocol`] if the table is looked up by index or the keys are too many,
@@ -421,15 +426,16 @@ impl Session {
     /// A look-up of the values at indices in one request, 1 to [`Session::max_batch`] of them.
     ///
     /// # Errors
-    /// [`ClientError::Protocol`] if the table is looked up by key or has no such index, or the indices are
-    /// too many; [`ClientError::NoEntropy`] if the system gives no randomness. Whether a version with a delta has an
-    /// index beyond its base, its answers tell.
+    /// [`ClientError::Protocol`] if the table is looked up by key or has no such index, or the
+    /// indices are too many; [`ClientError::NoEntropy`] if the system gives no randomness. Whether
+    /// a version with a delta has an index beyond its base, its answers tell.
     pub fn query_indices(&mut self, indices: &[u64]) -> Result<Round, ClientError> {
         self.renew_keys()?;
         self.round(Wanted::Indices(indices))
     }
 
-    /// Whether any of the present keys is over, so that the next look-up begins with new ones.
+    /// Returns true if any of the present keys is over, so that the next look-up begins with new
+    /// ones.
     pub(crate) fn needs_keys(&self) -> bool {
         let now = self.clock.now();
         self.askers().any(|asker| asker.is_over(now))
@@ -440,7 +446,8 @@ impl Session {
         if self.needs_keys() { self.replace_keys() } else { Ok(()) }
     }
 
-    /// Tells if a list of look-ups goes on with new keys: it does when the present ones are used up, and not when an answer ended them.
+    /// Tells if a list of look-ups goes on with new keys: it does when the present ones are used
+    /// up, and not when an answer ended them.
     pub(crate) fn has_used_up_keys(&self) -> bool {
         let now = self.clock.now();
         self.askers().any(|asker| asker.is_used_up(now))
@@ -477,7 +484,8 @@ impl Session {
             let entries = self.base.client.table().entries;
             let beyond_base = self.delta.is_some() && index.is_some_and(|index| index >= entries);
             let (queries, base) = match index {
-                // The base is asked whatever it has, so that the server does not learn where the answer is.
+                // The base is asked whatever it has, so that the server does not learn where the
+                // answer is.
                 Some(index) => self.base.client.query_index(index * u64::from(!beyond_base), rng)?,
                 None => self.base.client.query_key(&key, rng)?,
             };
@@ -505,11 +513,12 @@ impl Session {
         })
     }
 
-    /// Reads one server's response to its request for the values of `count` keys or indices. One that is none ends the
-    /// session's keys.
+    /// Reads one server's response to its request for the values of `count` keys or indices. One
+    /// that is none ends the session's keys.
     ///
     /// # Errors
-    /// [`ClientError::Wire`] if it is not the response, [`ClientError::WrongConfig`] if it is of another version.
+    /// [`ClientError::Wire`] if it is not the response, [`ClientError::WrongConfig`] if it is of
+    /// another version.
     pub fn read(&self, count: usize, response: Bytes) -> Result<Response, ClientError> {
         let read = Response::decode(response, &self.description.limits(), count).map_err(ClientError::from);
         let response = read.and_then(|response| match response.version == *self.description.version() {
@@ -519,12 +528,14 @@ impl Session {
         response.inspect_err(|_| self.ring_keys().for_each(ClientKeys::end))
     }
 
-    /// The values, from the responses of all servers, in the order of their parties, to the requests that left
-    /// `pending`. One that does not verify ends the keys that they were asked for under, of all sessions that have them.
+    /// The values, from the responses of all servers, in the order of their parties, to the
+    /// requests that left `pending`. One that does not verify ends the keys that they were asked
+    /// for under, of all sessions that have them.
     ///
     /// # Errors
-    /// [`ClientError::Protocol`] if an answer is missing, fails its checksum or is not what the table says;
-    /// [`ClientError::KeysEnded`] if the keys had ended before. None means that a key is absent.
+    /// [`ClientError::Protocol`] if an answer is missing, fails its checksum or is not what the
+    /// table says; [`ClientError::KeysEnded`] if the keys had ended before. None means that a key
+    /// is absent.
     pub fn decode(&self, pending: Pending, responses: &[Response]) -> Result<Answered, ClientError> {
         pending.decode(responses)
     }
@@ -544,7 +555,8 @@ impl Pending {
             });
             let (in_base, change) = (in_base?, in_delta.transpose()?.flatten());
             let absent = || Ok(if is_known { Found::Absent } else { Found::Unknown });
-            // Only the fields that the application gets are copied: what they were decoded from is erased here.
+            // Only the fields that the application gets are copied: what they were decoded from is
+            // erased here.
             let value = match change.as_ref().map(|change| Change::from_bytes(change)).transpose()? {
                 Some(Change::Put(value)) => value,
                 Some(Change::Delete) => return absent(),

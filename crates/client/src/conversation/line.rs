@@ -47,12 +47,12 @@ impl Lines {
         Self { states: Arc::new(Mutex::new(states)), clock }
     }
 
-    /// Lines to the same servers for another conversation at the same time.
+    /// Creates lines to the same servers for another conversation at the same time.
     pub(super) fn beside(&self) -> Self {
         Self::new(self.states().len(), self.clock.clone())
     }
 
-    /// The line to a server.
+    /// Returns the line to a server.
     pub(super) fn to(&self, server: usize) -> Line {
         Line { lines: self.clone(), server }
     }
@@ -102,12 +102,12 @@ impl Lines {
 }
 
 impl Line {
-    /// The line to the same server among other lines.
+    /// Returns the line to the same server among other lines.
     pub fn among(&self, lines: &Lines) -> Self {
         lines.to(self.server)
     }
 
-    /// The head of the response to a request.
+    /// Sends a request and returns the head of its response.
     pub async fn send(&mut self, request: Request) -> Result<Head, TransportError> {
         match self.carry(Order::Send(request)).await {
             Received::Head(head) => Ok(head),

@@ -52,7 +52,7 @@ pub(super) enum HintPart {
     Changed,
 }
 
-/// One address of a server.
+/// Address of a server.
 #[derive(Clone)]
 struct Address {
     url: String,
@@ -111,13 +111,13 @@ impl Server {
         Self { line, name: name.into(), addresses, current: 0, party: None, attempts, max_pause, patience }
     }
 
-    /// The same server, for another conversation at the same time.
+    /// Creates a handle of the same server for another conversation at the same time.
     pub fn among(&self, lines: &Lines) -> Self {
         let (line, name, addresses) = (self.line.among(lines), self.name.clone(), self.addresses.clone());
         Self { line, name, addresses, ..*self }
     }
 
-    /// The server's address.
+    /// Returns the address in use.
     pub fn url(&self) -> &str {
         &self.addresses[self.current].url
     }

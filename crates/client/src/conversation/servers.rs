@@ -41,14 +41,14 @@ impl Servers {
         Ok(Self { lines, servers })
     }
 
-    /// The same servers, for another conversation at the same time.
+    /// Creates handles of the same servers for another conversation at the same time.
     pub fn beside(&self) -> Self {
         let lines = self.lines.beside();
         let servers = self.servers.iter().map(|server| server.among(&lines)).collect();
         Self { lines, servers }
     }
 
-    /// The lines to them.
+    /// Returns the lines to the servers.
     pub fn lines(&self) -> &Lines {
         &self.lines
     }

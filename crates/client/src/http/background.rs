@@ -15,8 +15,9 @@ pub(super) struct Background {
     running: Option<Running>,
 }
 
-/// A conversation that goes on, or whose outcome nobody has taken. It is stopped when this is dropped, and not waited for: the thread
-/// notices within some hundredths of a second, or when it has made keys. A process that was forked has no such thread.
+/// Running conversation, or its outcome that nobody has taken yet. Dropping it stops the thread
+/// without waiting: the thread notices within some hundredths of a second, or when it has made
+/// keys. A forked process has no such thread.
 struct Running {
     stop: Arc<AtomicBool>,
     outcome: Receiver<Result<NextKeys, ClientError>>,
@@ -30,7 +31,7 @@ impl Drop for Running {
 }
 
 impl Background {
-    /// A carrier over the connections of `carriers`.
+    /// Creates a carrier over the connections of `carriers`.
     pub fn new(carriers: &Carriers) -> Self {
         Self { carriers: carriers.beside(Arc::default()), running: None }
     }

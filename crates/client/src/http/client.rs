@@ -8,9 +8,11 @@ use super::transport::Carriers;
 use super::{ClientOptions, lenient};
 use crate::{Client, ClientError, Clock, Description, Fetches, Lookups, Parts, Timings, Value};
 
-/// A [`Client`] of one database over HTTP, blocking, from the one server or the two that its protocol has.
+/// A [`Client`] of one database over HTTP, blocking, from the one server or the two that its
+/// protocol has.
 ///
-/// Before its evaluation keys are used up, a thread makes and uploads the next ones. Dropping the client stops it.
+/// Before its evaluation keys are used up, a thread makes and uploads the next ones. Dropping the
+/// client stops it.
 pub struct HttpClient {
     client: Client,
     carriers: Carriers,
@@ -88,7 +90,7 @@ impl HttpClient {
         Ok(Self::of(Client::over(servers, cache, policy, clock, session), carriers))
     }
 
-    /// Whether the next keys have been uploaded.
+    /// Returns true if the next keys have been uploaded.
     #[cfg(test)]
     pub(crate) fn has_next_keys(&mut self) -> bool {
         self.client.prepare();

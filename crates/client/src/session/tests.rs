@@ -88,7 +88,7 @@ impl Server {
         Self { description: describe(&config(&base, VERSION)), base, responder, keys: HashMap::new() }
     }
 
-    /// What clients are told of a version of it.
+    /// Description of a version of it for clients.
     pub(crate) fn config(&self, version: Version) -> Config {
         config(&self.base, version)
     }
@@ -170,7 +170,7 @@ pub(crate) fn damaged(mut answer: Vec<u8>) -> Vec<u8> {
     answer
 }
 
-/// What a server does with the answer that it would have given.
+/// Change that a server makes to an honest answer.
 type Change = fn(&Server, Vec<u8>) -> Bytes;
 
 /// Asks for these rows, where the server changes some of its answers; gives the requests, and what

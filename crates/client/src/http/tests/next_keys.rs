@@ -11,8 +11,8 @@ use crate::session::tests::{Server as Honest, response, value};
 
 const ROW: u64 = 3;
 
-/// A server that answers rightly and takes keys, unless `refused` says otherwise of an upload; a client of it whose keys have one query
-/// more before it makes the next ones; and these keys.
+/// A server that answers rightly and takes keys, unless `refused` says otherwise of an upload; a
+/// client of it whose keys have one query more before it makes the next ones; and these keys.
 fn near_the_end(
     refused: fn(usize) -> Option<Reply>,
     cache: &tempfile::TempDir,

@@ -1,5 +1,5 @@
-//! A lying server that looks for the ring secret: it adds to one coefficient of an honest answer, and sees whether the
-//! client took it.
+//! A lying server that looks for the ring secret: it adds to one coefficient of an honest answer,
+//! and sees whether the client took it.
 
 use std::collections::HashSet;
 
@@ -52,10 +52,11 @@ fn secret(session: &Session) -> Vec<i64> {
     errors[..N].iter().map(|share| (share * half_step) as i64).collect()
 }
 
-/// What the attacker makes of an honest answer: one number of the record becomes its neighbour exactly if this entry is
-/// not 0.
+/// The attacker's change of an honest answer: one number of the record becomes its neighbour
+/// exactly if this entry is not 0.
 ///
-/// It is one that knows all other entries: what its change would do to other numbers, by these, it takes back.
+/// It is one that knows all other entries: what its change would do to other numbers, by these, it
+/// takes back.
 fn tamper(answer: &mut [u8], number: usize, entry: usize, secret: &[i64]) {
     let (a, b) = SET.response_bits();
     let [step_of_a, step_of_b] = [a, b].map(|bits| 1 << (bits - SET.plaintext_bits()));
@@ -114,7 +115,8 @@ fn a_server_that_sees_which_answers_are_refused_learns_one_bit_of_each_secret_an
     }
     let different: HashSet<&Vec<i64>> = secrets.values().collect();
     assert_eq!(different.len(), refusals + usize::from(!seen[TRIES - 1]), "one secret for each refusal");
-    // Chance: an answer is refused with probability 2/3 and an entry is not 0 with 2/3, so that they agree in 5/9.
+    // Chance: an answer is refused with probability 2/3 and an entry is not 0 with 2/3, so that
+    // they agree in 5/9.
     for secret in different {
         let agree = seen.iter().zip(secret).filter(|&(&refused, &entry)| refused == (entry != 0)).count();
         assert!(agree < TRIES * 3 / 4, "{agree} of {TRIES} entries of one secret");

@@ -14,7 +14,7 @@ struct Pair {
     responders: Vec<Box<dyn Responder>>,
 }
 
-/// What crosses the wire of a fetch: the lengths of requests, then of responses.
+/// Lengths that cross the wire in a fetch: of requests, then of responses.
 type Lengths = Vec<usize>;
 
 impl Pair {
@@ -25,7 +25,7 @@ impl Pair {
         let params = &snapshot.manifest().protocol;
         let open = |opening| params.on().open(&BACKEND, snapshot.files(), opening).unwrap();
         let responders = params.openings(Residence::Copied).into_iter().map(open).collect();
-        // What both say of themselves, but for which of them it is.
+        // Description that both parties have in common.
         let config = Config { party: Some(0), ..config(&part(&snapshot), VERSION) };
         Self { description: describe(&config), responders }
     }

@@ -1,6 +1,7 @@
-//! A lying server of double packing that adds answers to earlier queries under the same keys, or puts them in place of others
-//! (docs/soundness.md). It folds a vector of an earlier query over a table of its own. It adds the result to the inner ciphertexts,
-//! of which the second fold takes the bytes, or to the outer ones, which are the answer.
+//! A lying server of double packing that adds answers to earlier queries under the same keys, or
+//! puts them in place of others (docs/soundness.md). It folds a vector of an earlier query over a
+//! table of its own. It adds the result to the inner ciphertexts, of which the second fold takes
+//! the bytes, or to the outer ones, which are the answer.
 #![allow(clippy::print_stdout, reason = "the number of accepted answers is worth seeing")]
 
 use std::sync::Arc;
@@ -22,10 +23,12 @@ const DEGREE: usize = RingSet::DEGREE;
 /// Columns of the first fold, and groups, which are the columns of the second fold.
 const WIDTH: usize = 256;
 const RECORD_BYTES: usize = 16;
-/// Bytes of a record that are not always 0: its name and a checksum of it. In a response, the upper eight bits of their coefficients
-/// are whole bytes. A short checksum in such places helps the server.
+/// Bytes of a record that are not always 0: its name and a checksum of it. In a response, the upper
+/// eight bits of their coefficients are whole bytes. A short checksum in such places helps the
+/// server.
 const MARKED: [usize; 4] = [3, 7, 11, 15];
-/// The record that the server knows the client to ask for now: in the first column and the first group.
+/// The record that the server knows the client to ask for now: in the first column and the first
+/// group.
 const KNOWN: usize = 3;
 const KNOWN_NAME: usize = 200;
 
@@ -139,7 +142,8 @@ impl State {
         })
     }
 
-    /// The quotient of factors that a server would have to know which adds the answer of an earlier query's vector.
+    /// The quotient of factors that a server would have to know which adds the answer of an earlier
+    /// query's vector.
     fn quotient(&self, (level, vector): (Level, Vector), earlier: &Self) -> u32 {
         let first = self.factor_of(Vector::First);
         let own = match level {
@@ -228,7 +232,8 @@ impl Server {
         self.answer(asked, Vector::Second, &planted)
     }
 
-    /// The table whose answer makes the known record name the column or the group of an earlier query, if factors have this quotient.
+    /// The table whose answer makes the known record name the column or the group of an earlier
+    /// query, if factors have this quotient.
     fn planted(&self, (level, vector): (Level, Vector), quotient: u32) -> Planted {
         let known = record_of(KNOWN_NAME);
         let difference = |position: usize, byte: usize| {
@@ -257,7 +262,8 @@ impl Server {
         accepted(&self.client.decode(state, &[answer]).ok()?)
     }
 
-    /// The same where the second half brings the bytes of this inner ciphertext, without computing it.
+    /// The same where the second half brings the bytes of this inner ciphertext, without computing
+    /// it.
     fn accepted_inner(&self, state: &State, inner: &[u8]) -> Option<usize> {
         let mut unit = Numbers::with_capacity(DEGREE);
         unit.push(&state.first, self.client.ring.phases(inner).unwrap().iter().copied());
@@ -326,7 +332,8 @@ fn a_server_that_knows_factors_makes_a_record_name_an_earlier_query() {
     }
 }
 
-/// The inner ciphertexts of the current query, folded with the second vector of an earlier one, decode if both vectors have one factor.
+/// The inner ciphertexts of the current query, folded with the second vector of an earlier one,
+/// decode if both vectors have one factor.
 #[test]
 fn a_server_that_knows_factors_makes_an_earlier_query_select_the_group() {
     let mut rng = SecretRng::deterministic_for_tests(4);
@@ -347,7 +354,8 @@ fn a_server_that_knows_factors_makes_an_earlier_query_select_the_group() {
 
 #[test]
 fn added_answers_are_refused() {
-    // Each known query is tried with each earlier one: 1,024 tries for an addition in the long form, of which about 4 are accepted.
+    // Each known query is tried with each earlier one: 1,024 tries for an addition in the long
+    // form, of which about 4 are accepted.
     let (queries, most_accepted) = if is_long() { (32, 30) } else { (3, 2) };
     let mut rng = SecretRng::from_os().unwrap();
     let server = Server::new(&mut rng);
