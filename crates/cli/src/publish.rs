@@ -73,7 +73,7 @@ pub struct Publish {
     /// Publish a base even if it has less than half of the current version's values, as when its input was cut off.
     #[arg(help_heading = "Base", long, requires = "base")]
     allow_shrinking: bool,
-    /// A table of keys with their new values: CSV, JSONL or Parquet, with the columns of the base; a file, a folder of files, or a
+    /// A table of keys with their new values: CSV, JSONL, Arrow or Parquet, with the columns of the base; a file, a folder of files, or a
     /// pattern.
     #[arg(help_heading = "Changes", long, value_name = "FILE")]
     put: Option<PathBuf>,

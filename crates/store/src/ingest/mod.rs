@@ -7,6 +7,8 @@ mod compression;
 pub mod csv;
 mod files;
 mod format;
+#[cfg(feature = "arrow-ipc")]
+pub mod ipc;
 pub mod json;
 pub mod jsonl;
 mod list;
@@ -44,7 +46,7 @@ pub fn is_standard_input(input: &Path) -> bool {
     input == Path::new("-")
 }
 
-/// What becomes of a row of which a column is null: `null` in JSON, or null in Parquet.
+/// What becomes of a row of which a column is null: `null` in JSON, or null in Arrow and Parquet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Nulls {
     /// The table is refused, with the row named.
