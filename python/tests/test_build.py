@@ -7,6 +7,7 @@ import numpy
 import pandas
 import polars
 import pyarrow
+import pyarrow.feather
 import pyarrow.parquet
 import pytest
 
@@ -62,6 +63,8 @@ def test_columns_whose_labels_are_numbers_go_by_their_text():
 def test_files(tmp_path):
     pyarrow.parquet.write_table(pyarrow.table(COLUMNS), tmp_path / "table.parquet")
     assert served(spirea.build(tmp_path / "table.parquet", key="domain", value=["verdict", "n"])) == EXPECTED
+    pyarrow.feather.write_feather(pyarrow.table(COLUMNS), tmp_path / "table.feather")
+    assert served(spirea.build(tmp_path / "table.feather", key="domain", value=["verdict", "n"])) == EXPECTED
     (tmp_path / "table.txt").write_text("k;v\na;1\n")
     snapshot = spirea.build(str(tmp_path / "table.txt"), tmp_path / "out", key="k", value="v", delimiter=";")
     assert snapshot.path == str(tmp_path / "out") and snapshot.name == "out"

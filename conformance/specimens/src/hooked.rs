@@ -42,13 +42,7 @@ pub fn database(folder: &Path, hook: Hook) -> Database {
         party: None,
         params: manifest.protocol.clone(),
         table: manifest.table.clone(),
-        hint: HintFile {
-            path: snapshot.hint_path(),
-            bytes: manifest.hint.bytes,
-            blake3: manifest.hint.blake3,
-            rows: snapshot.hint_rows_path(),
-            rows_bytes: manifest.hint_rows.as_ref().map_or(0, |rows| rows.bytes),
-        },
+        hint: HintFile::of(&snapshot),
         manifest: manifest.hashed_bytes().into(),
         backend: BACKEND.id(),
     };

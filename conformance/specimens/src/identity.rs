@@ -1,5 +1,5 @@
 use bytes::Bytes;
-use spirea_backend::{Backend as _, NaiveBackend};
+use spirea_backend::{Backend as _, NaiveBackend, StoredFile};
 use spirea_engine::{HintFile, Identity};
 use spirea_protocols::TableKind;
 use spirea_protocols::registry::{Choice, ProtocolParams};
@@ -25,10 +25,10 @@ pub fn identity(name: &str, version: [u8; 32], params: &ProtocolParams) -> Ident
         params: params.clone(),
         table: table(TableKind::Index, params.records(), params.record_bytes() - CHECKSUM_BYTES),
         hint: HintFile {
-            path: "none".into(),
+            file: StoredFile::at("none"),
             bytes: params.sizes().hint_bytes,
             blake3: blake3::hash(b"").into(),
-            rows: "none".into(),
+            rows: StoredFile::at("none"),
             rows_bytes: 0,
         },
         manifest: Bytes::new(),

@@ -13,7 +13,7 @@ use crate::output::parse_length;
 /// Description of a file besides its name.
 #[derive(Args)]
 pub struct InputOptions {
-    /// Format, if the file's name does not tell: csv, tsv, json, jsonl, parquet, npy, raw.
+    /// Format, if the file's name does not tell: csv, tsv, json, jsonl, arrow, parquet, npy, raw.
     #[arg(help_heading = "Input", long)]
     format: Option<String>,
     /// Separator of a line's fields: one character, or tab. Implies csv.
@@ -34,8 +34,7 @@ pub struct InputOptions {
     /// Bytes of a value in a fixed-width file.
     #[arg(help_heading = "Input", long, value_name = "SIZE", value_parser = parse_length)]
     pub record_bytes: Option<usize>,
-    /// Rows of JSON or Parquet in which a column is null: refuse the table, take the value as
-    /// empty, or skip the row.
+    /// Rows of JSON, Arrow or Parquet in which a column is null: refuse the table, take the value as empty, or skip the row.
     #[arg(help_heading = "Input", long, default_value = "refuse", value_name = "refuse|empty|skip")]
     pub nulls: Nulls,
 }

@@ -1,14 +1,14 @@
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use spirea_backend::{BackendError, BackendId, StepTimes};
+use spirea_backend::{BackendError, BackendId, StepTimes, StoredFile};
 use spirea_lattice::rlwe::KeyShape;
 use spirea_protocols::registry::ProtocolParams;
 use spirea_protocols::{Partial, Party, PreparedKeys, ProtocolError, Query, Responder, Sizes, Table};
+use spirea_store::Snapshot;
 
 use crate::lock::lock;
 use crate::scheduler::{Pace, PaceMeter};
@@ -46,19 +46,38 @@ pub struct Identity {
 /// A hint on disk.
 #[derive(Clone, Debug)]
 pub struct HintFile {
-    /// Path of the file.
-    pub path: PathBuf,
-    /// Length in bytes.
+    /// The file.
+    pub file: StoredFile,
+    /// Its length.
     pub bytes: u64,
     /// BLAKE3 of its bytes.
     pub blake3: [u8; 32],
-    /// Path of the list of the rows' hashes.
-    pub rows: PathBuf,
-    /// Length of that list in bytes.
+    /// The file of the hashes of its rows.
+    pub rows: StoredFile,
+    /// The length of that list.
     pub rows_bytes: u64,
 }
 
-/// Database that answers queries: the identity of a snapshot and the server half of its protocol.
+impl HintFile {
+    /// The hint of a snapshot. Its files are opened now, because another snapshot may take their paths later.
+    pub fn of(snapshot: &Snapshot) -> Self {
+        let manifest = snapshot.manifest();
+        let (file, rows) = (snapshot.hint().clone(), snapshot.hint_rows().clone());
+        for opened in [&file, &rows] {
+            // The folder of a worker's share has neither. A request for a missing file fails when it tries again.
+            let _ = opened.file();
+        }
+        Self {
+            file,
+            bytes: manifest.hint.bytes,
+            blake3: manifest.hint.blake3,
+            rows,
+            rows_bytes: manifest.hint_rows.as_ref().map_or(0, |rows| rows.bytes),
+        }
+    }
+}
+
+/// A database that answers: the identity of a snapshot and the server half of its protocol.
 pub struct Database {
     identity: Identity,
     responder: Box<dyn Responder>,

@@ -26,7 +26,7 @@ use crate::Limits;
 use crate::access::{Peer, Shares};
 use crate::activity::{Activity, Noted, Overdue, Room};
 use crate::drain::Drained;
-use crate::memory::{ConnectionMemory, Reserved};
+use crate::memory::{ConnectionMemory, Reserved, ResponseMemory};
 use crate::refused::Refused;
 use crate::tls::{HTTP_2, expired, peer_expiry};
 
@@ -53,11 +53,8 @@ const CONNECTION_BYTES: u64 = 256 << 10;
 /// Additional bytes of an HTTP/2 connection: its window, frames, and the tables of header
 /// compression.
 const HTTP_2_BYTES: u64 = WINDOW_BYTES as u64 + (64 << 10);
-/// Bytes of a response that `REQUEST_BYTES` includes: a short body, or the pieces of a file that
-/// wait to be written.
-const RESPONSE_BYTES: u64 = 192 << 10;
-/// Bytes that a request holds: its head and its response up to `RESPONSE_BYTES`.
-const REQUEST_BYTES: u64 = HEADER_BYTES as u64 + RESPONSE_BYTES;
+/// Bytes that a request holds: its head, and the first bytes of its response.
+const REQUEST_BYTES: u64 = HEADER_BYTES as u64 + ResponseMemory::OWN_BYTES;
 
 /// Handle that stops a running server: it accepts no further connection and finishes accepted
 /// requests.
@@ -288,9 +285,12 @@ impl Connection {
     {
         let (router, activity) = (TowerToHyperService::new(self.router.clone()), Arc::clone(activity));
         let (peer, rate, memory) = (self.peer, self.limits.write_rate(), Arc::clone(&self.memory));
+        let for_responses = ResponseMemory::new(Arc::clone(&memory), &peer.network());
         service_fn(move |mut request: Request<Incoming>| {
-            request.extensions_mut().insert(peer);
             let (busy, memory, router) = (activity.begin(), Arc::clone(&memory), router.clone());
+            let for_responses = for_responses.clone();
+            request.extensions_mut().insert(peer);
+            request.extensions_mut().insert(for_responses.clone());
             let request = Drained::attach(request);
             async move {
                 let Some(own) = memory.take(&peer.network(), REQUEST_BYTES) else {
@@ -298,7 +298,7 @@ impl Connection {
                     return Ok(busy.until_sent(refused, rate, ()));
                 };
                 let response = router.call(request).await?;
-                Ok(match rest_of(&response, &memory, peer) {
+                Ok(match rest_of(&response, &for_responses) {
                     Some(rest) => busy.until_sent(response, rate, (own, rest)),
                     None => busy.until_sent(Refused::response_above_memory().into_response(), rate, own),
                 })
@@ -307,9 +307,9 @@ impl Connection {
     }
 }
 
-/// Reserves the memory of a response above `RESPONSE_BYTES`. A response without a known length is a
-/// file, sent in pieces.
-fn rest_of(response: &Response, memory: &Arc<ConnectionMemory>, peer: Peer) -> Option<Reserved> {
-    let bytes = response.body().size_hint().exact().unwrap_or(0);
-    memory.take(&peer.network(), bytes.saturating_sub(RESPONSE_BYTES))
+/// The memory of a response: reserved before it was computed, or taken now. A response without a length comes from a file, in
+/// pieces.
+fn rest_of(response: &Response, memory: &ResponseMemory) -> Option<Arc<Reserved>> {
+    let reserved = response.extensions().get().cloned();
+    reserved.or_else(|| memory.reserve(response.body().size_hint().exact().unwrap_or(0)))
 }

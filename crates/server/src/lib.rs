@@ -44,6 +44,7 @@ mod demo;
 mod descriptors;
 mod drain;
 mod extension;
+mod file_body;
 mod gpu_memory;
 mod held;
 mod library;

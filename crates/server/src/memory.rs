@@ -79,7 +79,30 @@ impl ConnectionMemory {
     }
 }
 
-/// Bytes that are taken but not yet assigned to a client.
+/// Memory for the response to a client's request, to be reserved before the response is computed.
+#[derive(Clone)]
+pub(crate) struct ResponseMemory {
+    memory: Arc<ConnectionMemory>,
+    client: Arc<[u8]>,
+}
+
+impl ResponseMemory {
+    /// Bytes of a response that its request's own reservation has room for: a short body, or the pieces of a file that
+    /// wait to be written.
+    pub const OWN_BYTES: u64 = 192 << 10;
+
+    pub fn new(memory: Arc<ConnectionMemory>, client: &[u8]) -> Self {
+        Self { memory, client: client.into() }
+    }
+
+    /// Takes what a response of `bytes` bytes needs beyond [`Self::OWN_BYTES`]; `None` if too little is left. The reservation goes
+    /// with the response as an extension of it.
+    pub fn reserve(&self, bytes: u64) -> Option<Arc<Reserved>> {
+        self.memory.take(&self.client, bytes.saturating_sub(Self::OWN_BYTES)).map(Arc::new)
+    }
+}
+
+/// Bytes that are taken and belong to no client yet.
 pub(crate) struct Unassigned {
     permit: OwnedSemaphorePermit,
     memory: Arc<ConnectionMemory>,

@@ -1,7 +1,7 @@
 //! Ingest of tables, keyword index and hashed snapshots on disk.
 //!
-//! - [`snapshot`] and [`manifest`]: the format on disk, and how a server opens and verifies it.
-//! - [`ingest`]: readers of CSV, JSONL, Parquet, `.npy` and fixed-width files.
+//! - [`snapshot`] and [`manifest`]: what lies on disk, and how a server opens and verifies it.
+//! - [`ingest`]: readers of CSV, JSONL, Arrow, Parquet, `.npy` and fixed-width files.
 //! - [`mod@build`]: from a table to a snapshot, through a spool on disk.
 //! - [`changes`] of a table, and the [`repository`] of its versions; [`signing`] them;
 //!   [`succession`] of its bases.

@@ -41,6 +41,8 @@ fn otherwise(path: &Path) -> String {
 pub struct Snapshot {
     folder: PathBuf,
     files: Files,
+    hint: StoredFile,
+    hint_rows: StoredFile,
     manifest: Manifest,
     version: [u8; 32],
 }
@@ -66,7 +68,8 @@ impl Snapshot {
         let (manifest, version) = Manifest::from_bytes(&bytes)
             .map_err(|error| StoreError::BadManifest { path, detail: error.to_string() })?;
         let files = Files::at(folder.join(MATRIX_FILE), folder.join(SERVER_FILE));
-        Ok(Self { folder, files, manifest, version })
+        let [hint, hint_rows] = [HINT_FILE, HINT_ROWS_FILE].map(|name| StoredFile::at(folder.join(name)));
+        Ok(Self { folder, files, hint, hint_rows, manifest, version })
     }
 
     /// Returns the manifest.
@@ -94,14 +97,19 @@ impl Snapshot {
         self.files.matrix.path().into()
     }
 
-    /// Returns the path of the hint.
+    /// The path of its hint.
     pub fn hint_path(&self) -> PathBuf {
-        self.folder.join(HINT_FILE)
+        self.hint.path().into()
     }
 
-    /// Returns the path of the hashes of the hint's rows.
-    pub fn hint_rows_path(&self) -> PathBuf {
-        self.folder.join(HINT_ROWS_FILE)
+    /// The file of its hint: the one that was verified, if this snapshot or a clone of it was.
+    pub fn hint(&self) -> &StoredFile {
+        &self.hint
+    }
+
+    /// The file of the hashes of its hint's rows, as [`Self::hint`].
+    pub fn hint_rows(&self) -> &StoredFile {
+        &self.hint_rows
     }
 
     /// Returns the path of a delta's changes.
@@ -140,6 +148,8 @@ impl Snapshot {
         match name {
             MATRIX_FILE => self.files.matrix.clone(),
             SERVER_FILE => self.files.server.clone(),
+            HINT_FILE => self.hint.clone(),
+            HINT_ROWS_FILE => self.hint_rows.clone(),
             _ => StoredFile::at(self.folder.join(name)),
         }
     }

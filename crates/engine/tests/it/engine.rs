@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use spirea_backend::{BackendError, StepTimes};
+use spirea_backend::{BackendError, StepTimes, StoredFile};
 use spirea_engine::{
     Asked, Database, Engine, EngineError, HintFile, Identity, KeyRegistry, Load, LoadError, Served, State,
     Ticket,
@@ -336,7 +336,7 @@ fn hints_are_found_by_their_hash_in_all_versions_and_parts() {
     let part = |version: u8, kind| {
         let mut identity = identity();
         (identity.version, identity.hint.blake3) = ([version; 32], [version; 32]);
-        identity.hint.path = format!("hint-{version}").into();
+        identity.hint.file = StoredFile::at(format!("hint-{version}"));
         identity.table.kind = kind;
         identity.table.places = (kind == TableKind::Keyword).then_some([9; 32]);
         let sizes = identity.params.sizes();
@@ -347,7 +347,7 @@ fn hints_are_found_by_their_hash_in_all_versions_and_parts() {
     engine.publish(Served::new(part(2, TableKind::Index), Some(delta)).unwrap());
     for version in [1, 2, 3] {
         let hint = engine.hint("test", &[version; 32]).unwrap().unwrap();
-        assert_eq!(hint.path, std::path::Path::new(&format!("hint-{version}")));
+        assert_eq!(hint.file.path(), std::path::Path::new(&format!("hint-{version}")));
     }
     assert!(engine.hint("test", &[4; 32]).unwrap().is_none());
     assert!(matches!(engine.hint("other", &[1; 32]), Err(EngineError::UnknownDatabase)));

@@ -1,7 +1,6 @@
 //! `GET /v1/databases/{name}/hint`: a hint from its file, whole or from the byte where a download
 //! broke off. `?blake3=HASH` names the hint; the default is the hint of the newest version's base.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -12,20 +11,18 @@ use axum::http::header::{
 };
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
+use spirea_backend::StoredFile;
 use spirea_engine::HintFile;
-use tokio::fs::File;
-use tokio::io::{AsyncReadExt, AsyncSeekExt};
-use tokio_util::io::ReaderStream;
+use tokio::task::spawn_blocking;
 
 use super::request::{Name, lists_tag, named_hash};
 use super::response::entity_tag;
 use crate::app::App;
+use crate::file_body::FileBody;
 use crate::range::{Asked, Slice, parse};
 use crate::refused::Refused;
 
-/// Bytes read from the file at a time.
-const CHUNK_BYTES: usize = 32 << 10;
-/// All versions share one address, so a cache must check that its copy is still current.
+/// One address for all versions: a cache must ask whether its copy is still the hint.
 const ASK_AGAIN: HeaderValue = HeaderValue::from_static("no-cache");
 
 pub(super) async fn hint(
@@ -55,7 +52,7 @@ pub(super) async fn hint(
             return Ok(response);
         }
     };
-    let body = open(&hint.path, hint.bytes, slice).await.map_err(unreadable)?;
+    let body = open(&hint.file, hint.bytes, slice).await.map_err(unreadable)?;
     let mut response = (status, body).into_response();
     let headers = response.headers_mut();
     headers.insert(ETAG, tag);
@@ -98,8 +95,7 @@ fn named(app: &App, database: &str, uri: &Uri) -> Result<HintFile, Refused> {
     }
 }
 
-/// Converts an error of reading a hint: a version may answer slightly longer than its files are
-/// kept.
+/// A file that was missing when its version was loaded may be missing still.
 fn unreadable(error: std::io::Error) -> Refused {
     if error.kind() == std::io::ErrorKind::NotFound {
         return Refused::unknown_hint();
@@ -112,14 +108,14 @@ fn value(text: String) -> HeaderValue {
     HeaderValue::try_from(text).expect("digits and punctuation are a header's value")
 }
 
-async fn open(path: &Path, bytes: u64, slice: Slice) -> std::io::Result<Body> {
+async fn open(file: &StoredFile, bytes: u64, slice: Slice) -> std::io::Result<Body> {
     if slice.length == 0 {
         return Ok(Body::empty());
     }
-    let mut file = File::open(path).await?;
-    if file.metadata().await?.len() != bytes {
+    let opened = file.clone();
+    let found = spawn_blocking(move || opened.bytes()).await.map_err(std::io::Error::other)??;
+    if found != bytes {
         return Err(std::io::Error::other("the hint's file has changed since it was loaded"));
     }
-    file.seek(std::io::SeekFrom::Start(slice.start)).await?;
-    Ok(Body::from_stream(ReaderStream::with_capacity(file.take(slice.length), CHUNK_BYTES)))
+    Ok(Body::new(FileBody::new(file.clone(), slice)))
 }

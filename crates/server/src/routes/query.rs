@@ -16,6 +16,7 @@ use super::response::protobuf;
 use crate::access::Caller;
 use crate::app::App;
 use crate::body::Upload;
+use crate::memory::ResponseMemory;
 use crate::refused::Refused;
 use crate::traces::Stages;
 
@@ -24,6 +25,7 @@ pub(super) async fn query(
     Name(name): Name,
     Extension(caller): Extension<Caller>,
     Extension(trace): Extension<TraceContext>,
+    Extension(memory): Extension<ResponseMemory>,
     request: Request,
 ) -> Result<Response, Refused> {
     let upload = Upload::new(request);
@@ -34,7 +36,11 @@ pub(super) async fn query(
     // outdated version is told so.
     let version = spirea_wire::Request::version(&received.bytes)?;
     let served = app.engine.version(&name, Some(&version))?;
-    let request = spirea_wire::Request::decode(received.bytes.clone(), &limits(&served))?;
+    let limits = limits(&served);
+    let request = spirea_wire::Request::decode(received.bytes.clone(), &limits)?;
+    // An answer that nobody can be sent is not computed.
+    let reserved = memory.reserve(limits.response_bytes(request.base.queries.len()));
+    let reserved = reserved.ok_or_else(Refused::short_of_connection_memory)?;
     let measured = app.metrics.of(&name);
     let charge = caller.charge(&received.bytes, request.base.queries.len())?;
     let ticket = admit(&app, served, request, trace).await.inspect_err(|error| match error {
@@ -61,6 +67,7 @@ pub(super) async fn query(
     };
     let mut response = protobuf(response.encode());
     response.extensions_mut().insert(stages);
+    response.extensions_mut().insert(reserved);
     Ok(response)
 }
 

@@ -2,15 +2,21 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::path::Path;
 
 use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, StreamOwned};
 use spirea_server::{Limits, ServerConfig};
-use spirea_specimens::no_hook;
+use spirea_specimens::hooked::database;
+use spirea_specimens::snapshots::{options, try_build, write_file};
+use spirea_specimens::{Hook, gate, no_hook};
 use spirea_wire::Code;
 use tempfile::tempdir;
 
-use crate::fixture::{Reply, Running, dial, dial_from, eventually, serve_config, serve_urls, urls};
+use crate::fixture::{
+    Reply, Running, dial, dial_from, engine, eventually, read, request, serve_config, serve_engine,
+    serve_urls, urls,
+};
 use crate::stalls::{Stalled, get};
 use crate::tls::{Authority, files};
 
@@ -83,6 +89,83 @@ fn a_request_above_a_clients_memory_is_refused() {
         (429, Code::Overloaded, false)
     );
     assert!(reply.header("retry-after").is_some());
+}
+
+const QUERY: &str = "/v1/databases/urls/query";
+
+/// A server of a table whose answers are longer than a request's own reservation, for clients of which each may have one
+/// answer at a time; and the bytes of a request.
+fn serve_long_answers(folder: &Path, hook: Hook) -> (Running, Vec<u8>) {
+    let value = "v".repeat(700 << 10);
+    let input = write_file(folder, "table.csv", format!("k,v\na,{value}\nb,{value}\n"));
+    let mut built = options(&input, Some("k"), &["v"]);
+    built.out = folder.join("urls");
+    try_build(&built).unwrap();
+    let engine = engine(8);
+    engine.publish(database(&built.out, hook));
+    let answer_bytes = engine.version("urls", None).unwrap().base().sizes().answer_bytes as u64;
+    assert!(answer_bytes > 512 << 10, "{answer_bytes}");
+    // Two connections and their requests, and one and a half answers.
+    let client_connection_memory = 2 * OWN + answer_bytes * 3 / 2;
+    let server = serve_engine(&engine, Limits { client_connection_memory, ..Limits::default() });
+    let body = request(&server, 1).encode();
+    (server, body.to_vec())
+}
+
+fn send(server: &Running, body: &[u8]) -> TcpStream {
+    let mut stream = dial(server.address);
+    let head = format!(
+        "POST {QUERY} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/x-protobuf\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(&[head.as_bytes(), body].concat()).unwrap();
+    stream
+}
+
+#[test]
+fn an_answer_without_memory_is_refused_before_it_is_computed() {
+    let folder = tempdir().unwrap();
+    let (hook, begins, go) = gate();
+    let (server, body) = serve_long_answers(folder.path(), hook);
+    let mut first = send(&server, &body);
+    begins.recv().unwrap();
+    // The memory of the first answer is taken while it is computed.
+    let reply = server.post(QUERY, &body);
+    assert_eq!(
+        (reply.status, reply.refusal().code, reply.refusal().accepted),
+        (429, Code::Overloaded, false)
+    );
+    assert!(reply.header("retry-after").is_some());
+    go.send(()).unwrap();
+    let answer = read(&mut first);
+    assert_eq!(answer.status, 200);
+    eventually("the memory is given back", || reserved_for_others(&server) == 0);
+    // The refused one was not computed.
+    assert_eq!(server.metric("spirea_batch_queries_sum{database=\"urls\"}"), Some(1.0));
+    go.send(()).unwrap();
+    assert_eq!(server.post(QUERY, &body).status, 200);
+    assert_eq!(begins.try_iter().count(), 1);
+}
+
+#[test]
+fn memory_for_an_answer_is_given_back_when_its_client_goes() {
+    let folder = tempdir().unwrap();
+    let (hook, begins, go) = gate();
+    let (server, body) = serve_long_answers(folder.path(), hook);
+    let client = send(&server, &body);
+    begins.recv().unwrap();
+    assert!(reserved_for_others(&server) > OWN);
+    drop(client);
+    eventually("the memory is given back", || reserved_for_others(&server) == 0);
+    go.send(()).unwrap();
+}
+
+#[test]
+fn memory_for_an_answer_is_given_back_when_its_computation_fails() {
+    let folder = tempdir().unwrap();
+    let (server, body) = serve_long_answers(folder.path(), Box::new(|| panic!("a defect in a backend")));
+    assert_eq!(server.post(QUERY, &body).status, 500);
+    eventually("the memory is given back", || reserved_for_others(&server) == 0);
 }
 
 #[test]

@@ -15,7 +15,7 @@ use spirea_server::{Limits, ServeError, Server, ServerConfig, SignerError};
 use spirea_specimens::snapshots::{columns, csv_options, try_build};
 use spirea_store::repository::{Settings, Shrinking};
 use spirea_store::signing::new_key;
-use spirea_store::{BuildOptions, Repository, Silent, Snapshot};
+use spirea_store::{BuildOptions, Overwrite, Repository, Silent, Snapshot};
 use spirea_wire::Code;
 use tempfile::tempdir;
 
@@ -333,6 +333,42 @@ fn a_snapshot_s_folder_stays_as_it_is_and_an_empty_repository_gets_its_first_ver
     published(&publish(&server, "snapshot", &whole(&fixed)));
     assert_eq!(server.get("/readyz").status, 200);
     assert_eq!(ask(&mut client(&server, folder.path()), &["key-2"]), [Some(value(2, 1))]);
+}
+
+#[test]
+fn a_folder_that_is_built_anew_is_served_as_it_was() {
+    let folder = tempdir().unwrap();
+    let first = snapshot(folder.path(), "simple", true, 1);
+    let server = serve(first.folder());
+    // Another edition takes the place of the first, whose files are deleted.
+    let second = snapshot(folder.path(), "simple", true, 2);
+    let lines = std::fs::read_to_string(second.folder().with_extension("csv")).unwrap();
+    let options = csv_options(first.folder(), "simple", columns(Some("key"), &["value"]), &lines);
+    try_build(&BuildOptions { overwrite: Overwrite::Replace, name: Some("table".into()), ..options })
+        .unwrap();
+    assert_ne!(Snapshot::open(first.folder()).unwrap().version(), first.version());
+    // A client that has nothing fetches the hint now.
+    let mut client = client(&server, folder.path());
+    assert_eq!(ask(&mut client, &["key-7"]), [Some(value(7, 1))]);
+    let rows = server.get("/v1/databases/table/hint/rows");
+    assert_eq!(
+        (rows.status, rows.body.len() as u64),
+        (200, first.manifest().hint_rows.as_ref().unwrap().bytes)
+    );
+    // The folder may even be gone.
+    std::fs::remove_dir_all(first.folder()).unwrap();
+    assert_eq!(server.get("/v1/databases/table/hint").status, 200);
+}
+
+#[test]
+fn a_hint_that_is_cut_off_in_place_is_not_sent() {
+    let folder = tempdir().unwrap();
+    let snapshot = snapshot(folder.path(), "simple", true, 1);
+    let server = serve(snapshot.folder());
+    let hint = std::fs::OpenOptions::new().write(true).open(snapshot.hint_path()).unwrap();
+    hint.set_len(snapshot.manifest().hint.bytes - 1).unwrap();
+    let reply = server.get("/v1/databases/table/hint");
+    assert_eq!((reply.status, reply.refusal().code), (500, Code::Internal));
 }
 
 #[test]

@@ -32,7 +32,7 @@ impl Changes {
         for (input, fields) in [(put, Some(&table.fields)), (delete, None)] {
             let Some(input) = input else { continue };
             if !input.files.format().has_columns() {
-                let detail = "changes need a column of keys: give them as CSV, JSONL or Parquet";
+                let detail = "changes need a column of keys: give them as CSV, JSONL, Arrow or Parquet";
                 return Err(StoreError::BadOption(detail.into()));
             }
             // From a file of deletions, only the keys are read.

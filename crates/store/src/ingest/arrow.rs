@@ -3,6 +3,7 @@
 //! Strings and binary columns give their bytes. Rows of a fixed number of numbers, such as those of
 //! a matrix, give the bytes of the numbers. Each value of another type has one text (`typed`).
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use arrow_array::cast::AsArray;
@@ -14,11 +15,16 @@ use super::typed::{Role, as_bytes, check, field_type};
 use super::{Row, RowSource, Selection, positions};
 use crate::{Location, StoreError};
 
-/// Rows from a stream of batches.
+/// Rows of a batch that are turned into text at a time: [`MAX_TEXT_BYTES`](super::typed::MAX_TEXT_BYTES) is for each.
+const SLICE_ROWS: usize = 64;
+
+/// Rows of a stream of batches.
 pub struct BatchRows<R> {
     reader: R,
     name: PathBuf,
     batch: Cells,
+    /// Rows of the reader's last batch that follow `batch`.
+    rest: Option<RecordBatch>,
     /// For each cell, its column in a batch.
     columns: Vec<usize>,
     types: Vec<FieldType>,
@@ -43,33 +49,79 @@ impl<R: RecordBatchReader> BatchRows<R> {
         let types =
             types_of(&schema, &columns, selection).map_err(|detail| StoreError::malformed(place, detail))?;
         let (name, selection) = (name.into(), selection.clone());
-        Ok(Self { reader, name, batch: Cells::default(), columns, types, selection, done: 0, rows })
+        Ok(Self {
+            reader,
+            name,
+            batch: Cells::default(),
+            rest: None,
+            columns,
+            types,
+            selection,
+            done: 0,
+            rows,
+        })
     }
 
-    /// Loads the next batch that has rows; `false` at the end.
-    fn next_batch(&mut self) -> Result<bool, StoreError> {
-        for batch in &mut self.reader {
-            let cells = batch.and_then(|batch| match batch.num_rows() {
-                0 => Ok(None),
-                _ => Cells::of(&batch, &self.columns).map(Some),
-            });
-            let place = || Location::Row(self.name.clone(), self.done + 1);
-            let malformed = |error: ArrowError| {
-                StoreError::malformed(place(), format!("the rows from here cannot be read: {error}"))
-            };
-            if let Some(cells) = cells.map_err(malformed)? {
-                self.batch = cells;
-                return Ok(true);
+    /// The reader of the batches.
+    pub(super) fn reader(&self) -> &R {
+        &self.reader
+    }
+
+    /// Goes on to the next rows; `false` at the end.
+    fn next_slice(&mut self) -> Result<bool, StoreError> {
+        let cells = unpanicked(|| self.read_slice().map_err(cause_of));
+        let cells = cells.map_err(|cause| {
+            let place = Location::Row(self.name.clone(), self.done + 1);
+            StoreError::malformed(place, format!("the rows from here cannot be read: {cause}"))
+        })?;
+        let more = cells.is_some();
+        self.batch = cells.unwrap_or_default();
+        Ok(more)
+    }
+
+    fn read_slice(&mut self) -> Result<Option<Cells>, ArrowError> {
+        let batch = match self.rest.take() {
+            Some(rest) => rest,
+            None => {
+                match self.reader.by_ref().find(|batch| !matches!(batch, Ok(batch) if batch.num_rows() == 0))
+                {
+                    Some(batch) => batch?,
+                    None => return Ok(None),
+                }
             }
-        }
-        Ok(false)
+        };
+        let rows = batch.num_rows().min(SLICE_ROWS);
+        let rest = batch.num_rows() - rows;
+        self.rest = (rest > 0).then(|| batch.slice(rows, rest));
+        Cells::of(&batch.slice(0, rows), &self.columns).map(Some)
+    }
+}
+
+/// The cause of an error, without its kind.
+pub(super) fn cause_of(error: ArrowError) -> String {
+    match error {
+        ArrowError::IpcError(cause)
+        | ArrowError::ParseError(cause)
+        | ArrowError::SchemaError(cause)
+        | ArrowError::ComputeError(cause)
+        | ArrowError::MemoryError(cause)
+        | ArrowError::InvalidArgumentError(cause) => cause,
+        other => other.to_string(),
+    }
+}
+
+/// The result of `read`, or the cause of its failure. Damaged files make parsers panic.
+pub(super) fn unpanicked<T, E: std::fmt::Display>(read: impl FnOnce() -> Result<T, E>) -> Result<T, String> {
+    match catch_unwind(AssertUnwindSafe(read)) {
+        Ok(result) => result.map_err(|error| error.to_string()),
+        Err(_) => Err("the table is damaged".into()),
     }
 }
 
 impl<R: RecordBatchReader> RowSource for BatchRows<R> {
     fn next(&mut self, row: &mut Row) -> Result<bool, StoreError> {
         loop {
-            if self.batch.is_exhausted() && !self.next_batch()? {
+            if self.batch.is_exhausted() && !self.next_slice()? {
                 return Ok(false);
             }
             self.done += 1;

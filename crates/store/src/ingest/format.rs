@@ -22,6 +22,8 @@ pub enum Format {
         /// Encoding of the text.
         encoding: Encoding,
     },
+    /// A file or a stream of Arrow's IPC format; Feather version 2 is one of these files.
+    Arrow,
     /// Apache Parquet.
     Parquet,
     /// A NumPy array of one or two dimensions in C order: row i is value i.
@@ -117,8 +119,7 @@ pub enum Quotes {
 /// Hints about a file's format, in addition to its name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FormatHints<'a> {
-    /// Name of the format: `csv`, `tsv`, `json`, `jsonl`, `parquet`, `npy` or `raw`; `None` uses
-    /// the file's extension.
+    /// The format's name: `csv`, `tsv`, `json`, `jsonl`, `arrow`, `parquet`, `npy` or `raw`. Without one the file's extension tells.
     pub name: Option<&'a str>,
     /// Byte between two fields of `csv`; implies `csv`.
     pub delimiter: Option<u8>,
@@ -172,18 +173,21 @@ impl Format {
             ("csv", Some(delimiter)) => Self::Csv(Separated::by(delimiter, Quotes::Rfc4180)),
             ("json", None) => Self::Json { encoding: Encoding::Utf8 },
             ("jsonl" | "ndjson", None) => Self::JSONL,
+            ("arrow" | "arrows" | "feather" | "ipc", None) => Self::Arrow,
             ("parquet" | "pq", None) => Self::Parquet,
             ("npy", None) => Self::Npy,
             ("raw", None) => match hints.record_bytes {
                 Some(record_bytes) if record_bytes > 0 => Self::Raw { record_bytes },
                 _ => return bad("the format raw needs --record-bytes of at least 1".into()),
             },
-            ("tsv" | "tab" | "json" | "jsonl" | "ndjson" | "parquet" | "pq" | "npy" | "raw", Some(_)) => {
-                return bad("--delimiter belongs to the format csv".into());
-            }
+            (
+                "tsv" | "tab" | "json" | "jsonl" | "ndjson" | "arrow" | "arrows" | "feather" | "ipc"
+                | "parquet" | "pq" | "npy" | "raw",
+                Some(_),
+            ) => return bad("--delimiter belongs to the format csv".into()),
             (_, None) if hints.name.is_none() && hints.lines != Lines::PLAIN => Self::CSV,
             (other, _) => {
-                let formats = "csv, tsv, json, jsonl, parquet, npy, or raw with --record-bytes N";
+                let formats = "csv, tsv, json, jsonl, arrow, parquet, npy, or raw with --record-bytes N";
                 return bad(match (hints.name, is_standard_input(input)) {
                     (Some(_), _) => format!("no format is called {other:?}; there are {formats}"),
                     (None, true) => format!("standard input has no extension; give --format: {formats}"),
@@ -235,6 +239,6 @@ impl Format {
 
     /// True if files of this format have named columns.
     pub fn has_columns(&self) -> bool {
-        matches!(self, Self::Csv(_) | Self::Json { .. } | Self::Jsonl { .. } | Self::Parquet)
+        matches!(self, Self::Csv(_) | Self::Json { .. } | Self::Jsonl { .. } | Self::Arrow | Self::Parquet)
     }
 }

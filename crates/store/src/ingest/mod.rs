@@ -7,6 +7,8 @@ mod compression;
 pub mod csv;
 mod files;
 mod format;
+#[cfg(feature = "arrow-ipc")]
+pub mod ipc;
 pub mod json;
 pub mod jsonl;
 mod list;
@@ -45,7 +47,7 @@ pub fn is_standard_input(input: &Path) -> bool {
     input == Path::new("-")
 }
 
-/// Treatment of a row with a null in some column: `null` in JSON, or null in Parquet.
+/// What becomes of a row of which a column is null: `null` in JSON, or null in Arrow and Parquet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Nulls {
     /// The table is refused; the error names the row.

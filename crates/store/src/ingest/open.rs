@@ -12,6 +12,8 @@ use spirea_protocols::table::FieldType;
 
 #[cfg(feature = "compression")]
 use super::compression::{Compression, MAGIC_BYTES, Member};
+#[cfg(feature = "arrow-ipc")]
+use super::ipc::IpcRows;
 use super::objects::Object;
 #[cfg(feature = "parquet")]
 use super::parquet::ParquetRows;
@@ -84,6 +86,17 @@ fn rows(
         Format::Json { encoding } => {
             let (input, bytes) = input.stream();
             Box::new(json::JsonRows::new(input, bytes, path, encoding, selection)?)
+        }
+        #[cfg(feature = "arrow-ipc")]
+        Format::Arrow => {
+            let (file, bytes) = input.file(path, scratch)?;
+            return Ok(Box::new(IpcRows::new(file, bytes, path, selection)?));
+        }
+        #[cfg(not(feature = "arrow-ipc"))]
+        Format::Arrow => {
+            return Err(StoreError::BadOption(
+                "this build reads no Arrow files: enable the feature arrow-ipc".into(),
+            ));
         }
         #[cfg(feature = "parquet")]
         Format::Parquet => {

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use arrow_array::RecordBatch;
@@ -11,7 +10,7 @@ use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
 use spirea_protocols::table::FieldType;
 
-use super::arrow::{Cells, types_of};
+use super::arrow::{Cells, types_of, unpanicked};
 use super::typed::kind_of;
 use super::{Column, Row, RowSource, Selection, positions};
 use crate::{Location, StoreError};
@@ -93,15 +92,6 @@ impl ParquetRows {
         let more = cells.is_some();
         self.batch = cells.unwrap_or_default();
         Ok(more)
-    }
-}
-
-/// Returns the result of `read` or the cause of its failure. The parser panics on files with
-/// damaged headers.
-fn unpanicked<T, E: std::fmt::Display>(read: impl FnOnce() -> Result<T, E>) -> Result<T, String> {
-    match catch_unwind(AssertUnwindSafe(read)) {
-        Ok(result) => result.map_err(|error| error.to_string()),
-        Err(_) => Err("the file is damaged".into()),
     }
 }
 

@@ -13,10 +13,15 @@ use arrow_array::types::{
     DurationSecondType, Float16Type, Float32Type, Float64Type,
 };
 use arrow_array::{
-    Array, ArrayRef, FixedSizeBinaryArray, downcast_integer, downcast_temporal, new_null_array,
+    Array, ArrayRef, FixedSizeBinaryArray, downcast_dictionary_array, downcast_integer, downcast_run_array,
+    downcast_temporal, new_null_array,
 };
 use arrow_schema::{ArrowError, DataType, Field, FieldRef, Fields, TimeUnit};
 use spirea_protocols::table::FieldType;
+
+/// The longest text of a value: more than a record takes. Columns without bytes of their own, such as nulls in a list, would
+/// fill any memory otherwise.
+pub(super) const MAX_TEXT_BYTES: usize = 4 << 20;
 
 /// Nested types may be so deep: more is the work of somebody who wants the stack to overflow.
 const MAX_DEPTH: usize = 32;
@@ -157,29 +162,52 @@ pub(super) fn field_type(field: &Field) -> FieldType {
 pub(super) fn as_bytes(column: &ArrayRef, field: &Field) -> Result<ArrayRef, ArrowError> {
     let form = Form::of(field).map_err(ArrowError::SchemaError)?;
     let kind = decoded(column.data_type());
-    // Encodings have nulls of their own: decoded, a null is one of the column.
-    let column =
-        if kind == *column.data_type() { Arc::clone(column) } else { arrow_cast::cast(column, &kind)? };
     if kind.is_null() {
         return Ok(new_null_array(&DataType::Utf8, column.len()));
     }
     let append = match form {
-        Form::Bytes => return Ok(column),
-        Form::Numbers { count, bytes } => return rows_of_numbers(&column, count, bytes),
+        Form::Bytes => return decode(column, &kind),
+        Form::Numbers { count, bytes } if count.saturating_mul(bytes) > MAX_TEXT_BYTES => {
+            return Err(too_long());
+        }
+        Form::Numbers { count, bytes } => return rows_of_numbers(&decode(column, &kind)?, count, bytes),
         Form::Text => push_text,
         Form::Json => push_json,
     };
     let (mut texts, mut text) = (StringBuilder::new(), String::new());
     for row in 0..column.len() {
-        if column.is_null(row) {
-            texts.append_null();
-        } else {
+        if let Some((values, at)) = behind(column, row) {
             text.clear();
-            append(&*column, field, row, &mut text)?;
+            append(values, field, at, &mut text)?;
             texts.append_value(&text);
+        } else {
+            texts.append_null();
         }
     }
     Ok(Arc::new(texts.finish()))
+}
+
+/// The column without encodings, of type `kind`. A null of an encoding is one of the column.
+fn decode(column: &ArrayRef, kind: &DataType) -> Result<ArrayRef, ArrowError> {
+    if kind == column.data_type() { Ok(Arc::clone(column)) } else { arrow_cast::cast(column, kind) }
+}
+
+/// The array and the row in which an encoding of `column` has its value of row `row`; `None` for a null.
+fn behind(column: &dyn Array, row: usize) -> Option<(&dyn Array, usize)> {
+    downcast_dictionary_array! {
+        column => column.key(row).and_then(|key| behind(column.values(), key)),
+        DataType::RunEndEncoded(..) => downcast_run_array! {
+            column => behind(column.values(), column.get_physical_index(row)),
+            _ => None
+        },
+        kind => (!kind.is_null() && !column.is_null(row)).then_some((column, row))
+    }
+}
+
+fn too_long() -> ArrowError {
+    ArrowError::InvalidArgumentError(format!(
+        "a value is longer than {MAX_TEXT_BYTES} bytes; leave the column out"
+    ))
 }
 
 /// A type without the encodings of repeated values, within it too.
@@ -331,11 +359,14 @@ fn push_uuid(text: &mut String, bytes: &[u8]) {
 
 /// Appends the JSON of a value, without white space.
 fn push_json(column: &dyn Array, field: &Field, row: usize, text: &mut String) -> Result<(), ArrowError> {
-    let kind = column.data_type();
-    if column.is_null(row) || kind.is_null() {
+    if text.len() > MAX_TEXT_BYTES {
+        return Err(too_long());
+    }
+    let Some((column, row)) = behind(column, row) else {
         text.push_str("null");
         return Ok(());
-    }
+    };
+    let kind = column.data_type();
     match kind {
         DataType::Struct(fields) => {
             let columns = column.as_struct().columns();
@@ -358,12 +389,13 @@ fn push_json(column: &dyn Array, field: &Field, row: usize, text: &mut String) -
             let [names, values] = [0, 1].map(|i| Arc::clone(members.column(i)));
             push_members(text, 0..members.len(), |text, member| {
                 let mut name = String::new();
-                match string_at(&*names, member) {
+                let (names, at) = behind(&*names, member).ok_or_else(|| {
+                    ArrowError::InvalidArgumentError("a name in a map is missing; fill it in".into())
+                })?;
+                match string_at(names, at) {
                     Some(string) => name.push_str(string),
-                    None if names.data_type().is_nested() => {
-                        push_json(&*names, &fields[0], member, &mut name)?
-                    }
-                    None => push_text(&*names, &fields[0], member, &mut name)?,
+                    None if names.data_type().is_nested() => push_json(names, &fields[0], at, &mut name)?,
+                    None => push_text(names, &fields[0], at, &mut name)?,
                 }
                 push_quoted(text, &name);
                 text.push(':');
@@ -453,5 +485,6 @@ fn rows_of_numbers(column: &ArrayRef, count: usize, bytes: usize) -> Result<Arra
     let values = data.buffers()[0].slice_with_length(from, numbers.len() * bytes);
     let row =
         i32::try_from(count * bytes).map_err(|error| ArrowError::InvalidArgumentError(error.to_string()))?;
-    Ok(Arc::new(FixedSizeBinaryArray::try_new(row, values, lists.nulls().cloned())?))
+    // The rows of empty lists have no bytes to be counted by.
+    Ok(Arc::new(FixedSizeBinaryArray::try_new_with_len(row, values, lists.nulls().cloned(), lists.len())?))
 }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Int32Array, Int64Array, LargeStringArray, RecordBatch, StringArray};
+use arrow_ipc::writer::StreamWriter;
 use flate2::Compression;
 use flate2::read::GzEncoder;
 use parquet::arrow::ArrowWriter;
@@ -61,6 +62,13 @@ fn gzip(content: &[u8]) -> Vec<u8> {
 fn parquet(columns: Vec<(&str, ArrayRef)>) -> Vec<u8> {
     let batch = RecordBatch::try_from_iter(columns).unwrap();
     let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), None).unwrap();
+    writer.write(&batch).unwrap();
+    writer.into_inner().unwrap()
+}
+
+fn arrow(columns: Vec<(&str, ArrayRef)>) -> Vec<u8> {
+    let batch = RecordBatch::try_from_iter(columns).unwrap();
+    let mut writer = StreamWriter::try_new(Vec::new(), &batch.schema()).unwrap();
     writer.write(&batch).unwrap();
     writer.into_inner().unwrap()
 }
@@ -194,6 +202,9 @@ fn files_of_other_columns_or_types_are_refused() {
         ("b.json", b"{\"b\": 1}"),
         ("a.jsonl", b"{\"k\": 1, \"v\": 1}"),
         ("b.jsonl", b"{\"v\": 2, \"k\": 2}\n{\"k\": 3}"),
+        ("a.arrow", &arrow(vec![("k", text("a")), ("v", int.clone()), ("w", int.clone())])),
+        ("b.arrow", &arrow(vec![("w", long.clone()), ("v", int.clone()), ("k", large("b"))])),
+        ("c.arrow", &arrow(vec![("k", text("c")), ("v", long.clone()), ("w", int.clone())])),
         ("a.parquet", &parquet(vec![("k", text("a")), ("v", int.clone()), ("w", int.clone())])),
         ("b.parquet", &parquet(vec![("w", long.clone()), ("v", int.clone()), ("k", large("b"))])),
         ("c.parquet", &parquet(vec![("k", text("c")), ("v", long), ("w", int)])),
@@ -220,6 +231,11 @@ fn files_of_other_columns_or_types_are_refused() {
             "c.parquet: its column \"v\" is of type Int64, and of type Int32 in a.parquet",
         ),
         (
+            ["a.arrow", "c.arrow"],
+            &table,
+            "c.arrow: its column \"v\" is of type Int64, and of type Int32 in a.arrow",
+        ),
+        (
             ["a.npy", "c.npy"],
             &Selection::default(),
             "c.npy: its rows are of type f4 in 4 bytes, and of type i4 in 4 bytes in a.npy",
@@ -231,6 +247,7 @@ fn files_of_other_columns_or_types_are_refused() {
     // The same text in two types, the same numbers in two byte orders, and an unread column with
     // different types.
     assert_eq!(read(at, &["a.parquet", "b.parquet"], &table).unwrap(), ["a,1", "b,1"]);
+    assert_eq!(read(at, &["a.arrow", "b.arrow"], &table).unwrap(), ["a,1", "b,1"]);
     assert_eq!(read(at, &["a.npy", "b.npy"], &Selection::default()).unwrap(), ["abcd", "abcd"]);
 }
 

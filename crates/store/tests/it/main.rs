@@ -8,6 +8,7 @@ mod duplicates;
 mod empty;
 mod faults;
 mod formats;
+mod ipc;
 mod json;
 mod layout;
 mod lists;

@@ -227,7 +227,7 @@ fn a_base_compacted_in_place_is_a_built_one_under_every_protocol() {
             assert_eq!(patched_counts.entry_bytes, built_counts.entry_bytes);
             // A client with the old hint fetches only the differing rows.
             if !old_hint.is_empty() {
-                let list = std::fs::read(built.hint_rows_path()).unwrap();
+                let list = std::fs::read(built.hint_rows().path()).unwrap();
                 let new_hint = std::fs::read(built.hint_path()).unwrap();
                 let mut held = old_hint;
                 let rows = built.manifest().protocol.hint_rows().unwrap();
@@ -263,7 +263,7 @@ fn a_delta_keeps_its_geometry_and_most_of_its_hint() {
             assert_eq!(old.protocol, new.protocol);
             assert_eq!((old.table.salt, old.table.records), (new.table.salt, new.table.records));
             let held = std::fs::read(before.hint_path()).unwrap();
-            let list = std::fs::read(delta.hint_rows_path()).unwrap();
+            let list = std::fs::read(delta.hint_rows().path()).unwrap();
             let rows = delta.manifest().protocol.hint_rows().unwrap();
             let differing = rows.differing(&held, &list).unwrap();
             let bytes: u64 = differing.iter().map(|range| range.end - range.start).sum();

@@ -1,4 +1,4 @@
-//! The text form of each type, from Parquet and from batches in memory.
+//! The one text of each type, from Arrow, from Parquet and from batches in memory.
 
 use std::fs::File;
 use std::path::Path;
@@ -13,6 +13,7 @@ use arrow_array::{
     StructArray, Time64MicrosecondArray, TimestampMicrosecondArray, TimestampNanosecondArray,
     TimestampSecondArray, UInt64Array,
 };
+use arrow_ipc::writer::FileWriter;
 use arrow_schema::extension::{EXTENSION_TYPE_NAME_KEY, Uuid};
 use arrow_schema::{DataType, Field, Fields, Schema};
 use parquet::arrow::ArrowWriter;
@@ -53,6 +54,16 @@ fn from_parquet(field: &Field, column: &ArrayRef, selection: &Selection) -> Resu
     writer.write(&batch).unwrap();
     writer.close().unwrap();
     texts(ingest::open(&path, Format::Parquet, selection)?)
+}
+
+fn from_arrow(field: &Field, column: &ArrayRef, selection: &Selection) -> Result<Vec<String>, StoreError> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("data.arrow");
+    let batch = batch(field, column);
+    let mut writer = FileWriter::try_new(File::create(&path).unwrap(), &batch.schema()).unwrap();
+    writer.write(&batch).unwrap();
+    writer.finish().unwrap();
+    texts(ingest::open(&path, Format::Arrow, selection)?)
 }
 
 fn of(column: impl Array + 'static) -> (Field, ArrayRef) {
@@ -136,16 +147,18 @@ fn typed() -> Vec<((Field, ArrayRef), [&'static str; 2])> {
 }
 
 #[test]
-fn each_type_has_one_text_from_memory_and_from_parquet() {
+fn each_type_has_one_text_from_memory_and_from_files() {
     let selection = columns(None, &["v"]);
     for ((field, column), expected) in typed() {
         let kind = field.data_type();
         assert_eq!(from_memory(&field, &column, &selection).unwrap(), expected, "{kind}");
+        assert_eq!(from_arrow(&field, &column, &selection).unwrap(), expected, "Arrow {kind}");
         assert_eq!(from_parquet(&field, &column, &selection).unwrap(), expected, "Parquet {kind}");
     }
     // Parquet has no durations; they are written as integers.
     let (field, column) = of(DurationMillisecondArray::from(vec![-3_500, 0]));
     assert_eq!(from_memory(&field, &column, &selection).unwrap(), ["-PT3.5S", "P0D"]);
+    assert_eq!(from_arrow(&field, &column, &selection).unwrap(), ["-PT3.5S", "P0D"]);
 }
 
 #[test]
@@ -209,7 +222,8 @@ fn types_without_one_text_are_refused_from_files_too() {
         (of(bytes), None, "which JSON cannot carry"),
     ] {
         let selection = columns(key, &["v"]);
-        for error in [from_memory(&field, &column, &selection), from_parquet(&field, &column, &selection)] {
+        for from in [from_memory, from_arrow, from_parquet] {
+            let error = from(&field, &column, &selection);
             let error = error.expect_err(cause).to_string();
             assert!(error.contains("in column \"v\"") && error.contains(cause), "{error}");
         }
