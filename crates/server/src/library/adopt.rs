@@ -114,23 +114,20 @@ impl Library {
         check_base(&version.base)?;
         let opening = self.loader.opening();
         let party = version.base.manifest().protocol.party(opening).map_err(AdoptError::Party)?;
-        let current = folder.versions().into_iter().next();
-        if let Some((served, current)) = answering.zip(current) {
-            if *served.version() == version.name() {
-                // Published again, it takes away a former refusal.
-                self.engine.publish(served);
-                return Ok(reloaded(false));
-            }
-            check_successor(
-                version.base.manifest(),
-                current.base.manifest(),
-                current.base.manifest().table.entries,
-                shrinking,
-            )?;
-            check_signature(&version, current.signature.as_ref())?;
-            if party.is_some() != served.base().identity().party.is_some() {
-                return Err(AdoptError::OtherServers);
-            }
+        if let Some(served) = &answering
+            && *served.version() == version.name()
+        {
+            // Published again, it takes away a former refusal.
+            self.engine.publish(served.clone());
+            return Ok(reloaded(false));
+        }
+        // Also if the current version could not be loaded: clients know its name and its kind.
+        let current = folder.current();
+        let former = current.base.manifest();
+        check_successor(version.base.manifest(), former, former.table.entries, shrinking)?;
+        check_signature(&version, current.signature.as_ref())?;
+        if answering.is_some_and(|served| served.base().identity().party.is_some() != party.is_some()) {
+            return Err(AdoptError::OtherServers);
         }
         self.answer(name, &version, open_verified).map_err(AdoptError::Load)?;
         folder.adopt(version.clone());

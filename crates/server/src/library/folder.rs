@@ -39,7 +39,12 @@ impl Folder {
         read(&self.path)
     }
 
-    /// Returns the adopted versions, newest first.
+    /// The version that was adopted last.
+    pub fn current(&self) -> Version {
+        self.locked()[0].clone()
+    }
+
+    /// The versions that have been adopted, newest first.
     pub fn versions(&self) -> Vec<Version> {
         self.locked().clone()
     }

@@ -62,10 +62,7 @@ impl Source {
     /// Returns the database's name; for a repository without a version, the folder's name.
     pub fn name(&self) -> String {
         match self {
-            Self::Snapshot(folder) => {
-                let versions = folder.versions();
-                versions.first().map(|version| version.base.manifest().name.clone()).unwrap_or_default()
-            }
+            Self::Snapshot(folder) => folder.current().base.manifest().name.clone(),
             Self::Repository(repository) => repository.current().map_or_else(
                 || repository.folder().file_name().unwrap_or_default().to_string_lossy().into_owned(),
                 |current| current.name().to_owned(),

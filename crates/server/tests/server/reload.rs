@@ -229,6 +229,12 @@ fn a_database_that_failed_is_loaded_by_a_reload() {
     std::fs::write(first.matrix_path(), vec![0; bytes.len()]).unwrap();
     let server = Running::start(Server::bind(config(&out)));
     eventually("the failure", || server.get("/readyz").text().contains("failed"));
+    // Not another database under its name.
+    std::fs::rename(&out, folder.path().join("kept")).unwrap();
+    Build { name: "other", ..edition(&out, 2) }.make();
+    assert!(reload(&server, "").refusal().message.contains("--name table"));
+    std::fs::remove_dir_all(&out).unwrap();
+    std::fs::rename(folder.path().join("kept"), &out).unwrap();
     std::fs::write(first.matrix_path(), bytes).unwrap();
     assert_eq!(reloaded(&reload(&server, "")), [(first.version_hex(), true)]);
     assert_eq!(server.get("/readyz").status, 200);
