@@ -27,9 +27,10 @@ use crate::threads::Threads;
 /// Options of `spirea build`.
 #[derive(Args)]
 pub struct Options {
-    /// The table: CSV, TSV, JSON, JSONL, Arrow, Parquet, npy or fixed-width, or a pipe; - for standard input, with --format. What
-    /// is compressed by gzip, zstd or xz, or is the only file of a zip, is told by its content. Several files, a folder of files or
-    /// a pattern such as 'logs/*.csv' make one table; folders called column=value give columns.
+    /// The table: CSV, TSV, JSON, JSONL, Arrow, Parquet, npy or fixed-width, or a pipe; - for
+    /// standard input, with --format. What is compressed by gzip, zstd or xz, or is the only file
+    /// of a zip, is told by its content. Several files, a folder of files or a pattern such as
+    /// 'logs/*.csv' make one table; folders called column=value give columns.
     #[arg(help_heading = "Input", long, required = true, num_args = 1..)]
     input: Vec<PathBuf>,
     /// Column of the keys; without one the table is looked up by position.

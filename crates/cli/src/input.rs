@@ -34,7 +34,8 @@ pub struct InputOptions {
     /// Bytes of a value in a fixed-width file.
     #[arg(help_heading = "Input", long, value_name = "SIZE", value_parser = parse_length)]
     pub record_bytes: Option<usize>,
-    /// Rows of JSON, Arrow or Parquet in which a column is null: refuse the table, take the value as empty, or skip the row.
+    /// Rows of JSON, Arrow or Parquet in which a column is null: refuse the table, take the value
+    /// as empty, or skip the row.
     #[arg(help_heading = "Input", long, default_value = "refuse", value_name = "refuse|empty|skip")]
     pub nulls: Nulls,
 }

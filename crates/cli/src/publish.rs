@@ -79,8 +79,8 @@ pub struct Publish {
     /// input was cut off.
     #[arg(help_heading = "Base", long, requires = "base")]
     allow_shrinking: bool,
-    /// A table of keys with their new values: CSV, JSONL, Arrow or Parquet, with the columns of the base; a file, a folder of files, or a
-    /// pattern.
+    /// A table of keys with their new values: CSV, JSONL, Arrow or Parquet, with the columns of the
+    /// base; a file, a folder of files, or a pattern.
     #[arg(help_heading = "Changes", long, value_name = "FILE")]
     put: Option<PathBuf>,
     /// A table of keys that have no value any more.

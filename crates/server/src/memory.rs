@@ -87,16 +87,16 @@ pub(crate) struct ResponseMemory {
 }
 
 impl ResponseMemory {
-    /// Bytes of a response that its request's own reservation has room for: a short body, or the pieces of a file that
-    /// wait to be written.
+    /// Bytes of a response that its request's own reservation has room for: a short body, or the
+    /// pieces of a file that wait to be written.
     pub const OWN_BYTES: u64 = 192 << 10;
 
     pub fn new(memory: Arc<ConnectionMemory>, client: &[u8]) -> Self {
         Self { memory, client: client.into() }
     }
 
-    /// Takes what a response of `bytes` bytes needs beyond [`Self::OWN_BYTES`]; `None` if too little is left. The reservation goes
-    /// with the response as an extension of it.
+    /// Takes what a response of `bytes` bytes needs beyond [`Self::OWN_BYTES`]; `None` if too
+    /// little is left. The reservation goes with the response as an extension of it.
     pub fn reserve(&self, bytes: u64) -> Option<Arc<Reserved>> {
         self.memory.take(&self.client, bytes.saturating_sub(Self::OWN_BYTES)).map(Arc::new)
     }

@@ -93,8 +93,8 @@ fn a_request_above_a_clients_memory_is_refused() {
 
 const QUERY: &str = "/v1/databases/urls/query";
 
-/// A server of a table whose answers are longer than a request's own reservation, for clients of which each may have one
-/// answer at a time; and the bytes of a request.
+/// A server of a table whose answers are longer than a request's own reservation, for clients of
+/// which each may have one answer at a time; and the bytes of a request.
 fn serve_long_answers(folder: &Path, hook: Hook) -> (Running, Vec<u8>) {
     let value = "v".repeat(700 << 10);
     let input = write_file(folder, "table.csv", format!("k,v\na,{value}\nb,{value}\n"));

@@ -15,7 +15,8 @@ use super::typed::{Role, as_bytes, check, field_type};
 use super::{Row, RowSource, Selection, positions};
 use crate::{Location, StoreError};
 
-/// Rows of a batch that are turned into text at a time: [`MAX_TEXT_BYTES`](super::typed::MAX_TEXT_BYTES) is for each.
+/// Rows of a batch that are turned into text at a time:
+/// [`MAX_TEXT_BYTES`](super::typed::MAX_TEXT_BYTES) is for each.
 const SLICE_ROWS: usize = 64;
 
 /// Rows of a stream of batches.

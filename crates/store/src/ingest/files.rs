@@ -35,17 +35,20 @@ impl Files {
         Self { name, format, files: [file].into() }
     }
 
-    /// Finds the files of `inputs`, in their order. Each is a file, a pipe, `-` for standard input alone, a folder, or a pattern
-    /// with `*`, `?`, `[...]` and `**` if no file has that name. The files of a folder or a pattern are in the byte order of
-    /// their paths; those of folders below belong to it. Hidden files and names that begin with `_` are left out, unless they are
+    /// Finds the files of `inputs`, in their order. Each is a file, a pipe, `-` for standard input
+    /// alone, a folder, or a pattern with `*`, `?`, `[...]` and `**` if no file has that name. The
+    /// files of a folder or a pattern are in the byte order of their paths; those of folders below
+    /// belong to it. Hidden files and names that begin with `_` are left out, unless they are
     /// partitions or the pattern names them so. Folders called `column=value` give columns.
     ///
-    /// With the feature `object-store` an input may be an address: `https://` for one file, `s3://bucket/` and `gs://bucket/` with a
-    /// key, a pattern, or a prefix that ends in `/` for a folder. Credentials come from the environment.
+    /// With the feature `object-store` an input may be an address: `https://` for one file,
+    /// `s3://bucket/` and `gs://bucket/` with a key, a pattern, or a prefix that ends in `/` for a
+    /// folder. Credentials come from the environment.
     ///
     /// # Errors
-    /// [`StoreError::BadOption`] for standard input beside others, [`StoreError::Malformed`] if no file is found, or files have
-    /// several formats, [`StoreError::Io`]; those of [`Format::choose`].
+    /// [`StoreError::BadOption`] for standard input beside others, [`StoreError::Malformed`] if no
+    /// file is found, or files have several formats, [`StoreError::Io`]; those of
+    /// [`Format::choose`].
     pub fn find(inputs: &[PathBuf], hints: &FormatHints<'_>) -> Result<Self, StoreError> {
         if inputs.len() > 1 && inputs.iter().any(|input| is_standard_input(input)) {
             let detail = "standard input (-) is a table of its own; name no other --input beside it";
@@ -87,12 +90,13 @@ impl Files {
         &self.format
     }
 
-    /// The rows of all files, which are opened one after another. Copies of those that are read at any place, and are no plain
-    /// files, lie in the system's folder for temporary files.
+    /// The rows of all files, which are opened one after another. Copies of those that are read at
+    /// any place, and are no plain files, lie in the system's folder for temporary files.
     ///
     /// # Errors
-    /// [`StoreError::BadOption`] if the columns do not suit the format, [`StoreError::NoSuchColumn`] that lists the
-    /// columns there are, [`StoreError::Malformed`] for a file of another format, [`StoreError::Io`].
+    /// [`StoreError::BadOption`] if the columns do not suit the format,
+    /// [`StoreError::NoSuchColumn`] that lists the columns there are, [`StoreError::Malformed`] for
+    /// a file of another format, [`StoreError::Io`].
     pub fn open(&self, selection: &Selection) -> Result<Box<dyn RowSource>, StoreError> {
         self.open_in(&std::env::temp_dir(), selection)
     }
@@ -131,7 +135,8 @@ impl Files {
         self.files.iter().any(TableFile::reads_once)
     }
 
-    /// The files, with copies in `folder` of those that can be read only once: refused rows are read again.
+    /// The files, with copies in `folder` of those that can be read only once: refused rows are
+    /// read again.
     ///
     /// # Errors
     /// [`StoreError::Io`].

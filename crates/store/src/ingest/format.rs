@@ -119,7 +119,8 @@ pub enum Quotes {
 /// Hints about a file's format, in addition to its name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FormatHints<'a> {
-    /// The format's name: `csv`, `tsv`, `json`, `jsonl`, `arrow`, `parquet`, `npy` or `raw`. Without one the file's extension tells.
+    /// The format's name: `csv`, `tsv`, `json`, `jsonl`, `arrow`, `parquet`, `npy` or `raw`.
+    /// Without one the file's extension tells.
     pub name: Option<&'a str>,
     /// Byte between two fields of `csv`; implies `csv`.
     pub delimiter: Option<u8>,

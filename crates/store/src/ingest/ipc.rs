@@ -1,7 +1,8 @@
 //! Arrow's IPC files (Feather version 2) and streams.
 //!
-//! `arrow-ipc` decodes messages and validates their arrays in full. It allocates by lengths that a file claims, and slices by
-//! its offsets, so [`Source`] checks these against the length of the file first.
+//! `arrow-ipc` decodes messages and validates their arrays in full. It allocates by lengths that a
+//! file claims, and slices by its offsets, so [`Source`] checks these against the length of the
+//! file first.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -32,7 +33,8 @@ const TRAILER_BYTES: u64 = 10;
 const CONTINUATION: [u8; 4] = [0xff; 4];
 /// Bytes that a byte of LZ4 decodes to at most: each further byte of a length adds 255.
 const LZ4_RATIO: u64 = 255;
-/// Bytes that a byte of zstd decodes to at most: the shortest block has 4 bytes, and 128 KiB of content.
+/// Bytes that a byte of zstd decodes to at most: the shortest block has 4 bytes, and 128 KiB of
+/// content.
 const ZSTD_RATIO: u64 = 1 << 15;
 
 /// Rows of an IPC file or stream.
@@ -46,8 +48,8 @@ impl IpcRows {
     /// Rows of a file of `bytes` bytes, which is called `path` in messages.
     ///
     /// # Errors
-    /// [`StoreError::NoSuchColumn`] that lists the columns, [`StoreError::Malformed`] if it is not Arrow or a column's type has
-    /// no text.
+    /// [`StoreError::NoSuchColumn`] that lists the columns, [`StoreError::Malformed`] if it is not
+    /// Arrow or a column's type has no text.
     pub fn new(file: File, bytes: u64, path: &Path, selection: &Selection) -> Result<Self, StoreError> {
         let place = Location::File(path.into());
         let opened = unpanicked(|| Batches::open(Source { file, bytes }).map_err(cause_of));
@@ -142,7 +144,8 @@ impl Batches {
         Ok(Self { source, order: Order::Next(first.end), decoder, schema, done: first.end })
     }
 
-    /// Restricts the batches to the columns at these positions, which stay in the order of the file.
+    /// Restricts the batches to the columns at these positions, which stay in the order of the
+    /// file.
     ///
     /// # Errors
     /// [`ArrowError`] for a position beyond the columns.
@@ -224,7 +227,8 @@ impl ArrowMessage {
         root_as_message(&self.content[framing..]).map_err(parse_error)
     }
 
-    /// Checks that every buffer lies in the body, and that compressed ones can have the lengths that they claim.
+    /// Checks that every buffer lies in the body, and that compressed ones can have the lengths
+    /// that they claim.
     fn check_buffers(&self) -> Result<(), ArrowError> {
         let header = self.header()?;
         let batch = match header.header_type() {
@@ -294,7 +298,8 @@ impl Source {
         self.message(at)?.ok_or_else(outside)
     }
 
-    /// Reads the message at position `at`; `None` at the mark of a stream's end, which nothing may follow.
+    /// Reads the message at position `at`; `None` at the mark of a stream's end, which nothing may
+    /// follow.
     fn message(&mut self, at: u64) -> Result<Option<ArrowMessage>, ArrowError> {
         if at == self.bytes {
             return Err(damaged("it is cut off: the mark of its end is missing"));

@@ -47,7 +47,7 @@ pub fn is_standard_input(input: &Path) -> bool {
     input == Path::new("-")
 }
 
-/// What becomes of a row of which a column is null: `null` in JSON, or null in Arrow and Parquet.
+/// Treatment of a row in which a column is null: `null` in JSON, or null in Arrow and Parquet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Nulls {
     /// The table is refused; the error names the row.

@@ -1,4 +1,5 @@
-//! The one text of each type: what a typed value of a file or a data frame is stored as, and what a look-up asks for.
+//! The one text of each type: what a typed value of a file or a data frame is stored as, and what a
+//! look-up asks for.
 //!
 //! Clients in other languages write the same texts of their own values (docs/tables.md, "Types").
 
@@ -19,8 +20,8 @@ use arrow_array::{
 use arrow_schema::{ArrowError, DataType, Field, FieldRef, Fields, TimeUnit};
 use spirea_protocols::table::FieldType;
 
-/// The longest text of a value: more than a record takes. Columns without bytes of their own, such as nulls in a list, would
-/// fill any memory otherwise.
+/// The longest text of a value: more than a record takes. Columns without bytes of their own, such
+/// as nulls in a list, would fill any memory otherwise.
 pub(super) const MAX_TEXT_BYTES: usize = 4 << 20;
 
 /// Nested types may be so deep: more is the work of somebody who wants the stack to overflow.
@@ -155,7 +156,8 @@ pub(super) fn field_type(field: &Field) -> FieldType {
     }
 }
 
-/// The column as strings or bytes, in its own memory where that is possible; what is null in it is null there.
+/// The column as strings or bytes, in its own memory where that is possible; what is null in it is
+/// null there.
 ///
 /// # Errors
 /// A value that has no text: a date beyond the calendar, a hole in a list of numbers.
@@ -192,7 +194,8 @@ fn decode(column: &ArrayRef, kind: &DataType) -> Result<ArrayRef, ArrowError> {
     if kind == column.data_type() { Ok(Arc::clone(column)) } else { arrow_cast::cast(column, kind) }
 }
 
-/// The array and the row in which an encoding of `column` has its value of row `row`; `None` for a null.
+/// The array and the row in which an encoding of `column` has its value of row `row`; `None` for a
+/// null.
 fn behind(column: &dyn Array, row: usize) -> Option<(&dyn Array, usize)> {
     downcast_dictionary_array! {
         column => column.key(row).and_then(|key| behind(column.values(), key)),
@@ -472,7 +475,8 @@ fn string_at(column: &dyn Array, row: usize) -> Option<&str> {
     }
 }
 
-/// Lists of `count` numbers of `bytes` bytes each, as the bytes of these, which lie one after another.
+/// Lists of `count` numbers of `bytes` bytes each, as the bytes of these, which lie one after
+/// another.
 fn rows_of_numbers(column: &ArrayRef, count: usize, bytes: usize) -> Result<ArrayRef, ArrowError> {
     let lists = column.as_fixed_size_list();
     let numbers = lists.values();
