@@ -96,10 +96,15 @@ impl<R: RecordBatchReader> BatchRows<R> {
     }
 }
 
-/// The cause of an error, without the name of the format.
+/// The cause of an error, without its kind.
 pub(super) fn cause_of(error: ArrowError) -> String {
     match error {
-        ArrowError::IpcError(cause) => cause,
+        ArrowError::IpcError(cause)
+        | ArrowError::ParseError(cause)
+        | ArrowError::SchemaError(cause)
+        | ArrowError::ComputeError(cause)
+        | ArrowError::MemoryError(cause)
+        | ArrowError::InvalidArgumentError(cause) => cause,
         other => other.to_string(),
     }
 }

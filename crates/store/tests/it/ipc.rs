@@ -131,6 +131,11 @@ fn other_formats_and_columns_are_refused_by_name() {
         ),
         (b"", &table, "it cannot be read as Arrow"),
         (b"ARROW1\0\0", &table, "it cannot be read as Arrow"),
+        (
+            b"ARROW1\0\0\0\0\0\0",
+            &table,
+            "it cannot be read as Arrow: Arrow file does not contain correct footer",
+        ),
         (&good, &columns(Some("k"), &["w"]), "no column \"w\"; there are \"k\", \"unread\", \"v\""),
         (&of_nulls, &columns(Some("k"), &[]), "row 1: column \"k\" is null"),
         (&joined, &table, "other bytes follow the mark of its end"),
