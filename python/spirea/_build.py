@@ -61,11 +61,11 @@ def build(
     - a mapping of columns by their names, or a list of rows as mappings;
     - a numpy array of one or two dimensions: row i is value i, as its bytes, and there are no keys;
     - the path of a CSV, TSV, JSON, JSONL, Arrow, Parquet, npy or fixed-width file, of a folder of such files, a pattern such
-      as `logs/*.csv`, or a list of paths: all files make one table, and folders called `column=value` give columns. Text is UTF-8
-      unless `encoding` names another one by its label on the web, such as `windows-1252`. With `bytes`, keys and values of CSV
-      and TSV need not be text. Quotes in TSV are characters like any other unless `quote` is given. `no_header`, `columns`,
-      `comment`, `skip_rows`, `skip_blank` and `trim` say which lines of CSV and TSV are rows, as the options of `spirea build`
-      do.
+      as `logs/*.csv`, or a list of paths: all files make one table, and folders called `column=value` give columns. Text is
+      UTF-8 unless `encoding` names another one by its label on the web, such as `windows-1252`. With `bytes`, keys and values
+      of CSV and TSV need not be text. Quotes in TSV are characters like any other unless `quote` is given. `no_header`,
+      `columns`, `comment`, `skip_rows`, `skip_blank` and `trim` say which lines of CSV and TSV are rows, as the options of
+      `spirea build` do.
 
     Without `key` the table is looked up by position. A table with `key` and without columns of values is a set: `key in
     client` tells whether it has a key. Strings and bytes are taken as they are, rows of arrays as the bytes of their numbers,
