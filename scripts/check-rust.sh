@@ -1,5 +1,5 @@
 #!/bin/sh
-# Whether there is a Rust that compiles this, said in one line if not.
+# Checks that Rust is installed and new enough; otherwise prints one line with the remedy.
 set -eu
 cd "$(dirname "$0")/.."
 needed=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Says how long the first build takes: so many seconds of processor time, divided among this machine's cores.
+# Prints the estimated time of the first build: $1 seconds of processor time, divided among this machine's cores.
 set -eu
 cd "$(dirname "$0")/.."
 if [ ! -e target/debug/spirea ]; then
