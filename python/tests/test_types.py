@@ -272,7 +272,7 @@ def test_domains_are_asked_for_with_their_parents():
         long, none, short = client.get_domains(["a.b.ads.example.com", "example.net", "org"], parents=2)
         assert (bool(long), long.unasked) == (False, ("b.ads.example.com", "ads.example.com", "example.com"))
         assert (bool(none), list(short.matches)) == (False, ["org"])
-        # Every name takes as many look-ups.
+        # Every name has the same number of look-ups.
         first = client.costs.sent_bytes - before.sent_bytes
         client.get_domains(["com", "com", "com"], parents=2)
         assert client.costs.sent_bytes - before.sent_bytes == 2 * first
