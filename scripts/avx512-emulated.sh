@@ -15,8 +15,8 @@
 # Variables that start with RUST_ or SPIREA_ are passed to the binary. Settings:
 #   AVX512_EMULATED_TIMEOUT  seconds for boot and run together (default 900)
 #   AVX512_EMULATED_MEMORY   guest memory in MiB (default 512)
-#   AVX512_EMULATED_CACHE    where the kernel is kept (default target/avx512-emulated)
-#   AVX512_EMULATED_FORCE    1: emulate even where the CPU has avx512_vnni
+#   AVX512_EMULATED_CACHE    folder for the kernel (default target/avx512-emulated)
+#   AVX512_EMULATED_FORCE    1: emulate even if the CPU has avx512_vnni
 #
 # Debian packages (installed if missing, which needs root): see $packages.
 set -euo pipefail
@@ -58,7 +58,7 @@ cleanup() {
 trap cleanup EXIT
 trap 'exit 130' INT TERM
 
-# ---- packages and kernel (once; the lock is for runs side by side) -------------------------
+# ---- packages and kernel (once; the lock is for concurrent runs) ----------------------------
 exec 9>"$cache/lock"
 flock 9
 log=$cache/apt.log

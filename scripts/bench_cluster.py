@@ -1,20 +1,19 @@
 #!/usr/bin/env python3
-"""Measures what a second worker brings, and what a coordinator costs: real processes on this machine.
+"""Measures the speed-up by a second worker and the overhead of a coordinator, with real processes on this machine.
 
     bench_cluster.py SPIREA [--mib 256] [--seconds 10] [--clients 8] [--snapshot DIR]
 
-Each worker has one thread and one processor of its own. It prints, as JSON:
+Each worker has one thread and its own processor. The script prints, as JSON:
 
-- throughput: queries a second of one worker of the whole database, and of two workers of a half each, both through a
-  coordinator, asked by so many connections of which each sends its next query when it has its answer;
-- overhead: what the median query takes through a coordinator and one worker, less what it takes at `spirea serve` of the same
-  database on the same processor, each asked one query after another.
+- queries_per_second: throughput of one worker with the whole database, and of two workers with a half each. Both are asked
+  through a coordinator by --clients connections, each of which sends its next query when it has its answer;
+- processor_ms: processor time of a query in these runs, for the busiest worker and for the coordinator. If other programs run
+  too, it is more reliable than the clock;
+- overhead_ms: the time of the median query through a coordinator and one worker, minus its time at `spirea serve` of the same
+  database on the same processor. Queries are sent one after another.
 
-- processor_ms: a query's processor time in that, of the busiest worker and of the coordinator. Beside other programs it says
-  more than the clock does.
-
-Queries are random bytes of the right length, which under `simple` take as long as any. The messages are written here by hand,
-so that Python and openssl are enough. Answers through the coordinator are compared with the server's, byte for byte.
+Queries are random bytes of the right length, which under `simple` take as long as real ones. The script encodes the messages
+itself, so that Python and openssl are enough. Answers through the coordinator are compared with the server's, byte for byte.
 """
 
 import argparse
@@ -46,12 +45,12 @@ def field(number, content):
 
 
 def envelope(version, query):
-    """A request to the base of a version, as docs/wire.md has it: format 1, the version, a query."""
+    """Encodes a request to the base of a version (docs/wire.md): format 1, the version, a query."""
     return varint(1 << 3) + varint(1) + field(2, version) + field(3, query)
 
 
 def answers(message):
-    """The answers in a response: its fields 3."""
+    """Returns the answers in a response, which are its fields 3."""
     found, at = [], 0
 
     def number():
@@ -126,7 +125,7 @@ class Bench:
         self.processes = []
 
     def workers(self, count):
-        """A coordinator and as many workers; gives the coordinator's address."""
+        """Starts `count` workers and a coordinator. Returns the coordinator's address."""
         shares = []
         for index in range(count):
             known = ["--tls-cert", "own.pem", "--tls-key", "own.key", "--client-ca", "ca.pem"]
@@ -152,7 +151,7 @@ class Bench:
             connection = http.client.HTTPConnection(address)
             connection.request("GET", "/readyz")
             if connection.getresponse().status == 200:
-                # A table is answered from its file until it has been copied.
+                # Until the table is copied to memory, queries are answered from its file.
                 time.sleep(2)
                 return address
             time.sleep(0.1)
@@ -175,12 +174,12 @@ class Bench:
         return random.Random(seed).randbytes(self.query_bytes)
 
     def processor_seconds(self):
-        """What each process has had of processors: fields 14 and 15 of proc_pid_stat(5), behind a name in parentheses."""
+        """Returns each process's processor time: fields 14 and 15 of proc_pid_stat(5), after the name in parentheses."""
         fields = [Path(f"/proc/{it.pid}/stat").read_text().rpartition(")")[2].split() for it in self.processes]
         return [(int(of[11]) + int(of[12])) / os.sysconf("SC_CLK_TCK") for of in fields]
 
     def throughput(self, address):
-        """Queries a second of some connections that are never idle, and milliseconds of processors for each."""
+        """Measures queries per second with connections that are never idle, and processor milliseconds per query."""
         before, asked = self.processor_seconds(), [0] * self.clients
         counts = [0] * self.clients
         begins = time.monotonic() + 1
@@ -204,7 +203,7 @@ class Bench:
         return sum(counts) / self.seconds, costs
 
     def median(self, address):
-        """Milliseconds of the median query of one connection, and the answers to the first few."""
+        """Measures the milliseconds of the median query of one connection. Also returns the answers to the first queries."""
         connection = http.client.HTTPConnection(address)
         given = [self.ask(connection, self.query(seed)) for seed in range(5)]
         times, ends, query = [], time.monotonic() + self.seconds, self.query(0)

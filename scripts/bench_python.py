@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""What Python adds: to building a table from an array, and to a look-up.
+"""Measures the overhead of Python: for building a table from an array, and for a look-up.
 
 Usage: bench_python.py [MIB [ROUNDS]]
 
-Run by an interpreter that has a release build of the package: make bench-python. A build from an array of MIB (1024) is
-timed in turns with `spirea build` of the same array in a file, both to the same folder; the least time of ROUNDS (3) counts.
-Python's share of a look-up is the time of the call less what the Rust client measures: query, network, server, decoding.
-Ends with exit code 1 where a build takes more than 1.3 times as long, or a look-up 1 ms more.
+Run it with an interpreter that has a release build of the package: make bench-python. A build from an array of MIB (1024) is
+timed alternately with `spirea build` of the same array in a file, to the same folder. The least time of ROUNDS (3) counts.
+Python's overhead of a look-up is the time of the call minus the times that the Rust client measures: query, network, server,
+decoding and sending keys. The exit code is 1 if a build takes more than 1.3 times as long, or a look-up more than 1 ms longer.
 """
 
 import functools
@@ -33,7 +33,7 @@ def timed(work):
 
 
 def builds(array, folder, protocol, rounds):
-    """Seconds of the command and of the package, the least of each."""
+    """Returns the least seconds of the command and of the package."""
     numpy.save(folder / "array.npy", array)
     out = folder / "out"
     command = [sys.executable, "-m", "spirea", "build", "--input", folder / "array.npy", "--protocol", protocol]
@@ -46,7 +46,7 @@ def builds(array, folder, protocol, rounds):
 
 
 def look_ups(protocol, count=300):
-    """Milliseconds that a call takes beside what the Rust client does: the median."""
+    """Returns the median overhead of a call over the Rust client's own times, in milliseconds."""
     array = numpy.zeros((4096, ROW_BYTES), numpy.uint8)
     snapshot = spirea.build(array, protocol=protocol, name="rows")
     parties = (0, 1) if snapshot.servers == 2 else (None,)

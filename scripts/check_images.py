@@ -3,8 +3,9 @@
 
 Usage: check_images.py FILE...
 
-A tag may be pushed again, a digest (NAME@sha256:...) may not. Reads the lines FROM of Containerfiles and the members
-`image` of YAML. Prints each image without a digest with its file and line, and exits with 1 if there is one.
+A tag can be pushed again with another image; a digest (NAME@sha256:...) names one image. Reads the lines FROM of
+Containerfiles and the members `image` of YAML. Prints each image without a digest, with its file and line, and exits with 1 if
+there is one.
 """
 
 import re
@@ -17,7 +18,7 @@ PINNED = re.compile(r"\S+@sha256:[0-9a-f]{64}")
 
 
 def images(text):
-    """Yields line numbers, from 1 on, and images. A stage of a Containerfile is no image."""
+    """Yields line numbers, counted from 1, and images. Skips stages of a Containerfile, which are not images."""
     stages = {"scratch"}
     for number, line in enumerate(text.splitlines(), 1):
         if found := FROM.match(line) or MEMBER.match(line):
@@ -28,7 +29,7 @@ def images(text):
 
 
 def main(paths):
-    """Returns the exit code."""
+    """Checks the files and returns the exit code."""
     if not paths:
         print(__doc__, file=sys.stderr)
         return 2

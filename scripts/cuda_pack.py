@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
-"""The pack of compiled CUDA kernels: docs/kernels/pack.md says what is in it.
+"""Builds and checks the pack of compiled CUDA kernels, which docs/kernels/pack.md describes.
 
-Usage: cuda_pack.py build     compiles every kernel for every architecture and writes the pack and its manifest
-       cuda_pack.py check     compiles likewise and compares with the pack that is there
-       cuda_pack.py budgets   compiles and prints what each kernel takes
+Usage: cuda_pack.py build     compiles every kernel for every architecture, and writes the pack and its manifest
+       cuda_pack.py check     compiles in the same way, and compares with the existing pack
+       cuda_pack.py budgets   compiles, and prints the resources of each kernel
 
-Options: --kernels DIR          where the sources are (crates/cuda/kernels)
-         --pack DIR             where the pack is (crates/cuda/pack)
+Options: --kernels DIR          folder of the sources (crates/cuda/kernels)
+         --pack DIR             folder of the pack (crates/cuda/pack)
          --only FILE,...        these sources only (budgets)
-         --arch 80,90a          these architectures only (check, budgets); of the others, check compares what the
-                                pack holds with the manifest
+         --arch 80,90a          these architectures only (check, budgets); for the others, check compares the pack
+                                with the manifest
 
-Each verb fails if a kernel exceeds its budget. The compiler is installed under target/ when it is not there, from
-the package index that pip is set up with: it needs no CUDA and no GPU, but a C++ compiler as its preprocessor.
+Each verb fails if a kernel exceeds its budget. If the compiler is missing, it is installed under target/ from pip's
+package index. It needs no CUDA and no GPU, but a C++ compiler as its preprocessor.
 """
 
 import argparse
@@ -45,12 +45,12 @@ REMEDY = "remedy: make cuda-pack, and commit crates/cuda/pack"
 
 MAGIC = b"SPIRCUDA"
 FORMAT = 1
-# A change of what is kept with a cubin, or of how it is read from the tools, makes older cached ones void.
+# Version of the cache's content. Raise it if the data kept with a cubin, or the parsing of the tools' output, changes.
 CACHE_FORMAT = 2
 
 
 class PackError(Exception):
-    """What a person who runs the script can put right."""
+    """An error that the user of the script can fix."""
 
 
 def digest(data):
@@ -62,7 +62,7 @@ def digest(data):
 
 @dataclasses.dataclass
 class Kernel:
-    """What a kernel may take, as the comment above it says."""
+    """Limits of a kernel, from the comment above it."""
 
     registers: int
     # (architecture or None for all, instruction)
@@ -90,7 +90,7 @@ def words(text):
 
 
 def parse_source(name, text):
-    """Finds the kernels of a source and their budgets. What is wrong goes to `problems`."""
+    """Finds the kernels of a source and their budgets. Adds errors to `problems`."""
     source = Source(name, text, list(ARCHITECTURES), {}, [])
     lines = text.splitlines()
     for number, line in enumerate(lines[:20], 1):
@@ -99,7 +99,7 @@ def parse_source(name, text):
             for unknown in set(source.architectures) - set(ARCHITECTURES):
                 source.problems.append(f"{name}:{number}: no architecture {unknown!r}; there are {ARCHITECTURES}")
 
-    # Where the kernel of each line stands, by the line of its comment's end.
+    # Budgets and uses by kernel, and the line of each kernel.
     budgets, uses, declared = {}, collections.defaultdict(list), {}
     above, in_macro = [], False
 
@@ -149,7 +149,7 @@ def parse_source(name, text):
 
 
 def read_sources(folder, only):
-    """The sources of a folder, in the order of their names."""
+    """Reads the sources of a folder, ordered by name."""
     names = sorted(path.name for path in folder.glob("*.cu"))
     for missing in set(only or []) - set(names):
         raise PackError(f"there is no {missing} in {folder}; there are {', '.join(names)}")
@@ -160,12 +160,12 @@ def read_sources(folder, only):
 
 
 def pins():
-    """The packages of the compiler with their versions."""
+    """Returns the compiler's packages with their versions."""
     return dict(re.findall(r"^([\w-]+)==(\S+)", REQUIREMENTS.read_text(encoding="utf-8"), re.MULTILINE))
 
 
 def toolchain():
-    """The folder of the pinned compiler; installs it when it is not there."""
+    """Returns the folder of the pinned compiler; installs it if it is missing."""
     wanted = digest(REQUIREMENTS.read_bytes())[:16]
     TOOLCHAINS.mkdir(parents=True, exist_ok=True)
     with open(TOOLCHAINS / "lock", "w", encoding="utf-8") as lock:
@@ -203,7 +203,7 @@ def toolchain():
 
 
 def environment():
-    """Nothing of the caller's environment but where programs and temporary files are."""
+    """Returns a minimal environment: of the caller's, only the paths of programs and temporary files."""
     kept = {name: os.environ[name] for name in ("PATH", "TMPDIR") if name in os.environ}
     return kept | {"LC_ALL": "C"}
 
@@ -215,7 +215,8 @@ KNOWN = re.compile(r"ptxas info\s*: (?:Function properties for |Compile time = |
 
 
 def parse_ptxas(text):
-    """What the assembler says of each kernel, functions that it calls included; and all that is no such line."""
+    """Parses the assembler's resource lines. Returns the resources of each kernel, including the functions that it calls, and
+    all other lines."""
     kernels, rest, current = {}, [], None
     for line in text.splitlines():
         if entry := re.match(r"ptxas info\s*: Compiling entry function '(\w+)'", line):
@@ -240,7 +241,7 @@ INSTRUCTION = re.compile(r"\s+/\*[0-9a-f]{4,}\*/\s+(?:\{\s*)?(?:@!?\w+\s+)?([A-Z
 
 
 def parse_sass(text):
-    """How often each instruction stands in each kernel, but for the padding."""
+    """Counts the instructions of each kernel, without padding."""
     kernels, current = {}, None
     for line in text.splitlines():
         if section := re.match(r"\s*\.section\s+(\S+?),", line):
@@ -260,7 +261,7 @@ def run_tool(command, folder, what):
 
 @dataclasses.dataclass
 class Built:
-    """A cubin, what the tools say of it, and the project's files that went into it with their hashes."""
+    """A cubin, the tools' output on it, and the hashes of the project's files that it was compiled from."""
 
     cubin: bytes
     kernels: dict
@@ -270,7 +271,7 @@ class Built:
 
 
 def file_digest(path):
-    """The hash of a file, computed once: headers are the same for all."""
+    """Returns the hash of a file, cached because all sources share headers."""
     return digest_at(path, path.stat().st_mtime_ns)
 
 
@@ -280,7 +281,7 @@ def digest_at(path, _changed):
 
 
 def compile_one(tools, folder, source, architecture):
-    """The cubin of a source, from the cache if nothing that goes into it has changed."""
+    """Compiles a source, or takes its cubin from the cache if none of its inputs has changed."""
     key = digest(
         json.dumps(
             [CACHE_FORMAT, digest(REQUIREMENTS.read_bytes()), FLAGS, architecture, source.name, digest(source.text.encode())]
@@ -295,7 +296,7 @@ def compile_one(tools, folder, source, architecture):
         ):
             return Built(cubin=cubin, **found)
     except (OSError, ValueError, KeyError):
-        pass  # not there, or half of it
+        pass  # missing or incomplete
 
     CACHE.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=CACHE) as place:
@@ -328,7 +329,7 @@ def compile_one(tools, folder, source, architecture):
 
 
 def compile_all(folder, sources, architectures):
-    """{(name of the source, architecture): Built}, compiled side by side."""
+    """Compiles all sources in parallel. Returns {(name of the source, architecture): Built}."""
     tools = toolchain()
     tasks = [
         (source, architecture)
@@ -349,11 +350,11 @@ def compile_all(folder, sources, architectures):
     return built
 
 
-# What is asked of a kernel.
+# Requirements of kernels.
 
 
 def uses_of(kernel, architecture, counts):
-    """How often a kernel has the instructions that it must have."""
+    """Counts the instructions that a kernel must use."""
     asked = [instruction for place, instruction in kernel.uses if place in (None, architecture)]
     return {
         instruction: sum(count for name, count in counts.items() if (name + ".").startswith(instruction + "."))
@@ -362,17 +363,17 @@ def uses_of(kernel, architecture, counts):
 
 
 def is_remark(line):
-    """Whether a line of the compiler only tells what it did; it also tells so that `wgmma` was serialised."""
+    """True if a line of the compiler is only informative. A line about serialised `wgmma` looks the same and is a problem."""
     return line.startswith("ptxas info") and "Performance Loss" not in line
 
 
 def problems_of(sources, built):
-    """All that keeps the kernels from being packed, a line each."""
+    """Returns all problems that prevent packing the kernels, one line each."""
     problems, owners = [], {}
     for source in sources:
         problems += source.problems
         for name in source.kernels:
-            # A device finds its kernels by name alone.
+            # Kernels are found by name only, so names must be unique.
             if name in owners:
                 problems.append(f"{source.name}: kernel {name} is in {owners[name]} too")
             owners[name] = source.name
@@ -380,7 +381,7 @@ def problems_of(sources, built):
         for architecture, one in mine.items():
             place = f"{source.name}: sm_{architecture}"
             problems += [f"{place}: {line.strip()}" for line in one.warnings if not is_remark(line)]
-            # Such names hold a hash of the folder's path: the same source would give other bytes elsewhere.
+            # Such names contain a hash of the folder's path, so the cubin would depend on the folder.
             for name in sorted(set(re.findall(rb"_ZN?\d+_INTERNAL_\w+", one.cubin))):
                 problems.append(
                     f"{place}: {name.decode()} is named after the folder: what stays in a cubin has external "
@@ -446,7 +447,7 @@ def print_budgets(sources, built):
 
 
 def pack(cubins):
-    """The bytes of a pack of {(name, architecture): cubin}; docs/kernels/pack.md describes them."""
+    """Encodes a pack of {(name, architecture): cubin}, in the format of docs/kernels/pack.md."""
     keys = sorted(cubins, key=lambda key: (key[0], ARCHITECTURES.index(key[1])))
     stored = {key: zlib.compress(cubins[key], 9) for key in keys}
     table_length = 4 + sum(48 + len(name) for name, _ in keys)
@@ -464,7 +465,7 @@ def pack(cubins):
 
 
 def unpack(data):
-    """The cubins of a pack, by name and architecture."""
+    """Decodes a pack. Returns the cubins by name and architecture."""
     try:
         if data[:8] != MAGIC:
             raise PackError("this is no pack")
@@ -487,7 +488,7 @@ def unpack(data):
 
 
 def render(value, indent=""):
-    """JSON with an object on one line where there is room."""
+    """Formats JSON; an object is on one line if it fits."""
     line = json.dumps(value)
     if not isinstance(value, dict) or (
         len(indent) + len(line) < 110 and not any(isinstance(inner, dict) for inner in value.values())
@@ -499,14 +500,14 @@ def render(value, indent=""):
 
 
 def leaves(value, place=()):
-    """The plain values of nested objects, by the names on the way to them."""
+    """Returns the plain values of nested objects by their paths."""
     if not isinstance(value, dict):
         return {place: value}
     return {path: leaf for key, inner in value.items() for path, leaf in leaves(inner, (*place, key)).items()}
 
 
 def manifest(sources, built):
-    """What the pack was made of and what each kernel takes: no times, no paths."""
+    """Returns the manifest: the inputs of the pack, and the resources of each kernel. It has no times and no paths."""
     files, cubins = {}, {}
     for source in sources:
         for architecture in ARCHITECTURES:
@@ -537,7 +538,7 @@ def manifest(sources, built):
 
 
 def sections(cubin):
-    """The sections of an ELF file of 64 bits, by name."""
+    """Returns the sections of a 64-bit ELF file by name."""
     (table,), (size, count, names) = struct.unpack_from("<Q", cubin, 0x28), struct.unpack_from("<HHH", cubin, 0x3A)
     headers = [struct.unpack_from("<IIQQQQ", cubin, table + size * number) for number in range(count)]
     strings = headers[names][4]
@@ -550,7 +551,7 @@ def sections(cubin):
 
 
 def differing_kernels(one, other):
-    """Which kernels' sections differ between two cubins, in words."""
+    """Describes the kernels whose sections differ between two cubins."""
     try:
         one, other = sections(one), sections(other)
     except (struct.error, ValueError, IndexError):
@@ -566,7 +567,7 @@ def differing_kernels(one, other):
 
 
 def restricted(text, architectures):
-    """The text of a manifest with the cubins for these architectures alone."""
+    """Returns the text of a manifest with the cubins for these architectures only."""
     content = json.loads(text)
     for name, cubins in content["cubins"].items():
         content["cubins"][name] = {key: cubins[key] for key in cubins if key in architectures}
@@ -575,7 +576,7 @@ def restricted(text, architectures):
 
 
 def unmade(there, written, architectures):
-    """How the cubins of a pack for other architectures than these differ from its manifest, a line each."""
+    """Compares the cubins of a pack for all other architectures with its manifest. Returns a line for each difference."""
     told = {
         (name, architecture): cubin["sha256"]
         for name, cubins in json.loads(written)["cubins"].items()
@@ -590,7 +591,8 @@ def unmade(there, written, architectures):
 
 
 def differences(cubins, text, folder, architectures):
-    """How the pack and the manifest in a folder differ from what was built for these architectures, a line each."""
+    """Compares the pack and the manifest in a folder with the cubins built for these architectures. Returns a line for each
+    difference."""
     found = []
     try:
         there = unpack((folder / "kernels.pack").read_bytes())
@@ -619,7 +621,7 @@ def differences(cubins, text, folder, architectures):
             then = leaves(json.loads(written))
         except ValueError as error:
             return [*found, f"manifest.json: {error}"]
-        # Of a cubin that differs its hash does too; that has been said.
+        # The hash and size of a differing cubin differ too; the cubin has been reported above.
         told = [
             f"manifest.json: {' '.join(path)}: {then.get(path, 'missing')}, now {now.get(path, 'missing')}"
             for path in sorted(now.keys() | then.keys())
@@ -662,7 +664,7 @@ def main():
         if differ:
             sys.exit("\n".join([*differ, REMEDY]))
     elif differ:
-        # Another zlib packs the same cubins into other bytes, so a pack that holds them is left as it is.
+        # Another version of zlib compresses the same cubins to other bytes, so a pack with the same cubins is not rewritten.
         options.pack.mkdir(parents=True, exist_ok=True)
         (options.pack / "kernels.pack").write_bytes(pack(cubins))
         (options.pack / "manifest.json").write_text(text, encoding="utf-8")

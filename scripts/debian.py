@@ -1,4 +1,4 @@
-"""Debian's packages, for programs that tests and tools run besides this project's."""
+"""Debian packages of foreign programs that tests and tools run."""
 
 import fcntl
 import os
@@ -12,7 +12,7 @@ TARGET = Path(__file__).resolve().parent.parent / "target"
 
 
 class Wanted(NamedTuple):
-    """A program under any of its names, with the files that it needs, and the packages that have all of them."""
+    """A program: its possible names, the packages that contain it, and the files that it needs."""
 
     names: tuple
     packages: tuple
@@ -41,7 +41,7 @@ WANTED = {
     "valgrind": Wanted(("valgrind",), ("valgrind", "libc6-dbg")),
     "verilator": Wanted(("verilator",), ("verilator",)),
     "vvp": Wanted(("vvp",), ("iverilog",)),
-    # For a Rust without its target wasm32-unknown-unknown: Debian's, with the sources of the standard library.
+    # Used if the installed Rust lacks the target wasm32-unknown-unknown: Debian's Rust, with sources of the standard library.
     "wasm-ld": Wanted(("wasm-ld-19", "wasm-ld"), ("rustc-web", "rust-web-src", "lld-19")),
     "yosys": Wanted(("yosys",), ("yosys",)),
     "yosys-smtbmc": Wanted(("yosys-smtbmc",), ("yosys",)),
@@ -50,7 +50,7 @@ WANTED = {
 
 
 def find(name):
-    """The path of a program, or None if it or a file that it needs is missing."""
+    """Returns the path of a program, or None if the program or a file that it needs is missing."""
     wanted = WANTED[name]
     if not all(map(os.path.exists, wanted.files)):
         return None
@@ -58,7 +58,7 @@ def find(name):
 
 
 def packages(names):
-    """The packages of programs."""
+    """Returns the packages of programs."""
     return sorted({package for name in names for package in WANTED[name].packages})
 
 
@@ -71,11 +71,11 @@ def may_install():
 
 
 def install(names):
-    """Installs the packages of programs, after a line that names them."""
+    """Prints the packages of programs and installs them."""
     wanted = packages(names)
     print(f"installing Debian packages: {' '.join(wanted)}", file=sys.stderr, flush=True)
     TARGET.mkdir(exist_ok=True)
-    # Tests run side by side, and apt-get does not wait for itself.
+    # Tests run in parallel, and apt-get does not wait for another apt-get.
     with (TARGET / "apt.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         for command in (["update", "-qq"], ["install", "-y", "-qq", "--no-install-recommends", *wanted]):
@@ -92,7 +92,7 @@ def install(names):
 
 
 def program(name):
-    """The path of a program, for tools; root has it installed if it is missing."""
+    """Returns the path of a program. If it is missing, installs it as root, or exits with the remedy."""
     if not find(name) and may_install():
         install([name])
     return find(name) or sys.exit(remedy(name))

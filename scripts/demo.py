@@ -3,10 +3,10 @@
 
 Usage: demo.py PATH_TO_SPIREA
 
-The table is real and on every machine with Python: each named character of Unicode, its code point as the
-key, its name and category as the value. Between client and server stands a recorder that shows what the
-server could see of a look-up: bytes. Afterwards, if Node is there, the demo compiles a page for look-ups in a browser, and
-serves it with two more lists of examples: bad domains and leaked passwords.
+The table is real data that comes with Python: each named character of Unicode, with its code point as the key, and its name
+and category as the value. A recorder between client and server shows the bytes that the server can see of a look-up. If Node
+is installed, the demo then compiles a page for look-ups in a browser, and serves it with two more lists of examples: bad
+domains and leaked passwords.
 """
 
 import contextlib
@@ -46,19 +46,19 @@ def write_table(path):
 
 
 def domains():
-    """Domains that are nobody's, by RFC 2606, and what is wrong with them."""
+    """Returns domains that RFC 2606 reserves, each with a verdict."""
     kinds = {"ads": "advertising", "tracker": "tracking", "phish": "phishing", "miner": "mining"}
     return [(f"{kind}-{number}.example", verdict) for kind, verdict in kinds.items() for number in range(500)]
 
 
 def passwords():
-    """Passwords as people make them, and how often each might have been found."""
+    """Returns typical passwords, each with a made-up number of leaks."""
     words = ["password", "qwerty", "iloveyou", "dragon", "monkey", "letmein", "sunshine", "football", "welcome", "shadow"]
     made = [f"{word}{number}" for word in words for number in ["", *range(200)]]
     return [(password, 1 + 1_000_000 // (place + 1)) for place, password in enumerate([*made, "123456", "hunter2"])]
 
 
-# The lists for the page: how each is asked, what its value is called, its entries, and one of them.
+# The lists for the page: protocol, name of the value, function for the entries, and an example key.
 LISTS = {
     "bad-domains": ("simple", "verdict", domains, "ads-7.example"),
     "leaked-passwords": ("hybrid", "times", passwords, "hunter2"),
@@ -66,7 +66,7 @@ LISTS = {
 
 
 def build_list(spirea, folder, name):
-    """Builds a list for the page, whose every value says that it is an example; returns its snapshot."""
+    """Builds a list for the page; every value is marked as an example. Returns its snapshot."""
     protocol, field, entries, _ = LISTS[name]
     path, snapshot = folder / f"{name}.csv", folder / name
     rows = entries()
@@ -78,7 +78,7 @@ def build_list(spirea, folder, name):
 
 
 class Recorder(http.server.BaseHTTPRequestHandler):
-    """Passes requests on to the server and keeps what it saw of each."""
+    """Forwards requests to the server, and records each of them."""
 
     protocol_version = "HTTP/1.1"
     upstream = None
@@ -104,7 +104,7 @@ class Recorder(http.server.BaseHTTPRequestHandler):
     do_GET = do_POST = relay
 
     def log_message(self, *_):
-        """Silent: the demo prints what was recorded."""
+        """Logs nothing: the demo prints the records itself."""
 
 
 class ThreadingServer(socketserver.ThreadingMixIn, http.server.HTTPServer):
@@ -112,7 +112,7 @@ class ThreadingServer(socketserver.ThreadingMixIn, http.server.HTTPServer):
 
 
 def timed(title, command, statuses=(0,)):
-    """Runs a command and prints how long it took and what it says of its parts; returns what it printed."""
+    """Runs a command; prints its time and its standard error. Returns its standard output."""
     started = time.perf_counter()
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode not in statuses:
@@ -158,7 +158,7 @@ def wait_for_visitors(page):
 
 
 def wait_ready(address):
-    """Waits until the server has loaded its data; returns the seconds it took."""
+    """Waits until the server has loaded its data. Returns the seconds."""
     started = time.perf_counter()
     while time.perf_counter() - started < 60:
         probe = http.client.HTTPConnection(*address)
@@ -207,7 +207,7 @@ def main():
 
 @contextlib.contextmanager
 def serving(spirea, folder, *arguments):
-    """A server that is ready: its address, and its process. It must end with status 0."""
+    """Runs a server; yields its address and its process when it is ready. The server must end with status 0."""
     with open(folder / "server.log", "w", encoding="utf-8") as log:
         server, address = start_server(spirea, log, *arguments)
         try:
@@ -222,7 +222,7 @@ def serving(spirea, folder, *arguments):
 
 
 def look_up(spirea, url, folder):
-    """Looks the demo's keys up, checks what came back and shows what the server saw."""
+    """Looks up the demo's keys, checks the values, and shows the bytes that the server saw."""
     print("4. Look characters up, privately")
     command = [spirea, "get", url, "unicode", "--cache", folder / "cache", "--json", "--timings"]
     timed("first look-up, with the download of the hint", [*command, PRESENT[0]])

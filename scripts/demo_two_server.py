@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Spirea's demo of two servers: neither learns what is looked up, and a client trusts neither to be up to date.
+"""Spirea's demo of two servers: neither learns what is looked up, and the client detects that they serve different versions.
 
 Usage: demo_two_server.py PATH_TO_SPIREA
 
-The table is the status codes of HTTP with their phrases, as Python has them. Both servers run here; in earnest
-they belong to two operators who do not work together.
+The table has the status codes of HTTP with their phrases, from Python. Both servers run on this machine. In production they
+belong to two operators who do not work together.
 """
 
 import csv
@@ -32,7 +32,7 @@ def write_table(path, phrases):
 
 
 def build(spirea, folder, version, phrases):
-    """Builds a snapshot of the phrases; returns its folder and its version."""
+    """Builds a snapshot of the phrases. Returns its folder and its version."""
     table, snapshot = folder / f"{version}.csv", folder / version
     write_table(table, phrases)
     command = [spirea, "build", "--input", table, "--key", "code", "--value", "phrase", "--protocol", "dpf-xor"]
@@ -44,7 +44,7 @@ def build(spirea, folder, version, phrases):
 
 @contextmanager
 def party(spirea, folder, number, snapshot):
-    """Runs a server while the block runs, and checks that it stops when it is asked to; gives its address."""
+    """Runs a server for the duration of the block and yields its address. Checks that it stops with status 0."""
     with open(folder / f"party-{number}.log", "w", encoding="utf-8") as log:
         server, address = start_server(spirea, snapshot, log, "--party", str(number))
         try:
@@ -57,7 +57,7 @@ def party(spirea, folder, number, snapshot):
 
 
 def look_up(spirea, folder, urls, phrases):
-    """Looks the demo's keys up at both servers and checks what came back."""
+    """Looks up the demo's keys at both servers, and checks the values."""
     command = [spirea, "get", urls[0], NAME, "--other", urls[1], "--cache", folder / "cache", "--json"]
     lines = timed("look-up", [*command, *PRESENT, *ABSENT], (1,)).splitlines()
     answers = {answer["key"]: answer.get("value") for answer in map(json.loads, lines)}
@@ -67,7 +67,7 @@ def look_up(spirea, folder, urls, phrases):
 
 
 def expect_refusal(spirea, folder, urls, versions):
-    """Looks a key up at servers of different versions, and checks that the client says so and gives no value."""
+    """Looks up a key at servers of different versions. Checks that the client reports the versions and prints no value."""
     command = [spirea, "get", urls[0], NAME, CHANGED[0], "--other", urls[1], "--cache", folder / "cache"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2 and not done.stdout, done

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Test vectors of distributed point functions, from a second implementation: slow, plain, of its own.
+"""Makes test vectors of distributed point functions with a second implementation, which is slow, simple and independent.
 
 Usage: dpf_vectors.py --write | --check
 
-Every primitive is first compared with its authors' published answers. --write makes
-conformance/vectors/dpf/{prf,keys}.json; --check computes them again and fails if they differ. Blocks, seeds
-and keys are bytes in hexadecimal; numbers of 64 bits and more are decimal strings.
+Every primitive is first compared with published test vectors. --write makes conformance/vectors/dpf/{prf,keys}.json; --check
+computes the vectors again and fails if they differ. Blocks, seeds and keys are bytes in hexadecimal; numbers of 64 bits and
+more are decimal strings.
 """
 
 import hashlib
@@ -18,12 +18,12 @@ LEAF_BLOCKS = 4
 
 
 def rotate(word, by, width):
-    """`word` of `width` bits rotated left."""
+    """Rotates `word`, of `width` bits, left."""
     return (word << by | word >> width - by) & (1 << width) - 1
 
 
 def words_of(data, size):
-    """The little-endian words of `size` bytes."""
+    """Splits bytes into little-endian words of `size` bytes."""
     return [int.from_bytes(data[i : i + size], "little") for i in range(0, len(data), size)]
 
 
@@ -31,7 +31,7 @@ def bytes_of(words, size):
     return b"".join(word.to_bytes(size, "little") for word in words)
 
 
-# AES-128 (FIPS 197), its table from the definition: the inverse in GF(2^8), then an affine map.
+# AES-128 (FIPS 197). The table is computed by definition: the inverse in GF(2^8), then an affine map.
 
 
 def gf_times(a, b):
@@ -87,7 +87,7 @@ def aes128(key, block):
 
 
 def setup(key):
-    """The constants of a key's length and the eight words of the key."""
+    """Returns the constants for a key's length, and the eight words of the key."""
     constants = words_of(b"expand %d-byte k" % len(key), 4)
     return constants, words_of(key * (32 // len(key)), 4)
 
@@ -157,7 +157,7 @@ def siphash(key, message):
 
 HIGHWAY_0 = [0xDBE6D5D5FE4CCE2F, 0xA4093822299F31D0, 0x13198A2E03707344, 0x243F6A8885A308D3]
 HIGHWAY_1 = [0x3BD39E10CB0EF593, 0xC0ACF169B5F18A8C, 0xBE5466CF34E90C6C, 0x452821E638D01377]
-# Where each of the 16 bytes of two words comes from.
+# Source of each of the 16 bytes of two words.
 ZIPPER = [3, 12, 2, 5, 14, 1, 15, 0, 11, 4, 10, 13, 9, 6, 8, 7]
 
 
@@ -200,14 +200,14 @@ def highwayhash(key, message):
     a, b = ([x + y & MASK for x, y in zip(v, mul)] for v, mul in ((v0, mul0), (v1, mul1)))
     digest = b""
     for i in (0, 2):
-        # Modulo x^128 + x^2 + x, what leaves 128 bits at the top being left out.
+        # Reduces modulo x^128 + x^2 + x, and drops bits above 128.
         high = (b[i + 1] << 64 | b[i]) & (1 << 126) - 1
         folded = (a[i + 1] << 64 | a[i]) ^ high << 1 ^ high << 2
         digest += (folded & (1 << 128) - 1).to_bytes(16, "little")
     return digest
 
 
-# The pseudorandom functions: block i of what a seed of 16 bytes expands to.
+# The pseudorandom functions: block i of the expansion of a seed of 16 bytes.
 
 
 def aes_prf(seed, i):
@@ -218,7 +218,7 @@ def aes_prf(seed, i):
 
 
 def in_calls(function, size):
-    """Block i where a call of `function` gives `size` bytes."""
+    """Returns a function for block i, from a `function` that returns `size` bytes per call."""
 
     def block(seed, i):
         call, place = divmod(16 * i, size)
@@ -246,7 +246,7 @@ PRFS = {
     "sha-256": in_calls(lambda seed, call: hashlib.sha256(seed + counted(call)).digest(), 32),
 }
 
-# Keys. Nodes are integers, a node's lowest bit says whether it is corrected; a leaf is a list of outputs.
+# Keys. A node is an integer whose lowest bit is its control bit: 1 if the node is corrected. A leaf is a list of outputs.
 
 OUTPUT_BITS = {"bit": 1, "u32": 32, "u64": 64, "u128": 128}
 
@@ -271,18 +271,18 @@ class Domain:
         return [data >> self.bits * place & (1 << self.bits) - 1 for place in range(self.per_leaf)]
 
     def sides(self, point):
-        """The turns of the path to a point, from the root down: 1 is right."""
+        """Returns the turns of the path to a point, from the root down; 1 is right."""
         path = point // self.per_leaf
         return [path >> level & 1 for level in reversed(range(self.depth))]
 
     def generate(self, roots, point, value):
-        """Both parties' keys as bytes (Boyle, Gilboa and Ishai, CCS 2016, figure 1)."""
+        """Generates both parties' keys as bytes (Boyle, Gilboa and Ishai, CCS 2016, figure 1)."""
         roots = [root & ~1 for root in roots]
         nodes, lefts, rights = [roots[0], roots[1] | 1], [], []
         for side in self.sides(point):
             children = [self.children(node) for node in nodes]
             sums = [children[0][i] ^ children[1][i] for i in (0, 1)]
-            # The seeds off the path become equal; the control bits differ on it and only there.
+            # Off the path, seeds and control bits become equal. On the path, the control bits differ.
             off = sums[1 - side] & ~1
             level = [off | (sums[i] & 1) ^ (i == side) for i in (0, 1)]
             nodes = [kids[side] ^ level[side] * (node & 1) for node, kids in zip(nodes, children)]
@@ -298,7 +298,7 @@ class Domain:
         return [bytes([party]) + roots[party].to_bytes(16, "little") + rest for party in (0, 1)]
 
     def evaluate(self, key, point):
-        """A party's share, from its key's bytes."""
+        """Evaluates a party's share from the bytes of its key."""
         party, node = key[0], int.from_bytes(key[1:17], "little") | key[0]
         lefts = words_of(key[17 : 17 + 16 * self.depth], 16)
         controls = int.from_bytes(key[17 + 16 * self.depth : -16 * LEAF_BLOCKS], "little")
@@ -312,17 +312,17 @@ class Domain:
 
 
 def drawn_roots(seed):
-    """What the project's generator of secrets for tests draws for two keys, from a seed of 64 bits."""
+    """Draws the roots of two keys as the project's generator of secrets for tests does, from a seed of 64 bits."""
     key, state = b"", seed
     for _ in range(8):
-        # PCG32, as rand_core stretches such a seed.
+        # rand_core expands such a seed by PCG32.
         state = state * 6364136223846793005 + 11634580027462260723 & MASK
         key += rotate((state >> 18 ^ state) >> 27 & 0xFFFFFFFF, 32 - (state >> 59), 32).to_bytes(4, "little")
     words = words_of(chacha(key, 0, bytes(8), 20), 8)
     return [words[0] << 64 | words[1], words[2] << 64 | words[3]]
 
 
-# What is written.
+# The vectors to write.
 
 
 def prf_vectors():
@@ -359,7 +359,8 @@ def key_vector(seed, prf, output, points, point, places):
 
 
 def key_vectors():
-    """Every function with every output on one leaf and on three, and with one output on the largest domain."""
+    """Makes vectors of every function: with every output on one leaf and on three, and with one output on the largest
+    domain."""
     vectors = []
     for number, prf in enumerate(PRFS):
         for kind, output in enumerate(OUTPUT_BITS):
@@ -373,7 +374,7 @@ def key_vectors():
     return vectors
 
 
-# What is known: FIPS 197 and NIST SP 800-38A, draft-strombergson-chacha-test-vectors, the eSTREAM vectors of
+# Published test vectors: FIPS 197 and NIST SP 800-38A, draft-strombergson-chacha-test-vectors, the eSTREAM vectors of
 # Salsa20 (set 1), the vectors of the reference codes of SipHash and HighwayHash, FIPS 180-4.
 
 COUNTED = bytes(range(64))
@@ -459,7 +460,7 @@ KNOWN = {
             ((15,), "5493e99933b0a8117e08ec0f97cfc3d9"),
         ],
     ),
-    # The reference writes the hash as four numbers.
+    # The reference prints the hash as four numbers.
     "HighwayHash": (
         lambda size: b"".join(w.to_bytes(8, "big") for w in words_of(highwayhash(COUNTED[:32], COUNTED[:size]), 8)),
         [

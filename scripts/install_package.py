@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Installs the Python package as its users do, compiled as the tests of the workspace are.
+"""Installs the Python package by pip, as users do, compiled with the settings of the workspace's tests.
 
 Usage: install_package.py PYTHON
 
-PYTHON is that of a virtual environment with what tests/requirements.txt names. Nothing of the workspace is compiled again
-after its tests: scripts/cargo-with-tests.sh.
+PYTHON is the interpreter of a virtual environment with the packages of tests/requirements.txt. After the workspace's tests,
+only the extension is compiled, by scripts/cargo-with-tests.sh.
 """
 
 import subprocess
@@ -26,5 +26,5 @@ def install(python):
 if __name__ == "__main__":
     if len(sys.argv) != 2:
         sys.exit(__doc__)
-    # Not resolved: a virtual environment's interpreter is a link.
+    # The path is not resolved, because a virtual environment's interpreter is a symbolic link.
     install(Path(sys.argv[1]).absolute())

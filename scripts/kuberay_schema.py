@@ -3,9 +3,9 @@
 
 Usage: kuberay_schema.py CRD COMMIT
 
-CRD is helm-chart/kuberay-operator/crds/ray.io_rayclusters.yaml of github.com/ray-project/kuberay (Apache-2.0) at COMMIT. What
-the manifest uses must be in the schema, and all that the schema says of it stays: types, formats, patterns, what is
-required. A member that is not used is left out, and so refused by the test until this has run again.
+CRD is helm-chart/kuberay-operator/crds/ray.io_rayclusters.yaml of github.com/ray-project/kuberay (Apache-2.0) at COMMIT. The
+schema must have all members that the manifest uses. For these it is unchanged: types, formats, patterns, required members.
+Unused members are omitted. If the manifest uses a new member, the test refuses it until this script has run again.
 """
 
 import json
@@ -19,7 +19,7 @@ VERSION = "v1"
 
 
 def trimmed(schema, values, place):
-    """The schema with the members that one of the values has."""
+    """Returns the schema with only the members that occur in the values, and the required ones."""
     kept = {name: value for name, value in schema.items() if name not in ("description", "properties", "items")}
     if schema.get("x-kubernetes-int-or-string"):
         return kept
@@ -51,7 +51,7 @@ def main():
     made = {
         "$comment": "Trimmed by scripts/kuberay_schema.py of helm-chart/kuberay-operator/crds/ray.io_rayclusters.yaml at "
         f"github.com/ray-project/kuberay, commit {sys.argv[2]}, licensed under Apache-2.0.",
-        # What every object of Kubernetes has; the schema leaves it open.
+        # Every Kubernetes object has metadata; the schema does not restrict them.
         **trimmed(schema | {"properties": schema["properties"] | {"metadata": {"type": "object"}}}, [cluster], "RayCluster"),
     }
     path = DEPLOY / "ray-cluster.schema.json"

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Test vectors of the noise of ring steps and of onion's bound, from a second implementation: the formulas of the documents.
+"""Makes test vectors of the noise of ring steps and of onion's bound with a second implementation, from the documents'
+formulas.
 
 Usage: noise_vectors.py --write | --check
 
 --write makes crates/lattice/tests/vectors/noise.txt; --check computes it again and fails if a number differs. A line has the
-name of a number, its arguments, and its value. docs/protocols/ring.md has the closed forms, onion.md the bound; the numbers of
-steps below are those of its theorem.
+name of a number, its arguments, and its value. docs/protocols/ring.md has the closed forms, and onion.md the bound. Step
+numbers in the comments are those of the theorem in onion.md.
 """
 
 import math
@@ -17,15 +18,15 @@ N = 4096
 VARIANCE = 3.2**2
 TERNARY = 2 / 3
 EXCEPTION = -128.0
-# Factors for small terms of squares, and weights of the roundings of substitutions and of a response.
+# Factor for small terms of squares, and weights of the roundings of substitutions and of a response.
 SMALL, DROPPED, SWITCHED = 1.01, 66, 1.1
 
 PACKING = [536608769, 533463041, 531628033]
 SHORT = [1073692673, 1073668097]
 ONION = [134176769, 134111233, 67084289, 67043329]
 CONSERVATIVE = [1073692673, 1073668097, 1073651713]
-# Primes, bits of plaintexts, gadgets of the expansion and of selectors (digits, their bits, bits dropped; None for residues),
-# bits of a response's halves, and bits that a rounded query drops.
+# Sets of parameters: primes, bits of plaintexts, gadgets of the expansion and of selectors (digits, their bits, dropped bits;
+# None for residues), bits of a response's halves, and bits that a rounded query drops.
 SETS = {
     "paper": (PACKING, 18, (5, 18, 0), (5, 18, 0), (18, 14), 0),
     "fast": (PACKING, 18, None, (3, 16, 39), (18, 14), 30),
@@ -37,7 +38,7 @@ SETS = {
 
 
 def excess(freedom, log2):
-    """The x above 1 with exp(-freedom (x - 1 - ln x) / 2) = 2^log2."""
+    """Returns the x > 1 with exp(-freedom (x - 1 - ln x) / 2) = 2^log2."""
     needed, low, high = -2 * log2 * math.log(2) / freedom, 1.0, 1e9
     for _ in range(300):
         middle = (low + high) / 2
@@ -49,7 +50,7 @@ def excess(freedom, log2):
 
 
 class Set:
-    """A set of parameters, with its gadgets' mean squares."""
+    """A set of parameters, with the mean squares of its gadgets."""
 
     def __init__(self, name):
         self.name = name
@@ -57,12 +58,12 @@ class Set:
         self.q = math.prod(self.primes)
 
     def highest(self, gadget):
-        """log2 of the width of a gadget's highest digit."""
+        """Returns log2 of the width of a gadget's highest digit."""
         digits, bits, dropped = gadget
         return math.log2(self.q) - dropped - (digits - 1) * bits
 
     def squares(self, gadget):
-        """The mean squares of a gadget's digits, and of what it drops."""
+        """Returns the mean squares of a gadget's digits, and of its dropped part."""
         if gadget is None:
             return [prime**2 / 12 for prime in self.primes], 0.0
         digits, bits, dropped = gadget
@@ -70,12 +71,12 @@ class Set:
         return squares, 4.0**dropped / 12 if dropped else 0.0
 
     def ragged(self, gadget):
-        """Step 6: the logarithm of how much likelier digits are than independent ones."""
+        """Step 6: returns the logarithm of the factor by which digits are likelier than independent ones."""
         return 0.0 if gadget is None else 2 * N / 2 ** self.highest(gadget)
 
 
 def closed_forms(name, levels, rounded):
-    """The table of ring.md."""
+    """Returns the values of the table in ring.md."""
     ring, secret = Set(name), TERNARY * N
     squares, dropped = ring.squares(ring.expansion)
     digits = sum(squares)
@@ -92,7 +93,8 @@ def closed_forms(name, levels, rounded):
         return columns * N * square * leaf
 
     def rotated(entries, chunks, steps):
-        """A leaf of a chunk is an image under 5^i or -5^i: i substitutions, and one for the sign."""
+        """Returns the noise of packing by rotations. A leaf of a chunk is an image under 5^i or -5^i: i substitutions, and one
+        for the sign."""
         small = 2 * steps
         big = entries // small
         products = sum(expanded + (i + sign) * substitution for i in range(steps) for sign in (0, 1))
@@ -113,7 +115,7 @@ def closed_forms(name, levels, rounded):
 
 
 class Fold:
-    """A fold over the first leaves of an expansion, and a tournament by the next ones."""
+    """A fold by the first leaves of an expansion, and a tournament by the next ones."""
 
     def __init__(self, name, columns, depth):
         self.set, self.columns, self.depth = Set(name), columns, depth
@@ -121,12 +123,12 @@ class Fold:
         self.levels = (columns + self.rows - 1).bit_length()
 
     def substitutions(self):
-        """Inner nodes of the tree that have a wanted leaf below them."""
+        """Returns the number of inner nodes above a wanted leaf."""
         leaves = range(self.columns + self.rows)
         return sum(len({leaf >> self.levels - level for leaf in leaves}) for level in range(self.levels))
 
     def leaves(self, first, count):
-        """Steps 4 and 5: W and w of some leaves."""
+        """Steps 4 and 5: returns W and w of some leaves."""
         digits, dropped = self.set.squares(self.set.expansion)
         parts = [square * VARIANCE for square in digits] + [DROPPED * TERNARY * dropped]
         log2 = EXCEPTION - self.levels - self.set.ragged(self.set.expansion) / math.log(2)
@@ -140,7 +142,7 @@ class Fold:
         return whole, SMALL * value**2 * max(1, above)
 
     def selected(self):
-        """Step 8: V_t."""
+        """Step 8: returns V_t."""
         if self.depth == 0:
             return 0.0
         whole, worst = self.leaves(self.columns, self.rows)
@@ -156,16 +158,16 @@ class Fold:
         return SMALL * max(digits) * (math.sqrt(leaves) + converted) ** 2
 
     def switched(self):
-        """Step 7: V_r."""
+        """Step 7: returns V_r."""
         return SWITCHED * TERNARY * N * (self.set.q / 2 ** self.set.response[0]) ** 2 / 4
 
     def vanishing(self):
-        """Step 6: the probability that all digits of a node vanish in a value modulo a prime."""
+        """Step 6: returns the probability that all digits of a node vanish in a value modulo a prime."""
         digits = self.set.expansion[0]
         return self.substitutions() * sum(N * float(prime) ** -digits for prime in self.set.primes)
 
     def exceedance(self, coefficients, share):
-        """The theorem: log2 of the bound, with B for a share of half a step."""
+        """The theorem: returns log2 of the bound, where B is `share` times half a step."""
         q, p = self.set.q, 2.0**self.set.bits
         drops = self.depth * (N + 1) * 2.0 ** self.set.selector[2] / 2
         tolerated = share * q / p / 2 - (p / 2 + q / 2 ** (self.set.response[1] + 1) + drops)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares the claims of papers, and the documents' tables of them, with what the models compute: papers/README.md.
+"""Compares the claims of papers, and their tables in the documents, with the models' values (papers/README.md).
 
 papers.py --check
 papers.py --write
@@ -12,7 +12,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 CARGO = os.environ.get("CARGO", "cargo")
-# The models write the files, and so does what reads recorded values; the last one the tables of the files.
+# With --write, the models and the reader of recorded values write the files. The last test writes tables from the files, so it
+# must run last.
 TESTS = [
     ("spirea-pim", "papers::"),
     ("spirea-ive", "papers::"),

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""The device program of processing in memory, compiled for riscv32: what the emulation interprets to count instructions.
+"""Compiles the device program of processing in memory for riscv32. The emulation interprets the image to count instructions.
 
-The image is committed, crates/pim/dpu/dpxor.rv32, so that nobody needs the compiler. It is clang, with lld:
+The image crates/pim/dpu/dpxor.rv32 is committed, so that only this script needs the compiler, which is clang with lld:
 
     CLANG=clang LLD=ld.lld scripts/pim_image.py [--check]
 
-With --check it compiles and writes nothing. Root has Debian's packages installed if they are missing. The real program is
-built by the SDK's own compiler instead: see docs/protocols/pim.md.
+With --check the script compiles and writes nothing. As root it installs missing Debian packages. For real devices, the SDK's
+own compiler builds the program: see docs/protocols/pim.md.
 """
 
 import os
@@ -22,7 +22,7 @@ import debian
 CRATE = Path(__file__).resolve().parent.parent / "crates" / "pim"
 SOURCE = CRATE / "dpu" / "dpxor.c"
 IMAGE = CRATE / "dpu" / "dpxor.rv32"
-# What an image is for: IM-PIR's number of tasklets.
+# Number of tasklets of the image, as in IM-PIR.
 TASKLETS = 16
 FLAGS = [
     "--target=riscv32",
@@ -43,7 +43,7 @@ FLAGS = [
 
 
 def checksum(data):
-    """FNV-1a, 64 bits: says whether an image is of this source."""
+    """Returns the FNV-1a hash of 64 bits, which ties an image to its source."""
     value = 0xCBF29CE484222325
     for byte in data:
         value = (value ^ byte) * 0x100000001B3 % 2**64
@@ -51,7 +51,7 @@ def checksum(data):
 
 
 def sections(elf):
-    """The loaded bytes by address, and the addresses of symbols."""
+    """Returns the loaded bytes by address, and the addresses of symbols."""
     (table, entry, count) = (*struct.unpack_from("<I", elf, 28), *struct.unpack_from("<HH", elf, 42))
     loaded = {}
     for i in range(count):

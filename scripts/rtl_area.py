@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Areas of the hardware of rtl/: docs/rtl.md.
+"""Prints the areas of the hardware in rtl/ (docs/rtl.md).
 
 usage: rtl_area.py [LIBERTY]
 
-Prints gates of no particular process unless a Liberty file is given. Needs Yosys.
+Without a Liberty file, areas are in gates of no particular process. Needs Yosys.
 """
 
 import os
@@ -17,7 +17,7 @@ import debian
 ROOT = Path(__file__).resolve().parent.parent
 RTL = ROOT / "rtl"
 OUT = ROOT / "target" / "rtl"
-# Modules of which the area is shown, and what a unit of 64 lanes has of the cells.
+# Modules whose areas are printed. Below: the numbers of cells in a unit of 64 lanes, and in a separate transform and array.
 AREAS = [
     "product",
     "modmul",
@@ -34,14 +34,14 @@ SEPARATE = {"butterfly": 384, "modmul": 128, "multiply_add": 512}
 
 
 def area(liberty=None):
-    """Areas by a Liberty file, in its unit."""
+    """Returns a table of areas by a Liberty file, in its unit."""
     library = Path(liberty).resolve() if liberty else RTL / "gates.lib"
     sources = [
         RTL / "src" / f"{name}.v"
         for name in ("product", "multiple", "reduction", "modmul", "modadd", "modsub", "dit_cell", "dif_cell", "product_cell")
     ]
     sources += sorted((RTL / "baselines").glob("*.v"))
-    # Modules are mapped one by one and stay apart, so that what they have in common counts the same in all.
+    # Modules are mapped separately and not flattened, so that common parts have the same area in all modules.
     script = [
         f"read_verilog -I{RTL}/src {' '.join(map(str, sources))}",
         "proc",

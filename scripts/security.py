@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""What attacks on the parameter sets cost, by three models: the figures that crates/lattice has of each set.
+"""Estimates the cost of attacks on the parameter sets by three models: the figures of each set in crates/lattice.
 
-Needs Sage and the lattice-estimator (https://github.com/malb/lattice-estimator) on the path of Python's modules:
+Needs Sage and the lattice-estimator (https://github.com/malb/lattice-estimator) on Python's module path:
 
     PYTHONPATH=lattice-estimator sage -python scripts/security.py [SET ...]
 
-A set takes some minutes. Secrets are uniform ternary, noise has a deviation of 3.2, samples are unlimited; ML-KEM-512 is
-as the estimator defines it. MATZOV and BDGL16 are the least of primal uSVP, primal BDD and the dual hybrid; core-SVP is
-primal uSVP under ADPS16 and the geometric series assumption.
+A set takes some minutes. Secrets are uniform ternary, noise has a standard deviation of 3.2, and samples are unlimited.
+ML-KEM-512 is as the estimator defines it. The figures of MATZOV and BDGL16 are the least of primal uSVP, primal BDD and the
+dual hybrid. Core-SVP is primal uSVP under ADPS16 and the geometric series assumption.
 """
 
 import sys

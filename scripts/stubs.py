@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""The stub of the Python package's compiled part, made of the module.
+"""Makes the stub of the Python package's compiled part from the module.
 
 Usage: stubs.py PYTHON
 
-PYTHON is that of a virtual environment with maturin. PyO3 writes into the module what its functions take and give; where it
-cannot know, `signature` in the sources says it. This script adds that a job is of what it gives, and types that have a name
-in the stub alone. tests/system/test_package.py compares.
+PYTHON is the interpreter of a virtual environment with maturin. PyO3 writes the types of functions into the module; types that
+it cannot know are stated by `signature` in the sources. This script makes the class of jobs generic in its result, and adds
+types that have a name only in the stub. tests/system/test_package.py compares the stub with the module.
 """
 
 import os
@@ -44,7 +44,7 @@ _Answers = tuple[
 
 
 def building(python):
-    """The environment in which maturin builds the extension with the tests of the workspace, which cargo has built."""
+    """Returns the environment in which maturin builds the extension with the artefacts of the workspace's tests."""
     return os.environ | {
         "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}",
         "CARGO": str(ROOT / "scripts/cargo-with-tests.sh"),
@@ -53,7 +53,7 @@ def building(python):
 
 
 def stub(python):
-    """The stub's text."""
+    """Generates the stub's text."""
     with tempfile.TemporaryDirectory() as folder:
         command = [python.parent / "maturin", "generate-stubs", "--quiet", "--profile", "dev", "--out", folder]
         subprocess.run(command, cwd=ROOT, env=building(python), stderr=subprocess.DEVNULL, check=True)
@@ -67,7 +67,7 @@ def stub(python):
 def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__)
-    # Not resolved: a virtual environment's interpreter is a link.
+    # The path is not resolved, because a virtual environment's interpreter is a symbolic link.
     STUB.write_text(stub(Path(sys.argv[1]).absolute()))
 
 

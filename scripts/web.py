@@ -4,10 +4,10 @@
 
 usage: web.py [--check-reproducible | --page | --timing | --vectors]
 
-Compiles the client to WebAssembly with 128-bit vectors, and the rules for forms of keys to a module of their own, which a page
-loads for tables that need it. Keeps each module in target/web under the hash of its sources, beside the same module with the
-names of its functions, which the check of constant time reads.
-Takes rustup's target wasm32-unknown-unknown if it is there or can be added; otherwise builds the standard library from
+Compiles two modules of WebAssembly: the client, with 128-bit vectors, and the rules for forms of keys, which a page loads only
+for tables that need them. Caches each module in target/web under the hash of its sources, together with a copy that has the
+names of its functions, for the check of constant time.
+Uses rustup's target wasm32-unknown-unknown if it is installed or can be added; otherwise builds the standard library from
 Debian's rustc-web, rust-web-src and lld-19.
 
 With --page it makes what a page of tables without forms needs: it leaves out the rules for forms, unless they are compiled
@@ -44,7 +44,7 @@ SHARED = ["bindings/wasm-memory", *(f"crates/{name}" for name in ("math", "latti
 
 @dataclass(frozen=True)
 class Module:
-    """A compiled module: its file in the package, its package of Cargo's, and the folders of the crates it is made of."""
+    """A compiled module: its file in the package, its Cargo package, and the folders of its crates."""
 
     file: str
     package: str
@@ -52,25 +52,25 @@ class Module:
 
     @property
     def named(self):
-        """The file of the same module with the names of its functions."""
+        """File of the same module with the names of its functions."""
         return self.file.replace(".wasm", "-named.wasm")
 
     @property
     def compiled(self):
-        """The file that Cargo makes."""
+        """File that Cargo makes."""
         return f"{self.package.replace('-', '_')}.wasm"
 
 
 CLIENT_MODULE = Module("spirea.wasm", "spirea-wasm", ["bindings/wasm", *SHARED, "crates/wire", "crates/client"])
 FORMS_MODULE = Module("forms.wasm", "spirea-wasm-forms", ["bindings/wasm-forms", *SHARED, "crates/normalise"])
 MODULES = [CLIENT_MODULE, FORMS_MODULE]
-# What the package is made of besides.
+# Further sources of the package.
 PACKAGE = [
     "LICENSE",
     *(f"clients/ts/{name}" for name in ("src", "demo", "package.json", "package-lock.json", "tsconfig.json")),
 ]
 OLDEST_NODE = 20
-# The most bytes that the packed package may have without FORMS_MODULE, a page's first visit, and FORMS_MODULE: compressed.
+# Limits in compressed bytes: the packed package without FORMS_MODULE, the first visit of a page, and FORMS_MODULE.
 MOST_PACKED = 360_000
 MOST_LOADED = 400_000
 MOST_FORMS = 300_000
@@ -85,7 +85,7 @@ def output(*command, **options):
 
 
 class Toolchain:
-    """How Rust is compiled to WebAssembly here."""
+    """The toolchain that compiles Rust to WebAssembly on this machine."""
 
     def __init__(self):
         self.cargo, self.environment, self.arguments = os.environ.get("CARGO", "cargo"), {}, []
@@ -148,11 +148,11 @@ class Toolchain:
 
 
 def stripped(module):
-    """The module without its custom sections, which have names alone: what ships."""
+    """Returns the module to ship, without its custom sections, which contain only names."""
     kept, rest = bytearray(module[:8]), memoryview(module)[8:]
     while rest:
         length = place = 0
-        # LEB128: seven bits a byte, low ones first.
+        # LEB128: seven bits per byte, the lowest first.
         for place, byte in enumerate(rest[1:6]):
             length |= (byte & 0x7F) << (7 * place)
             if byte < 0x80:
@@ -165,7 +165,7 @@ def stripped(module):
 
 
 def files(names):
-    """Files that git knows or would take, with what they hold."""
+    """Yields the names and contents of files that git tracks or does not ignore."""
     listed = output("git", "ls-files", "--cached", "--others", "--exclude-standard", "--", *names, cwd=ROOT)
     for name in sorted(set(listed.splitlines())):
         if (ROOT / name).is_file():
@@ -180,25 +180,25 @@ def hash_of(*parts):
 
 
 def processor_seconds():
-    """Processor time of the commands that have ended."""
+    """Returns the processor time of all ended child processes."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
 def source(toolchain, module):
-    """The hash of what a module is made of."""
+    """Returns the hash of a module's sources and compiler."""
     names = [*COMMON, *(f"{crate}/{part}" for crate in module.crates for part in ("Cargo.toml", "src"))]
     parts = [part for name, content in files(names) for part in (name.encode(), content)]
     return hash_of(toolchain.version.encode(), *parts)
 
 
 def for_tests(toolchain, feature):
-    """Makes the module with a feature for tests, if it is not kept."""
+    """Makes the client's module with a feature for tests, unless it is cached."""
     kept, mark, digest = KEPT / f"{feature}.wasm", KEPT / feature, source(toolchain, CLIENT_MODULE)
     if kept.is_file() and mark.is_file() and mark.read_text() == digest:
         return
     say(f"compiling the module with {feature}")
-    # The client's dependencies are compiled already.
+    # Reuses the build folder, where the client's dependencies are compiled already.
     compiled = toolchain.compile(CLIENT_MODULE, KEPT / "build", "--features", feature)
     mark.unlink(missing_ok=True)
     kept.write_bytes(stripped(compiled))
@@ -235,7 +235,7 @@ def check_node():
 
 
 def install():
-    """What the package is compiled and tested with, as package-lock.json has it."""
+    """Installs the tools that compile and test the package, as pinned in package-lock.json."""
     mark, lock = CLIENT / "node_modules" / ".spirea-installed", (CLIENT / "package-lock.json").read_bytes()
     if not mark.is_file() or mark.read_bytes() != lock:
         say("installing what the package is compiled and tested with (npm ci)")
@@ -249,7 +249,7 @@ def install():
 
 
 def package(compiled):
-    """clients/ts/dist with the `compiled` modules by their files, and the page."""
+    """Makes clients/ts/dist with the `compiled` modules, given by file name, and the page."""
     dist = CLIENT / "dist"
     sources = [part for name, content in files(PACKAGE) for part in (name.encode(), content)]
     digest = hash_of(*sources, *compiled.values())
@@ -269,7 +269,7 @@ def package(compiled):
 
 
 def check_size():
-    """What npm would pack, and what a page loads."""
+    """Checks the sizes of the npm package, and of the files that a page loads."""
     import gzip
     import json
 
@@ -299,7 +299,7 @@ def check_reproducible(toolchain, compiled):
 
 @contextmanager
 def alone():
-    """Keeps other processes from making the same: parts of the tests that need the package run side by side."""
+    """Excludes other processes: parts of the tests that need the package run in parallel."""
     KEPT.mkdir(parents=True, exist_ok=True)
     with (KEPT / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -1,7 +1,7 @@
-"""The commit that tests are compared with: the newest one that is known to have passed the full form.
+"""The base commit of the tests: the newest commit that is known to have passed the full form.
 
-The environment's BASE goes first, then the reference refs/spirea/full-tests, which a full run that passes writes in its
-repository, then the commit that tests/FULL_PASSED names, which a clone has too.
+The environment's BASE has priority. The next choice is the reference refs/spirea/full-tests, which a passing full run writes
+in its repository. The last one is the commit in tests/FULL_PASSED, which a clone has too.
 """
 
 import os
@@ -12,13 +12,13 @@ COMMITTED = "tests/FULL_PASSED"
 
 
 def git(root, *arguments):
-    """What git prints, or None if it fails."""
+    """Runs git and returns its output; None if it fails."""
     done = subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True, check=False)
     return done.stdout.strip() if done.returncode == 0 else None
 
 
 def base_commit(root):
-    """The commit's hash, or None without one in this repository's history."""
+    """Returns the base commit's hash; None if this repository's history has none."""
     asked = os.environ.get("BASE")
     if asked:
         commit = git(root, "rev-parse", "--verify", "--quiet", f"{asked}^{{commit}}")
@@ -28,14 +28,14 @@ def base_commit(root):
     file = root / COMMITTED
     for name in (REFERENCE, file.read_text().split()[0] if file.is_file() else None):
         commit = name and git(root, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
-        # A commit of another history says nothing of this one.
+        # A commit of another history is no base for this one.
         if commit and git(root, "merge-base", "--is-ancestor", commit, "HEAD") is not None:
             return commit
     return None
 
 
 def changed_files(root):
-    """The base commit, and the files that differ from it: committed, changed or new. Without a base both are None."""
+    """Returns the base commit, and the files that differ from it: committed, changed or new. Without a base both are None."""
     commit = base_commit(root)
     if commit is None:
         return None, None
@@ -45,6 +45,6 @@ def changed_files(root):
 
 
 def record(root):
-    """Remembers HEAD as a commit that passed the full form, unless the checkout differs from it."""
+    """Records HEAD as a commit that passed the full form, unless the checkout differs from it."""
     if git(root, "status", "--porcelain") == "":
         git(root, "update-ref", REFERENCE, "HEAD")

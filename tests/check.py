@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Checks what one change needs: the packages, documents and scripts of the changed files. `make test` checks everything.
+"""Checks a change: the packages, documents and scripts of the changed files. `make test` checks everything.
 
 usage: check.py
 
-The changed files are those that differ from $BASE; without it, those that differ from HEAD, or if nothing does, those of the
-last commit. Stops at the first command that fails, and prints each command before it runs.
+The changed files are those that differ from $BASE. Without $BASE they are those that differ from HEAD, or if there are none,
+those of the last commit. Prints each command before it runs, and stops at the first one that fails.
 """
 
 import os
@@ -22,7 +22,7 @@ PROGRAM = [CARGO, "build", "--workspace", "--bin", "spirea", "--locked"]
 
 
 def changed():
-    """The changed files that still exist."""
+    """Returns the changed files that still exist."""
     asked = os.environ.get("BASE")
     new = base.git(ROOT, "ls-files", "--others", "--exclude-standard")
     differ = base.git(ROOT, "diff", "--name-only", asked or "HEAD")
@@ -34,18 +34,18 @@ def changed():
 
 
 def package(file):
-    """The package of the workspace that a file belongs to, or None."""
+    """Returns the workspace's package that a file belongs to; None if there is none."""
     for folder in Path(file).parents:
         manifest = ROOT / folder / "Cargo.toml"
         if folder != Path() and manifest.is_file():
             text = manifest.read_text()
-            # fuzz and proto/generate are workspaces of their own.
+            # fuzz and proto/generate are separate workspaces.
             return None if "[workspace]" in text else re.search(r'^name = "(.*)"', text, re.MULTILINE)[1]
     return None
 
 
 def commands(files):
-    """The commands that check these files, in order."""
+    """Yields the commands that check these files, in order."""
     packages = sorted({name for name in map(package, files) if name})
     for name in packages:
         yield [CARGO, "fmt", "--package", name, "--", "--check"]

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Runs test programs many times, every other time beside a load on all processors, and lists the tests that failed.
+"""Runs test programs many times, every other time with a load on all processors, and lists the tests that failed.
 
 usage: flaky.py [--runs N] [PROGRAM ...]
 
 PROGRAM is a name as tests/rust.py prints it, such as server/server; the default is every program whose tests depend on time or
-threads. A test that fails once is a fault: of the test or of what it tests.
+threads. A test that fails once is a defect: of the test, or of the tested code.
 """
 
 import argparse
@@ -34,7 +34,7 @@ LOAD = [sys.executable, "-c", "while True: pass"]
 
 
 def times(program, runs):
-    """Runs a program; returns the number of failures by test."""
+    """Runs a program `runs` times. Returns the number of failures by test."""
     folder, _, executable = program
     failures = collections.Counter()
     for number in range(runs):

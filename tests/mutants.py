@@ -39,10 +39,10 @@ MUTANTS = os.environ.get("CARGO_MUTANTS", "cargo-mutants")
 FOLDER = ROOT / "target" / "mutants"
 TREE, BUILD = FOLDER / "tree", FOLDER / "build"
 TRACE = 2**32 - 1
-# A mutant that loops runs until it has used this many times the processor time of the test without it, and some seconds. A
-# mutant that waits uses none, and ends by the clock: a busy machine is many times slower.
+# Limit of processor time: this many times the time of the test without the mutant, plus some seconds. A mutant that waits uses
+# no processor time, so it also has a much longer limit of wall time, because a busy machine is many times slower.
 TIMES, SECONDS, WAIT = 5, 5, 30
-# The programs that should notice the mutants of a package, in their order.
+# Programs that should notice the mutants of a package, in this order.
 CONFORMANCE = ("spirea-conformance", "--test=conformance")
 PROGRAMS = {
     "spirea-lattice": [("spirea-lattice", "--lib"), ("spirea-lattice", "--test=it"), CONFORMANCE],
@@ -98,7 +98,7 @@ class Mutant:
     line: int
     genre: str
     replacement: str
-    # Bytes of the file that it replaces.
+    # Range of bytes of the file that it replaces.
     start: int
     end: int
     function: str
@@ -106,7 +106,7 @@ class Mutant:
 
 
 def listed(package, seed):
-    """The mutants of a package, in the order of the seed."""
+    """Lists the mutants of a package, in the order given by the seed."""
     command = [MUTANTS, "mutants", "--list", "--json", "--package", package]
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
     found, count = [], Counter()
@@ -142,7 +142,7 @@ PARSER = Parser(Language(tree_sitter_rust.language()))
 
 
 def is_constant(node):
-    """Tests that the compiler evaluates a node, so that the node cannot read a variable."""
+    """True if the compiler evaluates a node, which then cannot read a variable."""
     while node.parent:
         parent = node.parent
         if parent.type in ("const_item", "array_type", "const_block", "enum_variant", "type_arguments", "attribute_item"):
@@ -158,7 +158,7 @@ def is_constant(node):
 
 
 def places(root, mutants):
-    """The node that each mutant changes, and the mutants that cannot be an arm of a `match`."""
+    """Returns the mutants by the node that they change, and the mutants that cannot be an arm of a `match`."""
     by_node, others = defaultdict(list), []
     for mutant in mutants:
         node = root.descendant_for_byte_range(mutant.start, max(mutant.start, mutant.end - 1))
@@ -180,7 +180,7 @@ def places(root, mutants):
 
 
 def text_of(source, node, by_node):
-    """The source of a node, with all mutants at it and below."""
+    """Returns the source of a node with all mutants below it."""
     pieces, at = [], node.start_byte
     for child in node.children:
         pieces += [source[at : child.start_byte], written(source, child, by_node)]
@@ -189,7 +189,7 @@ def text_of(source, node, by_node):
 
 
 def written(source, node, by_node):
-    """A node as it is compiled."""
+    """Returns the source of a node with all mutants at it and below it."""
     text, mutants = text_of(source, node, by_node), by_node.get(node.id, [])
     if not mutants:
         return text
@@ -211,7 +211,7 @@ def written(source, node, by_node):
 
 
 def write_tree(mutants):
-    """Copies the working tree and writes the mutants into it; returns those that do not fit."""
+    """Copies the working tree and writes the mutants into the copy. Returns the mutants that do not fit."""
     names = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
     names = subprocess.run(names, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout.split("\0")
     names = {name for name in names if name and (ROOT / name).is_file()}
@@ -229,7 +229,7 @@ def write_tree(mutants):
         if name in libraries:
             content += MODULE.encode()
         copied = TREE / name
-        # Files that are the same keep their time, so that cargo does not compile them again.
+        # Unchanged files keep their time, so that cargo does not compile them again.
         if not copied.exists() or copied.read_bytes() != content:
             copied.parent.mkdir(parents=True, exist_ok=True)
             copied.write_bytes(content)
@@ -241,7 +241,7 @@ def write_tree(mutants):
 
 
 def cargo(*arguments):
-    """Runs cargo in the copy; returns its messages."""
+    """Runs cargo in the copy. Returns its messages."""
     environment = ENVIRONMENT | {"CARGO_TARGET_DIR": str(BUILD), "CARGO_INCREMENTAL": "1"}
     command = [CARGO, *arguments, "--locked", "--message-format=json"]
     done = subprocess.run(command, cwd=TREE, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
@@ -249,7 +249,7 @@ def cargo(*arguments):
 
 
 def unviable(packages):
-    """The numbers of the mutants that do not compile, by the errors that cargo reports."""
+    """Finds the numbers of the mutants that do not compile, by the errors that cargo reports."""
     found = set()
     messages = cargo("check", "--keep-going", *(f"--package={package}" for package in packages))
     for message in messages:
@@ -270,7 +270,7 @@ def unviable(packages):
 
 
 def build(program):
-    """Compiles a test program; returns its file."""
+    """Compiles a test program. Returns its file."""
     package, target = program
     messages = cargo("test", "--no-run", "--package", package, target)
     built = [message["executable"] for message in messages if message.get("executable") and message["profile"]["test"]]
@@ -285,7 +285,7 @@ def processor_time():
 
 
 def run(program, file, test, mutant, limit, **environment):
-    """Runs one test; returns its exit code, or None if it exceeds `limit` seconds of processor time."""
+    """Runs one test. Returns its exit code; None if it exceeds `limit` seconds of processor time, or waits too long."""
     package = program[0].removeprefix("spirea-")
     folder = TREE / package if package == "conformance" else TREE / "crates" / package
     seconds = math.ceil(limit)
@@ -309,7 +309,7 @@ def run(program, file, test, mutant, limit, **environment):
 
 
 def reach(program, file):
-    """Runs every test of a program alone; returns, for each mutant, the tests that reach it and their processor time."""
+    """Runs every test of a program alone. Returns, for each mutant, the tests that reach it, with their processor time."""
     names = subprocess.run([file, "--list", "--format=terse"], stdout=subprocess.PIPE, text=True, check=True).stdout
     tests = [name.removesuffix(": test") for name in names.splitlines() if name.endswith(": test")]
     reached, record = defaultdict(list), FOLDER / "reached"
@@ -326,7 +326,7 @@ def reach(program, file):
 
 
 def wilson(part, whole):
-    """The 95% confidence interval of a share."""
+    """Returns the 95% confidence interval of a share, after Wilson."""
     z, share = 1.96, part / whole
     middle, width = share + z * z / (2 * whole), z * math.sqrt(share * (1 - share) / whole + (z / (2 * whole)) ** 2)
     return (middle - width) / (1 + z * z / whole), (middle + width) / (1 + z * z / whole)

@@ -1,4 +1,4 @@
-"""The parts of the tests, in the order in which they start: what a part runs, what it needs, and when it runs."""
+"""The parts of the tests, in the order in which they start: commands, requirements and conditions of each."""
 
 import os
 from dataclasses import dataclass, field
@@ -17,11 +17,11 @@ class Part:
 
     name: str
     about: str
-    # Run one after another, until one fails.
+    # Commands that run one after another, until one fails.
     commands: list
-    # Parts that must have passed before.
+    # Parts that must pass before this one starts.
     needs: tuple = ()
-    # Debian programs that it runs, by their names in scripts/debian.py.
+    # Debian programs that the part runs, by their names in scripts/debian.py.
     programs: tuple = ()
     # Files and folders: the short form runs the part only if one of them differs from the base commit.
     files: tuple = ()
@@ -29,12 +29,12 @@ class Part:
     environment: dict = field(default_factory=dict)
 
     def touched(self, changed):
-        """Whether one of the changed files is one of the part's."""
+        """True if one of the changed files belongs to the part."""
         return is_touched(self.files, changed)
 
 
 def is_touched(files, changed):
-    """Whether one of the changed files is one of these files, or in one of these folders."""
+    """True if one of the changed files is one of these files, or in one of these folders."""
     return any(file == own or file.startswith(f"{own}/") for own in files for file in changed)
 
 
@@ -43,20 +43,20 @@ def make(target):
 
 
 def pytest(*arguments):
-    """A run of pytest in the tests' environment; pyproject.toml has its options."""
+    """Returns a command of pytest in the tests' environment; pyproject.toml has its options."""
     return [PYTHON, "-m", "pytest", *arguments]
 
 
 def system(*modules):
-    """A run of modules of tests/system."""
+    """Returns the command that runs modules of tests/system."""
     return pytest(*(f"tests/system/test_{module}.py" for module in modules))
 
 
 # Features that only builds for tests have.
 FEATURES = "spirea-constant-time/memcheck,spirea-wasm/timing,spirea-wasm/vectors"
-# Of a lint, only the full form looks at tests and examples too.
+# In the full form, clippy also checks tests and examples.
 TARGETS = ["--all-targets", "--features", FEATURES] if FULL else []
-# Without a change in these, clippy says what it said of the base commit, which passed.
+# Files that affect clippy. Without a change in these, its result is that of the base commit, which passed.
 RUST = (
     "Cargo.lock",
     "Cargo.toml",
@@ -68,19 +68,19 @@ RUST = (
     "rust-toolchain.toml",
     "sim",
 )
-# These packages model devices, and their tests take long. They are no part of their own: tests/rust.py leaves them out by
-# the same rule. The first of a package's files is its folder; it is checked against the others.
+# Packages that model devices, with long tests. They are not separate parts: tests/rust.py skips them by the same rule as
+# parts. The first of a package's files is its folder; the tests compare it with the others.
 DEVICES = {
     "spirea-ive": ("sim/ive", "papers/ive.toml"),
     "spirea-cuda": ("crates/cuda", "crates/backend", "crates/dpf", "crates/lattice", "crates/math"),
 }
 PACK = ("crates/cuda/kernels", "crates/cuda/pack", "scripts/cuda_pack.py", "tests/system/test_cuda_pack.py")
-# Kernels, the emulation under them, and what launches them.
+# The kernels, their emulation, and the code that launches them.
 EMULATED = ("crates/cuda", "tests/system/test_cuda_asan.py", "tests/system/cuda_asan.toml")
 RTL = ("rtl", "scripts/rtl_area.py", "tests/system/test_rtl.py")
 RTL_PROGRAMS = ("g++", "iverilog", "verilator", "vvp", "yosys", "yosys-smtbmc", "z3")
 
-# The longest come first, as far as they wait for nothing.
+# The longest parts come first, as far as their needs allow.
 PARTS = [
     Part(
         "environment",
@@ -267,5 +267,5 @@ PARTS = [
 
 
 def sanitized(parts):
-    """Whether the emulated CUDA device is compiled with AddressSanitizer too, for the part that needs it."""
+    """True if the emulated CUDA device must also be compiled with AddressSanitizer, for a part that needs it."""
     return any(part.name == "cuda-asan" for part in parts)

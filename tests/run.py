@@ -37,9 +37,9 @@ sys.path.insert(0, str(ROOT / "scripts"))
 import debian
 
 LOGS = ROOT / "target" / "tests"
-# Parts at a time. Most of them keep one processor busy, or wait.
+# Number of parts that run at the same time. Most of them use one processor, or wait.
 AT_ONCE = 2
-# Closing lines of the runners below a part: pytest, vitest, tests/rust.py, and scripts that count checks.
+# Last lines of the runners that parts use: pytest, vitest, tests/rust.py, and scripts that count checks.
 COUNTS = [
     re.compile(r"^(\d+) tests of \d+ programs passed", re.MULTILINE),
     re.compile(r"^=+ .*?(\d+) passed.* in [0-9.]+s", re.MULTILINE),
@@ -66,7 +66,7 @@ class Result:
 
 
 class Run:
-    """One run: the processes that it started, so that it leaves none behind."""
+    """A run of the tests, with the processes that it started, so that it can end them all."""
 
     def __init__(self):
         self.processes = set()
@@ -92,12 +92,12 @@ class Run:
         return Result(part, passed, seconds, tests, SKIPPED.findall(text), DRAWN.findall(text), cpu_seconds)
 
     def command(self, command, part, out):
-        """Runs a command; returns whether it passed, and its CPU seconds."""
+        """Runs a command. Returns True if it passed, and its CPU seconds."""
         with self.lock:
             if self.stopping:
                 return False, 0.0
             environment = os.environ | {"NO_COLOR": "1"} | part.environment
-            # A group of its own: a part that is stopped takes its servers along.
+            # The process has its own group, so that stopping a part also stops its servers.
             process = subprocess.Popen(
                 list(map(str, command)),
                 cwd=ROOT,
@@ -123,7 +123,7 @@ class Run:
 
 
 def choose(only, full):
-    """The parts to run, and the reasons why the others do not run."""
+    """Returns the parts to run, and the reasons why the others do not run."""
     known = {part.name: part for part in PARTS}
     unknown = sorted(set(only) - set(known))
     if unknown:
@@ -143,7 +143,7 @@ def choose(only, full):
             chosen.append(part)
         else:
             reasons[part.name] = reason
-    # The parts that others need come along.
+    # Adds the parts that chosen parts need.
     needed = [name for part in chosen for name in part.needs]
     while needed:
         name = needed.pop()
@@ -155,7 +155,8 @@ def choose(only, full):
 
 
 def provide(parts):
-    """Installs the Debian packages that parts need, if this run may; returns the parts that still lack one, and why."""
+    """Installs the Debian packages that parts need, if this run may. Returns the parts that still lack one, with the
+    reason."""
     lacking = {name for part in parts for name in part.programs if not debian.find(name)}
     if lacking and debian.may_install():
         debian.install(lacking)
@@ -187,7 +188,7 @@ def tell(result):
 
 
 def execute(parts):
-    """Runs the parts, those first that come first in the list, each after the parts that it needs."""
+    """Runs the parts in the order of the list, each after the parts that it needs."""
     run, results = Run(), {}
     waiting, running = list(parts), {}
     names = {part.name for part in parts}
@@ -223,7 +224,7 @@ def execute(parts):
 
 
 def summary(results, reasons, missing, seconds):
-    """Prints what ran, what did not and why; returns whether everything passed."""
+    """Prints the results, and the parts that did not run with the reasons. Returns True if everything passed."""
     failed = [result.part.name for result in results if not result.passed]
     for name, reason in reasons.items():
         say(f"not run {name}: {reason}")
@@ -257,7 +258,7 @@ def main():
         for name, reason in reasons.items():
             say(f"not run {name}: {reason}")
         return
-    # A termination ends the parts too.
+    # SIGTERM must end the parts too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("run.py: terminated"))
     shutil.rmtree(LOGS, ignore_errors=True)
     LOGS.mkdir(parents=True)

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Builds the Rust tests of the workspace, and runs their programs side by side.
+"""Builds the Rust tests of the workspace, and runs their programs in parallel.
 
 usage: rust.py [--build]
 
-`cargo test --workspace` runs the programs one after another, though many wait for a timeout, a socket or a single thread.
-Prints the wall time and the CPU time of each program, the output of each that fails, and the command that repeats a failed
-test alone. With --build nothing runs. The short form leaves out the models of devices, unless their files changed
-(parts.DEVICES, tests/base.py). With SPIREA_EMULATION_ASAN=1 it leaves out the tests that tests/system/test_cuda_asan.py runs.
+`cargo test --workspace` would run the programs one after another, although many wait for a timeout, a socket or a single
+thread. Prints the wall time and the CPU time of each program, the output of failing programs, and the command that repeats a
+failed test alone. With --build it only builds. The short form skips the models of devices, unless their files changed
+(parts.DEVICES, tests/base.py). With SPIREA_EMULATION_ASAN=1 it skips the tests that tests/system/test_cuda_asan.py runs.
 """
 
 import json
@@ -24,17 +24,17 @@ from parts import DEVICES, FULL, ROOT, is_touched
 from usage import wait
 
 CARGO = os.environ.get("CARGO", "cargo")
-# Programs at a time. Each has as many threads as there are processors, and many wait.
+# Number of programs that run at the same time. Each has as many threads as there are processors, and many of them wait.
 AT_ONCE = min(4, os.cpu_count())
 RUNNING = re.compile(r"^running \d+ tests?$", re.MULTILINE)
 PASSED = re.compile(r"^test result: ok\. (\d+) passed", re.MULTILINE)
 FAILED = re.compile(r"^test (\S+) .*\.\.\. FAILED$", re.MULTILINE)
-# The longest come first, so that none of them is alone at the end.
+# The longest programs start first, so that none of them runs alone at the end.
 LONGEST = ["conformance/conformance", "cli/it", "store/it", "server/server", "cuda/ring", "cuda/group"]
 
 
 def left_out():
-    """The packages whose tests the short form leaves out: their folders by their names."""
+    """Returns the packages whose tests the short form skips: their folders by name."""
     _, changed = base.changed_files(ROOT)
     if FULL or changed is None:
         return {}
@@ -42,12 +42,12 @@ def left_out():
 
 
 def workspace():
-    """The packages that cargo compiles the tests of. Features are the same whichever are left out."""
+    """Returns cargo's options for the packages to test. Skipping packages does not change the features of others."""
     return ["--workspace", *(f"--exclude={package}" for package in left_out())]
 
 
 def build():
-    """The test programs of all packages: the folders that they run in, their targets, and their files."""
+    """Builds the test programs of all packages. Returns for each its working folder, its target and its file."""
     command = [CARGO, "test", *workspace(), "--locked", "--no-run", "--message-format=json-render-diagnostics"]
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode != 0:
@@ -66,7 +66,7 @@ def build():
 
 
 def sanitized_elsewhere(folder, target):
-    """The arguments that leave out the tests of the sanitizer's run, or None if it runs the whole program."""
+    """Returns the arguments that skip the tests of the sanitizer's run; None if that run has the whole program."""
     if os.environ.get("SPIREA_EMULATION_ASAN") != "1" or folder.name != "cuda":
         return []
     tests = tomllib.loads((ROOT / "tests/system/cuda_asan.toml").read_text())["tests"].get(target["name"], [])
@@ -74,14 +74,14 @@ def sanitized_elsewhere(folder, target):
 
 
 def repeat(folder, target, test):
-    """The command that runs one test alone."""
+    """Returns the command that runs one test alone."""
     kind = {"lib": "--lib", "bin": f"--bin {target['name']}"}.get(target["kind"][0], f"--test {target['name']}")
     package = re.search(r'^name = "(.*)"', (folder / "Cargo.toml").read_text(), re.MULTILINE)[1]
     return f"cargo test --package {package} {kind} -- --exact {test} --nocapture"
 
 
 def run(program):
-    """Runs a program; returns its name, whether its tests passed, and their number."""
+    """Runs a program. Returns its name, True if its tests passed, and the number of passed tests."""
     folder, target, executable = program
     name = f"{folder.name}/{target['name']}"
     started = time.monotonic()
@@ -100,11 +100,12 @@ def run(program):
     code, cpu_seconds = wait(process)
     seconds = time.monotonic() - started
     results = PASSED.findall(said)
-    # A program that ends before its tests do may still exit with 0. One without a harness has only its exit code.
+    # A program that ends before its tests may still exit with 0, so results are counted. A program without a harness has only
+    # its exit code.
     passed = code == 0 and len(results) == len(RUNNING.findall(said))
     count = sum(map(int, results))
     if passed:
-        # Draws of the short form, with the command that repeats each.
+        # Random choices of the short form, each with the variable that repeats it.
         drawn = "".join(f"{line}\n" for line in said.splitlines() if "SPIREA_DRAW=" in line)
         print(f"{drawn}{name}: {count} passed, {seconds:.0f} s, {cpu_seconds:.0f} CPU s", flush=True)
     else:

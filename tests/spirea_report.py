@@ -1,7 +1,7 @@
-"""The pytest plugin of all tests in Python: levels of tests, and what a failing test prints.
+"""The pytest plugin of all tests in Python: levels of tests, and the output of failing tests.
 
-CI_FULL=1 in the environment runs everything. Without it, tests marked `full` are left out; tests marked `long` are left out
-unless SPIREA_CONFORMANCE=long. A failing test prints the logs of its servers and the command that runs it alone.
+Without CI_FULL=1 in the environment, tests marked `full` are left out. Without SPIREA_CONFORMANCE=long, tests marked `long`
+are left out. A failing test prints the logs of its servers and the command that runs it alone.
 """
 
 import os
@@ -14,18 +14,18 @@ import pytest
 
 FULL = os.environ.get("CI_FULL") == "1"
 LONG = os.environ.get("SPIREA_CONFORMANCE") == "long"
-# Variables that change which tests run, or how.
+# Variables that change the choice of tests or their behaviour.
 SETTINGS = ("CI_FULL", "SPIREA_CONFORMANCE", "SPIREA_CLUSTER", "SPIREA_OPENAPI_EXAMPLES", "SPIREA")
-# Characters of the end of a log that a failing test prints.
+# Number of characters at the end of a log that a failing test prints.
 SHOWN = 8000
-# Logs that are being written (True), and those that the current test has ended (False).
+# Logs that are being written (True), and logs that the current test has closed (False).
 _logs: dict[Path, bool] = {}
 _left_out = pytest.StashKey[dict[str, int]]()
 
 
 @contextmanager
 def log(path):
-    """A log that is being written: tests that fail meanwhile print its end."""
+    """Registers a log that is being written. Tests that fail in the meantime print its end."""
     _logs[path] = True
     try:
         yield path
@@ -41,7 +41,7 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(config, items):
-    """Leaves out what is not of this level."""
+    """Deselects the tests that are not of this level."""
     levels = {"full": FULL, "long": LONG}
     left_out = {
         level: [item for item in items if item.get_closest_marker(level)] for level, runs in levels.items() if not runs
@@ -76,7 +76,7 @@ def pytest_runtest_makereport(item):
 
 
 def alone(item):
-    """The command that runs a test alone, in the root of the repository."""
+    """Returns the command that runs a test alone, in the root of the repository."""
     python = Path(sys.executable)
     root = item.config.rootpath
     python = python.relative_to(root) if python.is_relative_to(root) else python

@@ -1,4 +1,4 @@
-"""The tables of parts and of times in docs/testing.md, which a run writes."""
+"""Writes the tables of parts and of times in docs/testing.md."""
 
 import os
 import platform
@@ -11,7 +11,7 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "testing.md"
 
 
 def processor():
-    """The processor's name, as Linux gives it."""
+    """Returns the processor's name, as Linux reports it."""
     try:
         text = Path("/proc/cpuinfo").read_text()
     except OSError:
@@ -21,7 +21,7 @@ def processor():
 
 
 def replaced(text, name, lines):
-    """The text with other lines between the markers of a name."""
+    """Replaces the lines between the markers of a name."""
     begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->\n"
     before, rest = text.split(begin)
     _, after = rest.split(end)
@@ -29,7 +29,7 @@ def replaced(text, name, lines):
 
 
 def part_rows():
-    """The table of all parts."""
+    """Returns the lines of the table of parts."""
     runs = {True: "`CI_FULL=1`", False: "always"}
     rows = [
         f"| `{part.name}` | {part.about} | {'if changed' if part.files else runs[part.only_full]} |" for part in parts.PARTS
@@ -38,7 +38,7 @@ def part_rows():
 
 
 def write_times(results, full):
-    """Replaces the table of parts, and the table of this run's form."""
+    """Replaces the table of parts, and the table of times of this run's form."""
     form = "full" if full else "short"
     rows = [
         f"| `{result.part.name}` | {result.seconds:.0f} | {result.cpu_seconds:.0f} | {result.tests or ''} |"

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""The worked examples of docs/wire.md, computed with the reference client.
+"""Computes the worked examples of docs/wire.md with the reference client.
 
 Usage: examples.py --check | --write
 
-An example is a block that begins with ```example NAME. --write puts what is computed into the documents;
-conformance/tests/wire_examples.rs says whether the implementation computes the same.
+An example is a block that begins with ```example NAME. --write puts the computed examples into the documents; --check fails if
+they differ. conformance/tests/wire_examples.rs compares the examples with the implementation.
 """
 
 import base64
@@ -29,7 +29,7 @@ COUNTED = bytes(range(32))
 
 
 def of(byte):
-    """32 equal bytes."""
+    """Returns 32 equal bytes."""
     return bytes([byte]) * 32
 
 
@@ -81,7 +81,7 @@ def both_versions():
 
 
 def parameters(text):
-    """The lengths of the parameters that the document gives: one of each protocol."""
+    """Computes the lengths for the parameters in the document, one set for each protocol."""
     given = [line for line in text.splitlines() if line.startswith("{")]
     protocols = [protocol_of(json.loads(line)) for line in given]
     if [json.loads(line)["protocol"] for line in given] != list(PROTOCOLS):
@@ -257,7 +257,7 @@ def rounding():
 
 
 class Coins:
-    """Random bytes that are all the same."""
+    """A generator of constant bytes in place of random ones."""
 
     def __init__(self, byte):
         self.byte = byte
@@ -309,7 +309,7 @@ def transform():
     prime = 536608769
     values = ring.forward(prime, np.arange(ring.DEGREE, dtype=np.uint64)[None, :])[0]
     psi = ring.root_of_unity(prime, 2 * ring.DEGREE)
-    # The definition, for what is shown: the butterflies are an implementation of it.
+    # Checks the shown values against the definition, which the butterflies implement.
     for i in range(4):
         point = pow(psi, 2 * int(f"{i:012b}"[::-1], 2) + 1, prime)
         if sum(c * pow(point, c, prime) for c in range(ring.DEGREE)) % prime != values[i]:
@@ -423,7 +423,7 @@ def functions():
 
 
 class Drawn:
-    """Numbers that were drawn before."""
+    """A generator that returns given numbers."""
 
     def __init__(self, numbers):
         self.numbers = list(numbers)
@@ -433,7 +433,7 @@ class Drawn:
         return np.array(taken, np.uint64)
 
 
-# The roots of keys.json where its "rng" is 0.
+# Roots of the vector in keys.json whose "rng" is 0.
 ROOTS = ("a822fd6e7e8265fbb2f7f581d6de3c06", "34f5a6d2ff3f922fc00f8401696a5bdc")
 
 
@@ -502,7 +502,7 @@ EXAMPLES = {
 
 
 def computed(name, text):
-    """What an example should say; `text` is what it says."""
+    """Computes the text of an example; `text` is its current text."""
     if name not in EXAMPLES:
         sys.exit(f"nobody computes the example {name}")
     lines = EXAMPLES[name](text) if name == "parameters" else EXAMPLES[name]()

@@ -1,4 +1,4 @@
-"""The committed vectors, checked with the reference client: its queries are those of the implementation, bit for bit."""
+"""Checks the committed vectors with the reference client: its queries equal the implementation's, bit for bit."""
 
 import json
 from pathlib import Path
@@ -15,7 +15,7 @@ FOLDER = Path(__file__).resolve().parent.parent / "vectors"
 
 
 class Repeating:
-    """The implementation's generator of secrets for tests: ChaCha20 under a key that PCG32 makes of a small seed."""
+    """The implementation's generator of secrets for tests: ChaCha20 under a key that PCG32 derives from a small seed."""
 
     def __init__(self, seed):
         self.key, self.taken, state = b"", 0, seed
@@ -34,25 +34,25 @@ class Repeating:
 
 
 def records(seed, count, size):
-    """The records of a vector: record i is stream i of the seed's 8 bytes and zeros."""
+    """Makes the records of a vector: record i is stream i under the key of the seed's 8 bytes and zeros."""
     key = seed.to_bytes(8, "little") + bytes(24)
     rows = chacha20(key, range(count), -(-size // 4)).astype("<u4")
     return [row.tobytes()[:size] for row in rows]
 
 
 def times(matrix, a):
-    """A product of bytes by words, modulo 2^32: exact in floating point by halves of a word."""
+    """Multiplies bytes by words, modulo 2^32. Halves of words make the floating-point products exact."""
     halves = [matrix.astype(float) @ (a >> np.uint32(shift) & np.uint32(0xFFFF)).astype(float) for shift in (0, 16)]
     return sum((half.astype(np.uint64) << np.uint64(shift)) for half, shift in zip(halves, (0, 16))).astype(np.uint32)
 
 
 def whole(a):
-    """All rows of a public matrix."""
+    """Returns all rows of a public matrix."""
     return np.concatenate([a.rows(block) for block in range(-(-a.columns // lwe.RING))])[: a.columns]
 
 
 def matrix_of(grid, contents):
-    """The matrix of a protocol whose parts lie across (wire.md 7)."""
+    """Makes the matrix of a protocol whose parts lie across (wire.md 7)."""
     matrix = np.zeros((grid.groups * grid.unit, grid.columns), np.uint8)
     for index, record in enumerate(contents):
         column, group, offset = grid.place(index)
@@ -64,14 +64,14 @@ def matrix_of(grid, contents):
 
 
 def hint_of(protocol, contents):
-    """The hint that clients download, of a small table (wire.md 9, 10)."""
+    """Computes the hint that clients download, for a small table (wire.md 9, 10)."""
     if not protocol.hint_bytes:
         return b""
     first = times(matrix_of(protocol.grid, contents), whole(protocol.first))
     if protocol.params["protocol"] == "simple":
         return first.astype("<u4").tobytes()
     rounded = ((first.astype(np.uint64) + (1 << 15)) >> np.uint64(16)).astype("<u2").view(np.uint8)
-    # Row (byte of a unit, entry, byte of it) and column group (wire.md 10.1).
+    # Rows are (byte of a unit, entry, byte of the entry), and columns are groups (wire.md 10.1).
     fixed = rounded.reshape(protocol.grid.groups, -1).T
     return times(fixed, whole(protocol.second)).astype("<u4").tobytes()
 
@@ -85,7 +85,7 @@ def check_functions():
 
 
 def check_keys():
-    """Keys of functions that are 1 at a row: a vector's value is another one, so that leaves are left out."""
+    """Checks keys of functions that are 1 at a row. Omits the leaves of vectors with another value."""
     checked = 0
     for vector in json.loads((FOLDER / "dpf" / "keys.json").read_text()):
         bits = {"bit": 1, "u32": 32, "u64": 64}.get(vector["output"])
@@ -100,7 +100,7 @@ def check_keys():
 
 
 def check_fetch(name, protocol, fetch, contents):
-    """Several records that one query brings, of bins of their own."""
+    """Checks a fetch: one query for several records in different bins."""
     queries, chosen = protocol.fetch(fetch["wanted"], Repeating(fetch["query"]))
     assert chosen == fetch["chosen"], f"what {name} brings"
     assert [blake3.blake3(query).hexdigest() for query in queries] == fetch["queries_blake3"], f"the fetch of {name}"
@@ -108,7 +108,7 @@ def check_fetch(name, protocol, fetch, contents):
     assert found == {index: contents[index] for index in chosen}, f"the fetched records of {name}"
 
 
-# Of two protocols also tables in bins, and of those whose queries can bring their keys such ones.
+# Further vectors: two protocols with tables in bins, and the protocols whose queries can contain their keys.
 IN_BINS = ("dpf-xor-bins", "dpf-sum-bins")
 ONE_SHOT = ("exppack-simple-per-query", "exppack-double-per-query", "hybrid-per-query")
 
@@ -120,7 +120,7 @@ def check_look_up(name):
     vector = json.loads((FOLDER / "client" / f"{name}.json").read_text())
     protocol = protocol_of(vector["params"])
     contents = records(vector["content"], protocol.grid.records, protocol.grid.record_bytes)
-    # A hint that takes a server's packing is in the vector.
+    # These hints need a server's packing, so they are in the vectors.
     hint = bytes.fromhex(vector["hint"]) if name in ONE_SHOT else hint_of(protocol, contents)
     assert blake3.blake3(hint).hexdigest() == vector["hint_blake3"], f"the hint of {name}"
     protocol.open(hint, {}, Repeating(vector["client"]))

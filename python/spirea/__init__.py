@@ -37,7 +37,8 @@ from .errors import (
 
 __version__: str = _spirea.__version__
 
-# A thread that waits for the interpreter's lock while the interpreter ends would be cut off in compiled code.
+# Stops all threads before the interpreter exits: a thread that still waits for the interpreter's lock would be cut off inside
+# compiled code.
 _atexit.register(_spirea.stop_all)
 _os.register_at_fork(after_in_child=_spirea.forget_all)
 

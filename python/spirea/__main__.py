@@ -7,16 +7,17 @@ from . import _spirea
 
 
 def main() -> None:
-    """Runs the command with this process's arguments, and ends with its exit code."""
+    """Runs the command with this process's arguments, and exits with its code."""
     if sys.argv[1:2] == ["cluster"]:
         sys.exit(_cluster(sys.argv[2:]))
-    # As the command does without an interpreter around it: Ctrl-C ends it at once, or as the server has it.
+    # Restores the default signal handler, as in the command without Python: Ctrl-C ends the process at once, unless the server
+    # installs its own handler.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     sys.exit(_spirea.run_command(["spirea", *sys.argv[1:]]))
 
 
 def _cluster(arguments: list[str]) -> int:
-    """`spirea cluster`, which is Python's, with what its extra installs."""
+    """Runs `spirea cluster`, which is written in Python and needs the packages of the extra `cluster`."""
     try:
         from .cluster.command import main as cluster
     except ModuleNotFoundError as error:

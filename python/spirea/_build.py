@@ -1,4 +1,4 @@
-"""From a table to a snapshot."""
+"""Building a snapshot of a table."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def build(
     threads: int = 0,
     progress: Progress = None,
 ) -> Snapshot:
-    """Builds a snapshot of `table` in the folder `out`; without one, in a folder that goes with the snapshot.
+    """Builds a snapshot of `table` in the folder `out`. The default is a temporary folder, removed with the snapshot object.
 
     The table is
     - a data frame of pandas or polars, a pyarrow table, or whatever else gives Arrow streams (`__arrow_c_stream__`): `key`
@@ -68,22 +68,21 @@ def build(
       `spirea build` do.
 
     Without `key` the table is looked up by position. A table with `key` and without columns of values is a set: `key in
-    client` tells whether it has a key. Strings and bytes are taken as they are, rows of arrays as the bytes of their numbers,
+    client` tells if the set has the key. Strings and bytes are stored unchanged, rows of arrays as the bytes of their numbers,
     nested values as JSON, other values as their text.
 
-    `types` names types of fields that the table does not tell itself, such as `{"price": "number"}`, and `normalise` the form
-    of the keys, such as `"trim,lower"`, `"domain"` or `"e164:CH"` (docs/tables.md).
+    `types` gives the types of fields whose type the table itself does not have, such as `{"price": "number"}`. `normalise`
+    gives the form of the keys, such as `"trim,lower"`, `"domain"` or `"e164:CH"` (docs/tables.md).
 
-    `protocol` is one of `simple`, `double`, `exppack-simple`, `exppack-double`, `double-pack`, `hybrid`, `onion`; `dpf-xor`
-    or `dpf-sum`, which two servers answer; or `auto`, for the one of one server that `plan` recommends. Without it a
-    snapshot that is replaced keeps its protocol, and any other build is `auto`, which measures this machine for some seconds
-    where the size of the table does not settle the choice: once, because the cache folder keeps the rates. `rates` is a file
-    of rates to choose by instead, which `spirea plan --save-rates` wrote. `bins` divides a table of two servers, so that one
-    query brings a record of each bin. The others are the options of `spirea build`; one that the protocol does not use is
-    refused.
+    `protocol` is one of `simple`, `double`, `exppack-simple`, `exppack-double`, `double-pack`, `hybrid`, `onion` (one server);
+    `dpf-xor` or `dpf-sum` (two servers); or `auto`, the protocol of one server that `plan` recommends. By default a replaced
+    snapshot keeps its protocol, and any other build is `auto`. If the size of the table does not settle the choice, `auto`
+    measures this machine for some seconds, once: the cache folder keeps the rates. `rates` is a file of rates, written by
+    `spirea plan --save-rates`, to use instead. `bins` divides a table of two servers into bins; one query then brings a record
+    of each bin. The other arguments are the options of `spirea build`; an option that the protocol does not use is refused.
 
-    Raises `TableError` for a table that cannot be taken (`DuplicateKeyError` names the keys and their rows), `OptionError`
-    for an argument that cannot be used, and `BuildError` for all else. After it the target is as it was.
+    Raises `TableError` for an invalid table (`DuplicateKeyError` names the keys and their rows), `OptionError` for an invalid
+    argument, and `BuildError` for any other failure. After a failure the target folder is unchanged.
     """
     said = {
         "format": format,

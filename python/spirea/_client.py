@@ -1,4 +1,4 @@
-"""Clients: blocking, and for asyncio."""
+"""The blocking client and the client for asyncio."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _index(index: SupportsIndex) -> int:
 
 
 def _replicas(replicas: Sequence[str] | Sequence[Sequence[str]]) -> list[list[str]]:
-    """Further addresses of each server; those of an only server may stand alone."""
+    """Returns the further addresses of each server. For one server, a flat list of addresses is enough."""
     if isinstance(replicas, str):
         raise OptionError("replicas is a list of addresses, not one of them")
     alone = [address for address in replicas if isinstance(address, str)]
@@ -51,7 +51,7 @@ def _replicas(replicas: Sequence[str] | Sequence[Sequence[str]]) -> list[list[st
 
 
 class _Connection:
-    """What both clients have in common: how they connect, and what is known of the table."""
+    """Common base of both clients: options of the connection, and properties of the table."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class _Connection:
         self._begin()
 
     def _begin(self) -> None:
-        """Begins as the options of a new client say."""
+        """Connects, or prepares to connect; called at the end of the constructor."""
         raise NotImplementedError
 
     @property
@@ -137,17 +137,17 @@ class _Connection:
 
     @property
     def version(self) -> str:
-        """The version that was last seen, in hexadecimal."""
+        """The version last seen, in hexadecimal."""
         return self._core.version
 
     @property
     def keyed(self) -> bool:
-        """Whether the table is looked up by key; otherwise by position."""
+        """True if the table is looked up by key, False if by position."""
         return self._core.keyed
 
     @property
     def rows(self) -> int:
-        """Rows of the table."""
+        """Number of rows of the table."""
         return self._core.rows
 
     @property
@@ -157,7 +157,7 @@ class _Connection:
 
     @property
     def types(self) -> tuple[str, ...]:
-        """Types of the fields; none if the table does not tell them."""
+        """Types of the fields; empty if the table does not have them."""
         return tuple(self._core.types)
 
     @property
@@ -167,17 +167,17 @@ class _Connection:
 
     @property
     def servers(self) -> int:
-        """Servers that are asked: 1 or 2."""
+        """Number of servers of the protocol: 1 or 2."""
         return self._core.servers
 
     @property
     def bins(self) -> int:
-        """Bins of which a fetch brings a record each."""
+        """Number of bins; a fetch brings one record of each bin."""
         return self._core.bins
 
     @property
     def costs(self) -> Costs:
-        """What all calls of this client have cost so far."""
+        """Total costs of all calls of this client so far."""
         return self._costs
 
 
@@ -185,19 +185,19 @@ _Counted = TypeVar("_Counted", Records, Fetched)
 
 
 class Client(_Connection):
-    """A client of one database, from the one server or the two that its protocol has. Blocking; several threads may share it.
+    """A client of one database, served by one server or by two, as its protocol requires. Calls block; threads may share a
+    client.
 
-    It is made of addresses, such as `https://pir.example.org`, and the database's name, or of `Server`s. Two servers come as
-    a list, in any order; neither learns what is asked for, unless they work together. What they learn is that and when
-    something is asked for, and how many values.
+    The arguments are addresses, such as `https://pir.example.org`, and the database's name, or `Server` objects. Two servers
+    are given as a list, in any order. Neither learns what is looked up, unless they work together. The servers learn when a
+    look-up happens, and the number of values.
 
-    `wait` is how many seconds to wait for a server that is not reachable or still loads. `replicas` has further addresses of
-    the server, or a list of them for each of two servers. `cache` is a folder for hints, the user's cache folder without it;
-    memory serves where that cannot be written to, and with `keep="memory"` nothing is written. `pinned_key` is the operator's
-    public key: versions that it did not sign are refused.
-    `accept_shared_proxy` asks two servers over `http://` through one proxy of the environment, which reads both shares.
-    `progress` shows, or is told, how far the download of a hint is ("hint"), and how many values of a call there are
-    ("look up").
+    `wait` is the time in seconds to wait for a server that is unreachable or still loading. `replicas` has further addresses
+    of the server, or one list of them for each of two servers. `cache` is the folder for hints; the default is the user's
+    cache folder. If the folder is not writable, hints stay in memory; with `keep="memory"` nothing is written to disk.
+    `pinned_key` is the operator's public key: versions that this key did not sign are refused. `accept_shared_proxy` allows
+    asking two servers over `http://` through one proxy of the environment, which can then read both shares. `progress` shows
+    or reports the download of a hint ("hint") and the number of values that a call has ("look up").
 
     Raises `UnreachableError`, `RefusedError`, `VersionError`, `AnswerError` (all `LookUpError`), `OptionError`.
     """
@@ -220,7 +220,7 @@ class Client(_Connection):
         self.close()
 
     def close(self) -> None:
-        """Closes the connections and erases what is secret. The client cannot be used any more."""
+        """Closes the connections and erases all secrets. The client cannot be used afterwards."""
         self._client, self._closed = None, True
 
     def _waited(self, job: Job[_T]) -> _T:
@@ -228,65 +228,73 @@ class Client(_Connection):
             return job.wait(report)
 
     def get(self, key: Key) -> Record | None:
-        """The value of a key; `None` if the table does not have it."""
+        """Looks up a key. Returns its value, or `None` if the table does not have the key."""
         return self.get_many([key])[0]
 
     def __contains__(self, key: Key) -> bool:
-        """Looks a key up; returns whether the table has it."""
+        """Looks up a key. Returns True if the table has it."""
         return self.get(key) is not None
 
     def get_many(self, keys: Iterable[Key]) -> Records:
-        """The values of keys, a query for each, in as few requests as they fit."""
+        """Looks up keys, with one query for each key and as few requests as possible. Returns their values."""
         return self._records(self._waited(self._core.look_up_keys([bytes_of_key(key) for key in keys])))
 
     def get_domain(self, name: str, parents: int = 4) -> Domain:
-        """The values of a domain name and of its parents, in `parents` look-ups whatever the name: itself and its shortest
-        parents, such as `example.com` and `com` for `www.example.com`, and dummies."""
+        """Looks up a domain name and its shortest parents, such as `example.com` and `com` for `www.example.com`.
+
+        The number of look-ups is always `parents`, padded with dummies.
+        """
         return self.get_domains([name], parents)[0]
 
     def get_domains(self, names: Iterable[str], parents: int = 4) -> list[Domain]:
-        """The same of several names, as many look-ups for each."""
+        """Looks up several domain names as `get_domain` does, with `parents` look-ups for each."""
         keys = _spirea.domain_keys(list(names), parents)
         return domains_of(keys, self.get_many(key for _, _, of_domain in keys for key in of_domain))
 
     def get_index(self, index: SupportsIndex) -> Record | None:
-        """The value at an index, from 0; `None` for a row that was deleted."""
+        """Looks up an index, counted from 0. Returns the value, or `None` for a deleted row."""
         return self.get_indices([index])[0]
 
     def get_indices(self, indices: Iterable[SupportsIndex]) -> Records:
-        """The values at indices, a query for each, in as few requests as they fit."""
+        """Looks up indices, with one query for each index and as few requests as possible. Returns their values."""
         return self._records(self._waited(self._core.look_up_indices([_index(index) for index in indices])))
 
     def fetch(self, keys: Iterable[Key]) -> Fetched:
-        """What one query brings of the values of keys, for the work of one look-up: a value of each of the table's bins,
-        however many keys there are, even none. What is dropped is `DROPPED`. Servers see the same of every fetch."""
+        """Fetches values of several keys with one query, for the server's work of one look-up.
+
+        A query brings one value of each of the table's bins, whatever the number of keys, even 0. A value that the query
+        cannot bring is `DROPPED`. All fetches look alike to the servers.
+        """
         return self._fetched(self._waited(self._core.fetch_keys([bytes_of_key(key) for key in keys])))
 
     def fetch_indices(self, indices: Iterable[SupportsIndex]) -> Fetched:
-        """The same of the values at indices."""
+        """Fetches the values at several indices with one query, as `fetch` does."""
         return self._fetched(self._waited(self._core.fetch_indices([_index(index) for index in indices])))
 
     def join(self, frame: _Frame, on: str, *, encoding: str | None = "utf-8") -> _Frame:
-        """A data frame of pandas, polars or pyarrow with the values of the keys in its column `on` as further columns, null
-        where the table has none or the key is missing. Columns have the types of the table's fields; where it tells none,
-        bytes become text. With `encoding=None` all stay bytes. A query for each row, so that the servers learn how many there
-        are."""
+        """Looks up the keys in the column `on` of a data frame of pandas, polars or pyarrow. Returns the frame with the fields
+        of the values as further columns.
+
+        A cell is null if the table does not have the key, or if the key is missing. The columns have the types of the table's
+        fields. If the table has no types, bytes are decoded to text. With `encoding=None` all columns stay bytes. There is one
+        query for each row, so the servers learn the number of rows.
+        """
         keys = keys_of_column(frame, on)
         return joined(frame, matched(keys, self.get_many(asked_of(keys))), self.fields, self.types, encoding)
 
 
 class AsyncClient(_Connection):
-    """The same for asyncio: `async with spirea.AsyncClient(server) as client`, or `await client.connect()` first.
+    """`Client` for asyncio: `async with spirea.AsyncClient(server) as client`, or `await client.connect()` first.
 
-    Nothing runs on the loop's thread but what takes microseconds. One that is cancelled ends what it was doing; calls of one
-    client take their turns.
+    Work that takes longer than microseconds does not run on the loop's thread. Cancelling a call stops its work. Calls of one
+    client run one after another.
     """
 
     def _begin(self) -> None:
         self._turn = asyncio.Lock()
 
     async def connect(self) -> AsyncClient:
-        """Connects, as making a `Client` does. Nothing happens if it is connected."""
+        """Connects, as the constructor of `Client` does. Does nothing if the client is connected."""
         deadline = time.monotonic() + self._wait
         while self._client is None and not self._closed:
             try:
@@ -306,57 +314,58 @@ class AsyncClient(_Connection):
         self.close()
 
     def close(self) -> None:
-        """Closes the connections and erases what is secret. The client cannot be used any more."""
+        """Closes the connections and erases all secrets. The client cannot be used afterwards."""
         self._client, self._closed = None, True
 
     async def get(self, key: Key) -> Record | None:
-        """As `Client.get`."""
+        """Like `Client.get`."""
         return (await self.get_many([key]))[0]
 
     async def get_many(self, keys: Iterable[Key]) -> Records:
-        """As `Client.get_many`."""
+        """Like `Client.get_many`."""
         wanted = [bytes_of_key(key) for key in keys]
         async with self._turn:
             return self._records(await self._done(self._core.look_up_keys(wanted)))
 
     async def get_domain(self, name: str, parents: int = 4) -> Domain:
-        """As `Client.get_domain`."""
+        """Like `Client.get_domain`."""
         return (await self.get_domains([name], parents))[0]
 
     async def get_domains(self, names: Iterable[str], parents: int = 4) -> list[Domain]:
-        """As `Client.get_domains`."""
+        """Like `Client.get_domains`."""
         keys = _spirea.domain_keys(list(names), parents)
         return domains_of(keys, await self.get_many(key for _, _, of_domain in keys for key in of_domain))
 
     async def get_index(self, index: SupportsIndex) -> Record | None:
-        """As `Client.get_index`."""
+        """Like `Client.get_index`."""
         return (await self.get_indices([index]))[0]
 
     async def get_indices(self, indices: Iterable[SupportsIndex]) -> Records:
-        """As `Client.get_indices`."""
+        """Like `Client.get_indices`."""
         wanted = [_index(index) for index in indices]
         async with self._turn:
             return self._records(await self._done(self._core.look_up_indices(wanted)))
 
     async def fetch(self, keys: Iterable[Key]) -> Fetched:
-        """As `Client.fetch`."""
+        """Like `Client.fetch`."""
         wanted = [bytes_of_key(key) for key in keys]
         async with self._turn:
             return self._fetched(await self._done(self._core.fetch_keys(wanted)))
 
     async def fetch_indices(self, indices: Iterable[SupportsIndex]) -> Fetched:
-        """As `Client.fetch_indices`."""
+        """Like `Client.fetch_indices`."""
         wanted = [_index(index) for index in indices]
         async with self._turn:
             return self._fetched(await self._done(self._core.fetch_indices(wanted)))
 
     async def join(self, frame: _Frame, on: str, *, encoding: str | None = "utf-8") -> _Frame:
-        """As `Client.join`."""
+        """Like `Client.join`."""
         keys = keys_of_column(frame, on)
         return joined(frame, matched(keys, await self.get_many(asked_of(keys))), self.fields, self.types, encoding)
 
     async def _done(self, job: Job[_T]) -> _T:
-        """The result of a job, whose descriptor the loop watches: no thread of it ever asks for the interpreter's lock."""
+        """Waits for a job and returns its result. The loop watches the job's descriptor, so that no thread of the job ever
+        needs the interpreter's lock."""
         loop = asyncio.get_running_loop()
         ended = asyncio.Event()
         descriptor = job.fileno()

@@ -1,4 +1,4 @@
-"""Columns of data frames, of the types of a table's fields."""
+"""Columns of data frames, with the types of a table's fields."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ _DIGITS = 38
 
 
 def column_of(library: str, kind: str, cells: Sequence[bytes | None]) -> Any:
-    """A column of pandas, polars or pyarrow of these texts of a type, null where there is none. Where one is not of the type,
-    or beyond what the library has, it is a column of text."""
+    """Makes a column of pandas, polars or pyarrow from texts of a type; `None` becomes null.
+
+    The result is a column of text if a cell is not of the type, or out of the library's range.
+    """
     values = [None if cell is None else value_of(kind, cell) for cell in cells]
     if kind == "text" and any(isinstance(value, bytes) for value in values):
         values, kind = list(cells), "bytes"
@@ -30,7 +32,7 @@ def column_of(library: str, kind: str, cells: Sequence[bytes | None]) -> Any:
 
 
 def _integers(values: Sequence[Value]) -> str | None:
-    """The type of 64 bits that has all of them."""
+    """Returns the 64-bit type that can hold all values; `None` if there is none."""
     numbers = [value for value in values if value is not None]
     least, most = min(numbers, default=0), max(numbers, default=0)
     if least >= -_WIDE and most < _WIDE:
@@ -39,12 +41,12 @@ def _integers(values: Sequence[Value]) -> str | None:
 
 
 def _fraction_digits(values: Sequence[Value]) -> int:
-    """Digits after the point of the decimal number that has the most."""
+    """Returns the largest number of digits after the decimal point."""
     return max((-value.as_tuple().exponent for value in values if value is not None), default=0)
 
 
 def _fits(kind: str, values: Sequence[Value]) -> bool:
-    """Tells if all are of the type, and numbers of the libraries have all their digits."""
+    """True if all values are of the type, and the libraries' numbers can hold all their digits."""
     if any(isinstance(value, (str, bytes)) for value in values):
         return False
     if kind == "integer":
@@ -56,7 +58,7 @@ def _fits(kind: str, values: Sequence[Value]) -> bool:
 
 
 def _counted(kind: str, cells: Sequence[bytes | None]) -> tuple[list[int | None], str]:
-    """Times as numbers of a unit: microseconds, or nanoseconds where they have them."""
+    """Converts times to integers and their unit: nanoseconds if a time needs them, else microseconds."""
     counts = [nanoseconds_of(kind, cell.decode()) if cell else None for cell in cells]
     if any(count is not None and count % 1000 for count in counts):
         return counts, "ns"
@@ -80,7 +82,7 @@ def _pandas(kind: str, values: list[Value], unit: str) -> Any:
         case "duration":
             return pandas.Series(_counts(numpy, values, f"timedelta64[{unit}]"))
         case "time":
-            # Python has no nanoseconds.
+            # Python's times end at microseconds.
             per_microsecond = 1000 if unit == "ns" else 1
             midnight = datetime(1970, 1, 1)
             times = [
@@ -114,7 +116,7 @@ def _polars(kind: str, values: list[Value], unit: Any) -> Any:
         case "date":
             of = polars.Date
         case "time":
-            # Always nanoseconds.
+            # polars' Time is always in nanoseconds.
             per_count = 1 if unit == "ns" else 1000
             counts = [None if value is None else value * per_count for value in values]
             return polars.Series(counts, dtype=polars.Int64).cast(polars.Time)

@@ -1,4 +1,4 @@
-"""Data frames of several libraries, none of which is needed."""
+"""Data frames of several optional libraries."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ def _kind(frame: Any) -> str:
 
 
 def keys_of_column(frame: Any, on: str) -> list[Key | None]:
-    """The keys in a column, `None` where one is missing."""
+    """Returns the keys in a column; `None` for a missing key."""
     names = frame.column_names if _kind(frame) == "pyarrow" else list(frame.columns)
     if on not in names:
         raise OptionError(f"no column {on!r}; there are {', '.join(map(repr, names))}")
     if _kind(frame) != "pandas":
-        # By the column's own type: objects of Python have no nanoseconds.
+        # Reads the column with its own type: Python's objects would lose nanoseconds.
         return _typed_keys(frame, on)
     keys = [None if _is_missing(cell) else cell for cell in frame[on].to_list()]
     for row, key in enumerate(keys, 1):
         if isinstance(key, float):
-            # Not the key itself, which is what nobody is to learn.
+            # The message omits the key, which is secret.
             raise OptionError(f"column {on!r}: row {row} has a {type(key).__name__}: keys are text, bytes or integers")
     return keys
 
@@ -48,24 +48,24 @@ def _typed_keys(frame: Any, on: str) -> list[Key | None]:
 
 
 def _is_missing(cell: Any) -> bool:
-    """Tells if a cell is null, as pandas writes it: `None`, NaN, `NA` or `NaT`."""
+    """True if a cell is one of pandas' nulls: `None`, NaN, `NA` or `NaT`."""
     return cell is None or (isinstance(cell, float) and cell != cell) or type(cell).__name__ in ("NAType", "NaTType")
 
 
 def asked_of(keys: list[Key | None]) -> list[Key]:
-    """The keys that are looked up: one for each row, so that servers do not learn how many are missing."""
+    """Returns the keys to look up, one for each row: the servers must not learn the number of missing keys."""
     return ["" if key is None else key for key in keys]
 
 
 def matched(keys: list[Key | None], records: Records) -> list[Record | None]:
-    """The records of the keys, none where the key is missing."""
+    """Returns the record of each key; `None` where the key is missing."""
     return [None if key is None else record for key, record in zip(keys, records, strict=True)]
 
 
 def joined(
     frame: _Frame, records: list[Record | None], fields: tuple[str, ...], types: tuple[str, ...], encoding: str | None
 ) -> _Frame:
-    """The frame with a column for each field."""
+    """Returns the frame with a further column for each field."""
 
     table: Any = frame
     kind = _kind(frame)
@@ -93,9 +93,9 @@ def joined(
 
 
 def _recoded(field: str, cells: list[bytes | None], encoding: str) -> list[bytes | None]:
-    """Text in UTF-8."""
+    """Converts cells from `encoding` to UTF-8."""
     try:
         return [None if cell is None else cell.decode(encoding).encode() for cell in cells]
     except UnicodeDecodeError:
-        # The value itself tells what was looked up.
+        # The message omits the value, which would reveal the key.
         raise OptionError(f"the field {field!r} has values that are not {encoding}: join with encoding=None") from None

@@ -1,4 +1,4 @@
-"""What each protocol would cost for a table on this machine."""
+"""Costs of each protocol for a table on this machine."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ Rates = _spirea.Rates
 def measure_rates(
     threads: int = 0, *, security: Literal["standard", "conservative"] = "standard", progress: Progress = None
 ) -> Rates:
-    """Measures what a unit of each kind of work takes on this machine, which takes some seconds: for many plans from one
-    measurement. `Rates.seconds()` has them by their names."""
+    """Measures the time of a unit of each kind of work on this machine, which takes some seconds.
+
+    The result serves for any number of plans. `Rates.seconds()` returns the rates by name.
+    """
     with reporting(progress) as report:
         return Rates.measure(threads, security).wait(report)
 
@@ -44,14 +46,14 @@ def plan(
     frame: Literal["pandas", "polars", "pyarrow", "dicts"] | None = None,
     progress: Progress = None,
 ) -> Any:
-    """What each protocol costs for a table, a row each, as `spirea plan` says: which is recommended, bytes of a query, an
-    answer, keys and hint, memory, seconds of the server and of a look-up.
+    """Returns the costs of each protocol for a table, one row for each protocol, like `spirea plan`: the recommendation, bytes
+    of a query, an answer, keys and hint, memory, seconds of the server and of a look-up.
 
-    The table is that of a snapshot, or has `records` records of `record_bytes` bytes. Lines are in Mbit/s, memory in bytes,
-    `qps` look-ups a second. Without `rates` the machine is measured first, for some seconds.
+    The table is that of a snapshot, or has `records` records of `record_bytes` bytes. `uplink` and `downlink` are in Mbit/s,
+    `memory` in bytes, `qps` in look-ups per second. Without `rates` the machine is measured first, which takes some seconds.
 
-    The result is a data frame of `frame`, without it of the first that is installed: pandas, polars, pyarrow; or else a
-    list of dictionaries.
+    The result is a data frame of the library `frame`. The default is the first of pandas, polars and pyarrow that is
+    installed; without any of them, a list of dictionaries.
 
     Raises `OptionError`, `PlanError`.
     """

@@ -1,4 +1,4 @@
-"""Bars for what takes long: in terminals and in notebooks, without a dependency."""
+"""Progress bars in terminals and in notebooks, without a dependency."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 Report: TypeAlias = Callable[[str, int, int], object]
-"""Is told the phase, what is done, and of what."""
+"""Callback for progress: the phase, the amount done, and the total."""
 Progress: TypeAlias = "bool | Report | None"
-"""`None` shows a bar where a person watches and it takes over a second, `True` at once, `False` none."""
+"""`None` shows a bar after one second, in a terminal or notebook only; `True` shows it at once; `False` shows none."""
 
 _PATIENCE = 1.0
 _WIDTH = 40
@@ -53,7 +53,7 @@ class _Notebook:
 
 @contextmanager
 def reporting(progress: Progress) -> Iterator[Report | None]:
-    """What tells the user how far a call is, for as long as it lasts."""
+    """Provides the callback that shows the progress of a call; removes the bar at the end."""
     if callable(progress):
         yield progress
         return

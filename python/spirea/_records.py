@@ -1,4 +1,4 @@
-"""What look-ups bring."""
+"""Results of look-ups."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Record(Mapping[str, bytes]):
-    """A value: its fields by their names, as bytes. `version` is the version of the database that answered, in hexadecimal."""
+    """A value: its fields by name, as bytes. `version` is the version of the database that answered, in hexadecimal."""
 
     __slots__ = ("_names", "_types", "_values", "version")
 
@@ -37,7 +37,7 @@ class Record(Mapping[str, bytes]):
         return len(self._names)
 
     def __bool__(self) -> bool:
-        """True: a key of a set is found, although its record has no fields."""
+        """Returns True always: a record without fields means that a set has the key."""
         return True
 
     def __bytes__(self) -> bytes:
@@ -50,22 +50,25 @@ class Record(Mapping[str, bytes]):
         return f"Record({dict(self)!r})"
 
     def text(self, field: str | None = None, encoding: str = "utf-8") -> str:
-        """A field as text; without a name the only one."""
+        """Returns a field as text. `field` may be omitted if there is only one."""
         return (self._alone() if field is None else self[field]).decode(encoding)
 
     def value(self, field: str | None = None) -> Value:
-        """A field as the value of its type (docs/tables.md, "Types"), `None` for one that is missing; without a name the only
-        field. Where the table tells no types, text, or bytes that are none. Times are exact to the microsecond."""
+        """Returns a field as a value of its type (docs/tables.md, "Types"); `None` if it is missing.
+
+        `field` may be omitted if there is only one. If the table has no types, the result is text, or bytes if they are not
+        UTF-8. Times are exact to the microsecond.
+        """
         cell = self._alone() if field is None else self[field]
         place = 0 if field is None else self._names.index(field)
         return value_of(self._types[place] if self._types else None, cell)
 
     def values_by_name(self) -> dict[str, Value]:
-        """All fields as the values of their types."""
+        """Returns all fields as values of their types, by name."""
         return {name: self.value(name) for name in self._names}
 
     def array(self, dtype: numpy.typing.DTypeLike, field: str | None = None) -> numpy.ndarray[Any, Any]:
-        """A field as an array of numbers, such as a row of a matrix that the table was built from."""
+        """Returns a field as an array of numbers, such as a row of the matrix that the table was built from."""
         import numpy
 
         return numpy.frombuffer(self._alone() if field is None else self[field], dtype=dtype)
@@ -83,14 +86,14 @@ class Domain:
     """The records of a domain name and of its parents in a table."""
 
     matches: dict[str, Record]
-    """Records by the names that the table has, from the longest to the shortest."""
+    """Records by name, for the names that the table has, from the longest name to the shortest."""
     asked: tuple[str, ...]
-    """The names that were asked for: the name itself, then its parents."""
+    """The names that were looked up: the name itself, then its parents."""
     unasked: tuple[str, ...]
-    """Parents that were not asked for: the name has more labels than look-ups."""
+    """Parents that were not looked up because the name has more labels than there are look-ups."""
 
     def __bool__(self) -> bool:
-        """Tells if the table has any of the names."""
+        """True if the table has any of the names."""
         return bool(self.matches)
 
 
@@ -107,31 +110,31 @@ class Dropped(enum.Enum):
 
 
 DROPPED: Final = Dropped.DROPPED
-"""Stands in what was fetched for a value that lies in the bin of one before it: it was not brought."""
+"""Placeholder in the result of a fetch for a value that the query did not bring: an earlier value uses its bin."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Costs:
-    """What calls cost, summed over their requests. Two servers are asked at the same time: time passes once."""
+    """Costs of calls, summed over their requests. Two servers are asked in parallel, so their time counts once."""
 
     requests: int = 0
-    """Requests; those to two servers for the same values are one."""
+    """Number of requests; the requests to two servers for the same values count as one."""
     sent_bytes: int = 0
-    """Bytes sent in bodies, to all servers."""
+    """Bytes of bodies sent to all servers."""
     received_bytes: int = 0
-    """Bytes received in bodies, from all servers."""
+    """Bytes of bodies received from all servers."""
     keys_bytes: int = 0
-    """Bytes of evaluation keys, not among `sent_bytes`; 0 if the server had them or needs none."""
+    """Bytes of evaluation keys sent, not part of `sent_bytes`; 0 if the server had them already or needs none."""
     query_seconds: float = 0.0
-    """Making the queries."""
+    """Time to make the queries."""
     server_seconds: float = 0.0
-    """Computation on the server, as it says; of two servers, the longer."""
+    """Computation time that the server reports; for two servers, the longer of the two."""
     network_seconds: float = 0.0
-    """All between sending and the last answer that is not the server's computation."""
+    """Time from sending to the last answer, without the server's computation."""
     decode_seconds: float = 0.0
-    """Decoding the answers."""
+    """Time to decode the answers."""
     keys_seconds: float = 0.0
-    """Sending the evaluation keys, not part of `network_seconds`."""
+    """Time to send the evaluation keys, not part of `network_seconds`."""
 
     def __add__(self, other: Costs) -> Costs:
         return Costs(*(a + b for a, b in zip(dataclasses.astuple(self), dataclasses.astuple(other), strict=True)))
@@ -155,9 +158,10 @@ def _matrix(values: Iterable[_Value], dtype: Any, missing: Any) -> Any:
 
 
 class Records(list["Record | None"]):
-    """Values in the order asked for, `None` for a key that the table does not have or a row that was deleted.
+    """Values in the order of the call; `None` for a key that the table does not have, or for a deleted row.
 
-    `versions` has the version of the database that answered, in hexadecimal, for each value, also for `None`.
+    `costs` has the costs of the call. `versions` has, for each value including `None`, the version of the database that
+    answered, in hexadecimal.
     """
 
     def __init__(self, values: Iterable[Record | None] = (), costs: Costs = Costs(), versions: Iterable[str] = ()) -> None:
@@ -165,14 +169,15 @@ class Records(list["Record | None"]):
         self.costs, self.versions = costs, tuple(versions)
 
     def to_numpy(self, dtype: numpy.typing.DTypeLike, missing: Any = 0) -> numpy.ndarray[Any, Any]:
-        """The values' only field as the rows of a matrix; rows that are missing are filled with `missing`."""
+        """Returns the values' only field as the rows of a matrix; missing rows are filled with `missing`."""
         return _matrix(self, dtype, missing)  # type: ignore[no-any-return]
 
 
 class Fetched(list["Record | Dropped | None"]):
-    """What one query brought of several values: beside those of `Records`, `DROPPED` for what it did not bring.
+    """Result of a fetch: values as in `Records`, and `DROPPED` for each value that the query did not bring.
 
-    `versions` has the version of the database that answered, in hexadecimal, for each value.
+    `costs` has the costs of the call. `versions` has, for each value, the version of the database that answered, in
+    hexadecimal.
     """
 
     def __init__(
@@ -183,16 +188,16 @@ class Fetched(list["Record | Dropped | None"]):
 
     @property
     def dropped(self) -> int:
-        """How many values were dropped: each lies in the bin of one before it."""
+        """Number of dropped values. A value is dropped if an earlier value uses its bin."""
         return sum(value is DROPPED for value in self)
 
     def to_numpy(self, dtype: numpy.typing.DTypeLike, missing: Any = 0) -> numpy.ndarray[Any, Any]:
-        """The values' only field as the rows of a matrix; rows that are missing or dropped are filled with `missing`."""
+        """Returns the values' only field as the rows of a matrix; missing and dropped rows are filled with `missing`."""
         return _matrix(self, dtype, missing)  # type: ignore[no-any-return]
 
 
 def records_of(fields: tuple[str, ...], types: tuple[str, ...], answers: _Answers) -> Records:
-    """What a look-up brought."""
+    """Converts the answers to a look-up."""
     values, versions, costs = answers
     records = (
         Record(fields, value, version, types) if isinstance(value, tuple) else None
@@ -202,11 +207,11 @@ def records_of(fields: tuple[str, ...], types: tuple[str, ...], answers: _Answer
 
 
 def domains_of(keys: list[tuple[list[str], list[str], list[bytes]]], records: Records) -> list[Domain]:
-    """The domains of a look-up, from the records of all their keys."""
+    """Groups the records of all keys by domain name."""
     found = iter(records)
     domains = []
     for names, unasked, of_domain in keys:
-        # Those of dummies are left out.
+        # Skips the records of dummies, which come last.
         values = [next(found) for _ in of_domain][: len(names)]
         matches = {name: value for name, value in zip(names, values, strict=True) if value is not None}
         domains.append(Domain(matches, tuple(names), tuple(unasked)))
@@ -214,7 +219,7 @@ def domains_of(keys: list[tuple[list[str], list[str], list[bytes]]], records: Re
 
 
 def fetched_of(fields: tuple[str, ...], types: tuple[str, ...], answers: _Answers) -> Fetched:
-    """What a fetch brought."""
+    """Converts the answers to a fetch."""
     values, versions, costs = answers
 
     def of(value: tuple[bytes, ...] | bool | None, version: str) -> _Value:

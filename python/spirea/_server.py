@@ -1,4 +1,4 @@
-"""Servers: on threads of this process, or as a process of their own."""
+"""Servers on threads of this process, or as a separate process."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Source: TypeAlias = "Snapshot | str | os.PathLike[str]"
 
 _PAUSE = 0.02
 _ANNOUNCED = "listening on "
-# Of a log, what an error has.
+# Bytes at the end of a log that an error message quotes.
 _TAIL_BYTES = 4096
 
 
@@ -39,7 +39,7 @@ def _snapshots(sources: Source | Sequence[Source]) -> list[Source]:
 
 
 def _database(sources: list[Source]) -> str | None:
-    """The name of the database, if there is one alone and its folder tells."""
+    """Returns the name of the database if there is exactly one source."""
     if len(sources) != 1:
         return None
     [source] = sources
@@ -49,8 +49,9 @@ def _database(sources: list[Source]) -> str | None:
 class Server:
     """A server on threads of this process, for tests, notebooks and applications that serve beside other work.
 
-    It serves snapshots, or the folders of repositories, and answers when it is made. `party` says which of two servers this
-    is, 0 or 1, for a protocol with two; whoever runs both, as one does to try it, can tell what is looked up.
+    It serves snapshots, or the folders of repositories. When the constructor returns, the server answers. For a protocol with
+    two servers, `party` is the number of this server, 0 or 1. An operator who runs both servers, for example for a trial, can
+    find out what is looked up.
 
     Raises `ServerError` if it cannot be started, `OptionError`.
     """
@@ -72,7 +73,7 @@ class Server:
         insecure_no_auth: bool = False,
         progress: Progress = None,
     ) -> None:
-        # Kept, so that a folder that goes with its snapshot stays.
+        # Keeps the snapshots alive, because a temporary folder is removed with its snapshot.
         self._sources = _snapshots(snapshots)
         options = {
             "listen": listen,
@@ -93,17 +94,17 @@ class Server:
 
     @property
     def url(self) -> str:
-        """Its address, for clients."""
+        """The server's address for clients."""
         return self._server.url
 
     @property
     def admin_url(self) -> str | None:
-        """Its address for publishing and administration, if it has one."""
+        """The server's address for publishing and administration; `None` without one."""
         return self._server.admin_url
 
     @property
     def database(self) -> str | None:
-        """The name of its database, if it has one alone."""
+        """The name of the database; `None` unless there is exactly one source."""
         return _database(self._sources)
 
     def __repr__(self) -> str:
@@ -116,18 +117,18 @@ class Server:
         self.stop()
 
     def stop(self) -> None:
-        """Finishes accepted requests and stops. Nothing happens if it has stopped."""
+        """Finishes accepted requests and stops. Does nothing if the server has stopped."""
         self._server.stop().wait()
 
 
 class ServerProcess:
-    """`spirea serve` as a process of its own, with the same use as `Server`; `options` are further ones of the command.
+    """`spirea serve` as a separate process, used like `Server`; `options` are further options of the command.
 
-    It answers when it is made, and ends with `stop`, with this object, and when the interpreter exits. A server with TLS is
-    waited for by the certificates in the file `ca`, which clients need too; without it by the public ones of the web. What it
-    logs goes to the file `log`; without one to a temporary file, which goes with the process.
+    When the constructor returns, the server answers. It ends with `stop`, with this object, and when the interpreter exits.
+    `ca` is a file of trusted certificates for a server with TLS, which clients need too; the default is the public
+    authorities. The log is written to the file `log`; the default is a temporary file, removed when the server has ended.
 
-    Raises `ServerError`, with the last of the log, if it cannot be started or has not answered after `timeout` seconds;
+    Raises `ServerError`, with the end of the log, if it cannot be started or has not answered after `timeout` seconds;
     `OptionError`.
     """
 
@@ -146,7 +147,7 @@ class ServerProcess:
         command += [] if party is None else ["--party", str(party)]
         command += ["--", *(os.fspath(source) for source in self._sources)]
         opener = _opener(ca)
-        # A file takes any amount of log while nobody reads it.
+        # The log is a file: a pipe that nobody reads would fill up and block the server.
         with (
             tempfile.NamedTemporaryFile(prefix="spirea-", suffix=".log", delete=False) if log is None else open(log, "ab")
         ) as file:
@@ -165,7 +166,7 @@ class ServerProcess:
     def _cause_of_silence(
         self, process: subprocess.Popen[bytes], opener: urllib.request.OpenerDirector, timeout: float
     ) -> str | None:
-        """Waits until the server answers, or says why it does not."""
+        """Waits until the server answers and returns `None`, or returns the reason why it does not answer."""
         deadline = time.monotonic() + timeout
         said = _first_line(process, deadline)
         if said.startswith(_ANNOUNCED):
@@ -191,12 +192,12 @@ class ServerProcess:
 
     @property
     def database(self) -> str | None:
-        """The name of its database, if it has one alone."""
+        """The name of the database; `None` unless there is exactly one source."""
         return _database(self._sources)
 
     @property
     def log(self) -> str:
-        """The path of its log. One that it was not told is removed when the server has ended."""
+        """The path of the log. A temporary log is removed when the server has ended."""
         return self._log
 
     def __repr__(self) -> str:
@@ -209,24 +210,26 @@ class ServerProcess:
         self.stop()
 
     def stop(self) -> None:
-        """Has it finish accepted requests and end. Nothing happens if it has ended, or in a process that was forked from the
-        one that started it."""
+        """Asks the server to finish accepted requests, and waits until it has ended.
+
+        Does nothing if the server has ended, or in a process that was forked from the one that started it.
+        """
         self._stop()
 
 
 def _opener(ca: str | os.PathLike[str] | None) -> urllib.request.OpenerDirector:
-    """What asks whether a server is ready: through no proxy, since it is on this machine."""
+    """Returns the opener for readiness checks. It uses no proxy, because the server is on this machine."""
     try:
         trust = ssl.create_default_context(cafile=ca)
     except OSError as error:
         raise OptionError(f"ca: {os.fspath(ca or '')}: {error}") from error
-    # It is asked at the address that it listens on, and its certificate may be for another name.
+    # The check uses the address that the server listens on; the certificate may be for another name.
     trust.check_hostname = False
     return urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=trust))
 
 
 def _first_line(process: subprocess.Popen[bytes], deadline: float) -> str:
-    """The first line that a process prints, or as much of it as there is at the deadline or its end."""
+    """Returns the first line that a process prints, or its beginning at the deadline or at the end of the process."""
     assert process.stdout is not None
     said = b""
     while b"\n" not in said and select.select([process.stdout], [], [], max(deadline - time.monotonic(), 0))[0]:
@@ -237,7 +240,7 @@ def _first_line(process: subprocess.Popen[bytes], deadline: float) -> str:
 
 
 def _tail(log: str) -> str:
-    """The last of a log."""
+    """Returns the last bytes of a log, as text."""
     with open(log, "rb") as file:
         file.seek(max(os.path.getsize(log) - _TAIL_BYTES, 0))
         return file.read().decode(errors="replace").strip()

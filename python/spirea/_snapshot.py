@@ -1,4 +1,4 @@
-"""Snapshots: tables that are built, each a folder."""
+"""Snapshots: built tables, each a folder."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from . import _spirea
 
 
 class Folder:
-    """A temporary folder that goes with this object, in the process that made it: a fork copies the object, not the folder."""
+    """A temporary folder, removed with this object. Only the process that created it removes it: a fork copies the object, not
+    the folder."""
 
     def __init__(self) -> None:
         self.path = tempfile.mkdtemp(prefix="spirea-")
@@ -26,7 +27,7 @@ def _remove(path: str, owner: int) -> None:
 
 
 class Snapshot(os.PathLike[str]):
-    """A table that is built: a folder that `spirea serve` and `Server` serve."""
+    """A built table: a folder that `spirea serve` and `Server` serve."""
 
     def __init__(self, inner: _spirea.Snapshot, folder: Folder | None = None) -> None:
         self._inner, self._folder = inner, folder
@@ -40,37 +41,37 @@ class Snapshot(os.PathLike[str]):
 
     @property
     def path(self) -> str:
-        """Its folder. One that `build` was not told is removed with this object."""
+        """The snapshot's folder. A temporary folder is removed with this object."""
         return self._inner.path
 
     @property
     def name(self) -> str:
-        """What servers and clients call it."""
+        """The database's name, for servers and clients."""
         return self._inner.name
 
     @property
     def version(self) -> str:
-        """Its hash, in hexadecimal."""
+        """The snapshot's hash, in hexadecimal."""
         return self._inner.version
 
     @property
     def keyed(self) -> bool:
-        """Whether it is looked up by key; otherwise by position."""
+        """True if the table is looked up by key, False if by position."""
         return self._inner.keyed
 
     @property
     def rows(self) -> int:
-        """Rows of the table."""
+        """Number of rows of the table."""
         return self._inner.rows
 
     @property
     def records(self) -> int:
-        """Records that hold them."""
+        """Number of records that hold the rows."""
         return self._inner.records
 
     @property
     def record_bytes(self) -> int:
-        """Bytes of a record."""
+        """Size of a record in bytes."""
         return self._inner.record_bytes
 
     @property
@@ -80,34 +81,33 @@ class Snapshot(os.PathLike[str]):
 
     @property
     def types(self) -> tuple[str, ...]:
-        """Types of the fields; none if the table does not tell them."""
+        """Types of the fields; empty if the table does not have them."""
         return tuple(self._inner.types)
 
     @property
     def protocol(self) -> str:
-        """Its protocol."""
+        """The table's protocol."""
         return self._inner.protocol
 
     @property
     def servers(self) -> int:
-        """Servers that its protocol has, which must not work together: 1 or 2."""
+        """Number of servers of the protocol: 1 or 2. Two servers must not work together."""
         return self._inner.servers
 
     @property
     def bins(self) -> int:
-        """Bins of which a fetch brings a record each."""
+        """Number of bins; a fetch brings one record of each bin."""
         return self._inner.bins
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """All that its manifest says."""
+        """The content of the manifest."""
         manifest: dict[str, Any] = json.loads(self._inner.manifest)
         return manifest
 
 
 def open_snapshot(path: str | os.PathLike[str]) -> Snapshot:
-    """The snapshot in a folder. Its manifest is read alone: whether the other files are what it says, a server looks that is
-    given them.
+    """Opens the snapshot in a folder. Reads only the manifest; a server verifies the other files when it loads them.
 
     Raises `BuildError` if there is no manifest, or if it is damaged.
     """

@@ -1,4 +1,4 @@
-"""What a table is read from."""
+"""Sources of tables: data frames, arrays, mappings and files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .errors import OptionError, TableError
 
 
 def arguments_of(options: Mapping[str, Any]) -> list[str]:
-    """Options as the command takes them."""
+    """Returns options as arguments of the command."""
     arguments = []
     for name, value in options.items():
         flag = f"--{name.replace('_', '-')}"
@@ -31,7 +31,10 @@ def source_of(
     value: str | Sequence[str] | None,
     said: Mapping[str, Any],
 ) -> tuple[_spirea.Source, list[str]]:
-    """The rows of a table, and its columns of values; none for rows without columns. `said` is how a file is read."""
+    """Returns the rows of a table and the names of its value columns; no names for rows without columns.
+
+    `said` has the options for reading files.
+    """
     wanted = [value] if isinstance(value, str) else None if value is None else list(value)
     for column in ([] if key is None else [key]) + (wanted or []):
         if not isinstance(column, str):
@@ -67,7 +70,7 @@ def source_of(
 
 
 def _paths(table: Any) -> list[str] | None:
-    """The paths of a table in files; none for other tables."""
+    """Returns the paths of a table in files; `None` for other tables."""
     paths = [table] if isinstance(table, (str, os.PathLike)) else table
     if not isinstance(paths, (list, tuple)) or not paths:
         return None
@@ -75,8 +78,8 @@ def _paths(table: Any) -> list[str] | None:
 
 
 class _Validated:
-    """Batches of pyarrow, each validated before it is exported: a capsule of Arrow carries no lengths of buffers, so who takes
-    one cannot do it."""
+    """Batches of pyarrow, each validated before export. An Arrow capsule carries no buffer lengths, so the receiver cannot
+    validate them."""
 
     def __init__(self, reader: Callable[[], Any]) -> None:
         self._reader = reader
@@ -97,7 +100,7 @@ def _batches(reader: Any) -> Iterator[Any]:
 
 
 def _validated(table: Any) -> Any:
-    """The table, with batches that are validated if pyarrow has them: of other producers, nobody knows the lengths."""
+    """Wraps a table of pandas or pyarrow so that its batches are validated. Other producers' buffer lengths are unknown."""
     module = type(table).__module__.partition(".")[0]
     pyarrow = sys.modules.get("pyarrow")
     if module == "pandas":
@@ -113,7 +116,7 @@ def _validated(table: Any) -> Any:
 
 
 def _with_columns(table: Any) -> Any:
-    """The table as something that has named columns, or as an array."""
+    """Converts a table to an object with named columns, or to an array."""
     module = type(table).__module__.partition(".")[0]
     if module in ("pandas", "polars") and hasattr(table, "to_frame") and not hasattr(table, "columns"):
         return table.to_frame("value") if module == "pandas" else table.alias("value").to_frame()
@@ -121,7 +124,7 @@ def _with_columns(table: Any) -> Any:
         import polars
 
         table = table.collect() if hasattr(table, "collect") else table
-        # polars exports columns that have nulls alone in a form that others do not read.
+        # polars exports columns of only nulls in a form that other libraries cannot read.
         return table.cast({polars.Null: polars.String}) if hasattr(table, "cast") else table
     if hasattr(table, "__arrow_c_stream__"):
         return table
@@ -163,7 +166,7 @@ def _column(pyarrow: Any, column: Any) -> Any:
     numpy = sys.modules.get("numpy")
     if numpy is None or not isinstance(column, numpy.ndarray):
         return column
-    # pyarrow has numbers of the machine's byte order alone.
+    # pyarrow accepts only numbers in the machine's byte order.
     column = column.astype(column.dtype.newbyteorder("="), copy=False)
     if column.ndim == 1:
         return column
@@ -189,7 +192,7 @@ def _rows_of_array(numpy: Any, array: Any) -> _spirea.Source:
         )
     if array.dtype.names is not None:
         raise TableError("the array has named fields; give a plain array, or a data frame")
-    # Numbers are stored with their lowest byte first.
+    # Numbers are stored in little-endian order.
     array = numpy.ascontiguousarray(array, array.dtype.newbyteorder("<"))
     row_bytes = array.dtype.itemsize * (array.shape[1] if array.ndim == 2 else 1)
     if row_bytes == 0:
@@ -198,7 +201,7 @@ def _rows_of_array(numpy: Any, array: Any) -> _spirea.Source:
 
 
 def _columns(table: Any) -> list[str] | None:
-    """Names of the columns, where the table says them."""
+    """Returns the names of the columns; `None` if the table does not have them."""
     if type(table).__module__.partition(".")[0] in ("pandas", "polars"):
         return list(map(str, table.columns))
     schema = getattr(table, "schema", None)
@@ -207,11 +210,11 @@ def _columns(table: Any) -> list[str] | None:
 
 
 def _chosen(table: Any, columns: list[str] | None, chosen: list[str]) -> Any:
-    """The table with these columns alone, so that no other is converted; the table if it cannot be had so."""
+    """Selects columns, so that no other column is converted. Returns the table unchanged if it has no such selection."""
     if columns is None or not set(chosen) <= set(columns) or len(set(columns)) < len(columns):
         return table
     module = type(table).__module__.partition(".")[0]
     if module == "pandas":
-        # By position: labels may be numbers, of which the text is the name.
+        # Selects by position: a label may be a number whose text is the name.
         return table.iloc[:, [columns.index(name) for name in chosen]]
     return table.select(chosen) if module in ("polars", "pyarrow") and hasattr(table, "select") else table

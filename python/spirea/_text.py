@@ -1,4 +1,4 @@
-"""The one text of each type, by which keys are stored and asked for (docs/tables.md, "Types")."""
+"""The canonical text of each type, under which keys are stored and looked up (docs/tables.md, "Types")."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from uuid import UUID
 from .errors import OptionError
 
 Key: TypeAlias = str | bytes | SupportsIndex | date | time | timedelta | Decimal | UUID
-"""A key: text or bytes, or anything that has one text, numpy's and pandas' kinds too (docs/tables.md, "Types")."""
+"""A key: text, bytes, or a value with a canonical text, including numpy's and pandas' types (docs/tables.md, "Types")."""
 
 
 Value: TypeAlias = Any
-"""A field's value: `str`, `bytes`, `int`, `float`, `Decimal`, `bool`, `date`, `time`, `datetime`, `timedelta`, `UUID`, what
-JSON has, or `None`."""
+"""A field's value: `str`, `bytes`, `int`, `float`, `Decimal`, `bool`, `date`, `time`, `datetime`, `timedelta`, `UUID`, a JSON
+value, or `None`."""
 
 
 def whole(value: object) -> int | None:
-    """An integer of Python or numpy, which a truth value is not; `None` for anything else."""
+    """Returns an integer of Python or numpy as `int`; `None` for anything else, including `bool`."""
     try:
         return None if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
     except TypeError:
@@ -31,7 +31,7 @@ def whole(value: object) -> int | None:
 
 
 def bytes_of_key(key: Key) -> bytes:
-    """The bytes of a key: those of text in UTF-8, and of the text of anything else that has one."""
+    """Returns the bytes of a key: bytes unchanged, text in UTF-8, any other value as its canonical text."""
     if isinstance(key, bytes):
         return key
     if isinstance(key, (bytearray, memoryview)):
@@ -40,7 +40,7 @@ def bytes_of_key(key: Key) -> bytes:
         return key.encode()
     text = _text(key)
     if text is None:
-        # Not the key itself, which is what nobody is to learn.
+        # The message omits the key, which is secret.
         raise OptionError(
             f"a key is text, bytes, an integer, a truth value, a decimal number, a date, a time, a duration or a UUID, "
             f"not {type(key).__name__}"
@@ -49,9 +49,9 @@ def bytes_of_key(key: Key) -> bytes:
 
 
 def value_of(kind: str | None, cell: bytes) -> Value:
-    """A field as the value of its type, of which `cell` is the text.
+    """Converts the text `cell` of a field to a value of the field's type.
 
-    A text that is not of the type, or beyond what Python has, stays text.
+    A text that is not of the type, or out of Python's range, stays text. Bytes that are not UTF-8 stay bytes.
     """
     if kind == "bytes":
         return cell
@@ -93,7 +93,7 @@ _READERS: dict[str, Callable[[str], Value]] = {
 
 
 def nanoseconds_of(kind: str, text: str) -> int:
-    """A duration, a time since midnight or a date and time since 1970, from its text; raises `ValueError` for what is none."""
+    """Parses a duration, a time (counted from midnight) or a date and time (counted from 1970). Raises `ValueError`."""
     if kind == "duration":
         if text == "P0D":
             return 0
@@ -120,7 +120,7 @@ def _text(key: Any) -> str | None:
         return str(number)
     match key:
         case datetime():
-            # pandas calls a missing time one, too.
+            # pandas' missing time is a datetime too, and not equal to itself.
             return _moment(key) if key == key else None
         case date() | time() if getattr(key, "tzinfo", None) is None:
             return _shortest(key.isoformat())
@@ -151,7 +151,7 @@ def _moment(moment: datetime) -> str:
     aware = moment.tzinfo is not None
     if aware:
         moment = moment.astimezone(UTC).replace(tzinfo=None)
-    # pandas counts nanoseconds.
+    # pandas' times have nanoseconds.
     precision = "nanoseconds" if hasattr(moment, "nanosecond") else "microseconds"
     return _shortest(moment.isoformat(timespec=precision)) + ("Z" if aware else "")
 
@@ -164,5 +164,5 @@ def _duration(nanoseconds: int) -> str:
 
 
 def _shortest(text: str) -> str:
-    """A number or a time without zeros at the end of its fraction."""
+    """Removes trailing zeros from the fraction of a number or a time."""
     return text.rstrip("0").rstrip(".") if "." in text else text

@@ -1,19 +1,19 @@
-"""What can go wrong. Every exception of the package is a `SpireaError`, and says what to do about it.
+"""Exceptions of the package. Each is a `SpireaError`, and its message says what to do.
 
 SpireaError
-    OptionError        an argument that cannot be used; also a ValueError
+    OptionError        an invalid argument; also a ValueError
     BuildError         a table was not built, or a snapshot not opened
-        TableError     the table's rows cannot be taken as they are; also a ValueError
+        TableError     the table has invalid rows; also a ValueError
             DuplicateKeyError
-    PlanError          no plan can be made
+    PlanError          no plan is possible
     ServerError        a server could not be started, or has stopped
-    ClusterError       a cluster cannot do what was asked of it
+    ClusterError       a cluster failed to do what was asked
         ConfigError    its configuration is wrong; also a ValueError
-    LookUpError        a look-up failed; never that a key is absent
+    LookUpError        a look-up failed; never means that a key is absent
         UnreachableError    a server cannot be reached, or does not answer; also a ConnectionError
-        RefusedError        a server refused, and said why
+        RefusedError        a server refused, with its reason
         VersionError        a server of another version or kind, or two servers that do not agree
-        AnswerError         an answer that is wrong, and was withheld
+        AnswerError         a wrong answer, which was withheld
     ForkError          an object of another process; also a RuntimeError
     StoppedError       the call was stopped before it was done
     DefectError        a defect of the package itself; also a RuntimeError
@@ -41,27 +41,27 @@ __all__ = [
 
 
 class SpireaError(Exception):
-    """Any error of the package."""
+    """Base class of all errors of the package."""
 
 
 class OptionError(SpireaError, ValueError):
-    """An argument that cannot be used, with what could be."""
+    """An argument is invalid. The message says what is valid."""
 
 
 class BuildError(SpireaError):
-    """A table was not built, or a snapshot not opened. After it the target is as it was."""
+    """A table was not built, or a snapshot not opened. The target folder is unchanged."""
 
 
 class TableError(BuildError, ValueError):
-    """The rows of a table cannot be taken as they are: a key or a value is missing, has the wrong type or length."""
+    """A table has invalid rows: a key or a value is missing, or has the wrong type or length."""
 
 
 class DuplicateKeyError(TableError):
-    """Keys that stand in several rows. The message names the first of them, and their rows."""
+    """Keys occur in several rows. The message names the first of these keys, and their rows."""
 
 
 class PlanError(SpireaError):
-    """No plan can be made for the table."""
+    """No plan is possible for the table."""
 
 
 class ServerError(SpireaError):
@@ -69,7 +69,7 @@ class ServerError(SpireaError):
 
 
 class ClusterError(SpireaError):
-    """A cluster cannot do what was asked of it (`spirea.cluster`)."""
+    """A cluster failed to do what was asked (`spirea.cluster`)."""
 
 
 class ConfigError(ClusterError, ValueError):
@@ -80,27 +80,27 @@ class LookUpError(SpireaError):
     """A look-up failed. It never means that a key is absent, and no message contains a key."""
 
     url: str | None = None
-    """Address of the server with which it failed, where one is known: the first of its addresses."""
+    """Address of the failing server, if known; the first one if the server has several."""
 
 
 class UnreachableError(LookUpError, ConnectionError):
-    """A server cannot be reached, or does not answer in time; of two servers, the message says which."""
+    """A server cannot be reached, or does not answer in time. With two servers, the message names the server."""
 
 
 class RefusedError(LookUpError):
-    """A server refused, and said why."""
+    """A server refused the request. The message has its reason."""
 
 
 class VersionError(LookUpError):
-    """What answers is a server of another version or kind, or two servers do not serve the same table."""
+    """A server has another version, or is no such server, or two servers do not serve the same table."""
 
 
 class AnswerError(LookUpError):
-    """A look-up that cannot be made, or an answer that is wrong and was withheld."""
+    """A look-up is impossible, or an answer was wrong and was withheld."""
 
 
 class ForkError(SpireaError, RuntimeError):
-    """An object that belongs to another process: its threads and connections did not come along through the fork."""
+    """An object belongs to another process. Its threads and connections do not survive a fork."""
 
 
 class StoppedError(SpireaError):

@@ -1,4 +1,4 @@
-"""What the tests of the package share: tables, servers, and a cache of their own."""
+"""Common fixtures of the package's tests: tables, servers, and a separate cache."""
 
 import contextlib
 import http.client
@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-# The tests' matrices are small: BLAS threads would spend their time waiting for each other. BLAS reads this when it loads.
+# The tests' matrices are small, so BLAS threads would only wait for each other. BLAS reads the variable when it loads.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy
@@ -22,7 +22,7 @@ import spirea
 
 @pytest.fixture(autouse=True)
 def _cache(tmp_path_factory, monkeypatch):
-    """Hints go into a folder of the tests, not into the user's."""
+    """Redirects the cache of hints from the user's folder to a folder of the tests."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
 
 
@@ -46,7 +46,7 @@ def keyed_server(keyed):
 
 @pytest.fixture(scope="session")
 def measurement():
-    """This machine's rates, measured once since it takes seconds, and the progress that was told."""
+    """This machine's rates, measured once because it takes seconds, and the reported progress."""
     told = []
     rates = spirea.measure_rates(progress=lambda *said: told.append(said))
     return types.SimpleNamespace(rates=rates, told=told)
@@ -62,7 +62,7 @@ def measured(measurement, monkeypatch):
 def _answering(handler):
     """Runs an HTTP server of this process on a thread, and yields its address."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    # `shutdown` waits for the next poll.
+    # The interval is short because `shutdown` waits for the next poll.
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:
@@ -75,12 +75,12 @@ def _answering(handler):
 
 @pytest.fixture(scope="session")
 def answering():
-    """Runs an HTTP server with the handler that it is given: a context manager of its address."""
+    """Context manager that runs an HTTP server with a given handler, and yields its address."""
     return _answering
 
 
 class Relay:
-    """Stands before a server, in Python and in this process, and calls `before_query` with each query's number, from 0."""
+    """A proxy before a server, in Python and in this process. It calls `before_query` with each query's number, from 0."""
 
     def __init__(self, behind):
         self.url = None
@@ -125,7 +125,7 @@ def relay(keyed_server):
 
 @pytest.fixture(scope="session")
 def pair(matrix):
-    """Two servers of one snapshot in bins."""
+    """Two servers of one snapshot with bins."""
     snapshot = spirea.build(matrix, protocol="dpf-xor", bins=20, name="pair")
     with spirea.Server(snapshot, party=0) as zero, spirea.Server(snapshot, party=1) as one:
         yield [zero, one]
@@ -133,7 +133,7 @@ def pair(matrix):
 
 @pytest.fixture
 def script(tmp_path):
-    """Runs a Python program in an interpreter of its own; it must end by itself."""
+    """Function that runs a Python program in a separate interpreter. The program must end by itself."""
 
     def run(text, *arguments, **options):
         path = tmp_path / "script.py"

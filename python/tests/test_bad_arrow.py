@@ -1,4 +1,4 @@
-"""Arrow tables whose offsets or schemas lie: each is refused by `TableError`, and no other memory is read."""
+"""Arrow tables with wrong offsets or schemas: each raises `TableError`, and no other memory is read."""
 
 import pytest
 
@@ -6,7 +6,7 @@ import spirea
 
 pyarrow = pytest.importorskip("pyarrow")
 
-# Runs in a process of its own: reading other memory may end it.
+# Runs in a separate process, because reading other memory may crash it.
 PREPARED = """
 import struct, sys
 import pyarrow as pa

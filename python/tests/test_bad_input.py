@@ -1,4 +1,4 @@
-"""What is wrong is said by an exception that names the cause: tables, arguments, servers."""
+"""Wrong tables, arguments and servers raise exceptions that name the cause."""
 
 import socket
 from http.server import BaseHTTPRequestHandler
@@ -142,7 +142,7 @@ def test_a_damaged_snapshot_is_not_served(keyed, tmp_path, server):
 
 
 class Answers(BaseHTTPRequestHandler):
-    """A server that is none of ours."""
+    """A server that is not a Spirea server."""
 
     status, body = 200, b"hello"
 
@@ -171,7 +171,7 @@ def test_a_server_of_another_kind_or_version(stranger):
 
 
 def test_a_server_whose_wire_is_newer(keyed_server, answering):
-    """A configuration as a later version may write it: with parameters that this one does not know."""
+    """A configuration of a later release, with unknown parameters, is refused."""
     import urllib.request
 
     with urllib.request.urlopen(f"{keyed_server.url}/v1/databases/keyed/config") as response:

@@ -1,4 +1,4 @@
-"""Tables of all kinds become the same snapshot."""
+"""Tables of all kinds are built into the same snapshot."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ COLUMNS = {name: [row[i] for row in ROWS] for i, name in enumerate(["domain", "v
 
 
 def served(snapshot):
-    """All values of a table with keys."""
+    """Serves a table with keys and looks up all its values."""
     with spirea.Server(snapshot) as server, spirea.Client(server) as client:
         return [dict(value) for value in client.get_many(COLUMNS["domain"])]
 
@@ -167,7 +167,7 @@ def test_a_folder_that_was_not_named_goes_with_its_snapshot():
 
 def test_a_build_without_a_protocol_follows_the_planner_and_a_rebuild_keeps_it(tmp_path):
     assert spirea.build(COLUMNS, key="domain").protocol == "simple"
-    # A machine that scans so slowly that a protocol which scans nothing is best.
+    # Rates of a machine that scans so slowly that a protocol without a scan is best.
     rates = json.loads((ROOT / "crates/cli/tests/rates.json").read_text())
     rates["seconds"]["scanned-byte"] = 1e-2
     slow = tmp_path / "slow.json"

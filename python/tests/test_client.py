@@ -1,4 +1,4 @@
-"""Look-ups: under every protocol, blocking and not, one by one and by bins."""
+"""Look-ups under every protocol, blocking and asynchronous, single and by bins."""
 
 import asyncio
 import inspect
@@ -78,7 +78,7 @@ def test_fetches_bring_a_record_of_each_bin(pair, matrix):
         assert fetched.dropped == 1 and not spirea.DROPPED
         rows = fetched.to_numpy(numpy.float32, missing=numpy.nan)
         assert (rows[[0, 1, 3]] == matrix[[3, 120, 999]]).all() and numpy.isnan(rows[2]).all()
-        # Whatever is asked for, the servers see the same.
+        # All fetches look alike to the servers.
         costs = [client.fetch_indices(indices).costs for indices in ([], [1], range(0, 1000, 10))]
         assert len({(cost.requests, cost.sent_bytes, cost.received_bytes) for cost in costs}) == 1
         assert client.costs.requests == 4
@@ -114,7 +114,7 @@ def test_rows_whose_key_is_missing_keep_nothing(keyed_server):
             assert joined[::2] == ["a1", "a2"] and pandas.isna(joined[1])
         joined = client.join(polars.DataFrame({"key": ["k1", None]}), on="key")
         assert joined["a"].to_list() == ["a1", None]
-        # A query for each row, whatever is missing.
+        # There is a query for each row, including rows with missing keys.
         before = client.costs.sent_bytes
         client.join(pyarrow.table({"key": ["k1", "k2"]}), on="key")
         between = client.costs.sent_bytes
@@ -173,7 +173,7 @@ def test_no_exception_of_a_join_has_a_key_or_a_value(keyed_server, tmp_path):
             ) as caught:
                 client.join(pandas.DataFrame({"key": ["k1", secret]}), on="key")
             assert "271828" not in str(caught.value) and "secret" not in str(caught.value)
-    # A table that tells no types.
+    # A table without types.
     table = tmp_path / "table.csv"
     table.write_bytes(b"key,value\nk1,secret \xff\n")
     snapshot = spirea.build(table, key="key", value="value", bytes=True, name="table")
@@ -185,7 +185,7 @@ def test_no_exception_of_a_join_has_a_key_or_a_value(keyed_server, tmp_path):
 
 @pytest.fixture(scope="module")
 def keyed_bins():
-    """Two servers of a table with keys in bins."""
+    """Two servers of a table with keys and bins."""
     snapshot = spirea.build(
         {"key": [f"k{i}" for i in range(300)], "value": [f"v{i}" for i in range(300)]},
         key="key",
@@ -302,7 +302,7 @@ def test_a_client_waits_for_a_server_that_is_not_there_yet(keyed, monkeypatch):
     servers, may_try_again = [], spirea.Client._may_try_again
 
     def begins(client, error, deadline):
-        """Starts the server when the client has found nobody."""
+        """Starts the server after the client's first failure."""
         if not servers:
             servers.append(spirea.Server(keyed, listen=address))
         return may_try_again(client, error, deadline)

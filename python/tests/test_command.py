@@ -1,4 +1,4 @@
-"""The command that the wheel brings: as the program without Python around it."""
+"""The command in the wheel behaves like the program without Python."""
 
 import os
 import shutil
@@ -72,7 +72,7 @@ def test_ctrl_c_ends_a_command_as_it_ends_programs(tmp_path):
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    # A pipe holds 64 KiB: when all is written, the command has begun to read.
+    # A pipe holds 64 KiB. When all bytes are written, the command has started to read.
     command.stdin.write(b"v\n" + b"x\n" * (1 << 17))
     command.stdin.flush()
     command.send_signal(signal.SIGINT)
@@ -81,7 +81,7 @@ def test_ctrl_c_ends_a_command_as_it_ends_programs(tmp_path):
 
 
 def test_cluster_says_what_it_needs(command, tmp_path):
-    """Without the extra: its first module is hidden, if it is installed."""
+    """Without the extra, the command names the missing package. The test hides the extra's first module."""
     (tmp_path / "yaml.py").write_text("raise ModuleNotFoundError(name='yaml')\n")
     done = command("cluster", "status", "cluster.yaml", PYTHONPATH=str(tmp_path))
     assert done.returncode == 2

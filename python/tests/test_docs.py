@@ -1,4 +1,4 @@
-"""The Python in README.md and in docs/: every block of a page is run, in order."""
+"""Runs the Python in README.md and in docs/: every block of a page, in order."""
 
 import re
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PAGES = [page for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))] if BLOCK.search(page.read_text())]
-# This page measures the machine, which takes seconds.
+# Page whose code measures the machine, which takes seconds.
 MEASURING = ROOT / "docs/private-data-frame.md"
 
 

@@ -21,7 +21,7 @@ def test_rates(rates):
 def test_a_plan_is_a_data_frame(rates):
     plan = spirea.plan(records=1_000_000, record_bytes=32, rates=rates)
     assert isinstance(plan, pandas.DataFrame) and plan["protocol"].nunique() == 9
-    # Three protocols have two lines: their keys are registered, or come with queries.
+    # Three protocols have two lines: with registered keys, and with keys in queries.
     assert len(plan) == 12 and (plan["keys"] == "per-query").sum() == 3
     assert plan["recommended"].sum() == 1
     assert {"protocol", "upload_bytes", "download_bytes", "server_seconds", "steps"} <= set(plan.columns)

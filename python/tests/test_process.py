@@ -1,4 +1,4 @@
-"""Forks, interrupts and ends of the interpreter, in the middle of things: typed exceptions, no crash and no hang."""
+"""Forks, interrupts and exits of the interpreter during calls: typed exceptions, no crash and no hang."""
 
 import os
 import signal
@@ -10,7 +10,7 @@ import pytest
 
 import spirea
 
-# A server that takes connections and says nothing, and a client that waits for it.
+# A server that accepts connections and never answers, for clients that wait.
 SILENT = """
 import asyncio, socket, sys, threading, spirea
 silent = socket.create_server(("127.0.0.1", 0))
@@ -19,7 +19,7 @@ url = f"http://127.0.0.1:{silent.getsockname()[1]}"
 
 
 def in_child(function):
-    """What a forked child says of `function`, which must end within five minutes."""
+    """Runs `function` in a forked child, and returns its result or exception as text. It must end within five minutes."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -43,7 +43,7 @@ def in_child(function):
 def test_a_fork_with_a_live_client(keyed, keyed_server):
     with spirea.Client(keyed_server) as client:
         assert in_child(lambda: client.get("k1")).startswith("ForkError: this client belongs to process")
-        # What belongs to the child works there, though its parent has servers and clients.
+        # Objects that the child creates work there, although its parent has servers and clients.
         assert in_child(lambda: spirea.Client(keyed_server.url, "keyed").get("k1").text("a")) == "a1"
         assert client.get("k2").text("a") == "a2"
 
@@ -75,7 +75,7 @@ def test_a_fork_with_a_client_for_asyncio(keyed_server):
     assert said.startswith("ForkError") and value == "a1"
 
 
-# Says "ready" when the client has connected.
+# Prints "ready" when the client has connected.
 ACCEPTING = (
     SILENT
     + """
@@ -85,7 +85,7 @@ threading.Thread(target=lambda: (silent.accept(), print("ready", flush=True)), d
 
 
 def interrupted(text, *arguments):
-    """Runs a program, interrupts it when it says that it is ready, and returns its exit code and output."""
+    """Runs a program and interrupts it when it prints "ready". Returns its exit code, output and errors."""
     program = subprocess.Popen(
         [sys.executable, "-c", text, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -96,7 +96,7 @@ def interrupted(text, *arguments):
 
 
 def test_a_child_that_exits_leaves_its_parent_what_it_has(script):
-    """A child that ends as any program does, and not by `os._exit`, runs what is to be done at the end."""
+    """A child that exits normally, and not by `os._exit`, runs the exit handlers. These must not affect the parent."""
     done = script(
         """
 import os, sys, spirea
@@ -116,8 +116,8 @@ print([spirea.Client(each).get_index(1).text() for each in (process, server)])
 
 
 def test_a_child_that_exits_while_a_call_of_its_parent_is_in_flight(script):
-    """The call's thread is not there: the child neither waits for it, nor asks how far it is."""
-    # A child that waited would take two seconds each time. On a busy machine one of three is quicker all the same.
+    """The call's thread does not exist in the child, which must neither wait for it nor ask for its progress."""
+    # A child that waits would take two seconds each time. Even on a busy machine one of three children is quicker.
     done = script(
         "import atexit, os, time\natexit.register(lambda: print(time.monotonic() - stopped, flush=True))\n"
         + SILENT
@@ -228,7 +228,8 @@ silent.accept()
 """
     )
     assert done.returncode == 0, (done.returncode, done.stderr)
-    # A daemon is stopped, perhaps before it has printed all; the interpreter waits for other threads, which end by themselves.
+    # A daemon thread is stopped, perhaps before it has printed. The interpreter waits for other threads, which end by
+    # themselves.
     assert done.stdout.strip() in (("StoppedError", "") if daemon else ("UnreachableError",))
 
 
@@ -262,13 +263,13 @@ print(client.get("k1").text("a"))
 
 
 def test_a_thread_waits_without_the_lock(relay):
-    """What is between the client and its server is Python, in this process: it goes on while the client waits."""
+    """The proxy between client and server is Python code in this process, which runs while the client waits."""
     with spirea.Client(relay.url, "keyed", timeout=300, attempts=1) as client:
         assert client.get("k1").text("a") == "a1"
 
 
 def test_two_calls_are_in_flight_at_the_same_time(relay):
-    """Queries are let through when two are there, one of each thread's."""
+    """The proxy lets queries through only when two are there, one of each thread."""
     clients = [spirea.Client(relay.url, "keyed", timeout=300, attempts=1) for _ in range(2)]
     both = threading.Barrier(2, timeout=300)
     relay.before_query = lambda _: both.wait()

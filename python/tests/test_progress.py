@@ -1,4 +1,4 @@
-"""Bars, for people who watch."""
+"""Progress bars."""
 
 import asyncio
 import io
@@ -16,7 +16,7 @@ KEYS = [f"k{i}" for i in range(300)]
 
 
 class Watched(io.StringIO):
-    """A terminal; `filled` is set when it shows a bar that is not empty."""
+    """A terminal that sets `filled` when it shows a bar that is not empty."""
 
     def __init__(self):
         super().__init__()
@@ -40,7 +40,7 @@ def hold_second_query(relay, event):
     ("progress", "patience", "shown"), [(True, 3600, True), (None, 0, True), (None, 3600, False), (False, 0, False)]
 )
 def test_a_terminal_sees_a_bar_that_goes_away(monkeypatch, relay, progress, patience, shown):
-    """Without being told, of what takes longer than a person's patience."""
+    """By default a bar appears for calls that take longer than `_PATIENCE`."""
     screen = Watched()
     if shown:
         hold_second_query(relay, screen.filled)
@@ -96,7 +96,7 @@ def test_a_measurement_tells_how_far_it_is(measurement):
 
 
 class Told:
-    """Is told, and holds the second query back until the answer to the first has been told of."""
+    """Callback that records progress, and holds the second query back until progress after the first answer is reported."""
 
     def __init__(self, relay):
         self.said, self._answered = [], threading.Event()

@@ -1,4 +1,4 @@
-"""Proxies of the environment: none sees a token for this machine or the cluster, or both shares of a query."""
+"""Proxies of the environment see no token for this machine or the cluster, and never both shares of a query."""
 
 from http.server import BaseHTTPRequestHandler
 from types import SimpleNamespace
@@ -10,7 +10,7 @@ VARIABLES = ("ALL_PROXY", "HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_prox
 
 @pytest.fixture
 def proxy(answering):
-    """A proxy that notes what it is asked, and refuses it."""
+    """A proxy that records requests and refuses them."""
     asked = []
 
     class Noting(BaseHTTPRequestHandler):
@@ -31,7 +31,7 @@ def proxy(answering):
 
 @pytest.fixture
 def administered(answering):
-    """A port for administration that notes the tokens that it is shown."""
+    """A port for administration that records the tokens it receives."""
     shown = []
 
     class Administered(BaseHTTPRequestHandler):
@@ -86,7 +86,7 @@ def test_two_servers_are_not_asked_through_one_proxy_that_reads_both(script, pro
     done = script(ASKS_TWO, *servers, **proxy.environment)
     assert "OptionError" in done.stdout and "reads both shares" in done.stdout, done
     assert not proxy.asked
-    # Over TLS the proxy reads neither, and by NO_PROXY it is not asked.
+    # Over TLS the proxy can read neither share, and with NO_PROXY it is not used.
     for others in ((servers[0], "https://one.example:1"), ("https://zero.example:1", "https://one.example:1")):
         assert "reads both shares" not in script(ASKS_TWO, *others, **proxy.environment).stdout
     done = script(ASKS_TWO, *servers, **(proxy.environment | {"NO_PROXY": "one.example"}))

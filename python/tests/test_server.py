@@ -1,4 +1,4 @@
-"""Servers that are processes: what they log, certificates, and how long they are waited for."""
+"""Servers as processes: logs, certificates and timeouts."""
 
 import os
 import shutil
@@ -33,7 +33,7 @@ def test_no_proxy_is_asked_for_a_server_of_this_machine(keyed, monkeypatch):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     for name in ("no_proxy", "NO_PROXY"):
         monkeypatch.delenv(name, raising=False)
-    # What others have asked by may remember that there was none.
+    # The global opener may have cached an environment without proxies.
     monkeypatch.setattr("urllib.request._opener", None)
     with spirea.ServerProcess(keyed) as server:
         assert server.database == "keyed"
@@ -41,7 +41,7 @@ def test_no_proxy_is_asked_for_a_server_of_this_machine(keyed, monkeypatch):
 
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory):
-    """A folder with the certificate of an authority that nobody knows, and one that it vouches for."""
+    """A folder with the certificate of an unknown authority, and a certificate signed by it."""
     if shutil.which("openssl") is None:
         pytest.skip("openssl is not installed")
     folder = tmp_path_factory.mktemp("certificates")

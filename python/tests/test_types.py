@@ -1,4 +1,4 @@
-"""Every type has one text: a key is found by the object that it was built of."""
+"""Every type has a canonical text: a key is found by the object that it was built from."""
 
 import datetime
 from decimal import Decimal
@@ -76,7 +76,7 @@ def test_object_without_one_text_is_no_key(key):
 
 
 def found(table, keys, **options):
-    """Values of keys in a table of columns `k` and `v`."""
+    """Looks up the values of keys in a table with columns `k` and `v`."""
     snapshot = spirea.build(table, key="k", value="v", **options)
     with spirea.Server(snapshot) as server, spirea.Client(server) as client:
         return [None if value is None else value["v"] for value in client.get_many(keys)]
@@ -201,7 +201,7 @@ def test_values_are_those_of_their_types(typed):
     for kind, (values, _, value) in VALUES.items():
         assert (first.value(kind), type(first.value(kind))) == (value, type(value))
         assert second.value(kind) == values[1]
-        # An empty text is a text.
+        # An empty text is a valid value, not a missing one.
         assert missing.value(kind) == {"text": "", "bytes": b""}.get(kind)
     assert first.value("json") == {"x": 1}
     assert missing.values_by_name()["integer"] is None
@@ -272,7 +272,7 @@ def test_domains_are_asked_for_with_their_parents():
         long, none, short = client.get_domains(["a.b.ads.example.com", "example.net", "org"], parents=2)
         assert (bool(long), long.unasked) == (False, ("b.ads.example.com", "ads.example.com", "example.com"))
         assert (bool(none), list(short.matches)) == (False, ["org"])
-        # Every name takes as many look-ups.
+        # Every name has the same number of look-ups.
         first = client.costs.sent_bytes - before.sent_bytes
         client.get_domains(["com", "com", "com"], parents=2)
         assert client.costs.sent_bytes - before.sent_bytes == 2 * first

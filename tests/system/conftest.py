@@ -1,4 +1,4 @@
-"""Shared by the system tests: the program, Debian's packages, and work that runs side by side."""
+"""Common fixtures of the system tests: the program, Debian packages, and work in parallel."""
 
 import os
 import sys
@@ -24,14 +24,14 @@ def pytest_configure(config):
 
 
 def needs(item):
-    """The programs that a test runs."""
+    """Returns the programs that a test runs."""
     return [name for mark in item.iter_markers("needs") for name in mark.args]
 
 
-# After the plugin has left out what is not of this level.
+# Runs after the plugin has deselected tests of other levels.
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config, items):
-    """Installs what is missing at once, or skips the tests that need it."""
+    """Installs all missing packages together, or skips the tests that need them."""
     missing = {name for item in items for name in needs(item) if not debian.find(name)}
     if missing and debian.may_install() and not config.option.collectonly:
         debian.install(missing)
@@ -43,7 +43,7 @@ def pytest_collection_modifyitems(config, items):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item):
-    """With CI_FULL=1, root skips nothing for a missing package."""
+    """Fails instead of skipping for a missing package, if run by root with CI_FULL=1."""
     for name in needs(item):
         if FULL and os.geteuid() == 0 and not debian.find(name):
             pytest.fail(debian.remedy(name), pytrace=False)
@@ -51,7 +51,7 @@ def pytest_runtest_setup(item):
 
 @pytest.fixture(scope="session")
 def spirea(request):
-    """The path of the program."""
+    """Path of the program."""
     said = request.config.getoption("--spirea") or os.environ.get("SPIREA")
     path = Path(said or ROOT / "target/debug/spirea").absolute()
     if not os.access(path, os.X_OK):
@@ -61,7 +61,7 @@ def spirea(request):
 
 @pytest.fixture(scope="session")
 def pool():
-    """Work at a time, for tests that start theirs together: as many as there are processors."""
+    """Pool with one thread for each processor, for tests that start their work together."""
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         yield pool
         pool.shutdown(cancel_futures=True)
@@ -69,9 +69,9 @@ def pool():
 
 @pytest.fixture(scope="module")
 def side_by_side(request, pool):
-    """Starts work for every chosen test of a parametrised function of this module; gives the futures by the parameter.
+    """Starts work in parallel for every chosen test of a parametrised function in this module. Returns futures by parameter.
 
-    A test takes the result of its own, so that tests of one processor's work share all processors.
+    Each test takes its own result, so that tests with single-threaded work use all processors.
     """
 
     def start(test, parameter, work):

@@ -1,7 +1,7 @@
-"""Imports between the files of a crate, and circles among them.
+"""Finds imports between the files of a crate, and circles among them.
 
-A file imports another where it names something that the other defines, by `use` or by a path. A re-exported name is
-defined where it comes from. Imports of tests do not count.
+A file imports another file if it names an item of that file, by `use` or by a path. A re-exported name belongs to the file
+that defines it. Imports of tests do not count.
 """
 
 import re
@@ -15,7 +15,7 @@ PATH = re.compile(r"\b((?:crate|super|self)(?:::" + NAME + r")+)")
 
 
 def without_tests(text):
-    """Source without modules that only tests have."""
+    """Removes the modules that only tests have from a source."""
     while match := TESTS.search(text):
         end = match.end()
         if match.group(1) == "{":
@@ -28,7 +28,7 @@ def without_tests(text):
 
 
 def use_paths(tree, prefix=()):
-    """The (path, name it is called by) of a use tree such as `a::{b, c as d, e::*}`."""
+    """Yields (path, local name) for a use tree such as `a::{b, c as d, e::*}`."""
     tree = tree.strip()
     if "{" in tree:
         head, _, body = tree.partition("{")
@@ -53,7 +53,7 @@ def use_paths(tree, prefix=()):
 
 
 class Crate:
-    """The modules of a crate that are files, and what each imports."""
+    """The modules of a crate that are files, and the imports of each."""
 
     def __init__(self, source):
         self.source = source
@@ -83,7 +83,7 @@ class Crate:
             self.imports[module] += filter(None, (self.absolute(module, p.split("::")) for p in PATH.findall(rest)))
 
     def absolute(self, module, parts):
-        """A path from the crate's root; None if it leads out of the crate."""
+        """Resolves a path from the crate's root; None if it leads out of the crate."""
         parts = list(parts)
         if parts[0] == "crate":
             return tuple(parts[1:])
@@ -95,11 +95,11 @@ class Crate:
                         return None
                     base.pop()
             return tuple(base + parts)
-        # A child module by its name alone.
+        # The path may start with the name of a child module.
         return module + tuple(parts) if (*module, parts[0]) in self.text else None
 
     def origin(self, path, seen=()):
-        """The file that defines what a path names."""
+        """Returns the file that defines the item of a path."""
         if path in seen:
             return None
         for length in range(len(path), -1, -1):
@@ -119,14 +119,14 @@ class Crate:
         return None
 
     def edges(self):
-        """For each file those that it imports."""
+        """Returns, for each file, the files that it imports."""
         return {
             module: {origin for path in paths if (origin := self.origin(path)) not in (None, module)}
             for module, paths in self.imports.items()
         }
 
     def circles(self):
-        """Groups of files each of which leads to every other."""
+        """Returns the groups of files that import each other, directly or indirectly (strongly connected components)."""
         edges, index, low, stack, found = self.edges(), {}, {}, [], []
 
         def visit(module):

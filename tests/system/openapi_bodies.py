@@ -1,6 +1,6 @@
-"""Bodies for Schemathesis, of the types that endpoints take: good ones, good ones that are damaged, and any bytes.
+"""Request bodies for Schemathesis, of the types that endpoints accept: valid bodies, damaged ones, and random bytes.
 
-Schemathesis imports this module (SCHEMATHESIS_HOOKS); test_openapi.py writes the good bodies into a folder.
+Schemathesis imports this module (SCHEMATHESIS_HOOKS); test_openapi.py writes the valid bodies into a folder.
 """
 
 import os
@@ -14,7 +14,7 @@ GOOD = Path(os.environ["SPIREA_OPENAPI_BODIES"])
 
 @strategies.composite
 def damaged(draw, bodies):
-    """A body that is cut off, or has another byte."""
+    """Draws a body that is truncated, or has one changed byte."""
     body = bytearray(draw(bodies))
     at = draw(strategies.integers(0, len(body) - 1))
     if draw(strategies.booleans()):

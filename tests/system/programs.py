@@ -13,12 +13,12 @@ import spirea_report
 
 ROOT = Path(__file__).resolve().parents[2]
 CARGO = os.environ.get("CARGO", "cargo")
-# Seconds that a server may take to be ready, or to end.
+# Timeout in seconds for a server to be ready, or to end.
 PATIENCE = 600
 
 
 def run(*command, **options):
-    """Runs a command, which must succeed; returns what it printed and its errors, apart."""
+    """Runs a command, which must succeed. Returns the completed process, with separate output and errors."""
     command = [str(part) for part in command]
     done = subprocess.run(command, **{"capture_output": True, "text": True, "check": False, **options})
     assert done.returncode == 0, f"{' '.join(command)}: exit code {done.returncode}\n{done.stdout or ''}{done.stderr or ''}"
@@ -26,7 +26,7 @@ def run(*command, **options):
 
 
 def cargo(*arguments, **environment):
-    """Runs cargo in the workspace, which must succeed; returns what it printed."""
+    """Runs cargo in the workspace, which must succeed. Returns its output."""
     return run(CARGO, *arguments, cwd=ROOT, env={**os.environ, **environment}).stdout
 
 
@@ -35,7 +35,7 @@ def target_folder():
 
 
 class Folder:
-    """A folder in which the program runs, with a cache of its own."""
+    """A folder in which the program runs, with its own cache."""
 
     def __init__(self, spirea, path):
         self.spirea, self.path = spirea, path
@@ -49,7 +49,7 @@ class Folder:
 
     @contextmanager
     def serving(self, *arguments, ports=1):
-        """A server on free ports, with the addresses of the clients' port and, if there are two, the operator's."""
+        """Runs a server on free ports. Yields the addresses of the clients' port and, with two ports, of the operator's."""
         listen = ["--listen", "127.0.0.1:0", *(["--admin-listen", "127.0.0.1:0"] if ports == 2 else [])]
         command = [self.spirea, "serve", *arguments, *listen]
         number = len(list(self.path.glob("server-*.log")))

@@ -1,16 +1,16 @@
-"""The reasons for which client code is declassified, as docs/constant-time.md lists them."""
+"""The reasons for declassifying values in client code, as listed in docs/constant-time.md."""
 
 import re
 
 from system.programs import ROOT
 
-# The sections with lists: of the protocols' clients, and of the session around them.
+# Sections with lists: for the protocols' clients, and for the session around them.
 PROTOCOLS = "What is declassified, and why"
 SESSION = "What is declassified in a session"
 
 
 def listed(section):
-    """The reasons in a section's list."""
+    """Returns the reasons in a section's list."""
     text = (ROOT / "docs/constant-time.md").read_text(encoding="utf-8")
     _, found, rest = text.partition(f"\n## {section}\n")
     assert found, f"docs/constant-time.md has no section '{section}'"

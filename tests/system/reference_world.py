@@ -1,4 +1,4 @@
-"""Tables of all protocols for the reference client: built, changed and served by the program."""
+"""Tables of all protocols for the reference client, which the program builds, changes and serves."""
 
 import http.client
 import http.server
@@ -22,20 +22,21 @@ from reference.streams import OsRandom
 from system.programs import ROOT, Folder
 
 COMMAND = [sys.executable, str(ROOT / "conformance/client/spirea_reference.py")]
-# Protocols whose queries can bring their keys, with the way of the keys.
+# Protocols whose queries can contain their keys, with the value of --keys.
 ONE_SHOT = ("exppack-simple/per-query", "exppack-double/per-query", "hybrid/per-query")
-# A hint; evaluation keys and packing; two servers.
+# Protocols of the short form: one with a hint; one with evaluation keys and packing; one with two servers.
 SHORT = ("simple", "hybrid", "dpf-xor")
 NAMES = (*PROTOCOLS, *ONE_SHOT)
 SERVED = NAMES if spirea_report.FULL else SHORT
-# Tables with inclusion proofs: one of each kind of protocol, by key and by index.
+# Protocols with inclusion proofs: one of each kind, by key and by index.
 PROVEN = ("simple", "hybrid", "onion", "dpf-xor")
-# Tables by index, too: rows differ from keys in how a value is found in a record, whatever the protocol.
+# Protocols with a table by index too. Rows and keys differ in finding a value in a record, which is the same for all
+# protocols.
 BY_INDEX = (*PROVEN, "double", "dpf-sum")
 ROWS = 60
-# Under those without proofs one row of the tables by index is long, so that records are buckets of rows.
+# In tables by index without proofs, this row is long, so that records are buckets of several rows.
 LONG_ROW = 30
-# Tables in bins: the protocol, how values are found, and how many bins.
+# Tables in bins: the protocol, the kind of table, and the number of bins.
 IN_BINS = [of for of in (("dpf-xor", "rows", "7"), ("dpf-sum", "keyed", "4")) if of[0] in SERVED]
 CHANGED = {"note": "changed", "size": "7"}
 
@@ -45,7 +46,7 @@ def value(i):
 
 
 def database(protocol, kind):
-    """The name of a protocol's table."""
+    """Returns the name of a protocol's table."""
     return f"{protocol.replace('/', '-')}-{kind}"
 
 
@@ -58,7 +59,7 @@ def kinds(protocol):
 
 
 class Tables(Folder):
-    """Repositories of every served protocol, each with a base and a delta, by key and, of some, by index."""
+    """Repositories of every served protocol, each with a base and a delta: by key, and for some also by index."""
 
     def __init__(self, spirea, path):
         super().__init__(spirea, path)
@@ -70,7 +71,7 @@ class Tables(Folder):
             list(pool.map(lambda job: self.publish(*job), [(name, kind) for name in SERVED for kind in kinds(name)]))
 
     def write_tables(self):
-        """The tables and their changes."""
+        """Writes the tables and their changes."""
         keyed, rows, uneven = ["key,note,size"], ["note"], ["note"]
         for i in range(ROWS):
             keyed.append(f"k{i},{value(i)},{i}")
@@ -92,7 +93,7 @@ class Tables(Folder):
         self.publish_table(database(protocol, kind), file, kind, options, ["--sign", "operator.key"])
 
     def publish_bins(self):
-        """Tables in bins, whose changes make a new base: by index and by key."""
+        """Publishes tables in bins, by index and by key. Their changes make a new base."""
         for protocol, kind, bins in IN_BINS:
             self.publish_table(f"{protocol}-bins", kind, kind, ["--protocol", protocol, "--bins", bins], [])
 
@@ -111,7 +112,7 @@ class Tables(Folder):
 
 
 class World:
-    """All that is served: the protocols with one server by one, and those with two by two."""
+    """The served tables: one server for the protocols with one server, two for the others."""
 
     def __init__(self, tables, one, two):
         self.tables, self.one, self.two = tables, one, two
@@ -131,7 +132,7 @@ def served(spirea, path):
         for count in (1, 2)
     }
     repositories[2] += [f"repository-{protocol}-bins" for protocol, _, _ in IN_BINS]
-    # A repository belongs to one process: the other party has a copy.
+    # A repository belongs to one process, so the other party has a copy.
     copies = tables.copied(repositories[2])
     with (
         tables.serving(*repositories[1]) as [one],
@@ -146,7 +147,7 @@ def options(**given):
 
 
 def command(urls, database, *arguments):
-    """Runs the client's command: its status, its lines as JSON, and its errors."""
+    """Runs the client's command. Returns its status, its lines as JSON, and its errors."""
     other = ["--other", urls[1]] if len(urls) == 2 else []
     full = [*COMMAND, urls[0], database, *arguments, *other, "--json"]
     done = subprocess.run(full, capture_output=True, text=True, check=False)
@@ -154,7 +155,7 @@ def command(urls, database, *arguments):
 
 
 class Damaging:
-    """Passes a client's queries on and damages the answers in the responses."""
+    """Forwards a client's queries, and damages the answers in the responses."""
 
     def __init__(self, client, damage):
         self.damage, self.honest = damage, client.servers[0]
@@ -168,7 +169,7 @@ class Damaging:
 
 
 def damaged(response, damage):
-    """A response with its answers damaged."""
+    """Returns a response with damaged answers."""
     message = envelope.Message(response)
     parts = [[damage(answer) for answer in message.all(number)] for number in (3, 5)]
     head = envelope.field(1, 1) + envelope.field(2, message.hash(2))
@@ -180,7 +181,7 @@ def inverted(answer):
 
 
 def flipped(generator):
-    """Flips one bit of an answer."""
+    """Returns a function that flips one random bit of an answer."""
 
     def damage(answer):
         bit = generator.randrange(8 * len(answer))
@@ -191,7 +192,7 @@ def flipped(generator):
 
 @contextmanager
 def damaging_proxy(upstream):
-    """A proxy that inverts the answers to queries: its address, and the lengths of the queries that it saw."""
+    """Runs a proxy that inverts the answers to queries. Yields its address, and the lengths of the queries that it saw."""
     seen = []
 
     class Proxy(http.server.BaseHTTPRequestHandler):
@@ -215,7 +216,7 @@ def damaging_proxy(upstream):
         do_GET = do_POST = pass_on
 
         def log_message(self, *_):
-            """Silent."""
+            """Logs nothing."""
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Proxy) as proxy:
         thread = threading.Thread(target=proxy.serve_forever)
@@ -228,7 +229,7 @@ def damaging_proxy(upstream):
 
 
 def http_says(url, method="GET", headers=None, body=None):
-    """The status, the headers and the body of a response."""
+    """Sends a request. Returns the status, the headers and the body of the response."""
     request = urllib.request.Request(url, body, headers or {}, method=method)
     try:
         with urllib.request.urlopen(request, timeout=60) as response:

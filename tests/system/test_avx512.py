@@ -1,7 +1,7 @@
-"""The CPU backend's tests on its AVX-512 path, under an emulated processor that has it.
+"""Tests of the CPU backend's AVX-512 path, on an emulated processor with AVX-512.
 
-A processor that has it runs them with all others. Elsewhere the tests are built as static programs. The results are the
-instructions' own; the timings mean nothing.
+A processor with AVX-512 runs them with all other tests. Elsewhere the tests are built as static programs for the emulator. The
+results are exact; the timings mean nothing.
 """
 
 import json
@@ -12,8 +12,8 @@ import pytest
 
 from system.programs import ROOT, cargo, run, target_folder
 
-# The emulator runs some 30 million instructions a second, so a few cases of each property must do; of some modules, the
-# tests whose cases go through every kernel. Each entry has the program, the number of cases, and the tests.
+# Each entry has the program, the number of cases, and the tests. The emulator runs about 30 million instructions per second,
+# so there are only a few cases of each property, and for some modules only tests whose cases cover every kernel.
 RUNS = {
     "aes": ("spirea_cpu", 4, ["aes_expands"]),
     "folds": ("it", 4, ["scalar_fold::", "module_fold::"]),
@@ -35,7 +35,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def programs():
-    """The static test programs, by name."""
+    """Static test programs, by name."""
     built = cargo(
         *("test", "--locked", "--release", "--package", "spirea-cpu", "--test", "it", "--lib", "--no-run"),
         *("--target", "x86_64-unknown-linux-gnu", "--message-format", "json-render-diagnostics"),

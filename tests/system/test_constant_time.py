@@ -1,7 +1,7 @@
-"""Client code under valgrind, its secrets marked as undefined: no branch and no address depends on one.
+"""Runs client code under valgrind with secrets marked as undefined: no branch and no address may depend on a secret.
 
-Planted faults must be found, and docs/constant-time.md must list what is declassified. The checked program has the client
-half alone, as it ships; its servers' answers come from `constant-time-answers`, which runs outside valgrind.
+Planted faults must be found, and docs/constant-time.md must list all declassified values. The checked program contains only
+the client half, as it ships. Its servers' answers come from `constant-time-answers`, which runs outside valgrind.
 """
 
 import platform
@@ -22,9 +22,10 @@ pytestmark = [
     ),
 ]
 
-# The exit code of valgrind where a secret steers the program.
+# Exit code of valgrind if a secret steers the program.
 STEERED = 9
-# A hint; evaluation keys and packing; two servers. The longest comes first.
+# Kinds of the short form: one with evaluation keys and packing; one with a hint; one with two servers. The longest comes
+# first.
 SHORT = ["exppack-simple", "simple", "dpf-xor"]
 KINDS = [
     "exppack-double-per-query",
@@ -43,7 +44,7 @@ PROFILE = "constant-time"
 
 @pytest.fixture(scope="module")
 def checked():
-    """The program that runs under valgrind: client code as it ships."""
+    """Program that runs under valgrind: client code as it ships."""
     package = ("--package", "spirea-constant-time", "--bin", "constant-time")
     cargo("build", "--locked", "--profile", PROFILE, "--features", "memcheck", *package)
     return target_folder() / PROFILE / "constant-time"
@@ -51,7 +52,7 @@ def checked():
 
 @pytest.fixture(scope="module")
 def answering():
-    """The program that answers. With features of the whole workspace, nothing of the tests' build is compiled again."""
+    """Program that computes the answers. With the whole workspace's features, cargo reuses the tests' build."""
     cargo("build", "--locked", "--workspace", "--example", "constant-time-answers")
     return target_folder() / "debug/examples/constant-time-answers"
 
@@ -64,12 +65,12 @@ def check(program, *arguments, stdin=subprocess.DEVNULL):
 
 @pytest.fixture(scope="module")
 def outcomes(checked, answering, side_by_side):
-    """The checks of all chosen kinds, side by side."""
+    """Checks of all chosen kinds, in parallel."""
 
     def work(kind):
         with subprocess.Popen([answering, kind], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as servers:
             done = check(checked, kind, stdin=servers.stdout)
-            # If the client ended early, the servers fail to write and end too.
+            # If the client has ended early, the servers must fail to write, so that they end too.
             servers.stdout.close()
             said = servers.stderr.read().decode(errors="replace")
         return done, servers.returncode, said

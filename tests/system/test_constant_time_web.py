@@ -1,7 +1,8 @@
-"""The WebAssembly module that ships, interpreted with its secrets marked: no branch, address or division depends on one.
+"""Interprets the WebAssembly module that ships, with secrets marked: no branch, address or division may depend on a secret.
 
-`conformance/taint` interprets it and carries its conversations to real servers. What is drawn and what is asked for is
-marked bit by bit. Marks that are kept must be found, and docs/constant-time.md must list what is declassified.
+`conformance/taint` interprets the module and connects its conversations to real servers. Randomness and looked-up keys are
+marked bit by bit. If a value is not declassified, the dependence must be found. docs/constant-time.md must list all
+declassified values.
 """
 
 import json
@@ -17,9 +18,9 @@ from system.reference_world import CHANGED, NAMES, ROWS, database, served, value
 KEYED = {"wanted": [{"keys": ["k17", "k1", "never"]}], "values": [[value(17), "17"], [*CHANGED.values()], "absent"]}
 ROWS_WANTED = {"wanted": [{"indices": [17, 2, ROWS]}], "values": [[value(17)], "absent", ["added"]]}
 BINS = {"wanted": [{"indices": [17, 1, 2]}, {"indices": [2]}], "values": [[value(17)], ["changed"], "dropped", "absent"]}
-# More than one unit of `onion`'s: a table of one needs no keys.
+# A table of more than one unit of `onion`, because a table of one unit needs no keys.
 LARGE = {"wanted": [{"indices": [170, 3]}], "values": [["170 " * 75], ["3 " * 75]]}
-# Evaluation keys are stored, and a second client goes on with them.
+# A visit that stores evaluation keys, and a second client that reuses them.
 RESUMED = {"wanted": KEYED["wanted"], "values": KEYED["values"] * 2, "resume": True}
 VISITS = {
     **{f"{name}-keyed": (name, database(name, "keyed"), KEYED) for name in NAMES if name != "onion"},
@@ -29,9 +30,9 @@ VISITS = {
     "dpf-xor-rows": ("dpf-xor", "dpf-xor-rows", ROWS_WANTED),
     "dpf-xor-bins": ("dpf-xor", "dpf-xor-bins", BINS | {"fetch": True}),
 }
-# A hint; evaluation keys, and what is kept of them; two servers. Their kinds of tables have all the code of tables.
+# Visits of the short form: a hint; evaluation keys, which are stored; two servers. Their tables cover all code of tables.
 SHORT = ("simple-keyed", "hybrid-resumed", "dpf-xor-keyed", "dpf-xor-rows", "dpf-xor-bins")
-# The quickest, in which marks are kept.
+# The quickest visits, in which values are kept marked instead of declassified.
 QUICK = ("dpf-xor-keyed", "dpf-xor-rows", "dpf-xor-bins")
 
 
@@ -43,7 +44,7 @@ def world(spirea, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def large(world):
-    """The address of a server of a table with several units."""
+    """Addresses of a server of a table with several units."""
     tables = world.tables
     tables.write("large.csv", "\n".join(["note", *(f"{row} " * 75 for row in range(200))]) + "\n")
     tables.run("build", "--input", "large.csv", "--value", "note", "--protocol", "onion", "--out", "onion-large")
@@ -53,7 +54,7 @@ def large(world):
 
 @pytest.fixture(scope="module")
 def interpreter():
-    """The command that interprets the module. With features of the whole workspace nothing is compiled again."""
+    """Command that interprets the module. With the whole workspace's features, cargo reuses the tests' build."""
     cargo("build", "--locked", "--workspace", "--bin", "taint")
     with web.alone():
         shipped, named = web.made(web.Toolchain(), web.CLIENT_MODULE)
@@ -62,7 +63,7 @@ def interpreter():
 
 @pytest.fixture(scope="module")
 def visit(world, large, interpreter):
-    """Makes a visit of a name; returns what was found, once its values are right."""
+    """Function that makes a visit by name, checks its values, and returns the findings."""
 
     def make(name, **more):
         protocol, table, plan = VISITS[name]
@@ -80,7 +81,7 @@ def visit(world, large, interpreter):
 
 @pytest.fixture(scope="module")
 def outcomes(visit, side_by_side):
-    """The chosen visits, side by side."""
+    """The chosen visits, in parallel."""
     return side_by_side("test_no_secret_steers_the_module_that_ships", "name", visit)
 
 
@@ -108,6 +109,6 @@ def test_documented_reasons_of_a_session_are_all_there_are(outcomes):
 
 @pytest.mark.parametrize("name", QUICK)
 def test_mark_that_is_kept_is_found(visit, name):
-    """Each reason excuses a place where the module is steered, which is found without it."""
+    """Without any one of the reasons, a place where a secret steers the module is found."""
     for reason in visit(name)["reasons"]:
         assert visit(name, keep=reason)["found"], f"nothing was found without '{reason}'"

@@ -1,8 +1,8 @@
-"""Every CUDA kernel on the CPU emulation under AddressSanitizer, compared with the oracles.
+"""Runs every CUDA kernel on the CPU emulation under AddressSanitizer, and compares with the oracles.
 
-The planted accesses out of bounds must be reported; the tests of cuda_asan.toml must pass; and these must have run every
-kernel to its end. With SPIREA_CONFORMANCE=long they run more tests, and every kernel in three orders of threads. CXX names the
-compiler, g++ if it is not set.
+Planted accesses out of bounds must be reported. The tests of cuda_asan.toml must pass, and must run every kernel to its end.
+With SPIREA_CONFORMANCE=long there are more tests, and every kernel runs in three orders of threads. CXX is the compiler; the
+default is g++.
 """
 
 import ctypes
@@ -26,8 +26,8 @@ pytestmark = [] if "CXX" in os.environ else pytest.mark.needs("g++")
 
 @pytest.fixture(scope="module")
 def built():
-    """The test programs of spirea-cuda, by name, and the folder of the emulation's libraries."""
-    # All packages, as the other tests are built: a build of one alone has other features, and compiles all again.
+    """Test programs of spirea-cuda, by name, and the folder of the emulation's libraries."""
+    # Builds all packages, like the other tests: a build of one package has other features, and would compile everything again.
     command = ("test", "--workspace", "--locked", "--no-run", "--message-format=json-render-diagnostics")
     programs, libraries = {}, None
     for message in map(json.loads, cargo(*command, SPIREA_EMULATION_ASAN="1").splitlines()):
@@ -40,14 +40,14 @@ def built():
 
 
 def runtime_library(name):
-    """The path of one of the compiler's libraries."""
+    """Returns the path of one of the compiler's libraries."""
     path = run(CXX, f"-print-file-name={name}").stdout.strip()
     assert "/" in path, f"{CXX} has no {name}: install its AddressSanitizer (libasan), or set CXX to a compiler that has one"
     return path
 
 
 def kernels(library):
-    """The names of all kernels of an emulation."""
+    """Returns the names of all kernels of an emulation."""
     kernel = ctypes.CDLL(str(library)).spirea_emulation_kernel
     kernel.restype, kernel.argtypes = ctypes.c_char_p, [ctypes.c_size_t]
     names = []
@@ -58,13 +58,13 @@ def kernels(library):
 
 @pytest.fixture(scope="module")
 def sanitized(built, tmp_path_factory):
-    """Runs a program's tests under the sanitizer, once; and the file of the kernels that ran."""
+    """Function that runs a program's tests under the sanitizer once, and the file that lists the kernels that ran."""
     ran = tmp_path_factory.mktemp("asan") / "ran"
     environment = os.environ | {
         "SPIREA_CUDA_DRIVER": str(built.libraries / "asan/libcuda.so"),
         "SPIREA_EMULATION_RAN": str(ran),
         "LD_PRELOAD": " ".join(map(runtime_library, ["libasan.so", "libstdc++.so"])),
-        # The emulation and the test harness keep memory for ever: no leak.
+        # The emulation and the test harness never free some memory, which is not a leak.
         "ASAN_OPTIONS": "detect_leaks=0",
     }
 

@@ -1,4 +1,4 @@
-"""The committed pack of CUDA kernels, and scripts/cuda_pack.py: it reads sources and tools rightly, and finds faults."""
+"""Tests of the committed pack of CUDA kernels, and of scripts/cuda_pack.py: parsing of sources and tools, and errors."""
 
 import json
 import os
@@ -13,7 +13,7 @@ import pytest
 import cuda_pack
 from system.programs import run
 
-# The compiler's preprocessor.
+# nvcc needs g++ as its preprocessor.
 COMPILES = pytest.mark.needs("g++")
 WITH_MOST_KERNELS = "90a"
 
@@ -47,7 +47,7 @@ SASS = """\
         /*0000*/                   EXIT ;
 """
 
-# It needs no header of the project.
+# A source that needs no header of the project.
 PLAIN = """\
 #define KERNEL(name, threads, blocks, params) extern "C" __global__ void __launch_bounds__(threads, blocks) name params
 // budget: 16 registers
@@ -55,7 +55,7 @@ PLAIN = """\
 KERNEL(scale, 128, 1, (unsigned* words, unsigned by)) { words[threadIdx.x] = words[threadIdx.x] * by + by; }
 """
 
-# More live values than 512 threads leave registers for.
+# A kernel with more live values than registers for 512 threads.
 SPILLING = (
     PLAIN
     + """
@@ -106,7 +106,7 @@ TILE(8)
     [pytest.param(name, marks=[] if name == WITH_MOST_KERNELS else pytest.mark.long) for name in cuda_pack.ARCHITECTURES],
 )
 def test_committed_pack(architecture):
-    """The pack is what the compiler makes of the sources; of other architectures, what its manifest says."""
+    """The pack matches the compiled sources for this architecture, and its manifest for the others."""
     run(sys.executable, cuda_pack.__file__, "check", "--arch", architecture)
 
 
@@ -171,7 +171,7 @@ def test_any_flipped_bit_of_a_pack_is_seen():
 
 
 class Script:
-    """The script as a program, with kernels and a pack of its own."""
+    """The script as a program, with its own kernels and pack."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -260,7 +260,7 @@ def test_a_pack_is_the_same_in_another_folder_and_without_the_cache(script):
     assert os.fsencode(script.folder) not in b"".join(written)
     assert os.fsencode(script.folder) not in b"".join(cuda_pack.unpack(written[0]).values())
     with tempfile.TemporaryDirectory(prefix="spirea-other-") as other:
-        # As the script itself, with a cache of its own.
+        # Runs the script with another cache.
         program = "import sys, pathlib, cuda_pack\ncuda_pack.CACHE = pathlib.Path(sys.argv.pop())\ncuda_pack.main()"
         kernels = Path(other) / "deeper" / "kernels"
         kernels.mkdir(parents=True)
@@ -289,7 +289,7 @@ def test_a_change_is_named(script):
     assert "kernels.pack: the pack is damaged" in said
     assert "make cuda-pack" in said
 
-    # A byte of the kernel's code, everything else put right.
+    # Changes a byte of the kernel's code, with correct hashes.
     ((key, cubin),) = cuda_pack.unpack(whole).items()
     code = cubin.index(cuda_pack.sections(cubin)[".text.scale"])
     changed = bytearray(cubin)
@@ -297,7 +297,7 @@ def test_a_change_is_named(script):
     pack.write_bytes(cuda_pack.pack({key: bytes(changed)}))
     assert "plain.cu: sm_80 differs: kernel scale" in script.run("check", status=1)
 
-    # The same cubin, compressed otherwise, is the same pack.
+    # A pack with the same cubin in another compression counts as the same.
     compress, cuda_pack.zlib.compress = cuda_pack.zlib.compress, lambda data, level: compress(data, 1)
     try:
         other = cuda_pack.pack({key: cubin})

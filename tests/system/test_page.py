@@ -1,4 +1,4 @@
-"""The operator's page in a browser without a window: it shows what the server did."""
+"""Tests of the operator's page in a headless browser."""
 
 import re
 from html.parser import HTMLParser
@@ -13,7 +13,7 @@ LOOK_UPS = 7
 
 
 class Page(HTMLParser):
-    """The text of elements by id, and the classes of all elements."""
+    """A parsed page: the text of elements by id, and the classes of all elements."""
 
     def __init__(self, dom):
         super().__init__()
@@ -48,7 +48,7 @@ class Page(HTMLParser):
 
 @pytest.fixture
 def browse(tmp_path):
-    """Gives the page of an address after a few of its seconds."""
+    """Function that returns the page of an address after five seconds of virtual time."""
     flags = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars"]
     flags += [f"--user-data-dir={tmp_path}/profile", "--window-size=1100,1000", "--virtual-time-budget=5000"]
 
@@ -60,7 +60,7 @@ def browse(tmp_path):
 
 @pytest.fixture
 def folder(spirea, tmp_path):
-    """A folder with a repository of a table."""
+    """Folder with a repository of a table."""
     folder = Folder(spirea, tmp_path)
     folder.write("table.csv", "key,value\n" + "".join(f"key-{i},value {i}\n" for i in range(200)))
     columns = ("--key", "key", "--value", "value")

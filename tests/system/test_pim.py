@@ -1,4 +1,4 @@
-"""The device program of processing in memory, compiled for riscv32: docs/protocols/pim.md."""
+"""Test that the device program of processing in memory compiles for riscv32 (docs/protocols/pim.md)."""
 
 import pytest
 

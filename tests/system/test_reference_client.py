@@ -1,7 +1,7 @@
-"""The reference client against served tables of all protocols, and against vectors and examples.
+"""Tests of the reference client, with served tables of all protocols, and with vectors and examples.
 
-Tables are built, changed and served by the program. The client must find what was put into them. An answer that is damaged
-on the way must be an error or change nothing.
+The program builds, changes and serves the tables. The client must find their values. A damaged answer must be an error, or
+change nothing.
 """
 
 import json
@@ -45,7 +45,7 @@ PROTOBUF = {"Content-Type": "application/x-protobuf"}
 
 
 def chosen(names):
-    """Protocols as parameters; the short form has some."""
+    """Returns protocols as parameters; the short form has only some of them."""
     return [pytest.param(name, marks=[] if name in SHORT else pytest.mark.full) for name in names]
 
 
@@ -57,7 +57,7 @@ def world(spirea, tmp_path_factory):
 
 @pytest.mark.parametrize(("document", "name", "said"), EXAMPLES, ids=[name for _, name, _ in EXAMPLES])
 def test_example(document, name, said):
-    """The documents' examples are what the client computes."""
+    """The documents' examples equal the client's results."""
     assert examples.computed(name, said) == said, document
 
 
@@ -80,7 +80,7 @@ def test_vector_of_a_look_up(name):
 
 @pytest.mark.parametrize("protocol", chosen(NAMES))
 def test_keys(world, protocol):
-    """Present, changed, deleted, added and absent keys, signed by the pinned key."""
+    """The client finds present, changed, deleted, added and absent keys, in a version signed by the pinned key."""
     keys = ["k17", "k1", "k2", "new", "never"]
     status, lines, said = command(world.urls(protocol), database(protocol, "keyed"), *keys, "--pin-key", world.tables.public)
     values = [{"note": value(17), "size": "17"}, CHANGED, None, CHANGED, None]
@@ -91,7 +91,7 @@ def test_keys(world, protocol):
 
 @pytest.mark.parametrize("protocol", chosen(BY_INDEX))
 def test_rows(world, protocol):
-    """The same by index."""
+    """The client finds present, changed, deleted and added rows by index."""
     wanted = [17, 1, 2, ROWS, ROWS - 1]
     arguments = [argument for index in wanted for argument in ("--index", str(index))]
     status, lines, said = command(world.urls(protocol), f"{protocol}-rows", *arguments)
@@ -101,7 +101,7 @@ def test_rows(world, protocol):
 
 
 def test_types_and_forms_are_those_of_the_command(spirea, tmp_path):
-    """Values of all types that a file can have, and keys written in several ways."""
+    """The client shows the types of a file's values, and converts keys to their form, like the command."""
     folder = Folder(spirea, tmp_path)
     lines = [
         "key,price,digits,stock,sold,since,about,note",
@@ -136,10 +136,10 @@ def rows_in_bins(world):
 
 
 def test_fetch_of_rows(rows_in_bins):
-    """Several values with one query: brought, deleted, absent and dropped; each alone as ever."""
+    """One query fetches several values: changed, added, deleted and dropped ones. Single look-ups still work."""
     text = {1: b"changed", ROWS: b"added", **{i: value(i).encode() for i in (17, 30, 45)}}
     wanted = [17, 1, 30, 2, 45, ROWS, 1]
-    # Rows 1 and 2 have one bin, of nine.
+    # Rows 1 and 2 are in the same bin of nine rows.
     assert rows_in_bins.fetch(indices=wanted) == [DROPPED if index == 2 else [text[index]] for index in wanted]
     assert rows_in_bins.fetch(indices=[2, 1]) == [None, DROPPED], "a row that was deleted, and one behind it"
     assert rows_in_bins.fetch() == []
@@ -194,7 +194,7 @@ def test_shorter_answer_is_refused(world, protocol):
 
 
 def lying(world, protocol):
-    """A client whose server has changed row 17, and its checksum by the public salt."""
+    """Returns a client whose server changes row 17, with a valid checksum by the public salt."""
     client = world.client(protocol, "rows")
     part = client.found.base
     honest, (record, _) = part.protocol.decode, table.row(part.table, 17)
@@ -222,7 +222,7 @@ def test_lie_is_taken_where_records_carry_no_proofs(world):
 
 
 def test_changed_configuration_is_refused(world):
-    """A configuration with a changed byte is refused, whatever byte it is, or says the same."""
+    """A configuration with any changed byte is refused, or has the same content."""
     generator, refused, draws = random.Random(2), 0, 120
     name = "simple-keyed"
     config = Server(world.one, name).config()
@@ -291,7 +291,7 @@ def test_keys_that_the_server_does_not_have_are_refused(world):
 
 @pytest.mark.parametrize("protocol", ["simple", "hybrid"])
 def test_command_behind_a_damaging_proxy(world, protocol):
-    """It says so, prints nothing, and asks nothing again."""
+    """The command reports the damage, prints no value, and does not retry."""
     with damaging_proxy(world.one) as (url, seen):
         status, lines, said = command([url], f"{protocol}-keyed", "k17")
     assert (status, lines) == (2, []) and "withheld" in said, said
@@ -365,7 +365,7 @@ def test_error_over_http(endpoint, method, path, headers, body, wanted, code):
     try:
         status, _, said = http_says(f"{endpoint}/{path}", method, headers, body)
     except OSError:
-        # A body that is too long may meet a connection that is closed.
+        # The server may close the connection before it has received a body that is too long.
         assert wanted == 413
         return
     message = envelope.Message(said).checked()

@@ -1,7 +1,7 @@
-"""The hardware of rtl/: simulated, proven, and measured.
+"""Tests of the hardware in rtl/: simulation, proofs and areas.
 
-The unit of 8 lanes by two simulators, and the proofs; with CI_FULL=1 also 16 and 64 lanes, and the areas. The benches'
-intervals and latencies must be those of sim/ive/arch.toml.
+The short form simulates the unit of 8 lanes by two simulators, and runs the proofs. CI_FULL=1 adds 16 and 64 lanes, and the
+areas. The benches' intervals and latencies must equal those in sim/ive/arch.toml.
 """
 
 import json
@@ -22,13 +22,13 @@ RTL = ROOT / "rtl"
 OUT = ROOT / "target" / "rtl"
 ARCH = ROOT / "sim" / "ive" / "arch.toml"
 PRIMES = range(4)
-# Units with fewer lanes than IVE's have the same cells and stages.
+# Smaller units than IVE's 64 lanes have the same cells and stages.
 ALL_LANES = [8, pytest.param(16, marks=pytest.mark.full), pytest.param(64, marks=pytest.mark.full)]
 # Cycles of a stage.
 BUTTERFLY = 5
-# Processor time of all tests here: other work on the machine makes no difference.
+# Limit of processor time of all tests in this module, which does not depend on the load of the machine.
 MOST_SECONDS = 600
-# Faults that a proof must find: of which file what, and what stands in its place.
+# Faults that a proof must find: the file, the right text, and the wrong text in its place.
 FAULTS = {
     "modmul": [
         ("reduction.v", "half[14:0]), .r(second_multiple)", "half[15:1]), .r(second_multiple)"),
@@ -67,7 +67,7 @@ def out():
 
 @pytest.fixture(scope="module")
 def program(out):
-    """Gives the operations of a unit and their results, by the project's own arithmetic."""
+    """Function that writes the operations of a unit and their results, computed by the project's own arithmetic."""
     cargo("build", "--quiet", "--locked", "--package", "spirea-math", "--example", "sysnttu_vectors")
 
     def of(lanes):
@@ -96,7 +96,7 @@ def test_lint(lanes):
 
 @pytest.fixture(scope="module")
 def benches(out, program, side_by_side):
-    """Measurements of the chosen units' benches, by Verilator."""
+    """Measurements of the chosen units, by benches in Verilator."""
 
     def bench(lanes):
         folder = out / str(lanes) / "verilated"
@@ -114,9 +114,9 @@ def benches(out, program, side_by_side):
 
 @pytest.mark.parametrize("lanes", ALL_LANES)
 def test_bench(benches, lanes):
-    """The measured intervals and latencies are those that the simulator of sim/ive counts with.
+    """The measured intervals and latencies equal those of the simulator in sim/ive.
 
-    A smaller unit is held to what its size makes of them: a row less to fill, a stage less to pass.
+    For a smaller unit they are adjusted to its size: fewer rows to fill, and fewer stages to pass.
     """
     seen = benches[lanes].result()
     arch = tomllib.loads(ARCH.read_text(encoding="utf-8"))
@@ -135,7 +135,7 @@ def test_bench(benches, lanes):
 
 
 def icarus(out, top, *arguments):
-    """A bench in Verilog by the event simulator."""
+    """Runs a bench in Verilog with the event simulator."""
     compiled = out / top
     sources = ("-y", RTL / "src", "-y", RTL / "baselines", "-s", top, "-o", compiled, RTL / f"bench/{top}.v")
     tool("iverilog", "-g2005-sv", f"-I{RTL}/src", *sources)
@@ -152,7 +152,7 @@ def test_multipliers_to_compare_with(out):
 
 
 def formula(out, name, prime, fault=None):
-    """The question to a solver about a prime; with a fault, of sources that have it."""
+    """Writes the formula for the solver about a prime; with a fault, from sources with that fault."""
     script, stem = (RTL / f"formal/{name}.ys").read_text(), f"{name}-{prime}"
     if fault is not None:
         file, right, wrong = FAULTS[name][fault]
@@ -168,7 +168,8 @@ def formula(out, name, prime, fault=None):
 
 
 def solve(path, *options):
-    """Asks a solver about five cycles, which show all states of a pipeline of four; returns if all holds, and its log."""
+    """Asks a solver about five cycles, which cover all states of a pipeline of four. Returns True if all assertions hold, and
+    the log."""
     command = [debian.find("yosys-smtbmc"), "-s", "z3", "--noprogress", "-t", "5", *options, str(path)]
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     passed, failed = "Status: PASSED" in done.stdout, "Status: FAILED" in done.stdout
@@ -187,7 +188,7 @@ def proofs(out, side_by_side):
 
 @pytest.mark.parametrize("of", [(name, prime) for prime in PRIMES for name in FAULTS], ids=lambda of: f"{of[0]}-{of[1]}")
 def test_proof(proofs, of):
-    """Assertions of rtl/formal about a prime, for all inputs, and that there are inputs for which they say something."""
+    """The assertions of rtl/formal about a prime hold for all inputs, and are not vacuous."""
     for passed, said in proofs[of].result():
         assert passed, said[-8000:]
 
@@ -204,7 +205,7 @@ def test_fault_is_found(faults, of):
 
 
 def test_conclusion():
-    """The conclusion for modmul."""
+    """The solver proves the conclusion for modmul."""
     assert tool("z3", RTL / "formal/conclusion.smt2").strip() == "unsat"
 
 

@@ -1,4 +1,4 @@
-"""The runner of the tests: which parts run, in which order, and what a failing part prints."""
+"""Tests of the tests' runner: choice and order of parts, and the output of failing parts."""
 
 import subprocess
 import sys
@@ -31,7 +31,7 @@ def git(folder, *arguments):
 
 @pytest.fixture
 def repository(tmp_path, monkeypatch):
-    """A repository with two commits."""
+    """Repository with two commits."""
     monkeypatch.delenv("BASE", raising=False)
     git(tmp_path, "init", "-q")
     for name in ("first", "second"):
@@ -88,7 +88,7 @@ def test_parts_name_parts_programs_and_files_that_there_are():
         assert set(part.needs) <= set(names), part.name
         assert all((parts.ROOT / file).exists() for file in part.files), part.name
         assert all(run.debian.remedy(program) for program in part.programs), part.name
-        # In CI nothing may depend on a part that only the full form has.
+        # A part of the short form must not need a part that only the full form has.
         assert part.only_full or not any(PARTS[names.index(need)].only_full for need in part.needs), place
 
 
@@ -120,7 +120,7 @@ def test_a_failing_part_prints_its_log_and_the_command_and_stops_those_that_need
 
 
 def test_parts_run_two_at_a_time(tmp_path, monkeypatch):
-    # Each waits for the other's file, so that neither ends alone.
+    # Each part waits for the other's file, so both must run at the same time.
     program = """
 import pathlib, sys, time
 pathlib.Path(sys.argv[1]).touch()

@@ -1,4 +1,4 @@
-// The package in a browser: a client is a Web Worker.
+// The package's entry for browsers: a client runs in a Web Worker.
 
 import type { Call, Reply } from "./messages.js";
 import { type Ears, type Port, provide } from "./platform.js";
@@ -10,7 +10,7 @@ function spawn(ears: Ears): Port {
   worker.addEventListener("message", ({ data }: MessageEvent<Reply>) => ears.reply(data));
   worker.addEventListener("messageerror", () => ears.died());
   worker.addEventListener("error", (event) => {
-    // What went wrong is nobody's to read but the client's.
+    // Keeps the error from the page's own error handlers: only the client may read it.
     event.preventDefault();
     ears.died();
   });
@@ -22,5 +22,5 @@ function spawn(ears: Ears): Port {
 }
 
 const { href } = globalThis.location;
-// A page that is no file of a server's has no addresses beside its own.
+// A page that does not come from a server has no base for relative addresses.
 provide({ spawn, maxHintBytes: 2 ** 28, ...(/^https?:/.test(href) && { base: href }) });

@@ -5,70 +5,70 @@ import { type Ears, type Platform, type Port, provided } from "./platform.js";
 import { Value } from "./value.js";
 
 /**
- * A key: text, which is taken as UTF-8; bytes; or an integer as a bigint, a truth value or a moment, which are asked for by their
- * one text (docs/tables.md, "Types"). In a table without keys, an index.
+ * A key: text, encoded as UTF-8; bytes; or an integer as a bigint, a boolean or a Date, which are looked up by their canonical
+ * text (docs/tables.md, "Types"). In a table without keys, an index.
  */
 export type Key = string | Uint8Array | ArrayBuffer | bigint | boolean | Date | number;
 
-/** What ends a look-up. */
+/** Options of a look-up. The signal cancels it. */
 export interface LookUpOptions {
   signal?: AbortSignal;
 }
 
-/** Values and what they cost. */
+/** Values of look-ups, and their costs. */
 export interface LookUps {
-  /** In the order asked for; `undefined` for a key that the table does not have. */
+  /** Values in the order of the keys; `undefined` for a key that the table does not have. */
   values: (Value | undefined)[];
-  /** The version of the database that answered, for each: 64 hexadecimal digits. */
+  /** For each value, the version of the database that answered: 64 hexadecimal digits. */
   versions: string[];
   timings: Timings;
 }
 
-/** What one query brought. */
+/** Result of a fetch, which is one query. */
 export interface Fetches {
   /**
-   * In the order asked for: a value, `undefined` for a key that the table does not have, and `"dropped"` for one that lies
-   * in the bin of one before it, which the next fetch may bring.
+   * Values in the order of the keys: `undefined` for a key that the table does not have, and `"dropped"` for a key whose bin is
+   * used by an earlier key. Another fetch may bring a dropped value.
    */
   values: (Value | undefined | "dropped")[];
-  /** The version of the database that answered, for each: 64 hexadecimal digits. */
+  /** For each value, the version of the database that answered: 64 hexadecimal digits. */
   versions: string[];
   timings: Timings;
 }
 
-/** What a look-up of domains asks for. */
+/** Options of a look-up of domains. */
 export interface DomainOptions extends LookUpOptions {
-  /** Look-ups for each domain: its name, its shortest parents, and dummies; from 1 to 127, and 4 without. */
+  /** Look-ups for each domain: its name, its shortest parents, and dummies. From 1 to 127; the default is 4. */
   parents?: number;
 }
 
 /** The values of a domain name and of its parents in a table. */
 export interface Domain {
-  /** Values by the names that the table has, from the longest to the shortest. */
+  /** Values by name, for the names that the table has, from the longest name to the shortest. */
   matches: Map<string, Value>;
-  /** The names that were asked for: the name itself, then its parents. */
+  /** The names that were looked up: the name itself, then its parents. */
   asked: string[];
-  /** Parents that were not asked for: the name has more labels than look-ups. */
+  /** Parents that were not looked up because the name has more labels than there are look-ups. */
   unasked: string[];
 }
 
-/** A call that the worker is at, or has yet to begin. */
+/** A call that the worker executes, or has yet to start. */
 interface Waiting {
   resolve(found: Found | undefined): void;
   reject(error: unknown): void;
 }
 
-/** All that is computed happens in a worker: what the page awaits costs it nothing. */
+/** Calls to the worker, which does all computation, so that awaiting a call does not block the page. */
 class Calls implements Ears {
   readonly #options: ConnectOptions;
-  /** The address of the server, if there is one alone: its errors need not name it. */
+  /** The address of the server if there is only one; its errors need not contain the address. */
   readonly #url: string | undefined;
   readonly #port: Port;
   readonly #waiting = new Map<number, Waiting>();
   #next = 0;
-  /** Why there is nobody to call any more. */
+  /** Reason why the worker has ended. */
   #ended: SpireaError | undefined;
-  /** Whether the worker has ever said anything. */
+  /** True once the worker has sent any message. */
   #heard = false;
   standing: Standing | undefined;
 
@@ -79,7 +79,7 @@ class Calls implements Ears {
   }
 
   async call(message: (id: number) => Call, signal: AbortSignal | undefined): Promise<Found | undefined> {
-    // Who aborts it before anything else happens has asked for nothing.
+    // A call that is aborted in the same task sends nothing.
     await null;
     signal?.throwIfAborted();
     if (this.#ended) throw this.#ended;
@@ -120,7 +120,7 @@ class Calls implements Ears {
         break;
       case "failed":
         this.#waiting.get(reply.id)?.reject(revived({ ...(this.#url !== undefined && { url: this.#url }), ...reply.error }));
-        // What stopped is of no more use, and its memory may hold anything.
+        // A worker that stopped cannot be used again: its memory may be inconsistent.
         if (reply.error.code === "internal") this.end(stopped());
         break;
     }
@@ -137,13 +137,13 @@ class Calls implements Ears {
   }
 }
 
-/** A client of one database, from the one server or the two that its protocol has. */
+/** A client of one database, served by one server or by two, as its protocol requires. */
 export class Client {
   readonly #calls: Calls;
 
   /**
-   * A client of a database of the server at `url`, or of the two servers of a protocol that has two, in any order. Fetches
-   * the configuration, and the hint unless it is kept from an earlier visit.
+   * Connects to a database on the server at `url`, or on the two servers of a protocol with two, in any order. Fetches the
+   * configuration, and the hint unless an earlier visit has stored it.
    * @throws SpireaError, and the reason of the signal.
    */
   static async connect(url: string | readonly string[], options: ConnectOptions): Promise<Client> {
@@ -164,18 +164,19 @@ export class Client {
     this.#calls = calls;
   }
 
-  /** The database, in the version that was last seen. */
+  /** Description of the database, in the version last seen. */
   get description(): Description {
     return this.#standing().description;
   }
 
-  /** Where hints and evaluation keys are kept. */
+  /** Storage of hints and evaluation keys. */
   get storage(): Storage {
     return this.#standing().storage;
   }
 
   /**
-   * The value of a key; `undefined` if the table does not have it, which is never said in place of an error.
+   * Looks up a key. Returns its value, or `undefined` if the table does not have the key; an error is never reported as
+   * `undefined`.
    * @throws SpireaError, and the reason of the signal.
    */
   async get(key: Key, options?: LookUpOptions): Promise<Value | undefined> {
@@ -183,7 +184,7 @@ export class Client {
   }
 
   /**
-   * The values of keys, in the order asked for, in as few requests as they fit. Servers see how many these are.
+   * Looks up keys in as few requests as possible. Returns their values, in the same order. Servers learn the number of keys.
    * @throws SpireaError, and the reason of the signal.
    */
   async getMany(keys: readonly Key[], options?: LookUpOptions): Promise<(Value | undefined)[]> {
@@ -191,7 +192,7 @@ export class Client {
   }
 
   /**
-   * {@link getMany} with what it cost.
+   * Looks up keys as {@link getMany} does. Returns the values, their versions and the costs.
    * @throws SpireaError, and the reason of the signal.
    */
   async lookUp(keys: readonly Key[], options?: LookUpOptions): Promise<LookUps> {
@@ -204,8 +205,8 @@ export class Client {
   }
 
   /**
-   * What one query brings of the values of keys: one of each bin of the table, however many are asked for. Servers see the
-   * same of every fetch.
+   * Fetches values of several keys with one query, which brings one value of each bin of the table, whatever the number of keys.
+   * All fetches look alike to the servers.
    * @throws SpireaError, and the reason of the signal.
    */
   async fetch(keys: readonly Key[], options?: LookUpOptions): Promise<Fetches> {
@@ -214,8 +215,8 @@ export class Client {
   }
 
   /**
-   * The values of a domain name and of its parents, in `parents` look-ups whatever the name: itself and its shortest parents, such
-   * as `example.com` and `com` for `www.example.com`, and dummies.
+   * Looks up a domain name and its shortest parents, such as `example.com` and `com` for `www.example.com`. The number of
+   * look-ups is always `parents`, padded with dummies.
    * @throws SpireaError, and the reason of the signal.
    */
   async getDomain(name: string, options?: DomainOptions): Promise<Domain> {
@@ -223,13 +224,13 @@ export class Client {
   }
 
   /**
-   * {@link getDomain} of several names, with as many look-ups for each.
+   * Looks up several domain names as {@link getDomain} does, with `parents` look-ups for each.
    * @throws SpireaError, and the reason of the signal.
    */
   async getDomains(names: readonly string[], options: DomainOptions = {}): Promise<Domain[]> {
     const { parents: count = 4 } = options;
     if (!names.every((name) => typeof name === "string")) throw new SpireaError("bad-request", "a domain is a string");
-    // No name has more labels.
+    // A domain name has at most 127 labels.
     if (!Number.isInteger(count) || count < 1 || count > 127) {
       throw new SpireaError("bad-request", "parents is a whole number from 1 to 127");
     }
@@ -245,10 +246,10 @@ export class Client {
     });
   }
 
-  /** Ends the client: what it is at fails, and its memory, with the secrets in it, is given back. */
+  /** Closes the client: running calls fail, and its memory is released, with all secrets. */
   async close(): Promise<void> {
     const late = AbortSignal.timeout(2000);
-    // It keeps its keys for the next visit, if it is not at something that never ends.
+    // Lets the worker store its keys for the next visit, with a timeout in case it hangs.
     await this.#calls.call((id) => ({ call: "close", id }), late).catch(() => undefined);
     this.#calls.end(closed());
   }
@@ -300,7 +301,7 @@ function started(platform: Platform, options: ConnectOptions, given: Settings): 
   }
 }
 
-/** What is asked for: all by key, or all by index. */
+/** Converts the arguments of a look-up: all keys, or all indices. */
 function wanted(keys: readonly Key[]): Wanted {
   if (keys.length > 0 && keys.every((key) => typeof key === "number")) {
     if (keys.every((index) => Number.isSafeInteger(index) && index >= 0)) return { indices: [...keys] };
@@ -317,12 +318,12 @@ function wanted(keys: readonly Key[]): Wanted {
   return { keys: keys.map(bytes) };
 }
 
-/** The one text of a key; `undefined` if it has none. */
+/** Returns the canonical text of a key; `undefined` if it has none. */
 function textOf(key: Key): string | undefined {
   if (typeof key === "string") return key;
   if (typeof key === "bigint" || typeof key === "boolean") return String(key);
   if (!(key instanceof Date) || Number.isNaN(key.getTime())) return undefined;
-  // Zeros at the end of a fraction belong to no text.
+  // The canonical text has no trailing zeros in a fraction.
   const text = key.toISOString().replace(/\.?0*Z$/, "Z");
   return /^\d{4}-/.test(text) ? text : undefined;
 }

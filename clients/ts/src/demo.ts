@@ -1,8 +1,8 @@
-// The demo page: one look-up after another, and what left the browser for each.
+// The demo page: look-ups one after another, and the bytes that left the browser for each.
 
 import { Client, type SentRequest, SpireaError, type Timings, type Value } from "./browser.js";
 
-/** What ends a client: the next look-up has another. */
+/** Codes of errors that end a client; the next look-up makes another one. */
 const ENDING: readonly string[] = ["internal", "closed", "no-worker"];
 /** Bytes of a query that are shown. */
 const EXCERPT_BYTES = 48;
@@ -25,7 +25,7 @@ const [ask, stop, bar] = [
   element<HTMLProgressElement>("bar"),
 ];
 
-/** A database as the server lists it. */
+/** An entry of the server's list of databases. */
 interface Listed {
   name: string;
   protocol?: string;
@@ -34,12 +34,12 @@ interface Listed {
   state: string;
 }
 
-/** A client, with what it was made for. */
+/** A connected client, with the inputs that it was made for. */
 interface Open {
   client: Client;
   name: string;
   other: string;
-  /** Milliseconds that it took, which the first look-up shows. */
+  /** Milliseconds to connect, shown with the first look-up only. */
   connectMs: number | undefined;
 }
 
@@ -122,7 +122,7 @@ async function connected(signal: AbortSignal): Promise<Open> {
     onProgress: ({ phase, done, total }) => {
       const text = phase === "hint" ? "Downloading the hint, once" : "Making evaluation keys, once";
       element("phase").textContent = `${text}: ${bytes(done)} of ${bytes(total)}`;
-      // How far keys are is known only when they are there.
+      // The progress of keys is unknown until they are complete.
       if (phase === "keys" && done < total) bar.removeAttribute("value");
       else bar.value = done / total;
       element("progress").hidden = done === total;

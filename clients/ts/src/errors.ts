@@ -1,80 +1,83 @@
-/** Why something failed, for programs. It stays the same from version to version. */
+/** Code of an error, for programs. Codes are stable across releases. */
 export type ErrorCode =
-  /** An address or a name that cannot be used, or too few or too many addresses. */
+  /** An address or a name is invalid, or there are too few or too many addresses. */
   | "bad-address"
-  /** An option that cannot be used. */
+  /** An option is invalid. */
   | "bad-option"
-  /** A key or an index that cannot be asked for. */
+  /** A key, an index or a field is invalid. */
   | "bad-request"
-  /** The server speaks another format of messages: one of the two is older. */
+  /** The server uses another format of messages: client or server is older. */
   | "other-version"
-  /** What came is no response of a Spirea server. */
+  /** The response is not that of a Spirea server. */
   | "unusable-response"
-  /** A status that no Spirea server gives. */
+  /** The response has a status that Spirea servers do not use. */
   | "unexpected-status"
-  /** The parts of a configuration do not belong together. */
+  /** The parts of a configuration are inconsistent. */
   | "wrong-config"
   /** The hint is longer than `maxHintBytes`. */
   | "hint-too-large"
-  /** The hint does not have the hash that the configuration names. */
+  /** The hint does not have the hash in the configuration. */
   | "hint-corrupted"
-  /** The database changed again and again while it was fetched. */
+  /** The database kept changing during a download. */
   | "changing"
-  /** The server refuses queries for the version that it has just named. */
+  /** The server refuses queries for the version that it has just announced. */
   | "still-stale"
-  /** The server does not keep the evaluation keys that it was given. */
+  /** The server does not keep the evaluation keys that it received. */
   | "keys-forgotten"
-  /** The secret of these answers was erased after another one that did not verify. */
+  /** The secret for these answers was erased, because another answer did not verify. */
   | "keys-ended"
-  /** The server received other evaluation keys than were sent. */
+  /** The server received evaluation keys that differ from those sent. */
   | "keys-changed"
-  /** The server refused: `refusal` and `status` say why. */
+  /** The server refused the request; `refusal` and `status` have the reason. */
   | "refused"
-  /** There is nothing at the address, this device is offline, or the server does not allow this page's origin. */
+  /** No server listens at the address, this device is offline, or the server does not allow this page's origin. */
   | "unreachable"
-  /** The host's name leads nowhere. */
+  /** The host name does not resolve. */
   | "unknown-host"
-  /** The connection is not known to lead to the server that was meant. */
+  /** The server's certificate is not trusted. */
   | "untrusted-server"
-  /** The server took too long. */
+  /** The server did not answer within the timeout. */
   | "timed-out"
   /** The connection broke. */
   | "broken"
-  /** What is kept for the next visit cannot be removed, so that it would be used twice. */
+  /** A stored secret cannot be removed, so it could be used twice. */
   | "storage"
-  /** An answer failed its checksum and was withheld: something is damaged, or the server lies. */
+  /** An answer failed its checksum and was withheld: data is damaged, or the server is malicious. */
   | "wrong-answer"
-  /** A record is whole and not the one that the operator published. */
+  /** A record is intact, but differs from the one that the operator published. */
   | "unproven"
-  /** The pinned key does not vouch for this version. */
+  /** The pinned key has not signed this version. */
   | "untrusted-version"
   /** Two servers serve different versions. */
   | "different-snapshots"
   /** The database's pseudorandom function must be accepted first: `acceptWeakPrf`. */
   | "weak-prf"
-  /** There is no randomness, without which no query is made. */
+  /** There is no source of randomness, which queries need. */
   | "no-entropy"
-  /** The client's worker or its compiled code cannot start: its files are missing, the page's policy forbids them, or the engine is too old. */
+  /**
+   * The client's worker or its compiled code cannot start: its files are missing, the page's policy forbids them, or the engine
+   * is too old.
+   */
   | "no-worker"
   /** The client was closed. */
   | "closed"
-  /** The client's code or its worker stopped: connect again, and report it. */
+  /** The client's code or its worker stopped because of a defect: connect again, and report it. */
   | "internal";
 
-/** What is known of a failure beside its code and its text. */
+/** Details of a failure, beside its code and its message. */
 export interface Circumstances {
   /** The HTTP status. */
   status?: number;
   /** The server's own code, such as `STALE_VERSION`. */
   refusal?: string;
-  /** Which of two servers. */
+  /** Index of the server, if there are two. */
   party?: number;
-  /** Address of the server, the first of its addresses if there is one server. */
+  /** Address of the server; the first of its addresses if there is one server. */
   url?: string;
 }
 
 /**
- * Why a look-up failed. None of them means that a key is absent, and none holds the key: it may be logged. The message says
+ * Error of a failed call. It never means that a key is absent. It never contains a key, so it may be logged. The message says
  * what to do.
  */
 export class SpireaError extends Error {
@@ -92,17 +95,17 @@ export class SpireaError extends Error {
   }
 }
 
-/** The client is there no more, as it was asked for. */
+/** Returns the error for a client that was closed. */
 export function closed(): SpireaError {
   return new SpireaError("closed", "the client was closed; connect again");
 }
 
-/** The client is there no more, and nobody asked for it. */
+/** Returns the error for a client that stopped unexpectedly. */
 export function stopped(): SpireaError {
   return new SpireaError("internal", "the client's code stopped; connect again, and report it");
 }
 
-/** A {@link SpireaError} as it travels from the worker. */
+/** A {@link SpireaError} in the form of a message from the worker. */
 export interface PlainError extends Circumstances {
   code: ErrorCode;
   message: string;
@@ -113,7 +116,7 @@ export function revived({ code, message, ...circumstances }: PlainError): Spirea
 }
 
 export function plain(error: unknown): PlainError {
-  // Whatever else it is may hold anything.
+  // Any other error may contain secrets, so it is replaced.
   const { code, message, status, refusal, party, url } = error instanceof SpireaError ? error : stopped();
   const known = Object.entries({ status, refusal, party, url }).filter(([, value]) => value !== undefined);
   return { code, message, ...Object.fromEntries(known) };

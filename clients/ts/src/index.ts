@@ -1,4 +1,4 @@
-// What both entries of the package have.
+// Common exports of both entries of the package.
 
 export { Client, type Domain, type DomainOptions, type Fetches, type Key, type LookUpOptions, type LookUps } from "./client.js";
 export { type Circumstances, type ErrorCode, SpireaError } from "./errors.js";

@@ -1,9 +1,9 @@
-// What the page and its worker say to each other.
+// Messages between the page and its worker.
 
 import type { PlainError } from "./errors.js";
 import type { Progress, SentRequest, Settings } from "./options.js";
 
-/** The type of a field, by which {@link Value.value} reads its text (docs/tables.md, "Types"). */
+/** The type of a field, used by {@link Value.value} to convert the field's text (docs/tables.md, "Types"). */
 export type FieldType =
   | "text"
   | "bytes"
@@ -19,68 +19,68 @@ export type FieldType =
   | "uuid"
   | "json";
 
-/** A database, in the version that was last seen. */
+/** Description of a database, in the version last seen. */
 export interface Description {
-  /** Its name. */
+  /** The database's name. */
   name: string;
   /** The version: 64 hexadecimal digits. */
   version: string;
   /** The protocol's name. */
   protocol: string;
-  /** Whether values are found by key, or else by index. */
+  /** True if values are looked up by key, false if by index. */
   keyword: boolean;
-  /** Values in the table: one that is looked up is hidden among them. */
+  /** Number of values in the table, among which a look-up is hidden. */
   entries: number;
   /** Names of a value's fields. */
   fields: string[];
-  /** Their types; empty if the table does not tell them. */
+  /** Types of the fields; empty if the table does not have them. */
   types: FieldType[];
-  /** Servers that a look-up asks. */
+  /** Number of servers that a look-up asks. */
   servers: number;
-  /** Bins of the table: a fetch brings a value of each. */
+  /** Number of bins; a fetch brings one value of each bin. */
   bins: number;
-  /** Bytes of its hints. */
+  /** Bytes of the hints. */
   hintBytes: number;
-  /** Bytes of a look-up's query, to each server. */
+  /** Bytes of a look-up's query to each server. */
   queryBytes: number;
-  /** Bytes of its answer. */
+  /** Bytes of a look-up's answer. */
   answerBytes: number;
   /** Bytes of the evaluation keys that the server needs; 0 if none. */
   keysBytes: number;
-  /** Whether a newer version is known, with which the next look-up begins. */
+  /** True if a newer version is known; the next look-up starts by switching to it. */
   outdated: boolean;
 }
 
-/** Where hints and keys are kept. */
+/** Storage of hints and keys. */
 export interface Storage {
-  /** The place. */
+  /** Kind of the storage. */
   kind: "indexeddb" | "folder" | "memory";
-  /** Why it is memory, where more was asked for: `denied` or `full`. */
+  /** Reason for memory where persistent storage was requested: `denied` or `full`. */
   reason?: "denied" | "full";
-  /** Whether evaluation keys are kept there too. */
+  /** True if evaluation keys are stored too. */
   keys: boolean;
 }
 
-/** What look-ups cost, summed over their requests: milliseconds and bytes. */
+/** Costs of look-ups in milliseconds and bytes, summed over their requests. */
 export interface Timings {
   requests: number;
   sentBytes: number;
   receivedBytes: number;
-  /** Bytes of evaluation keys that were uploaded; 0 if the server had them or needs none. */
+  /** Bytes of evaluation keys uploaded; 0 if the server had them already or needs none. */
   keysBytes: number;
-  /** Making the queries. */
+  /** Time to make the queries. */
   queryMs: number;
-  /** Computation on the server, as it says. */
+  /** Computation time that the server reports. */
   serverMs: number;
-  /** Everything else between sending and receiving. */
+  /** Time between sending and receiving, without the server's computation. */
   networkMs: number;
-  /** Decoding the answers. */
+  /** Time to decode the answers. */
   decodeMs: number;
-  /** Uploading evaluation keys. */
+  /** Time to upload evaluation keys. */
   keysMs: number;
 }
 
-/** Keys that are looked up, as bytes. */
+/** Keys to look up, as bytes. */
 export interface Keys {
   keys: Uint8Array[];
 }
@@ -89,36 +89,36 @@ export interface Indices {
   indices: number[];
 }
 
-/** Domains that are looked up with their parents. */
+/** Domains to look up with their parents. */
 export interface Domains {
   domains: string[];
-  /** Look-ups for each. */
+  /** Look-ups for each domain. */
   count: number;
 }
 
 export type Wanted = Keys | Indices | Domains;
 
-/** The names of a domain. */
+/** Names of a domain: itself and its parents. */
 export interface Named {
-  /** Those that were looked up, from the longest to the shortest: the first outcomes are theirs. */
+  /** Names that were looked up, from the longest to the shortest; the domain's first outcomes belong to them. */
   names: string[];
-  /** Those that were not: there are too few look-ups. */
+  /** Names that were not looked up because there are too few look-ups. */
   unasked: string[];
 }
 
-/** What became of each. */
+/** Outcome of one look-up. */
 export type Outcome = { value: Uint8Array[] } | "absent" | "dropped";
 
 export interface Found {
   outcomes: Outcome[];
-  /** The version that answered, for each. */
+  /** For each outcome, the version that answered. */
   versions: string[];
   timings: Timings;
-  /** Of domains: as many outcomes belong to each. */
+  /** Names of each domain, for a look-up of domains. Every domain has the same number of outcomes. */
   domains?: Named[];
 }
 
-/** How it stands with the client: told before what came of a call, and when keys have been stored. */
+/** State of the client. It is sent before the result of a call, and after keys have been stored. */
 export interface Standing {
   description: Description;
   storage: Storage;

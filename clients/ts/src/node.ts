@@ -1,4 +1,4 @@
-// The package in Node: a client is a thread.
+// The package's entry for Node: a client runs in a thread.
 
 import { Worker } from "node:worker_threads";
 
@@ -10,7 +10,7 @@ export * from "./index.js";
 function spawn(ears: Ears): Port {
   const worker = new Worker(new URL("./worker/thread.js", import.meta.url), {
     name: "spirea",
-    // What the program was started with may be no thread's: `--input-type`.
+    // Threads do not accept all options of the program, such as `--input-type`.
     execArgv: [],
   });
   worker.on("message", (reply: Reply) => ears.reply(reply));
@@ -19,7 +19,7 @@ function spawn(ears: Ears): Port {
   worker.unref();
   return {
     send: (call: Call) => worker.postMessage(call),
-    // A program that waits for nothing ends, though a client is open.
+    // An idle client does not keep the program running.
     hold: (busy) => (busy ? worker.ref() : worker.unref()),
     end: () => void worker.terminate(),
   };

@@ -2,75 +2,78 @@ import { SpireaError } from "./errors.js";
 import type { Platform } from "./platform.js";
 import { LONGEST_MS } from "./time.js";
 
-/** How far something is that takes longer than a moment. */
+/** Progress of a long step. */
 export interface Progress {
-  /** `hint`: the download of a hint. `keys`: the making of evaluation keys, told before and after. */
+  /** `hint`: the download of a hint. `keys`: the generation of evaluation keys, reported at its start and end only. */
   phase: "hint" | "keys";
-  /** Bytes that are there. */
+  /** Bytes done. */
   done: number;
-  /** Bytes of all of it. */
+  /** Bytes in total. */
   total: number;
 }
 
-/** A request that was sent: everything that leaves this machine, beside what the browser adds to any request. */
+/** A request that was sent: everything that leaves this machine, except headers that the browser adds to any request. */
 export interface SentRequest {
-  /** Which server. */
+  /** Index of the server. */
   server: number;
   method: "GET" | "POST";
   url: string;
-  /** Its body: what the server can see of a look-up. */
+  /** The body: everything that the server sees of a look-up. */
   body: Uint8Array;
 }
 
-/** How a client connects. */
+/** Options of a connection. */
 export interface ConnectOptions {
   /** The database's name. */
   database: string;
   /**
-   * The operator's public key, 64 hexadecimal digits: versions that it did not sign, and those that are older than what has
-   * been seen, are refused.
+   * The operator's public key, 64 hexadecimal digits. Versions that this key did not sign are refused, and so are versions older
+   * than one seen before.
    */
   pinnedKey?: string;
-  /** The token that servers ask for. It is sent over https:// only, or to this machine. */
+  /** The token that servers require. It is sent only over https://, or to this machine. */
   token?: string;
   /**
-   * Further addresses of the server, or a list of them for each server, asked in turn when one does not answer. Those of a server
-   * must be the same party.
+   * Further addresses of the server, or a list of them for each server, tried in turn when one does not answer. All addresses of
+   * a server must belong to the same party.
    */
   replicas?: readonly string[] | readonly (readonly string[])[];
-  /** Ends connecting. */
+  /** Cancels connecting. */
   signal?: AbortSignal;
-  /** Is told how far a hint or evaluation keys are, now and in later look-ups. */
+  /** Called with the progress of a hint or of evaluation keys, now and in later look-ups. */
   onProgress?: (progress: Progress) => void;
-  /** Is shown every request, with a copy of its body. */
+  /** Called with every request, with a copy of its body. */
   onRequest?: (request: SentRequest) => void;
-  /** How often a request is made at most to each address; 5 without. */
+  /** Most attempts of a request at each address; the default is 5. */
   attempts?: number;
   /**
-   * The longest wait, in milliseconds, for the server to send anything more; 60,000 without. A request is given another second
-   * for each 16 KiB of it.
+   * The longest wait for further bytes from the server, in milliseconds; the default is 60,000. A request has another second for
+   * each 16 KiB of its body.
    */
   timeout?: number;
-  /** How long a request is tried again, in milliseconds; 60,000 without. */
+  /** The longest time of retrying a request, in milliseconds; the default is 60,000. */
   patience?: number;
-  /** The longest pause before trying again, in milliseconds; 30,000 without. */
+  /** The longest pause before a retry, in milliseconds; the default is 30,000. */
   maxPause?: number;
-  /** The longest hint that is downloaded, and the most that is read of those that are kept; without, 256 MiB in browsers and 1 GiB in Node. */
+  /**
+   * The longest hint that is downloaded, and the most bytes read of stored hints; the default is 256 MiB in browsers and 1 GiB in
+   * Node.
+   */
   maxHintBytes?: number;
-  /** Whether a database is asked under a pseudorandom function that few have analysed. */
+  /** True to accept a database whose pseudorandom function has had little analysis. */
   acceptWeakPrf?: boolean;
   /**
-   * Where hints and evaluation keys are kept for the next visit: `persistent` (IndexedDB, in Node the folder `cache`), or
-   * `memory`. `persistent` without; where there is no such place, memory serves, and `storage` says so.
+   * Storage of hints and evaluation keys for the next visit: `persistent` (IndexedDB, in Node the folder `cache`), or `memory`.
+   * The default is `persistent`. If there is no such storage, memory is used, and `storage` reports it.
    */
   keep?: "persistent" | "memory";
-  /** Whether evaluation keys are kept too, with their secret: see docs/browser.md. In browsers; true without. */
+  /** True to store evaluation keys too, with their secret: see docs/browser.md. In browsers only; the default is true. */
   keepKeys?: boolean;
   /** The folder for hints, in Node. */
   cache?: string;
 }
 
-/** What does not cross to the worker is left out; what is not given is as it is by default. */
+/** Options for the worker, without callbacks and signals. Missing options have their defaults. */
 export interface Settings {
   addresses: string[][];
   database: string;
@@ -90,7 +93,7 @@ export interface Settings {
 
 const HERE = /^(localhost|127(\.\d{1,3}){3}|\[::1\])$/;
 
-/** An address as it is asked. */
+/** Checks an address and returns the URL to ask. */
 function checked(address: unknown, withToken: boolean, base: string | undefined): string {
   const bad = (what: string) => new SpireaError("bad-address", `${String(address)}: ${what}`);
   if (typeof address !== "string") throw bad("an address is a string");
@@ -114,18 +117,18 @@ function demand(holds: boolean, what: string): void {
   if (!holds) throw new SpireaError("bad-option", what);
 }
 
-/** An option, if it is given, is a whole number within these bounds. */
+/** Checks that an option, if given, is an integer within these bounds. */
 function whole(name: string, value: unknown, least: number, most: number = Number.MAX_SAFE_INTEGER): void {
   const holds = value === undefined || (Number.isSafeInteger(value) && Number(value) >= least && Number(value) <= most);
   demand(holds, `${name} is a whole number from ${least} to ${most}`);
 }
 
-/** An option, if it is given, is of this type. */
+/** Checks that an option, if given, is of this type. */
 function typed(name: string, value: unknown, type: "string" | "boolean"): void {
   demand(value === undefined || typeof value === type, `${name} is a ${type}`);
 }
 
-/** Further addresses of each server; those of an only server may stand alone. */
+/** Returns the further addresses of each server. For one server, a flat array of addresses is enough. */
 function further(replicas: ConnectOptions["replicas"] = []): readonly (readonly string[])[] {
   const listed = Array.isArray(replicas);
   if (listed && replicas.length > 0 && replicas.every((address) => typeof address === "string")) return [replicas];
@@ -134,7 +137,7 @@ function further(replicas: ConnectOptions["replicas"] = []): readonly (readonly 
   return replicas as readonly (readonly string[])[];
 }
 
-/** What the worker is told. */
+/** Checks the options, and returns the worker's settings. */
 export function settings(urls: string | readonly string[], options: ConnectOptions, platform: Platform): Settings {
   const { database, keep = "persistent" } = options;
   const firsts = typeof urls === "string" ? [urls] : urls;
@@ -149,7 +152,7 @@ export function settings(urls: string | readonly string[], options: ConnectOptio
   typed("keepKeys", options.keepKeys, "boolean");
   typed("acceptWeakPrf", options.acceptWeakPrf, "boolean");
   typed("token", options.token, "string");
-  // Others are none that a header can have.
+  // A header cannot contain other characters.
   demand(/^[\x21-\x7e]+$/.test(options.token ?? "-"), "token is of letters, digits and signs of ASCII, without spaces");
   whole("attempts", attempts, 1, 2 ** 32 - 1);
   whole("timeout", timeout, 1, LONGEST_MS);

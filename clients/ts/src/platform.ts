@@ -1,31 +1,31 @@
 import type { Call, Reply } from "./messages.js";
 
-/** A worker, as a client sees it. */
+/** A client's interface to its worker. */
 export interface Port {
   send(call: Call): void;
-  /** Says whether the worker should keep a program running. */
+  /** Sets if the worker keeps the program running. */
   hold(busy: boolean): void;
   end(): void;
 }
 
-/** What a worker's messages, and its end, go to. */
+/** Receiver of a worker's messages, and of its end. */
 export interface Ears {
   reply(reply: Reply): void;
   died(): void;
 }
 
-/** What differs between browsers and Node. */
+/** Differences between browsers and Node. */
 export interface Platform {
   spawn(ears: Ears): Port;
-  /** What addresses are relative to. */
+  /** Base of relative addresses. */
   base?: string;
-  /** The longest hint, in bytes, where nothing is said of it. */
+  /** Default of the longest hint, in bytes. */
   maxHintBytes: number;
 }
 
 let platform: Platform | undefined;
 
-/** Says where the package runs. */
+/** Sets the platform that the package runs on. */
 export function provide(here: Platform): void {
   platform = here;
 }

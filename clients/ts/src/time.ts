@@ -1,11 +1,11 @@
-// Limits of time.
+// Timeouts.
 
-/** The longest that a timer takes, in milliseconds. */
+/** The longest time of a timer, in milliseconds. */
 export const LONGEST_MS = 2 ** 31 - 1;
 
 /**
- * What is awaited, if it comes within so many milliseconds.
- * @throws what `late` makes if it does not.
+ * Awaits a promise for at most `ms` milliseconds.
+ * @throws the result of `late` after that.
  */
 export async function within<T>(ms: number, awaited: Promise<T>, late: () => Error): Promise<T> {
   let timer: ReturnType<typeof setTimeout> | undefined;

@@ -2,23 +2,23 @@ import { SpireaError } from "./errors.js";
 import type { FieldType } from "./messages.js";
 
 /**
- * A field as the value of its type: whole numbers that are no safe `number` are a `bigint`, moments in UTC a `Date`, bytes a
- * `Uint8Array`, and what is missing `null`. Decimal numbers, dates, times and UUIDs are their text.
+ * A field as a value of its type. Integers outside the safe range of `number` are a `bigint`, instants a `Date`, bytes a
+ * `Uint8Array`, and missing fields `null`. Decimal numbers, dates, times and UUIDs are text.
  */
 export type FieldValue = string | number | bigint | boolean | Date | Uint8Array | null | JsonValue;
 
-/** What JSON has. */
+/** A JSON value. */
 export type JsonValue = string | number | boolean | null | JsonValue[] | { [name: string]: JsonValue };
 
-/** A value of a table: its fields, in the order in which the table names them. */
+/** A value of a table: its fields, in the table's order. */
 export class Value {
-  /** The names of the fields. */
+  /** Names of the fields. */
   readonly names: readonly string[];
-  /** Their bytes. */
+  /** Bytes of the fields. */
   readonly fields: readonly Uint8Array[];
   /** The version of the database that answered: 64 hexadecimal digits. */
   readonly version: string;
-  /** Their types; none if the table does not tell them. */
+  /** Types of the fields; empty if the table does not have them. */
   readonly types: readonly FieldType[];
 
   constructor(
@@ -34,7 +34,7 @@ export class Value {
   }
 
   /**
-   * The bytes of a field; without a name, of the first.
+   * Returns the bytes of a field; without a name, of the first field.
    * @throws SpireaError if there is no such field.
    */
   bytes(name?: string): Uint8Array {
@@ -42,7 +42,7 @@ export class Value {
   }
 
   /**
-   * The text of a field; without a name, of the first. What is no UTF-8 is replaced.
+   * Returns the text of a field; without a name, of the first field. Bytes that are not UTF-8 are replaced.
    * @throws SpireaError if there is no such field.
    */
   text(name?: string): string {
@@ -50,8 +50,8 @@ export class Value {
   }
 
   /**
-   * A field as the value of its type; without a name, the first. Where the table tells no types, and for what is not of its
-   * type, it is text, or the bytes that are none.
+   * Returns a field as a value of its type; without a name, the first field. If the table has no types, or the field's text is
+   * not of its type, the result is text, or bytes if they are not UTF-8.
    * @throws SpireaError if there is no such field.
    */
   value(name?: string): FieldValue {
@@ -78,7 +78,7 @@ export class Value {
   }
 }
 
-/** The value of a text; the text if it is not of the type. */
+/** Converts a text to a value of a type. Returns the text if it is not of the type. */
 function read(type: FieldType, text: string): FieldValue {
   switch (type) {
     case "integer": {

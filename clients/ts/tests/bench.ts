@@ -2,7 +2,7 @@
 //
 // usage: npm run bench -- [PROTOCOL ...]
 //
-// Ends with status 1 if something takes longer than its limit, and says what.
+// Ends with status 1 if a measurement exceeds its limit, and names the measurement.
 
 import assert from "node:assert/strict";
 import { mkdir, mkdtemp, rm } from "node:fs/promises";
@@ -21,7 +21,7 @@ const ENTRIES = 100_000;
 const LOOK_UPS = 21;
 /** Most milliseconds of a query and its decoding, by protocol. A protocol without a limit is only measured. */
 const LIMITS: Record<string, number> = { simple: 30, hybrid: 150, onion: 150, "dpf-xor": 5, "dpf-sum": 5 };
-/** Most milliseconds of making keys. */
+/** Most milliseconds of generating keys. */
 const KEYS_LIMIT = 1500;
 /** Most milliseconds of a task on the page's own thread. */
 const TASK_LIMIT = 50;
@@ -32,8 +32,8 @@ interface Watched {
 }
 
 /**
- * In the page: watches its thread for the longest time between two timers, and for the longest task, which browsers count
- * from 50 ms on.
+ * Runs in the page: watches its thread for the longest time between two timers, and for the longest task. Browsers report tasks
+ * of 50 ms or more.
  */
 function watch() {
   const watched: Watched = { gap: 0, longTask: 0 };
@@ -52,7 +52,7 @@ function watch() {
   port2.postMessage(0);
 }
 
-/** Connects; returns how long keys were in the making. A string: the import is the page's. */
+/** Connects. Returns the time of generating keys. It is a string, so that the page resolves the import. */
 const connect = (urls: string[], database: string) => `(async () => {
   const { Client } = await import("spirea");
   let begun, keys = null;
@@ -89,12 +89,12 @@ async function measured(browser: Browser, site: Site, name: string, urls: string
     assert.equal(found.note, `note of ${997 * i}`);
     lookUps.push(found);
   }
-  // The first meets code that is not compiled to the end.
+  // The first look-up includes compilation by the engine.
   const [first, ...timings] = lookUps.map(({ timings }) => ({ ...timings, both: timings.queryMs + timings.decodeMs }));
   const watched = [await page.evaluate<Watched>("watched")];
   const about = await page.evaluate<Record<string, number>>("client.description");
   await page.evaluate("client.close()");
-  // Another visit, which has the hint and the keys from IndexedDB.
+  // Measures another visit, with hint and keys from IndexedDB.
   await visitor.reload();
   await page.evaluate(watch);
   await page.evaluate(connect(urls, name));
@@ -117,7 +117,7 @@ async function measured(browser: Browser, site: Site, name: string, urls: string
   };
 }
 
-/** The parts of a measurement that are over their limits. */
+/** Returns the parts of a measurement that exceed their limits. */
 function exceeded(found: Awaited<ReturnType<typeof measured>>): string[] {
   const limits = {
     query_and_decode_ms: LIMITS[bare(found.name)] ?? Infinity,

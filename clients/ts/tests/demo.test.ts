@@ -1,4 +1,4 @@
-// The demo page on a phone, dark and light: its structure, what it says, and that it can be read and used.
+// The demo page on a phone, dark and light: structure, texts, readability and usability.
 
 import { once } from "node:events";
 import { constants } from "node:fs";
@@ -17,7 +17,7 @@ import { Server, Spirea } from "./support/servers.js";
 
 const PHONE = { width: 360, height: 740 };
 const PICTURES = join(inject("machine").web, "pictures");
-/** The longest that a look-up may take, in milliseconds. */
+/** Timeout of a look-up in milliseconds. */
 const LONG = 60_000;
 
 const test = base.extend<{ demo: Server; opened: (url: string, options?: BrowserContextOptions) => Promise<Page> }>({
@@ -25,7 +25,7 @@ const test = base.extend<{ demo: Server; opened: (url: string, options?: Browser
     async ({ spirea }, use) => {
       const folder = spirea.path("demo");
       const rows = Array.from({ length: 300 }, (_, i) => i);
-      // The page lies beside the program's folder.
+      // The program finds the page relative to its own folder.
       for (const part of ["bin", join("share", "spirea")]) await mkdir(join(folder, part), { recursive: true });
       await writeFile(join(folder, "domains.csv"), `key,verdict\n${rows.map((i) => `ads-${i}.example,advertising\n`).join("")}`);
       await writeFile(join(folder, "passwords.csv"), `key,times\n${rows.map((i) => `password${i},${i}\n`).join("")}`);
@@ -43,7 +43,7 @@ const test = base.extend<{ demo: Server; opened: (url: string, options?: Browser
     },
     { scope: "file" },
   ],
-  /** Opens the page in a context of its own. */
+  /** Opens the page in a separate context. */
   opened: async ({ browser }, use) => {
     const pages: Page[] = [];
     await use(async (url, options) => {
@@ -73,7 +73,7 @@ async function ask(page: Page, key: string, verdict: string): Promise<void> {
   await page.locator("#ask:enabled").waitFor();
 }
 
-/** The page behind a look-up, as assistive technology sees it. Capital letters stand for values that vary. */
+/** The page after a look-up, as assistive technology sees it. Capital letters replace values that vary. */
 const STRUCTURE = `
 - banner:
   - heading "Is it on the list?" [level=1]
@@ -143,7 +143,7 @@ async function structure(page: Page): Promise<string> {
     .replaceAll(/[0-9.,]+ ms/g, "TIME");
 }
 
-/** In the page: contrast of every text with what is behind it, by WCAG 2, and the height of what a finger touches. */
+/** Runs in the page: measures the contrast of every text with its background, by WCAG 2, and the height of touch targets. */
 function readable() {
   const channel = (value: number) => (value <= 0.03928 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4);
   const rgb = (color: string) => color.match(/[0-9.]+/g)!.map(Number);
@@ -187,7 +187,7 @@ browserTest.for(["light", "dark"] as const)("the page on a phone, %s", async (co
   await ask(page, "ads-9.example", "On the list");
   const before = await page.locator("#now").innerText();
   await ask(page, "ads-7.example", "On the list");
-  // Another excerpt, and the one before beside it.
+  // The page shows another excerpt, with the former one beside it.
   expect(await page.locator("#now").innerText()).not.toBe(before);
   expect(await page.locator("#before").innerText()).toBe(before);
   expect(await structure(page)).toBe(STRUCTURE);
@@ -198,9 +198,9 @@ browserTest.for(["light", "dark"] as const)("the page on a phone, %s", async (co
   if (colorScheme === "dark") expect(found.ground).toBeLessThan(0.1);
   else expect(found.ground).toBeGreaterThan(0.9);
   await page.screenshot({ path: join(PICTURES, `phone-${colorScheme}.png`), fullPage: true });
-  // Capitals make no difference to a domain.
+  // The case of a domain makes no difference.
   await ask(page, " Ads-8.Example", "On the list");
-  // Nor does a dot at its end: the rules for forms of keys are served with the page.
+  // Nor does a dot at its end, because the rules for forms of keys are served with the page.
   await ask(page, "ads-8.example.", "On the list");
   await ask(page, "absent.example", "Not on the list");
   expect([...said, ...errors]).toEqual([]);
@@ -309,7 +309,7 @@ browserTest("the policy of the page lets nothing else in", async ({ opened, demo
     return violated;
   });
   expect(blocked).toMatch(/^script-src/);
-  // Its own pictures are let in: the icon.
+  // The policy allows the page's own pictures, such as the icon.
   const drawn = await page.evaluate(() => {
     const image = new Image();
     const loaded = new Promise<boolean>((done) => {
@@ -340,7 +340,7 @@ browserTest("a list may be named in the address", async ({ opened, demo }) => {
   }
 });
 
-/** A response as it crosses the wire: `fetch` would unpack it. */
+/** Returns a response as it crosses the wire; `fetch` would decompress it. */
 async function fetched(url: string, headers: Record<string, string>) {
   const request = get(url, { headers, agent: false });
   const [response] = (await once(request, "response")) as [IncomingMessage];

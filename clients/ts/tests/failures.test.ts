@@ -1,4 +1,4 @@
-// Networks and servers that fail: typed errors that say nothing of the key, and nothing stalls.
+// Networks and servers that fail: errors are typed and do not contain the key, and no call stalls.
 
 import { readFileSync } from "node:fs";
 
@@ -53,9 +53,9 @@ describe.for(RUNTIMES)("$where", ({ test }) => {
     }
     failed(await runtime.call("connect", "client", between.url, { database: "simple", replicas: [[7]] }), "bad-address");
     expect(between.seen).toEqual([]);
-    // A server that is alone takes its further addresses as they are.
+    // For a single server, further addresses may be a flat array.
     done(await runtime.call("connect", "replica", "http://127.0.0.1:1", { database: "simple", replicas: [between.url], keep: "memory" }));
-    // The most that can be: a timer that is set for longer ends at once.
+    // The largest values: a timer with a longer time would end at once.
     const most = { timeout: 2 ** 31 - 1, maxPause: 2 ** 31 - 1, attempts: 2 ** 32 - 1, patience: 2 ** 53 - 1, token: "~!" };
     await connect(runtime, between.url, "simple", most);
     expect(await get(runtime)).toEqual(value(5));
@@ -64,7 +64,7 @@ describe.for(RUNTIMES)("$where", ({ test }) => {
   test("a host that is not known and a server that is not trusted", async ({ runtime }) => {
     const options = { database: "simple", ...HASTY };
     const inNode = runtime.name === "node";
-    // Browsers do not tell.
+    // Browsers do not distinguish the cause.
     const unknown = await runtime.call("connect", "client", "http://x.invalid", options);
     failed(unknown, inNode ? "unknown-host" : "unreachable");
     await using middle = await Middle.before(undefined, await certificateOfNobody());
@@ -76,11 +76,11 @@ describe.for(RUNTIMES)("$where", ({ test }) => {
 
   test("a slow network is waited for as long as enough comes", async ({ runtime, between }) => {
     const spread = (reply: Reply) => ({ ...reply, pieces: Math.floor(reply.body.length / 20) + 1, pause: 100 });
-    // The hint takes longer than the time limit in all, at more than the least rate.
+    // In total the hint takes longer than the timeout, but faster than the least rate.
     between.fate = on("hint", spread);
     await connect(runtime, between.url, "simple", { ...IMPATIENT, keep: "memory" });
     expect(await get(runtime)).toEqual(value(5));
-    // The same pauses between a few bytes each are a drip.
+    // The same pauses between a few bytes are slower than the least rate.
     between.fate = on("query", spread);
     silent(failed(await runtime.call("lookUp", "client", [KEY]), "timed-out"));
     between.fate = on("query", (reply) => ({ ...reply, pieces: 100, pause: 30_000 }));
@@ -90,7 +90,7 @@ describe.for(RUNTIMES)("$where", ({ test }) => {
   });
 
   test("an upload is waited for by its length", async ({ runtime, between }) => {
-    // Hundreds of kilobytes of keys, which take longer to come in than a server may be silent.
+    // Hundreds of kilobytes of keys, whose upload takes longer than the timeout of a silent server.
     between.upload = 2 * IMPATIENT.timeout;
     await connect(runtime, between.url, "onion", { ...IMPATIENT, keep: "memory" });
     expect(await get(runtime)).toEqual(value(5));
@@ -114,7 +114,7 @@ describe.for(RUNTIMES)("$where", ({ test }) => {
       between.seen = [];
       const error = failed(await runtime.call("lookUp", "client", [KEY]), "unexpected-status");
       silent(error);
-      // Browsers do not tell which redirection it was.
+      // Browsers hide the status of a redirection.
       expect(status === 302 ? [302, 307] : [status]).toContain(error.status);
       expect(new Set(between.seen.map(({ what }) => what))).toEqual(new Set(["query"]));
       between.fate = passedOn;
@@ -126,16 +126,16 @@ describe.for(RUNTIMES)("$where", ({ test }) => {
     const error = failed(await runtime.call("connect", "client", server.url, { database: "nothing", ...HASTY }), "refused");
     expect(error).toMatchObject({ status: 404, refusal: "UNKNOWN_DATABASE" });
     await connect(runtime, between.url);
-    // A load balancer says so while a server is being replaced.
+    // A load balancer answers like this while a server is being replaced.
     const busy = (after: string): Reply => ({ status: 503, headers: { ...CORS, "retry-after": after }, body: Buffer.from("busy") });
     const once = [busy("0")];
     between.fate = (seen, ask) => (seen.what === "query" && once.pop()) || ask();
     expect(await get(runtime)).toEqual(value(5));
-    // The same bytes came again.
+    // The retry sent the same bytes.
     const [first, second, ...others] = between.asked("query");
     expect(others).toEqual([]);
     expect(first!.body.equals(second!.body)).toBe(true);
-    // A server that asks for more time than the client has is not asked again.
+    // If a server asks for a longer pause than the client's patience, there is no retry.
     between.fate = instead("query", busy("3600"));
     expect(failed(await runtime.call("lookUp", "client", [KEY]), "unexpected-status").status).toBe(503);
     expect(between.asked("query")).toHaveLength(3);
@@ -155,7 +155,7 @@ describe.for(RUNTIMES)("$where", ({ test }) => {
       between.fate = passedOn;
       expect(await get(runtime)).toEqual(value(5));
     }
-    // One that is over before it begins sends nothing.
+    // A look-up that is aborted before it starts sends nothing.
     const seen = between.seen.length;
     await runtime.call("beginAborted", "client", [KEY], "enough");
     aborted(await runtime.call("outcome", "client"));
@@ -190,7 +190,7 @@ describe.for(RUNTIMES)("$where", ({ test }) => {
   });
 });
 
-/** A certificate that nobody has signed, and its key. */
+/** Returns a self-signed certificate, and its key. */
 async function certificateOfNobody() {
   const subject = [{ name: "commonName", value: "127.0.0.1" }];
   const { cert, private: key } = await generate(subject, {

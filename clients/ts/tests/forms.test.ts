@@ -13,7 +13,7 @@ import { done, failed } from "./support/outcomes.js";
 import { Server, value } from "./support/servers.js";
 import { close, connect, get } from "./support/steps.js";
 
-/** The first fields of keys' values, or null. */
+/** Looks up keys. Returns the first field of each value, or null. */
 async function found(runtime: Runtime, keys: string[]): Promise<(string | null)[]> {
   const { values } = done(await runtime.call("lookUp", "client", keys));
   return values.map((fields: string[] | null) => fields?.[0] ?? null);
@@ -66,7 +66,7 @@ for (const { where, test } of RUNTIMES) {
       { matches: [], asked: ["no name"], unasked: [] },
     ]);
     expect(await domains(["org", "net"])).toHaveLength(2);
-    // Eight look-ups each time, whatever the names are.
+    // There are eight look-ups each time, for any names.
     const lengths = between.asked("query").slice(before);
     expect(lengths.map(({ body }) => body.length)).toEqual([lengths[0]!.body.length, lengths[0]!.body.length]);
     for (const [names, parents] of [[["org"], 0], [["org"], 1.5], [[7], 4]]) {
@@ -88,7 +88,7 @@ for (const { where, test } of RUNTIMES) {
     await connect(runtime, between.url, "people");
     expect(await found(runtime, ["Zoe@Example.org", "zoe@example.org"])).toEqual(["old", null]);
     await spirea.run("publish", "--server", server.admin, "--database", "people", "--base", fresh);
-    // The answer of the old version says that there is a newer one.
+    // The answer of the old version announces a newer one.
     expect(await found(runtime, ["Zoe@Example.org"])).toEqual(["old"]);
     const before = between.asked("query").length;
     expect(await found(runtime, ["ZOE@example.org", "Zoe@Example.org "])).toEqual(["Zoe", "Zoe"]);
@@ -120,7 +120,7 @@ browserTest("a page loads the rules once, and only for what needs them", async (
     await page.reload();
   }
   expect(loaded).toHaveLength(3);
-  // Connecting again with the rules, a client goes on with the keys that were kept.
+  // When a client connects again with the rules, it reuses the stored keys.
   expect(between.asked("keys")).toHaveLength(1);
 });
 
@@ -131,7 +131,7 @@ browserTest("a page that lacks the rules is told which file is missing", async (
   await page.context.route(FORMS, (route) => route.fulfill({ status: 404 }));
   expect(failed(await tried(), "no-worker").message).toContain("forms.wasm");
   await page.context.unroute(FORMS);
-  // A policy ends it so.
+  // A Content-Security-Policy aborts the request like this.
   await page.context.route(FORMS, (route) => route.abort("blockedbyclient"));
   expect(failed(await tried(), "no-worker").message).toContain("connect-src");
   await connect(page, server.url, "simple");

@@ -1,4 +1,4 @@
-// Hints that are kept: damaged ones, halves of long ones, and what the keeper does with its records.
+// Stored hints: damaged hints, partial long hints, and the keeper's records.
 
 import { mkdir, readdir, utimes, writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -13,7 +13,7 @@ import { done, failed } from "./support/outcomes.js";
 import { Server, type Spirea, value } from "./support/servers.js";
 import { connect, get } from "./support/steps.js";
 
-/** A table whose hint has several pieces, of 4 MiB each. */
+/** Builds a table whose hint has several pieces of 4 MiB. */
 async function longTable(spirea: Spirea, version: number): Promise<string> {
   const rows = Array.from({ length: 6000 }, (_, row) => `key-${row},${longValue(row * version)},`);
   const table = `long-${version}.csv`;
@@ -29,7 +29,7 @@ interface Signed {
 }
 
 const test = base.extend<{ longOnes: [first: Server, second: Server]; signed: Signed }>({
-  /** Servers of two versions of a table, each of which knows its own alone. */
+  /** Servers of two versions of a table. Each server has only its own version. */
   longOnes: [
     async ({ spirea }, use) => {
       await using first = await Server.start(spirea, await longTable(spirea, 1));
@@ -68,7 +68,7 @@ browserTest("a hint is kept, and a damaged one is fetched again", async ({ page,
       expect(damaged ? [1, 2] : [0], how).toContain(between.asked("hint").length - before);
     }
   }
-  // Other records that are damaged are as good as none, and are made anew.
+  // Other damaged records are ignored and replaced.
   for (const kind of ["latest", "seen"]) {
     for (const how of ["flipped", "other", "cut", "gone"]) {
       expect(await page.stored("damage", kind, how), `${kind}, ${how}`).toBe(1);
@@ -89,10 +89,10 @@ browserTest("versions of another key are refused", async ({ page, signed: { serv
   failed(await pinned("no key"), "bad-option");
 });
 
-/** The bytes that are stored of each hint. */
+/** Returns the number of stored bytes of each hint. */
 const hints = (page: InBrowser): Promise<Record<string, number>> => page.stored("hints");
 
-/** A visit that ends in the middle of a download, when the first piece is stored. */
+/** Makes a visit that ends during a download, when the first piece is stored. */
 async function halfAHint(page: InBrowser, between: Middle): Promise<void> {
   const cut = 5 << 20;
   const lengths: number[] = [];
@@ -118,7 +118,7 @@ browserTest("a page that closes while a hint comes goes on later", async ({ page
   await halfAHint(page, between);
   await connect(page, between.url, "long");
   expect(await get(page, "key-4")).toEqual([longValue(4), ""]);
-  // The rest was asked for, and no more.
+  // The client fetched only the rest.
   expect(between.asked("hint").map(({ status }) => status)).toEqual([200, 206]);
 });
 
@@ -126,13 +126,13 @@ browserTest("halves of hints do not heap up", async ({ page, longOnes }) => {
   const [first, second] = longOnes.map(({ url }) => url);
   await using between = await Middle.before(first);
   await halfAHint(page, between);
-  // There is a newer version before the download goes on.
+  // A newer version is published before the download is resumed.
   between.upstream = second;
   const standing = await connect(page, between.url, "long");
   expect(await get(page, "key-4")).toEqual([longValue(8), ""]);
   const whole = standing.description.hintBytes;
   expect(Object.values(await hints(page))).toEqual([whole]);
-  // A half beside the whole one, and the half of another version in place of it.
+  // A partial hint is stored beside the complete one, then replaced by a partial hint of another version.
   between.upstream = first;
   await halfAHint(page, between);
   expect(Object.values(await hints(page)).sort((a, b) => a - b)).toEqual([4 << 20, whole]);
@@ -210,7 +210,7 @@ test("buffers that held secrets hold zeros", async ({ installed }) => {
 test("two clients of a program have one folder", async ({ node, longOnes, folder }) => {
   const cache = join(folder, "cache");
   await mkdir(cache);
-  // One file of a program that ended in the middle, and one that another program is writing.
+  // One file is left by a program that ended while writing; another program is still writing the other one.
   const [abandoned, fresh] = ["1.spirea1.tmp", "2.spirea1.tmp"];
   for (const file of [abandoned, fresh]) await writeFile(join(cache, file), "half");
   await utimes(join(cache, abandoned), 0, 0);

@@ -1,4 +1,4 @@
-// Storage between visits: kept, damaged, denied, full, or used twice.
+// Storage between visits: persistent, damaged, denied, full, or used by two clients.
 
 import { mkdir, readFile, readdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -28,7 +28,7 @@ browserTest.for(["hybrid", "onion"])("keys of %s are used again after a reload",
   expect(between.asked("keys")).toHaveLength(1);
   expect(new Set(keysOfQueries(between)).size).toBe(1);
 
-  // A secret that is damaged, gone, or without its keys is used no more.
+  // A secret that is damaged, removed, or without its keys is not used.
   for (const [kind, how] of [["secret", "flipped"], ["secret", "gone"], ["keys", "flipped"], ["secret", "other"]]) {
     await close(page);
     expect(await page.stored("damage", kind, how), kind).toBe(1);
@@ -69,14 +69,14 @@ browserTest("a page that closes in the middle ends its keys", async ({ page, bet
   between.fate = between.silence;
   await page.call("begin", "client", ["key-6"]);
   await between.waitFor("query", 2);
-  // While it is asked under the secret, nobody else can have it.
+  // While the secret is in use, it is not in storage.
   expect(await page.stored("sizes")).not.toHaveProperty("secret");
   between.fate = passedOn;
   await page.leaveAndVisit();
   await connect(page, between.url, "hybrid");
   expect(await get(page, "key-6")).toEqual(value(6));
   expect(between.asked("keys")).toHaveLength(2);
-  // Three queries, the last under other keys.
+  // There were three queries, the last of them under other keys.
   const [first, second, third, ...others] = keysOfQueries(between);
   expect(others).toEqual([]);
   expect(second).toBe(first);
@@ -93,7 +93,7 @@ browserTest("of two pages one has the kept keys", async ({ page, between }) => {
   const [first, second] = keysOfQueries(between);
   expect(keysOfQueries(between)).toHaveLength(2);
   expect(second).not.toBe(first);
-  // The first goes on with its own, and so does whoever comes when both have gone.
+  // The first page goes on with its keys, and a page that connects after both have closed reuses them.
   expect(await get(page, "key-7")).toEqual(value(7));
   await duplicate.close();
   await close(page);
@@ -139,7 +139,7 @@ browserTest("a profile that is restored repeats no randomness", async ({ page, b
     queries.push(between.asked("query").at(-1)!.body);
     await page.leaveAndVisit();
   }
-  // Both went on with the keys of the copy, and have nothing else in common.
+  // Both clients used the keys of the copy, and their queries have nothing else in common.
   expect(between.asked("keys")).toHaveLength(1);
   expect(new Set(keysOfQueries(between)).size).toBe(1);
   shareNothing(queries[0]!, queries[1]!);
@@ -154,7 +154,7 @@ browserTest("storage that is full is done without", async ({ page, between }) =>
   expect(await get(page, "key-5")).toEqual(value(5));
   expect(await get(page, "key-1001")).toBeNull();
   await close(page);
-  // With room again it is kept again.
+  // When there is room again, the hint is stored again.
   await session.send("Storage.overrideQuotaForOrigin", { origin });
   for (let visit = 0; visit < 2; visit++) {
     await page.reload();
@@ -180,7 +180,7 @@ browserTest("storage that becomes full keeps no used secret", async ({ page, bet
   await connect(page, between.url, "hybrid");
   await page.inWorker("globalThis.full = true");
   expect(await get(page, "key-5")).toEqual(value(5));
-  // The page hears of it, though it had its value before.
+  // The page learns of the failure, although it had received its value before.
   const full = { kind: "memory", keys: false, reason: "full" };
   await vi.waitFor(async () => expect((await page.call("standing", "client")).storage).toEqual(full), { timeout: 30_000 });
   await close(page);
@@ -255,7 +255,7 @@ browserTest("storage of another format is made anew or left alone", async ({ pag
   await connect(page, between.url, "simple");
   expect(await get(page, "key-5")).toEqual(value(5));
   await close(page);
-  // A package of a later format throws away what there is of this one.
+  // A package with a later format removes the data of this format.
   page.site.changes.set("worker/indexeddb.js", (text) => text.replace("FORMAT = 2", "FORMAT = 3"));
   for (let visit = 0; visit < 2; visit++) {
     await page.reload();
@@ -265,7 +265,7 @@ browserTest("storage of another format is made anew or left alone", async ({ pag
     await close(page);
   }
   const stored = await page.stored("dump");
-  // One of this format has no use for it, and does no harm to it.
+  // A package with this format neither uses nor changes data of a later format.
   page.site.changes.clear();
   await page.reload();
   const standing = await connect(page, between.url, "simple");
@@ -293,7 +293,7 @@ test("a program keeps hints in a folder", async ({ node, between, folder }) => {
   }
   expect(await lookUp(cache)).toEqual({ kind: "folder", keys: false });
   expect(between.asked("hint")).toHaveLength(2);
-  // A folder that cannot be: a file stands there.
+  // A folder that cannot be created, because a file has its name.
   await writeFile(join(folder, "file"), "");
   expect(await lookUp(join(folder, "file"))).toEqual({ kind: "memory", keys: false, reason: "denied" });
 });

@@ -1,4 +1,4 @@
-// Servers that lie: nothing wrong is believed, and what is sent next does not depend on what was asked.
+// Malicious servers: wrong data is never accepted, and the next messages do not depend on the looked-up key.
 
 import { describe, expect } from "vitest";
 
@@ -32,7 +32,7 @@ function damaged(at: number): Change {
   });
 }
 
-/** Wrong answers, and the codes with which a look-up may fail then. */
+/** Wrong answers, with the codes with which a look-up may fail. */
 const LIES: Record<string, [Change, ...codes: string[]]> = {
   "another answer": [body(flipped), "wrong-answer"],
   zeros: [body((bytes) => Buffer.concat([bytes.subarray(0, 200)], bytes.length)), "wrong-answer", "unusable-response"],
@@ -75,7 +75,7 @@ const FATES: Record<string, Change> = {
 };
 const HONEST = ["query", "query", "query", "query"];
 const RENEWED = ["query", "query", "query", "keys", "query", "query"];
-/** As crates/client/src/http/tests/lies.rs has them. */
+/** The same expectations as in crates/client/src/http/tests/lies.rs. */
 const LIES_OF_MANY: { fates: Record<number, string>; asked: string[]; answered: boolean }[] = [
   { fates: { 0: "damaged" }, asked: HONEST, answered: false },
   { fates: { 3: "damaged" }, asked: HONEST, answered: false },
@@ -103,13 +103,13 @@ browserTest.for(["hybrid", "onion"])("a lying server and a look-up of many reque
     else failed(found, "wrong-answer");
     expect(between.seen.map(({ what }) => what)).toEqual(asked);
     const queries = between.asked("query");
-    // All name the same keys, whatever becomes of them, and are as long.
+    // All queries name the same keys and have the same length, whatever the replies are.
     expect(new Set(queries.map((query) => keysNamed(query.body))).size).toBe(1);
     expect(new Set(queries.map((query) => query.body.length)).size).toBe(1);
     between.fate = oneEach;
     between.seen = [];
     expect(await get(page)).toEqual(value(5));
-    // Keys end with an answer that does not verify.
+    // An answer that does not verify ends the use of the keys.
     const [next, ...others] = between.asked("query");
     expect(others).toEqual([]);
     expect(keysNamed(next!.body) !== keysNamed(queries[0]!.body)).toBe(!answered);
@@ -117,14 +117,14 @@ browserTest.for(["hybrid", "onion"])("a lying server and a look-up of many reque
   }
 });
 
-/** So many places of a message are damaged, one after another. */
+/** Number of places at which a message is damaged, one after another. */
 const PLACES = FULL ? 8 : 3;
 const damagedSomewhere = (...outcomes: string[]) =>
   Array.from({ length: PLACES }, (_, i): [Change, ...string[]] => [damaged(i / (PLACES - 1)), ...outcomes]);
 
 /**
- * Changes on the way of what a client connects with, and what comes of each: codes, or "right". Of a hint no more is read
- * than there is of it; a configuration that comes twice says the same.
+ * Changes to the responses while a client connects, with the outcomes of each: codes, or "right". A client never reads more
+ * than the length of a hint. A doubled configuration has the same content.
  */
 const LIES_TO_CONNECT: Record<string, [Change, ...outcomes: string[]][]> = {
   config: [
@@ -155,7 +155,7 @@ describe.for(RUNTIMES)("$where", ({ test }) => {
           failed(outcome, ...outcomes);
           wrong += 1;
         } else {
-          // Parts that the configuration's hash does not cover may change.
+          // Changes are accepted in parts that the configuration's hash does not cover.
           expect(outcomes).toContain("right");
           expect(await get(runtime)).toEqual(value(5));
         }
@@ -180,7 +180,7 @@ describe.for(RUNTIMES)("$where", ({ test }) => {
       const honest = await lookedUp(passedOn);
       expect(new Set(honest.map(({ what }) => what))).toEqual(new Set(["query"]));
       expect(await lookedUp(on("query", body(flipped)))).toEqual(honest);
-      // The look-up after it has other keys, which are sent first.
+      // The next look-up uses other keys, and registers them first.
       const after = await lookedUp(passedOn);
       expect(after).toEqual([{ what: "keys", length: after[0]!.length }, ...honest]);
       expect(await lookedUp(passedOn)).toEqual(honest);
@@ -207,7 +207,7 @@ describe.for(RUNTIMES)("$where", ({ test }) => {
     silent(failed(await runtime.call("lookUp", "client", [KEY]), "wrong-answer"));
     between.fate = () => undefined;
     const error = failed(await runtime.call("lookUp", "client", [KEY]), "unreachable", "broken");
-    // It says which of the two.
+    // The error names the server.
     expect(error.url?.replace(/\/$/, "")).toBe(between.url);
     expect(error.party).toBe(1);
     between.fate = passedOn;

@@ -1,4 +1,4 @@
-// The package that `npm pack` makes, where it is installed.
+// The package that `npm pack` makes, after its installation.
 
 import { readFile, readdir } from "node:fs/promises";
 import { existsSync } from "node:fs";
@@ -16,13 +16,13 @@ import { run } from "./support/processes.js";
 import { value } from "./support/servers.js";
 import { Site } from "./support/site.js";
 
-/** All files in a folder and its folders. */
+/** Returns all files in a folder and its subfolders. */
 async function filesIn(folder: string): Promise<string[]> {
   const entries = await readdir(folder, { recursive: true, withFileTypes: true });
   return entries.filter((entry) => entry.isFile()).map((entry) => join(entry.parentPath, entry.name));
 }
 
-/** The files of the package that a script imports. */
+/** Returns the files of the package that a script imports. */
 async function imports(script: string): Promise<string[]> {
   const lines = (await readFile(script, "utf8")).split("\n").filter((line) => line.includes(' from ".'));
   return lines.map((line) => resolve(dirname(script), line.split('"')[1]!));
@@ -43,11 +43,11 @@ test("the package has what it needs and nothing else", async ({ installed }) => 
   // No other package was installed with it.
   const packages = await readdir(join(installed, "node_modules"));
   expect(packages.filter((name) => !name.startsWith("."))).toEqual(["spirea"]);
-  // Every import is of a file that is there.
+  // Every imported file exists.
   for (const file of files.filter((file) => file.endsWith(".js"))) {
     for (const imported of await imports(join(folder, file))) expect(existsSync(imported), `${file}: ${imported}`).toBe(true);
   }
-  // Nothing of the machine that compiled it.
+  // The modules contain no paths of the machine that compiled them.
   for (const file of modules) {
     const module = await readFile(join(folder, file));
     expect(module.includes(homedir()) || module.includes(ROOT), file).toBe(false);
@@ -58,7 +58,7 @@ const RESOLUTIONS = ["--module nodenext", "--module esnext --moduleResolution bu
 
 test.for(RESOLUTIONS)("its types hold in a program that is compiled strictly: %s", async (resolution, { installed, folder }) => {
   const compiler = join(CLIENT, "node_modules", "typescript", "bin", "tsc");
-  // Without those of Node.
+  // The types of Node are not available.
   const types = ["--lib", "es2022,dom", "--typeRoots", folder];
   const strict = ["--noEmit", "--skipDefaultLibCheck", "--strict", "--exactOptionalPropertyTypes", "--target", "es2022"];
   await run(process.execPath, [compiler, ...strict, ...types, ...resolution.split(" "), "consumer.ts"], { cwd: installed });
@@ -82,7 +82,7 @@ browserTest("a page loads the module once", async ({ page, server }) => {
   expect(modules.map((url) => url.split("/").at(-1))).toEqual(["spirea.wasm"]);
 });
 
-/** Before the package's scripts: an engine that knows no vectors. */
+/** Script that runs before the package's scripts, to simulate an engine without vectors. */
 const WITHOUT_VECTORS = "WebAssembly.validate = () => false;";
 const TOO_OLD = /vectors of 128 bits.*Chrome 91, Firefox 89, Safari 16\.4, Node 16\.4/;
 
@@ -119,7 +119,7 @@ const ALLOWED: Record<string, string> = {
   "script-src": "'self' 'unsafe-inline' 'wasm-unsafe-eval'",
   "connect-src": "http:",
 };
-/** A directive that the page's policy has in place of its own, and what the page's author is told of. */
+/** Directives that replace those of the page's policy, with the directive that the error must name. */
 const POLICIES: [directive: string, sources: string, named: string | undefined][] = [
   ["worker-src", "'none'", "worker-src"],
   ["script-src", "'self' 'unsafe-inline'", "'wasm-unsafe-eval'"],
@@ -143,16 +143,16 @@ browserTest("halves that do not belong together end the client", async ({ page, 
   expect(error.message).toContain("one version");
   changes.clear();
   done(await page.call("connect", "client", server.url, { database: "simple" }));
-  // A trap in the middle of a look-up.
+  // The instance traps during a look-up.
   changes.set("worker/instance.js", (text) => text.replace("exports.look_up()", "exports.trap()"));
   done(await page.call("connect", "other", server.url, { database: "simple" }));
   for (let i = 0; i < 2; i++) failed(await page.call("lookUp", "other", ["key-5"]), "internal");
-  // Its worker is gone, and what is secret with it.
+  // Its worker has ended, with all secrets.
   await vi.waitFor(() => expect(page.page.workers()).toHaveLength(1), { timeout: 30_000 });
   expect(done(await page.call("lookUp", "client", ["key-5"])).values).toEqual([value(5)]);
 });
 
-// Computation of the package's on the page's own thread would be by the compiled client, or by what it is made of.
+// Makes WebAssembly and randomness throw on the page's own thread, where the package must not compute.
 const NOTHING_COMPILED = `
   for (const name of ["compile", "compileStreaming", "instantiate", "instantiateStreaming", "Module", "Instance"]) {
     Object.defineProperty(WebAssembly, name, { get() { throw new Error("the page asks for " + name); } });
@@ -164,7 +164,7 @@ browserTest("nothing is computed on the page's thread", async ({ browser, site, 
   const context = await browser.newContext();
   await context.addInitScript(NOTHING_COMPILED);
   await using page = await InBrowser.open(context, site);
-  // First a hint that is fetched and keys that are made, then both from IndexedDB.
+  // The first visit fetches a hint and generates keys; the second takes both from IndexedDB.
   for (let visit = 0; visit < 2; visit++) {
     for (const name of ["simple", "hybrid"]) {
       const { storage } = done(await page.call("connect", name, server.url, { database: name, keep: "persistent" }));
@@ -179,7 +179,7 @@ browserTest("nothing is computed on the page's thread", async ({ browser, site, 
 test("no module of the page is one of the worker", async ({ installed }) => {
   const dist = join(installed, "node_modules", "spirea", "dist");
   const reached = new Set([join(dist, "browser.js")]);
-  // A set's iteration comes to what is added meanwhile.
+  // The iteration of a set includes elements added during the loop.
   for (const script of reached) for (const imported of await imports(script)) reached.add(imported);
   expect(reached).toContain(join(dist, "client.js"));
   for (const script of reached) {

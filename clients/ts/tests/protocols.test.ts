@@ -1,4 +1,4 @@
-// Look-ups by every protocol, in a page and in Node, and what their servers see of them.
+// Look-ups by every protocol, in a page and in Node, and the servers' view of them.
 
 import { writeFile } from "node:fs/promises";
 
@@ -16,10 +16,10 @@ const OF_PAIRS = [...PAIRS, "dpf-xor-bins"];
 
 const shape = ({ method, what, body, status, answer }: Seen) => [method, what, body.length, status, answer.length];
 
-/** Looks up what is there and what is not: both look the same to the servers. */
+/** Looks up present and absent keys, and checks that they look the same to the servers. */
 async function lookUps(runtime: Runtime, name: string, servers: Served[]): Promise<void> {
   await using between = await proxies(servers);
-  // Two servers, in any order.
+  // Two servers may be given in any order.
   const urls = between.map(({ url }) => url).reverse();
   const { description, storage } = await connect(runtime, urls, name, { keep: "memory" });
   expect(description).toMatchObject({ protocol: bare(name), entries: ROWS, fields: FIELDS, keyword: true });
@@ -50,13 +50,13 @@ async function lookUps(runtime: Runtime, name: string, servers: Served[]): Promi
       if (key !== "") expect(body.includes(key) || path.includes(key)).toBe(false);
     }
   }
-  // Keys go up once, and everything else is alike: as many requests, as long, whatever is asked for and found.
+  // Keys are uploaded once. Otherwise number and lengths of requests are the same for any key, present or absent.
   const [first, ...others] = lookedUp.map((ofServers) => ofServers.map((seen) => seen.map(shape)));
   const expectedOfEach = KEYED.includes(name) ? ["keys", "query"] : ["query"];
   expect(first!.map((seen) => seen.map(([, what]) => what))).toEqual(servers.map(() => expectedOfEach));
   const queries = first!.map((seen) => seen.slice(-1));
   expect(others).toEqual(others.map(() => queries));
-  // The same key was asked for twice: no run of bytes is in both, but for the versions and the keys' names before them.
+  // Two queries for the same key share no run of bytes, except for the version and the keys' name at the start.
   for (const server of servers.keys()) {
     shareNothing(lookedUp[0]![server]!.at(-1)!.body, lookedUp[1]![server]!.at(-1)!.body);
   }
@@ -65,7 +65,7 @@ async function lookUps(runtime: Runtime, name: string, servers: Served[]): Promi
   await runtime.call("told");
   const many = done(await runtime.call("lookUp", "client", ["key-3", "key-1500", "key-3", "key-4"]));
   expect(many.values).toEqual([value(3), null, value(3), value(4)]);
-  // The page is shown every request, and nothing else was sent.
+  // The page is told of every request, and no other request was sent.
   const { requests } = await runtime.call("told");
   const sent = between.flatMap(({ seen }) => seen);
   const lasts = requests.map(({ url }: { url: string }) => url.split("/").at(-1));
@@ -95,7 +95,7 @@ describe.for(RUNTIMES)("$where", ({ among, test }) => {
       shapes.push(between.map(({ seen }) => seen.map(shape)));
     }
     expect(shapes).toEqual([shapes[0], shapes[0], shapes[0]]);
-    // Twelve keys in eight bins: some bin has two.
+    // Of twelve keys in eight bins, at least two are in the same bin.
     expect(done(await runtime.call("fetchOnce", "client", keys))).toContain("dropped");
   });
 
@@ -115,7 +115,7 @@ describe.for(RUNTIMES)("$where", ({ among, test }) => {
   });
 
   test("what is no key of the table is refused", async ({ runtime, server }) => {
-    // An index is no key of a table with keys.
+    // A table with keys cannot be looked up by index.
     await connect(runtime, server.url, "simple");
     for (const keys of [[7], [-1], ["key-1", 7]]) failed(await runtime.call("lookUp", "client", keys), "bad-request");
     expect(done(await runtime.call("lookUp", "client", [])).values).toEqual([]);

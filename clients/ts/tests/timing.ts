@@ -1,9 +1,9 @@
-// Measures whether the time of the client's primitives, as WebAssembly in this engine, depends on their secret input.
+// Measures the dependence of the time of the client's primitives, as WebAssembly in this engine, on their secret input.
 //
 // usage: npm run timing -- [RUNS]
 //
-// A primitive runs on a fixed and on random inputs in random order, so many times in all. Prints Welch's t for each, and the
-// difference of the means in nanoseconds. Nothing fails: the figures are for people to read (docs/constant-time.md).
+// A primitive runs on a fixed input and on random inputs in random order, RUNS times in total. Prints Welch's t for each, and the
+// difference of the means in nanoseconds. It never fails: the figures are for people to read (docs/constant-time.md).
 
 import { readFile } from "node:fs/promises";
 import { cpus } from "node:os";
@@ -12,15 +12,15 @@ import { join } from "node:path";
 import { WEB, need } from "./support/machine.js";
 
 const RUNS = Number(process.argv[2] ?? 100_000);
-/** Runs before the measurement, in which the engine compiles the primitive. */
+/** Number of runs before the measurement, in which the engine compiles the primitive. */
 const WARM_UP = RUNS / 10;
-/** The share of runs that count: the slowest are of interruptions. */
+/** Share of runs that count; the slowest ones are due to interruptions. */
 const COUNTED = 0.9;
-/** The input of every fixed run, which takes as much memory as a random one. */
+/** Input of every fixed run, with the same size as a random one. */
 const FIXED = 0x89abcdef01234567n;
-/** Runs whose inputs are drawn at once. */
+/** Number of runs whose inputs are drawn at once. */
 const DRAWN = 1024;
-/** From this t on, the difference is probably none of chance (Goodwill et al., 2011). */
+/** Value of t from which the difference is probably not due to chance (Goodwill et al., 2011). */
 const SUSPECT = 4.5;
 
 interface Exports {
@@ -65,7 +65,7 @@ function names({ memory, output, primitives }: Exports): string[] {
   return JSON.parse(new TextDecoder().decode(new Uint8Array(memory.buffer, start + 4, length))) as string[];
 }
 
-/** Nanoseconds of one run. */
+/** Measures the nanoseconds of one run. */
 function time({ prepare, run }: Exports, primitive: number, input: bigint): number {
   prepare(primitive, input);
   const started = process.hrtime.bigint();
@@ -79,7 +79,7 @@ function classOf(times: readonly number[]): Class {
   return { mean, variance: squares / (times.length - 1), count: times.length };
 }
 
-/** Times on the fixed input and on random ones, without the slowest of both. */
+/** Measures times on the fixed input and on random ones, without the slowest. */
 function measured(exports: Exports, primitive: number): [fixed: number[], random: number[]] {
   const inputs = new BigUint64Array(DRAWN);
   const coins = new Uint8Array(DRAWN);
@@ -89,7 +89,7 @@ function measured(exports: Exports, primitive: number): [fixed: number[], random
     if (place === 0) {
       crypto.getRandomValues(inputs);
       crypto.getRandomValues(coins);
-      // Both kinds of inputs are read from one array: an input from elsewhere would leave other traces in caches.
+      // Both kinds of inputs are read from one array, because an input from another place would affect caches differently.
       coins.forEach((coin, at) => coin & 1 && (inputs[at] = FIXED));
     }
     const taken = time(exports, primitive, inputs[place]!);

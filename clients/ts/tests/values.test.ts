@@ -1,4 +1,4 @@
-// Fields as the values of their types.
+// Fields as values of their types.
 
 import { expect, test } from "vitest";
 
@@ -28,7 +28,7 @@ const CASES: [FieldType | undefined, string, unknown][] = [
   ["instant", "2024-05-01T10:34:56.5Z", new Date("2024-05-01T10:34:56.500Z")],
   ["datetime", "2024-05-01T10:34:56", "2024-05-01T10:34:56"],
   ["json", '{"x":[1,null]}', { x: [1, null] }],
-  // A server may lie.
+  // A malicious server may send texts that are not of the type.
   ["integer", "five", "five"],
   ["number", "five", "five"],
   ["boolean", "yes", "yes"],

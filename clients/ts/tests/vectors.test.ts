@@ -1,4 +1,4 @@
-// The committed vectors of whole look-ups, which Rust and the reference client compute too: the same bytes here.
+// The committed vectors of whole look-ups: the package computes the same bytes as Rust and the reference client.
 
 import { readFileSync, readdirSync } from "node:fs";
 import { copyFile, writeFile } from "node:fs/promises";
@@ -25,7 +25,7 @@ interface Vector {
   params: Params;
   content: number;
   index: number;
-  /** The hint of protocols whose hint takes a server's packing to compute. */
+  /** The hint, for protocols whose hint can only be computed with a server's packing. */
   hint?: string;
   hint_blake3: string;
   keys_blake3: string | null;
@@ -36,7 +36,7 @@ interface Vector {
 
 const hex = (bytes: Uint8Array) => Buffer.from(bytes).toString("hex");
 
-/** Hints that were computed, by the name of their vector: a file of the site. */
+/** Computed hints as files of the site, by the name of their vector. */
 const hints = new Map<string, Promise<string>>();
 
 async function writeHint(name: string, { params, hint, hint_blake3 }: Vector, contents: Uint8Array[]): Promise<string> {

@@ -1,4 +1,4 @@
-// Versions that change under a client, and what every round of queries draws.
+// Versions that change during a client's life, and the randomness of each round of queries.
 
 import { cp, writeFile } from "node:fs/promises";
 
@@ -29,19 +29,19 @@ browserTest.for(CHANGING)("a new version between two look-ups: %s", async (proto
     expect(await get(page, "key-5")).toEqual(first(5));
     const before = done(await page.call("lookUp", "client", ["key-6"])).description.version;
     await spirea.run("publish", "--server", server.admin, "--database", name, "--changes", changes);
-    // An answer of the version that was asked for says that there is a newer one, which the next look-up asks.
+    // An answer of the requested version announces a newer one, which the next look-up asks.
     expect(await get(page, "key-5")).toEqual(first(5));
     const found = done(await page.call("lookUp", "client", ["key-5", "key-6", "key-7"]));
     expect(found.values).toEqual([["new"], null, first(7)]);
     expect(found.description.version).not.toBe(before);
-    // The kept hint serves the next version, which has the same base.
+    // The stored hint serves the next version, which has the same base.
     await page.reload();
     await connect(page, between.url, name);
     expect(done(await page.call("lookUp", "client", ["key-5", "key-8"])).values).toEqual([["new"], first(8)]);
-    // Base and delta, once each.
+    // The hints of base and delta were fetched once each.
     expect(between.asked("hint")).toHaveLength(protocol === "simple" ? 2 : 0);
   }
-  // A client that outlives its server says so.
+  // A client whose server has ended reports that.
   failed(await page.call("lookUp", "client", ["key-5"]), "unreachable", "broken");
 });
 
@@ -60,11 +60,11 @@ browserTest("a new version of two servers between two look-ups", async ({ page, 
   const before = done(await page.call("lookUp", "client", ["key-5"]));
   expect(before.values).toEqual([first(5)]);
   for (const server of servers) {
-    // While one has it and the other has not, both answer of the one that they have in common.
+    // While only one server has the new version, both answer with the version that they have in common.
     expect(await get(page, "key-5")).toEqual(first(5));
     await spirea.run("publish", "--server", server.admin, "--database", "both", "--base", fresh);
   }
-  // The first one has said by now that there is a newer one, and both have it.
+  // The first server has announced the newer version, and both servers have it now.
   const after = done(await page.call("lookUp", "client", ["key-5"]));
   expect(after.values).toEqual([second(5)]);
   expect(after.description.version).not.toBe(before.description.version);
@@ -84,7 +84,7 @@ browserTest("a version that is older than what was seen is refused", async ({ pa
   const options = { pinnedKey: publicKey };
   await connect(page, between.url, "sealed", options);
   expect(await get(page, "key-5")).toEqual(["new"]);
-  // Rolled back, and the page is loaded anew: what it has seen is kept.
+  // The server is rolled back and the page is reloaded, but the version seen is stored.
   between.upstream = older.url;
   await page.reload();
   failed(await page.call("connect", "client", between.url, { database: "sealed", ...options }), "untrusted-version");
@@ -93,7 +93,7 @@ browserTest("a version that is older than what was seen is refused", async ({ pa
   expect(await get(page, "key-5")).toEqual(first(5));
 });
 
-/** Keeps what is drawn, and has nothing to give where it is told so. */
+/** Script that records drawn randomness, and fails to draw when `dry` is set. */
 const DRAWN = `
   globalThis.drawn = [];
   const draw = crypto.getRandomValues.bind(crypto);
@@ -117,7 +117,7 @@ browserTest.for(["simple", "hybrid", "dpf-xor"])("every round draws from the bro
     expect(await get(page, "key-5")).toEqual(value(5));
     rounds.push(await page.inWorker("drawn.splice(0)"));
   }
-  // As much for each round, of 32 bytes or more, and none of it twice.
+  // Each round draws the same amount, 32 bytes or more, and no draw repeats.
   const lengths = rounds.map((drawn) => drawn.map((draw) => draw.length));
   expect(lengths).toEqual([lengths[0], lengths[0], lengths[0]]);
   expect(rounds[0]!.join("").length).toBeGreaterThanOrEqual(64);

@@ -6,7 +6,7 @@ LEAF_BLOCKS = 4
 
 
 class Domain:
-    """The rows of a table, and what a share of one is."""
+    """Domain of a point function: the rows of a table, and the output bits of a share."""
 
     def __init__(self, prf, rows, bits):
         self.prf, self.bits = FUNCTIONS[prf], bits
@@ -16,21 +16,21 @@ class Domain:
 
     @property
     def key_bytes(self):
-        """wire.md 13.4."""
+        """Size of a key in bytes (wire.md 13.4)."""
         return 1 + 16 + 16 * self.depth + -(-self.depth // 8) + 16 * LEAF_BLOCKS
 
     def blocks(self, node, count):
-        """What a node's seed expands to: the lowest bit of a seed is 0 (wire.md 13.3)."""
+        """Expands a node's seed, whose lowest bit is 0, to blocks (wire.md 13.3)."""
         seed = (node & ~1).to_bytes(16, "little")
         return [int.from_bytes(self.prf(seed, i), "little") for i in range(count)]
 
     def leaf(self, node):
-        """The outputs of a leaf, lowest first."""
+        """Returns the outputs of a leaf, lowest first."""
         data = sum(block << 128 * i for i, block in enumerate(self.blocks(node, LEAF_BLOCKS)))
         return [data >> self.bits * place & ((1 << self.bits) - 1) for place in range(self.per_leaf)]
 
     def keys(self, row, rng):
-        """The keys of party 0 and of party 1 that select a row (wire.md 13.5)."""
+        """Generates the keys of party 0 and of party 1 that select a row (wire.md 13.5)."""
         roots = []
         for _ in range(2):
             high, low = (int(word) for word in rng.words(2))

@@ -1,10 +1,10 @@
-"""Protobuf messages, read and written by hand (wire.md 3)."""
+"""Encoding and decoding of protobuf messages, without a library (wire.md 3)."""
 
 from .errors import Malformed
 
 FORMAT = 1  # wire.md 3.1
 
-# wire.md 3.5.
+# Error codes by number (wire.md 3.5).
 CODES = [
     "UNSPECIFIED",
     "MALFORMED",
@@ -34,7 +34,7 @@ CODES = [
 
 
 def varint(value):
-    """wire.md 3.1."""
+    """Encodes a number (wire.md 3.1)."""
     out = bytearray()
     while value >= 0x80:
         out.append(value & 0x7F | 0x80)
@@ -44,14 +44,14 @@ def varint(value):
 
 
 def field(number, value):
-    """A field with a number, a truth value or bytes; nothing where it has its default (wire.md 3.1)."""
+    """Encodes a field with a number, a boolean or bytes; omits default values (wire.md 3.1)."""
     if isinstance(value, (bytes, bytearray)):
         return varint(number << 3 | 2) + varint(len(value)) + bytes(value) if value else b""
     return varint(number << 3) + varint(int(value)) if value else b""
 
 
 def repeated(number, values):
-    """Fields with bytes, also empty ones."""
+    """Encodes repeated fields of bytes, including empty ones."""
     return b"".join(varint(number << 3 | 2) + varint(len(value)) + value for value in values)
 
 
@@ -67,7 +67,7 @@ def _take_varint(data, at):
 
 
 def fields(data):
-    """The values of a message's fields by number, in their order (wire.md 3.1)."""
+    """Decodes a message. Returns the values of its fields by number, in order (wire.md 3.1)."""
     found, at = {}, 0
     while at < len(data):
         key, at = _take_varint(data, at)
@@ -86,13 +86,13 @@ def fields(data):
 
 
 class Message:
-    """A message whose fields are asked for by number and kind."""
+    """A decoded message with typed access to its fields by number."""
 
     def __init__(self, data):
         self.fields = fields(data)
 
     def checked(self):
-        """The message, if its format is the one that this client speaks (wire.md 3.1)."""
+        """Returns the message if it has the format of this client (wire.md 3.1)."""
         if self.number(1) != FORMAT:
             raise Malformed(f"the message has format {self.number(1)}, and this client speaks format {FORMAT}")
         return self
@@ -122,7 +122,7 @@ class Message:
             raise Malformed(f"field {number} of a message is no text") from error
 
     def message(self, number):
-        """A message within, if it is there."""
+        """Returns a nested message; None if it is absent."""
         return Message(self.bytes(number)) if number in self.fields else None
 
     def all(self, number):
@@ -133,18 +133,18 @@ class Message:
 
 
 def keys_request(version, keys, delta):
-    """wire.md 3.3."""
+    """Encodes a request that registers keys (wire.md 3.3)."""
     return field(1, FORMAT) + field(2, version) + field(3, keys) + field(4, delta)
 
 
 def query_request(version, queries, keys, delta_queries, delta_keys):
-    """wire.md 3.4."""
+    """Encodes a request with queries (wire.md 3.4)."""
     head = field(1, FORMAT) + field(2, version) + repeated(3, queries) + field(4, keys)
     return head + repeated(5, delta_queries) + field(6, delta_keys)
 
 
 def query_response(data, version, count, answer_bytes, delta_answer_bytes):
-    """The base's and the delta's answers of a response to `count` look-ups (wire.md 3.4)."""
+    """Returns the base's and the delta's answers of a response to `count` look-ups (wire.md 3.4)."""
     response = Message(data).checked()
     if response.hash(2) != version:
         raise Malformed("another version answered than was asked")

@@ -1,4 +1,4 @@
-"""What can go wrong. None of these means that a key is absent."""
+"""Errors of the client. None of them means that a key is absent."""
 
 
 class ClientError(Exception):
@@ -6,23 +6,23 @@ class ClientError(Exception):
 
 
 class Malformed(ClientError):
-    """Bytes are not what the parameters say."""
+    """Received bytes do not match the parameters."""
 
 
 class Untrusted(ClientError):
-    """Bytes are not what the operator, or the version, vouches for."""
+    """Received data lacks a valid signature of the operator, or is not bound to the version."""
 
 
 class Unverified(ClientError):
-    """An answer does not verify: nothing of it is given out."""
+    """An answer does not verify, and is withheld."""
 
 
 class BadRequest(ClientError):
-    """The table cannot be asked so."""
+    """The request is invalid for the table or for this client."""
 
 
 class Refused(ClientError):
-    """The server refused or failed, and says why."""
+    """The server refused or failed; the message has its reason."""
 
     def __init__(self, status, code, message, remedy, accepted, current_version):
         super().__init__(f"the server refused ({status}, {code}): {message}; {remedy}")

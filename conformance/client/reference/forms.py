@@ -33,7 +33,7 @@ LABEL = r"[a-z0-9_*-]{1,63}"
 
 
 def check(table):
-    """Checks the members of a table."""
+    """Checks the types and the form of keys of a table."""
     types = table.get("types")
     if types is not None and (len(types) != len(table["fields"]) or not types or not set(types) <= TYPES):
         raise Malformed("the table's types are not those of its fields")
@@ -56,7 +56,7 @@ def check(table):
 
 
 def in_form(form, key):
-    """The key that is asked for in place of `key`."""
+    """Returns the normal form of a key, or the key itself if it has none."""
     if form is None:
         return key
     try:
@@ -74,7 +74,7 @@ def in_form(form, key):
 
 
 def made(step, text):
-    """The text after a step, or nothing if it cannot be made."""
+    """Applies a step to a text. Returns None if the step is impossible."""
     if step not in ("e164", "hex") and any(unicodedata.category(character) == "Cn" for character in text):
         raise BadRequest("the key has characters that this client does not know")
     if step == "trim":
@@ -97,7 +97,7 @@ def made(step, text):
 
 
 def shown(kind, field):
-    """A field as `spirea get --json` shows it."""
+    """Converts a field to the JSON value that `spirea get --json` shows."""
     try:
         text = field.decode()
     except UnicodeDecodeError:
@@ -112,7 +112,7 @@ def shown(kind, field):
 
 
 def admitted(kind, text):
-    """Tests for a text of a type that is shown as more than a string."""
+    """True if a text is valid for a type that is shown as a JSON value other than a string; True for other types."""
     if kind in ("integer", "number", "decimal", "boolean", "json"):
         try:
             value = json.loads(text)

@@ -1,13 +1,13 @@
-"""Where records lie (wire.md 7)."""
+"""Places of records in the database (wire.md 7)."""
 
 from .errors import Malformed, Unverified
 
 
 class Grid:
-    """Records in units, units in groups and columns."""
+    """The grid: records in units, units in groups and columns."""
 
     def __init__(self, grid, across):
-        """`across`: whether the parts of a record lie in neighbouring columns, else below each other (wire.md 7.2)."""
+        """Checks a grid. If `across`, the parts of a record lie in adjacent columns, else below each other (wire.md 7.2)."""
         self.records, self.record_bytes = grid["records"], grid["record_bytes"]
         self.unit, self.groups, self.columns = grid["unit_rows"], grid["groups"], grid["columns"]
         if min(self.records, self.record_bytes, self.unit, self.groups, self.columns) < 1:
@@ -19,12 +19,12 @@ class Grid:
             raise Malformed("the grid has no room for its records")
 
     def place(self, index):
-        """The column, the group, and the record's first byte in its unit (wire.md 7.1)."""
+        """Returns a record's column and group, and the offset of its first byte in the unit (wire.md 7.1)."""
         unit, within = divmod(index, self.per_unit)
         return unit // self.groups * self.step, unit % self.groups, within * self.record_bytes
 
     def cut(self, units, offset):
-        """The record, from the numbers of its parts' units (wire.md 7.2)."""
+        """Assembles the record from the numbers of its parts' units (wire.md 7.2)."""
         record = []
         for unit in units:
             wanted = min(self.record_bytes - len(record), self.unit - offset)
@@ -34,6 +34,6 @@ class Grid:
 
 
 def check_bytes(numbers):
-    """Refuses an answer that decodes to a number that is no byte (wire.md 8.8)."""
+    """Refuses an answer that decodes to 256, which is not a byte (wire.md 8.8)."""
     if 256 in numbers:
         raise Unverified("the answer decodes to a number that is no byte: it is withheld")

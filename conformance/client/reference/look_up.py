@@ -1,4 +1,4 @@
-"""Look-ups: what is asked of base and delta, and what their answers say together (wire.md 6, 14)."""
+"""Look-ups: queries to base and delta, and the combination of their answers (wire.md 6, 14)."""
 
 import os
 
@@ -10,12 +10,12 @@ from .prf import WEAK
 from .transport import Server
 
 MAX_REQUEST_BYTES = 64 << 20
-# What a fetch says of a value that it did not bring.
+# Result of a fetch for a value that the query did not bring.
 DROPPED = "dropped"
 
 
 class Client:
-    """A client of one version of a database, for one look-up of any number of keys."""
+    """A client of one version of a database, for a single look-up of any number of keys."""
 
     def __init__(self, urls, name, rng, options):
         self.name, self.rng, self.options = name, rng, options
@@ -23,7 +23,7 @@ class Client:
         self.connect()
 
     def connect(self):
-        """Configurations, hints and secrets; the keys go to the servers with the first query."""
+        """Fetches configurations and hints, and draws secrets. The keys are uploaded with the first query."""
         found = [versions.configuration(server.config(), self.name) for server in self.servers]
         if len(found) == 2 and found[0].version != found[1].version:
             common = [version for version in found[0].versions if version in found[1].versions]
@@ -46,7 +46,7 @@ class Client:
             part.protocol.open(hint, secrets, self.rng)
 
     def register(self):
-        """Uploads the evaluation keys, those of base and delta once if they are the same (wire.md 2.5)."""
+        """Uploads the evaluation keys; if base and delta have the same keys, only once (wire.md 2.5)."""
         uploaded = set()
         for part in self.found.parts:
             keys = part.protocol.keys
@@ -57,10 +57,11 @@ class Client:
                 uploaded.add(keys)
 
     def look_up(self, keys=(), indices=()):
-        """The values, as lists of fields; None for what the table does not have.
+        """Looks up keys or indices. Returns each value as a list of fields; None for a key or row that the table does not
+        have.
 
-        All requests are sent before the first answer is decoded: what a server sees does not depend on whether its
-        answers verify (wire.md 14).
+        All requests are sent before the first answer is decoded, so a server's view does not depend on whether its answers
+        verify (wire.md 14).
         """
         kind = self.found.base.table["kind"]
         if (kind == "keyword") != bool(keys):
@@ -76,10 +77,10 @@ class Client:
         return [self.decode(*one) for one in answered]
 
     def fetch(self, keys=(), indices=()):
-        """The values that one query brings, one of each bin; DROPPED for what lies in the bin of one before it.
+        """Fetches values with one query, which brings one of each bin; DROPPED for a value whose bin an earlier one uses.
 
-        The records of all bins are verified, dummies too: a server does not learn from a refusal what was wanted (wire.md
-        13.7).
+        The records of all bins are verified, including dummies, so a server does not learn from a refusal which records were
+        wanted (wire.md 13.7).
         """
         part = self.found.base
         if self.found.delta is not None or not hasattr(part.protocol, "fetch"):
@@ -94,24 +95,24 @@ class Client:
         return [self.brought(part, payloads.get(record), entry) for record, entry in wanted]
 
     def in_form(self, key):
-        """The key that is asked for (wire.md 5.11)."""
+        """Returns the normal form of a key (wire.md 5.11)."""
         return forms.in_form(self.found.base.table.get("key_form"), key)
 
     def brought(self, part, payload, entry):
-        """What a record says that was brought, or was not."""
+        """Returns the fields of an entry in a fetched payload; DROPPED without a payload."""
         if payload is None:
             return DROPPED
         value = self.entry_of(part, payload, entry)
         return None if value is None else table.split_fields(part.table, value)
 
     def ask(self, part, key, index):
-        """The queries of one look-up to one part, and what decoding needs (wire.md 5.6, 6.1)."""
+        """Makes the queries of one look-up to one part. Also returns the state for decoding (wire.md 5.6, 6.1)."""
         record, entry = self.place(part, key, index)
         queries, state = part.protocol.query(record, self.rng)
         return queries, (part, record, entry, state)
 
     def place(self, part, key, index):
-        """The record of a part in which something lies, and where there (wire.md 5.6, 6.1)."""
+        """Returns the record of a key or row in a part, and its entry in the record (wire.md 5.6, 6.1)."""
         if part.table["kind"] == "keyword":
             entry = table.tag(bytes.fromhex(part.table["salt"]), key)
             record = table.bucket(part.table, entry)
@@ -124,11 +125,11 @@ class Client:
         return record, entry
 
     def beyond_base(self, index):
-        """Whether only a delta can have the row: the base is asked for row 0 then (wire.md 6.3)."""
+        """True if only the delta can have the row; the base is then asked for row 0 (wire.md 6.3)."""
         return self.found.delta is not None and index is not None and index >= self.found.base.table["entries"]
 
     def request(self, wanted):
-        """Asks all servers for some look-ups; returns their states with their answers."""
+        """Sends one request with some look-ups to all servers. Returns the states with the answers."""
         asked = [[self.ask(part, key, index) for key, index in wanted] for part in self.found.parts]
         responses = self.exchange([[queries for queries, _ in of_part] for of_part in asked], len(wanted))
         answered = []
@@ -138,7 +139,7 @@ class Client:
         return answered
 
     def exchange(self, asked, count):
-        """Sends the queries to each part, by look-up and party; returns the answers of each server to each part."""
+        """Sends the queries of each part, by look-up and party. Returns the answers of each server for each part."""
         keys = [part.protocol.keys for part in self.found.parts]
         hashes = [blake3.blake3(bytes_of).digest() if bytes_of else b"" for bytes_of in keys]
         lengths = [part.protocol.answer_bytes for part in self.found.parts]
@@ -154,7 +155,7 @@ class Client:
         return responses
 
     def send(self, server, request, limit):
-        """Sends a request, and the same once more to a server that had forgotten the keys (wire.md 2.5)."""
+        """Sends a request. If the server has forgotten the keys, registers them and sends it once more (wire.md 2.5)."""
         request_id = os.urandom(16).hex()
         try:
             return server.query(request, request_id, limit)
@@ -165,7 +166,7 @@ class Client:
         return server.query(request, request_id, limit)
 
     def decode(self, index, parts):
-        """What the delta says goes before what the base says (wire.md 6.2)."""
+        """Decodes the answers of all parts; the delta overrides the base (wire.md 6.2)."""
         values = [self.value(*state, answers) for state, answers in parts]
         value = values[0]
         if len(values) == 2 and values[1] is not None:
@@ -178,13 +179,13 @@ class Client:
         return None if value is None else table.split_fields(self.found.base.table, value)
 
     def value(self, part, record, entry, state, answers):
-        """What one part says; all of an answer is checked before anything of it is used (wire.md 5)."""
+        """Decodes the answer of one part. Checks the whole answer before using any of it (wire.md 5)."""
         payload = table.unseal(part.table, record, part.protocol.decode(state, answers))
         return self.entry_of(part, payload, entry)
 
     @staticmethod
     def entry_of(part, payload, entry):
-        """An entry's value in a payload."""
+        """Returns the value of an entry in a payload."""
         if part.table["kind"] == "keyword":
             return table.bucket_value(payload, entry)
         return table.row_value(payload, entry)

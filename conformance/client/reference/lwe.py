@@ -8,7 +8,7 @@ from .sample import noise, ternary
 from .streams import chacha20
 
 RING = 256  # wire.md 8.1: degree of the structured matrix's ring
-# wire.md 8.1: the length of a secret, and whether the matrix is structured.
+# wire.md 8.1: the length of a secret, and True if the matrix is structured.
 SETS = {"module-1280": (1280, True), "module-1536": (1536, True), "paper": (1280, False)}
 MAX_COLUMNS = 1 << 20
 MAX_DROPPED_BITS = 8  # wire.md 8.7
@@ -16,13 +16,13 @@ FIELD = 257  # wire.md 8.8
 
 
 def matrix_key(seed, fold):
-    """The key of the stream of the public matrix of a first or second fold (wire.md 8.2)."""
+    """Returns the key of the stream of the public matrix of a first or second fold (wire.md 8.2)."""
     context = f"spirea v2: public matrix of the {('first', 'second')[fold]} fold"
     return blake3.blake3(seed, derive_key_context=context).digest()
 
 
 class PublicMatrix:
-    """A, a row for each column of the database (wire.md 8.2)."""
+    """The public matrix A, with a row for each column of the database (wire.md 8.2)."""
 
     def __init__(self, name, key, columns):
         if name not in SETS:
@@ -31,28 +31,28 @@ class PublicMatrix:
         self.degree, self.structured = SETS[name]
 
     def rows(self, block):
-        """Rows 256 block to 256 block + 255."""
+        """Returns rows 256 block to 256 block + 255."""
         if not self.structured:
             return chacha20(self.key, range(RING * block, RING * (block + 1)), self.degree)
         stream = chacha20(self.key, [block], self.degree)[0].reshape(-1, RING)
         i, j = np.arange(RING)[:, None], np.arange(RING)[None, :]
-        # Row i of polynomial a's square: a[i - j], and -a[256 + i - j] where j is above i.
+        # Row i of the square matrix of polynomial a: a[i - j] for j <= i, and -a[256 + i - j] for j > i.
         squares = [np.where(i >= j, a[(i - j) % RING], -a[(i - j) % RING]) for a in stream]
         return np.concatenate(squares, axis=1)
 
     def times(self, secret):
-        """A s modulo 2^32, for whole blocks of 256 columns."""
+        """Returns A s modulo 2^32, for whole blocks of 256 columns."""
         blocks = -(-self.columns // RING)
         return np.concatenate([inner(self.rows(block), secret) for block in range(blocks)])
 
 
 def inner(rows, secret):
-    """Products of rows of words by a secret, modulo 2^32."""
+    """Multiplies rows of words by a secret, modulo 2^32."""
     return rows @ secret.astype(np.uint32)
 
 
 class Blinding:
-    """A secret factor of a unit vector, in the field of 257 elements (wire.md 8.8)."""
+    """A secret factor of a unit vector, in the field with 257 elements (wire.md 8.8)."""
 
     def __init__(self, factor):
         self.factor, self.inverse = factor, pow(factor, -1, FIELD)
@@ -66,15 +66,15 @@ class Blinding:
         return (2 * self.factor * 2**32 + FIELD) // (2 * FIELD)
 
     def numbers(self, phases, bits):
-        """The numbers that phases, fractions of 2^bits, decode to: bytes, or 256."""
+        """Decodes phases, fractions of 2^bits, to numbers: bytes, or 256."""
         nearest = ((2 * FIELD * int(phase) + 2**bits) >> bits + 1 for phase in phases)
         return np.array([number * self.inverse % FIELD for number in nearest], np.uint16)
 
 
 def encrypt_unit(matrix, position, rng, secret=None, dropped=0):
-    """Bodies of the unit vector of a position as bytes, without their lowest bits; their secret and their factor.
+    """Encrypts the unit vector of a position. Returns the bodies as bytes, without their lowest bits; the secret; the factor.
 
-    The vector is times the factor (wire.md 8.7, 8.8). The secret is a fresh one unless given.
+    The vector is multiplied by the factor (wire.md 8.7, 8.8). The secret is fresh unless given.
     """
     if secret is None:
         secret = ternary(rng, matrix.degree)
@@ -84,13 +84,13 @@ def encrypt_unit(matrix, position, rng, secret=None, dropped=0):
 
 
 def encrypt_plain_unit(matrix, position, rng):
-    """Bodies of the unit vector of a position as bytes, and their secret (wire.md 8.3)."""
+    """Encrypts the unit vector of a position. Returns the bodies as bytes, and the secret (wire.md 8.3)."""
     secret = ternary(rng, matrix.degree)
     return upper_bits(encrypted(matrix, position, 1 << 24, secret, rng)[: matrix.columns], 0), secret
 
 
 def encrypted(matrix, position, word, secret, rng):
-    """Bodies of whole blocks of columns, with a word at the position."""
+    """Returns the bodies of whole blocks of columns, with a word added at the position."""
     product = matrix.times(secret)
     bodies = noise(rng, len(product)).astype(np.uint32) - product
     bodies[position : position + 1] += np.uint32(word)
@@ -98,7 +98,7 @@ def encrypted(matrix, position, word, secret, rng):
 
 
 def round_bodies(bodies, dropped, rng):
-    """Bodies rounded to multiples of 2^dropped, halves either way (wire.md 8.7)."""
+    """Rounds bodies to multiples of 2^dropped, halves up or down at random (wire.md 8.7)."""
     if dropped == 0:
         return bodies
     coins = np.unpackbits(np.frombuffer(rng.bytes(len(bodies) // 8), np.uint8), bitorder="little")
@@ -107,26 +107,26 @@ def round_bodies(bodies, dropped, rng):
 
 
 def upper_bits(bodies, dropped):
-    """What bodies travel as (wire.md 8.7)."""
+    """Encodes bodies for the wire, without their dropped bits (wire.md 8.7)."""
     bits = np.unpackbits((bodies >> np.uint32(dropped)).astype("<u4").view(np.uint8), bitorder="little")
     return np.packbits(bits.reshape(-1, 32)[:, : 32 - dropped], bitorder="little").tobytes()
 
 
 def bodies_bytes(bodies, dropped):
-    """Bytes that so many bodies take (wire.md 8.7)."""
+    """Returns the bytes of `bodies` bodies on the wire (wire.md 8.7)."""
     return bodies * (32 - dropped) // 8
 
 
 def words(data):
-    """Rounded words as bytes, to words (wire.md 8.5)."""
+    """Decodes rounded words (wire.md 8.5)."""
     return np.frombuffer(data, "<u2").astype(np.uint32) << np.uint32(16)
 
 
 def nearest_bytes(phases):
-    """The bytes that phases decode to (wire.md 8.4)."""
+    """Decodes phases to bytes (wire.md 8.4)."""
     return ((phases + np.uint32(1 << 23)) >> np.uint32(24)).astype(np.uint8)
 
 
 def hint_rows(data, degree):
-    """A hint's rows (wire.md 8.6)."""
+    """Decodes the rows of a hint (wire.md 8.6)."""
     return np.frombuffer(data, "<u4").reshape(-1, degree)

@@ -1,4 +1,4 @@
-"""Pseudorandom functions of a seed: block i of what 16 bytes expand to (wire.md 13.2)."""
+"""Pseudorandom functions: block i of the expansion of a seed of 16 bytes (wire.md 13.2)."""
 
 import hashlib
 
@@ -7,7 +7,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 MASK = (1 << 64) - 1
 # wire.md 13.2: the first 16 bytes of the fractional part of pi.
 AES_KEY = bytes.fromhex("243f6a8885a308d313198a2e03707344")
-# wire.md 13.2: functions that somebody must choose by name.
+# wire.md 13.2: functions that a client must accept explicitly.
 WEAK = ("siphash", "highwayhash")
 
 
@@ -31,7 +31,7 @@ def aes(seed, i):
 
 
 def _core(initial, rounds, quarter, rings):
-    """The rounds that ChaCha and Salsa20 have in common, and the sum with the beginning."""
+    """Runs the rounds common to ChaCha and Salsa20, and adds the initial state."""
     x = list(initial)
     for number in range(rounds):
         for i in range(4):
@@ -94,7 +94,7 @@ MULTIPLIERS = (
     (0xDBE6D5D5FE4CCE2F, 0xA4093822299F31D0, 0x13198A2E03707344, 0x243F6A8885A308D3),
     (0x3BD39E10CB0EF593, 0xC0ACF169B5F18A8C, 0xBE5466CF34E90C6C, 0x452821E638D01377),
 )
-# Where each of the 16 bytes of two words comes from.
+# Source of each of the 16 bytes of two words.
 ZIPPER = (3, 12, 2, 5, 14, 1, 15, 0, 11, 4, 10, 13, 9, 6, 8, 7)
 
 
@@ -126,7 +126,7 @@ def highwayhash(seed, call):
     a, b = ([(x + y) & MASK for x, y in zip(v, mul)] for v, mul in ((v0, mul0), (v1, mul1)))
     digest = b""
     for i in (0, 2):
-        # Modulo x^128 + x^2 + x, without what leaves 128 bits at the top.
+        # Reduces modulo x^128 + x^2 + x, and drops bits above 128.
         high = (b[i + 1] << 64 | b[i]) & ((1 << 126) - 1)
         folded = (a[i + 1] << 64 | a[i]) ^ high << 1 ^ high << 2
         digest += (folded & ((1 << 128) - 1)).to_bytes(16, "little")
@@ -138,7 +138,7 @@ def sha256(seed, call):
 
 
 def in_calls(function, size):
-    """Block i where a call gives `size` bytes (wire.md 13.2)."""
+    """Returns a function for block i, from a `function` that returns `size` bytes per call (wire.md 13.2)."""
 
     def block(seed, i):
         call, place = divmod(16 * i, size)

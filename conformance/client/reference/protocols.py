@@ -1,4 +1,4 @@
-"""The nine protocols: queries for a record, and the record from answers (wire.md 9, 10, 12, 13)."""
+"""The nine protocols: making queries for a record, and decoding it from answers (wire.md 9, 10, 12, 13)."""
 
 import blake3
 import numpy as np
@@ -14,11 +14,11 @@ from .streams import chacha20
 
 
 class Protocol:
-    """What every protocol has; `params` is the JSON of wire.md 4.5."""
+    """Base class of all protocols; `params` is the JSON of wire.md 4.5."""
 
-    # The members of its parameters beside `protocol` (wire.md 4.5).
+    # Members of the parameters beside `protocol` (wire.md 4.5).
     members = {"set", "ring", "seed", "grid"}
-    # Those that are left out where they are 0.
+    # Optional members, omitted if they have their default.
     optional = set()
     parties = 1
     shape = None
@@ -33,11 +33,11 @@ class Protocol:
 
     @property
     def lengths(self):
-        """Bytes of a query, an answer, evaluation keys and the hint (wire.md 4.2)."""
+        """Sizes of a query, an answer, the evaluation keys and the hint in bytes (wire.md 4.2)."""
         return self.query_bytes, self.answer_bytes, self.keys_bytes, self.hint_bytes
 
     def open(self, hint, secrets, rng):
-        """Takes the hint, and a ring secret of the shape among `secrets` or a fresh one (wire.md 11.5)."""
+        """Stores the hint. Takes the ring secret of the shape from `secrets`, or adds a fresh one (wire.md 11.5)."""
         self.hint = hint
         if self.keys_bytes:
             if self.shape.key not in secrets:
@@ -46,11 +46,11 @@ class Protocol:
 
     @property
     def keys(self):
-        """The evaluation keys' bytes; none if the protocol needs none."""
+        """Bytes of the evaluation keys; empty if the protocol needs none."""
         return self.ring.keys if self.keys_bytes else b""
 
     def query(self, index, rng):
-        """The queries, one to each party, and what decoding needs."""
+        """Makes the queries for a record, one for each party. Also returns the state for decoding."""
         if not 0 <= index < self.grid.records:
             raise BadRequest(f"no such record: the table has records 0 to {self.grid.records - 1}")
         return self.ask(*self.grid.place(index), rng)
@@ -60,7 +60,7 @@ class Protocol:
 
 
 class Folding(Protocol):
-    """The protocols that begin with a fold (wire.md 8)."""
+    """Base class of the protocols that begin with a fold (wire.md 8)."""
 
     across = False
 
@@ -80,20 +80,21 @@ class Folding(Protocol):
         return lwe.PublicMatrix(self.params["set"], key, columns)
 
     def column_of(self, column, rng):
-        """Bodies of a column, their secret and their factor (wire.md 8.3, 8.8)."""
+        """Encrypts the unit vector of a column. Returns the bodies, their secret and their factor (wire.md 8.3, 8.8)."""
         return lwe.encrypt_unit(self.first, column, rng, dropped=self.dropped)
 
     def columns_of(self, column, rng):
-        """Bodies of the columns of a record's parts, and for each its secret and factor (wire.md 8.3, 8.8)."""
+        """Encrypts the unit vectors of the columns of a record's parts. Returns the bodies, and a secret and factor for each
+        (wire.md 8.3, 8.8)."""
         asked = [self.column_of(column + part, rng) for part in range(self.grid.parts)]
         return b"".join(bodies for bodies, *_ in asked), [keeps for _, *keeps in asked]
 
     def expanded(self):
-        """wire.md 11.6, 12.3."""
+        """Returns the shape of a query by expansion (wire.md 11.6, 12.3)."""
         return Expanded(ring_set(self.params["ring"], True), self.degree, 1)
 
     def packing(self, packed, groups=1):
-        """With so many packed ciphertexts (wire.md 11.6, 12)."""
+        """Returns the shape of a query for `packed` packed ciphertexts (wire.md 11.6, 12)."""
         chosen = ring_set(self.params["ring"], True)
         if self.params.get("keys", "per-query") != "per-query":
             raise Malformed("keys reach a server in another way than there is")
@@ -108,9 +109,9 @@ class Folding(Protocol):
         return Rotated(chosen, self.degree, groups, packed)
 
     def packed(self, secret, factor, group, rng):
-        """The ciphertext of an LWE secret, and what reads the packed ciphertexts that it asks for (wire.md 11.6, 11.8).
+        """Encrypts an LWE secret. Returns the ciphertext, and a reader of the packed ciphertexts in the answer.
 
-        The reader returns a list of numbers, those of one ciphertext after another.
+        The reader returns a list of the numbers of all ciphertexts, in order (wire.md 11.6, 11.8).
         """
 
         def numbers(secret, ciphertexts):
@@ -132,7 +133,7 @@ class Folding(Protocol):
 
 
 class Simple(Folding):
-    """wire.md 9."""
+    """The protocol `simple` (wire.md 9)."""
 
     members = {"set", "seed", "records", "record_bytes", "rows", "columns"}
     across = True
@@ -159,7 +160,7 @@ class Simple(Folding):
 
 
 class TwoFolds(Folding):
-    """What `double` and `exppack-double` have in common (wire.md 10)."""
+    """Common base of `double` and `exppack-double` (wire.md 10)."""
 
     across = True
 
@@ -171,13 +172,13 @@ class TwoFolds(Folding):
         self.bodies_bytes = self.grid.parts * self.first_bytes + 4 * self.grid.groups
 
     def two_queries(self, column, group, rng):
-        """wire.md 10.2."""
+        """Makes the queries of both folds (wire.md 10.2)."""
         first, of_first = self.columns_of(column, rng)
         second, *of_second = lwe.encrypt_unit(self.second, group, rng)
         return first + second, of_first, of_second
 
     def record(self, fixed, moving, first, second, offset):
-        """The record, from the numbers of the fixed rows and the moving rows' ciphertexts (wire.md 10.4)."""
+        """Decodes the record from the numbers of the fixed rows and the ciphertexts of the moving rows (wire.md 10.4)."""
         secret, factor = second
         ciphertexts = lwe.words(moving).reshape(-1, self.degree + 1)
         moving = factor.numbers(ciphertexts[:, -1] + lwe.inner(ciphertexts[:, :-1], secret), 32)
@@ -193,7 +194,7 @@ class TwoFolds(Folding):
 
 
 class Double(TwoFolds):
-    """wire.md 10."""
+    """The protocol `double` (wire.md 10)."""
 
     members = {"set", "seed", "grid"}
 
@@ -216,7 +217,7 @@ class Double(TwoFolds):
 
 
 class ExpPackDouble(TwoFolds):
-    """wire.md 12.2."""
+    """The protocol `exppack-double` (wire.md 12.2)."""
 
     optional = {"dropped_bits", "keys"}
 
@@ -241,7 +242,7 @@ class ExpPackDouble(TwoFolds):
 
 
 class ExpPackSimple(Folding):
-    """wire.md 12.1."""
+    """The protocol `exppack-simple` (wire.md 12.1)."""
 
     optional = {"dropped_bits", "keys"}
     across = True
@@ -271,7 +272,7 @@ class ExpPackSimple(Folding):
 
 
 class Blocks(Folding):
-    """The protocols whose units are blocks of 4096 bytes (wire.md 12.3, 12.4)."""
+    """Base class of the protocols whose units are blocks of 4096 bytes (wire.md 12.3, 12.4)."""
 
     optional = {"dropped_bits"}
 
@@ -282,7 +283,7 @@ class Blocks(Folding):
 
 
 class DoublePack(Blocks):
-    """wire.md 12.3."""
+    """The protocol `double-pack` (wire.md 12.3)."""
 
     def __init__(self, params):
         super().__init__(params)
@@ -312,7 +313,7 @@ class DoublePack(Blocks):
 
 
 class Hybrid(Blocks):
-    """wire.md 12.4."""
+    """The protocol `hybrid` (wire.md 12.4)."""
 
     optional = {"dropped_bits", "keys"}
 
@@ -333,13 +334,13 @@ class Hybrid(Blocks):
 
 
 def pad_key(params):
-    """The key of the stream of the public pad (wire.md 12.5)."""
+    """Returns the key of the stream of the public pad (wire.md 12.5)."""
     pad = bytes.fromhex(params["pad"])
     return blake3.blake3(pad, derive_key_context="spirea v1: public pad of polynomials").digest()
 
 
 class Onion(Protocol):
-    """wire.md 12.5."""
+    """The protocol `onion` (wire.md 12.5)."""
 
     members = {"ring", "pad", "grid"}
 
@@ -358,7 +359,7 @@ class Onion(Protocol):
         return [self.ring.query(self.shape, numbers, group, rng)], (column, group, offset)
 
     def pad(self, part, column, group):
-        """What was added to the coefficients of a unit (wire.md 12.5)."""
+        """Returns the pad that was added to the coefficients of a unit (wire.md 12.5)."""
         unit = (part * self.grid.groups + group) * self.grid.columns + column
         return chacha20(pad_key(self.params), [unit], DEGREE)[0] & np.uint32((1 << self.bits) - 1)
 
@@ -373,7 +374,7 @@ class Onion(Protocol):
 
 
 class TwoServers(Protocol):
-    """wire.md 13."""
+    """Base class of the protocols with two servers (wire.md 13)."""
 
     members = {"prf", "shares", "grid"}
     optional = {"bins"}
@@ -403,12 +404,12 @@ class TwoServers(Protocol):
         return self.decode_fetch(chosen, answers)[index]
 
     def records_of(self, bin_number):
-        """The records of a bin (wire.md 13.7)."""
+        """Returns the range of a bin's records (wire.md 13.7)."""
         start = bin_number * self.bin_records
         return range(start, max(start, min(start + self.bin_records, self.grid.records)))
 
     def choose(self, wanted, rng):
-        """A record of each bin that has records: the first that is wanted there, or a dummy (wire.md 13.7)."""
+        """Chooses a record of each bin that has records: the first wanted one in the bin, or a dummy (wire.md 13.7)."""
         for index in wanted:
             if not 0 <= index < self.grid.records:
                 raise BadRequest(f"no such record: the table has records 0 to {self.grid.records - 1}")
@@ -416,21 +417,21 @@ class TwoServers(Protocol):
         chosen = []
         for bin_number in range(-(-self.grid.records // self.bin_records)):
             records = self.records_of(bin_number)
-            # The only bin has the first record that is wanted.
+            # A single bin with a wanted record needs no dummy.
             draws = self.grid.records > self.bin_records or not wanted
             dummy = records[int(rng.words(1)[0]) * len(records) >> 64] if draws else None
             chosen.append(first.get(bin_number, dummy))
         return chosen
 
     def fetch(self, wanted, rng):
-        """The queries, one to each party, for a record of each bin, and which these are (wire.md 13.7)."""
+        """Makes the queries, one for each party, for a record of each bin. Also returns these records (wire.md 13.7)."""
         chosen = self.choose(wanted, rng)
         rows = [self.grid.place(index)[0] % self.bin_rows for index in chosen] + [0] * (self.bins - len(chosen))
         keys = [self.domain.keys(row, rng) for row in rows]
         return [b"".join(of_party) for of_party in zip(*keys)], chosen
 
     def decode_fetch(self, chosen, answers):
-        """The records that were brought, dummies among them, by index."""
+        """Decodes the fetched records, including dummies. Returns them by index."""
         rows = self.split(self.add(*answers), self.row_bytes)
         return {
             index: self.grid.cut(self.split(row, self.grid.unit), self.grid.place(index)[2])
@@ -439,9 +440,9 @@ class TwoServers(Protocol):
 
 
 class DpfXor(TwoServers):
-    """wire.md 13.6."""
+    """The protocol `dpf-xor` (wire.md 13.6)."""
 
-    # Bits of a share.
+    # Bits of a share, by its name.
     shares = {"bit": 1}
 
     def add(self, zero, one):
@@ -449,7 +450,7 @@ class DpfXor(TwoServers):
 
 
 class DpfSum(TwoServers):
-    """wire.md 13.6."""
+    """The protocol `dpf-sum` (wire.md 13.6)."""
 
     shares = {"u32": 32, "u64": 64}
 
@@ -472,7 +473,7 @@ PROTOCOLS = {
 
 
 def protocol_of(params):
-    """The protocol of parameters (wire.md 4.5)."""
+    """Makes the protocol of parameters (wire.md 4.5)."""
     try:
         protocol = PROTOCOLS[params["protocol"]]
         if set(params) - protocol.optional != {"protocol", *protocol.members}:

@@ -13,7 +13,7 @@ DEGREE = 4096  # wire.md 11.1
 
 @dataclass(frozen=True)
 class Digits:
-    """A gadget of digits in base 2^base, without the lowest bits (wire.md 11.4)."""
+    """A gadget of digits in base 2^base; it drops the lowest bits (wire.md 11.4)."""
 
     levels: int
     base: int
@@ -24,7 +24,7 @@ class Digits:
 
 
 class Residues:
-    """A gadget of a digit for each prime (wire.md 11.4)."""
+    """A gadget with one digit for each prime (wire.md 11.4)."""
 
     def factors(self, primes):
         return [prod(primes) // prime for prime in primes]
@@ -32,7 +32,7 @@ class Residues:
 
 @dataclass(frozen=True)
 class RingSet:
-    """A row of the table of wire.md 11.1."""
+    """A row of the table in wire.md 11.1."""
 
     primes: tuple
     plaintext_bits: int
@@ -47,12 +47,12 @@ class RingSet:
 
     @property
     def scale(self):
-        """wire.md 11.6."""
+        """Factor of plaintexts, floor(q / p) (wire.md 11.6)."""
         return self.modulus >> self.plaintext_bits
 
     @property
     def packs(self):
-        """Whether it packs bytes; else its plaintexts are the database's (wire.md 11.1)."""
+        """True if the set packs bytes, False if its plaintexts are the database's (wire.md 11.1)."""
         return self.plaintext_bits < 20
 
     @property
@@ -61,7 +61,7 @@ class RingSet:
 
     @property
     def response_bytes(self):
-        """wire.md 11.7."""
+        """Size of a response's ciphertext in bytes (wire.md 11.7)."""
         return sum(self.response_bits) * DEGREE // 8
 
 
@@ -81,21 +81,21 @@ SETS = {
 
 
 def ring_set(name, packs):
-    """The set of a name, if it serves (wire.md 11.1)."""
+    """Returns the set of a name, if it is of the right kind (wire.md 11.1)."""
     if name not in SETS or SETS[name].packs != packs:
         raise Malformed(f"no ring set of this protocol is called {name}")
     return SETS[name]
 
 
 def root_of_unity(prime, order):
-    """The root of unity of an order, the same everywhere (wire.md 11.2)."""
+    """Returns the canonical root of unity of an order (wire.md 11.2)."""
     candidates = (pow(g, (prime - 1) // order, prime) for g in range(2, prime))
     return next(root for root in candidates if pow(root, order // 2, prime) == prime - 1)
 
 
 @cache
 def twiddles(prime, degree, sign):
-    """Powers of the root, or of its inverse, by the reversed bits of their exponents."""
+    """Returns the powers of the root, or of its inverse, in bit-reversed order."""
     root = pow(root_of_unity(prime, 2 * degree), sign, prime)
     powers = [1]
     for _ in range(degree - 1):
@@ -105,7 +105,7 @@ def twiddles(prime, degree, sign):
 
 
 def forward(prime, a):
-    """Coefficients to values, along the last axis (wire.md 11.2)."""
+    """Transforms coefficients to values, along the last axis (wire.md 11.2)."""
     degree, q, groups = a.shape[-1], np.uint64(prime), 1
     table, a = twiddles(prime, degree, 1), a.astype(np.uint64)
     while groups < degree:
@@ -117,7 +117,7 @@ def forward(prime, a):
 
 
 def inverse(prime, a):
-    """Values to coefficients, along the last axis (wire.md 11.2)."""
+    """Transforms values to coefficients, along the last axis (wire.md 11.2)."""
     degree, q = a.shape[-1], np.uint64(prime)
     table, a, groups = twiddles(prime, degree, -1), a.astype(np.uint64), degree // 2
     while groups:
@@ -130,13 +130,13 @@ def inverse(prime, a):
 
 
 class Ring:
-    """Arithmetic on polynomials: an array of residues for each prime."""
+    """Arithmetic on polynomials, each an array of residues for each prime."""
 
     def __init__(self, primes):
         self.primes, self.q = primes, np.array(primes, np.uint64)[:, None]
 
     def lift(self, integers):
-        """Residues of whole numbers, which may be signed and of any size."""
+        """Returns the residues of integers, which may be negative and of any size."""
         return np.array([[int(c) % prime for c in integers] for prime in self.primes], np.uint64)
 
     def forward(self, a):
@@ -152,21 +152,21 @@ class Ring:
         return (a + self.q - b) % self.q
 
     def multiply(self, a, b):
-        """Place by place: of values, the product of polynomials (wire.md 11.2)."""
+        """Multiplies element by element; on values this is the product of polynomials (wire.md 11.2)."""
         return a * b % self.q
 
     def scale(self, a, factor):
         return a * np.array([factor % prime for prime in self.primes], np.uint64)[:, None] % self.q
 
     def substitute(self, a, k):
-        """a(X^k), coefficients to coefficients (wire.md 11.5)."""
+        """Returns the coefficients of a(X^k) from those of a (wire.md 11.5)."""
         exponents = np.arange(DEGREE) * k % (2 * DEGREE)
         out = np.zeros_like(a)
         out[:, exponents % DEGREE] = np.where(exponents >= DEGREE, (self.q - a) % self.q, a)
         return out
 
     def centred(self, a):
-        """Coefficients as whole numbers of least magnitude."""
+        """Returns the coefficients as integers of least magnitude."""
         modulus = prod(self.primes)
         parts = [modulus // prime * pow(modulus // prime, -1, prime) for prime in self.primes]
         sums = sum(row.astype(object) * part for row, part in zip(a, parts)) % modulus

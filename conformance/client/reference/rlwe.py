@@ -13,12 +13,12 @@ CHUNK = 256  # wire.md 11.6
 
 
 def reverse(number, bits):
-    """The lowest bits of a number, reversed."""
+    """Reverses the lowest bits of a number."""
     return int(f"{number:0{bits}b}"[::-1], 2) if bits else 0
 
 
 class Shape:
-    """What a query's ciphertext holds: numbers for columns, and rows for the selectors of `groups` (wire.md 11.6)."""
+    """Content of a query's ciphertext: numbers for columns, and rows for the selectors of `groups` (wire.md 11.6)."""
 
     rotations = None
 
@@ -33,12 +33,12 @@ class Shape:
 
     @property
     def key(self):
-        """What keys depend on: those of one shape serve every part that has it (wire.md 11.5)."""
+        """The properties that keys depend on. Parts with equal properties share keys (wire.md 11.5)."""
         return self.set, self.levels, self.rotations, self.depth > 0
 
     @property
     def exponents(self):
-        """wire.md 11.5."""
+        """Exponents of the substitutions that have keys (wire.md 11.5)."""
         rotations = (5, 2 * DEGREE - 1, pow(5, self.rotations, 2 * DEGREE)) if self.rotations else ()
         return [(DEGREE >> level) + 1 for level in range(self.levels)] + list(rotations)
 
@@ -48,22 +48,22 @@ class Shape:
 
     @property
     def result_bytes(self):
-        """Bytes of a packed ciphertext in an answer (wire.md 11.7)."""
+        """Size of a packed ciphertext in an answer, in bytes (wire.md 11.7)."""
         return self.set.response_bytes
 
     def half(self, ring, b):
-        """A query's b half as bytes, of its values (wire.md 11.6)."""
+        """Encodes the values of a query's b half (wire.md 11.6)."""
         return b.astype("<u4").tobytes()
 
     @property
     def keys_bytes(self):
-        """wire.md 11.5."""
+        """Size of the evaluation keys in bytes (wire.md 11.5)."""
         ciphertexts = (len(self.exponents) + 2 * (self.depth > 0)) * len(self.set.expansion.factors(self.set.primes))
         return SEED_BYTES + 4 * ciphertexts * self.set.words
 
 
 class Expanded(Shape):
-    """By expansion: columns and rows are leaves (wire.md 11.6)."""
+    """Shape of a query by expansion: columns and rows are leaves (wire.md 11.6)."""
 
     def __init__(self, ring_set, columns, groups):
         super().__init__(ring_set, groups)
@@ -82,7 +82,7 @@ class Expanded(Shape):
 
 
 class Rotated(Shape):
-    """By rotations: columns are chunks of an LWE secret (wire.md 11.6)."""
+    """Shape of a query by rotations: columns are chunks of an LWE secret (wire.md 11.6)."""
 
     def __init__(self, ring_set, columns, groups, packed):
         super().__init__(ring_set, groups)
@@ -122,13 +122,13 @@ class Rotated(Shape):
         return (number + (1 << self.set.dropped_bits - 1)) >> self.set.dropped_bits
 
     def half(self, ring, b):
-        """A query's b half as bytes, of its values: rounded coefficients (wire.md 11.6)."""
+        """Encodes a query's b half, given as values, as rounded coefficients (wire.md 11.6)."""
         coefficients = (number % self.set.modulus for number in ring.centred(ring.inverse(b)))
         return join_bits([self.round(number) for number in coefficients], self.kept_bits)
 
 
 class OneShot(Rotated):
-    """By rotations, with keys that come with the query (wire.md 11.8)."""
+    """Shape of a query by rotations that contains its keys (wire.md 11.8)."""
 
     keys_bytes = 0
 
@@ -147,7 +147,7 @@ class OneShot(Rotated):
 
     @property
     def uniform_bytes(self):
-        """Bytes of the half of a packed ciphertext that clients take beforehand."""
+        """Size of the half of a packed ciphertext that clients download in advance, in bytes."""
         return DEGREE * self.set.response_bits[0] // 8
 
     @property
@@ -155,13 +155,13 @@ class OneShot(Rotated):
         return self.set.response_bytes - self.uniform_bytes
 
     def uniform(self, seed):
-        """The uniform halves of the keys, and then of the query."""
+        """Returns the uniform halves of the keys, followed by that of the query."""
         key = blake3.blake3(seed, derive_key_context="spirea v1: uniform halves of queries that bring their keys").digest()
         return [uniform_half(self.set, key, i) for i in range(len(self.exponents) * len(self.factors_of_keys) + 1)]
 
 
 def uniform_half(ring_set, seed, number):
-    """The values of a for ciphertext `number` of a seed (wire.md 11.3)."""
+    """Returns the values of a for ciphertext `number` of a seed (wire.md 11.3)."""
     primes = ring_set.primes
     streams = [residues(seed, [number * len(primes) + j], prime, DEGREE)[0] for j, prime in enumerate(primes)]
     return np.stack(streams).astype(np.uint64)
@@ -177,7 +177,7 @@ class RingSecret:
         self.keys = self._evaluation_keys(shape, rng)
 
     def _masked(self, message, uniform):
-        """The b half of a ciphertext as values: message with its noise, as values, less a s (wire.md 11.3)."""
+        """Returns the b half of a ciphertext as values: the message with its noise, minus a s (wire.md 11.3)."""
         return self.ring.subtract(message, self.ring.multiply(uniform, self.values))
 
     def _encrypt(self, message, seed, number):
@@ -187,7 +187,7 @@ class RingSecret:
         return self.ring.lift(noise(rng, DEGREE))
 
     def _evaluation_keys(self, shape, rng):
-        """wire.md 11.5."""
+        """Makes the evaluation keys of a shape (wire.md 11.5)."""
         seed, ring, halves = rng.bytes(SEED_BYTES), self.ring, []
         targets = [ring.forward(ring.substitute(self.coefficients, exponent)) for exponent in shape.exponents]
         if shape.depth:
@@ -203,18 +203,18 @@ class RingSecret:
         return self.ring.forward(shape.blinded(self.ring, scaled, group, self._noise(rng)))
 
     def query(self, shape, numbers, group, rng):
-        """The ciphertext of numbers, one for each column, and of the selectors of a group (wire.md 11.6)."""
+        """Encrypts numbers, one for each column, and the selectors of a group (wire.md 11.6)."""
         blinded = self._blinded(shape, numbers, group, rng)
         seed = rng.bytes(SEED_BYTES)
         return seed + shape.half(self.ring, self._encrypt(blinded, seed, 0))
 
     def decode(self, ciphertext, bits):
-        """The numbers of so many bits in the coefficients of a response's ciphertext (wire.md 11.7)."""
+        """Decrypts a response's ciphertext. Returns its coefficients as numbers of `bits` bits (wire.md 11.7)."""
         phases = self.phases(ciphertext)
         return [((phase + (1 << (63 - bits))) >> (64 - bits)) & ((1 << bits) - 1) for phase in phases]
 
     def phases(self, ciphertext):
-        """The phases of a response's ciphertext, fractions of 2^64 (wire.md 11.7)."""
+        """Returns the phases of a response's ciphertext, fractions of 2^64 (wire.md 11.7)."""
         if len(ciphertext) != self.set.response_bytes:
             raise Malformed("a ciphertext of an answer has another length")
         a_bits, b_bits = self.set.response_bits
@@ -228,7 +228,7 @@ class RingSecret:
 
 
 class OneShotSecret(RingSecret):
-    """A secret for one query, with the query's bytes (wire.md 11.8)."""
+    """A secret for a single query, with the bytes of that query (wire.md 11.8)."""
 
     def __init__(self, shape, uniform, numbers, rng):
         self.set, self.ring, uniform = shape.set, Ring(shape.set.primes), iter(uniform)
@@ -245,18 +245,18 @@ class OneShotSecret(RingSecret):
 
 
 def join_words(words, bits):
-    """`join_bits` of the lowest bits of words."""
+    """Encodes the lowest bits of words, as `join_bits` does."""
     places = np.unpackbits(words.astype("<u4").reshape(-1, 1).view(np.uint8), axis=1, bitorder="little")
     return np.packbits(places[:, :bits].reshape(-1), bitorder="little").tobytes()
 
 
 def bit_fields(data, bits):
-    """Numbers of so many bits, lowest bit first, without gaps (wire.md 11.7)."""
+    """Decodes numbers of `bits` bits, lowest bit first, without gaps (wire.md 11.7)."""
     places = np.unpackbits(np.frombuffer(data, np.uint8), bitorder="little").reshape(-1, bits)
     return [int(number) for number in places.astype(object) @ np.array([1 << i for i in range(bits)], object)]
 
 
 def join_bits(numbers, bits):
-    """The bytes of numbers of so many bits, lowest bit first, without gaps (wire.md 12.5)."""
+    """Encodes numbers of `bits` bits, lowest bit first, without gaps (wire.md 12.5)."""
     places = np.array([[number >> i & 1 for i in range(bits)] for number in numbers], np.uint8)
     return np.packbits(places.reshape(-1), bitorder="little").tobytes()

@@ -1,4 +1,4 @@
-"""Public streams of words, and where secrets come from."""
+"""Public streams of words, and the source of secrets."""
 
 import os
 
@@ -11,10 +11,10 @@ CONSTANTS = np.array([0x61707865, 0x3320646E, 0x79622D32, 0x6B206574], np.uint32
 
 
 class OsRandom:
-    """Randomness of the operating system, asked anew for every draw (wire.md 14)."""
+    """Randomness of the operating system, without a generator in between (wire.md 14)."""
 
     def words(self, count):
-        """Uniform numbers of 64 bits."""
+        """Draws uniform numbers of 64 bits."""
         return np.frombuffer(self.bytes(8 * count), "<u8")
 
     def bytes(self, count):
@@ -29,7 +29,7 @@ def _quarter(x, a, b, c, d):
 
 
 def chacha20(key, nonces, words):
-    """The first words of the keystream for each nonce, a row each (wire.md 1.4)."""
+    """Returns the first words of the keystream for each nonce, one row each (wire.md 1.4)."""
     blocks = -(-words // 16)
     nonces = np.repeat(np.asarray(nonces, np.uint64), blocks)
     counters = np.tile(np.arange(blocks, dtype=np.uint64), len(nonces) // blocks)
@@ -48,7 +48,7 @@ def chacha20(key, nonces, words):
 
 
 def residues(seed, streams, prime, count):
-    """The first `count` residues of each stream of a seed, a row each (wire.md 1.5)."""
+    """Returns the first `count` residues of each stream of a seed, one row each (wire.md 1.5)."""
     mask = np.uint32((1 << prime.bit_length()) - 1)
     words = count + count // 16 + 64
     while True:
@@ -60,7 +60,7 @@ def residues(seed, streams, prime, count):
 
 
 def take_length(data, at):
-    """A length of at most five bytes and where it ends (wire.md 1.2)."""
+    """Decodes a length of at most five bytes. Also returns the position after it (wire.md 1.2)."""
     value = 0
     for i in range(5):
         if at + i >= len(data):
@@ -75,7 +75,7 @@ def take_length(data, at):
 
 
 def length_bytes(value):
-    """A length as bytes (wire.md 1.2)."""
+    """Encodes a length (wire.md 1.2)."""
     out = bytearray()
     while value >= 0x80:
         out.append(value & 0x7F | 0x80)

@@ -12,18 +12,18 @@ from .errors import Malformed, Unverified
 from .streams import take_length
 
 TAG_BYTES, CHECKSUM_BYTES, HASH_BYTES = 12, 8, 16
-# wire.md 5.8: bytes, and characters of their base64.
+# wire.md 5.8: most widths in bytes, and in characters of base64.
 MAX_WIDTHS, MAX_WIDTHS_TEXT = 65536, 87384
 # wire.md 5.9.
 MAX_ROWS_PER_RECORD = 4096
 MAX_FIELDS = 4096
 # wire.md 4.4.
 MIN_KEY_QUERIES, MAX_KEY_QUERIES = 64, 1024
-# wire.md 4.4: levels, roots, and characters of the roots' base64.
+# wire.md 4.4: most levels, most roots, and most characters of the roots in base64.
 MAX_LEVELS, MAX_ROOTS, MAX_ROOTS_TEXT = 40, 4096, 87384
 
 
-# wire.md 4.4.
+# Members of every table (wire.md 4.4).
 MEMBERS = {"kind", "entries", "records", "payload_bytes", "salt", "fields"}
 
 
@@ -56,7 +56,7 @@ def check(table):
 
 
 def keyed(key, *parts):
-    """BLAKE3 under a key (wire.md 1.3)."""
+    """Returns a BLAKE3 hasher under a key, after the parts (wire.md 1.3)."""
     hasher = blake3.blake3(key=key)
     for part in parts:
         hasher.update(part)
@@ -64,17 +64,17 @@ def keyed(key, *parts):
 
 
 def tag(salt, key):
-    """The tag of a key (wire.md 5.6)."""
+    """Returns the tag of a key (wire.md 5.6)."""
     return keyed(salt, b"spirea key v2", key).digest(length=TAG_BYTES)
 
 
 def place(table, key_tag):
-    """The place of a tag, a number of 64 bits (wire.md 5.6)."""
+    """Returns the place of a tag, a number of 64 bits (wire.md 5.6)."""
     return int.from_bytes(keyed(bytes.fromhex(table["places"]), b"spirea place v1", key_tag).digest(length=8), "big")
 
 
 def widths(table):
-    """The widths of the table's buckets, or nothing (wire.md 5.8)."""
+    """Returns the widths of the table's buckets; empty if it has none (wire.md 5.8)."""
     text = table.get("widths", "")
     try:
         found = base64.b64decode(text, validate=True) if len(text) <= MAX_WIDTHS_TEXT else b""
@@ -86,14 +86,14 @@ def widths(table):
 
 
 def bucket(table, key_tag):
-    """The bucket of a tag (wire.md 5.6, 5.8)."""
+    """Returns the bucket of a tag (wire.md 5.6, 5.8)."""
     of_widths = widths(table)
     unit = place(table, key_tag) * (sum(of_widths) or table["records"]) >> 64
     return bisect_right(list(accumulate(of_widths)), unit) if of_widths else unit
 
 
 def row(table, index):
-    """The record of a row, and the row's number in it (wire.md 5.4, 5.8, 5.9)."""
+    """Returns the record of a row, and the row's number in the record (wire.md 5.4, 5.8, 5.9)."""
     of_widths, rows = widths(table), table["entries"]
     if not of_widths:
         return divmod(index, table.get("rows_per_record", 1))
@@ -104,22 +104,22 @@ def row(table, index):
 
 
 def proof_bytes(table):
-    """wire.md 5.3."""
+    """Returns the size of an inclusion proof in bytes (wire.md 5.3)."""
     return HASH_BYTES * table["proofs"]["levels"] if table.get("proofs") else 0
 
 
 def record_bytes(table):
-    """wire.md 5.1."""
+    """Returns the size of a record in bytes (wire.md 5.1)."""
     return table["payload_bytes"] + proof_bytes(table) + CHECKSUM_BYTES
 
 
 def checksum(salt, index, sealed):
-    """wire.md 5.2."""
+    """Returns the checksum of a record (wire.md 5.2)."""
     return keyed(salt, b"spirea record v1", index.to_bytes(8, "little"), sealed).digest(length=CHECKSUM_BYTES)
 
 
 def roots(table):
-    """The roots of the table's proofs (wire.md 4.4)."""
+    """Decodes the roots of the table's proofs (wire.md 4.4)."""
     text = table["proofs"]["roots"]
     try:
         found = base64.b64decode(text, validate=True) if len(text) <= MAX_ROOTS_TEXT else b"none"
@@ -131,18 +131,18 @@ def roots(table):
 
 
 def leaf(salt, index, payload):
-    """The leaf of a record with this padded payload (wire.md 5.3)."""
+    """Returns the leaf of a record with this padded payload (wire.md 5.3)."""
     return keyed(salt, b"spirea leaf v2", index.to_bytes(8, "little"), payload).digest(length=HASH_BYTES)
 
 
 def node(salt, level, at, left, right):
-    """A node by its level and its place (wire.md 5.3)."""
+    """Returns the hash of a node from its level, its place and its children (wire.md 5.3)."""
     named = level.to_bytes(4, "little") + at.to_bytes(8, "little")
     return keyed(salt, b"spirea node v2", named, left, right).digest(length=HASH_BYTES)
 
 
 def proven(table, index, payload, proof):
-    """Whether a proof leads from a record to its root (wire.md 5.3)."""
+    """True if a proof leads from a record to its root (wire.md 5.3)."""
     salt = bytes.fromhex(table["proofs"]["salt"])
     here, at = leaf(salt, index, payload), index
     for level, start in enumerate(range(0, len(proof), HASH_BYTES), 1):
@@ -155,7 +155,7 @@ def proven(table, index, payload, proof):
 
 
 def unseal(table, index, record):
-    """The padded payload of a record that verifies (wire.md 5.1 to 5.3)."""
+    """Verifies a record and returns its padded payload (wire.md 5.1 to 5.3)."""
     payload_bytes, salt = table["payload_bytes"], bytes.fromhex(table["salt"])
     sealed, found = record[:-CHECKSUM_BYTES], record[-CHECKSUM_BYTES:]
     if len(record) != record_bytes(table) or checksum(salt, index, sealed) != found:
@@ -167,7 +167,7 @@ def unseal(table, index, record):
 
 
 def _take(data, at):
-    """Bytes with their length before them."""
+    """Decodes bytes with a length prefix. Also returns the position after them."""
     length, at = take_length(data, at)
     if at + length > len(data):
         raise Malformed("a value is cut off")
@@ -175,14 +175,14 @@ def _take(data, at):
 
 
 def index_value(payload):
-    """The value of a row, or None for one that was deleted (wire.md 5.4)."""
+    """Returns the value of a row; None if it was deleted (wire.md 5.4)."""
     if payload[:1] == b"\x80" and payload[1:2] in (b"", b"\0"):
         return None
     return _take(payload, 0)[0]
 
 
 def row_value(payload, number):
-    """The value of a row in a bucket of rows, or None for one that was deleted (wire.md 5.4)."""
+    """Returns the value of a row in a record of several rows; None if it was deleted (wire.md 5.4)."""
     at = 0
     for _ in range(number):
         at = at + 2 if payload[at : at + 2] == b"\x80\0" else _take(payload, at)[1]
@@ -190,7 +190,7 @@ def row_value(payload, number):
 
 
 def bucket_value(payload, key_tag):
-    """The value under a tag in a bucket, or None (wire.md 5.7)."""
+    """Returns the value under a tag in a bucket; None if there is none (wire.md 5.7)."""
     count, at = take_length(payload, 0)
     found = None
     for _ in range(count):
@@ -202,7 +202,7 @@ def bucket_value(payload, key_tag):
 
 
 def split_fields(table, value):
-    """The fields of a value (wire.md 5.5)."""
+    """Splits a value into its fields (wire.md 5.5)."""
     if len(table["fields"]) == 1:
         return [value]
     parts, at = [], 0

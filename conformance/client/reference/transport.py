@@ -1,4 +1,4 @@
-"""HTTP: what is asked, and what is tried again (wire.md 2)."""
+"""HTTP: requests and retries (wire.md 2)."""
 
 import time
 import urllib.error
@@ -11,13 +11,13 @@ from .errors import ClientError, Malformed, Refused
 
 CONTENT_TYPE = "application/x-protobuf"  # wire.md 2.2
 ATTEMPTS = 5
-# wire.md 2.7: what passes by itself.
+# wire.md 2.7: temporary errors, which are retried.
 PASSING = ("OVERLOADED", "QUOTA_EXCEEDED", "LOADING", "STOPPING", "SLOW_BODY")
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
     def redirect_request(self, *_):
-        """A redirection is refused: it would carry queries elsewhere."""
+        """Refuses redirections, which would send queries elsewhere."""
 
 
 class Server:
@@ -52,30 +52,30 @@ class Server:
         raise AssertionError("the loop returns or raises")
 
     def config(self, version=None):
-        """wire.md 2.3."""
+        """Fetches the configuration, of a version if given (wire.md 2.3)."""
         return self._retrying("/config" + (f"?version={version.hex()}" if version else ""), limit=5 << 20)
 
     def hint(self, blake3_of_hint, length):
-        """wire.md 2.4."""
+        """Fetches and verifies a hint (wire.md 2.4)."""
         hint = self._retrying(f"/hint?blake3={blake3_of_hint.hex()}", limit=length)
         if len(hint) != length or blake3.blake3(hint).digest() != blake3_of_hint:
             raise Malformed("the hint does not have the hash that the configuration names")
         return hint
 
     def register(self, request, keys):
-        """wire.md 2.5."""
+        """Registers evaluation keys (wire.md 2.5)."""
         response = self._retrying("/keys", request, {"Content-Type": CONTENT_TYPE}, 1 << 10)
         if envelope.Message(response).checked().hash(2) != blake3.blake3(keys).digest():
             raise Malformed("the server received other keys than were sent")
 
     def query(self, request, request_id, limit):
-        """wire.md 2.6."""
+        """Sends a request with queries and returns the response (wire.md 2.6)."""
         headers = {"Content-Type": CONTENT_TYPE, "Spirea-Request-Id": request_id}
         return self._retrying("/query", request, headers, limit)
 
 
 def refusal(error):
-    """What a response with a status of 400 or above says (wire.md 2.7)."""
+    """Decodes a response with a status of 400 or above (wire.md 2.7)."""
     try:
         message = envelope.Message(error.read(1 << 16)).checked()
         code = envelope.CODES[message.number(2)]

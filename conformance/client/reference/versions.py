@@ -1,4 +1,4 @@
-"""What a server says of a database, checked (wire.md 4)."""
+"""Checked configurations of databases (wire.md 4)."""
 
 import json
 from dataclasses import dataclass
@@ -15,18 +15,18 @@ from .protocols import protocol_of
 
 @dataclass
 class Part:
-    """The base, or the delta."""
+    """The base or the delta of a version."""
 
     table: dict
     protocol: object
     hint_hash: bytes
-    # The version of its snapshot; none if the server does not show the manifest.
+    # Version of the part's snapshot; None if the server does not send the manifest.
     snapshot: bytes | None
 
 
 @dataclass
 class Configuration:
-    """A version of a database."""
+    """Configuration of a version of a database."""
 
     version: bytes
     base: Part
@@ -50,7 +50,7 @@ def parse_json(data):
 
 
 def _part(message, name, delta_of):
-    """wire.md 4.2."""
+    """Decodes and checks a part of a configuration (wire.md 4.2)."""
     params, table, hint = parse_json(message.bytes(1)), parse_json(message.bytes(2)), message.message(3)
     protocol, manifest = protocol_of(params), message.bytes(7)
     tables.check(table)
@@ -76,7 +76,7 @@ def _part(message, name, delta_of):
 
 
 def version_of(base, delta):
-    """The version of a base and perhaps a delta (wire.md 4.1)."""
+    """Returns the version of a base and an optional delta (wire.md 4.1)."""
     if delta is None:
         return base
     context = "spirea 2026 version of a base and its delta"
@@ -84,7 +84,7 @@ def version_of(base, delta):
 
 
 def configuration(data, name):
-    """The configuration of the database `name` (wire.md 4.2)."""
+    """Decodes and checks the configuration of the database `name` (wire.md 4.2)."""
     message = Message(data).checked()
     if message.text(2) != name or message.message(4) is None or not message.number(6):
         raise Malformed("the configuration belongs to another database or lacks a part")
@@ -113,13 +113,13 @@ def configuration(data, name):
 
 
 def statement(name, version, sequence, created):
-    """The bytes that a signature signs (wire.md 4.8)."""
+    """Returns the bytes that a signature signs (wire.md 4.8)."""
     texts = b"".join(len(text).to_bytes(8, "little") + text for text in (name.encode(), created.encode()))
     return b"spirea 2026 signed version\0" + texts + version + sequence.to_bytes(8, "little")
 
 
 def accept(found, name, pinned, least_sequence):
-    """Checks that the pinned key vouches for a version no older than what was seen (wire.md 4.8)."""
+    """Checks that the pinned key has signed the version, and that the version is no older than those seen (wire.md 4.8)."""
     if not found.bound:
         raise Untrusted("the server does not show the manifests, without which a signature vouches for nothing")
     signature = found.signature
@@ -135,7 +135,7 @@ def accept(found, name, pinned, least_sequence):
 
 
 def agree(found):
-    """The one configuration of all servers, in the order of their parties (wire.md 4.7)."""
+    """Checks that the servers' configurations agree, and returns one of them (wire.md 4.7)."""
     parties = found[0].base.protocol.parties
     if len(found) != parties:
         raise Malformed(f"this database has {parties} servers: give as many addresses")

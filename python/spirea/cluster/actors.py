@@ -1,4 +1,4 @@
-"""The actors on Ray, and how the controller reaches workers. All are detached, so that none ends with who made it."""
+"""The actors on Ray, and the controller's access to workers. All actors are detached, so that they outlive their creator."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from .work import ENDS, Task, Work
 CONTROLLER, GATEWAY = "controller", "gateway"
 _NODE = "ray.io/node-id"
 _ANSWERS = 2.0
-"""Seconds in which a worker says what its metrics are."""
+"""Timeout for the metrics of workers, in seconds."""
 _ENDS = ENDS + 10.0
-"""Seconds in which a worker's actor ends that was told to stop, with its program."""
+"""Seconds after which a worker's actor that was told to stop is killed, with its program."""
 
 
 def worker_name(number: int) -> str:
-    """What Ray calls a worker and its place."""
+    """Returns the name of a worker's actor and of its placement group."""
     return f"worker-{number}"
 
 
 class Worker(Work):
-    """A worker on the node that Ray chose."""
+    """Actor of a worker, on the node that Ray chose."""
 
     def __init__(self, task: Task) -> None:
         node = ray.get_runtime_context().get_node_id()
@@ -43,27 +43,28 @@ class Worker(Work):
 
 
 def _address(node: str) -> str | None:
-    """The address of a node of the Ray."""
+    """Returns the address of a node of the Ray cluster; `None` if there is no such node."""
     return next((each["NodeManagerAddress"] for each in ray.nodes() if each["NodeID"] == node), None)
 
 
 @dataclass
 class Hand:
-    """What the controller knows of one worker's actor."""
+    """The controller's record of one worker's actor."""
 
     actor: Any
     place: Any
     asked: Any = None
     asked_at: float = 0.0
     unreached: bool = False
-    """Whether Ray could not reach it the last time, however soon it says so: what it said before holds no more."""
+    """True if Ray could not reach the actor at the last attempt, even if Ray noticed at once. The report is then out of
+    date."""
     report: dict[str, Any] = field(default_factory=dict)
     stopping: Any = None
     stopping_since: float = 0.0
 
 
 class Hands:
-    """The workers of a cluster, as actors. The controller's round and whoever wants metrics may ask at the same time."""
+    """The workers of a cluster, as actors. The controller's loop and requests for metrics may call it at the same time."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
@@ -71,12 +72,12 @@ class Hands:
         self._lock = threading.RLock()
 
     def report(self, number: int) -> dict[str, Any]:
-        """What a worker said last."""
+        """Returns the latest report of a worker; an empty one if there is none."""
         hand = self._hands.get(number)
         return {} if hand is None else hand.report
 
     def host(self, number: int) -> str | None:
-        """The address of the node where Ray placed a worker, whatever the worker says; none while it has no place."""
+        """Returns the address of the node where Ray placed a worker, `None` before that. Ignores the worker's own report."""
         hand = self._hands.get(number)
         if hand is None:
             return None
@@ -84,7 +85,7 @@ class Hands:
         return _address(node) if node else None
 
     def start(self, action: Start) -> None:
-        """Asks Ray for a place on a node that has no other replica of the share, and for a worker there."""
+        """Asks Ray for a place on a node without another replica of the share, and for a worker there."""
         workers, config = self.config.workers, self.config
         name, namespace = worker_name(action.number), config.namespace
         resources = {"CPU": workers.cpus, "memory": float(action.memory)}
@@ -112,7 +113,7 @@ class Hands:
             self._hands[action.number] = Hand(actor, place)
 
     def _elsewhere(self, avoid: frozenset[str], resources: dict[str, float]) -> bool:
-        """Whether a node that has no other replica is large enough."""
+        """True if a node that is not in `avoid` is large enough."""
         return any(
             node["Alive"]
             and node["NodeID"] not in avoid
@@ -121,23 +122,23 @@ class Hands:
         )
 
     def stop(self, number: int, *, forget: bool) -> None:
-        """Lets a worker finish what it has, and ends it."""
+        """Lets a worker finish its requests, and ends it."""
         hand = self._hand(number)
         if hand is None or hand.stopping is not None:
             return
         hand.stopping, hand.stopping_since = hand.actor.stop.remote(forget), time.time()
         if not hand.report:
-            # One that has no place yet, or never spoke, has nothing to finish.
+            # A worker without a place or without a report has nothing to finish.
             self._end(hand)
 
     def certify(self, number: int, certificate: bytes, trusted: bytes) -> None:
-        """Gives a worker the certificate that it asked for."""
+        """Gives a worker the certificate that it requested."""
         hand = self._hands[number]
         hand.report["request"] = None
         hand.actor.certify.remote(certificate, trusted)
 
     def metrics(self, numbers: list[int]) -> dict[int, str]:
-        """The metrics of workers; of those that do not answer in time, nothing."""
+        """Returns the metrics of workers, without the workers that do not answer in time."""
         asked = {number: hand.actor.metrics.remote() for number in numbers if (hand := self._hand(number)) is not None}
         if not asked:
             return {}
@@ -150,7 +151,7 @@ class Hands:
         return pages
 
     def look(self, numbers: list[int]) -> dict[int, Seen]:
-        """Where workers are. Nobody is waited for: who has not answered in time is silent."""
+        """Returns the state of workers without waiting for them: a worker whose answer is late is silent."""
         with self._lock:
             return self._look(numbers, time.time())
 
@@ -199,7 +200,7 @@ class Hands:
         return Seen(phase, said["node"], said["address"], said["trouble"] or None, said["fetched"])
 
     def _unheard(self, hand: Hand) -> Seen:
-        """One that has not said anything yet: is there a place for it?"""
+        """Returns the state of a worker that has not reported yet, from Ray's placement."""
         table = placement_group_table(hand.place)
         if table.get("state") != "CREATED":
             return Seen("placing")
@@ -207,7 +208,7 @@ class Hands:
         return Seen("starting", node) if node else Seen("placing")
 
     def _hand(self, number: int) -> Hand | None:
-        """A worker's actor, also one that a controller before this one made."""
+        """Returns a worker's actor, including one that an earlier controller created; `None` if it is gone."""
         with self._lock:
             return self._known(number)
 
@@ -235,7 +236,7 @@ def _last_line(error: RayError) -> str:
 
 
 def gateway(config: Config) -> Any:
-    """The coordinator's actor, on this node."""
+    """Returns the coordinator's actor on this node, and creates it if necessary."""
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
     options = {
         "name": GATEWAY,
@@ -251,7 +252,7 @@ def gateway(config: Config) -> Any:
 
 
 def ask(reference: Any, seconds: float) -> Any:
-    """What an actor answers in time; nothing if it does not, or cannot now."""
+    """Returns an actor's answer; `None` if the actor is late or unreachable."""
     try:
         return ray.get(reference, timeout=seconds)
     except (GetTimeoutError, RayActorError):

@@ -1,8 +1,8 @@
 """Certificates of a cluster: two authorities, one for workers and one for the coordinator.
 
-A worker takes queries from whoever shows a certificate of the coordinator's authority, the coordinator sends them to whoever
-shows one of the workers', so no worker can pass for the coordinator. A private key stays on the node where it was made:
-what travels is a request to sign, and the certificate. Certificates live for days and are made anew at half of that.
+A worker accepts queries from holders of a certificate of the coordinator's authority. The coordinator sends queries to holders
+of a certificate of the workers' authority. So no worker can pass for the coordinator. A private key stays on the node that
+made it; only the signing request and the certificate travel. Certificates live for days, and are renewed after half of that.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _LEAST_LIFE = datetime.timedelta(minutes=1)
 
 
 def write_secret(path: Path, content: bytes) -> None:
-    """A file that its owner alone may read, from its first byte on; it is there as a whole or not at all."""
+    """Writes a file atomically. Only its owner can read it, from the first byte on."""
     _write(path, content, 0o600)
 
 
@@ -67,14 +67,14 @@ def _alternative(host: str) -> x509.SubjectAlternativeName:
 
 @dataclass(frozen=True)
 class Request:
-    """A key that was made here, and the request to sign it, which may travel."""
+    """A key made on this node, and the request to sign it. Only the request may travel."""
 
     key: bytes
     request: bytes
 
 
 def request(host: str) -> Request:
-    """A fresh key, and a request for a certificate of this address or name."""
+    """Makes a fresh key, and a request for a certificate of an address or name."""
     key = ec.generate_private_key(ec.SECP256R1())
     builder = x509.CertificateSigningRequestBuilder().subject_name(_named("spirea"))
     builder = builder.add_extension(_alternative(host), critical=False)
@@ -83,7 +83,7 @@ def request(host: str) -> Request:
 
 
 class Authority:
-    """Who signs the certificates of one role. Its key lies in `folder`, which the controller's user alone may read."""
+    """The authority for the certificates of one role. Its key is in `folder`, which only the controller's user can read."""
 
     def __init__(self, folder: Path, role: str) -> None:
         self._role = role
@@ -113,8 +113,8 @@ class Authority:
         _write(certificate_file, signed.public_bytes(serialization.Encoding.PEM), 0o644)
 
     def sign(self, request: bytes, life: float, host: str) -> bytes:
-        """The certificate of a request's key for this address or name, good for `life` seconds. Names in the request do not
-        count.
+        """Signs the key of a request. Returns a certificate for the address or name `host`, valid for `life` seconds. The name
+        in the request is ignored.
 
         Raises `ClusterError` for a request that its own key did not sign, or that asks for more than one address.
         """
@@ -159,7 +159,7 @@ def _usage(*, signs: bool) -> x509.KeyUsage:
 
 @dataclass(frozen=True)
 class Identity:
-    """The files that one of the programs is given: its certificate, its key, and whom it trusts."""
+    """The files of one program: its certificate, its key, and the authority that it trusts."""
 
     certificate: Path
     key: Path
@@ -167,19 +167,19 @@ class Identity:
 
     @classmethod
     def within(cls, folder: Path) -> Identity:
-        """The files in a folder that the programs' user alone may read."""
+        """Returns the files in a folder that only the programs' user can read; creates the folder."""
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         return cls(folder / "certificate.pem", folder / "key.pem", folder / "trusted.pem")
 
     def install(self, key: bytes, certificate: bytes, trusted: bytes) -> None:
-        """Puts a certificate in place of the one before. The key comes first: a program that reads in between finds a pair
-        that does not match, keeps what it has, and reads again."""
+        """Replaces the certificate and key. The key is written first: a program that reads in between finds a mismatched pair,
+        keeps its former pair, and reads again."""
         write_secret(self.key, key)
         _write(self.certificate, certificate, 0o644)
         _write(self.trusted, trusted, 0o644)
 
     def renew_at(self) -> float:
-        """When half of the certificate's life is over, in seconds since 1970."""
+        """Returns the time at which half of the certificate's life is over, in seconds since 1970."""
         certificate = x509.load_pem_x509_certificate(self.certificate.read_bytes())
         begin, end = certificate.not_valid_before_utc + _SKEW, certificate.not_valid_after_utc
         half: float = (begin + (end - begin) / 2).timestamp()

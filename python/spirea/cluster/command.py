@@ -1,4 +1,4 @@
-"""`spirea cluster ...`."""
+"""The command line of `spirea cluster`."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _size(text: str) -> int:
 
 
 class Results(io.TextIOBase):
-    """Standard output of the main thread. Ray's threads print events of the cluster, which go to standard error."""
+    """Standard output for the main thread only. Output of Ray's threads, events of the cluster, goes to standard error."""
 
     def __init__(self, results: TextIO, events: TextIO) -> None:
         self._results, self._events = results, events
@@ -118,17 +118,17 @@ class Results(io.TextIOBase):
         return self._stream().write(text)
 
     def flush(self) -> None:
-        """Flushes what was written."""
+        """Flushes the stream."""
         self._stream().flush()
 
 
 def _connected(config: Config) -> Any:
-    """Ray, connected to the cluster."""
+    """Returns the module `ray`, connected to the cluster."""
     import logging
 
     import ray
 
-    # `cluster` calls it with a Ray of its own.
+    # A caller in this process may have initialised Ray already.
     if not ray.is_initialized():
         _reached(config.ray.address)
         sys.stdout = Results(sys.stdout, sys.stderr)
@@ -142,7 +142,7 @@ def _connected(config: Config) -> Any:
 
 
 def _reached(address: str) -> None:
-    """That something listens at an address: Ray itself would wait for minutes.
+    """Checks that a server listens at an address. Ray itself would wait for minutes.
 
     Raises `ClusterError`.
     """
@@ -158,7 +158,7 @@ def _reached(address: str) -> None:
 
 
 def _controller(config: Config) -> Any:
-    """The cluster's controller.
+    """Returns the cluster's controller.
 
     Raises `ClusterError` if there is none.
     """
@@ -172,7 +172,7 @@ def _controller(config: Config) -> Any:
 
 
 def _ask(reference: Any) -> Any:
-    """What the controller answers; one that dies is asked again by who called, since Ray starts it again."""
+    """Returns the controller's answer. If the controller dies, Ray restarts it, and the caller must ask again."""
     import ray
     from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
 
@@ -186,7 +186,7 @@ def _ask(reference: Any) -> Any:
 
 
 def _stored(config: Config, name: str, snapshot: str) -> tuple[str, str]:
-    """The URL of a snapshot that all nodes reach, and its version: it is copied into the store unless it lies there."""
+    """Copies a snapshot into the store unless it is there. Returns its URL, which all nodes can reach, and its version."""
     source, store = Folder(snapshot), Folder(config.store)
     version = source.version()
     if source.url.startswith(store.url + "/"):
@@ -201,14 +201,14 @@ def _stored(config: Config, name: str, snapshot: str) -> tuple[str, str]:
 
 
 def _named(config: Config, name: str, snapshot: str) -> str:
-    """The folder or URL of a snapshot. One that is named by its version lies in the store, where `build` puts it."""
+    """Returns the folder or URL of a snapshot. A version names the snapshot that `build` put into the store."""
     if _VERSION.fullmatch(snapshot):
         return Folder(config.store).inner(f"{name}/{snapshot}").url
     return snapshot if "://" in snapshot else str(Path(snapshot).resolve())
 
 
 def _telling(what: str) -> Callable[[int, int], None]:
-    """Tells progress where a person watches."""
+    """Returns a callback that prints progress if standard error is a terminal."""
 
     def tell(done: int, of: int) -> None:
         if sys.stderr.isatty():
@@ -291,7 +291,7 @@ def _build(parsed: argparse.Namespace) -> int:
         parsed.input, Folder(config.store), Path(config.work) / config.name / "build", name=parsed.name, key=parsed.key,
         values=parsed.value, telling=tell, protocol=parsed.protocol, proofs=parsed.proofs,
     )  # fmt: skip
-    # The URL may hold a secret. The version is all that `publish` needs, since it knows the store.
+    # The URL may hold a secret, so standard output gets the version only. `publish` knows the store and needs no more.
     print(f"{parsed.name}: the snapshot is at {shown(url)}", file=sys.stderr)
     print(version)
     return 0

@@ -1,4 +1,4 @@
-"""The configuration of a cluster: what `spirea cluster up` reads."""
+"""The configuration of a cluster, which `spirea cluster up` reads."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from .reader import (
 
 @dataclass(frozen=True)
 class Ray:
-    """How Ray is reached."""
+    """The connection to Ray."""
 
     address: str = setting(text, "auto")
 
 
 @dataclass(frozen=True)
 class Coordinator(Checked):
-    """The server that clients ask. It runs on the node where `spirea cluster up` is given."""
+    """The server that clients ask. It runs on the node where `spirea cluster up` was called."""
 
     listen: str = setting(socket, "127.0.0.1:7080")
     admin: str = setting(socket, "127.0.0.1:7081")
@@ -57,7 +57,7 @@ class Coordinator(Checked):
 
 @dataclass(frozen=True)
 class Workers:
-    """What each worker gets of its node. Without `memory` it is what its share takes."""
+    """Resources of each worker. The default of `memory` is computed from the size of its share."""
 
     cpus: float = setting(number(0.01), 1.0)
     gpus: float = setting(number(0.0), 0.0)
@@ -69,7 +69,7 @@ class Workers:
 
 @dataclass(frozen=True)
 class Scale(Checked):
-    """Between how many replicas a shard has, and when that changes: by requests that wait for each replica."""
+    """Bounds on the replicas of a shard, and rules for changing their number by the requests that wait for each replica."""
 
     least: int = setting(integer(1, 1000), 1)
     most: int = setting(integer(1, 1000), 1)
@@ -88,7 +88,7 @@ class Scale(Checked):
 
 
 def _replicas(place: Place) -> Scale:
-    """A number of replicas, or bounds and rules."""
+    """Parses a number of replicas, or a mapping of bounds and rules."""
     if isinstance(place.node.value, str):
         number = integer(1, 1000)(place)
         return Scale(least=number, most=number)
@@ -97,7 +97,7 @@ def _replicas(place: Place) -> Scale:
 
 @dataclass(frozen=True)
 class Database:
-    """A database, its snapshot, and how it is divided."""
+    """A database: its snapshot, its shards and their replicas."""
 
     name: str = setting(short_name)
     snapshot: str = setting(text)
@@ -107,38 +107,38 @@ class Database:
 
 @dataclass(frozen=True)
 class RollOver:
-    """How a version takes another's place."""
+    """Rules for replacing a version by another."""
 
     surge: int = setting(integer(1, 4096), 2)
     keep: float = setting(seconds, 60.0)
-    """How long the former version answers clients that name it."""
+    """Seconds for which the former version still answers clients that name it."""
     finish: float = setting(seconds, 60.0)
-    """How much longer at most, where requests still wait for it."""
+    """Most seconds beyond `keep`, if requests still wait for the former version."""
     room_after: float = setting(seconds, 30.0)
 
 
 @dataclass(frozen=True)
 class Timing:
-    """When the controller takes a worker for lost, and how long things may take."""
+    """Timeouts of workers, and other times of the controller, in seconds."""
 
     tick: float = setting(seconds, 0.5)
     silent: float = setting(seconds, 5.0)
-    """After which a worker that says nothing is replaced."""
+    """Seconds without a report after which a worker is silent and gets a replacement."""
     give_up: float = setting(seconds, 60.0)
-    """After which one that still says nothing is ended."""
+    """Seconds after which a silent worker is ended."""
     opening: float = setting(seconds, 1200.0)
-    """After which one that starts and does not get on is ended, and another one placed elsewhere."""
+    """Seconds without progress after which a starting worker is ended, and another one placed elsewhere."""
     drain: float = setting(seconds, 2.0)
     certificates: float = setting(seconds, 24 * 3600.0)
 
 
 @dataclass(frozen=True)
 class Operations:
-    """The page, the state and the metrics of the whole cluster, without secrets and without a way to change it."""
+    """The port for the page, the state and the metrics of the whole cluster. It shows no secrets and changes nothing."""
 
     listen: str = setting(socket, "127.0.0.1:7082")
     hosts: tuple[str, ...] = setting(texts, ())
-    """Names under which browsers and scrapers ask, beside addresses and localhost."""
+    """Host names that browsers and scrapers may use, beside addresses and localhost."""
 
 
 def _databases(place: Place) -> tuple[Database, ...]:
@@ -155,7 +155,7 @@ def _databases(place: Place) -> tuple[Database, ...]:
 
 @dataclass(frozen=True)
 class Config:
-    """A cluster."""
+    """The configuration of a cluster."""
 
     name: str = setting(short_name)
     store: str = setting(text)
@@ -171,23 +171,23 @@ class Config:
 
     @property
     def namespace(self) -> str:
-        """Where Ray has the cluster's actors."""
+        """Ray's namespace of the cluster's actors."""
         return f"spirea-{self.name}"
 
     def database(self, named: str) -> Database | None:
-        """The database of this name."""
+        """Returns the database of this name; `None` if there is none."""
         return next((database for database in self.databases if database.name == named), None)
 
 
 def _located(folder: Path, path: str) -> str:
-    """A path beside the configuration; URLs stay as they are."""
+    """Resolves a path relative to the configuration's folder; returns URLs unchanged."""
     return path if "://" in path else os.path.normpath(folder / os.path.expanduser(path))
 
 
 def load(file: Path) -> Config:
-    """The configuration in a file, with its paths made absolute.
+    """Reads the configuration in a file, and makes its paths absolute.
 
-    Raises `ConfigError` that names file, line, key and remedy.
+    Raises `ConfigError`, which names file, line, key and remedy.
     """
     folder = file.resolve().parent
     config = read(Config, document(file))
@@ -215,13 +215,13 @@ def load(file: Path) -> Config:
 
 
 def to_json(config: Config) -> str:
-    """A configuration as text for `from_json`."""
+    """Returns a configuration as text for `from_json`."""
     return json.dumps(asdict(config))
 
 
 def from_json(text: str) -> Config:
-    """The configuration that `to_json` wrote, perhaps of another release: what this one does not know is left out, and what
-    that one did not know has its default."""
+    """Parses the output of `to_json`, also that of another release: unknown keys are ignored, missing keys have their
+    defaults."""
     made: Config = _made(Config, json.loads(text))
     return made
 

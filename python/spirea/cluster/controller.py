@@ -1,4 +1,4 @@
-"""The controller: an actor that Ray starts again when it dies, with what it had written down."""
+"""The controller: an actor that Ray restarts when it dies. It continues from its saved state."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ from .state import State
 
 _PATIENCE = 5.0
 _MEMORY = (1.1, 512 << 20)
-"""What a worker's memory is reckoned to be: its share's bytes times so much, and so many bytes for what queries take."""
+"""Estimate of a worker's memory: a factor for the bytes of its share, and bytes to add for queries."""
 
 
 class Controller:
-    """Keeps a cluster as its configuration says. Its folder `state` has all that it must remember."""
+    """Keeps a cluster in the state that its configuration demands. The folder `state` has everything that must survive a
+    restart."""
 
     def __init__(self, config: Config) -> None:
         self._folder = Path(config.state)
@@ -37,9 +38,9 @@ class Controller:
         self._text = self._kept.read_text(encoding="utf-8") if self._kept.exists() else ""
         self._state = State.from_json(self._text) if self._text else State()
         if self._state.stopping and not any(self._state.replicas()):
-            # Of a cluster that was ended; this is another one, which goes on counting workers.
+            # The state is that of a cluster that was ended. The new cluster continues its worker numbers.
             self._state = State(next_number=self._state.next_number)
-        # A controller that Ray starts again is given the configuration that the first one was.
+        # Ray restarts a controller with the first configuration; the file has the latest.
         latest = self._folder / "config.json"
         self._config = config
         self._lock = threading.RLock()
@@ -59,14 +60,15 @@ class Controller:
         self._thread.start()
 
     def configure(self, config: Config) -> None:
-        """Takes a configuration in place of the one before."""
+        """Replaces the configuration."""
         with self._lock:
             self._config = self._hands.config = config
             authority.write_secret(self._latest, configs.to_json(config).encode())
 
     def publish(self, name: str, url: str, version: str, *, may_shrink: bool = False) -> None:
-        """Has a version, whose snapshot is in a folder that all nodes reach, take the place of what is served. `may_shrink`
-        takes one that has less than half of the values, too.
+        """Replaces the served version of a database by another, whose snapshot is in a folder that all nodes can reach.
+
+        `may_shrink` also accepts a version with less than half of the values.
 
         Raises `ClusterError`.
         """
@@ -82,26 +84,26 @@ class Controller:
                 self._keep()
 
     def _memory(self, manifest: Manifest, shards: int) -> list[int]:
-        """Bytes that the worker of each share is given."""
+        """Returns the memory of each share's worker, in bytes."""
         given = self._config.workers.memory
         factor, more = _MEMORY
         shares = [manifest.share(share, shards) for share in range(shards)]
         return [given or int(sum(file.bytes() for file in files) * factor) + more for files in shares]
 
     def down(self) -> None:
-        """Has all workers finish and end; `status` says when none is left."""
+        """Tells all workers to finish and end. `status` shows when none is left."""
         with self._lock:
             self._state.stopping = True
             self._keep()
 
     def status(self) -> dict[str, Any]:
-        """How everything is."""
+        """Returns the status of the whole cluster."""
         with self._lock:
             reports = {replica.number: self._hands.report(replica.number) for _, _, replica in self._state.replicas()}
             return status.document(self._config, self._state, reports, self._standing, self._coordinator, self._trouble)
 
     def metrics(self) -> str:
-        """The metrics of all programs, and of the cluster, as one page."""
+        """Returns the metrics of all programs and of the cluster, as one page."""
         with self._lock:
             labelled = {
                 replica.number: {
@@ -128,7 +130,7 @@ class Controller:
                 self._tick()
                 self._trouble = ""
             except Exception as error:
-                # Whatever it was, the next round may find it gone; who looks at the status is told.
+                # The loop goes on after any error, because the next round may succeed. The status shows the error.
                 said = str(error) if isinstance(error, ClusterError) else traceback.format_exc(limit=4)
                 self._trouble = masked(said)
             self._ended.wait(max(0.0, self._config.timing.tick - (time.monotonic() - started)))
@@ -140,7 +142,7 @@ class Controller:
         self._stand()
         with self._lock:
             told = status.told(self._coordinator, self._state)
-            # Wall-clock time, since a controller that starts again goes on with it.
+            # Wall-clock time, which is still valid after a restart of the controller.
             actions = state.advance(self._state, self._config, seen, told, time.time())
             self._keep()
             placement = state.placement(self._state, self._standing.get("folders", {}))
@@ -156,11 +158,11 @@ class Controller:
         self._sign(numbers)
 
     def _stand(self) -> None:
-        """What stands beside the coordinator, what the coordinator says, and the versions whose files it needs."""
+        """Reads the reports of gateway and coordinator. Has the gateway fetch and remove the files of versions."""
         standing = actors.ask(self._gateway.report.remote(), _PATIENCE)
         if standing is None:
             return
-        # One that was started again has no certificate yet, and what it was told is in its file.
+        # A restarted gateway has no certificate yet; its placement is in its file.
         self._standing = standing
         with self._lock:
             versions = {v.version: v.url for served in self._state.databases.values() for v in served.versions}
@@ -180,9 +182,9 @@ class Controller:
             self._coordinator = {"error": str(cause)}
 
     def _sign(self, numbers: list[int]) -> None:
-        """Signs what workers want signed, each for the address where Ray placed it.
+        """Signs the requests of workers, each for the address where Ray placed the worker.
 
-        Raises `ClusterError` for requests that were refused, when all others are signed.
+        Raises `ClusterError` for refused requests, after signing all others.
         """
         refused = []
         for number in numbers:
@@ -207,6 +209,6 @@ class Controller:
         text = self._state.to_json()
         if text == self._text:
             return
-        # It holds the URLs of snapshots, which may hold keys of a store.
+        # The state holds URLs of snapshots, which may contain keys of a store.
         authority.write_secret(self._kept, text.encode())
         self._text = text

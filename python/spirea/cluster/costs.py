@@ -1,8 +1,8 @@
-"""What a cluster for a database takes: machines, memory, network, latency, and the cost of a query.
+"""Requirements of a cluster for a database: machines, memory, network, latency, and the cost of a query.
 
-The planner's rows say what each protocol does for one query of the whole database, from rates that are measured on this
-machine. The scan is divided by shards; what follows it is the coordinator's. A batch's queries share one scan, up to what
-the processor can multiply meanwhile: that gain is not assumed here, so throughput is that of queries one by one.
+The planner's rows have the cost of each protocol for one query of the whole database, from rates measured on this machine.
+Shards divide the scan; the coordinator does the steps after it. A batch's queries could share one scan, as far as the
+processor can multiply in that time. This model ignores that gain: its throughput is that of single queries.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from ..errors import PlanError
 from .simulation import Model, Outcome, simulate
 
 SHARED = ("scalar_fold", "share_fold")
-"""Steps that shards divide; of `onion` the fold of polynomials and the tournament are divided too."""
+"""Steps that shards divide. For `onion` they also divide the fold of polynomials and the tournament."""
 _SHARED_OF_ONION = ("poly_fold", "rgsw_fold")
 _TWO_SERVERS = ("dpf-xor", "dpf-sum")
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What one machine has, and costs an hour."""
+    """Resources of one machine, and its price per hour."""
 
     memory: int
     network: float
-    """Bytes a second."""
+    """Bytes per second."""
     round_trip: float
     price: float
 
 
 @dataclass(frozen=True)
 class Workload:
-    """A database: how many records, of how many bytes."""
+    """A database: the number of records, and their size in bytes."""
 
     name: str
     records: int
@@ -46,35 +46,36 @@ WORKLOADS = (
     Workload("384 GB", 375_000_000, 1024),
     Workload("1.25 TB", 1_220_703_125, 1024),
 )
-"""Of IVE's Table III. The first has records of 288 bytes there; the text says no size for the others, and 1,024 is ours."""
+"""Workloads of IVE's Table III. The paper gives records of 288 bytes for the first and no size for the others; 1,024 is our
+choice."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a protocol takes on a cluster."""
+    """Requirements of a protocol on a cluster."""
 
     protocol: str
     shards: int
     workers: int
     machines: int
     memory: int
-    """Bytes of a worker."""
+    """Memory of a worker in bytes."""
     scan: float
     """Seconds of a worker for a query."""
     rest: float
     """Seconds of the coordinator for a query."""
     sent: int
-    """Bytes from the coordinator to all workers for a query, which goes to every shard."""
+    """Bytes from the coordinator to all workers for a query; every shard gets the whole query."""
     received: int
-    """Bytes of all workers' parts of its answer."""
+    """Bytes of all workers' parts of an answer."""
     part: int
-    """Bytes of these that one more shard adds."""
+    """Bytes that one more shard adds to `received`."""
     upload: int
     download: int
     latency: float
     queries_per_second: float
     cost: float
-    """Of a query, in the currency of the machine's price, with all machines busy."""
+    """Cost of a query with all machines busy, in the currency of the machine's price."""
 
     @property
     def wire(self) -> int:
@@ -83,15 +84,16 @@ class Plan:
 
 
 def part_bytes(row: Mapping[str, Any]) -> tuple[int, int]:
-    """Bytes of all shards' parts of an answer: so many, and so many more of each shard (docs/decisions/0012-shards.md)."""
+    """Returns the bytes of all shards' parts of an answer: a fixed number, and a number for each shard
+    (docs/decisions/0012-shards.md)."""
     if row["protocol"] in _TWO_SERVERS or row["protocol"] == "onion":
         return 0, int(row["download_bytes"])
     return 4 * int(row["shape"][0]), 4 * 64
 
 
 def plan(row: Mapping[str, Any], machine: Machine, *, shards: int | None, replicas: int) -> Plan:
-    """The plan of one of the planner's rows. Without `shards`, as many as the machines' memory asks for, four fifths of it
-    for the database.
+    """Makes the plan of one of the planner's rows. The default of `shards` is the fewest that fit the machines' memory, of
+    which four fifths are for the database.
 
     Raises `PlanError` for a protocol that has no shape for the table.
     """
@@ -110,7 +112,7 @@ def plan(row: Mapping[str, Any], machine: Machine, *, shards: int | None, replic
     latency = each + rest + (sent + received) / machine.network + machine.round_trip
     workers = count * replicas
     machines = workers + 1
-    # Whichever is reached first: the workers' scans, the coordinator's steps, its network in either direction.
+    # The tightest limit counts: the workers' scans, the coordinator's steps, or its network in one direction.
     rate = 1 / max(each / replicas, rest, sent / machine.network, received / machine.network)
     cost = machines * machine.price / 3600 / rate
     return Plan(
@@ -122,7 +124,7 @@ def plan(row: Mapping[str, Any], machine: Machine, *, shards: int | None, replic
 def plans(
     rows: Iterable[Mapping[str, Any]], machine: Machine, *, shards: int | None, replicas: int, servers: int
 ) -> list[Plan]:
-    """Those of all protocols that can be had, the cheapest query first."""
+    """Returns the plans of all possible protocols, ordered by the cost of a query."""
     found = []
     for row in rows:
         if row["refused"] is None and (servers == 2) == (row["protocol"] in _TWO_SERVERS):
@@ -133,15 +135,15 @@ def plans(
 def stragglers(
     chosen: Plan, machine: Machine, counts: Iterable[int], *, replicas: int, load: float, queries: int
 ) -> dict[int, Outcome]:
-    """The same database on more and more shards, each with as much time as its part takes, with stragglers; `load` is the
-    part of what whatever is first busy can do."""
+    """Simulates a database on each number of shards, with stragglers. A shard's time is proportional to its part of the
+    database. `load` is a fraction of the highest throughput."""
     return {
         count: simulate(model(chosen, machine, count, replicas=replicas, load=load), queries, seed=count) for count in counts
     }
 
 
 def model(chosen: Plan, machine: Machine, shards: int, *, replicas: int, load: float) -> Model:
-    """What is simulated of a plan's database on so many shards, queries one by one as in the plan."""
+    """Returns the model of a plan's database on `shards` shards. Queries are single, as in the plan."""
     received = chosen.received + (shards - chosen.shards) * chosen.part
     made = Model(
         shards, replicas, 1.0, chosen.scan * chosen.shards / shards, chosen.rest, chosen.upload * shards / machine.network,

@@ -1,4 +1,4 @@
-"""HTTP to programs of the cluster, which no proxy of the environment stands before: it would read the token."""
+"""HTTP to programs of the cluster, without the environment's proxies: a proxy would read the token."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Snapshots in a shared path or an object store: what is there, what a share needs of it, and how it gets to a node."""
+"""Snapshots in a shared path or an object store: their manifests, the files of a share, downloads and uploads."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ MANIFEST = "manifest.json"
 SIGNATURE = "signature.json"
 GROUPS = "matrix.groups"
 _PIECE = 16 << 20
-"""Bytes that are fetched, and noted as fetched, at once."""
+"""Bytes of one fetch, which is noted when it is complete."""
 _PARALLEL = 8
 NOTES = "fetched.txt"
-"""What says which pieces were fetched."""
+"""File that lists the fetched pieces."""
 
 Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is needed of a file: its length, and ranges of its bytes, from and up to."""
+    """The needed parts of a file: the file's length, and ranges of bytes (start, and end, which is excluded)."""
 
     path: str
     size: int
@@ -44,13 +44,13 @@ class Wanted:
         local.component(self.path)
 
     def bytes(self) -> int:
-        """Bytes of all ranges."""
+        """Returns the bytes of all ranges."""
         return sum(end - start for start, end in self.ranges)
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """A snapshot's manifest: the bytes that were read once, and what the verified ones say."""
+    """A snapshot's manifest: its bytes, read once, and their verified content."""
 
     content: bytes
     verified: _spirea.Manifest
@@ -59,7 +59,7 @@ class Manifest:
     def of(cls, content: bytes, place: str) -> Manifest:
         """Verifies a manifest's bytes.
 
-        Raises `ClusterError` that names the place.
+        Raises `ClusterError`, which names the place.
         """
         try:
             return cls(content, _spirea.Manifest.parse(content))
@@ -73,7 +73,7 @@ class Manifest:
 
     @property
     def entries(self) -> int:
-        """Values of the table, or its rows if it has no keys."""
+        """Number of values of the table, or of its rows if it has no keys."""
         return self.verified.entries
 
     def share(self, share: int, shards: int) -> tuple[Wanted, ...]:
@@ -89,7 +89,7 @@ class Manifest:
 
 
 def shown(url: str) -> str:
-    """A URL as it may be shown: what stands before an @ or behind a ? may be a secret."""
+    """Returns a URL without the parts before an @ and after a ?, which may be secret."""
     scheme, separator, rest = url.partition("://")
     if not separator:
         return url
@@ -102,12 +102,12 @@ _QUERY = re.compile(r"(\w://[^\s'\"?]+)\?[^\s'\"]*")
 
 
 def masked(text: str) -> str:
-    """A text of others, such as an error of a store, with its URLs as they may be shown."""
+    """Removes secret parts of URLs from a foreign text, such as an error of a store."""
     return _QUERY.sub(r"\1", _USER.sub(r"\1", text))
 
 
 class Folder:
-    """A folder by its path or URL: `/srv/words`, `s3://bucket/words`, `gs://bucket/words`."""
+    """A folder, given by its path or URL: `/srv/words`, `s3://bucket/words`, `gs://bucket/words`."""
 
     def __init__(self, url: str) -> None:
         self.url = url.rstrip("/")
@@ -116,43 +116,43 @@ class Folder:
         except (ImportError, ValueError) as error:
             raise ClusterError(f"{shown(url)}: {masked(str(error))}") from error
         self._is_local = isinstance(self._files, fsspec.get_filesystem_class("file"))
-        # What is remembered of a folder would hide what another node has put there.
+        # A cached listing would hide files that another node has added.
         self._files.use_listings_cache = False
 
     def __str__(self) -> str:
         return shown(self.url)
 
     def inner(self, name: str) -> Folder:
-        """A folder in it, by one name or several with slashes between them.
+        """Returns a folder inside this one. `name` is one name, or several separated by slashes.
 
-        Raises `ClusterError` for a name that is none.
+        Raises `ClusterError` for an invalid name.
         """
         return Folder("/".join([self.url, *map(local.component, name.split("/"))]))
 
     @property
     def root(self) -> str:
-        """Its path, as its file system has it."""
+        """Path of the folder in its file system."""
         return str(self._root)
 
     def path(self, name: str) -> str:
-        """A file's path, as its file system has it.
+        """Returns a file's path in the file system.
 
-        Raises `ClusterError` for a name that is more than one component.
+        Raises `ClusterError` if the name is not a single component.
         """
         return posixpath.join(self._root, local.component(name))
 
     @property
     def files(self) -> Any:
-        """The file system."""
+        """File system of the folder."""
         return self._files
 
     def exists(self, name: str) -> bool:
-        """Whether there is such a file."""
+        """True if the folder has a file of this name."""
         self._files.invalidate_cache()
         return bool(self._files.exists(self.path(name)))
 
     def read(self, name: str) -> bytes:
-        """A small file.
+        """Reads a small file.
 
         Raises `ClusterError` if it cannot be read.
         """
@@ -164,7 +164,7 @@ class Folder:
     def _bytes(self, name: str, start: int | None, end: int | None) -> bytes:
         path = self.path(name)
         if self._is_local:
-            # The file system's own call would follow a link.
+            # The file system's own call would follow a symbolic link.
             with open(path, "rb", opener=lambda path, flags: os.open(path, flags | os.O_NOFOLLOW)) as file:
                 file.seek(start or 0)
                 return file.read(-1 if end is None else end - (start or 0))
@@ -172,7 +172,7 @@ class Folder:
         return content
 
     def write(self, name: str, content: bytes) -> None:
-        """A small file, there as a whole or not at all."""
+        """Writes a small file atomically."""
         path = self.path(name)
         with contextlib.suppress(OSError, NotImplementedError):
             self._files.makedirs(posixpath.dirname(path), exist_ok=True)
@@ -182,14 +182,14 @@ class Folder:
             self._files.pipe_file(path, content)
 
     def put(self, name: str, descriptor: int) -> None:
-        """Copies an open file of this machine into it."""
+        """Copies an open file of this machine into the folder."""
         if self._is_local:
             local.copy(Path(self._root), name, descriptor)
         else:
             self._files.put_file(f"/proc/self/fd/{descriptor}", self.path(name))
 
     def names(self) -> list[tuple[str, int]]:
-        """The files in it, and their lengths."""
+        """Returns the names of the files in the folder, and their lengths."""
         self._files.invalidate_cache()
         try:
             found = self._files.ls(self._root, detail=True)
@@ -202,9 +202,9 @@ class Folder:
         )
 
     def piece(self, name: str, start: int, end: int) -> bytes:
-        """Bytes of a file.
+        """Reads a range of bytes of a file.
 
-        Raises `ClusterError` if there are fewer.
+        Raises `ClusterError` if the file is shorter or cannot be read.
         """
         try:
             content = self._bytes(name, start, end)
@@ -215,18 +215,18 @@ class Folder:
         return content
 
     def manifest(self) -> Manifest:
-        """The verified manifest of the snapshot in it.
+        """Reads and verifies the manifest of the snapshot in the folder.
 
-        Raises `ClusterError` if there is none.
+        Raises `ClusterError` if there is none, or if it is damaged.
         """
         if not self.exists(MANIFEST):
             raise ClusterError(f"{self}: there is no {MANIFEST}, so this is no snapshot; give the folder that has it")
         return Manifest.of(self.read(MANIFEST), str(self))
 
     def published(self, version: str) -> Manifest:
-        """The verified manifest of the snapshot in it, which must have this version.
+        """Reads and verifies the manifest of the snapshot in the folder.
 
-        Raises `ClusterError`.
+        Raises `ClusterError`, also if the snapshot has another version.
         """
         manifest = self.manifest()
         if manifest.version != version:
@@ -237,7 +237,7 @@ class Folder:
         return manifest
 
     def version(self) -> str:
-        """The version of the snapshot in it.
+        """Returns the version of the snapshot in the folder.
 
         Raises `ClusterError` if there is none.
         """
@@ -253,7 +253,7 @@ def _pieces(file: Wanted) -> list[Piece]:
 
 
 def _noted(folder: int) -> set[str]:
-    """The pieces that were fetched, one a line."""
+    """Returns the notes of fetched pieces, one a line of the file."""
     try:
         with os.fdopen(local.open_in(folder, NOTES, os.O_RDONLY), encoding="ascii") as notes:
             return set(notes.read().splitlines())
@@ -266,21 +266,23 @@ def _line(piece: Piece) -> str:
 
 
 def _left(folder: int, files: Iterable[Wanted]) -> dict[Wanted, list[Piece]]:
-    """The files that are not whole under their names, and the pieces that each lacks."""
+    """Returns the files that are not complete under their final names, and the pieces that each lacks."""
     noted, left = _noted(folder), {}
     for file in files:
         pieces = _pieces(file)
         lacking = [piece for piece in pieces if _line(piece) not in noted]
         if not lacking and local.is_whole(folder, file.path, file.size):
             continue
-        # Notes of a file that has gone say nothing.
+        # Notes are void if neither the file nor its partial form is there.
         left[file] = lacking if local.is_whole(folder, file.path + local.PARTIAL, file.size) else pieces
     return left
 
 
 def fetch(source: Folder, files: Iterable[Wanted], into: Path, progress: Progress = lambda done, of: None) -> int:
-    """Fetches ranges of files into files of the same names and lengths, which have holes elsewhere; what is there from a
-    fetch that was cut off stays. A file has another name until it is whole. Returns the bytes that were fetched now.
+    """Fetches ranges of files into files of the same names and lengths, which have holes elsewhere.
+
+    Pieces of an interrupted fetch are kept. A file has a temporary name until it is complete. Returns the number of bytes that
+    this call has fetched.
 
     Raises `ClusterError`.
     """
@@ -292,7 +294,7 @@ def fetch(source: Folder, files: Iterable[Wanted], into: Path, progress: Progres
         _room(into, total - sum(local.allocated(folder, name) for name in names))
         left = _left(folder, present)
         for file in left:
-            # A damaged file makes room for its successor; a program that has mapped it keeps it.
+            # Unlinks a damaged file before it is fetched again; a program that has mapped the file keeps its mapping.
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(file.path, dir_fd=folder)
         pieces = [piece for lacking in left.values() for piece in lacking]
@@ -304,7 +306,7 @@ def fetch(source: Folder, files: Iterable[Wanted], into: Path, progress: Progres
 
 
 def _bring(source: Folder, folder: int, left: dict[Wanted, list[Piece]], fetched: Callable[[int], None]) -> None:
-    """Fetches pieces of files, several at a time, and notes each one."""
+    """Fetches pieces of files in parallel, and notes each one."""
     with contextlib.ExitStack() as stack:
         opened: dict[str, int] = {}
         for file in left:
@@ -326,7 +328,7 @@ def _bring(source: Folder, folder: int, left: dict[Wanted, list[Piece]], fetched
         done = 0
         fetched(done)
         for piece in pool.map(bring, [piece for lacking in left.values() for piece in lacking]):
-            # The piece is on disk before it is noted: a machine that fails shall not leave a note without it.
+            # The piece is synced before it is noted, so that a crash cannot leave a note without its piece.
             os.fsync(opened[piece[0]])
             log.write(_line(piece) + "\n")
             log.flush()
@@ -343,13 +345,15 @@ def _room(folder: Path, needed: int) -> None:
 
 
 def upload(folder: Path, target: Folder, progress: Progress = lambda done, of: None) -> int:
-    """Copies the files of a snapshot into a store, several at a time; what is there with the same length stays. The manifest
-    comes last: a folder that has one is complete. Returns the bytes that were copied.
+    """Copies the files of a snapshot into a store, in parallel.
+
+    Files that are there with the same length are kept. The manifest is copied last, so a folder with a manifest is complete.
+    Returns the number of bytes copied.
 
     Raises `ClusterError`.
     """
     with contextlib.ExitStack() as stack:
-        # The operator names the folder, and may name a link. Names inside the folder are untrusted.
+        # The folder's path comes from the operator and may be a link. Names inside the folder are untrusted.
         within = stack.enter_context(local.opened_folder(folder.resolve()))
         manifest = Manifest.of(_content(within, MANIFEST), str(folder))
         opened = dict(_opened(stack, within, manifest))
@@ -381,7 +385,7 @@ def upload(folder: Path, target: Folder, progress: Progress = lambda done, of: N
 
 
 def _content(folder: int, name: str) -> bytes:
-    """A small file of an open folder.
+    """Reads a small file of an open folder.
 
     Raises `ClusterError`.
     """
@@ -393,7 +397,7 @@ def _content(folder: int, name: str) -> bytes:
 
 
 def _opened(stack: contextlib.ExitStack, folder: int, manifest: Manifest) -> Iterator[tuple[str, int]]:
-    """Opens the files of a snapshot beside its manifest: those that it names, and those that may lie beside it.
+    """Opens the files of a snapshot other than its manifest: the files that the manifest names, and the optional ones.
 
     Raises `ClusterError` for a file that is absent, a link, or has another length than the manifest says.
     """

@@ -1,4 +1,4 @@
-"""What stands beside the coordinator on its node, without Ray: its folders, its certificates, and the program itself."""
+"""The coordinator on its node, without Ray: its folders, its certificates, and the program itself."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from .files import MANIFEST, NOTES, SIGNATURE, Folder, Manifest, fetch, masked
 from .program import Program
 
 _PATIENCE = 40.0
-"""Seconds in which the coordinator ends: it finishes requests for half a minute."""
+"""Seconds that the coordinator may take to end; it finishes requests for half a minute."""
 _TIMEOUT = 2.0
 _PAUSE = (1.0, 60.0)
-"""Seconds after the first failure to fetch a version, and the most after many."""
+"""Pause in seconds after the first failure to fetch a version, and the longest pause after many."""
 
 
 class Gateway:
-    """The coordinator, and what it needs. It goes on when the controller dies."""
+    """Runs the coordinator and fetches its files. It goes on when the controller dies."""
 
     def __init__(self, config: Config, command: Callable[..., list[str]] = leash.command) -> None:
         self._config, self._command = config, command
@@ -41,14 +41,14 @@ class Gateway:
         self._request = authority.request(authority.COORDINATOR)
         self._renewing = True
         self._program: Program | None = None
-        # Of a gateway that died, whose coordinator goes on with what it was told: only what is whole was placed.
+        # Folders of a former gateway that died; its placement named complete versions only.
         self._folders = {version: path for version, path in self._placed() if Folder(path).exists(MANIFEST)}
         self._fetching: dict[str, threading.Thread] = {}
         self._pauses: dict[str, float] = {}
         self._trouble = ""
 
     def report(self) -> dict[str, Any]:
-        """Versions whose files are here, a request that wants to be signed, the program's process, and what is wrong."""
+        """Returns the folders of the fetched versions, the signing request, the program's process, and any trouble."""
         if not self._renewing and time.time() >= self._identity.renew_at():
             self._request, self._renewing = authority.request(authority.COORDINATOR), True
         program = self._program
@@ -61,7 +61,7 @@ class Gateway:
         }
 
     def certify(self, certificate: bytes, trusted: bytes) -> None:
-        """Takes the certificate that was asked for; the coordinator starts with the first one."""
+        """Installs the requested certificate. The first one starts the coordinator."""
         self._identity.install(self._request.key, certificate, trusted)
         self._renewing = False
         if self._program is None:
@@ -70,7 +70,7 @@ class Gateway:
             self._program = Program(self._arguments, self._work / "log")
 
     def prepare(self, version: str, url: str) -> None:
-        """Fetches what the coordinator needs of a version, in a thread of its own."""
+        """Fetches the coordinator's files of a version, in a thread."""
         if version in self._folders or version in self._fetching:
             return
         thread = threading.Thread(target=self._bring, args=(version, url), daemon=True)
@@ -92,9 +92,9 @@ class Gateway:
             del self._fetching[version]
 
     def _fetch(self, source: Folder, manifest: Manifest, folder: Path) -> None:
-        """Brings the files of a version that the coordinator reads, and verifies them.
+        """Fetches and verifies the coordinator's files of a version.
 
-        Raises `ClusterError`; damaged files are fetched anew the next time.
+        Raises `ClusterError`. The next attempt fetches damaged files again.
         """
         fetch(source, manifest.beside_matrix(), folder)
         if source.exists(SIGNATURE):
@@ -108,27 +108,27 @@ class Gateway:
             raise
 
     def forget(self, version: str) -> None:
-        """Removes what was kept of a version that is served no more."""
+        """Removes the files of a version that is no longer served."""
         if (folder := self._folders.pop(version, None)) is not None:
             shutil.rmtree(folder, ignore_errors=True)
 
     def place(self, placement: Mapping[str, Any]) -> None:
-        """Tells the coordinator where workers are: it reads the file when it changes."""
+        """Writes the placement of workers to the file that the coordinator watches."""
         partial = self._placement.with_suffix(".partial")
         partial.write_text(json.dumps(placement, indent=1), encoding="utf-8")
         os.replace(partial, self._placement)
 
     def _placed(self) -> Iterator[tuple[str, str]]:
-        """The versions and folders that the coordinator was told of."""
+        """Yields the versions and folders in the coordinator's placement."""
         if self._placement.exists():
             for database in json.loads(self._placement.read_bytes())["databases"]:
                 for snapshot in database["snapshots"]:
-                    # A former release named none.
+                    # Placements of former releases have no version.
                     if (version := snapshot.get("version")) is not None:
                         yield version, snapshot["path"]
 
     def asked(self, path: str) -> bytes:
-        """What the coordinator says on its port for administration.
+        """Returns the coordinator's response on its administration port.
 
         Raises `ClusterError` while it does not answer.
         """
@@ -148,14 +148,14 @@ class Gateway:
         certificate = self._config.coordinator.certificate
         if certificate is None:
             return None
-        # Its own certificate, whoever signed it and whatever name it is for: this is its own machine.
+        # Trusts exactly the coordinator's own certificate, for any name: the request stays on this machine.
         context = ssl.create_default_context(cafile=certificate)
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         context.check_hostname = False
         return context
 
     def stop(self) -> None:
-        """Finishes what was accepted, and ends."""
+        """Finishes accepted requests, ends, and removes the files."""
         if self._program is not None:
             self._program.stop(_PATIENCE)
         with contextlib.suppress(FileNotFoundError):

@@ -1,6 +1,6 @@
-"""`python -m spirea.cluster.leash PARENT COMMAND...`: a command of `spirea` that does not outlive who watches it.
+"""`python -m spirea.cluster.leash PARENT COMMAND...`: a command of `spirea` that ends with its parent process.
 
-A worker whose watcher is gone would hold memory that Ray believes to be free, and listen where nobody stops it.
+A worker without its watcher would hold memory that Ray counts as free, and nobody would stop it.
 """
 
 import ctypes
@@ -12,21 +12,21 @@ _PR_SET_PDEATHSIG = 1
 
 
 def command(*arguments: str) -> list[str]:
-    """The command line that has this process for its parent."""
+    """Returns the command line that starts a command with this process as its parent."""
     return [sys.executable, "-m", __name__, str(os.getpid()), *arguments]
 
 
 def _follow(parent: int) -> None:
-    """Has the kernel end this process with the thread that made it."""
+    """Asks the kernel to kill this process when the thread that started it ends."""
     if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl")
-    # It may have gone before that.
+    # The parent may have ended before the call.
     if os.getppid() != parent:
         sys.exit("spirea: who started this is gone")
 
 
 def main() -> None:
-    """Runs the command, and ends with its exit code."""
+    """Runs the command, and exits with its code."""
     from .. import _spirea
 
     _follow(int(sys.argv[1]))

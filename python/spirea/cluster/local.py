@@ -1,4 +1,4 @@
-"""Files under names that come from elsewhere: single components, opened relative to their folder, never through links."""
+"""Files with untrusted names: single components, opened relative to their folder, never through links."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from typing import IO
 from ..errors import ClusterError
 
 PARTIAL = ".partial"
-"""Suffix of a file that is not whole yet."""
+"""Suffix of an incomplete file."""
 _COPIED = 16 << 20
-"""Bytes that are copied at once."""
+"""Bytes of one copy step."""
 _COMPONENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
 def component(name: str) -> str:
-    """Returns a name that is a single path component of a fixed alphabet.
+    """Returns `name` if it is a single path component of a fixed alphabet.
 
-    Raises `ClusterError` for any other.
+    Raises `ClusterError` for any other name.
     """
     if _COMPONENT.fullmatch(name) is None:
         raise ClusterError(
@@ -36,7 +36,7 @@ def component(name: str) -> str:
 
 @contextlib.contextmanager
 def opened_folder(folder: Path) -> Iterator[int]:
-    """Opens a folder as a descriptor; a link in its place is refused.
+    """Opens a folder as a descriptor; refuses a symbolic link.
 
     Raises `ClusterError`.
     """
@@ -51,7 +51,7 @@ def opened_folder(folder: Path) -> Iterator[int]:
 
 
 def open_in(folder: int, name: str, flags: int) -> int:
-    """Opens a regular file in an open folder; a link in its place is refused.
+    """Opens a regular file in an open folder; refuses a symbolic link.
 
     Raises `ClusterError`, or `FileNotFoundError` if there is none.
     """
@@ -70,7 +70,7 @@ def open_in(folder: int, name: str, flags: int) -> int:
 
 
 def is_whole(folder: int, name: str, size: int) -> bool:
-    """Tests that an open folder has a regular file with this name and length."""
+    """True if an open folder has a regular file with this name and length."""
     try:
         found = os.stat(component(name), dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
@@ -79,7 +79,7 @@ def is_whole(folder: int, name: str, size: int) -> bool:
 
 
 def allocated(folder: int, name: str) -> int:
-    """Returns the bytes that a file takes on disk; holes take none."""
+    """Returns the bytes that a file occupies on disk, without its holes."""
     try:
         return os.stat(component(name), dir_fd=folder, follow_symlinks=False).st_blocks * 512
     except FileNotFoundError:
@@ -87,13 +87,13 @@ def allocated(folder: int, name: str) -> int:
 
 
 def rename(folder: int, partial: str, name: str) -> None:
-    """Puts a file that is whole and synced under its final name: whoever has mapped the former one keeps that."""
+    """Gives a complete and synced file its final name. Programs that have mapped the former file keep it."""
     os.rename(partial, name, src_dir_fd=folder, dst_dir_fd=folder)
     os.fsync(folder)
 
 
 def write(folder: Path, name: str, content: bytes) -> None:
-    """Writes a file as a whole or not at all.
+    """Writes a file atomically.
 
     Raises `ClusterError`.
     """
@@ -102,7 +102,7 @@ def write(folder: Path, name: str, content: bytes) -> None:
 
 
 def copy(folder: Path, name: str, descriptor: int) -> None:
-    """Copies an open file from its first byte, as a whole or not at all.
+    """Copies an open file from its first byte, atomically.
 
     Raises `ClusterError`.
     """
@@ -113,7 +113,7 @@ def copy(folder: Path, name: str, descriptor: int) -> None:
 
 @contextlib.contextmanager
 def _replacing(folder: Path, name: str) -> Iterator[IO[bytes]]:
-    """Gives a new file, which takes the place of the one with this name when it is complete."""
+    """Provides a new file, which replaces the file of this name when it is complete."""
     partial = f"{component(name)}.{os.getpid()}{PARTIAL}"
     with opened_folder(folder) as within:
         with contextlib.suppress(FileNotFoundError):
@@ -127,7 +127,7 @@ def _replacing(folder: Path, name: str) -> Iterator[IO[bytes]]:
 
 
 def _refused(name: str, error: OSError) -> ClusterError:
-    # O_DIRECTORY reports a link as no folder.
+    # With O_DIRECTORY, a symbolic link is reported as ENOTDIR.
     if error.errno in (errno.ELOOP, errno.ENOTDIR):
         return ClusterError(f"{name}: a symbolic link is refused; put the file or folder itself there")
     return ClusterError(f"{name}: it cannot be opened: {error}")

@@ -1,7 +1,7 @@
-"""The port for operations: `/`, `/status.json`, `/metrics`, `/healthz`. It changes nothing.
+"""The port for operations: `/`, `/status.json`, `/metrics`, `/healthz`. It is read-only.
 
-A page of another site in an operator's browser reads nothing here: requests of another origin are refused, and so are those
-that name a host that is not one of this port's, as after DNS rebinding.
+Pages of other sites in an operator's browser cannot read it. Requests of another origin are refused, and so are requests with
+an unknown host name, as after DNS rebinding.
 """
 
 from __future__ import annotations
@@ -21,17 +21,19 @@ from urllib.parse import urlsplit
 from . import status as statuses
 
 _SECONDS = 5.0
-"""The most that a request may take to arrive, and each write of a response."""
+"""Timeout of receiving a request, and of each write of a response."""
 _HEALTH_SECONDS = 1.0
-"""The same of requests that the thread for health reads, one after another."""
+"""Timeout of a request on the health thread, which reads requests one after another."""
 _AT_ONCE = 16
-"""Requests that are answered at a time: of more, a thread of its own answers those for health, and the rest are cut off."""
+"""Most requests that are answered at a time. Beyond it, the health thread answers health checks, and other requests are cut
+off."""
 _HEALTH = "/healthz"
 
 
 class _Bounded(ThreadingHTTPServer):
     daemon_threads = True
-    # Backlog of the listening socket. With the default of 5 the kernel drops a burst's connections, and they wait a second.
+    # Backlog of the listening socket. With the default of 5 the kernel drops connections of a burst, which retry after a
+    # second.
     request_queue_size = 2 * _AT_ONCE
 
     def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
@@ -57,12 +59,12 @@ class _Bounded(ThreadingHTTPServer):
             self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Reports a defect. A client that has gone is none."""
+        """Reports a defect. A closed connection is not a defect."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
 
     def is_health_thread(self) -> bool:
-        """Tests that the caller is the thread for health."""
+        """True if the caller is the health thread."""
         return threading.current_thread() is self._health
 
     def _answer_health(self) -> None:
@@ -71,7 +73,7 @@ class _Bounded(ThreadingHTTPServer):
 
 
 def _is_own(host: str, hosts: Sequence[str]) -> bool:
-    """Tests that a Host header names this port: by an address, by localhost, or by a name of the configuration."""
+    """True if a Host header names this port: an address, localhost, or a name of the configuration."""
     try:
         name = urlsplit(f"//{host}").hostname or ""
     except ValueError:
@@ -86,7 +88,7 @@ def _is_own(host: str, hosts: Sequence[str]) -> bool:
 
 
 class Pages:
-    """A server of its own on a thread, for as long as the process lives."""
+    """An HTTP server on a thread, for the lifetime of the process."""
 
     def __init__(
         self, listen: str, status: Callable[[], Mapping[str, Any]], metrics: Callable[[], str], hosts: Sequence[str] = ()
@@ -100,7 +102,7 @@ class Pages:
                 super().setup()
                 seconds = _HEALTH_SECONDS if self.server.is_health_thread() else _SECONDS
                 self.connection.settimeout(seconds)
-                # The timeout of the socket begins anew with each byte.
+                # The socket's own timeout restarts with each byte, so a timer limits the whole request.
                 self._deadline = threading.Timer(seconds, self._cut)
                 self._deadline.daemon = True
                 self._deadline.start()
@@ -134,7 +136,7 @@ class Pages:
 
             def _names_one_host(self) -> bool:
                 count = len(self.headers.get_all("Host", []))
-                # Probes in HTTP/1.0 need none, and no browser speaks it.
+                # HTTP/1.0 allows a missing Host header. Probes use it; browsers do not.
                 return count == 1 or (count == 0 and self.request_version != "HTTP/1.1")
 
             def _is_of_here(self) -> bool:
@@ -153,9 +155,9 @@ class Pages:
                 self.wfile.write(content)
 
             def log_message(self, format: str, *arguments: Any) -> None:
-                """Nothing is said of who looks."""
+                """Logs nothing, so that readers leave no trace."""
 
         self._server = _Bounded((host, int(port)), Handler)
         self.port = self._server.server_port
-        """Where it listens."""
+        """The port that the server listens on."""
         threading.Thread(target=self._server.serve_forever, name="pages", daemon=True).start()

@@ -1,4 +1,4 @@
-"""A program that is watched: it is started again whenever it ends, until it is told to stop."""
+"""A watched program: it is restarted whenever it ends, until it is told to stop."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from typing import Any
 _LEAST_PAUSE, _MOST_PAUSE = 0.2, 30.0
 _LOG_BYTES = 4 << 20
 _LOOKS = 10.0
-"""Seconds between two looks at how long the log is."""
+"""Seconds between two checks of the log's length."""
 _TAIL_BYTES = 2000
 
 
 class Program:
-    """One program at a time, started by a thread of its own that lives as long as it may run.
+    """Runs one program at a time, from a thread that lives until `stop`.
 
-    `command` gives the arguments of each start, from what the program said when it was last ready: so it can come back under
-    the address that it had. A line of JSON on its standard output that says `"ready": true` is what it says. `failed` is told
-    what stands in the log of one that ended before it was ready.
+    The program announces that it is ready by a JSON line with `"ready": true` on its standard output. `command` returns the
+    arguments of each start, given the program's last announcement, so that it can come back under its former address. `failed`
+    is called with the end of the log if the program ends before it is ready.
     """
 
     def __init__(
@@ -49,27 +49,27 @@ class Program:
 
     @property
     def said(self) -> Mapping[str, Any] | None:
-        """What the program that runs now said when it was ready; nothing if it is not."""
+        """Announcement of the running program; `None` before it is ready."""
         return self._said
 
     @property
     def restarts(self) -> int:
-        """How often it was started again."""
+        """Number of restarts."""
         return self._restarts
 
     @property
     def pid(self) -> int | None:
-        """The process that runs now."""
+        """Process id of the running program; `None` if it does not run."""
         process = self._process
         return None if process is None or process.poll() is not None else process.pid
 
     @property
     def trouble(self) -> str:
-        """Why it does not run, as far as that is known: why it cannot be started, or the last lines of its log."""
+        """Known reason why the program does not run: the error of its start, or the last lines of its log."""
         return self._trouble or self._tail(0)
 
     def _tail(self, since: int) -> str:
-        """The last lines of its log, of those that stand behind a byte."""
+        """Returns the last lines of the log, at most those from byte `since` on."""
         try:
             with self._log.open("rb") as log:
                 log.seek(max(since, log.seek(0, 2) - _TAIL_BYTES))
@@ -78,13 +78,13 @@ class Program:
             return ""
 
     def signal(self, number: signal.Signals) -> None:
-        """Sends a signal to what runs now."""
+        """Sends a signal to the running program."""
         with self._lock:
             if self._process is not None:
                 self._process.send_signal(number)
 
     def stop(self, patience: float) -> None:
-        """Lets it finish what it has, for so many seconds, and ends it."""
+        """Lets the program finish its work for at most `patience` seconds, then kills it."""
         self._stopping.set()
         self.signal(signal.SIGTERM)
         self._thread.join(patience)
@@ -100,7 +100,7 @@ class Program:
                 was_ready = self._run()
                 self._trouble = ""
             except Exception as error:
-                # A full disk or no process left: whatever it is, it may pass, and nobody else would start it again.
+                # Any cause, such as a full disk, may pass, and nothing else would restart the program.
                 self._trouble = f"it cannot be started: {error}"
             if self._stopping.is_set():
                 return
@@ -109,7 +109,7 @@ class Program:
             self._restarts += 1
 
     def _run(self) -> bool:
-        """One life of the program; whether it was ready in it."""
+        """Runs the program once. Returns True if it became ready."""
         command = self._command(self._former)
         with self._log.open("a") as log, self._lock:
             if self._stopping.is_set():
@@ -135,7 +135,7 @@ class Program:
         return was_ready
 
     def _keep_short(self) -> None:
-        """Has the log begin anew whenever it is long: the program writes at its end, wherever that is."""
+        """Truncates the log when it is long. The program appends, so it continues at the new end."""
         while not self._stopping.wait(_LOOKS):
             with contextlib.suppress(OSError):
                 if self._log.stat().st_size > _LOG_BYTES:

@@ -1,4 +1,4 @@
-"""YAML into dataclasses, with the place of whatever is wrong."""
+"""Reads YAML into dataclasses; errors name the place."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0}
 
 
 class Place:
-    """A node of a document: what it holds, where it stands, and what its key is called."""
+    """A node of a document, with its file and the path of its key."""
 
     def __init__(self, file: Path, node: yaml.Node, key: str) -> None:
         self.file, self.node, self.key = file, node, key
 
     def wrong(self, what: str) -> ConfigError:
-        """The error that this place is wrong; `what` says how, and what to write."""
+        """Returns the error for this place; `what` has the cause and the remedy."""
         line = self.node.start_mark.line + 1
         return ConfigError(f"{self.file}:{line}: {self.key}: {what}" if self.key else f"{self.file}:{line}: {what}")
 
     def scalar(self, wanted: str) -> Any:
-        """The value of a scalar, as YAML types it."""
+        """Returns the value of a scalar, typed by YAML."""
         if not isinstance(self.node, yaml.ScalarNode):
             raise self.wrong(f"give {wanted}")
         return _plain(self.node)
 
     def items(self, wanted: str) -> list[Place]:
-        """The members of a list."""
+        """Returns the members of a list."""
         if not isinstance(self.node, yaml.SequenceNode):
             raise self.wrong(f"give a list of {wanted}")
         return [Place(self.file, node, f"{self.key}[{i}]") for i, node in enumerate(self.node.value)]
 
     def members(self, known: list[str]) -> dict[str, Place]:
-        """The members of a mapping, whose keys are all among the known ones."""
+        """Returns the members of a mapping; refuses keys that are not in `known`."""
         if not isinstance(self.node, yaml.MappingNode):
             raise self.wrong(f"give a mapping with the keys {', '.join(known)}")
         found: dict[str, Place] = {}
@@ -63,7 +63,7 @@ class Place:
 
 
 def _plain(node: yaml.ScalarNode) -> Any:
-    """A scalar as YAML types it; what only looks like a number or a date and is none is text."""
+    """Returns a scalar, typed by YAML. A scalar that looks like a number or a date and is invalid is text."""
     try:
         return yaml.SafeLoader("").construct_object(node)
     except (yaml.YAMLError, ValueError):
@@ -74,19 +74,19 @@ Parser = Callable[[Place], Any]
 
 
 def setting(parse: Parser, *default: Any) -> Any:
-    """A field that is read by `parse`; without a default it must be there."""
+    """Makes a field that `parse` reads. Without a default it is required."""
     if default:
         return dataclasses.field(default=default[0], metadata={_PARSE: parse})
     return dataclasses.field(metadata={_PARSE: parse})
 
 
 def section(kind: type[_T]) -> Any:
-    """A field that is a mapping of its own, all of whose keys have defaults."""
+    """Makes a field for a nested mapping, all of whose keys have defaults."""
     return dataclasses.field(default_factory=kind, metadata={_PARSE: lambda place: read(kind, place)})
 
 
 def read(kind: type[_T], place: Place) -> _T:
-    """The dataclass that a mapping describes."""
+    """Reads a mapping into a dataclass."""
     fields = {field.name: field for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
     members = place.members(list(fields))
     for name, field in fields.items():
@@ -101,15 +101,15 @@ def read(kind: type[_T], place: Place) -> _T:
 
 
 class Checked:
-    """A section whose keys must go together."""
+    """A section whose keys must be consistent."""
 
     def wrong(self) -> tuple[str, str] | None:
-        """The key that does not go with the others, and what to do; nothing if all do."""
+        """Returns the inconsistent key and the error; `None` if all keys are consistent."""
         raise NotImplementedError
 
 
 def document(file: Path) -> Place:
-    """The root of a document."""
+    """Reads a file and returns the root of the document."""
     try:
         node = yaml.compose(file.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
     except OSError as error:
@@ -126,7 +126,7 @@ def document(file: Path) -> Place:
 
 
 def text(place: Place) -> str:
-    """Text that is not empty."""
+    """Parses text that is not empty."""
     value = place.scalar("text")
     if value is None or not isinstance(place.node, yaml.ScalarNode) or not place.node.value.strip():
         raise place.wrong("give text that is not empty")
@@ -134,12 +134,12 @@ def text(place: Place) -> str:
 
 
 def texts(place: Place) -> tuple[str, ...]:
-    """A list of texts."""
+    """Parses a list of texts."""
     return tuple(text(item) for item in place.items("texts"))
 
 
 def short_name(place: Place) -> str:
-    """A name such as databases have."""
+    """Parses a name of a cluster or a database."""
     value = text(place)
     if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,62}", value):
         raise place.wrong(f"{value!r} is no name: give small letters, digits, - and _, at most 63")
@@ -147,7 +147,7 @@ def short_name(place: Place) -> str:
 
 
 def choice(*among: str) -> Parser:
-    """One of some words."""
+    """Returns a parser for one of some words."""
 
     def parse(place: Place) -> str:
         value = text(place)
@@ -159,7 +159,7 @@ def choice(*among: str) -> Parser:
 
 
 def integer(least: int, most: int = 1 << 20) -> Parser:
-    """An integer within bounds."""
+    """Returns a parser for an integer within bounds."""
 
     def parse(place: Place) -> int:
         value = place.scalar("an integer")
@@ -171,7 +171,7 @@ def integer(least: int, most: int = 1 << 20) -> Parser:
 
 
 def number(least: float, most: float = 1e6) -> Parser:
-    """A number within bounds."""
+    """Returns a parser for a number within bounds."""
 
     def parse(place: Place) -> float:
         value = place.scalar("a number")
@@ -183,7 +183,7 @@ def number(least: float, most: float = 1e6) -> Parser:
 
 
 def size_of(said: str) -> int:
-    """Bytes, such as `8GiB`.
+    """Parses a size, such as `8GiB`. Returns bytes.
 
     Raises `ValueError`.
     """
@@ -194,7 +194,7 @@ def size_of(said: str) -> int:
 
 
 def size(place: Place) -> int:
-    """Bytes, such as `8GiB`."""
+    """Parses a size, such as `8GiB`. Returns bytes."""
     try:
         return size_of(str(place.scalar("a size such as 8GiB")))
     except ValueError as error:
@@ -202,7 +202,7 @@ def size(place: Place) -> int:
 
 
 def seconds(place: Place) -> float:
-    """A time, such as `30s`."""
+    """Parses a time, such as `30s`. Returns seconds."""
     value = place.scalar("a time such as 30s")
     match = re.fullmatch(r"(\d+(?:\.\d+)?) ?(ms|s|min|h)", str(value))
     if match is None:
@@ -211,7 +211,7 @@ def seconds(place: Place) -> float:
 
 
 def socket(place: Place) -> str:
-    """An address to listen on, `HOST:PORT`."""
+    """Parses an address to listen on, `HOST:PORT`."""
     value = text(place)
     host, colon, port = value.rpartition(":")
     if not colon or not host or not port.isdigit() or not 0 < int(port) < 1 << 16:
@@ -220,7 +220,7 @@ def socket(place: Place) -> str:
 
 
 def maybe(parse: Parser) -> Parser:
-    """What may be null."""
+    """Returns a parser that also accepts null."""
 
     def parsed(place: Place) -> Any:
         null = isinstance(place.node, yaml.ScalarNode) and place.node.tag == "tag:yaml.org,2002:null"

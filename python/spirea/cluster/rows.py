@@ -1,9 +1,9 @@
-"""Parquet in an object store as parts that one builder reads in order, made on all nodes by Ray Data.
+"""Builds a snapshot of Parquet files in an object store: Ray Data makes parts on all nodes, one builder reads them in order.
 
-Every node reads and decodes Parquet, a row group at a time, and cuts it to the columns of the table. One machine reads the
-parts in order and builds, in as much memory as docs/snapshots.md says, and needs disk for the spool and the snapshot. A
-finished part has a note beside it, and a snapshot stays on the machine that built it until it is in the store: a second start
-does what is left.
+Every node reads and decodes Parquet, one row group at a time, and selects the columns of the table. One machine reads the
+parts in order and builds. It needs the memory that docs/snapshots.md states, and disk for the spool and the snapshot. A
+finished part has a note beside it. A snapshot stays on the machine that built it until it is in the store. So a second start
+continues where the first one stopped.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _BATCH_ROWS = 1 << 14
 
 @dataclass(frozen=True)
 class Unit:
-    """A row group of a file, which becomes a part."""
+    """A row group of a file, which is made into a part."""
 
     number: int
     path: str
@@ -42,7 +42,7 @@ class Unit:
 
 @dataclass(frozen=True)
 class Table:
-    """A table in an object store: its files in order, and the columns that are wanted."""
+    """A table in an object store: its row groups in order, and the selected columns."""
 
     url: str
     columns: tuple[str, ...]
@@ -51,9 +51,9 @@ class Table:
 
     @classmethod
     def of(cls, url: str, key: str | None, values: Sequence[str]) -> Table:
-        """The Parquet files that a URL with wildcards names, or all in a folder, in the order of their names.
+        """Finds the Parquet files that match a URL with wildcards, or all in a folder, ordered by name.
 
-        Raises `ClusterError` if there are none, `TableError` if one has not all the columns.
+        Raises `ClusterError` if there are none, `TableError` if a file lacks a column or has other types.
         """
         files, root = fsspec.core.url_to_fs(url)
         found = files.glob(root) if "*" in root else [root] if root.endswith(".parquet") else files.glob(f"{root}/*.parquet")
@@ -77,7 +77,7 @@ class Table:
                 schema = own
                 groups = [parquet.metadata.row_group(i).num_rows for i in range(parquet.metadata.num_row_groups)]
             info = files.info(path)
-            # What tells that a file is another one: its store's tag, or the time of its last change.
+            # Detects changed files by the store's tag, or by the time of the last change.
             tag = info.get("ETag") or info.get("mtime") or info.get("created")
             said.update(json.dumps([path, info["size"], str(tag), groups]).encode())
             units += [Unit(len(units) + i, path, i, rows) for i, rows in enumerate(groups)]
@@ -93,7 +93,7 @@ def _note(number: int) -> str:
 
 
 def make_part(unit: Unit, table_url: str, columns: Sequence[str], parts: str) -> dict[str, int]:
-    """Reads a row group, and writes its part and its note, in this order: a note says that its part is whole."""
+    """Reads a row group and writes its part, then its note: a note means that its part is complete."""
     files, _ = fsspec.core.url_to_fs(table_url)
     with files.open(unit.path, "rb") as file:
         group = pyarrow.parquet.ParquetFile(file).read_row_group(unit.group, columns=list(columns)).select(list(columns))
@@ -111,7 +111,7 @@ def make_part(unit: Unit, table_url: str, columns: Sequence[str], parts: str) ->
 
 
 def make_parts(table: Table, parts: Folder, telling: Telling) -> int:
-    """Makes the parts that are not there, on all nodes of the Ray that is connected. Returns how many it made."""
+    """Makes the missing parts, on all nodes of the connected Ray cluster. Returns the number of parts made."""
     import ray
 
     noted = {name for name, _ in parts.names()}
@@ -134,7 +134,7 @@ def make_parts(table: Table, parts: Folder, telling: Telling) -> int:
 
 
 class Parts:
-    """The parts of a table as one stream of Arrow batches, in order; it can be read again."""
+    """The parts of a table in order, as a stream of Arrow batches that can be read repeatedly."""
 
     def __init__(self, table: Table, parts: Folder) -> None:
         self._table, self._parts = table, parts
@@ -157,7 +157,7 @@ class Parts:
                 place = f"{self._parts}/{_part(unit.number)}"
                 raise TableError(f"{place}: its columns differ from those of the first part; remove the parts and build again")
             for batch in reader:
-                # A capsule of Arrow carries no lengths of buffers, so the builder cannot do it.
+                # An Arrow capsule carries no buffer lengths, so the builder cannot validate the batch.
                 batch.validate(full=True)
                 yield batch
 
@@ -176,10 +176,10 @@ def build_from_store(
     telling: Telling = lambda phase, done, of: None,
     **options: Any,
 ) -> tuple[str, str]:
-    """Builds a snapshot of Parquet files into a store; returns its version and its URL. `options` are those of `build`.
+    """Builds a snapshot of Parquet files into a store. Returns its version and its URL. `options` are those of `build`.
 
-    A build that was cut off goes on with the parts that are there, and with the snapshot if that was built. Both are removed
-    when the snapshot is in the store.
+    An interrupted build continues with the parts that exist, or with the snapshot if it was built. The parts and the local
+    snapshot are removed when the snapshot is in the store.
 
     Raises `ClusterError`, `BuildError`.
     """

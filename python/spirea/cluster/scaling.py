@@ -1,4 +1,4 @@
-"""How many replicas a shard has, by requests that wait: bounds, hysteresis and a pause between changes."""
+"""Number of replicas of a shard, by the number of waiting requests: bounds, hysteresis and a pause between changes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .config import Scale
 
 @dataclass
 class Scaler:
-    """What is remembered between two decisions."""
+    """State between two decisions."""
 
     wanted: int
     above_since: float | None = None
@@ -17,10 +17,11 @@ class Scaler:
     changed_at: float | None = None
 
     def decide(self, rules: Scale, queue: float, now: float) -> int:
-        """The replicas that each shard should have at the time `now`, when `queue` requests wait for each of them.
+        """Returns the number of replicas that each shard should have at the time `now`, if `queue` requests wait for each.
 
-        One more when more than `high` wait for `up_after`; one fewer when fewer than `low` wait for `down_after`, and the
-        others would not have more than `high`: so the same load never takes back what it has just changed.
+        Adds a replica if more than `high` requests have waited for `up_after` seconds. Removes one if fewer than `low` have
+        waited for `down_after` seconds, and the others would have at most `high`: so a constant load cannot reverse its own
+        change.
         """
         self.wanted = min(max(self.wanted, rules.least), rules.most)
         self.above_since = (now if self.above_since is None else self.above_since) if queue > rules.high else None

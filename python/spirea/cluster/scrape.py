@@ -1,4 +1,4 @@
-"""Metrics of many programs as one page: each sample with the labels of the program that said it."""
+"""Merges the metrics of many programs into one page: each sample gets the labels of its program."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ def _escaped(value: str) -> str:
 
 
 def merged(pages: Iterable[tuple[Mapping[str, str], str]]) -> str:
-    """Pages in Prometheus' text format as one: all samples of a metric stand together, below one HELP and one TYPE.
+    """Merges pages in Prometheus' text format: the samples of a metric are grouped below one HELP and one TYPE.
 
-    A label of the page that has the name of an added one stays, as `exported_` and its name, as Prometheus has it.
+    A page's label with the name of an added label is renamed to `exported_` and its name, as Prometheus does.
     """
     heads: dict[str, dict[str, str]] = {}
     samples: dict[str, list[str]] = {}
@@ -43,7 +43,7 @@ def merged(pages: Iterable[tuple[Mapping[str, str], str]]) -> str:
 
 
 def gauge(name: str, help: str, samples: Iterable[tuple[Mapping[str, str], float]]) -> str:
-    """A page with one metric."""
+    """Returns a page with one metric."""
     lines = [f"# HELP {name} {help}", f"# TYPE {name} gauge"]
     for labels, value in samples:
         said = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())

@@ -1,11 +1,11 @@
 """A cluster in virtual time: the coordinator's queues, shards, replicas, stragglers, and the rules for second requests.
 
-Requests come at random times, and wait at the coordinator while as many batches are at hand as a database may have, one more
-than a share has replicas. What waits then becomes a batch. It crosses the network to every shard, one batch after another;
-each shard is asked for its part, at the replica with the least to do; one that takes longer than 95 of 100 of the shard's
-latest batches of its size is asked of a second replica too, as often as one request in twenty earns. A replica answers one
-batch after another; how long it computes is drawn: mostly as long as it should, sometimes, at a straggler, many times as long.
-When the last shard's part is there, the parts cross the network back and the coordinator combines them, again one batch after
+Requests arrive at random times. A database may have one more running batch than a share has replicas. At this limit, requests
+wait at the coordinator, and become a batch when a running one ends. Batches cross the network to every shard, one batch after
+another. Each shard is asked for its part, at the replica with the least to do. If a part takes longer than 95 of 100 of the
+shard's latest batches of its size, a second replica is asked too, for at most about one request in twenty. A replica answers
+one batch after another. Its computation time is random: close to the expected time, or many times longer at a straggler. When
+the last shard's part is there, the parts cross the network back and the coordinator combines them, again one batch after
 another. The same seed gives the same run.
 """
 
@@ -25,46 +25,47 @@ PER_REQUEST, MOST = 0.05, 10.0
 
 @dataclass(frozen=True)
 class Model:
-    """What is simulated. Times are in seconds, for a query; a batch of several takes so many times as long."""
+    """Parameters of a simulation. Times are in seconds for one query; the time of a batch is proportional to its queries."""
 
     shards: int
     replicas: int
     queries_per_second: float
     scan: float
-    """What a worker takes for its share of a query."""
+    """Time of a worker for its share of a query."""
     combine: float
-    """What the coordinator takes for a query."""
+    """Time of the coordinator for a query."""
     send: float = 0.0
-    """What the coordinator's network takes for a query to all shards."""
+    """Time of the coordinator's network to send a query to all shards."""
     receive: float = 0.0
-    """What it takes for their parts of the answer."""
+    """Time of the coordinator's network to receive the parts of an answer."""
     round_trip: float = 0.0
     batch: int = 1
-    """The most queries of a batch."""
+    """Most queries in a batch."""
     spread: float = 0.05
-    """The standard deviation of the logarithm of a worker's time."""
+    """Standard deviation of the logarithm of a worker's time."""
     straggling: float = 0.01
-    """How often a worker is a straggler."""
+    """Probability that a worker is a straggler."""
     slowness: float = 10.0
-    """How many times as long a straggler takes."""
+    """Factor by which a straggler is slower."""
     hedges: bool = True
 
     def most_per_second(self) -> float:
-        """The queries a second that whatever is first reached allows: workers, the coordinator's network, its processor."""
+        """Returns the most queries per second: the tightest limit of workers, coordinator's network and its processor."""
         each = (self.scan / self.replicas, self.combine, self.send, self.receive)
         return 1.0 / max(each)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of it: latencies of queries in order, second requests, and how much of the time replicas computed."""
+    """Result of a simulation: latencies of queries in order, number of second requests, and fraction of time that replicas
+    computed."""
 
     latencies: tuple[float, ...]
     hedged: int
     busy: float
 
     def quantile(self, share: float) -> float:
-        """The latency that so large a part of the queries does not exceed."""
+        """Returns the latency that a fraction `share` of the queries does not exceed."""
         ordered = sorted(self.latencies)
         return ordered[min(math.ceil(share * len(ordered)), len(ordered)) - 1]
 
@@ -77,19 +78,19 @@ class _Batch:
     latest: float = 0.0
 
     def answered(self, at: float) -> bool:
-        """One more shard has answered; whether it was the last."""
+        """Records the answer of one more shard. Returns True if it was the last."""
         self.latest, self.pending = max(self.latest, at), self.pending - 1
         return self.pending == 0
 
 
 class _Line:
-    """What serves one after another."""
+    """A resource that serves one batch after another."""
 
     def __init__(self) -> None:
         self._free = 0.0
 
     def through(self, now: float, time: float) -> float:
-        """When what comes now is through."""
+        """Returns the time at which a batch arriving at `now` is served; it takes `time`."""
         self._free = max(self._free, now) + time
         return self._free
 
@@ -110,10 +111,10 @@ class _Latest:
         return max(self._times, default=0.0)
 
     def slow(self) -> float | None:
-        """What is slower than 95 of 100; nothing while too little is known."""
+        """Returns the 95th percentile of the latest times; `None` while there are too few."""
         if len(self._times) < TELLING:
             return None
-        # Ordering all times at each request would be most of the simulation's work; they change slowly.
+        # Sorting all times at each request would dominate the simulation, and the times change slowly.
         if self._since >= TELLING:
             ordered = sorted(self._times)
             self._slow, self._since = ordered[math.ceil((len(ordered) - 1) * SLOW)], 0
@@ -127,11 +128,11 @@ class Times:
         self._of_size = [_Latest() for _ in range(SIZES)]
 
     def note(self, queries: int, time: float) -> None:
-        """Takes note of a batch of so many queries."""
+        """Records the time of a batch of `queries` queries."""
         self._of(queries).note(time)
 
     def slow(self, queries: int) -> float | None:
-        """Returns the time after which a second replica is asked; nothing while no time is known."""
+        """Returns the time after which a second replica is asked; `None` while no time is known."""
         slow = self._of(queries).slow()
         return slow or UNKNOWN_FACTOR * max(times.longest() for times in self._of_size) or None
 
@@ -140,17 +141,17 @@ class Times:
 
 
 class Budget:
-    """Budget of second requests: enough for one at first. Each request adds a part of one more."""
+    """Budget of second requests: initially one. Each request adds a fraction of one more."""
 
     def __init__(self) -> None:
         self._earned = 1.0
 
     def earn(self) -> None:
-        """Takes note of a request."""
+        """Adds the contribution of a request."""
         self._earned = min(self._earned + PER_REQUEST, MOST)
 
     def pay(self) -> bool:
-        """Pays for a second request, if the budget suffices."""
+        """Pays for a second request. Returns False if the budget does not suffice."""
         paid = self._earned >= 1.0
         if paid:
             self._earned -= 1.0
@@ -158,7 +159,7 @@ class Budget:
 
 
 class _Shard:
-    """The replicas of a shard: when each is free, and what they took of late."""
+    """The replicas of a shard: the time at which each is free, and their latest times."""
 
     def __init__(self, model: Model, draw: random.Random) -> None:
         self._model, self._draw = model, draw
@@ -176,8 +177,11 @@ class _Shard:
         return self._free[replica]
 
     def ask(self, now: float, queries: int, later: Callable[[float, int, float], None]) -> float | None:
-        """Asks the replica with the least to do. The time of its answer; nothing if it will be late, and `later` was told
-        when to ask a second one, which the first was, and when that will answer."""
+        """Asks the replica with the least to do. Returns the time of its answer.
+
+        If the answer will be late, returns `None`, and calls `later` with the time to ask a second replica, the first replica,
+        and the time of the first one's answer.
+        """
         self._budget.earn()
         first = self._free.index(min(self._free))
         done = self._give(first, now, queries)
@@ -189,7 +193,7 @@ class _Shard:
         return done
 
     def second(self, now: float, asked: float, queries: int, first: int, done: float) -> tuple[float, bool]:
-        """Asks another replica beside the first; when the earlier of both answers, and whether it was asked."""
+        """Asks another replica if the budget allows. Returns the time of the earlier answer, and True if it was asked."""
         paid = self._budget.pay()
         if paid:
             others = [replica for replica in range(len(self._free)) if replica != first]
@@ -200,7 +204,7 @@ class _Shard:
 
 @dataclass
 class _Run:
-    """A run: what is to happen, by its time, and in order where times are equal."""
+    """A run: events ordered by time, and by their creation if times are equal."""
 
     model: Model
     draw: random.Random
@@ -218,17 +222,17 @@ class _Run:
         self._out, self._in, self._processor = _Line(), _Line(), _Line()
 
     def at(self, time: float, what: Callable[[], None]) -> None:
-        """Has something happen."""
+        """Schedules an event."""
         self._count += 1
         heapq.heappush(self._events, (time, self._count, what))
 
     def arrive(self, query: int) -> None:
-        """A query comes."""
+        """Accepts a query."""
         self._waiting.append(query)
         self._launch()
 
     def go(self) -> None:
-        """Runs until nothing more happens."""
+        """Runs until no event is left."""
         while self._events:
             self.now, _, what = heapq.heappop(self._events)
             what()
@@ -262,7 +266,7 @@ class _Run:
             self.at(batch.latest, lambda: self._join(batch))
 
     def _join(self, batch: _Batch) -> None:
-        """The last part has been computed: all cross the network, and are combined."""
+        """Sends all parts over the network and combines them, when the last one has been computed."""
         count = len(batch.queries)
         there = self._in.through(self.now, count * self.model.receive)
         self.at(
@@ -277,7 +281,7 @@ class _Run:
 
 
 def simulate(model: Model, queries: int, seed: int) -> Outcome:
-    """Runs so many queries, of which the first tenth is not counted: queues and times of late fill in it."""
+    """Simulates `queries` queries. Excludes the first tenth, in which queues and the records of latest times fill."""
     run, time = _Run(model, random.Random(seed)), 0.0
     for query in range(queries):
         time += run.draw.expovariate(model.queries_per_second)

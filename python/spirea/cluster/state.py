@@ -1,7 +1,7 @@
-"""What the controller knows and decides, without Ray, without I/O and without a clock.
+"""State and decisions of the controller, without Ray, without I/O and without a clock.
 
-`State` is what is kept over the controller's death. `advance` takes what was seen of the workers since and gives what is to
-be done; whoever does it keeps the state first, so that nothing is done that a controller which starts again has not heard of.
+`State` survives the controller's death. `advance` takes the latest observations of the workers and returns actions. The caller
+must save the state before it acts, so that a restarted controller knows of every action.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from .config import Config, Database, RollOver, Timing
 from .scaling import Scaler
 
 Phase: TypeAlias = Literal["placing", "starting", "ready", "silent", "draining"]
-"""`placing`: Ray looks for a node. `starting`: it fetches its share, or its program opens it. `silent`: it says nothing.
-`draining`: the coordinator sends it nothing more."""
+"""`placing`: Ray looks for a node. `starting`: the worker fetches its share, or its program opens the share. `silent`: it does
+not report. `draining`: the coordinator sends it no more requests."""
 
 LIVE: tuple[Phase, ...] = ("placing", "starting", "ready")
-"""Phases of replicas that count: others are on their way out, or may be."""
+"""Phases of replicas that count towards the wanted number. Others are ending, or may be."""
 
 _BACKOFF = (1.0, 60.0)
-"""Seconds after the first failure of a share, and the most after many."""
+"""Pause in seconds after the second failure of a share, and the longest pause after many."""
 _PROVEN = 30.0
-"""Seconds after which a replica that is ready has made up for the failures before it."""
+"""Seconds of readiness after which a replica clears the failures of its share."""
 _AVOIDED = 600.0
-"""Seconds in which no worker of a version is placed where one of it did not get ready."""
+"""Seconds for which a version's workers avoid a node where one of them did not become ready."""
 
 
 @dataclass
@@ -43,25 +43,25 @@ class Replica:
     stopping: bool = False
     fetched: int = 0
     moved_at: float | None = None
-    """When it was last seen to get on with its share; nothing while it is ready, or has no place."""
+    """Time of the last observed progress; `None` while the replica is ready or has no place."""
     chosen_until: float | None = None
-    """Until when the nodes that it was not to be placed on are to be avoided."""
+    """Time at which the list of avoided nodes, given to Ray for this replica, expires."""
 
 
 @dataclass
 class Failure:
-    """What became of a share's workers, one after another: how many failed, when the last one did, and why."""
+    """Successive failures of a share's workers: their number, and time and cause of the last one."""
 
     count: int
     at: float
     why: str
     not_before: float
-    """When the next one may start."""
+    """Earliest start of the next worker."""
 
 
 @dataclass
 class Version:
-    """A snapshot that is served, or shall be."""
+    """A snapshot that is served, or going to be."""
 
     version: str
     url: str
@@ -71,27 +71,27 @@ class Version:
     created: float
     workers: list[Replica] = field(default_factory=list)
     served: bool = False
-    """Whether every share has had a replica that is ready: from then on the coordinator knows it."""
+    """True once every share has had a ready replica; from then on the coordinator knows the version."""
     leaves_at: float | None = None
     leaving: bool = False
     failures: dict[int, Failure] = field(default_factory=dict)
     entries: int = 0
-    """Values of the table; none are known of a version that an earlier release published."""
+    """Number of values of the table; 0 for a version that an earlier release published."""
     avoided: dict[str, float] = field(default_factory=dict)
-    """Nodes where a worker did not get ready, and until when."""
+    """Nodes where a worker did not become ready, and the time until which they are avoided."""
 
     def of(self, share: int, *phases: Phase) -> list[Replica]:
-        """The replicas of a share in these phases."""
+        """Returns the replicas of a share in these phases."""
         return [replica for replica in self.workers if replica.share == share and replica.phase in phases]
 
     def complete(self) -> bool:
-        """Whether every share has a replica that is ready."""
+        """True if every share has a ready replica."""
         return all(self.of(share, "ready") for share in range(self.shards))
 
 
 @dataclass
 class Served:
-    """A database: its versions, the newest last."""
+    """A database and its versions, the newest last."""
 
     name: str
     scaler: Scaler
@@ -101,26 +101,26 @@ class Served:
 
 @dataclass
 class State:
-    """All that a controller must not forget."""
+    """Everything that must survive a restart of the controller."""
 
     databases: dict[str, Served] = field(default_factory=dict)
     next_number: int = 0
     stopping: bool = False
 
     def replicas(self) -> Iterator[tuple[Served, Version, Replica]]:
-        """Every replica, with what it belongs to."""
+        """Yields every replica with its database and its version."""
         for database in self.databases.values():
             for version in database.versions:
                 for replica in version.workers:
                     yield database, version, replica
 
     def to_json(self) -> str:
-        """The state as text."""
+        """Returns the state as text for `from_json`."""
         return json.dumps(self, default=vars)
 
     @classmethod
     def from_json(cls, text: str) -> State:
-        """The state of a text that `to_json` made."""
+        """Parses the output of `to_json`."""
         said: dict[str, Any] = json.loads(text)
         databases = {}
         for name, database in said["databases"].items():
@@ -136,20 +136,20 @@ class State:
 
 @dataclass(frozen=True)
 class Seen:
-    """What a worker is found to be: as it says, or `dead`, or `silent` if it does not say anything."""
+    """Observed state of a worker: the phase that it reports, or `silent` without a report, or `dead`."""
 
     phase: Literal["placing", "starting", "ready", "silent", "dead"]
     node: str | None = None
     address: str | None = None
     why: str | None = None
-    """What is wrong, if anything is."""
+    """Cause of trouble, if any."""
     fetched: int = 0
-    """Bytes of its share that it has."""
+    """Bytes of its share that the worker has fetched."""
 
 
 @dataclass(frozen=True)
 class Start:
-    """Have Ray place a worker, on none of these nodes."""
+    """Action: ask Ray to place a worker, avoiding the nodes in `avoid`."""
 
     number: int
     database: str
@@ -163,7 +163,7 @@ class Start:
 
 @dataclass(frozen=True)
 class Stop:
-    """Let a worker finish what it has, and end it; `forget` has it remove the share's files, which nobody needs."""
+    """Action: let a worker finish its requests, and end it. With `forget` it removes the share's files, which nobody needs."""
 
     number: int
     forget: bool
@@ -173,22 +173,23 @@ Action: TypeAlias = Start | Stop
 
 
 def publish(state: State, database: Database, version: str, url: str, memory: list[int], entries: int, now: float) -> bool:
-    """Takes note that this version, of so many values, is to be served. False if it is what is served, or on its way, already.
-    A former one that has not left yet becomes the newest again, with the workers that it has.
+    """Records that a version with `entries` values is to be served. Returns False if it is the newest version already.
 
-    Raises `ClusterError` if it is served in another number of shards.
+    A former version that still has workers becomes the newest again, and keeps its workers.
+
+    Raises `ClusterError` if the version is served in another number of shards.
     """
     served = state.databases.setdefault(database.name, Served(database.name, Scaler(database.replicas.least)))
     known = next((each for each in served.versions if each.version == version and not each.leaving), None)
     if known is not None and known.shards != len(memory):
-        # The coordinator knows a version by its folder, and answers with one division of it at a time.
+        # The coordinator identifies a version by its folder, and answers with one division of a version at a time.
         raise ClusterError(
             f"{database.name}: {version[:16]} is served in {known.shards} shards, not {len(memory)}: publish a version of "
             "another build in so many, or end the cluster with spirea cluster down before"
         )
     if known is not None and known is served.versions[-1]:
         return False
-    # What had not come into service gives way to what is wanted now.
+    # Versions that were never served leave at once.
     for former in served.versions:
         former.leaving = former.leaving or not former.served
     if known is None:
@@ -201,7 +202,7 @@ def publish(state: State, database: Database, version: str, url: str, memory: li
 
 
 def check_shrinking(state: State, database: Database, entries: int) -> None:
-    """Refuses a version that has less than half of the values of the one before, as one of an input that was cut off has.
+    """Refuses a version that has less than half of the values of the one before: its input may have been cut off.
 
     Raises `ClusterError`.
     """
@@ -216,20 +217,20 @@ def check_shrinking(state: State, database: Database, entries: int) -> None:
 
 @dataclass(frozen=True)
 class Told:
-    """What the coordinator says of a database: the version that it answers with, how many requests wait for each replica,
-    and how many of each version it has not answered yet; nothing is known of these if it says nothing."""
+    """The coordinator's report on a database: the version that it answers with, the requests waiting for each replica, and the
+    unanswered requests of each version. The fields are `None` without a report."""
 
     current: str | None
     queue: float | None
     in_flight: Mapping[str, int] | None = None
 
     def finished(self, version: str) -> bool:
-        """Whether it is known that nobody waits for answers of a version. One that it does not name it has let go."""
+        """True if no client is known to wait for answers of a version. A version that the report omits has been dropped."""
         return self.in_flight is not None and self.in_flight.get(version, 0) == 0
 
 
 def advance(state: State, config: Config, seen: Mapping[int, Seen], told: Mapping[str, Told], now: float) -> list[Action]:
-    """Takes in what was seen of workers and what the coordinator says of databases, and says what to do."""
+    """Updates the state by observations of workers and by the coordinator's reports on databases. Returns the actions."""
     for _, version, replica in list(state.replicas()):
         _take_in(version, replica, seen.get(replica.number), config.timing, now)
     actions: list[Action] = []
@@ -250,7 +251,7 @@ def advance(state: State, config: Config, seen: Mapping[int, Seen], told: Mappin
 
 
 def _take_in(version: Version, replica: Replica, seen: Seen | None, timing: Timing, now: float) -> None:
-    """What was seen of one worker."""
+    """Updates a replica by the observation of its worker."""
     if seen is None:
         return
     if seen.phase == "dead":
@@ -274,13 +275,13 @@ def _take_in(version: Version, replica: Replica, seen: Seen | None, timing: Timi
         if replica.node is not None:
             version.avoided[replica.node] = now + _AVOIDED
     elif seen.phase == "placing" and replica.chosen_until is not None and now >= replica.chosen_until:
-        # Ray was told which nodes not to take; by now it may take them again.
+        # The replica's avoided nodes have expired, so a new request may give Ray more choice.
         _change(replica, "draining", now)
     elif seen.phase != replica.phase:
         _change(replica, seen.phase, now)
     elif replica.phase == "ready" and now - replica.since >= _PROVEN:
         failure = version.failures.get(replica.share)
-        # One that was ready all the time says nothing of the one that failed beside it.
+        # A replica that was ready before the failure says nothing about the one that failed.
         if failure is not None and failure.at <= replica.since:
             del version.failures[replica.share]
 
@@ -291,11 +292,11 @@ def _give_up(version: Version, replica: Replica, why: str, now: float) -> None:
 
 
 def _failed(version: Version, replica: Replica, why: str, now: float) -> None:
-    """The longer a share fails, the longer it is left alone: a snapshot that no worker can open shall not load nodes."""
+    """Records a failure, with an exponential back-off: a snapshot that no worker can open must not load the nodes."""
     before = version.failures.get(replica.share)
     count = 0 if before is None else before.count
     least, most = _BACKOFF
-    # The first replacement comes at once: most deaths are no fault of the share.
+    # The first replacement starts at once: the share is rarely the cause of a death.
     pause = 0.0 if count == 0 else min(least * 2.0 ** (count - 1), most)
     version.failures[replica.share] = Failure(count + 1, now, f"worker {replica.number}: {why}", now + pause)
 
@@ -305,7 +306,7 @@ def _change(replica: Replica, phase: Phase, now: float) -> None:
 
 
 def _roll_over(served: Served, rules: RollOver, said: Told, now: float) -> None:
-    """Former versions leave a while after the coordinator has begun to answer with a newer one, when nobody waits for them."""
+    """Lets former versions leave, some time after the coordinator's switch to a newer one, when no request waits for them."""
     newest = served.versions[-1]
     if newest.complete():
         newest.served = True
@@ -318,14 +319,14 @@ def _roll_over(served: Served, rules: RollOver, said: Told, now: float) -> None:
             continue
         if former.leaves_at is None:
             former.leaves_at = now + rules.keep
-        # As long as the one that answers is not complete again, a former one may have to.
+        # While the answering version is incomplete, a former one may have to take over.
         elif now >= former.leaves_at and served.versions[place].complete():
             former.leaving = said.finished(former.version) or now >= former.leaves_at + rules.finish
     _make_room(served, rules, now)
 
 
 def _make_room(served: Served, rules: RollOver, now: float) -> None:
-    """Where Ray finds no place for the newest version, former ones give up replicas that their shares can do without."""
+    """Removes spare replicas of former versions if Ray finds no place for the newest."""
     newest = served.versions[-1]
     waiting = [replica for replica in newest.workers if replica.phase == "placing"]
     served.trouble = None
@@ -333,7 +334,7 @@ def _make_room(served: Served, rules: RollOver, now: float) -> None:
         return
     share = waiting[0].share
     served.trouble = f"no node has room for share {share} of {newest.version[:16]}: add nodes, or ask for less memory"
-    # One that was served and lacks a replica of every share as much as one that is on its way.
+    # A served version that is no longer complete gets room too, like one that is still starting.
     if newest.complete():
         return
     for former in served.versions[:-1]:
@@ -353,20 +354,20 @@ def _scale(served: Served, database: Database, queue: float | None, now: float) 
 
 
 def _settle(state: State, served: Served, config: Config, said: Told, now: float) -> list[Action]:
-    """Brings the replicas of each share to their number."""
+    """Starts and stops replicas until each share has the wanted number."""
     actions: list[Action] = []
     for version in served.versions:
         for replica in version.workers:
             if version.leaving and replica.phase != "draining":
                 _change(replica, "draining", now)
         if not version.leaving:
-            # The first replica of each share, then the second: what is complete answers soonest.
+            # Starts the first replica of each share, then the second, so that the version is complete as soon as possible.
             for count in range(1, version.replicas + 1):
                 for share in range(version.shards):
                     actions += _start(state, served, version, share, count, config, now)
             for share in range(version.shards):
                 _let_go(version, share, now)
-        # The coordinator sends nothing more to a version that leaves, and what it has sent or queued is still to be answered.
+        # The coordinator accepts no new requests for a leaving version; requests sent or queued must still be answered.
         busy = version.leaving and version.served and not said.finished(version.version)
         most = config.timing.drain + (config.roll_over.finish if busy else 0.0)
         for replica in version.workers:
@@ -379,7 +380,7 @@ def _settle(state: State, served: Served, config: Config, said: Told, now: float
 
 
 def _unneeded(served: Served, version: Version) -> bool:
-    """Whether the files of a version can go. A later publication of it has the same ones."""
+    """True if the files of a version can be removed. A later publication of the same version needs the same files."""
     return version.leaving and not any(other.version == version.version and not other.leaving for other in served.versions)
 
 
@@ -387,7 +388,7 @@ def _start(state: State, served: Served, version: Version, share: int, count: in
     failure = version.failures.get(share)
     if len(version.of(share, *LIVE)) >= count or (failure is not None and now < failure.not_before):
         return []
-    # One after another, since each must know which nodes the others have.
+    # Starts one replica after another, because each must know the nodes of the others.
     if any(replica.node is None for replica in version.of(share, "placing", "starting", "silent")):
         return []
     beginning = sum(replica.phase in ("placing", "starting") for replica in version.workers)
@@ -404,7 +405,7 @@ def _start(state: State, served: Served, version: Version, share: int, count: in
 
 
 def _let_go(version: Version, share: int, now: float) -> None:
-    """More replicas than wanted: the youngest that is not needed goes, as long as enough are ready."""
+    """Drains the youngest spare replica if a share has more than wanted, as long as enough are ready."""
     ready, beginning = version.of(share, "ready"), version.of(share, "placing", "starting")
     if len(ready) > version.replicas:
         _change(ready[-1], "draining", now)
@@ -413,8 +414,8 @@ def _let_go(version: Version, share: int, now: float) -> None:
 
 
 def placement(state: State, folders: Mapping[str, str]) -> dict[str, Any]:
-    """What the coordinator is told: `folders` has what it needs of each version, by the version's name. A version that has
-    never been complete is not among it, nor is one that leaves."""
+    """Returns the coordinator's placement. `folders` has the folder of the coordinator's files, by version. Versions that have
+    never been complete are omitted, and so are leaving ones."""
     databases = []
     for served in state.databases.values():
         snapshots = []

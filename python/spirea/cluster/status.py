@@ -1,4 +1,4 @@
-"""How a cluster is: as a document, as text, as a page, and as metrics."""
+"""Status of a cluster: as a document, as text, as a page, and as metrics."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _databases(coordinator: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 
 
 def _replicas(coordinator: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """What the coordinator says of each worker, by its address."""
+    """Returns the coordinator's report on each worker, by the worker's address."""
     return {
         replica["url"]: replica
         for database in coordinator.get("databases", [])
@@ -32,8 +32,11 @@ def _replicas(coordinator: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 
 
 def told(coordinator: Mapping[str, Any], state: State) -> dict[str, Told]:
-    """What the coordinator says of databases; nothing if it does not answer. The queue of one is what waits at the
-    coordinator, and at the share where most waits, for each replica of it."""
+    """Returns the coordinator's reports on databases; empty if it does not answer.
+
+    The queue of a share is the number of requests at the coordinator and at the share's ready replicas, divided by the number
+    of these replicas. The queue of a database is that of its longest share.
+    """
     if "databases" not in coordinator:
         return {}
     said, databases = _replicas(coordinator), _databases(coordinator)
@@ -41,7 +44,7 @@ def told(coordinator: Mapping[str, Any], state: State) -> dict[str, Told]:
     for name, served in state.databases.items():
         database = databases.get(name)
         if database is None or not served.versions:
-            # It has been told of none yet, or no longer: nothing of it is on its way.
+            # The coordinator does not know the database, yet or any longer: it has no request in flight.
             found[name] = Told(None, None, {})
             continue
         newest, queues = served.versions[-1], []
@@ -63,7 +66,7 @@ def document(
     coordinator: Mapping[str, Any],
     trouble: str,
 ) -> dict[str, Any]:
-    """All that is known, as plain data."""
+    """Returns the whole status as plain data."""
     said, loads = _replicas(coordinator), _databases(coordinator)
     databases = []
     for served in state.databases.values():
@@ -138,8 +141,8 @@ def document(
 
 
 def without_logs(value: Any) -> Any:
-    """The document for whoever reaches the port for operations: it says where something is wrong, and not what programs have
-    written of it, which may name paths, options and parts of URLs."""
+    """Returns the document for the port for operations. It names the place of a trouble and omits the programs' messages,
+    which may contain paths, options and parts of URLs."""
     if isinstance(value, Mapping):
         return {
             name: _ELSEWHERE if name in ("trouble", "cause") and inner else without_logs(inner)
@@ -149,12 +152,12 @@ def without_logs(value: Any) -> Any:
 
 
 def serving(status: Mapping[str, Any], name: str, version: str) -> bool:
-    """Whether the coordinator answers with this version of a database."""
+    """True if the coordinator answers with this version of a database."""
     return any(database["name"] == name and database["current"] == version for database in status["databases"])
 
 
 def settled(status: Mapping[str, Any]) -> bool:
-    """Whether every database has one version, and all replicas that it wants are ready."""
+    """True if every database has one version, and all wanted replicas are ready."""
     return all(
         len(database["versions"]) == 1
         and all(
@@ -168,7 +171,7 @@ def settled(status: Mapping[str, Any]) -> bool:
 
 
 def size(count: float) -> str:
-    """Bytes for people."""
+    """Formats a number of bytes."""
     unit = 0
     while count >= 1024 and unit < len(_UNITS) - 1:
         count, unit = count / 1024, unit + 1
@@ -222,7 +225,7 @@ def _rows(status: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
 
 
 def text(status: Mapping[str, Any]) -> str:
-    """For a terminal."""
+    """Formats the status for a terminal."""
     lines = [f"cluster {status['name']}: {'stopping' if status['stopping'] else 'clients ask ' + status['listen']}"]
     for database in status["databases"]:
         qps, current = database["queries_per_second"], database["current"]
@@ -243,7 +246,7 @@ table{border-collapse:collapse}td,th{padding:.2rem .7rem;text-align:left;border-
 
 
 def page(status: Mapping[str, Any]) -> str:
-    """For a browser: it has no script, and asks for itself again every five seconds."""
+    """Formats the status as a page for browsers. It has no script, and reloads every five seconds."""
     head = "".join(f"<th>{column}</th>" for column in _COLUMNS)
     rows = "".join(
         "<tr>" + "".join(f'<td class="{html.escape(row[5])}">{html.escape(cell)}</td>' for cell in row) + "</tr>"
@@ -260,7 +263,7 @@ def page(status: Mapping[str, Any]) -> str:
 
 
 def gauges(status: Mapping[str, Any]) -> list[str]:
-    """What the controller itself says, as pages of metrics."""
+    """Returns the controller's own metrics, as pages."""
     counts: dict[tuple[str, str, str], float] = {}
     wanted = []
     for database in status["databases"]:

@@ -1,4 +1,4 @@
-"""What a worker does on its node, without Ray: it fetches its share, and watches the program that serves it."""
+"""The worker on its node, without Ray: it fetches its share, and watches the program that serves the share."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from .files import MANIFEST, NOTES, Folder, fetch, masked
 from .program import Program
 
 ENDS = 40.0
-"""Seconds in which a program that was told to stop does: one that goes on for a second finishes batches for half a minute."""
+"""Seconds that a program may take to stop: it goes on for a second, then finishes batches for half a minute."""
 _TIMEOUT = 2.0
 _PAUSE = (1.0, 30.0)
 _DAMAGED = "copy the snapshot again"
-"""What the program says of a file that is not what the manifest says."""
+"""Part of the program's message on a file that differs from the manifest."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """What a worker is to serve, and with what."""
+    """Task of a worker: its share, and its resources."""
 
     number: int
     cluster: str
@@ -44,23 +44,23 @@ class Task:
 
 
 def _mark(folder: Path) -> IO[str]:
-    """A file that each worker of the machine has locked, together with the others, that uses a share's folder."""
+    """Opens the lock file of a share's folder. All workers of the machine that use the folder hold a shared lock on it."""
     return (folder.parent / f".{folder.name}.use").open("w")
 
 
 def _remove_unused(folder: Path, mark: IO[str]) -> None:
-    """Removes a share's files unless another worker than the one with this mark uses them."""
+    """Removes a share's files unless another worker, with a mark of its own, uses them."""
     with contextlib.suppress(BlockingIOError):
         fcntl.flock(mark, fcntl.LOCK_EX | fcntl.LOCK_NB)
         shutil.rmtree(folder, ignore_errors=True)
 
 
 class Work:
-    """A share that is fetched and served, in a thread of its own; `report` says how far it is."""
+    """Fetches and serves a share, in a thread; `report` has the progress."""
 
     def __init__(self, task: Task, host: str, command: Callable[..., list[str]] = leash.command) -> None:
         self._task, self._host, self._command = task, host, command
-        # What a machine has stays when Ray starts there again, and calls it another node.
+        # The path does not contain Ray's node id, so files survive a restart of Ray, which assigns a new id.
         within = Path(task.work) / task.cluster
         self._database = within / "shares" / task.database
         self.folder = self._database / local.component(task.version) / f"{task.share}-of-{task.shards}"
@@ -79,7 +79,7 @@ class Work:
         self._thread.start()
 
     def report(self) -> dict[str, Any]:
-        """Where it is: `starting` or `ready`, its address, what it has fetched, and a request that wants to be signed."""
+        """Returns the phase (`starting` or `ready`), the address, the bytes fetched, the signing request, and any trouble."""
         program = self._program
         said = None if program is None else program.said
         if not self._renewing and time.time() >= self._identity.renew_at():
@@ -97,13 +97,13 @@ class Work:
         }
 
     def certify(self, certificate: bytes, trusted: bytes) -> None:
-        """Takes the certificate that was asked for, and whom to trust. The program reads it within a second."""
+        """Installs the requested certificate and the trusted authority. The program reads them within a second."""
         self._identity.install(self._request.key, certificate, trusted)
         self._renewing = False
         self._certified.set()
 
     def metrics(self) -> str:
-        """What the program's metrics are now; nothing while it does not serve."""
+        """Returns the program's current metrics; empty while it does not serve."""
         program = self._program
         said = None if program is None else program.said
         if said is None:
@@ -111,8 +111,8 @@ class Work:
         return direct.read(said["metrics"], _TIMEOUT).decode()
 
     def stop(self, forget: bool = False) -> None:
-        """Finishes what was accepted, ends, and removes what it kept; with `forget` the share's files too, unless another
-        worker of this node has them."""
+        """Finishes accepted requests, ends, and removes the worker's own files. With `forget`, also removes the share's files,
+        unless another worker of this node uses them."""
         self._stopping.set()
         self._certified.set()
         self._thread.join()
@@ -142,11 +142,11 @@ class Work:
             self._program = Program(self._arguments, self._own / "log", self._failed)
 
     def _bring(self) -> None:
-        """What the share needs, once for all workers of the node that have it."""
+        """Fetches the files of the share, once for all workers of the node that serve it."""
         self.folder.parent.mkdir(parents=True, exist_ok=True)
         if self._in_use is None:
             mark = _mark(self.folder)
-            # As long as it is held nobody removes the files; it waits for one who does.
+            # The lock prevents removal of the files, and waits for a removal in progress.
             fcntl.flock(mark, fcntl.LOCK_SH)
             self._in_use = mark
             self._clean()
@@ -160,7 +160,7 @@ class Work:
         self._trouble, self._complete = "", True
 
     def _clean(self) -> None:
-        """Removes what workers of other versions have left that could not end as they should."""
+        """Removes files of other versions whose workers did not end properly."""
         for folder in self._database.glob("*/*-of-*"):
             if folder.parent != self.folder.parent and folder.is_dir():
                 with _mark(folder) as mark:
@@ -170,8 +170,8 @@ class Work:
         self._fetched, self._of = done, of
 
     def _failed(self, said: str) -> None:
-        """What the program said that ended before it served. Bytes that were damaged on their way or here are fetched again,
-        once: what is damaged then is so in the store."""
+        """Handles a program that ended before it served; `said` is the end of its log. Damaged files are fetched again once:
+        if they are still damaged, they are damaged in the store."""
         if _DAMAGED in said and not self._again:
             (self.folder / NOTES).unlink(missing_ok=True)
             self._complete, self._again = False, True
@@ -180,7 +180,7 @@ class Work:
         if not self._complete:
             self._bring()
         task, identity = self._task, self._identity
-        # Under the address that it had, so that the coordinator need not be told.
+        # Reuses the former address, so that the coordinator's placement stays valid.
         listen = f"{self._host}:0" if former is None else former["address"].removeprefix("https://")
         return self._command(
             "worker", "--snapshot", str(self.folder), "--snapshot-version", task.version, "--share",

@@ -1,7 +1,7 @@
-"""Private look-ups in embedding tables: what `torch.nn.Embedding` and `EmbeddingBag` look up, fetched by private retrieval.
+"""Private look-ups in embedding tables: the look-ups of `torch.nn.Embedding` and `EmbeddingBag`, by private retrieval.
 
-The techniques are GPU-DPF's co-design (Lam and others, arXiv 2301.10904, section IV): bins with one query each, a hot
-table, rows that occur together stored together, and a tuner that chooses among them. docs/embeddings.md is the guide.
+The techniques are those of GPU-DPF's co-design (Lam and others, arXiv 2301.10904, section IV): bins with one query each, a hot
+table, joint storage of rows that occur together, and a tuner that chooses a design. docs/embeddings.md is the guide.
 """
 
 from .collocation import Collocation

@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 
 
 def figure(columns: int, height: float = 3.6) -> Any:
-    """A figure with panels side by side, drawn without a window."""
+    """Makes a figure with panels side by side, without opening a window."""
     import matplotlib
 
     matplotlib.use("Agg")
-    # The same figure is the same file: letters stay letters, and names within the file follow from its content.
+    # Makes files reproducible: text stays text, and ids in the file are derived from its content.
     matplotlib.rcParams.update({"svg.hashsalt": "spirea", "svg.fonttype": "none"})
     from matplotlib import pyplot
 
@@ -23,7 +23,7 @@ def figure(columns: int, height: float = 3.6) -> Any:
 
 
 def save(drawn: Any, path: str | Path) -> None:
-    """Writes a figure and lets go of it."""
+    """Writes a figure to a file and closes it."""
     from matplotlib import pyplot
 
     drawn.savefig(path, dpi=130, metadata={"Date": None} if str(path).endswith(".svg") else None)
@@ -33,8 +33,8 @@ def save(drawn: Any, path: str | Path) -> None:
 def steps(
     panel: Any, series: Mapping[str, Sequence[tuple[float, float]]], higher_is_better: bool, more_is_better: bool = False
 ) -> None:
-    """What can be had for at most so much, or, where `more_is_better`, along with at least so much: for each series of
-    (cost, quality), its best quality so far, as steps. Series that coincide are seen by their widths, the first the widest."""
+    """Draws each series of (cost, quality) as steps: the best quality for at most this cost, or for at least this value with
+    `more_is_better`. Lines have different widths, the first the widest, so that coinciding series remain visible."""
     styles = ("s-", "o-", "^-", "D-", "v-", "P-", "X-")
     for place, ((name, points), style) in enumerate(zip(series.items(), styles, strict=True)):
         best: list[tuple[float, float]] = []
@@ -60,7 +60,7 @@ def steps(
 
 
 def draw_tuning(tuning: Tuning, path: str | Path) -> None:
-    """A search: quality against computation and against communication, the front and the choice."""
+    """Draws a search: quality against computation and against communication, with the front and the choice."""
     drawn, ((left, right),) = figure(2)
     quality = tuning.quality
     axes: list[tuple[Any, Callable[[Point], float], str]] = [

@@ -1,7 +1,7 @@
-"""Rows that occur together, stored together (GPU-DPF, section IV-B).
+"""Joint storage of rows that occur together (GPU-DPF, section IV-B).
 
-A stored row holds `neighbours + 1` embeddings, and one query brings all of them. Which ones follows from training
-traces alone, never from what a client asks.
+A stored row holds `neighbours + 1` embeddings, and one query brings all of them. The choice depends on training traces only,
+never on a client's look-ups.
 """
 
 from __future__ import annotations
@@ -12,29 +12,31 @@ import numpy as np
 
 from .traces import Traces
 
-# Pairs are counted among so many distinct rows of an inference: the number of pairs grows with the square.
+# Most distinct rows of an inference among which pairs are counted; the number of pairs grows with the square.
 PAIRED = 64
 
 
 class Collocation(str, Enum):
-    """How embeddings share stored rows."""
+    """Ways in which embeddings share stored rows."""
 
     COPIES = "copies"
-    """The paper's: a stored row for each embedding, followed by copies of its most frequent companions. As many rows,
-    each `neighbours + 1` times as long."""
+    """The paper's way: a stored row for each embedding, followed by copies of its most frequent companions. The number of rows
+    is unchanged, and each is `neighbours + 1` times as long."""
     GROUPS = "groups"
-    """Each embedding in one stored row, with companions that are not in another. Rows are as many times fewer as they
-    are longer, so that a server reads no more bytes and evaluates fewer shares."""
+    """Each embedding is in exactly one stored row, together with companions. There are `neighbours + 1` times fewer rows, each
+    as many times longer, so a server reads no more bytes and evaluates fewer shares."""
 
 
 def companions(traces: Traces, most: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The pairs of rows that inferences looked up together: (row, other, number of inferences), by row, then the most
-    frequent first, then the lowest number; at most `most` for each row."""
+    """Returns the pairs of rows that inferences looked up together, as arrays: row, other row, number of inferences.
+
+    Pairs are ordered by row, then by decreasing frequency, then by the other row. There are at most `most` for each row.
+    """
     rows, others = [], []
     for inference in range(len(traces)):
         distinct = np.unique(traces[inference])
         if len(distinct) > PAIRED:
-            # Spread evenly over the inference's rows, without a random choice.
+            # Chooses rows evenly and without randomness.
             distinct = distinct[np.linspace(0, len(distinct) - 1, PAIRED).astype(np.int64)]
         first, second = np.nonzero(~np.eye(len(distinct), dtype=bool))
         rows.append(distinct[first])
@@ -53,10 +55,10 @@ def companions(traces: Traces, most: int) -> tuple[np.ndarray, np.ndarray, np.nd
 def collocate(
     ids: np.ndarray, weights: np.ndarray, pairs: tuple[np.ndarray, ...], neighbours: int, style: Collocation
 ) -> np.ndarray:
-    """What each stored row holds: an array of row numbers, `neighbours + 1` wide, -1 where nothing is.
+    """Returns the embeddings of each stored row: an array of their numbers, `neighbours + 1` wide, with -1 for empty places.
 
-    `ids` are the embeddings to store, `weights` how often each of the whole table is looked up, `pairs` what
-    `companions` found.
+    `ids` are the embeddings to store, `weights` the look-ups of each embedding of the whole table, and `pairs` is the result
+    of `companions`.
     """
     if neighbours == 0:
         return ids[:, None].astype(np.int32)
@@ -78,14 +80,15 @@ def collocate(
 
 
 def _groups(ids: np.ndarray, weights: np.ndarray, row: np.ndarray, other: np.ndarray, width: int) -> np.ndarray:
-    """Groups around the most frequent embedding that has none yet; places that are left go to what is in no group."""
+    """Makes a group around the most frequent embedding without a group, repeatedly. Ungrouped embeddings fill the empty
+    places."""
     free = np.zeros(len(weights), bool)
     free[ids] = True
     starts = np.searchsorted(row, np.arange(len(weights) + 1))
     order = ids[np.lexsort((ids, -weights[ids]))]
     groups = np.full((-(-len(ids) // width), width), -1, np.int64)
     made = 0
-    # An embedding without companions begins no group: those are most of a large table.
+    # An embedding without companions starts no group. In a large table most embeddings have none.
     for leader in order[np.diff(starts)[order] > 0]:
         near = other[starts[leader] : starts[leader + 1]]
         near = near[free[near]][: width - 1]

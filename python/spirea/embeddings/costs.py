@@ -1,7 +1,7 @@
-"""What a design costs: the server's work and the bytes on the wire, in this project's scheme and in GPU-DPF's.
+"""Costs of a design: the server's work and the bytes on the wire, in this project's scheme and in GPU-DPF's.
 
-Communication counts both directions and both servers, as the paper's does; computation is one server's. Passes over a
-table are counted one by one, although a server that answers them together reads the table once.
+Communication counts both directions and both servers, as in the paper. Computation is that of one server. Passes over a table
+are counted separately, although a server that answers them together reads the table once.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ CHECKSUM_BYTES = 8
 
 
 def record_bytes(row_bytes: int) -> int:
-    """A row as servers have it: its length as a number of 7 bits a byte, the row, and a checksum."""
+    """Returns the size of a row on servers: its length in 7 bits per byte, the row, and a checksum."""
     return -(-row_bytes.bit_length() // 7) + row_bytes + CHECKSUM_BYTES
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What an inference costs."""
+    """Costs of an inference."""
 
     prf_calls: int
     """Calls of the pseudorandom function on one server."""
     scanned_bytes: int
     """Bytes of tables that one server reads."""
     upload: int
-    """Bytes that the client sends, to all servers."""
+    """Bytes that the client sends to all servers."""
     download: int
-    """Bytes that it receives, from all."""
+    """Bytes that the client receives from all servers."""
     server_seconds: float
     """Predicted time of one server, on one thread unless the rates say otherwise."""
 
@@ -54,23 +54,26 @@ NOTHING = Cost(0, 0, 0, 0, 0.0)
 
 
 class CostModel(Protocol):
-    """What a scheme costs."""
+    """Cost model of a scheme."""
 
     name: str
     binned: bool
-    """Whether a query can bring a row of each bin."""
+    """True if a query can bring a row of each bin."""
     unit: str
-    """What computation is counted in."""
+    """Unit of computation."""
 
     def computation(self, cost: Cost) -> float:
-        """The computation of a cost, in the scheme's unit."""
+        """Returns the computation of a cost, in the scheme's unit."""
 
     def of_table(self, shape: Shape) -> Cost:
-        """The cost of all queries to a table for one inference."""
+        """Returns the cost of all queries to a table for one inference."""
 
 
 def cost(model: CostModel, design: Design, rows: int, embedding_bytes: int) -> Cost:
-    """What an inference costs under a design."""
+    """Returns the cost of an inference under a design.
+
+    Raises `ValueError` for bins in a scheme without bins, or for more bins than rows.
+    """
     total = NOTHING
     for shape in design.shapes(rows, embedding_bytes):
         if shape.bins > 1 and not model.binned:
@@ -81,7 +84,7 @@ def cost(model: CostModel, design: Design, rows: int, embedding_bytes: int) -> C
 
 @dataclass(frozen=True)
 class Rates:
-    """A machine's rates, as the planner measures them: seconds for the share of a row, and for each byte."""
+    """A machine's rates, measured by the planner: seconds for the share of a row, and for each byte."""
 
     row_seconds: float
     byte_seconds: float
@@ -89,9 +92,9 @@ class Rates:
 
     @classmethod
     def measure(cls, protocol: str = "dpf-xor", plan: Callable[[int, int], float] | None = None) -> Rates:
-        """The rates of this machine, of what the planner predicts for long rows and for short ones.
+        """Computes the rates of this machine from the planner's predictions for long rows and for short ones.
 
-        `plan(records, record_bytes)` gives the seconds of a query; without it `spirea.plan`, which takes some seconds.
+        `plan(records, record_bytes)` returns the seconds of a query. The default is `spirea.plan`, which takes some seconds.
         """
         plan = plan or _server_seconds(protocol)
         records, short, long = 1 << 20, 32, 1024
@@ -101,9 +104,9 @@ class Rates:
         return cls(row_seconds, byte_seconds, "measured here by the planner")
 
 
-# Of bench/results/cpu-amd-epyc-zen3-avx2.jsonl, so that results are the same everywhere unless this machine's own rates are
-# asked for. `dpf-xor`: its times for 1 GiB in rows of 32 bytes and of 256. `dpf-sum`: expanding shares of 32 bits for 2^20
-# rows, and what is left of its time for as many rows of 256 bytes.
+# Rates from bench/results/cpu-amd-epyc-zen3-avx2.jsonl. With these defaults, results are the same on every machine. `dpf-xor`:
+# from the times for 1 GiB in rows of 32 bytes and of 256 bytes. `dpf-sum`: the time to expand shares of 32 bits for 2^20 rows,
+# and the rest of the time for as many rows of 256 bytes.
 _RECORDED = "recorded: one core of an AMD EPYC (Zen 3) with AVX2"
 REFERENCE_RATES = {
     "dpf-xor": Rates(1.055e-10, 6.540e-11, _RECORDED),
@@ -112,7 +115,8 @@ REFERENCE_RATES = {
 
 
 def planned(protocol: str, servers: int) -> Callable[[int, int], dict[str, Any]]:
-    """What the planner says of a protocol for records of so many bytes, by one measurement of this machine on one thread."""
+    """Returns a function from (records, record_bytes) to the planner's line for a protocol. Measures this machine once, on one
+    thread."""
     import spirea
 
     rates = spirea.measure_rates(threads=1)
@@ -137,7 +141,7 @@ class Spirea:
 
     binned = True
     unit = "ms of one server"
-    # What a leaf of 512 bits has shares for.
+    # Rows whose shares fit into a leaf of 512 bits.
     LEAF_ROWS = {"dpf-xor": 512, "dpf-sum": 16}
 
     def __init__(self, protocol: str = "dpf-xor", rates: Rates | None = None):
@@ -153,15 +157,16 @@ class Spirea:
         return -(-rows // self.LEAF_ROWS[self.name])
 
     def key_bytes(self, rows: int) -> int:
-        """A key for a domain of so many rows: party, root, a correction and a bit for each level, the leaf's."""
+        """Returns the size of a key for a domain of `rows` rows: party, root, a correction and a bit for each level, and the
+        correction of the leaf."""
         depth = (self.leaves(rows) - 1).bit_length()
         return 1 + 16 + 16 * depth + -(-depth // 8) + 64
 
     def key_calls(self, rows: int) -> int:
-        """Calls of AES for a whole key: two for each node above the leaves, four for each leaf."""
+        """Returns the AES calls to evaluate a whole key: two for each node above the leaves, four for each leaf."""
         leaves = self.leaves(rows)
         depth = (leaves - 1).bit_length()
-        # A level has as many nodes as the leaves need that are there.
+        # A level has only the nodes above existing leaves.
         inner = sum(-(-leaves // (1 << up)) for up in range(1, depth + 1))
         return 2 * inner + 4 * leaves
 
@@ -169,7 +174,7 @@ class Spirea:
         record = record_bytes(shape.row_bytes)
         answer = -(-record // 4) * 4 if self.name == "dpf-sum" else record
         rows = shape.bins * shape.bin_rows
-        # Leaves of a bin are its own, and the last one's shares are evaluated whether or not there are rows for them.
+        # Bins do not share leaves. The shares of a bin's last leaf are all evaluated, also those without rows.
         shares = shape.bins * self.leaves(shape.bin_rows) * self.LEAF_ROWS[self.name]
         return Cost(
             prf_calls=shape.queries * self.key_calls(shape.bin_rows),
@@ -180,7 +185,7 @@ class Spirea:
         )
 
 
-# GPU-DPF's own measurements, table V, of a table of 2^20 rows on a V100, 512 queries at once: queries a second, and
+# GPU-DPF's measurements, table V, for a table of 2^20 rows on a V100 and 512 queries at once: queries per second, and
 # milliseconds until they are answered.
 TABLE_FIVE = {
     "aes-128": (965, 591.0),
@@ -196,7 +201,7 @@ CPU_QUERIES_PER_SECOND = 21.2
 
 class GpuDpf:
     """GPU-DPF's scheme (Lam and others, arXiv 2301.10904): trees down to single rows, two codewords of two blocks for
-    each level, answers as long as an entry. Its times are the paper's figures for 2^20 rows, scaled by the rows."""
+    each level, answers as long as an entry. Times are the paper's measurements for 2^20 rows, scaled by the number of rows."""
 
     binned = True
     unit = "PRF calls"
@@ -214,11 +219,11 @@ class GpuDpf:
         return float(cost.prf_calls)
 
     def key_bytes(self, rows: int) -> int:
-        """64 bytes for each level: table III has 896 bytes for 2^14 rows and 1,408 for 2^22."""
+        """Returns the size of a key, 64 bytes for each level: table III has 896 bytes for 2^14 rows and 1,408 for 2^22."""
         return 64 * self._depth(rows)
 
     def key_calls(self, rows: int) -> int:
-        """A call for each node below the root of the tree that has a leaf for each row."""
+        """Returns the PRF calls of a key: one for each node below the root of the tree with a leaf for each row."""
         return 2 * ((1 << self._depth(rows)) - 1) if rows > 1 else 1
 
     @staticmethod
@@ -237,7 +242,7 @@ class GpuDpf:
 
 
 class OneServer:
-    """A lattice protocol with one server, as the planner prices it: a look-up for each query, no bins."""
+    """A lattice protocol with one server, with the planner's costs: a look-up for each query, no bins."""
 
     binned = False
     unit = "ms of the server"

@@ -1,4 +1,4 @@
-"""What brings rows: a narrow protocol that servers of any kind stand behind, and one without privacy for tests."""
+"""Fetchers of rows: a narrow protocol for servers of any kind, and an implementation without privacy for tests."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _Answer = TypeVar("_Answer")
 
 @dataclass
 class Traffic:
-    """Messages that were exchanged: the bytes sent and received of each, in order. Those to two servers for the same rows
-    are one."""
+    """Exchanged messages in order, with the bytes sent and received of each. The messages to two servers for the same rows
+    count as one."""
 
     messages: list[tuple[int, int]] = field(default_factory=list)
     keys: int = 0
-    """Bytes of evaluation keys that one server was sent beside, once for a connection."""
+    """Bytes of evaluation keys, sent to a protocol's only server once for each connection; not part of `messages`."""
 
     def add(self, sent: int, received: int) -> None:
         self.messages.append((sent, received))
@@ -36,9 +36,9 @@ class Traffic:
 
 
 def every(requests: Iterable[Callable[[], _Answer]]) -> list[_Answer]:
-    """Makes all requests, whatever comes of each: how many are sent must not depend on answers.
+    """Makes all requests, even if some fail: the number of requests must not depend on answers.
 
-    Raises what the first that failed raised, after the last one.
+    After the last request, raises the exception of the first that failed.
     """
     answers, failures = [], []
     for request in requests:
@@ -52,20 +52,24 @@ def every(requests: Iterable[Callable[[], _Answer]]) -> list[_Answer]:
 
 
 class RowFetcher(Protocol):
-    """Brings rows of one stored table, privately or not."""
+    """Protocol of objects that fetch rows of one stored table, privately or not."""
 
     traffic: Traffic
 
     def fetch(self, rows: np.ndarray) -> np.ndarray:
-        """The rows of a table in the order of the request: row numbers within the table, an array of
-        `passes` x `bins` whose column b lies in bin b; bytes, `passes` x `bins` x bytes of a row."""
+        """Fetches rows of the table.
+
+        `rows` are row numbers within the table, an array of `passes` x `bins`; column b must lie in bin b. Returns the rows as
+        bytes in the same order, an array of `passes` x `bins` x bytes of a row.
+        """
 
     def close(self) -> None:
-        """Lets go of what it has of a server. It cannot be used any more."""
+        """Releases the connections to servers. The fetcher cannot be used afterwards."""
 
 
 class PlainFetcher:
-    """Rows from memory, WITHOUT privacy: for tests and for counting bytes by the formulas of docs/protocols/dpf.md."""
+    """Fetches rows from memory, WITHOUT privacy: for tests, and for counting bytes by the formulas of
+    docs/protocols/dpf.md."""
 
     def __init__(self, table: StoredTable, stored: np.ndarray, model: Spirea | None = None):
         self.traffic = Traffic()
@@ -81,10 +85,10 @@ class PlainFetcher:
         return np.asarray(self._stored[rows])
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Does nothing: there is no connection."""
 
 
 def check_rows(table: StoredTable, rows: np.ndarray) -> None:
-    """That a row of each bin is asked for in each pass, or a `ValueError`."""
+    """Checks that each pass asks for one row of each bin. Raises `ValueError`."""
     if rows.shape != (table.passes, table.bins) or (rows // table.bin_rows != np.arange(table.bins)).any():
         raise ValueError("one row of each bin in each pass")

@@ -1,7 +1,7 @@
-"""How an embedding table is stored for private retrieval: bins, a hot table, collocation, and where each row lies.
+"""Layout of an embedding table for private retrieval: bins, a hot table, collocation, and the place of each row.
 
-Everything in a layout is public and chosen before any client asks: servers learn from it what training traces say, and
-nothing of an inference.
+A layout is public, and is chosen before any client asks. Servers learn from it about the training traces, and nothing about an
+inference.
 """
 
 from __future__ import annotations
@@ -24,35 +24,36 @@ if TYPE_CHECKING:
     import torch
 
 FORMAT = 1
-# Of an array in a layout's file: a thousand million embeddings.
+# Most bytes of an array in a layout's file: enough for 2^30 embeddings.
 MOST_BYTES = 1 << 32
 
 
 class Placement(str, Enum):
-    """Which bin a stored row goes to."""
+    """Assignment of stored rows to bins."""
 
     NATURAL = "natural"
-    """In the order of row numbers, as the paper cuts a table."""
+    """In the order of row numbers, as in the paper."""
     SHUFFLED = "shuffled"
-    """In an order drawn from the seed."""
+    """In a random order drawn from the seed."""
     DEALT = "dealt"
-    """By frequency, one to each bin in turn: the most frequent rows, as many as there are bins, never collide."""
+    """By frequency, one row to each bin in turn. The most frequent rows, one for each bin, never collide."""
 
 
 @dataclass(frozen=True)
 class Design:
-    """What the tuner chooses. Queries of an inference: bins times passes, of both tables, whatever is looked up."""
+    """Design of a layout, chosen by the tuner. The queries of every inference are bins times passes, for both tables."""
 
     full_bins: int = 1
-    """Bins of the table with all embeddings; 0: it is not asked, and what is not hot is never retrieved."""
+    """Bins of the table with all embeddings. With 0, this table is not asked, and rows that are not hot are never
+    retrieved."""
     full_passes: int = 1
     """Queries for each bin."""
     hot_rows: int = 0
-    """Embeddings of the hot table, K; 0: there is none."""
+    """Embeddings of the hot table (the paper's K); 0 for no hot table."""
     hot_bins: int = 1
     hot_passes: int = 1
     neighbours: int = 0
-    """C: embeddings that a stored row holds besides the first."""
+    """Embeddings of a stored row besides the first (the paper's C)."""
     collocation: Collocation = Collocation.GROUPS
     placement: Placement = Placement.DEALT
 
@@ -67,7 +68,10 @@ class Design:
             raise ValueError("a design without full_bins has hot_rows: nothing is asked otherwise")
 
     def shapes(self, rows: int, embedding_bytes: int) -> list[Shape]:
-        """The tables that servers would have for `rows` embeddings."""
+        """Returns the shapes of the servers' tables for `rows` embeddings.
+
+        Raises `ValueError` for more bins than rows.
+        """
         per_row = self.neighbours + 1 if self.collocation is Collocation.GROUPS else 1
 
         def stored(ids: int) -> int:
@@ -99,7 +103,7 @@ class Design:
 
 @dataclass(frozen=True)
 class Shape:
-    """A table as servers see it."""
+    """Shape of a table on servers."""
 
     name: str
     rows: int
@@ -118,26 +122,26 @@ class Shape:
 
 @dataclass(frozen=True)
 class StoredTable:
-    """A table as it is stored: bins of as many rows each, one after another, and what each row holds."""
+    """A stored table: consecutive bins of equally many rows, and the embeddings of each row."""
 
     name: str
     bins: int
     passes: int
     members: np.ndarray
-    """Embeddings of each row, -1 where there is none; as many rows as bins times rows of a bin."""
+    """Embeddings of each row, -1 for empty places. The number of rows is bins times rows of a bin."""
     rows: int
-    """Embeddings that there are in all."""
+    """Number of embeddings in the whole matrix."""
     slots: np.ndarray = field(init=False, repr=False)
-    """The row of each embedding, the one that begins with it or its only one; -1 where it has none."""
+    """The row of each embedding: the row that begins with it, or its only row; -1 if it has none."""
     exclusive: bool = field(init=False)
-    """Whether no embedding is in two rows."""
+    """True if no embedding is in two rows."""
 
     def __post_init__(self) -> None:
         members = self.members
         if members.ndim != 2 or len(members) % self.bins:
             raise ValueError(f"{self.name}: {self.bins} bins do not divide {len(members)} rows")
         slots = np.full(self.rows, -1, np.int32)
-        # A row's first embedding goes before a copy of it elsewhere.
+        # The row that begins with an embedding overrides rows with a copy of it.
         for column in range(members.shape[1] - 1, -1, -1):
             there = members[:, column] >= 0
             slots[members[there, column]] = np.flatnonzero(there)
@@ -153,13 +157,13 @@ class StoredTable:
         return self.bins * self.passes
 
     def stored(self, weight: np.ndarray) -> np.ndarray:
-        """The rows as bytes, to be built into a database: embeddings side by side, zeros where there are none."""
+        """Returns the rows as bytes for a database: embeddings side by side, zeros in empty places."""
         vectors = np.where((self.members >= 0)[:, :, None], weight[np.maximum(self.members, 0)], 0)
         wide = np.ascontiguousarray(vectors.astype(weight.dtype)).reshape(len(self.members), -1)
         return wide.view(np.uint8)
 
     def client_bytes(self, placement: Placement) -> int:
-        """Bytes of the index that a client keeps to find rows."""
+        """Returns the size of the index that a client keeps to find rows."""
         if not self.exclusive:
             return self.members.size * 4 + self.rows * 4
         embeddings = int((self.slots >= 0).sum())
@@ -170,7 +174,7 @@ class StoredTable:
 
 
 class Planner:
-    """Makes tables of designs from training traces; keeps what several designs share."""
+    """Makes the tables of designs from training traces; caches parts that designs share."""
 
     def __init__(self, training: Traces, *, most_neighbours: int = 8, pair_inferences: int = 3000, seed: int = 0):
         self.rows = training.rows
@@ -185,14 +189,14 @@ class Planner:
 
     @property
     def pairs(self) -> tuple[np.ndarray, ...]:
-        """What was looked up together, of a sample of the training traces."""
+        """Pairs of rows looked up together in a sample of the training traces."""
         if self._pairs is None:
-            # Groups pass over companions that are taken: they need more than they hold.
+            # Groups skip companions that are in other groups, so they need more candidates than places.
             self._pairs = companions(self._training, 3 * self._most)
         return self._pairs
 
     def tables(self, design: Design) -> tuple[StoredTable, ...]:
-        """The tables of a design, the hot one first."""
+        """Returns the tables of a design, the hot one first."""
         shapes = design.shapes(self.rows, 1)
         return tuple(self._table(shape, design) for shape in shapes)
 
@@ -216,7 +220,7 @@ class Planner:
             padding = np.full((size * shape.bins - len(held), held.shape[1]), -1, np.int32)
             held = np.concatenate([held, padding])
             if design.placement is Placement.DEALT:
-                # Row k of the order goes to bin k modulo the bins.
+                # Row k of the order goes to bin k modulo the number of bins.
                 held = held.reshape(size, shape.bins, -1).swapaxes(0, 1).reshape(len(held), -1)
             self._tables[key] = StoredTable(shape.name, shape.bins, 1, np.ascontiguousarray(held), self.rows)
         return replace(self._tables[key], passes=shape.passes)
@@ -230,14 +234,14 @@ class Planner:
         return np.argsort(-weights, kind="stable")
 
     def forget(self) -> None:
-        """Forgets the tables that were made; what they were made of stays."""
+        """Drops the cached tables; keeps the parts that they were made of."""
         self._tables.clear()
 
 
 def as_array(weight: np.ndarray | torch.Tensor) -> np.ndarray:
-    """The matrix as numpy has it, in its own memory where that is possible.
+    """Returns the matrix as a numpy array, without a copy if possible.
 
-    Raises `TypeError` for a tensor of numbers that numpy has not.
+    Raises `TypeError` for a tensor of a type that numpy does not have.
     """
     if isinstance(weight, np.ndarray):
         return weight
@@ -246,7 +250,7 @@ def as_array(weight: np.ndarray | torch.Tensor) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Layout:
-    """What a client knows of an embedding table: its tables, and what stands for rows that were not retrieved."""
+    """A client's description of an embedding table: its stored tables, and the fallback for rows that were not retrieved."""
 
     rows: int
     dim: int
@@ -254,10 +258,10 @@ class Layout:
     design: Design
     tables: tuple[StoredTable, ...]
     fallback: np.ndarray
-    """What a dropped look-up gives."""
+    """Result of a dropped look-up."""
     padding_idx: int | None = None
     padding_row: np.ndarray | None = None
-    """The embedding of `padding_idx`, which a client holds and never asks for."""
+    """Embedding of `padding_idx`. The client holds it and never asks for it."""
 
     @classmethod
     def of(
@@ -269,7 +273,7 @@ class Layout:
         padding_idx: int | None = None,
         fallback: np.ndarray | None = None,
     ) -> Layout:
-        """The layout of an embedding matrix, of numpy or of torch, under a design."""
+        """Makes the layout of an embedding matrix, of numpy or of torch, under a design."""
         weight = as_array(weight)
         if weight.ndim != 2 or weight.dtype.kind not in "fiu":
             raise TypeError(f"an embedding matrix has two dimensions and numbers: not {weight.dtype} {weight.shape}")
@@ -292,16 +296,16 @@ class Layout:
 
     @property
     def queries(self) -> int:
-        """Queries of every inference."""
+        """Number of queries of every inference."""
         return sum(table.queries for table in self.tables)
 
     @property
     def client_bytes(self) -> int:
-        """Bytes of the index that a client keeps."""
+        """Size of the index that a client keeps, in bytes."""
         return sum(table.client_bytes(self.design.placement) for table in self.tables)
 
     def save(self, path: str | Path) -> None:
-        """Writes the client's file: numpy's archive, without pickles."""
+        """Writes the client's file, a numpy archive without pickles."""
         about = dict(
             format=FORMAT,
             rows=self.rows,
@@ -322,9 +326,9 @@ class Layout:
 
     @classmethod
     def load(cls, path: str | Path) -> Layout:
-        """Reads what `save` wrote.
+        """Reads a file written by `save`.
 
-        Raises `ValueError`, with the file's name, for one that says anything impossible.
+        Raises `ValueError`, with the file's name, for invalid content.
         """
         try:
             file = _arrays(path)
@@ -332,7 +336,7 @@ class Layout:
             if about["format"] != FORMAT:
                 raise ValueError(f"format {about['format']}, and this program reads {FORMAT}")
             rows, dim, dtype = int(about["rows"]), int(about["dim"]), np.dtype(about["dtype"])
-            # An index of all rows is made below, which of a hot table alone may be far more than the file has.
+            # The index of all rows, made below, may be far larger than a file that has only a hot table.
             if dtype.kind not in "fiu" or min(rows, dim) < 1 or 4 * rows > MOST_BYTES:
                 raise ValueError(f"no embeddings of {dtype} {rows} x {dim}")
             design = Design(**about["design"])
@@ -352,7 +356,7 @@ class Layout:
 
 
 def _stored(shape: Shape, members: np.ndarray, design: Design, rows: int) -> StoredTable:
-    """The table of a file; a `ValueError` for members that the design's has not, before anything is made of them."""
+    """Returns a table of a file. Raises `ValueError` if its members do not fit the design, before using them."""
     expected = (shape.bins * shape.bin_rows, design.neighbours + 1)
     if members.shape != expected or members.dtype != np.int32:
         raise ValueError(f"the {shape.name} table holds {members.dtype} {members.shape}: not numbers of the shape {expected}")
@@ -362,7 +366,7 @@ def _stored(shape: Shape, members: np.ndarray, design: Design, rows: int) -> Sto
 
 
 def _arrays(path: str | Path) -> dict[str, np.ndarray]:
-    """The arrays of an archive, none larger than its entry; a `ValueError` for what is no such archive."""
+    """Reads the arrays of an archive, none larger than its entry. Raises `ValueError` for an invalid archive."""
     with Path(path).open("rb") as file:
         try:
             with zipfile.ZipFile(file) as archive:
@@ -377,7 +381,7 @@ def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> np.ndarray:
         version = np.lib.format.read_magic(file)
         read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
         shape, columns_first, dtype = read(file)
-        # Before anything is allocated: an entry can say any shape.
+        # Checked before allocation, because an entry can state any shape.
         size = math.prod(shape) * dtype.itemsize
         if dtype.hasobject or columns_first or size > min(entry.file_size, MOST_BYTES):
             raise ValueError(f"{entry.filename} is not an array of numbers")

@@ -1,4 +1,4 @@
-"""The look-ups of `torch.nn.Embedding` and `torch.nn.EmbeddingBag`, fetched privately; numpy in, numpy out."""
+"""The look-ups of `torch.nn.Embedding` and `torch.nn.EmbeddingBag`, fetched privately, on numpy arrays."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Report:
-    """What came of an inference, or of all together. It stays on the client: it says what was looked up."""
+    """Report on an inference, or on all together. It must stay on the client, because it depends on the look-ups."""
 
     inferences: int = 0
     wanted: int = 0
-    """Look-ups, without those of the padding index."""
+    """Number of look-ups, without those of the padding index."""
     dropped: int = 0
-    """Of these, those that no query was left for."""
+    """Number of look-ups dropped because no query was left for them."""
 
     @property
     def share(self) -> float:
-        """The share of look-ups that was retrieved."""
+        """Share of look-ups that were retrieved."""
         return 1.0 - self.dropped / self.wanted if self.wanted else 1.0
 
     def __add__(self, other: Report) -> Report:
@@ -41,8 +41,8 @@ class Report:
 
 
 class PrivateRows:
-    """Rows of an embedding matrix, fetched privately: each call is one inference and sends the same messages. Calls of
-    several threads take their turns. It closes its connections with `close`, or as a context."""
+    """Rows of an embedding matrix, fetched privately. Each call is one inference and sends the same messages. Calls of several
+    threads run one after another. Close the connections with `close`, or use it as a context manager."""
 
     def __init__(self, layout: Layout, fetchers: Mapping[str, RowFetcher]):
         missing = [table.name for table in layout.tables if table.name not in fetchers]
@@ -52,7 +52,7 @@ class PrivateRows:
         self.last = Report()
         self.total = Report()
         self._fetchers = [fetchers[table.name] for table in layout.tables]
-        # Held for an inference's messages and what is counted of them.
+        # Held while an inference's messages are exchanged and counted.
         self._turn = threading.Lock()
 
     def __enter__(self) -> PrivateRows:
@@ -62,20 +62,21 @@ class PrivateRows:
         self.close()
 
     def close(self) -> None:
-        """Closes the connections. Rows cannot be fetched any more."""
+        """Closes the connections. Rows cannot be fetched afterwards."""
         for fetcher in self._fetchers:
             fetcher.close()
 
     @property
     def traffic(self) -> list[Traffic]:
-        """The messages of each table."""
+        """Messages of each table."""
         return [fetcher.traffic for fetcher in self._fetchers]
 
     def fetch(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The embeddings of one inference's look-ups and which of them were retrieved; the rest are the fallback.
+        """Fetches the embeddings of one inference. Returns the embeddings, and an array that is True where one was retrieved.
+        The others are the fallback.
 
-        Raises `IndexError` for a number outside of the table and `TypeError` for numbers that are not whole, before anything
-        is sent; and what the fetchers raise.
+        Raises `IndexError` for a number outside of the table and `TypeError` for numbers that are not integers, before
+        anything is sent; and the exceptions of the fetchers.
         """
         layout = self.layout
         ids = whole_numbers(ids).reshape(-1)
@@ -93,7 +94,7 @@ class PrivateRows:
             rows[chosen_of_it.turn, chosen_of_it.row // table.bin_rows] = chosen_of_it.row
         report = Report(1, len(wanted), int((~chosen.found).sum()))
         with self._turn:
-            # Nothing that depends on what is wanted, or on an answer, lies between the first message and the last.
+            # Between the first message and the last, nothing depends on the wanted rows or on an answer.
             answers = every(partial(fetcher.fetch, rows) for fetcher, rows in zip(self._fetchers, asked))
             brought = [self._embeddings(answer, rows) for answer, rows in zip(answers, asked)]
             self.last = report
@@ -107,7 +108,7 @@ class PrivateRows:
         return vectors, found
 
     def _embeddings(self, fetched: np.ndarray, asked: np.ndarray) -> np.ndarray:
-        """Bytes of rows as embeddings: one after another, members, numbers."""
+        """Converts the bytes of rows to embeddings: an array of rows x members x numbers."""
         layout = self.layout
         width = (layout.design.neighbours + 1) * layout.embedding_bytes
         if fetched.shape != (*asked.shape, width) or fetched.dtype != np.uint8:
@@ -116,17 +117,17 @@ class PrivateRows:
 
 
 def dummies(table: StoredTable) -> np.ndarray:
-    """A uniformly random row of each bin for each pass, from the operating system."""
+    """Draws a uniformly random row of each bin for each pass, with randomness from the operating system."""
     words = np.frombuffer(os.urandom(8 * table.queries), np.uint64).reshape(table.passes, table.bins)
-    # The bias of a remainder of 64 bits is below 2^-32 for any table, and no server sees which rows these are.
+    # The bias of a remainder of 64 bits is below 2^-32 for any table, and servers do not see these rows.
     return (words % np.uint64(table.bin_rows)).astype(np.int64) + np.arange(table.bins) * table.bin_rows
 
 
 class Embedding:
-    """What `torch.nn.Embedding` gives for an array of numbers of any shape, fetched privately.
+    """`torch.nn.Embedding` with privately fetched rows, for an array of row numbers of any shape.
 
-    A call is one inference. The embedding of the layout's `padding_idx` lies with the client; `max_norm` and
-    `norm_type` limit the length of what is given, as torch's do. Dropped look-ups give the layout's fallback.
+    A call is one inference. The client holds the embedding of the layout's `padding_idx`. `max_norm` and `norm_type` limit the
+    norm of results, as in torch. The result of a dropped look-up is the layout's fallback.
     """
 
     def __init__(self, rows: PrivateRows, *, max_norm: float | None = None, norm_type: float = 2.0):
@@ -145,9 +146,9 @@ class Embedding:
 
 
 class EmbeddingBag:
-    """What `torch.nn.EmbeddingBag` gives, fetched privately: sums, means or maxima of bags of embeddings.
+    """`torch.nn.EmbeddingBag` with privately fetched rows: sums, means or maxima of bags of embeddings.
 
-    A call is one inference, however many bags it has. What is dropped is left out of its bag, as the padding index is.
+    A call is one inference, whatever its number of bags. Dropped look-ups are left out of their bag, like the padding index.
     """
 
     def __init__(
@@ -199,8 +200,8 @@ class EmbeddingBag:
 
 
 def bag_ends(ids: np.ndarray, offsets: np.ndarray | None, include_last_offset: bool) -> np.ndarray:
-    """Where bags begin, and the end of the last. By torch's rules; `include_last_offset` says nothing of an input of
-    two dimensions, which has no offsets."""
+    """Returns the start of each bag and the end of the last, by torch's rules. `include_last_offset` is ignored for an input
+    of two dimensions, which has no offsets."""
     if ids.ndim == 2:
         if offsets is not None:
             raise ValueError("an input of two dimensions has its bags in its rows, and no offsets")
@@ -219,7 +220,7 @@ def bag_ends(ids: np.ndarray, offsets: np.ndarray | None, include_last_offset: b
 
 
 def limited(vectors: np.ndarray, max_norm: float | None, norm_type: float) -> np.ndarray:
-    """Vectors scaled down to a norm of at most `max_norm`."""
+    """Scales vectors down to a norm of at most `max_norm`."""
     if max_norm is None:
         return vectors
     norms = np.linalg.norm(vectors, ord=norm_type, axis=1, keepdims=True)

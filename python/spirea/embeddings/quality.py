@@ -1,4 +1,4 @@
-"""Qualities of inferences of which some look-ups are dropped."""
+"""Measures of quality for inferences with dropped look-ups."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ import numpy as np
 
 from .traces import Traces
 
-# Inferences whose vectors are compared at once.
+# Number of inferences whose vectors are compared at once.
 _CHUNK = 1024
 
 
 class Quality(Protocol):
-    """The quality of a model of which some look-ups are dropped."""
+    """Quality of a model with dropped look-ups."""
 
     name: str
     higher_is_better: bool
     traces: Traces
-    """The look-ups of the inferences that it is judged by: not those that designs are made from."""
+    """Look-ups of the inferences for judging. They must differ from the traces that designs are made from."""
     baseline: float
-    """Its quality when nothing is dropped."""
+    """Quality with nothing dropped."""
 
     def of(self, found: np.ndarray) -> float:
-        """Its quality where only these of the traces' look-ups are retrieved."""
+        """Returns the quality if only the traces' look-ups with `found` True are retrieved."""
 
 
 class ShareRetrieved:
-    """The share of look-ups that is retrieved: what there is to go by without a model."""
+    """The share of look-ups that are retrieved: a quality that needs no model."""
 
     name = "share retrieved"
     higher_is_better = True
@@ -42,12 +42,12 @@ class ShareRetrieved:
 
 
 Encode: TypeAlias = Callable[[np.ndarray, Traces], np.ndarray]
-"""Makes a vector of each inference: takes the embedding of each of the traces' look-ups, those that were dropped replaced, and
-the traces; returns as many rows as there are inferences."""
+"""Function that makes a vector of each inference. Its arguments are the embedding of each look-up of the traces, with the
+fallback for dropped ones, and the traces. It returns one row for each inference."""
 
 
 def mean_of(embeddings: np.ndarray, traces: Traces) -> np.ndarray:
-    """The mean of each inference's embeddings; zeros for one without look-ups."""
+    """Returns the mean of each inference's embeddings; zeros for an inference without look-ups."""
     sums = np.zeros((len(traces), embeddings.shape[1]))
     np.add.at(sums, traces.owners(), embeddings)
     means: np.ndarray = sums / np.maximum(traces.lengths(), 1)[:, None]
@@ -55,7 +55,7 @@ def mean_of(embeddings: np.ndarray, traces: Traces) -> np.ndarray:
 
 
 class MeanCosine:
-    """The mean cosine of inferences' vectors and of what they are when nothing is dropped."""
+    """The mean cosine between the vectors of inferences with and without dropped look-ups."""
 
     name = "mean cosine"
     higher_is_better = True
@@ -64,8 +64,8 @@ class MeanCosine:
     def __init__(
         self, traces: Traces, weight: np.ndarray, *, encode: Encode = mean_of, fallback: np.ndarray | None = None
     ) -> None:
-        """Judges by the vectors that `encode` makes of the rows of `weight`, one for each embedding. A dropped look-up is
-        `fallback`, zeros without it, as in the `Layout`."""
+        """Judges by the vectors that `encode` makes of embeddings, the rows of `weight`. A dropped look-up is replaced by
+        `fallback`, which is zero by default, as in the `Layout`."""
         if weight.ndim != 2 or len(weight) != traces.rows:
             raise ValueError(f"traces of {traces.rows} rows, an embedding matrix of the shape {weight.shape}")
         self.traces = traces
@@ -79,7 +79,7 @@ class MeanCosine:
         return float((self._true * self._vectors(found)).sum(axis=1).mean()) if len(self.traces) else 1.0
 
     def _vectors(self, found: np.ndarray) -> np.ndarray:
-        """The vectors of all inferences, of length 1; zeros stay zeros."""
+        """Returns the vectors of all inferences, scaled to length 1; zero vectors stay zero."""
         parts = [np.zeros((0, self._weight.shape[1]))]
         for start in range(0, len(self.traces), _CHUNK):
             offsets = self.traces.offsets[start : start + _CHUNK + 1]
@@ -95,8 +95,8 @@ class MeanCosine:
 
 
 class NeighbourRecall(MeanCosine):
-    """The share of an inference's nearest others, by the cosine of what they are when nothing is dropped, that is still among
-    as many nearest when look-ups are dropped: what a search by these vectors keeps."""
+    """The share of an inference's nearest neighbours that remain nearest neighbours with dropped look-ups, as in a search by
+    these vectors. Nearness is the cosine."""
 
     name = "recall of nearest neighbours"
 
@@ -109,7 +109,8 @@ class NeighbourRecall(MeanCosine):
         encode: Encode = mean_of,
         fallback: np.ndarray | None = None,
     ) -> None:
-        """As `MeanCosine`, of so many neighbours. The others keep their true vectors, as those of a search's index do."""
+        """Judges as `MeanCosine` does, by `neighbours` neighbours. Neighbours keep their true vectors, as in a search
+        index."""
         super().__init__(traces, weight, encode=encode, fallback=fallback)
         if not 1 <= neighbours < len(traces):
             raise ValueError(f"{len(traces)} inferences have up to {len(traces) - 1} neighbours: not {neighbours}")
@@ -122,7 +123,7 @@ class NeighbourRecall(MeanCosine):
         return float(np.mean(kept)) / self._neighbours
 
     def _nearest_of(self, vectors: np.ndarray) -> np.ndarray:
-        """The inferences whose true vectors are nearest to each of these, itself left out; of equal ones the first."""
+        """Returns the inferences whose true vectors are nearest to each vector, without its own; the first of equal ones."""
         nearest = []
         for start in range(0, len(vectors), _CHUNK):
             cosines = vectors[start : start + _CHUNK] @ self._true.T

@@ -1,4 +1,4 @@
-"""Which rows an inference asks for: one of each bin and pass, chosen to bring as much as can be of what is wanted."""
+"""Choice of the rows that an inference asks for: one for each bin and pass, to bring as many wanted embeddings as possible."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from .traces import Traces
 
 @dataclass(frozen=True)
 class Retrieval:
-    """What inferences retrieve."""
+    """Result of choosing rows for inferences."""
 
     found: np.ndarray
-    """For each value of the traces, whether it is retrieved."""
+    """For each value of the traces, True if it is retrieved."""
     asked: tuple[Asked, ...]
-    """For each table, the rows that are asked for because somebody wants them; all other queries are dummies."""
+    """For each table, the wanted rows that are asked for; all other queries are dummies."""
     source: np.ndarray
-    """For each value, the place of the table that brings it, -1 for those that are dropped."""
+    """For each value, the index of the table that brings it, -1 if it is dropped."""
 
     @property
     def share(self) -> float:
-        """The share of look-ups that is retrieved."""
+        """Share of look-ups that are retrieved."""
         return float(self.found.mean()) if len(self.found) else 1.0
 
 
 @dataclass(frozen=True)
 class Asked:
-    """Rows asked of one table: the inference, the row and the pass of each."""
+    """Rows asked of one table: the inference, the row and the pass (`turn`) of each."""
 
     inference: np.ndarray
     row: np.ndarray
@@ -40,11 +40,11 @@ class Asked:
 def retrieve(tables: Sequence[StoredTable], traces: Traces) -> Retrieval:
     """Chooses the rows of every inference.
 
-    The tables are asked in order, the hot one first; what it has no query left for may still come from the next. Within
-    a bin rows that bring more of the inference's look-ups go first, then lower rows.
+    The tables are asked in order, the hot one first. A value for which a table has no query left may come from the next table.
+    Within a bin, rows that bring more of the inference's look-ups have priority, then lower row numbers.
     """
     owners = traces.owners()
-    # Repetitions are one look-up that counts as often.
+    # Repeated look-ups are merged, and weighted by their number.
     keys, back, times = np.unique(owners * traces.rows + traces.values, return_inverse=True, return_counts=True)
     inference, wanted = keys // traces.rows, keys % traces.rows
     source = np.full(len(keys), -1, np.int8)
@@ -62,7 +62,7 @@ def retrieve(tables: Sequence[StoredTable], traces: Traces) -> Retrieval:
 def _choose_exclusive(
     table: StoredTable, inference: np.ndarray, wanted: np.ndarray, times: np.ndarray
 ) -> tuple[Asked, np.ndarray]:
-    """Rows that share no embedding: each bin's best ones, for all inferences at once."""
+    """Chooses among rows that share no embedding: the best rows of each bin, for all inferences at once."""
     slots = table.slots[wanted].astype(np.int64)
     size = len(table.members)
     keys, back = np.unique(inference * size + slots, return_inverse=True)
@@ -82,7 +82,7 @@ def _choose_exclusive(
 def _choose_copies(
     table: StoredTable, inference: np.ndarray, wanted: np.ndarray, times: np.ndarray
 ) -> tuple[Asked, np.ndarray]:
-    """Rows with copies: the one that brings most of what is still wanted, again and again; one inference at a time."""
+    """Chooses among rows with copies, greedily and one inference at a time: the row with the most values still wanted."""
     brought = np.zeros(len(wanted), bool)
     owners, rows, turns = [], [], []
     for start, end in _runs(inference):

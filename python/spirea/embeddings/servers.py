@@ -1,4 +1,4 @@
-"""Embedding tables on servers: snapshots of what a layout stores, and clients that fetch from them.
+"""Embedding tables on servers: snapshots of a layout's tables, and clients that fetch from them.
 
 snapshots = build_tables(layout, weight)
 with Server([*snapshots.values()], party=0) as zero, Server([*snapshots.values()], party=1) as one:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def database(name: str, table: StoredTable) -> str:
-    """What servers call a table of the embeddings `name`."""
+    """Returns the database name of a table of the embeddings `name`."""
     return f"{name}-{table.name}"
 
 
@@ -45,13 +45,13 @@ def build_tables(
     name: str = "embeddings",
     **options: Any,
 ) -> dict[str, Snapshot]:
-    """Builds a snapshot of each of a layout's tables, below the folder `out`, and gives them by the tables' names.
+    """Builds a snapshot of each of a layout's tables, below the folder `out`. Returns the snapshots by the tables' names.
 
     `dpf-xor` and `dpf-sum` are served by two servers, which scan a table once for all of its bins. Any other protocol has
     one server and no bins. `options` are those of `spirea.build`.
 
-    Raises `OptionError` for bins under a protocol of one server, and for a matrix that is not the layout's; and what
-    `spirea.build` raises.
+    Raises `OptionError` for bins under a protocol of one server, and for a matrix that does not fit the layout; and the
+    exceptions of `spirea.build`.
     """
     weight = as_array(weight)
     if weight.shape != (layout.rows, layout.dim) or weight.dtype != layout.dtype:
@@ -75,7 +75,7 @@ def build_tables(
 
 
 class ServerFetcher:
-    """Rows of a stored table from the one server or the two of a client: as many queries for every fetch."""
+    """Fetches rows of a stored table through a client of one or two servers. Every fetch has the same number of queries."""
 
     def __init__(self, table: StoredTable, client: Client):
         if client.keyed or client.rows != len(table.members):
@@ -90,7 +90,7 @@ class ServerFetcher:
     def fetch(self, rows: np.ndarray) -> np.ndarray:
         check_rows(self._table, rows)
         if self._table.bins == 1:
-            # A query for each pass, in one request as far as they fit: the server goes over the table once.
+            # One query for each pass, in as few requests as possible: the server scans the table once for a request.
             found: Sequence[Records | Fetched] = [self._client.get_indices(rows[:, 0].tolist())]
         else:
             found = every(partial(self._client.fetch_indices, row_of_each_bin.tolist()) for row_of_each_bin in rows)
@@ -113,10 +113,10 @@ class ServerFetcher:
 
 
 def connect(layout: Layout, servers: Address | Sequence[Address], *, name: str = "embeddings", **options: Any) -> PrivateRows:
-    """Rows of a matrix from the servers of its tables: one address, or two for `dpf-xor` and `dpf-sum`. `options` are
-    those of `spirea.Client`.
+    """Connects to the servers of a matrix's tables: one address, or two for `dpf-xor` and `dpf-sum`. `options` are those of
+    `spirea.Client`.
 
-    Raises `OptionError` for tables of another layout, and what the client raises.
+    Raises `OptionError` for tables of another layout, and the exceptions of the client.
     """
     with contextlib.ExitStack() as opened:
         fetchers: dict[str, RowFetcher] = {}

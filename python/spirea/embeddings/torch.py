@@ -1,4 +1,4 @@
-"""`torch.nn.Embedding` and `torch.nn.EmbeddingBag` whose rows are fetched privately. Needs torch."""
+"""`torch.nn.Embedding` and `torch.nn.EmbeddingBag` with privately fetched rows. Needs torch."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LookUp = TypeVar("_LookUp", lookups.Embedding, lookups.EmbeddingBag)
 
 
 class _Private(nn.Module, Generic[_LookUp]):
-    """What both have: tensors in and out, on the device of what is asked."""
+    """Common base of both modules: takes and returns tensors on the device of the input."""
 
     def __init__(self, look_up: _LookUp):
         super().__init__()
@@ -44,12 +44,12 @@ class _Private(nn.Module, Generic[_LookUp]):
 
     @property
     def last(self) -> Report:
-        """What came of the last inference."""
+        """Report on the last inference."""
         return self._look_up.rows.last
 
 
 class Embedding(_Private[lookups.Embedding]):
-    """In the place of a `torch.nn.Embedding`, for inference: it has no parameters and gives no gradients."""
+    """Replacement of a `torch.nn.Embedding` for inference. It has no parameters and no gradients."""
 
     def __init__(self, rows: PrivateRows, *, max_norm: float | None = None, norm_type: float = 2.0):
         super().__init__(lookups.Embedding(rows, max_norm=max_norm, norm_type=norm_type))
@@ -59,7 +59,7 @@ class Embedding(_Private[lookups.Embedding]):
 
 
 class EmbeddingBag(_Private[lookups.EmbeddingBag]):
-    """In the place of a `torch.nn.EmbeddingBag`, for inference."""
+    """Replacement of a `torch.nn.EmbeddingBag` for inference."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class EmbeddingBag(_Private[lookups.EmbeddingBag]):
 
 
 def replace(module: nn.Embedding | nn.EmbeddingBag, rows: PrivateRows) -> Embedding | EmbeddingBag:
-    """The private look-up that stands for a module of torch, with its mode and its limits."""
+    """Returns the private replacement of a torch module, with the same mode and limits."""
     layout = rows.layout
     if (module.num_embeddings, module.embedding_dim) != (layout.rows, layout.dim):
         raise ValueError(f"a module of {module.num_embeddings} x {module.embedding_dim}, rows of another")

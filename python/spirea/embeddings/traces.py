@@ -1,4 +1,4 @@
-"""What inferences look up: the runs of row numbers that everything here is chosen and measured by."""
+"""Traces: the row numbers that inferences look up. Designs are made from traces and judged by them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 
 def whole_numbers(ids: Sequence[int] | np.ndarray) -> np.ndarray:
-    """Numbers of embeddings as int64; a `TypeError` for what are none, rather than one that is near."""
+    """Returns numbers of embeddings as int64. Raises `TypeError` for numbers that are not integers, instead of rounding."""
     ids = np.asarray(ids)
     if ids.dtype.kind not in "iu" and ids.size:
         raise TypeError(f"numbers of embeddings are whole: not {ids.dtype}")
@@ -20,7 +20,7 @@ def whole_numbers(ids: Sequence[int] | np.ndarray) -> np.ndarray:
 class Traces:
     """Look-ups of inferences in an embedding table of `rows` rows.
 
-    Inference i looked up `values[offsets[i]:offsets[i + 1]]`, in its order, repetitions included.
+    Inference i looked up `values[offsets[i]:offsets[i + 1]]`, in this order, including repetitions.
     """
 
     rows: int
@@ -40,7 +40,7 @@ class Traces:
 
     @classmethod
     def of(cls, rows: int, inferences: Iterable[Sequence[int] | np.ndarray]) -> Traces:
-        """The traces of inferences given as sequences of row numbers."""
+        """Makes traces from inferences given as sequences of row numbers."""
         runs = [whole_numbers(run).reshape(-1) for run in inferences]
         values = np.concatenate(runs) if runs else np.empty(0, np.int64)
         return cls(rows, values, np.concatenate([[0], np.cumsum([len(run) for run in runs], dtype=np.int64)]))
@@ -52,23 +52,23 @@ class Traces:
         return self.values[self.offsets[inference] : self.offsets[inference + 1]]
 
     def lengths(self) -> np.ndarray:
-        """The number of look-ups of each inference."""
+        """Returns the number of look-ups of each inference."""
         return np.diff(self.offsets)
 
     def owners(self) -> np.ndarray:
-        """The inference of each value."""
+        """Returns the inference of each value."""
         return np.repeat(np.arange(len(self)), self.lengths())
 
     def counts(self) -> np.ndarray:
-        """How often each row was looked up."""
+        """Returns the number of look-ups of each row."""
         return np.bincount(self.values, minlength=self.rows)
 
     def take(self, inferences: np.ndarray) -> Traces:
-        """The traces of some inferences, in the order given."""
+        """Returns the traces of some inferences, in the given order."""
         return Traces.of(self.rows, [self[i] for i in inferences])
 
     def sample(self, inferences: int, seed: int) -> Traces:
-        """At most so many inferences, drawn without repetition, in their order."""
+        """Draws at most `inferences` inferences without repetition, and keeps their order."""
         if inferences >= len(self):
             return self
         drawn = np.random.default_rng(seed).choice(len(self), inferences, replace=False)

@@ -1,6 +1,6 @@
-"""Chooses a design: searches bins, hot rows, queries and neighbours, and says what each costs and brings.
+"""Chooses a design: searches bins, hot rows, queries and neighbours, and reports cost and quality of designs.
 
-Deterministic: the same traces, limits, rates and seed give the same designs, on any machine.
+The search is deterministic: the same traces, limits, rates and seed give the same designs on any machine.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .traces import Traces
 
 @dataclass(frozen=True)
 class Link:
-    """A client's connection, in bytes a second."""
+    """A client's connection, in bytes per second."""
 
     uplink: float
     downlink: float
@@ -30,12 +30,12 @@ class Link:
 
 @dataclass(frozen=True)
 class Limits:
-    """What an inference may cost."""
+    """Limits on the cost of an inference."""
 
     communication: int = 300_000
-    """Bytes, both directions, all servers."""
+    """Most bytes, for both directions and all servers."""
     latency: float = 0.1
-    """Seconds: the server's, and those of the link where one is given."""
+    """Most seconds: the server's time, and the link's if one is given."""
     link: Link | None = None
 
     def latency_of(self, cost: Cost) -> float:
@@ -49,22 +49,21 @@ class Limits:
 
 @dataclass(frozen=True)
 class Space:
-    """Designs to search: a coarse grid, and what lies near the best of it. A technique whose list is empty, or has only 0,
-    is not used."""
+    """Designs to search: a coarse grid, and designs near its best ones. A technique is off if its list is empty or only 0."""
 
     bins: Sequence[int] = (4, 16, 64, 256)
     passes: Sequence[int] = (1, 2)
     hot_parts: Sequence[int] = (4, 16, 64, 256)
-    """The hot table has this part of the rows: 4 is a quarter."""
+    """Sizes of the hot table as divisors of the rows: 4 is a quarter."""
     neighbours: Sequence[int] = (0, 1, 3, 7)
     collocations: Sequence[Collocation] = (Collocation.GROUPS, Collocation.COPIES)
     placement: Placement = Placement.DEALT
     full: Sequence[bool] = (True,)
-    """Choices of asking the full table. `(True, False)` allows designs of a hot table alone too, with which all other rows are
-    never retrieved: rare rows are then lost in every inference, whatever share of the look-ups is retrieved."""
+    """True for designs that ask the full table. `(True, False)` also allows designs with a hot table only. These never
+    retrieve other rows: rare rows are lost in every inference, however large the retrieved share of look-ups is."""
 
     def designs(self, rows: int, binned: bool) -> Iterable[Design]:
-        """The grid."""
+        """Yields the designs of the grid."""
         if binned:
             queries = [(bins, passes) for bins in self.bins for passes in self.passes]
         else:
@@ -82,7 +81,7 @@ class Space:
                         yield replace(design, hot_rows=hot_rows, hot_bins=hot_bins, hot_passes=hot_passes)
 
     def near(self, design: Design, factor: float, rows: int, binned: bool) -> Iterable[Design]:
-        """Designs that differ in one thing, by about a factor, from one that is good."""
+        """Yields designs that differ from `design` in one property, by about `factor`."""
         changing = [f"{table}_{'bins' if binned else 'passes'}" for table in ("full", "hot")]
         for name in changing[: 1 + (design.hot_rows > 0)]:
             value = getattr(design, name)
@@ -96,27 +95,28 @@ class Space:
                 yield replace(design, hot_passes=3 - design.hot_passes)
 
     def twins(self, design: Design) -> Iterable[Design]:
-        """The same design with its rows collocated in the other ways: copies take long to judge."""
+        """Yields the design with the other kinds of collocation. They are searched last, because copies take long to judge."""
         if design.neighbours:
             for style in self.collocations[1:]:
                 yield replace(design, collocation=style)
 
 
 def _hot_sizes_beside(hot_rows: int, rows: int) -> set[int]:
-    """The next sizes of hot tables, in steps of the square root of 2 down from all rows: few, since each is made once."""
+    """Returns the neighbouring sizes of hot tables, in steps of the square root of 2 down from all rows. There are few sizes,
+    because each table must be made."""
     step = round(2 * math.log2(rows / hot_rows))
     return {max(int(rows * 2 ** (-other / 2)), 1) for other in (step - 1, step + 1) if other > 0} - {hot_rows}
 
 
-# Designs that are told beside the chosen one.
+# Number of designs that the explanation lists beside the chosen one.
 BESIDE = 4
-# By how much designs near the best differ from it, round by round.
+# Factors by which designs near the best ones differ from them, one for each round.
 FACTORS = (2.0, 1.4, 1.2)
 
 
 @dataclass(frozen=True)
 class Point:
-    """A design, what it costs and what it brings."""
+    """A design with its cost, its retrieved share and its quality."""
 
     design: Design
     cost: Cost
@@ -128,16 +128,16 @@ class Point:
 
 @dataclass
 class Tuning:
-    """What a search found."""
+    """Result of a search."""
 
     model: CostModel
     quality: Quality
     limits: Limits
     goal: float
     points: list[Point]
-    """Every design within the limits that was judged by its share."""
+    """All searched designs within the limits, with their shares."""
     front: list[Point]
-    """Those that no other beats in computation, communication, share and quality at once, by computation."""
+    """Pareto front by computation, communication, share and quality, ordered by computation."""
     chosen: Point
     considered: int
     refused: int
@@ -145,18 +145,18 @@ class Tuning:
     seconds_by: str = field(default="")
 
     def reaches(self, point: Point) -> bool:
-        """Whether a point's quality is good enough."""
+        """True if a point's quality reaches the goal."""
         if point.quality is None:
             return False
         return point.quality >= self.goal if self.quality.higher_is_better else point.quality <= self.goal
 
     def cheapest(self, where: Callable[[Design], bool] = lambda _: True) -> Point | None:
-        """The least computation that reaches the goal, among the designs of the front for which `where` holds."""
+        """Returns the point of the front with the least computation that reaches the goal and fulfils `where`."""
         good = [point for point in self.front if self.reaches(point) and where(point.design)]
         return min(good, key=lambda point: (point.computation, point.cost.communication), default=None)
 
     def explain(self) -> str:
-        """The choice in words."""
+        """Explains the choice as text."""
         point, unit = self.chosen, self.model.unit
         limits = f"{self.limits.communication / 1e3:.0f} kB and {self.limits.latency * 1e3:.0f} ms"
         lines = [
@@ -190,7 +190,7 @@ class Tuning:
         return "\n".join(lines)
 
     def _beside(self) -> list[str]:
-        """The designs of the front that cost about as much as the chosen one, each in a line, by computation."""
+        """Returns lines for the designs of the front with a cost near that of the chosen one, ordered by computation."""
 
         def distance(point: Point) -> float:
             chosen = self.chosen
@@ -221,13 +221,13 @@ def _number(value: float) -> str:
 
 
 def within(baseline: float, part: float, higher_is_better: bool) -> float:
-    """The quality that is worse than a baseline by this part of it."""
+    """Returns the quality that is worse than a baseline by the fraction `part`."""
     return baseline * (1 - part) if higher_is_better else baseline * (1 + part)
 
 
 def pareto(points: Sequence[Point], higher_is_better: bool = True) -> list[Point]:
-    """The points that no other beats: none is at least as good in all of computation, communication, share and quality,
-    and better in one. By computation."""
+    """Returns the Pareto front, ordered by computation: no other point is at least as good in computation, communication,
+    share and quality. Of equal points it has one."""
     sign = 1.0 if higher_is_better else -1.0
     of = [(p.computation, p.cost.communication, -p.share, -sign * (p.quality or 0.0)) for p in points]
     if not of:
@@ -258,11 +258,12 @@ def tune(
 ) -> Tuning:
     """Searches designs for an embedding table.
 
-    Designs are made from `training`; `inferences` of the quality's traces say what share each retrieves, and the model
-    itself judges at most `judged` of those that no other beats. `goal` is the quality wanted: within 2% of the
-    baseline unless it is given. The chosen design is the one with the least computation that reaches it.
+    Designs are made from `training`. The share that each retrieves is measured on `inferences` of the quality's traces. The
+    model itself judges at most `judged` designs of the Pareto front. `goal` is the wanted quality; the default is within 2% of
+    the baseline. The chosen design is the one with the least computation that reaches the goal; if none does, the one with the
+    best quality.
 
-    Raises `ValueError` where no design keeps within the limits.
+    Raises `ValueError` if no design keeps within the limits.
     """
     model = model or Spirea()
     planner = training if isinstance(training, Planner) else Planner(training, seed=seed)
@@ -300,7 +301,7 @@ def tune(
 
 
 class _Judge:
-    """Costs and shares of designs, each once."""
+    """Computes costs and shares of designs, once for each design."""
 
     def __init__(self, planner: Planner, model: CostModel, limits: Limits, sample: Traces, embedding_bytes: int):
         self.points: list[Point] = []
@@ -319,7 +320,7 @@ class _Judge:
             try:
                 price = cost(model, design, planner.rows, embedding_bytes)
             except ValueError:
-                # More bins than rows: no design.
+                # The design has more bins than rows.
                 continue
             self.considered += 1
             self.least_communication = min(self.least_communication, price.communication)
@@ -336,8 +337,8 @@ class _Judge:
 
 
 def _thinned(front: list[Point], most: int) -> list[Point]:
-    """At most so many points: the best share for steps of computation, evenly in its logarithm, and for steps of
-    communication."""
+    """Returns at most `most` points: the best share in each step of computation, and in each step of communication. Steps are
+    even on a logarithmic scale."""
     if len(front) <= most:
         return front
     best: dict[tuple[int, int], Point] = {}

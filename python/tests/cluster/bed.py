@@ -1,4 +1,4 @@
-"""The test bed: a Ray of several nodes on this machine, clusters on it, and clients that never stop asking."""
+"""The test bed: Ray with several nodes on this machine, clusters on it, and clients that ask without pause."""
 
 import json
 import os
@@ -18,7 +18,7 @@ LONG = os.environ.get("SPIREA_CLUSTER") == "long"
 ROWS = 2000
 NODES = 3
 MEMORY = 100 << 20
-"""Of a node's object store, in which nothing lies."""
+"""Size of a node's object store, which stays empty."""
 
 
 def free_ports(count):
@@ -34,14 +34,14 @@ def value(key, edition):
 
 
 def snapshot(folder, name, edition, protocol):
-    """A table whose values say which edition they are of."""
+    """Builds a snapshot of a table whose values contain the edition."""
     keys = [f"key-{i}" for i in range(ROWS)]
     table = {"key": keys, "value": [value(key, edition).decode() for key in keys]}
     return spirea.build(table, folder / f"{name}-{edition}", key="key", value="value", name=name, protocol=protocol)
 
 
 class Bed:
-    """A cluster's configuration in a folder, and the command."""
+    """A cluster's configuration in a folder, and the command `spirea cluster` for it."""
 
     def __init__(self, folder, address, databases, **sections):
         self.folder = folder
@@ -71,7 +71,7 @@ class Bed:
         self.path.write_text(yaml.safe_dump(self.config), encoding="utf-8")
 
     def run(self, command, *arguments, seconds=600):
-        """`spirea cluster COMMAND`, which must succeed; what it printed."""
+        """Runs `spirea cluster COMMAND`, which must succeed. Returns its output."""
         done = subprocess.run(
             [sys.executable, "-m", "spirea", "cluster", command, self.path, *map(str, arguments)],
             capture_output=True, text=True, timeout=seconds, check=False,
@@ -88,7 +88,7 @@ class Bed:
         return self.status()
 
     def notice(self, noticed, seconds=300):
-        """Waits until `noticed(status)` holds: the controller learns of a fault some time after it."""
+        """Waits until `noticed(status)` holds, because the controller notices a fault with a delay."""
         deadline = time.monotonic() + seconds
         while not noticed(self.status()):
             assert time.monotonic() < deadline, "the controller has not noticed the fault"
@@ -104,7 +104,7 @@ class Bed:
         ]
 
     def processes(self):
-        """The processes that serve shares, by the worker's number."""
+        """Returns the processes that serve shares, by the worker's number."""
         found = {}
         for folder in Path("/proc").iterdir():
             try:
@@ -118,19 +118,19 @@ class Bed:
         return found
 
     def logs(self):
-        """The last lines of all programs' logs."""
+        """Returns the last lines of all programs' logs."""
         logs = sorted(self.folder.glob("work/**/log"))
         return "".join(f"\n--- {log}\n" + "\n".join(log.read_text().splitlines()[-15:]) for log in logs)
 
 
 class Load:
-    """Clients in threads of this process: each value is checked, each failure kept."""
+    """Clients in threads of this process. They check each value and record each failure."""
 
     def __init__(self, url, database, clients=2, editions=(1,), rest=0.0):
         self.editions, self.rest = set(editions), rest
-        """What is asked for, and how many seconds a client rests between queries, on average."""
+        """Accepted editions, and the mean pause of a client between queries in seconds."""
         self.patient = False
-        """Whether a client asks again that reached nobody, as it must where the coordinator itself is lost."""
+        """True if a client retries when no server is reachable, which is necessary if the coordinator itself is lost."""
         self.url, self.database = url, database
         self.failures, self.wrong, self.times = [], [], []
         self._stop = threading.Event()
@@ -168,27 +168,30 @@ class Load:
             try:
                 return client.get(key)
             except (spirea.UnreachableError, spirea.RefusedError) as error:
-                # Nobody is there, or has begun to open what it serves.
+                # The server is unreachable, or still loads its database.
                 away = isinstance(error, spirea.UnreachableError) or "is being loaded" in str(error)
                 if not (self.patient and away) or self._stop.is_set():
                     raise
                 time.sleep(0.05)
 
     def await_answers(self, count, seconds=300):
-        """So many more answers."""
+        """Waits for `count` more answers."""
         target, deadline = len(self.times) + count, time.monotonic() + seconds
         while len(self.times) < target:
             assert time.monotonic() < deadline, f"no answers: {self.failures[-3:]}"
             time.sleep(0.02)
 
     def p99(self, begin, end):
-        """The latency that 99 of 100 queries that were asked in a span did not exceed."""
+        """Returns the 99th percentile of the latency of queries asked in a time span; None without queries."""
         times = sorted(took for asked, took in self.times if begin <= asked < end)
         return times[min(len(times) - 1, int(0.99 * len(times)))] if times else None
 
     def recovered(self, fault, normal, slack):
-        """Behind which second since the fault every one had a p99 below three times the normal one and `slack`; none if the
-        last one had not. A second in which nobody could ask is none that had it."""
+        """Returns the number of seconds after a fault until the latency is normal; None if it is not normal yet.
+
+        A second is normal if its p99 is at most three times the normal one plus `slack`. A second without queries is not
+        normal.
+        """
         seconds = int(time.monotonic() - fault)
         found = [self.p99(fault + second, fault + second + 1) for second in range(seconds)]
         abnormal = [second for second, p99 in enumerate(found) if p99 is None or p99 > 3 * normal + slack]

@@ -1,4 +1,4 @@
-"""What the tests of clusters share: programs that are started again soon, and a Ray of several nodes."""
+"""Common fixtures of the tests of clusters: quick restarts of programs, and Ray with several nodes."""
 
 import bed
 import pytest
@@ -6,13 +6,13 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch):
-    """Shortens the pause before a program is started again."""
+    """Shortens the pause before a program is restarted."""
     monkeypatch.setattr("spirea.cluster.program._LEAST_PAUSE", 0.01)
 
 
 @pytest.fixture
 def controller():
-    """A controller that has only what a test gives it; nothing of Ray runs. The full form alone has Ray."""
+    """A controller without attributes, which a test sets as needed. Ray does not run: only the full form has Ray."""
     from spirea.cluster.controller import Controller
 
     return Controller.__new__(Controller)
@@ -20,7 +20,7 @@ def controller():
 
 @pytest.fixture(scope="module")
 def nodes():
-    """Ray: a head without room for workers, and nodes with room."""
+    """Ray with a head that has no room for workers, and nodes that have room."""
     import ray
     from ray.cluster_utils import Cluster
 

@@ -1,4 +1,4 @@
-"""Certificates: who trusts whom, who can read keys, and that they are made anew."""
+"""Certificates: trust between the roles, permissions of key files, and renewal."""
 
 import os
 import socket
@@ -28,7 +28,7 @@ def identity(folder, authorities, role, life=3600.0):
 
 
 def shake_hands(server, client):
-    """What the client hears from a server that wants a certificate of it."""
+    """Connects a client to a server that requires a certificate. Returns the server's message to the client."""
     listening = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     listening.load_cert_chain(server.certificate, server.key)
     listening.load_verify_locations(server.trusted)

@@ -1,7 +1,7 @@
-"""Whole clusters: real Ray, several nodes on this machine, the real programs, and faults under load.
+"""Tests of whole clusters with real Ray, several nodes on this machine, the real programs, and faults under load.
 
-They need Ray, and belong to the full form: CI_FULL=1. The long form, `make test-cluster`, has more protocols, more faults and
-more load, and prints what it measured.
+The tests need Ray, and belong to the full form: CI_FULL=1. The long form, `make test-cluster`, has more protocols, more faults
+and more load, and prints its measurements.
 """
 
 import os
@@ -55,7 +55,7 @@ def cluster(nodes, snapshots, tmp_path_factory):
 
 @pytest.fixture
 def load(cluster):
-    """Clients of the first database, of which none may see a wrong answer or an error."""
+    """Clients of the first database. None of them may see a wrong answer or an error."""
     with bed.Load(cluster.url, PROTOCOLS[0], editions=(1, 2)) as asking:
         asking.await_answers(20)
         yield asking
@@ -64,18 +64,18 @@ def load(cluster):
 
 
 def ended(load, cluster, fault, normal, what, within=10):
-    """Checks the end of a fault that the controller has noticed: all replicas are back, and the load is as fast."""
+    """Checks the end of a fault that the controller has noticed: all replicas are back, and latencies are normal again."""
     cluster.settle()
     load.await_answers(20)
     time.sleep(5 if bed.LONG else 2)
-    # In the short form other tests share the processors: nobody waits for seconds, and that is all that can be said.
+    # Outside the long form other tests share the processors, so the test only checks that no query waits for seconds.
     recovered = load.recovered(fault, normal, 0.05 if bed.LONG else 2.0)
     print(f"{what}: p99 before {1e3 * normal:.0f} ms, back to normal after {recovered} s, {len(load.times)} answers")
     assert recovered is not None and recovered <= (within if bed.LONG else 2 * within)
 
 
 def before(load):
-    """The p99 of some seconds, and the time."""
+    """Measures for some seconds. Returns the current time and the p99."""
     began = time.monotonic()
     time.sleep(5 if bed.LONG else 1)
     now = time.monotonic()
@@ -90,7 +90,7 @@ def test_replicas_of_a_share_are_on_different_nodes_and_have_their_share_alone(c
         nodes = [replica["node"] for replica in share["replicas"]]
         assert len(nodes) == 2 and len(set(nodes)) == 2
     matrices = list(cluster.folder.glob(f"work/**/shares/{PROTOCOLS[0]}/**/matrix.bin"))
-    # The nodes are on one machine, where a share lies once.
+    # The nodes are on one machine, which has each share only once.
     assert len(matrices) == 2
     whole = os.path.getsize(next((cluster.folder / "store" / PROTOCOLS[0]).glob("*/matrix.bin")))
     assert all(path.stat().st_size == whole for path in matrices)
@@ -164,7 +164,7 @@ def test_a_killed_gateway_comes_back_with_a_coordinator(cluster, load):
     ray.kill(ray.get_actor("gateway", namespace=cluster.namespace), no_restart=False)
     cluster.notice(lambda status: status["coordinator"]["pid"] not in (None, process))
     ended(load, cluster, fault, normal, "the coordinator's actor killed", 30)
-    # The program goes with its actor: it would hold the port otherwise.
+    # The program must end with its actor, because it would keep the port.
     assert not os.path.exists(f"/proc/{process}")
 
 
@@ -179,7 +179,7 @@ def test_a_killed_node_is_replaced_by_another(nodes, cluster, load):
     cluster.notice(lambda status: lost not in {replica["node"] for _, replica in cluster.replicas(status)})
     ended(load, cluster, fault, normal, "a node killed")
     now = cluster.replicas()
-    # Each has one in its place, and not one after another until Ray says that the node is dead.
+    # Each lost replica has exactly one replacement, although Ray declares the node dead only later.
     assert max(replica["number"] for _, replica in now) == max(replica["number"] for _, replica in former) + gone
 
 
@@ -231,7 +231,7 @@ def test_no_part_is_made_twice_and_a_killed_build_goes_on(cluster):
             assert building.poll() is None and time.monotonic() < deadline
             time.sleep(0.01)
         building.kill()
-    # What was under way on the nodes ends with who had wanted it.
+    # Running tasks on the nodes end with the process that started them.
     before = None
     while (now := notes()) != before:
         before = now

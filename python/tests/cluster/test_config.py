@@ -1,4 +1,4 @@
-"""Configurations: what is taken, and that what is wrong is said with file, line, key and remedy."""
+"""Configurations: accepted ones, and errors with file, line, key and remedy."""
 
 import json
 import re

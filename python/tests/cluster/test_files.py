@@ -1,4 +1,4 @@
-"""Ranges of files from a store: what comes, what is not asked for again, and what is said when it fails."""
+"""Fetching ranges of files from a store: fetched pieces, resumed fetches, and errors."""
 
 import os
 import pathlib
@@ -18,7 +18,7 @@ from spirea.cluster.files import Folder, Wanted, fetch, upload
 
 @pytest.fixture(params=["local", "memory"])
 def store(request, tmp_path):
-    """A folder of the machine, and one of an object store."""
+    """A folder on this machine, or in an object store."""
     if request.param == "local":
         (tmp_path / "store").mkdir()
         return Folder(str(tmp_path / "store"))
@@ -28,7 +28,7 @@ def store(request, tmp_path):
 
 @pytest.fixture
 def snapshot(tmp_path, keyed):
-    """A snapshot in a folder of its own."""
+    """A copy of a snapshot in a separate folder."""
     folder = tmp_path / "words"
     shutil.copytree(os.fspath(keyed), folder)
     return folder

@@ -1,4 +1,4 @@
-"""What stands beside the coordinator, without Ray."""
+"""The gateway of the coordinator, without Ray."""
 
 import os
 import time

@@ -1,4 +1,4 @@
-"""A store, a folder or a manifest of an attacker: no file elsewhere is read or written, and no other version is served."""
+"""Stores, folders and manifests of an attacker: no other file is read or written, and no other version is served."""
 
 import contextlib
 import json
@@ -22,7 +22,7 @@ from spirea.cluster.work import Task, Work
 
 @pytest.fixture
 def hostile(tmp_path):
-    """A folder of an attacker whose manifest names a path, and the file that the attacker is after."""
+    """An attacker's folder whose manifest contains a path, and the file that the attacker wants to overwrite."""
     victim = tmp_path / "home" / ".ssh" / "authorized_keys"
     victim.parent.mkdir(parents=True)
     victim.write_text("the owner's key")
@@ -169,7 +169,7 @@ def test_a_store_that_swaps_the_snapshot_is_not_served(keyed, other, tmp_path, m
     work = Work(Task(0, "library", "keyed", keyed.version, url, 0, 1, 1, (), str(tmp_path / "work")), "127.0.0.1")
     try:
         work_bed.certify(work, tmp_path / "state")
-        # The program refuses the files, and when they are fetched again the manifest is refused.
+        # The program refuses the files. When they are fetched again, the manifest is refused.
         refusals = ("copy the snapshot again", "publish each version")
         work_bed.eventually(
             work, lambda report: report["phase"] == "ready" or any(refusal in report["trouble"] for refusal in refusals)

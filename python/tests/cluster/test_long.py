@@ -1,4 +1,5 @@
-"""What takes too long for `make test`, or more rights: a partition, and the simulation held against a real cluster."""
+"""Tests that take too long for `make test`, or need more rights: network partitions, and the simulation compared with a real
+cluster."""
 
 import contextlib
 import dataclasses
@@ -18,8 +19,8 @@ from spirea.cluster.simulation import Model, simulate
 pytestmark = [pytest.mark.full, pytest.mark.skipif(not bed.LONG, reason="the long form has it: make test-cluster")]
 
 TOLERANCE = 2.0
-"""The factor by which the simulated median may be above the measured one or below: what a query costs beside its scan is
-taken from queries one by one, and clients, coordinator and workers share a few processors in the tests."""
+"""Factor by which the simulated median may differ from the measured one. It is large because the costs of a query beside its
+scan are measured on single queries, and because clients, coordinator and workers share a few processors in the tests."""
 
 
 def ip(*arguments):
@@ -27,7 +28,7 @@ def ip(*arguments):
 
 
 def await_port(host, port, seconds=90):
-    """Waits until a program listens: nodes that ask a head which is not there yet end."""
+    """Waits until a program listens. A node of Ray ends if its head does not listen yet."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         with contextlib.suppress(OSError):
@@ -38,7 +39,7 @@ def await_port(host, port, seconds=90):
 
 
 def not_here(why):
-    """A partition belongs to the long form: only who says so does without it."""
+    """Fails, because the long form includes a partition; skips the test if SPIREA_WITHOUT_PARTITION=1."""
     if os.environ.get("SPIREA_WITHOUT_PARTITION") == "1":
         pytest.skip(why)
     pytest.fail(f"{why}; SPIREA_WITHOUT_PARTITION=1 leaves the partition out")
@@ -46,7 +47,7 @@ def not_here(why):
 
 @pytest.fixture(scope="module")
 def islands():
-    """Nodes of a Ray in network namespaces, joined by a bridge: the head in this one."""
+    """Nodes of Ray in network namespaces, connected by a bridge. The head is in this process's namespace."""
     if shutil.which("ip") is None or ip("netns", "add", "spirea-probe").returncode != 0:
         not_here("network namespaces are not allowed here")
     ip("netns", "del", "spirea-probe")
@@ -79,7 +80,8 @@ def islands():
             inside, host = ["ip", "netns", "exec", name], f"10.77.0.{i + 2}"
             where = ["--address=10.77.0.1:6395", f"--node-ip-address={host}", "--node-manager-port=6400"]
             ray_start(inside, *where, "--num-cpus=2", *small)
-            # One after another: nodes that start at the same time take the same names for their sockets in Ray's folder.
+            # Starts one after another, because nodes that start at the same time use the same names of sockets in Ray's
+            # folder.
             await_port(host, 6400)
         yield "10.77.0.1:6395"
     finally:
@@ -94,9 +96,9 @@ def islands():
 
 
 CUTS = {
-    # Nothing goes in or out.
+    # No packets pass in either direction.
     "whole": (("link", "set", "spirea-v{}", "down"), ("link", "set", "spirea-v{}", "up")),
-    # What is sent to the node arrives, and nothing that it answers.
+    # Packets to the node arrive, but its answers do not.
     "one-way": (
         ("-n", "spirea-{}", "route", "add", "blackhole", "10.77.0.1/32"),
         ("-n", "spirea-{}", "route", "del", "blackhole", "10.77.0.1/32"),
@@ -106,7 +108,7 @@ CUTS = {
 
 @pytest.mark.parametrize("cut", CUTS)
 def test_a_partition_loses_no_answer(islands, tmp_path, cut):
-    """A node that nobody reaches any more, and that comes back: what it had is served by others meanwhile."""
+    """A node becomes unreachable and comes back; in the meantime others serve its shares."""
     snapshot = bed.snapshot(tmp_path, "words", 1, "simple")
     databases = [{"name": "words", "snapshot": os.fspath(snapshot), "shards": 2, "replicas": 2}]
     cluster = bed.Bed(tmp_path, islands, databases)
@@ -138,7 +140,7 @@ CLIENTS = 3
 
 
 def measured(cluster, clients, rest=0.0):
-    """The median of some seconds of queries, and how many there were in one."""
+    """Measures queries for some seconds. Returns the median latency, and the number of queries per second."""
     with bed.Load(cluster.url, "words", clients=clients, rest=rest) as load:
         load.await_answers(50)
         began = time.monotonic()
@@ -149,16 +151,17 @@ def measured(cluster, clients, rest=0.0):
 
 
 def rest_at_a_third(most):
-    """Returns the pause of clients that ask a third of the queries that one can ask.
+    """Returns the mean pause of clients for a third of the highest rate of one client, `most`.
 
-    Clients that ask again at once keep a cluster as busy as it can be, and no queue with arrivals of its own stands that.
+    Clients without pauses would saturate the cluster. The simulation has random arrivals, whose queue would grow without bound
+    at that load.
     """
     return 3 * CLIENTS / most
 
 
 @pytest.mark.parametrize("shards", [1, 2])
 def test_the_simulation_is_near_a_real_cluster(nodes, tmp_path, shards):
-    """Queries of one client at a time say what a query costs; the simulation then says the median of several clients'."""
+    """The costs of a query are measured with one client; with them the simulation predicts the median of several clients."""
     snapshot = bed.snapshot(tmp_path, "words", 1, "simple")
     databases = [{"name": "words", "snapshot": os.fspath(snapshot), "shards": shards, "replicas": 1}]
     cluster = bed.Bed(tmp_path, nodes.address, databases)
@@ -208,11 +211,11 @@ def test_replicas_come_with_load_and_go_without_it(nodes, tmp_path):
 
 
 STOPPED = 2.0
-"""Seconds for which a worker stands still in the test below."""
+"""Seconds for which a worker is stopped in the test below."""
 
 
 def test_second_requests_save_queries_from_a_worker_that_stands_still(nodes, tmp_path):
-    """One replica of two stands still again and again; what the simulation has for either replica stands beside it."""
+    """One of two replicas is stopped repeatedly; the result is compared with the simulation."""
     snapshot = bed.snapshot(tmp_path, "words", 1, "simple")
     databases = [{"name": "words", "snapshot": os.fspath(snapshot), "shards": 1, "replicas": 2}]
     cluster = bed.Bed(tmp_path, nodes.address, databases)
@@ -245,5 +248,5 @@ def test_second_requests_save_queries_from_a_worker_that_stands_still(nodes, tmp
         f"{stops} stops of {STOPPED:g} s, {len(asked)} queries: {late} were late, {second} second requests; simulated "
         f"{100 * shares[0]:.1f} % late with {simulated[0].hedged} second requests, {100 * shares[1]:.1f} % without"
     )
-    # A stop has two or three queries wait, all that are at hand, where nobody else is asked.
+    # Without second requests, all queries in flight would wait during a stop: two or three.
     assert second >= stops // 2 and late <= stops // 2

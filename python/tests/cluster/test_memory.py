@@ -1,4 +1,4 @@
-"""A snapshot is built where it does not fit into memory: the builder in a control group that has less than the table takes."""
+"""A snapshot larger than memory is built, by a builder in a control group with less memory than the table."""
 
 import base64
 import contextlib
@@ -19,21 +19,21 @@ import spirea
 pytestmark = [pytest.mark.full, pytest.mark.skipif(not bed.LONG, reason="the long form has it: make test-cluster")]
 
 PARTS, ROWS, VALUE_BYTES = 40, 25_000, 1000
-"""Parts of so many rows: a gigabyte in all."""
+"""Number of parts, rows of a part, and bytes of a value: a gigabyte in total."""
 MEMORY = 512 << 20
-"""Of Python, Ray's client and the builder together, with what the system keeps of their files."""
+"""Limit of memory for Python, Ray's client and the builder together, including the page cache of their files."""
 
 GROUPS = Path("/sys/fs/cgroup")
 
 
 def text(row):
-    """What a row has for a value: nothing that could be kept in fewer bytes."""
+    """Returns the value of a row, which is incompressible."""
     return base64.b64encode(hashlib.shake_128(b"%d" % row).digest(VALUE_BYTES * 3 // 4)).decode()
 
 
 @contextlib.contextmanager
 def limited(memory):
-    """What stands before a command for it to have so much memory; control groups of either version."""
+    """Provides the prefix of a command that limits its memory. Supports both versions of control groups."""
     old = (GROUPS / "memory").is_dir()
     group = (GROUPS / "memory" if old else GROUPS) / f"spirea-{os.getpid()}"
     try:

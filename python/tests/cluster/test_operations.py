@@ -1,4 +1,4 @@
-"""The port for operations, certificates, files and messages, against somebody who is not the operator."""
+"""The port for operations, certificates, files and messages, facing an attacker."""
 
 import http.client
 import io
@@ -20,7 +20,7 @@ from spirea.cluster.state import State
 
 @pytest.fixture
 def serving():
-    """A port for operations whose status waits for an event."""
+    """A port for operations whose metrics wait until the end of the test."""
     let = threading.Event()
     port = pages.Pages("127.0.0.1:0", dict, lambda: let.wait(300) and "x 1\n").port
     yield port
@@ -101,7 +101,7 @@ def test_a_worker_gets_a_certificate_for_the_address_that_ray_knows(tmp_path):
 
 
 class Hands:
-    """Workers, of which the first sends nonsense."""
+    """Workers, the first of which sends an invalid request."""
 
     def __init__(self):
         self.requests = {0: b"nonsense", 1: authority.request("10.0.0.99").request, 2: authority.request("10.0.0.3").request}
@@ -170,7 +170,7 @@ def parts_of(table, parts):
 
 
 class Published:
-    """A controller that keeps what is published to it."""
+    """A controller that records publications."""
 
     def __init__(self):
         self.given = []

@@ -1,4 +1,4 @@
-"""The watch over a program: it comes back under its address, ends when told, and never outlives who watches."""
+"""A watched program comes back under its address, ends when told, and never outlives its watcher."""
 
 import json
 import os
@@ -10,7 +10,7 @@ import time
 
 from spirea.cluster.program import Program
 
-# Says that it is ready, with how often it has been started, and waits; SIGTERM ends it as it ends a worker.
+# Program that announces that it is ready, with the number of its starts, and waits. SIGTERM ends it, like a worker.
 SCRIPT = """
 import json, pathlib, signal, sys, time
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
@@ -93,7 +93,7 @@ def test_the_log_of_a_program_that_runs_for_ever_begins_anew(tmp_path, monkeypat
     eventually(lambda: len(copied) >= 3 and log.stat().st_size > 0)
     program.stop(5.0)
     assert program.restarts == 0 and set(copied) == {tmp_path / "log.old"}
-    # It begins anew at its first byte, with a later line than the program's first one.
+    # The truncated log starts at its first byte, without the program's first line and without a hole.
     text = log.read_bytes()
     assert b"\0" not in text and b"0" * 100 + b"\n" not in text
     assert {path.name for path in tmp_path.iterdir()} == {"log", "log.old"}

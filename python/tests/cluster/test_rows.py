@@ -1,4 +1,4 @@
-"""Parquet as parts that one builder reads: in order, the same rows, and no part twice."""
+"""Parquet as parts for one builder: rows are unchanged and in order, and no part is made twice."""
 
 import fcntl
 import hashlib
@@ -19,7 +19,7 @@ KEYS = [f"k{i}" for i in range(1000)]
 
 @pytest.fixture
 def parquet(tmp_path):
-    """Three files with row groups of 100."""
+    """Folder of three files with row groups of 100 rows."""
     folder = tmp_path / "rows"
     folder.mkdir()
     for number, (start, end) in enumerate([(0, 350), (350, 400), (400, 1000)]):

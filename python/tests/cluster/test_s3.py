@@ -1,4 +1,4 @@
-"""A store that is a bucket: what is built, published and fetched over the protocol of S3."""
+"""A store in a bucket: building, publishing and fetching over the protocol of S3."""
 
 import os
 import socket
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.full, pytest.mark.skipif(not bed.LONG, reason="the lon
 
 @pytest.fixture(scope="module", autouse=True)
 def bucket():
-    """A server of S3, which all that is started from now on finds."""
+    """Server of S3; its address is in the environment of all programs started later."""
     [port] = bed.free_ports(1)
     wanted = {
         "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}", "AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret",

@@ -1,4 +1,4 @@
-"""The simulation against what is known of queues, and the plan's arithmetic."""
+"""The simulation compared with queueing theory, and the plan's arithmetic."""
 
 import dataclasses
 import json
@@ -11,7 +11,7 @@ import spirea
 from spirea.cluster import costs
 from spirea.cluster.simulation import Budget, Model, Times, simulate
 
-# A replica with a queue of its own is not held up by how many batches may be at hand.
+# A model with one shard and one replica, which the limit of running batches does not slow down.
 ALONE = Model(1, 1, 5.0, 0.1, 0.0, spread=0.0, straggling=0.0)
 
 
@@ -22,7 +22,7 @@ def test_the_same_seed_gives_the_same_run_and_another_another():
 
 
 def test_one_replica_is_the_queue_of_the_textbook():
-    """M/D/1 at half load: the wait is rho / (2 (1 - rho)) of the time of service."""
+    """M/D/1 at half load: the mean wait is rho / (2 (1 - rho)) times the service time."""
     outcome = simulate(ALONE, 20_000, 3)
     mean = sum(outcome.latencies) / len(outcome.latencies)
     assert mean == pytest.approx(0.1 * (1 + 0.5 / (2 * 0.5)), rel=0.03)
@@ -37,7 +37,7 @@ def test_without_load_and_stragglers_a_query_takes_its_scan_and_what_follows():
 
 
 def test_the_slowest_of_many_shards_is_what_a_query_waits_for():
-    """With 100 shards and a straggler in a hundred parts, 63 of 100 queries meet one."""
+    """With 100 shards and one straggler in a hundred parts, 63 of 100 queries meet a straggler."""
     model = Model(100, 2, 0.01, 0.1, 0.0, spread=0.0, straggling=0.01, slowness=10.0, hedges=False)
     outcome = simulate(model, 2000, 5)
     met = sum(latency > 0.5 for latency in outcome.latencies) / len(outcome.latencies)
@@ -72,7 +72,7 @@ def test_a_plan_divides_the_scan_and_its_memory_and_nothing_else():
     assert plan.memory == 80_000_000_000 and plan.scan == pytest.approx(1.0) and plan.rest == pytest.approx(1.0)
     assert (plan.sent, plan.received, plan.part) == (10 * 1_000_000, 4 * (300_000 + 640), 4 * 64)
     assert plan.latency == pytest.approx(2.0 + plan.wire / 1e9 + 0.001)
-    # Two replicas answer two queries a second; the coordinator one.
+    # Two replicas answer two queries per second; the coordinator only one.
     assert plan.queries_per_second == pytest.approx(1.0)
     assert plan.cost == pytest.approx(21 * 3.6 / 3600)
 
@@ -93,32 +93,32 @@ def test_the_rules_for_second_requests_are_the_coordinators():
 
 
 def test_the_coordinator_is_a_queue_too():
-    """However many shards: where it combines, or its network, is busy half of the time, queries wait there as in an M/D/1."""
+    """If the coordinator's processor or network is busy half of the time, queries wait there as in M/D/1."""
     for busy in ("combine", "send", "receive"):
         model = dataclasses.replace(ALONE, shards=2, replicas=30, scan=1e-6, **{busy: 0.1}, hedges=False)
         outcome = simulate(model, 10_000, 7)
         mean = sum(outcome.latencies) / len(outcome.latencies)
         assert mean == pytest.approx(0.15, rel=0.05), busy
-    # All three at once: each adds its own.
+    # With all three together, the times add up.
     model = dataclasses.replace(ALONE, scan=0.001, combine=0.02, send=0.03, receive=0.04, queries_per_second=0.001)
     assert simulate(model, 100, 8).quantile(0.5) == pytest.approx(0.091)
 
 
 def test_no_more_batches_are_at_hand_than_replicas_and_one():
-    """Where a query spends nine tenths of its time on the way, one at a time would be ten times as slow as the worker."""
+    """Batches overlap: the coordinator combines one while the worker computes another."""
     model = dataclasses.replace(ALONE, scan=0.01, combine=0.0, send=0.0, queries_per_second=1000.0, round_trip=0.0)
     outcome = simulate(model, 2000, 9)
-    # Two at hand keep the one replica busy all the time.
+    # Two running batches keep the only replica busy all the time.
     assert outcome.busy == pytest.approx(1.0, rel=0.01)
     behind = dataclasses.replace(model, combine=0.09)
-    # One is combined at a time: that is what there can be.
+    # The coordinator combines one batch at a time, which is the bottleneck.
     assert simulate(behind, 2000, 9).busy == pytest.approx(1 / 9, rel=0.05)
 
 
 def test_what_waits_becomes_a_batch():
     model = dataclasses.replace(ALONE, queries_per_second=1000.0, batch=32)
     outcome = simulate(model, 320, 10)
-    # Ten batches or a few more, each as long as its queries.
+    # There are ten batches or a few more; the time of each is proportional to its queries.
     assert max(outcome.latencies) == pytest.approx(32.0, rel=0.1)
     assert len(set(round(latency) for latency in outcome.latencies)) > 5
 
@@ -128,7 +128,7 @@ RATES = {
     "384 GB": {"shape": [600_000, 640_000], "scan": 80.0, "rest": 0.5},
     "1.25 TB": {"shape": [1_100_000, 1_130_000], "scan": 260.0, "rest": 0.8},
 }
-"""Of one machine, in round numbers, so that the test is the same everywhere."""
+"""Times of one machine in round numbers, so that the test is the same everywhere."""
 
 
 @pytest.mark.parametrize("workload", costs.WORKLOADS, ids=lambda workload: workload.name)
@@ -147,7 +147,7 @@ def test_each_workload_has_a_plan_and_a_tail(workload):
         model = costs.model(plan, machine, shards, replicas=2, load=0.3)
         least = 0.8 * model.scan + model.combine + model.send + model.receive
         assert least < outcome.quantile(0.5) < outcome.quantile(0.99) < 30 * (least + model.scan)
-    # With a thousand shards the query's copies are what the coordinator's network sends, and the scan is next to nothing.
+    # With a thousand shards, sending the query's copies dominates, and the scan is negligible.
     model = costs.model(plan, machine, 1000, replicas=2, load=0.3)
     assert model.send == pytest.approx(1.6) and model.send > model.scan and outcomes[1000].quantile(0.5) > 1.6
 

@@ -1,4 +1,4 @@
-"""The controller's decisions in a world that is drawn: nodes come and go, workers die, fall silent, find no room."""
+"""The controller's decisions in a random world: nodes come and go, workers die, become silent, or find no room."""
 
 import dataclasses
 import itertools
@@ -28,7 +28,7 @@ def with_replicas(count, most=None):
 
 
 class World:
-    """Nodes with room for some workers each, and what becomes of the workers on them; time goes by seconds."""
+    """A simulated world: nodes with room for some workers each, and the workers on them. Time advances in seconds."""
 
     def __init__(self, conf, nodes=6, room=4, opening=3.0):
         self.config, self.now, self.opening, self.room = conf, 0.0, opening, room
@@ -45,7 +45,7 @@ class World:
         return state.publish(self.state, database, version, f"/store/{version}", memory, entries, self.now)
 
     def place(self, start):
-        """The node of a worker that Ray has room for."""
+        """Returns the node that Ray chooses for a worker; None if there is no room."""
         taken = [worker["node"] for worker in self.workers.values()]
         free = [node for node in sorted(self.nodes - start.avoid) if taken.count(node) < self.room]
         return min(free, key=taken.count, default=None)
@@ -79,7 +79,7 @@ class World:
 
     def tick(self, seconds=1.0):
         self.now += seconds
-        # What a controller that starts again would go on with.
+        # Saves and restores the state, as if the controller restarted.
         self.state = state.State.from_json(self.state.to_json())
         answering = None if self.coordinator_is_slow else self.answering()
         told = {"words": state.Told(answering, self.queue, dict(self.in_flight))}
@@ -100,7 +100,7 @@ class World:
             self.check()
 
     def answering(self):
-        """The newest version that the coordinator could answer with now."""
+        """Returns the newest version that the coordinator can answer with now."""
         told = state.placement(self.state, FOLDERS)
         for database in told["databases"]:
             for snapshot in reversed(database["snapshots"]):
@@ -114,7 +114,7 @@ class World:
         return worker is not None and worker["node"] == node and node in self.nodes and int(number) not in self.silent
 
     def check(self):
-        """What is so at every moment."""
+        """Checks the invariants that hold at every moment."""
         for served in self.state.databases.values():
             for version in served.versions:
                 for share in range(version.shards):
@@ -133,7 +133,7 @@ class World:
         assert len(set(numbers)) == len(numbers) and all(number < self.state.next_number for number in numbers)
 
     def shape(self):
-        """How many replicas each share of each version has that are ready."""
+        """Returns the number of ready replicas of each share, by version."""
         return {
             version.version: [len(version.of(share, "ready")) for share in range(version.shards)]
             for served in self.state.databases.values()
@@ -293,7 +293,7 @@ def test_a_worker_that_does_not_get_on_is_replaced_elsewhere_and_the_node_is_tri
     assert world.answering() == "v1" and {worker["node"] for worker in world.workers.values()} == {"node-1"}
     why = {failure.why for failure in world.state.databases["words"].versions[0].failures.values()}
     assert why and all("it did not get on for 1200 s: the disk is full" in each for each in why)
-    # Nowhere else is room: as soon as the node may be tried again, it is.
+    # No other node has room, so the avoided node is used again as soon as allowed.
     world.nodes.remove("node-1")
     world.broken.clear()
     world.run(30)
@@ -335,7 +335,7 @@ def test_a_version_that_was_on_its_way_gives_way_to_the_next():
 
 
 def test_replicas_make_room_for_a_version_where_there_is_none_and_the_last_ones_stay():
-    # Six places: two replicas of three shards fill them.
+    # Two replicas of three shards fill all six places.
     world = World(with_replicas(2), nodes=2, room=3)
     world.publish("v1")
     world.run(10)
@@ -402,7 +402,7 @@ def test_the_end_stops_all():
 
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 1 << 32), replicas=st.integers(1, 3))
-# Ten versions came into service, each before the one before it had left: no node had room for the last one.
+# In this example ten versions came into service, each before the former one had left, and no node had room for the last one.
 @example(seed=13167, replicas=1)
 def test_whatever_happens_all_comes_right_when_it_stops(seed, replicas):
     draw = random.Random(seed)
@@ -411,7 +411,7 @@ def test_whatever_happens_all_comes_right_when_it_stops(seed, replicas):
     for _ in range(120):
         match draw.randrange(12):
             case 0:
-                # Mostly a new version, and else one of before, which may be former, leaving or long gone.
+                # Publishes mostly a new version, otherwise an earlier one, which may be former, leaving or removed.
                 newest = draw.choice([published + 1, published + 1, draw.randrange(published + 1) + 1])
                 published = max(published, newest)
                 world.publish(f"v{newest}")
@@ -438,7 +438,7 @@ def test_whatever_happens_all_comes_right_when_it_stops(seed, replicas):
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 1 << 32))
 def test_no_roll_over_and_no_scaling_takes_an_answering_version_away(seed):
-    """Without faults there is an answer at every moment, whatever is published and however the load goes."""
+    """Without faults there is always an answering version, for any publications and any load."""
     draw = random.Random(seed)
     world = World(with_replicas(1, most=3), nodes=8, room=12)
     world.publish("v0")

@@ -1,4 +1,4 @@
-"""The status, its text and page, queues for the scaler, metrics of many programs as one page."""
+"""The status, its text and page, queues for the scaler, and merged metrics of many programs."""
 
 import html.parser
 import socket
@@ -90,7 +90,7 @@ def test_the_port_has_so_many_at_a_time_and_no_more():
     for connection in asked:
         connection.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
         connection.settimeout(300)
-    # Who is too many is cut off while the others wait.
+    # Excess connections are cut off while the others wait.
     assert [connection.recv(1) for connection in asked[16:]] == [b""] * 4
     wait.set()
     for connection in asked[:16]:

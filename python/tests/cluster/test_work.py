@@ -1,4 +1,4 @@
-"""A worker on its node, without Ray: what it fetches, what it fetches again, and what it removes."""
+"""A worker on its node, without Ray: fetching, fetching again, and removal of files."""
 
 import fcntl
 import os
@@ -14,7 +14,7 @@ from spirea.cluster.work import Task, Work
 
 @pytest.fixture
 def start(tmp_path, keyed):
-    """Starts workers of a share on one node, and ends them."""
+    """Function that starts workers of a share on one node; they end with the test."""
     url = str(tmp_path / "store")
     shutil.copytree(os.fspath(keyed), url)
     started = []
@@ -31,7 +31,7 @@ def start(tmp_path, keyed):
 
 @pytest.fixture
 def certify(tmp_path):
-    """Gives a worker its certificate: its program starts then."""
+    """Function that gives a worker its certificate, which starts its program."""
     authorities = {role: authority.Authority(tmp_path / "state", role) for role in authority.ROLES}
 
     def certified(work):

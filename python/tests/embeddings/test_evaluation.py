@@ -37,7 +37,7 @@ def test_wikitext_2(tmp_path):
     (tmp_path / "wiki.train.tokens").write_text(" \n = Title = \n \n the cat sat on the <unk> . \n the dog .\n")
     (tmp_path / "wiki.test.tokens").write_text(" the zebra sat .\n")
     text = published.wikitext2(tmp_path)
-    # "<eos>" and "the" stand three times, "." and "=" twice, six words once; what is not in the training text is the last.
+    # "<eos>" and "the" occur three times, "." and "=" twice, six words once. Words that are not in the training text are last.
     assert text.source is Source.PUBLISHED and text.rows == 11
     assert text.training.tolist()[:4] == [3, 5, 3, 0] and text.testing.tolist() == [1, 10, 9, 2, 0]
     with pytest.raises(FileNotFoundError, match="no wiki.train.tokens and no wiki.train.raw"):
@@ -50,17 +50,17 @@ def test_movielens(tmp_path):
     write(tmp_path / "ratings.csv", ["userId", "movieId", "rating", "timestamp"], rows)
     data = published.movielens(tmp_path, history=4)
     assert data.rows == 20 and data.source is Source.PUBLISHED
-    # User 1 has 20 ratings, of which the last two are tested; the first of anybody has no history.
+    # User 1 has 20 ratings, the last two of which are for testing. A user's first rating has no history.
     assert (len(data.training), len(data.testing)) == (17, 3)
     inferences = [
         (list(part.history[i]), int(part.candidates[i]), float(part.labels[i]))
         for part in (data.training, data.testing)
         for i in range(len(part))
     ]
-    # Before film 50, user 1 liked 10 and 30; of all before film 190, the last four.
+    # Before film 50, user 1 liked films 10 and 30. Before film 190, the history has the last four liked films.
     assert ([0, 2], 4, 1.0) in inferences and ([0, 2], 3, 0.0) in inferences
     assert inferences[17][0] == [10, 12, 14, 16]
-    # User 2's ratings lie in the order of their times: 10, which was not liked, and then 30.
+    # User 2's ratings are ordered by time: first film 10, which was not liked, then film 30.
     assert inferences[-1] == ([], 2, 1.0)
     with pytest.raises(ValueError, match="no column timestamp among userId"):
         write(tmp_path / "ratings.csv", ["userId", "movieId", "rating"], [(1, 2, 3.0)])
@@ -78,13 +78,13 @@ def test_taobao(tmp_path):
     write(tmp_path / "raw_sample.csv", ["user", "time_stamp", "adgroup_id", "pid", "nonclk", "clk"], shown)
     header = ["userid", "cms_segid", "cms_group_id", "final_gender_code", "age_level", "pvalue_level", "shopping_level"]
     header += ["occupation", "new_user_class_level "]
-    # Empty levels and the space in the last name are the published file's.
+    # The published file has empty levels, and a space in the last column's name.
     write(tmp_path / "user_profile.csv", header, [(7, 2, 5, 1, 4, "", 3, 0, ""), (9, 4, 5, 2, 2, 3, 1, 1, 2)])
     data = published.taobao(tmp_path)
     assert data.rows == 4 and len(data.testing) == 1
     assert (list(data.testing.history[0]), data.testing.candidates[0], data.testing.labels[0]) == ([0, 2], 3, 0.0)
     assert data.testing.features[0].tolist() == [0.5, 0.5, 1.0, 0.0, 1.0, 0.0]
-    # Nothing is known of user 8.
+    # User 8 has no profile.
     [alone] = [i for i in range(len(data.training)) if not data.training.features[i].any()]
     assert list(data.training.history[alone]) == []
 
@@ -96,7 +96,7 @@ def test_real_text_and_names():
     assert (np.diff(counts[:50]) <= 0).all()
     names = real.standard_library_names(30)
     assert names.rows == names.training.history.rows and set(names.training.labels) == {0.0, 1.0}
-    # The two inferences of a function look the same up.
+    # The two inferences of a function have the same look-ups.
     assert list(names.testing.history[0]) == list(names.testing.history[1])
 
 
@@ -122,7 +122,7 @@ def test_the_curve_is_counted_right():
 
 
 def numerically(model, weights, loss, places):
-    """Slopes of a loss at some places of some weights."""
+    """Computes slopes of a loss numerically, at some places of some weights."""
     slopes = []
     for name, place in places:
         at = weights[name]
@@ -137,7 +137,7 @@ def numerically(model, weights, loss, places):
 
 
 class Recorded:
-    """Stands for Adam, and keeps the gradients."""
+    """Replacement of Adam that records the gradients."""
 
     def step(self, gradients):
         self.gradients = gradients
@@ -186,7 +186,7 @@ def test_gradients_of_the_recommender_are_slopes():
 
 
 def test_models_learn_and_miss_what_is_dropped():
-    # Each word follows from the one before.
+    # Each word is determined by the word before, except every ninth.
     follows = np.random.default_rng(0).permutation(40)
     words = [0]
     for _ in range(6000):
@@ -247,10 +247,10 @@ def test_the_command_makes_the_same_tables_and_figures_for_a_seed(tmp_path, caps
         assert list(study["points"]) == list(TECHNIQUES)
         for name, points in study["points"].items():
             assert all(0 < point["share"] <= 1 for point in points)
-            # Only what says so leaves the full table away.
+            # Only the techniques with "alone" in their names omit the full table.
             assert all(("no full table" in point["design"]) == ("alone" in name) for point in points)
     assert not results["measured"] and "Predicted and measured" not in report
-    # Published files take the place of what stands for them.
+    # Published files, if given, replace synthetic data.
     (tmp_path / "wiki").mkdir()
     assert main(["reproduce", "--size", "short", "--out", str(tmp_path), "--wikitext2", str(tmp_path / "wiki")]) == 1
     assert "wiki.train.tokens" in capsys.readouterr().err

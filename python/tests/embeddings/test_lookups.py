@@ -1,4 +1,4 @@
-"""The look-ups of torch's modules, against a definition of them, and against torch itself where it is installed."""
+"""The look-ups of torch's modules, compared with their definition, and with torch itself if it is installed."""
 
 import itertools
 import threading
@@ -12,7 +12,7 @@ from spirea.embeddings import Design, Embedding, EmbeddingBag, Layout, PlainFetc
 
 
 def private(weight, design=None, **options):
-    """Rows of a matrix from memory; every row is retrieved under the design that is used without another."""
+    """Returns rows of a matrix, fetched from memory. Under the default design every row is retrieved."""
     layout = Layout.of(weight, design or Design(full_bins=1, full_passes=64), Traces.of(len(weight), []), **options)
     return PrivateRows(layout, {table.name: PlainFetcher(table, table.stored(weight)) for table in layout.tables})
 
@@ -99,14 +99,14 @@ def test_threads_take_turns_and_every_inference_is_counted(weight, monkeypatch):
     for thread in threads:
         thread.join()
     assert (rows.total.inferences, rows.total.wanted) == (12, 12)
-    # Nobody's messages lie between those of another's inference.
+    # The messages of different inferences are not interleaved.
     assert len(order) == 24 and order[::2] == order[1::2]
 
 
 def test_what_is_dropped_is_counted_falls_back_and_is_left_out_of_bags(weight):
     fallback = np.full(5, 7, np.float32)
     rows = private(weight, Design(full_bins=2, placement="natural"), fallback=fallback)
-    # Rows 0 to 14 are one bin: the one that is wanted twice goes first.
+    # Rows 0 to 14 are in one bin, where the row that is wanted twice has priority.
     given = Embedding(rows)(np.array([3, 5, 5, 20]))
     assert (given == np.stack([fallback, weight[5], weight[5], weight[20]])).all()
     assert (rows.last.wanted, rows.last.dropped) == (4, 1) and rows.last.share == 0.75
@@ -167,7 +167,7 @@ def test_against_torch():
                 )
                 stands = private_torch.replace(module, rows)
                 if not last:
-                    # With a last offset torch takes wrong bags from an input of two dimensions.
+                    # With include_last_offset, torch makes wrong bags of an input of two dimensions.
                     assert torch.allclose(stands(ids), module(ids), atol=1e-6)
                 flat, offsets = ids.reshape(-1), torch.tensor([0, 4, 4, 9, 18] if last else [0, 4, 4, 9])
                 weights = torch.from_numpy(rng.normal(size=18).astype(np.float32)) if mode == "sum" else None
@@ -176,7 +176,7 @@ def test_against_torch():
 
 
 class Failing(PlainFetcher):
-    """Notes what it is asked, and fails."""
+    """A fetcher that records its requests and fails."""
 
     def __init__(self, *given):
         super().__init__(*given)

@@ -1,4 +1,4 @@
-"""Qualities of vectors, against their definitions, and what the tuner makes of them."""
+"""Qualities of vectors, compared with their definitions, and their use by the tuner."""
 
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ def matrix(rows=500, dim=8, seed=3):
 
 
 def vector(weight, run, found, fallback):
-    """The mean of an inference's embeddings, one after another."""
+    """Computes the mean of an inference's embeddings by definition."""
     total = np.zeros(weight.shape[1])
     for row, is_found in zip(run, found, strict=True):
         total = total + (weight[row] if is_found else fallback)
@@ -50,7 +50,7 @@ def by_definition(traces, weight, found, fallback):
 @pytest.mark.parametrize("fallback", [None, np.full(8, 0.25)])
 @pytest.mark.parametrize("share", [0.0, 0.5, 0.9, 1.0])
 def test_measures_are_those_of_their_definitions(share, fallback):
-    # More than are compared at once.
+    # More inferences than are compared at once.
     traces, weight = skewed(1100, 1), matrix()
     found = np.random.default_rng(2).random(len(traces.values)) < share
     stand_in = np.zeros(8) if fallback is None else fallback
@@ -67,7 +67,7 @@ def test_measures_are_those_of_their_definitions(share, fallback):
         before, after = (sorted(others, key=lambda j: -cosine(of[i], true[j]))[:5] for of in (true, got))
         kept.append(len(set(before) & set(after)) / 5)
     recall = NeighbourRecall(few, weight, neighbours=5, fallback=fallback).of(inside)
-    # Ties, of inferences without look-ups, may be broken otherwise.
+    # Ties between inferences without look-ups may be broken in another way.
     assert recall == pytest.approx(np.mean(kept), abs=0.02)
 
 
@@ -107,7 +107,7 @@ def test_what_does_not_belong_together_is_refused():
 
 def test_the_full_table_is_dropped_only_where_that_is_allowed():
     training, testing = skewed(400, 1), skewed(80, 2)
-    # A goal that a hot table alone reaches at the least cost.
+    # A goal that a design with a hot table only reaches at the least cost.
     search = dict(model=GpuDpf(), goal=0.7, limits=Limits(communication=100_000))
     space = Space(bins=(4, 16), passes=(1,), hot_parts=(4, 16), neighbours=(0,))
     allowed = Space(bins=(4, 16), passes=(1,), hot_parts=(4, 16), neighbours=(0,), full=(True, False))

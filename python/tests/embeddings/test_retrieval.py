@@ -1,4 +1,4 @@
-"""Designs, layouts and what is retrieved under them, against slow definitions."""
+"""Designs, layouts and retrieval, compared with slow definitions."""
 
 import json
 import tracemalloc
@@ -18,8 +18,8 @@ def zipf(rows, inferences, length, seed):
 
 
 def by_definition(tables, wanted):
-    """Which of the wanted rows one inference retrieves, written as it is said: table by table, the row that brings most
-    goes first, then the lowest, while its bin has a query left."""
+    """Returns the wanted rows that one inference retrieves, by definition. Table by table, it takes the row that brings most
+    look-ups, then the lowest row, while its bin has a query left."""
     times = {row: list(wanted).count(row) for row in wanted}
     left = set(times)
     for table in tables:
@@ -105,7 +105,7 @@ def test_companions_are_counted_in_inferences_and_sorted():
 
 def test_rows_that_occur_together_are_stored_together():
     rng = np.random.default_rng(4)
-    # Clusters of four that are always looked up as a whole.
+    # Clusters of four rows that are always looked up together.
     training = Traces.of(80, [np.repeat(rng.permutation(20)[:3] * 4, 4) + np.tile(np.arange(4), 3) for _ in range(400)])
     for style in Collocation:
         design = Design(full_bins=10, neighbours=3, collocation=style)
@@ -146,7 +146,7 @@ def test_layouts_are_files_and_wrong_files_are_named(tmp_path):
 
 
 def rewritten(source, target, **changes):
-    """A layout's file that says something else."""
+    """Writes a layout's file with changed content."""
     with np.load(source) as file:
         arrays = dict(file)
     about = json.loads(str(arrays["about"]))

@@ -1,4 +1,4 @@
-"""Look-ups through real servers: the rows are right, and whatever is asked for, the same is sent."""
+"""Look-ups through real servers: rows are right, and messages do not depend on the look-ups."""
 
 import os
 import socket
@@ -40,7 +40,7 @@ def training():
 
 
 class Served:
-    """Servers of the tables of a layout, one or two."""
+    """One or two servers of the tables of a layout."""
 
     def __init__(self, weight, layout, protocol):
         self.layout = layout
@@ -56,10 +56,10 @@ class Served:
 
 SERVED = {
     "dpf-xor": ("dpf-xor", HOT_AND_FULL),
-    # The paper's collocation: rows beside which companions' copies lie.
+    # The paper's collocation: rows with copies of their companions.
     "copies": ("dpf-xor", replace(HOT_AND_FULL, neighbours=2, collocation="copies", placement="shuffled")),
     "dpf-sum": ("dpf-sum", HOT_AND_FULL),
-    # One server has no bins: a pass for each query.
+    # A protocol with one server has no bins, but a pass for each query.
     "simple": ("simple", Design(full_bins=1, full_passes=3, hot_rows=300, hot_passes=4, neighbours=1)),
 }
 
@@ -110,12 +110,12 @@ def _received(source):
     try:
         return source.recv(1 << 16)
     except OSError:
-        # The other direction has closed it.
+        # The thread of the other direction has closed the socket.
         return b""
 
 
 class Tap:
-    """Stands before a server and writes down the bytes of each direction of each connection, in turns."""
+    """A proxy before a server that records the bytes of each turn: consecutive data in one direction of one connection."""
 
     def __init__(self, url):
         self.behind = url.removeprefix("http://").rsplit(":", 1)
@@ -133,7 +133,7 @@ class Tap:
                 return
             server = socket.create_connection((self.behind[0], int(self.behind[1])))
             for name, source, target in (("up", client, server), ("down", server, client)):
-                # A proxy that holds bytes back for company would wait for each answer's end.
+                # Without TCP_NODELAY the proxy would delay the end of each answer.
                 target.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 threading.Thread(target=self._carry, args=(name, source, target), daemon=True).start()
 
@@ -148,7 +148,7 @@ class Tap:
         target.close()
 
     def take(self):
-        """What was carried since the last time."""
+        """Returns the turns since the last call."""
         with self._lock:
             turns, self.turns = self.turns, []
         return tuple(map(tuple, turns))
@@ -158,7 +158,7 @@ class Tap:
 
 
 def inferences(count):
-    """Random ones of any length and skew, none at all, and those that collide as much as can be."""
+    """Yields inferences: an empty one, two with the most collisions, and random ones of any length and skew."""
     rng = np.random.default_rng(3)
     yield np.empty(0, np.int64)
     yield np.zeros(40, np.int64)
@@ -169,7 +169,7 @@ def inferences(count):
 
 
 def assert_inferences_send_the_same(served, count):
-    """Counts, on the wire, the turns of both directions and the bytes of each turn, for each inference."""
+    """Checks on the wire that all inferences have the same turns in both directions, with the same bytes."""
     taps = [Tap(url) for url in served.addresses]
     rows = connect(served.layout, [tap.url for tap in taps])
     seen, accounts = set(), set()
@@ -210,7 +210,7 @@ def test_what_is_sent_is_what_the_cost_model_says(rows, served):
     shapes = served.layout.design.shapes(ROWS, DIM * 4)
     for shape, traffic, (sent, received) in zip(shapes, rows.traffic, before, strict=True):
         priced = model.of_table(shape)
-        # Each message has a frame besides: at most a hundred bytes for each server and pass.
+        # Each message also has a frame of at most a hundred bytes for each server and pass.
         assert 0 < traffic.sent - sent - priced.upload <= 200 * shape.passes
         assert 0 < traffic.received - received - priced.download <= 200 * shape.passes
 
@@ -253,18 +253,18 @@ def test_one_party_down_in_the_middle(weight, training):
     total = rows.total
     with pytest.raises(spirea.UnreachableError, match="party 1"):
         rows.fetch(np.array([1, 2, 3]))
-    # An inference that failed is not counted, and nothing of it is given.
+    # A failed inference is not counted, and returns nothing.
     assert rows.total == total
     served.stop()
 
 
 def test_a_table_that_has_changed_since(weight, training):
-    """Rows of another version may lie elsewhere: they are not taken for those that were asked for."""
+    """Rows of another version, which may lie in other places, are refused."""
     layout = Layout.of(weight, HOT_AND_FULL, training)
     served = Served(weight, layout, "dpf-xor")
 
     class Later:
-        """A client whose table becomes another after it was made."""
+        """A client whose table changes after the connection."""
 
         def __init__(self, client):
             self._client, self.version = client, client.version

@@ -1,4 +1,4 @@
-"""Costs and the tuner."""
+"""Costs of designs, and the tuner."""
 
 import json
 from pathlib import Path
@@ -38,7 +38,7 @@ SMALL = Space(bins=(4, 16, 64), passes=(1,), hot_parts=(4, 16), neighbours=(0, 3
 
 
 def test_keys_and_calls_are_those_of_the_protocols_page():
-    """The tables of docs/protocols/dpf.md, 2^20 rows."""
+    """The costs equal the tables of docs/protocols/dpf.md for 2^20 rows."""
     xor = Spirea("dpf-xor")
     for bins, query, calls in [
         (1, 259, 12286),
@@ -53,7 +53,7 @@ def test_keys_and_calls_are_those_of_the_protocols_page():
 
 
 def test_gpu_dpf_has_the_papers_keys_and_throughput():
-    """Table III's uploads, and what table II says of one query of Taobao: 2.8 kB."""
+    """The costs equal the uploads of table III, and the 2.8 kB of one query of Taobao in table II."""
     paper = GpuDpf()
     assert [paper.key_bytes(1 << log) for log in (14, 16, 20, 22)] == [896, 1024, 1280, 1408]
     taobao = cost(paper, Design(full_bins=1), 900_000, 128)
@@ -187,7 +187,7 @@ def test_a_quality_that_falls_is_held_within_its_goal():
 
 
 def test_collocation_and_a_hot_table_cut_the_work():
-    """What the whole is for: the same share for at most a fifth of the shares evaluated."""
+    """Both techniques together reach the same retrieved share with at most a fifth of the computation."""
     training, quality = Planner(skewed(600, 1)), ShareRetrieved(skewed(100, 2))
     plain = Space(bins=(4, 16, 32, 64, 128), hot_parts=(), neighbours=(0,), placement="shuffled")
     limits = Limits(communication=100_000)

@@ -1,6 +1,6 @@
-// Bytes.
+// Operations on bytes.
 
-/** Pieces as one. */
+/** Concatenates pieces. */
 export function joined(pieces: readonly Uint8Array[]): Uint8Array {
   const whole = new Uint8Array(pieces.reduce((sum, piece) => sum + piece.length, 0));
   let start = 0;
@@ -11,7 +11,7 @@ export function joined(pieces: readonly Uint8Array[]): Uint8Array {
   return whole;
 }
 
-/** Indices as bindings/wasm takes them: 8 bytes each, the least significant first. */
+/** Encodes indices for bindings/wasm: 8 bytes each, little-endian. */
 export function indexBytes(indices: readonly number[]): Uint8Array {
   const bytes = new DataView(new ArrayBuffer(8 * indices.length));
   indices.forEach((index, i) => bytes.setBigUint64(8 * i, BigInt(index), true));

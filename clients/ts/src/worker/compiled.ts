@@ -1,8 +1,8 @@
-// An instance of a compiled module, over messages in its memory: bindings/wasm-memory says how they are made.
+// An instance of a compiled module, called by messages in its memory. bindings/wasm-memory documents the messages.
 
 import { type PlainError, type SpireaError, revived, stopped } from "../errors.js";
 
-/** What every module exports. */
+/** Exports of every module. */
 export interface MessageExports {
   memory: WebAssembly.Memory;
   input(length: number): number;
@@ -17,16 +17,16 @@ export interface Message<Head> {
   body: Uint8Array;
 }
 
-/** Fills bytes with randomness that nobody can foretell. */
+/** Fills bytes with cryptographic randomness. */
 export type Random = (bytes: Uint8Array) => void;
 
 const encoder = new TextEncoder();
 const decoder = new TextDecoder();
 
-/** Bytes of an instance's memory. They are good until it is called again: its memory may move. */
+/** Returns bytes of an instance's memory. They are valid until its next call, which may move the memory. */
 export type BytesAt = (start: number, length: number) => Uint8Array;
 
-/** Makes an instance of a module whose imports reach its memory. */
+/** Instantiates a module, with imports that access its memory. */
 export async function instantiated<Exports extends MessageExports>(
   module: WebAssembly.Module,
   random: Random,
@@ -51,7 +51,7 @@ export async function instantiated<Exports extends MessageExports>(
   return exports;
 }
 
-/** An instance. After it stopped in the middle of a call it is of no more use. */
+/** An instance of a module. It cannot be used after a call has trapped. */
 export class Compiled<Exports extends MessageExports> {
   protected readonly exports: Exports;
   #stopped = false;
@@ -64,12 +64,12 @@ export class Compiled<Exports extends MessageExports> {
     return this.#stopped;
   }
 
-  /** The failure that the last call left. */
+  /** Returns the failure of the last call. */
   failure(): SpireaError {
     return revived(this.output<PlainError>().head);
   }
 
-  /** The message that the last call left; it is erased there. */
+  /** Takes the output message of the last call; erases it in the instance. */
   output<Head>(): Message<Head> {
     const bytes = this.left();
     const length = new DataView(bytes.buffer, bytes.byteOffset).getUint32(0, true);
@@ -79,14 +79,14 @@ export class Compiled<Exports extends MessageExports> {
     return { head, body };
   }
 
-  /** The bytes of the message that the last call left, in the instance's memory. */
+  /** Returns the bytes of the last call's output message, in the instance's memory. */
   protected left(): Uint8Array<ArrayBuffer> {
     const { memory, output, output_length } = this.exports;
-    // Its memory may have moved.
+    // The memory may have moved, so the buffer is read again.
     return new Uint8Array(memory.buffer as ArrayBuffer, output() >>> 0, output_length() >>> 0);
   }
 
-  /** A call with a message, whose body is erased here once it is there: it may be secret. */
+  /** Calls with a message. Erases `body` after copying it, because it may be secret. */
   protected tell(call: () => number, head: object, body: Uint8Array = new Uint8Array()): void {
     this.write(encoder.encode(JSON.stringify(head)), body);
     body.fill(0);
@@ -107,7 +107,7 @@ export class Compiled<Exports extends MessageExports> {
     try {
       return call();
     } catch {
-      // What it stopped with may hold anything, and so may its memory.
+      // The error and the instance's memory may contain secrets or be inconsistent.
       this.#stopped = true;
       throw stopped();
     }

@@ -1,11 +1,11 @@
-// The loop that carries a conversation: what the instance says is done, and what came of it handed back.
+// The loop that drives a conversation: does what the instance asks, and hands back the results.
 
 import type { SpireaError } from "../errors.js";
 import type { Message } from "./compiled.js";
 import { type Instance, Next } from "./instance.js";
 import type { Came, Line, ToSend } from "./line.js";
 
-/** What came, and whoever waits for it. */
+/** Queue of results, with the waiter for the next one. */
 class Mailbox {
   #came: Came[] = [];
   #waiting: (() => void) | undefined;
@@ -15,7 +15,7 @@ class Mailbox {
     this.#waiting?.();
   }
 
-  /** All that came; waits for the first, so many milliseconds at most, or for ever. */
+  /** Takes all results. Waits for the first, at most `atMost` milliseconds if given. */
   async take(atMost: number | null, signal: AbortSignal): Promise<Came[]> {
     if (this.#came.length === 0) {
       await new Promise<void>((resolve) => {
@@ -34,7 +34,7 @@ class Mailbox {
   }
 }
 
-/** How a conversation ends that does not fail. */
+/** Ends of a conversation without failure. */
 type Over = typeof Next.Connected | typeof Next.Values | typeof Next.Rules;
 
 function isOver(next: number): next is Over {
@@ -42,7 +42,8 @@ function isOver(next: number): next is Over {
 }
 
 /**
- * Goes on until the conversation is over; what it left is in the instance's output. `between` is called after each step.
+ * Runs a conversation to its end; the result is in the instance's output. Calls `between` after each step except a successful
+ * last one.
  * @throws SpireaError; the signal's reason.
  */
 export async function converse(

@@ -1,4 +1,4 @@
-// The worker: what the page asks for, one thing after another.
+// The worker: executes the page's calls one after another.
 
 import { SpireaError, closed, plain, stopped } from "../errors.js";
 import type { Call, Description, Found, Indices, Keys, Outcome, Reply, Timings, Wanted } from "../messages.js";
@@ -11,19 +11,19 @@ import { Keeper } from "./keeper.js";
 import { Line } from "./line.js";
 import type { Store } from "./store.js";
 
-/** What differs between browsers and Node. */
+/** Differences between browsers and Node. */
 export interface Host {
   /** Loads a compiled module. */
   module(url: URL, signal: AbortSignal): Promise<WebAssembly.Module>;
-  /** The place for what is kept; `undefined` if there is none, and none was asked for. */
+  /** Returns a function that opens the persistent storage; `undefined` if there is none, or memory was requested. */
   place(settings: Settings): (() => Promise<Store>) | undefined;
   reply(reply: Reply): void;
 }
 
-/** Of progress, so many milliseconds pass between two reports. */
+/** Least time between two reports of progress, in milliseconds. */
 const REPORT_EVERY = 50;
 
-/** A value's fields in the output: their lengths, or that there is none. */
+/** A value in the output's head: the lengths of its fields, or the reason for no value. */
 type Shown = { value: number[] } | "absent" | "dropped";
 
 interface Client {
@@ -37,9 +37,9 @@ export class Engine {
   #client: Client | undefined;
   /** The rules for forms of keys, once they are loaded. */
   #forms: Forms | undefined;
-  /** Ends what each call is at. */
+  /** Cancels each running or waiting call. */
   readonly #aborts = new Map<number, AbortController>();
-  /** What was asked for last: the next waits for it. */
+  /** The last call; the next one waits for it. */
   #last: Promise<void> = Promise.resolve();
   #reported = 0;
 
@@ -71,7 +71,7 @@ export class Engine {
     } finally {
       this.#aborts.delete(id);
     }
-    // The page has what it asked for: what is kept of the keys may take its time.
+    // Stores keys after the reply, so that the page does not wait for it.
     if (call.call === "lookUp") await this.#keep();
   }
 
@@ -111,7 +111,7 @@ export class Engine {
       keeper.close();
       throw error;
     }
-    // The output has the description, which is asked for again.
+    // Discards the output. It is the description, which is read again later.
     instance.output();
     await keeper.store();
     keeper.settle();
@@ -119,8 +119,8 @@ export class Engine {
   }
 
   /**
-   * Has the conversation that `begin` begins. It ends before a table is asked whose keys have a form, if the rules for forms are
-   * not loaded: loads them, and has it again.
+   * Runs the conversation that `begin` starts. If the table's keys have a form and the rules for forms are not loaded, the
+   * conversation ends before it asks the table: then loads the rules and runs it again.
    */
   async #converse({ instance, keeper, lines }: Client, begin: () => void, signal: AbortSignal): Promise<void> {
     const once = () => {
@@ -132,13 +132,13 @@ export class Engine {
     if ((await once()) === Next.Rules) throw stopped();
   }
 
-  /** The rules for forms of keys, which are loaded once. */
+  /** Returns the rules for forms of keys; loads them once. */
   async #rules(signal: AbortSignal): Promise<Forms> {
     const made = (module: WebAssembly.Module) => Forms.of(module, random);
     return (this.#forms ??= await this.#loaded("the rules for forms of keys", formsUrl(), made, signal));
   }
 
-  /** Loads a module, and makes an instance of it. */
+  /** Loads a module and instantiates it. */
   async #loaded<T>(what: string, url: URL, made: (module: WebAssembly.Module) => Promise<T>, signal: AbortSignal): Promise<T> {
     try {
       return await made(await this.#host.module(url, signal));
@@ -201,13 +201,13 @@ export class Engine {
     try {
       await this.#client?.keeper.keepKeys();
     } catch {
-      // The instance has stopped: there are no keys to keep.
+      // The instance has stopped, so there are no keys to store.
     }
-    // The place may have failed meanwhile.
+    // The storage may have failed in the meantime.
     this.#tellStanding();
   }
 
-  /** Tells how it stands with the client, if there is one. */
+  /** Reports the client's state, if there is a client. */
   #tellStanding(): void {
     if (!this.#client) return;
     const { instance, keeper } = this.#client;
@@ -215,7 +215,7 @@ export class Engine {
       const standing = { description: instance.describe<Description>(), storage: keeper.storage };
       this.#host.reply({ reply: "standing", standing });
     } catch {
-      // The instance has stopped, as the call that it stopped in says.
+      // The instance has stopped. The call in which it stopped reports the error.
     }
   }
 

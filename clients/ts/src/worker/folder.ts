@@ -1,4 +1,4 @@
-// A store in a folder, for Node: a file for each name.
+// A store in a folder, for Node, with a file for each name.
 
 import { createHash, randomUUID } from "node:crypto";
 import { mkdir, readFile, readdir, rename, rm, stat, writeFile } from "node:fs/promises";
@@ -6,19 +6,19 @@ import { join } from "node:path";
 
 import type { Name, Store } from "./store.js";
 
-/** What files end with; those of another form end otherwise. */
+/** Suffix of files; it changes with the format. */
 const EXTENSION = ".spirea1";
-/** What files end with that are being written. */
+/** Further suffix of files that are being written. */
 const FRESH = ".tmp";
-/** Milliseconds after which nobody is writing such a file any more. */
+/** Age in milliseconds after which a file that was being written is abandoned. */
 const ABANDONED = 3_600_000;
 
-/** A part of a name as part of a file's: itself, or what stands for it where it may be no file's name, or a long one. */
+/** Returns the part of a file name for a part of a name: the part itself, or its hash if it is invalid or long. */
 function filed(part: string): string {
   return /^[a-z0-9-]{1,140}$/.test(part) ? part : createHash("sha256").update(part).digest("hex");
 }
 
-/** What becomes of a file, or `undefined` if it is not there: other programs and threads have the folder too. */
+/** Awaits an operation on a file; `undefined` if the file is gone. Other programs and threads may use the folder too. */
 function ifThere<T>(awaited: Promise<T>): Promise<T | undefined> {
   return awaited.catch((error: NodeJS.ErrnoException) => {
     if (error.code === "ENOENT") return undefined;
@@ -26,7 +26,7 @@ function ifThere<T>(awaited: Promise<T>): Promise<T | undefined> {
   });
 }
 
-/** Removes what programs that ended in the middle were writing. */
+/** Removes partial files of programs that ended while writing. */
 async function sweep(folder: string): Promise<void> {
   for (const file of await readdir(folder)) {
     if (!file.endsWith(EXTENSION + FRESH)) continue;
@@ -36,8 +36,8 @@ async function sweep(folder: string): Promise<void> {
 }
 
 /**
- * The store in a folder, which is made where it is not there.
- * @throws what the system does.
+ * Opens the store in a folder; creates the folder if necessary.
+ * @throws errors of the file system.
  */
 export async function openFolder(folder: string): Promise<Store> {
   await mkdir(folder, { recursive: true });
@@ -50,7 +50,7 @@ export async function openFolder(folder: string): Promise<Store> {
   };
   return {
     kind: "folder",
-    // A part that is filed under another name is that from here on.
+    // A hashed part stays hashed in the returned names.
     names: async (prefix) => (await files(prefix)).map((file) => file.slice(0, -EXTENSION.length).split(".")),
     async read(name) {
       const bytes = await ifThere(readFile(path(name)));
@@ -61,7 +61,7 @@ export async function openFolder(folder: string): Promise<Store> {
         for (const file of await files(prefix)) await rm(join(folder, file), { force: true });
       }
       for (const [name, value] of puts) {
-        // A name that nobody else has: neither another thread, nor another machine that has the folder too.
+        // The name is unique among threads, and among machines that share the folder.
         const fresh = join(folder, randomUUID() + EXTENSION + FRESH);
         await writeFile(fresh, value);
         await rename(fresh, path(name));

@@ -1,4 +1,4 @@
-// The rules for forms of keys: bindings/wasm-forms says what crosses. A worker loads them if a table's keys have a form.
+// The rules for forms of keys, loaded if a table's keys have a form. bindings/wasm-forms documents the messages.
 
 import { joined } from "./bytes.js";
 import { Compiled, type MessageExports, type Random, instantiated } from "./compiled.js";
@@ -9,30 +9,30 @@ interface Exports extends MessageExports {
   domains(): number;
 }
 
-/** Questions of the compiled client: the numbers are those of bindings/wasm. */
+/** Questions of the compiled client, in the order of their numbers in bindings/wasm. */
 const QUESTIONS = ["check", "bring"] as const;
 
-/** The module's address, written so that programs which bundle a page find the file. */
+/** Returns the module's address, written in a form that bundlers recognise. */
 export function formsUrl(): URL {
   return new URL("../forms.wasm", import.meta.url);
 }
 
-/** The keys that are looked up for a domain. */
+/** The keys to look up for a domain. */
 export interface DomainKeys {
-  /** The name itself, then its parents: the first keys are theirs, and the others are dummies. */
+  /** The name itself, then its parents. The first keys belong to them; the others are dummies. */
   names: string[];
-  /** Parents that are not looked up: there are too few look-ups. */
+  /** Parents that are not looked up because there are too few look-ups. */
   unasked: string[];
   keys: Uint8Array[];
 }
 
-/** An instance of the rules. */
+/** An instance of the module of rules. */
 export class Forms extends Compiled<Exports> {
   static async of(module: WebAssembly.Module, random: Random): Promise<Forms> {
     return new Forms(await instantiated<Exports>(module, random));
   }
 
-  /** Asks about a form and a key, which stay as they are; returns the bytes of the answer. */
+  /** Asks about a form and a key, without changing them. Returns the length of the answer in bytes. */
   ask(question: number, form: Uint8Array, key: Uint8Array): number {
     const name = QUESTIONS[question]!;
     this.write(form, key);
@@ -40,14 +40,14 @@ export class Forms extends Compiled<Exports> {
     return this.left().length;
   }
 
-  /** Copies the answer to where it is wanted, and erases it here. */
+  /** Copies the answer to `place`, and erases it in this instance. */
   takeAnswer(place: (length: number) => Uint8Array): void {
     const answer = this.left();
     place(answer.length).set(answer);
     this.exports.erase();
   }
 
-  /** Returns the keys that are looked up for domains, `count` for each. */
+  /** Returns the keys to look up for domains, `count` for each. */
   domains(names: readonly string[], count: number): DomainKeys[] {
     const encoder = new TextEncoder();
     const bytes = names.map((name) => encoder.encode(name));

@@ -1,20 +1,20 @@
-// A store in the browser.
+// A store in the browser's IndexedDB.
 
 import { within } from "../time.js";
 import type { Name, Store } from "./store.js";
 
 const NAME = "spirea";
 const RECORDS = "records";
-/** The form of what is stored; what another version of the package stored in another form is not read. */
+/** Format of the stored data. Data of another format is not read. */
 const FORMAT = 2;
-/** The longest that the browser is waited for, in milliseconds. */
+/** Timeout of the browser's storage, in milliseconds. */
 const PATIENCE = 5000;
 
 function settled<T>(request: IDBRequest<T>): Promise<T> {
   return new Promise((resolve, reject) => {
     request.onsuccess = () => resolve(request.result);
     request.onerror = (event) => {
-      // Else it becomes the page's own error.
+      // Keeps the error from the page's own error handlers.
       event.preventDefault();
       reject(request.error);
     };
@@ -25,14 +25,14 @@ function inTime<T>(awaited: Promise<T>): Promise<T> {
   return within(PATIENCE, awaited, () => new DOMException("the browser's storage does not answer", "TimeoutError"));
 }
 
-/** The names that begin with these parts: an array comes behind every string. */
+/** Returns the range of names that begin with these parts: arrays sort after all strings. */
 function prefixed(prefix: Name): IDBKeyRange {
   return IDBKeyRange.bound([...prefix], [...prefix, []]);
 }
 
 /**
- * The browser's storage for this page's origin.
- * @throws whatever the browser does where it has none, or one of a later version.
+ * Opens the browser's storage for this page's origin.
+ * @throws the browser's error if it has no storage, or one of a later format.
  */
 export async function openIndexedDb(): Promise<Store> {
   const request = indexedDB.open(NAME, FORMAT);
@@ -42,10 +42,10 @@ export async function openIndexedDb(): Promise<Store> {
     database.createObjectStore(RECORDS);
   };
   const database = await inTime(settled(request));
-  // A page with a later version of the package, or who clears the storage, is not kept waiting.
+  // Closes at once for a page with a later version of the package, or for clearing the storage; both would wait otherwise.
   database.onversionchange = () => database.close();
   const records = (mode: IDBTransactionMode) =>
-    // What was removed must not be back after the machine has lost its power: a secret would be used twice.
+    // Removed data must not reappear after a power failure: a secret would be used twice.
     database.transaction(RECORDS, mode, { durability: "strict" }).objectStore(RECORDS);
   return {
     kind: "indexeddb",

@@ -1,10 +1,10 @@
-// The compiled client: bindings/wasm says what crosses.
+// The compiled client. bindings/wasm documents the messages.
 
 import { SpireaError } from "../errors.js";
 import { Compiled, type Message, type MessageExports, type Random, instantiated } from "./compiled.js";
 import type { Forms } from "./forms.js";
 
-/** What is to be done next: the numbers are those of the other half. */
+/** Next step of a conversation; the numbers are those of bindings/wasm. */
 export const Next = { Send: 1, Read: 2, Wait: 3, Connected: 4, Values: 5, Failed: 6, Rules: 7 } as const;
 
 interface Exports extends MessageExports {
@@ -22,7 +22,7 @@ interface Exports extends MessageExports {
   describe(): void;
 }
 
-/** What an instance is given of the world around it. */
+/** Functions that an instance imports. */
 export interface Surroundings {
   random: Random;
   /** Milliseconds since 1970. */
@@ -30,13 +30,13 @@ export interface Surroundings {
   progress(phase: "hint" | "keys", done: number, total: number): void;
 }
 
-/** `(module (func (result v128) (v128.const i64x2 0 0)))`: valid where WebAssembly has vectors of 128 bits. */
+/** `(module (func (result v128) (v128.const i64x2 0 0)))`: a module that is valid if WebAssembly has vectors of 128 bits. */
 const VECTORS = [
   0, 97, 115, 109, 1, 0, 0, 0, 1, 5, 1, 96, 0, 1, 123, 3, 2, 1, 0, 10, 22, 1, 20, 0, 253, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
   0, 0, 0, 0, 0, 0, 11,
 ];
 
-/** @throws SpireaError: the engine has no vectors of 128 bits, and cannot compile the module. */
+/** @throws SpireaError if the engine has no vectors of 128 bits and cannot compile the module. */
 export function checkEngine(): void {
   if (WebAssembly.validate(new Uint8Array(VECTORS))) return;
   throw new SpireaError(
@@ -46,30 +46,30 @@ export function checkEngine(): void {
   );
 }
 
-/** The module's address, written so that programs which bundle a page find the file. */
+/** Returns the module's address, written in a form that bundlers recognise. */
 export function moduleUrl(): URL {
   return new URL("../spirea.wasm", import.meta.url);
 }
 
-/** Randomness of the browser's, or of Node's, `crypto`. */
+/** Fills bytes with randomness of `crypto`, the browser's or Node's. */
 export function random(bytes: Uint8Array): void {
-  // The most that it gives at once.
+  // 65,536 bytes are the limit of one call.
   for (let start = 0; start < bytes.length; start += 65536) {
     crypto.getRandomValues(bytes.subarray(start, start + 65536));
   }
 }
 
-/** Milliseconds since 1970, by a clock that never goes back while it runs. */
+/** Returns the milliseconds since 1970, by a monotonic clock. */
 export function now(): number {
   return performance.timeOrigin + performance.now();
 }
 
-/** The rules for forms of keys, once they are loaded: the instance asks for nothing of them before. */
+/** The rules for forms of keys, once they are loaded. The instance does not use them before. */
 interface Rules {
   forms?: Forms;
 }
 
-/** An instance of the compiled client, which has one client. */
+/** An instance of the compiled client, for one client. */
 export class Instance extends Compiled<Exports> {
   readonly #rules: Rules;
 
@@ -91,17 +91,17 @@ export class Instance extends Compiled<Exports> {
     return new Instance(exports, rules);
   }
 
-  /** Gives something that was stored. */
+  /** Gives stored data to the client. */
   give(head: object, body?: Uint8Array): void {
     this.tell(() => this.exports.give(), head, body);
   }
 
-  /** Begins to connect. */
+  /** Starts the conversation that connects. */
   connect(options: object): void {
     this.tell(() => this.exports.connect(), options);
   }
 
-  /** Begins to look up. */
+  /** Starts the conversation of a look-up. */
   lookUp(wanted: object, body: Uint8Array): void {
     this.tell(() => this.exports.look_up(), wanted, body);
   }
@@ -124,7 +124,7 @@ export class Instance extends Compiled<Exports> {
     if (!this.stopped) this.call(() => this.exports.abandon());
   }
 
-  /** What is to be stored, if there is anything. */
+  /** Takes the next change to store, if there is one. */
   takeChange<Head>(): Message<Head> | undefined {
     return this.call(() => this.exports.take_change()) ? this.output() : undefined;
   }
@@ -133,7 +133,7 @@ export class Instance extends Compiled<Exports> {
     this.call(() => this.exports.forget_hints());
   }
 
-  /** What is to be kept of evaluation keys. */
+  /** Yields the evaluation keys to store. */
   *keptKeys<Head>(): Generator<Message<Head>> {
     this.call(() => this.exports.keep_keys());
     while (this.call(() => this.exports.take_keys())) yield this.output();

@@ -1,7 +1,8 @@
-// What is kept between visits: hints, the versions seen under pinned keys, and evaluation keys with their secret.
+// Data kept between visits: hints, the versions seen under pinned keys, and evaluation keys with their secret.
 //
-// Nothing that is stored is believed: the instance checks hints by their hash and keys by their checksum. A place that cannot
-// be had, is full, or breaks is done without, and the client says so; only what must not be used twice has to be gone.
+// Stored data is untrusted: the instance checks hints by their hash and keys by their checksum. If the storage is unavailable,
+// full or broken, the client works without it and reports that. One failure is an error: a secret that cannot be removed, because
+// it must not be used twice.
 
 import { SpireaError } from "../errors.js";
 import type { Storage } from "../messages.js";
@@ -10,7 +11,7 @@ import type { Instance } from "./instance.js";
 import { keyScope } from "./scope.js";
 import { type Name, type Store, kept } from "./store.js";
 
-/** As bindings/wasm names it. */
+/** A change to store, in the format of bindings/wasm. */
 type Change =
   | { change: "piece"; hint: string; index: number }
   | { change: "drop"; hint: string }
@@ -24,7 +25,7 @@ function json(value: object): Uint8Array {
   return encoder.encode(JSON.stringify(value));
 }
 
-/** What was stored as JSON, whatever that is by now. */
+/** Parses stored JSON; returns an empty object if it is damaged. */
 function read(value: Uint8Array): Record<string, unknown> {
   try {
     const found: unknown = JSON.parse(decoder.decode(value));
@@ -34,12 +35,12 @@ function read(value: Uint8Array): Record<string, unknown> {
   }
 }
 
-/** Whether it is a hash in hexadecimal digits. */
+/** True for a hash in hexadecimal digits. */
 function isHash(text: unknown): text is string {
   return typeof text === "string" && /^[0-9a-f]{64}$/.test(text);
 }
 
-/** A lock that no other worker of this origin has, for as long as this one lives; `undefined` if it cannot be had. */
+/** Takes a lock that excludes all other workers of this origin. Returns its release; `undefined` if the lock is not available. */
 async function lock(name: string): Promise<(() => void) | undefined> {
   const locks = (globalThis.navigator as Partial<Navigator> | undefined)?.locks;
   if (locks === undefined) return undefined;
@@ -52,7 +53,7 @@ async function lock(name: string): Promise<(() => void) | undefined> {
   });
 }
 
-/** The pieces of a hint that are there without a gap, as one; `undefined` if there are none, or more than `most` bytes. */
+/** Returns the stored pieces of a hint up to the first gap, concatenated; `undefined` for no piece or more than `most` bytes. */
 async function beginning(store: Store, names: readonly Name[], most: number): Promise<Uint8Array | undefined> {
   const pieces: Uint8Array[] = [];
   let bytes = 0;
@@ -68,25 +69,25 @@ async function beginning(store: Store, names: readonly Name[], most: number): Pr
 
 export class Keeper {
   readonly #instance: Instance;
-  /** What its names have in common: the database and its servers. */
+  /** Common part of all names: the database and its servers. */
   readonly #scope: string;
-  /** The part that the names of evaluation keys have in its place: the token counts too. */
+  /** Part of the names of evaluation keys in place of the scope; it also depends on the token. */
   #keyScope = "";
-  /** The most bytes of hints that are read. */
+  /** Most bytes of hints to read. */
   readonly #most: number;
   #store: Store | undefined;
-  /** Opens the place again. */
+  /** Opens the storage again. */
   #place: (() => Promise<Store>) | undefined;
   #reason: Storage["reason"];
-  /** Gives the evaluation keys to whoever comes next; there if they are this client's alone. */
+  /** Releases the lock on the evaluation keys; defined while this client holds it. */
   #release: (() => void) | undefined;
-  /** The keys that are stored, by hash. */
+  /** Hashes of the stored keys. */
   readonly #keys = new Set<string>();
-  /** Whether the secret of any may be stored. */
+  /** True if the secret of any keys may be stored. */
   #secretStored = false;
-  /** The hash of each slot's hint. */
+  /** Hash of each slot's hint. */
   readonly #latest = new Map<string, string>();
-  /** The hint whose pieces are coming. */
+  /** Hint that is being downloaded. */
   #coming: string | undefined;
 
   constructor(instance: Instance, scope: string, maxHintBytes: number) {
@@ -101,7 +102,7 @@ export class Keeper {
     return { kind, keys, ...(this.#reason !== undefined && { reason: this.#reason }) };
   }
 
-  /** Opens the place, and gives the instance what is there. */
+  /** Opens the storage, and gives the stored data to the instance. */
   async open(place: () => Promise<Store>, withKeys: boolean, token: string | undefined): Promise<void> {
     this.#place = place;
     await this.#attempt(async () => {
@@ -109,8 +110,8 @@ export class Keeper {
       for await (const [, value] of kept(store, ["latest", this.#scope])) this.#giveLatest(value);
       for await (const [, value] of kept(store, ["seen", this.#scope])) this.#giveSeen(value);
       await this.#giveHints(store);
-      // Keys that two clients go on with would end with one of them, and not with the other. A lock holds among the workers
-      // of an origin, as the browser's storage does, and not among the programs that have a folder in common.
+      // Two clients must not share keys: if one of them revoked the keys, the other would go on. Locks work among the workers of
+      // an origin, like the browser's storage, but not among programs that share a folder.
       if (withKeys && store.kind === "indexeddb") {
         this.#keyScope = await keyScope(this.#scope, token);
         this.#release = await lock(`spirea ${this.#keyScope}`);
@@ -119,32 +120,32 @@ export class Keeper {
     });
   }
 
-  /** Stores what the instance has for it; nothing to wait for where that is nothing. */
+  /** Stores the instance's changes. Returns `undefined` if there are none. */
   store(): Promise<void> | undefined {
     const change = this.#instance.takeChange<Change>();
     return change && this.#storeFrom(change);
   }
 
-  /** What a new version's hint can be made of, which is not in memory. */
+  /** Gives the stored hints to the instance again, because a new version's hint can be made from them. */
   async recall(): Promise<void> {
     const store = this.#store;
     if (store) await this.#attempt(() => this.#giveHints(store));
   }
 
-  /** Nothing that is stored needs memory too. */
+  /** Frees the instance's hints, if they are stored. */
   settle(): void {
     if (this.#store) this.#instance.forgetHints();
   }
 
   /**
-   * Removes the secret before it is used: should this client end in the middle, nobody goes on with it.
-   * @throws SpireaError if it may still be there.
+   * Removes the stored secret before it is used, so that it cannot be used again if this client ends unexpectedly.
+   * @throws SpireaError if the secret may still be stored.
    */
   async takeSecret(): Promise<void> {
     if (!this.#secretStored) return;
     const secret = ["secret", this.#keyScope];
     try {
-      // A place that has failed, or that the browser has closed, may still have it.
+      // A storage that has failed, or that the browser has closed, may still have the secret.
       if (this.#store === undefined) await this.#eraseAnew(secret);
       else await this.#store.write([], [secret]).catch(() => this.#eraseAnew(secret));
       this.#secretStored = false;
@@ -163,7 +164,7 @@ export class Keeper {
     }
   }
 
-  /** Keeps the evaluation keys for the next visit, with what is left of their life. */
+  /** Stores the evaluation keys for the next visit, with the rest of their lifetime. */
   async keepKeys(): Promise<void> {
     const store = this.#store;
     if (!store || !this.#release) return;
@@ -194,7 +195,7 @@ export class Keeper {
     this.#release?.();
   }
 
-  /** Gives the hints that are stored, and removes those that are more than may be read: a slot's are the last to go. */
+  /** Gives the stored hints to the instance. Removes hints beyond the limit of bytes, those of slots last. */
   async #giveHints(store: Store): Promise<void> {
     this.#coming = undefined;
     const pieces = new Map<string, Name[]>();
@@ -215,7 +216,7 @@ export class Keeper {
     }
   }
 
-  /** The names of hints that no slot names, but for one. */
+  /** Returns the names of stored hints that no slot uses, except `but`. */
   async #unnamed(store: Store, but?: string): Promise<Name[]> {
     const used = new Set([...this.#latest.values(), but]);
     const stored = new Set((await store.names(["hint", this.#scope])).map((name) => name[2]!));
@@ -260,7 +261,7 @@ export class Keeper {
     switch (change.change) {
       case "piece": {
         const { hint, index } = change;
-        // Of downloads that broke off the last one is gone on with, if any.
+        // Only the last interrupted download can be resumed, so the pieces of others are removed.
         const drops = hint === this.#coming ? [] : await this.#unnamed(store, hint);
         this.#coming = hint;
         await store.write([[["hint", this.#scope, hint, String(index).padStart(6, "0")], body]], drops);
@@ -283,7 +284,7 @@ export class Keeper {
     }
   }
 
-  /** Does without the place from here on, where it fails. */
+  /** Runs an operation on the storage. If it fails, works without the storage from then on. */
   async #attempt(act: () => Promise<void>): Promise<void> {
     try {
       await act();
@@ -291,7 +292,7 @@ export class Keeper {
       if (error instanceof SpireaError) throw error;
       const { name } = (error ?? {}) as { name?: unknown };
       this.#reason = name === "QuotaExceededError" ? "full" : "denied";
-      // A hint that is there in part is of no use where the rest has no room.
+      // A partial hint is useless if there is no room for the rest.
       if (this.#reason === "full") await this.#store?.write([], [["hint", this.#scope]]).catch(() => undefined);
       this.#store?.close();
       this.#store = undefined;

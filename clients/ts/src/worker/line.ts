@@ -1,9 +1,9 @@
-// The connection to one server: what a conversation asks for, by fetch.
+// The connection to one server: carries out a conversation's requests by fetch.
 
 import type { SentRequest } from "../options.js";
 import { within } from "../time.js";
 
-/** A request as the instance gives it. */
+/** A request, in the format of the instance. */
 export interface ToSend {
   server: number;
   method: "GET" | "POST";
@@ -11,27 +11,27 @@ export interface ToSend {
   headers: [string, string][];
 }
 
-/** What came of a step, as the instance takes it. */
+/** Result of a step, in the format of the instance. */
 export interface Came {
   head: object;
   body?: Uint8Array;
 }
 
-/** As bindings/wasm names them. */
+/** Kinds of failures, named as in bindings/wasm. */
 type Kind = "unreachable" | "unknown-host" | "timed-out" | "broken" | "untrusted";
 
-/** Bytes handed on at a time: so much is read beyond what a conversation wants. */
+/** Bytes handed on at a time, and most bytes read beyond what a conversation needs. */
 const PIECE_BYTES = 1 << 18;
-/** The least bytes a millisecond of a request or a response, 16 KiB a second: each byte extends the deadline by its time. */
+/** Least rate of a request or a response in bytes per millisecond, 16 KiB/s: each byte extends the deadline by its time. */
 const LEAST_RATE = 16.384;
 
 class TimedOut extends Error {}
 
 export interface LineOptions {
-  /** The longest time of a request with its response, in milliseconds, beside the time of their bytes at the least rate. */
+  /** The longest time of a request with its response, in milliseconds, plus the time of their bytes at the least rate. */
   timeout: number;
   token?: string;
-  /** Is shown every request. */
+  /** Called with every request. */
   show?: (request: SentRequest) => void;
 }
 
@@ -40,9 +40,9 @@ export class Line {
   readonly #options: LineOptions;
   #abort = new AbortController();
   #reader: ReadableStreamDefaultReader<Uint8Array> | undefined;
-  /** What was read and not handed on. */
+  /** Bytes read but not yet handed on. */
   #rest = new Uint8Array();
-  /** When the response must have ended. */
+  /** Deadline of the response. */
   #deadline = 0;
 
   constructor(server: number, options: LineOptions) {
@@ -50,7 +50,7 @@ export class Line {
     this.#options = options;
   }
 
-  /** The head of the response to a request; nothing if it was closed in the meantime. */
+  /** Sends a request and returns the head of the response; `undefined` if the line was closed in the meantime. */
   async send({ method, url, headers }: ToSend, body: Uint8Array): Promise<Came | undefined> {
     this.close();
     const abort = (this.#abort = new AbortController());
@@ -73,7 +73,7 @@ export class Line {
       const response = await this.#timed(asked, upload);
       abort.signal.throwIfAborted();
       this.#reader = response.body?.getReader();
-      // Browsers do not say where a redirection leads: none is followed.
+      // Redirections are not followed, and browsers hide their status and target.
       const status = response.type === "opaqueredirect" ? 307 : response.status;
       const [etag, retryAfter] = ["etag", "retry-after"].map((name) => response.headers.get(name));
       return { head: { received: "head", server: this.#server, status, etag, retryAfter } };
@@ -82,7 +82,7 @@ export class Line {
     }
   }
 
-  /** The next piece of the response, an empty one at its end; nothing if it was closed in the meantime. */
+  /** Returns the next piece of the response, empty at its end; `undefined` if the line was closed in the meantime. */
   async read(): Promise<Came | undefined> {
     const abort = this.#abort;
     try {
@@ -102,7 +102,7 @@ export class Line {
     return { head: { received: "piece", server: this.#server }, body };
   }
 
-  /** Ends what is under way. */
+  /** Cancels the request in progress. */
   close(): void {
     this.#abort.abort();
     this.#reader = undefined;
@@ -114,16 +114,16 @@ export class Line {
   }
 
   #failed(abort: AbortController, error: unknown, otherwise: Kind): Came | undefined {
-    // Whoever closed it waits for nothing, and another request may have taken its place.
+    // After a close nobody waits for this result, and another request may have started.
     if (abort.signal.aborted) return undefined;
-    // The other promise of the race, if it comes to anything, comes to nothing.
+    // Cancels the request, which lost the race against the timeout or failed.
     this.close();
     const { kind, words } = why(error, otherwise);
     return { head: { received: "failed", server: this.#server, kind, words } };
   }
 }
 
-/** Browsers give one error for everything; Node says more. */
+/** Classifies an error of fetch. Browsers have one error for all failures; Node has codes. */
 function why(error: unknown, otherwise: Kind): { kind: Kind; words: string } {
   if (error instanceof TimedOut) return { kind: "timed-out", words: "the response did not come within the timeout" };
   const cause = (error as { cause?: { code?: unknown } } | undefined)?.cause;

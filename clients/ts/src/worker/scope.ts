@@ -1,9 +1,9 @@
-// Names under which evaluation keys are kept.
+// Names of stored evaluation keys.
 
 /**
- * Returns the part of a name that is one client's alone. The server knows the keys that a token registered as that token's:
- * under another token they would join both. The name has a hash of the token, never the token. Where the page has no way to
- * hash, the browser gives no locks either, and no keys are kept.
+ * Returns the part of a name that separates clients with different tokens. The server links keys to the token that registered
+ * them: their use under another token would link both tokens. The name contains a hash of the token, never the token. If the page
+ * has no hash function, the browser has no locks either, and no keys are stored.
  */
 export async function keyScope(scope: string, token: string | undefined): Promise<string> {
   const { subtle } = globalThis.crypto as Partial<Crypto>;

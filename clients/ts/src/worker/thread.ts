@@ -1,4 +1,4 @@
-// The worker in Node: a thread.
+// The worker in Node, a thread.
 
 import { readFile } from "node:fs/promises";
 import { parentPort } from "node:worker_threads";

@@ -1,4 +1,4 @@
-// The worker in a browser.
+// The worker in a browser, a Web Worker.
 
 import type { Call } from "../messages.js";
 import { Engine } from "./engine.js";
@@ -9,7 +9,7 @@ const scope = globalThis as unknown as {
   addEventListener(type: "message", listener: (event: MessageEvent<Call>) => void): void;
 };
 
-/** Compiled as it arrives, where the server says what it is. */
+/** Loads a module. Compiles it while it arrives, if the server states the type `application/wasm`. */
 async function compiled(url: URL, signal: AbortSignal): Promise<WebAssembly.Module> {
   const response = await fetch(url, { signal });
   if (!response.ok) throw new Error(`status ${response.status}`);

@@ -1,4 +1,4 @@
-// A program that is compiled against the package's types, strictly.
+// A program that is compiled against the package's types, in strict mode.
 import { Client, type Description, type Domain, SpireaError, Value } from "spirea";
 
 export async function verdict(url: string, key: string, signal: AbortSignal): Promise<string | undefined> {

@@ -1,8 +1,8 @@
-// What the tests call, in a page and in Node: the package by its name, and what came of it as plain data.
+// Functions that the tests call, in a page and in Node. They use the package by its name, and return results as plain data.
 
 import { Client, SpireaError } from "spirea";
 
-/** Far longer than anything takes: what takes longer has stalled. */
+/** Timeout in milliseconds, far longer than any call takes. A longer call has stalled. */
 const STALLED = 90_000;
 
 const clients = new Map();
@@ -50,7 +50,7 @@ export function connect(id, url, options) {
   });
 }
 
-/** Keys of the kinds that the tests' messages do not carry: `{date: MILLISECONDS}` and `{bigint: DIGITS}`. */
+/** Converts keys of types that the tests' messages cannot carry: `{date: MILLISECONDS}` and `{bigint: DIGITS}`. */
 function revived(key) {
   if (key?.date !== undefined) return new Date(key.date);
   return key?.bigint !== undefined ? BigInt(key.bigint) : key;
@@ -64,19 +64,19 @@ export function lookUp(id, keys) {
   });
 }
 
-/** Looks up texts by buffers of their bytes. */
+/** Looks up texts, given as ArrayBuffers of their bytes. */
 export const lookUpBuffers = (id, texts) =>
   lookUp(
     id,
     texts.map((text) => new TextEncoder().encode(text).buffer),
   );
 
-/** The text of a field of a key's value. */
+/** Returns the text of a field of a key's value. */
 export const textOf = (id, key, field) => attempt(async () => (await clients.get(id).get(key)).text(field));
 
 export const fetchOnce = (id, keys) => attempt(async () => plain((await clients.get(id).fetch(keys)).values));
 
-/** Looks up domains with their parents; matches as their names and the fields of their values. */
+/** Looks up domains with their parents. Returns matches as names and the fields of their values. */
 export const domains = (id, names, options) =>
   attempt(async () => {
     const found = await clients.get(id).getDomains(names, options);
@@ -88,7 +88,7 @@ export const domains = (id, names, options) =>
 
 export const close = (id) => attempt(() => clients.get(id).close());
 
-/** Begins a look-up, or, with a URL, to connect, and does not wait for it. */
+/** Starts a look-up, or a connection if given a URL, and does not wait for it. */
 export function begin(id, keys, url, options) {
   const abort = new AbortController();
   const signal = abort.signal;
@@ -100,7 +100,7 @@ export function begin(id, keys, url, options) {
   begun.set(id, { abort, outcome: attempt(act) });
 }
 
-/** The same of one that is aborted before anything of it can have happened. */
+/** Starts a look-up and aborts it in the same task. */
 export function beginAborted(id, keys, reason) {
   begin(id, keys);
   abort(id, reason);
@@ -110,12 +110,12 @@ export function abort(id, reason) {
   begun.get(id).abort.abort(reason);
 }
 
-/** How it stands with a client now. */
+/** Returns a client's current description and storage. */
 export const standing = (id) => known(clients.get(id));
 
 export const outcome = (id) => begun.get(id).outcome;
 
-/** What was told since this was asked last. */
+/** Returns the progress and the requests reported since the last call. */
 export function told() {
   const all = { progress, requests };
   [progress, requests] = [[], []];

@@ -1,4 +1,4 @@
-// The same calls in Node: a line of JSON in, a line of JSON out.
+// The harness's calls in Node: a line of JSON in, a line of JSON out.
 
 import { createInterface } from "node:readline";
 

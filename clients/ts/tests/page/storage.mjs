@@ -1,9 +1,9 @@
-// What is in the browser's storage, and what becomes of it: for tests alone.
+// Inspects and changes the browser's storage. For tests only.
 
 function opened() {
   return new Promise((resolve, reject) => {
     const request = indexedDB.open("spirea");
-    // Where the package has stored nothing yet, nothing is made.
+    // Does not create the database if the package has not stored anything yet.
     request.onupgradeneeded = () => request.transaction.abort();
     request.onsuccess = () => resolve(request.result);
     request.onerror = () => reject(request.error);
@@ -31,10 +31,10 @@ async function perform(mode, act) {
 
 const hex = (bytes) => Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 
-/** All records, as their names and their bytes in hexadecimal digits. */
+/** Returns all records: names, and bytes in hexadecimal digits. */
 export const dump = () => perform("readonly", (_, all) => all.map(([name, value]) => [name, hex(value)]));
 
-/** How many bytes are stored of each kind. */
+/** Returns the number of stored bytes of each kind. */
 export const sizes = () =>
   perform("readonly", (_, all) => {
     const sum = {};
@@ -42,7 +42,7 @@ export const sizes = () =>
     return sum;
   });
 
-/** How many records are stored of each kind. */
+/** Returns the number of stored records of each kind. */
 export const counts = () =>
   perform("readonly", (_, all) => {
     const count = {};
@@ -50,7 +50,7 @@ export const counts = () =>
     return count;
   });
 
-/** How many bytes are stored of each hint; nothing where the package has stored nothing yet. */
+/** Returns the number of stored bytes of each hint; empty if the package has not stored anything yet. */
 export const hints = () =>
   perform("readonly", (_, all) => {
     const sum = {};
@@ -58,14 +58,14 @@ export const hints = () =>
     return sum;
   }).catch(() => ({}));
 
-/** Puts records back as they were. */
+/** Restores the records of a dump. */
 export const restore = (dumped) =>
   perform("readwrite", (records) => {
     records.clear();
     for (const [name, digits] of dumped) records.put(Uint8Array.from(digits.match(/../g) ?? [], (two) => parseInt(two, 16)), name);
   });
 
-/** Damages all records of a kind; says how many. */
+/** Damages all records of a kind. Returns their number. */
 export const damage = (kind, how) =>
   perform("readwrite", (records, all) => {
     const these = all.filter(([name]) => name[0] === kind);
@@ -79,7 +79,7 @@ export const damage = (kind, how) =>
 
 let held = false;
 
-/** Keeps everybody else from writing, until it is let go. */
+/** Blocks all other writers until it is released. */
 export async function hold() {
   held = true;
   const database = await opened();

@@ -1,11 +1,11 @@
-// The committed vectors, computed by the compiled client with randomness that repeats itself.
+// Computes the committed vectors with the compiled client and reproducible randomness.
 
 const encoder = new TextEncoder();
 
 const unhex = (digits) => Uint8Array.from(digits.match(/../g) ?? [], (two) => parseInt(two, 16));
 const hex = (bytes) => Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 
-/** What the module makes of a vector, by the names that vectors have. */
+/** Computes a vector with the module. Returns the results by the names in vectors. */
 export async function computed(module, { vector, hint }) {
   const { params, client, query, index, fetch } = vector;
   const [answers, fetched] = [vector.answers, fetch?.answers ?? []].map((all) => all.map(unhex));
@@ -46,7 +46,7 @@ export async function computed(module, { vector, hint }) {
   return { ...rest, record: records.slice(0, 2 * recordBytes), fetched: records.slice(2 * recordBytes) };
 }
 
-/** The same in a page; the hint is a file. */
+/** Computes a vector in a page; the hint is a file of the site. */
 export async function inPage({ vector, hint }) {
   const [module, bytes] = await Promise.all([
     WebAssembly.compileStreaming(fetch("/vectors.wasm")),
@@ -55,7 +55,7 @@ export async function inPage({ vector, hint }) {
   return computed(module, { vector, hint: new Uint8Array(bytes) });
 }
 
-/** The same in Node. */
+/** Computes a vector in Node. */
 export async function inNode({ vector, hint }) {
   const { readFile } = await import("node:fs/promises");
   const [module, bytes] = await Promise.all(["vectors.wasm", hint].map((name) => readFile(new URL(name, import.meta.url))));

@@ -1,4 +1,4 @@
-// A page in Chromium with the package. It has the calls of page/harness.mjs.
+// A page in Chromium with the package, and with the functions of page/harness.mjs.
 
 import assert from "node:assert/strict";
 
@@ -7,7 +7,7 @@ import { type Browser, type BrowserContext, type Page, type Worker, chromium } f
 import { showInThisTest } from "./evidence.js";
 import type { Site } from "./site.js";
 
-// Nothing but the tests' own traffic; and no sandbox, which root cannot have.
+// Options without traffic other than the tests' own, and without the sandbox, which does not work for root.
 const FLAGS = [
   "--disable-gpu",
   "--disable-quic",
@@ -20,12 +20,12 @@ const FLAGS = [
 
 const options = (program: string) => ({ executablePath: program, args: FLAGS, chromiumSandbox: false });
 
-/** Starts Chromium without a window, with a fresh profile. */
+/** Starts headless Chromium with a fresh profile. */
 export function launched(program: string): Promise<Browser> {
   return chromium.launch(options(program));
 }
 
-/** Starts Chromium without a window, with the profile in a folder. */
+/** Starts headless Chromium with the profile in a folder. */
 export function launchedWithProfile(program: string, folder: string): Promise<BrowserContext> {
   return chromium.launchPersistentContext(folder, options(program));
 }
@@ -33,11 +33,11 @@ export function launchedWithProfile(program: string, folder: string): Promise<Br
 export interface Heard {
   /** Messages on the console. */
   said: string[];
-  /** Errors that nothing handled. */
+  /** Unhandled errors. */
   errors: string[];
 }
 
-/** Collects what a page says, and shows it if the test fails. */
+/** Collects a page's messages and errors, and shows them if the test fails. */
 export function listen(page: Page, { said, errors }: Heard = { said: [], errors: [] }): Heard {
   page.on("console", (message) => said.push(message.text()));
   page.on("pageerror", (error) => errors.push(String(error)));
@@ -70,7 +70,7 @@ export class InBrowser implements AsyncDisposable {
     return page;
   }
 
-  /** Closes the page, and visits the site anew. */
+  /** Closes the page, and visits the site again. */
   async leaveAndVisit(): Promise<void> {
     await this.page.close();
     this.page = await this.visit();
@@ -102,17 +102,17 @@ export class InBrowser implements AsyncDisposable {
     return this.#callOf("vectors.mjs", name, args);
   }
 
-  /** Runs a script in the workers of the next clients before anything of theirs. */
+  /** Runs a script in the workers of the next clients, before the workers' own code. */
   beforeWorker(script: string): void {
     this.site.changes.set("worker/web.js", (text) => script + text);
   }
 
-  /** Runs a script in the worker of the client that came last. */
+  /** Runs a script in the worker of the newest client. */
   async inWorker(script: string): Promise<any> {
     return lastWorker(this.page).evaluate(script);
   }
 
-  /** Closes all pages. @throws AssertionError: an error reached a page that nothing handled. */
+  /** Closes all pages. @throws AssertionError if a page had an unhandled error. */
   async close(): Promise<void> {
     this.site.changes.clear();
     await this.context.close();
@@ -129,13 +129,13 @@ export class InBrowser implements AsyncDisposable {
     await page.waitForFunction("globalThis.harness !== undefined");
   }
 
-  /** Imports a file of the site and calls a function of it. A string: the tests' own imports are not the page's. */
+  /** Imports a file of the site and calls a function of it. The code is a string, so that the page resolves the import. */
   async #callOf(file: string, name: string, args: unknown[]): Promise<unknown> {
     return this.page.evaluate(`import("/${file}").then((file) => file[${JSON.stringify(name)}](...${JSON.stringify(args)}))`);
   }
 }
 
-/** The worker of the client that came last. */
+/** Returns the worker of the newest client. */
 export function lastWorker(page: Page): Worker {
   const worker = page.workers().at(-1);
   assert(worker, "the page has no worker");

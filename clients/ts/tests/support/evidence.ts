@@ -7,30 +7,30 @@ interface Source {
   read(): string;
 }
 
-/** The most characters that are shown of each source: the last ones. */
+/** Most characters shown of each source, taken from its end. */
 const MOST = 8000;
 
 const sources = new Set<Source>();
-/** Logs of servers that several tests use, with the length that each had when this test began. */
+/** Logs of servers that several tests use, with the length of each at the start of this test. */
 const logs = new Map<string, number>();
 
-/** Shows what `read` returns, in this test alone. */
+/** Shows the result of `read`, in this test only. */
 export function showInThisTest(title: string, read: () => string): void {
   sources.add({ title, read });
 }
 
-/** Shows a log in this test and in those after it: what was written since the test began. */
+/** Shows a log in this test and in later ones: the part written since the start of the test. */
 export function showLog(path: string): void {
   logs.set(path, 0);
 }
 
-/** Begins a test: forgets what the one before it showed. */
+/** Begins a test: drops the sources of the test before. */
 export function begin(): void {
   sources.clear();
   for (const path of logs.keys()) logs.set(path, statSync(path).size);
 }
 
-/** All that there is to show. */
+/** Returns everything to show. */
 export function collected(): string {
   const written = [...logs].map(([path, start]) => ({ title: path, text: readFileSync(path).subarray(start).toString() }));
   const told = [...sources].map(({ title, read }) => ({ title, text: read() }));

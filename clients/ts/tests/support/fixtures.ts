@@ -59,7 +59,7 @@ export const test = base.extend<Fixtures>({
   server: [async ({}, use) => use(inject("server")), { scope: "file" }],
   others: [
     async ({ spirea }, use) => {
-      // Files, and tests in a page and in Node, each have a server of their own.
+      // Each test file has its own server, and so have its tests in a page and in Node.
       const folder = await spirea.makeFolder("others-");
       const build = (name: string) => {
         const options = name.endsWith("-per-query") ? ["--keys", "per-query"] : [];
@@ -116,18 +116,18 @@ export const test = base.extend<Fixtures>({
 
 export const CHROMIUM = inject("machine").chromium;
 
-/** Skips tests in a browser where there is none. */
+/** Skips tests in a browser if there is no browser. */
 export const browserTest = test.skipIf(CHROMIUM === undefined);
 
 const inPage = test.extend<{ runtime: Runtime }>({ runtime: async ({ page }, use) => use(page) });
 const inNode = test.extend<{ runtime: Runtime }>({ runtime: async ({ node }, use) => use(node) });
 
-/** Of tables with a hint, with keys, and on two servers. */
+/** Protocols with a hint, with keys, and with two servers. */
 const REPRESENTATIVE = ["simple", "hybrid", "dpf-xor"];
 const every = (names: string[]) => names;
 const representative = (names: string[]) => names.filter((name) => REPRESENTATIVE.includes(name));
 
-/** Tests with a `runtime`, in a page and in Node, and which of some tables they use there. */
+/** Tests with a `runtime`, in a page and in Node, and the selection of tables that they use there. */
 export const RUNTIMES = [
   { where: "in a page", test: inPage.skipIf(CHROMIUM === undefined), among: FULL ? every : representative },
   { where: "in Node", test: inNode, among: every },

@@ -12,7 +12,7 @@ export const FORMED: Record<string, [form: string, protocol: string, rows: strin
   names: ["domain", "simple", ["Ads.Example.COM,ads", "bücher.example,books", "example.com,all"]],
 };
 
-/** Builds a table of FORMED in a folder; returns its snapshot. */
+/** Builds a table of FORMED in a folder. Returns its snapshot. */
 export async function buildFormed(spirea: Spirea, folder: string, name: string): Promise<string> {
   const [form, protocol, rows] = FORMED[name]!;
   const table = join(folder, `${name}.csv`);

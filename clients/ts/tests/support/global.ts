@@ -1,4 +1,4 @@
-// Before all tests: checks what they need, installs the package, and starts the servers that most tests use.
+// Setup of all tests: checks requirements, installs the package, and starts the servers that most tests use.
 
 import { mkdir, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -55,7 +55,7 @@ export default async function setup(project: TestProject): Promise<() => Promise
       return Promise.all(["0", "1"].map((party) => start(snapshots, "--party", party)));
     };
     const started = [common(), pair(), installPackage(installed)] as const;
-    // None goes on behind a failure of another.
+    // Waits for all of them even if one fails, so that none goes on in the background.
     await Promise.allSettled(started);
     const [server, both] = await Promise.all(started);
     project.provide("machine", found);

@@ -1,4 +1,4 @@
-// Records and hints of the committed vectors, computed from docs/wire.md alone.
+// Records and hints of the committed vectors, computed from docs/wire.md only.
 
 import { chacha20orig } from "@noble/ciphers/chacha.js";
 import { blake3 } from "@noble/hashes/blake3.js";
@@ -6,7 +6,7 @@ import { blake3 } from "@noble/hashes/blake3.js";
 /** Degree of the structured matrix's ring (wire.md 8.1). */
 const RING = 256;
 
-/** Where records lie (wire.md 7). */
+/** The grid of records (wire.md 7). */
 interface Grid {
   records: number;
   record_bytes: number;
@@ -20,14 +20,14 @@ export interface Params {
   set?: string;
   seed?: string;
   grid?: Grid;
-  /** Of `simple`, in place of a grid. */
+  /** Members of `simple`, which has no grid. */
   records?: number;
   record_bytes?: number;
   rows?: number;
   columns?: number;
 }
 
-/** The first bytes of a stream of a key (wire.md 1.4). */
+/** Returns the first bytes of a stream of a key (wire.md 1.4). */
 function stream(key: Uint8Array, number: number, length: number): Uint8Array {
   const nonce = new Uint8Array(8);
   new DataView(nonce.buffer).setBigUint64(0, BigInt(number), true);
@@ -40,7 +40,7 @@ function gridOf(params: Params): Grid {
   return { records: records!, record_bytes: record_bytes!, unit_rows: rows!, groups: 1, columns: columns! };
 }
 
-/** The records of a vector: record i is stream i of the seed's 8 bytes and zeros. */
+/** Returns the records of a vector: record i is stream i under the key of the seed's 8 bytes and zeros. */
 export function recordsOf(content: number, params: Params): Uint8Array[] {
   const key = new Uint8Array(32);
   new DataView(key.buffer).setBigUint64(0, BigInt(content), true);
@@ -48,13 +48,13 @@ export function recordsOf(content: number, params: Params): Uint8Array[] {
   return Array.from({ length: records }, (_, i) => stream(key, i, record_bytes));
 }
 
-/** A matrix of words modulo 2^32, or of bytes; by rows. */
+/** A matrix of words modulo 2^32, or of bytes, in row-major order. */
 interface Matrix<Numbers extends Uint8Array | Int32Array> {
   numbers: Numbers;
   columns: number;
 }
 
-/** A product of a matrix of bytes by one of words, modulo 2^32. */
+/** Multiplies a matrix of bytes by a matrix of words, modulo 2^32. */
 function times({ numbers, columns }: Matrix<Uint8Array>, by: Matrix<Int32Array>): Matrix<Int32Array> {
   const rows = numbers.length / columns;
   const product = new Int32Array(rows * by.columns);
@@ -70,7 +70,7 @@ function times({ numbers, columns }: Matrix<Uint8Array>, by: Matrix<Int32Array>)
   return { numbers: product, columns: by.columns };
 }
 
-/** The public matrix of a fold, a row for each column of the database (wire.md 8.2). */
+/** Returns the public matrix of a fold, with a row for each column of the database (wire.md 8.2). */
 function publicMatrix({ set, seed }: Params, fold: "first" | "second", rows: number): Matrix<Int32Array> {
   const context = new TextEncoder().encode(`spirea v2: public matrix of the ${fold} fold`);
   const key = blake3(Buffer.from(seed!, "hex"), { context });
@@ -85,7 +85,7 @@ function publicMatrix({ set, seed }: Params, fold: "first" | "second", rows: num
     const polynomials = words(block);
     for (let k = 0; k < RING; k++) {
       const row = numbers.subarray((block * RING + k) * degree, (block * RING + k + 1) * degree);
-      // Row k of polynomial a's square: a[k - l], and -a[256 + k - l] where l is above k.
+      // Row k of the square matrix of polynomial a: a[k - l] for l <= k, and -a[256 + k - l] for l > k.
       for (let i = 0; i < degree; i++) {
         const [start, l] = [i - (i % RING), i % RING];
         row[i] = k >= l ? polynomials[start + k - l]! : -polynomials[start + RING + k - l]!;
@@ -95,7 +95,7 @@ function publicMatrix({ set, seed }: Params, fold: "first" | "second", rows: num
   return { numbers, columns: degree };
 }
 
-/** The matrix of a table whose records' parts lie across (wire.md 7). */
+/** Returns the matrix of a table whose records' parts lie across (wire.md 7). */
 function databaseOf(grid: Grid, contents: Uint8Array[]): Matrix<Uint8Array> {
   const { record_bytes, unit_rows, groups, columns } = grid;
   const numbers = new Uint8Array(groups * unit_rows * columns);
@@ -113,7 +113,7 @@ function databaseOf(grid: Grid, contents: Uint8Array[]): Matrix<Uint8Array> {
   return { numbers, columns };
 }
 
-/** The hint that clients download, of `simple` and `double`; empty for other protocols (wire.md 9, 10). */
+/** Computes the hint that clients download, for `simple` and `double`; empty for other protocols (wire.md 9, 10). */
 export function hintOf(params: Params, contents: Uint8Array[]): Uint8Array {
   const { protocol } = params;
   if (protocol !== "simple" && protocol !== "double") return new Uint8Array();
@@ -124,7 +124,10 @@ export function hintOf(params: Params, contents: Uint8Array[]): Uint8Array {
   return new Uint8Array(times(fixed, publicMatrix(params, "second", grid.groups)).numbers.buffer);
 }
 
-/** The upper halves of rounded words as bytes: row (byte of a unit, entry, byte of it), a column for each group (wire.md 10.1). */
+/**
+ * Returns the upper halves of rounded words as bytes. Rows are (byte of a unit, entry, byte of the entry), and columns are groups
+ * (wire.md 10.1).
+ */
 function fixedRows({ numbers }: Matrix<Int32Array>, groups: number): Matrix<Uint8Array> {
   const words = numbers.length / groups;
   const bytes = new Uint8Array(2 * numbers.length);

@@ -1,4 +1,4 @@
-// Programs and files that the tests need, and the remedy where one is missing.
+// Programs and files that the tests need, and the remedy if one is missing.
 
 import { accessSync, constants, existsSync } from "node:fs";
 import { delimiter, join, resolve } from "node:path";
@@ -18,7 +18,7 @@ export const WEB = resolve(process.env["SPIREA_WEB"] ?? join(TARGET, "web"));
 export interface Machine {
   /** The program `spirea`. */
   spirea: string;
-  /** Chromium, or undefined: the tests in a browser are skipped then. */
+  /** Chromium; if undefined, the tests in a browser are skipped. */
   chromium: string | undefined;
   /** {@link WEB}. */
   web: string;
@@ -30,7 +30,7 @@ export class Missing extends Error {
   override readonly name = "Missing";
 }
 
-/** @throws Missing: names the first thing that is missing. */
+/** @throws Missing if a requirement is missing; names the first one. */
 export function machine(): Machine {
   const spirea = resolve(process.env["SPIREA"] ?? join(TARGET, "debug", "spirea"));
   need(spirea, "build the program (cargo build --locked --package spirea-cli), or set SPIREA to its path");
@@ -40,7 +40,7 @@ export function machine(): Machine {
   return { spirea, chromium: findChromium(), web: WEB, demo };
 }
 
-/** @throws Missing: there is no such file; names the remedy. */
+/** @throws Missing if there is no such file; names the remedy. */
 export function need(path: string, remedy: string): void {
   if (!existsSync(path)) throw new Missing(`${path} is missing: ${remedy}`);
 }

@@ -1,4 +1,4 @@
-// A proxy between a client and its server: it writes down what it sees, and does with it what a test says.
+// A proxy between a client and its server. It records requests, and changes replies as a test demands.
 
 import assert from "node:assert/strict";
 import { EventEmitter, once } from "node:events";
@@ -9,13 +9,13 @@ import { setTimeout as sleep } from "node:timers/promises";
 
 import type { Served } from "./servers.js";
 
-/** The headers by which a server lets pages read a response. */
+/** Headers by which a server allows pages to read a response. */
 export const CORS = {
   "access-control-allow-origin": "*",
   "access-control-expose-headers": "accept-ranges,content-range,etag,retry-after",
 };
 
-/** A request, as the proxy saw it. */
+/** A request that the proxy saw. */
 export class Seen {
   /** The reply's status. */
   status = 0;
@@ -27,7 +27,7 @@ export class Seen {
     readonly body: Buffer,
   ) {}
 
-  /** The last part of the path: what is asked of a database. */
+  /** The last part of the path, which is the kind of request to a database. */
   get what(): string {
     return new URL(this.path, "http://server").pathname.split("/").at(-1)!;
   }
@@ -38,17 +38,17 @@ export interface Reply {
   status: number;
   headers: http.OutgoingHttpHeaders;
   body: Buffer;
-  /** The length that is told. Default: the body's. */
+  /** The stated length. Default: the body's. */
   length?: number;
-  /** Bytes that are sent at a time. Default: 1 MiB. */
+  /** Bytes sent at a time. Default: 1 MiB. */
   pieces?: number;
   /** Milliseconds to wait after each piece. */
   pause?: number;
-  /** Bytes that are sent over and over behind the body. */
+  /** Bytes that are sent repeatedly after the body. */
   endless?: Buffer;
 }
 
-/** The answer to a request: a reply, made with or without the server's own, or nothing but a closed connection. */
+/** Decides the answer to a request: a reply, with or without asking the server; or undefined, which closes the connection. */
 export type Fate = (seen: Seen, ask: () => Promise<Reply>) => Promise<Reply | undefined> | Reply | undefined;
 
 export const passedOn: Fate = (_, ask) => ask();
@@ -68,15 +68,15 @@ export interface Pem {
   key: string;
 }
 
-/** Bodies from this length on may come in slowly. */
+/** Least length of bodies that may be received slowly. */
 const LONG = 1 << 16;
 const CONNECTION_HEADERS = ["transfer-encoding", "connection", "content-length", "keep-alive"];
 
-/** A proxy of a server; without one, what answers as its fate says. */
+/** A proxy of a server. Without a server, its fate makes all replies. */
 export class Middle implements AsyncDisposable {
   fate: Fate = passedOn;
   seen: Seen[] = [];
-  /** Milliseconds that a long body takes to come in. */
+  /** Milliseconds to receive a long body. */
   upload = 0;
   readonly #came = new EventEmitter();
   readonly #stopping = new AbortController();
@@ -87,7 +87,7 @@ export class Middle implements AsyncDisposable {
     readonly url: string,
   ) {
     server.on("request", (request: http.IncomingMessage, response: http.ServerResponse) => {
-      // A client that has gone, or a server that has, closes the connection.
+      // If the client or the server has gone, closes the connection.
       this.#relay(request, response).catch(() => request.socket.destroy());
     });
   }
@@ -101,7 +101,7 @@ export class Middle implements AsyncDisposable {
     return new Middle(upstream, server, `http${pem === undefined ? "" : "s"}://127.0.0.1:${port}`);
   }
 
-  /** Says nothing until the proxy stops. */
+  /** Sends nothing until the proxy stops. */
   readonly silence: Fate = async () => {
     await this.#wait(2 ** 31 - 1);
     return undefined;
@@ -111,7 +111,7 @@ export class Middle implements AsyncDisposable {
     return this.seen.filter((seen) => seen.what === what);
   }
 
-  /** Waits until so many requests of a kind have come. */
+  /** Waits until `count` requests of a kind have arrived. */
   async waitFor(what: string, count = 1): Promise<void> {
     const late = AbortSignal.timeout(60_000);
     while (this.asked(what).length < count) {
@@ -151,7 +151,7 @@ export class Middle implements AsyncDisposable {
     await this.#send(response, reply);
   }
 
-  /** A request's body, of which a long one comes slowly. */
+  /** Receives a request's body, slowly if it is long. */
   async #taken(request: http.IncomingMessage): Promise<Buffer> {
     const length = Number(request.headers["content-length"] ?? 0);
     const pieces: Buffer[] = [];
@@ -162,7 +162,7 @@ export class Middle implements AsyncDisposable {
     return Buffer.concat(pieces);
   }
 
-  /** The server's own reply. */
+  /** Asks the server, and returns its reply. */
   async #ask(request: http.IncomingMessage, { method, path, body }: Seen): Promise<Reply> {
     assert(this.upstream !== undefined);
     const headers = Object.entries(request.headers).filter(([name]) => !["host", "connection"].includes(name));
@@ -194,7 +194,7 @@ export class Middle implements AsyncDisposable {
     else response.socket?.end();
   }
 
-  /** Waits so many milliseconds, or until the proxy stops. */
+  /** Waits `ms` milliseconds, or until the proxy stops. */
   async #wait(ms: number): Promise<void> {
     await sleep(ms, undefined, { signal: this.#stopping.signal }).catch(() => undefined);
   }

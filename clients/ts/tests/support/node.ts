@@ -1,4 +1,4 @@
-// A program in Node with the package. It has the calls of page/harness.mjs.
+// A program in Node with the package, and with the functions of page/harness.mjs.
 
 import assert from "node:assert/strict";
 import { type ChildProcess, spawn } from "node:child_process";
@@ -29,7 +29,7 @@ export class InNode implements AsyncDisposable {
     return JSON.parse(line);
   }
 
-  /** A program whose input has ended ends, though clients are open. */
+  /** Closes the program's input, after which it must end although clients are open. */
   async close(): Promise<void> {
     this.#process.stdin!.end();
     assert.equal(await ended(this.#process), 0, `the program's exit code:\n${this.#errors}`);
@@ -40,7 +40,7 @@ export class InNode implements AsyncDisposable {
   }
 }
 
-/** Runs a program in Node, which must end by itself without a complaint; returns what it printed. */
+/** Runs a program in Node, which must end by itself and print no errors. Returns its output. */
 export async function printedBy(program: string, folder: string): Promise<string> {
   const { stdout, stderr } = await run(process.execPath, ["--input-type=module", "-e", program], { cwd: folder });
   assert.equal(stderr, "");

@@ -16,13 +16,13 @@ export interface Failure {
 
 type Any = any;
 
-/** Returns what a call gave. */
+/** Returns the result of a call, which must not have failed. */
 export function done(outcome: Any): Any {
   expect(outcome, "the call fails").toHaveProperty("done");
   return outcome.done;
 }
 
-/** Returns the error with which a call failed: one of the package, of one of these codes. */
+/** Returns the error of a failed call, which must be one of the package with one of these codes. */
 export function failed(outcome: Any, ...codes: string[]): Failure {
   expect(outcome, "the call does not fail").toHaveProperty("failed");
   const error: Failure = outcome.failed;
@@ -32,7 +32,7 @@ export function failed(outcome: Any, ...codes: string[]): Failure {
   return error;
 }
 
-/** The call ended with the signal's own reason. */
+/** Checks that a call ended with the signal's own reason. */
 export function aborted(outcome: Any): void {
   expect(outcome).toHaveProperty("failed");
   expect(outcome.failed).toMatchObject({ text: "enough", typed: false });

@@ -9,7 +9,7 @@ import { run } from "./processes.js";
 /** The pages of the tests, and their script for Node. */
 const PAGES = join(CLIENT, "tests", "page");
 
-/** Fills a folder with the package, as `npm install` of what `npm pack` makes leaves it, and with the tests' pages. */
+/** Installs the output of `npm pack` into a folder by `npm install`, and adds the tests' pages. */
 export async function installPackage(folder: string): Promise<void> {
   const pack = ["pack", "--json", "--loglevel=error", "--pack-destination", folder];
   const [{ filename }] = JSON.parse((await run("npm", pack, { cwd: CLIENT })).stdout) as [{ filename: string }];

@@ -9,7 +9,7 @@ const running = new Set<ChildProcess>();
 
 process.on("exit", () => running.forEach((child) => child.kill("SIGKILL")));
 
-/** Ends the child with this process at the latest. */
+/** Ensures that the child ends at the latest with this process. */
 export function endWithParent(child: ChildProcess): void {
   running.add(child);
   child.once("exit", () => running.delete(child));
@@ -29,8 +29,8 @@ export interface RunOptions {
 }
 
 /**
- * Runs a program to its end; returns what it printed.
- * @throws Error: it failed; the message has what it wrote to its standard error and output.
+ * Runs a program to its end. Returns its output.
+ * @throws Error if it failed; the message has its standard error and output.
  */
 export async function run(program: string, args: readonly string[], options: RunOptions): Promise<{ stdout: string; stderr: string }> {
   try {

@@ -1,4 +1,4 @@
-// Tables, and servers of them: processes of the command.
+// Tables, and processes of the command that serve them.
 
 import assert from "node:assert/strict";
 import { type ChildProcess, spawn } from "node:child_process";
@@ -17,18 +17,18 @@ import { ended, endWithParent, run } from "./processes.js";
 export const ROWS = 1000;
 export const FIELDS = ["value", "note"];
 export const PROTOCOLS = ["simple", "double", "exppack-simple", "exppack-double", "double-pack", "hybrid", "onion"];
-/** The least work to build, of each kind: a hint, keys, keys of another shape. */
+/** Protocols that need the least work to build, one of each kind: with a hint, with keys, with keys of another shape. */
 export const COMMON = ["simple", "hybrid", "onion"];
-/** Tables whose queries bring their keys. */
+/** Tables whose queries contain their keys. */
 export const PER_QUERY = ["exppack-simple-per-query", "exppack-double-per-query", "hybrid-per-query"];
-/** All other tables of one server; the short form has those of the least work. */
+/** All other tables of one server; the short form has only those with the least work. */
 export const OTHERS = FULL
   ? [...PROTOCOLS.filter((name) => !COMMON.includes(name)), ...PER_QUERY]
   : ["exppack-simple", "hybrid-per-query"];
 /** Protocols with two servers. */
 export const PAIRS = ["dpf-xor", "dpf-sum"];
 
-/** The protocol of a table by its name. */
+/** Returns the protocol of a table by its name. */
 export function bare(name: string): string {
   return name.replace(/-(per-query|bins)$/, "");
 }
@@ -50,7 +50,7 @@ export interface Table {
   options?: readonly string[];
 }
 
-/** The command, in a folder of its own, which has `table.csv`. */
+/** The command, run in a separate folder that has `table.csv`. */
 export class Spirea {
   constructor(
     readonly program: string,
@@ -61,18 +61,18 @@ export class Spirea {
     return join(this.folder, name);
   }
 
-  /** Makes a folder in the command's; returns its name. */
+  /** Makes a folder in the command's folder. Returns its name. */
   async makeFolder(prefix: string): Promise<string> {
     return basename(await mkdtemp(this.path(prefix)));
   }
 
-  /** Runs the command; returns what it printed. */
+  /** Runs the command. Returns its output. */
   async run(...args: string[]): Promise<string> {
     const env = { ...process.env, XDG_CACHE_HOME: this.path("cache") };
     return (await run(this.program, args, { cwd: this.folder, env })).stdout;
   }
 
-  /** Builds a snapshot; returns its path. */
+  /** Builds a snapshot. Returns its path. */
   async build(name: string, protocol: string, { table = "table.csv", fields = FIELDS, options = [] }: Table = {}): Promise<string> {
     const out = this.path(name);
     await this.run(
@@ -82,7 +82,7 @@ export class Spirea {
   }
 }
 
-/** The addresses of a server. */
+/** Addresses and log of a server. */
 export interface Served {
   url: string;
   admin: string;
@@ -91,7 +91,7 @@ export interface Served {
 
 let servers = 0;
 
-/** A server that is ready. */
+/** A running server that is ready. */
 export class Server implements Served, AsyncDisposable {
   private constructor(
     private readonly process: ChildProcess,
@@ -129,7 +129,7 @@ export class Server implements Served, AsyncDisposable {
   }
 }
 
-/** Reads so many addresses that a server prints, a line each; fewer if its output ends. */
+/** Reads the `count` addresses that a server prints, one on each line; fewer if its output ends. */
 async function addresses(child: ChildProcess, count: number): Promise<string[]> {
   const found: string[] = [];
   for await (const line of createInterface({ input: child.stdout! })) {
@@ -151,7 +151,7 @@ async function ready(url: string): Promise<void> {
   }
 }
 
-/** The status of a response, whose connection is closed: a server counts those that are open. */
+/** Returns the status of a response. Closes the connection, because a server counts open connections. */
 async function statusOf(url: string, signal: AbortSignal): Promise<number | undefined> {
   const [response] = (await once(get(url, { agent: false, signal }), "response")) as [IncomingMessage];
   response.resume();

@@ -1,4 +1,4 @@
-// A page of an origin of its own that has the package as npm installed it.
+// A page with its own origin, and with the package as npm installed it.
 
 import { once } from "node:events";
 import { readFile } from "node:fs/promises";
@@ -22,7 +22,7 @@ export class Site implements AsyncDisposable {
     readonly url: string,
   ) {}
 
-  /** Serves a folder, perhaps with a policy (Content-Security-Policy) for all its files. */
+  /** Serves a folder, with an optional Content-Security-Policy for all its files. */
   static async of(folder: string, policy?: string): Promise<Site> {
     const server = http.createServer((request, response) => {
       const path = new URL(request.url!, "http://site").pathname;

@@ -1,4 +1,4 @@
-// Steps of many tests: a client named `client` that connects and looks a key up.
+// Common steps of tests: a client named `client` connects and looks up a key.
 
 import { expect } from "vitest";
 
@@ -8,12 +8,12 @@ import { type Failure, done } from "./outcomes.js";
 import { keysNamed } from "./wire.js";
 
 export const KEY = "key-5";
-/** Tries twice, and pauses shortly. */
+/** Options for two attempts with a short pause. */
 export const HASTY = { attempts: 2, maxPause: 50 };
-/** Gives a server up that says nothing: for tests of servers that do. */
+/** Options with short timeouts, for tests of silent servers. */
 export const IMPATIENT = { ...HASTY, patience: 2000, timeout: 1500 };
 
-/** Connects; returns how it stands with the client. */
+/** Connects. Returns the client's description and storage. */
 export async function connect(runtime: Runtime, url: unknown, database: string, options: object = {}): Promise<any> {
   return done(await runtime.call("connect", "client", url, { database, ...options }));
 }
@@ -22,7 +22,7 @@ export async function connectHastily(runtime: Runtime, url: unknown, database = 
   return connect(runtime, url, database, { ...HASTY, ...options });
 }
 
-/** Closes the client, so that all it keeps is stored. */
+/** Closes the client, which then has stored all its data. */
 export async function close(runtime: Runtime): Promise<void> {
   done(await runtime.call("close", "client"));
 }
@@ -32,17 +32,17 @@ export async function get(runtime: Runtime, key = KEY): Promise<string[] | null>
   return done(await runtime.call("lookUp", "client", [key])).values[0];
 }
 
-/** Checks that an error holds nothing of the key. */
+/** Checks that an error does not contain the key. */
 export function silent(error: Failure, key = KEY): void {
   expect(JSON.stringify(error)).not.toContain(key);
 }
 
-/** The hashes of the keys that the queries name, in the order in which they came. */
+/** Returns the hashes of the keys that the queries name, in the order of arrival. */
 export function keysOfQueries(between: Middle): string[] {
   return between.asked("query").map(({ body }) => keysNamed(body));
 }
 
-/** Checks that two queries share no run of bytes between their heads, with the version and the keys' name, and their ends. */
+/** Checks that two queries share no run of 16 aligned bytes, without their heads (version and keys' name) and their ends. */
 export function shareNothing(one: Buffer, two: Buffer): void {
   expect(one.length).toBe(two.length);
   for (let at = 64; at < one.length - 64; at += 16) {

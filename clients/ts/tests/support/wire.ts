@@ -1,11 +1,11 @@
-// Messages as docs/wire.md has them, as far as the tests look into them.
+// Messages of docs/wire.md, as far as the tests need them.
 
 import assert from "node:assert/strict";
 
 /** `Error` with code 16, UNKNOWN_KEYS: the server has forgotten the keys that a query names. */
 export const UNKNOWN_KEYS = Buffer.from("\x08\x01\x10\x10\x1a\x04gone\x22\x05again", "latin1");
 
-/** A number, and where it ends. */
+/** Decodes a number. Also returns the position after it. */
 function varint(message: Buffer, start: number): [number: number, end: number] {
   let [number, scale, at] = [0, 1, start];
   for (;;) {
@@ -22,7 +22,7 @@ interface Field {
   end: number;
 }
 
-/** The fields of a message: the number of each, and where its content lies. */
+/** Yields the fields of a message: the number of each, and the range of its content. */
 function* fields(message: Buffer): Generator<Field> {
   let at = 0;
   while (at < message.length) {
@@ -38,7 +38,7 @@ function* fields(message: Buffer): Generator<Field> {
   }
 }
 
-/** The message with other contents, as long, in all fields of a number. */
+/** Replaces the contents of all fields of a number; the new contents must have the same length. */
 function changed(message: Buffer, number: number, change: (content: Buffer) => Buffer): Buffer {
   const copy = Buffer.from(message);
   for (const field of fields(message)) {
@@ -50,13 +50,13 @@ function changed(message: Buffer, number: number, change: (content: Buffer) => B
   return copy;
 }
 
-/** The hash of the evaluation keys that a query names, in hexadecimal digits; empty if the query names none. */
+/** Returns the hash of the evaluation keys that a query names, in hexadecimal digits; empty if it names none. */
 export function keysNamed(query: Buffer): string {
   for (const { number, start, end } of fields(query)) if (number === 4) return query.toString("hex", start, end);
   return "";
 }
 
-/** The response with another byte in place of each byte of every answer: no record can come out right. */
+/** Changes every byte of every answer in a response, so that no record can be right. */
 export function flipped(response: Buffer): Buffer {
   return changed(response, 3, (answer) => Buffer.from(answer.map((byte) => byte ^ 0x80)));
 }
@@ -65,12 +65,12 @@ export function ofAnotherVersion(response: Buffer): Buffer {
   return changed(response, 2, () => Buffer.alloc(32));
 }
 
-/** As if this version were the server's newest by now. */
+/** Changes a response so that it announces this version as the server's newest. */
 export function withNewest(response: Buffer, version: Buffer): Buffer {
   return changed(response, 6, () => version);
 }
 
-/** A configuration that allows a single look-up in a request. */
+/** Changes a configuration so that it allows only one look-up in a request. */
 export function oneAtATime(config: Buffer): Buffer {
   const most = [...fields(config)].find(({ number }) => number === 6);
   assert(most);

@@ -1,5 +1,5 @@
-"""The designs of GPU-DPF (Lam and others, arXiv 2301.10904, section V), searched again: data, models that are trained on it,
-and their quality where look-ups are dropped. `spirea-embeddings reproduce` is the command."""
+"""Searches the designs of GPU-DPF (Lam and others, arXiv 2301.10904, section V) again: data, models trained on the data, and
+the models' quality with dropped look-ups. The command is `spirea-embeddings reproduce`."""
 
 from .data import Examples, Interactions, Source, Text
 from .language import LanguageModel, Perplexity

@@ -19,7 +19,7 @@ from .report import as_json, markdown
 from .study import DEFAULT, SHORT, Size, study_all
 
 SIZES = {"default": DEFAULT, "short": SHORT}
-# Files of the standard library that the short form reads.
+# Number of files of the standard library that the size `short` reads.
 FEW_FILES = 40
 
 
@@ -68,7 +68,8 @@ def _reproduce(options: argparse.Namespace) -> None:
 
 
 def _data(options: argparse.Namespace, size: Size) -> list[Callable[[], Text | Interactions]]:
-    """The published data where its files are, or what stands for it; and what every Python has."""
+    """Returns loaders of the published data if its files are given, else of synthetic data; and of Python's standard
+    library."""
     seed, users, part = options.seed, size.users, size.part
     files = None if part == 1 else FEW_FILES
     text, films, clicks = options.wikitext2, options.movielens, options.taobao

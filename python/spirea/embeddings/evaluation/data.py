@@ -1,4 +1,4 @@
-"""What models are trained and judged on, and where it is from."""
+"""Data for training and judging models, with its source."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..traces import Traces
 
 
 class Source(str, Enum):
-    """Where data is from: it stands beside every figure."""
+    """Source of data, stated beside every figure."""
 
     PUBLISHED = "published files"
     REAL = "real"
@@ -26,7 +26,7 @@ class Text:
     source: Source
     about: str
     rows: int
-    """Words of the vocabulary."""
+    """Number of words in the vocabulary."""
     training: np.ndarray
     testing: np.ndarray
 
@@ -35,7 +35,7 @@ class Text:
         return f"{self.name} ({self.source.value})"
 
     def windows(self, words: np.ndarray, length: int, most: int, seed: int) -> np.ndarray:
-        """At most so many windows of `length` words and the one that follows, which do not overlap."""
+        """Returns at most `most` windows: `length` words that do not overlap, and the word after them."""
         count = (len(words) - 1) // length
         if count < 1:
             raise ValueError(f"{self.name}: a window has {length + 1} words, and the text {len(words)}")
@@ -47,14 +47,14 @@ class Text:
 
 @dataclass(frozen=True)
 class Examples:
-    """Inferences of a recommender: what a user has had to do with, what is offered, and what came of it."""
+    """Inferences of a recommender: the user's history, the offered item, and the outcome."""
 
     history: Traces
-    """What the client looks up privately."""
+    """Items that the client looks up privately."""
     candidates: np.ndarray
-    """What is offered: its vector comes with the offer, from whoever chose it."""
+    """Offered items. An item's vector comes with the offer, from the party that chose it."""
     features: np.ndarray
-    """Numbers about the user that the client has."""
+    """Numbers about the user, known to the client."""
     labels: np.ndarray
 
     def __post_init__(self) -> None:
@@ -66,7 +66,7 @@ class Examples:
         return len(self.labels)
 
     def take(self, places: np.ndarray | list[int]) -> Examples:
-        """Some of the examples."""
+        """Returns the examples at `places`."""
         places = np.asarray(places, np.int64)
         history = self.history.take(places)
         return Examples(history, self.candidates[places], self.features[places], self.labels[places])
@@ -74,13 +74,13 @@ class Examples:
 
 @dataclass(frozen=True)
 class Interactions:
-    """Users and items."""
+    """Interactions of users with items."""
 
     name: str
     source: Source
     about: str
     rows: int
-    """Items."""
+    """Number of items."""
     training: Examples
     testing: Examples
 
@@ -90,8 +90,11 @@ class Interactions:
 
 
 def numbered(training: list[str], testing: list[str], most: int | None = None) -> tuple[int, np.ndarray, np.ndarray]:
-    """Words as numbers by their frequency in the training text, then by the alphabet; what is not in it, or beyond the
-    `most` most frequent, is the last number."""
+    """Numbers words by decreasing frequency in the training text, then alphabetically. Returns the number of rows and both
+    texts.
+
+    Words that are not in the training text, or not among the `most` most frequent ones, get the last number.
+    """
     words, counts = np.unique(np.array(training), return_counts=True)
     order = np.lexsort((words, -counts))[:most]
     numbers = {str(word): number for number, word in enumerate(words[order])}

@@ -1,4 +1,4 @@
-"""Figures in the form of the paper's 12 to 15."""
+"""Figures in the form of the paper's figures 12 to 15."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from ..costs import Cost, GpuDpf
 from ..tuner import Limits, Point
 from .study import PLAIN, Study
 
-# Communication and latency of the paper's section V.
+# Limits of communication and latency in the paper's section V.
 LIMITS = Limits(300_000, 0.1)
 COMMUNICATION_ALONE = Limits(300_000, float("inf"))
 NONE = Limits(1 << 62, float("inf"))
-# GPU-DPF's scheme, by whose calls designs are searched.
+# GPU-DPF's scheme; its PRF calls are the computation by which designs are searched.
 PAPER = GpuDpf()
-# The paper's limit of calls, and the one that it has for Taobao.
+# The paper's limit of PRF calls, and its limit for Taobao.
 CALLS, CALLS_OF_TAOBAO = 100_000, 5_000_000
 
 Axis = Callable[[Cost], float]
 
 
 def calls_limit(study: Study) -> int:
-    """The paper's limit of calls; where no plain design keeps within it, it is doubled until one does."""
+    """Returns the paper's limit of PRF calls, doubled until a plain design keeps within it."""
     limit = CALLS_OF_TAOBAO if study.name == "Taobao" else CALLS
     least = min(spent.prf_calls for _, spent in study.priced(PLAIN, PAPER))
     while limit < least:
@@ -33,7 +33,7 @@ def calls_limit(study: Study) -> int:
 
 
 def draw(studies: Sequence[Study], folder: Path, suffix: str = "svg") -> list[Path]:
-    """Draws the four figures, and gives their files."""
+    """Draws the four figures and returns their files."""
     gpu = GpuDpf("salsa20")
 
     def at_most_communication(_: Study, __: Point, spent: Cost) -> bool:

@@ -1,4 +1,4 @@
-"""A language model: an LSTM that says the next word of a window of text."""
+"""A language model: an LSTM that predicts the next word of a window of text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from .training import Adam, Table, sigmoid, uniform
 
 
 class LanguageModel:
-    """An embedding for each word, an LSTM, and the chances of the next word among the most frequent ones and "another"."""
+    """An embedding for each word, an LSTM, and probabilities of the next word: one of the most frequent words, or
+    "another"."""
 
     def __init__(self, rows: int, *, dim: int = 128, hidden: int = 128, outputs: int = 2000, seed: int = 0):
         rng = np.random.default_rng(seed)
@@ -20,7 +21,7 @@ class LanguageModel:
         self.hidden = hidden
         self.table = Table(rows, dim, 0.1, rng)
         bias = np.zeros(4 * hidden, np.float32)
-        # Gates that keep what there is, to begin with.
+        # Forget gates start open.
         bias[hidden : 2 * hidden] = 1
         self.weights = {
             "input": uniform(rng, dim, 4 * hidden),
@@ -56,15 +57,16 @@ class LanguageModel:
             if step % 50 == 0:
                 progress(f"step {step} of {steps}, perplexity {np.exp(loss):.0f}")
         counts = np.bincount(text.training, minlength=text.rows)
-        # What stands for a word that was dropped: the mean of what is looked up.
+        # Replacement for a dropped word: the mean of all embeddings, weighted by frequency.
         self.fallback = (counts @ self.table.rows / counts.sum()).astype(np.float32)
 
     def targets(self, words: np.ndarray) -> np.ndarray:
-        """What is to be said: the word, or the last output for all that are rarer."""
+        """Returns the expected outputs: the word, or the last output for rarer words."""
         return np.asarray(np.minimum(words, self.outputs - 1))
 
     def perplexity(self, windows: np.ndarray, found: np.ndarray | None = None) -> float:
-        """Of windows and the words after them; where `found` is not, a word's embedding was dropped."""
+        """Returns the perplexity of the words after each word of the windows. Embeddings are dropped where `found` is
+        False."""
         total = 0.0
         for start in range(0, len(windows), 64):
             part = windows[start : start + 64]
@@ -85,7 +87,7 @@ class LanguageModel:
         return np.asarray(scores)
 
     def _forward(self, vectors: np.ndarray) -> tuple[np.ndarray, list[tuple[np.ndarray, ...]]]:
-        """The states after each word, and what the way back needs of each."""
+        """Returns the states after each word, and the values that back-propagation needs."""
         weights, hidden = self.weights, self.hidden
         batch, length = vectors.shape[:2]
         inputs = vectors @ weights["input"] + weights["bias"]
@@ -146,7 +148,7 @@ class LanguageModel:
 
 
 class Perplexity:
-    """A language model's quality, for the tuner: an inference is a window."""
+    """Quality of a language model, for the tuner. An inference is a window."""
 
     name = "perplexity"
     higher_is_better = False

@@ -1,4 +1,4 @@
-"""A server's time for a table in bins: what is predicted of it beside what it says itself."""
+"""A server's time for a table in bins: predicted, and measured by the server itself."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..._server import Server
 from ..costs import Spirea
 from ..layout import Shape
 
-# Of a table of 16 MiB, which is larger than most caches, and of one with much to evaluate for each byte.
+# A table of 16 MiB, larger than most caches, and a table with much evaluation for each byte.
 SHAPES = (Shape("long rows", 1 << 16, 256, 64, 1), Shape("short rows", 1 << 16, 32, 256, 1))
 
 
@@ -25,7 +25,7 @@ class Measured:
     shape: Shape
     predicted: float
     measured: float
-    """The least of some passes, by the server's own account: of two, the longer one's."""
+    """Least time of several passes, reported by the servers; the longer of the two servers' times."""
 
     def __str__(self) -> str:
         shape = self.shape
@@ -36,7 +36,7 @@ class Measured:
 
 
 def measure_tables(model: Spirea, shapes: Sequence[Shape] = SHAPES, passes: int = 9) -> list[Measured]:
-    """Builds tables of random rows, has two servers of this process answer for them, and looks at their clocks."""
+    """Builds tables of random rows, serves them by two servers of this process, and reads the servers' times."""
     return [_measured(model, shape, passes) for shape in shapes]
 
 

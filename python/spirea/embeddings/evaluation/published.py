@@ -1,4 +1,4 @@
-"""Reads the published files of WikiText-2, MovieLens-20M and Taobao's display advertisements, where somebody has them."""
+"""Reads the published files of WikiText-2, MovieLens-20M and Taobao's display advertisements, if the user has them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy as np
 from ..traces import Traces
 from .data import Examples, Interactions, Source, Text, numbered
 
-# Ratings that count as liked, of a scale from 0.5 to 5.
+# Least rating that counts as liked, on a scale from 0.5 to 5.
 LIKED = 4.0
 
 
 def wikitext2(folder: str | Path) -> Text:
-    """WikiText-2 (Merity and others, 2016): `wiki.train.tokens` and `wiki.test.tokens`, or the same as `.raw`."""
+    """Reads WikiText-2 (Merity and others, 2016): `wiki.train.tokens` and `wiki.test.tokens`, or the same as `.raw`."""
     words = {}
     for part in ("train", "test"):
         path = _one_of(folder, f"wiki.{part}.tokens", f"wiki.{part}.raw")
@@ -28,8 +28,11 @@ def wikitext2(folder: str | Path) -> Text:
 
 
 def movielens(folder: str | Path, *, history: int = 50, most: int = 60_000, seed: int = 0) -> Interactions:
-    """MovieLens-20M (Harper and Konstan, 2015): `ratings.csv`. An inference looks up the last `history` films that a user
-    liked before, and says whether the next one rated is liked. The last tenth of each user's ratings is tested."""
+    """Reads MovieLens-20M (Harper and Konstan, 2015): `ratings.csv`.
+
+    An inference looks up the last `history` films that a user liked before, and predicts if the user likes the next rated
+    film. The last tenth of each user's ratings is for testing.
+    """
     path = _one_of(folder, "ratings.csv")
     ratings = _columns(path, {"userId": np.int64, "movieId": np.int64, "rating": np.float64, "timestamp": np.int64})
     order = np.lexsort((ratings["movieId"], ratings["timestamp"], ratings["userId"]))
@@ -56,8 +59,11 @@ PROFILE = ("cms_segid", "final_gender_code", "age_level", "pvalue_level", "shopp
 
 
 def taobao(folder: str | Path, *, history: int = 50, most: int = 60_000, seed: int = 0) -> Interactions:
-    """Taobao's display advertisements: `raw_sample.csv` and `user_profile.csv`. An inference looks up the advertisements
-    that a user clicked before, and says whether the one shown is clicked. The last day is tested, as is usual."""
+    """Reads Taobao's display advertisements: `raw_sample.csv` and `user_profile.csv`.
+
+    An inference looks up the last `history` advertisements that a user clicked before, and predicts if the user clicks the
+    shown one. The last day is for testing, as usual.
+    """
     shown = _columns(
         _one_of(folder, "raw_sample.csv"),
         {"user": np.int64, "time_stamp": np.int64, "adgroup_id": np.int64, "clk": np.float64},
@@ -83,7 +89,7 @@ def taobao(folder: str | Path, *, history: int = 50, most: int = 60_000, seed: i
 
 
 def _profiles(path: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Users, and numbers about each: what is known, scaled to 1; 0 for what is not."""
+    """Reads users, and numbers about each user: known numbers scaled to at most 1, 0 for unknown ones."""
     columns = _columns(path, {"userid": np.int64, **dict.fromkeys(PROFILE, np.float64)})
     order = np.argsort(columns["userid"], kind="stable")
     numbers = np.stack([np.nan_to_num(columns[name][order]) for name in PROFILE], axis=1)
@@ -98,23 +104,26 @@ def _one_of(folder: str | Path, *names: str) -> Path:
 
 
 def _columns(path: Path, types: dict[str, type]) -> dict[str, np.ndarray]:
-    """Columns of a CSV file by the names in its first line; empty numbers are NaN. A `ValueError` names what is wrong."""
+    """Reads columns of a CSV file by the names in its first line. Empty numbers are NaN.
+
+    Raises `ValueError`, which names the cause.
+    """
 
     def number(text: str) -> float:
         return float(text or "nan")
 
     with path.open(encoding="utf-8") as file:
-        # One of the published files has a space behind a name.
+        # One of the published files has a space after a column name.
         header = [name.strip() for name in file.readline().split(",")]
         missing = [name for name in types if name not in header]
         if missing:
             raise ValueError(f"{path}: there is no column {missing[0]} among {', '.join(header)}")
         try:
             with warnings.catch_warnings():
-                # Of no rows, which are an error below.
+                # numpy warns of files without rows, which are an error below.
                 warnings.simplefilter("ignore", UserWarning)
                 places = [header.index(name) for name in types]
-                # Numbers alone are read in compiled code, and there are millions.
+                # Without converters numpy reads in compiled code, which millions of numbers need.
                 converters = number if types.keys() & set(PROFILE) else None
                 table = np.loadtxt(file, delimiter=",", usecols=places, ndmin=2, converters=converters)
         except ValueError as error:

@@ -1,4 +1,4 @@
-"""Real text and real sequences of items that are on every machine with Python: its standard library's words and names."""
+"""Real text and real sequences of items from Python's standard library, which every installation has: words and names."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..traces import Traces
 from .data import Examples, Interactions, Source, Text, numbered
 
 WORD = re.compile(r"[a-z]+|[0-9]+|[^\sa-z0-9]")
-# Not everywhere a part of an installation.
+# Folders that some installations do not have.
 LEFT_OUT = {"site-packages", "dist-packages", "test", "tests", "idlelib", "lib2to3", "turtledemo", "ensurepip"}
 LONGEST = 50
 
@@ -35,13 +35,14 @@ def _sources(most_files: int | None) -> list[ast.Module]:
         try:
             parsed.append(ast.parse(path.read_text(encoding="utf-8")))
         except (SyntaxError, ValueError):
-            # Some are examples of what does not parse.
+            # Some files are examples of invalid syntax.
             continue
     return parsed
 
 
 def standard_library_text(most_files: int | None = None) -> Text:
-    """English: the docstrings of Python's standard library and the topics of its help. Every tenth piece is tested."""
+    """Reads English text: the docstrings of Python's standard library and the topics of its help. Every tenth piece is for
+    testing."""
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     nodes = (node for tree in _sources(most_files) for node in ast.walk(tree) if isinstance(node, documented))
     pieces = [text for node in nodes if (text := ast.get_docstring(node))]
@@ -49,7 +50,7 @@ def standard_library_text(most_files: int | None = None) -> Text:
         from pydoc_data.topics import topics
 
         pieces += [topics[name] for name in sorted(topics)]
-    # The same words again and again, such as of inherited methods, would be in both parts.
+    # Removes duplicates, such as the docstrings of inherited methods, which would be in both parts.
     words = [WORD.findall(piece.lower()) for piece in dict.fromkeys(pieces)]
     training = [word for number, piece in enumerate(words) if number % 10 for word in piece]
     testing = [word for number, piece in enumerate(words) if number % 10 == 0 for word in piece]
@@ -59,9 +60,11 @@ def standard_library_text(most_files: int | None = None) -> Text:
 
 
 def standard_library_names(most_files: int | None = None, *, seed: int = 0) -> Interactions:
-    """Sequences of items: the names that functions of Python's standard library use, in their order. An inference looks up
-    the names of the first part of a function, and says whether a name comes in the rest of it: one that does, or one drawn
-    from all that functions use. Every tenth function is tested."""
+    """Reads sequences of items: the names that functions of Python's standard library use, in order.
+
+    An inference looks up the names in the first part of a function, and predicts if a name occurs in the rest. The name is
+    drawn from the rest, or from the names in all functions. Every tenth function is for testing.
+    """
     runs = []
     for tree in _sources(most_files):
         for node in ast.walk(tree):

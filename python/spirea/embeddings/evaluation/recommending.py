@@ -1,4 +1,4 @@
-"""Recommenders: a bag of what a user has had to do with, what is offered, and two layers that say whether it suits."""
+"""Recommenders: a bag of the user's history, the offered item, and two layers that predict the outcome."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from .training import Adam, Table, sigmoid, uniform
 
 
 def auc(scores: np.ndarray, labels: np.ndarray) -> float:
-    """The chance that one of the label 1 has a higher score than one of the label 0; equal scores are half."""
+    """Returns the area under the ROC curve: the probability that an example with label 1 has a higher score than one with
+    label 0. Equal scores count half."""
     positive = labels > 0.5
     count = int(positive.sum())
     if not 0 < count < len(labels):
@@ -23,8 +24,8 @@ def auc(scores: np.ndarray, labels: np.ndarray) -> float:
 
 
 class Recommender:
-    """Two layers over the mean of the history's embeddings, the candidate's, their product, and what is known of the user.
-    MovieLens's model and Taobao's differ in the last alone."""
+    """Two layers over the mean of the history's embeddings, the candidate's embedding, their product, and the user's features.
+    The models of MovieLens and Taobao differ in the features only."""
 
     def __init__(self, rows: int, features: int, *, dim: int = 32, hidden: int = 64, seed: int = 0):
         rng = np.random.default_rng(seed)
@@ -55,7 +56,7 @@ class Recommender:
             progress(f"epoch {epoch + 1} of {epochs}, loss {np.mean(losses):.4f}")
 
     def scores(self, examples: Examples, found: np.ndarray | None = None) -> np.ndarray:
-        """What is said of each example; what was dropped is left out of its bag."""
+        """Returns the score of each example. Dropped look-ups are left out of their bag."""
         parts = []
         ends = examples.history.offsets
         for start in range(0, len(examples), 1024):
@@ -65,7 +66,7 @@ class Recommender:
         return np.concatenate(parts)
 
     def _bags(self, history: Traces, found: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-        """Means, and the share of each value in its bag's."""
+        """Returns the means of the bags, and the weight of each value in its mean."""
         owners = history.owners()
         used = np.ones(len(owners), np.float32) if found is None else found.astype(np.float32)
         counts = np.bincount(owners, used, minlength=len(history))
@@ -111,7 +112,7 @@ class Recommender:
 
 
 class AreaUnderCurve:
-    """A recommender's quality, for the tuner."""
+    """Quality of a recommender, for the tuner."""
 
     name = "AUC"
     higher_is_better = True

@@ -1,4 +1,4 @@
-"""Tables in the form of the paper's II, III and V, what each technique gives, and all of it as JSON."""
+"""Tables in the form of the paper's tables II, III and V, the gain of each technique, and all results as JSON."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .figures import LIMITS, PAPER
 from .measured import Measured
 from .study import ALONE, CODESIGN, OURS, OURS_ALONE, PAIRED_INFERENCES, PLAIN, TRACED, Study
 
-# Table II: quality, kB, ms, inferences a second.
+# Results of the paper's table II: quality, kB, ms, inferences per second.
 PUBLISHED = {
     ("Language model", "CPU, plain"): "92 ppl, 239 kB, 62 ms, 5.7 q/s",
     ("Language model", "V100, co-design"): "92 ppl, 425 kB, 8 ms, 1,230 q/s",
@@ -21,14 +21,14 @@ PUBLISHED = {
     ("Taobao", "CPU, plain"): ".595 AUC, 2.8 kB, 160 ms, 8,000 q/s",
     ("Taobao", "V100, co-design"): ".595 AUC, 5.4 kB, 150 ms, 256,000 q/s",
 }
-# What the paper's table is the result of, for data under other names.
+# Names of data sets in the paper's table, where they differ from ours.
 NAMES = {"WikiText-2": "Language model", "MovieLens-20M": "MovieLens"}
-# The CPU's time for one inference of the paper's tables is above its limit: communication alone is limited there.
+# On the CPU only communication is limited: its time for an inference of the paper's tables exceeds the limit of latency.
 CPU_LIMITS = Limits(LIMITS.communication, float("inf"))
 
 
 def markdown(studies: Sequence[Study], ours: Spirea, measured: Sequence[Measured], seed: int, size: str) -> str:
-    """The report."""
+    """Returns the report in Markdown."""
     parts = [
         "# Private embeddings: the designs of GPU-DPF, searched again",
         f"`spirea-embeddings reproduce --seed {seed} --size {size}`. The paper is GPU-DPF (arXiv 2301.10904), section V. "
@@ -223,7 +223,7 @@ def _measured(ours: Spirea, measured: Sequence[Measured]) -> str:
 
 
 def as_json(studies: Sequence[Study], ours: Spirea, measured: Sequence[Measured], seed: int) -> dict[str, Any]:
-    """Everything the figures are drawn from."""
+    """Returns all data of the figures, for JSON."""
     return {
         "seed": seed,
         "rates": ours.rates.source,

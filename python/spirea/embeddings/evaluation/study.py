@@ -1,4 +1,4 @@
-"""Trains the models, and searches designs for each with every technique alone and with all of them."""
+"""Trains the models, and searches designs for each model, with every technique alone and with all techniques."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ HOT = "hot table (paper)"
 COLLOCATION = "collocation (paper)"
 CODESIGN = "co-design (paper)"
 OURS = "co-design (this package)"
-# Not the paper's, whose hot table is asked in addition to the full one: what is not hot is never retrieved.
+# Differs from the paper, whose hot table is asked in addition to the full one: here rows outside the hot table are never
+# retrieved.
 ALONE = "hot table alone"
 OURS_ALONE = "hot table alone (this package)"
 BINS = (1, 4, 16, 64, 256)
@@ -33,24 +34,24 @@ BINS = (1, 4, 16, 64, 256)
 
 @dataclass(frozen=True)
 class Size:
-    """How large an evaluation is."""
+    """Size of an evaluation."""
 
     words: int
-    """Of the synthetic text."""
+    """Words of the synthetic text."""
     users: int
-    """Of the synthetic recommenders, and the most examples of the published ones."""
+    """Users of the synthetic recommenders, and most examples of the published data."""
     steps: int
-    """Of the language model's training."""
+    """Training steps of the language model."""
     epochs: int
     tested: int
-    """Inferences that quality is measured by."""
+    """Inferences for measuring quality."""
     inferences: int
-    """Inferences that designs are searched by."""
+    """Inferences for searching designs."""
     judged: int
     """Designs of each technique whose quality is measured."""
     neighbours: tuple[int, ...] = (0, 1, 3, 7)
     part: int = 1
-    """Tables are so many times smaller than the published ones."""
+    """Factor by which synthetic tables are smaller than the published ones."""
 
 
 DEFAULT = Size(words=800_000, users=120_000, steps=600, epochs=2, tested=2000, inferences=150, judged=32)
@@ -58,8 +59,11 @@ SHORT = Size(words=20_000, users=1500, steps=20, epochs=1, tested=100, inference
 
 
 def techniques(size: Size) -> dict[str, Space]:
-    """What is searched under each technique. Those of the paper have their rows in an order drawn at random, so that
-    bins of a table that is sorted by frequency do not collide more than they must."""
+    """Returns the search space of each technique.
+
+    The paper's techniques get their rows in random order. Otherwise frequent rows of a table that is sorted by frequency would
+    collide in the same bins.
+    """
     ours = Space(bins=BINS, passes=(1,), neighbours=size.neighbours, full=(True,))
     paper = replace(ours, collocations=(Collocation.COPIES,), placement=Placement.SHUFFLED)
     return {
@@ -73,7 +77,7 @@ def techniques(size: Size) -> dict[str, Space]:
     }
 
 
-# What a technique's designs include besides its own.
+# Techniques whose designs a technique includes besides its own.
 INCLUDES: dict[str, tuple[str, ...]] = {
     PLAIN: (),
     HOT: (PLAIN,),
@@ -87,7 +91,7 @@ INCLUDES: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Study:
-    """What came of one data set and its model."""
+    """Results for one data set and its model."""
 
     name: str
     source: Source
@@ -95,17 +99,17 @@ class Study:
     rows: int
     entry_bytes: int
     look_ups: float
-    """The mean of an inference."""
+    """Mean number of look-ups of an inference."""
     quality: str
     higher_is_better: bool
     baseline: float
-    """Where nothing is dropped."""
+    """Quality with nothing dropped."""
     floor: float
-    """Where everything is."""
+    """Quality with everything dropped."""
     points: dict[str, list[Point]]
-    """The designs of each technique whose quality was measured."""
+    """Designs of each technique whose quality was measured."""
     seconds: float
-    """Of a processor: training, searching and judging."""
+    """Processor time of training, searching and judging."""
     _costs: dict[tuple[CostModel, Design], Cost] = field(default_factory=dict, repr=False, compare=False)
 
     @property
@@ -114,12 +118,12 @@ class Study:
 
     @property
     def goal(self) -> float:
-        """Within 2% of the baseline, as in the paper."""
+        """Quality goal: within 2% of the baseline, as in the paper."""
         return within(self.baseline, 0.02, self.higher_is_better)
 
     def kept(self, quality: float) -> float:
-        """How much of what look-ups bring the model at all a quality has: 1 of the baseline, 0 of the floor; all of it
-        where they bring nothing."""
+        """Returns the part of the look-ups' benefit that a quality keeps: 1 for the baseline, 0 for the floor. If look-ups
+        have no benefit, the result is 1."""
         brought = self.baseline - self.floor
         return (quality - self.floor) / brought if brought else 1.0
 
@@ -127,19 +131,19 @@ class Study:
         return quality is not None and (quality >= goal if self.higher_is_better else quality <= goal)
 
     def priced(self, technique: str, model: CostModel) -> list[tuple[Point, Cost]]:
-        """A technique's designs with their costs in a scheme."""
+        """Returns a technique's designs with their costs in a scheme."""
         names = (*INCLUDES[technique], technique)
         return [(point, self.cost(point, model)) for name in names for point in self.points[name]]
 
     def cost(self, point: Point, model: CostModel) -> Cost:
-        """What a design costs in a scheme, computed once for each object that is one."""
+        """Returns the cost of a design in a scheme, cached by model object and design."""
         key = (model, point.design)
         if key not in self._costs:
             self._costs[key] = cost(model, point.design, self.rows, self.entry_bytes)
         return self._costs[key]
 
     def cheapest(self, technique: str, model: CostModel, goal: float, limits: Limits) -> tuple[Point, Cost] | None:
-        """The least computation that reaches a quality within limits."""
+        """Returns the design with the least computation that reaches a quality within limits."""
         good = [
             (point, spent)
             for point, spent in self.priced(technique, model)
@@ -148,7 +152,7 @@ class Study:
         return min(good, key=lambda each: (model.computation(each[1]), each[1].communication), default=None)
 
     def equal_goal(self, model: CostModel, limits: Limits) -> float:
-        """The goal, or what is nearest to it of all that plain batch retrieval reaches within the limits."""
+        """Returns the goal if plain batch retrieval reaches it within the limits, else the nearest quality that it reaches."""
         reached = [
             point.quality for point, spent in self.priced(PLAIN, model) if point.quality is not None and limits.admit(spent)
         ]
@@ -158,12 +162,12 @@ class Study:
 
 
 WINDOW = 32
-# Inferences whose look-ups designs are made from, and those of which pairs are counted.
+# Inferences from whose look-ups designs are made, and inferences in which pairs are counted.
 TRACED, PAIRED_INFERENCES = 20_000, 3000
 
 
 def study_text(text: Text, size: Size, seed: int, progress: Progress) -> Study:
-    """A language model whose inference is a window of 32 words."""
+    """Studies a language model; an inference is a window of 32 words."""
     started = time.process_time()
     model = LanguageModel(text.rows, dim=128, hidden=64, outputs=1000, seed=seed)
     say = _under(text.label, progress)
@@ -176,7 +180,7 @@ def study_text(text: Text, size: Size, seed: int, progress: Progress) -> Study:
 
 
 def study_interactions(data: Interactions, size: Size, seed: int, progress: Progress) -> Study:
-    """A recommender whose inference is one offer, and looks up the user's history."""
+    """Studies a recommender; an inference is one offer, and looks up the user's history."""
     started = time.process_time()
     model = Recommender(data.rows, data.training.features.shape[1], seed=seed)
     model.table.rate = 0.05 if data.training.features.shape[1] == 0 else 0.03
@@ -205,7 +209,8 @@ def _study(
     planner = Planner(training, most_neighbours=max(size.neighbours), pair_inferences=PAIRED_INFERENCES, seed=seed)
     points: dict[str, list[Point]] = {}
     for name, space in techniques(size).items():
-        # By the calls of GPU-DPF's scheme, which other schemes' work grows with; latency is looked at for each scheme.
+        # Searches by the PRF calls of GPU-DPF's scheme; the work of other schemes grows with them. Limits of latency are
+        # applied later, for each scheme.
         found = tune(
             planner,
             quality,
@@ -240,7 +245,7 @@ def _under(label: str, progress: Progress) -> Progress:
 
 
 def study_all(data: Sequence[Callable[[], Text | Interactions]], size: Size, seed: int, progress: Progress) -> list[Study]:
-    """Studies of data sets, each loaded when its turn comes."""
+    """Studies data sets one after another; loads each when its turn comes."""
     studies = []
     for load in data:
         loaded = load()

@@ -1,5 +1,5 @@
-"""SYNTHETIC stand-ins for the published data: the published sizes of tables, access that is as skewed, and rows that occur
-together. Nothing that is learnt from them says anything of people or of language."""
+"""SYNTHETIC stand-ins for the published data: the published sizes of tables, similarly skewed access, and rows that occur
+together. Results on them are no evidence about people or language."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .data import Examples, Interactions, Source, Text
 
 
 def zipf(rows: int, exponent: float, shift: float = 0.0) -> np.ndarray:
-    """The chances that add up to 1 of rows by their rank: Zipf's and Mandelbrot's law."""
+    """Returns the cumulative probabilities of rows by rank, after Zipf's and Mandelbrot's law."""
     chances = (np.arange(1, rows + 1) + shift) ** -exponent
     return np.asarray(np.cumsum(chances) / chances.sum())
 
@@ -20,8 +20,8 @@ def drawn(chances: np.ndarray, shape: tuple[int, ...], rng: np.random.Generator)
 
 
 def text(rows: int = 131_000, words: int = 800_000, *, seed: int = 0) -> Text:
-    """Words by Zipf's law with an exponent of 1: a fifth follow from the topic of a stretch of 256 words, and two fifths are
-    one of four that follow the word before."""
+    """Draws words by Zipf's law with exponent 1. A fifth depend on the topic of a stretch of 256 words. Two fifths are one of
+    the four followers of the word before."""
     rng = np.random.default_rng(seed)
     chances = zipf(rows, 1.0)
     topics = min(64, rows)
@@ -45,8 +45,8 @@ def text(rows: int = 131_000, words: int = 800_000, *, seed: int = 0) -> Text:
 
 
 def films(rows: int = 27_000, users: int = 20_000, *, history: int = 50, seed: int = 0) -> Interactions:
-    """A table of MovieLens-20M's size. Films are rated as (rank + 550)^-2.5, which falls about as that data does; a user
-    likes three of 40 genres. Half of the films offered are of these."""
+    """Makes a table of MovieLens-20M's size. The popularity of films is (rank + 550)^-2.5, which falls about as in that data.
+    A user likes three of 40 genres; half of the offered films are drawn from these."""
     rng = np.random.default_rng(seed)
     chances = zipf(rows, 2.5, min(550.0, rows / 49))
     genres = min(40, rows)
@@ -71,8 +71,8 @@ def films(rows: int = 27_000, users: int = 20_000, *, history: int = 50, seed: i
 
 
 def advertisements(rows: int = 900_000, users: int = 40_000, *, history: int = 20, seed: int = 0) -> Interactions:
-    """A table of Taobao's size. A user clicked few advertisements, of two of 30 categories for the most part, and clicks
-    what is shown by its category, by those that the user likes, by six numbers that are known, and by chance."""
+    """Makes a table of Taobao's size. A user has clicked few advertisements, mostly of two of 30 categories. The click on a
+    shown one depends on its category, the categories that the user likes, six known numbers, and chance."""
     rng = np.random.default_rng(seed)
     chances = zipf(rows, 1.1, 10.0)
     categories = min(30, rows)
@@ -91,7 +91,7 @@ def advertisements(rows: int = 900_000, users: int = 40_000, *, history: int = 2
     candidates = np.where(suits, of_category(shown_to), drawn(chances, (users,), rng))
     features = rng.normal(size=(users, 6)).astype(np.float32)
     matters = features @ rng.normal(size=6) / np.sqrt(6)
-    # Those who like some categories click more than others do.
+    # Users who like certain categories click more than others.
     ready = rng.normal(size=categories)[tastes].sum(axis=1)
     clicked = rng.random(users) < 1 / (1 + np.exp(1.0 - 0.5 * suits - 0.3 * matters - 0.5 * ready))
     history_of = Traces(rows, looked_up, np.concatenate([[0], np.cumsum(lengths)]))
@@ -100,7 +100,7 @@ def advertisements(rows: int = 900_000, users: int = 40_000, *, history: int = 2
 
 
 def _split(name: str, about: str, rows: int, examples: Examples) -> Interactions:
-    """Every tenth user is tested."""
+    """Splits examples into training and testing: every tenth user is for testing."""
     tested = np.arange(len(examples)) % 10 == 0
     training, testing = (examples.take(np.flatnonzero(where)) for where in (~tested, tested))
     return Interactions(name, Source.SYNTHETIC, about, rows, training, testing)

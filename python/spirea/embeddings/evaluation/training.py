@@ -1,4 +1,4 @@
-"""What the models have in common: how weights are changed, and tables of embeddings of which a step touches few rows."""
+"""Common parts of the models: optimisers, and embedding tables of which a step touches few rows."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 
 
 class Adam:
-    """Kingma and Ba's method, for weights that every step changes."""
+    """Optimiser Adam, by Kingma and Ba, for weights that every step changes."""
 
     def __init__(self, weights: dict[str, np.ndarray], rate: float):
         self.weights = weights
@@ -33,7 +33,7 @@ class Table:
         self._squares = np.full(rows, 1e-6, np.float32)
 
     def step(self, ids: np.ndarray, gradients: np.ndarray) -> None:
-        """Takes a step by the gradients of rows, of which one may stand several times."""
+        """Takes a step by the gradients of rows. A row may occur several times in `ids`."""
         order = np.argsort(ids, kind="stable")
         touched, starts = np.unique(ids[order], return_index=True)
         if not len(touched):
@@ -48,6 +48,6 @@ def sigmoid(values: np.ndarray) -> np.ndarray:
 
 
 def uniform(rng: np.random.Generator, inputs: int, outputs: int) -> np.ndarray:
-    """Weights of a layer, by Glorot and Bengio."""
+    """Draws initial weights of a layer, after Glorot and Bengio."""
     limit = np.sqrt(6 / (inputs + outputs))
     return rng.uniform(-limit, limit, (inputs, outputs)).astype(np.float32)
