@@ -4,8 +4,8 @@
 usage: comments.py check
        comments.py draw NUMBER [SEED]
 
-`check` fails if a comment is wider than 100 columns, or begins with a word that hides its subject: CONTRIBUTING.md, "Comments".
-`draw` prints comments at random, with what they stand above, so that somebody who did not write them can say which are clear.
+`check` fails if a comment is wider than 100 columns or begins with a word that hides its subject: CONTRIBUTING.md, "Comments".
+`draw` prints random comments with the line of code below each, for a reader who did not write them.
 """
 
 import random
