@@ -113,7 +113,7 @@ impl Key {
     }
 }
 
-/// Returns the block of 16 bytes.
+/// Parses a block of 16 little-endian bytes.
 fn block(bytes: &[u8]) -> Block {
     bytes.iter().rev().fold(0, |block, &byte| block << 8 | Block::from(byte))
 }

@@ -32,7 +32,7 @@ impl OutputKind {
         }
     }
 
-    /// Returns the bits of an output.
+    /// Returns the number of bits of an output.
     pub fn bits(self) -> u64 {
         match self {
             Self::Bit => 1,

@@ -181,7 +181,7 @@ impl PreparedKeys {
         self.value.downcast_ref()
     }
 
-    /// Returns the bytes of memory that they take.
+    /// Returns the number of bytes of memory that they take.
     pub fn memory_bytes(&self) -> usize {
         self.bytes
     }

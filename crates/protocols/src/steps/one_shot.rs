@@ -60,7 +60,7 @@ impl OneShotShape {
         FixedPacking { gadget, expansion: self.rotated.chunks(), rotations }
     }
 
-    /// Returns the bytes of the a half of a result.
+    /// Returns the number of bytes of the a half of a result.
     fn uniform_bytes(&self) -> usize {
         switched(self.set()).a as usize * self.degree() / 8
     }
