@@ -39,8 +39,8 @@ pub fn rounded_query_bytes(set: RingSet) -> usize {
     SEED_BYTES + rounded_bytes(set)
 }
 
-/// Parses a query's bytes with a rounded b half ([`RingSet::dropped_bits`]) into the ciphertext [a
-/// | b], as values. All bytes of the right length are a ciphertext.
+/// Parses a query's bytes with a rounded b half ([`RingSet::dropped_bits`]) into the ciphertext
+/// [a | b], as values. All bytes of the right length are a ciphertext.
 ///
 /// # Errors
 /// [`LatticeError`] if the length is wrong.

@@ -115,7 +115,8 @@ pub struct Shape {
 
 impl Shape {
     /// Chooses the shape for values of these lengths, at least one. It minimises the cost of a
-    /// look-up, among shapes that pad the table at most [`SPARSE`] times, if there are any.
+    /// look-up among the shapes that pad the table at most [`SPARSE`] times. If there are none, it
+    /// minimises the growth by padding.
     ///
     /// The same shape serves every protocol: filling a unit of 4096 bytes counts as well as being
     /// small, and every size has a candidate that fills its unit.
