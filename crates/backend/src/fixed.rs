@@ -38,7 +38,7 @@ impl FixedPacking {
         self.expansion.substitutions() + self.rotations.substitutions(results)
     }
 
-    /// Returns the bytes of all digits of a query with `results` results.
+    /// Returns the number of bytes of all digits of a query with `results` results.
     pub fn digits_bytes(&self, ring: &Ring, results: usize) -> usize {
         self.substitutions(results) * self.gadget.levels(ring) * ring.words() * size_of::<u32>()
     }

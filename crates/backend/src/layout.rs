@@ -66,7 +66,7 @@ impl PanelLayout {
         self.columns
     }
 
-    /// Returns the bytes of the whole matrix.
+    /// Returns the number of bytes of the whole matrix.
     pub fn bytes(&self) -> usize {
         self.rows * self.columns
     }
@@ -81,7 +81,7 @@ impl PanelLayout {
         self.columns / QUAD
     }
 
-    /// Returns the bytes of one panel.
+    /// Returns the number of bytes of one panel.
     pub fn panel_bytes(&self) -> usize {
         self.columns * PANEL_ROWS
     }

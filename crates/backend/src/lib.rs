@@ -195,7 +195,6 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Step `scalar_fold` against a structured public matrix: multiplies the database by A, through
     /// number-theoretic transforms. The result is row-major, `layout.rows()` x (`a.rank` * 256).
-    /// (`a.rank` * 256).
     ///
     /// # Errors
     /// [`BackendError::Shape`] if the columns are not `a.block_rows * 256`.

@@ -61,8 +61,8 @@ pub struct SwitchedBits {
 }
 
 impl SwitchedBits {
-    /// Returns the bytes of a switched ciphertext: its N coefficients of a, then those of b, each
-    /// in its number of bits, lowest bit first, without gaps.
+    /// Returns the number of bytes of a switched ciphertext: its N coefficients of a, then those of
+    /// b, each in its number of bits, lowest bit first, without gaps.
     pub fn bytes(&self, degree: usize) -> usize {
         (self.a + self.b) as usize * degree / 8
     }

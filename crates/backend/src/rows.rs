@@ -76,7 +76,7 @@ impl RowLayout {
         self.rows
     }
 
-    /// Returns the bytes of a row.
+    /// Returns the number of bytes of a row.
     pub fn row_bytes(&self) -> usize {
         self.row_bytes
     }
@@ -86,12 +86,12 @@ impl RowLayout {
         self.parts
     }
 
-    /// Returns the bytes of all rows.
+    /// Returns the number of bytes of all rows.
     pub fn bytes(&self) -> usize {
         self.rows * self.row_bytes * self.parts
     }
 
-    /// Returns the bytes of an answer, the share of a record: its rows one after another.
+    /// Returns the number of bytes of an answer, the share of a record: its rows one after another.
     pub fn answer_bytes(&self) -> usize {
         self.row_bytes * self.parts
     }

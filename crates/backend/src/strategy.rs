@@ -23,12 +23,12 @@ impl Strategy {
     /// All strategies.
     pub const ALL: [Self; 4] = [Self::Replicate, Self::Exchange, Self::Aggregate, Self::Gather];
 
-    /// True if each device holds only its own rows of the database's matrix.
+    /// Returns true if each device holds only its own rows of the database's matrix.
     pub fn divides_matrices(self) -> bool {
         self != Self::Replicate
     }
 
-    /// True if each device holds only its own rows of a matrix of plaintext polynomials.
+    /// Returns true if each device holds only its own rows of a matrix of plaintext polynomials.
     pub fn divides_plain(self) -> bool {
         matches!(self, Self::Aggregate | Self::Gather)
     }

@@ -51,8 +51,8 @@ impl Domain {
         inner * of_blocks(2) + self.leaves() * of_blocks(LEAF_BLOCKS as u64)
     }
 
-    /// Returns the bytes of a key: the party, the root, a block for each level, a bit for each
-    /// level, the leaf's correction.
+    /// Returns the number of bytes of a key: the party, the root, a block for each level, a bit for
+    /// each level, the leaf's correction.
     pub fn key_bytes(&self) -> usize {
         let depth = self.depth() as usize;
         1 + 16 + 16 * depth + depth.div_ceil(8) + 16 * LEAF_BLOCKS

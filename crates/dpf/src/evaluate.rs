@@ -7,7 +7,7 @@ use crate::{Block, CONTROL, Domain, DpfError, Key, LEAF_BLOCKS, Leaf, Level, Out
 /// up to the function's output.
 ///
 /// # Panics
-/// Panics if the key's domain does not contain the point or has other outputs than `O`.
+/// If the key's domain does not contain the point or has other outputs than `O`.
 pub fn evaluate<P: Prf, O: Output>(prf: P, key: &Key, point: u64) -> O {
     let domain = key.domain();
     assert!(domain.output() == O::KIND && point < domain.points());
@@ -24,7 +24,7 @@ pub fn evaluate<P: Prf, O: Output>(prf: P, key: &Key, point: u64) -> O {
 /// meaningless. It computes one node after another and is the reference for every faster traversal.
 ///
 /// # Panics
-/// Panics if the key's domain has other outputs than `O`.
+/// If the key's domain has other outputs than `O`.
 pub fn evaluate_all<P: Prf, O: Output>(prf: P, key: &Key) -> Vec<Leaf> {
     assert_eq!(key.domain().output(), O::KIND, "the domain has other outputs");
     let mut nodes = vec![key.root()];

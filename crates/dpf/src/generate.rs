@@ -19,7 +19,7 @@ use crate::{
 /// [`DpfError::Outside`] if the domain has no such point.
 ///
 /// # Panics
-/// Panics if the domain has other outputs than `O`.
+/// If the domain has other outputs than `O`.
 pub fn generate<P: Prf, O: Output>(
     prf: P,
     domain: Domain,

@@ -62,7 +62,7 @@ impl Key {
     /// - the leaf's correction.
     ///
     /// # Panics
-    /// Panics for the key of a [`Subtree`](crate::Subtree) whose control bit is not the party's:
+    /// For the key of a [`Subtree`](crate::Subtree) whose control bit is not the party's:
     /// such keys are never sent.
     pub fn to_bytes(&self) -> Vec<u8> {
         assert_eq!(self.root & CONTROL, Block::from(self.party.number()), "the key of a subtree");
@@ -113,7 +113,7 @@ impl Key {
     }
 }
 
-/// Returns the block of 16 bytes.
+/// Parses a block of 16 little-endian bytes.
 fn block(bytes: &[u8]) -> Block {
     bytes.iter().rev().fold(0, |block, &byte| block << 8 | Block::from(byte))
 }

@@ -32,7 +32,7 @@ impl OutputKind {
         }
     }
 
-    /// Returns the bits of an output.
+    /// Returns the number of bits of an output.
     pub fn bits(self) -> u64 {
         match self {
             Self::Bit => 1,
@@ -51,7 +51,7 @@ impl OutputKind {
     /// another.
     ///
     /// # Panics
-    /// Panics if their lengths differ.
+    /// If their lengths differ.
     pub fn add_to(self, sums: &mut [u8], others: &[u8]) {
         assert_eq!(sums.len(), others.len());
         match self {

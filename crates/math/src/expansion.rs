@@ -4,8 +4,8 @@
 /// coefficients, in a tree of substitutions that is pruned to the wanted leaves (VIPIR section 3.5,
 /// SealPIR).
 ///
-/// A node at level i holds a polynomial in X^(2^i) and splits by the substitution X -> X^(N / 2^i +
-/// 1) into its even and its odd part. Leaf t therefore holds the coefficient whose number is t with
+/// A node at level i holds a polynomial in X^(2^i) and splits into its even and its odd part by the
+/// substitution X -> X^(N / 2^i + 1). Leaf t therefore holds the coefficient whose number is t with
 /// its bits reversed. Leaves 0, 1, 2, ... are adjacent in the tree, and nodes that no leaf needs
 /// are never computed. Every level doubles the message; encryption must divide by 2^`levels`.
 ///
@@ -66,8 +66,8 @@ impl Expansion {
         (degree >> level) + 1
     }
 
-    /// Returns the number of nodes at `level`, from the first one, that have a wanted leaf below
-    /// them.
+    /// Returns the number of nodes that have a wanted leaf below them, at `level` counted from the
+    /// first level of this tree.
     pub fn nodes(&self, level: u32) -> usize {
         self.leaves.div_ceil(1 << (self.levels - level))
     }

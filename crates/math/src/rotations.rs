@@ -127,8 +127,8 @@ impl Rotations {
     /// exponent 2 m + 1. `plaintexts` are `entries` polynomials, concatenated. Each coefficient is
     /// a sum of `entries` numbers.
     ///
-    /// The sums over the even and the odd entries depend on the exponent modulo half as much, and P
-    /// = E + g(Y)^-1 O: this takes n log2 n additions of polynomials instead of n^2.
+    /// The sums E and O over the even and the odd entries depend on the exponent modulo half as
+    /// much, and P = E + g(Y)^-1 O. This takes n log2 n additions of polynomials instead of n^2.
     pub fn sums(&self, degree: usize, plaintexts: Vec<i32>) -> Vec<i32> {
         let (entries, stride) = (self.entries, degree / self.entries);
         let (mut from, mut to) = (plaintexts, vec![0; entries * degree]);

@@ -94,7 +94,8 @@ impl FromStr for SecurityLevel {
     }
 }
 
-/// Objective of the choice of a shape: bytes of a query and its answer, or work of the server.
+/// Objective of the choice of a shape: bytes of a query and its answer, work of the server, or a
+/// balance of the two.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Preference {
     /// The fewest bytes among shapes within 5% of the least work.
@@ -111,7 +112,7 @@ impl Preference {
     /// All preferences.
     pub const ALL: [Self; 3] = [Self::Time, Self::Communication, Self::Balance];
 
-    /// Its name.
+    /// Returns its name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Time => "time",

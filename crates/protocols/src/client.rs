@@ -49,7 +49,7 @@ pub trait IndexClient: Send + Sync {
         None
     }
 
-    /// Makes queries for record `index`, one for each party, under fresh secrets. The queries to
+    /// Makes queries for record `index`, one for each party, with fresh randomness. The queries to
     /// all parties but one together reveal nothing about the index.
     ///
     /// # Errors

@@ -31,7 +31,7 @@ pub enum ProtocolError {
     /// An index or key that cannot be looked up.
     #[error("{0}")]
     BadRequest(String),
-    /// A version that the pinned key does not sign.
+    /// A version without a valid signature of the pinned key, or older than a version seen before.
     #[error("{0}")]
     Untrusted(String),
     /// Failure to get randomness for a secret.

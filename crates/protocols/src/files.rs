@@ -116,7 +116,6 @@ fn check_length(path: &Path, found: u64, expected: u64) -> Result<(), ProtocolEr
     Err(BackendError::Shape(format!("{path}: {found} bytes where the parameters say {expected}")).into())
 }
 
-/// Returns the error of an unreadable file.
 fn unreadable(path: &Path, source: std::io::Error) -> ProtocolError {
     BackendError::Io { path: path.into(), source }.into()
 }

@@ -61,12 +61,12 @@ pub mod list {
     /// Serialises as an array of 64 hexadecimal digits each.
     ///
     /// # Errors
-    /// The serialiser's.
+    /// Those of the serialiser.
     pub fn serialize<S: Serializer>(list: &[[u8; 32]], serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(list.iter().map(|bytes| Bytes(*bytes)))
     }
 
-    /// Reads what [`serialize`] wrote, and nothing else.
+    /// Reads the output of [`serialize`], and refuses other spellings.
     ///
     /// # Errors
     /// If it is no array of 64 lower-case hexadecimal digits each.

@@ -60,8 +60,8 @@ impl ClientKeys {
     /// Refuses an answer, and ends the keys like [`Self::end`].
     ///
     /// # Errors
-    /// [`Ended`] if another answer was refused before. The caller then reports the earlier refusal,
-    /// so that the server learns nothing from this answer.
+    /// [`Ended`] if the keys ended before, by another refused answer or [`Self::end`]. The caller
+    /// then reports that the keys have ended, so that the server learns nothing from this answer.
     pub fn refuse(&self) -> Result<(), Ended> {
         self.0.secret.end()
     }
@@ -69,7 +69,8 @@ impl ClientKeys {
     /// Accepts an answer that verified.
     ///
     /// # Errors
-    /// [`Ended`] if an answer was refused before, in any thread: the caller withholds this answer.
+    /// [`Ended`] if an answer was refused before, in any thread, if the keys were ended, or in a
+    /// copy of the process: the caller withholds this answer.
     pub fn accept(&self) -> Result<(), Ended> {
         self.end_copies();
         self.0.secret.accept()
@@ -116,8 +117,8 @@ impl ClientKeys {
         })
     }
 
-    /// Restores saved keys if their shape is among `shapes`. The caller must ensure that the keys
-    /// match the secret.
+    /// Restores saved keys; `None` unless their shape is among `shapes`, they have its length, and
+    /// the secret is intact. The caller must ensure that the keys match the secret.
     pub fn restore(
         saved: SavedKeys,
         mut shapes: impl Iterator<Item = KeyShape>,
@@ -181,7 +182,7 @@ impl PreparedKeys {
         self.value.downcast_ref()
     }
 
-    /// Returns the bytes of memory that they take.
+    /// Returns the number of bytes of memory that they take.
     pub fn memory_bytes(&self) -> usize {
         self.bytes
     }

@@ -225,7 +225,7 @@ pub trait Parameters {
         FirstFold::Bytes
     }
 
-    /// Returns the bytes of the database in the form in which it is folded.
+    /// Returns the number of bytes of the database in the form in which it is folded.
     fn folded_bytes(&self) -> u64 {
         match self.first_fold() {
             FirstFold::Bytes | FirstFold::Rows { .. } => self.matrix_bytes(),
@@ -236,7 +236,8 @@ pub trait Parameters {
         }
     }
 
-    /// Returns the bytes that the server precomputes from the database and keeps; 0 if none.
+    /// Returns the number of bytes that the server precomputes from the database and keeps; 0 if
+    /// none.
     fn server_bytes(&self) -> u64;
 
     /// Returns the server's work for one query.
@@ -264,14 +265,15 @@ pub trait Parameters {
         self.key_shape().map(|_| KeyDelivery::Registered)
     }
 
-    /// Returns the bits about an earlier query's index that an accepted answer can reveal, if keys
-    /// are registered and records carry no inclusion proofs. The attack: a server that knows the
-    /// record queried now combines the ciphertexts of both queries (docs/soundness.md).
+    /// Returns the number of bits of an earlier query's index that an accepted answer can
+    /// reveal, if keys are registered and records carry no inclusion proofs. The attack: a server
+    /// that knows the record queried now combines the ciphertexts of both queries
+    /// (docs/soundness.md).
     fn combined_answer_bits(&self) -> f64 {
         0.0
     }
 
-    /// Returns the bytes of queries, answers, hint and keys.
+    /// Returns the sizes of queries, answers, hint and keys in bytes.
     fn sizes(&self) -> Sizes;
 
     /// Returns the probability that the error of any number decoded from a response exceeds `share`
@@ -320,12 +322,12 @@ pub trait Parameters {
         self.grid().records
     }
 
-    /// Returns the bytes of a record.
+    /// Returns the number of bytes of a record.
     fn record_bytes(&self) -> usize {
         self.grid().record_bytes
     }
 
-    /// Returns the bytes of the stored database.
+    /// Returns the number of bytes of the stored database.
     fn matrix_bytes(&self) -> u64 {
         self.stored().bytes()
     }

@@ -49,14 +49,14 @@ pub trait Responder: Send + Sync {
         Share::WHOLE
     }
 
-    /// Returns the bytes of the partial that the server of `share` returns for `queries` queries.
-    /// The only partial of an undivided server consists of its answers.
+    /// Returns the number of bytes of the partial that the server of `share` returns for `queries`
+    /// queries. The only partial of an undivided server consists of its answers.
     fn partial_bytes(&self, _share: Share, queries: usize) -> usize {
         Partial::HEADER_BYTES + queries * self.sizes().answer_bytes
     }
 
-    /// Returns the bytes of a client's evaluation keys that [`Responder::partial`] needs; 0 if only
-    /// combining needs keys.
+    /// Returns the number of bytes of a client's evaluation keys that [`Responder::partial`] needs;
+    /// 0 if only combining needs keys.
     fn partial_keys_bytes(&self) -> usize {
         self.sizes().keys_bytes
     }
@@ -116,12 +116,13 @@ pub(crate) trait Rows: Send + Sync {
         Ok(())
     }
 
-    /// Returns the bytes of a client's evaluation keys that a fold needs; 0 if it needs none.
+    /// Returns the number of bytes of a client's evaluation keys that a fold needs; 0 if it needs
+    /// none.
     fn keys_bytes(&self) -> usize {
         0
     }
 
-    /// Returns the bytes of the folded rows of `share` for a query.
+    /// Returns the number of bytes of the folded rows of `share` for a query.
     fn folded_bytes(&self, share: Share) -> usize;
 
     /// Serialises a folded batch, query by query.

@@ -41,6 +41,6 @@ pub trait Prf: Copy + Default + Send + Sync + 'static {
     /// bit must be 0.
     ///
     /// # Panics
-    /// Panics if the numbers of outputs and seeds differ.
+    /// If the numbers of outputs and seeds differ.
     fn blocks<const N: usize>(self, seeds: &[Block], expanded: &mut [[Block; N]]);
 }

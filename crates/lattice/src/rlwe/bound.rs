@@ -123,8 +123,9 @@ impl PaddedFold {
         (exceeded.exp2() + EXCEPTIONS * EXCEPTION_LOG2.exp2() + self.vanishing()).log2().min(0.0)
     }
 
-    /// Returns the probability that all digits of some node vanish in a value modulo a prime. The a
-    /// halves of the node's children are then not uniform.
+    /// Returns a bound on the probability that all digits of some node vanish together in a value
+    /// modulo a prime. The a halves of the keys then do not make those of the node's children
+    /// uniform.
     fn vanishing(&self) -> f64 {
         let ring = self.set.ring();
         let digits = self.set.expansion_gadget().levels(ring) as i32;
@@ -137,7 +138,7 @@ impl PaddedFold {
     /// the noise of `count` leaves from `first` on. The bound fails over the uniform halves with
     /// negligible probability.
     ///
-    /// The substitution of level l contributes 2^(L-l-1) variances to each leaf below it, on
+    /// A substitution at level l contributes 2^(L-l-1) times its variance to each leaf below it, on
     /// average over its spectrum and exactly in the sum of squares. In every direction it
     /// contributes at most 4^(L-l-1) for each of its children.
     fn leaves(&self, first: usize, count: usize) -> Squares {

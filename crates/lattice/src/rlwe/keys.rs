@@ -72,7 +72,7 @@ impl KeyShape {
         self.exponents().count() * self.digits() + conversion
     }
 
-    /// Returns the bytes of the keys: a seed and the b halves.
+    /// Returns the number of bytes of the keys: a seed and the b halves.
     pub fn bytes(&self) -> usize {
         seeded_bytes(self.set.ring(), self.ciphertexts())
     }

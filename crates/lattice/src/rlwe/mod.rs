@@ -45,7 +45,7 @@ fn uniform_half(ring: &Ring, seed: &Seed, i: usize) -> Vec<u32> {
     a
 }
 
-/// Returns the bytes of `count` ciphertexts with one seed.
+/// Returns the number of bytes of `count` ciphertexts with one seed.
 fn seeded_bytes(ring: &Ring, count: usize) -> usize {
     SEED_BYTES + count * ring.words() * 4
 }

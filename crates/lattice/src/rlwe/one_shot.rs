@@ -36,7 +36,7 @@ impl OneShotQuery {
         KeyShape { set, levels, rotations: Some(rotations), conversion: Conversion::None }
     }
 
-    /// Returns the bits of a word in a key's b half: those of the largest prime.
+    /// Returns the number of bits of a word in a key's b half: those of the largest prime.
     fn key_bits(&self) -> u32 {
         let primes = self.set.ring().limbs().iter().map(|limb| limb.prime().value());
         primes.map(|prime| u32::BITS - prime.leading_zeros()).max().expect("a ring has primes")
@@ -46,8 +46,8 @@ impl OneShotQuery {
         self.keys().ciphertexts() * self.set.ring().words() * self.key_bits() as usize / 8
     }
 
-    /// Returns the bytes of a query with its keys: the keys' b halves in the order of [`KeyShape`],
-    /// then the query's, rounded.
+    /// Returns the number of bytes of a query with its keys: the keys' b halves in the order of
+    /// [`KeyShape`], then the query's, rounded.
     pub fn bytes(&self) -> usize {
         self.key_bytes() + rounded_bytes(self.set)
     }

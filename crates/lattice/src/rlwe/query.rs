@@ -9,7 +9,7 @@ use super::{
     LatticeError, RingSecret, RingSet, SEED_BYTES, parse_seeded, seeded_bytes, split_seed, uniform_half,
 };
 
-/// Returns the bytes of a query's ciphertext: a seed and the b half.
+/// Returns the number of bytes of a query's ciphertext: a seed and the b half.
 pub fn query_bytes(set: RingSet) -> usize {
     seeded_bytes(set.ring(), 1)
 }
@@ -22,7 +22,7 @@ pub fn parse_query(set: RingSet, bytes: &[u8]) -> Result<Vec<u32>, LatticeError>
     parse_seeded(set.ring(), "query", bytes, 1)
 }
 
-/// Returns the bits of a coefficient in a rounded b half.
+/// Returns the number of bits of a coefficient in a rounded b half.
 fn rounded_bits(set: RingSet) -> u32 {
     u128::BITS - round(set, set.ring().modulus() - 1).leading_zeros()
 }
@@ -33,14 +33,14 @@ fn round(set: RingSet, coefficient: u128) -> u128 {
     (coefficient + ((1 << dropped) >> 1)) >> dropped
 }
 
-/// Returns the bytes of a query's ciphertext with a rounded b half: a seed, and numbers without
-/// gaps.
+/// Returns the number of bytes of a query's ciphertext with a rounded b half: a seed, and numbers
+/// without gaps.
 pub fn rounded_query_bytes(set: RingSet) -> usize {
     SEED_BYTES + rounded_bytes(set)
 }
 
-/// Parses a query's bytes with a rounded b half ([`RingSet::dropped_bits`]) into the ciphertext [a
-/// | b], as values. All bytes of the right length are a ciphertext.
+/// Parses a query's bytes with a rounded b half ([`RingSet::dropped_bits`]) into the ciphertext
+/// [a | b], as values. All bytes of the right length are a ciphertext.
 ///
 /// # Errors
 /// [`LatticeError`] if the length is wrong.
@@ -51,7 +51,7 @@ pub fn parse_rounded_query(set: RingSet, bytes: &[u8]) -> Result<Vec<u32>, Latti
     Ok(words)
 }
 
-/// Returns the bytes of a rounded b half.
+/// Returns the number of bytes of a rounded b half.
 pub(super) fn rounded_bytes(set: RingSet) -> usize {
     set.ring().degree() * rounded_bits(set) as usize / 8
 }

@@ -128,7 +128,7 @@ impl RingSet {
         }
     }
 
-    /// Returns the bits of a coefficient of a and of b in a response.
+    /// Returns the numbers of bits of a coefficient of a and of b in a response.
     pub fn response_bits(self) -> (u32, u32) {
         match self {
             Self::Paper | Self::Fast | Self::Small => (18, 14),

@@ -31,7 +31,8 @@ const FOLDED_COLUMNS: usize = 16384;
 const RESULTS: [usize; 2] = [1, 4];
 /// Number of runs; the median counts.
 const RUNS: usize = 3;
-/// Least time in seconds. The clock does not resolve smaller differences of two measurements.
+/// Minimum of a measured time, in seconds. The clock does not resolve smaller differences of two
+/// measurements.
 const RESOLUTION: f64 = 1e-9;
 /// Outputs of the timed share folds.
 const OUTPUTS: [OutputKind; 3] = [OutputKind::Bit, OutputKind::U32, OutputKind::U64];

@@ -237,8 +237,8 @@ impl<B: RingBackend, S: Unpack<B>> RingServer<B, S> {
     }
 }
 
-/// Splits `count` queries into the fewest groups of at most `most` queries (at least one). Group
-/// sizes differ by at most 1.
+/// Splits `count` queries into the fewest groups of at most `most` queries, or of one query if
+/// `most` is 0. Group sizes differ by at most 1.
 pub(super) fn even_groups(count: usize, most: usize) -> impl Iterator<Item = Range<usize>> {
     let groups = count.div_ceil(most.max(1));
     (0..groups).map(move |group| group * count / groups..(group + 1) * count / groups)

@@ -103,7 +103,7 @@ impl Folded {
     /// # Errors
     /// [`ProtocolError::Malformed`] that names the member out of range.
     pub(crate) fn validate_blocks(&self) -> Result<(), ProtocolError> {
-        /// Far more than the memory for their hints allows.
+        /// Far more groups than any memory has room for the hints of.
         const MAX_GROUPS: usize = 1 << 24;
         self.validate(Spread::Rows)?;
         let degree = self.validate_ring()?.ring().degree();
@@ -265,7 +265,8 @@ pub trait FoldedProtocol: Clone + PartialEq + Debug + Send + Sync + Sized + 'sta
     /// Returns candidate shapes.
     fn grids(records: u64, record_bytes: usize) -> impl Iterator<Item = Grid>;
 
-    /// Returns the bytes of memory traffic that take as long as a query, under valid parameters.
+    /// Returns the number of bytes of memory traffic that take as long as a query, under valid
+    /// parameters.
     fn read_bytes(params: &FoldedParams<Self>) -> f64;
 
     /// See [`Protocol::client_of`].

@@ -130,7 +130,6 @@ impl LweHint {
         Ok(())
     }
 
-    /// Returns a row.
     pub(crate) fn row(&self, row: usize) -> &[u32] {
         &self.words[row * self.degree..][..self.degree]
     }
@@ -151,7 +150,6 @@ impl LweHint {
     }
 }
 
-/// Returns the bytes of a row.
 fn row_bytes(set: LweSet) -> usize {
     set.degree() * 4
 }

@@ -60,7 +60,7 @@ impl OneShotShape {
         FixedPacking { gadget, expansion: self.rotated.chunks(), rotations }
     }
 
-    /// Returns the bytes of the a half of a result.
+    /// Returns the number of bytes of the a half of a result.
     fn uniform_bytes(&self) -> usize {
         switched(self.set()).a as usize * self.degree() / 8
     }
@@ -103,7 +103,8 @@ impl Shape for OneShotShape {
         vec![Work::new("pack_fixed", Unit::FixedSubstitution(self.set()), self.packing().substitutions(0))]
     }
 
-    /// Counts the b halves of the chunks, of their images, and of the ciphertexts in a query.
+    /// Returns the number of bytes of the b halves: of the chunks, their images, and the
+    /// ciphertexts in a query.
     fn leaves_bytes(&self) -> usize {
         let sent = self.packing().polynomials(self.set().ring());
         let leaves = self.rotated.chunks().leaves() + 2 * self.rotated.rotations.leaves();

@@ -111,7 +111,7 @@ impl PackedShape {
         QueryLayout { first: grid.columns, dropped_bits, second: 0, ciphertext: self.ring.query_bytes() }
     }
 
-    /// Returns the bytes that the first fold reads.
+    /// Returns the number of bytes that the first fold reads.
     pub(crate) fn scanned_bytes(&self) -> usize {
         self.grid.rows(self.spread) * self.grid.columns
     }
@@ -254,7 +254,6 @@ struct Client {
 }
 
 impl Client {
-    /// Creates a client of the database with these parameters.
     fn new<P: PackedProtocol>(
         params: &FoldedParams<P>,
         known: Holdings<'_>,

@@ -28,7 +28,7 @@ pub(crate) struct QueryParts<'a> {
 }
 
 impl QueryLayout {
-    /// Returns the bytes of a query.
+    /// Returns the number of bytes of a query.
     pub fn bytes(&self) -> usize {
         self.first_bytes() + self.second * 4 + self.ciphertext
     }

@@ -71,7 +71,7 @@ impl Folded {
         QueryLayout { first, dropped_bits: self.dropped_bits, second: groups, ciphertext }
     }
 
-    /// Returns the bytes that a query of two folds reads.
+    /// Returns the number of bytes that a query of two folds reads.
     pub(crate) fn two_folds_read_bytes(&self) -> f64 {
         let second = self.second();
         let scan = self.grid.rows(SPREAD) * self.grid.columns;
@@ -124,7 +124,7 @@ impl Folded {
         ]
     }
 
-    /// Returns the bytes of the fixed rows of the second fold.
+    /// Returns the number of bytes of the fixed rows of the second fold.
     pub(crate) fn fixed_bytes(&self) -> u64 {
         self.second().fixed_layout().bytes() as u64
     }
@@ -203,8 +203,8 @@ impl SecondShape {
     }
 }
 
-/// Returns the bytes of the moving rows' ciphertexts in an answer: n + 1 rounded words for each
-/// row.
+/// Returns the number of bytes of the moving rows' ciphertexts in an answer: n + 1 rounded words
+/// for each row.
 pub(crate) fn dynamic_bytes(shape: &SecondShape) -> usize {
     shape.parts * shape.moving_rows() * (shape.degree + 1) * ROUNDED_BYTES
 }

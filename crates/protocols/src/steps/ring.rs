@@ -27,7 +27,7 @@ pub(crate) trait Shape: Send + Sync {
     /// Returns the number of index bits that a tournament selects by.
     fn depth(&self) -> usize;
 
-    /// Returns the levels of its expansions.
+    /// Returns the number of levels of its expansions.
     fn levels(&self) -> u32;
 
     /// Returns the shape of the keys that clients register; `None` if they register none.
@@ -36,7 +36,7 @@ pub(crate) trait Shape: Send + Sync {
     /// Returns the work of computing the leaves, which depends on a query's ciphertext only.
     fn unpack_work(&self) -> Vec<Work>;
 
-    /// Returns the bytes of these leaves in memory.
+    /// Returns the number of bytes of these leaves in memory.
     fn leaves_bytes(&self) -> usize;
 
     /// Returns the number of plaintext polynomials by which `blocks` ciphertexts are folded or
@@ -54,24 +54,24 @@ pub(crate) trait Shape: Send + Sync {
         self.set().ring().degree()
     }
 
-    /// Returns the bytes of a query's ciphertext, including keys that it carries.
+    /// Returns the number of bytes of a query's ciphertext, including keys that it carries.
     fn query_bytes(&self) -> usize {
         rlwe::query_bytes(self.set())
     }
 
-    /// Returns the bytes of the keys that clients register; 0 if they register none.
+    /// Returns the number of bytes of the keys that clients register; 0 if they register none.
     fn keys_bytes(&self) -> usize {
         self.key_shape().map_or(0, |keys| keys.bytes())
     }
 
-    /// Returns the bytes of the results' halves that clients download as a hint; 0 if answers
-    /// contain both halves.
+    /// Returns the number of bytes of the results' halves that clients download as a hint; 0 if
+    /// answers contain both halves.
     fn hint_bytes(&self) -> u64 {
         0
     }
 
-    /// Returns the bytes of precomputed digits, in addition to plaintexts; 0 if digits are computed
-    /// for each query.
+    /// Returns the number of bytes of precomputed digits, in addition to plaintexts; 0 if digits
+    /// are computed for each query.
     fn digits_bytes(&self) -> u64 {
         0
     }
@@ -86,18 +86,18 @@ pub(crate) trait Shape: Send + Sync {
         RingNoise::new(self.set(), self.levels())
     }
 
-    /// Returns the bytes of one result in an answer.
+    /// Returns the number of bytes of one result in an answer.
     fn response_bytes(&self) -> usize {
         switched(self.set()).bytes(self.degree())
     }
 
-    /// Returns the bytes of the plaintext polynomials of `blocks` ciphertexts.
+    /// Returns the number of bytes of the plaintext polynomials of `blocks` ciphertexts.
     fn plain_bytes(&self, blocks: usize) -> u64 {
         self.plaintexts(blocks) as u64 * self.set().ring().words() as u64 * 4
     }
 
-    /// Returns the bytes read from memory in the time that a query's packing into `blocks`
-    /// ciphertexts takes.
+    /// Returns the number of bytes read from memory in the time that a query's packing into
+    /// `blocks` ciphertexts takes.
     fn pack_read_bytes(&self, blocks: usize) -> f64;
 }
 

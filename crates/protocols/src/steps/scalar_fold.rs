@@ -109,7 +109,7 @@ pub(crate) struct MatrixRows<B: Backend> {
 /// Positions of the first folds' columns in a query's bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FirstQueries {
-    /// Layout of each of the query's parts, if it consists of several.
+    /// Layout of each part of a query, which has one or several parts.
     pub layout: QueryLayout,
     /// Number of columns in all parts.
     pub columns: usize,

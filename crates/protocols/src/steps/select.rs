@@ -16,8 +16,8 @@ pub(crate) fn depth(groups: usize) -> usize {
     groups.next_power_of_two().trailing_zeros() as usize
 }
 
-/// Returns the bytes read from memory in the time of a tournament of `blocks` ciphertexts under
-/// `set`. An external product transforms the digits of two polynomials, and transforms two
+/// Returns the number of bytes read from memory in the time of a tournament of `blocks` ciphertexts
+/// under `set`. An external product transforms the digits of two polynomials, and transforms two
 /// polynomials back.
 pub(crate) fn select_read_bytes(set: RingSet, blocks: usize) -> f64 {
     let transforms = set.selector_gadget().forward_transforms(set.ring()) + set.ring().limbs().len();

@@ -41,8 +41,8 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// Returns the bytes that one unit reads of the database, of precomputed data or of leaves; 0
-    /// for arithmetic on cached data.
+    /// Returns the number of bytes that one unit reads of the database, of precomputed data or of
+    /// leaves; 0 for arithmetic on cached data.
     pub fn read_bytes(self) -> usize {
         match self {
             Self::ScannedByte | Self::TransformedByte | Self::SharedByte(_) => 1,

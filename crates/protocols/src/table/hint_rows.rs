@@ -31,12 +31,12 @@ impl HintRows {
         Self { row_bytes: set.degree() * 4 }
     }
 
-    /// Returns the bytes of a row.
+    /// Returns the number of bytes of a row.
     pub fn row_bytes(self) -> usize {
         self.row_bytes
     }
 
-    /// Returns the bytes of the list for a hint of `hint_bytes` bytes.
+    /// Returns the number of bytes of the list for a hint of `hint_bytes` bytes.
     pub fn list_bytes(self, hint_bytes: u64) -> u64 {
         hint_bytes.div_ceil(self.row_bytes as u64) * HASH_BYTES as u64
     }

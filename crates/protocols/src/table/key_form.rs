@@ -106,7 +106,7 @@ impl KeyForm {
         Ok(())
     }
 
-    /// Returns whether any of its rules is of an older version than the same rule of `other`.
+    /// Returns true if any of its rules has an older version than the same rule of `other`.
     pub fn is_older_than(&self, other: &Self) -> bool {
         let older = |own: &Option<String>, other: &Option<String>| {
             own.as_deref().zip(other.as_deref()).is_some_and(|(own, other)| numbers(own) < numbers(other))
@@ -122,7 +122,7 @@ impl KeyForm {
     }
 }
 
-/// The parts of a version, in the order in which they count.
+/// Splits a version into its parts, the most significant first.
 fn numbers(version: &str) -> Vec<u16> {
     version.split('.').map(|part| part.parse().unwrap_or_default()).collect()
 }

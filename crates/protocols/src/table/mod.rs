@@ -116,12 +116,12 @@ pub struct Table {
 }
 
 impl Table {
-    /// Returns the bytes of a record: payload, proof and checksum.
+    /// Returns the number of bytes of a record: payload, proof and checksum.
     pub fn record_bytes(&self) -> usize {
         self.payload_bytes + self.proof_bytes() + CHECKSUM_BYTES
     }
 
-    /// Returns the bytes of a record's inclusion proof; 0 if records have none.
+    /// Returns the number of bytes of a record's inclusion proof; 0 if records have none.
     pub fn proof_bytes(&self) -> usize {
         self.proofs.as_ref().map_or(0, Proofs::bytes)
     }
@@ -299,7 +299,7 @@ impl Table {
         checksum
     }
 
-    /// Returns the bytes of an index table's payload for a value of `value_bytes` bytes.
+    /// Returns the number of bytes of an index table's payload for a value of `value_bytes` bytes.
     pub fn index_payload_bytes(value_bytes: usize) -> usize {
         length_bytes(value_bytes) + value_bytes
     }

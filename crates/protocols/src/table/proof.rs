@@ -78,12 +78,12 @@ impl Proofs {
         height.saturating_sub(MAX_ROOTS_LOG2)
     }
 
-    /// Returns the bytes of a proof in a table of `records` records.
+    /// Returns the number of bytes of a proof in a table of `records` records.
     pub fn bytes_of(records: u64) -> usize {
         Self::levels_of(records) as usize * HASH_BYTES
     }
 
-    /// Returns the bytes of a proof.
+    /// Returns the number of bytes of a proof.
     pub fn bytes(&self) -> usize {
         self.levels as usize * HASH_BYTES
     }

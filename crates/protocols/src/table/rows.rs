@@ -12,7 +12,7 @@ use crate::oblivious::{above, equal, move_to_front, select};
 /// Marks a deleted row: a length of 0 that is not in its shortest form, so no value begins with it.
 const ABSENT: [u8; 2] = [0x80, 0];
 
-/// Returns the bytes of a row with a value of `value_bytes` bytes, or of a deleted row.
+/// Returns the number of bytes of a row with a value of `value_bytes` bytes, or of a deleted row.
 pub fn row_bytes(value_bytes: Option<usize>) -> usize {
     value_bytes.map_or(ABSENT.len(), |bytes| length_bytes(bytes) + bytes)
 }

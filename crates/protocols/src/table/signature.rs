@@ -161,7 +161,8 @@ impl Pin {
     /// stores its sequence number.
     ///
     /// # Errors
-    /// [`ProtocolError::Untrusted`] if the version is unsigned, signed by another key, or older.
+    /// [`ProtocolError::Untrusted`] if the version is unsigned, signed by another key, has an
+    /// invalid signature, or is older.
     pub fn accept(
         &mut self,
         name: &str,

@@ -151,7 +151,7 @@ impl<S: Shares> Params<S> {
     }
 }
 
-/// Returns the bytes of a row's word.
+/// Returns the number of bytes of a row's word.
 pub(super) fn word_bytes<S: Shares>(shares: S) -> usize {
     shares.output().bits().div_ceil(8) as usize
 }
@@ -244,7 +244,7 @@ impl<S: Shares> Parameters for Params<S> {
         Sets { lwe: None, ring: None }
     }
 
-    /// Returns the secret bits of a key's seed.
+    /// Returns the number of secret bits of a key's seed.
     fn security_bits(&self) -> f64 {
         127.0
     }

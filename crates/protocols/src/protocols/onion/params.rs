@@ -56,7 +56,7 @@ impl Params {
     }
 }
 
-/// Returns the bytes that a plaintext polynomial holds.
+/// Returns the number of bytes that a plaintext polynomial holds.
 pub(super) fn unit_bytes(set: RingSet) -> usize {
     set.ring().degree() * set.plaintext_bits() as usize / 8
 }
@@ -117,7 +117,7 @@ impl Parameters for Params {
         self.ring_shape().key_shape()
     }
 
-    /// Returns the bits of a unit's number: no part of a query has a blinding factor.
+    /// Returns the number of bits of a unit's number: no part of a query has a blinding factor.
     fn combined_answer_bits(&self) -> f64 {
         ((self.grid.columns * self.grid.groups) as f64).log2()
     }

@@ -63,7 +63,6 @@ impl<B: RingBackend> PolynomialRows<B> {
         Ok(Self { params, share, ring, parts })
     }
 
-    /// Returns the number of words of a ciphertext.
     fn ciphertext_words(&self) -> usize {
         2 * self.params.ring_set().ring().words()
     }

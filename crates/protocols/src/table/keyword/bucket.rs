@@ -11,7 +11,7 @@ use crate::bytes::{
 };
 use crate::oblivious::{above, equal, move_to_front, select};
 
-/// Returns the bytes of a bucket's entry with a value of `value_bytes` bytes.
+/// Returns the number of bytes of a bucket's entry with a value of `value_bytes` bytes.
 pub fn entry_bytes(value_bytes: usize) -> usize {
     TAG_BYTES + length_bytes(value_bytes) + value_bytes
 }

@@ -7,8 +7,8 @@
 //! alone, with another number, size or places, without its keys.
 //!
 //! The two hashes have separate hash keys. Tags keep theirs while the table is rebuilt from itself.
-//! A contributor of keys could search for keys that crowd one bucket, so every build draws a new
-//! hash key for places, unknown until its content is fixed.
+//! A contributor of keys could search for keys that crowd one bucket. Every build therefore draws a
+//! new hash key for places, which nobody knows before the content of the table is fixed.
 
 mod bucket;
 

@@ -22,7 +22,7 @@ impl Lengths {
         self.counts.iter().sum()
     }
 
-    /// Returns the bytes of the longest value; 0 if there is none.
+    /// Returns the number of bytes of the longest value; 0 if there is none.
     pub fn longest(&self) -> usize {
         self.counts.len().saturating_sub(1)
     }

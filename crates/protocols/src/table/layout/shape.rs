@@ -56,17 +56,17 @@ impl Framing {
         Self { head: 0, entry: Table::index_payload_bytes, proof }
     }
 
-    /// Returns the bytes of a bucket outside its entries.
+    /// Returns the number of bytes of a bucket outside its entries.
     pub fn head(&self) -> usize {
         self.head
     }
 
-    /// Returns the bytes of an entry with a value of `value_bytes` bytes.
+    /// Returns the number of bytes of an entry with a value of `value_bytes` bytes.
     pub fn entry(&self, value_bytes: usize) -> usize {
         (self.entry)(value_bytes)
     }
 
-    /// Returns the bytes of a payload whose entries have `fill` bytes.
+    /// Returns the number of bytes of a payload whose entries have `fill` bytes.
     fn payload(&self, fill: usize) -> usize {
         self.head + fill + fill.div_ceil(ROOM - 1)
     }
@@ -77,7 +77,8 @@ impl Framing {
         payload_bytes.saturating_sub(self.head) * (ROOM - 1) / ROOM
     }
 
-    /// Returns the bytes of a record outside its payload, in a table of `records` records.
+    /// Returns the number of bytes of a record outside its payload, in a table of `records`
+    /// records.
     fn beside(&self, records: u64) -> usize {
         (self.proof)(records) + CHECKSUM_BYTES
     }
@@ -101,7 +102,7 @@ pub fn rows_per_record(rows: u64, row_bytes: usize, framing: &Framing) -> u32 {
 /// Number and size of buckets.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shape {
-    /// Number of buckets for which each has its free room.
+    /// Number of buckets with which each bucket has its free room.
     pub buckets: u64,
     /// Bytes of a bucket's payload.
     pub payload_bytes: usize,
@@ -114,7 +115,8 @@ pub struct Shape {
 
 impl Shape {
     /// Chooses the shape for values of these lengths, at least one. It minimises the cost of a
-    /// look-up, among shapes that pad the table at most [`SPARSE`] times, if there are any.
+    /// look-up among the shapes that pad the table at most [`SPARSE`] times. If there are none, it
+    /// minimises the growth by padding.
     ///
     /// The same shape serves every protocol: filling a unit of 4096 bytes counts as well as being
     /// small, and every size has a candidate that fills its unit.
@@ -166,7 +168,8 @@ impl Shape {
         Self { buckets, payload_bytes, record_bytes, growth: records * bytes / total, cost }
     }
 
-    /// Returns the bytes of units that a record takes: an equal part of one unit, or several units.
+    /// Returns the number of bytes of units that a record takes: an equal part of one unit, or
+    /// several units.
     fn unit_bytes(record_bytes: usize) -> usize {
         match UNIT / record_bytes {
             0 => record_bytes.next_multiple_of(UNIT),

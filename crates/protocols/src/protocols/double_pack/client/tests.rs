@@ -32,12 +32,12 @@ const MARKED: [usize; 4] = [3, 7, 11, 15];
 const KNOWN: usize = 3;
 const KNOWN_NAME: usize = 200;
 
-/// The name that the server plants for a column or a group.
+/// Returns the name that the server plants for a column or a group.
 fn planted_name(position: usize) -> usize {
     position % 128
 }
 
-/// A record that a client accepts: its checksum has a public key, as those of tables.
+/// Returns a record that a client accepts: its checksum has a public key, as those of tables.
 fn record_of(name: usize) -> [u8; RECORD_BYTES] {
     let name = [name as u8];
     let checksum = blake3::hash(&name);
@@ -46,7 +46,7 @@ fn record_of(name: usize) -> [u8; RECORD_BYTES] {
     record
 }
 
-/// The name in a record, if its checksum is right.
+/// Returns the name in a record, if its checksum is right.
 fn accepted(record: &[u8]) -> Option<usize> {
     let name = record[MARKED[0]].into();
     (record == record_of(name)).then_some(name)
@@ -71,7 +71,6 @@ fn parameters() -> Params {
     params
 }
 
-/// Products and quotients in the field.
 fn times(a: u32, b: u32) -> u32 {
     a * b % FIELD_ORDER
 }
@@ -80,12 +79,12 @@ fn inverse(unit: u32) -> u32 {
     (1..FIELD_ORDER).find(|&x| times(x, unit) == 1).unwrap()
 }
 
-/// A factor, which no server sees.
+/// Returns the number of a factor, which no server sees.
 fn number_of(factor: &BlindingFactor) -> u32 {
     inverse(factor.unblind(u64::MAX / u64::from(FIELD_ORDER)).into())
 }
 
-/// The sum of responses under one secret, coefficient by coefficient.
+/// Returns the sum of two responses under one secret, coefficient by coefficient.
 fn sum(mut one: Vec<u8>, other: &[u8]) -> Vec<u8> {
     let (a, b) = RingSet::Fast.response_bits();
     let widths = std::iter::repeat_n(a, DEGREE).chain(std::iter::repeat_n(b, DEGREE)).cycle();
@@ -106,7 +105,7 @@ fn sum(mut one: Vec<u8>, other: &[u8]) -> Vec<u8> {
     one
 }
 
-/// Returns whether the tests run in their long form.
+/// Returns true if the tests run in their long form.
 fn is_long() -> bool {
     std::env::var("SPIREA_CONFORMANCE").is_ok_and(|form| form == "long")
 }
@@ -142,7 +141,7 @@ impl State {
         })
     }
 
-    /// The quotient of factors that a server would have to know which adds the answer of an earlier
+    /// Returns the quotient of factors that a server needs in order to add the answer of an earlier
     /// query's vector.
     fn quotient(&self, (level, vector): (Level, Vector), earlier: &Self) -> u32 {
         let first = self.factor_of(Vector::First);
@@ -160,7 +159,7 @@ struct Planted {
     rows: usize,
 }
 
-/// A query that has come.
+/// A query that the server received.
 struct Asked<'a> {
     words: [Vec<u32>; 2],
     unpacked: Unpacked<'a, CpuBackend>,
@@ -213,7 +212,7 @@ impl Server {
         Asked { words, unpacked: ExpandedShape::unpack(&self.ring, &ciphertexts).unwrap() }
     }
 
-    /// The packed ciphertexts of a vector's answer, as bytes.
+    /// Returns the packed ciphertexts of a vector's answer, as bytes.
     fn answer(&self, asked: &Asked<'_>, vector: Vector, planted: &Planted) -> Vec<u8> {
         let bodies = Bodies::whole(0, planted.rows);
         let answers = planted.halves.iter().map(|(matrix, plain)| {
@@ -224,7 +223,7 @@ impl Server {
         answers.reduce(|one, other| sum(one, &other)).unwrap()
     }
 
-    /// The second half, where even and odd groups have these inner ciphertexts, times a factor.
+    /// Computes the second half, with inner ciphertexts for even and odd groups, times a factor.
     fn second(&self, asked: &Asked<'_>, inner: [&[u8]; 2], factor: u32) -> Vec<u8> {
         let planted = plant(&self.params, &self.ring, Vector::Second, inner[0].len(), |row, group| {
             times(inner[group % 2][row].into(), factor)
@@ -232,8 +231,8 @@ impl Server {
         self.answer(asked, Vector::Second, &planted)
     }
 
-    /// The table whose answer makes the known record name the column or the group of an earlier
-    /// query, if factors have this quotient.
+    /// Returns the table whose answer makes the known record name the column or the group of an
+    /// earlier query, if factors have this quotient.
     fn planted(&self, (level, vector): (Level, Vector), quotient: u32) -> Planted {
         let known = record_of(KNOWN_NAME);
         let difference = |position: usize, byte: usize| {
@@ -257,13 +256,13 @@ impl Server {
         })
     }
 
-    /// The name in the record that the client accepts, if it accepts one.
+    /// Returns the name in the record that the client accepts, if it accepts one.
     fn accepted(&self, state: &State, answer: &[u8]) -> Option<usize> {
         accepted(&self.client.decode(state, &[answer]).ok()?)
     }
 
-    /// The same where the second half brings the bytes of this inner ciphertext, without computing
-    /// it.
+    /// Like `accepted`, for a second half that decodes to the bytes of this inner ciphertext, which
+    /// is not computed.
     fn accepted_inner(&self, state: &State, inner: &[u8]) -> Option<usize> {
         let mut unit = Numbers::with_capacity(DEGREE);
         unit.push(&state.first, self.client.ring.phases(inner).unwrap().iter().copied());
