@@ -110,7 +110,7 @@ impl Group {
         gone.iter().for_each(|replica| replica.leave());
     }
 
-    /// Number of replicas that can be asked.
+    /// Returns the number of replicas that can be asked.
     pub fn ready(&self) -> usize {
         self.read().iter().filter(|replica| replica.state() == ReplicaState::Ready).count()
     }
@@ -174,8 +174,8 @@ impl Group {
         ProtocolError::Unanswered(format!("share {} of {}: {cause}", share.index(), share.count()))
     }
 
-    /// Time after which a batch is stuck. Another replica is then asked, regardless of the budget
-    /// for second requests.
+    /// Returns the time after which a batch is stuck. Another replica is then asked, regardless of
+    /// the budget for second requests.
     fn stuck_after(&self, ask: &Ask) -> Duration {
         lock(&self.times)
             .slow(ask.queries)

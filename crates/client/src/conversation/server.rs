@@ -222,7 +222,8 @@ impl Server {
         self.once(call).await
     }
 
-    /// With two servers, no address may ever get the queries for both.
+    /// Checks that the current address belongs to this party, before its first request with a body:
+    /// with two servers, no address may ever get the queries for both.
     async fn check_party(&mut self) -> Result<(), Failure> {
         if self.addresses[self.current].checked {
             return Ok(());
@@ -355,7 +356,7 @@ fn request_id() -> Result<String, NoEntropy> {
     Ok(bits.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// True if the address failed, so that another address may succeed.
+/// Returns true if the address failed, so that another address may succeed.
 fn is_down(error: &ClientError) -> bool {
     match error {
         ClientError::Unreachable(_) | ClientError::TimedOut(_) | ClientError::Broken(_) => true,
