@@ -124,7 +124,8 @@ impl Group {
     /// no replica can be asked, waits for one.
     ///
     /// # Errors
-    /// [`ProtocolError::Unanswered`] if no replica answered in time.
+    /// [`ProtocolError::Unanswered`] if no replica answered in time, or if replicas failed on the
+    /// batch `MOST_FAILURES` times and no other one was left to ask.
     pub async fn partial(
         &self,
         ask: &Ask,

@@ -250,8 +250,8 @@ impl Connection {
     }
 
     /// Drives a connection until it ends, its client exceeds a timeout, the certificate that
-    /// identifies the client expires, or the server stops; in the last case accepted requests are
-    /// finished first.
+    /// identifies the client expires, or the server stops. After an idle timeout, the expiry of the
+    /// certificate or a stop of the server, accepted requests are finished first.
     async fn attend(
         &self,
         connection: impl GracefulConnection,

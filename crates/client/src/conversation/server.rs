@@ -334,8 +334,8 @@ impl Server {
     }
 
     /// Waits after the `rounds`-th round of attempts, at least for the time `asked`. Each pause is
-    /// twice the one before, times a random factor between 0.5 and 1.5, so that clients that failed
-    /// together do not return together.
+    /// twice the one before, up to the policy's maximum, times a random factor between 0.5 and 1.5,
+    /// so that clients that failed together do not return together.
     pub async fn back_off(&mut self, rounds: u32, asked: Duration) -> Result<(), NoEntropy> {
         let pause = FIRST_PAUSE.saturating_mul(1 << (rounds - 1).min(16)).min(self.max_pause);
         let share = (SecretRng::from_os()?.next_u64() >> 11) as f64 / (1u64 << 53) as f64;

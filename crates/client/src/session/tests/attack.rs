@@ -18,7 +18,8 @@ const SET: RingSet = RingSet::Onion32;
 /// Coefficients of a polynomial.
 const N: usize = RingSet::DEGREE;
 
-/// Adds to a number of so many bits that begins at a bit of the bytes, lowest bit first.
+/// Adds `amount` to the number of `bits` bits that begins at bit `start` of `bytes`, lowest bit
+/// first.
 fn add(bytes: &mut [u8], start: usize, bits: u32, amount: i64) {
     let places = (start..start + bits as usize).map(|i| (i / 8, i % 8));
     let number = places
