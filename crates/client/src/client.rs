@@ -175,7 +175,7 @@ impl Client {
         self.session.kept_keys()
     }
 
-    /// True if a server has announced a newer version, with which the next look-up begins.
+    /// Returns true if a server has announced a newer version, with which the next look-up begins.
     pub fn is_outdated(&self) -> bool {
         self.outdated
     }
@@ -206,9 +206,9 @@ impl Client {
         self.aside = Some(aside);
     }
 
-    /// Takes next keys that have been uploaded, and begins to make some if it is time. This is done
-    /// once for the present keys: if it fails, the look-up that needs new ones makes and uploads
-    /// them, and is told what fails.
+    /// Takes next keys that have been uploaded, and begins to make some if it is time. This is
+    /// tried once for the present keys. If it fails, the look-up that needs new keys makes and
+    /// uploads them, and returns the error if that fails, too.
     pub(crate) fn prepare(&mut self) {
         let Some(aside) = &mut self.aside else { return };
         if let Some((_, is_awaited @ true)) = &mut self.begun
@@ -426,7 +426,7 @@ impl Client {
         Ok(())
     }
 
-    /// True if a server refused because it has another version by now. A version with other
+    /// Returns true if a server refused because it has another version by now. A version with other
     /// parameters expects other lengths, and the server reports a malformed request before it reads
     /// the version.
     async fn is_of_another_version(&mut self, error: &ClientError) -> Result<bool, ClientError> {
@@ -526,7 +526,7 @@ async fn upload(servers: &mut Servers, keys: &Keys<'_>) -> Result<u64, ClientErr
     Ok(request.len() as u64)
 }
 
-/// True if a server does not know the keys of a query and has not computed anything.
+/// Returns true if a server does not know the keys of a query and has not computed anything.
 fn are_keys_unknown(error: &ClientError) -> bool {
     let ClientError::Refused { refusal, .. } = error.cause() else { return false };
     refusal.code == Code::UnknownKeys && !refusal.accepted

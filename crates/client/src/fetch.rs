@@ -41,7 +41,7 @@ impl<'a> Fetch<'a> {
         Self { wanted, outcome: None }
     }
 
-    /// True once answers have come, right or wrong.
+    /// Returns true once answers have come, right or wrong.
     pub fn is_complete(&self) -> bool {
         self.outcome.is_some()
     }

@@ -16,25 +16,25 @@ pub struct Keys<'a> {
 }
 
 impl Keys<'_> {
-    /// The longest that one ring secret is used, and that look-ups name the same keys. A look-up
-    /// that has begun is finished under it.
+    /// Maximum time for which one ring secret is used, and for which look-ups name the same keys. A
+    /// look-up that has begun is finished under its keys.
     ///
-    /// Time is that of the session's [`Clock`](crate::Clock), and the system's stands still on most
-    /// systems while the machine is suspended: keys of a machine that sleeps are used for so long a
-    /// time awake. Nothing but the link between look-ups lasts longer for it.
+    /// The time is that of the session's [`Clock`](crate::Clock). The system's clock stands still
+    /// on most systems while the machine is suspended, so the keys of such a machine are used for
+    /// this much time awake. Only the link between look-ups lasts longer for it.
     pub const LONGEST_USE: Duration = Duration::from_secs(24 * 3600);
 
-    /// Their bytes.
+    /// Returns the bytes of the keys.
     pub fn bytes(&self) -> &[u8] {
         self.bytes
     }
 
-    /// BLAKE3 of the bytes: what the session's requests name them by.
+    /// Returns the BLAKE3 hash of the bytes, by which the session's requests name the keys.
     pub fn blake3(&self) -> &KeysHash {
         &self.blake3
     }
 
-    /// The body of the request that registers them.
+    /// Returns the body of the request that registers the keys.
     pub fn request(&self) -> Vec<u8> {
         let keys = Bytes::copy_from_slice(self.bytes);
         KeysRequest { version: self.version, part: self.part, keys }.encode()
@@ -43,8 +43,8 @@ impl Keys<'_> {
     /// Checks the response to [`Keys::request`].
     ///
     /// # Errors
-    /// [`ClientError::Wire`] if it is no such response, [`ClientError::KeysChanged`] if the server
-    /// received other keys.
+    /// [`ClientError::Wire`] if the bytes are not such a response, [`ClientError::KeysChanged`] if
+    /// the server received other keys.
     pub fn check(&self, response: Bytes) -> Result<(), ClientError> {
         let KeysResponse { blake3 } = KeysResponse::decode(response)?;
         if blake3 == self.blake3 { Ok(()) } else { Err(ClientError::KeysChanged) }

@@ -29,8 +29,8 @@ pub(crate) struct Known {
     pub made: Duration,
 }
 
-/// Evaluation keys with their secret, with which a session goes on when its present keys are over.
-/// Nothing is encrypted under them before.
+/// Evaluation keys with their secret, for a session whose present keys are over. Nothing is
+/// encrypted under them before.
 #[derive(Clone, Default)]
 pub struct NextKeys {
     version: Version,
@@ -70,7 +70,7 @@ impl NextKeys {
         })
     }
 
-    /// True if there are keys, made by this process, with most of their life left.
+    /// Returns true if there are keys, made by this process, with most of their life left.
     pub(crate) fn are_usable(&self, now: Duration) -> bool {
         let is_usable = |(_, known): &(Part, Known)| !is_old(known.made, now) && !known.keys.have_ended();
         !self.keys.is_empty() && self.keys.iter().all(is_usable)
@@ -87,13 +87,13 @@ impl NextKeys {
     }
 }
 
-/// True if the last share of the keys' time has begun.
+/// Returns true if the last share of the keys' time has begun.
 fn is_old(made: Duration, now: Duration) -> bool {
     now.saturating_sub(made) >= Keys::LONGEST_USE / LAST_SHARE * (LAST_SHARE - 1)
 }
 
-/// True if keys are near their end, after `queries` queries of at most `most`. No answer affects
-/// this.
+/// Returns true if keys are near their end, after `queries` queries of at most `most`. No answer
+/// affects this.
 pub(crate) fn is_nearly_used_up(queries: u64, most: u64, made: Duration, now: Duration) -> bool {
     queries >= most - most / u64::from(LAST_SHARE) || is_old(made, now)
 }

@@ -8,7 +8,7 @@ pub(crate) trait Asking {
     /// State of a round of requests until its answers come.
     type Pending;
 
-    /// True if nothing is left to ask for.
+    /// Returns true if nothing is left to ask for.
     fn is_complete(&self) -> bool {
         let (answered, all) = self.answered();
         answered == all
@@ -85,7 +85,7 @@ impl<'a> LookUp<'a> {
         }
     }
 
-    /// True if nothing is left to ask for.
+    /// Returns true if nothing is left to ask for.
     pub fn is_complete(&self) -> bool {
         self.versions.len() == self.wanted.len()
     }

@@ -27,8 +27,8 @@ struct HintEntry {
 }
 
 impl Manifest {
-    /// True if this is the manifest of this part of the dataset `name`: of the base, or of a delta
-    /// of the base `delta_of`.
+    /// Returns true if this is the manifest of this part of the dataset `name`: of the base, or of
+    /// a delta of the base `delta_of`.
     pub(crate) fn is_of(
         &self,
         name: &str,

@@ -5,16 +5,17 @@ use spirea_wire::Part;
 use crate::{ClientError, NextKeys, Session};
 
 impl Session {
-    /// True if it is time to make the [`next_keys`](Self::next_keys): the present keys have an
-    /// eighth of their queries or of their time left, and no others are ready. No answer affects
+    /// Returns true if it is time to make the [`next_keys`](Self::next_keys): the present keys have
+    /// an eighth of their queries or of their time left, and no others are ready. No answer affects
     /// this.
     pub fn wants_next_keys(&self) -> bool {
         let now = self.clock().now();
         self.askers().any(|asker| asker.is_nearly_used_up(now)) && !self.next().are_usable(now)
     }
 
-    /// Returns a function that makes the keys for the time after the present ones. It takes up to
-    /// two seconds, on any thread. The session uses them after [`go_on_with`](Self::go_on_with).
+    /// Returns a function that makes the keys for the time after the present ones. The function
+    /// takes up to two seconds and may run on any thread. The session uses the keys after
+    /// [`go_on_with`](Self::go_on_with).
     ///
     /// # Errors
     /// [`ClientError::NoEntropy`] if the system gives no randomness.

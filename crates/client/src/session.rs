@@ -14,7 +14,7 @@ use crate::known::{Known, is_nearly_used_up, name_of};
 use crate::wanted::{KEY_IS_NEWER, Wanted, WantedOne};
 use crate::{ClientError, Clock, Description, Hint, KeptKeys, Keys, NextKeys, PartDescription, WeakPrf};
 
-/// The most bytes of a request's queries, unless a single query has more.
+/// Maximum bytes of a request's queries; a single query may have more.
 const MAX_REQUEST_BYTES: u64 = 64 << 20;
 
 /// The reason for which a row behind the base's last may steer the client.
@@ -29,12 +29,12 @@ impl Value {
         Self(fields)
     }
 
-    /// Its fields.
+    /// Returns the fields.
     pub fn fields(&self) -> &[Vec<u8>] {
         &self.0
     }
 
-    /// Its fields.
+    /// Returns the fields without copying them.
     pub fn into_fields(self) -> Vec<Vec<u8>> {
         self.0
     }
@@ -49,13 +49,13 @@ impl std::fmt::Debug for Value {
 
 /// The client of one version of a database, without a transport.
 ///
-/// It holds no generator: every look-up draws from the operating system, so that two processes or
-/// machines that go on from the same memory have nothing in common in what they send, and whoever
-/// reads that memory later finds nothing of other look-ups in it.
+/// A session holds no random generator: every look-up draws from the operating system. So two
+/// processes or machines that continue from the same memory share nothing in what they send, and
+/// that memory reveals nothing of other look-ups to a later reader.
 ///
-/// Where the protocol has evaluation keys, these and their secret end with the first answer that
-/// does not verify, and after [`Table::key_queries`](spirea_protocols::Table::key_queries) queries
-/// or [`Keys::LONGEST_USE`]. The next look-up begins with new ones, which the server must have
+/// If the protocol has evaluation keys, the keys and their secret end with the first answer that
+/// does not verify, after [`Table::key_queries`](spirea_protocols::Table::key_queries) queries, or
+/// after [`Keys::LONGEST_USE`]. The next look-up begins with new keys, which the server must have
 /// before it can answer.
 pub struct Session {
     description: Description,
@@ -70,12 +70,13 @@ pub struct Session {
 pub(crate) struct Asker {
     client: TableClient,
     keys: Option<KeysHash>,
-    /// When the keys were made, by the session's clock.
+    /// Time at which the keys were made, by the session's clock.
     made: Duration,
 }
 
 impl Asker {
-    /// Over the index protocol's client, whose keys are one of `known`'s or were made `now`.
+    /// Creates an asker with the client `index` of the index protocol. Its keys are among `known`,
+    /// or were made `now`.
     fn new(
         part: &PartDescription,
         index: Box<dyn AnyIndexClient>,
@@ -87,8 +88,8 @@ impl Asker {
         Ok(Self { client: TableClient::new(part.table().clone(), index)?, keys, made })
     }
 
-    /// With some of the `known` keys if they fit, or else with new ones, which are known from then
-    /// on.
+    /// Opens a part with some of the `known` keys if they fit. Otherwise makes new keys and adds
+    /// them to `known`.
     fn open(
         part: &PartDescription,
         hint: &[u8],
@@ -102,19 +103,19 @@ impl Asker {
         Ok(Arc::new(asker))
     }
 
-    /// Its keys, for others to go on with.
+    /// Returns the keys, for other sessions to continue with.
     fn known(&self) -> Option<Known> {
         let (keys, blake3) = (self.ring_keys()?.clone(), self.keys?);
         Some(Known { keys, blake3, made: self.made })
     }
 
-    /// True if the next look-up needs other keys.
+    /// Returns true if the next look-up needs other keys.
     fn is_over(&self, now: Duration) -> bool {
         self.ring_keys().is_some_and(ClientKeys::have_ended) || self.is_used_up(now)
     }
 
-    /// Tells if the keys are too old or have had their number of queries. This follows from no
-    /// answer.
+    /// Returns true if the keys are too old or have had their number of queries. No answer affects
+    /// this.
     fn is_used_up(&self, now: Duration) -> bool {
         self.ring_keys().is_some_and(|keys| {
             let age = now.saturating_sub(self.made);
@@ -122,7 +123,7 @@ impl Asker {
         })
     }
 
-    /// True if it is time to make the keys that follow these. No answer affects this.
+    /// Returns true if it is time to make the keys that follow these. No answer affects this.
     pub(crate) fn is_nearly_used_up(&self, now: Duration) -> bool {
         let most = self.client.table().key_queries();
         self.ring_keys().is_some_and(|keys| is_nearly_used_up(keys.queries(), most, self.made, now))
@@ -132,17 +133,17 @@ impl Asker {
         self.client.index().keys()
     }
 
-    /// Its client half.
+    /// Returns the table's client.
     pub(crate) fn client(&self) -> &TableClient {
         &self.client
     }
 
-    /// The hash of its keys.
+    /// Returns the hash of the keys.
     pub(crate) fn keys(&self) -> Option<KeysHash> {
         self.keys
     }
 
-    /// Values in the answers of all servers.
+    /// Decodes the value in the answers of all servers.
     fn decode<'a>(
         &self,
         state: LookupState,
@@ -155,9 +156,9 @@ impl Asker {
 
 /// Requests to send, and what their responses need to be decoded.
 pub struct Round<P = Pending> {
-    /// The bodies of the requests, one to each server in the order of their parties.
+    /// Bodies of the requests, one for each server, in the order of the parties.
     pub requests: Vec<Vec<u8>>,
-    /// For [`Session::decode`], or [`Session::decode_fetch`].
+    /// State for [`Session::decode`] or [`Session::decode_fetch`].
     pub pending: P,
 }
 
@@ -174,9 +175,9 @@ pub struct Pending {
 struct Asked {
     base: LookupState,
     delta: Option<LookupState>,
-    /// A row that the base does not have.
+    /// True for a row that the base does not have.
     beyond_base: bool,
-    /// The key's form is known for certain.
+    /// True if the key's form is known for certain.
     is_known: bool,
 }
 
@@ -191,24 +192,24 @@ enum Found {
 }
 
 impl Pending {
-    /// Values that were asked for.
+    /// Returns the number of values in the request.
     pub fn count(&self) -> usize {
         self.look_ups.len()
     }
 
-    /// The version that they were asked of, which alone may answer.
+    /// Returns the version that was queried, which alone may answer.
     pub fn version(&self) -> &Version {
         &self.version
     }
 }
 
-/// The ring keys of a version's parts.
+/// Returns the ring keys of a version's parts.
 fn ring_keys<'s>(base: &'s Asker, delta: Option<&'s Arc<Asker>>) -> impl Iterator<Item = &'s ClientKeys> {
     [base].into_iter().chain(delta.map(|delta| &**delta)).filter_map(Asker::ring_keys)
 }
 
-/// Decides on a look-up by whether all its answers verified, at once for all threads that share the
-/// keys. If they did not, the keys end before anything is said.
+/// Settles a look-up whose answers all `verified` or not, at once for all threads that share the
+/// keys. If they did not verify, the keys end before the caller learns the result.
 ///
 /// # Errors
 /// [`ClientError::KeysEnded`] if an answer to another look-up was refused before.
@@ -218,7 +219,8 @@ pub(crate) fn settle<'k>(
 ) -> Result<(), ClientError> {
     let mut settled: Vec<&ClientKeys> = Vec::new();
     let mut ended = false;
-    // All of them, whatever comes of the first. Base and delta may share theirs, which end once.
+    // All keys are settled, even if the first fail. Base and delta may share their keys, which end
+    // once.
     for keys in keys {
         if settled.iter().all(|settled| !settled.are(keys)) {
             ended |= if verified { keys.accept() } else { keys.refuse() }.is_err();
@@ -228,18 +230,18 @@ pub(crate) fn settle<'k>(
     if ended { Err(ClientError::KeysEnded) } else { Ok(()) }
 }
 
-/// Decodes the responses of all servers.
+/// Decoded responses of all servers.
 #[derive(Debug)]
 pub struct Answered {
     /// The values, in the order of the request; `None` for a key that the table does not have.
     pub values: Vec<Option<Value>>,
-    /// Time that the server computed for the whole batch, as it says; of two servers, the longer.
+    /// Computation time for the whole batch that the server reports; of two servers, the longer.
     pub compute: Duration,
 }
 
 impl Session {
-    /// A session with a database whose pseudorandom function, if it has one, needs nobody's
-    /// consent, by the system's clock.
+    /// Creates a session with a database by the system's clock, without consent to a weak
+    /// pseudorandom function.
     ///
     /// # Errors
     /// See [`Session::new_with`].
@@ -248,11 +250,11 @@ impl Session {
         Self::new_with(description, hints, WeakPrf::Refuse, Clock::system())
     }
 
-    /// A session with a database, with the hints of its parts in their order. Its keys grow old by
-    /// `clock`.
+    /// Creates a session with a database from the hints of its parts, in the order of the parts.
+    /// `clock` measures the age of its keys.
     ///
     /// # Errors
-    /// [`ClientError::WeakPrf`] if its function needs a consent that was not given,
+    /// [`ClientError::WeakPrf`] if the database's function needs a consent that was not given,
     /// [`ClientError::HintCorrupted`] if the hints belong to another description,
     /// [`ClientError::NoEntropy`] if the system gives no randomness.
     pub fn new_with(
@@ -264,7 +266,8 @@ impl Session {
         Self::resume(description, hints, weak_prf, clock, Vec::new())
     }
 
-    /// [`Session::new_with`] that goes on with keys of another session where they fit.
+    /// Creates a session as [`Session::new_with`] does, reusing the keys of another session if they
+    /// fit.
     ///
     /// # Errors
     /// Those of [`Session::new_with`].
@@ -284,9 +287,9 @@ impl Session {
         Self::open(description, hints, weak_prf, known, clock)
     }
 
-    /// The session's evaluation keys with their secrets, for another session to
-    /// [`resume`](Self::resume) with; none that have ended. A session that goes on with keys while
-    /// another does too must learn when they end: let only one at a time have them.
+    /// Returns the session's evaluation keys with their secrets, without keys that have ended, for
+    /// another session to [`resume`](Self::resume) with. Let only one session have the keys at a
+    /// time: if two had them, each would have to learn when the other one ends them.
     pub fn kept_keys(&self) -> Vec<KeptKeys> {
         let mut kept: Vec<KeptKeys> = Vec::new();
         for Known { keys, blake3, made } in self.askers().filter_map(|asker| asker.known()) {
@@ -299,9 +302,9 @@ impl Session {
         kept
     }
 
-    /// A session with another version of the database, which goes on with this one's evaluation
-    /// keys where they fit: the server may have them already. Keys that have ended come along
-    /// without their secret, for what is left of the look-up that ended them.
+    /// Creates a session with another version of the database, reusing this session's evaluation
+    /// keys if they fit: the server may have them already. Keys that have ended are kept without
+    /// their secret, for the rest of the look-up that ended them.
     ///
     /// # Errors
     /// Those of [`Session::new_with`].
@@ -341,7 +344,7 @@ impl Session {
         Ok(Self { description, base, delta, clock, next: NextKeys::default() })
     }
 
-    /// A session with a version that has no delta, over the index protocol's client.
+    /// Creates a session with a version that has no delta, with the index protocol's client.
     #[cfg(test)]
     pub(crate) fn over(
         description: Description,
@@ -352,12 +355,12 @@ impl Session {
         Ok(Self { description, base, delta: None, clock, next: NextKeys::default() })
     }
 
-    /// The client of the base.
+    /// Returns the client of the base.
     pub(crate) fn base(&self) -> &Arc<Asker> {
         &self.base
     }
 
-    /// The client of the delta, if the version has one.
+    /// Returns the client of the delta, if the version has one.
     pub(crate) fn delta(&self) -> Option<&Arc<Asker>> {
         self.delta.as_ref()
     }
@@ -370,8 +373,7 @@ impl Session {
         &self.next
     }
 
-    /// Sets the keys with which the session goes on when the present ones are used up or ended by
-    /// an answer.
+    /// Sets the keys that the session uses when the present ones are used up or ended by an answer.
     pub fn go_on_with(&mut self, next: NextKeys) {
         self.next = next;
     }
@@ -384,14 +386,15 @@ impl Session {
         self.askers().filter_map(|asker| asker.ring_keys())
     }
 
-    /// The database.
+    /// Returns the description of the database.
     pub fn description(&self) -> &Description {
         &self.description
     }
 
-    /// The evaluation keys that the server must have before it can answer, each once; none if the
-    /// protocol needs none. They are this client's own, and the same for all requests of a look-up.
-    /// Ask once it has begun: it may have begun with new ones.
+    /// Returns the evaluation keys that the server must have before it can answer, each once; none
+    /// if the protocol needs none. They belong to this client alone and are the same for all
+    /// requests of a look-up. Call this after the look-up has begun, since it may have begun with
+    /// new keys.
     pub fn keys(&self) -> Vec<Keys<'_>> {
         let mut all: Vec<Keys<'_>> = Vec::new();
         for (asker, part) in self.askers().zip([Part::Base, Part::Delta]) {
@@ -405,15 +408,15 @@ impl Session {
         all
     }
 
-    /// The most look-ups in one request.
+    /// Returns the maximum number of look-ups in one request.
     pub fn max_batch(&self) -> usize {
         let limits = self.description.limits();
         let bytes: u64 = limits.parts().map(|part| part.query_bytes as u64).sum();
         usize::try_from(MAX_REQUEST_BYTES / bytes.max(1)).unwrap_or(usize::MAX).clamp(1, limits.max_batch)
     }
 
-    /// A look-up of the values of keys in one request, 1 to [`Session::max_batch`] of them. Every
-    /// query has secrets of its own, also for a key that was asked for before.
+    /// Makes the requests of a single round for the values of keys, 1 to [`Session::max_batch`] of
+    /// them. Every query has its own secrets, also for a key that was looked up before.
     ///
     /// # Errors
     /// [`ClientError::Protocol`] if the table is looked up by index or the keys are too many,
@@ -423,37 +426,38 @@ impl Session {
         self.round(Wanted::Keys(keys))
     }
 
-    /// A look-up of the values at indices in one request, 1 to [`Session::max_batch`] of them.
+    /// Makes the requests of a single round for the values at indices, 1 to [`Session::max_batch`]
+    /// of them.
     ///
     /// # Errors
     /// [`ClientError::Protocol`] if the table is looked up by key or has no such index, or the
-    /// indices are too many; [`ClientError::NoEntropy`] if the system gives no randomness. Whether
-    /// a version with a delta has an index beyond its base, its answers tell.
+    /// indices are too many; [`ClientError::NoEntropy`] if the system gives no randomness. If the
+    /// version has a delta, only the answers tell whether an index beyond the base exists.
     pub fn query_indices(&mut self, indices: &[u64]) -> Result<Round, ClientError> {
         self.renew_keys()?;
         self.round(Wanted::Indices(indices))
     }
 
     /// Returns true if any of the present keys is over, so that the next look-up begins with new
-    /// ones.
+    /// keys.
     pub(crate) fn needs_keys(&self) -> bool {
         let now = self.clock.now();
         self.askers().any(|asker| asker.is_over(now))
     }
 
-    /// Goes on with other ring secrets, and keys made of them, if any of the present ones is over.
+    /// Switches to other ring secrets and their keys if any of the present ones is over.
     pub(crate) fn renew_keys(&mut self) -> Result<(), ClientError> {
         if self.needs_keys() { self.replace_keys() } else { Ok(()) }
     }
 
-    /// Tells if a list of look-ups goes on with new keys: it does when the present ones are used
-    /// up, and not when an answer ended them.
+    /// Returns true if a list of look-ups must continue with new keys: if the present keys are used
+    /// up, but not if an answer ended them.
     pub(crate) fn has_used_up_keys(&self) -> bool {
         let now = self.clock.now();
         self.askers().any(|asker| asker.is_used_up(now))
     }
 
-    /// Goes on with the next ring secrets and keys, or draws and makes new ones.
+    /// Switches to the next ring secrets and keys, or makes new ones.
     pub(crate) fn replace_keys(&mut self) -> Result<(), ClientError> {
         let mut fresh = self.next.take(self.clock.now());
         let askers = [&mut self.base].into_iter().chain(&mut self.delta);
@@ -466,7 +470,7 @@ impl Session {
         Ok(())
     }
 
-    /// Requests of a look-up.
+    /// Makes the requests of a round.
     pub(crate) fn round(&self, wanted: Wanted<'_>) -> Result<Round, ClientError> {
         let (most, count) = (self.max_batch(), wanted.len());
         if count == 0 || count > most {
@@ -484,8 +488,8 @@ impl Session {
             let entries = self.base.client.table().entries;
             let beyond_base = self.delta.is_some() && index.is_some_and(|index| index >= entries);
             let (queries, base) = match index {
-                // The base is asked whatever it has, so that the server does not learn where the
-                // answer is.
+                // The base is always queried, so that the server does not learn where the answer
+                // is.
                 Some(index) => self.base.client.query_index(index * u64::from(!beyond_base), rng)?,
                 None => self.base.client.query_key(&key, rng)?,
             };
@@ -513,12 +517,12 @@ impl Session {
         })
     }
 
-    /// Reads one server's response to its request for the values of `count` keys or indices. One
-    /// that is none ends the session's keys.
+    /// Parses one server's response to its request for the values of `count` keys or indices. A
+    /// malformed response ends the session's keys.
     ///
     /// # Errors
-    /// [`ClientError::Wire`] if it is not the response, [`ClientError::WrongConfig`] if it is of
-    /// another version.
+    /// [`ClientError::Wire`] if the bytes are not such a response, [`ClientError::WrongConfig`] if
+    /// another version answered.
     pub fn read(&self, count: usize, response: Bytes) -> Result<Response, ClientError> {
         let read = Response::decode(response, &self.description.limits(), count).map_err(ClientError::from);
         let response = read.and_then(|response| match response.version == *self.description.version() {
@@ -528,21 +532,21 @@ impl Session {
         response.inspect_err(|_| self.ring_keys().for_each(ClientKeys::end))
     }
 
-    /// The values, from the responses of all servers, in the order of their parties, to the
-    /// requests that left `pending`. One that does not verify ends the keys that they were asked
-    /// for under, of all sessions that have them.
+    /// Decodes the responses of all servers, in the order of the parties, to the requests that left
+    /// `pending`. A response that does not verify ends the keys under which it was requested, in
+    /// all sessions that have them.
     ///
     /// # Errors
-    /// [`ClientError::Protocol`] if an answer is missing, fails its checksum or is not what the
-    /// table says; [`ClientError::KeysEnded`] if the keys had ended before. None means that a key
-    /// is absent.
+    /// [`ClientError::Protocol`] if an answer is missing, fails its checksum or contradicts the
+    /// table; [`ClientError::KeysEnded`] if the keys had ended before. No error means that a key is
+    /// absent.
     pub fn decode(&self, pending: Pending, responses: &[Response]) -> Result<Answered, ClientError> {
         pending.decode(responses)
     }
 }
 
 impl Pending {
-    /// See [`Session::decode`].
+    /// Decodes responses: see [`Session::decode`].
     pub(crate) fn decode(self, responses: &[Response]) -> Result<Answered, ClientError> {
         let Self { base, delta, look_ups, .. } = self;
         let found = |(i, Asked { base: state, delta: change, beyond_base, is_known }): (usize, Asked)| {
@@ -555,8 +559,8 @@ impl Pending {
             });
             let (in_base, change) = (in_base?, in_delta.transpose()?.flatten());
             let absent = || Ok(if is_known { Found::Absent } else { Found::Unknown });
-            // Only the fields that the application gets are copied: what they were decoded from is
-            // erased here.
+            // Copies only the fields that the application gets; the bytes from which they were
+            // decoded are erased here.
             let value = match change.as_ref().map(|change| Change::from_bytes(change)).transpose()? {
                 Some(Change::Put(value)) => value,
                 Some(Change::Delete) => return absent(),
@@ -568,7 +572,8 @@ impl Pending {
             };
             base.client.table().split_fields(value).map(|fields| Found::Value(Value(fields)))
         };
-        // All of them, whatever comes of the first, and the keys end before anything is said.
+        // All answers are decoded, even if the first fails, and the keys end before the caller
+        // learns the result.
         let found: Vec<Result<Found, ProtocolError>> = look_ups.into_iter().enumerate().map(found).collect();
         settle(ring_keys(&base, delta.as_ref()), found.iter().all(Result::is_ok))?;
         let values = found.into_iter().map(|found| match found? {

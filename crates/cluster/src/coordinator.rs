@@ -122,12 +122,12 @@ impl Coordinator {
         Ok(Self { server, databases, placement, seen, tls, ending })
     }
 
-    /// Addresses on which the server listens.
+    /// Returns the addresses on which the coordinator listens.
     pub fn addresses(&self) -> Addresses {
         self.server.addresses()
     }
 
-    /// Handle that stops the coordinator.
+    /// Returns a handle that stops the coordinator.
     pub fn stopper(&self) -> Stopper {
         self.server.stopper()
     }

@@ -104,7 +104,7 @@ impl Stage {
         }
     }
 
-    /// True if clients get or will get answers from this snapshot.
+    /// Returns true if clients get or will get answers from this snapshot.
     fn is_asked(&self) -> bool {
         matches!(self, Self::Ready(_, served) if !served.is_left())
     }

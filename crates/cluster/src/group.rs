@@ -110,7 +110,7 @@ impl Group {
         gone.iter().for_each(|replica| replica.leave());
     }
 
-    /// Number of replicas that can be asked.
+    /// Returns the number of replicas that can be asked.
     pub fn ready(&self) -> usize {
         self.read().iter().filter(|replica| replica.state() == ReplicaState::Ready).count()
     }
@@ -124,7 +124,8 @@ impl Group {
     /// no replica can be asked, waits for one.
     ///
     /// # Errors
-    /// [`ProtocolError::Unanswered`] if no replica answered in time.
+    /// [`ProtocolError::Unanswered`] if no replica answered in time, or if replicas failed on the
+    /// batch `MOST_FAILURES` times and no other one was left to ask.
     pub async fn partial(
         &self,
         ask: &Ask,
@@ -174,8 +175,8 @@ impl Group {
         ProtocolError::Unanswered(format!("share {} of {}: {cause}", share.index(), share.count()))
     }
 
-    /// Time after which a batch is stuck. Another replica is then asked, regardless of the budget
-    /// for second requests.
+    /// Returns the time after which a batch is stuck. Another replica is then asked, regardless of
+    /// the budget for second requests.
     fn stuck_after(&self, ask: &Ask) -> Duration {
         lock(&self.times)
             .slow(ask.queries)

@@ -27,7 +27,7 @@ impl Rate {
         self.counted.iter().map(|(_, count)| count).sum::<usize>() as f64 / SPAN.as_secs_f64()
     }
 
-    /// Total of all counts.
+    /// Returns the total of all counts.
     pub fn total(&self) -> u64 {
         self.total
     }

@@ -71,13 +71,13 @@ pub(crate) struct Shares {
 }
 
 impl Shares {
-    /// True if each share has a replica that can be asked.
+    /// Returns true if each share has a replica that can be asked.
     pub fn are_ready(&self) -> bool {
         self.groups.iter().all(|group| group.ready() > 0)
     }
 
-    /// Maximum number of concurrent batches: the least number of ready replicas of any share, plus
-    /// one, so that workers compute while the coordinator combines earlier partials.
+    /// Returns the maximum number of concurrent batches: the least number of ready replicas of any
+    /// share, plus one, so that workers compute while the coordinator combines earlier partials.
     pub fn slots(&self) -> usize {
         self.groups.iter().map(Group::ready).min().unwrap_or(0) + 1
     }
@@ -143,10 +143,11 @@ impl RemoteShares {
     }
 
     /// Combines partials that did not combine, after replacing some of them by those of other
-    /// replicas. The replicas whose partials had to be replaced are asked last from now on.
+    /// replicas. The replicas whose partials had to be replaced are asked last for a while.
     ///
     /// # Errors
-    /// `error` if no replica sends another partial, or if the partials still do not combine.
+    /// `error` if no replica sends another partial, or if the partials still do not combine; an
+    /// error if the coordinator ends.
     fn combine_others(
         &self,
         ask: &Ask,

@@ -202,7 +202,7 @@ impl Replica {
         self.changed.notify_waiters();
     }
 
-    /// Address of the worker.
+    /// Returns the worker's address.
     pub fn url(&self) -> &str {
         &self.url
     }
@@ -475,7 +475,7 @@ impl Replica {
         Ended::Done
     }
 
-    /// True if the worker gets no more requests and has answered all.
+    /// Returns true if the worker gets no more requests and has answered all.
     fn is_done_with(&self) -> bool {
         let link = self.link();
         link.left && link.standing.in_flight() == 0

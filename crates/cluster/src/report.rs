@@ -37,7 +37,7 @@ pub(crate) struct ReplicaReport {
 }
 
 impl ReplicaReport {
-    /// True if the replica can be asked.
+    /// Returns true if the replica can be asked.
     pub fn is_ready(&self) -> bool {
         self.state == ReplicaState::Ready
     }

@@ -20,7 +20,7 @@ pub(crate) enum Offence {
 }
 
 impl Offence {
-    /// First and longest pause.
+    /// Returns the first and the longest pause.
     fn pauses(self) -> [Duration; 2] {
         match self {
             Self::Fault => [Duration::from_millis(250), Duration::from_secs(60)],
@@ -87,7 +87,7 @@ impl Standing {
         self.avoided = Some((until, why.into()));
     }
 
-    /// Reason why others come first, if they do.
+    /// Returns the reason why others come first, if they do.
     pub fn avoided(&self, now: Instant) -> Option<&str> {
         self.avoided.as_ref().filter(|(until, _)| now < *until).map(|(_, why)| &**why)
     }
@@ -100,7 +100,7 @@ impl Standing {
         }
     }
 
-    /// Number of pending batches.
+    /// Returns the number of pending batches.
     pub fn in_flight(&self) -> usize {
         self.waiting.len()
     }

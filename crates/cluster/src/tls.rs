@@ -112,13 +112,13 @@ impl MutualTls {
         Ok(Arc::new(Self { files: files.clone(), opened, current: RwLock::new(Current::read(files)?) }))
     }
 
-    /// Configuration for new connections of a coordinator.
+    /// Returns the configuration for new connections of a coordinator.
     pub fn client(&self) -> Arc<ClientConfig> {
         self.current(|current| Arc::clone(&current.client))
     }
 
-    /// Acceptor for connections to a worker. Accepts only clients with a certificate of the
-    /// authority.
+    /// Returns the acceptor for connections to a worker. It accepts only clients with a certificate
+    /// of the authority.
     pub fn acceptor(self: &Arc<Self>) -> TlsAcceptor {
         let (verifier, resolver): (Arc<dyn ClientCertVerifier>, Arc<dyn ResolvesServerCert>) =
             (Arc::<Self>::clone(self), Arc::<Self>::clone(self));
@@ -175,7 +175,8 @@ impl ResolvesServerCert for MutualTls {
 
 /// Verifies with the authorities that were read last.
 impl ClientCertVerifier for MutualTls {
-    /// Empty: the trusted roots may be reloaded before the client's certificate arrives.
+    /// Returns no subjects: the trusted roots may be reloaded before the client's certificate
+    /// arrives.
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         &[]
     }

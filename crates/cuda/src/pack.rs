@@ -59,7 +59,7 @@ pub(crate) fn cubins(architecture: Compute) -> Result<Vec<Cubin>, PackError> {
     Pack::parse(PACK)?.cubins(architecture)
 }
 
-/// Names of the architectures that the pack has kernels for, such as `sm_80, sm_90a`.
+/// Returns the names of the architectures for which the pack has kernels, such as `sm_80, sm_90a`.
 ///
 /// # Errors
 ///

@@ -59,14 +59,14 @@ pub struct HintFile {
 }
 
 impl HintFile {
-    /// The hint of a snapshot. Its files are opened now, because another snapshot may take their
-    /// paths later.
+    /// Returns the hint of a snapshot. Its files are opened now, because another snapshot may take
+    /// their paths later.
     pub fn of(snapshot: &Snapshot) -> Self {
         let manifest = snapshot.manifest();
         let (file, rows) = (snapshot.hint().clone(), snapshot.hint_rows().clone());
         for opened in [&file, &rows] {
-            // The folder of a worker's share has neither. A request for a missing file fails when
-            // it tries again.
+            // The folder of a worker's share has neither file. A request for a missing file tries
+            // to open it again, and fails then.
             let _ = opened.file();
         }
         Self {
@@ -215,7 +215,7 @@ impl Database {
             }
             Ok(())
         })?;
-        // Discard the steps so far, which served no client.
+        // Discards the steps so far, which served no client.
         self.take_steps();
         Ok(())
     }

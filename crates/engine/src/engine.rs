@@ -108,8 +108,9 @@ impl Engine {
     }
 
     /// Publishes a version as the newest of its database; a version of the same name is replaced.
-    /// The newest former versions, of at most two bases, continue to answer requests that name
-    /// them. Accepted requests are answered even if their version is dropped.
+    /// Former versions continue to answer requests that name them: the newest few, as long as all
+    /// versions together have at most two bases. Accepted requests are answered even if their
+    /// version is dropped.
     pub fn publish(&self, version: impl Into<Served>) {
         let served = version.into();
         let mut databases = self.write();
@@ -182,7 +183,7 @@ impl Engine {
         self.read().iter().map(status).collect()
     }
 
-    /// True if there is a database of this name, in any state.
+    /// Returns true if there is a database of this name, in any state.
     pub fn knows(&self, name: &str) -> bool {
         self.read().contains_key(name)
     }

@@ -60,7 +60,7 @@ pub enum EngineError {
 }
 
 impl EngineError {
-    /// True if the request was accepted for computation. Otherwise a retry is safe.
+    /// Returns true if the request was accepted for computation. Otherwise a retry is safe.
     pub fn accepted(&self) -> bool {
         matches!(self, Self::Protocol(_) | Self::Panicked | Self::WrongAnswers)
     }

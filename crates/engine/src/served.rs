@@ -104,7 +104,7 @@ impl Served {
         self.lane.load()
     }
 
-    /// True if neither an engine nor a request holds this version, only the caller.
+    /// Returns true if neither an engine nor a request holds this version, only the caller.
     pub fn is_left(&self) -> bool {
         self.lane.is_left()
     }

@@ -6,8 +6,8 @@ use axum::http::header::ACCEPT;
 
 pub(crate) const JSON: &str = "application/json";
 
-/// True if a request prefers the media type `media` to `other`. At equal quality the type that
-/// `Accept` names more closely wins: `application/json, */*` asks for JSON.
+/// Returns true if a request prefers the media type `media` to `other`. At equal quality the type
+/// that `Accept` names more closely wins: `application/json, */*` asks for JSON.
 pub(crate) fn prefers(headers: &HeaderMap, media: &str, other: &str) -> bool {
     rank(headers, media) > rank(headers, other)
 }

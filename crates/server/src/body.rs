@@ -150,7 +150,7 @@ impl Read for BodyReader {
     }
 }
 
-/// True if a body has this content type, ignoring parameters.
+/// Returns true if a body has this content type, ignoring parameters.
 pub(crate) fn has_type(headers: &HeaderMap, wanted: &str) -> bool {
     let essence = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()?.split(';').next());
     essence.is_some_and(|essence| essence.trim().eq_ignore_ascii_case(wanted))

@@ -31,11 +31,11 @@ pub struct ServerConfig {
     pub development: bool,
     /// Folders of snapshots, one for each database.
     pub snapshots: Vec<PathBuf>,
-    /// True if a snapshot that takes the place of a served one is adopted as soon as its files are
-    /// complete; without, when the server is told to reload.
+    /// True to adopt a snapshot that takes the place of a served one as soon as its files are
+    /// complete; false to adopt it only when the server is told to reload.
     pub watch: bool,
-    /// The file of the private key that signs what is published through the server; without one,
-    /// the versions that it makes of changes are unsigned.
+    /// File of the private key that signs versions published through the server; without a key,
+    /// versions that the server makes from changes are unsigned.
     pub signing_key: Option<PathBuf>,
     /// Backend that answers.
     pub backend: BackendChoice,

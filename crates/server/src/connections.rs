@@ -250,8 +250,8 @@ impl Connection {
     }
 
     /// Drives a connection until it ends, its client exceeds a timeout, the certificate that
-    /// identifies the client expires, or the server stops; in the last case accepted requests are
-    /// finished first.
+    /// identifies the client expires, or the server stops. After an idle timeout, the expiry of the
+    /// certificate or a stop of the server, accepted requests are finished first.
     async fn attend(
         &self,
         connection: impl GracefulConnection,
@@ -307,8 +307,8 @@ impl Connection {
     }
 }
 
-/// The memory of a response: reserved before it was computed, or taken now. A response without a
-/// length comes from a file, in pieces.
+/// Returns the memory of a response, reserved before it was computed or taken now; `None` if too
+/// little is left. A response without a length comes from a file, in pieces.
 fn rest_of(response: &Response, memory: &ResponseMemory) -> Option<Arc<Reserved>> {
     let reserved = response.extensions().get().cloned();
     reserved.or_else(|| memory.reserve(response.body().size_hint().exact().unwrap_or(0)))

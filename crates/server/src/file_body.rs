@@ -12,20 +12,20 @@ use tokio::task::{JoinHandle, spawn_blocking};
 
 use crate::range::Slice;
 
-/// Bytes that are read at a time.
+/// Bytes of each read.
 const PIECE_BYTES: u64 = 32 << 10;
 
 /// Part of a file as a body. It has no exact size, because it is never in memory as a whole.
 pub(crate) struct FileBody {
     file: StoredFile,
-    /// The bytes that no piece has been begun for.
+    /// Bytes of which no read has begun.
     rest: Slice,
     /// The piece that is being read.
     reading: Option<JoinHandle<io::Result<Bytes>>>,
 }
 
 impl FileBody {
-    /// The bytes `slice` of a file.
+    /// Creates a body with the bytes `slice` of a file.
     pub fn new(file: StoredFile, slice: Slice) -> Self {
         Self { file, rest: slice, reading: None }
     }

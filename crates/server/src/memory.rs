@@ -95,8 +95,8 @@ impl ResponseMemory {
         Self { memory, client: client.into() }
     }
 
-    /// Takes what a response of `bytes` bytes needs beyond [`Self::OWN_BYTES`]; `None` if too
-    /// little is left. The reservation goes with the response as an extension of it.
+    /// Reserves the memory that a response of `bytes` bytes needs beyond [`Self::OWN_BYTES`];
+    /// `None` if too little is left. The response carries the reservation in its extensions.
     pub fn reserve(&self, bytes: u64) -> Option<Arc<Reserved>> {
         self.memory.take(&self.client, bytes.saturating_sub(Self::OWN_BYTES)).map(Arc::new)
     }

@@ -17,7 +17,7 @@ use crate::tls::Certificates;
 /// swapped as a whole.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// Asks a server to read its certificate, its tokens and its folders of snapshots again, also when
+/// Asks a server to read its certificate, its tokens and its folders of snapshots again, even if
 /// they do not seem to have changed.
 #[derive(Clone, Debug, Default)]
 pub struct Reloader(Arc<Notify>);

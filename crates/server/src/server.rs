@@ -49,7 +49,7 @@ pub enum ServeError {
     /// A snapshot's manifest cannot be read.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// Versions published there could not be signed.
+    /// Versions published through the server could not be signed.
     #[error(transparent)]
     Signer(#[from] SignerError),
     /// A database needs the setting which of the two servers this is.
@@ -302,8 +302,8 @@ impl Server {
         &self.app.engine
     }
 
-    /// Has the server read its certificate, its tokens and its folders of snapshots again when
-    /// asked to.
+    /// Returns a handle that makes the server read its certificate, its tokens and its folders of
+    /// snapshots again.
     pub fn reloader(&self) -> Reloader {
         self.reloader.clone()
     }
@@ -401,8 +401,9 @@ async fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), ServeE
     Ok((listener, address))
 }
 
-/// Serves on a runtime of its own until SIGINT or SIGTERM; `bound` is told the addresses once the
-/// ports are bound. SIGHUP has the certificate, the tokens and the folders of snapshots read again.
+/// Serves on a runtime of its own until SIGINT or SIGTERM; calls `bound` with the addresses once
+/// the ports are bound. SIGHUP makes the server read the certificate, the tokens and the folders of
+/// snapshots again.
 ///
 /// # Errors
 /// Those of [`Server::bind`]; [`ServeError::System`] if the system refuses threads or signals.

@@ -68,7 +68,7 @@ pub enum TlsError {
         /// Time until it is valid.
         ahead: Duration,
     },
-    /// The certificate is an authority's.
+    /// The certificate is that of an authority.
     #[error("{}: the certificate is that of an authority (CA:TRUE), as openssl req -x509 makes it by default; clients would reject it (CaUsedAsEndEntity): have the authority sign one for the server, or make one with {MAKE}", .0.display())]
     Authority(PathBuf),
     /// The certificate has no names by which a client could know its server.
@@ -128,7 +128,7 @@ impl Identity {
     /// Reads the files of a server's or a client's certificate.
     ///
     /// # Errors
-    /// [`TlsError`], but [`TlsError::Unnamed`] and [`TlsError::OtherPurpose`].
+    /// [`TlsError`], except [`TlsError::Unnamed`] and [`TlsError::OtherPurpose`].
     pub fn read(files: &TlsFiles) -> Result<Self, TlsError> {
         let TlsFiles { certificate, key } = files;
         let unusable = |cause: String| TlsError::Certificate { path: certificate.clone(), cause };
@@ -172,7 +172,8 @@ fn time(time: &Time) -> SystemTime {
     UNIX_EPOCH + time.to_unix_duration()
 }
 
-/// An extension of a certificate; none if it has none, or one that cannot be read.
+/// Returns an extension of a certificate; `None` if the certificate does not have it, or it cannot
+/// be read.
 fn extension<'c, E: Decode<'c> + AssociatedOid>(certificate: &'c Certificate) -> Option<E> {
     certificate.tbs_certificate.get().ok()?.map(|(_, extension)| extension)
 }

@@ -32,7 +32,7 @@ const BATCH: usize = 512;
 const PAUSE: Duration = Duration::from_secs(1);
 /// Timeout for sending a batch.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Default path of a collector.
+/// Path for traces, appended to a collector's address.
 const PATH: &str = "/v1/traces";
 /// Kinds of spans: internal work of the server, and an answered request.
 const INTERNAL: u32 = 1;

@@ -25,7 +25,7 @@ pub struct Request {
     pub body: Bytes,
 }
 
-/// Shows only the length of the body.
+/// Shows the length of the body, not its bytes.
 impl std::fmt::Debug for Request {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:?} {} {:?}, {} bytes", self.method, self.url, self.headers, self.body.len())
@@ -74,7 +74,7 @@ pub enum TransportError {
 }
 
 impl TransportError {
-    /// True if the same request may succeed a little later.
+    /// Returns true if the same request may succeed a little later.
     pub(super) fn passes(&self) -> bool {
         matches!(self, Self::Unreachable(_) | Self::TimedOut(_) | Self::Broken(_))
     }

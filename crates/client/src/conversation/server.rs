@@ -222,7 +222,8 @@ impl Server {
         self.once(call).await
     }
 
-    /// With two servers, no address may ever get the queries for both.
+    /// Checks that the current address belongs to this party, before its first request with a body:
+    /// with two servers, no address may ever get the queries for both.
     async fn check_party(&mut self) -> Result<(), Failure> {
         if self.addresses[self.current].checked {
             return Ok(());
@@ -333,8 +334,8 @@ impl Server {
     }
 
     /// Waits after the `rounds`-th round of attempts, at least for the time `asked`. Each pause is
-    /// twice the one before, times a random factor between 0.5 and 1.5, so that clients that failed
-    /// together do not return together.
+    /// twice the one before, up to the policy's maximum, times a random factor between 0.5 and 1.5,
+    /// so that clients that failed together do not return together.
     pub async fn back_off(&mut self, rounds: u32, asked: Duration) -> Result<(), NoEntropy> {
         let pause = FIRST_PAUSE.saturating_mul(1 << (rounds - 1).min(16)).min(self.max_pause);
         let share = (SecretRng::from_os()?.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
@@ -355,7 +356,7 @@ fn request_id() -> Result<String, NoEntropy> {
     Ok(bits.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// True if the address failed, so that another address may succeed.
+/// Returns true if the address failed, so that another address may succeed.
 fn is_down(error: &ClientError) -> bool {
     match error {
         ClientError::Unreachable(_) | ClientError::TimedOut(_) | ClientError::Broken(_) => true,

@@ -19,8 +19,8 @@ const REFRESHES: u32 = 3;
 const REQUEST_BYTES: u64 = 32 << 10;
 /// A hint is patched if at most `1 / PATCHED_SHARE` of it has changed.
 const PATCHED_SHARE: u64 = 2;
-/// Progress of `1 / FORGIVEN_SHARE` of a hint resets the count of failures. So a download always
-/// ends, whatever each connection delivers.
+/// A download resets its count of failures only after it has gained `1 / FORGIVEN_SHARE` of the
+/// hint since the last reset. So a download always ends, whatever each connection delivers.
 const FORGIVEN_SHARE: u64 = 256;
 
 /// Fetches the description of the servers' current version, if the policy accepts it, and its

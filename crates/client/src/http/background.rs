@@ -44,7 +44,7 @@ impl Aside for Background {
         let (sender, outcome) = mpsc::channel();
         self.running = Some(Running { stop, outcome, process: process::id() });
         let carry = move || {
-            // Nobody listens once the client is gone.
+            // The receiver is gone once the client is.
             let _ = sender.send(carriers.hold(conversation));
         };
         // Without a thread, the channel is closed.
@@ -74,7 +74,7 @@ mod tests {
     use crate::conversation::Lines;
     use crate::http::ClientOptions;
 
-    /// A conversation that waits until `held` is dropped elsewhere, for ever.
+    /// Returns a conversation that holds `held` and never ends.
     fn endless(held: Arc<()>) -> Conversation<'static, NextKeys> {
         Conversation::new(Lines::new(1, Clock::system()), async move {
             std::future::pending::<()>().await;

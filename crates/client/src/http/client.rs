@@ -131,7 +131,8 @@ impl HttpClient {
     /// - [`ClientError::StillStale`] if it refuses queries for the version it has just named.
     /// - [`ClientError::KeysForgotten`] if it does not keep evaluation keys.
     /// - [`ClientError::DifferentSnapshots`] if one of two servers has another version by now.
-    /// - [`ClientError::WeakPrf`] if a new version has such a function.
+    /// - [`ClientError::WeakPrf`] if a new version has a pseudorandom function that needs a consent
+    ///   which the options do not give.
     /// - Errors of the transport.
     ///
     /// An error at one of two servers is wrapped in a [`ClientError::Party`] that names the party,

@@ -34,7 +34,7 @@ pub(super) fn open(keep: Keep, folder: Option<&Path>) -> Result<Box<dyn HintCach
     }
 }
 
-/// True if the user may not write to the folder.
+/// Returns true if the user may not write to the folder.
 fn is_unwritable(error: &ClientError) -> bool {
     let ClientError::Cache { source, .. } = error else { return false };
     matches!(source.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem)

@@ -35,8 +35,8 @@ pub struct ClientOptions {
     pub replicas: Vec<Vec<String>>,
     /// Timeout for connecting.
     pub connect_timeout: Duration,
-    /// Timeout of a request with its response; each 16 KiB of either extends it by a second. A
-    /// server that drips bytes does not extend it. The timeout is checked when bytes arrive, so a
+    /// Timeout of a request with its response; each 16 KiB of either extends it by a second, so a
+    /// server that drips bytes hardly extends it. The timeout is checked when bytes arrive, so a
     /// server that falls silent just before the timeout may take twice the time.
     pub timeout: Duration,
     /// Maximum number of attempts of a request at each address.

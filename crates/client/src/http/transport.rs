@@ -160,7 +160,7 @@ impl Carriers {
         Ok(Self { connections, stop: options.stop.clone() })
     }
 
-    /// Carriers over the same connections, for conversations that `stop` ends.
+    /// Creates carriers over the same connections, for conversations that `stop` ends.
     pub fn beside(&self, stop: Arc<AtomicBool>) -> Self {
         Self { connections: self.connections.clone(), stop: Some(stop) }
     }

@@ -54,7 +54,7 @@ fn shown(url: &str) -> String {
     format!("{scheme}{separator}{host}{path}")
 }
 
-/// True if an address belongs to this machine.
+/// Returns true if an address belongs to this machine.
 pub(super) fn is_this_machine(uri: &Uri) -> bool {
     let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
     host == "localhost" || host.parse().is_ok_and(|address: IpAddr| address.is_loopback())

@@ -1,4 +1,4 @@
-//! Keys and their end, with a server that answers rightly unless the test changes what it says.
+//! Keys and their end, with a server that answers correctly unless the test changes its answers.
 
 mod attack;
 mod fetch;
@@ -41,7 +41,7 @@ pub(crate) fn value(row: u64) -> Vec<u8> {
     vec![b'a' + row as u8]
 }
 
-/// A table of [`ROWS`] rows by position.
+/// Builds a table of [`ROWS`] rows by position.
 fn snapshot(choice: Choice, folder: &Path) -> Snapshot {
     let input = folder.join("rows.csv");
     let rows: String = (0..ROWS).map(|row| String::from_utf8(value(row)).unwrap() + "\n").collect();
@@ -72,15 +72,15 @@ fn part(snapshot: &Snapshot) -> PartConfig {
 }
 
 impl Server {
-    /// A table of [`ROWS`] rows by position, asked for one at a time. `onion` has the quickest
-    /// answers for a small one.
+    /// Creates a server of [`ROWS`] rows by position, queried one at a time. `onion` answers
+    /// fastest for a small table.
     pub(crate) fn of(protocol: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let choice = Choice { protocol: protocol.into(), ..Choice::default() };
         Self::of_snapshot(&snapshot(choice, folder.path()))
     }
 
-    /// The table of a snapshot.
+    /// Creates a server of a snapshot's table.
     fn of_snapshot(snapshot: &Snapshot) -> Self {
         let opening = snapshot.manifest().protocol.openings(Residence::Copied)[0];
         let responder = snapshot.manifest().protocol.on().open(&BACKEND, snapshot.files(), opening).unwrap();
@@ -88,12 +88,12 @@ impl Server {
         Self { description: describe(&config(&base, VERSION)), base, responder, keys: HashMap::new() }
     }
 
-    /// Description of a version of it for clients.
+    /// Returns the configuration of a version of the table.
     pub(crate) fn config(&self, version: Version) -> Config {
         config(&self.base, version)
     }
 
-    /// A session with it, for a protocol without a hint.
+    /// Creates a session with the server, for a protocol without a hint.
     pub(crate) fn session(&self) -> Session {
         Session::new(self.description.clone(), &[no_hint(&self.description)]).unwrap()
     }
@@ -115,7 +115,7 @@ impl Server {
         }
     }
 
-    /// The answer to the one query of a request; `None` if its keys are not known.
+    /// Returns the answer to the single query of a request; `None` if the keys are not known.
     pub(crate) fn answer(&self, request: &Request) -> Option<Vec<u8>> {
         let keys = self.keys.get(&request.base.keys.unwrap())?;
         let query = Query { bytes: &request.base.queries[0], keys: Some(keys) };
@@ -126,13 +126,13 @@ impl Server {
         Request::decode(request.to_vec().into(), &self.description.limits()).unwrap()
     }
 
-    /// A response with this answer.
+    /// Returns a response with this answer.
     fn respond(&self, answer: Vec<u8>) -> Bytes {
         response(answer, VERSION, VERSION)
     }
 }
 
-/// A response of a version with one answer, when there is a newest.
+/// Returns a response of a version with a single answer; `newest` is the newest version.
 pub(crate) fn response(answer: Vec<u8>, version: Version, newest: Version) -> Bytes {
     let answers = vec![Bytes::from(answer)];
     Response { version, newest, answers, delta_answers: None, compute: Duration::ZERO }.encode().into()
@@ -164,7 +164,7 @@ fn named(session: &Session) -> KeysHash {
     *keys.blake3()
 }
 
-/// An answer in which every coefficient is another one.
+/// Returns an answer in which every coefficient differs.
 pub(crate) fn damaged(mut answer: Vec<u8>) -> Vec<u8> {
     answer.iter_mut().for_each(|byte| *byte ^= 0x55);
     answer
@@ -173,8 +173,8 @@ pub(crate) fn damaged(mut answer: Vec<u8>) -> Vec<u8> {
 /// Change that a server makes to an honest answer.
 type Change = fn(&Server, Vec<u8>) -> Bytes;
 
-/// Asks for these rows, where the server changes some of its answers; gives the requests, and what
-/// came of it.
+/// Looks up these rows from a server that changes some of its answers; returns the requests and the
+/// result.
 fn look_up(
     server: &mut Server,
     session: &mut Session,

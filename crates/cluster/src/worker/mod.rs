@@ -45,8 +45,8 @@ pub struct WorkerConfig {
     pub metrics: Option<SocketAddr>,
     /// Host names under which metrics and probes may be asked, besides addresses and `localhost`.
     pub metrics_names: Vec<String>,
-    /// Backend that computes. A worker whose device fails ends; the supervisor that restarts it
-    /// gets a working device.
+    /// Backend that computes. A worker whose device fails ends, so that a supervisor can restart it
+    /// on a working device.
     pub backend: BackendChoice,
     /// Number of threads that compute on the processor; 0 for the number of cores.
     pub threads: usize,
@@ -188,27 +188,27 @@ impl Worker {
         })
     }
 
-    /// Address for the coordinator.
+    /// Returns the address for the coordinator.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Address of the metrics.
+    /// Returns the address of the metrics.
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         self.metrics.as_ref().map(|(_, address)| *address)
     }
 
-    /// Name of the backend.
+    /// Returns the name of the backend.
     pub fn backend(&self) -> &str {
         &self.backend
     }
 
-    /// Status report.
+    /// Returns the status report.
     pub fn status(&self) -> ShareStatus {
         self.service.status()
     }
 
-    /// Handle that stops the worker.
+    /// Returns a handle that stops the worker.
     pub fn stopper(&self) -> Stopper {
         self.stopper.clone()
     }

@@ -84,7 +84,7 @@ impl Queue {
         outcome.await.unwrap_or(Err(NoPartial::Panicked))
     }
 
-    /// Number of batches that wait, and number that are being computed.
+    /// Returns the numbers of batches that wait and that are being computed.
     pub fn load(&self) -> (usize, usize) {
         (self.load.waiting.load(Ordering::Relaxed), self.load.running.load(Ordering::Relaxed))
     }

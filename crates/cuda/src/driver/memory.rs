@@ -203,7 +203,7 @@ impl<T> Deref for Pinned<T> {
 
 impl<T> DerefMut for Pinned<T> {
     fn deref_mut(&mut self) -> &mut [T] {
-        // SAFETY: as above; the values are borrowed mutably, so nobody else reads them.
+        // SAFETY: as above; `&mut self` is exclusive, so no other reference to the values exists.
         unsafe { std::slice::from_raw_parts_mut(self.values, self.length) }
     }
 }

@@ -1,10 +1,10 @@
 //! The driver API as owned values: devices, streams, buffers, kernels, graphs.
 //!
-//! All unsafe code of this crate is here. Each device has one context, its
-//! primary one. Buffers belong to their device's *main stream*: they are allocated and freed in its
-//! order, so that a buffer may be dropped while kernels that use it are still queued there. Work on
-//! another stream is forked from the main stream and joined to it again ([`Stream::after`]) before
-//! a buffer that it uses is dropped.
+//! All unsafe code of this crate is here. Each device has one context, its primary one. Buffers
+//! belong to their device's *main stream*: they are allocated and freed in its order, so that a
+//! buffer may be dropped while kernels that use it are still queued there. Work on another stream
+//! is forked from the main stream and joined to it again ([`Stream::after`]) before a buffer that
+//! it uses is dropped.
 #![allow(unsafe_code)]
 
 mod args;

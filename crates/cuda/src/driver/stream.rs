@@ -78,8 +78,8 @@ impl Stream {
             args.iter().map(|arg| arg.0.as_ptr().cast_mut().cast()).collect();
         let [x, y, z] = grid.blocks;
         let (blocks, threads) = ((x, y, z), (grid.threads, 1, 1));
-        // SAFETY: the arguments live until the call returns, and the driver copies them. This
-        // crate's modules check that they match the kernel.
+        // SAFETY: the arguments live until the call returns, and the driver copies them before
+        // that. This crate's modules check that they match the kernel.
         unsafe { launch(kernel.function, blocks, threads, grid.shared as u32, self.handle, &mut pointers) }
             .map_err(|error| match DriverError::of(kernel.name)(error) {
                 DriverError::Call { call, reason } => {
@@ -268,7 +268,8 @@ impl Device {
         Ok(buffer)
     }
 
-    /// [`Self::upload`] for values that stay.
+    /// Allocates a buffer outside the pool, for values that stay, and copies `values` to it. The
+    /// source may change once the call returns.
     ///
     /// # Errors
     /// [`DriverError::OutOfMemory`] if there is no room.

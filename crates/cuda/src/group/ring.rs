@@ -106,7 +106,7 @@ impl RingBackend for DeviceGroup {
         })
     }
 
-    /// Each device folds the queries whose leaves it has, with its rows of each matrix.
+    /// Folds on each device the queries whose leaves it has, with its rows of each matrix.
     fn poly_fold(
         &self,
         tables: &Vec<Tables>,
@@ -125,7 +125,7 @@ impl RingBackend for DeviceGroup {
         Ok(folded)
     }
 
-    /// Each device adds up its own ciphertexts. If a sum's ciphertexts are on several devices, all
+    /// Adds up each device's own ciphertexts. If a sum's ciphertexts are on several devices, all
     /// ciphertexts meet on the first device that has any.
     fn sum_rotated(
         &self,
@@ -151,7 +151,7 @@ impl RingBackend for DeviceGroup {
         Ok(OfBatch { queries: keys.len(), parts: parts.collect::<Result<_, BackendError>>()? })
     }
 
-    /// Each device adds words to its own ciphertexts; if rows are divided, these words follow those
+    /// Adds words to each device's own ciphertexts; if rows are divided, these words follow those
     /// of the devices before it.
     fn add_bodies(
         &self,
@@ -201,7 +201,7 @@ impl RingBackend for DeviceGroup {
         })
     }
 
-    /// Each device plays the rounds of its rows. If rows are divided, the winners then meet on the
+    /// Plays the rounds of each device's rows. If rows are divided, the winners then meet on the
     /// first device that has any, which plays the remaining rounds.
     fn rgsw_fold(
         &self,
@@ -320,7 +320,7 @@ impl RingBackend for DeviceGroup {
         Ok(OfBatch { queries: ciphertexts.queries, parts: parts.collect::<Result<_, _>>()? })
     }
 
-    /// Each device folds its own queries.
+    /// Folds each device's own queries.
     fn scalar_fold_own(
         &self,
         matrices: &GroupMatrices,
@@ -353,7 +353,7 @@ impl RingBackend for DeviceGroup {
         self.each(|_, backend| backend.columns(layout, words))
     }
 
-    /// Each device computes its rows of polynomials, for the queries that it has.
+    /// Computes each device's rows of polynomials, for the queries that it has.
     fn encode_fold(
         &self,
         tables: &Vec<Tables>,

@@ -83,7 +83,7 @@ impl Disk {
         lock(&self.index).departures()
     }
 
-    /// True if the keys are present and have not expired.
+    /// Returns true if the keys are present and have not expired.
     pub fn contains(&self, id: KeyId, at: SystemTime) -> bool {
         lock(&self.index).contains(&id, at)
     }

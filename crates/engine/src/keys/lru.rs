@@ -94,7 +94,7 @@ impl<K: Copy + Eq + Hash, V> Lru<K, V> {
         Some(&mut entry.value)
     }
 
-    /// True if the entry is present and has not expired.
+    /// Returns true if the entry is present and has not expired.
     pub fn contains(&self, key: &K, at: SystemTime) -> bool {
         self.entries.get(key).is_some_and(|entry| !expired(entry.used, at, self.budget.expiry))
     }

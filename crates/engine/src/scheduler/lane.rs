@@ -44,7 +44,7 @@ impl Lane {
         self.0.get().map(Scheduler::load).unwrap_or_default()
     }
 
-    /// True if the caller has the only clone.
+    /// Returns true if the caller has the only clone.
     pub fn is_left(&self) -> bool {
         Arc::strong_count(&self.0) == 1
     }

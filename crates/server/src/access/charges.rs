@@ -41,7 +41,7 @@ struct Memory {
 }
 
 impl Memory {
-    /// True if the request has been charged and has free retries left; counts this retry.
+    /// Returns true if the request has been charged and has free retries left; counts this retry.
     fn knows(&mut self, request: &Fingerprint) -> bool {
         let Some(retries) = self.retries.get_mut(request) else { return false };
         *retries += 1;

@@ -22,7 +22,7 @@ pub(super) trait DatabaseBackend: Send + Sync {
     /// Those of [`Database::open`] and [`Database::measure`].
     fn open(&self, snapshot: &Snapshot, opening: Opening) -> Result<(Database, String), LoadError>;
 
-    /// True for a device with its own memory, to which tables are copied, and which may fail while
-    /// the server keeps running.
+    /// Returns true for a device with its own memory, to which tables are copied, and which may
+    /// fail while the server keeps running.
     fn is_device(&self) -> bool;
 }

@@ -84,12 +84,12 @@ impl Backends {
         self.ordered.len() < before
     }
 
-    /// True if no backend is left.
+    /// Returns true if no backend is left.
     pub fn is_empty(&self) -> bool {
         self.ordered.is_empty()
     }
 
-    /// True if databases are offered to a device before the processor.
+    /// Returns true if databases are offered to a device before the processor.
     pub fn prefers_device(&self) -> bool {
         self.ordered.first().is_some_and(|backend| backend.is_device())
     }

@@ -1,5 +1,5 @@
-//! Adoption of snapshots that took the place of those that are served: by `spirea build
-//! --overwrite`, say.
+//! Adoption of snapshots that took the place of served ones, for example by `spirea build
+//! --overwrite`.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use super::source::Source;
 use super::thread::spawn;
 use super::version::Version;
 
-/// Reasons why the snapshot in a folder is not adopted.
+/// Reason why the snapshot in a folder is not adopted.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AdoptError {
     /// The snapshot cannot be opened, or clients could not follow to its table.
@@ -60,8 +60,8 @@ impl Library {
     /// Databases of repositories are left alone. When this returns, the new versions answer.
     ///
     /// # Errors
-    /// [`ReloadError`] if any is not adopted; its former version goes on answering. The log tells
-    /// of each.
+    /// [`ReloadError`] if a snapshot is not adopted; its former version continues to answer. Each
+    /// one is logged.
     pub fn reload(self: &Arc<Self>, shrinking: Shrinking) -> Result<Vec<Reloaded>, ReloadError> {
         let (mut reloaded, mut failed) = (Vec::new(), Vec::new());
         for (name, entry) in &self.entries {
@@ -81,7 +81,8 @@ impl Library {
         if failed.is_empty() { Ok(reloaded) } else { Err(ReloadError(failed)) }
     }
 
-    /// Reads the folders again on a thread of its own; `done` is told whether all is well.
+    /// Reads the folders again on a separate thread; calls `done` with false if a snapshot is not
+    /// adopted.
     pub fn spawn_reload(self: &Arc<Self>, done: impl FnOnce(bool) + Send + 'static) {
         let library = Arc::clone(self);
         // The log has the errors.
@@ -98,7 +99,7 @@ impl Library {
         let _turn = entry.turn();
         let answering = self.engine.version(name, None).ok();
         let adopted = self.adopt_newer(name, folder, answering, shrinking);
-        // Operators see it until a version is adopted.
+        // Operators see the error until a version is adopted.
         adopted.inspect_err(|error| self.engine.refuse(name, error.to_string()))
     }
 
@@ -117,11 +118,12 @@ impl Library {
         if let Some(served) = &answering
             && *served.version() == version.name()
         {
-            // Published again, it takes away a former refusal.
+            // Publishing the version again clears a former refusal.
             self.engine.publish(served.clone());
             return Ok(reloaded(false));
         }
-        // Also if the current version could not be loaded: clients know its name and its kind.
+        // The check is made even if the current version could not be loaded: clients know its name
+        // and its kind.
         let current = folder.current();
         let former = current.base.manifest();
         check_successor(version.base.manifest(), former, former.table.entries, shrinking)?;
@@ -135,8 +137,8 @@ impl Library {
     }
 }
 
-/// Checks that a signature is right, and that clients accept it which pin the key of the current
-/// version's.
+/// Checks that the version's signature is valid, and that clients which pin the key of the current
+/// version's signature accept it.
 fn check_signature(version: &Version, current: Option<&Signature>) -> Result<(), AdoptError> {
     let Manifest { name, .. } = version.base.manifest();
     let own = version.signature.as_ref();

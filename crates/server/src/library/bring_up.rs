@@ -148,11 +148,11 @@ impl Library {
         Ok(())
     }
 
-    /// Lets a version answer that `open` opens in its interim form, and then has its base held as
-    /// it is to be.
+    /// Makes a version answer, opened by `open` in its interim form. A thread then replaces a new
+    /// base by its final form.
     ///
     /// # Errors
-    /// The cause if a part cannot be opened; the former version goes on answering.
+    /// The cause if a part cannot be opened; the former version continues to answer.
     pub(super) fn answer(
         self: &Arc<Self>,
         name: &str,

@@ -1,4 +1,4 @@
-//! The folder of a snapshot, whose place another one may take while the server runs.
+//! The folder of a snapshot, which another snapshot may replace while the server runs.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,7 +13,7 @@ const KEPT: usize = 2;
 /// The folder of a snapshot, and its versions.
 pub(crate) struct Folder {
     path: PathBuf,
-    /// Newest first: at least one.
+    /// Versions, newest first: at least one.
     versions: Mutex<Vec<Version>>,
 }
 
@@ -39,12 +39,12 @@ impl Folder {
         read(&self.path)
     }
 
-    /// The version that was adopted last.
+    /// Returns the version that was adopted last.
     pub fn current(&self) -> Version {
         self.locked()[0].clone()
     }
 
-    /// The versions that have been adopted, newest first.
+    /// Returns the adopted versions that are kept, newest first.
     pub fn versions(&self) -> Vec<Version> {
         self.locked().clone()
     }

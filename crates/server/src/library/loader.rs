@@ -34,12 +34,12 @@ impl Loader {
         (Self { backends: RwLock::new(backends), opening, losses: Mutex::new(sender) }, losses)
     }
 
-    /// Form in which loaded snapshots are opened.
+    /// Returns the form in which loaded snapshots are opened.
     pub fn opening(&self) -> Opening {
         self.opening
     }
 
-    /// Opens a verified snapshot as it is to be held.
+    /// Opens a verified snapshot in its final form.
     ///
     /// # Errors
     /// A description for the operator, which is also logged.
@@ -47,7 +47,7 @@ impl Loader {
         self.open_with(snapshot, self.opening)
     }
 
-    /// Opens a snapshot that answers in its interim form as it is to be held.
+    /// Opens the final form of a snapshot that answers in its interim form.
     ///
     /// # Errors
     /// Those of [`Self::open`].
@@ -57,10 +57,10 @@ impl Loader {
         Ok(database)
     }
 
-    /// Opens a verified snapshot in an interim form where it has one: touching memory for the first
-    /// time takes longer than mapping a file, so tables that are to be copied are answered from
-    /// their files at first. What must be transformed, or copied to a device, is opened once, as it
-    /// is to be held.
+    /// Opens a verified snapshot in its interim form, if it has one. Touching memory for the first
+    /// time takes longer than mapping a file, so tables that are to be copied answer from their
+    /// files at first. A table that must be transformed, or copied to a device, is opened once, in
+    /// its final form.
     ///
     /// # Errors
     /// Those of [`Self::open`].
@@ -68,7 +68,7 @@ impl Loader {
         self.open_with(snapshot, self.interim(snapshot))
     }
 
-    /// True if a snapshot has an interim form that differs from its final form.
+    /// Returns true if a snapshot has an interim form that differs from its final form.
     pub fn has_interim(&self, snapshot: &Snapshot) -> bool {
         self.interim(snapshot) != self.opening
     }
@@ -123,7 +123,7 @@ impl Loader {
         self.write().lose(device)
     }
 
-    /// True if some backend is left for the databases of a failed device.
+    /// Returns true if some backend is left for the databases of a failed device.
     pub fn has_backend(&self) -> bool {
         !self.read().is_empty()
     }

@@ -1,9 +1,10 @@
 //! The databases of a server: the sources of their versions, and the way of a new version to its
 //! first answer.
 //!
-//! A database is served from a snapshot's folder, and then adopts what takes the snapshot's place
-//! there, when it is told to; or from a repository, and then publishers give it new versions while
-//! it answers. A version is on disk before it answers, and answers before its publisher is told.
+//! A database is served from a snapshot's folder or from a repository. From a folder, the server
+//! adopts a snapshot that takes the served one's place when it is told to. Into a repository,
+//! publishers put new versions while the database answers. A version is on disk before it answers,
+//! and answers before its publisher is told.
 
 mod adopt;
 mod bring_up;

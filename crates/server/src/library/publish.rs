@@ -158,7 +158,7 @@ impl Library {
     }
 }
 
-/// True if a version's delta is large enough for a new base.
+/// Returns true if a version's delta is large enough for a new base.
 fn is_large(record: &VersionRecord) -> bool {
     let bytes = |snapshot: &Snapshot| snapshot.manifest().matrix.bytes;
     let most = LEAST_COMPACTED.max(bytes(&record.base) / COMPACTED_SHARE);

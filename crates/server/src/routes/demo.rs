@@ -65,7 +65,7 @@ fn file(demo: &Demo, path: &str, asked: &HeaderMap) -> Response {
     }
 }
 
-/// True if `Accept-Encoding` lists gzip with a weight above 0.
+/// Returns true if `Accept-Encoding` lists gzip with a weight above 0.
 fn takes_gzip(asked: &HeaderMap) -> bool {
     let values = asked.get_all(ACCEPT_ENCODING).into_iter().filter_map(|value| value.to_str().ok());
     values.flat_map(|value| value.split(',')).any(|coding| {

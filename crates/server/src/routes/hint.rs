@@ -36,8 +36,8 @@ pub(super) async fn hint(
     if lists_tag(&headers, IF_NONE_MATCH, &tag) {
         return Ok((StatusCode::NOT_MODIFIED, [(ETAG, tag), (CACHE_CONTROL, ASK_AGAIN)]).into_response());
     }
-    // A range applies to the hint that the client began with; for another hint the response is the
-    // whole.
+    // A range applies to the hint that the client began with; for another hint the response has the
+    // whole file.
     let same_hint = headers.get(IF_RANGE).is_none_or(|known| *known == tag);
     let asked = match headers.get(RANGE).and_then(|range| range.to_str().ok()) {
         Some(range) if same_hint => parse(range, hint.bytes),
@@ -95,7 +95,8 @@ fn named(app: &App, database: &str, uri: &Uri) -> Result<HintFile, Refused> {
     }
 }
 
-/// A file that was missing when its version was loaded may be missing still.
+/// Returns the refusal for a file that cannot be read. A file that was missing when its version was
+/// loaded may still be missing.
 fn unreadable(error: std::io::Error) -> Refused {
     if error.kind() == std::io::ErrorKind::NotFound {
         return Refused::unknown_hint();

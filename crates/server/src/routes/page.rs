@@ -1,5 +1,5 @@
-//! Pages that are part of the program: the operator's, whose three files ask for what they show
-//! like anybody else, and the one that tells a browser where it is.
+//! Pages that are part of the program: the page for operators, whose three files use the same
+//! endpoints as everybody else, and the page that tells a browser where it is.
 
 use std::sync::Arc;
 
@@ -12,13 +12,14 @@ use crate::app::App;
 
 const HTML: &str = "text/html; charset=utf-8";
 
-/// The page has a style of its own and loads nothing.
+/// Policy of a page with an inline style that loads nothing.
 const STATIC_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'";
-/// The page may load its own files and ask its own server, and nothing else.
+/// Policy of a page that may load its own files and send requests to its own server, and nothing
+/// else.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; form-action 'none'; \
      base-uri 'none'; frame-ancestors 'none'";
 
-/// `GET /` of the port for clients: what this is, and where to go on.
+/// `GET /` of the port for clients: says what this server is, and where to go on.
 pub(super) async fn welcome(State(app): State<Arc<App>>) -> Response {
     const DEMO: &str = "<li><a href=\"/demo/\">Look something up</a>: the demo page</li>";
     let demo = app.demo.as_ref().map_or("", |_| DEMO);

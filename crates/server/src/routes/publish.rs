@@ -54,8 +54,8 @@ pub(super) async fn snapshot(
     publish_upload(&app, request, SNAPSHOT_TYPE, take).await
 }
 
-/// `POST /v1/admin/databases/{name}/rollback`: `?to=VERSION`, or its first digits; or to the
-/// version before.
+/// `POST /v1/admin/databases/{name}/rollback`: makes an earlier version answer again, `?to=VERSION`
+/// or its first digits; the default is the version before.
 pub(super) async fn rollback(
     State(app): State<Arc<App>>,
     Name(name): Name,
@@ -74,22 +74,22 @@ pub(super) async fn compact(State(app): State<Arc<App>>, Name(name): Name) -> Re
 }
 
 /// `POST /v1/admin/reload`: adopts the snapshots that took the places of served ones; with
-/// `?shrinking=allow` also those of less than half the values.
+/// `?shrinking=allow` also those with less than half the values.
 pub(super) async fn reload(State(app): State<Arc<App>>, uri: Uri) -> Result<Response, Refused> {
     let (library, shrinking) = (Arc::clone(library(&app)?), shrinking(&uri)?);
-    // The panic's own words have gone to standard error.
+    // The panic hook has written the panic's message to standard error.
     let reloaded = tokio::task::spawn_blocking(move || library.reload(shrinking)).await;
     let reloaded = reloaded.map_err(|_| Refused::internal("the reload was aborted by a defect"))?;
     app.metrics.reloaded("snapshots", reloaded.is_ok());
     Ok(json_body(&json!({ "databases": reloaded? })))
 }
 
-/// Tests that a text can be the first digits of a version.
+/// Returns true if a text can be the first digits of a version.
 fn is_prefix(text: &str) -> bool {
     (1..=64).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// The treatment of smaller tables that a request asks for.
+/// Returns the treatment of smaller tables that a request asks for.
 fn shrinking(uri: &Uri) -> Result<Shrinking, Refused> {
     match parameter(uri, "shrinking") {
         None | Some("refuse") => Ok(Shrinking::Refuse),

@@ -38,7 +38,7 @@ pub(super) async fn query(
     let served = app.engine.version(&name, Some(&version))?;
     let limits = limits(&served);
     let request = spirea_wire::Request::decode(received.bytes.clone(), &limits)?;
-    // An answer that nobody can be sent is not computed.
+    // Reserved before the computation: an answer that finds no memory could not be sent.
     let reserved = memory.reserve(limits.response_bytes(request.base.queries.len()));
     let reserved = reserved.ok_or_else(Refused::short_of_connection_memory)?;
     let measured = app.metrics.of(&name);

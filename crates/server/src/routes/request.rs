@@ -18,7 +18,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Name {
     }
 }
 
-/// True if a header that lists entity tags, such as `If-None-Match`, contains this tag.
+/// Returns true if a header that lists entity tags, such as `If-None-Match`, contains this tag.
 pub(super) fn lists_tag(headers: &HeaderMap, name: HeaderName, tag: &HeaderValue) -> bool {
     let tag = tag.as_bytes();
     let values =

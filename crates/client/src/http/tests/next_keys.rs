@@ -11,8 +11,9 @@ use crate::session::tests::{Server as Honest, response, value};
 
 const ROW: u64 = 3;
 
-/// A server that answers rightly and takes keys, unless `refused` says otherwise of an upload; a
-/// client of it whose keys have one query more before it makes the next ones; and these keys.
+/// Starts a server that answers correctly and accepts keys, unless `refused` gives another reply to
+/// an upload. Returns it with a client whose keys allow one more query before it makes the next
+/// keys, these keys, and the limits of requests.
 fn near_the_end(
     refused: fn(usize) -> Option<Reply>,
     cache: &tempfile::TempDir,
@@ -55,7 +56,7 @@ fn wait_for(mut happened: impl FnMut() -> bool) {
     }
 }
 
-/// The keys that each request registers or names.
+/// Returns the keys that each request registers or names, with the request's path.
 fn keys_of(server: &Server, limits: &Limits) -> Vec<(String, KeysHash)> {
     let log = server.seen.lock().unwrap();
     let of = |(path, body): &(String, Vec<u8>)| {

@@ -1,5 +1,5 @@
-//! A lying server that looks for the ring secret: it adds to one coefficient of an honest answer,
-//! and sees whether the client took it.
+//! A lying server that searches for the ring secret: it adds to one coefficient of an honest
+//! answer, and sees whether the client accepted the result.
 
 use std::collections::HashSet;
 
@@ -18,7 +18,8 @@ const SET: RingSet = RingSet::Onion32;
 /// Coefficients of a polynomial.
 const N: usize = RingSet::DEGREE;
 
-/// Adds to a number of so many bits that begins at a bit of the bytes, lowest bit first.
+/// Adds `amount` to the number of `bits` bits that begins at bit `start` of `bytes`, lowest bit
+/// first.
 fn add(bytes: &mut [u8], start: usize, bits: u32, amount: i64) {
     let places = (start..start + bits as usize).map(|i| (i / 8, i % 8));
     let number = places
@@ -41,7 +42,7 @@ fn add_to_b(ciphertext: &mut [u8], coefficient: usize, amount: i64) {
     add(ciphertext, N * a as usize + coefficient * b as usize, b, amount);
 }
 
-/// The session's ring secret: the phases of the ciphertext (1, 0) are its entries.
+/// Returns the session's ring secret: the phases of the ciphertext (1, 0) are its entries.
 fn secret(session: &Session) -> Vec<i64> {
     let index = session.base.client.index();
     let Prepared { state, .. } = index.query(0, &mut SecretRng::from_os().unwrap()).unwrap();
@@ -52,11 +53,11 @@ fn secret(session: &Session) -> Vec<i64> {
     errors[..N].iter().map(|share| (share * half_step) as i64).collect()
 }
 
-/// The attacker's change of an honest answer: one number of the record becomes its neighbour
-/// exactly if this entry is not 0.
+/// Changes an honest answer as the attacker does: one number of the record becomes its neighbour
+/// exactly if the entry of the secret is not 0.
 ///
-/// It is one that knows all other entries: what its change would do to other numbers, by these, it
-/// takes back.
+/// This attacker knows all other entries, and compensates what the change would do to other numbers
+/// through these.
 fn tamper(answer: &mut [u8], number: usize, entry: usize, secret: &[i64]) {
     let (a, b) = SET.response_bits();
     let [step_of_a, step_of_b] = [a, b].map(|bits| 1 << (bits - SET.plaintext_bits()));

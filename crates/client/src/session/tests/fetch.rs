@@ -1,5 +1,4 @@
-//! Fetches from the bins of a table that two servers answer for, through the bytes of requests and
-//! responses.
+//! Fetches from the bins of a table with two servers, through the bytes of requests and responses.
 
 use std::collections::BTreeSet;
 
@@ -92,7 +91,7 @@ fn a_query_brings_a_value_of_each_bin_and_says_what_it_drops() {
     assert!(matches!(fetch.ask(&session), Err(ClientError::Protocol(ProtocolError::BadRequest(_)))));
 }
 
-/// A thousand of them: nothing, one, as many as there are bins, all rows.
+/// Runs a thousand fetches: of nothing, one row, as many as there are bins, all rows.
 #[test]
 fn whatever_is_fetched_has_requests_and_responses_of_one_length() {
     let (pair, mut rng) = (Pair::of(5), SecretRng::from_os().unwrap());

@@ -4,7 +4,7 @@ use spirea_protocols::table::{KeyForm, KeyStep};
 
 use super::*;
 
-/// A server of one entry, `München`, in a table that knows a Unicode of this version.
+/// Creates a server of one entry, `München`, in a table whose Unicode version is `unicode`.
 fn server(unicode: &str) -> Server {
     let folder = tempfile::tempdir().unwrap();
     let input = folder.path().join("rows.csv");

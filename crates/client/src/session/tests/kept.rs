@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A session that goes on with what was kept, as it was written and read.
+/// Resumes a session from kept keys, as they were written and read again.
 fn resumed(server: &Server, kept: Vec<KeptKeys>, clock: Clock) -> Session {
     let now = clock.now();
     let read = |kept: KeptKeys| KeptKeys::read(&kept.record(), kept.keys().to_vec(), now).unwrap();
@@ -17,7 +17,7 @@ fn settable() -> (Arc<Mutex<Duration>>, Clock) {
     (time, Clock::new(move || *now.lock().unwrap()))
 }
 
-/// A session by a clock.
+/// Creates a session with a clock.
 fn begun(server: &Server, clock: &Clock) -> Session {
     let hints = [no_hint(&server.description)];
     Session::new_with(server.description.clone(), &hints, WeakPrf::Refuse, clock.clone()).unwrap()
