@@ -100,7 +100,7 @@ class Release:
         say(f"compiling the wheel for {triple}")
         tag = f"manylinux_{GLIBC.replace('.', '_')}"
         command = ["maturin", "build", "--profile", "dist", "--zig", "--target", triple, "--compatibility", tag]
-        command += ["--out", out, "--interpreter", "python3.11"]
+        command += ["--out", out]
         subprocess.run(command, cwd=ROOT, env=self.environment(triple), check=True)
 
     def source_distribution(self, out):

@@ -128,7 +128,7 @@ fn a_wrong_usage_is_named_with_its_remedy() {
             &["get", NOBODY, "t", "x", "--other", "d.csv"],
             &format!("invalid value 'd.csv' for '--other <URL>': {asked}"),
         ),
-        (&["doctor", "d.csv"], &format!("invalid value 'd.csv' for '<URL>': {asked}")),
+        (&["doctor", "d.csv"], &format!("invalid value 'd.csv' for '[URL]': {asked}")),
         (
             &["load", "--server", "d.csv", "--database", "t", "--rate", "1"],
             &format!("invalid value 'd.csv' for '--server <URL>': {asked}"),
