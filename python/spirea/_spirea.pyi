@@ -1,5 +1,6 @@
 """
-The compiled part: thin classes over the Rust crates. Use the package `spirea`, which this is the inside of.
+Compiled part of the package `spirea`: thin classes over the Rust crates. Use the package
+instead.
 """
 
 # Written by scripts/stubs.py.
@@ -39,11 +40,11 @@ class Client:
         """
     def fetch_indices(self, /, indices: Sequence[int]) -> "Job[_Answers]":
         """
-        What one query brings of the values at indices.
+        Fetches the values at indices with one query, which may drop some.
         """
     def fetch_keys(self, /, keys: "Sequence[bytes]") -> "Job[_Answers]":
         """
-        What one query brings of the values of keys.
+        Fetches the values of keys with one query, which may drop some.
         """
     @property
     def fields(self, /) -> list[str]: ...
@@ -51,11 +52,11 @@ class Client:
     def keyed(self, /) -> bool: ...
     def look_up_indices(self, /, indices: Sequence[int]) -> "Job[_Answers]":
         """
-        The values at indices, a query for each.
+        Looks up the values at indices, with a query for each.
         """
     def look_up_keys(self, /, keys: "Sequence[bytes]") -> "Job[_Answers]":
         """
-        The values of keys, a query for each.
+        Looks up the values of keys, with a query for each.
         """
     @property
     def name(self, /) -> str: ...
@@ -68,7 +69,7 @@ class Client:
     @property
     def types(self, /) -> list[str]:
         """
-        Types of the fields; empty if the table does not tell them.
+        Types of the fields; empty if the table has none.
         """
     @property
     def version(self, /) -> str: ...
@@ -80,27 +81,28 @@ class Job(Generic[_T]):
     """
     def fileno(self, /) -> int:
         """
-        A descriptor that becomes readable when the work is done. It belongs to the job.
+        Returns a descriptor that becomes readable when the work is done. It belongs to the job.
         """
     def is_done(self, /) -> bool:
         """
-        Whether the work is done.
+        True if the work is done.
         """
     def progress(self, /) -> tuple[str, int, int] | None:
         """
-        The phase that was last told, what is done, and of what.
+        Returns the phase, the amount done and the total that were last reported.
         """
     def stop(self, /) -> None:
         """
-        Has the work end, as soon as it looks.
+        Asks the work to end. The work stops at its next check.
         """
     def take(self, /) -> "_T":
         """
-        The result of work that is done.
+        Takes the result of completed work.
         """
     def wait(self, /, report: "Callable[[str, int, int], object] | None" = None) -> "_T":
         """
-        Waits without the lock, runs signal handlers meanwhile, and tells `report` the phase, what is done, and of what.
+        Waits without the lock, and meanwhile runs signal handlers and calls `report` with the
+        phase, the amount done, and the total.
         """
 
 @final
@@ -110,17 +112,17 @@ class Manifest:
     """
     def coordinator_files(self, /) -> list[tuple[str, int]]:
         """
-        The name and the length of each file that a coordinator reads beside the manifest.
+        Returns the name and the length of each file that a coordinator reads besides the manifest.
         """
     @property
     def entries(self, /) -> int:
         """
-        Values of the table, or its rows if it has no keys.
+        Number of values of the table, or of its rows if it has no keys.
         """
     @property
     def files(self, /) -> list[tuple[str, int]]:
         """
-        The name and the length of each file beside the manifest.
+        Returns the name and the length of each file besides the manifest.
         """
     @staticmethod
     def parse(content: bytes) -> Manifest:
@@ -129,7 +131,8 @@ class Manifest:
         """
     def share_files(self, /, index: int, count: int) -> list[tuple[str, int, list[tuple[int, int]], bool]]:
         """
-        The files that the server of a share reads beside the manifest: name, length, ranges, and whether the file is optional.
+        Returns the files that the server of a share reads besides the manifest: name, length,
+        ranges, and true if the file is optional.
         """
     @property
     def version(self, /) -> str: ...
@@ -137,7 +140,7 @@ class Manifest:
 @final
 class Rates:
     """
-    What a unit of each kind of work takes on this machine, measured.
+    Measured time of each unit of work on this machine.
     """
     @staticmethod
     def measure(threads: int = 0, security: str = "standard") -> "Job[Rates]":
@@ -146,7 +149,7 @@ class Rates:
         """
     def seconds(self, /) -> dict[str, float]:
         """
-        Seconds of each unit of work that was measured.
+        Seconds of each measured unit of work.
         """
 
 @final
@@ -159,11 +162,11 @@ class Server:
     @staticmethod
     def start(arguments: Sequence[str]) -> "Job[Server]":
         """
-        Starts a server as the options of `spirea serve` say, and waits until it answers.
+        Starts a server with options of `spirea serve`, and waits until it answers.
         """
     def stop(self, /) -> "Job[None]":
         """
-        Finishes accepted requests and stops.
+        Stops after finishing accepted requests.
         """
     @property
     def url(self, /) -> str: ...
@@ -171,7 +174,7 @@ class Server:
 @final
 class Snapshot:
     """
-    A table that is built.
+    A built table.
     """
     @property
     def bins(self, /) -> int: ...
@@ -186,7 +189,7 @@ class Snapshot:
     @staticmethod
     def open(path: str) -> Snapshot:
         """
-        The snapshot in a folder.
+        Opens the snapshot in a folder.
         """
     @property
     def path(self, /) -> str: ...
@@ -213,57 +216,61 @@ class Source:
     @staticmethod
     def buffer(bytes: "object", row_bytes: int, name: str) -> Source:
         """
-        Rows of so many bytes each, one after another.
+        Rows of `row_bytes` bytes each, one after another.
         """
     @staticmethod
     def files(paths: Sequence[str], arguments: Sequence[str]) -> Source:
         """
-        Rows of files, folders or patterns, of which the command's options say the rest.
+        Rows of files, folders or patterns, with further options of the command.
         """
     @staticmethod
     def stream(table: "_ArrowStream", name: str, rows: int) -> Source:
         """
-        Rows of an object that gives Arrow streams, each time it is asked for one; `rows` of them, or 0 if nobody knows.
+        Rows of an object that returns an Arrow stream each time it is asked. `rows` is the number
+        of rows, or 0 if it is unknown.
         """
 
 def build(source: Source, arguments: Sequence[str]) -> "Job[Snapshot]":
     """
-    Builds a snapshot of `source` as the options of `spirea build` say.
+    Builds a snapshot of `source` with options of `spirea build`.
     """
 
 def domain_keys(domains: Sequence[str], count: int) -> list[tuple[list[str], list[str], list[bytes]]]:
     """
-    For each domain its names that are asked for, those that are not, and `count` keys to look up: of the names, then of dummies.
+    Returns for each domain the names that are asked for, the names that are not, and `count` keys
+    to look up: keys of the names, then dummies.
     """
 
 def forget_all() -> None:
     """
-    Forgets the jobs of the process from which this one was just forked: their threads did not come along, and who ends here
-    waits for none of them.
+    Forgets the jobs of the parent process, in a newly forked child. Their threads do not exist
+    here, so an exit of this process must not wait for them.
     """
 
 def keys_of(source: Source, column: str) -> list[bytes | None]:
     """
-    The bytes of the keys in a column of a stream, as a table is built of them; `None` where one is missing.
+    Returns the keys in a column of a stream, as bytes like those of a built table; `None` for a
+    missing key.
     """
 
 def plan(arguments: Sequence[str], rates: Rates) -> list[str]:
     """
-    The lines of `spirea plan --json` with these options.
+    Returns the lines of `spirea plan --json` for these options.
     """
 
 def run_command(arguments: Sequence[str]) -> int:
     """
-    Runs the command line, and gives its exit code.
+    Runs the command line, and returns its exit code.
     """
 
 def stop_all() -> None:
     """
-    Stops all jobs of this process, and waits for a moment until they have ended and nobody waits for them: for the
-    interpreter that exits, which would cut off threads that wait for its lock.
+    Stops all jobs of this process when the interpreter exits. Waits a moment until they have ended
+    and no thread waits for them, because the interpreter would cut off threads that wait for its
+    lock.
     """
 
 def verify_beside_matrix(folder: str) -> None:
     """
-    Verifies all files but the matrix of the snapshot in a folder.
+    Verifies all files except the matrix of the snapshot in a folder.
     """
