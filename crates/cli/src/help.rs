@@ -257,7 +257,7 @@ mod tests {
         for (path, command) in commands {
             let help = command.clone().render_help().to_string();
             let lines: Vec<_> = help.lines().filter_map(|line| line.strip_prefix("    spirea ")).collect();
-            assert!((1..=3).contains(&lines.len()), "{path}: {help}");
+            assert!((1..=4).contains(&lines.len()), "{path}: {help}");
             for line in lines {
                 assert!(line.starts_with(&path), "{line} is an example of {path}");
                 parse(&format!("spirea {line}"));

@@ -1,7 +1,7 @@
 //! Arrow's IPC files (Feather version 2) and streams.
 //!
 //! `arrow-ipc` decodes messages and validates their arrays in full. It allocates by lengths that a
-//! file claims, and slices by its offsets, so [`Source`] checks these against the length of the
+//! file claims, and slices by its offsets, so `Source` checks these against the length of the
 //! file first.
 
 use std::collections::BTreeSet;
