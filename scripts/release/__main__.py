@@ -87,12 +87,9 @@ class Release:
     def command(self, triple, library=""):
         """Compiles the command for a target, with the C library of a version if it is dynamic; returns its path."""
         say(f"compiling the command for {triple}{library and f' with glibc {library}'}")
-        packages = ["--package", "spirea-cli", "--bin", "spirea"]
-        if library:
-            # The wheel's package asks for more of some crates, which are compiled once for both.
-            packages += ["--package", "spirea-python"]
         target = f"{triple}.{library}" if library else triple
-        command = [self.cargo, "zigbuild", "--locked", "--quiet", "--profile", "dist", "--target", target, *packages]
+        command = [self.cargo, "zigbuild", "--locked", "--quiet", "--profile", "dist", "--target", target]
+        command += ["--package", "spirea-cli"]
         subprocess.run(command, cwd=ROOT, env=self.environment(triple), check=True)
         return TARGET / "release-build" / triple / "dist" / "spirea"
 
