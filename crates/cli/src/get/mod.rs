@@ -45,7 +45,7 @@ pub struct Options {
     /// Keys to look up.
     keys: Vec<String>,
     /// Address of the other server, for a database that two servers answer for; in any order.
-    /// Whoever reads the connections to both can tell what is looked up: over a network both
+    /// An observer of the connections to both can tell what is looked up: over a network both
     /// addresses should begin with https://.
     #[arg(help_heading = "Servers", long, value_name = "URL", value_parser = address::server)]
     other: Option<String>,
@@ -81,7 +81,7 @@ pub struct Options {
     #[arg(help_heading = "Look-ups", long)]
     keys_from: Option<PathBuf>,
     /// File that records how many look-ups of the list are complete, so that the same command
-    /// continues behind them after an interruption. Whoever reads the file can test guesses of the
+    /// continues behind them after an interruption. A reader of the file can test guesses of the
     /// list.
     #[arg(help_heading = "Look-ups", long, value_name = "FILE", conflicts_with = "fetch")]
     resume: Option<PathBuf>,

@@ -204,6 +204,19 @@ fn shape(requests: &[Request]) -> Vec<(usize, KeysHash)> {
     requests.iter().map(|request| (request.encode().len(), request.base.keys.unwrap())).collect()
 }
 
+/// Returns a time that a test sets, and the clock that tells it.
+fn settable() -> (Arc<Mutex<Duration>>, Clock) {
+    let time = Arc::new(Mutex::new(Duration::from_secs(100)));
+    let now = Arc::clone(&time);
+    (time, Clock::new(move || *now.lock().unwrap()))
+}
+
+/// Creates a session with a clock.
+fn begun(server: &Server, clock: &Clock) -> Session {
+    let hints = [no_hint(&server.description)];
+    Session::new_with(server.description.clone(), &hints, WeakPrf::Refuse, clock.clone()).unwrap()
+}
+
 #[test]
 fn after_an_answer_that_does_not_verify_all_requests_are_made_under_the_keys_of_before() {
     let mut server = Server::of("onion");

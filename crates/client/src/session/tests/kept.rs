@@ -11,18 +11,6 @@ fn resumed(server: &Server, kept: Vec<KeptKeys>, clock: Clock) -> Session {
     Session::resume(description, &hints, WeakPrf::Refuse, clock, kept).unwrap()
 }
 
-fn settable() -> (Arc<Mutex<Duration>>, Clock) {
-    let time = Arc::new(Mutex::new(Duration::from_secs(100)));
-    let now = Arc::clone(&time);
-    (time, Clock::new(move || *now.lock().unwrap()))
-}
-
-/// Creates a session with a clock.
-fn begun(server: &Server, clock: &Clock) -> Session {
-    let hints = [no_hint(&server.description)];
-    Session::new_with(server.description.clone(), &hints, WeakPrf::Refuse, clock.clone()).unwrap()
-}
-
 #[test]
 fn a_session_goes_on_with_keys_that_were_kept() {
     for protocol in ["onion", "hybrid"] {

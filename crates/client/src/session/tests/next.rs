@@ -2,17 +2,6 @@
 
 use super::*;
 
-fn settable() -> (Arc<Mutex<Duration>>, Clock) {
-    let time = Arc::new(Mutex::new(Duration::from_secs(100)));
-    let now = Arc::clone(&time);
-    (time, Clock::new(move || *now.lock().unwrap()))
-}
-
-fn begun(server: &Server, clock: &Clock) -> Session {
-    let hints = [no_hint(&server.description)];
-    Session::new_with(server.description.clone(), &hints, WeakPrf::Refuse, clock.clone()).unwrap()
-}
-
 fn used(session: &Session, queries: u64) {
     session.base.ring_keys().unwrap().count_queries(queries);
 }
