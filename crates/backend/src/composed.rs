@@ -98,6 +98,10 @@ where
         self.rings().id()
     }
 
+    fn each(&self, count: usize, work: &(dyn Fn(usize) + Sync)) {
+        self.rings().each(count, work);
+    }
+
     fn upload(&self, layout: PanelLayout, bytes: &[u8]) -> Result<Self::Matrix, BackendError> {
         self.run(Operation::Upload(layout), || self.rings().upload(layout, bytes))
     }

@@ -7,6 +7,7 @@
 //! [`ShareBackend`].
 
 mod composed;
+mod each;
 mod file_rows;
 mod fixed;
 mod layout;
@@ -25,6 +26,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use composed::Composed;
+pub use each::map_each;
 pub use file_rows::{FileLayout, FileRows, Residence};
 pub use fixed::FixedPacking;
 pub use layout::{MAX_MATRIX_BYTES, PANEL_ROWS, PanelLayout, QUAD, QUAD_BYTES};
@@ -151,6 +153,13 @@ pub trait Backend: Send + Sync + 'static {
     /// Returns the backend's identifier. Evaluation keys prepared by one backend are valid for all
     /// backends with the same identifier.
     fn id(&self) -> BackendId;
+
+    /// Calls `work` with every number below `count`, on the host's threads that this backend uses.
+    /// Returns once all calls have returned. Their order is undefined.
+    ///
+    /// # Panics
+    /// If a call panics.
+    fn each(&self, count: usize, work: &(dyn Fn(usize) + Sync));
 
     /// Uploads a matrix from memory: `bytes` in the order of `layout`.
     ///

@@ -27,6 +27,7 @@ mod ring;
 #[path = "../tests/it/common/oracle.rs"]
 mod oracle;
 
+use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use spirea_backend::{
     Backend, BackendError, BackendId, FileRows, PanelLayout, RING_DEGREE, RingMatrix, check_answers,
@@ -43,6 +44,7 @@ pub use ring::{
 };
 
 use isa::{Found, with_token};
+use parallel::Each;
 use ring::WorkingMemory;
 
 /// The token of [`Isa::Portable`] for folds of matrices.
@@ -142,6 +144,14 @@ impl Backend for CpuBackend {
 
     fn id(&self) -> BackendId {
         self.id
+    }
+
+    /// Runs a single call on the caller's thread.
+    fn each(&self, count: usize, work: &(dyn Fn(usize) + Sync)) {
+        match count {
+            1 => work(0),
+            _ => self.install(|| (0..count).into_par_iter().each(work)),
+        }
     }
 
     fn upload(&self, layout: PanelLayout, bytes: &[u8]) -> Result<CpuMatrix, BackendError> {

@@ -45,6 +45,10 @@ impl Backend for NaiveBackend {
         *ID
     }
 
+    fn each(&self, count: usize, work: &(dyn Fn(usize) + Sync)) {
+        (0..count).for_each(work);
+    }
+
     fn upload(&self, layout: PanelLayout, bytes: &[u8]) -> Result<NaiveMatrix, BackendError> {
         layout.check_length(bytes.len() as u64)?;
         Ok(NaiveMatrix { layout, bytes: bytes.to_vec() })

@@ -1,6 +1,7 @@
 //! Every kernel against its definition, for every instruction set of this processor.
 
 mod common;
+mod each;
 mod fixed;
 mod matrix;
 mod module_fold;

@@ -6,6 +6,7 @@ mod matrix;
 mod module;
 mod plan;
 
+use rayon::prelude::*;
 use spirea_backend::{Backend, BackendError, BackendId, FileRows, PanelLayout, RingMatrix, check_answers};
 
 use crate::CudaBackend;
@@ -106,6 +107,15 @@ impl Backend for CudaBackend {
 
     fn id(&self) -> BackendId {
         self.id
+    }
+
+    /// Runs on the global thread pool, which also fills pinned memory, and a single call on the
+    /// caller's thread.
+    fn each(&self, count: usize, work: &(dyn Fn(usize) + Sync)) {
+        match count {
+            1 => work(0),
+            _ => (0..count).into_par_iter().for_each(work),
+        }
     }
 
     fn upload(&self, layout: PanelLayout, bytes: &[u8]) -> Result<CudaMatrix, BackendError> {

@@ -74,7 +74,7 @@ impl DeviceGroup {
         batch: &OfBatch<T>,
         work: impl Fn(usize, &CudaBackend, &T) -> Result<U, BackendError> + Sync,
     ) -> Result<OfBatch<U>, BackendError> {
-        let parts = self.each(|member, backend| {
+        let parts = self.each_member(|member, backend| {
             batch.parts[member].as_ref().map(|part| work(member, backend, part)).transpose()
         })?;
         Ok(OfBatch { queries: batch.queries, parts })

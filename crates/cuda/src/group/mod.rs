@@ -116,7 +116,7 @@ impl DeviceGroup {
     }
 
     /// Runs `work` for every device, in parallel.
-    fn each<T: Send>(
+    fn each_member<T: Send>(
         &self,
         work: impl Fn(usize, &CudaBackend) -> Result<T, BackendError> + Sync,
     ) -> Result<Vec<T>, BackendError> {

@@ -34,12 +34,12 @@ impl RingBackend for DeviceGroup {
     }
 
     fn tables(&self, ring: &Arc<Ring>) -> Result<Vec<Tables>, BackendError> {
-        self.each(|_, backend| backend.tables(ring))
+        self.each_member(|_, backend| backend.tables(ring))
     }
 
     /// Copies the keys to every device: a client's queries may come to any device.
     fn keys(&self, tables: &Vec<Tables>, keys: EvaluationKeys<'_>) -> Result<Vec<Keys>, BackendError> {
-        self.each(|member, backend| backend.keys(&tables[member], keys))
+        self.each_member(|member, backend| backend.keys(&tables[member], keys))
     }
 
     fn encode(
@@ -52,7 +52,7 @@ impl RingBackend for DeviceGroup {
         if !self.strategy.divides_plain() {
             return self.encode_once(tables, rows, columns, fill);
         }
-        let parts = self.each(|member, backend| {
+        let parts = self.each_member(|member, backend| {
             let own = self.plain_rows(rows, member);
             if own.is_empty() && rows > 0 {
                 return Ok(None);
@@ -69,7 +69,7 @@ impl RingBackend for DeviceGroup {
         expansion: Expansion,
         queries: &[(&Vec<Keys>, &[u32])],
     ) -> Result<GroupLeaves, BackendError> {
-        let parts = self.each(|member, backend| {
+        let parts = self.each_member(|member, backend| {
             let own = self.expands(member, queries.len()).into_iter().map(|query| queries[query]);
             let own: Vec<_> = own.map(|(keys, words)| (&keys[member], words)).collect();
             (!own.is_empty()).then(|| backend.expand(&tables[member], expansion, &own)).transpose()
@@ -233,7 +233,7 @@ impl RingBackend for DeviceGroup {
         tables: &Vec<Tables>,
         ciphertexts: &GroupCiphertexts,
     ) -> Result<Vec<u32>, BackendError> {
-        let words = self.each(|member, backend| {
+        let words = self.each_member(|member, backend| {
             let own = ciphertexts.parts[member].as_ref();
             own.map_or_else(|| Ok(Vec::new()), |own| backend.ciphertext_words(&tables[member], own))
         })?;
@@ -258,7 +258,7 @@ impl RingBackend for DeviceGroup {
     ) -> Result<GroupCiphertexts, BackendError> {
         check_ciphertexts(tables[0].ring(), queries, words)?;
         let of_query: Vec<&[u32]> = words.chunks_exact(words.len() / queries).collect();
-        let parts = self.each(|member, backend| {
+        let parts = self.each_member(|member, backend| {
             let own: Vec<usize> = if self.strategy.divides_plain() {
                 (0..queries).filter(|_| member == 0).collect()
             } else {
@@ -278,7 +278,7 @@ impl RingBackend for DeviceGroup {
     ) -> Result<Vec<Vec<u8>>, BackendError> {
         let queries = parts.first().map_or(0, |part| part.queries);
         parts.iter().try_for_each(|part| check_batches(queries, part.queries))?;
-        let switched = self.each(|member, backend| {
+        let switched = self.each_member(|member, backend| {
             let own: Vec<_> = parts.iter().filter_map(|part| part.parts[member].as_ref()).collect();
             backend.mod_switch(&tables[member], &own, bits)
         })?;
@@ -332,7 +332,7 @@ impl RingBackend for DeviceGroup {
         };
         check_batches(batch, layout.batch_of(queries)?)?;
         let queries: Vec<&[u32]> = queries.chunks_exact(layout.columns()).collect();
-        let folded = self.each(|member, backend| {
+        let folded = self.each_member(|member, backend| {
             let own: Vec<usize> = self.owned(member, batch).collect();
             if own.is_empty() {
                 return Ok((member, None));
@@ -350,7 +350,7 @@ impl RingBackend for DeviceGroup {
 
     /// Copies the columns to every device: a client's queries may come to any device.
     fn columns(&self, layout: PanelLayout, words: &[u32]) -> Result<Vec<Columns>, BackendError> {
-        self.each(|_, backend| backend.columns(layout, words))
+        self.each_member(|_, backend| backend.columns(layout, words))
     }
 
     /// Computes each device's rows of polynomials, for the queries that it has.

@@ -129,7 +129,7 @@ impl DeviceGroup {
         layout: PanelLayout,
         take: impl Fn(&CudaBackend, Range<usize>) -> Result<CudaMatrix, BackendError> + Sync,
     ) -> Result<GroupMatrix, BackendError> {
-        let taken = self.each(|member, backend| {
+        let taken = self.each_member(|member, backend| {
             let rows = self.strategy.of_matrices(self.share(member)).rows(layout);
             if rows.is_empty() {
                 return Ok(None);
@@ -152,7 +152,7 @@ impl DeviceGroup {
         columns: usize,
         queries: &[u32],
     ) -> Result<Vec<(usize, Option<CudaFolded>)>, BackendError> {
-        let folded = self.each(|member, backend| {
+        let folded = self.each_member(|member, backend| {
             let Some(place) = whole.iter().position(|(holder, _)| *holder == member) else { return Ok(None) };
             let own: Vec<&[u32]> = queries.chunks_exact(columns).skip(place).step_by(whole.len()).collect();
             if own.is_empty() {
@@ -173,7 +173,7 @@ impl DeviceGroup {
         queries: &[u32],
     ) -> Result<Vec<(usize, Option<CudaFolded>)>, BackendError> {
         let (rows, batch) = (layout.rows(), layout.batch_of(queries)?);
-        let folded = self.each(|member, backend| {
+        let folded = self.each_member(|member, backend| {
             let share = shares.iter().find(|share| share.member == member);
             share.map(|share| backend.scalar_fold(&share.matrix, queries)).transpose()
         })?;
@@ -210,6 +210,10 @@ impl Backend for DeviceGroup {
 
     fn id(&self) -> BackendId {
         self.id
+    }
+
+    fn each(&self, count: usize, work: &(dyn Fn(usize) + Sync)) {
+        self.members[0].each(count, work);
     }
 
     fn upload(&self, layout: PanelLayout, bytes: &[u8]) -> Result<GroupMatrix, BackendError> {
@@ -250,7 +254,7 @@ impl Backend for DeviceGroup {
     fn folded(&self, queries: usize, words: Vec<u32>) -> Result<GroupFolded, BackendError> {
         check_answers(queries, words.len())?;
         let rows = words.len() / queries;
-        let holders = self.each(|member, backend| {
+        let holders = self.each_member(|member, backend| {
             let own: Vec<u32> = self
                 .owned(member, queries)
                 .flat_map(|query| &words[query * rows..][..rows])
@@ -266,7 +270,7 @@ impl Backend for DeviceGroup {
     /// them works.
     fn module_fold(&self, matrix: &GroupMatrix, a: RingMatrix<'_>) -> Result<Vec<u32>, BackendError> {
         a.check(matrix.layout)?;
-        let products = self.each(|member, backend| {
+        let products = self.each_member(|member, backend| {
             let share = match &matrix.held {
                 Held::Shares(shares) => {
                     shares.iter().find(|share| share.member == member).map(|share| &share.matrix)

@@ -27,7 +27,7 @@ impl DeviceGroup {
         layout: RowLayout,
         take: impl Fn(&CudaBackend, Range<usize>) -> Result<CudaRows, BackendError> + Sync,
     ) -> Result<GroupRows, BackendError> {
-        let shares = self.each(|member, backend| {
+        let shares = self.each_member(|member, backend| {
             let rows = self.strategy.of_matrices(self.share(member)).records(layout);
             (!rows.is_empty()).then(|| Ok((rows.clone(), take(backend, rows)?))).transpose()
         })?;
@@ -77,7 +77,7 @@ impl ShareBackend for DeviceGroup {
         if !self.strategy.divides_matrices() {
             return self.replicated_folds(rows, prf, folds);
         }
-        let answers = self.each(|member, backend| match &rows.shares[member] {
+        let answers = self.each_member(|member, backend| match &rows.shares[member] {
             Some((own, share)) => partial_folds(backend, layout, (own, share), prf, folds).map(Some),
             None => Ok(None),
         })?;
@@ -98,7 +98,7 @@ impl DeviceGroup {
     ) -> Result<Vec<u8>, BackendError> {
         let keys: usize = folds.iter().map(|fold| fold.keys.len()).sum();
         let each = keys.div_ceil(self.members.len());
-        let answers = self.each(|member, backend| {
+        let answers = self.each_member(|member, backend| {
             let (first, end) = (member * each, (member + 1) * each);
             let mut before = 0;
             let own = folds.iter().filter_map(|fold| {
