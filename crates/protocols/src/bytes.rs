@@ -31,18 +31,38 @@ pub(crate) fn extend_upper_bits(bytes: &mut Vec<u8>, words: &[u32], dropped: u32
     debug_assert_eq!(count, 0, "words are a multiple of 8");
 }
 
-/// Appends the words that [`extend_upper_bits`] wrote.
-pub(crate) fn extend_words_of_upper_bits(words: &mut Vec<u32>, bytes: &[u8], dropped: u32) {
-    if dropped == 0 {
-        return extend_words(words, bytes);
+/// Fills `words`, a multiple of 8, with the words that [`extend_upper_bits`] wrote to `bytes`.
+///
+/// # Panics
+/// If the lengths do not fit together, or if `dropped` exceeds 8.
+pub(crate) fn words_of_upper_bits(words: &mut [u32], bytes: &[u8], dropped: u32) {
+    match dropped {
+        0 => words_of_groups::<32>(words, bytes),
+        1 => words_of_groups::<31>(words, bytes),
+        2 => words_of_groups::<30>(words, bytes),
+        3 => words_of_groups::<29>(words, bytes),
+        4 => words_of_groups::<28>(words, bytes),
+        5 => words_of_groups::<27>(words, bytes),
+        6 => words_of_groups::<26>(words, bytes),
+        7 => words_of_groups::<25>(words, bytes),
+        8 => words_of_groups::<24>(words, bytes),
+        _ => panic!("{dropped} dropped bits: at most 8"),
     }
-    let bits = u32::BITS - dropped;
-    let (mut pending, mut count) = (0u64, 0);
-    for &byte in bytes {
-        (pending, count) = (pending | u64::from(byte) << count, count + 8);
-        if count >= bits {
-            words.push((pending as u32) << dropped);
-            (pending, count) = (pending >> bits, count - bits);
+}
+
+/// Fills `words` with the upper `BITS` bits of each word: eight words from a group of `BITS` bytes.
+/// The constant fixes the position of every load at compile time.
+fn words_of_groups<const BITS: usize>(words: &mut [u32], bytes: &[u8]) {
+    let ((words, no_words), (groups, no_bytes)) = (words.as_chunks_mut::<8>(), bytes.as_chunks::<BITS>());
+    assert!(no_words.is_empty() && no_bytes.is_empty(), "whole groups of eight words");
+    assert_eq!(words.len(), groups.len(), "a group of bytes for each group of words");
+    for (words, group) in words.iter_mut().zip(groups) {
+        for (i, word) in words.iter_mut().enumerate() {
+            // The last loads begin earlier, so that none leaves the group.
+            let start = (i * BITS / 8).min(BITS - 8);
+            let loaded = u64::from_le_bytes(*group[start..].first_chunk().expect("eight bytes"));
+            // The left shift removes the bits of the next word.
+            *word = ((loaded >> (i * BITS - 8 * start)) as u32) << (32 - BITS);
         }
     }
 }
@@ -122,7 +142,43 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// Reads the words that [`extend_upper_bits`] wrote, byte by byte.
+    fn read_byte_by_byte(bytes: &[u8], dropped: u32) -> Vec<u32> {
+        let bits = u32::BITS - dropped;
+        let (mut words, mut pending, mut count) = (Vec::new(), 0u64, 0);
+        for &byte in bytes {
+            (pending, count) = (pending | u64::from(byte) << count, count + 8);
+            if count >= bits {
+                words.push((pending as u32) << dropped);
+                (pending, count) = (pending >> bits, count - bits);
+            }
+        }
+        words
+    }
+
+    #[test]
+    #[should_panic(expected = "a group of bytes for each group of words")]
+    fn a_missing_group_of_bytes_is_not_read() {
+        words_of_upper_bits(&mut [0; 16], &[0; 27], 5);
+    }
+
+    #[test]
+    #[should_panic(expected = "whole groups")]
+    fn a_part_of_a_group_is_not_read() {
+        words_of_upper_bits(&mut [0; 8], &[0; 28], 5);
+    }
+
     proptest! {
+        #[test]
+        fn words_are_those_read_byte_by_byte(
+            groups in proptest::collection::vec(proptest::array::uniform32(any::<u8>()), 0..9), dropped in 0u32..9,
+        ) {
+            let bytes = &groups.concat()[..groups.len() * (32 - dropped as usize)];
+            let mut words = vec![u32::MAX; 8 * groups.len()];
+            words_of_upper_bits(&mut words, bytes, dropped);
+            prop_assert_eq!(words, read_byte_by_byte(bytes, dropped));
+        }
+
         #[test]
         fn upper_bits_of_words_survive(
             words in proptest::collection::vec(proptest::array::uniform8(any::<u32>()), 0..9), dropped in 0u32..9,
@@ -132,8 +188,8 @@ mod tests {
             extend_upper_bits(&mut bytes, &words, dropped);
             prop_assert_eq!(bytes.len(), words.len() * (32 - dropped as usize) / 8);
             let bit = |i: usize| u32::from(bytes[i / 8] >> (i % 8) & 1);
-            let mut back = Vec::new();
-            extend_words_of_upper_bits(&mut back, &bytes, dropped);
+            let mut back = vec![0; words.len()];
+            words_of_upper_bits(&mut back, &bytes, dropped);
             let bits = (32 - dropped) as usize;
             for (i, word) in words.iter().enumerate() {
                 prop_assert_eq!((0..bits).fold(0, |sum, j| sum | bit(i * bits + j) << j) << dropped, *word);

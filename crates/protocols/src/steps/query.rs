@@ -1,6 +1,9 @@
 //! Layout of a query's bytes.
 
-use crate::bytes::{extend_upper_bits, extend_words_of_upper_bits, words_to_bytes};
+use crate::bytes::{extend_upper_bits, words_of_upper_bits, words_to_bytes};
+
+/// Words that a thread unpacks at once: a multiple of 8.
+const PIECE_WORDS: usize = 1 << 16;
 
 /// Layout of a query of folds: the words of the first folds' queries, those of the second fold's
 /// query, and the ring ciphertext that expands. Client and server derive the layout from the
@@ -25,6 +28,20 @@ pub(crate) struct QueryParts<'a> {
     pub second: &'a [u8],
     /// Ring ciphertext.
     pub ciphertext: &'a [u8],
+}
+
+/// Piece of the words of the first folds' queries.
+pub(crate) struct FirstPiece<'a> {
+    words: &'a mut [u32],
+    bytes: &'a [u8],
+    dropped: u32,
+}
+
+impl FirstPiece<'_> {
+    /// Fills the words from their bytes.
+    pub fn fill(self) {
+        words_of_upper_bits(self.words, self.bytes, self.dropped);
+    }
 }
 
 impl QueryLayout {
@@ -54,9 +71,20 @@ impl QueryLayout {
         QueryParts { first, second, ciphertext }
     }
 
-    /// Appends the words of the first folds' queries.
-    pub fn extend_first(&self, words: &mut Vec<u32>, query: &[u8]) {
-        extend_words_of_upper_bits(words, self.split(query).first, self.dropped_bits);
+    /// Divides the first folds' queries of `query` into pieces that fill `words`, which must hold
+    /// [`QueryLayout::first`] words.
+    pub fn first_pieces<'a>(
+        &self,
+        words: &'a mut [u32],
+        query: &'a [u8],
+    ) -> impl Iterator<Item = FirstPiece<'a>> {
+        let dropped = self.dropped_bits;
+        let bytes = self.split(query).first.chunks(PIECE_WORDS / 8 * (u32::BITS - dropped) as usize);
+        words.chunks_mut(PIECE_WORDS).zip(bytes).map(move |(words, bytes)| FirstPiece {
+            words,
+            bytes,
+            dropped,
+        })
     }
 }
 
@@ -66,14 +94,14 @@ mod tests {
 
     #[test]
     fn a_query_splits_into_what_it_was_joined_of() {
-        for dropped_bits in [0, 4, 5] {
-            let layout = QueryLayout { first: 16, dropped_bits, second: 1, ciphertext: 3 };
-            let words = (0..16).map(|i: u32| i.wrapping_mul(0x9e37_79b1).wrapping_sub(1));
+        for (dropped_bits, first) in [(0, 16), (4, 16), (5, 2 * PIECE_WORDS + 8)] {
+            let layout = QueryLayout { first, dropped_bits, second: 1, ciphertext: 3 };
+            let words = (0..first as u32).map(|i| i.wrapping_mul(0x9e37_79b1).wrapping_sub(1));
             let first: Vec<u32> = words.map(|word| word >> dropped_bits << dropped_bits).collect();
             let query = layout.join(&[first[..8].to_vec(), first[8..].to_vec()], &[5], &[6, 7, 8]);
             assert_eq!(query.len(), layout.bytes());
-            let mut words = Vec::new();
-            layout.extend_first(&mut words, &query);
+            let mut words = vec![0; layout.first];
+            layout.first_pieces(&mut words, &query).for_each(FirstPiece::fill);
             assert_eq!(words, first);
             let QueryParts { second, ciphertext, .. } = layout.split(&query);
             assert_eq!((second, ciphertext), (&[5, 0, 0, 0][..], &[6, 7, 8][..]));

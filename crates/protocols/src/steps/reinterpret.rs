@@ -12,7 +12,7 @@ use std::io::Write;
 use std::sync::Arc;
 
 use spirea_backend::{
-    Backend, FileRows, MAX_BATCH, PANEL_ROWS, PanelLayout, RING_DEGREE, Residence, RingBackend,
+    Backend, FileRows, MAX_BATCH, PANEL_ROWS, PanelLayout, RING_DEGREE, Residence, RingBackend, map_each,
 };
 use spirea_lattice::lwe::{BlindedUnit, BlindingFactor, field_error};
 use spirea_lattice::{LweEncryptor, LweSecret, LweSet, PublicMatrix};
@@ -24,7 +24,7 @@ use super::numbers::Numbers;
 use super::query::QueryLayout;
 use super::ring::{RingServer, Shape, switched};
 use super::scalar_fold::{
-    FirstQueries, FoldedColumns, MatrixRows, ROUNDED_BYTES, fraction, round, round_words, rounded_bound_log2,
+    FirstQueries, FoldedColumns, MatrixRows, ROUNDED_BYTES, fraction, round, rounded, rounded_bound_log2,
     rounded_exceedance_log2, unround,
 };
 use super::shape::malformed;
@@ -226,7 +226,7 @@ pub(crate) fn write_fixed(
         let (i, k) = (first / (shape.degree * ROUNDED_BYTES), first / ROUNDED_BYTES % shape.degree);
         for group in 0..shape.groups {
             let entries = &hint.row(group * shape.unit_rows + i)[k..k + PANEL_ROWS / ROUNDED_BYTES];
-            for (row, byte) in round_words(entries).enumerate() {
+            for (row, byte) in rounded(entries).flatten().enumerate() {
                 panel[layout.offset(row, group)] = byte;
             }
         }
@@ -239,7 +239,7 @@ pub(crate) fn write_fixed(
 pub(crate) fn put_fixed(shape: &SecondShape, row: usize, entries: &[u32], fixed: &mut [u8]) {
     let (layout, column) = (shape.fixed_layout(), row / shape.unit_rows);
     let first = row % shape.unit_rows * shape.degree * ROUNDED_BYTES;
-    for (i, byte) in round_words(entries).enumerate() {
+    for (i, byte) in rounded(entries).flatten().enumerate() {
         fixed[layout.offset(first + i, column)] = byte;
     }
 }
@@ -300,13 +300,15 @@ impl<B: Backend> SecondServer<B> {
         let hint = LweHint::compute(&*self.backend, &self.public, &matrix, |_| ())?;
         let folded = self.backend.words(self.backend.scalar_fold(&matrix, queries)?)?;
         let of_query = |query: usize| {
-            let ciphertext = |row: usize| {
+            let mut answer = Vec::with_capacity(rows * (self.shape.degree + 1));
+            for row in query * rows..(query + 1) * rows {
                 let body = folded[query * layout.rows() + row];
-                round_words(hint.row(row)).chain(round(body).to_le_bytes())
-            };
-            (query * rows..(query + 1) * rows).flat_map(ciphertext).collect()
+                answer.extend(rounded(hint.row(row)));
+                answer.push(round(body).to_le_bytes());
+            }
+            answer.into_flattened()
         };
-        Ok((0..batch).map(of_query).collect())
+        Ok(map_each(&*self.backend, 0..batch, of_query))
     }
 }
 

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use spirea_backend::{Backend, FileRows, PanelLayout, Share, StoredFile};
+use spirea_backend::{Backend, FileRows, PanelLayout, Share, StoredFile, map_each};
 use spirea_lattice::LweSet;
 use spirea_lattice::lwe::{ENCODING_ERROR, FIELD_ORDER, SCALE_BITS};
 use spirea_lattice::noise::{sub_gaussian_tail_log2, worst_fold_deviation};
 use spirea_lattice::rlwe::noise::lwe_rounding;
 
 use super::noise::field_exceedance_log2;
-use super::query::QueryLayout;
+use super::query::{FirstPiece, QueryLayout};
 use crate::ProtocolError;
 use crate::bytes::{extend_words, words_to_bytes};
 use crate::opening::Opening;
@@ -28,9 +28,14 @@ pub(crate) fn round(word: u32) -> u16 {
     (word.wrapping_add(1 << (31 - ROUNDED_BITS)) >> (32 - ROUNDED_BITS)) as u16
 }
 
+/// Returns the bytes of each rounded word.
+pub(crate) fn rounded(words: &[u32]) -> impl Iterator<Item = [u8; ROUNDED_BYTES]> + '_ {
+    words.iter().map(|&word| round(word).to_le_bytes())
+}
+
 /// Returns the rounded words as bytes.
-pub(crate) fn round_words(words: &[u32]) -> impl Iterator<Item = u8> + '_ {
-    words.iter().flat_map(|&word| round(word).to_le_bytes())
+pub(crate) fn round_words(words: &[u32]) -> Vec<u8> {
+    rounded(words).collect::<Vec<_>>().into_flattened()
 }
 
 /// Returns the word that a rounded word stands for.
@@ -148,10 +153,13 @@ impl<B: Backend> Rows for MatrixRows<B> {
     fn fold(&self, queries: &[Query<'_>]) -> Result<Option<B::Folded>, ProtocolError> {
         let Some(matrix) = &self.matrix else { return Ok(None) };
         let FirstQueries { layout, columns } = self.query;
-        let mut words = Vec::with_capacity(queries.len() * columns * self.layout.columns());
-        for query in queries.iter().flat_map(|query| query.bytes.chunks_exact(layout.bytes())) {
-            layout.extend_first(&mut words, query);
-        }
+        let mut words = vec![0; queries.len() * columns * self.layout.columns()];
+        let parts = queries.iter().flat_map(|query| query.bytes.chunks_exact(layout.bytes()));
+        let pieces = words
+            .chunks_exact_mut(layout.first)
+            .zip(parts)
+            .flat_map(|(words, part)| layout.first_pieces(words, part));
+        map_each(&*self.backend, pieces, FirstPiece::fill);
         Ok(Some(self.backend.scalar_fold(matrix, &words)?))
     }
 
@@ -187,6 +195,15 @@ mod tests {
         fn rounding_is_to_the_nearest(word: u32) {
             let back = unround(round(word).to_le_bytes());
             prop_assert!((back.wrapping_sub(word) as i32).abs() <= 1 << 15);
+        }
+
+        #[test]
+        fn rounded_words_follow_each_other(words: Vec<u32>) {
+            let bytes = round_words(&words);
+            prop_assert_eq!(bytes.len(), words.len() * ROUNDED_BYTES);
+            for (i, &word) in words.iter().enumerate() {
+                prop_assert_eq!(&bytes[i * ROUNDED_BYTES..][..ROUNDED_BYTES], round(word).to_le_bytes());
+            }
         }
     }
 

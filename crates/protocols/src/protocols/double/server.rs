@@ -1,6 +1,6 @@
 //! The server half.
 
-use spirea_backend::Backend;
+use spirea_backend::{Backend, map_each};
 
 use super::Params;
 use crate::bytes::extend_words;
@@ -53,12 +53,7 @@ impl<B: Backend> Shard for Server<B> {
             .for_each(|query| extend_words(&mut words, self.params.layout().split(query.bytes).second));
         let fixed = backend.words(second.fixed(&words)?)?;
         let moving = second.moving(&folded, &words)?;
-        let answers = fixed.chunks_exact(second.shape.fixed_rows()).zip(moving).map(|(fixed, moving)| {
-            let mut answer = Vec::with_capacity(self.params.sizes().answer_bytes);
-            answer.extend(round_words(fixed));
-            answer.extend(moving);
-            answer
-        });
-        Ok(answers.collect())
+        let answers = fixed.chunks_exact(second.shape.fixed_rows()).zip(moving);
+        Ok(map_each(&**backend, answers, |(fixed, moving)| [round_words(fixed), moving].concat()))
     }
 }

@@ -1,6 +1,6 @@
 //! The server half.
 
-use spirea_backend::Backend;
+use spirea_backend::{Backend, map_each};
 
 use super::Params;
 use crate::parameters::Parameters;
@@ -37,9 +37,7 @@ impl<B: Backend> Shard for Server<B> {
 
     fn finish(&self, _: &[Query<'_>], (): (), folded: B::Folded) -> Result<Vec<Vec<u8>>, ProtocolError> {
         let answers = self.rows.backend.words(folded)?;
-        Ok(answers
-            .chunks_exact(self.params.record_columns() * self.params.rows)
-            .map(|words| round_words(words).collect())
-            .collect())
+        let answers = answers.chunks_exact(self.params.record_columns() * self.params.rows);
+        Ok(map_each(&*self.rows.backend, answers, round_words))
     }
 }
