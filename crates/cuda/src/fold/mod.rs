@@ -144,7 +144,7 @@ impl Backend for CudaBackend {
     }
 
     fn words(&self, folded: CudaFolded) -> Result<Vec<u32>, BackendError> {
-        self.answers.download(&self.device().main(), &folded.words().all())
+        self.answers.download(&self.device().main(), &folded.words().all(), answers::copy_of)
     }
 
     fn folded(&self, queries: usize, words: Vec<u32>) -> Result<CudaFolded, BackendError> {

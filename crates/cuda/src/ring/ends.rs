@@ -15,7 +15,7 @@ use super::tables::{MOST_BODY_BITS, Tables, by_degree};
 use super::twiddles::Factor;
 use crate::args;
 use crate::driver::{Arg, Buffer, Grid, Pinned, Stream};
-use crate::fold::CudaMatrix;
+use crate::fold::{Arrivals, CudaMatrix};
 
 /// Bytes of values that are transformed at once, in whole rows.
 const CHUNK: usize = 64 << 20;
@@ -224,9 +224,10 @@ pub(super) fn reinterpret(
 }
 
 /// Implements `mod_switch` with one launch for each part; the host waits once, for the bytes of all
-/// parts.
+/// parts, and then joins the parts of each query.
 pub(super) fn mod_switch(
     tables: &Tables,
+    arrivals: &Arrivals,
     parts: &[&Ciphertexts],
     bits: SwitchedBits,
 ) -> Result<Vec<Vec<u8>>, BackendError> {
@@ -244,15 +245,38 @@ pub(super) fn mod_switch(
         let args: &[Arg] = args![part.arg(part.count()), to, tables.arg(), switch.clone()];
         tables.launch(by_degree!("ring_switch"), grid, args)?;
     }
-    let words = tables.device.main().read(&switched.all())?;
-    let mut rest = bytemuck::cast_slice::<u32, u8>(&words);
-    let mut answers = vec![Vec::new(); queries];
-    for part in parts {
-        for answer in &mut answers {
-            let (bytes, others) = rest.split_at(4 * words_of(part));
-            answer.extend_from_slice(bytes);
-            rest = others;
+    let lengths: Vec<usize> = parts.iter().map(|part| 4 * words_of(part)).collect();
+    arrivals.download(&tables.device.main(), &switched.all(), |words| {
+        join(queries, &lengths, bytemuck::cast_slice(words))
+    })
+}
+
+/// Joins the parts of each query. `bytes` holds them part by part, then query by query; `lengths`
+/// are the bytes of each part of one query.
+fn join(queries: usize, lengths: &[usize], bytes: &[u8]) -> Vec<Vec<u8>> {
+    let answer = |query: usize| {
+        let mut answer = Vec::with_capacity(lengths.iter().sum());
+        let mut first = 0;
+        for &length in lengths {
+            answer.extend_from_slice(&bytes[first + query * length..][..length]);
+            first += queries * length;
         }
+        answer
+    };
+    (0..queries).into_par_iter().map(answer).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_joined_of_their_parts() {
+        // Parts a (2 bytes of a query), b (none) and c (1 byte), of three queries.
+        let answers = join(3, &[2, 0, 1], &[10, 11, 20, 21, 30, 31, 12, 22, 32]);
+        assert_eq!(answers, [[10, 11, 12], [20, 21, 22], [30, 31, 32]]);
+        assert!(answers.iter().all(|answer| answer.capacity() == 3));
+        assert_eq!(join(2, &[], &[]), [[0u8; 0]; 2]);
+        assert!(join(0, &[2, 1], &[]).is_empty());
     }
-    Ok(answers)
 }

@@ -217,9 +217,13 @@ impl RingBackend for CudaBackend {
     }
 
     fn ciphertext_words(&self, tables: &Tables, ciphertexts: &Ciphertexts) -> Result<Vec<u32>, BackendError> {
-        let of_query = |query| Ok(self.device().main().read(&ciphertexts.of(tables, query))?);
-        let words: Result<Vec<_>, BackendError> = (0..ciphertexts.queries()).map(of_query).collect();
-        Ok(words?.concat())
+        let main = self.device().main();
+        let mut all = Vec::new();
+        for query in 0..ciphertexts.queries() {
+            let words = ciphertexts.of(tables, query);
+            self.answers.download(&main, &words, |words| all.extend_from_slice(words))?;
+        }
+        Ok(all)
     }
 
     fn ciphertexts(
@@ -238,7 +242,7 @@ impl RingBackend for CudaBackend {
         parts: &[&Ciphertexts],
         bits: SwitchedBits,
     ) -> Result<Vec<Vec<u8>>, BackendError> {
-        ends::mod_switch(tables, parts, bits)
+        ends::mod_switch(tables, &self.answers, parts, bits)
     }
 
     fn reinterpret(

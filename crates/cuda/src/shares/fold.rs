@@ -10,6 +10,7 @@ use super::keys::{DeviceKeys, KeysArgument};
 use super::plan::{FoldPlan, Machine, THREADS, Tops};
 use crate::args;
 use crate::driver::{Arg, Grid};
+use crate::fold::Arrivals;
 
 /// Bytes of a lane.
 const LANE: usize = 16;
@@ -52,6 +53,7 @@ pub(super) struct Task<'a> {
 /// a launch, and no launch waits for the host.
 pub(super) fn share_folds(
     rows: &CudaRows,
+    arrivals: &Arrivals,
     prf: PrfKind,
     tasks: &[Task<'_>],
 ) -> Result<Vec<u8>, BackendError> {
@@ -59,12 +61,17 @@ pub(super) fn share_folds(
         a.keys.len() == b.keys.len() && (a.batch.domain, a.batch.party) == (b.batch.domain, b.batch.party)
     };
     let runs = tasks.chunk_by(alike).flat_map(|run| run.chunks((RUN_KEYS / run[0].keys.len()).max(1)));
-    let answers = runs.map(|run| fold_run(rows, prf, run));
+    let answers = runs.map(|run| fold_run(rows, arrivals, prf, run));
     Ok(answers.collect::<Result<Vec<_>, _>>()?.concat())
 }
 
 /// Returns the answers of tasks that all have the same number of keys, of one domain and party.
-fn fold_run(rows: &CudaRows, prf: PrfKind, run: &[Task<'_>]) -> Result<Vec<u8>, BackendError> {
+fn fold_run(
+    rows: &CudaRows,
+    arrivals: &Arrivals,
+    prf: PrfKind,
+    run: &[Task<'_>],
+) -> Result<Vec<u8>, BackendError> {
     let (device, layout, functions) = (rows.bytes.device(), rows.layout, functions(prf));
     let (domain, count) = (run[0].batch.domain, run[0].keys.len());
     let machine = Machine::new(device.properties(), functions);
@@ -115,8 +122,11 @@ fn fold_run(rows: &CudaRows, prf: PrfKind, run: &[Task<'_>]) -> Result<Vec<u8>, 
         }
     }
 
-    let sums = stream.read(&sums.all())?;
-    let of_tasks = bytemuck::cast_slice::<u32, u8>(&sums).chunks_exact(4 * of_key * padded);
-    let rows_of_answers = of_tasks.flat_map(|sums| sums[..4 * of_key * count].chunks_exact(lanes * LANE));
-    Ok(rows_of_answers.flat_map(|row| &row[..layout.row_bytes()]).copied().collect())
+    arrivals.download(&stream, &sums.all(), |sums| {
+        let of_tasks = bytemuck::cast_slice::<u32, u8>(sums).chunks_exact(4 * of_key * padded);
+        let rows_of_answers = of_tasks.flat_map(|sums| sums[..4 * of_key * count].chunks_exact(lanes * LANE));
+        let mut answers = Vec::with_capacity(run.len() * count * layout.answer_bytes());
+        rows_of_answers.for_each(|row| answers.extend_from_slice(&row[..layout.row_bytes()]));
+        answers
+    })
 }

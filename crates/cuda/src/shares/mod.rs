@@ -88,6 +88,6 @@ impl ShareBackend for CudaBackend {
             Ok(fold::Task { batch: rows.layout.check_keys(first_row, keys)?, keys })
         };
         let tasks = folds.iter().map(task).collect::<Result<Vec<_>, BackendError>>()?;
-        fold::share_folds(rows, prf, &tasks)
+        fold::share_folds(rows, &self.answers, prf, &tasks)
     }
 }
