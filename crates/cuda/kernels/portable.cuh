@@ -111,6 +111,13 @@ DEVICE Words4 load_once(const Words4* from) {
     return v;
 }
 
+// The same where other warps read the rest of the line of 128 bytes soon: memory gives all of it to the second-level cache.
+DEVICE uint32_t load_line(const uint32_t* from) {
+    uint32_t value;
+    asm volatile("ld.global.nc.L1::no_allocate.L2::128B.u32 %0, [%1];" : "=r"(value) : "l"(from));
+    return value;
+}
+
 // Barriers and warp operations. All threads of a block, or all lanes of `mask`, must reach them: none may have
 // returned, and blocks that use warp operations are whole warps.
 DEVICE void block_barrier() { __syncthreads(); }
@@ -164,6 +171,18 @@ DEVICE void mma_u8u8(uint32_t (&d)[4], const uint32_t (&a)[4], const uint32_t (&
                  "{%0, %1, %2, %3};"
                  : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+// d (16 x 8 words) = how many ones a row of a (16 x 256 bits) and a column of b (256 x 8 bits) have in common, for a whole
+// warp. Fragments are those of `mma_u8u8`, with 32 bits where it has four bytes: lane l with g = l / 4, c = l % 4 holds
+// a[i]: row g + 8 (i % 2), bits 32c + 128 (i / 2) to + 31; b[i]: column g, bits 32c + 128 i to + 31; d[i]: row
+// g + 8 (i / 2), column 2c + i % 2. One instruction up to compute capability 9.0; later ones have none, and the assembler
+// writes many.
+DEVICE void mma_common_ones(uint32_t (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+    asm volatile("mma.sync.aligned.m16n8k256.row.col.s32.b1.b1.s32.and.popc {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+                 "{%10, %10, %10, %10};"
+                 : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "r"(0));
 }
 
 // Four 8 x 8 matrices of 16-bit values, 128 bytes each in a row of `shared`, for a whole warp: lane l gives the address

@@ -16,7 +16,7 @@ constexpr uint32_t ROUND_QUADS = 4 * LOADS;
 // queries  `batch` queries of `quads` times four words
 // answers  `batch` answers of 32 `panels` words
 //
-// Block x is piece x / panel_groups of panels 8 (x % panel_groups) and on; block y has queries QUERIES y and on. Shared
+// Block x is piece x % pieces of panels 8 (x / pieces) and on; block y has queries QUERIES y and on. Shared
 // memory: PIECE_QUADS plane words of each plane of each query.
 //
 // Lane l reads chunk l % 8 of quads l / 8, l / 8 + 4 and so on: a warp's load is 512 bytes in a row. For each four
@@ -25,11 +25,13 @@ constexpr uint32_t ROUND_QUADS = 4 * LOADS;
 // planes are zero.
 template <uint32_t QUERIES>
 DEVICE void fold_vector(const Words4* matrix, const Words4* queries, uint32_t* answers, uint32_t quads, uint32_t panels,
-                        uint32_t panel_groups, uint32_t batch) {
+                        uint32_t batch) {
     SHARED(Words4, planes);
     const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const uint32_t first_quad = blockIdx.x / panel_groups * PIECE_QUADS;
-    const uint32_t panel = blockIdx.x % panel_groups * WARPS + warp;
+    // Neighbours have consecutive pieces of the same panels: what is read at one time lies close together, in few pages.
+    const uint32_t pieces = (quads + PIECE_QUADS - 1) / PIECE_QUADS;
+    const uint32_t first_quad = blockIdx.x % pieces * PIECE_QUADS;
+    const uint32_t panel = blockIdx.x / pieces * WARPS + warp;
     const uint32_t first_query = blockIdx.y * QUERIES;
     const uint32_t piece = min(PIECE_QUADS, quads - first_quad);
 
@@ -90,13 +92,13 @@ using namespace spirea;
 // budget: 64 registers
 KERNEL(scalar_fold_vector_1, 256, 4,
        (const Words4* matrix, const Words4* queries, uint32_t* answers, uint32_t quads, uint32_t panels,
-        uint32_t panel_groups, uint32_t batch)) {
-    fold_vector<1>(matrix, queries, answers, quads, panels, panel_groups, batch);
+        uint32_t batch)) {
+    fold_vector<1>(matrix, queries, answers, quads, panels, batch);
 }
 
 // budget: 80 registers
 KERNEL(scalar_fold_vector_2, 256, 3,
        (const Words4* matrix, const Words4* queries, uint32_t* answers, uint32_t quads, uint32_t panels,
-        uint32_t panel_groups, uint32_t batch)) {
-    fold_vector<2>(matrix, queries, answers, quads, panels, panel_groups, batch);
+        uint32_t batch)) {
+    fold_vector<2>(matrix, queries, answers, quads, panels, batch);
 }

@@ -9,7 +9,7 @@ using namespace spirea;
 // product, the funnel shift by c mod 32, the bytes that the four selectors in c choose, the byte products, and a
 // without what the compiler knows of it, b and c read past the cache, a group of four words of which i is part, the
 // lower word of a b + c, and both words of (b : a) + c.
-// budget: 40 registers
+// budget: 48 registers
 KERNEL(selftest_words, 256, 1, (uint32_t* words, const uint32_t* inputs, uint32_t count)) {
     const uint32_t i = blockIdx.x * 256 + threadIdx.x;
     if (i >= count) return;
@@ -26,7 +26,7 @@ KERNEL(selftest_words, 256, 1, (uint32_t* words, const uint32_t* inputs, uint32_
                                        funnel_left(a, b, c % 32),
                                        permute_bytes(a, b, c),
                                        dot_bytes(a, b, c),
-                                       opaque(a),
+                                       opaque(load_line(inputs + i)),
                                        load_once(inputs + count + i),
                                        streamed.x ^ streamed.y ^ streamed.z ^ streamed.w,
                                        kept.x + kept.y + kept.z + kept.w,
@@ -152,6 +152,25 @@ KERNEL(selftest_mma, 32, 1, (uint32_t* d, const uint32_t* a, const uint32_t* b))
 #pragma unroll
     for (uint32_t i = 0; i < 2; i++) ba[i] = b[g * 8 + c + 4 * i];
     mma_u8u8(da, aa, ba);
+#pragma unroll
+    for (uint32_t i = 0; i < 4; i++) d[(g + 8 * (i / 2)) * 8 + 2 * c + i % 2] = da[i];
+}
+
+// Block x counts the ones that the rows of its a (16 x 256 bits) and the columns of its b (256 x 8 bits, by columns) have in
+// common: d[x] (16 x 8 words, by rows).
+// budget: 32 registers
+// uses(80, 86, 89, 90a): BMMA
+KERNEL(selftest_common_ones, 32, 1, (uint32_t* d, const uint32_t* a, const uint32_t* b)) {
+    const uint32_t g = threadIdx.x / 4, c = threadIdx.x % 4;
+    d += blockIdx.x * 128;
+    a += blockIdx.x * 128;
+    b += blockIdx.x * 64;
+    uint32_t da[4], aa[4], ba[2];
+#pragma unroll
+    for (uint32_t i = 0; i < 4; i++) aa[i] = a[(g + 8 * (i % 2)) * 8 + c + 4 * (i / 2)];
+#pragma unroll
+    for (uint32_t i = 0; i < 2; i++) ba[i] = b[g * 8 + c + 4 * i];
+    mma_common_ones(da, aa, ba);
 #pragma unroll
     for (uint32_t i = 0; i < 4; i++) d[(g + 8 * (i / 2)) * 8 + 2 * c + i % 2] = da[i];
 }

@@ -136,8 +136,9 @@ fn every_function_and_output() {
         let cuda = CudaBackend::new(0).unwrap();
         for prf in PrfKind::ALL {
             for output in FOLDED {
-                for party in 0..2 {
-                    agrees(&cuda, Shape { party, ..Shape::new(1200, 40, 2) }, output, prf);
+                // A few keys, and as many as tensor cores multiply.
+                for (count, party) in [(2, 0), (2, 1), (13, 0), (13, 1)] {
+                    agrees(&cuda, Shape { party, ..Shape::new(1200, 40, count) }, output, prf);
                 }
             }
         }
@@ -153,8 +154,8 @@ fn every_order_of_threads() {
         let cuda = CudaBackend::new(0).unwrap();
         for prf in [PrfKind::Aes128, PrfKind::ChaCha12] {
             for output in FOLDED {
-                // A single key, and a group that is not a multiple of four.
-                for (count, leaves) in [(1, 2100), (5, 450)] {
+                // A single key, a group that is not a multiple of four, and two large groups.
+                for (count, leaves) in [(1, 2100), (5, 450), (70, 40)] {
                     let rows = leaves * output.per_leaf() as usize + 3;
                     agrees(&cuda, Shape::new(rows, 16, count), output, prf);
                 }
@@ -170,6 +171,7 @@ fn every_number_of_rows() {
     for output in FOLDED {
         for rows in (1..71).chain([511, 512, 513, 1200]) {
             agrees(&cuda, Shape::new(rows, 16, 2), output, PrfKind::ChaCha12);
+            agrees(&cuda, Shape::new(rows, 16, 16), output, PrfKind::ChaCha12);
         }
     }
 }
@@ -179,8 +181,8 @@ fn every_width_of_rows() {
     let _exclusive = emulation().exclusive();
     let cuda = CudaBackend::new(0).unwrap();
     for output in FOLDED {
-        for count in [1, 2, 5, 33] {
-            for row_bytes in [1, 3, 4, 15, 16, 17, 33, 34, 52, 256, 1000, 2064, 4093, 4096] {
+        for count in [1, 2, 5, 33, 64] {
+            for row_bytes in [1, 3, 4, 15, 16, 17, 33, 34, 52, 96, 256, 1000, 2064, 4093, 4096] {
                 let rows = if row_bytes > 100 { 37 } else { 530 };
                 for party in 0..2 {
                     let shape = Shape::new(rows, whole(row_bytes, output), count);
@@ -214,9 +216,11 @@ fn parts_and_rows_from_anywhere() {
         for parts in 1..4 {
             for row_bytes in [16, 24, 35] {
                 for (first_row, points) in [(0, 100), (1, 699), (7, 513), (699, 1), (3, 16)] {
-                    let shape = Shape::new(700, whole(row_bytes, output), 3);
-                    let shape = Shape { parts, first_row, points, ..shape };
-                    agrees(&cuda, shape, output, PrfKind::ChaCha12);
+                    for count in [3, 20] {
+                        let shape = Shape::new(700, whole(row_bytes, output), count);
+                        let shape = Shape { parts, first_row, points, ..shape };
+                        agrees(&cuda, shape, output, PrfKind::ChaCha12);
+                    }
                 }
             }
         }
@@ -241,11 +245,13 @@ fn large_trees() {
 fn extreme_rows() {
     let _exclusive = emulation().exclusive();
     let cuda = CudaBackend::new(0).unwrap();
-    let shape = Shape::new(600, 64, 5);
-    let alternating: Vec<u8> = (0..shape.layout().bytes()).map(|i| [0x55, 0xaa][i % 2]).collect();
-    for bytes in [vec![0; shape.layout().bytes()], vec![255; shape.layout().bytes()], alternating] {
-        for output in FOLDED {
-            agrees_with_bytes(&cuda, shape, &bytes, output, PrfKind::Aes128);
+    for count in [5, 17] {
+        let shape = Shape::new(600, 64, count);
+        let alternating: Vec<u8> = (0..shape.layout().bytes()).map(|i| [0x55, 0xaa][i % 2]).collect();
+        for bytes in [vec![0; shape.layout().bytes()], vec![255; shape.layout().bytes()], alternating] {
+            for output in FOLDED {
+                agrees_with_bytes(&cuda, shape, &bytes, output, PrfKind::Aes128);
+            }
         }
     }
 }

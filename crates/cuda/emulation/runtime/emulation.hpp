@@ -119,6 +119,7 @@ DEVICE uint32_t reverse_bits(uint32_t a) { return __brev(a); }
 DEVICE uint32_t opaque(uint32_t a) { return a; }
 DEVICE Words4 load_table(const Words4* from) { return *from; }
 DEVICE uint32_t load_once(const uint32_t* from) { return *from; }
+DEVICE uint32_t load_line(const uint32_t* from) { return *from; }
 DEVICE Words4 load_once(const Words4* from) { return *from; }
 
 DEVICE void block_barrier(const Site& site = Site::current()) { emulation::meet_block(site); }
@@ -158,6 +159,12 @@ DEVICE void mma_u8u8(uint32_t (&d)[4], const uint32_t (&a)[4], const uint32_t (&
                      const Site& site = Site::current()) {
     emulation::Fragments request{d, a, b};
     emulation::meet_warp(emulation::MMA_U8U8, 0xffffffffu, &request, site);
+}
+
+DEVICE void mma_common_ones(uint32_t (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
+                            const Site& site = Site::current()) {
+    emulation::Fragments request{d, a, b};
+    emulation::meet_warp(emulation::MMA_COMMON_ONES, 0xffffffffu, &request, site);
 }
 
 DEVICE void load_matrices(uint32_t (&words)[2][2], const void* shared, const Site& site = Site::current()) {

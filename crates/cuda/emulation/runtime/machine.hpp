@@ -108,12 +108,13 @@ void copy_commit();
 void copy_wait(unsigned groups_left);
 void product_begin(const DeferredProduct& product);
 
-// Request of MMA_U8U8: the fragments of a product.
+// Request of MMA_U8U8 and MMA_COMMON_ONES: the fragments of a product.
 struct Fragments {
     uint32_t* d;
     const uint32_t *a, *b;
 };
 extern const WarpOperation MMA_U8U8;
+extern const WarpOperation MMA_COMMON_ONES;
 
 // Request of LOAD_MATRICES: the address of the lane's row, and the destination of its four words,
 // one of each matrix.

@@ -52,6 +52,9 @@ Allocation& allocate(uint64_t bytes, size_t alignment, Context* context = nullpt
         const uint64_t used = bytes_of(*context, true);
         grow(*context, used + std::min(bytes, UINT64_MAX - used));
     } else if (context) {
+        // As drivers do: the pool gives up unused memory before an allocation fails.
+        const uint64_t free = free_bytes(*context);
+        if (bytes > free) shrink(*context, context->pool.reserved - std::min(bytes - free, context->pool.reserved));
         require(bytes <= free_bytes(*context), OUT_OF_MEMORY, "the device's memory is exhausted");
     }
     void* memory = nullptr;

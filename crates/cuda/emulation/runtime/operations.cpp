@@ -86,6 +86,28 @@ const char* multiply(void* const* requests, uint32_t, unsigned*) {
     return nullptr;
 }
 
+// Ones that rows of a and columns of b have in common: words of 32 bits in the places of four bytes.
+const char* count_common_ones(void* const* requests, uint32_t, unsigned*) {
+    uint32_t a[16][8], b[8][8];
+    for (unsigned lane = 0; lane < WARP; lane++) {
+        const auto& mine = *static_cast<const Fragments*>(requests[lane]);
+        const unsigned g = lane / 4, c = lane % 4;
+        for (unsigned i = 0; i < 4; i++) a[g + 8 * (i % 2)][c + 4 * (i / 2)] = mine.a[i];
+        for (unsigned i = 0; i < 2; i++) b[g][c + 4 * i] = mine.b[i];
+    }
+    for (unsigned lane = 0; lane < WARP; lane++) {
+        const auto& mine = *static_cast<const Fragments*>(requests[lane]);
+        const unsigned g = lane / 4, c = lane % 4;
+        for (unsigned i = 0; i < 4; i++) {
+            const uint32_t *const row = a[g + 8 * (i / 2)], *const column = b[2 * c + i % 2];
+            uint32_t ones = 0;
+            for (unsigned k = 0; k < 8; k++) ones += uint32_t(__builtin_popcount(row[k] & column[k]));
+            mine.d[i] = ones;
+        }
+    }
+    return nullptr;
+}
+
 }  // namespace
 
 const WarpOperation BARRIER = {"warp_barrier", nothing};
@@ -93,6 +115,7 @@ const WarpOperation SHUFFLE = {"from_lane", exchange<false>};
 const WarpOperation SHUFFLE_XOR = {"from_lane_xor", exchange<true>};
 const WarpOperation BALLOT = {"ballot", vote};
 const WarpOperation MMA_U8U8 = {"mma_u8u8", multiply};
+const WarpOperation MMA_COMMON_ONES = {"mma_common_ones", count_common_ones};
 
 namespace {
 

@@ -33,6 +33,14 @@ impl<T: Pod> Buffer<T> {
     fn new(device: Arc<Device>, source: Source, length: usize) -> Result<Self, DriverError> {
         device.bind()?;
         let bytes = length.saturating_mul(size_of::<T>()).max(1);
+        let exhausted = |free, total| DriverError::OutOfMemory { wanted: bytes, free, total };
+        if source == Source::Device {
+            // The driver would take unused memory of the pool, which is reserved for queries.
+            let (free, total) = device.memory()?;
+            if bytes > free {
+                return Err(exhausted(free, total));
+            }
+        }
         // SAFETY: the stream lives as long as the device.
         let allocated = unsafe {
             match source {
@@ -44,7 +52,7 @@ impl<T: Pod> Buffer<T> {
             Ok(address) => address,
             Err(error) if error.0 == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY => {
                 let (free, total) = device.memory()?;
-                return Err(DriverError::OutOfMemory { wanted: bytes, free, total });
+                return Err(exhausted(free, total));
             }
             Err(error) => return Err(DriverError::of("cuMemAlloc")(error)),
         };

@@ -98,7 +98,6 @@ enum Work {
     Vector {
         kernel: Kernel,
         grid: Grid,
-        panel_groups: u32,
     },
     Tensor {
         split: Kernel,
@@ -222,10 +221,10 @@ impl ScalarFoldPlan {
         // Blocks add their sums to the answers.
         stream.zero(answers)?;
         match &self.work {
-            Work::Vector { kernel, grid, panel_groups } => {
+            Work::Vector { kernel, grid } => {
                 let (quads, batch) = (self.layout.quads() as u32, self.batch as u32);
                 let panels = self.layout.panels() as u32;
-                let args = args![bytes, queries, answers, quads, panels, *panel_groups, batch];
+                let args = args![bytes, queries, answers, quads, panels, batch];
                 stream.launch(kernel, *grid, args)?;
             }
             Work::Tensor { kernel, grid, shape, planes, .. } => {
@@ -257,7 +256,6 @@ fn vector(device: &Arc<Device>, layout: PanelLayout, batch: usize) -> Result<Wor
     Ok(Work::Vector {
         kernel: device.kernel(name)?,
         grid: grid.shared(queries * VECTOR_QUADS * 16),
-        panel_groups: words(panel_groups)?,
     })
 }
 

@@ -14,7 +14,7 @@ const RUNS: usize = 5;
 /// instructions of a round.
 const THREADS: usize = 512;
 const BLOCKS: usize = 2;
-const INSTRUCTIONS: f64 = 8.0 * 16.0;
+const INSTRUCTIONS: f64 = 8.0 * 8.0;
 /// Loads in flight of each thread that reads.
 const LOADS: usize = 8;
 /// Side of the matrices that the library multiplies, and byte products of one `mma` instruction.

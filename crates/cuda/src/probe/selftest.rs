@@ -37,7 +37,7 @@ pub struct SelfTest {
 }
 
 impl SelfTest {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 10] = [
         Self { name: "pool", run: pool },
         Self { name: "words", run: words },
         Self { name: "warp", run: warp },
@@ -47,6 +47,7 @@ impl SelfTest {
         Self { name: "atomics", run: atomics },
         Self { name: "grid-barrier", run: grid_barrier },
         Self { name: "mma", run: mma },
+        Self { name: "common-ones", run: common_ones },
     ];
 
     /// Self-tests of Hopper's tensor cores.
@@ -320,6 +321,28 @@ fn wgmma(device: &Arc<Device>, kernel: &'static str, columns: usize) -> Result<(
         equal(kernel, &stream.read(&words.all())?, expected)?;
     }
     Ok(())
+}
+
+/// Checks `mma` of bits: random tiles, and tiles with no, all and alternating ones.
+fn common_ones(device: &Arc<Device>) -> Result<(), SelfTestError> {
+    const TILES: usize = 100;
+    let (mut a, mut b) = (random(12, TILES * 128), random(13, TILES * 64));
+    let edges = [0, 0x5555_5555, u32::MAX];
+    for (tile, (of_a, of_b)) in edges.iter().flat_map(|a| edges.iter().map(move |b| (a, b))).enumerate() {
+        a[128 * tile..][..128].fill(*of_a);
+        b[64 * tile..][..64].fill(*of_b);
+    }
+    let words = device.alloc::<u32>(TILES * 128)?;
+    let (from_a, from_b) = (device.upload(&a)?, device.upload(&b)?);
+    let stream = device.main();
+    let kernel = device.kernel("selftest_common_ones")?;
+    stream.launch(&kernel, Grid::new(TILES, 32), args![&words, &from_a, &from_b])?;
+    let expected = (0..TILES * 128).map(|i| {
+        let (tile, row, column) = (i / 128, i % 128 / 8, i % 8);
+        let (row, column) = (&a[tile * 128 + row * 8..][..8], &b[tile * 64 + column * 8..][..8]);
+        row.iter().zip(column).map(|(a, b)| (a & b).count_ones()).sum::<u32>()
+    });
+    equal("mma_common_ones", &stream.read(&words.all())?, expected)
 }
 
 /// Checks `mma`: products of tiles of random and of extreme bytes, added to accumulators that wrap.

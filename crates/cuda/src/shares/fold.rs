@@ -7,7 +7,7 @@ use spirea_dpf::{Key, OutputKind, PrfKind};
 use super::CudaRows;
 use super::functions::functions;
 use super::keys::{DeviceKeys, KeysArgument};
-use super::plan::{FoldPlan, Machine, THREADS, Tops};
+use super::plan::{FoldPlan, Machine, Products, THREADS, Tops};
 use crate::args;
 use crate::driver::{Arg, Grid};
 use crate::fold::Arrivals;
@@ -85,11 +85,12 @@ fn fold_run(
     let keys: Vec<Key> = run.iter().flat_map(with_padding).collect();
     let plan = plan.with_keys(keys.len());
     let lanes = layout.row_bytes().div_ceil(LANE);
-    let kernel = device.kernel(match domain.output() {
-        OutputKind::Bit => functions.fold_bits,
-        OutputKind::U32 => functions.fold_u32,
-        OutputKind::U64 => functions.fold_u64,
-        OutputKind::U128 => return Err(BackendError::Shape("rows have no words of 128 bits".into())),
+    let kernel = device.kernel(match (plan.products, domain.output()) {
+        (Products::TensorCores, _) => functions.fold_bits_mma,
+        (Products::Lanes, OutputKind::Bit) => functions.fold_bits,
+        (Products::Lanes, OutputKind::U32) => functions.fold_u32,
+        (Products::Lanes, OutputKind::U64) => functions.fold_u64,
+        (Products::Lanes, OutputKind::U128) => return Err(BackendError::Shape("rows have no words of 128 bits".into())),
     })?;
 
     let stream = device.main();
@@ -117,7 +118,7 @@ fn fold_run(
                 height: plan.height,
             };
             let parts = PARTS.min(layout.parts() - first_part);
-            let grid = Grid::cube([plan.pieces * plan.groups, parts, 1], THREADS).shared(plan.shared);
+            let grid = Grid::cube([plan.pieces * plan.groups, parts, plan.columns], THREADS).shared(plan.shared);
             stream.launch(&kernel, grid, args![Arg::structure(&fold), rows.constants.argument(prf)])?;
         }
     }

@@ -14,6 +14,8 @@ pub(super) struct Functions {
     pub calls: &'static str,
     /// Folds rows by shares of bits.
     pub fold_bits: &'static str,
+    /// Folds rows of whole words by shares of bits on tensor cores.
+    pub fold_bits_mma: &'static str,
     /// Folds rows by shares of 32-bit words.
     pub fold_u32: &'static str,
     /// Folds rows by shares of 64-bit words.
@@ -35,6 +37,7 @@ macro_rules! functions {
                     evaluate: concat!("share_evaluate_", $name),
                     calls: concat!("share_calls_", $name),
                     fold_bits: concat!("share_fold_bits_", $name),
+                    fold_bits_mma: concat!("share_fold_bits_mma_", $name),
                     fold_u32: concat!("share_fold_u32_", $name),
                     fold_u64: concat!("share_fold_u64_", $name),
                     tables: $tables,

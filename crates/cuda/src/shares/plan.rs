@@ -14,6 +14,13 @@ const NODE: usize = 16;
 const STACK_LEVEL: usize = THREADS * NODE;
 /// Maximum size of the shares of a tile, in bytes.
 const TILE_SHARES: usize = 24 << 10;
+/// Fewest keys whose bits tensor cores multiply by rows: fewer are faster without them.
+const TENSOR_KEYS: usize = 12;
+/// Keys of a product on tensor cores (`PRODUCT_KEYS` of `share_bits.cuh`), and of a group at most.
+const PRODUCT_KEYS: usize = 16;
+const TENSOR_GROUP: usize = 4 * PRODUCT_KEYS;
+/// Words of a row in a block of the products on tensor cores.
+const TENSOR_WORDS: usize = 64;
 /// Blocks of a fold for each processor: two rounds of two at a time.
 const BLOCKS_PER_PROCESSOR: usize = 4;
 /// Maximum height of a thread's subtree: computing its root costs 1/256 of the subtree.
@@ -52,6 +59,8 @@ pub(super) struct Machine {
     pub tables: usize,
     /// Maximum number of keys of a group.
     pub group_keys: usize,
+    /// True if tensor cores multiply bits: up to compute capability 9.0.
+    pub multiplies_bits: bool,
 }
 
 impl Machine {
@@ -61,6 +70,7 @@ impl Machine {
             shared: properties.shared_bytes,
             tables: functions.tables,
             group_keys: functions.group_keys,
+            multiplies_bits: properties.compute.major < 10,
         }
     }
 
@@ -87,9 +97,41 @@ fn top(keys: usize, levels: u32) -> u32 {
     (TOPS_BYTES / (2 * NODE * keys)).max(1).ilog2().min(levels)
 }
 
+/// Kernel that multiplies rows by shares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Products {
+    /// `share_fold.cuh`: each thread adds lanes of rows.
+    Lanes,
+    /// `share_bits.cuh`: tensor cores count ones. For bits and rows of whole words.
+    TensorCores,
+}
+
+impl Products {
+    /// Chooses the kernel for `keys` keys.
+    fn of(machine: Machine, output: OutputKind, layout: RowLayout, keys: usize) -> Self {
+        let whole_words = layout.row_bytes().is_multiple_of(4);
+        if machine.multiplies_bits && output == OutputKind::Bit && whole_words && keys >= TENSOR_KEYS { Self::TensorCores } else { Self::Lanes }
+    }
+
+    /// Returns the bytes that the shares of a leaf take in a tile for a group of keys: `put` in
+    /// `share_rows.cuh` and `share_bits.cuh`.
+    fn leaf_bytes(self, output: OutputKind, group: usize) -> usize {
+        let stride = if group == 1 { 1 } else { group.next_multiple_of(4) };
+        match (self, output) {
+            (Self::TensorCores, _) => 20 * 4 * group.next_multiple_of(PRODUCT_KEYS),
+            (Self::Lanes, OutputKind::Bit) if group == 1 => 17 * 4,
+            (Self::Lanes, OutputKind::Bit) => 256 * 4,
+            (Self::Lanes, OutputKind::U32) => 17 * 4 * stride,
+            (Self::Lanes, _) => 9 * 8 * stride,
+        }
+    }
+}
+
 /// Division of a fold into blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FoldPlan {
+    /// Kernel that multiplies.
+    pub products: Products,
     /// Keys of a group.
     pub group: usize,
     /// Number of groups.
@@ -98,8 +140,10 @@ pub(super) struct FoldPlan {
     pub height: u32,
     /// Subtrees of a block, for each key of the group.
     pub subtrees: usize,
-    /// Number of blocks for a group and a part.
+    /// Number of blocks for a group, a part, and a division of rows.
     pub pieces: usize,
+    /// Parts of a row that have blocks of their own.
+    pub columns: usize,
     /// Levels of the tops.
     pub top: u32,
     /// Bytes of shared memory of a block.
@@ -113,28 +157,44 @@ impl FoldPlan {
         layout: RowLayout,
         keys: usize,
     ) -> Result<Self, BackendError> {
-        let groups = keys.div_ceil(machine.group_keys);
+        let products = Products::of(machine, domain.output(), layout, keys);
+        let (most_keys, columns) = match products {
+            Products::Lanes => (machine.group_keys, 1),
+            Products::TensorCores => (TENSOR_GROUP, layout.row_bytes().div_ceil(4 * TENSOR_WORDS)),
+        };
+        let groups = keys.div_ceil(most_keys);
         let group = keys.div_ceil(groups);
-        let leaf_bytes = leaf_bytes(domain.output(), group);
+        let leaf_bytes = products.leaf_bytes(domain.output(), group);
+        // Sums in shared memory, beside the shares.
+        let sums = match products {
+            Products::Lanes => 0,
+            Products::TensorCores => group.div_ceil(PRODUCT_KEYS) * THREADS * NODE,
+        };
         // A subtree for each thread, but only as many as have room for their shares.
-        let most = (THREADS / group).min(TILE_SHARES / leaf_bytes);
-        let wanted =
-            (BLOCKS_PER_PROCESSOR * machine.processors).div_ceil(groups.saturating_mul(layout.parts()));
+        let shares = TILE_SHARES.min(machine.shared.saturating_sub(machine.tables + sums));
+        let most = (THREADS / group).min(shares / leaf_bytes).max(1);
+        let others = groups.saturating_mul(layout.parts()).saturating_mul(columns);
+        let wanted = (BLOCKS_PER_PROCESSOR * machine.processors).div_ceil(others);
         let leaves = domain.leaves() as usize;
         let of_block = leaves.div_ceil(wanted);
         let subtrees = most.min(of_block);
-        let room = (subtrees * leaf_bytes).max(THREADS * NODE * group.min(4));
+        let room = match products {
+            Products::Lanes => (subtrees * leaf_bytes).max(THREADS * NODE * group.min(4)),
+            Products::TensorCores => subtrees * leaf_bytes + sums,
+        };
         let height = (of_block / subtrees).ilog2().min(machine.max_height(room));
         let pieces = leaves.div_ceil(1 << height).div_ceil(subtrees);
         if (pieces * groups) as u64 > MAX_BLOCKS {
             return Err(BackendError::Shape("a domain of more leaves than a device folds".into()));
         }
         Ok(Self {
+            products,
             group,
             groups,
             height,
             subtrees,
             pieces,
+            columns,
             top: top(keys, domain.depth() - height),
             shared: machine.block_bytes(height, room),
         })
@@ -143,18 +203,6 @@ impl FoldPlan {
     /// Returns the plan for tops of `keys` trees that are held at once.
     pub(super) fn with_keys(self, keys: usize) -> Self {
         Self { top: top(keys, self.top), ..self }
-    }
-}
-
-/// Returns the bytes that the shares of a leaf take in a tile for a group of keys: `put` in
-/// `share_rows.cuh`.
-fn leaf_bytes(output: OutputKind, group: usize) -> usize {
-    let stride = if group == 1 { 1 } else { group.next_multiple_of(4) };
-    match output {
-        OutputKind::Bit if group == 1 => 17 * 4,
-        OutputKind::Bit => 256 * 4,
-        OutputKind::U32 => 17 * 4 * stride,
-        _ => 9 * 8 * stride,
     }
 }
 
@@ -198,11 +246,8 @@ mod tests {
 
     fn machines() -> impl Iterator<Item = Machine> {
         let of = |shared| {
-            [(0, 12), (0, 16), (65536, 16)].map(|(tables, group_keys)| Machine {
-                processors: 132,
-                shared,
-                tables,
-                group_keys,
+            [(0, 12, true), (0, 16, false), (65536, 16, true)].map(|(tables, group_keys, multiplies_bits)| {
+                Machine { processors: 132, shared, tables, group_keys, multiplies_bits }
             })
         };
         SHARED.into_iter().flat_map(of)
@@ -220,7 +265,8 @@ mod tests {
                         let context = format!("{machine:?}, {domain:?}, {keys} keys: {plan:?}");
                         assert!(plan.shared <= machine.shared, "{context}");
                         assert!(
-                            plan.group * plan.subtrees <= THREADS && plan.group <= machine.group_keys,
+                            plan.group * plan.subtrees <= THREADS
+                                && plan.group <= machine.group_keys.max(TENSOR_GROUP),
                             "{context}"
                         );
                         assert!(plan.group * plan.groups >= keys, "{context}");
@@ -255,7 +301,13 @@ mod tests {
 
     #[test]
     fn a_domain_without_end_is_refused() {
-        let machine = Machine { processors: 1, shared: 99 << 10, tables: 0, group_keys: 16 };
+        let machine = Machine {
+            processors: 1,
+            shared: 99 << 10,
+            tables: 0,
+            group_keys: 16,
+            multiplies_bits: true,
+        };
         let domain = Domain::new(1 << 40, OutputKind::U64).unwrap();
         let layout = RowLayout::new(1 << 41, 8, 1).unwrap();
         assert!(matches!(FoldPlan::new(machine, domain, layout, 512), Err(BackendError::Shape(_))));

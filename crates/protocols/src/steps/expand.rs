@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use spirea_backend::RingBackend;
+use spirea_backend::{RingBackend, map_each};
 use spirea_lattice::rlwe::noise::RingNoise;
 use spirea_lattice::rlwe::{Conversion, KeyShape, RingSecret};
 use spirea_lattice::{LweSecret, LweSet, RingSet};
@@ -197,7 +197,7 @@ impl<B: RingBackend> Unpack<B> for ExpandedShape {
 type Group<'a, B> = (Range<usize>, Unpacked<'a, B>);
 
 impl<B: RingBackend, S: Unpack<B>> RingServer<B, S> {
-    /// Parses the ciphertexts of queries of this layout.
+    /// Parses the ciphertexts of queries of this layout, on the backend's host threads.
     pub fn ciphertexts<'a>(
         &self,
         queries: &[Query<'a>],
@@ -207,7 +207,7 @@ impl<B: RingBackend, S: Unpack<B>> RingServer<B, S> {
             let keys = self.keys_of(query)?;
             Ok((keys, self.shape.parse_query(layout.split(query.bytes).ciphertext)?))
         };
-        queries.iter().map(parse).collect()
+        map_each(&*self.backend, queries, parse).into_iter().collect()
     }
 
     /// Step `expand`, for the ciphertexts of several queries.

@@ -9,7 +9,7 @@ use std::io::Write;
 use std::ops::Range;
 use std::sync::Arc;
 
-use spirea_backend::{Bodies, FixedPacking, PackedEnds, RingBackend};
+use spirea_backend::{Bodies, FixedPacking, PackedEnds, RingBackend, map_each};
 use spirea_lattice::rlwe::noise::RingNoise;
 use spirea_lattice::rlwe::{AnswerSecret, KeyShape, OneShotQuery, UniformHalves};
 use spirea_lattice::{LweSecret, LweSet, RingSet};
@@ -244,7 +244,7 @@ impl<B: RingBackend> BlockPacker<B> for OneShotServer<B> {
         layout: QueryLayout,
     ) -> Result<Vec<Vec<u32>>, ProtocolError> {
         let parse = |query: &Query<'a>| Ok(self.shape.query().parse(layout.split(query.bytes).ciphertext)?);
-        queries.iter().map(parse).collect()
+        map_each(&*self.ring.backend, queries, parse).into_iter().collect()
     }
 
     fn answers(

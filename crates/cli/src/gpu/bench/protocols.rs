@@ -53,6 +53,8 @@ pub(super) fn measure(bench: &mut Bench) -> anyhow::Result<()> {
             plan("onion", 4 * GIB, 256, 32, 45.0),
             plan("dpf-xor", 64 * GIB, 256, 1, 20.0),
             plan("dpf-xor", 64 * GIB, 256, 32, 20.0),
+            plan("dpf-xor", 64 * GIB, 256, 64, 20.0),
+            plan("dpf-xor", 64 * GIB, 32, 32, 20.0),
             plan("dpf-sum", 4 * GIB, 256, 32, 20.0),
             plan("simple", 64 * GIB, 256, 32, 30.0),
         ],

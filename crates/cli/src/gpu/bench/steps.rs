@@ -1,11 +1,12 @@
 //! Steps alone, on buffers of the device.
 
 use spirea_backend::{EvaluationKeys, PanelLayout, RingBackend as _};
+use spirea_cuda::driver::Buffer;
 use spirea_cuda::probe::fill;
 use spirea_cuda::{Butterfly, Direction, Form, Plain, ScalarFoldPlan, transform_with};
 use spirea_dpf::{Domain, Key, OutputKind, PrfKind, Select};
 use spirea_lattice::RingSet;
-use spirea_math::Expansion;
+use spirea_math::{Expansion, Ring};
 use spirea_math::random::{SecretRng, public_residues};
 
 use super::limits::highest;
@@ -82,11 +83,10 @@ fn scalar_fold(bench: &mut Bench) -> anyhow::Result<()> {
 /// Transforms alone, from memory to memory.
 fn transforms(bench: &mut Bench) -> anyhow::Result<()> {
     let polynomials = if bench.scale == Scale::Full { 1 << 17 } else { 4 };
-    let (set, device) = (RingSet::Fast, bench.backend.device().clone());
+    let set = RingSet::Fast;
     let ring = set.ring();
     let tables = bench.backend.tables(ring)?;
-    let words = device.alloc::<u32>(polynomials * ring.words())?;
-    device.main().zero(&words.all())?;
+    let words = random_polynomials(bench, set, polynomials)?;
     let count = polynomials * ring.limbs().len();
     for direction in [Direction::Forward, Direction::Inverse] {
         for butterfly in Butterfly::ALL {
@@ -106,6 +106,35 @@ fn transforms(bench: &mut Bench) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Returns polynomials of random residues. A few come from the host, the others are copies of them.
+fn random_polynomials(bench: &Bench, set: RingSet, polynomials: usize) -> anyhow::Result<Buffer<u32>> {
+    const FROM_HOST: usize = 64;
+    let (ring, device) = (set.ring(), bench.backend.device());
+    let words = device.alloc::<u32>(polynomials * ring.words())?;
+    let first = random_residues(ring, FROM_HOST.min(polynomials));
+    let main = device.main();
+    main.upload(&first, &words.range(0..first.len()))?;
+    let mut filled = first.len();
+    while filled < words.len() {
+        let more = filled.min(words.len() - filled);
+        main.copy(&words.range(0..more), &words.range(filled..filled + more))?;
+        filled += more;
+    }
+    Ok(words)
+}
+
+/// Returns random residues of `count` polynomials.
+fn random_residues(ring: &Ring, count: usize) -> Vec<u32> {
+    let polynomials = (0..count as u64).flat_map(|i| {
+        let mut words = ring.zero();
+        for (limb, words) in ring.limbs().iter().zip(words.chunks_exact_mut(ring.degree())) {
+            public_residues(&[9; 32], i, limb.prime(), words);
+        }
+        words
+    });
+    polynomials.collect()
+}
+
 /// `poly_fold` for every form of residues, over a database of 1 GiB.
 fn products(bench: &mut Bench) -> anyhow::Result<()> {
     let (rows, columns, batches): (_, _, &[usize]) = match bench.scale {
@@ -118,16 +147,7 @@ fn products(bench: &mut Bench) -> anyhow::Result<()> {
     // Leaves of a real expansion, under random words as keys.
     let expansion = Expansion::covering(columns);
     let key = set.expansion_gadget().levels(ring) * expansion.levels() as usize;
-    let random = |count: usize| -> Vec<u32> {
-        let polynomials = (0..2 * count as u64).flat_map(|i| {
-            let mut words = ring.zero();
-            for (limb, words) in ring.limbs().iter().zip(words.chunks_exact_mut(ring.degree())) {
-                public_residues(&[9; 32], i, limb.prime(), words);
-            }
-            words
-        });
-        polynomials.collect()
-    };
+    let random = |ciphertexts: usize| random_residues(ring, 2 * ciphertexts);
     let keys = bench.backend.keys(
         &tables,
         EvaluationKeys {

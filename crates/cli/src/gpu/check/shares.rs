@@ -138,7 +138,7 @@ pub(super) fn checks(subject: &Subject) -> Vec<Check> {
                         (20_000, 32, 1, 100),
                         (1 << 18, 32, 1, 32),
                     ],
-                    Scale::Tiny => &[(1, 8, 1, 1), (700, 40, 2, 3)],
+                    Scale::Tiny => &[(1, 8, 1, 1), (700, 40, 2, 3), (520, 24, 1, 13)],
                 };
                 for &(rows, row_bytes, parts, keys) in shapes {
                     fold(&subject, prf, output, RowLayout::new(rows, row_bytes, parts)?, keys)?;
