@@ -1,0 +1,217 @@
+//! Inner products of ciphertexts, by the method of Bajard, Eynard, Hasan and Zucca ("A full RNS
+//! variant of FV like somewhat homomorphic encryption schemes", SAC 2016).
+//!
+//! Polynomials modulo q are lifted to the primes of an extension, multiplied there and modulo q, and
+//! the products are scaled by t / q and rounded. Every rounding is that of Apple's server.
+
+use spirea_math::Ring;
+use spirea_math::ring::Limb;
+
+use crate::set::{POLYNOMIALS, Polynomials, RINGS, Set};
+
+/// Bits of the power of two that corrects a lift (m~ in the paper).
+const LIFT_BITS: u32 = 16;
+
+/// A polynomial as values modulo q and modulo the extension.
+struct Lifted {
+    own: Vec<u32>,
+    extension: Vec<u32>,
+}
+
+/// Returns the three polynomials of the sum of the products of `left` and `right`, ciphertexts as
+/// coefficients modulo q, times t / q and rounded.
+pub fn inner_product(set: Set, left: &[Polynomials], right: &[Polynomials]) -> [Vec<u32>; 3] {
+    let (own, extension) = (&RINGS.ciphertext, &RINGS.extension);
+    let mut sums =
+        [(); 2 * POLYNOMIALS - 1].map(|()| Lifted { own: own.zero(), extension: extension.zero() });
+    for (left, right) in left.iter().zip(right) {
+        let (left, right) = (left.each_ref().map(|a| lift(a)), right.each_ref().map(|a| lift(a)));
+        for (i, left) in left.iter().enumerate() {
+            for (sum, right) in sums[i..].iter_mut().zip(&right) {
+                own.mul_add(&mut sum.own, &left.own, &right.own);
+                extension.mul_add(&mut sum.extension, &left.extension, &right.extension);
+            }
+        }
+    }
+    sums.map(|mut sum| {
+        let t = set.plaintext_modulus().into();
+        for (ring, sum) in [(own, &mut sum.own), (extension, &mut sum.extension)] {
+            ring.scale_assign(sum, t);
+            ring.inverse(sum);
+        }
+        divide_by_q(&sum)
+    })
+}
+
+/// Lifts coefficients modulo q to the extension: the centred integer, or one that differs by q.
+fn lift(a: &[u32]) -> Lifted {
+    let (ring, extension) = (&RINGS.ciphertext, &RINGS.extension);
+    let digits = digits(ring, a, 1 << LIFT_BITS);
+    // The digits represent 2^16 a + k q for a small k. The residue r modulo 2^16, divided by -q,
+    // gives k, and (2^16 a + k q + r q) / 2^16 is near a.
+    let power = 1u64 << LIFT_BITS;
+    let negative_inverse = power - inverse_of_odd((ring.modulus() % u128::from(power)) as u64, power);
+    let corrections: Vec<i16> = (0..ring.degree())
+        .map(|i| {
+            let terms = digits.chunks_exact(ring.degree()).zip(ring.limbs());
+            let sum = terms.fold(0u64, |sum, (digits, limb)| {
+                sum.wrapping_add(u64::from(digits[i]).wrapping_mul(limb.cofactor as u64))
+            });
+            sum.wrapping_mul(negative_inverse) as i16
+        })
+        .collect();
+    let mut lifted = Vec::with_capacity(extension.words());
+    for limb in extension.limbs() {
+        let prime = limb.prime();
+        let q = (ring.modulus() % u128::from(prime.value())) as i64;
+        let inverse = prime.shoup(prime.inverse(power as u32));
+        let converted = convert(ring, &digits, limb);
+        lifted.extend(converted.zip(&corrections).map(|(x, &r)| {
+            // A multiple of the prime keeps the sum positive.
+            let above = i64::from(prime.value()) << LIFT_BITS;
+            let sum = limb.barrett.reduce((i64::from(x) + above + i64::from(r) * q) as u64);
+            prime.reduce_lazy(prime.mul_lazy(sum, inverse))
+        }));
+    }
+    let mut lifted = Lifted { own: a.to_vec(), extension: lifted };
+    ring.forward(&mut lifted.own);
+    extension.forward(&mut lifted.extension);
+    lifted
+}
+
+/// Returns the quotients by q of coefficients, rounded down or off by a little, modulo q.
+fn divide_by_q(product: &Lifted) -> Vec<u32> {
+    let (ring, base, extension) = (&RINGS.ciphertext, &RINGS.extension_base, &RINGS.extension);
+    // The quotient modulo the extension: (x - [x]_q) / q.
+    let remainders = digits(ring, &product.own, 1);
+    let mut quotients = Vec::with_capacity(extension.words());
+    for (limb, a) in extension.limbs().iter().zip(product.extension.chunks_exact(ring.degree())) {
+        let prime = limb.prime();
+        let q = (ring.modulus() % u128::from(prime.value())) as u32;
+        let inverse = prime.shoup(prime.inverse(q));
+        quotients.extend(
+            convert(ring, &remainders, limb)
+                .zip(a)
+                .map(|(x, &a)| prime.reduce_lazy(prime.mul_lazy(prime.sub(a, x), inverse))),
+        );
+    }
+    // The conversion back to q is exact: the last prime gives the multiple of the base's product B
+    // by which the digits are off (Shenoy and Kumaresan).
+    let (quotients, last_residues) = quotients.split_at(base.words());
+    let digits = digits(base, quotients, 1);
+    let last = &extension.limbs()[base.limbs().len()];
+    let prime = last.prime();
+    let inverse = prime.inverse((base.modulus() % u128::from(prime.value())) as u32);
+    let excess: Vec<i64> = convert(base, &digits, last)
+        .zip(last_residues)
+        .map(|(x, &residue)| {
+            let excess = prime.mul(prime.sub(x, residue), inverse);
+            i64::from(excess) - if excess > prime.value() / 2 { i64::from(prime.value()) } else { 0 }
+        })
+        .collect();
+    let mut out = Vec::with_capacity(ring.words());
+    for limb in ring.limbs() {
+        let prime = limb.prime();
+        let product = (base.modulus() % u128::from(prime.value())) as i64;
+        out.extend(
+            convert(base, &digits, limb)
+                .zip(&excess)
+                .map(|(x, &excess)| prime.from_signed(i64::from(x) - excess * product)),
+        );
+    }
+    out
+}
+
+/// Returns the digits [a (q / q_i)^-1 `factor`] modulo each prime q_i of the ring. The sum of
+/// digits times q / q_i is `factor` a, plus a multiple of q.
+fn digits(ring: &Ring, a: &[u32], factor: u32) -> Vec<u32> {
+    let mut digits = Vec::with_capacity(ring.words());
+    for (limb, a) in ring.limbs().iter().zip(a.chunks_exact(ring.degree())) {
+        let prime = limb.prime();
+        let factor = prime.shoup(prime.mul(limb.cofactor_inverse.value, factor));
+        digits.extend(a.iter().map(|&a| prime.reduce_lazy(prime.mul_lazy(a, factor))));
+    }
+    digits
+}
+
+/// Returns the sum of digits times q / q_i modulo a prime of another ring.
+fn convert<'a>(ring: &'a Ring, digits: &'a [u32], target: &'a Limb) -> impl Iterator<Item = u32> + 'a {
+    let prime = u128::from(target.prime().value());
+    let cofactors: Vec<u64> = ring.limbs().iter().map(|limb| (limb.cofactor % prime) as u64).collect();
+    (0..ring.degree()).map(move |i| {
+        let terms = digits.chunks_exact(ring.degree()).zip(&cofactors);
+        // Each term is below 2^58, and no ring here has more than three primes.
+        target.barrett.reduce(terms.map(|(digits, cofactor)| u64::from(digits[i]) * cofactor).sum())
+    })
+}
+
+/// Returns the inverse of an odd number modulo a power of two.
+fn inverse_of_odd(odd: u64, power: u64) -> u64 {
+    // Each step of Newton's method doubles the number of right bits, 3 at first.
+    (0..5).fold(odd, |inverse, _| inverse.wrapping_mul(2u64.wrapping_sub(odd.wrapping_mul(inverse)))) % power
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::seed::uniform;
+
+    /// Signed integer of least magnitude with the residues of two rings, by an exact Garner step.
+    fn lifted_integer(own: &[u32], extension: &[u32], i: usize) -> (i128, i128) {
+        let (ring, wide) = (&RINGS.ciphertext, &RINGS.extension);
+        (ring.centred(ring.coefficient(own, i)), wide.centred(wide.coefficient(extension, i)))
+    }
+
+    #[test]
+    fn lifts_are_the_centred_integers_or_next_to_them() {
+        let (ring, extension) = (&RINGS.ciphertext, &RINGS.extension);
+        let mut a = uniform(ring, &[8; 32]);
+        let q = ring.modulus() as i128;
+        for (i, x) in [0, 1, -1, q / 2, -(q / 2), q / 3].into_iter().enumerate() {
+            ring.set_coefficient(&mut a, i, x);
+        }
+        let mut lifted = lift(&a);
+        ring.inverse(&mut lifted.own);
+        extension.inverse(&mut lifted.extension);
+        assert_eq!(lifted.own, a);
+        let mut centred = 0;
+        for i in 0..ring.degree() {
+            let (own, wide) = lifted_integer(&lifted.own, &lifted.extension, i);
+            assert!([0, -q, q].contains(&(wide - own)), "coefficient {i}: {own} became {wide}");
+            centred += usize::from(wide == own);
+        }
+        assert!(centred >= ring.degree() - 2, "only values next to q / 2 may differ: {centred}");
+    }
+
+    #[test]
+    fn quotients_by_q_are_off_by_at_most_two() {
+        let (ring, extension) = (&RINGS.ciphertext, &RINGS.extension);
+        let q = ring.modulus() as i128;
+        // Products of up to 2^111: more than any inner product of small ciphertexts times t / 2^30.
+        let numbers = uniform(ring, &[2; 32]);
+        let (mut own, mut wide) = (ring.zero(), extension.zero());
+        let numbers: Vec<(i128, i128)> = (0..ring.degree())
+            .map(|i| {
+                let quotient = ring.centred(ring.coefficient(&numbers, i));
+                (quotient, ring.centred(ring.coefficient(&numbers, (i + 1) % ring.degree())))
+            })
+            .collect();
+        for (i, &(quotient, remainder)) in numbers.iter().enumerate() {
+            ring.set_coefficient(&mut own, i, quotient * q + remainder);
+            extension.set_coefficient(&mut wide, i, quotient * q + remainder);
+        }
+        let divided = divide_by_q(&Lifted { own, extension: wide });
+        for (i, (quotient, _)) in numbers.into_iter().enumerate() {
+            let error = ring.coefficient(&divided, i) as i128 - quotient;
+            let error = ring.centred(error.rem_euclid(q) as u128);
+            assert!(error.abs() <= 2, "coefficient {i} is off by {error}");
+        }
+    }
+
+    #[test]
+    fn inverses_of_odd_numbers_multiply_to_one() {
+        for odd in (1..1 << 16).step_by(2) {
+            assert_eq!(odd * inverse_of_odd(odd, 1 << 16) % (1 << 16), 1);
+        }
+    }
+}
