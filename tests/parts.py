@@ -237,7 +237,7 @@ PARTS = [
         "fuzzers",
         "the fuzzers compile; make fuzz runs them",
         [[CARGO, "check", "--quiet", "--locked", "--manifest-path", "fuzz/Cargo.toml", "--target-dir", "target/fuzz"]],
-        files=("crates/protocols/src", "crates/store/src", "crates/wire/src", "fuzz"),
+        files=("crates/apple/src", "crates/protocols/src", "crates/store/src", "crates/wire/src", "fuzz"),
     ),
     Part(
         "licences",

@@ -1,32 +1,38 @@
+use std::sync::Arc;
+
+use spirea_backend::ResidueBackend;
+
 use crate::bits;
 use crate::error::AppleError;
 use crate::evaluation_key::EvaluationKey;
 use crate::keyword::Tables;
 use crate::query::Query;
 use crate::response::Response;
-use crate::server;
+use crate::server::{self, Arithmetic, Asked, Over};
 use crate::set::{RINGS, Set};
 use crate::shape::Shape;
 
 /// The tables of a shard as plaintext polynomials.
-pub struct Database {
+pub struct Database<B: ResidueBackend> {
+    arithmetic: Arc<Arithmetic<B>>,
     shape: Shape,
-    /// Plaintexts as values modulo q, `None` for 0: table by table, chunk by chunk, column by column.
+    /// Plaintexts as values modulo q, `None` for 0: table by table, chunk by chunk, column by
+    /// column.
     pub(crate) plaintexts: Vec<Option<Vec<u32>>>,
 }
 
-impl std::fmt::Debug for Database {
+impl<B: ResidueBackend> std::fmt::Debug for Database<B> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Database").field("shape", &self.shape).finish_non_exhaustive()
     }
 }
 
-impl Database {
+impl<B: ResidueBackend> Database<B> {
     /// Transforms tables to plaintexts in the order in which queries select them.
     ///
     /// # Errors
     /// [`AppleError::Table`] if the tables do not have this shape.
-    pub fn new(shape: Shape, tables: &Tables) -> Result<Self, AppleError> {
+    pub fn new(arithmetic: Arc<Arithmetic<B>>, shape: Shape, tables: &Tables) -> Result<Self, AppleError> {
         let buckets = tables.buckets();
         let longest = buckets.iter().flatten().map(|bucket| bucket.serialized_bytes()).max().unwrap_or(0);
         if buckets.len() != shape.tables()
@@ -46,13 +52,13 @@ impl Database {
                 for column in 0..shape.columns() {
                     for row in 0..shape.rows() {
                         let plaintext = row * shape.columns() + column;
-                        plaintexts
-                            .push(encode(shape.set(), &plaintext_bytes(&shape, plaintext, chunk, &bytes)));
+                        let bytes = plaintext_bytes(&shape, plaintext, chunk, &bytes);
+                        plaintexts.push(encode(&arithmetic, shape.set(), &bytes));
                     }
                 }
             }
         }
-        Ok(Self { shape, plaintexts })
+        Ok(Self { arithmetic, shape, plaintexts })
     }
 
     /// Returns the shape.
@@ -60,14 +66,16 @@ impl Database {
         &self.shape
     }
 
-    /// Returns the response to a query of this shape.
+    /// Returns the responses to queries of this shape, each under its client's key, in one pass
+    /// over the plaintexts.
     ///
     /// # Errors
-    /// [`AppleError::Malformed`] if the evaluation key lacks a Galois element that the expansion
+    /// [`AppleError::Malformed`] if an evaluation key lacks a Galois element that the expansion
     /// needs.
-    pub fn answer(&self, query: &Query, key: &EvaluationKey) -> Result<Response, AppleError> {
-        let replies = server::answer(&self.shape, &self.plaintexts, query.ciphertexts(), key)?;
-        Ok(Response::new(self.shape.set(), replies))
+    pub fn answer(&self, queries: &[(&Query, &EvaluationKey)]) -> Result<Vec<Response>, AppleError> {
+        let asked: Vec<Asked<'_>> = queries.iter().map(|&(query, key)| (query.ciphertexts(), key)).collect();
+        let replies = server::answer(&self.arithmetic, &self.shape, &self.plaintexts, &asked)?;
+        Ok(replies.into_iter().map(|replies| Response::new(self.shape.set(), replies)).collect())
     }
 }
 
@@ -87,7 +95,7 @@ fn plaintext_bytes(
 }
 
 /// Returns the plaintext of some bytes as values modulo q; `None` if it is 0.
-fn encode(set: Set, bytes: &[u8]) -> Option<Vec<u32>> {
+fn encode<B: ResidueBackend>(arithmetic: &Arithmetic<B>, set: Set, bytes: &[u8]) -> Option<Vec<u32>> {
     if bytes.iter().all(|&byte| byte == 0) {
         return None;
     }
@@ -97,6 +105,6 @@ fn encode(set: Set, bytes: &[u8]) -> Option<Vec<u32>> {
     let centred = |c: u32| if 2 * c as i32 > t { c as i32 - t } else { c as i32 };
     let coefficients: Vec<i32> = bits::numbers(&padded, set.plaintext_bits()).map(centred).collect();
     let mut values = RINGS.ciphertext.lift(&coefficients);
-    RINGS.ciphertext.forward(&mut values);
+    arithmetic.forward(Over::Ciphertext, &mut values);
     Some(values)
 }

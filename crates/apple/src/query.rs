@@ -26,8 +26,8 @@ impl Query {
     /// Parses a query to a shard of this shape.
     ///
     /// # Errors
-    /// [`AppleError::Malformed`] if the numbers of tables or ciphertexts are not those of the shape,
-    /// or a ciphertext is malformed.
+    /// [`AppleError::Malformed`] if the numbers of tables or ciphertexts are not those of the
+    /// shape, or a ciphertext is malformed.
     pub fn parse(shape: &Shape, message: &EncryptedIndices) -> Result<Self, AppleError> {
         let (tables, ciphertexts) = (shape.tables() as u64, shape.leaves_of_ciphertexts().len());
         if message.num_pir_calls != tables || message.ciphertexts.len() != ciphertexts {

@@ -1,6 +1,6 @@
 //! The parameter sets and their rings.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use spirea_math::{Modulus, NttPlan, Ring};
 
@@ -28,15 +28,15 @@ pub type Polynomials = [Vec<u32>; POLYNOMIALS];
 /// The rings of all sets. Values are at the odd powers of the least primitive root.
 pub struct Rings {
     /// Ring modulo q, of ciphertexts.
-    pub ciphertext: Ring,
+    pub ciphertext: Arc<Ring>,
     /// Ring modulo the first prime, of responses.
-    pub response: Ring,
+    pub response: Arc<Ring>,
     /// Ring modulo q P, of key-switching keys.
-    pub keys: Ring,
+    pub keys: Arc<Ring>,
     /// Ring modulo the primes beyond q of products of ciphertexts.
-    pub extension: Ring,
+    pub extension: Arc<Ring>,
     /// Ring modulo all of these primes but the last.
-    pub extension_base: Ring,
+    pub extension_base: Arc<Ring>,
 }
 
 /// The rings of all sets.
@@ -48,9 +48,9 @@ pub static RINGS: LazyLock<Rings> = LazyLock::new(|| Rings {
     extension_base: ring(&EXTENSION_PRIMES[..2]),
 });
 
-fn ring(primes: &[Modulus]) -> Ring {
+fn ring(primes: &[Modulus]) -> Arc<Ring> {
     let plan = |&prime: &Modulus| NttPlan::with_root(prime, DEGREE, prime.least_root_of_unity(2 * DEGREE));
-    Ring::with_plans(primes.iter().map(plan).collect())
+    Arc::new(Ring::with_plans(primes.iter().map(plan).collect()))
 }
 
 /// A parameter set of Apple's with primes of 27, 28 and 28 bits. The sets differ in the plaintext

@@ -1,4 +1,5 @@
 use bytes::Bytes;
+use spirea_backend::ResidueBackend;
 
 use crate::config::{KeyConfig, sha256};
 use crate::database::Database;
@@ -14,31 +15,32 @@ use crate::shape::{Compression, Shape};
 /// Algorithm of the configuration: MulPir.
 const MUL_PIR: i32 = 1;
 
-/// A shard of a use case.
-pub type Shard = Database;
-
 /// A keyword database that clients know by name, with its shards and its configuration.
 #[derive(Debug)]
-pub struct UseCase {
-    shards: Vec<Shard>,
+pub struct UseCase<B: ResidueBackend> {
+    shards: Vec<Database<B>>,
     key_config: KeyConfig,
     config: PirConfig,
     config_id: Bytes,
 }
 
-impl UseCase {
+impl<B: ResidueBackend> UseCase<B> {
     /// Creates a use case. A keyword's values must be in the shard that `sharding` gives.
     ///
     /// # Errors
-    /// [`AppleError::Table`] if there is no shard, or the shards differ in parameter set or number of
-    /// tables; [`AppleError::Unsupported`] if the sharding function divides by 0.
-    pub fn new(shards: Vec<Shard>, sharding: Sharding, compression: Compression) -> Result<Self, AppleError> {
+    /// [`AppleError::Table`] if there is no shard, or the shards differ in parameter set or number
+    /// of tables; [`AppleError::Unsupported`] if the sharding function divides by 0.
+    pub fn new(
+        shards: Vec<Database<B>>,
+        sharding: Sharding,
+        compression: Compression,
+    ) -> Result<Self, AppleError> {
         if sharding == Sharding::DoubleMod(DoubleMod { other_shard_count: 0 }) {
             return Err(AppleError::Unsupported("sharding by a number of 0 shards"));
         }
         let shape = shards.first().ok_or_else(|| AppleError::Table("there is no shard".into()))?.shape();
         let (set, tables) = (shape.set(), shape.tables());
-        let shapes = || shards.iter().map(Shard::shape);
+        let shapes = || shards.iter().map(Database::shape);
         if shapes().any(|shape| shape.set() != set || shape.tables() != tables) {
             return Err(AppleError::Table("shards have different sets or numbers of tables".into()));
         }
@@ -64,17 +66,17 @@ impl UseCase {
     }
 
     /// Returns the shards.
-    pub fn shards(&self) -> &[Shard] {
+    pub fn shards(&self) -> &[Database<B>] {
         &self.shards
     }
 
-    /// Answers a request under its own evaluation key, or else under the one that is `stored` for the
-    /// client and the identifier of [`UseCase::key_config`].
+    /// Answers a request under its own evaluation key, or else under the one that is `stored` for
+    /// the client and the identifier of [`UseCase::key_config`].
     ///
     /// # Errors
     /// [`AppleError::UnknownConfiguration`] (410 over HTTP), [`AppleError::UnknownEvaluationKey`]
-    /// (400), [`AppleError::Unsupported`] for shards by name (501), [`AppleError::UnknownShard`] and
-    /// [`AppleError::Malformed`] (400).
+    /// (400), [`AppleError::Unsupported`] for shards by name (501), [`AppleError::UnknownShard`]
+    /// and [`AppleError::Malformed`] (400).
     pub fn answer(
         &self,
         request: &PirRequest,
@@ -101,7 +103,7 @@ impl UseCase {
         }
         let key = own.as_ref().or(stored).ok_or(AppleError::UnknownEvaluationKey)?;
         let query = Query::parse(shard.shape(), query)?;
-        Ok(shard.answer(&query, key)?.message())
+        Ok(shard.answer(&[(&query, key)])?.remove(0).message())
     }
 }
 

@@ -34,12 +34,13 @@ pub struct Tables {
 }
 
 impl Tables {
-    /// Builds `tables` tables of equal size that hold the values of all keywords, deterministically.
+    /// Builds `tables` tables of equal size that hold the values of all keywords,
+    /// deterministically.
     ///
     /// # Errors
     /// [`AppleError::Table`] if there are no or more than 8 tables, two keywords have the same hash
-    /// (for example because they are equal), a value does not fit a bucket or its length 16 bits, or
-    /// the tables do not fill.
+    /// (for example because they are equal), a value does not fit a bucket or its length 16 bits,
+    /// or the tables do not fill.
     pub fn build<'a>(
         set: Set,
         tables: usize,

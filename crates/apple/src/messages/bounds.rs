@@ -46,8 +46,8 @@ pub trait Inbound: Message + Default {
     ///
     /// # Errors
     /// [`AppleError::TooLarge`] if there are more than [`MAX_INBOUND_BYTES`] bytes;
-    /// [`AppleError::Malformed`] if the bytes are not the message, a singular field occurs more than
-    /// once, or a field occurs more often than the limits of this module.
+    /// [`AppleError::Malformed`] if the bytes are not the message, a singular field occurs more
+    /// than once, or a field occurs more often than the limits of this module.
     fn from_bytes(bytes: Bytes) -> Result<Self, AppleError> {
         if bytes.len() > MAX_INBOUND_BYTES {
             let (bytes, limit) = (bytes.len(), MAX_INBOUND_BYTES);

@@ -1,50 +1,68 @@
 //! Inner products of ciphertexts, by the method of Bajard, Eynard, Hasan and Zucca ("A full RNS
 //! variant of FV like somewhat homomorphic encryption schemes", SAC 2016).
 //!
-//! Polynomials modulo q are lifted to the primes of an extension, multiplied there and modulo q, and
-//! the products are scaled by t / q and rounded. Every rounding is that of Apple's server.
+//! Polynomials modulo q are lifted to the primes of an extension, multiplied there and modulo q,
+//! and the products are scaled by t / q and rounded. Every rounding is that of Apple's server.
 
+use std::array;
+
+use spirea_backend::ResidueBackend;
 use spirea_math::Ring;
 use spirea_math::ring::Limb;
 
+use super::arithmetic::{Arithmetic, Over};
 use crate::set::{POLYNOMIALS, Polynomials, RINGS, Set};
 
 /// Bits of the power of two that corrects a lift (m~ in the paper).
 const LIFT_BITS: u32 = 16;
 
-/// A polynomial as values modulo q and modulo the extension.
-struct Lifted {
+/// A polynomial modulo q and modulo the extension.
+pub struct Lifted {
     own: Vec<u32>,
     extension: Vec<u32>,
 }
 
-/// Returns the three polynomials of the sum of the products of `left` and `right`, ciphertexts as
-/// coefficients modulo q, times t / q and rounded.
-pub fn inner_product(set: Set, left: &[Polynomials], right: &[Polynomials]) -> [Vec<u32>; 3] {
-    let (own, extension) = (&RINGS.ciphertext, &RINGS.extension);
-    let mut sums =
-        [(); 2 * POLYNOMIALS - 1].map(|()| Lifted { own: own.zero(), extension: extension.zero() });
-    for (left, right) in left.iter().zip(right) {
-        let (left, right) = (left.each_ref().map(|a| lift(a)), right.each_ref().map(|a| lift(a)));
-        for (i, left) in left.iter().enumerate() {
-            for (sum, right) in sums[i..].iter_mut().zip(&right) {
-                own.mul_add(&mut sum.own, &left.own, &right.own);
-                extension.mul_add(&mut sum.extension, &left.extension, &right.extension);
-            }
-        }
-    }
-    sums.map(|mut sum| {
-        let t = set.plaintext_modulus().into();
-        for (ring, sum) in [(own, &mut sum.own), (extension, &mut sum.extension)] {
-            ring.scale_assign(sum, t);
-            ring.inverse(sum);
-        }
+/// A ciphertext as values modulo q and modulo the extension.
+pub type LiftedPolynomials = [Lifted; POLYNOMIALS];
+
+/// Lifts a ciphertext of coefficients modulo q.
+pub fn lift<B: ResidueBackend>(arithmetic: &Arithmetic<B>, ciphertext: &Polynomials) -> LiftedPolynomials {
+    ciphertext.each_ref().map(|polynomial| lift_polynomial(arithmetic, polynomial))
+}
+
+/// Returns the three polynomials of the sum of the products of `left` and `right`, times t / q and
+/// rounded, as coefficients modulo q.
+pub fn inner_product<B: ResidueBackend>(
+    arithmetic: &Arithmetic<B>,
+    set: Set,
+    left: &[LiftedPolynomials],
+    right: &[LiftedPolynomials],
+) -> [Vec<u32>; 3] {
+    let t = set.plaintext_modulus().into();
+    array::from_fn(|degree| {
+        let factors = || {
+            let pairs = left.iter().zip(right);
+            pairs.flat_map(move |(left, right)| {
+                let places = (0..POLYNOMIALS).filter(move |i| (i..&(i + POLYNOMIALS)).contains(&&degree));
+                places.map(move |i| (&left[i], &right[degree - i]))
+            })
+        };
+        let own: Vec<_> = factors().map(|(left, right)| (&left.own[..], &right.own[..])).collect();
+        let extension: Vec<_> =
+            factors().map(|(left, right)| (&left.extension[..], &right.extension[..])).collect();
+        let mut sum = Lifted {
+            own: arithmetic.sum_of_products(Over::Ciphertext, &own),
+            extension: arithmetic.sum_of_products(Over::Extension, &extension),
+        };
+        RINGS.ciphertext.scale_assign(&mut sum.own, t);
+        RINGS.extension.scale_assign(&mut sum.extension, t);
         divide_by_q(&sum)
     })
 }
 
-/// Lifts coefficients modulo q to the extension: the centred integer, or one that differs by q.
-fn lift(a: &[u32]) -> Lifted {
+/// Lifts a polynomial of coefficients modulo q to the extension: to the centred integers, or to
+/// ones that differ by q.
+fn lift_polynomial<B: ResidueBackend>(arithmetic: &Arithmetic<B>, a: &[u32]) -> Lifted {
     let (ring, extension) = (&RINGS.ciphertext, &RINGS.extension);
     let digits = digits(ring, a, 1 << LIFT_BITS);
     // The digits represent 2^16 a + k q for a small k. The residue r modulo 2^16, divided by -q,
@@ -74,8 +92,8 @@ fn lift(a: &[u32]) -> Lifted {
         }));
     }
     let mut lifted = Lifted { own: a.to_vec(), extension: lifted };
-    ring.forward(&mut lifted.own);
-    extension.forward(&mut lifted.extension);
+    arithmetic.forward(Over::Ciphertext, &mut lifted.own);
+    arithmetic.forward(Over::Extension, &mut lifted.extension);
     lifted
 }
 
@@ -153,6 +171,10 @@ fn inverse_of_odd(odd: u64, power: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use spirea_backend::NaiveBackend;
+
     use super::*;
     use crate::seed::uniform;
 
@@ -170,7 +192,8 @@ mod tests {
         for (i, x) in [0, 1, -1, q / 2, -(q / 2), q / 3].into_iter().enumerate() {
             ring.set_coefficient(&mut a, i, x);
         }
-        let mut lifted = lift(&a);
+        let arithmetic = Arithmetic::new(Arc::new(NaiveBackend)).unwrap();
+        let mut lifted = lift_polynomial(&arithmetic, &a);
         ring.inverse(&mut lifted.own);
         extension.inverse(&mut lifted.extension);
         assert_eq!(lifted.own, a);

@@ -1,7 +1,11 @@
 //! Key switching with a special prime.
 
+use std::array;
+
+use spirea_backend::ResidueBackend;
 use spirea_math::Ring;
 
+use super::arithmetic::{Arithmetic, Over};
 use crate::evaluation_key::SwitchKey;
 use crate::set::{Polynomials, RINGS};
 
@@ -33,26 +37,29 @@ pub fn divide_by_last(ring: &Ring, a: &[u32]) -> Vec<u32> {
 ///
 /// The digits are the residues of c, as integers. The sum of digits times keys has the phase
 /// P c s' modulo q P, and the division by P reduces its noise.
-pub fn switch(c: &[u32], key: &SwitchKey) -> Polynomials {
+pub fn switch<B: ResidueBackend>(arithmetic: &Arithmetic<B>, c: &[u32], key: &SwitchKey) -> Polynomials {
     let ring = &RINGS.keys;
-    let mut sums = [ring.zero(), ring.zero()];
-    for (digit, key) in c.chunks_exact(ring.degree()).zip(&key.digits) {
-        // A residue is below 4 times every prime: the transform accepts it unreduced.
-        let mut values = digit.repeat(ring.limbs().len());
-        ring.forward(&mut values);
-        sums.iter_mut().zip(key).for_each(|(sum, key)| ring.mul_add(sum, &values, key));
-    }
-    sums.map(|mut sum| {
-        ring.inverse(&mut sum);
-        divide_by_last(ring, &sum)
+    // A residue is below 4 times every prime: the transform accepts it unreduced.
+    let mut digits: Vec<u32> =
+        c.chunks_exact(ring.degree()).flat_map(|digit| digit.repeat(ring.limbs().len())).collect();
+    arithmetic.forward(Over::Keys, &mut digits);
+    array::from_fn(|i| {
+        let pairs =
+            digits.chunks_exact(ring.words()).zip(&key.digits).map(|(digit, key)| (digit, &key[i][..]));
+        divide_by_last(ring, &arithmetic.sum_of_products(Over::Keys, &pairs.collect::<Vec<_>>()))
     })
 }
 
 /// Returns the ciphertext of the image of the message under X -> X^`element`, as coefficients
 /// modulo q.
-pub fn substitute([c0, c1]: &Polynomials, element: u32, key: &SwitchKey) -> Polynomials {
+pub fn substitute<B: ResidueBackend>(
+    arithmetic: &Arithmetic<B>,
+    [c0, c1]: &Polynomials,
+    element: u32,
+    key: &SwitchKey,
+) -> Polynomials {
     let ring = &RINGS.ciphertext;
-    let [mut u0, u1] = switch(&ring.automorphism(c1, element as usize), key);
+    let [mut u0, u1] = switch(arithmetic, &ring.automorphism(c1, element as usize), key);
     ring.add_assign(&mut u0, &ring.automorphism(c0, element as usize));
     [u0, u1]
 }

@@ -1,8 +1,11 @@
 //! Look-ups of the client for tests, in shapes that no recording has, and requests that are
 //! refused.
 
+use std::sync::{Arc, LazyLock};
+
 use bytes::Bytes;
 use prost::Message;
+use spirea_cpu::CpuBackend;
 
 use super::client::Client;
 use crate::keyword::{BucketSize, Tables};
@@ -10,7 +13,7 @@ use crate::messages::{
     Ciphertext, DoubleMod, EvaluationKeyMetadata, EvaluationKeys, Inbound, PirRequest,
     SerializedEvaluationKey, Sharding, UploadedKey,
 };
-use crate::{AppleError, Compression, Database, EvaluationKey, KeyConfig, Query, Set, UseCase};
+use crate::{AppleError, Arithmetic, Compression, Database, EvaluationKey, KeyConfig, Query, Set, UseCase};
 
 type Rows = Vec<(Vec<u8>, Vec<u8>)>;
 
@@ -18,18 +21,24 @@ fn rows(count: usize, length: usize) -> Rows {
     (0..count).map(|i| (format!("+1555{i:07}").into_bytes(), vec![i as u8 + 1; length])).collect()
 }
 
+fn arithmetic() -> Arc<Arithmetic<CpuBackend>> {
+    static SHARED: LazyLock<Arc<Arithmetic<CpuBackend>>> =
+        LazyLock::new(|| Arc::new(Arithmetic::new(Arc::new(CpuBackend::new(1).unwrap())).unwrap()));
+    Arc::clone(&SHARED)
+}
+
 fn tables(set: Set, tables: usize, rows: &Rows) -> Tables {
     let rows = rows.iter().map(|(key, value)| (&key[..], &value[..]));
     Tables::build(set, tables, BucketSize::ByPlaintexts, rows).unwrap()
 }
 
-fn use_case(set: Set, compression: Compression, rows: &Rows) -> UseCase {
+fn use_case(set: Set, compression: Compression, rows: &Rows) -> UseCase<CpuBackend> {
     let tables = tables(set, 2, rows);
-    let database = Database::new(tables.shape(set).unwrap(), &tables).unwrap();
+    let database = Database::new(arithmetic(), tables.shape(set).unwrap(), &tables).unwrap();
     UseCase::new(vec![database], Sharding::Sha256(crate::messages::Sha256 {}), compression).unwrap()
 }
 
-fn request(use_case: &UseCase, client: &mut Client, keyword: &[u8]) -> PirRequest {
+fn request(use_case: &UseCase<CpuBackend>, client: &mut Client, keyword: &[u8]) -> PirRequest {
     PirRequest {
         query: Some(client.query(use_case.shards()[0].shape(), keyword)),
         evaluation_key_metadata: Some(EvaluationKeyMetadata {
@@ -41,7 +50,7 @@ fn request(use_case: &UseCase, client: &mut Client, keyword: &[u8]) -> PirReques
     }
 }
 
-fn parsed_key(use_case: &UseCase, client: &mut Client) -> EvaluationKey {
+fn parsed_key(use_case: &UseCase<CpuBackend>, client: &mut Client) -> EvaluationKey {
     let message = client.evaluation_key(use_case.key_config());
     EvaluationKey::parse(use_case.key_config(), &message).unwrap()
 }
@@ -77,15 +86,34 @@ fn one_dimension_takes_no_product_of_ciphertexts() {
         let dimensions: Vec<usize> =
             dimensions.iter().map(|&d| if d > 1 { d.max(needed) } else { d }).collect();
         let shape = shape.with_dimensions(&dimensions).unwrap();
-        let database = Database::new(shape.clone(), &tables).unwrap();
+        let database = Database::new(arithmetic(), shape.clone(), &tables).unwrap();
         let mut client = Client::new(number as u64);
         let config = KeyConfig::new(set, [&shape], Compression::None);
         let key = EvaluationKey::parse(&config, &client.evaluation_key(&config)).unwrap();
         let (keyword, value) = &rows[7];
         let query = Query::parse(&shape, &client.query(&shape, keyword)).unwrap();
-        let response = database.answer(&query, &key).unwrap().message();
+        let response = database.answer(&[(&query, &key)]).unwrap()[0].message();
         assert_eq!(client.value(&shape, keyword, &response).as_ref(), Some(value), "{dimensions:?}");
     }
+}
+
+#[test]
+fn a_pass_for_several_clients_gives_the_responses_of_single_passes() {
+    let rows = rows(80, 500);
+    let use_case = use_case(Set::Logt5, Compression::None, &rows);
+    let database = &use_case.shards()[0];
+    let asked: Vec<(Query, EvaluationKey)> = (0..3)
+        .map(|i| {
+            let mut client = Client::new(100 + i);
+            let query = client.query(database.shape(), &rows[20 * i as usize].0);
+            (Query::parse(database.shape(), &query).unwrap(), parsed_key(&use_case, &mut client))
+        })
+        .collect();
+    let together =
+        database.answer(&asked.iter().map(|(query, key)| (query, key)).collect::<Vec<_>>()).unwrap();
+    let singly = asked.iter().map(|(query, key)| database.answer(&[(query, key)]).unwrap().remove(0));
+    assert!(singly.eq(together));
+    assert!(database.answer(&[]).unwrap().is_empty());
 }
 
 #[test]
@@ -180,7 +208,7 @@ fn use_cases_of_unequal_shards_are_refused() {
     let rows = rows(10, 20);
     let database = |set, number| {
         let tables = tables(set, number, &rows);
-        Database::new(tables.shape(set).unwrap(), &tables).unwrap()
+        Database::new(arithmetic(), tables.shape(set).unwrap(), &tables).unwrap()
     };
     let refused = |shards, sharding| UseCase::new(shards, sharding, Compression::None).is_err();
     let sha256 = Sharding::Sha256(crate::messages::Sha256 {});
@@ -194,5 +222,5 @@ fn use_cases_of_unequal_shards_are_refused() {
     let shape = other.shape_of(Set::Logt5, 2000).unwrap();
     assert!(other.shape_of(Set::Logt5, 20).is_err());
     let one_table = tables(Set::Logt5, 1, &rows);
-    assert!(matches!(Database::new(shape, &one_table).unwrap_err(), AppleError::Table(_)));
+    assert!(matches!(Database::new(arithmetic(), shape, &one_table).unwrap_err(), AppleError::Table(_)));
 }

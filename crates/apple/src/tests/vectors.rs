@@ -2,11 +2,14 @@
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use prost::Message;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
+use spirea_backend::{NaiveBackend, ResidueBackend};
+use spirea_cpu::{CpuBackend, Isa};
 
 use super::client::Client;
 use crate::ciphertext::push_polynomial;
@@ -16,7 +19,7 @@ use crate::messages::{
     Sharding,
 };
 use crate::set::RINGS;
-use crate::{Compression, Database, EvaluationKey, Set, Shape, UseCase};
+use crate::{Arithmetic, Compression, Database, EvaluationKey, Set, Shape, UseCase};
 
 /// Environment variable: a folder with more recordings in the same form.
 const MORE: &str = "SPIREA_APPLE_VECTORS";
@@ -80,7 +83,8 @@ impl Recording {
         tables.collect()
     }
 
-    fn use_case(&self) -> UseCase {
+    fn use_case<B: ResidueBackend>(&self, backend: B) -> UseCase<B> {
+        let arithmetic = Arc::new(Arithmetic::new(Arc::new(backend)).unwrap());
         let compression = match self.text("compression") {
             "none" => Compression::None,
             "hybrid" => Compression::Hybrid,
@@ -88,7 +92,9 @@ impl Recording {
             other => panic!("compression {other}"),
         };
         let shapes = self.list("shards").iter().map(|shard| self.shape(shard));
-        let shards = shapes.zip(self.tables()).map(|(shape, tables)| Database::new(shape, &tables).unwrap());
+        let shards = shapes
+            .zip(self.tables())
+            .map(|(shape, tables)| Database::new(Arc::clone(&arithmetic), shape, &tables).unwrap());
         UseCase::new(shards.collect(), Sharding::Sha256(crate::messages::Sha256 {}), compression).unwrap()
     }
 }
@@ -101,7 +107,7 @@ fn hex(bytes: impl AsRef<[u8]>) -> String {
 }
 
 /// Returns a processed database in Apple's file format.
-fn processed(database: &Database) -> Vec<u8> {
+fn processed<B: ResidueBackend>(database: &Database<B>) -> Vec<u8> {
     let mut bytes = vec![1];
     bytes.extend((database.plaintexts.len() as u32).to_le_bytes());
     for plaintext in &database.plaintexts {
@@ -116,7 +122,7 @@ fn processed(database: &Database) -> Vec<u8> {
 #[test]
 fn configurations_are_the_recorded_bytes() {
     for recording in Recording::all() {
-        let use_case = recording.use_case();
+        let use_case = recording.use_case(NaiveBackend);
         assert_eq!(hex(use_case.key_config().message().encode_to_vec()), recording.text("key_config"));
         assert_eq!(hex(use_case.key_config().hash()), recording.text("key_config_hash"));
         assert_eq!(hex(use_case.config().encode_to_vec()), recording.text("config"));
@@ -127,7 +133,9 @@ fn configurations_are_the_recorded_bytes() {
 #[test]
 fn shapes_and_processed_databases_are_the_recorded_ones() {
     for recording in Recording::all() {
-        for (shard, database) in recording.list("shards").iter().zip(recording.use_case().shards()) {
+        for (shard, database) in
+            recording.list("shards").iter().zip(recording.use_case(NaiveBackend).shards())
+        {
             let (name, shape) = (recording.text("name"), database.shape());
             let numbers = [("chunks", shape.chunks()), ("leaves", shape.leaves())];
             for (field, number) in numbers {
@@ -146,9 +154,20 @@ fn shapes_and_processed_databases_are_the_recorded_ones() {
 }
 
 #[test]
-fn responses_are_the_recorded_bytes_and_decode_to_the_values() {
+fn responses_by_definition_are_the_recorded_bytes() {
+    check_responses(|| NaiveBackend);
+}
+
+#[test]
+fn responses_of_every_instruction_set_are_the_recorded_bytes() {
+    for isa in Isa::available() {
+        check_responses(|| CpuBackend::with_isa(isa, 1).unwrap());
+    }
+}
+
+fn check_responses<B: ResidueBackend>(backend: impl Fn() -> B) {
     for recording in Recording::all() {
-        let (name, use_case) = (recording.text("name"), recording.use_case());
+        let (name, use_case) = (recording.text("name"), recording.use_case(backend()));
         let client = Client::with_secret(recording.text("secret"));
         let key = SerializedEvaluationKey::from_bytes(recording.bytes("evaluation_key.bin")).unwrap();
         let key = EvaluationKey::parse(use_case.key_config(), &key).unwrap();
