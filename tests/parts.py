@@ -151,8 +151,8 @@ PARTS = [
     ),
     Part(
         "service",
-        "the reference client, both ports by their OpenAPI documents, the operator's page, and the files of deploy/",
-        [system("reference_client", "openapi", "page", "deploy")],
+        "the reference clients, both ports by their OpenAPI documents, the operator's page, and the files of deploy/",
+        [system("reference_client", "apple_client", "openapi", "page", "deploy")],
         needs=("environment", "rust-build"),
         programs=("chromium",),
     ),

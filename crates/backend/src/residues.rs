@@ -22,8 +22,8 @@ pub trait ResidueBackend: Send + Sync {
     /// [`BackendError::Unavailable`] if the backend does not have this ring.
     fn residue_tables(&self, ring: &Arc<Ring>) -> Result<Self::ResidueTables, BackendError>;
 
-    /// Transforms each polynomial in `words` from coefficients to values, in place. The coefficients
-    /// are below 4 times their primes, the values below their primes.
+    /// Transforms each polynomial in `words` from coefficients to values, in place. The
+    /// coefficients are below 4 times their primes, the values below their primes.
     fn forward(&self, tables: &Self::ResidueTables, words: &mut [u32]);
 
     /// Transforms each polynomial in `words` from values to coefficients, in place. All are below
