@@ -1,9 +1,9 @@
 //! A server of Apple's protocol without HTTP, for tests of clients:
 //! `apple-look-ups KEYWORDS VALUE_BYTES SET COMPRESSION SHARDS`.
 //!
-//! Keyword i is `+1555` and i in 7 digits; its value is the number i as 4 little-endian bytes, over and
-//! over. The program reads requests from its input: the length as 4 little-endian bytes, then a kind
-//! and a message. A response is the length, then 0 and a message, or 1 and an error.
+//! Keyword i is `+1555` and i in 7 digits; its value is the number i as 4 little-endian bytes, over
+//! and over. The program reads requests from its input: the length as 4 little-endian bytes, then a
+//! kind and a message. A response is the length, then 0 and a message, or 1 and an error.
 //!
 //! | kind | message | response |
 //! |---|---|---|

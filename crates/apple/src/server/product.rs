@@ -7,8 +7,7 @@
 use std::array;
 
 use spirea_backend::ResidueBackend;
-use spirea_math::Ring;
-use spirea_math::ring::Limb;
+use spirea_math::{Modulus, Ring};
 
 use super::arithmetic::{Arithmetic, Over};
 use crate::set::{POLYNOMIALS, Polynomials, RINGS, Set};
@@ -81,14 +80,11 @@ fn lift_polynomial<B: ResidueBackend>(arithmetic: &Arithmetic<B>, a: &[u32]) -> 
     let mut lifted = Vec::with_capacity(extension.words());
     for limb in extension.limbs() {
         let prime = limb.prime();
-        let q = (ring.modulus() % u128::from(prime.value())) as i64;
-        let inverse = prime.shoup(prime.inverse(power as u32));
-        let converted = convert(ring, &digits, limb);
-        lifted.extend(converted.zip(&corrections).map(|(x, &r)| {
-            // A multiple of the prime keeps the sum positive.
-            let above = i64::from(prime.value()) << LIFT_BITS;
-            let sum = limb.barrett.reduce((i64::from(x) + above + i64::from(r) * q) as u64);
-            prime.reduce_lazy(prime.mul_lazy(sum, inverse))
+        let inverse = prime.inverse(power as u32);
+        let factor = prime.shoup(prime.mul(residue(ring.modulus(), prime), inverse));
+        lifted.extend(convert(ring, &digits, prime, inverse).zip(&corrections).map(|(x, &r)| {
+            // Both terms together are below 3 times the prime.
+            prime.reduce_lazy(x + prime.mul_lazy(prime.lift(r.into()), factor))
         }));
     }
     let mut lifted = Lifted { own: a.to_vec(), extension: lifted };
@@ -105,37 +101,39 @@ fn divide_by_q(product: &Lifted) -> Vec<u32> {
     let mut quotients = Vec::with_capacity(extension.words());
     for (limb, a) in extension.limbs().iter().zip(product.extension.chunks_exact(ring.degree())) {
         let prime = limb.prime();
-        let q = (ring.modulus() % u128::from(prime.value())) as u32;
-        let inverse = prime.shoup(prime.inverse(q));
-        quotients.extend(
-            convert(ring, &remainders, limb)
-                .zip(a)
-                .map(|(x, &a)| prime.reduce_lazy(prime.mul_lazy(prime.sub(a, x), inverse))),
-        );
+        let inverse = prime.inverse(residue(ring.modulus(), prime));
+        let factor = prime.shoup(inverse);
+        let remainders = convert(ring, &remainders, prime, inverse);
+        quotients.extend(remainders.zip(a).map(|(remainder, &a)| {
+            // The difference is positive, and below 4 times the prime.
+            prime.reduce_lazy(prime.mul_lazy(a, factor) + prime.value() - remainder)
+        }));
     }
     // The conversion back to q is exact: the last prime gives the multiple of the base's product B
     // by which the digits are off (Shenoy and Kumaresan).
     let (quotients, last_residues) = quotients.split_at(base.words());
     let digits = digits(base, quotients, 1);
-    let last = &extension.limbs()[base.limbs().len()];
-    let prime = last.prime();
-    let inverse = prime.inverse((base.modulus() % u128::from(prime.value())) as u32);
-    let excess: Vec<i64> = convert(base, &digits, last)
+    let last = extension.limbs()[base.limbs().len()].prime();
+    let inverse = last.inverse(residue(base.modulus(), last));
+    let factor = last.shoup(inverse);
+    let excess: Vec<u32> = convert(base, &digits, last, inverse)
         .zip(last_residues)
-        .map(|(x, &residue)| {
-            let excess = prime.mul(prime.sub(x, residue), inverse);
-            i64::from(excess) - if excess > prime.value() / 2 { i64::from(prime.value()) } else { 0 }
-        })
+        .map(|(x, &residue)| last.sub(x, last.reduce_lazy(last.mul_lazy(residue, factor))))
         .collect();
     let mut out = Vec::with_capacity(ring.words());
     for limb in ring.limbs() {
         let prime = limb.prime();
-        let product = (base.modulus() % u128::from(prime.value())) as i64;
-        out.extend(
-            convert(base, &digits, limb)
-                .zip(&excess)
-                .map(|(x, &excess)| prime.from_signed(i64::from(x) - excess * product)),
-        );
+        let product = residue(base.modulus(), prime);
+        let (negative, positive) = (prime.shoup(prime.neg(product)), prime.shoup(product));
+        out.extend(convert(base, &digits, prime, 1).zip(&excess).map(|(x, &excess)| {
+            // The excess is signed. Both terms together are below 3 times the prime.
+            let (magnitude, factor) = if excess > last.value() / 2 {
+                (last.value() - excess, positive)
+            } else {
+                (excess, negative)
+            };
+            prime.reduce_lazy(x + prime.mul_lazy(magnitude, factor))
+        }));
     }
     out
 }
@@ -152,15 +150,26 @@ fn digits(ring: &Ring, a: &[u32], factor: u32) -> Vec<u32> {
     digits
 }
 
-/// Returns the sum of digits times q / q_i modulo a prime of another ring.
-fn convert<'a>(ring: &'a Ring, digits: &'a [u32], target: &'a Limb) -> impl Iterator<Item = u32> + 'a {
-    let prime = u128::from(target.prime().value());
-    let cofactors: Vec<u64> = ring.limbs().iter().map(|limb| (limb.cofactor % prime) as u64).collect();
-    (0..ring.degree()).map(move |i| {
-        let terms = digits.chunks_exact(ring.degree()).zip(&cofactors);
-        // Each term is below 2^58, and no ring here has more than three primes.
-        target.barrett.reduce(terms.map(|(digits, cofactor)| u64::from(digits[i]) * cofactor).sum())
-    })
+/// Returns the sum of digits times q / q_i, times `factor`, modulo a prime of another ring. The
+/// ring has two primes.
+fn convert<'a>(
+    ring: &'a Ring,
+    digits: &'a [u32],
+    prime: Modulus,
+    factor: u32,
+) -> impl Iterator<Item = u32> + 'a {
+    let factors = [0, 1].map(|i| prime.shoup(prime.mul(residue(ring.limbs()[i].cofactor, prime), factor)));
+    assert_eq!(ring.limbs().len(), factors.len(), "primes of the source");
+    let (first, second) = digits.split_at(ring.degree());
+    // Each term is below twice the prime.
+    let terms = first.iter().zip(second);
+    terms
+        .map(move |(&a, &b)| prime.reduce_lazy(prime.mul_lazy(a, factors[0]) + prime.mul_lazy(b, factors[1])))
+}
+
+/// Returns a number modulo a prime.
+fn residue(number: u128, prime: Modulus) -> u32 {
+    (number % u128::from(prime.value())) as u32
 }
 
 /// Returns the inverse of an odd number modulo a power of two.

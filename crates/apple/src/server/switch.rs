@@ -21,7 +21,8 @@ pub fn divide_by_last(ring: &Ring, a: &[u32]) -> Vec<u32> {
     let mut out = Vec::with_capacity(a.len());
     for (limb, a) in limbs.iter().zip(a.chunks_exact(ring.degree())) {
         let prime = limb.prime();
-        let reduce = |x| limb.barrett.reduce(u64::from(x));
+        // The last prime is below 4 times every other prime.
+        let reduce = |x| prime.reduce_lazy(x);
         let (half_here, inverse) = (reduce(half), prime.shoup(prime.inverse(reduce(last.value()))));
         out.extend(a.iter().zip(remainders).map(|(&x, &remainder)| {
             let remainder = reduce(last.add(remainder, half));
@@ -40,8 +41,10 @@ pub fn divide_by_last(ring: &Ring, a: &[u32]) -> Vec<u32> {
 pub fn switch<B: ResidueBackend>(arithmetic: &Arithmetic<B>, c: &[u32], key: &SwitchKey) -> Polynomials {
     let ring = &RINGS.keys;
     // A residue is below 4 times every prime: the transform accepts it unreduced.
-    let mut digits: Vec<u32> =
-        c.chunks_exact(ring.degree()).flat_map(|digit| digit.repeat(ring.limbs().len())).collect();
+    let mut digits = Vec::with_capacity(c.len() * ring.limbs().len());
+    for digit in c.chunks_exact(ring.degree()) {
+        (0..ring.limbs().len()).for_each(|_| digits.extend_from_slice(digit));
+    }
     arithmetic.forward(Over::Keys, &mut digits);
     array::from_fn(|i| {
         let pairs =

@@ -13,7 +13,9 @@ use crate::messages::{
     Ciphertext, DoubleMod, EvaluationKeyMetadata, EvaluationKeys, Inbound, PirRequest,
     SerializedEvaluationKey, Sharding, UploadedKey,
 };
-use crate::{AppleError, Arithmetic, Compression, Database, EvaluationKey, KeyConfig, Query, Set, UseCase};
+use crate::{
+    AppleError, Arithmetic, Compression, Database, EvaluationKey, KeyConfig, Query, Set, Shape, UseCase,
+};
 
 type Rows = Vec<(Vec<u8>, Vec<u8>)>;
 
@@ -114,6 +116,22 @@ fn a_pass_for_several_clients_gives_the_responses_of_single_passes() {
     let singly = asked.iter().map(|(query, key)| database.answer(&[(query, key)]).unwrap().remove(0));
     assert!(singly.eq(together));
     assert!(database.answer(&[]).unwrap().is_empty());
+}
+
+#[test]
+fn a_key_for_shorter_queries_is_refused() {
+    let rows = rows(80, 500);
+    let use_case = use_case(Set::Logt5, Compression::None, &rows);
+    let database = &use_case.shards()[0];
+    // One table of two plaintexts: two leaves, and a single Galois element.
+    let shorter = Shape::new(Set::Logt5, 1, 2, 2048).unwrap().with_dimensions(&[2]).unwrap();
+    let config = KeyConfig::new(Set::Logt5, [&shorter], Compression::None);
+    assert_eq!(config.galois_elements(), [4097]);
+    let mut client = Client::new(8);
+    let key = EvaluationKey::parse(&config, &client.evaluation_key(&config)).unwrap();
+    let query = Query::parse(database.shape(), &client.query(database.shape(), b"absent")).unwrap();
+    let error = database.answer(&[(&query, &key)]).err().unwrap().to_string();
+    assert!(error.contains("no Galois element up to 2^11 + 1"), "{error}");
 }
 
 #[test]

@@ -49,9 +49,8 @@ impl ResidueBackend for CpuBackend {
 impl CpuBackend {
     fn transform_in_place(&self, tables: &RingTables, direction: Direction, words: &mut [u32]) {
         assert!(words.len().is_multiple_of(tables.words()), "whole polynomials");
-        let mut from = vec![0; tables.words()];
         for to in words.chunks_exact_mut(tables.words()) {
-            from.copy_from_slice(to);
+            let from = to.to_vec();
             transform(self.found, tables, direction, &from, to);
         }
     }
