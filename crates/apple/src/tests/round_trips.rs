@@ -4,6 +4,7 @@
 use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
+use proptest::prelude::*;
 use prost::Message;
 use spirea_cpu::CpuBackend;
 
@@ -160,6 +161,41 @@ fn requests_are_refused_for_their_stated_reasons() {
     let own = client.evaluation_key(use_case.key_config());
     let own = Some(UploadedKey { metadata: None, evaluation_key: Some(own) });
     assert!(use_case.answer(&PirRequest { evaluation_key: own, ..good }, None).is_ok());
+}
+
+/// A use case and a request to it with an evaluation key, as bytes.
+static WHOLE_REQUEST: LazyLock<(UseCase<CpuBackend>, Vec<u8>)> = LazyLock::new(|| {
+    let use_case = use_case(Set::Logt5, Compression::Max, &rows(10, 20));
+    let mut client = Client::new(9);
+    let key = client.evaluation_key(use_case.key_config());
+    let evaluation_key = Some(UploadedKey { metadata: None, evaluation_key: Some(key) });
+    let request = PirRequest { evaluation_key, ..request(&use_case, &mut client, b"absent") };
+    (use_case, request.encode_to_vec())
+});
+
+/// Returns places at which damage meets structure: near the ends, or anywhere.
+fn place(length: usize) -> impl Strategy<Value = usize> {
+    prop_oneof![0..100usize, (1..200usize).prop_map(move |i| length - i), 0..length]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn damaged_requests_have_a_response_or_an_error(
+        damage in proptest::collection::vec((place(WHOLE_REQUEST.1.len()), any::<u8>()), 0..4),
+        kept in prop_oneof![3 => Just(WHOLE_REQUEST.1.len()), 1 => place(WHOLE_REQUEST.1.len())],
+    ) {
+        let (use_case, whole) = &*WHOLE_REQUEST;
+        let mut bytes = whole.clone();
+        damage.iter().for_each(|&(place, byte)| bytes[place] = byte);
+        bytes.truncate(kept);
+        let untouched = bytes == *whole;
+        let answer = PirRequest::from_bytes(bytes.into()).and_then(|request| use_case.answer(&request, None));
+        prop_assert!(answer.is_ok() || !untouched);
+        if let Ok(response) = answer {
+            prop_assert_eq!(response.replies.len(), 2);
+        }
+    }
 }
 
 #[test]
