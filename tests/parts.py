@@ -151,8 +151,8 @@ PARTS = [
     ),
     Part(
         "service",
-        "the reference client, both ports by their OpenAPI documents, the operator's page, and the files of deploy/",
-        [system("reference_client", "openapi", "page", "deploy")],
+        "the reference clients, both ports by their OpenAPI documents, the operator's page, and the files of deploy/",
+        [system("reference_client", "apple_client", "openapi", "page", "deploy")],
         needs=("environment", "rust-build"),
         programs=("chromium",),
     ),
@@ -237,7 +237,7 @@ PARTS = [
         "fuzzers",
         "the fuzzers compile; make fuzz runs them",
         [[CARGO, "check", "--quiet", "--locked", "--manifest-path", "fuzz/Cargo.toml", "--target-dir", "target/fuzz"]],
-        files=("crates/protocols/src", "crates/store/src", "crates/wire/src", "fuzz"),
+        files=("crates/apple/src", "crates/protocols/src", "crates/store/src", "crates/wire/src", "fuzz"),
     ),
     Part(
         "licences",

@@ -3,8 +3,8 @@
 //! A backend supplies coarse operations on whole batches; the control flow of a protocol lives in
 //! the protocol, once. The database is uploaded once and stays where the backend wants it. Every
 //! backend gives the same bytes for the same input: the arithmetic is exact, modulo 2^32 in
-//! [`Backend`], modulo a ring's primes in [`RingBackend`], and in the shares' group in
-//! [`ShareBackend`].
+//! [`Backend`], modulo a ring's primes in [`RingBackend`] and [`ResidueBackend`], and in the
+//! shares' group in [`ShareBackend`].
 
 mod composed;
 mod each;
@@ -14,6 +14,7 @@ mod layout;
 pub mod naive;
 mod observed;
 mod operation;
+mod residues;
 mod ring;
 mod rows;
 mod shares;
@@ -33,6 +34,7 @@ pub use layout::{MAX_MATRIX_BYTES, PANEL_ROWS, PanelLayout, QUAD, QUAD_BYTES};
 pub use naive::{NaiveBackend, NaiveMatrix};
 pub use observed::{Observed, Observer, StepTimes, Timed};
 pub use operation::Operation;
+pub use residues::ResidueBackend;
 pub use ring::{
     Bodies, EvaluationKeys, FillPolynomial, FoldedBlocks, PackedEnds, RingBackend, SwitchedBits, centred,
     check_batches, check_ciphertexts, check_rotations,

@@ -120,6 +120,18 @@ impl Modulus {
             .find(|&root| order == 1 || self.pow(root, order as u64 / 2) == self.0 - 1)
             .expect("a prime field has a root of every order that divides q - 1")
     }
+
+    /// Returns the least primitive root of unity of the given order, a power of two.
+    ///
+    /// # Panics
+    /// If `order` is not a power of two that divides q - 1.
+    pub fn least_root_of_unity(self, order: usize) -> u32 {
+        let root = self.root_of_unity(order);
+        let square = self.mul(root, root);
+        // The primitive roots are the odd powers of any of them.
+        let odd_powers = std::iter::successors(Some(root), |&power| Some(self.mul(power, square)));
+        odd_powers.take(order.div_ceil(2)).min().unwrap_or(root)
+    }
 }
 
 /// Reduction of 64-bit numbers modulo a prime by Barrett's method, without a division: usable for
@@ -224,6 +236,16 @@ mod tests {
             let root = Q.root_of_unity(order);
             assert_eq!(Q.pow(root, order as u64), 1);
             assert_eq!(Q.pow(root, order as u64 / 2), Q.value() - 1);
+        }
+    }
+
+    #[test]
+    fn the_least_root_is_the_first_number_of_its_order() {
+        let modulus = Modulus::new(65_537);
+        for order in [1usize, 2, 8, 512, 65_536] {
+            let is_primitive =
+                |&x: &u32| order == 1 && x == 1 || modulus.pow(x, order as u64 / 2) == modulus.value() - 1;
+            assert_eq!(Some(modulus.least_root_of_unity(order)), (1..modulus.value()).find(is_primitive));
         }
     }
 }

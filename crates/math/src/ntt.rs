@@ -22,8 +22,18 @@ impl NttPlan {
     /// # Panics
     /// If `degree` is not a power of two of at least 2, or 2 `degree` does not divide q - 1.
     pub fn new(modulus: Modulus, degree: usize) -> Self {
+        Self::with_root(modulus, degree, modulus.root_of_unity(2 * degree))
+    }
+
+    /// Creates a plan whose values are those at the odd powers of `root`: place i has the value at
+    /// `root`^(2 r + 1), where r is i with its bits reversed. The root decides the order alone.
+    ///
+    /// # Panics
+    /// If `degree` is not a power of two of at least 2, or `root` is not a primitive 2 `degree`-th
+    /// root of unity.
+    pub fn with_root(modulus: Modulus, degree: usize, root: u32) -> Self {
         assert!(degree.is_power_of_two() && degree >= 2, "the degree is a power of two");
-        let root = modulus.root_of_unity(2 * degree);
+        assert_eq!(modulus.pow(root, degree as u64), modulus.value() - 1, "the root is primitive");
         let bits = degree.trailing_zeros();
         let table = |root: u32| {
             let mut powers = vec![1; degree];
@@ -167,6 +177,29 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn values_are_those_at_the_odd_powers_of_the_root() {
+        let modulus = Modulus::new(134_176_769);
+        let root = modulus.least_root_of_unity(32);
+        let plan = NttPlan::with_root(modulus, 16, root);
+        let a: Vec<u32> = (0..16).map(|i| i * i * 1000 + 7).collect();
+        let mut values = a.clone();
+        plan.forward(&mut values);
+        for (i, &value) in values.iter().enumerate() {
+            let reversed = (i as u32).reverse_bits() >> 28;
+            let point = modulus.pow(root, u64::from(2 * reversed + 1));
+            let expected = a.iter().rev().fold(0, |sum, &a| modulus.add(modulus.mul(sum, point), a));
+            assert_eq!(value, expected, "place {i}");
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "the root is primitive")]
+    fn a_root_of_another_order_is_refused() {
+        let modulus = Modulus::new(134_176_769);
+        NttPlan::with_root(modulus, 16, modulus.least_root_of_unity(16));
     }
 
     #[test]

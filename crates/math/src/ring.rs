@@ -43,14 +43,27 @@ impl Ring {
     /// If the degree is not a power of two for which the primes have transforms, the primes are not
     /// distinct, or their product exceeds 2^120. Rings are constants of the code, never input.
     pub fn new(degree: usize, primes: &[Modulus]) -> Self {
+        Self::with_plans(primes.iter().map(|&prime| NttPlan::new(prime, degree)).collect())
+    }
+
+    /// Creates the ring with these transforms, one for each prime.
+    ///
+    /// # Panics
+    /// If there is no plan, their degrees differ, their primes are not distinct, or the product of
+    /// the primes exceeds 2^120. Rings are constants of the code, never input.
+    pub fn with_plans(plans: Vec<NttPlan>) -> Self {
+        let degree = plans[0].degree();
+        let primes: Vec<Modulus> = plans.iter().map(NttPlan::modulus).collect();
         let modulus = primes.iter().try_fold(1u128, |q, prime| q.checked_mul(prime.value().into()));
         let modulus = modulus.filter(|&q| q < 1 << 120).expect("the modulus is below 2^120");
-        let limbs = primes.iter().enumerate().map(|(i, &prime)| {
+        let limbs = plans.into_iter().enumerate().map(|(i, plan)| {
+            let prime = plan.modulus();
+            assert_eq!(plan.degree(), degree, "the plans have one degree");
             assert!(!primes[..i].contains(&prime), "the primes are distinct");
             let cofactor = modulus / u128::from(prime.value());
             let residue = (cofactor % u128::from(prime.value())) as u32;
             Limb {
-                plan: NttPlan::new(prime, degree),
+                plan,
                 barrett: Barrett::new(prime),
                 cofactor,
                 cofactor_inverse: prime.shoup(prime.inverse(residue)),
@@ -202,11 +215,12 @@ impl Ring {
         let limbs = self.limbs.iter().zip(out.chunks_exact_mut(self.degree));
         for ((limb, out), a) in limbs.zip(a.chunks_exact(self.degree)) {
             for (i, &a) in a.iter().enumerate() {
-                let exponent = exponent(i) % (2 * self.degree);
+                // The degree is a power of two.
+                let exponent = exponent(i) & (2 * self.degree - 1);
                 let prime = limb.prime().value();
                 // -a if a is not 0. A mask selects, since a may be secret; the exponent is public.
                 let negative = prime.wrapping_sub(a) & opaque((a.wrapping_neg() as i32 >> 31) as u32);
-                out[exponent % self.degree] = if exponent >= self.degree { negative } else { a };
+                out[exponent & (self.degree - 1)] = if exponent >= self.degree { negative } else { a };
             }
         }
         out

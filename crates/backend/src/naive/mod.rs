@@ -1,5 +1,6 @@
 //! The operations by definition: the oracle of every backend.
 
+mod residues;
 mod ring;
 mod rows;
 

@@ -8,6 +8,7 @@
 //! - [`product`] multiplies digits by [`keys`], for [`tournament`] and, with [`image`]s, for
 //!   [`expand`] and [`rotate`];
 //! - [`fixed`] packs with constant uniform halves, whose known digits [`substitute`] uses;
+//! - [`residues`] multiplies single polynomials, for protocols with ciphertexts of their own;
 //! - [`fold`] multiplies plaintexts, in [`narrow`] words, by leaves in the order of [`layout`];
 //!   [`ciphertexts`] ends the pipeline.
 
@@ -26,6 +27,7 @@ mod ntt;
 mod pool;
 mod portable;
 mod product;
+mod residues;
 mod rotate;
 mod scratch;
 mod substitute;
@@ -76,6 +78,7 @@ macro_rules! with_lanes {
         with_token!($found, Portable::<8>, $lanes => $operation)
     };
 }
+use with_lanes;
 
 /// Returns the number of lanes of an instruction set.
 pub(crate) fn lanes_of(found: Found) -> usize {

@@ -6,6 +6,7 @@ mod fixed;
 mod matrix;
 mod module_fold;
 mod rates;
+mod residues;
 mod ring;
 mod rotations;
 mod scalar_fold;

@@ -1,0 +1,44 @@
+//! Any bytes are a message of Apple's clients or an error, and what is in a message is a query, an
+//! evaluation key or an error.
+#![no_main]
+
+use std::sync::LazyLock;
+
+use bytes::Bytes;
+use libfuzzer_sys::fuzz_target;
+use spirea_apple::keyword::Bucket;
+use spirea_apple::messages::{ConfigRequest, EncryptedIndices, EvaluationKeys, Inbound, Requests};
+use spirea_apple::{Compression, EvaluationKey, KeyConfig, Query, Set, Shape};
+
+/// A shard whose queries have one ciphertext, and whose keys have one Galois element.
+static SHAPE: LazyLock<Shape> = LazyLock::new(|| Shape::new(Set::Logt5, 1, 2, 2048).unwrap());
+static KEYS: LazyLock<KeyConfig> = LazyLock::new(|| KeyConfig::new(Set::Logt5, [&*SHAPE], Compression::Max));
+
+/// Messages are the same after another round.
+fn read_back<M: Inbound + Clone + PartialEq + std::fmt::Debug>(bytes: &Bytes) -> Option<M> {
+    let message = M::from_bytes(bytes.clone()).ok()?;
+    assert_eq!(M::from_bytes(message.encode_to_vec().into()), Ok(message.clone()));
+    Some(message)
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    if let Ok(bucket) = Bucket::from_bytes(bytes) {
+        assert!(bucket.to_bytes().iter().eq(&bytes[..bucket.serialized_bytes()]));
+    }
+    let bytes = Bytes::copy_from_slice(bytes);
+    read_back::<ConfigRequest>(&bytes);
+    let query = |indices: &EncryptedIndices| {
+        let _ = Query::parse(&SHAPE, indices);
+    };
+    if let Some(indices) = read_back::<EncryptedIndices>(&bytes) {
+        query(&indices);
+    }
+    for request in read_back::<Requests>(&bytes).into_iter().flat_map(|requests| requests.requests) {
+        request.pir_request.and_then(|request| request.query).iter().for_each(query);
+    }
+    for upload in read_back::<EvaluationKeys>(&bytes).into_iter().flat_map(|upload| upload.keys) {
+        if let Some(key) = upload.evaluation_key {
+            let _ = EvaluationKey::parse(&KEYS, &key);
+        }
+    }
+});
