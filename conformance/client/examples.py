@@ -65,7 +65,9 @@ def query_request():
     queries = [bytes.fromhex(text) for text in ("0102", "0304", "05", "06")]
     message = envelope.query_request(of(0x11), queries[:2], of(0x22), queries[2:], of(0x22))
     said = ["version: 32 bytes 11", "queries: 0102 and 0304", "keys: 32 bytes 22"]
-    return [*said, "delta queries: 05 and 06", "delta keys: 32 bytes 22", f"message: {message.hex()}"]
+    said += ["delta queries: 05 and 06", "delta keys: 32 bytes 22", f"message: {message.hex()}", "sent keys: aabbcc"]
+    sent = envelope.with_keys(message, bytes.fromhex("aabbcc"), b"")
+    return [*said, f"with the keys: the same bytes, then {sent[len(message) :].hex()}"]
 
 
 def error():

@@ -162,13 +162,16 @@ fn query_request() -> Vec<String> {
     };
     let (base, delta) = (queries([&[1, 2], &[3, 4]]), Some(queries([&[5], &[6]])));
     let message = Request { version: [0x11; 32], base, delta }.encode();
+    let sent = Request::with_keys(&message, [(Part::Base, &[0xaa, 0xbb, 0xcc][..])].into_iter());
     vec![
         "version: 32 bytes 11".into(),
         "queries: 0102 and 0304".into(),
         "keys: 32 bytes 22".into(),
         "delta queries: 05 and 06".into(),
         "delta keys: 32 bytes 22".into(),
-        format!("message: {}", hex(message)),
+        format!("message: {}", hex(&message)),
+        "sent keys: aabbcc".into(),
+        format!("with the keys: the same bytes, then {}", hex(&sent[message.len()..])),
     ]
 }
 

@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use spirea_wire::{Config, KeysRequest, KeysResponse, Lengths, Limits, Listing, Refusal, Request, Response};
+use spirea_wire::{Config, KeysResponse, KeysUpload, Lengths, Limits, Listing, Refusal, Request, Response};
 
 fuzz_target!(|bytes: &[u8]| {
     // Short queries, answers and keys, so that mutations reach valid messages.
@@ -11,16 +11,21 @@ fuzz_target!(|bytes: &[u8]| {
     let body = bytes::Bytes::copy_from_slice(bytes);
     for delta in [None, Some(delta)] {
         let limits = Limits { base, delta, max_batch: 3 };
-        if let Ok(request) = Request::decode(body.clone(), &limits) {
+        if let Ok((request, keys)) = Request::decode_with_keys(body.clone(), &limits) {
             assert_eq!(Request::version(bytes), Ok(request.version));
-            assert_eq!(Request::decode(request.encode().into(), &limits), Ok(request));
+            let sent = keys.iter().map(|(part, keys)| (*part, &keys[..]));
+            let again = Request::with_keys(&request.encode(), sent).into();
+            assert_eq!(Request::decode_with_keys(again, &limits), Ok((request, keys)));
         }
         if let Ok(response) = Response::decode(body.clone(), &limits, 2) {
             assert_eq!(Response::decode(response.encode().into(), &limits, 2), Ok(response));
         }
-        if let Ok(upload) = KeysRequest::decode(body.clone(), &limits) {
-            assert_eq!(KeysRequest::version(bytes), Ok(upload.version));
-            assert_eq!(KeysRequest::decode(upload.encode().into(), &limits), Ok(upload));
+        if let Ok(upload) = KeysUpload::decode(body.clone(), &limits) {
+            let encoded = match &upload {
+                KeysUpload::Whole(whole) => whole.encode(),
+                KeysUpload::Piece(piece) => piece.encode(),
+            };
+            assert_eq!(KeysUpload::decode(encoded.into(), &limits), Ok(upload));
         }
     }
     if let Ok(receipt) = KeysResponse::decode(body.clone()) {

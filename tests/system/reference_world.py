@@ -164,8 +164,8 @@ class Damaging:
     def __getattr__(self, name):
         return getattr(self.honest, name)
 
-    def query(self, request, request_id, limit):
-        return damaged(self.honest.query(request, request_id, limit), self.damage)
+    def query(self, *request):
+        return damaged(self.honest.query(*request), self.damage)
 
 
 def damaged(response, damage):

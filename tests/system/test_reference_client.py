@@ -281,12 +281,21 @@ def test_error_is_no_absence(world, servers, database, arguments):
     assert (status, lines) == (2, []), said
 
 
-def test_keys_that_the_server_does_not_have_are_refused(world):
+def test_keys_that_the_server_does_not_have_travel_with_the_queries(world):
     client = world.client("hybrid")
     client.register = lambda: None
+    assert client.look_up([b"k17"]) == [[value(17).encode(), b"17"]]
+
+
+def test_keys_that_are_not_those_of_the_queries_are_refused(world):
+    client = world.client("hybrid")
+    client.register = lambda: None
+    client.send = lambda server, request, limit: server.query(
+        envelope.with_keys(request, bytes(len(client.found.base.protocol.keys)), b""), "0" * 32, limit
+    )
     with pytest.raises(Refused) as refused:
-        client.look_up([b"k1"])
-    assert (refused.value.status, refused.value.code) == (424, "UNKNOWN_KEYS")
+        client.look_up([b"k17"])
+    assert (refused.value.status, refused.value.code) == (400, "MALFORMED")
 
 
 @pytest.mark.parametrize("protocol", ["simple", "hybrid"])

@@ -132,6 +132,7 @@ impl From<ClientError> for Failure {
             ClientError::Unreachable(_)
             | ClientError::UnknownHost(_)
             | ClientError::Untrusted(_)
+            | ClientError::Proxy(_)
             | ClientError::TimedOut(_)
             | ClientError::Broken(_) => "UnreachableError",
             ClientError::Refused { .. } | ClientError::KeysForgotten => "RefusedError",

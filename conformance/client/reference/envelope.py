@@ -143,6 +143,11 @@ def query_request(version, queries, keys, delta_queries, delta_keys):
     return head + repeated(5, delta_queries) + field(6, delta_keys)
 
 
+def with_keys(request, keys, delta_keys):
+    """Returns the same request with keys behind it (wire.md 2.5, 3.4)."""
+    return request + field(7, keys) + field(8, delta_keys)
+
+
 def query_response(data, version, count, answer_bytes, delta_answer_bytes):
     """Returns the base's and the delta's answers of a response to `count` look-ups (wire.md 3.4)."""
     response = Message(data).checked()

@@ -10,6 +10,7 @@ from .prf import WEAK
 from .transport import Server
 
 MAX_REQUEST_BYTES = 64 << 20
+AFFINITY = "spirea 2026 affinity of keys"  # wire.md 2.2
 # Result of a fetch for a value that the query did not bring.
 DROPPED = "dropped"
 
@@ -53,7 +54,7 @@ class Client:
             if keys and keys not in uploaded:
                 request = envelope.keys_request(self.found.version, keys, part is self.found.delta)
                 for server in self.servers:
-                    server.register(request, keys)
+                    server.register(request, keys, self.affinity())
                 uploaded.add(keys)
 
     def look_up(self, keys=(), indices=()):
@@ -155,15 +156,25 @@ class Client:
         return responses
 
     def send(self, server, request, limit):
-        """Sends a request. If the server has forgotten the keys, registers them and sends it once more (wire.md 2.5)."""
+        """Sends a request. If the server does not know the keys, sends it once more with the keys (wire.md 2.5)."""
         request_id = os.urandom(16).hex()
         try:
-            return server.query(request, request_id, limit)
+            return server.query(request, request_id, limit, self.affinity())
         except Refused as refused:
-            if refused.code != "UNKNOWN_KEYS" or refused.accepted:
+            keys = [part.protocol.keys or b"" for part in self.found.parts]
+            if refused.code != "UNKNOWN_KEYS" or refused.accepted or not any(keys):
                 raise
-        self.register()
-        return server.query(request, request_id, limit)
+        base, delta = (*keys, b"")[:2]
+        request = envelope.with_keys(request, base, b"" if delta == base else delta)
+        return server.query(request, request_id, limit, self.affinity())
+
+    def affinity(self):
+        """Returns the value of the header by which a balancer may choose the replica (wire.md 2.2); None without keys."""
+        keys = [part.protocol.keys for part in self.found.parts if part.protocol.keys]
+        if not keys:
+            return None
+        digest = blake3.blake3(blake3.blake3(keys[0]).digest(), derive_key_context=AFFINITY).digest()
+        return digest[:16].hex()
 
     def decode(self, index, parts):
         """Decodes the answers of all parts; the delta overrides the base (wire.md 6.2)."""

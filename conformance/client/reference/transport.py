@@ -62,16 +62,21 @@ class Server:
             raise Malformed("the hint does not have the hash that the configuration names")
         return hint
 
-    def register(self, request, keys):
+    def register(self, request, keys, affinity=None):
         """Registers evaluation keys (wire.md 2.5)."""
-        response = self._retrying("/keys", request, {"Content-Type": CONTENT_TYPE}, 1 << 10)
+        response = self._retrying("/keys", request, headers_of(affinity), 1 << 10)
         if envelope.Message(response).checked().hash(2) != blake3.blake3(keys).digest():
             raise Malformed("the server received other keys than were sent")
 
-    def query(self, request, request_id, limit):
+    def query(self, request, request_id, limit, affinity=None):
         """Sends a request with queries and returns the response (wire.md 2.6)."""
-        headers = {"Content-Type": CONTENT_TYPE, "Spirea-Request-Id": request_id}
+        headers = {**headers_of(affinity), "Spirea-Request-Id": request_id}
         return self._retrying("/query", request, headers, limit)
+
+
+def headers_of(affinity):
+    """Returns the headers of a request with a body (wire.md 2.2)."""
+    return {"Content-Type": CONTENT_TYPE, **({"Spirea-Affinity": affinity} if affinity else {})}
 
 
 def refusal(error):

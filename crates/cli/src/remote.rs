@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, anyhow, bail, ensure};
 use clap::Args;
 use serde_json::Value;
-use spirea_client::{ClientError, TransportError, agent, check_address, proxy_for};
+use spirea_client::{ClientError, EnvironmentProxy, TransportError, agent, check_address, proxy_for};
 use spirea_protocols::Table;
 use spirea_store::Snapshot;
 use spirea_store::manifest::{MANIFEST_FILE, MAX_MANIFEST_BYTES, SIGNATURE_FILE};
@@ -46,6 +46,7 @@ impl Remote {
         let Some((server, database)) = self.server.as_deref().zip(self.database.as_deref()) else {
             return Ok(None);
         };
+        let through = proxy_for(server)?;
         let config = Agent::config_builder()
             .user_agent(concat!("spirea/", env!("CARGO_PKG_VERSION")))
             .http_status_as_error(false)
@@ -55,19 +56,21 @@ impl Remote {
             // no timeout but for connecting.
             .timeout_connect(Some(Duration::from_secs(10)))
             .tls_config(tls(self.access.ca.as_deref())?)
-            .proxy(proxy_for(server))
+            .proxy(through.as_ref().map(|through| through.proxy().clone()))
             .build();
         let token = self.access.token()?;
         check_address(server, token.is_some())?;
         let authorization = token.map(|token| format!("Bearer {token}"));
         let url = format!("{}/v1/admin/databases/{database}", server.trim_end_matches('/'));
-        Ok(Some(Publisher { agent: agent(config), database: database.into(), url, authorization }))
+        Ok(Some(Publisher { agent: agent(config), through, database: database.into(), url, authorization }))
     }
 }
 
 /// The endpoints that publish a database.
 pub struct Publisher {
     agent: Agent,
+    /// The proxy of the environment that requests go through.
+    through: Option<EnvironmentProxy>,
     /// Name of the database.
     database: String,
     /// Base URL of the endpoints.
@@ -113,7 +116,8 @@ impl Publisher {
     /// Returns the versions that the server keeps, and the table of the newest.
     fn versions(&self) -> anyhow::Result<Value> {
         let response = self.authorized(self.agent.get(format!("{}/versions", self.url))).call();
-        self.read(response.map_err(failed).with_context(|| self.url.clone())?, MAX_VERSIONS_BYTES)
+        let response = response.map_err(|error| self.failed(error));
+        self.read(response.with_context(|| self.url.clone())?, MAX_VERSIONS_BYTES)
     }
 
     /// Sends changes, as lines of JSON.
@@ -136,7 +140,7 @@ impl Publisher {
         let started = Instant::now();
         let request = self.authorized(self.agent.post(format!("{}/{what}", self.url)));
         let response = content_type.into_iter().fold(request, RequestBuilder::content_type).send(body);
-        let response = response.map_err(failed);
+        let response = response.map_err(|error| self.failed(error));
         let response = response.with_context(|| format!("{}: nothing may have been published", self.url))?;
         let published = self.read(response, MAX_REFUSAL_BYTES)?;
         let taken = seconds(started.elapsed().as_secs_f64());
@@ -147,6 +151,17 @@ impl Publisher {
             published["sequence"], published["changes"]
         ))?;
         Ok(Status::SUCCESS)
+    }
+
+    /// Converts an error to the one that clients of other endpoints get, with the proxy and a
+    /// remedy.
+    fn failed(&self, error: ureq::Error) -> ClientError {
+        let error = TransportError::from(error);
+        match &self.through {
+            Some(through) => through.named(error),
+            None => error,
+        }
+        .into()
     }
 
     fn authorized<B>(&self, request: RequestBuilder<B>) -> RequestBuilder<B> {
@@ -174,11 +189,6 @@ impl Publisher {
         }
         serde_json::from_slice(&body).context("the server's response is no JSON")
     }
-}
-
-/// Converts an error to the one that clients of other endpoints get, with a remedy.
-fn failed(error: ureq::Error) -> ClientError {
-    TransportError::from(error).into()
 }
 
 /// Writes a snapshot's files as a tar archive, the manifest first.

@@ -8,6 +8,7 @@ use spirea_protocols::table::Fetched;
 use spirea_wire::{Code, KeysHash, Response, Version};
 
 use crate::cache::HintCache;
+use crate::carries::Carries;
 use crate::conversation::{Conversation, Lines, Servers, fetch};
 use crate::look_up::Asking;
 use crate::wanted::Wanted;
@@ -37,7 +38,8 @@ pub struct Timings {
     /// Bytes of evaluation keys sent, not included in `sent_bytes`; 0 if the server had the keys or
     /// needs none.
     pub keys_bytes: u64,
-    /// Time for uploading keys, not included in `network`.
+    /// Time for registering keys, not included in `network`. Time for keys that travel with a query
+    /// is part of `network`.
     pub keys: Duration,
 }
 
@@ -107,7 +109,7 @@ pub trait Aside: Send {
 /// new queries, so values of one call may come from two versions.
 ///
 /// If the protocol needs evaluation keys, the client uploads them before its first query, and again
-/// if the server has forgotten them.
+/// with a query if the server, or the replica that it reaches, does not know them.
 pub struct Client {
     servers: Servers,
     cache: Box<dyn HintCache>,
@@ -116,6 +118,7 @@ pub struct Client {
     session: Session,
     /// Hashes of the keys that the servers have accepted.
     keys_sent: HashSet<KeysHash>,
+    carries: Carries,
     /// True if a server has announced a version newer than the session's.
     outdated: bool,
     /// Carrier of the upload of the next keys.
@@ -196,8 +199,9 @@ impl Client {
         clock: Clock,
         session: Session,
     ) -> Self {
-        let keys_sent = HashSet::new();
-        Self { servers, cache, policy, clock, session, keys_sent, outdated: false, aside: None, begun: None }
+        let (keys_sent, carries) = (HashSet::new(), Carries::default());
+        let (outdated, aside, begun) = (false, None, None);
+        Self { servers, cache, policy, clock, session, keys_sent, carries, outdated, aside, begun }
     }
 
     /// Makes the client prepare and upload its next evaluation keys through `aside`, before the
@@ -210,6 +214,7 @@ impl Client {
     /// tried once for the present keys. If it fails, the look-up that needs new keys makes and
     /// uploads them, and returns the error if that fails, too.
     pub(crate) fn prepare(&mut self) {
+        let most = self.description().request_bytes();
         let Some(aside) = &mut self.aside else { return };
         if let Some((_, is_awaited @ true)) = &mut self.begun
             && let Some(outcome) = aside.outcome()
@@ -226,8 +231,9 @@ impl Client {
             let (mut servers, make) = (self.servers.beside(), self.session.next_keys());
             aside.begin(Conversation::new(servers.lines().clone(), async move {
                 let next = make()?;
+                let affinity = next.keys().next().map(|keys| keys.affinity());
                 for keys in next.keys() {
-                    upload(&mut servers, &keys).await?;
+                    upload(&mut servers, &keys, affinity.as_deref(), most).await?;
                 }
                 Ok(next)
             }));
@@ -477,9 +483,11 @@ impl Client {
         Ok(())
     }
 
-    /// Returns the responses to requests for `count` values, and the round-trip time once the
-    /// server had the keys. A server that has forgotten the keys reports that before it computes
-    /// anything: it gets the keys and the same request once more.
+    /// Returns the responses to requests for `count` values, and the round-trip time of the
+    /// answered requests. A server that does not know the keys reports that before it computes
+    /// anything. It, or another replica in its place, then gets the same request once more, with
+    /// the keys: whoever answers needs nothing that another replica has. Some of the requests that
+    /// follow bring the keys at once ([`Carries`]).
     async fn exchange(
         &mut self,
         requests: &[Bytes],
@@ -487,29 +495,42 @@ impl Client {
         timings: &mut Timings,
     ) -> Result<Exchanged, ClientError> {
         let limit = self.description().limits().response_bytes(count);
-        for _ in 0..2 {
-            self.send_keys(timings).await?;
+        let affinity = self.session.keys().first().map(Keys::affinity);
+        let has_keys = affinity.is_some();
+        if !(has_keys && self.carries.begin()) {
+            self.send_keys(affinity.as_deref(), timings).await?;
             let sent = self.clock.now();
-            match self.servers.query(requests, limit).await {
-                Err(error) if are_keys_unknown(&error) && !self.session.keys().is_empty() => {
-                    self.keys_sent.clear();
-                }
+            match self.servers.query(requests, affinity.as_deref(), limit).await {
+                Err(error) if has_keys && are_keys_unknown(&error) => self.carries.refused(),
                 bodies => {
                     let round_trip = self.clock.now().saturating_sub(sent);
                     return Ok(Exchanged { bodies: bodies?, round_trip });
                 }
             }
         }
-        Err(ClientError::KeysForgotten)
+        let keys = self.session.keys();
+        let with_keys: Vec<Bytes> = requests.iter().map(|request| Keys::join(request, &keys)).collect();
+        let length = |requests: &[Bytes]| requests.iter().map(|request| request.len() as u64).sum::<u64>();
+        timings.keys_bytes += length(&with_keys) - length(requests);
+        let sent = self.clock.now();
+        let bodies = self.servers.query(&with_keys, affinity.as_deref(), limit).await;
+        if bodies.as_ref().is_err_and(are_keys_unknown) {
+            return Err(ClientError::KeysForgotten);
+        }
+        let round_trip = self.clock.now().saturating_sub(sent);
+        self.keys_sent.extend(keys.iter().map(|keys| *keys.blake3()));
+        Ok(Exchanged { bodies: bodies?, round_trip })
     }
 
-    async fn send_keys(&mut self, timings: &mut Timings) -> Result<(), ClientError> {
+    /// Registers the keys that have not been sent yet.
+    async fn send_keys(&mut self, affinity: Option<&str>, timings: &mut Timings) -> Result<(), ClientError> {
+        let most = self.description().request_bytes();
         for keys in self.session.keys() {
             if self.keys_sent.contains(keys.blake3()) {
                 continue;
             }
             let started = self.clock.now();
-            timings.keys_bytes += upload(&mut self.servers, &keys).await?;
+            timings.keys_bytes += upload(&mut self.servers, &keys, affinity, most).await?;
             timings.keys += self.clock.now().saturating_sub(started);
             self.keys_sent.insert(*keys.blake3());
         }
@@ -517,13 +538,28 @@ impl Client {
     }
 }
 
-/// Registers keys at all servers, and returns the bytes of the request.
-async fn upload(servers: &mut Servers, keys: &Keys<'_>) -> Result<u64, ClientError> {
-    let request = Bytes::from(keys.request());
-    for (i, response) in servers.keys(&request).await?.into_iter().enumerate() {
-        keys.check(response).map_err(|error| servers.located(i, error))?;
+/// Registers keys at all servers, in requests of at most `most` bytes, and returns the bytes of the
+/// requests. If the pieces reach several replicas, none has the whole; a query then brings the
+/// keys.
+async fn upload(
+    servers: &mut Servers,
+    keys: &Keys<'_>,
+    affinity: Option<&str>,
+    most: u64,
+) -> Result<u64, ClientError> {
+    let mut sent = 0;
+    for request in keys.requests(most) {
+        let request = Bytes::from(request);
+        sent += request.len() as u64;
+        let responses = match servers.keys(&request, affinity).await {
+            Err(error) if are_keys_unknown(&error) => return Ok(sent),
+            responses => responses?,
+        };
+        for (i, response) in responses.into_iter().enumerate() {
+            keys.check(response).map_err(|error| servers.located(i, error))?;
+        }
     }
-    Ok(request.len() as u64)
+    Ok(sent)
 }
 
 /// Returns true if a server does not know the keys of a query and has not computed anything.

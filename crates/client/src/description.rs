@@ -93,6 +93,8 @@ pub struct Description {
     base: PartDescription,
     delta: Option<PartDescription>,
     limits: Limits,
+    /// Maximum bytes of a request.
+    request_bytes: u64,
     party: Option<Party>,
     versions: Vec<Version>,
     signature: Option<Signature>,
@@ -158,6 +160,7 @@ impl Description {
             base,
             delta,
             limits,
+            request_bytes: bounded(config.request_bytes),
             party,
             versions: config.versions,
             signature,
@@ -202,6 +205,7 @@ impl Description {
             return Err(ClientError::DifferentSnapshots { versions: [self.version, other.version] });
         }
         self.limits.max_batch = self.limits.max_batch.min(other.limits.max_batch);
+        self.request_bytes = self.request_bytes.min(other.request_bytes);
         Ok(())
     }
 
@@ -278,6 +282,25 @@ impl Description {
     /// look-ups in a request.
     pub fn limits(&self) -> Limits {
         self.limits
+    }
+
+    /// Returns the maximum bytes of a request that has several look-ups, or keys that can be sent
+    /// in pieces.
+    pub fn request_bytes(&self) -> u64 {
+        self.request_bytes
+    }
+}
+
+/// Bounds of [`Description::request_bytes`]. The lower one is the client's own, so that no server
+/// divides requests as finely as it likes.
+const LEAST_REQUEST_BYTES: u64 = 256 << 10;
+const MOST_REQUEST_BYTES: u64 = 64 << 20;
+
+/// Returns the maximum bytes of a request, given the server's statement, 0 if it makes none.
+fn bounded(request_bytes: u64) -> u64 {
+    match request_bytes {
+        0 => MOST_REQUEST_BYTES,
+        bytes => bytes.clamp(LEAST_REQUEST_BYTES, MOST_REQUEST_BYTES),
     }
 }
 

@@ -4,6 +4,8 @@ use spirea_math::random::NoEntropy;
 use spirea_protocols::{Party, PrfKind, ProtocolError};
 use spirea_wire::{Refusal, Version, WireError};
 
+use crate::status::explained;
+
 /// Error of a look-up, with a remedy. No error means that a key is absent, and none contains the
 /// key.
 #[derive(Debug, thiserror::Error)]
@@ -67,10 +69,9 @@ pub enum ClientError {
         /// The server's refusal.
         refusal: Refusal,
     },
-    /// No Spirea server sends such a response.
-    #[error(
-        "unexpected HTTP status {status}; is this the address of a Spirea server? Redirections are not followed: give the final address"
-    )]
+    /// No Spirea server sends such a response: something between client and server does, or it is
+    /// another server.
+    #[error("{}", explained(*.status))]
     UnexpectedStatus {
         /// The status.
         status: u16,
@@ -89,6 +90,11 @@ pub enum ClientError {
         "what answers does not speak HTTP: {0}; if the port is for TLS, give an address that begins with https://"
     )]
     Unusable(String),
+    /// The proxy of the environment refuses to connect to the server.
+    #[error(
+        "no way to the server: {0}; check what the proxy wants, such as a login, or name the server in NO_PROXY to reach it directly"
+    )]
+    Proxy(String),
     /// The server did not respond in time.
     #[error("the server took too long: {0}; try again, or allow more time")]
     TimedOut(String),

@@ -13,7 +13,9 @@ use spirea_protocols::registry::{Choice, ProtocolParams};
 use spirea_protocols::{
     ClientKeys, IndexClient, Party, Prepared, PrfKind, ProtocolError, Sizes, Table, TableKind,
 };
-use spirea_wire::{Code, Config, KeysResponse, Lengths, PartConfig, Refusal, Response, Version};
+use spirea_wire::{
+    Code, Config, KeysResponse, Lengths, Limits, Part, PartConfig, Refusal, Request, Response, Version,
+};
 
 pub(crate) const OLD: Version = [1; 32];
 pub(crate) const NEW: Version = [2; 32];
@@ -41,6 +43,7 @@ pub(crate) fn config(version: Version) -> Config {
         party: None,
         versions: vec![version],
         signature: Bytes::new(),
+        request_bytes: 0,
     }
 }
 
@@ -100,6 +103,17 @@ pub(crate) fn refusal(status: u16, code: Code) -> Reply {
 
 pub(crate) fn unknown() -> Reply {
     refusal(424, Code::UnknownKeys)
+}
+
+/// Returns the limits of the database `test` under the protocol `Keyed`.
+pub(crate) fn keyed_limits() -> Limits {
+    let limits = config(OLD).limits();
+    Limits { base: Lengths { keys_bytes: KEYS.bytes().len(), ..limits.base }, ..limits }
+}
+
+/// Returns a request and the keys that were sent with it, as `Keyed` makes them.
+pub(crate) fn request_with_keys(body: &[u8]) -> (Request, Vec<(Part, Bytes)>) {
+    Request::decode_with_keys(Bytes::copy_from_slice(body), &keyed_limits()).unwrap()
 }
 
 /// Returns the response of a server that has everything it needs.

@@ -12,6 +12,7 @@
 //! accepted: at most one bit of one key, which ends if they were not ([`LookUp`]).
 
 mod cache;
+mod carries;
 mod client;
 mod clock;
 mod conversation;
@@ -32,6 +33,7 @@ mod manifest;
 mod next_keys;
 mod policy;
 mod session;
+mod status;
 mod wanted;
 mod weak;
 
@@ -45,8 +47,8 @@ pub use fetch::{Fetch, PendingFetch};
 pub use forms::{KeyInForm, Rules, provide_rules};
 #[cfg(feature = "http")]
 pub use http::{
-    ClientOptions, HttpClient, Keep, SharedProxy, agent, cache_folder, check_address, proxy_for,
-    root_certificates, tls_cause, tls_config, tls_remedy,
+    ClientOptions, EnvironmentProxy, HttpClient, Keep, SharedProxy, agent, cache_folder, check_address,
+    proxy_for, root_certificates, tls_cause, tls_config, tls_remedy,
 };
 pub use kept::KeptKeys;
 pub use keys::Keys;

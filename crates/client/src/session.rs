@@ -14,9 +14,6 @@ use crate::known::{Known, is_nearly_used_up, name_of};
 use crate::wanted::{KEY_IS_NEWER, Wanted, WantedOne};
 use crate::{ClientError, Clock, Description, Hint, KeptKeys, Keys, NextKeys, PartDescription, WeakPrf};
 
-/// Maximum bytes of a request's queries; a single query may have more.
-const MAX_REQUEST_BYTES: u64 = 64 << 20;
-
 /// The reason for which a row behind the base's last may steer the client.
 const ROW_IS_TOLD: &str = "the application is told whether base or delta has the row";
 
@@ -410,9 +407,7 @@ impl Session {
 
     /// Returns the maximum number of look-ups in one request.
     pub fn max_batch(&self) -> usize {
-        let limits = self.description.limits();
-        let bytes: u64 = limits.parts().map(|part| part.query_bytes as u64).sum();
-        usize::try_from(MAX_REQUEST_BYTES / bytes.max(1)).unwrap_or(usize::MAX).clamp(1, limits.max_batch)
+        self.description.limits().look_ups_within(self.description.request_bytes())
     }
 
     /// Makes the requests of a single round for the values of keys, 1 to [`Session::max_batch`] of

@@ -50,6 +50,7 @@ fn config(protocol: &str) -> Config {
         party: None,
         versions: vec![[1; 32]],
         signature: Bytes::new(),
+        request_bytes: 0,
     }
 }
 

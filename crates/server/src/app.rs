@@ -13,6 +13,7 @@ use crate::library::Library;
 use crate::memory::Memory;
 use crate::metrics::Metrics;
 use crate::pace::Rate;
+use crate::pieces::Pieces;
 use crate::refused::Refused;
 use crate::tls::Certificates;
 use crate::traces::Spans;
@@ -27,6 +28,10 @@ pub(crate) struct App {
     pub read_rate: Rate,
     /// Lock held while uploaded keys are prepared.
     pub preparing: Arc<Mutex<()>>,
+    /// Keys that arrive in pieces.
+    pub pieces: Pieces,
+    /// Maximum bytes of a request that clients are asked to keep to.
+    pub request_bytes: u64,
     pub gate: Arc<Gate>,
     /// Host names of the port for operators.
     pub operator_names: OperatorNames,

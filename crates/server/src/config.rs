@@ -233,6 +233,10 @@ pub struct Limits {
     pub drain_delay: Duration,
     /// Time for accepted requests to finish when the server stops.
     pub drain_timeout: Duration,
+    /// Maximum bytes of a request that clients are asked to keep to, so that proxies in between let
+    /// it pass: lists of look-ups and the registration of keys are divided. Longer requests are
+    /// answered too.
+    pub request_bytes: u64,
     /// Maximum bytes of all bodies that are being received or wait.
     pub body_memory: u64,
     /// Maximum bytes that connections hold besides these bodies: buffers, request heads, HTTP/2
@@ -270,8 +274,9 @@ impl Limits {
 
 impl Default for Limits {
     /// 30 seconds to read, to write and to drain; 16 KiB per second to read and 4 KiB to write; 2
-    /// minutes of idleness; no drain delay; 1 GiB for bodies; 2 GiB for connections; 4096
-    /// connections; 1024 requests. One client gets half of these, and a quarter of the connections.
+    /// minutes of idleness; no drain delay; 1020 KiB for a request; 1 GiB for bodies; 2 GiB for
+    /// connections; 4096 connections; 1024 requests. One client gets half of these, and a quarter
+    /// of the connections.
     fn default() -> Self {
         Self {
             read_timeout: Duration::from_secs(30),
@@ -281,6 +286,8 @@ impl Default for Limits {
             write_rate: 4 << 10,
             drain_delay: Duration::ZERO,
             drain_timeout: Duration::from_secs(30),
+            // Just under 1 MiB, the default of nginx.
+            request_bytes: 1020 << 10,
             body_memory: 1 << 30,
             connection_memory: 2 << 30,
             connections: 4096,

@@ -53,6 +53,7 @@ mod memory;
 mod metrics;
 mod observe;
 mod pace;
+mod pieces;
 mod problem;
 mod range;
 mod refused;

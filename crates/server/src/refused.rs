@@ -116,6 +116,14 @@ impl Refused {
         Self::new(Code::Malformed, "the body ended early", "try again")
     }
 
+    pub fn other_keys() -> Self {
+        Self::new(
+            Code::Malformed,
+            "the keys do not have the hash that stands beside them",
+            "send the keys again; if it happens again, something between client and server changes bytes",
+        )
+    }
+
     pub fn short_of_memory() -> Self {
         Self::new(Code::Overloaded, "too many requests are being received", "try again after Retry-After")
             .after(MEMORY_RETRY)

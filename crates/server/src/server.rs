@@ -24,6 +24,7 @@ use crate::gpu_memory::KeyBudget;
 use crate::library::{Library, Loader, Loss, OpenError, SignerError, Source};
 use crate::memory::{ConnectionMemory, Memory};
 use crate::metrics::Metrics;
+use crate::pieces::Pieces;
 use crate::reload::{Reloader, Stamps, Watched, watched_folders};
 use crate::routes;
 use crate::shared_keys::RedisKeys;
@@ -257,6 +258,8 @@ impl Server {
             memory: Memory::new(limits.body_memory),
             read_rate: limits.read_rate(),
             preparing: Arc::default(),
+            pieces: Pieces::default(),
+            request_bytes: limits.request_bytes,
             gate: Arc::new(Gate::new(access, &limits)),
             operator_names: match &certificates {
                 Some(_) => OperatorNames::Certified,

@@ -41,6 +41,9 @@ pub struct Config {
     pub versions: Vec<Version>,
     /// The operator's signature of the version, as JSON; empty if it is not signed.
     pub signature: Bytes,
+    /// Maximum bytes that a request should have, so that proxies let it pass; 0 if the server does
+    /// not say.
+    pub request_bytes: u64,
 }
 
 /// Description of a part of a database that a client needs.
@@ -119,6 +122,7 @@ impl Config {
             party: self.party.map_or(0, |party| u32::from(party) + 1),
             versions: self.versions.iter().map(|version| Bytes::copy_from_slice(version)).collect(),
             signature: self.signature.clone(),
+            request_bytes: self.request_bytes,
         }
         .encode_to_vec()
     }
@@ -155,6 +159,7 @@ impl Config {
             party,
             versions: versions.collect::<Result<_, _>>()?,
             signature: message.signature,
+            request_bytes: message.request_bytes,
             name: message.name,
         })
     }

@@ -55,8 +55,7 @@ fn next_field<'a>(bytes: &mut &'a [u8]) -> Option<Field<'a>> {
     Some(Field { number, payload })
 }
 
-/// Field that may occur more than once, with its maximum number of occurrences and a check of its
-/// lengths.
+/// Field with a bound on its occurrences and a check of its lengths.
 pub struct Repeated<'a> {
     pub number: u32,
     pub most: usize,
@@ -67,7 +66,7 @@ pub struct Repeated<'a> {
 /// format; and the `repeated` fields have allowed numbers of occurrences and lengths. Other fields
 /// pass, including those of later versions.
 pub fn check(message: &'static str, mut bytes: &[u8], repeated: &[Repeated<'_>]) -> Result<(), WireError> {
-    // No message has more than two repeated fields.
+    // No check is of more than two such fields.
     let mut counts = [0; 2];
     while !bytes.is_empty() {
         let Some(field) = next_field(&mut bytes) else {

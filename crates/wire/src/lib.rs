@@ -20,7 +20,7 @@ mod share;
 
 pub use config::{Config, DatabaseState, Listing, MAX_CONFIG_BYTES, PartConfig, Summary};
 pub use error::WireError;
-pub use keys::{KeysRequest, KeysResponse, MAX_KEYS_RESPONSE_BYTES};
+pub use keys::{KeysPiece, KeysRequest, KeysResponse, KeysUpload, MAX_KEYS_RESPONSE_BYTES};
 pub use limits::{Lengths, Limits, Part};
 pub use query::{Queries, Request, Response};
 pub use refusal::{Code, MAX_REFUSAL_BYTES, Refusal};

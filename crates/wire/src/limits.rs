@@ -46,16 +46,28 @@ impl Limits {
     }
 
     /// Returns the lengths of one part.
-    pub(crate) fn of(&self, part: Part) -> Option<Lengths> {
+    pub fn of(&self, part: Part) -> Option<Lengths> {
         match part {
             Part::Base => Some(self.base),
             Part::Delta => self.delta,
         }
     }
 
-    /// Returns the maximum bytes of a valid request.
+    /// Returns the maximum bytes of a valid request, with the keys that a client may send with its
+    /// queries.
     pub fn request_bytes(&self) -> u64 {
-        Self::message_bytes(self.max_batch, self.parts().map(|part| part.query_bytes))
+        let queries = Self::message_bytes(self.max_batch, self.parts().map(|part| part.query_bytes));
+        let keys = self.parts().map(|part| part.keys_bytes as u64).filter(|&bytes| bytes > 0);
+        keys.map(|bytes| bytes.saturating_add(Self::FIELD_BYTES)).fold(queries, u64::saturating_add)
+    }
+
+    /// Returns the number of look-ups that a request of at most `bytes` has, without keys: at least
+    /// one, and at most `max_batch`.
+    pub fn look_ups_within(&self, bytes: u64) -> usize {
+        let each = self.parts().map(|part| (part.query_bytes as u64).saturating_add(Self::FIELD_BYTES));
+        let look_up = each.fold(0, u64::saturating_add);
+        let fitting = bytes.saturating_sub(Self::ENVELOPE_BYTES) / look_up;
+        usize::try_from(fitting).unwrap_or(usize::MAX).clamp(1, self.max_batch)
     }
 
     /// Returns the maximum bytes of a valid upload of keys.

@@ -6,8 +6,8 @@ use prost::Message;
 use crate::fields::{Repeated, check, named_version};
 use crate::limits::{check_length, of_length};
 use crate::{
-    FORMAT, KeysHash, Lengths, Limits, Version, WireError, check_format, hash, optional_bytes, optional_hash,
-    proto,
+    FORMAT, KeysHash, Lengths, Limits, Part, Version, WireError, check_format, hash, optional_bytes,
+    optional_hash, proto,
 };
 
 const REQUEST: &str = "request";
@@ -15,6 +15,9 @@ const RESPONSE: &str = "response";
 /// Numbers of the fields with the queries or the answers, of the base and of the delta.
 const BASE: u32 = 3;
 const DELTA: u32 = 5;
+/// Numbers of the fields with keys that are sent with queries, for the base and for the delta.
+const SENT_KEYS: u32 = 7;
+const SENT_DELTA_KEYS: u32 = 8;
 
 /// Queries to one part of a database.
 ///
@@ -56,8 +59,26 @@ impl Request {
             keys: optional_bytes(self.base.keys),
             delta_queries,
             delta_keys: optional_bytes(delta_keys),
+            sent_keys: Bytes::new(),
+            sent_delta_keys: Bytes::new(),
         }
         .encode_to_vec()
+    }
+
+    /// Appends the evaluation keys of parts to an encoded request, whose bytes stay the same.
+    pub fn with_keys<'k>(request: &[u8], keys: impl Iterator<Item = (Part, &'k [u8])>) -> Vec<u8> {
+        let mut fields = proto::QueryRequest::default();
+        for (part, keys) in keys {
+            let keys = Bytes::copy_from_slice(keys);
+            match part {
+                Part::Base => fields.sent_keys = keys,
+                Part::Delta => fields.sent_delta_keys = keys,
+            }
+        }
+        let mut message = Vec::with_capacity(request.len() + fields.encoded_len());
+        message.extend_from_slice(request);
+        fields.encode(&mut message).expect("a vector has room");
+        message
     }
 
     /// Returns the version that a request names; it decides the limits for [`Request::decode`].
@@ -69,17 +90,28 @@ impl Request {
         named_version(REQUEST, body)
     }
 
-    /// Decodes a request. The queries share the memory of `body`. The keys that it names may be
-    /// unknown: this is not checked here.
+    /// Decodes a request, and drops keys that were sent with it: see [`Request::decode_with_keys`].
+    ///
+    /// # Errors
+    /// Those of [`Request::decode_with_keys`].
+    pub fn decode(body: Bytes, limits: &Limits) -> Result<Self, WireError> {
+        Ok(Self::decode_with_keys(body, limits)?.0)
+    }
+
+    /// Decodes a request and the keys that were sent with it, with their parts. Queries and keys
+    /// share the memory of `body`. The keys that the request names may be unknown, and their hashes
+    /// may differ from those of the keys that were sent: this is not checked here.
     ///
     /// # Errors
     /// [`WireError::TooLarge`] if the body is longer than any request within `limits`;
     /// [`WireError::Format`] if it names another format; [`WireError::Malformed`] if the bytes are
     /// not a request, there is no query or there are too many, a query's length differs from the
-    /// parameters, or the numbers of queries to the base and to the delta differ.
-    pub fn decode(body: Bytes, limits: &Limits) -> Result<Self, WireError> {
+    /// parameters, the numbers of queries to the base and to the delta differ, or keys were sent
+    /// that have another length or that the request does not name.
+    pub fn decode_with_keys(body: Bytes, limits: &Limits) -> Result<(Self, Vec<(Part, Bytes)>), WireError> {
         check_length(body.len(), limits.request_bytes())?;
         check_parts(REQUEST, "a query", &body, limits, limits.max_batch, |part| part.query_bytes)?;
+        check_sent_keys(&body, limits)?;
         let message = proto::QueryRequest::decode(body)
             .map_err(|error| WireError::malformed(REQUEST, error.to_string()))?;
         check_format(message.format)?;
@@ -97,11 +129,18 @@ impl Request {
             Some(_) => Some(Queries { keys: delta_keys, queries: delta_queries }),
             None => None,
         };
-        Ok(Self {
+        let request = Self {
             version: hash(REQUEST, "version", &message.version)?,
             base: Queries { keys: optional_hash(REQUEST, "keys", &message.keys)?, queries },
             delta,
-        })
+        };
+        let named = [request.base.keys, request.delta.as_ref().and_then(|delta| delta.keys)];
+        let sent = [(Part::Base, message.sent_keys), (Part::Delta, message.sent_delta_keys)];
+        let sent: Vec<_> = sent.into_iter().zip(named).filter(|((_, keys), _)| !keys.is_empty()).collect();
+        if sent.iter().any(|(_, named)| named.is_none()) {
+            return Err(WireError::malformed(REQUEST, "it brings keys that it does not name"));
+        }
+        Ok((request, sent.into_iter().map(|(sent, _)| sent).collect()))
     }
 }
 
@@ -175,6 +214,20 @@ impl Response {
             compute: Duration::from_micros(message.compute_micros.unwrap_or_default()),
         })
     }
+}
+
+/// Checks that a request brings at most one set of keys for each part, of the part's length.
+fn check_sent_keys(body: &[u8], limits: &Limits) -> Result<(), WireError> {
+    let of = |part| of_length("keys", limits.of(part).map_or(0, |lengths| lengths.keys_bytes));
+    let (base, delta) = (of(Part::Base), of(Part::Delta));
+    check(
+        REQUEST,
+        body,
+        &[
+            Repeated { number: SENT_KEYS, most: 1, accepts: &base },
+            Repeated { number: SENT_DELTA_KEYS, most: 1, accepts: &delta },
+        ],
+    )
 }
 
 /// Checks that a message has at most `count` queries or answers of each part, each with the part's

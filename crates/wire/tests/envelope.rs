@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use proptest::prelude::*;
 use spirea_wire::{
-    Code, Config, DatabaseState, KeysRequest, KeysResponse, Lengths, Limits, Listing,
+    Code, Config, DatabaseState, KeysPiece, KeysRequest, KeysResponse, KeysUpload, Lengths, Limits, Listing,
     MAX_KEYS_RESPONSE_BYTES, Part, PartConfig, Queries, Refusal, Request, Response, Summary, WireError,
 };
 
@@ -72,6 +72,17 @@ fn config() -> Config {
         party: Some(1),
         versions: vec![[7; 32], [6; 32]],
         signature: Bytes::from_static(b"[]"),
+        request_bytes: 300,
+    }
+}
+
+fn piece() -> KeysPiece {
+    KeysPiece {
+        version: [7; 32],
+        part: Part::Base,
+        whole: [8; 32],
+        start: 3,
+        bytes: Bytes::from_static(&[1, 2]),
     }
 }
 
@@ -91,7 +102,7 @@ fn listing() -> Listing {
 }
 
 /// Returns every message with its bytes, spelled out field by field.
-fn vectors() -> [(&'static str, Vec<u8>, Vec<u8>); 7] {
+fn vectors() -> [(&'static str, Vec<u8>, Vec<u8>); 8] {
     let field = |start: &[u8], byte: u8| [start, &[byte; 32][..]].concat();
     let version = field(&[0x12, 32], 7);
     let part = [b"\x0a\x02{}\x12\x02[]", &field(&[0x1a, 37, 0x08, 0x80, 0x01, 0x12, 32], 9)[..]].concat();
@@ -144,6 +155,7 @@ fn vectors() -> [(&'static str, Vec<u8>, Vec<u8>); 7] {
                 &field(&[0x42, 32], 7),
                 &field(&[0x42, 32], 6),
                 b"\x4a\x02[]",
+                &[0x50, 0xac, 2],
             ]
             .concat(),
         ),
@@ -160,6 +172,11 @@ fn vectors() -> [(&'static str, Vec<u8>, Vec<u8>); 7] {
         ),
         ("upload of keys", upload().encode(), [&[0x08, 1][..], &version, &[0x1a, 2, 1, 2, 0x20, 1]].concat()),
         (
+            "piece of keys",
+            piece().encode(),
+            [&[0x08, 1][..], &version, &[0x1a, 2, 1, 2, 0x28, 3], &field(&[0x32, 32], 8)].concat(),
+        ),
+        (
             "response to an upload of keys",
             receipt().encode(),
             [&[0x08, 1][..], &field(&[0x12, 32], 8)].concat(),
@@ -170,8 +187,11 @@ fn vectors() -> [(&'static str, Vec<u8>, Vec<u8>); 7] {
 /// Decodes the bytes as every message; decoded messages must be within the limits.
 fn decode_all(bytes: &Bytes) {
     for limits in [LIMITS, PLAIN] {
-        if let Ok(request) = Request::decode(bytes.clone(), &limits) {
+        if let Ok((request, keys)) = Request::decode_with_keys(bytes.clone(), &limits) {
             assert_eq!(Request::version(bytes), Ok(request.version));
+            let sent = keys.iter().map(|(part, keys)| (*part, &keys[..]));
+            let again = Request::with_keys(&request.encode(), sent).into();
+            assert_eq!(Request::decode_with_keys(again, &limits), Ok((request.clone(), keys)));
             assert_eq!(request.delta.is_some(), limits.delta.is_some());
             for (lengths, asked) in limits.parts().zip([Some(&request.base), request.delta.as_ref()]) {
                 let queries = &asked.unwrap().queries;
@@ -191,9 +211,17 @@ fn decode_all(bytes: &Bytes) {
             }
             assert_eq!(Response::decode(response.encode().into(), &limits, 2), Ok(response));
         }
-        if let Ok(upload) = KeysRequest::decode(bytes.clone(), &limits) {
-            assert_eq!(KeysRequest::version(bytes), Ok(upload.version));
-            assert_eq!(KeysRequest::decode(upload.encode().into(), &limits), Ok(upload));
+        if let Ok(upload) = KeysUpload::decode(bytes.clone(), &limits) {
+            let (version, encoded) = match &upload {
+                KeysUpload::Whole(whole) => (whole.version, whole.encode()),
+                KeysUpload::Piece(piece) => {
+                    let most = limits.parts().map(|lengths| lengths.keys_bytes).max().unwrap();
+                    assert!(!piece.bytes.is_empty() && piece.start + piece.bytes.len() <= most);
+                    (piece.version, piece.encode())
+                }
+            };
+            assert_eq!(KeysRequest::version(bytes), Ok(version));
+            assert_eq!(KeysUpload::decode(encoded.into(), &limits), Ok(upload));
         }
     }
     if let Ok(receipt) = KeysResponse::decode(bytes.clone()) {
@@ -355,7 +383,9 @@ fn limits_do_not_overflow_and_admit_the_largest_request() {
         let bytes = Bytes::from(vec![5; query_bytes]);
         let most = Queries { keys: Some([2; 32]), queries: vec![bytes.clone(); max_batch] };
         let request = Request { version: [1; 32], base: most.clone(), delta: Some(most) };
-        assert_eq!(Request::decode(request.encode().into(), &limits), Ok(request));
+        let keys = [Part::Base, Part::Delta].map(|part| (part, &bytes[..]));
+        let largest = Request::with_keys(&request.encode(), keys.into_iter());
+        assert_eq!(Request::decode(largest.into(), &limits), Ok(request));
         let upload = KeysRequest { version: [1; 32], part: Part::Base, keys: bytes };
         assert_eq!(KeysRequest::decode(upload.encode().into(), &limits), Ok(upload));
     }
@@ -422,6 +452,55 @@ fn keys_are_as_long_as_the_parameters_say_and_their_names_are_hashes() {
 }
 
 #[test]
+fn a_piece_lies_within_the_keys() {
+    let decode = |piece: KeysPiece| KeysUpload::decode(piece.encode().into(), &LIMITS);
+    assert_eq!(decode(piece()), Ok(KeysUpload::Piece(piece())));
+    assert!(piece().encode().len() <= piece().bytes.len() + KeysPiece::ENVELOPE_BYTES);
+    for (start, length) in [(0, 0), (5, 0), (0, 6), (4, 2), (5, 1), (usize::MAX, 2)] {
+        let outside = KeysPiece { start, bytes: vec![1; length].into(), ..piece() };
+        let error = decode(outside).unwrap_err().to_string();
+        assert!(error.contains("outside the keys"), "{error}");
+    }
+    let of_delta = KeysPiece { part: Part::Delta, start: 1, ..piece() };
+    assert!(decode(of_delta).is_err(), "the delta's keys have two bytes");
+    let error = KeysRequest::decode(piece().encode().into(), &LIMITS).unwrap_err().to_string();
+    assert!(error.contains("a piece of keys"), "{error}");
+}
+
+#[test]
+fn keys_travel_behind_the_same_request() {
+    let (alone, both) = (request().encode(), [(Part::Base, &[1; 5][..]), (Part::Delta, &[2; 2][..])]);
+    let joined = Request::with_keys(&alone, both.into_iter());
+    assert!(joined.starts_with(&alone));
+    assert_eq!(joined[alone.len()..], [0x3a, 5, 1, 1, 1, 1, 1, 0x42, 2, 2, 2]);
+    let sent = both.map(|(part, keys)| (part, Bytes::copy_from_slice(keys)));
+    let decoded = Request::decode_with_keys(joined.clone().into(), &LIMITS);
+    assert_eq!(decoded, Ok((request(), sent.to_vec())));
+    assert_eq!(Request::decode(joined.into(), &LIMITS), Ok(request()));
+    assert_eq!(Request::decode_with_keys(alone.clone().into(), &LIMITS), Ok((request(), Vec::new())));
+
+    let refused = |request: &[u8], limits, keys: &[(Part, &[u8])], said: &str| {
+        let body = Request::with_keys(request, keys.iter().copied());
+        let error = Request::decode_with_keys(body.into(), limits).unwrap_err().to_string();
+        assert!(error.contains(said), "{error}");
+    };
+    for length in [4, 6, 500] {
+        let keys = vec![1; length];
+        refused(&alone, &LIMITS, &[(Part::Base, &keys)], "keys of");
+    }
+    refused(&alone, &LIMITS, &[(Part::Delta, &[1; 5])], "where the parameters say 2");
+    let plain = plain().encode();
+    refused(&plain, &PLAIN, &[(Part::Delta, &[1; 2])], "where the parameters say 0");
+    let twice = Request::with_keys(&alone, [both[0]].into_iter());
+    refused(&twice, &LIMITS, &[both[0]], "more than 1");
+    let unnamed = Request { base: Queries { keys: None, ..queries() }, ..request() };
+    refused(&unnamed.encode(), &LIMITS, &[both[0]], "does not name");
+    let needs_none = Limits { base: Lengths { keys_bytes: 0, ..BASE }, ..PLAIN };
+    refused(&plain, &needs_none, &[both[0]], "where the parameters say 0");
+    assert_eq!(needs_none.request_bytes() + 5 + 11, PLAIN.request_bytes());
+}
+
+#[test]
 fn debug_output_has_no_query_and_no_keys() {
     let secret = Bytes::from_static(b"secret");
     let asked = Queries { queries: vec![secret.clone()], ..queries() };
@@ -441,7 +520,7 @@ proptest! {
 
     #[test]
     fn spliced_messages_are_messages_or_errors(
-        first in 0usize..7, second in 0usize..7, cut in 0usize..200, resume in 0usize..200, noise: Vec<u8>,
+        first in 0usize..8, second in 0usize..8, cut in 0usize..200, resume in 0usize..200, noise: Vec<u8>,
     ) {
         let (head, tail) = (&vectors()[first].1, &vectors()[second].1);
         let spliced = [&head[..cut.min(head.len())], &noise, &tail[resume.min(tail.len())..]].concat();

@@ -30,6 +30,7 @@ fn part(filling: u8) -> (PartDescription, Vec<u8>) {
         party: None,
         versions: vec![[1; 32]],
         signature: Bytes::new(),
+        request_bytes: 0,
     };
     let description = Description::parse("test", config.encode().into()).unwrap();
     (description.base().clone(), hint)

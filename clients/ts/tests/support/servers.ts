@@ -104,7 +104,9 @@ export class Server implements Served, AsyncDisposable {
     const log = spirea.path(`server-${process.pid}-${servers++}.log`);
     const file = openSync(log, "a");
     const listen = ["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"];
-    const child = spawn(spirea.program, ["serve", ...args, ...listen], { stdio: ["ignore", "pipe", file] });
+    // Keys are registered in one request, which tests count.
+    const env = { ...process.env, SPIREA_LIMITS__REQUEST_BYTES: "64MiB" };
+    const child = spawn(spirea.program, ["serve", ...args, ...listen], { env, stdio: ["ignore", "pipe", file] });
     closeSync(file);
     endWithParent(child);
     showLog(log);

@@ -5,10 +5,11 @@ use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::Value;
-use spirea_client::{agent, proxy_for};
+use spirea_client::{ClientError, EnvironmentProxy, TransportError, agent, proxy_for};
+use spirea_wire::{Config, Limits};
 use ureq::Agent;
 use ureq::http::Response;
-use ureq::http::header::{AUTHORIZATION, CONTENT_RANGE, DATE, ETAG, RANGE};
+use ureq::http::header::{AUTHORIZATION, CONTENT_RANGE, CONTENT_TYPE, DATE, ETAG, EXPECT, RANGE};
 
 use super::network::Address;
 use super::report::Report;
@@ -18,6 +19,8 @@ use crate::output::{bytes, seconds};
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Maximum number of bytes read from a response's body.
 const BODY_BYTES: u64 = 1 << 20;
+/// Maximum length of a request that probes the limit of a proxy, in bytes.
+const PROBE_BYTES: u64 = 8 << 20;
 /// Clock skew above which certificates and the times in logs cause trouble.
 const SKEW: Duration = Duration::from_secs(30);
 /// Time above which even a tiny response counts as slow.
@@ -33,6 +36,8 @@ pub struct Found {
 /// A server over HTTP.
 pub struct Http {
     agent: Agent,
+    /// The proxy of the environment that requests go through.
+    through: Option<EnvironmentProxy>,
     url: String,
     authorization: Option<String>,
 }
@@ -57,6 +62,7 @@ impl Reply {
 
 impl Http {
     pub fn new(url: &str, ca: Option<&Path>, token: Option<&str>) -> anyhow::Result<Self> {
+        let through = proxy_for(url)?;
         let config = Agent::config_builder()
             .user_agent(concat!("spirea-doctor/", env!("CARGO_PKG_VERSION")))
             .http_status_as_error(false)
@@ -64,10 +70,10 @@ impl Http {
             .max_redirects_will_error(false)
             .timeout_global(Some(PATIENCE))
             .tls_config(tls(ca)?)
-            .proxy(proxy_for(url))
+            .proxy(through.as_ref().map(|through| through.proxy().clone()))
             .build();
         let authorization = token.map(|token| format!("Bearer {token}"));
-        Ok(Self { agent: agent(config), url: url.trim_end_matches('/').into(), authorization })
+        Ok(Self { agent: agent(config), through, url: url.trim_end_matches('/').into(), authorization })
     }
 
     fn get(&self, path: &str, headers: &[(ureq::http::HeaderName, &str)]) -> Result<Reply, ureq::Error> {
@@ -106,7 +112,10 @@ impl Http {
         let reply = match self.get("/healthz", &[]) {
             Ok(reply) => reply,
             Err(error) => {
-                report.fail("http", error.to_string(), "check that a Spirea server listens on this port")?;
+                let error = TransportError::from(error);
+                let error = self.through.as_ref().map_or(error.clone(), |through| through.named(error));
+                let said = ClientError::from(error).to_string();
+                report.fail("http", said, "check that a Spirea server listens on this port")?;
                 return Ok(None);
             }
         };
@@ -155,6 +164,50 @@ impl Http {
         });
         let detail = format!("status {}: {}", reply.status, waiting.collect::<Vec<_>>().join(", "));
         report.fail("ready", detail, "wait while databases are loading; the server's log says why one failed")
+    }
+
+    /// Examines whether proxies let requests of the lengths pass that clients send: divided as the
+    /// server asks, and a look-up with the client's keys behind it.
+    fn examine_sizes(&self, report: &mut Report, name: &str, config: &[u8]) -> anyhow::Result<Option<()>> {
+        let Ok(config) = Config::decode(config.to_vec().into()) else { return Ok(Some(())) };
+        let limits = Limits { max_batch: 1, ..config.limits() };
+        let keys: u64 = limits.parts().map(|part| part.keys_bytes as u64).sum();
+        let with_keys = limits.request_bytes();
+        let divided = match config.request_bytes {
+            0 => with_keys,
+            bytes => bytes.max(with_keys - keys),
+        };
+        for length in [divided, with_keys].map(|length| length.min(PROBE_BYTES)) {
+            let refused = match self.probe(name, length) {
+                // The refusal of the server itself.
+                Ok(415) => continue,
+                Ok(status) => format!("status {status}"),
+                Err(error) => error.to_string(),
+            };
+            let detail = format!("a request of {} does not reach the server: {refused}", bytes(length));
+            if length == divided.min(PROBE_BYTES) {
+                let remedy = "raise the limit of the proxy in between (nginx: client_max_body_size 72m), or lower limits.request_bytes of the server";
+                report.fail("sizes", detail, remedy)?;
+                return Ok(None);
+            }
+            let remedy = "keep clients at one replica (deploy/balancers), or raise the limit of the proxy in between (nginx: client_max_body_size 72m)";
+            report.warn("sizes", format!("{detail}; clients send that where replicas take turns"), remedy)?;
+            return Ok(Some(()));
+        }
+        report.ok("sizes", format!("requests of {} reach the server", bytes(divided.max(with_keys))))?;
+        Ok(Some(()))
+    }
+
+    /// Sends a body that the server refuses by its type before it reads it, and returns the status.
+    /// A proxy that takes no body of this length refuses it first.
+    fn probe(&self, name: &str, length: u64) -> Result<u16, ureq::Error> {
+        let mut request = self.agent.post(format!("{}/v1/databases/{name}/query", self.url));
+        if let Some(authorization) = &self.authorization {
+            request = request.header(AUTHORIZATION, authorization);
+        }
+        let body = vec![0; usize::try_from(length).unwrap_or_default()];
+        let request = request.header(CONTENT_TYPE, "application/octet-stream").header(EXPECT, "100-continue");
+        Ok(request.send(&body[..])?.status().as_u16())
     }
 
     /// Chooses the database to go on with.
@@ -212,6 +265,7 @@ impl Http {
         let version = tag.trim_start_matches("W/").trim_matches('"').to_owned();
         let short: String = version.chars().take(8).collect();
         report.ok("config", format!("{name} is at version {short}…, {}", bytes(config.body.len() as u64)))?;
+        let Some(()) = self.examine_sizes(report, &name, &config.body)? else { return Ok(None) };
 
         let hint = self.get_allowed(&format!("/v1/databases/{name}/hint"), Some("bytes=0-0"));
         let (status, range) = match &hint {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::Context as _;
 use rustls::ClientConnection;
 use rustls::pki_types::ServerName;
-use spirea_client::{check_address, tls_cause, tls_config, tls_remedy};
+use spirea_client::{check_address, proxy_for, tls_cause, tls_config, tls_remedy};
 use ureq::http::Uri;
 
 use super::report::Report;
@@ -25,7 +25,8 @@ pub struct Address {
     pub is_local: bool,
 }
 
-/// Examines names, connections and certificates. Returns `None` if no connection can be made.
+/// Examines names, connections and certificates, unless a proxy of the environment makes the
+/// connections. Returns `None` if no connection can be made.
 pub fn examine(report: &mut Report, url: &str, ca: Option<&Path>) -> anyhow::Result<Option<Address>> {
     if let Err(error) = check_address(url, false) {
         report.fail("address", error.to_string(), "give one such as https://pir.example.org")?;
@@ -37,6 +38,19 @@ pub fn examine(report: &mut Report, url: &str, ca: Option<&Path>) -> anyhow::Res
         report.fail("address", format!("{url} is none"), "give one such as https://pir.example.org")?;
         return Ok(None);
     };
+    match proxy_for(url) {
+        Ok(None) => (),
+        // A direct connection would show this machine where the proxy is there to hide it.
+        Ok(Some(through)) => {
+            let detail = format!("requests go through {through}, which examines name and connection");
+            report.ok("proxy", detail)?;
+            return Ok(Some(Address { is_local: false }));
+        }
+        Err(error) => {
+            report.fail("proxy", error.to_string(), "correct the variable")?;
+            return Ok(None);
+        }
+    }
     let port = port.unwrap_or(if scheme == "https" { 443 } else { 80 });
     let host = host.trim_matches(['[', ']']);
     let addresses: Vec<_> = match (host, port).to_socket_addrs() {

@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use anyhow::{Context as _, anyhow, ensure};
 use bytes::Bytes;
-use spirea_client::{ClientError, Clock, Description, Hint, Pending, Session, WeakPrf};
+use spirea_client::{ClientError, Clock, Description, Hint, Keys, Pending, Session, WeakPrf};
 use spirea_wire::{Code, KeysHash, Limits, MAX_CONFIG_BYTES, MAX_KEYS_RESPONSE_BYTES, Version};
 use tokio::sync::Mutex;
 
@@ -74,6 +74,15 @@ pub struct Prepared {
     pub requests: Vec<Bytes>,
     /// State for decoding the answers.
     pub pending: Pending,
+}
+
+impl Prepared {
+    /// Returns the same requests with the client's keys, for a server that does not know them.
+    pub fn requests_with_keys(&self) -> Vec<Bytes> {
+        let session = self.client.session();
+        let keys = session.keys();
+        self.requests.iter().map(|request| Keys::join(request, &keys)).collect()
+    }
 }
 
 /// The clients of a database.
@@ -182,11 +191,6 @@ impl Fleet {
         self.send_keys(&client, &mut life.keys_sent).await?;
         life.latest = Some(Arc::clone(&client));
         Ok(client)
-    }
-
-    /// Registers a client's keys again at every server.
-    pub async fn send_keys_again(&self, client: &Client) -> anyhow::Result<()> {
-        self.send_keys(client, &mut HashSet::new()).await
     }
 
     /// Registers those of a client's keys that are not in `sent`, at every server.

@@ -157,20 +157,22 @@ impl Shared {
         let unprepared = |error: anyhow::Error| format!("not sent: {}", explained(&error));
         let mut prepared = prepared.map_err(unprepared)?;
         let fleet = &self.traffic.fleet;
+        let mut requests = prepared.requests.clone();
         for _ in 0..ATTEMPTS {
-            let failure = match self.ask(&prepared.limits, &prepared.requests, &lookup.id).await {
+            let failure = match self.ask(&prepared.limits, &requests, &lookup.id).await {
                 Ok(responses) => return Ok((prepared, responses)),
                 Err(failure) => failure,
             };
             if failure.refused_for() == Some(Code::UnknownKeys) {
                 self.note(|tally| tally.counts.keys_sent_again += 1);
-                fleet.send_keys_again(&prepared.client).await.map_err(unprepared)?;
+                requests = prepared.requests_with_keys();
             } else if may_be_stale(&failure) {
                 if !fleet.refresh(&prepared.version).await.map_err(unprepared)? {
                     return Err(failure.to_string());
                 }
                 self.note(|tally| tally.counts.refreshed += 1);
                 prepared = fleet.prepare(lookup.client, &lookup.ask).await.map_err(unprepared)?;
+                requests = prepared.requests.clone();
             } else {
                 return Err(failure.to_string());
             }

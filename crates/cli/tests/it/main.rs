@@ -18,4 +18,5 @@ mod objects;
 mod operate;
 mod pim;
 mod places;
+mod proxies;
 mod torture;

@@ -241,7 +241,8 @@ fn the_doctor_examines_the_way_to_an_answer_and_says_what_is_wrong() {
     assert_eq!((status, names(&lines, "FAIL").len()), (Some(0), 0), "{lines:?}");
     // On a slow machine there may be warnings about times.
     let examined: Vec<_> = lines.iter().map(|line| line["check"].as_str().unwrap()).collect();
-    let expected = ["dns", "tcp", "http", "ready", "access", "list", "config", "hint", "look-up", "latency"];
+    let expected =
+        ["dns", "tcp", "http", "ready", "access", "list", "config", "sizes", "hint", "look-up", "latency"];
     assert_eq!(examined, expected);
 
     let failing = |arguments: &[&str], check: &str| {

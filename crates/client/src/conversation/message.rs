@@ -71,9 +71,27 @@ pub enum TransportError {
     Unusable(String),
     /// The address is invalid.
     BadAddress(String),
+    /// A proxy that the request must go through refuses it.
+    Proxy(String),
 }
 
 impl TransportError {
+    /// Changes the message.
+    #[cfg(feature = "http")]
+    pub(crate) fn map(self, change: impl FnOnce(String) -> String) -> Self {
+        let (make, words): (fn(String) -> Self, _) = match self {
+            Self::Unreachable(words) => (Self::Unreachable, words),
+            Self::UnknownHost(words) => (Self::UnknownHost, words),
+            Self::TimedOut(words) => (Self::TimedOut, words),
+            Self::Broken(words) => (Self::Broken, words),
+            Self::Untrusted(words) => (Self::Untrusted, words),
+            Self::Unusable(words) => (Self::Unusable, words),
+            Self::BadAddress(words) => (Self::BadAddress, words),
+            Self::Proxy(words) => (Self::Proxy, words),
+        };
+        make(change(words))
+    }
+
     /// Returns true if the same request may succeed a little later.
     pub(super) fn passes(&self) -> bool {
         matches!(self, Self::Unreachable(_) | Self::TimedOut(_) | Self::Broken(_))
@@ -90,6 +108,7 @@ impl From<TransportError> for ClientError {
             TransportError::Untrusted(words) => Self::Untrusted(words),
             TransportError::Unusable(words) => Self::Unusable(words),
             TransportError::BadAddress(words) => Self::BadAddress(words),
+            TransportError::Proxy(words) => Self::Proxy(words),
         }
     }
 }

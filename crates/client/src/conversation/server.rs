@@ -20,6 +20,9 @@ const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// Header with a request's id, by which a server recognises retries.
 const REQUEST_ID: &str = "spirea-request-id";
 
+/// Header with a hash of the client's keys, by which a balancer may choose the replica.
+const AFFINITY: &str = "spirea-affinity";
+
 /// A failed attempt.
 pub(super) enum Failure {
     /// A retry is safe and may help; the server may have requested a pause.
@@ -77,8 +80,9 @@ impl Call {
         Self { method: Method::Get, path, headers: Vec::new(), body: Bytes::new(), limit }
     }
 
-    fn post(path: &str, body: Bytes, limit: u64) -> Self {
-        let headers = vec![("content-type", CONTENT_TYPE.into())];
+    fn post(path: &str, body: Bytes, affinity: Option<&str>, limit: u64) -> Self {
+        let mut headers = vec![("content-type", CONTENT_TYPE.into())];
+        headers.extend(affinity.map(|affinity| (AFFINITY, affinity.into())));
         Self { method: Method::Post, path: path.into(), headers, body, limit }
     }
 
@@ -147,15 +151,20 @@ impl Server {
 
     /// Sends a query and returns the response, of at most `limit` bytes. Answering changes nothing
     /// on the server, and the request's id marks retries, so that the query is charged only once.
-    pub async fn query(&mut self, request: Bytes, limit: u64) -> Result<Bytes, ClientError> {
-        let mut call = Call::post("query", request, limit);
+    pub async fn query(
+        &mut self,
+        request: Bytes,
+        affinity: Option<&str>,
+        limit: u64,
+    ) -> Result<Bytes, ClientError> {
+        let mut call = Call::post("query", request, affinity, limit);
         call.headers.push((REQUEST_ID, request_id()?));
         self.ask(&call).await
     }
 
     /// Uploads keys and returns the response; repeating an upload does no harm.
-    pub async fn keys(&mut self, request: Bytes) -> Result<Bytes, ClientError> {
-        self.ask(&Call::post("keys", request, MAX_KEYS_RESPONSE_BYTES)).await
+    pub async fn keys(&mut self, request: Bytes, affinity: Option<&str>) -> Result<Bytes, ClientError> {
+        self.ask(&Call::post("keys", request, affinity, MAX_KEYS_RESPONSE_BYTES)).await
     }
 
     /// Fetches the hashes of the hint's rows in a single attempt.

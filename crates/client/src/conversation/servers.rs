@@ -81,15 +81,24 @@ impl Servers {
 
     /// Sends each server its query and returns the responses, of at most `limit` bytes each, in the
     /// order of the parties; of two failures, that of party 0.
-    pub async fn query(&mut self, requests: &[Bytes], limit: u64) -> Result<Vec<Bytes>, ClientError> {
+    /// `affinity` is the value of a header by which a balancer may choose the replica.
+    pub async fn query(
+        &mut self,
+        requests: &[Bytes],
+        affinity: Option<&str>,
+        limit: u64,
+    ) -> Result<Vec<Bytes>, ClientError> {
         let asked = self.servers.iter_mut().zip(requests);
-        let said = at_once(asked.map(|(server, request)| server.query(request.clone(), limit))).await;
+        let said =
+            at_once(asked.map(|(server, request)| server.query(request.clone(), affinity, limit))).await;
         self.all(said, Self::of_party)
     }
 
     /// Uploads keys to all servers and returns their responses, in the order of the parties.
-    pub async fn keys(&mut self, request: &Bytes) -> Result<Vec<Bytes>, ClientError> {
-        let said = at_once(self.servers.iter_mut().map(|server| server.keys(request.clone()))).await;
+    /// `affinity` is as in [`Servers::query`].
+    pub async fn keys(&mut self, request: &Bytes, affinity: Option<&str>) -> Result<Vec<Bytes>, ClientError> {
+        let said =
+            at_once(self.servers.iter_mut().map(|server| server.keys(request.clone(), affinity))).await;
         self.all(said, Self::of_party)
     }
 

@@ -192,7 +192,7 @@ fn keys_that_a_server_with_several_addresses_forgot_are_sent_again() {
         replied(if path(request) == "query" { unknown() } else { willing(path(request)) })
     });
     assert!(matches!(result, Err(ClientError::KeysForgotten)));
-    assert_eq!(stage.paths(), [(0, "keys"), (0, "query"), (0, "keys"), (0, "query")]);
+    assert_eq!(stage.paths(), [(0, "keys"), (0, "query"), (0, "query")]);
 }
 
 #[test]
@@ -203,9 +203,60 @@ fn a_server_that_forgets_keys_for_ever_gets_them_twice() {
         replied(if path(request) == "query" { unknown() } else { willing(path(request)) })
     });
     assert!(matches!(result, Err(ClientError::KeysForgotten)));
-    assert_eq!(stage.paths(), [(0, "keys"), (0, "query"), (0, "keys"), (0, "query")]);
-    let queries = stage.bodies("query");
-    assert_eq!(queries[0], queries[1]);
+    assert_eq!(stage.paths(), [(0, "keys"), (0, "query"), (0, "query")]);
+    let [refused, again] = stage.bodies("query")[..] else { panic!("it is asked twice") };
+    assert_eq!(request_with_keys(again).0, request_with_keys(refused).0);
+}
+
+/// Answers as replicas that share nothing, each request by the replica that `choose` names. Returns
+/// the number of uploads and of requests with keys.
+fn asked_of_replicas(look_ups: usize, mut choose: impl FnMut(&Request) -> usize) -> (usize, usize) {
+    let mut stage = Stage::new();
+    let mut client = keyed(&stage);
+    let (mut have_keys, mut uploads, mut with_keys) = ([false; 5], 0, 0);
+    for _ in 0..look_ups {
+        let result = stage.play(client.look_up_indices(&[3]), &mut |_, request| {
+            let has_keys = &mut have_keys[choose(request)];
+            if path(request) == "keys" {
+                uploads += 1;
+                *has_keys = true;
+            } else if !request_with_keys(&request.body).1.is_empty() {
+                with_keys += 1;
+                *has_keys = true;
+            }
+            replied(if *has_keys { willing(path(request)) } else { unknown() })
+        });
+        assert!(result.unwrap().values[0].is_some());
+    }
+    (uploads, with_keys)
+}
+
+#[test]
+fn replicas_that_share_nothing_answer_whichever_of_them_is_asked() {
+    for replicas in [2, 3, 5] {
+        let mut next = 0;
+        let (uploads, with_keys) = asked_of_replicas(40, |_| {
+            next += 1;
+            next % replicas
+        });
+        assert_eq!(uploads, 1);
+        assert!((1..=2 * replicas).contains(&with_keys), "{with_keys} times for {replicas} replicas");
+    }
+}
+
+#[test]
+fn a_balancer_that_goes_by_the_header_needs_the_keys_once() {
+    let mut seen = Vec::new();
+    let asked = asked_of_replicas(10, |request| {
+        let affinity = header(request, "spirea-affinity").expect("every request with a body has it");
+        assert!(affinity.len() == 32 && affinity.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        seen.push(affinity.to_owned());
+        usize::from(affinity.as_bytes()[0]) % 5
+    });
+    assert_eq!(asked, (1, 0));
+    assert!(seen.len() == 11 && seen.iter().all(|affinity| *affinity == seen[0]));
+    let hash = blake3::hash(KEYS.bytes());
+    assert!(!hash.to_hex().contains(&seen[0][..8]), "logs of a balancer do not name the keys");
 }
 
 #[test]

@@ -61,7 +61,17 @@ fn signed(base: PartConfig, delta: Option<PartConfig>) -> Config {
     let version = delta::version(hash(&base), delta.as_ref().map(hash));
     let signature = Signature::new(&key(), "test", &version, 5, CREATED).to_json().into();
     let versions = vec![version];
-    Config { name: "test".into(), version, base, delta, max_batch: 2, party: None, versions, signature }
+    Config {
+        name: "test".into(),
+        version,
+        base,
+        delta,
+        max_batch: 2,
+        party: None,
+        versions,
+        signature,
+        request_bytes: 0,
+    }
 }
 
 fn parse(config: &Config) -> Result<Description, ClientError> {

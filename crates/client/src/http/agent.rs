@@ -15,7 +15,7 @@ use ureq::unversioned::resolver::DefaultResolver;
 use ureq::unversioned::transport::time::{Duration, Instant};
 use ureq::unversioned::transport::{
     Buffers, ConnectProxyConnector, ConnectionDetails, Connector, Either, LazyBuffers, NextTimeout,
-    TcpConnector, Transport, TransportAdapter,
+    SocksConnector, TcpConnector, Transport, TransportAdapter,
 };
 use ureq::{Agent, Error};
 
@@ -24,7 +24,10 @@ use ureq::{Agent, Error};
 pub fn agent(config: Config) -> Agent {
     let tls = Arc::new(tls_config(config.tls_config()));
     let connector =
-        ().chain(ConnectProxyConnector::default()).chain(TcpConnector::default()).chain(Encrypting(tls));
+        ().chain(SocksConnector::default())
+            .chain(ConnectProxyConnector::default())
+            .chain(TcpConnector::default())
+            .chain(Encrypting(tls));
     Agent::with_parts(config, connector, DefaultResolver::default())
 }
 

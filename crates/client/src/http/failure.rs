@@ -26,6 +26,11 @@ impl From<ureq::Error> for TransportError {
                 ErrorKind::ConnectionRefused => Self::Unreachable(words),
                 _ => Self::Broken(words),
             },
+            // The proxy reached the server too late or not at all, as a balancer says it.
+            ureq::Error::ConnectProxyFailed(reason) if reason.contains("responded 5") => {
+                Self::Unreachable(words)
+            }
+            ureq::Error::ConnectProxyFailed(_) => Self::Proxy(words),
             ureq::Error::BadUri(_) | ureq::Error::Http(_) => Self::BadAddress(words),
             _ => Self::Unusable(words),
         }

@@ -18,5 +18,5 @@ pub use cache::cache_folder;
 pub use client::HttpClient;
 pub use failure::{tls_cause, tls_remedy};
 pub use options::{ClientOptions, Keep};
-pub use proxy::{SharedProxy, proxy_for};
+pub use proxy::{EnvironmentProxy, SharedProxy, proxy_for};
 pub use trust::{check_address, root_certificates};

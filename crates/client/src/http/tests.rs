@@ -18,8 +18,9 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use bytes::Bytes;
 use spirea_protocols::{PrfKind, ProtocolError, Table};
-use spirea_wire::{Code, Config, KeysRequest, KeysResponse, Lengths, Limits, PartConfig, Request, Response};
+use spirea_wire::{Code, Config, KeysRequest, KeysResponse, Part, PartConfig, Request, Response};
 
 use super::{ClientOptions, HttpClient};
 use crate::fixture::*;
@@ -123,8 +124,7 @@ fn keys_are_uploaded_before_the_first_query_and_not_again() {
     let second = look_up(&mut client).unwrap();
     assert_eq!(server.paths(), ["keys", "query", "query"]);
     let upload = server.bodies("keys").remove(0);
-    let limits = config(OLD).limits();
-    let limits = Limits { base: Lengths { keys_bytes: KEYS.bytes().len(), ..limits.base }, ..limits };
+    let limits = keyed_limits();
     assert_eq!(KeysRequest::decode(upload.clone().into(), &limits).unwrap().keys, KEYS.bytes());
     for body in server.bodies("query") {
         let request = Request::decode(body.into(), &limits).unwrap();
@@ -137,21 +137,28 @@ fn keys_are_uploaded_before_the_first_query_and_not_again() {
 }
 
 #[test]
-fn keys_that_the_server_has_forgotten_are_uploaded_again_and_the_same_request_is_sent() {
+fn keys_that_the_server_has_forgotten_are_sent_with_the_same_request() {
     let cache = tempfile::tempdir().unwrap();
     let server = Server::start(|path, before| match (path, before) {
-        ("query", 1 | 3) => unknown(),
+        ("query", 1 | 4) => unknown(),
         _ => willing(path),
     });
     let mut client = server.client(&cache);
-    for _ in 0..3 {
-        look_up(&mut client).unwrap();
-    }
-    let expected = ["keys", "query", "query", "keys", "query", "query", "keys", "query"];
-    assert_eq!(server.paths(), expected);
+    let sent = [(); 4].map(|()| look_up(&mut client).unwrap().keys_bytes as usize);
+    assert_eq!(server.paths(), [&["keys"][..], &["query"; 6]].concat());
     let queries = server.bodies("query");
-    assert!(queries[1] == queries[2] && queries[3] == queries[4]);
-    assert!(queries[0] != queries[1] && queries[2] != queries[3]);
+    for [refused, again] in [[1, 2], [4, 5]].map(|pair| pair.map(|i| &queries[i])) {
+        assert!(again.starts_with(refused), "the same bytes come first");
+        let (request, keys) = request_with_keys(again);
+        assert_eq!((request, Vec::new()), request_with_keys(refused));
+        assert_eq!(keys, [(Part::Base, Bytes::from_static(KEYS.bytes()))]);
+    }
+    assert!(queries[0] != queries[1] && queries[1] != queries[4]);
+    // The request after a refused one brings the keys at once.
+    assert_eq!(request_with_keys(&queries[3]).1.len(), 1);
+    // Keys are counted separately, whichever way they go.
+    let behind = queries[2].len() - queries[1].len();
+    assert_eq!(sent, [server.bodies("keys")[0].len(), behind, behind, behind]);
 }
 
 #[test]
@@ -160,7 +167,7 @@ fn a_server_that_keeps_no_keys_is_not_asked_forever() {
     let server = Server::start(|path, _| if path == "query" { unknown() } else { willing(path) });
     let mut client = server.client(&cache);
     assert!(matches!(look_up(&mut client), Err(ClientError::KeysForgotten)));
-    assert_eq!(server.paths(), ["keys", "query", "keys", "query"]);
+    assert_eq!(server.paths(), ["keys", "query", "query"]);
     // The client does not give up for good either.
     assert!(matches!(look_up(&mut client), Err(ClientError::KeysForgotten)));
 }

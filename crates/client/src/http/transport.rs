@@ -14,7 +14,7 @@ use ureq::tls::{RootCerts, TlsConfig};
 use ureq::{Agent, Body, BodyReader, Proxy, RequestBuilder};
 
 use super::trust::root_certificates;
-use super::{ClientOptions, agent, proxy_for};
+use super::{ClientOptions, EnvironmentProxy, agent};
 use crate::{ClientError, Conversation, Head, Method, Received, Request, Step, TransportError};
 
 /// Size of a read, in bytes.
@@ -38,8 +38,9 @@ pub(super) struct Carriers {
 /// The connections to one server; clones share them.
 #[derive(Clone)]
 struct Connections {
-    /// Agent for addresses that are reached through the environment's proxy, if there is one.
-    proxied: Agent,
+    /// The environment's proxy, if there is one, and the agent for addresses that are reached
+    /// through it.
+    proxied: Option<(EnvironmentProxy, Agent)>,
     /// Agent for all other addresses, among them this machine's.
     direct: Agent,
     authorization: Option<String>,
@@ -84,15 +85,22 @@ impl Connections {
         };
         let authorization = options.token.as_ref().map(|token| format!("Bearer {token}"));
         Ok(Self {
-            proxied: through(Proxy::try_from_env()),
+            proxied: EnvironmentProxy::read()?.map(|proxy| {
+                let agent = through(Some(proxy.proxy().clone()));
+                (proxy, agent)
+            }),
             direct: through(None),
             authorization,
             timeout: options.timeout,
         })
     }
 
-    fn agent(&self, url: &str) -> &Agent {
-        if proxy_for(url).is_some() { &self.proxied } else { &self.direct }
+    /// Returns the agent for an address, and the proxy that it goes through.
+    fn agent(&self, url: &str) -> (&Agent, Option<&EnvironmentProxy>) {
+        match &self.proxied {
+            Some((proxy, agent)) if proxy.serves(url) => (agent, Some(proxy)),
+            _ => (&self.direct, None),
+        }
     }
 
     fn with_headers<B>(&self, builder: RequestBuilder<B>, request: &Request) -> RequestBuilder<B> {
@@ -115,10 +123,11 @@ impl Transport {
         let server = &self.connections;
         let upload = server.timeout + time_of(request.body.len());
         self.deadline = Instant::now() + upload;
+        let (agent, proxy) = server.agent(&request.url);
         let sent = match request.method {
-            Method::Get => server.with_headers(server.agent(&request.url).get(&request.url), request).call(),
+            Method::Get => server.with_headers(agent.get(&request.url), request).call(),
             Method::Post => {
-                let post = server.with_headers(server.agent(&request.url).post(&request.url), request);
+                let post = server.with_headers(agent.post(&request.url), request);
                 post.config().timeout_send_body(Some(upload)).build().send(&request.body[..])
             }
         };
@@ -128,7 +137,13 @@ impl Transport {
                 self.body = Some(response.into_body().into_reader());
                 Received::Head(head)
             }
-            Err(error) => Received::Failed(error.into()),
+            Err(error) => {
+                let error = error.into();
+                Received::Failed(match proxy {
+                    Some(proxy) => proxy.named(error),
+                    None => error,
+                })
+            }
         }
     }
 

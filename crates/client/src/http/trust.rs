@@ -45,7 +45,7 @@ pub fn check_address(url: &str, with_token: bool) -> Result<(), ClientError> {
 
 /// Returns an address without its secrets: the part before an @ in front of the host, and the part
 /// after a ?.
-fn shown(url: &str) -> String {
+pub(super) fn shown(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").map_or(("", url), |(scheme, rest)| (scheme, rest));
     let rest = rest.split_once('?').map_or(rest, |(rest, _)| rest);
     let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));

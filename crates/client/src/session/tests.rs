@@ -102,8 +102,12 @@ impl Server {
     pub(crate) fn register(&mut self, upload: Vec<u8>) -> KeysHash {
         let KeysRequest { keys, .. } =
             KeysRequest::decode(upload.into(), &self.description.limits()).unwrap();
-        let prepared = self.responder.prepare_keys(&keys).unwrap();
-        let hash = blake3::hash(&keys).into();
+        self.keep(&keys)
+    }
+
+    fn keep(&mut self, keys: &[u8]) -> KeysHash {
+        let prepared = self.responder.prepare_keys(keys).unwrap();
+        let hash = blake3::hash(keys).into();
         self.keys.insert(hash, prepared);
         hash
     }
@@ -124,6 +128,16 @@ impl Server {
 
     pub(crate) fn read(&self, request: &[u8]) -> Request {
         Request::decode(request.to_vec().into(), &self.description.limits()).unwrap()
+    }
+
+    /// Reads a request, and keeps the keys that were sent with it.
+    pub(crate) fn read_keeping(&mut self, request: &[u8]) -> Request {
+        let limits = self.description.limits();
+        let (request, sent) = Request::decode_with_keys(request.to_vec().into(), &limits).unwrap();
+        for (_, keys) in sent {
+            self.keep(&keys);
+        }
+        request
     }
 
     /// Returns a response with this answer.
@@ -148,6 +162,7 @@ fn config(base: &PartConfig, version: Version) -> Config {
         party: None,
         versions: vec![version],
         signature: Bytes::new(),
+        request_bytes: 0,
     }
 }
 

@@ -113,14 +113,14 @@ pub(super) async fn config(
         StatusCode::NOT_MODIFIED.into_response()
     } else {
         let versions = app.engine.versions(&name)?.iter().map(|served| *served.version()).collect();
-        protobuf(described_for_clients(&served, versions).encode())
+        protobuf(described_for_clients(&served, versions, app.request_bytes).encode())
     };
     response.headers_mut().insert(ETAG, tag);
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     Ok(response)
 }
 
-fn described_for_clients(served: &Served, versions: Vec<[u8; 32]>) -> Config {
+fn described_for_clients(served: &Served, versions: Vec<[u8; 32]>, request_bytes: u64) -> Config {
     let identity = served.base().identity();
     Config {
         name: identity.name.clone(),
@@ -131,6 +131,7 @@ fn described_for_clients(served: &Served, versions: Vec<[u8; 32]>) -> Config {
         party: identity.party.map(Party::number),
         versions,
         signature: served.signature().map(Signature::to_json).unwrap_or_default().into(),
+        request_bytes,
     }
 }
 

@@ -39,6 +39,12 @@ const SHRINKING: Parameter = Parameter {
     pattern: "^(allow|refuse)$",
     text: "What becomes of a snapshot with less than half of the current version's values; without, it is refused.",
 };
+const AFFINITY: Parameter = Parameter {
+    name: "Spirea-Affinity",
+    place: "header",
+    pattern: "",
+    text: "Digits derived from the hash of the client's keys, by which a balancer may choose the replica; servers ignore them.",
+};
 const HINT: Parameter = Parameter {
     name: "blake3",
     place: "query",
@@ -163,10 +169,10 @@ pub(super) fn data_endpoints() -> Vec<Endpoint> {
             path: "/v1/databases/{name}/keys",
             scope: Some(Scope::Query),
             summary: "Registers evaluation keys (spirea.v1.KeysRequest), for queries to name by their hash.",
-            parameters: &[],
+            parameters: &[AFFINITY],
             body: Some(PROTOBUF),
             successes: vec![ok(PROTOBUF, "a message spirea.v1.KeysResponse")],
-            causes: [&NO_DATABASE[..], &WRONG_BODY, &[Code::NoKeysNeeded, Code::StaleVersion]].concat(),
+            causes: [&NO_DATABASE[..], &WRONG_BODY, &[Code::NoKeysNeeded, Code::StaleVersion, Code::UnknownKeys]].concat(),
             handler: post(keys::keys),
         },
         Endpoint {
@@ -217,13 +223,16 @@ pub(super) fn data_endpoints() -> Vec<Endpoint> {
             method: Method::POST,
             path: "/v1/databases/{name}/query",
             scope: Some(Scope::Query),
-            summary: "Answers queries (spirea.v1.QueryRequest).",
-            parameters: &[Parameter {
-                name: access::REQUEST_ID,
-                place: "header",
-                pattern: "^[0-9a-fA-F]{32}$",
-                text: "Digits drawn at random for a request and repeated by its retries, which cost no quota.",
-            }],
+            summary: "Answers queries, and first registers the keys that come with them (spirea.v1.QueryRequest).",
+            parameters: &[
+                Parameter {
+                    name: access::REQUEST_ID,
+                    place: "header",
+                    pattern: "^[0-9a-fA-F]{32}$",
+                    text: "Digits drawn at random for a request and repeated by its retries, which cost no quota.",
+                },
+                AFFINITY,
+            ],
             body: Some(PROTOBUF),
             successes: vec![ok(PROTOBUF, "a message spirea.v1.QueryResponse")],
             causes: [

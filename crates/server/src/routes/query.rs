@@ -6,10 +6,12 @@ use std::time::Instant;
 use axum::Extension;
 use axum::extract::{Request, State};
 use axum::response::Response;
+use bytes::Bytes;
 use spirea_engine::{Asked, EngineError, Served, Ticket, TraceContext};
-use spirea_wire::Queries;
+use spirea_wire::{Part, Queries};
 
 use super::compute::{log_failure, on_blocking_thread};
+use super::keys::register;
 use super::lengths::limits;
 use super::request::Name;
 use super::response::protobuf;
@@ -31,18 +33,22 @@ pub(super) async fn query(
     let upload = Upload::new(request);
     let versions = app.engine.versions(&name)?;
     let longest = versions.iter().map(|served| limits(served).request_bytes()).max().unwrap_or(0);
-    let received = app.receive(&name, upload, longest, &caller).await?;
+    let mut received = app.receive(&name, upload, longest, &caller).await?;
     // The version is read first because it decides which lengths are valid; a client with an
     // outdated version is told so.
     let version = spirea_wire::Request::version(&received.bytes)?;
     let served = app.engine.version(&name, Some(&version))?;
     let limits = limits(&served);
-    let request = spirea_wire::Request::decode(received.bytes.clone(), &limits)?;
+    let (request, sent_keys) = spirea_wire::Request::decode_with_keys(received.bytes.clone(), &limits)?;
+    check_names(&request, &sent_keys)?;
     // Reserved before the computation: an answer that finds no memory could not be sent.
     let reserved = memory.reserve(limits.response_bytes(request.base.queries.len()));
     let reserved = reserved.ok_or_else(Refused::short_of_connection_memory)?;
     let measured = app.metrics.of(&name);
     let charge = caller.charge(&received.bytes, request.base.queries.len())?;
+    for (part, keys) in sent_keys {
+        (received, _) = register(&app, &served, part, keys, received, &caller).await?;
+    }
     let ticket = admit(&app, served, request, trace).await.inspect_err(|error| match error {
         EngineError::UnknownKeys => measured.unknown_keys.inc(),
         error => log_failure(error),
@@ -69,6 +75,18 @@ pub(super) async fn query(
     response.extensions_mut().insert(stages);
     response.extensions_mut().insert(reserved);
     Ok(response)
+}
+
+/// Checks that keys sent with queries are those that the queries name, before they are prepared.
+fn check_names(request: &spirea_wire::Request, sent: &[(Part, Bytes)]) -> Result<(), Refused> {
+    let named = |part: &Part| match part {
+        Part::Base => request.base.keys,
+        Part::Delta => request.delta.as_ref().and_then(|delta| delta.keys),
+    };
+    match sent.iter().all(|(part, keys)| named(part) == Some(blake3::hash(keys).into())) {
+        true => Ok(()),
+        false => Err(Refused::other_keys()),
+    }
 }
 
 async fn admit(

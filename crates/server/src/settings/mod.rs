@@ -78,6 +78,8 @@ struct KeySettings {
 #[serde(default, deny_unknown_fields)]
 struct LimitSettings {
     #[serde(deserialize_with = "size")]
+    request_bytes: Option<u64>,
+    #[serde(deserialize_with = "size")]
     body_memory: Option<u64>,
     #[serde(deserialize_with = "size")]
     connection_memory: Option<u64>,
@@ -205,6 +207,7 @@ impl Settings {
         set(&mut config.keys.client.sets, keys.client_sets.map(Some));
         set(&mut config.keys.expiry, keys.expiry);
         set(&mut config.redis, keys.redis.map(|url| Some(url.into())));
+        set(&mut config.limits.request_bytes, limits.request_bytes);
         set(&mut config.limits.body_memory, limits.body_memory);
         set(&mut config.limits.connection_memory, limits.connection_memory);
         set(&mut config.limits.connections, limits.connections);

@@ -12,7 +12,7 @@ use spirea_specimens::keyed::{self, BAD, Keyed, PARAMS};
 use spirea_specimens::snapshots::{BACKEND, MAPPED, columns, csv_options, try_build};
 use spirea_specimens::{Hook, gate, no_hook};
 use spirea_store::Silent;
-use spirea_wire::{Code, KeysRequest, KeysResponse, Lengths, Part, Queries, Request, Response};
+use spirea_wire::{Code, KeysPiece, KeysRequest, KeysResponse, Lengths, Part, Queries, Request, Response};
 use tempfile::tempdir;
 
 use crate::fixture::{
@@ -99,6 +99,55 @@ fn registered_keys_answer_and_unknown_ones_are_told() {
     assert_eq!(metric("spirea_keys{place=\"disk\"}"), 0.0);
     let label = "{database=\"keyed\",endpoint=\"/v1/databases/{name}/keys\",status=\"200\"}";
     assert_eq!(metric(&format!("spirea_requests_total{label}")), 3.0);
+}
+
+#[test]
+fn keys_that_come_with_queries_are_registered_and_used() {
+    let server = serve(&KeyOptions::default());
+    let [one, two] = [1, 2].map(upload);
+    let joined = |named: &KeysRequest, sent: &KeysRequest| {
+        let request = request(Some(hash(named))).encode();
+        server.post(QUERY, &Request::with_keys(&request, [(Part::Base, &sent.keys[..])].into_iter()))
+    };
+    assert_eq!(first(joined(&one, &one)), 1);
+    assert_eq!(first(ask(&server, hash(&one))), 1);
+    // Other keys than those that the queries name are refused before they are prepared.
+    for (named, sent) in [(&one, &two), (&two, &one)] {
+        let reply = joined(named, sent);
+        assert_eq!((reply.status, reply.refusal().code), (400, Code::Malformed));
+    }
+    let bad = joined(&upload(BAD), &upload(BAD));
+    assert_eq!((bad.status, bad.refusal().code, bad.refusal().accepted), (400, Code::Malformed, false));
+    unknown(&ask(&server, hash(&two)));
+    assert_eq!(server.metric("spirea_keys{place=\"memory\"}"), Some(1.0));
+}
+
+#[test]
+fn keys_that_come_in_pieces_are_registered_when_the_last_has_come() {
+    let server = serve(&KeyOptions::default());
+    let one = upload(1);
+    let whole = hash(&one);
+    let piece = |start: usize, end: usize| {
+        let (version, part, bytes) = (VERSION, Part::Base, one.keys.slice(start..end));
+        server.post(KEYS, &KeysPiece { version, part, whole, start, bytes }.encode())
+    };
+    let end = one.keys.len();
+    unknown(&piece(300, end));
+    for (start, end) in [(0, 300), (300, 301), (301, end)] {
+        unknown(&ask(&server, whole));
+        let reply = piece(start, end);
+        assert_eq!(reply.status, 200, "{reply:?}");
+        assert_eq!(KeysResponse::decode(reply.body.into()).unwrap().blake3, whole);
+    }
+    assert_eq!(first(ask(&server, whole)), 1);
+
+    // The whole does not have the hash.
+    let two = upload(2);
+    let bytes = two.keys.clone();
+    let wrong = KeysPiece { version: VERSION, part: Part::Base, whole: [9; 32], start: 0, bytes };
+    let reply = server.post(KEYS, &wrong.encode());
+    assert_eq!((reply.status, reply.refusal().code), (400, Code::Malformed));
+    unknown(&ask(&server, hash(&two)));
 }
 
 #[test]
@@ -205,9 +254,10 @@ fn clients_that_displace_each_other_s_keys_get_their_values_all_the_same() {
     let mut clients = [(); 2].map(|()| connect(&server.url(), "words", folder.path()).unwrap());
     // Each client asks twice, then again after the other client: keys are sent if the server lacks
     // them.
-    for _ in 0..2 {
+    // The request after one that was refused brings the keys once more.
+    for uploads in [&[true, false][..], &[true, true, false]] {
         for client in &mut clients {
-            for sent in [true, false] {
+            for &sent in uploads {
                 let lookups = client.look_up_indices(&[2, 0]).unwrap();
                 let values = texts(lookups.values).into_iter().flatten().collect::<Vec<_>>();
                 assert_eq!(values, [[b"two".to_vec()], [b"zero".to_vec()]]);

@@ -36,14 +36,23 @@ impl Proxy {
         upstream: SocketAddr,
         rewrite: impl Fn(&Seen, usize, Vec<u8>) -> Vec<u8> + Send + Sync + 'static,
     ) -> Self {
+        Self::in_turn(vec![upstream], rewrite)
+    }
+
+    /// Starts a proxy that gives requests to several servers in turn.
+    pub fn in_turn(
+        upstreams: Vec<SocketAddr>,
+        rewrite: impl Fn(&Seen, usize, Vec<u8>) -> Vec<u8> + Send + Sync + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let seen = Arc::new(Mutex::new(Vec::new()));
-        let (log, rewrite) = (Arc::clone(&seen), Arc::new(rewrite));
+        let (log, rewrite, upstreams) = (Arc::clone(&seen), Arc::new(rewrite), Arc::new(upstreams));
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let (log, rewrite) = (Arc::clone(&log), Arc::clone(&rewrite));
-                std::thread::spawn(move || pass(stream.unwrap(), upstream, &log, &*rewrite));
+                let upstreams = Arc::clone(&upstreams);
+                std::thread::spawn(move || pass(stream.unwrap(), &upstreams, &log, &*rewrite));
             }
         });
         Self { address, seen }
@@ -59,12 +68,13 @@ impl Proxy {
     }
 }
 
-fn pass(mut client: TcpStream, upstream: SocketAddr, log: &Mutex<Vec<Seen>>, rewrite: &Rewrite) {
+fn pass(mut client: TcpStream, upstreams: &[SocketAddr], log: &Mutex<Vec<Seen>>, rewrite: &Rewrite) {
     let Some(request) = read_request(&mut client) else { return };
-    let before = {
+    let (before, upstream) = {
         let mut log = log.lock().unwrap();
         log.push(request.clone());
-        log.iter().filter(|seen| seen.path() == request.path()).count() - 1
+        let before = log.iter().filter(|seen| seen.path() == request.path()).count() - 1;
+        (before, upstreams[log.len() % upstreams.len()])
     };
     let mut server = TcpStream::connect(upstream).unwrap();
     let head = request.head.replacen("\r\n", "\r\nconnection: close\r\n", 1);

@@ -1,19 +1,25 @@
 //! Several addresses of a server.
 
+use std::path::Path;
 use std::time::Duration;
 
 use spirea_client::{ClientError, ClientOptions, HttpClient};
+use spirea_engine::Database;
 use spirea_protocols::TableKind;
 use spirea_server::Limits;
 use spirea_specimens::hooked::database;
-use spirea_specimens::snapshots::{key, value, write_snapshot};
+use spirea_specimens::snapshots::{
+    BACKEND, MAPPED, columns, csv_options, key, try_build, value, write_snapshot,
+};
 use spirea_specimens::{gate, no_hook};
+use spirea_store::{Silent, Snapshot};
+use spirea_wire::{Code, Refusal};
 use tempfile::tempdir;
 
-use crate::fixture::{engine, options, serve_engine, serve_urls, texts};
-use crate::proxy::Proxy;
+use crate::fixture::{Running, connect, engine, options, serve_engine, serve_urls, texts};
+use crate::proxy::{Proxy, refusing};
 
-fn with_replicas(url: &str, replicas: &[String], cache: &std::path::Path) -> Result<HttpClient, ClientError> {
+fn with_replicas(url: &str, replicas: &[String], cache: &Path) -> Result<HttpClient, ClientError> {
     let options = ClientOptions { replicas: vec![replicas.to_vec()], ..options(cache) };
     HttpClient::connect_with(&[url], "urls", options)
 }
@@ -74,4 +80,96 @@ fn a_server_that_is_not_ready_or_not_there_is_left_for_another() {
     let error = HttpClient::connect_with(&[&loading.url()], "urls", options).map(drop).unwrap_err();
     assert!(matches!(error.cause(), ClientError::Refused { status: 503, .. }), "{error}");
     assert_eq!(error.url(), Some(&*failed.url()));
+}
+
+const WORDS: [&str; 3] = ["zero", "one", "two"];
+
+/// Builds a table whose clients register keys.
+fn words(folder: &Path) -> Snapshot {
+    let lines = ["word", &WORDS.join("\n"), ""].join("\n");
+    let options = csv_options(&folder.join("words"), "exppack-simple", columns(None, &["word"]), &lines);
+    try_build(&options).unwrap()
+}
+
+fn serve_words(snapshot: &Snapshot, limits: Limits) -> Running {
+    let engine = engine(8);
+    engine.publish(Database::load(snapshot, &BACKEND, MAPPED, &Silent).unwrap());
+    serve_engine(&engine, limits)
+}
+
+fn look_up(client: &mut HttpClient, row: usize) {
+    let values = texts(client.get_indices(&[row as u64]).unwrap());
+    assert_eq!(values, [Some(vec![WORDS[row].into()])]);
+}
+
+#[test]
+fn replicas_that_share_nothing_answer_clients_with_keys_in_turn() {
+    let folder = tempdir().unwrap();
+    let snapshot = words(folder.path());
+    for replicas in [2, 3] {
+        let servers: Vec<_> = (0..replicas).map(|_| serve_words(&snapshot, Limits::default())).collect();
+        let balancer =
+            Proxy::in_turn(servers.iter().map(|server| server.address).collect(), |_, _, response| response);
+        let mut client = connect(&balancer.url(), "words", folder.path()).unwrap();
+        for i in 0..16 {
+            look_up(&mut client, i % WORDS.len());
+        }
+        let unknown = servers
+            .iter()
+            .filter_map(|server| server.metric("spirea_unknown_keys_total{database=\"words\"}"));
+        assert!((1.0..=replicas as f64).contains(&unknown.sum::<f64>()), "each replica learns the keys once");
+        for server in &servers {
+            assert_eq!(server.metric("spirea_keys{place=\"memory\"}"), Some(1.0));
+        }
+        // Every request with a body has the same header, and none has a cookie.
+        let sent = [balancer.seen("/keys"), balancer.seen("/query")].concat();
+        let affinity = sent[0].header("spirea-affinity").unwrap();
+        assert!(sent.iter().all(|seen| seen.header("spirea-affinity") == Some(affinity)));
+        assert!(sent.iter().all(|seen| seen.header("cookie").is_none()));
+    }
+}
+
+#[test]
+fn keys_and_lists_are_divided_as_the_server_asks() {
+    let folder = tempdir().unwrap();
+    let snapshot = words(folder.path());
+    let most = 300 << 10;
+    let server = serve_words(&snapshot, Limits { request_bytes: most, ..Limits::default() });
+    let proxy = Proxy::start(server.address, |_, _, response| response);
+    let mut client = connect(&proxy.url(), "words", folder.path()).unwrap();
+    for row in 0..WORDS.len() {
+        look_up(&mut client, row);
+    }
+    let pieces = proxy.seen("/keys");
+    assert!(pieces.len() > 1 && pieces.iter().all(|piece| piece.body.len() as u64 <= most));
+    assert_eq!(server.metric("spirea_keys{place=\"memory\"}"), Some(1.0));
+    assert_eq!(server.metric("spirea_unknown_keys_total{database=\"words\"}").unwrap_or_default(), 0.0);
+    let list: Vec<u64> = (0..12).map(|i| i % WORDS.len() as u64).collect();
+    assert_eq!(client.get_indices(&list).unwrap().len(), list.len());
+    assert!(proxy.seen("/query").iter().all(|request| request.body.len() as u64 <= most));
+
+    // The client keeps to a bound of its own.
+    let greedy = serve_words(&snapshot, Limits { request_bytes: 1, ..Limits::default() });
+    let proxy = Proxy::start(greedy.address, |_, _, response| response);
+    let mut client = connect(&proxy.url(), "words", folder.path()).unwrap();
+    look_up(&mut client, 1);
+    let pieces = proxy.seen("/keys");
+    let whole: usize = pieces.iter().map(|piece| piece.body.len()).sum();
+    assert_eq!(pieces.len(), whole.div_ceil(256 << 10));
+
+    // A proxy that takes no pieces in order costs nothing but time.
+    let proxy = Proxy::start(server.address, |seen, before, response| {
+        match seen.path().ends_with("/keys") && before == 1 {
+            true => refusing("424 Failed Dependency", "", &unknown_keys()),
+            false => response,
+        }
+    });
+    let mut client = connect(&proxy.url(), "words", folder.path()).unwrap();
+    look_up(&mut client, 2);
+    assert_eq!((proxy.seen("/keys").len(), proxy.seen("/query").len()), (2, 2));
+}
+
+fn unknown_keys() -> Refusal {
+    let [message, remedy] = ["no", "none"].map(String::from);
+    Refusal { code: Code::UnknownKeys, message, remedy, accepted: false, current_version: None }
 }

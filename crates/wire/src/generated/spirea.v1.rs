@@ -54,6 +54,10 @@ pub struct DatabaseConfig {
     /// Operator's signature of the version, as JSON; empty if the version is not signed.
     #[prost(bytes = "bytes", tag = "9")]
     pub signature: ::prost::bytes::Bytes,
+    /// Maximum bytes that a request should have, because proxies in between may take no more: clients
+    /// divide lists of look-ups and the registration of keys. 0 if the server does not say.
+    #[prost(uint64, tag = "10")]
+    pub request_bytes: u64,
 }
 /// A table under a protocol.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -279,12 +283,18 @@ pub struct KeysRequest {
     /// keys of the same shape.
     #[prost(bytes = "bytes", tag = "2")]
     pub version: ::prost::bytes::Bytes,
-    /// The keys, of the length in the version's configuration.
+    /// The keys, of the length in the version's configuration, or a piece of them.
     #[prost(bytes = "bytes", tag = "3")]
     pub keys: ::prost::bytes::Bytes,
     /// True if the keys are for the version's delta, false if they are for its base.
     #[prost(bool, tag = "4")]
     pub delta: bool,
+    /// Position of `keys` in the whole, if keys are sent in pieces, which come in order.
+    #[prost(uint64, tag = "5")]
+    pub start: u64,
+    /// BLAKE3 of the whole keys, 32 bytes, if they are sent in pieces; otherwise empty.
+    #[prost(bytes = "bytes", tag = "6")]
+    pub whole: ::prost::bytes::Bytes,
 }
 /// Confirmation that the server has the keys.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -318,6 +328,13 @@ pub struct QueryRequest {
     /// none.
     #[prost(bytes = "bytes", tag = "6")]
     pub delta_keys: ::prost::bytes::Bytes,
+    /// Evaluation keys whose BLAKE3 is `keys`, sent with the queries after a server did not know
+    /// them; empty otherwise. The server registers them before it answers.
+    #[prost(bytes = "bytes", tag = "7")]
+    pub sent_keys: ::prost::bytes::Bytes,
+    /// Evaluation keys whose BLAKE3 is `delta_keys`, sent likewise; empty if they are `sent_keys`.
+    #[prost(bytes = "bytes", tag = "8")]
+    pub sent_delta_keys: ::prost::bytes::Bytes,
 }
 /// Answers to a request.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

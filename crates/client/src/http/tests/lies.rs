@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use bytes::Bytes;
-use spirea_wire::KeysHash;
+use spirea_wire::{KeysHash, Limits};
 
 use super::*;
 use crate::session::tests::{Server as Honest, damaged, response, value};
@@ -39,7 +39,7 @@ fn server(fates: &'static [(usize, Fate)]) -> (Server, Session) {
                 if fate == Fate::KeysForgotten {
                     return unknown();
                 }
-                let request = honest.read(body);
+                let request = honest.read_keeping(body);
                 let answer = honest.answer(&request).expect("the keys are known");
                 let newest = if replaced { NEW } else { request.version };
                 match fate {
@@ -119,10 +119,10 @@ fn a_look_up_with_a_damaged_answer_makes_the_requests_of_an_honest_one() {
 }
 
 #[test]
-fn keys_that_have_ended_are_uploaded_again_to_a_server_that_has_forgotten_them() {
+fn keys_that_have_ended_are_sent_again_to_a_server_that_has_forgotten_them() {
     let (honest, result) = of_look_up(&[(2, Fate::KeysForgotten)]);
     result.unwrap();
-    assert_eq!(honest.len(), 1 + ROWS.len() + 2);
+    assert_eq!(honest.len(), 1 + ROWS.len() + 1);
     let (requests, result) = of_look_up(&[(0, Fate::Damaged), (2, Fate::KeysForgotten)]);
     assert!(matches!(result, Err(ClientError::Protocol(ProtocolError::Corrupted))), "{result:?}");
     assert_eq!(requests, honest);

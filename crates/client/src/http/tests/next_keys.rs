@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use spirea_protocols::ClientKeys;
 use spirea_protocols::table::MOST_KEY_QUERIES;
-use spirea_wire::KeysHash;
+use spirea_wire::{KeysHash, Limits};
 
 use super::*;
 use crate::session::tests::{Server as Honest, response, value};

@@ -1,0 +1,162 @@
+"""Two replicas that share nothing, behind the balancers of deploy/balancers/.
+
+Clients of a protocol with registered keys get every value, whichever replica answers. With stickiness, each client's keys are
+at one replica only, and no query meets a replica without them. A larger request than a proxy's default passes.
+"""
+
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+from contextlib import ExitStack, contextmanager
+from time import monotonic, sleep
+
+import pytest
+import yaml
+
+import debian
+from system.programs import ROOT, Folder, get
+
+BALANCERS = ROOT / "deploy" / "balancers"
+REPLICAS = ["10.0.0.11:8080", "10.0.0.12:8080"]
+WORDS = [f"word {i}" for i in range(40)]
+PATIENCE = 60
+
+balancers = pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(f"{program}.{kind}".replace("..", "."), marks=pytest.mark.needs(program))
+        for program, kind in [("haproxy", "cfg"), ("haproxy", "sticky.cfg"), ("nginx", "conf"), ("nginx", "sticky.conf")]
+    ],
+)
+
+
+def free_port():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return taken.getsockname()[1]
+
+
+def command(name, config, folder):
+    """Returns the command that runs a balancer in the foreground."""
+    if name.startswith("haproxy"):
+        return [debian.find("haproxy"), "-db", "-f", config]
+    # nginx writes nothing outside the folder.
+    names = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    paths = "".join(f"{each}_temp_path {folder / each};" for each in names)
+    text = config.read_text(encoding="utf-8").replace("http {", f"http {{ access_log off; {paths}")
+    # Another user could not enter the folder.
+    user = "user root;" if os.geteuid() == 0 else ""
+    head = f"daemon off; {user} pid {folder / 'pid'}; error_log {folder / 'error.log'};"
+    config.write_text(f"{head}\n{text}", encoding="utf-8")
+    return [debian.find("nginx"), "-c", config, "-p", folder, "-e", folder / "error.log"]
+
+
+def reaches(port, path="/v1/databases"):
+    try:
+        get(f"http://127.0.0.1:{port}{path}")
+    except OSError:
+        return False
+    return True
+
+
+@contextmanager
+def balanced(name, replicas, folder):
+    """Runs a balancer of deploy/balancers/ in front of replicas. Yields its address."""
+    folder.mkdir()
+    text, port = (BALANCERS / name).read_text(encoding="utf-8"), free_port()
+    for placeholder, url in zip(REPLICAS, replicas):
+        assert placeholder in text
+        text = text.replace(placeholder, url.removeprefix("http://"))
+    text, count = re.subn(r"(bind|listen) :?8080", rf"\1 127.0.0.1:{port}", text)
+    assert count == 1
+    config = folder / name
+    config.write_text(text, encoding="utf-8")
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command(name, config, folder), **quiet) as process:
+        try:
+            deadline = monotonic() + PATIENCE
+            while process.poll() is None and not reaches(port):
+                assert monotonic() < deadline, "the balancer reaches no replica"
+                sleep(0.05)
+            assert process.poll() is None, process.stderr.read()
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            process.terminate()
+
+
+def metric(url, name):
+    """Returns a metric of a server, summed over its labels."""
+    lines = re.findall(rf"^{re.escape(name)}(?:{{[^}}]*}})? (\S+)$", get(f"{url}/metrics").decode(), re.MULTILINE)
+    return sum(map(float, lines))
+
+
+@pytest.fixture(scope="module")
+def built(spirea, tmp_path_factory):
+    """A table with registered keys."""
+    folder = Folder(spirea, tmp_path_factory.mktemp("balancers"))
+    folder.write("words.csv", "\n".join(["word", *WORDS]) + "\n")
+    folder.run("build", "--input", "words.csv", "--value", "word", "--protocol", "hybrid", "--out", "words")
+    return folder
+
+
+@contextmanager
+def two_replicas(folder):
+    with ExitStack() as stack:
+        yield [stack.enter_context(folder.serving("words"))[0] for _ in range(2)]
+
+
+def look_up(folder, url, indices):
+    """Looks up words with a new client, which has new keys."""
+    said = folder.run("get", url, "words", "--json", *(word for i in indices for word in ("--index", str(i)))).stdout
+    found = [json.loads(line)["value"]["word"] for line in said.splitlines()]
+    assert found == [WORDS[i] for i in indices]
+
+
+@balancers
+def test_clients_get_every_value(built, tmp_path, name, monkeypatch):
+    # The least that clients keep to, so that each sends several requests, and its keys in pieces.
+    monkeypatch.setenv("SPIREA_LIMITS__REQUEST_BYTES", "256KiB")
+    clients = 3
+    with two_replicas(built) as replicas, balanced(name, replicas, tmp_path / "balancer") as url:
+        for _ in range(clients):
+            look_up(built, url, [*range(len(WORDS))] * 3)
+        asked = [metric(replica, 'spirea_key_lookups_total') for replica in replicas]
+        held = [metric(replica, 'spirea_keys_bytes') > 0 for replica in replicas]
+        unknown = sum(metric(replica, "spirea_unknown_keys_total") for replica in replicas)
+        if "sticky" in name:
+            assert unknown == 0, "a query met a replica without its keys"
+            assert sum(metric(replica, "spirea_keys") for replica in replicas) == clients, "keys travelled more than once"
+        else:
+            assert all(held) and all(asked), "one replica had nothing to do"
+            assert 0 < unknown <= 3 * clients
+        for path in ("/metrics", "/readyz"):
+            with pytest.raises(OSError, match="404"):
+                get(url + path)
+
+
+@balancers
+def test_replica_that_stops_costs_no_look_up(built, tmp_path, name):
+    with ExitStack() as stack:
+        [staying] = stack.enter_context(built.serving("words"))
+        with built.serving("words") as [leaving]:
+            url = stack.enter_context(balanced(name, [staying, leaving], tmp_path / "balancer"))
+            for client in range(2):
+                look_up(built, url, [client, 7])
+        look_up(built, url, [4, 5, 6])
+
+
+@pytest.mark.parametrize("name", ["envoy.yaml", "envoy.sticky.yaml"])
+def test_envoy_accepts_its_configuration(tmp_path, name):
+    """Envoy's own check, where there is an Envoy; the shape that the text has otherwise."""
+    text = (BALANCERS / name).read_text(encoding="utf-8")
+    [cluster] = yaml.safe_load(text)["static_resources"]["clusters"]
+    policy, hashed = ("RING_HASH", True) if "sticky" in name else ("ROUND_ROBIN", False)
+    assert (cluster["lb_policy"], "spirea-affinity" in text) == (policy, hashed)
+    envoy = shutil.which("envoy")
+    if not envoy:
+        pytest.skip("there is no envoy, and Debian has no package of it: https://www.envoyproxy.io")
+    done = subprocess.run([envoy, "--mode", "validate", "-c", BALANCERS / name], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
