@@ -253,10 +253,7 @@ fn vector(device: &Arc<Device>, layout: PanelLayout, batch: usize) -> Result<Wor
     let panel_groups = layout.panels().div_ceil(VECTOR_PANELS);
     let blocks = blocks(&[panel_groups, layout.quads().div_ceil(VECTOR_QUADS)])?;
     let grid = Grid::cube([blocks, batch.div_ceil(queries), 1], THREADS);
-    Ok(Work::Vector {
-        kernel: device.kernel(name)?,
-        grid: grid.shared(queries * VECTOR_QUADS * 16),
-    })
+    Ok(Work::Vector { kernel: device.kernel(name)?, grid: grid.shared(queries * VECTOR_QUADS * 16) })
 }
 
 /// Plans a tensor-core kernel.

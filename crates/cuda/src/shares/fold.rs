@@ -90,7 +90,9 @@ fn fold_run(
         (Products::Lanes, OutputKind::Bit) => functions.fold_bits,
         (Products::Lanes, OutputKind::U32) => functions.fold_u32,
         (Products::Lanes, OutputKind::U64) => functions.fold_u64,
-        (Products::Lanes, OutputKind::U128) => return Err(BackendError::Shape("rows have no words of 128 bits".into())),
+        (Products::Lanes, OutputKind::U128) => {
+            return Err(BackendError::Shape("rows have no words of 128 bits".into()));
+        }
     })?;
 
     let stream = device.main();
@@ -118,7 +120,8 @@ fn fold_run(
                 height: plan.height,
             };
             let parts = PARTS.min(layout.parts() - first_part);
-            let grid = Grid::cube([plan.pieces * plan.groups, parts, plan.columns], THREADS).shared(plan.shared);
+            let grid =
+                Grid::cube([plan.pieces * plan.groups, parts, plan.columns], THREADS).shared(plan.shared);
             stream.launch(&kernel, grid, args![Arg::structure(&fold), rows.constants.argument(prf)])?;
         }
     }

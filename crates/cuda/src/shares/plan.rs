@@ -110,7 +110,11 @@ impl Products {
     /// Chooses the kernel for `keys` keys.
     fn of(machine: Machine, output: OutputKind, layout: RowLayout, keys: usize) -> Self {
         let whole_words = layout.row_bytes().is_multiple_of(4);
-        if machine.multiplies_bits && output == OutputKind::Bit && whole_words && keys >= TENSOR_KEYS { Self::TensorCores } else { Self::Lanes }
+        if machine.multiplies_bits && output == OutputKind::Bit && whole_words && keys >= TENSOR_KEYS {
+            Self::TensorCores
+        } else {
+            Self::Lanes
+        }
     }
 
     /// Returns the bytes that the shares of a leaf take in a tile for a group of keys: `put` in
@@ -301,13 +305,8 @@ mod tests {
 
     #[test]
     fn a_domain_without_end_is_refused() {
-        let machine = Machine {
-            processors: 1,
-            shared: 99 << 10,
-            tables: 0,
-            group_keys: 16,
-            multiplies_bits: true,
-        };
+        let machine =
+            Machine { processors: 1, shared: 99 << 10, tables: 0, group_keys: 16, multiplies_bits: true };
         let domain = Domain::new(1 << 40, OutputKind::U64).unwrap();
         let layout = RowLayout::new(1 << 41, 8, 1).unwrap();
         assert!(matches!(FoldPlan::new(machine, domain, layout, 512), Err(BackendError::Shape(_))));

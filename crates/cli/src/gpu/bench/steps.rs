@@ -6,8 +6,8 @@ use spirea_cuda::probe::fill;
 use spirea_cuda::{Butterfly, Direction, Form, Plain, ScalarFoldPlan, transform_with};
 use spirea_dpf::{Domain, Key, OutputKind, PrfKind, Select};
 use spirea_lattice::RingSet;
-use spirea_math::{Expansion, Ring};
 use spirea_math::random::{SecretRng, public_residues};
+use spirea_math::{Expansion, Ring};
 
 use super::limits::highest;
 use super::{Bench, Figure};
