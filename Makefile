@@ -222,6 +222,12 @@ gpu: build
 	target/release/spirea gpu check
 	target/release/spirea gpu bench
 
+# Packs the program and a script that checks, measures and profiles a GPU, for a machine with nothing but its driver:
+# target/gpu-kit/spirea-gpu-kit.tar.xz.
+.PHONY: gpu-kit
+gpu-kit: build
+	python3 scripts/gpu_kit.py target/release/spirea target/gpu-kit
+
 # Tests the service under kills, floods, malformed input and damaged files, in the long form: docs/reliability.md. The
 # short form is part of `make test`.
 .PHONY: torture

@@ -158,8 +158,8 @@ PARTS = [
     ),
     Part(
         "release",
-        "archives, packages and images of a release, made of the tests' program, and an installation",
-        [system("release")],
+        "archives, packages and images of a release, made of the tests' program, an installation, and the kit for GPUs",
+        [system("release", "gpu_hour")],
         needs=("environment", "rust-build"),
     ),
     Part(

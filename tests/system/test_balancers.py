@@ -123,8 +123,8 @@ def test_clients_get_every_value(built, tmp_path, name, monkeypatch):
     with two_replicas(built) as replicas, balanced(name, replicas, tmp_path / "balancer") as url:
         for _ in range(clients):
             look_up(built, url, [*range(len(WORDS))] * 3)
-        asked = [metric(replica, 'spirea_key_lookups_total') for replica in replicas]
-        held = [metric(replica, 'spirea_keys_bytes') > 0 for replica in replicas]
+        asked = [metric(replica, "spirea_key_lookups_total") for replica in replicas]
+        held = [metric(replica, "spirea_keys_bytes") > 0 for replica in replicas]
         unknown = sum(metric(replica, "spirea_unknown_keys_total") for replica in replicas)
         if "sticky" in name:
             assert unknown == 0, "a query met a replica without its keys"
