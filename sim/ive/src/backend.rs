@@ -80,6 +80,10 @@ impl Backend for Accelerator {
         *ID
     }
 
+    fn each(&self, count: usize, work: &(dyn Fn(usize) + Sync)) {
+        NaiveBackend.each(count, work);
+    }
+
     fn upload(&self, layout: PanelLayout, bytes: &[u8]) -> Result<NaiveMatrix, BackendError> {
         NaiveBackend.upload(layout, bytes)
     }

@@ -104,6 +104,10 @@ impl Backend for Outline {
         *ID
     }
 
+    fn each(&self, count: usize, work: &(dyn Fn(usize) + Sync)) {
+        NaiveBackend.each(count, work);
+    }
+
     fn upload(&self, layout: PanelLayout, _: &[u8]) -> Result<PanelLayout, BackendError> {
         Ok(layout)
     }
