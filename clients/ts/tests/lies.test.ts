@@ -120,7 +120,9 @@ browserTest.for(["hybrid", "onion"])("a lying server and a look-up of many reque
     const [next, ...others] = between.asked("query");
     expect(others).toEqual([]);
     expect(keysNamed(next!.body) !== keysNamed(queries[0]!.body)).toBe(!answered);
-    expect(between.asked("keys")).toHaveLength(answered ? 0 : 1);
+    // The new ones are registered, or come behind the query if earlier refusals make requests bring keys.
+    const brings = next!.body.length > queries[0]!.body.length;
+    expect(between.asked("keys").length + Number(brings)).toBe(answered ? 0 : 1);
   }
 });
 
