@@ -27,15 +27,15 @@ pub type Polynomials = [Vec<u32>; POLYNOMIALS];
 
 /// The rings of all sets. Values are at the odd powers of the least primitive root.
 pub struct Rings {
-    /// Ring modulo q, of ciphertexts.
+    /// Ring of ciphertexts, modulo q.
     pub ciphertext: Arc<Ring>,
-    /// Ring modulo the first prime, of responses.
+    /// Ring of responses, modulo the first prime.
     pub response: Arc<Ring>,
-    /// Ring modulo q P, of key-switching keys.
+    /// Ring of key-switching keys, modulo q P.
     pub keys: Arc<Ring>,
-    /// Ring modulo the primes beyond q of products of ciphertexts.
+    /// Ring modulo the extension primes, which products of ciphertexts need besides those of q.
     pub extension: Arc<Ring>,
-    /// Ring modulo all of these primes but the last.
+    /// Ring modulo the extension primes except the last.
     pub extension_base: Arc<Ring>,
 }
 

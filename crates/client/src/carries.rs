@@ -12,9 +12,9 @@ const MOST: u32 = 32;
 /// times. Refusals alone decide, never an answer.
 #[derive(Debug)]
 pub(crate) struct Carries {
-    /// Requests that are still to carry keys.
+    /// Number of requests that still carry keys, from the next one on.
     left: u32,
-    /// Number of them after the next refusal.
+    /// Number of requests that carry keys after the next refusal.
     next: u32,
 }
 

@@ -12,7 +12,7 @@ use crate::AppleError;
 
 /// Maximum length of a message from a client: the body limit of Apple's example service.
 pub const MAX_INBOUND_BYTES: usize = 10 << 20;
-/// Maximum number of requests in a body. A client of Apple's sends one.
+/// Maximum number of requests in a body. Apple's clients send one.
 pub const MAX_REQUESTS: usize = 64;
 /// Maximum number of evaluation keys in an upload.
 pub const MAX_KEYS: usize = 16;

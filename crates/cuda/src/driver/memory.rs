@@ -35,7 +35,8 @@ impl<T: Pod> Buffer<T> {
         let bytes = length.saturating_mul(size_of::<T>()).max(1);
         let exhausted = |free, total| DriverError::OutOfMemory { wanted: bytes, free, total };
         if source == Source::Device {
-            // The driver would take unused memory of the pool, which is reserved for queries.
+            // The driver would take unused memory of the pool, which is reserved for queries. What
+            // it rounds an allocation up by is not counted.
             let (free, total) = device.memory()?;
             if bytes > free {
                 return Err(exhausted(free, total));
