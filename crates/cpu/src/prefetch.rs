@@ -66,6 +66,15 @@ impl Lines {
         self.left
     }
 
+    /// Prefetches the next line, if any, into the second-level cache alone.
+    #[inline(always)]
+    pub fn ask_second_level(&mut self) {
+        if self.left > 0 {
+            prefetch_second_level(self.next);
+            (self.next, self.left) = (self.next.wrapping_add(64), self.left - 1);
+        }
+    }
+
     /// Prefetches the next line, if any.
     #[inline(always)]
     pub fn ask(&mut self) {

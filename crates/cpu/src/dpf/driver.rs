@@ -18,7 +18,8 @@ use rayon::prelude::*;
 use spirea_backend::{Batch, RowLayout};
 use spirea_dpf::{Block as Node, Key, Leaf, OutputKind};
 
-use super::fold::{Block, GROUP_ROWS, SLACK, Sum, XorMasked, XorTables, is_narrow, sum_bytes};
+use super::bits::{BitProducts, SIDE, Sliced, XorSliced};
+use super::fold::{Bits, Block, GROUP_ROWS, SLACK, Sum, XorMasked, XorTables, is_narrow, sum_bytes};
 use super::lanes::{ByteLanes as _, Word};
 use super::traverse::Descent;
 use super::tree::Tree;
@@ -30,6 +31,8 @@ use crate::parallel::Each as _;
 
 /// Maximum number of keys that share one read of the database.
 const GROUP_KEYS: usize = 64;
+/// Maximum number of keys that share one read and one slicing of the database.
+const SLICED_GROUP_KEYS: usize = 128;
 /// Maximum bytes of all keys' nodes in a chunk: half of a second-level cache of 512 KiB.
 const NODES_BYTES: usize = 256 << 10;
 /// Maximum bytes of all keys' shares of a tile.
@@ -47,17 +50,29 @@ const LONE_BLOCK_BYTES: usize = 64 << 10;
 const PIECES_PER_THREAD: usize = 4;
 /// Least number of keys for which tables of subsets cost less than masked rows.
 const TABLE_KEYS: usize = 4;
+/// Least number of keys for which products of bit matrices cost less than masked rows.
+const SLICED_KEYS: usize = 2;
 
 /// Parameters of a fold, common to all its pieces.
 struct Fold<'a> {
     tree: &'a dyn Tree,
     found: Found,
+    /// Products of bit matrices, if they are the fastest way.
+    products: Option<BitProducts>,
     layout: RowLayout,
     bytes: &'a [u8],
     batch: &'a Batch,
     keys: &'a [Key],
     chunk: usize,
     tile: usize,
+}
+
+/// Sums of all keys over the rows so far.
+enum Sums {
+    /// One row for each key, one part after another.
+    Rows(Vec<u8>),
+    /// In the form of products of bit matrices.
+    Sliced(BitProducts, Sliced),
 }
 
 /// Fold of some of a table's rows.
@@ -73,24 +88,41 @@ pub(crate) struct Task<'a> {
 ///
 /// Tasks run in parallel, and in the order of memory if they are given in that order. If there are
 /// fewer tasks than pieces wanted for the threads, each task is cut into several pieces.
-pub(crate) fn share_folds(tree: &dyn Tree, found: Found, rows: &CpuRows, tasks: &[Task<'_>]) -> Vec<u8> {
+///
+/// Without `products`, share bits of several keys are folded by tables.
+pub(crate) fn share_folds(
+    tree: &dyn Tree,
+    found: Found,
+    products: Option<BitProducts>,
+    rows: &CpuRows,
+    tasks: &[Task<'_>],
+) -> Vec<u8> {
     let pieces = (PIECES_PER_THREAD * rayon::current_num_threads()).div_ceil(tasks.len().max(1));
-    let answers: Vec<_> = tasks.par_iter().collected(&|task| share_fold(tree, found, rows, task, pieces));
+    let fold = |task| share_fold(tree, found, products, rows, task, pieces);
+    let answers: Vec<_> = tasks.par_iter().collected(&fold);
     answers.concat()
 }
 
 /// Returns the answers of a task's keys, one after another.
-fn share_fold(tree: &dyn Tree, found: Found, rows: &CpuRows, task: &Task<'_>, pieces: usize) -> Vec<u8> {
+fn share_fold(
+    tree: &dyn Tree,
+    found: Found,
+    products: Option<BitProducts>,
+    rows: &CpuRows,
+    task: &Task<'_>,
+    pieces: usize,
+) -> Vec<u8> {
     let Task { batch, keys } = task;
     let (layout, leaves) = (rows.layout(), batch.domain.leaves());
     let least = group_leaves(batch);
     let mut answers = Vec::with_capacity(keys.len() * layout.answer_bytes());
-    for keys in keys.chunks(GROUP_KEYS) {
+    let products = products.filter(|_| batch.domain.output() == OutputKind::Bit && keys.len() >= SLICED_KEYS);
+    for keys in keys.chunks(if products.is_some() { SLICED_GROUP_KEYS } else { GROUP_KEYS }) {
         let most = |bytes: usize, each: usize| below(bytes / (each * keys.len())).max(least);
         let fair = below((leaves / pieces as u64) as usize).clamp(least, MAX_CHUNK);
         let chunk = most(NODES_BYTES, size_of::<Node>()).min(fair).min(1 << batch.domain.depth());
         let tile = most(SHARES_BYTES, size_of::<Leaf>()).min(MAX_TILE).min(chunk);
-        let fold = Fold { tree, found, layout, bytes: rows.bytes(), batch, keys, chunk, tile };
+        let fold = Fold { tree, found, products, layout, bytes: rows.bytes(), batch, keys, chunk, tile };
         let chunks = leaves.div_ceil(chunk as u64);
         let piece = chunks.div_ceil(pieces as u64);
         let sums = (0..chunks.div_ceil(piece))
@@ -136,11 +168,18 @@ impl Fold<'_> {
 
     /// Returns the sums over the rows of some chunks.
     fn piece(&self, chunks: Range<u64>) -> Vec<u8> {
-        let mut sums = self.no_sums();
+        let (parts, row_bytes) = (self.layout.parts(), self.layout.row_bytes());
+        let mut sums = match self.products {
+            Some(products) => {
+                Sums::Sliced(products, Sliced::new(self.keys.len(), parts, row_bytes, self.block_rows()))
+            }
+            None => Sums::Rows(self.no_sums()),
+        };
         let mut nodes = Aligned::<Node>::zeros(self.keys.len() * self.chunk);
-        // The rows of a tree smaller than a group are padded to a group.
+        // The rows of a tree smaller than a group are padded to a group, keys to whole matrices.
         let behind = group_leaves(self.batch);
-        let mut shares = Aligned::<Leaf>::zeros(self.keys.len() * self.tile + behind);
+        let padded = self.keys.len().next_multiple_of(SIDE);
+        let mut shares = Aligned::<Leaf>::zeros(padded * self.tile + behind);
         let per_leaf = self.batch.domain.output().per_leaf();
         let descent = |key| Descent::new(self.tree, key, self.chunk);
         let mut descents: Vec<Descent<'_>> = self.keys.iter().map(descent).collect();
@@ -166,17 +205,37 @@ impl Fold<'_> {
                 self.rows(first..end, &shares, &mut sums);
             }
         }
-        sums
+        match sums {
+            Sums::Rows(sums) => sums,
+            Sums::Sliced(_, sliced) => {
+                let mut sums = self.no_sums();
+                for (part, sums) in sums.chunks_exact_mut(self.part_bytes()).enumerate() {
+                    for (key, row) in sums.chunks_exact_mut(sum_bytes(row_bytes)).enumerate() {
+                        sliced.add_to(key, part, row);
+                    }
+                }
+                sums
+            }
+        }
+    }
+
+    /// Returns the number of rows in a block: whole groups.
+    fn block_rows(&self) -> usize {
+        let row_bytes = self.layout.row_bytes();
+        let rows = match (self.products, self.keys.len()) {
+            (Some(_), _) => Sliced::block_rows(row_bytes),
+            (None, 1) => LONE_BLOCK_BYTES / row_bytes,
+            (None, _) => BLOCK_BYTES / row_bytes,
+        };
+        rows.max(1).next_multiple_of(GROUP_ROWS)
     }
 
     /// Folds `rows`, counted from the batch's first row; `shares` begins with the share of the
     /// first of them.
-    fn rows(&self, rows: Range<usize>, shares: &[Leaf], sums: &mut [u8]) {
-        let row_bytes = self.layout.row_bytes();
-        let block_bytes = if self.keys.len() == 1 { LONE_BLOCK_BYTES } else { BLOCK_BYTES };
-        let block_rows = (block_bytes / row_bytes).max(1).next_multiple_of(GROUP_ROWS);
+    fn rows(&self, rows: Range<usize>, shares: &[Leaf], sums: &mut Sums) {
+        let (row_bytes, block_rows) = (self.layout.row_bytes(), self.block_rows());
         let covers_groups = self.tile >= group_leaves(self.batch);
-        if let Some(half) = self.halves(&rows, block_rows) {
+        if let (Sums::Rows(sums), Some(half)) = (&mut *sums, self.halves(&rows, block_rows)) {
             for first in (0..half).step_by(block_rows) {
                 self.pair([first, first + half], block_rows, &rows, shares, sums);
             }
@@ -185,7 +244,7 @@ impl Fold<'_> {
         for first in rows.clone().step_by(block_rows) {
             let count = block_rows.min(rows.end - first);
             let whole = count.next_multiple_of(GROUP_ROWS);
-            for (part, sums) in sums.chunks_exact_mut(self.part_bytes()).enumerate() {
+            for part in 0..self.layout.parts() {
                 let start = self.batch.rows.start + first;
                 let start = self.layout.range(part, start..start).start;
                 let bytes = &self.bytes[start..];
@@ -202,7 +261,7 @@ impl Fold<'_> {
                 };
                 SHARE_FOLD.read(whole * row_bytes, self.bytes.len(), |ahead| {
                     let block = Block { bytes: &bytes, row_bytes, rows: whole, ahead };
-                    self.block(block, shares, first - rows.start, sums);
+                    self.block(block, shares, first - rows.start, part, sums);
                 });
             }
         }
@@ -252,7 +311,15 @@ impl Fold<'_> {
     }
 
     /// Folds a block by the shares of the tile from row `skipped` on.
-    fn block(&self, block: Block<'_>, shares: &[Leaf], skipped: usize, sums: &mut [u8]) {
+    fn block(&self, block: Block<'_>, shares: &[Leaf], skipped: usize, part: usize, sums: &mut Sums) {
+        let sums = match sums {
+            Sums::Rows(sums) => &mut sums[part * self.part_bytes()..][..self.part_bytes()],
+            Sums::Sliced(products, sliced) => {
+                let (bits, stride) = self.bits(shares, skipped);
+                products.run(XorSliced { block, bits, stride, part, sliced });
+                return;
+            }
+        };
         match self.batch.domain.output() {
             OutputKind::Bit => self.xor(block, shares, skipped, sums),
             OutputKind::U32 => self.sum::<u32>(block, shares, skipped, sums),
@@ -260,9 +327,15 @@ impl Fold<'_> {
         }
     }
 
+    /// Returns the share bits of all keys from row `skipped` of the tile on, and the words from a
+    /// key's bits to the next key's.
+    fn bits<'s>(&self, shares: &'s [Leaf], skipped: usize) -> (Bits<'s>, usize) {
+        let bits = &bytemuck::cast_slice(shares.as_flattened())[skipped / GROUP_ROWS..];
+        (bits, self.tile * size_of::<Leaf>() / size_of::<u64>())
+    }
+
     fn xor(&self, block: Block<'_>, shares: &[Leaf], skipped: usize, sums: &mut [u8]) {
-        let bits = &bytemuck::cast_slice::<_, u64>(shares.as_flattened())[skipped / GROUP_ROWS..];
-        let stride = self.tile * size_of::<Leaf>() / size_of::<u64>();
+        let (bits, stride) = self.bits(shares, skipped);
         with_token!(self.found, Portable::<8>, lanes => {
             if self.keys.len() >= TABLE_KEYS {
                 lanes.run(XorTables { block, bits, stride, sums });

@@ -33,8 +33,9 @@ pub(crate) struct Block<'a> {
 }
 
 impl<'a> Block<'a> {
+    /// Returns the bytes from a row on.
     #[inline(always)]
-    fn row(&self, row: usize) -> &'a [u8] {
+    pub fn row(&self, row: usize) -> &'a [u8] {
         &self.bytes[row * self.row_bytes..]
     }
 }

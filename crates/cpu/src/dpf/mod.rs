@@ -10,11 +10,14 @@ mod aesni;
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+mod bits;
 #[cfg(target_arch = "x86_64")]
 mod compiled;
 mod driver;
 mod evaluate;
 mod fold;
+#[cfg(target_arch = "x86_64")]
+mod gfni;
 mod lanes;
 mod portable;
 #[cfg(test)]
@@ -35,6 +38,7 @@ pub(crate) use trees::tree;
 
 use crate::isa::{Found, Portable, with_token};
 use crate::{CpuBackend, CpuRows};
+use bits::BitProducts;
 use driver::Task;
 use fold::MultiplyAdds32;
 use lanes::ByteLanes as _;
@@ -80,7 +84,7 @@ impl ShareBackend for CpuBackend {
             Ok(Task { batch: rows.layout().check_keys(first_row, keys)?, keys })
         };
         let tasks = folds.iter().map(task).collect::<Result<Vec<_>, BackendError>>()?;
-        let tree = tree(self.isa(), prf);
-        Ok(self.install(|| driver::share_folds(&*tree, self.found, rows, &tasks)))
+        let (tree, products) = (tree(self.isa(), prf), BitProducts::detect(self.found));
+        Ok(self.install(|| driver::share_folds(&*tree, self.found, products, rows, &tasks)))
     }
 }

@@ -1,5 +1,6 @@
 //! Every tree against the definition, node by node and over whole domains.
 
+use spirea_backend::RowLayout;
 use spirea_dpf::prf::Aes128;
 use spirea_dpf::{
     Block, CONTROL, Domain, Key, LEAF_BLOCKS, Leaf, OutputKind, Party, PrfKind, PrfVisitor, Select,
@@ -7,11 +8,14 @@ use spirea_dpf::{
 };
 use spirea_math::random::SecretRng;
 
+use super::bits::BitProducts;
+use super::driver::{self, Task};
 use super::evaluate::Traversal;
 use super::traverse::Descent;
 use super::tree::{TargetTree, Tree};
 use super::trees::tree;
-use crate::{CpuBackend, Isa};
+use crate::isa::Found;
+use crate::{CpuBackend, CpuRows, Isa};
 
 /// Returns the trees of AES that this machine has instructions for.
 fn aes_trees() -> Vec<(&'static str, Box<dyn Tree>)> {
@@ -142,6 +146,33 @@ fn shares_of_whole_domains_are_handed_over_by_key() {
         for (key, found) in keys.iter().zip(found.into_inner().unwrap()) {
             assert_eq!(found.len() as u64, domain.leaves());
             assert!(found == evaluate_all::<Aes128, spirea_dpf::Bit>(Aes128, key), "{points} points");
+        }
+    }
+}
+
+/// A machine with products of bit matrices never uses tables, so integration tests do not reach
+/// them there.
+#[test]
+fn tables_and_products_of_bit_matrices_give_the_same_answers() {
+    let mut rng = SecretRng::from_os().unwrap();
+    for (rows, row_bytes, parts) in [(1000, 32, 1), (700, 41, 2), (90, 300, 1), (3000, 3, 1)] {
+        let layout = RowLayout::new(rows, row_bytes, parts).unwrap();
+        let bytes: Vec<u8> = (0..layout.bytes()).map(|_| rng.next_u64() as u8).collect();
+        let held = CpuRows::copy_of(layout, &bytes).unwrap();
+        for count in [2, 3, 4, 9, 70] {
+            let keys: Vec<Key> = (0..count)
+                .map(|_| keys(PrfKind::Aes128, rows as u64 - 1, OutputKind::Bit, &mut rng)[0].clone())
+                .collect();
+            let batch = layout.check_keys(1, &keys).unwrap();
+            let task = [Task { batch, keys: &keys }];
+            for isa in Isa::available() {
+                let (tree, found) = (tree(isa, PrfKind::Aes128), Found::detect(isa).unwrap());
+                let answers = |products| driver::share_folds(&*tree, found, products, &held, &task);
+                assert!(
+                    answers(None) == answers(BitProducts::detect(found)),
+                    "{isa}: {layout:?}, {count} keys"
+                );
+            }
         }
     }
 }

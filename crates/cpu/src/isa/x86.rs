@@ -4,7 +4,7 @@
 //! safe code. An intrinsic that takes a pointer does not compile there without its own `unsafe`.
 
 /// Compiles a function with the features that a token proves. Calling it is unsafe, and its caller
-/// must hold the token. The tokens of AES are in `dpf`.
+/// must hold the token. The tokens of AES and of bit matrices are in `dpf`.
 #[rustfmt::skip]
 macro_rules! enabled {
     ($features:literal, $function:item) => { #[target_feature(enable = $features)] $function };
@@ -13,6 +13,8 @@ macro_rules! enabled {
     (Avx512,  $function:item) => { $crate::isa::enabled! { "avx512f,avx512bw,avx512vnni", $function } };
     (AesNi,   $function:item) => { $crate::isa::enabled! { "aes", $function } };
     (Vaes,    $function:item) => { $crate::isa::enabled! { "avx2,vaes", $function } };
+    (Gfni256, $function:item) => { $crate::isa::enabled! { "avx2,gfni", $function } };
+    (Gfni512, $function:item) => { $crate::isa::enabled! { "avx512f,avx512bw,avx2,gfni", $function } };
     (Vaes512, $function:item) => { $crate::isa::enabled! { "avx512f,avx512bw,vaes", $function } };
 }
 pub(crate) use enabled;

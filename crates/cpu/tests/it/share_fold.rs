@@ -88,7 +88,7 @@ fn a_lone_key_over_large_tiles() {
 
 #[test]
 fn every_number_of_keys_up_to_two_groups() {
-    for count in [1, 2, 3, 4, 5, 6, 7, 8, 31, 64, 65, 130] {
+    for count in [1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 17, 31, 32, 33, 64, 65, 130] {
         for output in FOLDED {
             let layout = RowLayout::new(700, 72, 1).unwrap();
             agrees(layout, 0, Domain::new(700, output).unwrap(), PrfKind::Aes128, count % 2, count);
@@ -111,6 +111,22 @@ proptest! {
         let first_row = skipped % rows;
         let points = points.min(rows - first_row) as u64;
         agrees(layout, first_row, Domain::new(points, output).unwrap(), PrfKind::Aes128, party, count);
+    }
+}
+
+proptest! {
+    #![proptest_config(crate::common::cases(30))]
+
+    /// Bits for several sets of eight keys, over rows with any number of stripes.
+    #[test]
+    fn many_keys_over_rows_of_any_width(
+        rows in 1usize..600, row_bytes in 1usize..200, parts in 1usize..3, skipped in 0usize..40,
+        party in 0usize..2, count in 1usize..70,
+    ) {
+        let layout = RowLayout::new(rows, row_bytes, parts).unwrap();
+        let first_row = skipped % rows;
+        let domain = Domain::new((rows - first_row) as u64, OutputKind::Bit).unwrap();
+        agrees(layout, first_row, domain, PrfKind::Aes128, party, count);
     }
 }
 

@@ -1,0 +1,332 @@
+//! Products of share bits and rows over GF(2), for several keys at a time.
+//!
+//! The share bits of eight keys for eight rows are a matrix of 8 x 8 bits. One instruction
+//! multiplies it by the same byte of these rows, also 8 x 8 bits, and returns that byte of eight
+//! sums; a vector does so for four or eight bytes of a row. The instruction wants its second matrix
+//! with the bits of one column in each byte. Rows stay in memory as they are, and a block of them is
+//! *sliced* into this form in the caches, once for all keys.
+//!
+//! ```text
+//! rows        a stripe of 32 bytes of each of 8 rows
+//! slice       32 words, one for each byte of the stripe: bit b of the 8 rows in byte 7 - b
+//! selections  a word for each 8 rows: the share bits of key k in byte k
+//! sums        32 words, one for each byte of the stripe: the sum of key k in byte k
+//! ```
+
+use bytemuck::Pod;
+
+use super::fold::{Bits, Block};
+#[cfg(target_arch = "x86_64")]
+use super::gfni::{Gfni256, Gfni512};
+use crate::aligned::Aligned;
+use crate::isa::{Found, load, store};
+use crate::prefetch::Lines;
+
+/// Rows, columns and keys of a matrix of bits.
+pub(super) const SIDE: usize = 8;
+/// Bytes of a row that are sliced together.
+const STRIPE: usize = 32;
+/// Bytes of a block's slices, if a row has less: a quarter of a first-level cache of 32 KiB.
+const SLICES_BYTES: usize = 8 << 10;
+/// Least distance in bytes from a block to the lines that are prefetched meanwhile. They go to the
+/// second-level cache alone, since the first level has room for too few outstanding lines.
+const NEXT_BYTES: usize = 24 << 10;
+
+/// One word for each byte of a stripe.
+type Slice = [u64; STRIPE];
+
+/// Instruction set found on this machine that multiplies bit matrices, with its proof.
+#[derive(Clone, Copy)]
+pub(crate) enum BitProducts {
+    #[cfg(target_arch = "x86_64")]
+    Avx2(Gfni256),
+    #[cfg(target_arch = "x86_64")]
+    Avx512(Gfni512),
+}
+
+impl BitProducts {
+    /// Returns the widest products that `found` allows, if the machine has them.
+    pub fn detect(found: Found) -> Option<Self> {
+        match found {
+            Found::Portable => None,
+            #[cfg(target_arch = "x86_64")]
+            Found::Avx2(token) => Gfni256::detect(token).map(Self::Avx2),
+            #[cfg(target_arch = "x86_64")]
+            Found::Avx512(token) => Gfni512::detect(token).map(Self::Avx512),
+        }
+    }
+
+    /// Runs an algorithm compiled for this instruction set.
+    pub fn run(self, kernel: impl BitKernel) {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2(lanes) => lanes.run(kernel),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512(lanes) => lanes.run(kernel),
+        }
+    }
+}
+
+/// Algorithm compiled for every instruction set with products of bit matrices.
+pub(crate) trait BitKernel {
+    /// Runs the algorithm. Implementations are `#[inline(always)]`, so that they are compiled with
+    /// the caller's instructions.
+    fn run<L: BitLanes>(self, lanes: L);
+}
+
+/// Operations on vectors of bit matrices, implemented by the token of an instruction set.
+pub(crate) trait BitLanes: Copy {
+    /// Register for products.
+    type Vector: Pod;
+    /// Register for slicing: the bytes of a stripe.
+    type Stripe: Pod;
+    /// Sets of eight keys whose sums of a stripe fit the registers together.
+    const SETS: usize;
+
+    /// Runs an algorithm compiled for this instruction set.
+    fn run<K: BitKernel>(self, kernel: K);
+
+    /// Returns a vector with `word` in every 64 bits.
+    fn splat(self, word: u64) -> Self::Vector;
+    /// Returns the exclusive or.
+    fn xor(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    /// Returns, in each word, for each byte s of `bits`: the byte whose bit b is the parity of s
+    /// and byte 7 - b of `matrices`.
+    fn multiply(self, bits: Self::Vector, matrices: Self::Vector) -> Self::Vector;
+
+    /// Loads eight stripes, at every `stride`-th byte.
+    ///
+    /// # Panics
+    /// Panics if the last stripe reaches beyond the end of `bytes`.
+    fn load_stripes(self, bytes: &[u8], stride: usize) -> [Self::Stripe; SIDE];
+    /// Returns the words whose byte r is the byte of stripe r. They are [`shuffled`].
+    fn interleave(self, stripes: [Self::Stripe; SIDE]) -> [Self::Stripe; SIDE];
+    /// Returns the slice of a stripe of eight rows: the words of the stripes, [`shuffled`], with
+    /// bit b of row r as bit r of byte 7 - b.
+    fn slice(self, rows: [Self::Stripe; SIDE]) -> [Self::Stripe; SIDE];
+}
+
+/// Returns the place of the word of byte `byte` of a stripe: vectors interleave each half of a
+/// stripe by itself.
+const fn shuffled(byte: usize) -> usize {
+    let (half, byte) = (byte / (STRIPE / 2), byte % (STRIPE / 2));
+    byte / 2 * 4 + half * 2 + byte % 2
+}
+
+/// Buffers of a fold of sliced rows, and the keys' sums over all rows so far.
+pub(crate) struct Sliced {
+    /// Sets of eight keys; the last set may have fewer.
+    sets: usize,
+    /// Bytes of a row.
+    row_bytes: usize,
+    /// Slices of a block: by stripe, then by rows.
+    slices: Aligned<Slice>,
+    /// Selections of a block: by set, then by rows.
+    selections: Aligned<Slice>,
+    /// Sums: by part, then by set, then by stripe.
+    sums: Aligned<Slice>,
+}
+
+impl Sliced {
+    /// Returns the number of rows whose slices fill a block.
+    pub fn block_rows(row_bytes: usize) -> usize {
+        SLICES_BYTES / row_bytes.next_multiple_of(STRIPE)
+    }
+
+    /// Creates buffers for blocks of at most `rows` rows, with sums of zero of every key for
+    /// `parts` parts.
+    pub fn new(keys: usize, parts: usize, row_bytes: usize, rows: usize) -> Self {
+        let (sets, stripes) = (keys.div_ceil(SIDE), row_bytes.div_ceil(STRIPE));
+        Self {
+            sets,
+            row_bytes,
+            slices: Aligned::zeros(stripes * rows / SIDE),
+            selections: Aligned::zeros(sets * (rows / SIDE).div_ceil(STRIPE)),
+            sums: Aligned::zeros(parts * sets * stripes),
+        }
+    }
+
+    /// Adds the sums of key `key` in part `part` to a row.
+    pub fn add_to(&self, key: usize, part: usize, row: &mut [u8]) {
+        let stripes = self.row_bytes.div_ceil(STRIPE);
+        let sums = self.sums[(part * self.sets + key / SIDE) * stripes..][..stripes].as_flattened();
+        for (i, to) in row[..self.row_bytes].iter_mut().enumerate() {
+            let word = sums[i / STRIPE * STRIPE + shuffled(i % STRIPE)];
+            *to ^= word.to_le_bytes()[key % SIDE];
+        }
+    }
+}
+
+/// Kernel `sums[k] ^= XOR of rows whose bit of key k is set`, for several keys. The bits of key k
+/// begin at word `k * stride` of `bits`, which also has bits for keys that fill the last set. Bits
+/// are read 256 at a time, and those behind the last row have no effect.
+pub(crate) struct XorSliced<'a> {
+    pub block: Block<'a>,
+    pub bits: Bits<'a>,
+    pub stride: usize,
+    /// Part of the rows.
+    pub part: usize,
+    pub sliced: &'a mut Sliced,
+}
+
+impl BitKernel for XorSliced<'_> {
+    #[inline(always)]
+    fn run<L: BitLanes>(self, lanes: L) {
+        let Self { block, bits, stride, part, sliced } = self;
+        let Sliced { sets, row_bytes, slices, selections, sums } = sliced;
+        let (sets, stripes, groups) = (*sets, row_bytes.div_ceil(STRIPE), block.rows / SIDE);
+        let chunks = groups.div_ceil(STRIPE);
+        for (set, selections) in selections.chunks_exact_mut(chunks).take(sets).enumerate() {
+            select(lanes, &bits[set * SIDE * stride..], stride, selections);
+        }
+        let mut next = Next::new(block, stripes * groups * (Next::SLICE + sets));
+        slice(lanes, block, slices, &mut next);
+        let sums = &mut sums[part * sets * stripes..][..sets * stripes];
+        for (stripe, slices) in slices.chunks_exact(groups).take(stripes).enumerate() {
+            let columns = STRIPE.min(*row_bytes - stripe * STRIPE);
+            for set in (0..sets).step_by(L::SETS) {
+                let selections = &selections[set * chunks..];
+                let sums = &mut sums[set * stripes + stripe..];
+                let product = Product { slices, selections, chunks, sums, stripes, next: &mut next };
+                product.add(lanes, L::SETS.min(sets - set), columns);
+            }
+        }
+    }
+}
+
+/// Fills the selections of eight keys: the share bits of 256 rows at a time.
+#[inline(always)]
+fn select<L: BitLanes>(lanes: L, bits: Bits<'_>, stride: usize, selections: &mut [Slice]) {
+    let bits: &[u8] = bytemuck::cast_slice(bits);
+    for (chunk, selections) in selections.iter_mut().enumerate() {
+        let of_keys = lanes.load_stripes(&bits[chunk * STRIPE..], stride * size_of::<u64>());
+        let words: Slice = bytemuck::cast(lanes.interleave(of_keys));
+        for (i, selection) in selections.iter_mut().enumerate() {
+            *selection = words[shuffled(i)];
+        }
+    }
+}
+
+/// Slices a block's rows, in the order of memory.
+#[inline(always)]
+fn slice<L: BitLanes>(lanes: L, block: Block<'_>, slices: &mut [Slice], next: &mut Next) {
+    let groups = block.rows / SIDE;
+    for group in 0..groups {
+        let rows = block.row(group * SIDE);
+        for (stripe, at) in (0..block.row_bytes).step_by(STRIPE).enumerate() {
+            let of_rows = lanes.load_stripes(&rows[at..], block.row_bytes);
+            slices[stripe * groups + group] = bytemuck::cast(lanes.slice(of_rows));
+            next.ask(Next::SLICE);
+        }
+    }
+}
+
+/// Lines to prefetch while a block is sliced and multiplied, at an even pace. Otherwise memory would
+/// rest during the products, and the processor's own prefetchers would begin anew with each block.
+struct Next {
+    lines: Lines,
+    /// Lines for all the work, and the work, in stripes of eight keys' products.
+    count: usize,
+    work: usize,
+    /// Lines that are due, times the work.
+    due: usize,
+}
+
+impl Next {
+    /// Work of slicing eight rows' stripe.
+    const SLICE: usize = 3;
+
+    /// Returns as many lines as `block` has, for `work` units of work.
+    #[inline(always)]
+    fn new(block: Block<'_>, work: usize) -> Self {
+        let bytes = block.rows * block.row_bytes;
+        let lines = Lines::new(block.bytes.as_ptr().wrapping_add(bytes.max(NEXT_BYTES)), bytes);
+        Self { count: lines.count(), lines, work, due: 0 }
+    }
+
+    /// Prefetches the lines that are due after some more work.
+    #[inline(always)]
+    fn ask(&mut self, work: usize) {
+        self.due += work * self.count;
+        while self.due >= self.work {
+            self.due -= self.work;
+            self.lines.ask_second_level();
+        }
+    }
+}
+
+/// Product of a stripe's slices and the selections of several sets of keys.
+struct Product<'a> {
+    /// Slices of the stripe, by rows.
+    slices: &'a [Slice],
+    /// Selections from the first set on: a word for each slice, at every `chunks`-th place.
+    selections: &'a [Slice],
+    chunks: usize,
+    /// Sums from the first set on, at every `stripes`-th place.
+    sums: &'a mut [Slice],
+    stripes: usize,
+    next: &'a mut Next,
+}
+
+impl Product<'_> {
+    /// Adds the products of `sets` sets, for the first `columns` bytes of the stripe.
+    #[inline(always)]
+    fn add<L: BitLanes>(self, lanes: L, sets: usize, columns: usize) {
+        match sets {
+            4 if L::SETS >= 4 => self.add_sets::<L, 4>(lanes, columns),
+            3 if L::SETS >= 3 => self.add_sets::<L, 3>(lanes, columns),
+            2 if L::SETS >= 2 => self.add_sets::<L, 2>(lanes, columns),
+            _ => self.add_sets::<L, 1>(lanes, columns),
+        }
+    }
+
+    #[inline(always)]
+    fn add_sets<L: BitLanes, const K: usize>(mut self, lanes: L, columns: usize) {
+        let words = size_of::<L::Vector>() / size_of::<u64>();
+        match STRIPE / words {
+            4 if columns >= STRIPE / 2 => self.add_vectors::<L, K, 4>(lanes, 0),
+            8 if columns >= STRIPE / 2 => self.add_vectors::<L, K, 8>(lanes, 0),
+            _ => {
+                // Half of a vector's words belong to the first half of a stripe. No closure, which
+                // would be compiled without the caller's instruction set.
+                for vector in 0..columns.min(STRIPE / 2).div_ceil(words / 2) {
+                    self.add_vectors::<L, K, 1>(lanes, vector * words);
+                }
+            }
+        }
+    }
+
+    /// Adds the products of K sets for V vectors of the stripe, from word `at` of a slice on.
+    #[inline(always)]
+    fn add_vectors<L: BitLanes, const K: usize, const V: usize>(&mut self, lanes: L, at: usize) {
+        let words = size_of::<L::Vector>() / size_of::<u64>();
+        let pairs = self.slices.as_chunks::<2>().0;
+        let mut selections: [&[[u64; 2]]; K] = [&[]; K];
+        for (k, of_set) in selections.iter_mut().enumerate() {
+            *of_set = &self.selections[k * self.chunks..].as_flattened().as_chunks().0[..pairs.len()];
+        }
+        let mut totals = [[lanes.splat(0); V]; K];
+        for (k, totals) in totals.iter_mut().enumerate() {
+            for (v, total) in totals.iter_mut().enumerate() {
+                *total = load(&self.sums[k * self.stripes][at + v * words..]);
+            }
+        }
+        for (i, slices) in pairs.iter().enumerate() {
+            self.next.ask(2 * K);
+            for v in 0..V {
+                let rows = [load(&slices[0][at + v * words..]), load(&slices[1][at + v * words..])];
+                for (totals, of_set) in totals.iter_mut().zip(selections) {
+                    let [first, second] = of_set[i];
+                    let first = lanes.multiply(lanes.splat(first), rows[0]);
+                    let second = lanes.multiply(lanes.splat(second), rows[1]);
+                    totals[v] = lanes.xor(totals[v], lanes.xor(first, second));
+                }
+            }
+        }
+        for (k, totals) in totals.iter().enumerate() {
+            for (v, &total) in totals.iter().enumerate() {
+                store(total, &mut self.sums[k * self.stripes][at + v * words..]);
+            }
+        }
+    }
+}
