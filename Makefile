@@ -14,6 +14,11 @@ build demo-build test check lint check-32-bit deny audit tests-built doc test-sy
 build:
 	SPIREA_COMMIT="$$(git rev-parse HEAD 2> /dev/null)" $(CARGO) build --release --locked --package spirea-cli
 
+# The benchmarks, loads and drawings: spirea-lab, which users of spirea do not need.
+.PHONY: lab
+lab: | check-rust
+	$(CARGO) build --release --locked --package spirea-lab
+
 # The command with its manual, completions, unit and sample settings, below PREFIX. Packagers set DESTDIR as well.
 PREFIX ?= /usr/local
 DESTDIR ?=
@@ -216,17 +221,17 @@ fuzz:
 	done
 
 # Checks that this machine's GPU computes correctly, and measures how near it comes to its limits: docs/gpu.md. Exit
-# code 3 means that there is no GPU. The same two commands work on a machine that has only the binary.
+# code 3 means that there is no GPU. The same two commands work on a machine that has only the two programs.
 .PHONY: gpu
-gpu: build
+gpu: build lab
 	target/release/spirea gpu check
-	target/release/spirea gpu bench
+	target/release/spirea-lab gpu bench
 
-# Packs the program and a script that checks, measures and profiles a GPU, for a machine with nothing but its driver:
+# Packs the two programs and a script that checks, measures and profiles a GPU, for a machine with nothing but its driver:
 # target/gpu-kit/spirea-gpu-kit.tar.xz.
 .PHONY: gpu-kit
-gpu-kit: build
-	python3 scripts/gpu_kit.py target/release/spirea target/gpu-kit
+gpu-kit: build lab
+	python3 scripts/gpu_kit.py target/release/spirea target/release/spirea-lab target/gpu-kit
 
 # Tests the service under kills, floods, malformed input and damaged files, in the long form: docs/reliability.md. The
 # short form is part of `make test`.
@@ -253,12 +258,12 @@ rtl: $(VENV)/installed
 rtl-area:
 	python3 scripts/rtl_area.py $(LIBERTY)
 
-bench: build
-	target/release/spirea bench scan --db-gib 1 --batch 1 --threads 1 --json
-	target/release/spirea bench scan --db-gib 1 --batch 1 --threads 2 --json
-	target/release/spirea bench scan --db-gib 1 --batch 32 --threads 1 --json
-	target/release/spirea bench hint --db-gib 1 --threads 1 --json
-	target/release/spirea bench simple --db-gib 1 --threads 1 --json
+bench: lab
+	target/release/spirea-lab bench scan --db-gib 1 --batch 1 --threads 1 --json
+	target/release/spirea-lab bench scan --db-gib 1 --batch 1 --threads 2 --json
+	target/release/spirea-lab bench scan --db-gib 1 --batch 32 --threads 1 --json
+	target/release/spirea-lab bench hint --db-gib 1 --threads 1 --json
+	target/release/spirea-lab bench simple --db-gib 1 --threads 1 --json
 
 clean:
 	$(CARGO) clean

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks a machine's GPU with Spirea, measures it, and profiles it, in one short run.
 
-Usage: gpu_hour.py correct|figures|tools|all [--seconds N] [--out FOLDER] [--spirea PATH]
+Usage: gpu_hour.py correct|figures|tools|all [--seconds N] [--out FOLDER] [--spirea PATH] [--lab PATH]
 
     correct   self-tests, every step and every protocol against the processor, then the kernels under compute-sanitizer
     figures   limits of the device, and the figures of steps and protocols: figures.jsonl
@@ -41,7 +41,7 @@ SHARE = 0.7
 PROCESSES = max(2, min(10, os.cpu_count() or 1))
 # Variable in the environment of every command, which the command's own processes inherit.
 MARK = "SPIREA_GPU_HOUR"
-# The code of `spirea gpu` for a machine without a device.
+# The code of `spirea gpu check` for a machine without a device.
 NO_DEVICE = 3
 
 DRIVERS = ["/usr/local/nvidia/lib64", "/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib/wsl/lib", "/usr/local/cuda*/compat"]
@@ -129,10 +129,10 @@ def end(mark):
 
 
 class Hour:
-    """One call of this script: its program and folder, the time left, and the outcome of its commands."""
+    """One call of this script: its programs and folder, the time left, and the outcome of its commands."""
 
-    def __init__(self, spirea, out, seconds):
-        self.spirea, self.out = str(spirea), out
+    def __init__(self, spirea, lab, out, seconds):
+        self.spirea, self.lab, self.out = str(spirea), str(lab), out
         self.ends = time.monotonic() + seconds
         self.environment = dict(os.environ)
         self.failures = []
@@ -207,9 +207,13 @@ class Hour:
         self.ends = time.monotonic()
         end(f"{os.getpid()}-")
 
-    def gpu(self, *words):
-        """Returns a command of `spirea gpu`."""
-        return [self.spirea, "gpu", *words]
+    def check(self, *words):
+        """Returns a command of `spirea gpu check`."""
+        return [self.spirea, "gpu", "check", *words]
+
+    def bench(self, *words):
+        """Returns a command of `spirea-lab gpu bench`."""
+        return [self.lab, "gpu", "bench", *words]
 
     def parallel(self, calls):
         """Makes calls in parallel."""
@@ -250,7 +254,7 @@ def objects(lines):
 
 def list_checks(hour):
     """Returns the names of all checks on this device."""
-    code, lines = hour.execute("list", 60, hour.gpu("check", "--minutes", "0", "--json"))
+    code, lines = hour.execute("list", 60, hour.check("--minutes", "0", "--json"))
     if code == NO_DEVICE:
         raise NoDevice(" ".join(f"{given['error']}: {given['message']}" for given in objects(lines) if "error" in given))
     names = [given["check"] for given in objects(lines) if "check" in given]
@@ -299,14 +303,14 @@ def describe(hour):
 def check(hour, family, limit=100):
     """Compares a family's results with the processor's."""
     words = ["--filter", family, "--db-gib", "0.25", *hour.minutes(limit)]
-    hour.run(f"check {family.strip(' ,')}", limit, hour.gpu("check", *words))
+    hour.run(f"check {family.strip(' ,')}", limit, hour.check(*words))
 
 
 def sanitize(hour, program, kind, family, limit=100):
     """Runs a family's kernels at the least sizes under one of compute-sanitizer's tools."""
     options = ["--tool", kind, *SANITIZERS[kind], "--error-exitcode", "9"]
     words = ["--scale", "tiny", "--filter", family, *hour.minutes(limit)]
-    hour.run(f"{kind} {family.strip()}", limit, [program, *options, *hour.gpu("check", *words)])
+    hour.run(f"{kind} {family.strip()}", limit, [program, *options, *hour.check(*words)])
 
 
 def correct(hour, names):
@@ -328,14 +332,14 @@ def figures(hour, names):
     """Measures everything, alone on the device."""
     limit = 300
     words = ["--out", str(hour.out / "figures.jsonl"), *hour.minutes(limit)]
-    hour.run("figures", limit, hour.gpu("bench", *words))
+    hour.run("figures", limit, hour.bench(*words))
 
 
 def profile(hour, name, limit, figure, options):
     """Runs a figure under ncu, which ends it after the last launch that it profiles."""
     words = ["--clock-control", "none", "--cache-control", "none", "--kill", "yes", "--csv", "--page", "raw", *options]
     measured = ["--filter", figure, "--minutes", "10", "--out", str(hour.out / "profiled.tmp")]
-    hour.run(name, limit, [tool("ncu"), *words, *hour.gpu("bench", *measured)])
+    hour.run(name, limit, [tool("ncu"), *words, *hour.bench(*measured)])
 
 
 def tools(hour, names):
@@ -367,10 +371,10 @@ def pack(out):
     print(f"wrote {packed}")
 
 
-def default_program():
+def default_program(name):
     """Returns the program beside this script, that of this checkout's release build, or that of the PATH."""
-    places = [HERE / "spirea", HERE.parent / "target/release/spirea"]
-    return next((place for place in places if place.is_file()), shutil.which("spirea"))
+    places = [HERE / name, HERE.parent / "target/release" / name]
+    return next((place for place in places if place.is_file()), shutil.which(name))
 
 
 def arguments():
@@ -379,10 +383,14 @@ def arguments():
     parser.add_argument("call", choices=CALLS)
     parser.add_argument("--seconds", type=float, default=420, help="time for everything (default: %(default)s)")
     parser.add_argument("--out", type=Path, default=Path("gpu-hour"), help="folder of the results (default: %(default)s)")
-    parser.add_argument("--spirea", default=default_program(), help="the program (default: beside this script, else of PATH)")
+    programs = {"--spirea": "spirea", "--lab": "spirea-lab"}
+    for option, name in programs.items():
+        usual = default_program(name)
+        parser.add_argument(option, default=usual, help=f"the program {name} (default: beside this script, else of PATH)")
     given = parser.parse_args()
-    if given.spirea is None:
-        parser.error("there is no program: --spirea PATH names it")
+    for option, name in programs.items():
+        if getattr(given, option[2:]) is None:
+            parser.error(f"there is no program {name}: {option} PATH names it")
     return given
 
 
@@ -410,7 +418,7 @@ def main():
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     out = given.out.resolve()
     out.mkdir(parents=True, exist_ok=True)
-    hour = Hour(Path(given.spirea).resolve(), out, given.seconds)
+    hour = Hour(Path(given.spirea).resolve(), Path(given.lab).resolve(), out, given.seconds)
     hour.say(f"{given.call}: {time.strftime('%Y-%m-%d %H:%M:%S')}, at most {given.seconds:g} s, {hour.spirea}")
     code = outcome(hour, CALLS[given.call])
     pack(out)

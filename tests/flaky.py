@@ -25,6 +25,7 @@ TIMED = [
     "cluster/spirea_cluster",
     "engine/it",
     "engine/spirea_engine",
+    "lab/it",
     "pim/it",
     "server/server",
     "server/spirea_server",

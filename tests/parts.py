@@ -88,7 +88,7 @@ PARTS = [
         [make("target/venv/cluster-installed" if FULL else "target/venv/installed")],
     ),
     Part(
-        "rust-build", "compiles the program and the Rust tests", [["python3", "tests/rust.py", "--build"]], programs=("g++",)
+        "rust-build", "compiles the programs and the Rust tests", [["python3", "tests/rust.py", "--build"]], programs=("g++",)
     ),
     Part(
         "rust",

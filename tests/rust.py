@@ -30,7 +30,7 @@ RUNNING = re.compile(r"^running \d+ tests?$", re.MULTILINE)
 PASSED = re.compile(r"^test result: ok\. (\d+) passed", re.MULTILINE)
 FAILED = re.compile(r"^test (\S+) .*\.\.\. FAILED$", re.MULTILINE)
 # The longest programs start first, so that none of them runs alone at the end.
-LONGEST = ["conformance/conformance", "cli/it", "store/it", "server/server", "cuda/ring", "cuda/group"]
+LONGEST = ["conformance/conformance", "cli/it", "lab/it", "store/it", "server/server", "cuda/ring", "cuda/group"]
 
 
 def left_out():

@@ -60,6 +60,15 @@ def spirea(request):
 
 
 @pytest.fixture(scope="session")
+def lab(spirea):
+    """Path of the program with the benchmarks, which lies beside the other."""
+    path = spirea.with_name("spirea-lab")
+    if not os.access(path, os.X_OK):
+        pytest.fail(f"there is no program {path}: cargo build -p spirea-lab", pytrace=False)
+    return path
+
+
+@pytest.fixture(scope="session")
 def pool():
     """Pool with one thread for each processor, for tests that start their work together."""
     with ThreadPoolExecutor(os.cpu_count()) as pool:

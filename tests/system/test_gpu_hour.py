@@ -30,10 +30,10 @@ while [ "$1" != --error-exitcode ]; do shift; done
 shift 2
 exec "$@"
 """
-# Stands for a profiler: the program must take the options that it is given, and ends before it measures.
+# Stands for a profiler: spirea-lab must take the options that it is given, and ends before it measures.
 NCU = """
 echo "ncu $*"
-while [ "$1" != "$PROGRAM" ]; do shift; done
+while [ "$1" != "$LAB" ]; do shift; done
 "$@" --device 99
 [ $? = 3 ] || exit 1
 for figures; do :; done
@@ -54,9 +54,12 @@ case "$1 $2 $*" in
 "gpu check"*) set -- "$@" --filter "40 " ;;
 "gpu bench"*) set -- "$@" --filter ntt ;;
 esac
-exec "$SPIREA_ITSELF" "$@"
+case "$0" in
+"$LAB") exec "$LAB_ITSELF" "$@" ;;
+*) exec "$SPIREA_ITSELF" "$@" ;;
+esac
 """
-# Stands for the program: lists a check, and passes it.
+# Stands for both programs: lists a check, and passes it.
 PASSING = """
 echo '{"check":"dpf aes-128 bit","outcome":"ok"}'
 """
@@ -89,10 +92,10 @@ class Machine:
         self.folder, self.out, self.held = folder, folder / "out", folder / "held"
         self.tools = folder / "tools"
         self.tools.mkdir()
-        self.program = write_program(folder / "program", program)
+        self.program, self.lab = (write_program(folder / name, program) for name in ("program", "lab"))
         self.environment = os.environ | {
             "PATH": f"{self.tools}:{os.environ['PATH']}",
-            "PROGRAM": str(self.program),
+            "LAB": str(self.lab),
             "HELD": str(self.held),
             **environment,
         }
@@ -102,7 +105,7 @@ class Machine:
         write_program(self.tools / name, text)
 
     def command(self, call, seconds):
-        words = [call, "--seconds", str(seconds), "--out", self.out, "--spirea", self.program]
+        words = [call, "--seconds", str(seconds), "--out", self.out, "--spirea", self.program, "--lab", self.lab]
         return [sys.executable, str(SCRIPT), *map(str, words)]
 
     def call(self, call, seconds=PATIENCE):
@@ -128,9 +131,10 @@ class Machine:
 
 
 @pytest.fixture
-def emulated(tmp_path, spirea, driver):
+def emulated(tmp_path, spirea, lab, driver):
     """A machine with the emulated device."""
-    return Machine(tmp_path, NARROW, SPIREA_ITSELF=str(spirea), SPIREA_CUDA_DRIVER=str(driver))
+    programs = {"SPIREA_ITSELF": str(spirea), "LAB_ITSELF": str(lab)}
+    return Machine(tmp_path, NARROW, **programs, SPIREA_CUDA_DRIVER=str(driver))
 
 
 @pytest.fixture
@@ -206,7 +210,7 @@ def test_texts_select_each_check_once(emulated):
 def hour_of(machine, seconds=PATIENCE):
     """A call of the script in this process."""
     machine.out.mkdir()
-    hour = gpu_hour.Hour(machine.program, machine.out, seconds)
+    hour = gpu_hour.Hour(machine.program, machine.lab, machine.out, seconds)
     hour.environment = dict(machine.environment)
     return hour
 
@@ -297,11 +301,11 @@ def test_the_script_is_of_python_3_9():
 
 def test_the_kit_runs_where_it_is_unpacked(tmp_path):
     program = Path("/bin/true").resolve()
-    said = run(sys.executable, ROOT / "scripts/gpu_kit.py", program, tmp_path).stdout
-    assert f"MiB; the program needs glibc {gpu_kit.glibc(program)} or later" in said
+    said = run(sys.executable, ROOT / "scripts/gpu_kit.py", program, program, tmp_path).stdout
+    assert f"MiB; the programs need glibc {gpu_kit.glibc(program)} or later" in said
     run("tar", "xf", tmp_path / f"{gpu_kit.NAME}.tar.xz", cwd=tmp_path)
     folder = tmp_path / gpu_kit.NAME
-    assert {path.name for path in folder.iterdir()} == {"spirea", "gpu_hour.py", "README.txt"}
+    assert {path.name for path in folder.iterdir()} == {"spirea", "spirea-lab", "gpu_hour.py", "README.txt"}
     assert (folder / "README.txt").read_text().count("\n") == 3
     run(folder / "spirea")
     done = subprocess.run([sys.executable, "gpu_hour.py", "correct"], cwd=folder, capture_output=True, text=True)

@@ -7,6 +7,7 @@
 //! - [`snapshots`]: snapshots on disk, built or written by hand; [`hooked`]: databases that answer
 //!   from them.
 //! - [`Inputs`] and [`hostile`]: inputs from a seed, and checks of untrusted input.
+//! - [`program`]: programs as a person runs them; [`proxy`]: a proxy that alters what they receive.
 //! - [`LookUps`]: look-ups through the bytes of real clients and servers.
 
 mod hook;
@@ -16,6 +17,8 @@ mod identity;
 mod inputs;
 pub mod keyed;
 mod look_ups;
+pub mod program;
+pub mod proxy;
 pub mod scripted;
 pub mod snapshots;
 mod table;

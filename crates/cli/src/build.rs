@@ -1,28 +1,25 @@
 //! `spirea build`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
 use clap::Args;
+use spirea_console::input::InputOptions;
+use spirea_console::output::{is_quiet, note, parse_length, print_line, seconds};
+use spirea_console::status::Status;
+use spirea_console::threads::Threads;
 use spirea_cpu::CpuBackend;
-use spirea_lattice::LweSet;
-use spirea_protocols::registry::Choice;
-use spirea_store::ingest::{Format, Selection};
+use spirea_store::ingest::Selection;
 use spirea_store::signing::{read_key, sign};
 use spirea_store::{
-    BuildOptions, Duplicates, ExpectedRows, Input, Overwrite, Progress, Protocol, Proving, Silent, Snapshot,
-    build,
+    BuildOptions, Duplicates, ExpectedRows, Input, Overwrite, Protocol, Proving, Snapshot, build,
 };
 
 use crate::forms::FormOptions;
-use crate::input::InputOptions;
 use crate::inspect::explain;
-use crate::output::{is_quiet, note, parse_length, print_line, seconds};
 use crate::progress::Bars;
 use crate::protocol::{Decision, ProtocolOptions};
-use crate::status::Status;
-use crate::threads::Threads;
 
 /// Options of `spirea build`.
 #[derive(Args)]
@@ -129,7 +126,8 @@ pub fn run(options: &Options) -> anyhow::Result<Status> {
     let key = options.sign.as_deref().map(read_key).transpose()?;
     let started = Instant::now();
     let progress = Bars::new();
-    let snapshot = build_with(&build_options, options.threads, &progress)?;
+    let backend = Arc::new(CpuBackend::new(options.threads.count())?);
+    let snapshot = build(&build_options, &backend, &progress)?;
     if let Some(key) = &key {
         sign(&snapshot, key)?;
     }
@@ -151,19 +149,4 @@ pub fn run(options: &Options) -> anyhow::Result<Status> {
         print_line(&format!("{label:>16}  {text}"))?;
     }
     Ok(Status::SUCCESS)
-}
-
-fn build_with(options: &BuildOptions, wanted: Threads, progress: &dyn Progress) -> anyhow::Result<Snapshot> {
-    let backend = Arc::new(CpuBackend::new(wanted.count())?);
-    Ok(build(options, &backend, progress)?)
-}
-
-/// Builds a snapshot of a file of fixed-width values.
-pub fn fixed_width(input: &Path, bytes: usize, set: LweSet, out: &Path) -> anyhow::Result<Snapshot> {
-    let (format, selection) = (Format::Raw { record_bytes: bytes }, Selection::default());
-    let options = BuildOptions {
-        protocol: Protocol::Named(Choice { set: Some(set.name().into()), ..Choice::default() }),
-        ..BuildOptions::new(input, format, selection, out)
-    };
-    build_with(&options, Threads::all(), &Silent)
 }

@@ -11,6 +11,9 @@ use clap::Args;
 use serde_json::json;
 use spirea_backend::{Residence, Share};
 use spirea_cluster::{Coordinator, CoordinatorConfig, MutualFiles, ShareFiles, Worker, WorkerConfig};
+use spirea_console::output::{parse_bytes, print_line};
+use spirea_console::status::Status;
+use spirea_console::threads::Threads;
 use spirea_engine::KeyOptions;
 use spirea_server::settings::{Configured, parse_time};
 use spirea_server::{
@@ -20,10 +23,7 @@ use spirea_store::Snapshot;
 use spirea_store::manifest::MANIFEST_FILE;
 use tokio::runtime;
 
-use crate::output::{parse_bytes, print_line};
 use crate::serve;
-use crate::status::Status;
-use crate::threads::Threads;
 
 /// A share of a database: its index from 0 and the number of shares, such as 0/4.
 #[derive(Clone, Copy, Debug)]

@@ -1,9 +1,6 @@
-//! Parts of help texts besides the options: examples, the meaning of exit statuses, and the first
-//! steps.
+//! Parts of help texts besides the options: examples, and the first steps.
 
-use clap::Command;
-
-use crate::status::Status;
+use spirea_console::help::Texts;
 
 /// Output of the command without arguments: the first steps.
 pub const FIRST_STEPS: &str = "\
@@ -17,8 +14,11 @@ Three commands to begin with:
 `spirea --help` lists all commands, `spirea COMMAND --help` the options of one, with examples.
 ";
 
+/// Help texts of all commands.
+pub const TEXTS: Texts<'_> = Texts { examples: EXAMPLES, judging: JUDGING };
+
 /// Commands with exit statuses other than 0 for success and 2 for an error.
-const JUDGING: [&str; 6] = ["get", "plan", "doctor", "load", "gpu check", "gpu bench"];
+const JUDGING: &[&str] = &["get", "plan", "doctor", "gpu check"];
 
 /// Examples of each command: a description, and the command line.
 const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
@@ -154,122 +154,32 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
             ("Collect what a bug report needs", "spirea doctor --report"),
         ],
     ),
-    ("bench scan", &[("Scan 4 GiB for 16 queries at once", "spirea bench scan --db-gib 4 --batch 16")]),
-    ("bench hint", &[("Compute the hint of 1 GiB", "spirea bench hint --db-gib 1")]),
-    ("bench simple", &[("Look up through loopback HTTP", "spirea bench simple --db-gib 1")]),
-    ("bench steps", &[("Measure each step, one JSON object a line", "spirea bench steps --json")]),
-    ("bench dpf", &[("Evaluate keys on their whole domain", "spirea bench dpf --runs 3")]),
-    ("bench dpf-xor", &[("Fold 4 GiB by bits", "spirea bench dpf-xor --db-gib 4")]),
-    ("bench dpf-sum", &[("Fold 4 GiB by words", "spirea bench dpf-sum --db-gib 4")]),
-    ("bench pim", &[("Draw the model beside the paper", "spirea bench pim --plots figures")]),
-    ("bench protocol", &[("Measure a protocol by step", "spirea bench protocol hybrid --db-gib 1")]),
-    ("bench plot", &[("Draw results", "spirea bench plot results.jsonl --out figures")]),
     ("gpu check", &[("Check the GPU", "spirea gpu check")]),
-    ("gpu bench", &[("Measure the GPU", "spirea gpu bench")]),
-    (
-        "load",
-        &[(
-            "Ask 100 times a second for a minute, as 50 clients",
-            "spirea load --server http://127.0.0.1:8080 --database prices --rate 100 --seconds 60 --clients 50",
-        )],
-    ),
-    (
-        "simulate-load",
-        &[
-            (
-                "Time the batches of a snapshot, and simulate",
-                "spirea simulate-load prices --plot latency.svg",
-            ),
-            (
-                "Simulate batches of known times",
-                "spirea simulate-load --batch-seconds 1=0.035,32=0.4 --rate 10,50",
-            ),
-        ],
-    ),
     ("completions", &[("Print the completions of bash", "spirea completions bash")]),
     ("man", &[("Write man pages where man finds them", "spirea man --out /usr/local/share/man/man1")]),
 ];
-
-/// Adds examples and statuses to the help of a command and its subcommands.
-pub fn with_examples(command: Command) -> Command {
-    extended(command, "")
-}
-
-/// Does so for the command at `path`.
-fn extended(command: Command, path: &str) -> Command {
-    let command = command.mut_subcommands(|inner| {
-        let path = format!("{path} {}", inner.get_name());
-        extended(inner, path.trim_start())
-    });
-    match EXAMPLES.iter().find(|(command, _)| *command == path) {
-        Some((_, examples)) => command.after_help(after(path, examples)),
-        None if path.is_empty() => command.after_help(statuses()),
-        None => command,
-    }
-}
-
-/// Formats the text after the options of a command.
-fn after(path: &str, examples: &[(&str, &str)]) -> String {
-    let lines: String = examples.iter().map(|(does, line)| format!("  {does}:\n    {line}\n")).collect();
-    let title = if examples.len() == 1 { "Example" } else { "Examples" };
-    let statuses = if JUDGING.contains(&path) { format!("\n{}", statuses()) } else { String::new() };
-    format!("{title}:\n{lines}{statuses}")
-}
-
-/// Formats the table of exit statuses.
-fn statuses() -> String {
-    let lines = Status::MEANINGS.map(|(status, meaning)| format!("  {:<5}{meaning}\n", status.code()));
-    format!("Exit statuses:\n{}", lines.concat())
-}
 
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
 
+    use spirea_console::help::{check, leaves};
+
     use super::*;
-
-    /// Collects the commands without subcommands, by their full names.
-    fn leaves(command: &Command, path: &str, found: &mut Vec<(String, Command)>) {
-        let mut inner = command.get_subcommands().filter(|inner| inner.get_name() != "help").peekable();
-        if inner.peek().is_none() {
-            found.push((path.into(), command.clone()));
-        }
-        inner.for_each(|inner| leaves(inner, format!("{path} {}", inner.get_name()).trim_start(), found));
-    }
-
-    fn commands() -> Vec<(String, Command)> {
-        let mut found = Vec::new();
-        leaves(&crate::command(), "", &mut found);
-        found
-    }
-
-    /// Fails unless the command accepts a line.
-    fn parse(line: &str) {
-        if let Err(error) = crate::command().try_get_matches_from(line.split(' ')) {
-            panic!("{line}: {error}");
-        }
-    }
 
     #[test]
     fn every_command_has_examples_that_parse_as_its_own() {
-        let commands = commands();
-        assert_eq!(commands.len(), EXAMPLES.len());
-        for (path, command) in commands {
-            let help = command.clone().render_help().to_string();
-            let lines: Vec<_> = help.lines().filter_map(|line| line.strip_prefix("    spirea ")).collect();
-            assert!((1..=4).contains(&lines.len()), "{path}: {help}");
-            for line in lines {
-                assert!(line.starts_with(&path), "{line} is an example of {path}");
-                parse(&format!("spirea {line}"));
-            }
-        }
+        check(&crate::command(), &TEXTS).unwrap_or_else(|error| panic!("{error}"));
     }
 
     #[test]
     fn the_first_steps_parse() {
         let lines: Vec<_> = FIRST_STEPS.lines().filter_map(|line| line.strip_prefix("  ")).collect();
         assert_eq!(lines.len(), 3);
-        lines.into_iter().for_each(parse);
+        for line in lines {
+            let parsed = crate::command().try_get_matches_from(line.split(' '));
+            parsed.unwrap_or_else(|error| panic!("{line}: {error}"));
+        }
     }
 
     #[test]
@@ -277,7 +187,8 @@ mod tests {
         /// Maximum number of options in a group that is read at a glance.
         const LONG: usize = 12;
         for path in ["build", "serve", "get", "publish", "plan"] {
-            let (_, command) = commands().into_iter().find(|(found, _)| found == path).unwrap();
+            let (_, command) =
+                leaves(&crate::command()).into_iter().find(|(found, _)| found == path).unwrap();
             let mut groups = BTreeMap::<_, usize>::new();
             for option in
                 command.get_arguments().filter(|option| !option.is_positional() && !option.is_hide_set())
@@ -286,17 +197,6 @@ mod tests {
             }
             let long: Vec<_> = groups.iter().filter(|(_, options)| **options > LONG).collect();
             assert!(long.is_empty(), "{path}: {long:?}");
-        }
-    }
-
-    #[test]
-    fn statuses_have_one_table() {
-        for path in JUDGING {
-            let (_, command) = commands().into_iter().find(|(found, _)| found == path).unwrap();
-            let help = command.clone().render_help().to_string();
-            for (status, meaning) in Status::MEANINGS {
-                assert!(help.contains(&format!("  {:<5}{meaning}\n", status.code())), "{path}: {help}");
-            }
         }
     }
 }

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use anyhow::ensure;
 use clap::Args;
 use serde::Serialize;
+use spirea_console::output::{bytes, print_line};
+use spirea_console::status::Status;
 use spirea_protocols::choice::KeyDelivery;
 use spirea_protocols::keyword::FALSE_MATCH_LOG2;
 use spirea_protocols::parameters::{Claim, Failure, FirstFold, Stored};
@@ -18,10 +20,8 @@ use spirea_store::{Manifest, Repository, Snapshot, Statistics};
 
 use crate::forms::spelled;
 use crate::leaks::{Report, SetSecurity, set_securities};
-use crate::output::{bytes, print_line};
 use crate::progress::Bars;
 use crate::publish;
-use crate::status::Status;
 
 /// Options of `spirea inspect`.
 #[derive(Args)]

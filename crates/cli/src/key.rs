@@ -3,11 +3,10 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use spirea_console::output::print_line;
+use spirea_console::status::Status;
 use spirea_store::Snapshot;
 use spirea_store::signing::{new_key, read_key, sign as sign_snapshot};
-
-use crate::output::print_line;
-use crate::status::Status;
 
 /// Commands of `spirea key`.
 #[derive(Subcommand)]

@@ -1,14 +1,10 @@
-//! The `spirea` command: plan, build, sign, inspect, publish, serve, get, doctor, load, bench, gpu
-//! and more.
+//! The `spirea` command: plan, build, sign, inspect, publish, serve, get, doctor, gpu and more.
 //!
 //! The program calls [`run`], and so do programs that embed the command, such as the Python
 //! package. These can also parse options as the command does ([`build_options`], [`server_config`],
 //! [`plan_lines`]).
 
 mod about;
-mod access;
-mod address;
-mod bench;
 mod build;
 mod cluster;
 mod doctor;
@@ -16,15 +12,12 @@ mod forms;
 mod get;
 mod gpu;
 mod help;
-mod input;
 mod inspect;
 mod key;
-mod latencies;
 mod leaks;
 mod library;
-mod load;
 mod manual;
-mod output;
+mod moved;
 mod plan;
 mod progress;
 mod protocol;
@@ -33,19 +26,17 @@ mod rates;
 mod remote;
 mod self_signed;
 mod serve;
-mod simulate_load;
-mod status;
-mod threads;
 mod token;
 
 use std::ffi::OsString;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use spirea_console::output;
 
 pub use library::{build_options, plan_lines, server_config};
-pub use output::explained;
-pub use status::Status;
-pub use threads::Threads;
+pub use spirea_console::output::explained;
+pub use spirea_console::status::Status;
+pub use spirea_console::threads::Threads;
 
 /// Private information retrieval: serve a table, look records up, and the server does not learn
 /// which.
@@ -101,16 +92,9 @@ enum Action {
     Get(get::Options),
     /// Examine the way from here to an answer, and say what is wrong.
     Doctor(doctor::Options),
-    /// Measure, beside the limits of this machine.
-    #[command(subcommand)]
-    Bench(bench::Bench),
-    /// Check a GPU, and measure it.
+    /// Check a GPU.
     #[command(subcommand)]
     Gpu(gpu::Gpu),
-    /// Ask a server at a set rate, as many clients would, and check every answer.
-    Load(load::Options),
-    /// Simulate latency against load, by the server's own scheduler.
-    SimulateLoad(simulate_load::Options),
     /// Print the completions of a shell: bash, elvish, fish, powershell, zsh.
     Completions(manual::Completions),
     /// Write man pages, one for each command.
@@ -119,7 +103,7 @@ enum Action {
 
 /// Returns the command with its help texts.
 fn command() -> clap::Command {
-    help::with_examples(Command::command())
+    help::TEXTS.add_to(Command::command())
 }
 
 /// Runs the command. The first of the arguments is the command's own name.
@@ -133,10 +117,14 @@ pub fn run(arguments: impl IntoIterator<Item = impl Into<OsString>>) -> Status {
         let facts = about::program().into_iter().try_for_each(|fact| output::print_line(&about::line(&fact)));
         return facts.map_or(Status::ERROR, |()| Status::SUCCESS);
     }
-    let parsed = command().try_get_matches_from(arguments);
+    let parsed = command().try_get_matches_from(&arguments);
     let given = match parsed.and_then(|matches| Command::from_arg_matches(&matches)) {
         Ok(command) => command,
         Err(error) => {
+            if let Some(remedy) = moved::remedy(&arguments, &error) {
+                output::print_error(&format!("spirea: {remedy}"));
+                return Status::ERROR;
+            }
             // An error in printing cannot be reported anywhere.
             let _ = error.print();
             return Status::from(u8::try_from(error.exit_code()).unwrap_or(u8::MAX));
@@ -162,10 +150,7 @@ pub fn run(arguments: impl IntoIterator<Item = impl Into<OsString>>) -> Status {
         Action::Token(token) => token::run(&token),
         Action::Get(options) => get::run(&options),
         Action::Doctor(options) => doctor::run(&options),
-        Action::Bench(bench) => bench::run(bench).map(|()| Status::SUCCESS),
         Action::Gpu(gpu) => gpu::run(&gpu),
-        Action::Load(options) => load::run(&options),
-        Action::SimulateLoad(options) => simulate_load::run(&options),
         Action::Completions(options) => manual::completions(&options, command()),
         Action::Man(options) => manual::man(&options, command()),
     };

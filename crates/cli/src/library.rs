@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use clap::Args;
+use spirea_console::threads::Threads;
 use spirea_protocols::planner::Rates;
 use spirea_server::ServerConfig;
 use spirea_store::ingest::RowTable;
 use spirea_store::{BuildOptions, Input};
 
-use crate::threads::Threads;
 use crate::{build, plan, serve};
 
 /// Returns the options and the number of threads with which `spirea build` would build for these

@@ -5,9 +5,8 @@ use std::path::PathBuf;
 use anyhow::Context as _;
 use clap::{Args, Command};
 use clap_complete::Shell;
-
-use crate::output::{print_bytes, print_line};
-use crate::status::Status;
+use spirea_console::output::{print_bytes, print_line};
+use spirea_console::status::Status;
 
 /// Options of `spirea completions`.
 #[derive(Args)]

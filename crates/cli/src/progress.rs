@@ -6,9 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use spirea_console::output::is_quiet;
 use spirea_store::{Phase, Progress};
-
-use crate::output::is_quiet;
 
 /// Progress with one bar at a time, for the current phase.
 pub struct Bars {

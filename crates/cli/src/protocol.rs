@@ -5,6 +5,8 @@ use std::sync::{Arc, OnceLock};
 
 use anyhow::{bail, ensure};
 use clap::Args;
+use spirea_console::output::{bytes, explained, seconds};
+use spirea_console::threads::Threads;
 use spirea_dpf::PrfKind;
 use spirea_protocols::choice::{KeyDelivery, Preference, SecurityLevel};
 use spirea_protocols::dpf::Words;
@@ -13,9 +15,7 @@ use spirea_protocols::registry::{Choice, NAMES, ProtocolParams};
 use spirea_protocols::table::{LEAST_KEY_QUERIES, MOST_KEY_QUERIES};
 use spirea_store::{Chooser, Protocol, StoreError};
 
-use crate::output::{bytes, explained, seconds};
 use crate::rates::Source;
-use crate::threads::Threads;
 
 /// Options for the protocol and its parameters.
 #[derive(Args)]

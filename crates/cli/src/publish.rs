@@ -7,6 +7,10 @@ use std::time::Instant;
 
 use anyhow::{Context as _, bail, ensure};
 use clap::Args;
+use spirea_console::input::{self, InputOptions};
+use spirea_console::output::{bytes, note, print_line, seconds};
+use spirea_console::status::Status;
+use spirea_console::threads::Threads;
 use spirea_cpu::CpuBackend;
 use spirea_protocols::{Table, TableKind};
 use spirea_store::changes::Input;
@@ -14,12 +18,8 @@ use spirea_store::repository::{Settings, Shrinking};
 use spirea_store::signing::read_key;
 use spirea_store::{Changes, Repository, Silent, Snapshot, VersionRecord};
 
-use crate::input::{self, InputOptions};
-use crate::output::{bytes, note, print_line, seconds};
 use crate::progress::Bars;
 use crate::remote::Remote;
-use crate::status::Status;
-use crate::threads::Threads;
 
 /// Options for the repository and for working on it.
 #[derive(Args)]

@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use spirea_backend::Backend as _;
 use spirea_client::cache_folder;
+use spirea_console::output::note;
+use spirea_console::threads::Threads;
 use spirea_cpu::CpuBackend;
 use spirea_lattice::RingSet;
 use spirea_protocols::choice::SecurityLevel;
@@ -16,8 +18,6 @@ use spirea_protocols::steps::Unit;
 use tempfile::NamedTempFile;
 
 use crate::about;
-use crate::output::note;
-use crate::threads::Threads;
 
 /// Environment variable that names a file of rates.
 const VARIABLE: &str = "SPIREA_RATES";

@@ -9,6 +9,10 @@ use anyhow::{Context as _, anyhow, bail, ensure};
 use clap::Args;
 use serde_json::Value;
 use spirea_client::{ClientError, EnvironmentProxy, TransportError, agent, check_address, proxy_for};
+use spirea_console::access::{Access, tls};
+use spirea_console::address;
+use spirea_console::output::{print_line, seconds};
+use spirea_console::status::Status;
 use spirea_protocols::Table;
 use spirea_store::Snapshot;
 use spirea_store::manifest::{MANIFEST_FILE, MAX_MANIFEST_BYTES, SIGNATURE_FILE};
@@ -17,11 +21,6 @@ use spirea_wire::{MAX_REFUSAL_BYTES, Refusal};
 use ureq::http::Response;
 use ureq::http::header::AUTHORIZATION;
 use ureq::{Agent, Body, RequestBuilder, SendBody};
-
-use crate::access::{Access, tls};
-use crate::address;
-use crate::output::{print_line, seconds};
-use crate::status::Status;
 
 /// Maximum length of a response with a list of versions and the table, in bytes. The table fits a
 /// manifest.

@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use clap::{Args, ValueEnum};
 use spirea_backend::Residence;
+use spirea_console::output::{parse_bytes, print_line};
+use spirea_console::status::Status;
+use spirea_console::threads::Threads;
 use spirea_server::settings::{Configured, parse_address};
 use spirea_server::{Addresses, BackendChoice, LogFormat, Party, ServerConfig, TlsFiles, init_logs, serve};
 
-use crate::output::{parse_bytes, print_line};
 use crate::self_signed::self_signed;
-use crate::status::Status;
-use crate::threads::Threads;
 
 /// Options of `spirea serve`. Omitted options come from the environment (SPIREA_LISTEN,
 /// SPIREA_LIMITS__BODY_MEMORY, ...), else from the file of --config, else from the defaults.

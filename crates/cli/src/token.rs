@@ -2,10 +2,9 @@
 
 use anyhow::bail;
 use clap::{Args, Subcommand, ValueEnum};
+use spirea_console::output::{print_error, print_line};
+use spirea_console::status::Status;
 use spirea_server::{Quota, Scope, Secret};
-
-use crate::output::{print_error, print_line};
-use crate::status::Status;
 
 /// Tokens, by which a server knows who may ask.
 #[derive(Subcommand)]

@@ -6,6 +6,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::Value;
 use spirea_client::{ClientError, EnvironmentProxy, TransportError, agent, proxy_for};
+use spirea_console::access::tls;
+use spirea_console::output::{bytes, seconds};
 use spirea_wire::{Config, Limits};
 use ureq::Agent;
 use ureq::http::Response;
@@ -13,8 +15,6 @@ use ureq::http::header::{AUTHORIZATION, CONTENT_RANGE, CONTENT_TYPE, DATE, ETAG,
 
 use super::network::Address;
 use super::report::Report;
-use crate::access::tls;
-use crate::output::{bytes, seconds};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Maximum number of bytes read from a response's body.

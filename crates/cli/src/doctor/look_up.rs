@@ -1,11 +1,11 @@
 //! A real look-up by a client, verified by the checksum in the record.
 
 use spirea_client::{ClientOptions, HttpClient};
+use spirea_console::output::{bytes, seconds};
 use spirea_protocols::TableKind;
 
 use super::http::Found;
 use super::report::Report;
-use crate::output::{bytes, seconds};
 
 /// Number of look-ups for the latency.
 const LOOK_UPS: usize = 5;

@@ -6,14 +6,14 @@ mod network;
 mod report;
 
 use clap::Args;
+use spirea_console::access::Access;
+use spirea_console::address;
+use spirea_console::output::Format;
+use spirea_console::status::Status;
 
 use self::http::Http;
 use self::report::Report;
 use crate::about;
-use crate::access::Access;
-use crate::address;
-use crate::output::Format;
-use crate::status::Status;
 
 /// Options of `spirea doctor`.
 #[derive(Args)]

@@ -9,11 +9,11 @@ use anyhow::Context as _;
 use rustls::ClientConnection;
 use rustls::pki_types::ServerName;
 use spirea_client::{check_address, proxy_for, tls_cause, tls_config, tls_remedy};
+use spirea_console::access::tls;
+use spirea_console::output::seconds;
 use ureq::http::Uri;
 
 use super::report::Report;
-use crate::access::tls;
-use crate::output::seconds;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Remaining validity below which a certificate should have been renewed.

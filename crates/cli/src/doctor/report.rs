@@ -1,9 +1,9 @@
 //! Report of the checks: the result, the cause of a failure, and the remedy.
 
 use serde_json::json;
+use spirea_console::output::{Format, print_line};
 
 use crate::about::{self, Fact};
-use crate::output::{Format, print_line};
 
 /// Result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,9 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use spirea_console::status::Status;
 use tokio::runtime::Builder;
-
-use crate::status::Status;
 
 /// Handler of Ctrl-C. The first Ctrl-C sets a flag; a second one ends the process at once.
 pub struct Interrupt(Arc<AtomicBool>);

@@ -19,6 +19,11 @@ use spirea_client::{
     ClientError, ClientOptions, DomainKeys, Fetched, Fetches, HttpClient, Keep, Part, SharedProxy, Timings,
     WeakPrf,
 };
+use spirea_console::access::Access;
+use spirea_console::address;
+use spirea_console::input;
+use spirea_console::output::{Format, bytes, note, print_error, seconds};
+use spirea_console::status::Status;
 use spirea_protocols::signature::PublicKey;
 use spirea_store::ingest::{Encoding, is_standard_input, text};
 
@@ -26,12 +31,7 @@ use self::interrupt::Interrupt;
 use self::printer::{Answers, Label, Printed, Printer};
 use self::results::{Fields, Layout};
 use self::resume::{Asked, Resume};
-use crate::access::Access;
-use crate::address;
-use crate::input;
-use crate::output::{Format, bytes, note, print_error, seconds};
 use crate::progress::byte_bar;
-use crate::status::Status;
 
 /// Options of `spirea get`.
 #[derive(Args)]

@@ -7,10 +7,10 @@ use std::thread::{self, JoinHandle};
 
 use anyhow::{Context as _, anyhow};
 use spirea_client::{ClientError, Fetched, Value, Version};
+use spirea_console::output::print_error;
 
 use super::results::{Fields, Layout, Line};
 use super::resume::Resume;
-use crate::output::print_error;
 
 /// Name of a look-up in the printed results.
 #[derive(Clone)]

@@ -3,10 +3,9 @@
 use serde::{Serialize, Serializer};
 use serde_json::value::{RawValue, to_raw_value};
 use spirea_client::{Fetched, Value, Version};
+use spirea_console::output::{Format, escaped, is_watched, printable_line};
 use spirea_protocols::Table;
 use spirea_protocols::table::FieldType;
-
-use crate::output::{Format, escaped, is_watched, printable_line};
 
 /// Layout of results.
 pub struct Layout {

@@ -2,13 +2,13 @@
 
 use serde::Serialize;
 use spirea_client::Keys;
+use spirea_console::output::bytes;
 use spirea_protocols::choice::KeyDelivery;
 use spirea_protocols::signature::PublicKey;
 use spirea_protocols::{Sizes, TableKind};
 use spirea_store::Manifest;
 
 use super::figures::{Figures, Growing};
-use crate::output::bytes;
 
 /// A participant or an observer of a look-up.
 #[derive(Debug, Serialize)]

@@ -2,10 +2,9 @@
 
 use clap::{Args, ValueEnum};
 use spirea_backend::{Division, Links, Strategy};
+use spirea_console::output::parse_bytes;
 use spirea_protocols::planner::Figures;
 use spirea_server::gpu_demand;
-
-use crate::output::parse_bytes;
 
 /// A GPU, described by its memory.
 #[derive(Clone, Copy)]

@@ -8,6 +8,10 @@ use std::path::PathBuf;
 use anyhow::Context as _;
 use clap::Args;
 use serde::Serialize;
+use spirea_console::input::InputOptions;
+use spirea_console::output::{bytes, parse_bytes, parse_count, print_line, seconds};
+use spirea_console::status::Status;
+use spirea_console::threads::Threads;
 use spirea_protocols::Table;
 use spirea_protocols::choice::{KeyDelivery, Preference, SecurityLevel};
 use spirea_protocols::parameters::Failure;
@@ -16,14 +20,10 @@ use spirea_protocols::table::MOST_KEY_QUERIES;
 use spirea_store::ingest::Selection;
 use spirea_store::{BuildOptions, Duplicates, Input, Manifest, Proving, Snapshot, Statistics, survey};
 
-use crate::input::InputOptions;
 use crate::inspect::{explain_longest, explain_records};
 use crate::leaks::refusal_bits;
-use crate::output::{bytes, parse_bytes, parse_count, print_line, seconds};
 use crate::progress::Bars;
 use crate::rates::RatesOptions;
-use crate::status::Status;
-use crate::threads::Threads;
 use gpus::{Gpu, GpuGroup, GpuOptions};
 use pim::{Pim, PimOptions};
 

@@ -1,7 +1,8 @@
-//! Processing in memory in a plan, by the model of `spirea bench pim`.
+//! Processing in memory in a plan, by the model of `spirea-lab bench pim`.
 
 use anyhow::Context as _;
 use clap::Args;
+use spirea_console::output::seconds;
 use spirea_dpf::OutputKind;
 use spirea_pim::MOST_QUERIES;
 use spirea_pim::model::parameters::{Parameters, Profile};
@@ -9,8 +10,6 @@ use spirea_pim::model::system::Arrangement;
 use spirea_protocols::parameters::FirstFold;
 use spirea_protocols::planner::{Figures, Rates};
 use spirea_protocols::steps::Unit;
-
-use crate::output::seconds;
 
 /// Options for a machine with processing in memory.
 #[derive(Args)]

@@ -692,17 +692,3 @@ fn budgets_for_keys_are_sizes_and_the_disk_s_needs_a_folder() {
     let said = refusal(folder.path(), &["serve", "t", "--keys-memory", "1GiB"]);
     assert!(said.contains("t: there is no such snapshot"), "{said}");
 }
-
-#[test]
-fn benchmarks_report_a_ratio_to_a_measured_limit() {
-    let folder = TempDir::new().unwrap();
-    for (name, more) in [("scan", &["--batch", "4"][..]), ("hint", &[]), ("simple", &[])] {
-        let arguments = [&["bench", name, "--db-gib", "0.01", "--runs", "1", "--json"], more].concat();
-        let output = expect(folder.path(), 0, &arguments);
-        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-        assert_eq!(report["name"], name);
-        for figure in ["seconds", "floor_seconds", "ratio"] {
-            assert!(report[figure].as_f64().unwrap() > 0.0, "{figure} of {report}");
-        }
-    }
-}

@@ -107,7 +107,6 @@ fn more_threads_than_the_machine_has_are_refused() {
     for command in [
         &["build", "--input", "t.csv", "--key", "k", "--value", "v", "--out", "t"][..],
         &["serve", "t"],
-        &["bench", "scan"],
         &["plan", "--records", "1", "--record-bytes", "1"],
     ] {
         let said = refusal(folder.path(), &[command, &["--threads", "100000"]].concat());
@@ -132,6 +131,21 @@ fn what_the_python_package_does_is_said_to_be_there() {
         said.contains("cluster up is a command of the Python package: pip install 'spirea[cluster]'"),
         "{said}"
     );
+}
+
+#[test]
+fn a_command_that_moved_is_said_to_be_of_the_other_program() {
+    let folder = folder_with(&[]);
+    for (arguments, path) in [
+        (&["bench", "scan", "--db-gib", "1"][..], "bench"),
+        (&["gpu", "bench"], "gpu bench"),
+        (&["load", "--rate", "1"], "load"),
+        (&["simulate-load", "prices"], "simulate-load"),
+    ] {
+        let said = refusal(folder.path(), arguments);
+        assert!(said.starts_with(&format!("spirea: {path} is a command of spirea-lab")), "{said}");
+        assert!(said.contains("cargo build") && said.lines().count() == 1, "{said}");
+    }
 }
 
 #[test]

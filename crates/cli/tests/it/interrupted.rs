@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
+use spirea_specimens::proxy::{self, Fate};
 use tempfile::TempDir;
 
 use crate::command::{SPIREA, Server, expect, folder_with, refusal, text};
-use crate::load::proxy::{self, Fate};
 
 const KEYS: usize = 600;
 

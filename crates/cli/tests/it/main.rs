@@ -11,7 +11,6 @@ mod habits;
 mod help;
 mod interrupted;
 mod lists;
-mod load;
 mod messages;
 #[cfg(feature = "object-store")]
 mod objects;

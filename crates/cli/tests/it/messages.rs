@@ -32,7 +32,7 @@ fn no_message_has_a_clause_twice() {
     let build = ["build", "--key", "a", "--value", "b"];
     let get = ["get", NOBODY, "t", "x"];
     let publish = ["publish", "--repository", "r"];
-    let commands: [&[&str]; 31] = [
+    let commands: [&[&str]; 30] = [
         &[&build[..], &["--input", "none.csv", "--out", "u"]].concat(),
         &[&build[..], &["--input", "d.csv", "--out", "d.csv/u"]].concat(),
         &[&build[..], &["--input", "d.csv", "--out", "u", "--sign", "none"]].concat(),
@@ -57,7 +57,6 @@ fn no_message_has_a_clause_twice() {
         &["key", "new", "none/key"],
         &["plan", "--snapshot", "none"],
         &[&["plan", "--input", "none.csv", "--value", "b"], &RATES[..]].concat(),
-        &["simulate-load", "none"],
         &[&get[..], &["--keys-from", "none"]].concat(),
         &[&get[..], &["--token-file", "none"]].concat(),
         &[&get[..], &["--ca", "none"]].concat(),
@@ -112,7 +111,6 @@ fn a_wrong_usage_is_named_with_its_remedy() {
         (&["sign", "d.csv", "--key", "none"], &file),
         (&["publish", "--repository", "r", "--base", "d.csv"], &file),
         (&["plan", "--snapshot", "d.csv"], &file),
-        (&["simulate-load", "d.csv"], &file),
         (&["serve", "none"], none),
         (&["inspect", "none"], none),
         (
@@ -130,10 +128,6 @@ fn a_wrong_usage_is_named_with_its_remedy() {
         ),
         (&["doctor", "d.csv"], &format!("invalid value 'd.csv' for '[URL]': {asked}")),
         (
-            &["load", "--server", "d.csv", "--database", "t", "--rate", "1"],
-            &format!("invalid value 'd.csv' for '--server <URL>': {asked}"),
-        ),
-        (
             &["publish", "--server", "d.csv", "--database", "t", "--base", "t"],
             &format!("invalid value 'd.csv' for '--server <URL>': {asked}"),
         ),
@@ -144,10 +138,6 @@ fn a_wrong_usage_is_named_with_its_remedy() {
         (&["get", NOBODY, "A b", "x"], &format!("invalid value 'A b' for '<NAME>': {rule}")),
         (
             &["doctor", NOBODY, "--database", "A b"],
-            &format!("invalid value 'A b' for '--database <NAME>': {rule}"),
-        ),
-        (
-            &["load", "--server", NOBODY, "--database", "A b", "--rate", "1"],
             &format!("invalid value 'A b' for '--database <NAME>': {rule}"),
         ),
         (

@@ -12,14 +12,14 @@ use std::time::{Duration, Instant};
 use anyhow::ensure;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
+use spirea_console::device::{DeviceOptions, Scale};
+use spirea_console::output::{Format, print_line};
+use spirea_console::status::Status;
+use spirea_console::threads::Threads;
 use spirea_cpu::CpuBackend;
 use spirea_cuda::CudaBackend;
 use spirea_cuda::probe::SelfTest;
 
-use super::device::{DeviceOptions, Scale};
-use crate::output::{Format, print_line};
-use crate::status::Status;
-use crate::threads::Threads;
 use outcome::{Outcome, Watch};
 
 /// Options of `spirea gpu check`.
@@ -66,7 +66,7 @@ impl Check {
 /// Runs all checks and reports their outcomes.
 pub fn run(options: &CheckOptions) -> anyhow::Result<Status> {
     ensure!(options.db_gib > 0.0 && options.db_gib <= 64.0, "--db-gib must be above 0 and at most 64");
-    let cuda = match options.device.open()? {
+    let cuda = match options.device.open("spirea")? {
         Ok(cuda) => cuda,
         Err(code) => return Ok(code),
     };
@@ -139,7 +139,7 @@ impl Report {
             Format::Text => print_line(&format!(
                 "{name}, compute capability {compute}, {} multiprocessors, {}, driver for CUDA {driver}: {} checks",
                 properties.processors,
-                crate::output::bytes(properties.memory_bytes as u64),
+                spirea_console::output::bytes(properties.memory_bytes as u64),
                 self.total
             )),
             Format::Json => print_line(

@@ -5,8 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use serde_json::{Value, json};
-
-use crate::output::explained;
+use spirea_console::output::explained;
 
 /// Outcome of a check.
 pub enum Outcome {

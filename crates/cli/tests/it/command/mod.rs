@@ -3,13 +3,13 @@
 // No test file uses all of this module.
 #![allow(dead_code)]
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use tempfile::TempDir;
+use spirea_specimens::program;
+pub use spirea_specimens::program::{folder_with, text};
 
 pub const SPIREA: &str = env!("CARGO_BIN_EXE_spirea");
 
@@ -17,42 +17,17 @@ pub const SPIREA: &str = env!("CARGO_BIN_EXE_spirea");
 pub const RATES: [&str; 2] = ["--rates", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/rates.json")];
 
 pub fn spirea(folder: &Path, arguments: &[&str]) -> Output {
-    Command::new(SPIREA)
-        .args(arguments)
-        .current_dir(folder)
-        .env("XDG_CACHE_HOME", folder.join("cache"))
-        .output()
-        .expect("the command runs")
-}
-
-pub fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
+    program::run(SPIREA, folder, arguments)
 }
 
 /// Runs the command and returns its output. Fails the test if the status differs from `status`.
 pub fn expect(folder: &Path, status: i32, arguments: &[&str]) -> Output {
-    let output = spirea(folder, arguments);
-    assert_eq!(
-        output.status.code(),
-        Some(status),
-        "spirea {arguments:?}\n{}\n{}",
-        text(&output.stdout),
-        text(&output.stderr)
-    );
-    output
+    program::expect(SPIREA, folder, status, arguments)
 }
 
 /// Runs the command, expects failure, and returns its standard error.
 pub fn refusal(folder: &Path, arguments: &[&str]) -> String {
     text(&expect(folder, 2, arguments).stderr)
-}
-
-pub fn folder_with(files: &[(&str, &str)]) -> TempDir {
-    let folder = TempDir::new().unwrap();
-    for (name, content) in files {
-        std::fs::write(folder.path().join(name), content).unwrap();
-    }
-    folder
 }
 
 /// A running server, which is stopped when dropped.
@@ -102,11 +77,7 @@ impl Server {
 
     /// Sends a plain GET, and returns the whole response.
     pub fn get(&self, path: &str) -> String {
-        let mut stream = TcpStream::connect(self.address()).unwrap();
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).unwrap();
-        text(&answer)
+        program::get(self.address(), path)
     }
 
     /// Starts a server, and waits until its databases answer.
