@@ -116,9 +116,12 @@ def marked(mark):
 
 def end(mark):
     """Kills the processes of a mark. A profiled program leaves its profiler's group, and would hold the device's memory."""
+    # A process that begins another program has no environment for a moment, so one look that finds nothing proves nothing.
+    unseen = 0
     for _ in range(20):
         processes = marked(mark)
-        if not processes:
+        unseen = 0 if processes else unseen + 1
+        if unseen == 3:
             return
         for process in processes:
             try:
