@@ -121,6 +121,17 @@ test-rust:
 doc: tests-built
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 
+# The documentation site in target/site, with offline search. A link or an anchor that leads nowhere is an error.
+SITE = target/site-venv
+$(SITE)/installed: scripts/site/requirements.txt
+	python3 -m venv --clear $(@D)
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: -r $<
+	touch $@
+
+.PHONY: docs
+docs: tests-built $(SITE)/installed
+	NO_MKDOCS_2_WARNING=1 $(SITE)/bin/mkdocs build --strict
+
 # Environment of the Python tests, at locked versions. The second target adds Ray, for CI_FULL=1.
 VENV = target/venv
 PYTEST = CARGO="$(CARGO)" $(VENV)/bin/python -m pytest

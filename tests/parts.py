@@ -252,6 +252,13 @@ PARTS = [
         only_full=True,
     ),
     Part(
+        "site",
+        "the documentation site, whose links and anchors lead somewhere",
+        [make("target/site-venv/installed"), system("site")],
+        needs=("environment", "rust-build"),
+        only_full=True,
+    ),
+    Part(
         "rust-documentation",
         "the crates' documentation and its examples",
         [
