@@ -169,6 +169,13 @@ PARTS = [
         needs=("environment",),
     ),
     Part(
+        "workflows",
+        "the workflows of continuous integration; in the full form by actionlint too",
+        [system("workflows")],
+        needs=("environment",),
+        programs=("go",) if FULL else (),
+    ),
+    Part(
         "pim",
         "the device program of processing in memory",
         [system("pim")],
