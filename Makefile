@@ -146,12 +146,18 @@ $(VENV)/cluster-installed: tests/requirements.cluster.txt $(VENV)/installed
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: -r $<
 	touch $@
 
+# What examples/ need beside the package.
+$(VENV)/examples-installed: tests/requirements.examples.txt $(VENV)/installed
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: -r $<
+	touch $@
+
 # Tests from outside: documents, servers, client code under valgrind, kernels, hardware. T selects a file or a test:
 # make test-system T=tests/system/test_docs.py. CI_FULL=1 runs everything, with Ray: CONTRIBUTING.md.
 T ?= tests/system
 ENVIRONMENT = $(VENV)/$(if $(filter 1,$(CI_FULL)),cluster-)installed
 .PHONY: test-system
-test-system: tests-built web $(ENVIRONMENT)
+test-system: tests-built web $(ENVIRONMENT) \
+		$(if $(filter 1,$(CI_FULL)),python-package $(VENV)/examples-installed $(SITE)/installed)
 	$(PYTEST) $(T)
 
 # Parts of test-system, by the names that documents use.

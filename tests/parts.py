@@ -259,6 +259,14 @@ PARTS = [
         only_full=True,
     ),
     Part(
+        "examples",
+        "the applications in examples/, each against a server of its own",
+        [make("target/venv/examples-installed"), system("examples")],
+        # The part `python` installs the package.
+        needs=("environment", "rust-build", "web", "python"),
+        only_full=True,
+    ),
+    Part(
         "site",
         "the documentation site, whose links and anchors lead somewhere",
         [make("target/site-venv/installed"), system("site")],
