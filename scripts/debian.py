@@ -34,7 +34,6 @@ WANTED = {
     "chromium": Wanted(("chromium", "chromium-browser", "google-chrome"), ("chromium",)),
     "clang": Wanted(("clang",), ("clang", "lld")),
     "g++": Wanted(("g++",), ("g++",)),
-    "go": Wanted(("go",), ("golang-go",)),
     "haproxy": Wanted(("haproxy",), ("haproxy",)),
     "iverilog": Wanted(("iverilog",), ("iverilog",)),
     "ld.lld": Wanted(("ld.lld",), ("clang", "lld")),

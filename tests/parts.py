@@ -170,10 +170,9 @@ PARTS = [
     ),
     Part(
         "workflows",
-        "the workflows of continuous integration; in the full form by actionlint too",
+        "the workflows of continuous integration; in the full form by actionlint too, where Go is installed",
         [system("workflows")],
         needs=("environment",),
-        programs=("go",) if FULL else (),
     ),
     Part(
         "pim",
