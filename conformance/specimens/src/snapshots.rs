@@ -102,6 +102,8 @@ pub fn write_snapshot(folder: &Path, name: &str, kind: TableKind, edition: u8) -
         hint_rows: Some(entry(HINT_ROWS_FILE, &HintRows::of(params.lwe_set()).list(&hint))),
         server: None,
         changes: None,
+        apple: None,
+        apple_tables: None,
         table,
         protocol: ProtocolParams::Simple(params),
         statistics: Statistics {

@@ -58,6 +58,13 @@ impl EvaluationKey {
         })
     }
 
+    /// Returns the memory that the key takes, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        let keys = self.galois.values().chain([&self.relinearisation]);
+        let polynomials = keys.flat_map(|key| key.digits.iter().flatten());
+        polynomials.map(|polynomial| size_of_val(&polynomial[..])).sum()
+    }
+
     /// Returns the greatest Galois element up to `element`, and its key.
     pub(crate) fn galois(&self, element: u32) -> Option<(u32, &SwitchKey)> {
         self.galois.range(..=element).next_back().map(|(&element, key)| (element, key))

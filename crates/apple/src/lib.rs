@@ -23,6 +23,7 @@ mod seed;
 mod server;
 mod set;
 mod shape;
+mod sizes;
 mod use_case;
 
 pub use config::KeyConfig;
@@ -34,6 +35,7 @@ pub use response::Response;
 pub use server::Arithmetic;
 pub use set::Set;
 pub use shape::{Compression, Shape};
+pub use sizes::Sizes;
 pub use use_case::UseCase;
 
 #[cfg(test)]

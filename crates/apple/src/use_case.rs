@@ -1,6 +1,7 @@
 use bytes::Bytes;
 use spirea_backend::ResidueBackend;
 
+use crate::ciphertext::polynomial_bytes;
 use crate::config::{KeyConfig, sha256};
 use crate::database::Database;
 use crate::error::AppleError;
@@ -9,11 +10,14 @@ use crate::messages::{
     DoubleMod, KeywordPirParameters, PirConfig, PirRequest, PirResponse, Sharding, ShardingFunction,
 };
 use crate::query::Query;
-use crate::set::Set;
+use crate::set::{POLYNOMIALS, RINGS, Set};
 use crate::shape::{Compression, Shape};
 
 /// Algorithm of the configuration: MulPir.
 const MUL_PIR: i32 = 1;
+
+/// Bytes of a ciphertext in a response besides its polynomials, at most.
+const CIPHERTEXT_FRAMING: usize = 64;
 
 /// A keyword database that clients know by name, with its shards and its configuration.
 #[derive(Debug)]
@@ -68,6 +72,13 @@ impl<B: ResidueBackend> UseCase<B> {
     /// Returns the shards.
     pub fn shards(&self) -> &[Database<B>] {
         &self.shards
+    }
+
+    /// Returns an upper bound of the length of a response, in bytes.
+    pub fn response_bytes(&self) -> usize {
+        let ciphertexts = |shard: &Database<B>| shard.shape().tables() * shard.shape().chunks();
+        let ciphertext = POLYNOMIALS * polynomial_bytes(&RINGS.response) + CIPHERTEXT_FRAMING;
+        self.shards.iter().map(ciphertexts).max().unwrap_or(0) * ciphertext
     }
 
     /// Answers a request under its own evaluation key, or else under the one that is `stored` for

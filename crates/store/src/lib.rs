@@ -9,6 +9,7 @@
 //! Rows are counted from 1 in every message, without a header; an index table's record i is row i +
 //! 1.
 
+mod apple;
 pub mod build;
 pub mod changes;
 mod error;
@@ -26,7 +27,10 @@ pub mod snapshot;
 pub mod succession;
 mod time;
 
-pub use build::{BuildOptions, Chooser, Duplicates, Input, Overwrite, Protocol, Proving, build, survey};
+pub use apple::{AppleTables, AppleUseCase, ShardEntry, UseCaseEntry};
+pub use build::{
+    AppleOptions, BuildOptions, Chooser, Duplicates, Input, Overwrite, Protocol, Proving, build, survey,
+};
 pub use changes::Changes;
 pub use error::{Location, RepeatedKey, StoreError};
 pub use expected_rows::ExpectedRows;

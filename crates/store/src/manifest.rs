@@ -10,6 +10,7 @@ use spirea_protocols::registry::ProtocolParams;
 use spirea_protocols::table::MAX_VALUE_BYTES;
 use spirea_protocols::{ProtocolError, Table, TableKind};
 
+use crate::apple::AppleTables;
 use crate::time;
 
 /// Version of the format that this software reads and writes.
@@ -33,8 +34,10 @@ pub const SIGNATURE_FILE: &str = "signature.json";
 /// Name of the file of the chaining values of the matrix's groups ([`crate::Groups`]), beside the
 /// manifest, whose hash of the matrix vouches for it.
 pub const GROUPS_FILE: &str = "matrix.groups";
+/// Name of the file of the tables for Apple's clients.
+pub const APPLE_FILE: &str = "apple.bin";
 /// All files that a snapshot may have.
-pub const FILES: [&str; 8] = [
+pub const FILES: [&str; 9] = [
     MANIFEST_FILE,
     MATRIX_FILE,
     HINT_FILE,
@@ -43,6 +46,7 @@ pub const FILES: [&str; 8] = [
     CHANGES_FILE,
     SIGNATURE_FILE,
     GROUPS_FILE,
+    APPLE_FILE,
 ];
 
 /// A file of a snapshot.
@@ -119,6 +123,12 @@ pub struct Manifest {
     /// For a delta, the changes themselves, needed for merging or compacting them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changes: Option<FileEntry>,
+    /// Layout of the same data in tables for Apple's clients, if the build made them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub apple: Option<AppleTables>,
+    /// The tables of [`Manifest::apple`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub apple_tables: Option<FileEntry>,
     /// Statistics of the build.
     pub statistics: Statistics,
 }
@@ -222,6 +232,13 @@ impl Manifest {
         if self.delta_of.is_some() && self.table.kind != TableKind::Keyword {
             return wrong("a delta is looked up by key".into());
         }
+        if self.apple.is_some() != self.apple_tables.is_some() {
+            return wrong("apple and apple_tables must be there together".into());
+        }
+        if self.apple.is_some() && (self.delta_of.is_some() || self.table.kind != TableKind::Keyword) {
+            return wrong("tables for Apple's clients belong to a base that is looked up by key".into());
+        }
+        let apple_bytes = self.apple.as_ref().map_or(Ok(0), AppleTables::bytes)?;
         let row_hashes = self.protocol.hint_rows().map_or(0, |rows| rows.list_bytes(hint_bytes));
         let files = [
             ("matrix", Some(&self.matrix), MATRIX_FILE, self.protocol.matrix_bytes()),
@@ -230,6 +247,7 @@ impl Manifest {
             ("server", self.server.as_ref(), SERVER_FILE, self.protocol.server_bytes()),
             // Changes may have any length: their hash identifies them.
             ("changes", self.changes.as_ref(), CHANGES_FILE, self.changes.as_ref().map_or(0, |c| c.bytes)),
+            ("apple_tables", self.apple_tables.as_ref(), APPLE_FILE, apple_bytes),
         ];
         for (member, entry, file, bytes) in files {
             let Some(entry) = entry else { continue };
@@ -262,10 +280,9 @@ impl Manifest {
 
     /// Returns all files except the manifest.
     pub fn files(&self) -> impl Iterator<Item = &FileEntry> {
-        let Self { matrix, hint, hint_rows, server, changes, .. } = self;
-        [Some(matrix), Some(hint), hint_rows.as_ref(), server.as_ref(), changes.as_ref()]
-            .into_iter()
-            .flatten()
+        let Self { matrix, hint, hint_rows, server, changes, apple_tables, .. } = self;
+        let files = [Some(matrix), Some(hint), hint_rows.as_ref(), server.as_ref(), changes.as_ref()];
+        files.into_iter().chain([apple_tables.as_ref()]).flatten()
     }
 
     /// Returns the ratio of the bytes of all payloads to the bytes of their content.
@@ -345,6 +362,8 @@ mod tests {
             hint_rows,
             server: None,
             changes,
+            apple: None,
+            apple_tables: None,
             statistics,
         }
     }

@@ -8,11 +8,12 @@ use spirea_backend::{Share, StoredFile};
 use spirea_protocols::Files;
 use spirea_protocols::signature::{MAX_SIGNATURE_BYTES, Signature};
 
+use crate::apple::AppleUseCase;
 use crate::error::IoContext;
 use crate::files::hash_file;
 use crate::groups;
 use crate::manifest::{
-    CHANGES_FILE, FileEntry, GROUPS_FILE, HINT_FILE, HINT_ROWS_FILE, MANIFEST_FILE, MATRIX_FILE,
+    APPLE_FILE, CHANGES_FILE, FileEntry, GROUPS_FILE, HINT_FILE, HINT_ROWS_FILE, MANIFEST_FILE, MATRIX_FILE,
     MAX_MANIFEST_BYTES, Manifest, SERVER_FILE, SIGNATURE_FILE,
 };
 use crate::progress::Silent;
@@ -43,6 +44,7 @@ pub struct Snapshot {
     files: Files,
     hint: StoredFile,
     hint_rows: StoredFile,
+    apple: StoredFile,
     manifest: Manifest,
     version: [u8; 32],
 }
@@ -68,8 +70,9 @@ impl Snapshot {
         let (manifest, version) = Manifest::from_bytes(&bytes)
             .map_err(|error| StoreError::BadManifest { path, detail: error.to_string() })?;
         let files = Files::at(folder.join(MATRIX_FILE), folder.join(SERVER_FILE));
-        let [hint, hint_rows] = [HINT_FILE, HINT_ROWS_FILE].map(|name| StoredFile::at(folder.join(name)));
-        Ok(Self { folder, files, hint, hint_rows, manifest, version })
+        let [hint, hint_rows, apple] =
+            [HINT_FILE, HINT_ROWS_FILE, APPLE_FILE].map(|name| StoredFile::at(folder.join(name)));
+        Ok(Self { folder, files, hint, hint_rows, apple, manifest, version })
     }
 
     /// Returns the manifest.
@@ -112,6 +115,28 @@ impl Snapshot {
         &self.hint_rows
     }
 
+    /// Reads the tables for Apple's clients; empty if the snapshot has none.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] if the file does not have the length or the form that the manifest
+    /// says, or another hash, [`StoreError::Io`] if it cannot be read.
+    pub fn apple_use_cases(&self) -> Result<Vec<AppleUseCase>, StoreError> {
+        let Some((apple, entry)) = self.manifest.apple.as_ref().zip(self.manifest.apple_tables.as_ref())
+        else {
+            return Ok(Vec::new());
+        };
+        let path = self.apple.path();
+        let bytes = self.apple.bytes().at("open", path)?;
+        self.check(entry, bytes == entry.bytes, || format!("it has {bytes} bytes, not {}", entry.bytes))?;
+        let mut content = vec![0; bytes as usize];
+        self.apple.read_exact_at(&mut content, 0).at("read", path)?;
+        self.check(entry, *blake3::hash(&content).as_bytes() == entry.blake3, || {
+            "its content does not match the manifest's hash".into()
+        })?;
+        let damaged = |detail| StoreError::Damaged { path: path.into(), detail };
+        apple.parse(&content).map_err(damaged)
+    }
+
     /// Returns the path of a delta's changes.
     pub(crate) fn changes_path(&self) -> PathBuf {
         self.folder.join(CHANGES_FILE)
@@ -150,6 +175,7 @@ impl Snapshot {
             SERVER_FILE => self.files.server.clone(),
             HINT_FILE => self.hint.clone(),
             HINT_ROWS_FILE => self.hint_rows.clone(),
+            APPLE_FILE => self.apple.clone(),
             _ => StoredFile::at(self.folder.join(name)),
         }
     }

@@ -19,7 +19,12 @@ pub struct Bucket {
 
 /// Returns the bytes of a value in a bucket.
 pub(super) fn slot_bytes(value: &[u8]) -> usize {
-    SLOT_BYTES + value.len()
+    slot_bytes_of(value.len())
+}
+
+/// Returns the bytes of a value of `length` bytes in a bucket.
+pub(super) fn slot_bytes_of(length: usize) -> usize {
+    SLOT_BYTES + length
 }
 
 impl Bucket {

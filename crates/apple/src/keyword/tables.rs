@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use chacha20::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
 
-use super::bucket::{BUCKET_BYTES, Bucket, MAX_SLOTS, MAX_VALUE_BYTES, slot_bytes};
+use super::bucket::{BUCKET_BYTES, Bucket, MAX_SLOTS, MAX_VALUE_BYTES, slot_bytes, slot_bytes_of};
 use super::hash::KeywordHash;
 use crate::shape::MAX_TABLES;
 use crate::{AppleError, Set, Shape};
@@ -25,6 +25,23 @@ pub enum BucketSize {
     ByPlaintexts,
     /// This number of bytes.
     Bytes(usize),
+}
+
+impl BucketSize {
+    /// Returns the maximum length of a bucket; the longest slot alone needs one of `needed` bytes.
+    fn limit(self, set: Set, needed: usize) -> usize {
+        match self {
+            Self::Bytes(limit) => limit,
+            Self::ByPlaintexts if needed <= set.plaintext_bytes() / 2 => set.plaintext_bytes() / 2,
+            Self::ByPlaintexts => needed.next_multiple_of(set.plaintext_bytes()),
+        }
+    }
+}
+
+/// Returns the number of buckets of all tables to begin with, for slots of `all` bytes. Cuckoo
+/// tables fill to nine tenths at most.
+fn least_buckets(all: usize, limit: usize, tables: usize) -> usize {
+    (all.div_ceil(limit).saturating_mul(10)).div_ceil(9).next_multiple_of(tables.max(1))
 }
 
 /// The buckets of a shard's tables.
@@ -57,19 +74,14 @@ impl Tables {
         }
         let longest = rows.iter().map(|(_, value)| value.len()).max().unwrap_or(0);
         let needed = BUCKET_BYTES + rows.iter().map(|(_, value)| slot_bytes(value)).max().unwrap_or(0);
-        let limit = match size {
-            BucketSize::Bytes(limit) => limit,
-            BucketSize::ByPlaintexts if needed <= set.plaintext_bytes() / 2 => set.plaintext_bytes() / 2,
-            BucketSize::ByPlaintexts => needed.next_multiple_of(set.plaintext_bytes()),
-        };
+        let limit = size.limit(set, needed);
         if needed > limit || longest > MAX_VALUE_BYTES {
             return Err(AppleError::Table(format!(
                 "a value of {longest} bytes does not fit a bucket of {limit} bytes"
             )));
         }
         let all = BUCKET_BYTES + rows.iter().map(|(_, value)| slot_bytes(value)).sum::<usize>();
-        // Cuckoo tables fill to nine tenths at most.
-        let mut buckets = (all.div_ceil(limit) * 10).div_ceil(9).next_multiple_of(tables);
+        let mut buckets = least_buckets(all, limit, tables);
         while buckets <= MAX_BUCKETS_OF_KEYWORD * (rows.len() + 1) {
             if let Some(filled) = Filling::new(tables, buckets / tables, limit).fill(&rows) {
                 return Ok(Self { tables: filled });
@@ -77,6 +89,27 @@ impl Tables {
             buckets = (buckets + buckets.div_ceil(10)).next_multiple_of(tables);
         }
         Err(AppleError::Table(format!("{} keywords do not fit {buckets} buckets", rows.len())))
+    }
+
+    /// Returns the smallest shape that tables of `keywords` keywords may have whose values are
+    /// `value_bytes` bytes in all, the longest `longest`. Tables that do not fill are larger.
+    ///
+    /// # Errors
+    /// [`AppleError::Table`] if a number is too large.
+    pub fn least_shape(
+        set: Set,
+        tables: usize,
+        keywords: usize,
+        value_bytes: usize,
+        longest: usize,
+    ) -> Result<Shape, AppleError> {
+        let all = keywords
+            .checked_mul(slot_bytes_of(0))
+            .and_then(|bytes| bytes.checked_add(value_bytes)?.checked_add(BUCKET_BYTES));
+        let all = all.filter(|_| longest <= MAX_VALUE_BYTES);
+        let all = all.ok_or_else(|| AppleError::Table("the values are too many or too long".into()))?;
+        let limit = BucketSize::ByPlaintexts.limit(set, BUCKET_BYTES + slot_bytes_of(longest));
+        Shape::new(set, tables, least_buckets(all, limit, tables) / tables.max(1), limit)
     }
 
     /// Returns tables with these buckets.
@@ -215,6 +248,23 @@ mod tests {
             prop_assert_eq!(buckets().map(|bucket| bucket.slots.len()).sum::<usize>(), count);
             prop_assert_eq!(built.buckets().len(), tables);
         }
+    }
+
+    #[test]
+    fn the_least_shape_is_a_lower_bound_and_near_where_buckets_hold_many_values() {
+        // With one or two values in a bucket, tables fill to about half.
+        for (count, length, most) in
+            [(1, 0, 1.0), (300, 20, 1.4), (5000, 2, 1.2), (40, 1500, 2.5), (20, 5000, 2.5)]
+        {
+            let rows = rows(count, |_| length);
+            let built = build(2, BucketSize::ByPlaintexts, &rows).unwrap().buckets()[0].len();
+            let least = Tables::least_shape(Set::Logt5, 2, count, count * length, length).unwrap();
+            let entries = least.entries();
+            let limit = (entries as f64 * most).ceil() as usize;
+            assert!((entries..=limit).contains(&built), "{count} of {length}: {built}, {entries}");
+        }
+        assert!(Tables::least_shape(Set::Logt5, 2, usize::MAX, 1, 1).is_err());
+        assert!(Tables::least_shape(Set::Logt5, 2, 1, 1, usize::MAX).is_err());
     }
 
     #[test]

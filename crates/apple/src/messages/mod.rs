@@ -4,6 +4,7 @@
 
 mod api;
 mod bounds;
+mod caller;
 mod he;
 mod pir;
 mod shared;
@@ -12,6 +13,7 @@ pub use api::{Config, ConfigRequest, ConfigResponse, Request, Requests, Response
 pub use bounds::{
     Inbound, MAX_CIPHERTEXTS, MAX_GALOIS_ELEMENTS, MAX_INBOUND_BYTES, MAX_KEYS, MAX_REQUESTS, MAX_USE_CASES,
 };
+pub use caller::{CallIdentity, Icon, IdentityCategory, ImageFormat};
 pub use he::{
     Ciphertext, EncryptionParameters, EvaluationKeyConfig, FullCiphertext, GaloisKey, RelinKey,
     SeededCiphertext, SerializedCiphertext, SerializedCiphertextVec, SerializedEvaluationKey,

@@ -15,7 +15,8 @@ use crate::messages::{
     SerializedEvaluationKey, Sharding, UploadedKey,
 };
 use crate::{
-    AppleError, Arithmetic, Compression, Database, EvaluationKey, KeyConfig, Query, Set, Shape, UseCase,
+    AppleError, Arithmetic, Compression, Database, EvaluationKey, KeyConfig, Query, Set, Shape, Sizes,
+    UseCase,
 };
 
 type Rows = Vec<(Vec<u8>, Vec<u8>)>;
@@ -76,6 +77,26 @@ fn values_are_found_under_every_set_and_compression() {
                 assert_eq!(found, expected, "{} with {compression:?}", set.name());
             }
         }
+    }
+}
+
+#[test]
+fn sizes_are_those_of_messages_but_for_their_framing() {
+    for set in Set::ALL {
+        let use_case = use_case(set, Compression::None, &rows(60, 300));
+        let shape = use_case.shards()[0].shape();
+        let mut client = Client::new(7);
+        let message = client.evaluation_key(use_case.key_config());
+        let key = EvaluationKey::parse(use_case.key_config(), &message).unwrap();
+        let request = request(&use_case, &mut client, b"absent");
+        let query = request.query.as_ref().unwrap().encoded_len();
+        let response = use_case.answer(&request, Some(&key)).unwrap().encoded_len();
+        let sizes = Sizes::of(shape, Compression::None);
+        let bytes = [sizes.query_bytes, sizes.response_bytes, sizes.key_bytes];
+        for (actual, bytes) in [query, response, message.encoded_len()].into_iter().zip(bytes) {
+            assert!((bytes..bytes + bytes / 100).contains(&actual), "{}: {actual}, {bytes}", set.name());
+        }
+        assert!(response <= use_case.response_bytes());
     }
 }
 

@@ -273,6 +273,7 @@ fn patch<B: ProtocolBackend>(
         samples,
         delta_of: None,
         changes: None,
+        apple: None,
     };
     let computed = match manifest.protocol.hint_lasts() {
         true => {
@@ -382,6 +383,7 @@ fn rebuild<B: ProtocolBackend>(
         samples,
         delta_of: None,
         changes: None,
+        apple: None,
     };
     let computed = draft.compute(folder, backend, progress)?;
     draft.complete(folder, computed, backend, progress)

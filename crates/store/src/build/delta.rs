@@ -223,6 +223,7 @@ pub(crate) fn build_delta<B: ProtocolBackend>(
         samples,
         delta_of: Some(version),
         changes: Some(write_entry(folder, CHANGES_FILE, &changes.to_bytes())?),
+        apple: None,
     };
     let computed = draft.compute(folder, backend, progress)?;
     draft.complete(folder, computed, backend, progress)

@@ -10,6 +10,7 @@ use spirea_protocols::registry::ProtocolParams;
 use spirea_protocols::{Files, Precomputation, ProtocolError, Table};
 
 use super::test::Samples;
+use crate::apple::AppleTables;
 use crate::error::IoContext;
 use crate::files::{sync, sync_folder, write_entry, write_synced};
 use crate::groups::{Groups, matrix_entry};
@@ -30,6 +31,8 @@ pub(super) struct Draft {
     pub samples: Samples,
     pub delta_of: Option<[u8; 32]>,
     pub changes: Option<FileEntry>,
+    /// Tables for Apple's clients, with their file.
+    pub apple: Option<(AppleTables, FileEntry)>,
 }
 
 /// Files computed from a database.
@@ -85,7 +88,8 @@ impl Draft {
         backend: &Arc<B>,
         progress: &dyn Progress,
     ) -> Result<(), StoreError> {
-        let Self { name, created, table, protocol, statistics, samples, delta_of, changes } = self;
+        let Self { name, created, table, protocol, statistics, samples, delta_of, changes, apple } = self;
+        let (apple, apple_tables) = apple.unzip();
         let Computed { hint, server } = computed;
         let [matrix_path, hint_path, server_path, manifest_path] =
             [MATRIX_FILE, HINT_FILE, SERVER_FILE, MANIFEST_FILE].map(|name| folder.join(name));
@@ -110,6 +114,8 @@ impl Draft {
             hint_rows,
             server,
             changes,
+            apple,
+            apple_tables,
             statistics,
         };
         manifest.validate()?;

@@ -5,6 +5,7 @@
 //! hint: the matrix is written a group of columns at a time, and mapped to compute the hint. A
 //! snapshot is published only after it has answered real queries.
 
+mod apple;
 mod compact;
 mod delta;
 mod draft;
@@ -33,6 +34,7 @@ use crate::ingest::RowSource;
 use crate::manifest::{MATRIX_FILE, Statistics};
 use crate::{Progress, Snapshot, StoreError, time};
 
+pub use apple::AppleOptions;
 pub(crate) use compact::{compact, values_with};
 pub(crate) use delta::{Shape, build_delta};
 use draft::Draft;
@@ -58,19 +60,25 @@ pub fn build<B: ProtocolBackend>(
         ProtocolParams::check(choice)?;
     }
     let draws = options.draws();
+    if let Some(apple) = &options.apple {
+        apple.check(&options.selection)?;
+    }
     // Refuses an unreadable file before a folder is created.
     let source = options.open_at_once()?;
     let folder = PartialFolder::create(&options.out, options.overwrite)?;
     let [spool, matrix_path] = ["spool", MATRIX_FILE].map(|name| folder.path().join(name));
 
     let decide = |rows: &Rows| decide(options, rows);
-    let (choice, planned) = lay_out(options, source, &spool, &draws, progress, decide)?;
+    let (choice, planned, input) = lay_out(options, source, &spool, &draws, progress, decide)?;
     let table = planned.table().clone();
     let protocol = ProtocolParams::choose(&choice, draws.seed()?, table.records, table.record_bytes())?;
     let (statistics, samples) = planned.encode(protocol.stored(), &matrix_path, progress)?;
+    let apple = options.apple.as_ref();
+    let apple = apple.map(|apple| apple.write(options, &input, folder.path(), progress)).transpose()?;
     fs::remove_dir_all(&spool).at("remove", &spool)?;
 
-    let draft = Draft { name, created, table, protocol, statistics, samples, delta_of: None, changes: None };
+    let (delta_of, changes) = (None, None);
+    let draft = Draft { name, created, table, protocol, statistics, samples, delta_of, changes, apple };
     let computed = draft.compute(folder.path(), backend, progress)?;
     draft.complete(folder.path(), computed, backend, progress)?;
     folder.publish()?;
@@ -90,12 +98,13 @@ pub fn survey(
 ) -> Result<(Table, Statistics), StoreError> {
     let (source, spool) = (options.open_at_once()?, folder.join("spool"));
     let decide = |_: &Rows| Ok(((), options.proving.unwrap_or(Proving::Omit)));
-    let ((), planned) = lay_out(options, source, &spool, &options.draws(), progress, decide)?;
+    let ((), planned, _) = lay_out(options, source, &spool, &options.draws(), progress, decide)?;
     Ok(planned.into_parts())
 }
 
 /// Reads the input into the folder `spool`, which it creates, and lays out the table with the
-/// proofs that `decide` chooses. `source` is `None` for an input that can be read only once.
+/// proofs that `decide` chooses. Returns the input too; files that can be read only once are copied
+/// into `spool`. `source` is `None` for an input that can be read only once.
 fn lay_out<C>(
     options: &BuildOptions,
     source: Option<Box<dyn RowSource + '_>>,
@@ -103,14 +112,16 @@ fn lay_out<C>(
     draws: &Draws,
     progress: &dyn Progress,
     decide: impl FnOnce(&Rows) -> Result<(C, Proving), StoreError>,
-) -> Result<(C, Planned), StoreError> {
+) -> Result<(C, Planned, Input), StoreError> {
     fs::create_dir(spool).at("create", spool)?;
     let input = options.input_in(spool)?;
     let mut source = source.map_or_else(|| options.open(&input), Ok)?;
     let rows = Rows::read(&mut *source, options, spool, draws.salt()?, progress)?;
     let (choice, proving) = decide(&rows)?;
     let planned = rows.plan(proving, draws, progress);
-    Ok((choice, planned.map_err(|error| duplicates::named(error, || options.open(&input)))?))
+    let planned = planned.map_err(|error| duplicates::named(error, || options.open(&input)))?;
+    drop(source);
+    Ok((choice, planned, input))
 }
 
 /// Chooses the protocol, and whether to include proofs unless the options decide that.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use spirea_protocols::registry::Choice;
 use spirea_protocols::table::{FieldType, KeyForm, MAX_VALUE_BYTES};
 
+use super::apple::AppleOptions;
 use super::draws::Draws;
 use super::prove::Proving;
 use crate::StoreError;
@@ -142,6 +143,8 @@ pub struct BuildOptions {
     pub key_queries: Option<u64>,
     /// Number of rows that the input must have, if known.
     pub expected_rows: Option<ExpectedRows>,
+    /// Tables of the same data for Apple's clients, if any.
+    pub apple: Option<AppleOptions>,
     /// Treatment of an existing folder.
     pub overwrite: Overwrite,
     /// Seed of the public matrix, the table's salt and the entries' places, for reproducible
@@ -176,6 +179,7 @@ impl BuildOptions {
             key_form: None,
             key_queries: None,
             expected_rows: None,
+            apple: None,
             overwrite: Overwrite::default(),
             seed: None,
         }

@@ -260,6 +260,10 @@ impl Repository {
         if changes.is_empty() {
             return Ok(current);
         }
+        if current.base.manifest().apple.is_some() {
+            let detail = "the table is served to Apple's clients too, whose tables take no changes: build and publish a new snapshot";
+            return Err(StoreError::BadOption(detail.into()));
+        }
         let mut all = changes_of(&current)?;
         let has_deltas = current.base.manifest().protocol.bins() == 1;
         let count = |values| values_with(&current.base, values, &all, &changes);

@@ -1,6 +1,7 @@
 //! Tables, snapshots and repositories on disk, read and queried as clients do.
 
 mod aimed;
+mod apple;
 mod changes;
 mod compression;
 mod damage;
