@@ -5,11 +5,11 @@ use std::path::Path;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use spirea_apple::AppleError;
 use spirea_apple::keyword::{BucketSize, KeywordHash, Tables};
 use spirea_apple::messages::{CallIdentity, Icon, IdentityCategory, ImageFormat, Sha256, Sharding};
-use spirea_apple::{AppleError, Set};
 
-use super::options::{BuildOptions, Duplicates, Input};
+use super::options::{AppleOptions, BuildOptions, Duplicates, Input};
 use super::schema::Schema;
 use crate::apple::{AppleTables, AppleUseCase, MAX_SHARDS, valid_use_case};
 use crate::files::write_entry;
@@ -26,18 +26,6 @@ const REPORT_ROWS: u64 = 1 << 13;
 const DIGITS: std::ops::RangeInclusive<usize> = 4..=15;
 /// Bytes 4 to 7 of an image in HEIC.
 const HEIC_MARK: &[u8] = b"ftyp";
-
-/// Tables of caller ID to build for Apple's clients.
-#[derive(Clone, Debug)]
-pub struct AppleOptions {
-    /// Bundle identifier of the application's extension. The use cases are its name followed by
-    /// `.identity` and `.block`.
-    pub bundle: String,
-    /// Parameter set.
-    pub set: Set,
-    /// Number of shards of each use case. A query shows its shard, and costs as much as one shard.
-    pub shards: usize,
-}
 
 /// A column of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

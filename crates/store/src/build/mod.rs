@@ -34,13 +34,12 @@ use crate::ingest::RowSource;
 use crate::manifest::{MATRIX_FILE, Statistics};
 use crate::{Progress, Snapshot, StoreError, time};
 
-pub use apple::AppleOptions;
 pub(crate) use compact::{compact, values_with};
 pub(crate) use delta::{Shape, build_delta};
 use draft::Draft;
 use draws::Draws;
 use folder::PartialFolder;
-pub use options::{BuildOptions, Chooser, Duplicates, Input, Overwrite, Protocol};
+pub use options::{AppleOptions, BuildOptions, Chooser, Duplicates, Input, Overwrite, Protocol};
 pub use prove::Proving;
 use records::{Planned, Rows};
 #[cfg(test)]

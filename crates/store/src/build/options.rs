@@ -3,10 +3,10 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
+use spirea_apple::Set;
 use spirea_protocols::registry::Choice;
 use spirea_protocols::table::{FieldType, KeyForm, MAX_VALUE_BYTES};
 
-use super::apple::AppleOptions;
 use super::draws::Draws;
 use super::prove::Proving;
 use crate::StoreError;
@@ -111,6 +111,18 @@ pub enum Input {
     Files(Files),
     /// Rows outside of files.
     Rows(Arc<dyn RowTable>),
+}
+
+/// Tables of caller ID to build for Apple's clients.
+#[derive(Clone, Debug)]
+pub struct AppleOptions {
+    /// Bundle identifier of the application's extension. The use cases are its name followed by
+    /// `.identity` and `.block`.
+    pub bundle: String,
+    /// Parameter set.
+    pub set: Set,
+    /// Number of shards of each use case. A query shows its shard, and costs as much as one shard.
+    pub shards: usize,
 }
 
 /// Options of a build.
