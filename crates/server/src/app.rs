@@ -6,6 +6,7 @@ use spirea_engine::Engine;
 use tokio::sync::Mutex;
 
 use crate::access::{Caller, Gate, OperatorNames};
+use crate::apple::Apple;
 use crate::body::{Received, Upload};
 use crate::demo::Demo;
 use crate::extension::Extension;
@@ -41,6 +42,8 @@ pub(crate) struct App {
     pub traces: Option<Spans>,
     /// True once the server is about to stop.
     pub leaving: AtomicBool,
+    /// State of the endpoints for Apple's clients.
+    pub apple: Apple,
     /// Publisher of versions; `None` if the caller loaded the engine's databases.
     pub library: Option<Arc<Library>>,
     /// Endpoints and metrics that the program adds, if any.

@@ -29,15 +29,23 @@ pub(crate) struct Received {
 pub(crate) struct Upload {
     body: Body,
     declared: Option<u64>,
-    protobuf: bool,
+    /// True if the content type is one that the endpoint takes.
+    accepted: bool,
 }
 
 impl Upload {
+    /// Returns the message of a request, whose content type must be that of protobuf.
     pub fn new(request: Request) -> Self {
+        let accepted = has_type(request.headers(), spirea_wire::CONTENT_TYPE);
+        Self { accepted, ..Self::of_any_type(request) }
+    }
+
+    /// Returns the message of a request with any content type, or none.
+    pub fn of_any_type(request: Request) -> Self {
         let (parts, body) = request.into_parts();
-        let headers = &parts.headers;
-        let declared = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
-        Self { body, declared, protobuf: has_type(headers, spirea_wire::CONTENT_TYPE) }
+        let length = parts.headers.get(CONTENT_LENGTH);
+        let declared = length.and_then(|length| length.to_str().ok()?.parse().ok());
+        Self { body, declared, accepted: true }
     }
 
     /// Reads the message, of at most `limit` bytes, which must come at `rate` or faster.
@@ -48,7 +56,7 @@ impl Upload {
         memory: &Memory,
         caller: &Caller,
     ) -> Result<Received, Refused> {
-        if !self.protobuf {
+        if !self.accepted {
             return Err(Refused::wrong_content_type(spirea_wire::CONTENT_TYPE));
         }
         let expected = self.declared.unwrap_or(limit);

@@ -11,7 +11,7 @@ use crate::demo::Demo;
 use crate::library::{OpenError, Source};
 use crate::pace::Rate;
 use crate::tls::{Certificates, TlsError, TlsFiles};
-use crate::{BackendChoice, Collector, LogConfig, RedisUrl};
+use crate::{AppleConfig, BackendChoice, Collector, LogConfig, RedisUrl};
 
 /// Configuration of a server.
 #[derive(Clone, Debug)]
@@ -52,6 +52,8 @@ pub struct ServerConfig {
     pub keys: KeyOptions,
     /// Redis server through which replicas share clients' evaluation keys.
     pub redis: Option<RedisUrl>,
+    /// Limits of Apple's clients.
+    pub apple: AppleConfig,
     /// Limits for connections and requests.
     pub limits: Limits,
     /// Format of the log.
@@ -85,6 +87,7 @@ impl Default for ServerConfig {
             queue: 256,
             keys: KeyOptions::default(),
             redis: None,
+            apple: AppleConfig::default(),
             limits: Limits::default(),
             log: LogConfig::default(),
             traces: None,
@@ -158,9 +161,15 @@ impl ServerConfig {
                 ));
             }
         }
-        if self.keys.expiry.is_zero() {
-            let cause = "evaluation keys that expire at once are of no use; allow some time, such as 30d";
-            return Err(wrong("keys.expiry", cause.into()));
+        for (key, life) in [("keys.expiry", self.keys.expiry), ("apple.key_life", self.apple.key_life)] {
+            if life.is_zero() {
+                let cause = "evaluation keys that expire at once are of no use; allow some time, such as 30d";
+                return Err(wrong(key, cause.into()));
+            }
+        }
+        if self.apple.client_keys == 0 {
+            let cause = "clients without evaluation keys cannot ask; allow some, such as 64";
+            return Err(wrong("apple.client_keys", cause.into()));
         }
         if let Some(url) = &self.redis {
             url.check().map_err(|cause| wrong("keys.redis", cause))?;

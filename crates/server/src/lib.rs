@@ -16,6 +16,15 @@
 //! | `POST /v1/databases/{name}/query` | queries to answers |
 //! | `POST /v1/databases/{name}/keys` | evaluation keys, for queries to name by their hash |
 //!
+//! For Apple's clients, if a snapshot has tables for them
+//! ([`docs/apple.md`](../../../docs/apple.md)):
+//!
+//! | endpoint | what it does |
+//! |---|---|
+//! | `POST /config` | configurations of use cases, and the evaluation keys that they need |
+//! | `POST /key` | evaluation keys of a client |
+//! | `POST /queries` | queries to responses |
+//!
 //! On another port, for operators:
 //!
 //! | endpoint | what it does |
@@ -35,6 +44,7 @@ mod accept;
 mod access;
 mod activity;
 mod app;
+mod apple;
 mod backend;
 mod background;
 mod body;
@@ -66,6 +76,7 @@ mod tls;
 mod traces;
 
 pub use access::{OperatorNames, Quota, QuotaError, REQUEST_ID, Scope, Secret, TOKEN_PREFIX, TokensError};
+pub use apple::AppleConfig;
 pub use backend::{BackendChoice, PimChoice, PimMachine, Processor, ShareBackends, gpu_demand};
 pub use background::{Background, Readiness};
 pub use config::{Limits, ServerConfig, WrongSetting};

@@ -9,6 +9,7 @@ use prometheus::{
     CounterVec, Encoder, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
     IntGaugeVec, Opts, Registry, TEXT_FORMAT, TextEncoder,
 };
+use spirea_engine::keys::Amount;
 use spirea_engine::{Answers, Engine, KeyEvents, KeyUsage, State, Status};
 use spirea_wire::Code;
 
@@ -178,7 +179,7 @@ impl Metrics {
             )?,
             keys: gauges(
                 "spirea_keys",
-                "Clients' evaluation keys: prepared in memory, and as bytes on disk.",
+                "Clients' evaluation keys: prepared in memory, as bytes on disk, and those of Apple's clients.",
                 &["place"],
             )?,
             keys_bytes: gauges("spirea_keys_bytes", "Bytes of clients' evaluation keys.", &["place"])?,
@@ -279,13 +280,15 @@ impl Metrics {
         }
     }
 
-    /// Returns all metrics as text, and their content type.
+    /// Returns all metrics as text, and their content type. `apple` is the amount of Apple clients'
+    /// keys.
     pub fn render(
         &self,
         engine: &Engine,
         library: Option<&Library>,
         bodies: &Memory,
         expiry: Option<SystemTime>,
+        apple: Amount,
         added: Vec<MetricFamily>,
     ) -> (&'static str, String) {
         // The lock guards no data of its own.
@@ -301,6 +304,9 @@ impl Metrics {
             self.keys.with_label_values(&[place]).set(amount.sets as i64);
             self.keys_bytes.with_label_values(&[place]).set(amount.bytes as i64);
         }
+        let Amount { sets, bytes } = apple;
+        self.keys.with_label_values(&["apple"]).set(sets as i64);
+        self.keys_bytes.with_label_values(&["apple"]).set(bytes as i64);
         self.count_keys(engine.key_events());
         let LostLines { failed, dropped } = LostLines::now();
         for (cause, value) in [("failed", failed), ("dropped", dropped)] {

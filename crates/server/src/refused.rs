@@ -45,6 +45,11 @@ impl Refused {
         Self { retry_after: Some(delay), ..self }
     }
 
+    /// Returns the status, the cause and the time after which to retry, for another form.
+    pub fn into_parts(self) -> (StatusCode, String, Option<Duration>) {
+        (Self::status(self.refusal.code), self.refusal.message, self.retry_after)
+    }
+
     /// Refuses a path that the port does not have; the remedy names the port that may have it.
     pub fn no_such_endpoint(path: &str) -> Self {
         let remedy = match path.starts_with("/v1/admin") {

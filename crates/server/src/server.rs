@@ -3,7 +3,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use spirea_backend::{BackendError, BackendId};
 use spirea_engine::keys::KeyFolderError;
@@ -14,6 +14,7 @@ use tokio::net::TcpListener;
 
 use crate::access::{Access, Gate, OperatorNames, Tokens, TokensError};
 use crate::app::App;
+use crate::apple::Apple;
 use crate::backend::Backends;
 use crate::config::WrongSetting;
 use crate::connections::{ADMIN_CONNECTIONS, ADMIN_MEMORY, Port, Stopper};
@@ -268,6 +269,7 @@ impl Server {
             certificates: certificates.clone(),
             started: Instant::now(),
             leaving: AtomicBool::new(false),
+            apple: Apple::new(&config.apple, config.answering_threads()),
             library,
             extension,
             demo,
@@ -392,6 +394,7 @@ async fn expire_keys(app: Arc<App>) {
     loop {
         tokio::time::sleep(EXPIRY_LOOK).await;
         let engine = Arc::clone(&app.engine);
+        app.apple.keys.expire(SystemTime::now());
         // The next check makes up for a failed one.
         let _ = tokio::task::spawn_blocking(move || engine.expire_keys()).await;
     }

@@ -6,8 +6,8 @@ use super::id::KeyOwner;
 use super::usage::{Amount, Departures};
 
 /// Limits on the entries held.
-#[derive(Clone, Copy)]
-pub(super) struct Budget {
+#[derive(Clone, Copy, Debug)]
+pub struct Budget {
     /// Limit on all entries together.
     pub all: Amount,
     /// Limit on the entries of one owner; a single entry may exceed it.
@@ -18,7 +18,7 @@ pub(super) struct Budget {
 
 /// Map of entries within a budget. The least recently used entries leave first; an owner who
 /// exceeds the owner's limit loses only his own entries.
-pub(super) struct Lru<K, V> {
+pub struct Lru<K, V> {
     entries: HashMap<K, Entry<V>>,
     all: Held<K>,
     owners: HashMap<KeyOwner, Held<K>>,
@@ -71,6 +71,7 @@ impl<K: Copy> Held<K> {
 }
 
 impl<K: Copy + Eq + Hash, V> Lru<K, V> {
+    /// Creates an empty map.
     pub fn new(budget: Budget) -> Self {
         Self {
             entries: HashMap::new(),
@@ -150,6 +151,7 @@ impl<K: Copy + Eq + Hash, V> Lru<K, V> {
         gone
     }
 
+    /// Removes and returns an entry.
     pub fn remove(&mut self, key: &K) -> Option<V> {
         let Entry { value, bytes, owner, tick, .. } = self.entries.remove(key)?;
         self.all.remove(tick, bytes);
@@ -174,10 +176,12 @@ impl<K: Copy + Eq + Hash, V> Lru<K, V> {
         self.entries.iter().filter(|(key, _)| certain(key)).map(|(_, entry)| entry.bytes).sum()
     }
 
+    /// Returns the number and the bytes of all entries.
     pub fn amount(&self) -> Amount {
         self.all.amount
     }
 
+    /// Returns how many entries have left for others, and by their age.
     pub fn departures(&self) -> Departures {
         self.departures
     }

@@ -19,6 +19,7 @@ mod usage;
 
 pub use disk::KeyFolderError;
 pub use id::KeyOwner;
+pub use lru::{Budget, Lru};
 pub use options::{ClientBudget, KeyOptions};
 pub use registry::{Clock, KeyRegistry, SharedKeys};
 pub use usage::{Amount, Departures, KeyEvents, KeyUsage};

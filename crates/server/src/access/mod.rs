@@ -21,6 +21,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 pub(crate) use self::charges::{Charge, Charges, RequestId};
 pub(crate) use self::host::one_host;
 pub use self::origin::OperatorNames;
+pub(crate) use self::quota::{Exceeded, Window};
 pub use self::quota::{Quota, QuotaError};
 pub use self::secret::{Secret, TOKEN_PREFIX};
 pub(crate) use self::shares::{Share, Shares};
@@ -75,6 +76,12 @@ impl Gate {
         Self { access, permits, client_permits, client_bodies, charges: Charges::default() }
     }
 
+    /// Admits a request without a token if there is room: of clients that cannot have one.
+    pub fn admit_anyone(self: &Arc<Self>, request: &Request) -> Result<(Caller, Permit), Refused> {
+        let peer = request.extensions().get().copied();
+        self.admit_caller(Caller { gate: Arc::clone(self), token: None, peer, request_id: None })
+    }
+
     /// Admits a request if its token has the scope and there is room.
     pub fn admit(self: &Arc<Self>, request: &Request, scope: Scope) -> Result<(Caller, Permit), Refused> {
         let (headers, peer) = (request.headers(), request.extensions().get().copied());
@@ -83,7 +90,10 @@ impl Gate {
             Access::Tokens(tokens) => Some(authenticate(tokens, headers, scope)?),
         };
         let request_id = headers.get(REQUEST_ID).map(|id| RequestId::parse(id.as_bytes())).transpose()?;
-        let caller = Caller { gate: Arc::clone(self), token, peer, request_id };
+        self.admit_caller(Caller { gate: Arc::clone(self), token, peer, request_id })
+    }
+
+    fn admit_caller(&self, caller: Caller) -> Result<(Caller, Permit), Refused> {
         let share = self.client_permits.take(&caller.client(), 1).ok_or_else(Refused::too_many_of_client)?;
         let permit =
             Arc::clone(&self.permits).try_acquire_owned().map_err(|_| Refused::too_many_requests())?;
@@ -133,6 +143,11 @@ impl Caller {
             (None, Some(peer)) => [&b"address "[..], &peer.network()].concat(),
             (None, None) => Vec::new(),
         }
+    }
+
+    /// Returns the bytes that identify the client's network; empty if its address is unknown.
+    pub fn network(&self) -> Vec<u8> {
+        self.peer.map(Peer::network).unwrap_or_default()
     }
 
     /// Returns the owner of the evaluation keys that this request registers.

@@ -70,7 +70,7 @@ impl<'de> Deserialize<'de> for Quota {
 
 /// Reason why a quota does not allow a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Exceeded {
+pub(crate) enum Exceeded {
     /// The request has more queries than a whole period allows.
     Never,
     /// The next period begins after this time.
@@ -79,7 +79,7 @@ pub(super) enum Exceeded {
 
 /// Used part of a quota in the current period.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Window {
+pub(crate) struct Window {
     began: Option<Instant>,
     used: u64,
 }

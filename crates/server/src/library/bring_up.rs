@@ -10,6 +10,7 @@ use super::error::PublishError;
 use super::loader::{Loader, Loss};
 use super::thread::spawn;
 use super::version::Version;
+use crate::apple::Opened;
 
 impl Library {
     /// Loads all databases, then waits for device failures and moves the affected databases to
@@ -39,7 +40,9 @@ impl Library {
             return Err("nothing has been published yet".into());
         };
         let served = self.open(name, &version, open_verified)?;
+        let apple = self.open_apple(name, &version.base)?;
         self.engine.publish(served);
+        self.apple.publish(name, apple);
         Ok(())
     }
 
@@ -92,6 +95,14 @@ impl Library {
         let delta = version.delta.as_ref().map(database).transpose()?;
         let served = Served::new(base, delta).map_err(|error| error.to_string())?;
         Ok(served.signed(version.signature.clone()).with_values(version.values))
+    }
+
+    /// Opens the use cases of a base for Apple's clients. An error is also logged.
+    fn open_apple(&self, name: &str, base: &Snapshot) -> Result<Opened, String> {
+        let opened = self.apple.open(name, base, &self.loader.cpu());
+        opened.inspect_err(|error| {
+            tracing::error!(database = %name, %error, "the tables for Apple's clients could not be loaded");
+        })
     }
 
     /// Removes a failed device, and reopens its databases on other backends.
@@ -161,9 +172,11 @@ impl Library {
     ) -> Result<(), String> {
         self.engine.expect(name, version.name());
         let served = self.open(name, version, open)?;
+        let apple = self.open_apple(name, &version.base)?;
         let answering = self.engine.versions(name).unwrap_or_default();
         let new_base = answering.iter().all(|other| !Arc::ptr_eq(other.base(), served.base()));
         self.engine.publish(served);
+        self.apple.publish(name, apple);
         if new_base && self.loader.has_interim(&version.base) {
             let (library, name, base) = (Arc::clone(self), name.to_owned(), version.base.clone());
             spawn("spirea-hold", move || library.replace_interim(&name, &base));

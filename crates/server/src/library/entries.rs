@@ -5,6 +5,7 @@ use spirea_engine::{Engine, LoadError};
 
 use super::loader::Loader;
 use super::source::Source;
+use crate::apple::UseCases;
 
 /// A database of the server.
 pub(super) struct Entry {
@@ -40,6 +41,7 @@ impl Entry {
 pub(crate) struct Library {
     pub(super) engine: Arc<Engine>,
     pub(super) loader: Loader,
+    pub(super) apple: UseCases,
     pub(super) entries: BTreeMap<String, Entry>,
 }
 
@@ -49,13 +51,21 @@ impl Library {
     /// # Errors
     /// [`LoadError::DuplicateName`].
     pub fn new(engine: Arc<Engine>, loader: Loader, sources: Vec<Source>) -> Result<Self, LoadError> {
-        let mut entries = BTreeMap::new();
+        let (mut entries, apple) = (BTreeMap::new(), UseCases::default());
         for source in sources {
             let (name, current) = (source.name(), source.versions().into_iter().next());
+            if let Some(version) = &current {
+                apple.announce(&name, &version.base);
+            }
             engine.announce(&name, current.map_or([0; 32], |version| version.name()))?;
             entries.insert(name, Entry { source, turn: Mutex::default(), compactions: Mutex::default() });
         }
-        Ok(Self { engine, loader, entries })
+        Ok(Self { engine, loader, apple, entries })
+    }
+
+    /// Returns the use cases of Apple's clients.
+    pub fn apple(&self) -> &UseCases {
+        &self.apple
     }
 
     /// Returns the failed compactions of each database, by name.

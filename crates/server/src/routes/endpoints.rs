@@ -13,7 +13,7 @@ use super::endpoint::{Endpoint, Header, Parameter, Success};
 use super::openapi::{self, FORM};
 use super::publish::{CHANGES_TYPE, SNAPSHOT_TYPE};
 use super::response::json_text;
-use super::{admin, control, hint, keys, page, publish, query};
+use super::{admin, apple, control, hint, keys, page, publish, query};
 use crate::accept::JSON;
 use crate::access::{self, Scope};
 use crate::app::App;
@@ -64,6 +64,28 @@ const fn ok_json(schema: &'static str, text: &'static str) -> Success {
 const NOT_MODIFIED: Success =
     Success { status: 304, ..ok("", "what the client has, by If-None-Match") }.with(&[ETAG, ASK_AGAIN]);
 
+const USER_IDENTIFIER: Parameter = Parameter {
+    name: apple::USER_IDENTIFIER,
+    place: "header",
+    pattern: "",
+    text: "A name that the client chose for itself, under which its evaluation keys are stored; it proves nothing.",
+};
+/// Refusals of Apple's clients: a status with its meaning.
+const APPLE_REFUSALS: [(u16, &str); 9] = [
+    (
+        400,
+        "a malformed request, no User-Identifier or User-Agent, an unknown evaluation key, shard or use case of a query",
+    ),
+    (404, "an unknown use case of a request for configurations, or no tables for Apple's clients"),
+    (408, "the body came too slowly"),
+    (410, "an unknown configuration_hash: the client fetches the configuration again"),
+    (413, "the body is too long"),
+    (429, "the quota of the address is used up, or too many requests are being served"),
+    (500, "a defect"),
+    (501, "a part of the protocol that this server does not have"),
+    (503, "the use case is being loaded"),
+];
+
 /// Refusals of a database that does not answer.
 const NO_DATABASE: [Code; 3] = [Code::UnknownDatabase, Code::Loading, Code::Failed];
 /// Refusals of a wrong body.
@@ -113,6 +135,28 @@ fn data_document() -> Value {
 
 fn admin_document() -> Value {
     openapi::document("Spirea: administration", &admin_endpoints())
+}
+
+/// Returns an endpoint for Apple's clients.
+fn for_apple(
+    path: &'static str,
+    summary: &'static str,
+    text: &'static str,
+    handler: MethodRouter<Arc<App>>,
+) -> Endpoint {
+    let refusal = |(status, text)| Success { status, ..ok_json("AppleError", text) };
+    let answer = if text.is_empty() { ok("", "stored") } else { ok(spirea_wire::CONTENT_TYPE, text) };
+    Endpoint {
+        method: Method::POST,
+        path,
+        scope: None,
+        summary,
+        parameters: &[USER_IDENTIFIER],
+        body: Some(spirea_wire::CONTENT_TYPE),
+        successes: [answer].into_iter().chain(APPLE_REFUSALS.map(refusal)).collect(),
+        causes: Vec::new(),
+        handler,
+    }
 }
 
 /// Returns the endpoints for clients.
@@ -242,6 +286,14 @@ pub(super) fn data_endpoints() -> Vec<Endpoint> {
                 ].concat(),
             handler: post(query::query),
         },
+        for_apple(
+            "/config",
+            "Configurations of use cases for Apple's clients (ConfigRequest), and the evaluation keys that they need.",
+            "a message ConfigResponse",
+            post(apple::config),
+        ),
+        for_apple("/key", "Stores evaluation keys of an Apple client (EvaluationKeys).", "", post(apple::key)),
+        for_apple("/queries", "Look-ups of an Apple client (Requests).", "a message Responses", post(apple::queries)),
     ]);
     endpoints
 }

@@ -1,6 +1,7 @@
 //! The endpoints.
 
 mod admin;
+mod apple;
 mod compute;
 mod control;
 mod cors;

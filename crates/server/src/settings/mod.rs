@@ -17,7 +17,7 @@ pub(crate) use self::document::Document;
 pub use self::document::SettingError;
 use self::units::{address, named, parsed, size, time};
 pub use self::units::{parse_address, parse_count, parse_size, parse_time};
-use crate::{BackendChoice, Collector, LogFormat, ServerConfig, TlsFiles, WrongSetting};
+use crate::{BackendChoice, Collector, LogFormat, Quota, ServerConfig, TlsFiles, WrongSetting};
 
 /// Settings of one source, a file or the environment; absent settings leave the configuration
 /// unchanged.
@@ -42,6 +42,7 @@ struct Settings {
     watch: Option<bool>,
     signing_key: Option<PathBuf>,
     keys: KeySettings,
+    apple: AppleSettings,
     limits: LimitSettings,
     tls: TlsSettings,
     tokens: TokenSettings,
@@ -72,6 +73,18 @@ struct KeySettings {
     #[serde(deserialize_with = "time")]
     expiry: Option<Duration>,
     redis: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct AppleSettings {
+    #[serde(deserialize_with = "parsed")]
+    quota: Option<Quota>,
+    #[serde(deserialize_with = "size")]
+    keys_memory: Option<u64>,
+    client_keys: Option<usize>,
+    #[serde(deserialize_with = "time")]
+    key_life: Option<Duration>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -177,6 +190,7 @@ impl Settings {
             watch,
             signing_key,
             keys,
+            apple,
             limits,
             tls,
             tokens,
@@ -207,6 +221,10 @@ impl Settings {
         set(&mut config.keys.client.sets, keys.client_sets.map(Some));
         set(&mut config.keys.expiry, keys.expiry);
         set(&mut config.redis, keys.redis.map(|url| Some(url.into())));
+        set(&mut config.apple.quota, apple.quota.map(Some));
+        set(&mut config.apple.keys_memory, apple.keys_memory);
+        set(&mut config.apple.client_keys, apple.client_keys);
+        set(&mut config.apple.key_life, apple.key_life);
         set(&mut config.limits.request_bytes, limits.request_bytes);
         set(&mut config.limits.body_memory, limits.body_memory);
         set(&mut config.limits.connection_memory, limits.connection_memory);
@@ -240,6 +258,7 @@ fn known_keys() -> Vec<String> {
     let sections = [
         ("", keys_of::<Settings>()),
         ("keys.", keys_of::<KeySettings>()),
+        ("apple.", keys_of::<AppleSettings>()),
         ("limits.", keys_of::<LimitSettings>()),
         ("tls.", keys_of::<TlsSettings>()),
         ("tokens.", keys_of::<TokenSettings>()),

@@ -1,6 +1,7 @@
 //! The server over real sockets, with well-behaved and misbehaving clients.
 
 mod admin;
+mod apple;
 mod background;
 mod client;
 mod download;

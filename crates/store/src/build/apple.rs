@@ -58,7 +58,7 @@ impl Column {
     }
 }
 
-/// What devices are told of a number.
+/// Values of a number, as devices read them.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Caller {
     identity: Option<Vec<u8>>,
