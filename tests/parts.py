@@ -152,7 +152,7 @@ PARTS = [
     Part(
         "service",
         "the reference clients, both ports by their OpenAPI documents, the operator's page, and the files of deploy/",
-        [system("reference_client", "apple_client", "openapi", "page", "deploy", "balancers")],
+        [system("reference_client", "apple_client", "apple_service", "openapi", "page", "deploy", "balancers")],
         needs=("environment", "rust-build"),
         programs=("chromium",),
     ),

@@ -16,6 +16,7 @@ use spirea_store::{
     BuildOptions, Duplicates, ExpectedRows, Input, Overwrite, Protocol, Proving, Snapshot, build,
 };
 
+use crate::apple::AudienceOptions;
 use crate::forms::FormOptions;
 use crate::inspect::explain;
 use crate::progress::Bars;
@@ -51,6 +52,8 @@ pub struct Options {
     file: InputOptions,
     #[command(flatten)]
     forms: FormOptions,
+    #[command(flatten)]
+    audience: AudienceOptions,
     #[command(flatten)]
     protocol: ProtocolOptions,
     /// The most bytes of a value, in the input and in later changes, such as 64KiB, up to 1MiB;
@@ -112,6 +115,7 @@ impl Options {
             key_form: self.forms.key_form(),
             key_queries: self.protocol.key_queries,
             expected_rows: self.expect_rows,
+            apple: self.audience.apple(),
             overwrite: if self.overwrite { Overwrite::Replace } else { Overwrite::Refuse },
             ..BuildOptions::of(input, Selection { key, values, nulls }, &self.out)
         })

@@ -37,6 +37,10 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
                 "Build a set of keys for two servers, of a compressed list without a header",
                 "spirea build --input list.csv.gz --no-header --columns domain --key domain --protocol dpf-xor --out list",
             ),
+            (
+                "Build a table of caller ID, for Apple's clients too",
+                "spirea build --input numbers.csv --key number --value name block --normalise e164:US --for apple --bundle net.example.lookup --out numbers",
+            ),
         ],
     ),
     (

@@ -18,6 +18,7 @@ use spirea_store::manifest::WithoutLongest;
 use spirea_store::repository::VERSIONS;
 use spirea_store::{Manifest, Repository, Snapshot, Statistics};
 
+use crate::apple::explain_apple;
 use crate::forms::spelled;
 use crate::leaks::{Report, SetSecurity, set_securities};
 use crate::progress::Bars;
@@ -215,6 +216,7 @@ pub fn explain(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
     ]);
     lines.extend(table.proofs.as_ref().map(|proofs| ("proofs", explain_proofs(table, proofs))));
     lines.extend(function);
+    lines.extend(explain_apple(manifest).into_iter().map(|text| ("Apple's clients", text)));
     lines
 }
 

@@ -5,6 +5,7 @@
 //! [`plan_lines`]).
 
 mod about;
+mod apple;
 mod build;
 mod cluster;
 mod doctor;

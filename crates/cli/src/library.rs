@@ -94,6 +94,11 @@ mod tests {
         // Three protocols have two lines: with registered keys, and with keys in each query.
         assert_eq!(lines.len(), spirea_protocols::registry::NAMES.len() + 3);
         assert!(lines.iter().all(|line| line.starts_with("{\"protocol\":")), "{lines:?}");
+        let given = arguments(&["--records=1000", "--record-bytes=32", "--for=apple"]);
+        let lines = plan_lines(&given, &Rates::default()).unwrap();
+        let apple: serde_json::Value = serde_json::from_str(lines.last().unwrap()).unwrap();
+        // One ciphertext: c_0 and the seed of c_1.
+        assert_eq!((&apple["protocol"], &apple["upload_bytes"]), (&"apple".into(), &28_192.into()));
         assert!(plan_lines(&arguments(&["--records=0", "--record-bytes=32"]), &Rates::default()).is_err());
     }
 }

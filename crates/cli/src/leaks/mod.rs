@@ -1,5 +1,6 @@
 //! Leak report of `spirea inspect`: what each party to a look-up learns.
 
+mod apple;
 mod figures;
 mod observers;
 
@@ -52,7 +53,7 @@ impl Report {
             version: subject.version.clone(),
             protocol: subject.base.protocol.name(),
             figures: subject.figures.clone(),
-            observers: subject.observers(),
+            observers: observers(subject),
         }
     }
 
@@ -68,16 +69,24 @@ impl Report {
     }
 }
 
+/// Returns the participants and observers, with those of Apple's clients if the snapshot has tables
+/// for them.
+fn observers(subject: &Subject<'_>) -> Vec<Observer> {
+    let apple = subject.base.apple.as_ref().map(apple::server);
+    subject.observers().into_iter().chain(apple).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use std::path::Path;
 
     use bytes::Bytes;
+    use spirea_apple::Set;
     use spirea_math::random::SecretRng;
     use spirea_protocols::TableClient;
     use spirea_protocols::registry::NAMES;
     use spirea_specimens::snapshots::{columns, csv_options, try_build};
-    use spirea_store::{BuildOptions, Proving};
+    use spirea_store::{AppleOptions, BuildOptions, Overwrite, Proving};
     use spirea_wire::{Queries, Request};
 
     use super::*;
@@ -173,6 +182,33 @@ mod tests {
         assert!(learns("plain", Some(Proving::Omit)));
         assert!(!learns("proven", Some(Proving::Include)));
         assert!(!learns("default", None));
+    }
+
+    #[test]
+    fn what_apples_clients_are_not_promised_is_said_where_there_are_tables_for_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let selection = columns(Some("number"), &["block"]);
+        let options = csv_options(
+            &folder.path().join("numbers"),
+            "simple",
+            selection,
+            "number,block\n+41446680000,1\n",
+        );
+        let without = Report::of_snapshot(&try_build(&options).unwrap()).unwrap();
+        assert!(!without.lines().join("\n").contains("Apple"));
+        let apple = AppleOptions { bundle: "net.example".into(), set: Set::Logt4, shards: 4 };
+        let options = BuildOptions { apple: Some(apple), overwrite: Overwrite::Replace, ..options };
+        let report = Report::of_snapshot(&try_build(&options).unwrap()).unwrap();
+        let server = observer(&report, "Apple client");
+        let learns = server.learns.join("\n");
+        for part in ["net.example.block", "one client", "not checked", "4 shards", "2 bits"] {
+            assert!(learns.contains(part), "{part}: {learns}");
+        }
+        assert!(
+            server.does_not_learn[0].contains("logt_4 cost at least 2^159.7"),
+            "{:?}",
+            server.does_not_learn
+        );
     }
 
     #[test]

@@ -20,6 +20,7 @@ use spirea_protocols::table::MOST_KEY_QUERIES;
 use spirea_store::ingest::Selection;
 use spirea_store::{BuildOptions, Duplicates, Input, Manifest, Proving, Snapshot, Statistics, survey};
 
+use crate::apple::{ApplePlan, Audience};
 use crate::inspect::{explain_longest, explain_records};
 use crate::leaks::refusal_bits;
 use crate::progress::Bars;
@@ -107,6 +108,10 @@ pub struct Options {
     /// Bins of the table: a query brings a record of each, of dpf-xor and dpf-sum.
     #[arg(help_heading = "Needs", long, default_value_t = 1)]
     bins: usize,
+    /// Also show what a look-up of Apple's clients sends and receives, without a prediction of the
+    /// server's time.
+    #[arg(help_heading = "Needs", long = "for", value_enum, value_name = "CLIENTS")]
+    audience: Option<Audience>,
     /// A GPU as its memory and its GB/s, such as 94GiB:3480: shows whether a protocol fits and the
     /// least time in which it could read what a query must read. A bound, not a prediction.
     #[arg(help_heading = "Devices", long, value_parser = Gpu::parse)]
@@ -133,7 +138,22 @@ impl Options {
     pub fn lines(&self, rates: &Rates) -> anyhow::Result<Vec<String>> {
         let wanted = self.wanted()?;
         let plans = planner::plan(wanted.records, wanted.record_bytes, &self.needs(), rates);
-        as_json(&plans, planner::recommended(&plans), &self.devices(rates)?)
+        let best = planner::recommended(&plans);
+        as_json(&plans, best, &self.devices(rates)?, self.apple(&wanted)?.as_ref())
+    }
+
+    /// Returns the plan for Apple's clients, if it is wanted.
+    fn apple(&self, wanted: &Wanted) -> anyhow::Result<Option<ApplePlan>> {
+        let Some(Audience::Apple) = self.audience else { return Ok(None) };
+        let Wanted { records, record_bytes, table } = wanted;
+        let bytes = *record_bytes as u64;
+        let (keywords, value_bytes, longest) = match table {
+            Some((table, Statistics { value_bytes, longest_value_bytes, .. })) => {
+                (table.entries, *value_bytes, *longest_value_bytes)
+            }
+            None => (*records, records.saturating_mul(bytes), bytes),
+        };
+        ApplePlan::new(keywords, value_bytes, longest).map(Some)
     }
 
     /// Checks the options and returns the size of the table to plan for.
@@ -297,8 +317,9 @@ pub fn run(Command { options, rates }: &Command) -> anyhow::Result<Status> {
     let devices = options.devices(&rates)?;
     let plans = planner::plan(wanted.records, wanted.record_bytes, &options.needs(), &rates);
     let best = planner::recommended(&plans);
+    let apple = options.apple(&wanted)?;
     if options.json {
-        for line in as_json(&plans, best, &devices)? {
+        for line in as_json(&plans, best, &devices, apple.as_ref())? {
             print_line(&line)?;
         }
     } else {
@@ -308,7 +329,7 @@ pub fn run(Command { options, rates }: &Command) -> anyhow::Result<Status> {
         if options.bins > 1 {
             print_line(&format!("bins: {}, and a query brings a record of each", options.bins))?;
         }
-        print_plans(&plans, best, &devices)?;
+        print_plans(&plans, best, &devices, apple.as_ref())?;
         if let Some((table, statistics)) = &wanted.table {
             print_line(&format!("longest value: {}", explain_longest(table, statistics)))?;
         }
@@ -316,10 +337,16 @@ pub fn run(Command { options, rates }: &Command) -> anyhow::Result<Status> {
     Ok(Status::of(best.is_some()))
 }
 
-/// Formats the plans, one JSON object each.
-fn as_json(plans: &[Plan], best: Option<usize>, devices: &Devices) -> anyhow::Result<Vec<String>> {
-    let json = |(i, plan)| Ok(serde_json::to_string(&line(plan, best == Some(i), devices))?);
-    plans.iter().enumerate().map(json).collect()
+/// Formats the plans, one JSON object each; the one for Apple's clients last.
+fn as_json(
+    plans: &[Plan],
+    best: Option<usize>,
+    devices: &Devices,
+    apple: Option<&ApplePlan>,
+) -> anyhow::Result<Vec<String>> {
+    let json = |(i, plan)| serde_json::to_string(&line(plan, best == Some(i), devices));
+    let apple = apple.into_iter().map(serde_json::to_string);
+    Ok(plans.iter().enumerate().map(json).chain(apple).collect::<Result<_, _>>()?)
 }
 
 fn numbers<'a>(figures: &'a Figures, devices: &Devices) -> Numbers<'a> {
@@ -420,7 +447,12 @@ fn division(group: GpuGroup, figures: &Figures) -> String {
 /// Length of the longest name.
 const NAME: usize = "exppack-simple per-query".len();
 
-fn print_plans(plans: &[Plan], best: Option<usize>, devices: &Devices) -> anyhow::Result<()> {
+fn print_plans(
+    plans: &[Plan],
+    best: Option<usize>,
+    devices: &Devices,
+    apple: Option<&ApplePlan>,
+) -> anyhow::Result<()> {
     let header = ["protocol", "upload", "download", "keys", "hint", "server", "memory", "look-up"];
     let row = |cells: [String; 8], gpu: Option<String>| {
         let [name, rest @ ..] = cells;
@@ -456,6 +488,9 @@ fn print_plans(plans: &[Plan], best: Option<usize>, devices: &Devices) -> anyhow
                 }
             }
         }
+    }
+    if let Some(apple) = apple {
+        row(apple.cells(), devices.gpu.map(|_| "-".into()))?;
     }
     match best.map(|best| &plans[best]) {
         None => {
