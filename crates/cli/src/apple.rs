@@ -93,8 +93,8 @@ pub struct ApplePlan {
 }
 
 impl ApplePlan {
-    /// Returns the plan for one shard of `keywords` numbers, whose values are `value_bytes` bytes in
-    /// all, the longest `longest`. The server's time is not predicted.
+    /// Returns the plan for one shard of `keywords` numbers with `value_bytes` bytes of values, the
+    /// longest value of `longest` bytes. The server's time is not predicted.
     ///
     /// # Errors
     /// A text if no tables hold so much.

@@ -1,4 +1,4 @@
-//! What a look-up of an Apple client tells the server, and what the protocol does not promise.
+//! Report on Apple's clients: what the server learns, and what the protocol does not promise.
 
 use spirea_lattice::RingSet;
 use spirea_store::AppleTables;

@@ -1,4 +1,4 @@
-//! Look-ups of Apple's clients: the use cases of the served snapshots, and clients' evaluation keys.
+//! Look-ups of Apple's clients: use cases of the served snapshots, and clients' evaluation keys.
 //!
 //! Apple's clients send no tokens of this server. A client chooses its `User-Identifier` itself, so
 //! it names keys and proves nothing; quotas go by address.

@@ -9,7 +9,7 @@ pub struct AppleConfig {
     pub quota: Option<Quota>,
     /// Maximum bytes of clients' evaluation keys in memory. Keys of one address take half at most.
     pub keys_memory: u64,
-    /// Maximum number of evaluation keys from one address; the least recently used ones leave first.
+    /// Maximum number of evaluation keys from one address; the least recently used leave first.
     pub client_keys: usize,
     /// Time after which unused evaluation keys expire.
     pub key_life: Duration,
