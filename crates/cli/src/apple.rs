@@ -4,9 +4,8 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 use spirea_apple::keyword::Tables;
 use spirea_apple::{Compression, Set, Sizes};
+use spirea_console::output::bytes;
 use spirea_store::{AppleOptions, Manifest, UseCaseEntry};
-
-use crate::output::bytes;
 
 /// Clients besides those of Spirea.
 #[derive(Clone, Copy, ValueEnum)]
