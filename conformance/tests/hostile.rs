@@ -1,7 +1,8 @@
-//! Manifests and partials from an attacker. `SPIREA_CONFORMANCE=long` tests 100,000 of each.
+//! Manifests, records of versions and partials from an attacker. `SPIREA_CONFORMANCE=long` tests
+//! 100,000 of each.
 
 use spirea_protocols::TableKind;
-use spirea_specimens::hostile::{Combiner, check_manifest};
+use spirea_specimens::hostile::{Combiner, check_manifest, check_record, records};
 use spirea_specimens::snapshots::write_snapshot;
 use spirea_specimens::{Inputs, inputs};
 
@@ -17,6 +18,12 @@ fn any_bytes_are_a_manifest_or_an_error() {
     let mut made = Inputs::new(1);
     corpus.iter().for_each(|manifest| check_manifest(manifest));
     (0..inputs(2000)).for_each(|_| check_manifest(&made.changed(&corpus)));
+}
+
+#[test]
+fn any_bytes_are_a_record_or_an_error() {
+    let (corpus, mut made) = (records(), Inputs::new(3));
+    (0..inputs(2000)).for_each(|_| check_record(&made.changed(&corpus)));
 }
 
 #[test]

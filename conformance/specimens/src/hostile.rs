@@ -7,6 +7,7 @@ use spirea_math::random::SecretRng;
 use spirea_protocols::registry::{Choice, ProtocolParams};
 use spirea_protocols::{Files, Opening, Partial, Party, PreparedKeys, Query, Responder, Role};
 use spirea_store::Manifest;
+use spirea_store::repository::StoredRecord;
 
 /// Checks that bytes are a manifest in canonical form or give an error, and that an accepted
 /// manifest is consistent.
@@ -29,6 +30,38 @@ pub fn check_manifest(bytes: &[u8]) {
         }
         (Err(_), Err(_)) => {}
         (valid, read) => panic!("validate: {valid:?}, from_bytes: {read:?}"),
+    }
+}
+
+/// Returns records of versions with all members and with few.
+pub fn records() -> [Vec<u8>; 2] {
+    let record = StoredRecord {
+        sequence: 1_800_000_000,
+        created: "2026-01-31T23:59:59Z".into(),
+        base: [1; 32],
+        delta: Some([2; 32]),
+        values: Some(40),
+        signature: None,
+        abandoned: vec![[3; 32], [4; 32]],
+    };
+    let few = StoredRecord { delta: None, values: None, abandoned: Vec::new(), ..record.clone() };
+    [record, few].map(|record| {
+        let bytes = record.to_bytes();
+        assert_eq!(StoredRecord::from_bytes(&bytes).as_ref(), Ok(&record));
+        bytes
+    })
+}
+
+/// Checks that bytes are the record of a version in canonical form or give an error.
+pub fn check_record(bytes: &[u8]) {
+    if let Ok(record) = StoredRecord::from_bytes(bytes) {
+        assert_eq!(record.to_bytes(), bytes);
+    }
+    // Parses the members without the hash, which random input never matches.
+    let Ok(record) = serde_json::from_slice::<StoredRecord>(bytes) else { return };
+    if let Ok(again) = StoredRecord::from_bytes(&record.to_bytes()) {
+        assert_eq!(again, record);
+        assert_eq!(again.version(), record.version());
     }
 }
 

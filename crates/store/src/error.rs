@@ -243,6 +243,9 @@ pub enum StoreError {
         /// Fault of the record.
         detail: String,
     },
+    /// Another repository sent something that cannot be copied.
+    #[error("{0}")]
+    BadCopy(String),
     /// The protocol or the backend refused or failed.
     #[error(transparent)]
     Protocol(#[from] ProtocolError),

@@ -168,6 +168,20 @@ impl Snapshot {
         &self.files
     }
 
+    /// Returns a file of the snapshot by its name, and what it must contain: the manifest, or a
+    /// file that the manifest names. `None` if there is no such file.
+    pub fn file(&self, name: &str) -> Option<(FileEntry, StoredFile)> {
+        let entry = if name == MANIFEST_FILE {
+            let bytes = self.manifest.to_bytes();
+            let blake3 = *blake3::hash(&bytes).as_bytes();
+            FileEntry { file: name.into(), bytes: bytes.len() as u64, blake3 }
+        } else {
+            self.manifest.files().find(|entry| entry.file == name)?.clone()
+        };
+        let file = self.stored(&entry.file);
+        Some((entry, file))
+    }
+
     /// Returns a file of the manifest.
     fn stored(&self, name: &str) -> StoredFile {
         match name {
@@ -186,6 +200,11 @@ impl Snapshot {
     /// [`StoreError::Damaged`] with the file, [`StoreError::Io`] if it cannot be read.
     pub fn verify(&self, progress: &dyn Progress) -> Result<(), StoreError> {
         self.verify_files(|_| true, progress)
+    }
+
+    /// Reads one file of the manifest, and compares its length and hash, as [`Self::verify`] does.
+    pub(crate) fn verify_file(&self, name: &str, progress: &dyn Progress) -> Result<(), StoreError> {
+        self.verify_files(|entry| entry.file == name, progress)
     }
 
     fn verify_files(

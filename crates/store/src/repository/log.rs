@@ -19,7 +19,7 @@ pub(super) const BASES: &str = "bases";
 /// Name of the folder of the deltas.
 pub(super) const DELTAS: &str = "deltas";
 /// The most bytes of a record.
-const MAX_RECORD_BYTES: usize = 1 << 20;
+pub const MAX_RECORD_BYTES: usize = 1 << 20;
 
 /// A version of a database: a base and optionally a delta.
 #[derive(Clone, Debug)]
@@ -62,21 +62,42 @@ impl VersionRecord {
 }
 
 /// Content of a record's file.
-#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Stored {
-    sequence: u64,
-    created: String,
+pub struct StoredRecord {
+    /// Sequence number of the version.
+    pub sequence: u64,
+    /// Time when the version became current: RFC 3339 in UTC, to the second.
+    pub created: String,
+    /// Version of the base.
     #[serde(with = "spirea_protocols::hex")]
-    base: [u8; 32],
+    pub base: [u8; 32],
+    /// Version of the delta, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "spirea_protocols::hex::optional")]
-    delta: Option<[u8; 32]>,
+    pub delta: Option<[u8; 32]>,
+    /// Number of values, for a version with a delta, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    values: Option<u64>,
+    pub values: Option<u64>,
+    /// The operator's signature.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    signature: Option<Signature>,
+    pub signature: Option<Signature>,
+    /// Versions that a roll-back left: see [`VersionRecord::abandoned`].
     #[serde(default, skip_serializing_if = "Vec::is_empty", with = "spirea_protocols::hex::list")]
-    abandoned: Vec<[u8; 32]>,
+    pub abandoned: Vec<[u8; 32]>,
+}
+
+impl From<&VersionRecord> for StoredRecord {
+    fn from(record: &VersionRecord) -> Self {
+        Self {
+            sequence: record.sequence,
+            created: record.created.clone(),
+            base: record.base.version(),
+            delta: record.delta.as_ref().map(Snapshot::version),
+            values: record.delta.as_ref().and(record.values),
+            signature: record.signature.clone(),
+            abandoned: record.abandoned.clone(),
+        }
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -87,8 +108,14 @@ struct Envelope<S> {
     record: S,
 }
 
-impl Stored {
-    fn to_bytes(&self) -> Vec<u8> {
+impl StoredRecord {
+    /// Returns the hash by which clients name the version: see [`delta::version`].
+    pub fn version(&self) -> [u8; 32] {
+        delta::version(self.base, self.delta)
+    }
+
+    /// Returns the bytes of the record's file, always the same for equal records.
+    pub fn to_bytes(&self) -> Vec<u8> {
         let content = serde_json::to_vec(self).expect("a record is plain data");
         let envelope = Envelope { blake3: blake3::hash(&content).into(), record: self };
         let mut bytes = serde_json::to_vec_pretty(&envelope).expect("a record is plain data");
@@ -96,7 +123,11 @@ impl Stored {
         bytes
     }
 
-    fn from_bytes(bytes: &[u8]) -> Result<Self, String> {
+    /// Parses the bytes of a record's file.
+    ///
+    /// # Errors
+    /// The cause, if the bytes are not in the form that this software writes.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, String> {
         if bytes.len() > MAX_RECORD_BYTES {
             return Err(format!("it is longer than {MAX_RECORD_BYTES} bytes"));
         }
@@ -126,16 +157,7 @@ fn hex(version: &[u8; 32]) -> String {
 
 /// Writes a record; the version is current when this returns.
 pub(super) fn write(folder: &Path, record: &VersionRecord) -> Result<(), StoreError> {
-    let stored = Stored {
-        sequence: record.sequence,
-        created: record.created.clone(),
-        base: record.base.version(),
-        delta: record.delta.as_ref().map(Snapshot::version),
-        values: record.delta.as_ref().and(record.values),
-        signature: record.signature.clone(),
-        abandoned: record.abandoned.clone(),
-    };
-    replace(&record_path(folder, record.sequence), &stored.to_bytes())
+    replace(&record_path(folder, record.sequence), &StoredRecord::from(record).to_bytes())
 }
 
 /// Reads all records, newest first. Ignores files that an interrupted process has not finished.
@@ -160,27 +182,41 @@ pub(super) fn read(folder: &Path) -> Result<Vec<VersionRecord>, StoreError> {
 
 fn read_record(folder: &Path, path: &Path) -> Result<VersionRecord, StoreError> {
     let bad = |detail: String| StoreError::BadLog { path: path.into(), detail };
-    let stored = Stored::from_bytes(&fs::read(path).at("read", path)?).map_err(bad)?;
+    let stored = StoredRecord::from_bytes(&fs::read(path).at("read", path)?).map_err(bad)?;
     if record_path(folder, stored.sequence) != path {
         return Err(bad(format!("its sequence number {} is not its name", stored.sequence)));
     }
+    resolve(folder, &stored, path)
+}
+
+/// Opens the snapshots that a record names. Errors name the record's `path`.
+///
+/// # Errors
+/// [`StoreError::BadLog`] if a snapshot is missing or is not what the record says; those of
+/// [`Snapshot::open`].
+pub(super) fn resolve(
+    folder: &Path,
+    stored: &StoredRecord,
+    path: &Path,
+) -> Result<VersionRecord, StoreError> {
+    let bad = |detail: &str| StoreError::BadLog { path: path.into(), detail: detail.into() };
     let base = open(folder, BASES, &stored.base, path)?;
     let delta = stored.delta.map(|delta| open(folder, DELTAS, &delta, path)).transpose()?;
     if base.manifest().delta_of.is_some() {
-        return Err(bad("its base is a delta".into()));
+        return Err(bad("its base is a delta"));
     }
     if delta.as_ref().is_some_and(|delta| delta.manifest().delta_of != Some(stored.base)) {
-        return Err(bad("its delta is not one of its base".into()));
+        return Err(bad("its delta is not one of its base"));
     }
     Ok(VersionRecord {
-        version: delta::version(stored.base, stored.delta),
+        version: stored.version(),
         sequence: stored.sequence,
-        created: stored.created,
+        created: stored.created.clone(),
         values: if delta.is_some() { stored.values } else { Some(base.manifest().table.entries) },
         base,
         delta,
-        signature: stored.signature,
-        abandoned: stored.abandoned,
+        signature: stored.signature.clone(),
+        abandoned: stored.abandoned.clone(),
     })
 }
 

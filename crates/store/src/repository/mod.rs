@@ -5,6 +5,7 @@
 //! deltas/HASH/    snapshots of what has changed since a base, by version
 //! versions/N.json which base and which delta are version number N; the highest number is current
 //! work/           what is not complete
+//! incoming/HASH/  snapshots that are being received from another repository
 //! lock            held by the process that has the repository
 //! ```
 //!
@@ -15,6 +16,7 @@
 //! Any number of threads may use a repository. Changes wait for each other; a compaction runs in
 //! parallel, and the changes that come meanwhile become the delta of its new base.
 
+mod copy;
 mod log;
 mod staging;
 #[cfg(test)]
@@ -29,8 +31,9 @@ use spirea_backend::ProtocolBackend;
 use spirea_protocols::delta;
 use spirea_protocols::signature::{PrivateKey, Signature};
 
+pub use copy::{Offer, Publisher, Trust};
 use log::{BASES, DELTAS, snapshot_path};
-pub use log::{VERSIONS, VersionRecord};
+pub use log::{MAX_RECORD_BYTES, StoredRecord, VERSIONS, VersionRecord};
 pub use staging::Staging;
 use staging::WORK;
 
@@ -147,6 +150,15 @@ impl Repository {
     /// True if there is a repository in `folder`.
     pub fn is_one(folder: impl AsRef<Path>) -> bool {
         folder.as_ref().join(VERSIONS).is_dir()
+    }
+
+    /// True if this process may not write into `folder`: its file system is mounted read-only, or
+    /// its permissions forbid it. Such a repository can be read ([`Repository::list`]), but not
+    /// opened.
+    pub fn is_read_only(folder: impl AsRef<Path>) -> bool {
+        use rustix::fs::{Access, access};
+        use rustix::io::Errno;
+        matches!(access(folder.as_ref(), Access::WRITE_OK), Err(Errno::ROFS | Errno::ACCESS))
     }
 
     /// Returns the versions of the repository in `folder`, newest first, without locking it, so
@@ -435,9 +447,8 @@ impl Repository {
         let Content { base, delta, values } = content;
         let last = self.current().map_or(0, |current| current.sequence);
         let version = delta::version(base.version(), delta.as_ref().map(Snapshot::version));
-        let mut records = self.versions();
-        records.retain(|other| other.version != version);
-        abandoned.retain(|left| records.iter().any(|other| other.version == *left));
+        let records = self.versions();
+        abandoned.retain(|left| *left != version && records.iter().any(|other| other.version == *left));
         let mut record = VersionRecord {
             version,
             // Based on the time in seconds, so that numbers rise even if the repository is created
@@ -461,13 +472,22 @@ impl Repository {
             }
             (None, _) => {}
         }
+        self.make_current(record.clone())?;
+        Ok(record)
+    }
+
+    /// Writes a record, by which its version becomes current, and removes everything that no kept
+    /// version names.
+    fn make_current(&self, record: VersionRecord) -> Result<(), StoreError> {
         log::write(&self.folder, &record)?;
-        records.insert(0, record.clone());
+        let mut records = self.versions();
+        records.retain(|other| other.version != record.version);
+        records.insert(0, record);
         *locked(&self.records) = records;
         // The version is current. Files that cannot be removed now are removed when the repository
         // is next opened.
         let _ = self.remove_unnamed();
-        Ok(record)
+        Ok(())
     }
 
     /// Removes records that are not kept, and snapshots that no kept record names.

@@ -15,7 +15,7 @@ use crate::ingest::{Format, Selection};
 use crate::record_file::RecordFile;
 use crate::{BuildOptions, Protocol, Silent, build};
 
-fn backend() -> &'static Arc<CpuBackend> {
+pub(super) fn backend() -> &'static Arc<CpuBackend> {
     static BACKEND: OnceLock<Arc<CpuBackend>> = OnceLock::new();
     BACKEND.get_or_init(|| Arc::new(CpuBackend::new(1).unwrap()))
 }
@@ -31,7 +31,7 @@ impl Drop for Healed {
 
 const ROWS: u64 = 40;
 
-fn base(folder: &Path) -> Snapshot {
+pub(super) fn base(folder: &Path) -> Snapshot {
     let rows: String = (0..ROWS).map(|row| format!("value {row}\n")).collect();
     let input = folder.join("rows.csv");
     fs::write(&input, format!("value\n{rows}")).unwrap();
@@ -104,7 +104,7 @@ fn content(record: &VersionRecord) -> Content {
     content
 }
 
-fn changes(rows: &[(u64, Option<&str>)]) -> Changes {
+pub(super) fn changes(rows: &[(u64, Option<&str>)]) -> Changes {
     let mut changes = Changes::new();
     for &(row, value) in rows {
         match value {
@@ -115,11 +115,11 @@ fn changes(rows: &[(u64, Option<&str>)]) -> Changes {
     changes
 }
 
-fn open(folder: &Path) -> Repository {
+pub(super) fn open(folder: &Path) -> Repository {
     Repository::create(folder, Settings::default()).unwrap()
 }
 
-fn copy(from: &Path, to: &Path) {
+pub(super) fn copy(from: &Path, to: &Path) {
     fs::create_dir(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {
         let entry = entry.unwrap();
@@ -133,7 +133,7 @@ fn copy(from: &Path, to: &Path) {
 
 /// Interrupts `step` at each of its operations in turn, starting from the state that `prepare`
 /// makes.
-fn interrupted(
+pub(super) fn interrupted(
     prepare: impl Fn(&Repository),
     step: impl Fn(&Repository) -> Result<VersionRecord, StoreError>,
 ) {
