@@ -34,7 +34,7 @@ CHECKS = (
 )
 # One protocol needs a hint, the other evaluation keys.
 TABLES = {"numbers": "simple", "rings": "exppack-simple"}
-SCOPES = ("query", "publish", "admin")
+SCOPES = ("query", "publish", "admin", "follow")
 
 
 class Workplace(Folder):

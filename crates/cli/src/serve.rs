@@ -6,11 +6,15 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use clap::{Args, ValueEnum};
 use spirea_backend::Residence;
+use spirea_console::address;
 use spirea_console::output::{parse_bytes, print_line};
 use spirea_console::status::Status;
 use spirea_console::threads::Threads;
+use spirea_protocols::signature::PublicKey;
 use spirea_server::settings::{Configured, parse_address};
-use spirea_server::{Addresses, BackendChoice, LogFormat, Party, ServerConfig, TlsFiles, init_logs, serve};
+use spirea_server::{
+    Addresses, BackendChoice, Follow, LogFormat, Party, ServerConfig, TlsFiles, init_logs, serve,
+};
 
 use crate::self_signed::self_signed;
 
@@ -37,6 +41,22 @@ pub struct Options {
     /// new`.
     #[arg(help_heading = "Access", long, value_name = "FILE")]
     signing_key: Option<PathBuf>,
+    /// Address of another server's port for administration: the folders, which are repositories or
+    /// empty, become copies of its databases, and take no publications. The name of an empty folder
+    /// is the database's. The settings follow.* have more.
+    #[arg(help_heading = "Following", long, value_name = "URL", value_parser = address::server)]
+    follow: Option<String>,
+    /// File whose first line is a token of that server, with the scope follow.
+    #[arg(help_heading = "Following", long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// File of certificates, as PEM, that lead to that server's; the public ones of the web by
+    /// default.
+    #[arg(help_heading = "Following", long, value_name = "FILE")]
+    ca: Option<PathBuf>,
+    /// Public key that must have signed every version; without it, unsigned versions are copied
+    /// too.
+    #[arg(help_heading = "Following", long, value_name = "KEY")]
+    pin_key: Option<PublicKey>,
     /// Address to listen on; port 0 takes a free one, which the first line of output names.
     /// [default: 127.0.0.1:8080]
     #[arg(help_heading = "Addresses", long, value_name = "ADDRESS", value_parser = parse_address)]
@@ -209,6 +229,19 @@ impl Options {
         }
         set.to("signing_key", "--signing-key", self.signing_key, |config, value| {
             config.signing_key = Some(value);
+        });
+        let follow = Follow::default;
+        set.to("follow.url", "--follow", self.follow, |config, value| {
+            config.follow.get_or_insert_with(follow).url = value;
+        });
+        set.to("follow.token_file", "--token-file", self.token_file, |config, value| {
+            config.follow.get_or_insert_with(follow).token_file = Some(value);
+        });
+        set.to("follow.ca", "--ca", self.ca, |config, value| {
+            config.follow.get_or_insert_with(follow).ca = Some(value);
+        });
+        set.to("follow.pin_key", "--pin-key", self.pin_key, |config, value| {
+            config.follow.get_or_insert_with(follow).key = Some(value);
         });
         let watch = self.watch.then_some(true);
         set.to("watch", "--watch", watch, |config, value| config.watch = value);

@@ -35,6 +35,7 @@ enum ScopeName {
     Query,
     Publish,
     Admin,
+    Follow,
 }
 
 impl From<ScopeName> for Scope {
@@ -43,6 +44,7 @@ impl From<ScopeName> for Scope {
             ScopeName::Query => Self::Query,
             ScopeName::Publish => Self::Publish,
             ScopeName::Admin => Self::Admin,
+            ScopeName::Follow => Self::Follow,
         }
     }
 }

@@ -8,6 +8,7 @@ use spirea_protocols::Party;
 
 use crate::access::Tokens;
 use crate::demo::Demo;
+use crate::follow::Follow;
 use crate::library::{OpenError, Source};
 use crate::pace::Rate;
 use crate::tls::{Certificates, TlsError, TlsFiles};
@@ -37,6 +38,9 @@ pub struct ServerConfig {
     /// File of the private key that signs versions published through the server; without a key,
     /// versions that the server makes from changes are unsigned.
     pub signing_key: Option<PathBuf>,
+    /// Server whose versions are copied into the repositories of this one, which then take no
+    /// publications; without it, versions are published here.
+    pub follow: Option<Follow>,
     /// Backend that answers.
     pub backend: BackendChoice,
     /// Threads that answer; 0 for all cores.
@@ -79,6 +83,7 @@ impl Default for ServerConfig {
             snapshots: Vec::new(),
             watch: false,
             signing_key: None,
+            follow: None,
             backend: BackendChoice::default(),
             threads: 0,
             residence: Residence::default(),
@@ -119,9 +124,11 @@ impl ServerConfig {
             return Err(wrong("databases", "nothing to serve; name at least one snapshot's folder".into()));
         }
         for (i, folder) in self.snapshots.iter().enumerate() {
-            Source::check(folder, self.signing_key.as_deref()).map_err(|error| match error {
-                OpenError::Signer(error) => wrong("signing_key", error.to_string()),
-                OpenError::Store(error) => wrong(&format!("databases.{i}.path"), error.to_string()),
+            Source::check(folder, self.signing_key.as_deref(), self.follow.as_ref()).map_err(|error| {
+                match error {
+                    OpenError::Signer(error) => wrong("signing_key", error.to_string()),
+                    OpenError::Store(error) => wrong(&format!("databases.{i}.path"), error.to_string()),
+                }
             })?;
         }
         Ok(())
@@ -170,6 +177,13 @@ impl ServerConfig {
         if self.apple.client_keys == 0 {
             let cause = "clients without evaluation keys cannot ask; allow some, such as 64";
             return Err(wrong("apple.client_keys", cause.into()));
+        }
+        if let Some(follow) = &self.follow {
+            follow.check().map_err(|(key, cause)| wrong(&format!("follow.{key}"), cause))?;
+            if self.signing_key.is_some() {
+                let cause = "a server that follows another one copies its signatures and signs nothing; leave the key out";
+                return Err(wrong("signing_key", cause.into()));
+            }
         }
         if let Some(url) = &self.redis {
             url.check().map_err(|cause| wrong("keys.redis", cause))?;

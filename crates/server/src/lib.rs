@@ -32,6 +32,7 @@
 //! | `GET /v1/admin/databases` | the databases with their versions and states |
 //! | `GET /v1/admin/status` | load, keys, connections and uptime |
 //! | `POST /v1/admin/reload` | adopts snapshots that took the places of served ones |
+//! | `.../databases/{name}/record`, `snapshots` | the current version and its files, for followers |
 //! | `.../databases/{name}/versions`, `changes`, `snapshot`, `rollback`, `compact` | versions of a repository |
 //! | probes, `/metrics` and `/openapi.json` | as above |
 //!
@@ -55,6 +56,7 @@ mod descriptors;
 mod drain;
 mod extension;
 mod file_body;
+mod follow;
 mod gpu_memory;
 mod held;
 mod library;
@@ -83,6 +85,7 @@ pub use config::{Limits, ServerConfig, WrongSetting};
 pub use connections::{Stopper, serve_router};
 pub use demo::DemoError;
 pub use extension::Extension;
+pub use follow::Follow;
 pub use library::SignerError;
 pub use logs::{LogConfig, LogFormat, Logs, init_logs};
 pub use reload::Reloader;

@@ -50,6 +50,7 @@ pub(crate) struct Metrics {
     databases: IntGaugeVec,
     served: IntGaugeVec,
     behind: IntGaugeVec,
+    refused: IntGaugeVec,
     failed_compactions: IntCounterVec,
     compaction_failed: IntGaugeVec,
     served_version: IntGaugeVec,
@@ -220,6 +221,11 @@ impl Metrics {
                 "1 while the newest version that answers is not the one that was published last.",
                 &["database"],
             )?,
+            refused: gauges(
+                "spirea_version_refused",
+                "1 while a newer version was refused, or following another server fails.",
+                &["database"],
+            )?,
             failed_compactions: counters(
                 "spirea_compactions_failed_total",
                 "Compactions of a database that failed.",
@@ -353,7 +359,7 @@ impl Metrics {
     fn describe_versions(&self, statuses: &[Status]) {
         self.served_version.reset();
         self.expected_version.reset();
-        for Status { name, version: expected, state, .. } in statuses {
+        for Status { name, version: expected, state, refused } in statuses {
             let served = match state {
                 State::Ready(versions) => &versions[..],
                 State::Loading | State::Failed(_) => &[],
@@ -362,6 +368,7 @@ impl Metrics {
             self.databases.with_label_values(&[name]).set(i64::from(newest.is_some()));
             self.served.with_label_values(&[name]).set(served.len() as i64);
             self.behind.with_label_values(&[name]).set(i64::from(newest != Some(*expected)));
+            self.refused.with_label_values(&[name]).set(i64::from(refused.is_some()));
             let digits = |version: &[u8; 32]| blake3::Hash::from_bytes(*version).to_hex()[..12].to_owned();
             self.expected_version.with_label_values(&[name, &digits(expected)]).set(1);
             if let Some(newest) = newest {

@@ -266,8 +266,8 @@ impl Refused {
     pub fn wrong_range(bytes: u64) -> Self {
         Self::new(
             Code::WrongRange,
-            format!("the range lies outside the hint of {bytes} bytes"),
-            "download the hint from its beginning",
+            format!("the range lies outside the file of {bytes} bytes"),
+            "download the file from its beginning",
         )
     }
 
@@ -337,11 +337,19 @@ impl From<PublishError> for Refused {
             PublishError::Fixed => Self::new(
                 Code::NotPublishable,
                 message,
-                "serve a repository's folder in place of a snapshot's: spirea publish makes one; or build a new snapshot in its place (--overwrite) and POST /v1/admin/reload",
+                "serve a repository's folder that the server may write to: spirea publish makes one; or build a new snapshot in its place (--overwrite) and POST /v1/admin/reload",
             ),
             PublishError::NothingYet => {
                 Self::new(Code::NotPublishable, message, "publish a snapshot of the table first")
             }
+            PublishError::Follows(_) => {
+                Self::new(Code::NotPublishable, message, "publish there; this server copies the version")
+            }
+            PublishError::UnknownFile => Self::new(
+                Code::NoSuchEndpoint,
+                message,
+                "the version is kept no longer: ask for the current one, and for the files that it names",
+            ),
             PublishError::Receive(ReceiveError::Malformed(_) | ReceiveError::Broken(_)) => {
                 Self::new(Code::Malformed, message, "nothing has changed; send it again")
             }

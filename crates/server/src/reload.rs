@@ -60,10 +60,12 @@ impl Stamps {
     }
 }
 
-/// Returns the folders of snapshots to watch: none unless the configuration says so. Repositories
-/// are not watched, because their server publishes into them.
+/// Returns the folders to watch: none unless the configuration says so. Repositories that the
+/// server publishes into are not watched; of others, the folder of the records changes with each
+/// version.
 pub(crate) fn watched_folders(config: &ServerConfig) -> Vec<PathBuf> {
-    let folders = config.snapshots.iter().filter(|folder| config.watch && !Repository::is_one(folder));
+    let is_read = |folder: &PathBuf| !Repository::is_one(folder) || Repository::is_read_only(folder);
+    let folders = config.snapshots.iter().filter(|folder| config.watch && is_read(folder));
     folders.cloned().collect()
 }
 

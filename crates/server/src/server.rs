@@ -175,7 +175,7 @@ impl Server {
         let engine = Arc::new(Engine::new(config.queue, keys).map_err(ServeError::system("a thread"))?);
         let opening = Opening { residence: config.residence, party: config.party, ..Opening::default() };
         let open = |folder: &PathBuf| {
-            let source = Source::open(folder, config.signing_key.as_deref())?;
+            let source = Source::open(folder, config.signing_key.as_deref(), config.follow.as_ref())?;
             if let Some(version) = source.versions().first() {
                 let Manifest { name, protocol, .. } = version.base.manifest();
                 let missing = |cause| ServeError::Party { folder: folder.clone(), name: name.clone(), cause };
@@ -191,7 +191,7 @@ impl Server {
         let budget = KeyBudget { most: config.keys.memory_bytes, prepared: Box::new(prepared) };
         let backends = Backends::open(&config.backend, config.answering_threads(), budget)?;
         let (loader, losses) = Loader::new(backends, opening);
-        let library = Arc::new(Library::new(Arc::clone(&engine), loader, sources)?);
+        let library = Arc::new(Library::new(Arc::clone(&engine), loader, sources, config.follow.clone())?);
         let server = Self::bind_app(&config, opened, engine, Some(Arc::clone(&library)), None).await?;
         Ok(Self { loading: Some((library, losses)), ..server })
     }
@@ -368,6 +368,9 @@ impl Server {
         tokio::join!(leave, serve_data, serve_admin);
         if let Some(traces) = &app.traces {
             traces.flush().await;
+        }
+        if let Some(library) = &app.library {
+            library.end();
         }
         watching.abort();
         expiring.abort();

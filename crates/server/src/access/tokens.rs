@@ -23,11 +23,13 @@ pub enum Scope {
     Publish,
     /// Reading the state of the server.
     Admin,
+    /// Copying the versions of databases to a server that follows this one.
+    Follow,
 }
 
 impl Scope {
     /// All scopes.
-    pub const ALL: [Self; 3] = [Self::Query, Self::Publish, Self::Admin];
+    pub const ALL: [Self; 4] = [Self::Query, Self::Publish, Self::Admin, Self::Follow];
 
     /// Returns the scope's name in the file of tokens.
     pub fn name(self) -> &'static str {
@@ -35,6 +37,7 @@ impl Scope {
             Self::Query => "query",
             Self::Publish => "publish",
             Self::Admin => "admin",
+            Self::Follow => "follow",
         }
     }
 }
@@ -182,7 +185,7 @@ fn read(path: &Path, before: &[Token]) -> Result<Arc<[Token]>, TokensError> {
         if entry.scopes.is_empty() {
             return Err(wrong(
                 "scopes",
-                "a token without scopes allows nothing; give query, publish or admin".into(),
+                "a token without scopes allows nothing; give query, publish, admin or follow".into(),
             ));
         }
         if entry.concurrency == Some(0) {
@@ -279,7 +282,7 @@ mod tests {
                 ":7: token.1.blake3",
                 "spirea token new",
             ),
-            (entry("a", "one", "scopes = []"), ":4: token.0.scopes", "query, publish or admin"),
+            (entry("a", "one", "scopes = []"), ":4: token.0.scopes", "query, publish, admin or follow"),
             (entry("a", "one", "scopes = [\"all\"]"), ":4: token.0.scopes", "publish"),
             (
                 "[[token]]\nname = \"a\"\nblake3 = \"12\"\nscopes = []\n".into(),

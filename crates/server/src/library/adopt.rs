@@ -1,5 +1,6 @@
 //! Adoption of snapshots that took the place of served ones, for example by `spirea build
-//! --overwrite`.
+//! --overwrite`, and of versions that another process published into a repository that this one
+//! only reads.
 
 use std::sync::Arc;
 
@@ -56,8 +57,9 @@ pub(crate) struct Reloaded {
 }
 
 impl Library {
-    /// Reads the folders of snapshots again and adopts those that are new, one after another.
-    /// Databases of repositories are left alone. When this returns, the new versions answer.
+    /// Reads the folders of snapshots, and of repositories that are only read, again, and adopts
+    /// what is new, one after another. Other repositories are left alone. When this returns, the
+    /// new versions answer.
     ///
     /// # Errors
     /// [`ReloadError`] if a snapshot is not adopted; its former version continues to answer. Each
@@ -65,7 +67,7 @@ impl Library {
     pub fn reload(self: &Arc<Self>, shrinking: Shrinking) -> Result<Vec<Reloaded>, ReloadError> {
         let (mut reloaded, mut failed) = (Vec::new(), Vec::new());
         for (name, entry) in &self.entries {
-            let Source::Snapshot(folder) = &entry.source else { continue };
+            let Source::Folder(folder) = &entry.source else { continue };
             match self.adopt(name, entry, folder, shrinking) {
                 Ok(outcome) => {
                     let note = if outcome.new { "the new snapshot answers" } else { "no new snapshot" };

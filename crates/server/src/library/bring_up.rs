@@ -13,8 +13,9 @@ use super::version::Version;
 use crate::apple::Opened;
 
 impl Library {
-    /// Loads all databases, then waits for device failures and moves the affected databases to
-    /// other backends. Returns when the server has ended.
+    /// Loads all databases, begins to follow another server if there is one, then waits for device
+    /// failures and moves the affected databases to other backends. Returns when the server has
+    /// ended.
     pub fn run(self: Arc<Self>, losses: &mpsc::Receiver<Loss>) {
         for (name, entry) in &self.entries {
             match self.load(name, entry) {
@@ -22,6 +23,7 @@ impl Library {
                 Err(cause) => self.engine.fail(name, cause),
             }
         }
+        self.spawn_followers();
         for (name, entry) in &self.entries {
             self.settle(name, entry);
         }
@@ -77,7 +79,7 @@ impl Library {
     }
 
     /// Opens a version, reusing those of its parts that already answer.
-    fn open(
+    pub(super) fn open(
         &self,
         name: &str,
         version: &Version,
@@ -98,7 +100,7 @@ impl Library {
     }
 
     /// Opens the use cases of a base for Apple's clients. An error is also logged.
-    fn open_apple(&self, name: &str, base: &Snapshot) -> Result<Opened, String> {
+    pub(super) fn open_apple(&self, name: &str, base: &Snapshot) -> Result<Opened, String> {
         let opened = self.apple.open(name, base, &self.loader.cpu());
         opened.inspect_err(|error| {
             tracing::error!(database = %name, %error, "the tables for Apple's clients could not be loaded");
@@ -173,6 +175,12 @@ impl Library {
         self.engine.expect(name, version.name());
         let served = self.open(name, version, open)?;
         let apple = self.open_apple(name, &version.base)?;
+        self.put(name, version, served, apple);
+        Ok(())
+    }
+
+    /// Makes an opened version answer. A thread then replaces a new base by its final form.
+    pub(super) fn put(self: &Arc<Self>, name: &str, version: &Version, served: Served, apple: Opened) {
         let answering = self.engine.versions(name).unwrap_or_default();
         let new_base = answering.iter().all(|other| !Arc::ptr_eq(other.base(), served.base()));
         self.engine.publish(served);
@@ -181,7 +189,6 @@ impl Library {
             let (library, name, base) = (Arc::clone(self), name.to_owned(), version.base.clone());
             spawn("spirea-hold", move || library.replace_interim(&name, &base));
         }
-        Ok(())
     }
 }
 

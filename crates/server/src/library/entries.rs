@@ -3,9 +3,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use spirea_engine::{Engine, LoadError};
 
+use super::ending::Ending;
 use super::loader::Loader;
 use super::source::Source;
 use crate::apple::UseCases;
+use crate::follow::Follow;
 
 /// A database of the server.
 pub(super) struct Entry {
@@ -43,14 +45,24 @@ pub(crate) struct Library {
     pub(super) loader: Loader,
     pub(super) apple: UseCases,
     pub(super) entries: BTreeMap<String, Entry>,
+    /// The server from which the versions of repositories are copied, if there is one.
+    pub(super) follow: Option<Follow>,
+    /// Ends the threads that follow.
+    pub(super) ending: Arc<Ending>,
 }
 
 impl Library {
-    /// Creates the library of the sources' databases, and announces each to the engine.
+    /// Creates the library of the sources' databases, and announces each to the engine. The
+    /// repositories follow another server if `follow` names one.
     ///
     /// # Errors
     /// [`LoadError::DuplicateName`].
-    pub fn new(engine: Arc<Engine>, loader: Loader, sources: Vec<Source>) -> Result<Self, LoadError> {
+    pub fn new(
+        engine: Arc<Engine>,
+        loader: Loader,
+        sources: Vec<Source>,
+        follow: Option<Follow>,
+    ) -> Result<Self, LoadError> {
         let (mut entries, apple) = (BTreeMap::new(), UseCases::default());
         for source in sources {
             let (name, current) = (source.name(), source.versions().into_iter().next());
@@ -60,12 +72,17 @@ impl Library {
             engine.announce(&name, current.map_or([0; 32], |version| version.name()))?;
             entries.insert(name, Entry { source, turn: Mutex::default(), compactions: Mutex::default() });
         }
-        Ok(Self { engine, loader, apple, entries })
+        Ok(Self { engine, loader, apple, entries, follow, ending: Arc::default() })
     }
 
     /// Returns the use cases of Apple's clients.
     pub fn apple(&self) -> &UseCases {
         &self.apple
+    }
+
+    /// Ends the threads that follow another server, when they next look.
+    pub fn end(&self) {
+        self.ending.end();
     }
 
     /// Returns the failed compactions of each database, by name.

@@ -8,9 +8,17 @@ pub(crate) enum PublishError {
     /// There is no database of this name.
     #[error("there is no database of this name")]
     UnknownDatabase,
-    /// The database is served from a snapshot's folder.
-    #[error("this database is served from a snapshot's folder, and takes no publications")]
+    /// The database is served from a folder that the server only reads.
+    #[error(
+        "this database is served from a snapshot's folder, or from a repository that the server may only read, and takes no publications"
+    )]
     Fixed,
+    /// The database is a copy of another server's.
+    #[error("this database follows {0}, and takes no publications")]
+    Follows(String),
+    /// No kept version has the file.
+    #[error("no kept version names a snapshot with this file")]
+    UnknownFile,
     /// There is nothing to change yet.
     #[error("nothing has been published yet")]
     NothingYet,

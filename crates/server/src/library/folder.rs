@@ -1,16 +1,18 @@
-//! The folder of a snapshot, which another snapshot may replace while the server runs.
+//! The folder of a snapshot, which another snapshot may replace while the server runs; or of a
+//! repository into which this process may not write, and another process may publish.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use spirea_store::{Snapshot, StoreError};
+use spirea_store::{Repository, Snapshot, StoreError};
 
 use super::version::Version;
 
-/// Number of kept versions: the current one, and one that clients may still query.
+/// Number of versions kept when one is adopted: the current one, and one that clients may still
+/// query.
 const KEPT: usize = 2;
 
-/// The folder of a snapshot, and its versions.
+/// A folder that the server only reads, and its versions.
 pub(crate) struct Folder {
     path: PathBuf,
     /// Versions, newest first: at least one.
@@ -18,12 +20,13 @@ pub(crate) struct Folder {
 }
 
 impl Folder {
-    /// Opens the snapshot that lies in the folder now.
+    /// Opens the versions that lie in the folder now.
     ///
     /// # Errors
-    /// Those of [`Snapshot::open`] and [`Snapshot::signature`].
+    /// Those of [`Snapshot::open`] and [`Snapshot::signature`], or of [`Repository::list`];
+    /// [`StoreError::NoSuchVersion`] for a repository without a version.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
-        Ok(Self { path: path.into(), versions: Mutex::new(vec![read(path)?]) })
+        Ok(Self { path: path.into(), versions: Mutex::new(read(path)?) })
     }
 
     /// Returns the path.
@@ -31,12 +34,12 @@ impl Folder {
         &self.path
     }
 
-    /// Reads the version that lies in the folder now.
+    /// Reads the newest version that lies in the folder now.
     ///
     /// # Errors
     /// Those of [`Folder::open`].
     pub fn read(&self) -> Result<Version, StoreError> {
-        read(&self.path)
+        Ok(read(&self.path)?.swap_remove(0))
     }
 
     /// Returns the version that was adopted last.
@@ -63,8 +66,17 @@ impl Folder {
     }
 }
 
-fn read(path: &Path) -> Result<Version, StoreError> {
-    let base = Snapshot::open(path)?;
-    let signature = base.signature()?;
-    Ok(Version { base, delta: None, signature, values: None })
+/// Reads the versions in a folder, newest first: at least one.
+fn read(path: &Path) -> Result<Vec<Version>, StoreError> {
+    if !Repository::is_one(path) {
+        let base = Snapshot::open(path)?;
+        let signature = base.signature()?;
+        return Ok(vec![Version { base, delta: None, signature, values: None }]);
+    }
+    let versions: Vec<_> = Repository::list(path)?.into_iter().map(Version::from).collect();
+    if versions.is_empty() {
+        let detail = "it has no version yet, and this process may not write there: publish a base first";
+        return Err(StoreError::NoSuchVersion { path: path.into(), detail: detail.into() });
+    }
+    Ok(versions)
 }

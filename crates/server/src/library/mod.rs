@@ -4,13 +4,16 @@
 //! A database is served from a snapshot's folder or from a repository. From a folder, the server
 //! adopts a snapshot that takes the served one's place when it is told to. Into a repository,
 //! publishers put new versions while the database answers. A version is on disk before it answers,
-//! and answers before its publisher is told.
+//! and answers before its publisher is told. A server that follows another one copies that one's
+//! versions into its repositories, and takes no publications.
 
 mod adopt;
 mod bring_up;
+mod ending;
 mod entries;
 mod error;
 mod folder;
+mod follow;
 mod loader;
 mod publish;
 mod receive;

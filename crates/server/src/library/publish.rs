@@ -5,9 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde::Serialize;
+use spirea_backend::StoredFile;
 use spirea_protocols::Table;
-use spirea_store::repository::Shrinking;
-use spirea_store::{Changes, Repository, Silent, Snapshot, StoreError, VersionRecord};
+use spirea_store::repository::{Shrinking, StoredRecord};
+use spirea_store::{Changes, FileEntry, Repository, Silent, Snapshot, StoreError, VersionRecord};
 
 use super::entries::{Entry, Library};
 use super::error::PublishError;
@@ -40,12 +41,46 @@ impl From<&VersionRecord> for Published {
 }
 
 impl Library {
-    fn entry(&self, name: &str) -> Result<(&Entry, &Repository), PublishError> {
+    pub(super) fn entry(&self, name: &str) -> Result<(&Entry, &Repository), PublishError> {
         let entry = self.entries.get(name).ok_or(PublishError::UnknownDatabase)?;
         match &entry.source {
-            Source::Snapshot(_) => Err(PublishError::Fixed),
+            Source::Folder(_) => Err(PublishError::Fixed),
             Source::Repository(repository) => Ok((entry, repository)),
         }
+    }
+
+    /// Returns the repository of a database into which this server publishes.
+    fn own(&self, name: &str) -> Result<(&Entry, &Repository), PublishError> {
+        match &self.follow {
+            Some(follow) => Err(PublishError::Follows(follow.url.clone())),
+            None => self.entry(name),
+        }
+    }
+
+    /// Returns the bytes of the current version's record; `None` if nothing has been published.
+    ///
+    /// # Errors
+    /// [`PublishError::UnknownDatabase`], [`PublishError::Fixed`].
+    pub fn record(&self, name: &str) -> Result<Option<Vec<u8>>, PublishError> {
+        let (_, repository) = self.entry(name)?;
+        Ok(repository.current().map(|current| StoredRecord::from(&current).to_bytes()))
+    }
+
+    /// Returns a file of a snapshot that a kept version names, with its length and hash.
+    ///
+    /// # Errors
+    /// [`PublishError::UnknownDatabase`], [`PublishError::Fixed`], [`PublishError::UnknownFile`].
+    pub fn file(
+        &self,
+        name: &str,
+        snapshot: &[u8; 32],
+        file: &str,
+    ) -> Result<(FileEntry, StoredFile), PublishError> {
+        let (_, repository) = self.entry(name)?;
+        let records = repository.versions();
+        let mut named = records.iter().flat_map(VersionRecord::snapshots);
+        let found = named.find(|known| known.version() == *snapshot).and_then(|found| found.file(file));
+        found.ok_or(PublishError::UnknownFile)
     }
 
     /// Returns the kept versions, newest first.
@@ -72,7 +107,7 @@ impl Library {
     /// # Errors
     /// See [`PublishError`]; nothing has changed in this case.
     pub fn change(self: &Arc<Self>, name: &str, lines: impl Read) -> Result<Published, PublishError> {
-        let (entry, repository) = self.entry(name)?;
+        let (entry, repository) = self.own(name)?;
         let current = repository.current().ok_or(PublishError::NothingYet)?;
         let changes = Changes::read_lines(&current.base.manifest().table, lines, Path::new("changes"));
         // A read error is the sender's fault.
@@ -99,7 +134,7 @@ impl Library {
         shrinking: Shrinking,
         archive: impl Read,
     ) -> Result<Published, PublishError> {
-        let (entry, repository) = self.entry(name)?;
+        let (entry, repository) = self.own(name)?;
         let staging = repository.staging()?;
         receive(archive, staging.path(), name)?;
         let record = repository.take_base(staging, shrinking, &Silent)?;
@@ -113,7 +148,7 @@ impl Library {
     /// # Errors
     /// See [`PublishError`].
     pub fn roll_back(self: &Arc<Self>, name: &str, to: Option<&str>) -> Result<Published, PublishError> {
-        let (entry, repository) = self.entry(name)?;
+        let (entry, repository) = self.own(name)?;
         let to = to.map(|digits| repository.find(digits)).transpose()?;
         let record = repository.roll_back(to)?;
         self.bring_up(name, entry, repository)?;
@@ -126,7 +161,7 @@ impl Library {
     /// # Errors
     /// See [`PublishError`].
     pub fn compact(self: &Arc<Self>, name: &str) -> Result<Published, PublishError> {
-        let (entry, repository) = self.entry(name)?;
+        let (entry, repository) = self.own(name)?;
         let compact = || {
             let record = repository.compact(&self.loader.cpu(), &Silent)?;
             self.bring_up(name, entry, repository)?;

@@ -1,14 +1,18 @@
 //! Sources of a database's versions.
 
+use std::fs;
+use std::io::ErrorKind;
 use std::path::Path;
 
 use spirea_engine::MOST_VERSIONS;
+use spirea_protocols::signature::PrivateKey;
 use spirea_store::repository::Settings;
 use spirea_store::{Repository, Snapshot, StoreError};
 
 use super::folder::Folder;
 use super::signer::{SignerError, signer_of};
 use super::version::Version;
+use crate::follow::Follow;
 
 /// Reason why a folder cannot be served.
 #[derive(Debug, thiserror::Error)]
@@ -21,35 +25,63 @@ pub(crate) enum OpenError {
     Signer(#[from] SignerError),
 }
 
+/// Returns settings by which a repository keeps the number of versions that the engine keeps.
+fn settings(key: Option<PrivateKey>) -> Settings {
+    Settings { kept: MOST_VERSIONS, key, ..Settings::default() }
+}
+
+/// Returns true if a folder is missing or empty.
+fn is_empty(folder: &Path) -> bool {
+    match fs::read_dir(folder) {
+        Ok(mut entries) => entries.next().is_none(),
+        Err(error) => error.kind() == ErrorKind::NotFound,
+    }
+}
+
 /// Source of a database's versions.
 pub(crate) enum Source {
-    /// The snapshot in a folder, and those that take its place.
-    Snapshot(Folder),
+    /// The snapshot in a folder, and those that take its place; or the versions of a repository
+    /// that this process only reads.
+    Folder(Folder),
     /// Those of a repository.
     Repository(Box<Repository>),
 }
 
 impl Source {
     /// Opens the source in a folder: a snapshot or else a repository, which may be empty. Versions
-    /// published there are signed by the key in the file `signing_key`, if given.
+    /// published there are signed by the key in the file `signing_key`, if given. A repository
+    /// where this process may not write is neither locked nor changed. If the server follows
+    /// another one, a folder that is missing or empty becomes a repository.
     ///
     /// # Errors
     /// [`OpenError`].
-    pub fn open(folder: &Path, signing_key: Option<&Path>) -> Result<Self, OpenError> {
-        if !Repository::is_one(folder) {
-            return Ok(Self::Snapshot(Folder::open(folder)?));
+    pub fn open(
+        folder: &Path,
+        signing_key: Option<&Path>,
+        follow: Option<&Follow>,
+    ) -> Result<Self, OpenError> {
+        if follow.is_some() && is_empty(folder) {
+            return Ok(Self::Repository(Box::new(Repository::create(folder, settings(None))?)));
+        }
+        if !Repository::is_one(folder) || Repository::is_read_only(folder) {
+            return Ok(Self::Folder(Folder::open(folder)?));
         }
         let key = signing_key.map(|file| signer_of(file, folder)).transpose()?;
-        // The repository keeps the number of versions that the engine keeps.
-        let settings = Settings { kept: MOST_VERSIONS, key, ..Settings::default() };
-        Ok(Self::Repository(Box::new(Repository::open(folder, settings)?)))
+        Ok(Self::Repository(Box::new(Repository::open(folder, settings(key))?)))
     }
 
     /// Checks that a folder can be opened, without locking it, because a server may have it open.
     ///
     /// # Errors
     /// [`OpenError`].
-    pub fn check(folder: &Path, signing_key: Option<&Path>) -> Result<(), OpenError> {
+    pub fn check(
+        folder: &Path,
+        signing_key: Option<&Path>,
+        follow: Option<&Follow>,
+    ) -> Result<(), OpenError> {
+        if follow.is_some() && is_empty(folder) {
+            return Ok(());
+        }
         if !Repository::is_one(folder) {
             Snapshot::open(folder)?;
             return Ok(());
@@ -62,7 +94,7 @@ impl Source {
     /// Returns the database's name; for a repository without a version, the folder's name.
     pub fn name(&self) -> String {
         match self {
-            Self::Snapshot(folder) => folder.current().base.manifest().name.clone(),
+            Self::Folder(folder) => folder.current().base.manifest().name.clone(),
             Self::Repository(repository) => repository.current().map_or_else(
                 || repository.folder().file_name().unwrap_or_default().to_string_lossy().into_owned(),
                 |current| current.name().to_owned(),
@@ -73,7 +105,7 @@ impl Source {
     /// Returns the versions that answer, newest first.
     pub fn versions(&self) -> Vec<Version> {
         match self {
-            Self::Snapshot(folder) => folder.versions(),
+            Self::Folder(folder) => folder.versions(),
             Self::Repository(repository) => repository.versions().into_iter().map(Version::from).collect(),
         }
     }

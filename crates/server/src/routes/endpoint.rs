@@ -8,6 +8,9 @@ use spirea_wire::Code;
 use crate::access::Scope;
 use crate::app::App;
 
+/// Pattern of a hash in a request.
+pub(super) const HASH: &str = "^[0-9a-fA-F]{64}$";
+
 /// An endpoint: its scope, its handler and its possible responses. The routers and the OpenAPI
 /// document are both made from endpoints.
 pub(super) struct Endpoint {

@@ -9,17 +9,17 @@ use bytes::Bytes;
 use serde_json::Value;
 use spirea_wire::Code;
 
-use super::endpoint::{Endpoint, Header, Parameter, Success};
+use super::endpoint::{Endpoint, HASH, Header, Parameter, Success};
 use super::openapi::{self, FORM};
 use super::publish::{CHANGES_TYPE, SNAPSHOT_TYPE};
 use super::response::json_text;
-use super::{admin, apple, control, hint, keys, page, publish, query};
+use super::{admin, apple, control, follow, hint, keys, page, publish, query};
 use crate::accept::JSON;
 use crate::access::{self, Scope};
 use crate::app::App;
 
-/// Pattern of a hash in a request.
-const HASH: &str = "^[0-9a-fA-F]{64}$";
+/// Content type of files.
+const BYTES: &str = "application/octet-stream";
 
 const ETAG: Header = ("ETag", "^\"[0-9a-f]{64}\"$", "The hash of what is here, in quotes.");
 const ASK_AGAIN: Header =
@@ -44,6 +44,18 @@ const AFFINITY: Parameter = Parameter {
     place: "header",
     pattern: "",
     text: "Digits derived from the hash of the client's keys, by which a balancer may choose the replica; servers ignore them.",
+};
+const RANGE_OF: Parameter = Parameter {
+    name: "Range",
+    place: "header",
+    pattern: "",
+    text: "One range of bytes; the whole comes where it has another form.",
+};
+const IF_RANGE: Parameter = Parameter {
+    name: "If-Range",
+    place: "header",
+    pattern: "",
+    text: "The entity tag of what the client has a part of; the whole comes where it is another.",
 };
 const HINT: Parameter = Parameter {
     name: "blake3",
@@ -162,7 +174,6 @@ fn for_apple(
 /// Returns the endpoints for clients.
 pub(super) fn data_endpoints() -> Vec<Endpoint> {
     const PROTOBUF: &str = spirea_wire::CONTENT_TYPE;
-    const BYTES: &str = "application/octet-stream";
     let mut endpoints = open_endpoints();
     endpoints.extend([
         described(data_document),
@@ -227,18 +238,8 @@ pub(super) fn data_endpoints() -> Vec<Endpoint> {
             parameters: &[
                 HINT,
                 IF_NONE_MATCH,
-                Parameter {
-                    name: "Range",
-                    place: "header",
-                    pattern: "",
-                    text: "One range of bytes; the whole comes where it has another form.",
-                },
-                Parameter {
-                    name: "If-Range",
-                    place: "header",
-                    pattern: "",
-                    text: "The entity tag of what the client has a part of; the whole comes where it is another.",
-                },
+                RANGE_OF,
+                IF_RANGE,
             ],
             body: None,
             successes: vec![
@@ -374,6 +375,36 @@ pub(super) fn admin_endpoints() -> Vec<Endpoint> {
             successes: vec![ok_json("Versions", "versions with their sequence numbers and changes, and the table")],
             causes: vec![Code::UnknownDatabase, Code::NotPublishable],
             handler: get(publish::versions),
+        },
+        Endpoint {
+            method: Method::GET,
+            path: "/v1/admin/databases/{name}/record",
+            scope: Some(Scope::Follow),
+            summary: "The record of the current version, for a server that follows this one: the hashes of its base and its delta, its number and its signature.",
+            parameters: &[IF_NONE_MATCH],
+            body: None,
+            successes: vec![
+                ok_json("Record", "the record's file, byte for byte").with(&[ETAG, ASK_AGAIN]),
+                Success { status: 204, ..ok("", "nothing has been published yet") },
+                NOT_MODIFIED,
+            ],
+            causes: vec![Code::UnknownDatabase, Code::NotPublishable],
+            handler: get(follow::record),
+        },
+        Endpoint {
+            method: Method::GET,
+            path: "/v1/admin/databases/{name}/snapshots/{version}/{file}",
+            scope: Some(Scope::Follow),
+            summary: "A file of a base or a delta that a kept version names: manifest.json, or one that the manifest names. Its entity tag is its hash.",
+            parameters: &[IF_NONE_MATCH, RANGE_OF, IF_RANGE],
+            body: None,
+            successes: vec![
+                ok(BYTES, "the file").with(&[ETAG, ASK_AGAIN, RANGES]),
+                Success { status: 206, ..ok(BYTES, "a range of it") }.with(&[ETAG, ASK_AGAIN, RANGES, RANGE]),
+                NOT_MODIFIED,
+            ],
+            causes: vec![Code::UnknownDatabase, Code::NoSuchEndpoint, Code::NotPublishable, Code::WrongRange, Code::Malformed],
+            handler: get(follow::file),
         },
         publication(
             "/v1/admin/databases/{name}/changes",

@@ -8,6 +8,7 @@ mod cors;
 mod demo;
 mod endpoint;
 mod endpoints;
+mod follow;
 mod hint;
 mod keys;
 mod lengths;
@@ -15,6 +16,7 @@ mod openapi;
 mod page;
 mod publish;
 mod query;
+mod ranged;
 mod request;
 mod response;
 

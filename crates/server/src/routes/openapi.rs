@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 use spirea_wire::Code;
 
-use super::endpoint::{Endpoint, Header, Parameter, Success};
+use super::endpoint::{Endpoint, HASH, Header, Parameter, Success};
 use crate::problem::{PROBLEM, PROBLEMS, title};
 use crate::refused::{Refused, name};
 
@@ -55,7 +55,12 @@ fn problems() -> Map<String, Value> {
 fn operation(endpoint: &Endpoint) -> Value {
     let in_path = endpoint.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
     let in_path = in_path.map(|name| {
-        json!({ "name": name, "in": "path", "required": true, "description": "A database.", "schema": text("") })
+        let (pattern, means) = match name {
+            "version" => (HASH, "The hash of a base or a delta."),
+            "file" => ("^[a-z]+[.][a-z]+$", "The name of a file."),
+            _ => ("", "A database."),
+        };
+        json!({ "name": name, "in": "path", "required": true, "description": means, "schema": text(pattern) })
     });
     let others = endpoint.parameters.iter().map(|Parameter { name, place, pattern, text: means }| {
         json!({ "name": name, "in": place, "description": means, "schema": text(pattern) })

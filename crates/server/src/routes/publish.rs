@@ -98,7 +98,8 @@ fn shrinking(uri: &Uri) -> Result<Shrinking, Refused> {
     }
 }
 
-fn library(App { library, .. }: &App) -> Result<&Arc<Library>, Refused> {
+/// Returns the library; refuses if the caller loaded the databases.
+pub(super) fn library(App { library, .. }: &App) -> Result<&Arc<Library>, Refused> {
     library.as_ref().ok_or_else(|| PublishError::UnknownDatabase.into())
 }
 

@@ -12,12 +12,15 @@ use std::time::Duration;
 use serde::{Deserialize, Deserializer};
 use spirea_backend::Residence;
 use spirea_protocols::Party;
+use spirea_protocols::signature::PublicKey;
 
 pub(crate) use self::document::Document;
 pub use self::document::SettingError;
 use self::units::{address, named, parsed, size, time};
 pub use self::units::{parse_address, parse_count, parse_size, parse_time};
-use crate::{BackendChoice, Collector, LogFormat, Quota, ServerConfig, TlsFiles, WrongSetting};
+use crate::{
+    BackendChoice, Collector, Follow, LogFormat, Quota, ServerConfig, TlsFiles, WrongSetting,
+};
 
 /// Settings of one source, a file or the environment; absent settings leave the configuration
 /// unchanged.
@@ -41,6 +44,7 @@ struct Settings {
     databases: Option<Vec<DatabaseSettings>>,
     watch: Option<bool>,
     signing_key: Option<PathBuf>,
+    follow: FollowSettings,
     keys: KeySettings,
     apple: AppleSettings,
     limits: LimitSettings,
@@ -54,6 +58,26 @@ struct Settings {
 #[serde(deny_unknown_fields)]
 struct DatabaseSettings {
     path: PathBuf,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct FollowSettings {
+    url: Option<String>,
+    token_file: Option<PathBuf>,
+    ca: Option<PathBuf>,
+    #[serde(deserialize_with = "parsed")]
+    pin_key: Option<PublicKey>,
+    #[serde(deserialize_with = "time")]
+    interval: Option<Duration>,
+}
+
+impl FollowSettings {
+    fn is_given(&self) -> bool {
+        let Self { url, token_file, ca, pin_key, interval } = self;
+        let files = token_file.is_some() || ca.is_some();
+        url.is_some() || files || pin_key.is_some() || interval.is_some()
+    }
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -166,10 +190,11 @@ fn set<T>(value: &mut T, setting: Option<T>) {
 impl Settings {
     /// Resolves the paths of a settings file relative to the file's folder.
     fn relative_to(mut self, folder: &Path) -> Self {
-        let Self { databases, signing_key, keys, tls, tokens, .. } = &mut self;
+        let Self { databases, signing_key, follow, keys, tls, tokens, .. } = &mut self;
+        let followed = [&mut follow.token_file, &mut follow.ca];
         let files = [signing_key, &mut keys.folder, &mut tls.certificate, &mut tls.key, &mut tokens.file];
         let databases = databases.iter_mut().flatten().map(|database| &mut database.path);
-        for path in files.into_iter().flatten().chain(databases) {
+        for path in files.into_iter().chain(followed).flatten().chain(databases) {
             *path = folder.join(&path);
         }
         self
@@ -189,6 +214,7 @@ impl Settings {
             databases,
             watch,
             signing_key,
+            follow,
             keys,
             apple,
             limits,
@@ -212,6 +238,14 @@ impl Settings {
         );
         set(&mut config.watch, watch);
         set(&mut config.signing_key, signing_key.map(Some));
+        if follow.is_given() {
+            let known = config.follow.get_or_insert_with(Follow::default);
+            set(&mut known.url, follow.url);
+            set(&mut known.token_file, follow.token_file.map(Some));
+            set(&mut known.ca, follow.ca.map(Some));
+            set(&mut known.key, follow.pin_key.map(Some));
+            set(&mut known.interval, follow.interval);
+        }
         set(&mut config.keys.folder, keys.folder.map(Some));
         set(&mut config.keys.memory_bytes, keys.memory);
         set(&mut config.keys.disk.bytes, keys.disk);
@@ -257,6 +291,7 @@ impl Settings {
 fn known_keys() -> Vec<String> {
     let sections = [
         ("", keys_of::<Settings>()),
+        ("follow.", keys_of::<FollowSettings>()),
         ("keys.", keys_of::<KeySettings>()),
         ("apple.", keys_of::<AppleSettings>()),
         ("limits.", keys_of::<LimitSettings>()),

@@ -44,7 +44,8 @@ impl Authority {
         std::fs::write(&files.key, pair.serialize_pem()).unwrap();
     }
 
-    fn write(&self, folder: &Path) -> PathBuf {
+    /// Writes the authority's certificate into a folder.
+    pub fn write(&self, folder: &Path) -> PathBuf {
         let path = folder.join("ca.pem");
         std::fs::write(&path, self.0.pem()).unwrap();
         path

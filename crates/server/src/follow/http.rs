@@ -1,0 +1,145 @@
+//! The port for administration of another server, as a publisher of versions.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use spirea_client::{EnvironmentProxy, TransportError, agent, proxy_for, root_certificates};
+use spirea_store::FileEntry;
+use spirea_store::manifest::{MANIFEST_FILE, MAX_MANIFEST_BYTES};
+use spirea_store::repository::{MAX_RECORD_BYTES, Publisher};
+use spirea_wire::{MAX_REFUSAL_BYTES, Refusal};
+use ureq::http::header::{AUTHORIZATION, CONTENT_RANGE, RANGE};
+use ureq::http::{Response, StatusCode};
+use ureq::tls::{RootCerts, TlsConfig};
+use ureq::{Agent, Body};
+
+use super::{Follow, FollowError};
+
+/// Timeout for connecting.
+const CONNECTING: Duration = Duration::from_secs(10);
+/// Timeout of a request with its response, besides the time for the response's bytes.
+const ANSWERING: Duration = Duration::from_secs(30);
+/// Least rate of a response, in bytes per second.
+const LEAST_RATE: u64 = 16 << 10;
+
+/// The endpoints of a database for followers.
+pub(crate) struct HttpPublisher<E> {
+    agent: Agent,
+    /// The proxy of the environment that requests go through.
+    through: Option<EnvironmentProxy>,
+    /// Base URL of the endpoints.
+    url: String,
+    authorization: Option<String>,
+    /// Returns true once transfers shall end.
+    ended: E,
+}
+
+impl<E: Fn() -> bool> HttpPublisher<E> {
+    /// Prepares requests for the database `name`. Transfers fail once `ended` returns true.
+    ///
+    /// # Errors
+    /// [`FollowError::Settings`] and [`FollowError::Token`].
+    pub fn new(follow: &Follow, name: &str, ended: E) -> Result<Self, FollowError> {
+        let through = proxy_for(&follow.url)?;
+        let roots = follow.ca.as_deref().map(root_certificates).transpose()?.unwrap_or(RootCerts::WebPki);
+        let config = Agent::config_builder()
+            .user_agent(concat!("spirea/", env!("CARGO_PKG_VERSION")))
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .max_redirects_will_error(false)
+            .timeout_connect(Some(CONNECTING))
+            .tls_config(TlsConfig::builder().root_certs(roots).build())
+            .proxy(through.as_ref().map(|through| through.proxy().clone()))
+            .build();
+        let url = format!("{}/v1/admin/databases/{name}", follow.url.trim_end_matches('/'));
+        let authorization = follow.token()?.map(|token| format!("Bearer {token}"));
+        Ok(Self { agent: agent(config), through, url, authorization, ended })
+    }
+
+    /// Requests `path`, or a range of it. Returns the response to read, if its status is a success.
+    fn get(&self, path: &str, most: u64, range: Option<&Range<u64>>) -> Result<Response<Body>, FollowError> {
+        if (self.ended)() {
+            return Err(FollowError::Ended);
+        }
+        let url = format!("{}/{path}", self.url);
+        let timeout = ANSWERING + Duration::from_secs(most / LEAST_RATE);
+        let mut request = self.agent.get(&url).config().timeout_global(Some(timeout)).build();
+        if let Some(authorization) = &self.authorization {
+            request = request.header(AUTHORIZATION, authorization);
+        }
+        if let Some(Range { start, end }) = range {
+            request = request.header(RANGE, format!("bytes={start}-{}", end - 1));
+        }
+        let response = request.call().map_err(|error| self.broken(path, error))?;
+        let status = response.status();
+        if status.is_success() {
+            return Ok(response);
+        }
+        let body = response.into_body().into_with_config().limit(MAX_REFUSAL_BYTES).read_to_vec();
+        match body.map(|body| Refusal::decode(body.into())) {
+            Ok(Ok(Refusal { message, remedy, .. })) => Err(FollowError::Refused {
+                url,
+                status: status.as_u16(),
+                message: format!("{message}; {remedy}"),
+            }),
+            _ => Err(FollowError::Unexpected { url, detail: format!("unexpected status {status}") }),
+        }
+    }
+
+    /// Reads a body of at most `most` bytes.
+    fn read(&self, path: &str, response: Response<Body>, most: u64) -> Result<Vec<u8>, FollowError> {
+        // The library refuses a body of just the limit's length, too.
+        let body = response.into_body().into_with_config().limit(most + 1).read_to_vec();
+        body.map_err(|error| self.broken(path, error))
+    }
+
+    /// Converts an error to the one that clients of other endpoints get, with the proxy.
+    fn broken(&self, path: &str, error: ureq::Error) -> FollowError {
+        let error = TransportError::from(error);
+        let source = match &self.through {
+            Some(through) => through.named(error),
+            None => error,
+        };
+        FollowError::Transport { url: format!("{}/{path}", self.url), source: source.into() }
+    }
+}
+
+fn file_path(snapshot: &[u8; 32], file: &str) -> String {
+    format!("snapshots/{}/{file}", blake3::Hash::from_bytes(*snapshot).to_hex())
+}
+
+impl<E: Fn() -> bool> Publisher for HttpPublisher<E> {
+    type Error = FollowError;
+
+    fn record(&self) -> Result<Option<Vec<u8>>, FollowError> {
+        let (path, most) = ("record", MAX_RECORD_BYTES as u64);
+        let response = self.get(path, most, None)?;
+        if response.status() == StatusCode::NO_CONTENT {
+            return Ok(None);
+        }
+        self.read(path, response, most).map(Some)
+    }
+
+    fn manifest(&self, snapshot: &[u8; 32]) -> Result<Vec<u8>, FollowError> {
+        let path = file_path(snapshot, MANIFEST_FILE);
+        let response = self.get(&path, MAX_MANIFEST_BYTES, None)?;
+        self.read(&path, response, MAX_MANIFEST_BYTES)
+    }
+
+    fn piece(
+        &self,
+        snapshot: &[u8; 32],
+        file: &FileEntry,
+        range: Range<u64>,
+    ) -> Result<Vec<u8>, FollowError> {
+        let (path, most) = (file_path(snapshot, &file.file), range.end - range.start);
+        let response = self.get(&path, most, Some(&range))?;
+        let expected = format!("bytes {}-{}/{}", range.start, range.end - 1, file.bytes);
+        let sent = response.headers().get(CONTENT_RANGE).and_then(|value| value.to_str().ok());
+        if sent != Some(&*expected) {
+            let detail = format!("another range of the file came than {expected}");
+            return Err(FollowError::Unexpected { url: format!("{}/{path}", self.url), detail });
+        }
+        self.read(&path, response, most)
+    }
+}

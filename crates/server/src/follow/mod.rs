@@ -1,0 +1,118 @@
+//! The server that this one follows: its address, and its endpoints as a publisher of versions.
+
+mod http;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use spirea_client::{ClientError, check_address, root_certificates};
+use spirea_protocols::signature::PublicKey;
+use spirea_store::StoreError;
+
+pub(crate) use self::http::HttpPublisher;
+
+/// A server whose versions are copied into this server's repositories.
+#[derive(Clone, Debug)]
+pub struct Follow {
+    /// Address of its port for administration.
+    pub url: String,
+    /// File whose first line is a token with the scope `follow`; without a file, none is sent.
+    pub token_file: Option<PathBuf>,
+    /// PEM file of root certificates for it; the default is the public roots of the web.
+    pub ca: Option<PathBuf>,
+    /// The key that must have signed every version; without a key, unsigned versions are taken,
+    /// too.
+    pub key: Option<PublicKey>,
+    /// Time between looks at its current version.
+    pub interval: Duration,
+}
+
+impl Default for Follow {
+    /// No address, no token, the roots of the web, no key, and a look every 5 seconds.
+    fn default() -> Self {
+        Self { url: String::new(), token_file: None, ca: None, key: None, interval: Duration::from_secs(5) }
+    }
+}
+
+/// Reason why a version was not copied.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum FollowError {
+    /// The settings cannot be used.
+    #[error(transparent)]
+    Settings(#[from] ClientError),
+    /// The file of the token cannot be read.
+    #[error("{}: the token cannot be read: {cause}", .path.display())]
+    Token {
+        /// The file.
+        path: PathBuf,
+        /// Problem of the file.
+        cause: String,
+    },
+    /// The followed server cannot be reached, or broke off.
+    #[error("{url}: {source}")]
+    Transport {
+        /// Address that was asked.
+        url: String,
+        /// Cause with a remedy.
+        source: ClientError,
+    },
+    /// The followed server refused.
+    #[error("{url}: the server refused ({status}): {message}")]
+    Refused {
+        /// Address that was asked.
+        url: String,
+        /// Status code.
+        status: u16,
+        /// Cause with a remedy.
+        message: String,
+    },
+    /// The response is not one of the endpoint.
+    #[error("{url}: {detail}; is this a server's port for administration?")]
+    Unexpected {
+        /// Address that was asked.
+        url: String,
+        /// Fault of the response.
+        detail: String,
+    },
+    /// The version cannot be used, or not be stored.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The version cannot be loaded here.
+    #[error("the version cannot be loaded: {0}")]
+    Load(String),
+    /// This server has ended.
+    #[error("the server has ended")]
+    Ended,
+}
+
+impl Follow {
+    /// Checks the address and the files.
+    ///
+    /// # Errors
+    /// The key of the wrong setting within its section, with the cause.
+    pub(crate) fn check(&self) -> Result<(), (&'static str, String)> {
+        if self.url.is_empty() {
+            return Err(("url", "there is no address to follow; give one (--follow)".into()));
+        }
+        check_address(&self.url, self.token_file.is_some()).map_err(|error| ("url", error.to_string()))?;
+        self.token().map_err(|error| ("token_file", error.to_string()))?;
+        if let Some(ca) = &self.ca {
+            root_certificates(ca).map_err(|error| ("ca", error.to_string()))?;
+        }
+        if self.interval.is_zero() {
+            return Err(("interval", "there must be some time between looks, such as 5s".into()));
+        }
+        Ok(())
+    }
+
+    /// Reads the token, if there is a file of it.
+    fn token(&self) -> Result<Option<String>, FollowError> {
+        let Some(path) = &self.token_file else { return Ok(None) };
+        let wrong = |cause: String| FollowError::Token { path: path.clone(), cause };
+        let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+        match text.lines().next().map(str::trim) {
+            Some(token) if !token.is_empty() => Ok(Some(token.into())),
+            _ => Err(wrong("the first line is empty; put the token there".into())),
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Following another server: its versions are copied into the repositories here, and answer.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use spirea_store::repository::{Offer, Trust};
+
+use super::entries::Library;
+use super::loader::Loader;
+use super::source::Source;
+use super::thread::spawn;
+use super::version::Version;
+use crate::follow::{Follow, FollowError, HttpPublisher};
+
+/// Longest pause after failures.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5 * 60);
+
+impl Library {
+    /// Starts a thread for each repository that follows another server.
+    pub(super) fn spawn_followers(self: &Arc<Self>) {
+        let Some(follow) = &self.follow else { return };
+        for (name, entry) in &self.entries {
+            if let Source::Repository(_) = entry.source {
+                let (library, follow, name) = (Arc::downgrade(self), follow.clone(), name.clone());
+                spawn("spirea-follow", move || run(&library, &follow, &name));
+            }
+        }
+    }
+
+    /// Copies the current version of the followed server if it is new, and makes it answer. When
+    /// this fails, the former version continues to answer.
+    fn follow_once(self: &Arc<Self>, name: &str, follow: &Follow) -> Result<Outcome, FollowError> {
+        let (entry, repository) = self.entry(name).map_err(|error| FollowError::Load(error.to_string()))?;
+        let ending = Arc::clone(&self.ending);
+        let publisher = HttpPublisher::new(follow, name, move || ending.has_come())?;
+        let trust = Trust { name, key: follow.key.as_ref() };
+        let record = match repository.offered(&publisher, trust)? {
+            Offer::Nothing => return Ok(Outcome::Nothing),
+            Offer::Same => return Ok(Outcome::Same),
+            Offer::Newer(record) => record,
+        };
+        self.engine.expect(name, record.version());
+        let record = repository.receive(&publisher, &record, trust)?;
+        let version = Version::from(record.clone());
+        let protocol = &version.base.manifest().protocol;
+        protocol.party(self.loader.opening()).map_err(|error| FollowError::Load(error.to_string()))?;
+        let _turn = entry.turn();
+        // Opened before it is current on disk: a version that cannot be loaded here is not adopted.
+        let served = self.open(name, &version, Loader::open_interim).map_err(FollowError::Load)?;
+        let apple = self.open_apple(name, &version.base).map_err(FollowError::Load)?;
+        let sequence = record.sequence;
+        repository.commit_copy(record)?;
+        self.put(name, &version, served, apple);
+        Ok(Outcome::Adopted { sequence })
+    }
+
+    /// Clears a refusal that operators see, by publishing the newest version again.
+    fn clear_refusal(&self, name: &str) {
+        if let Ok(served) = self.engine.version(name, None) {
+            self.engine.publish(served);
+        }
+    }
+}
+
+/// Result of a look at the followed server.
+enum Outcome {
+    /// It has no version yet.
+    Nothing,
+    /// Its current version answers here.
+    Same,
+    /// Its current version was copied, and answers.
+    Adopted {
+        /// Number of the version.
+        sequence: u64,
+    },
+}
+
+/// Looks at the followed server again and again, until this server has ended.
+fn run(library: &Weak<Library>, follow: &Follow, name: &str) {
+    let mut failures = 0;
+    loop {
+        let Some(strong) = library.upgrade() else { return };
+        match strong.follow_once(name, follow) {
+            Ok(outcome) => {
+                if failures > 0 {
+                    tracing::info!(database = %name, "following works again");
+                    strong.clear_refusal(name);
+                }
+                failures = 0;
+                if let Outcome::Adopted { sequence } = outcome {
+                    tracing::info!(database = %name, sequence, "a version was copied, and answers");
+                }
+            }
+            Err(FollowError::Ended) => return,
+            Err(error) => {
+                tracing::warn!(database = %name, %error, "following failed; the former version goes on answering");
+                strong.engine.refuse(name, error.to_string());
+                failures += 1;
+            }
+        }
+        let ending = Arc::clone(&strong.ending);
+        drop(strong);
+        if ending.wait(pause(follow.interval, failures)) {
+            return;
+        }
+    }
+}
+
+/// Returns the time until the next look: longer after failures, and random, so that followers do
+/// not all ask at once.
+fn pause(interval: Duration, failures: u32) -> Duration {
+    let longest = interval.saturating_mul(1 << failures.min(10)).min(LONGEST_PAUSE.max(interval));
+    let mut byte = [0];
+    // Without randomness the pause is the longest.
+    let part = getrandom::fill(&mut byte).map_or(1.0, |()| f64::from(byte[0]) / 255.0);
+    longest.mul_f64(0.5 + part / 2.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_with_failures_up_to_a_bound() {
+        let second = Duration::from_secs(1);
+        for (failures, most) in [(0, 1), (1, 2), (3, 8), (40, 300)] {
+            let pause = pause(second, failures);
+            assert!(pause >= second * most / 2 && pause <= second * most, "{failures}: {pause:?}");
+        }
+        assert!(pause(LONGEST_PAUSE * 2, 9) <= LONGEST_PAUSE * 2);
+    }
+}

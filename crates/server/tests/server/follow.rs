@@ -1,0 +1,345 @@
+//! Servers that follow another one: the same versions, whatever comes over the connection.
+
+use std::io::{Read as _, Write as _};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::Value as Json;
+use spirea_client::{ClientOptions, HttpClient, Keep};
+use spirea_protocols::signature::PrivateKey;
+use spirea_server::{Follow, Secret, Server, ServerConfig, TlsFiles};
+use spirea_store::repository::{Settings, Shrinking, StoredRecord};
+use spirea_store::signing::new_key;
+use spirea_store::{Repository, Silent};
+use spirea_wire::Code;
+use tempfile::tempdir;
+
+use crate::fixture::{PATIENCE, Running, eventually};
+use crate::publish::{config, repository, serve_with, snapshot};
+use crate::tls::Authority;
+
+/// Settings of a server that follows the one at `address`, into a folder that is named as the
+/// database.
+fn following(folder: &Path, address: SocketAddr) -> ServerConfig {
+    let follow =
+        Follow { url: format!("http://{address}"), interval: Duration::from_millis(50), ..Follow::default() };
+    ServerConfig { follow: Some(follow), ..config(&replica(folder)) }
+}
+
+fn replica(folder: &Path) -> PathBuf {
+    folder.join("replica/table")
+}
+
+fn client(server: &Running) -> HttpClient {
+    let options = ClientOptions { keep: Keep::Memory, ..ClientOptions::default() };
+    HttpClient::connect_with(&[&server.url()], "table", options).unwrap()
+}
+
+fn ask(client: &mut HttpClient, key: &str) -> String {
+    let [value] = client.get_keys(&[key.as_bytes()]).unwrap().try_into().unwrap();
+    String::from_utf8(value.expect("the key is there").fields()[0].clone()).unwrap()
+}
+
+/// Returns the bytes of the record of the current version in a repository's folder.
+fn record(folder: &Path) -> Option<Vec<u8>> {
+    let versions = Repository::list(folder).ok()?;
+    Some(StoredRecord::from(versions.first()?).to_bytes())
+}
+
+/// Returns the newest version that answers; `None` if there is none.
+fn served(server: &Running) -> Option<String> {
+    let reply = server.get_with("/v1/databases", "accept: application/json\r\n");
+    let body: Json = serde_json::from_slice(&reply.body).unwrap();
+    Some(body["databases"][0]["versions"].get(0)?.as_str()?.to_owned())
+}
+
+fn publish(server: &Running, what: &str, body: &[u8]) {
+    let reply = server.post_admin(&format!("/v1/admin/databases/table/{what}"), body);
+    assert_eq!(reply.status, 200, "{}", String::from_utf8_lossy(&reply.body));
+}
+
+#[test]
+fn a_follower_answers_from_the_publisher_s_versions() {
+    let folder = tempdir().unwrap();
+    let path = repository(folder.path(), &snapshot(folder.path(), "simple", true, 1));
+    let publisher = serve_with(config(&path));
+    let follower = serve_with(following(folder.path(), publisher.admin.unwrap()));
+    let mut client = client(&follower);
+    assert_eq!(ask(&mut client, "key-3"), "value 3 of edition 1");
+    let steps: [(&str, &[u8]); 4] = [
+        ("changes", br#"{"key": "key-3", "value": "changed"}"#),
+        ("changes", br#"{"key": "new", "value": "added"}"#),
+        ("rollback", b""),
+        ("compact", b""),
+    ];
+    for (what, body) in steps {
+        publish(&publisher, what, body);
+        eventually(what, || served(&follower) == served(&publisher));
+        assert_eq!(record(&replica(folder.path())), record(&path), "{what}");
+    }
+    // Clients of the former versions were answered, and follow.
+    assert_eq!(ask(&mut client, "key-3"), "value 3 of edition 1");
+    assert_eq!(ask(&mut client, "key-3"), "changed");
+    // A follower is no publisher.
+    for what in ["changes", "snapshot", "rollback", "compact"] {
+        let refused = follower.post_admin(&format!("/v1/admin/databases/table/{what}"), b"");
+        assert_eq!((refused.status, refused.refusal().code), (409, Code::NotPublishable), "{what}");
+    }
+    // After a restart it answers alone, and a follower of the follower has the same version.
+    drop((publisher, follower));
+    let mut alone = following(folder.path(), ([127, 0, 0, 1], 1).into());
+    alone.follow.as_mut().unwrap().interval = Duration::from_secs(60);
+    let follower = serve_with(alone);
+    assert_eq!(ask(&mut self::client(&follower), "key-3"), "changed");
+    let second = tempdir().unwrap();
+    let third = serve_with(following(second.path(), follower.admin.unwrap()));
+    assert_eq!(served(&third), served(&follower));
+    assert_eq!(record(&replica(second.path())), record(&path));
+}
+
+#[test]
+fn a_follower_waits_for_a_first_version() {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("table");
+    drop(Repository::create(&path, Settings::default()).unwrap());
+    let publisher = Running::start(Server::bind(config(&path)));
+    let follower = Running::start(Server::bind(following(folder.path(), publisher.admin.unwrap())));
+    assert_eq!(follower.get("/readyz").status, 503);
+    let base = snapshot(folder.path(), "simple", true, 1);
+    let mut archive = tar::Builder::new(Vec::new());
+    let files = base.manifest().files().map(|entry| &*entry.file);
+    for file in ["manifest.json"].into_iter().chain(files) {
+        archive.append_path_with_name(base.folder().join(file), file).unwrap();
+    }
+    publish(&publisher, "snapshot", &archive.into_inner().unwrap());
+    eventually("the first version", || follower.get("/readyz").status == 200);
+    assert_eq!(served(&follower), Some(base.version_hex()));
+}
+
+/// What a [`Middleman`] does to the responses of a publisher.
+#[derive(Clone, Copy)]
+enum Harm {
+    /// Ends the connection after this many bytes.
+    Cut(usize),
+    /// Flips a bit of the byte at this place.
+    Flip(usize),
+}
+
+/// A proxy that harms the responses of a publisher that are long enough.
+struct Middleman {
+    address: SocketAddr,
+    /// True as long as responses are harmed.
+    harms: Arc<AtomicBool>,
+}
+
+impl Middleman {
+    fn before(publisher: SocketAddr, harm: Harm) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (address, harms) = (listener.local_addr().unwrap(), Arc::new(AtomicBool::new(true)));
+        let switch = Arc::clone(&harms);
+        thread::spawn(move || {
+            for client in listener.incoming() {
+                let switch = Arc::clone(&switch);
+                thread::spawn(move || pass(client.unwrap(), publisher, harm, &switch));
+            }
+        });
+        Self { address, harms }
+    }
+}
+
+/// Passes a connection on to the publisher, and its responses back.
+fn pass(mut client: TcpStream, publisher: SocketAddr, harm: Harm, harms: &AtomicBool) {
+    let Ok(mut server) = TcpStream::connect(publisher) else { return };
+    let (mut from, mut to) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+    thread::spawn(move || {
+        let _ = std::io::copy(&mut from, &mut to);
+        let _ = to.shutdown(Shutdown::Write);
+    });
+    let (mut buffer, mut passed) = (vec![0; 4096], 0);
+    while let Ok(count @ 1..) = server.read(&mut buffer) {
+        let bytes = &mut buffer[..count];
+        let (Harm::Cut(place) | Harm::Flip(place)) = harm;
+        if harms.load(Ordering::SeqCst) && (passed..passed + count).contains(&place) {
+            match harm {
+                Harm::Cut(_) => break,
+                Harm::Flip(_) => bytes[place - passed] ^= 1,
+            }
+        }
+        passed += count;
+        if client.write_all(bytes).is_err() {
+            break;
+        }
+    }
+    let _ = client.shutdown(Shutdown::Both);
+    let _ = server.shutdown(Shutdown::Both);
+}
+
+#[test]
+fn a_publisher_that_lies_or_is_cut_off_changes_nothing() {
+    for harm in [Harm::Cut(700), Harm::Cut(60_000), Harm::Flip(700), Harm::Flip(60_000)] {
+        let folder = tempdir().unwrap();
+        let path = repository(folder.path(), &snapshot(folder.path(), "simple", true, 1));
+        let publisher = serve_with(config(&path));
+        // The first version comes without harm.
+        let admin = publisher.admin.unwrap();
+        drop(serve_with(following(folder.path(), admin)));
+        let former = record(&replica(folder.path()));
+        assert_eq!(former, record(&path));
+
+        publish(&publisher, "changes", br#"{"key": "key-3", "value": "changed"}"#);
+        let middleman = Middleman::before(admin, harm);
+        let follower = serve_with(following(folder.path(), middleman.address));
+        let has_failed = || {
+            let status: Json = serde_json::from_slice(&follower.get("/readyz").body).unwrap();
+            status["databases"][0]["refused"].is_string()
+        };
+        eventually("a failure", has_failed);
+        assert_eq!(follower.metric("spirea_version_refused{database=\"table\"}"), Some(1.0));
+        assert_eq!(record(&replica(folder.path())), former);
+        assert_eq!(ask(&mut client(&follower), "key-3"), "value 3 of edition 1");
+        middleman.harms.store(false, Ordering::SeqCst);
+        eventually("the version", || served(&follower) == served(&publisher));
+        eventually("no failure", || !has_failed());
+        assert_eq!(record(&replica(folder.path())), record(&path));
+        assert_eq!(ask(&mut client(&follower), "key-3"), "changed");
+    }
+}
+
+#[test]
+fn a_follower_needs_a_token_trusts_a_certificate_and_checks_signatures() {
+    let folder = tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name);
+    let path = repository(folder.path(), &snapshot(folder.path(), "simple", true, 1));
+    let key = new_key(&file("operator.key")).unwrap().public();
+    let (authority, tls) =
+        (Authority::new(), TlsFiles { certificate: file("certificate.pem"), key: file("key.pem") });
+    authority.issue(&tls, 2124);
+    let tokens = ["follow", "publish"].map(|scope| (scope, Secret::new().unwrap()));
+    let lines = tokens.iter().map(|(scope, token)| {
+        std::fs::write(file(scope), token.expose()).unwrap();
+        format!("[[token]]\nname = \"{scope}\"\nblake3 = \"{}\"\nscopes = [\"{scope}\"]\n", token.hash())
+    });
+    std::fs::write(file("tokens.toml"), lines.collect::<String>()).unwrap();
+    let publisher = Running::start(Server::bind(ServerConfig {
+        tls: Some(tls),
+        tokens: Some(file("tokens.toml")),
+        signing_key: Some(file("operator.key")),
+        ..config(&path)
+    }));
+    let admin = publisher.admin.unwrap();
+    let good = || Follow {
+        url: format!("https://{admin}"),
+        token_file: Some(file("follow")),
+        ca: Some(authority.write(folder.path())),
+        key: None,
+        interval: Duration::from_millis(50),
+    };
+    let other = PrivateKey::from_bytes(&[7; 32]).public();
+    let wrong = [
+        (Follow { token_file: None, ..good() }, "401"),
+        (Follow { token_file: Some(file("publish")), ..good() }, "403"),
+        (Follow { ca: None, ..good() }, "certificate"),
+        (Follow { key: Some(other), ..good() }, "not signed"),
+    ];
+    for (i, (follow, cause)) in wrong.into_iter().enumerate() {
+        let place = folder.path().join(i.to_string()).join("table");
+        let follower = Running::start(Server::bind(ServerConfig { follow: Some(follow), ..config(&place) }));
+        let error = || {
+            let status: Json = serde_json::from_slice(&follower.get("/readyz").body).unwrap();
+            status["databases"][0]["error"].as_str().unwrap_or_default().to_owned()
+        };
+        eventually(cause, || error().contains(cause));
+        assert!(record(&place).is_none());
+    }
+    let follower = Running::start(Server::bind(ServerConfig {
+        follow: Some(good()),
+        ..config(&replica(folder.path()))
+    }));
+    eventually("the version", || follower.get("/readyz").status == 200);
+    assert_eq!(record(&replica(folder.path())), record(&path));
+    drop(follower);
+
+    // What the publisher signs is followed under its key, and nothing else.
+    drop(publisher);
+    let signed =
+        Repository::open(&path, Settings { key: Some(read(&file("operator.key"))), ..Settings::default() });
+    let second = snapshot(folder.path(), "simple", true, 2);
+    signed.unwrap().add_base(&second, Shrinking::Refuse, &Silent).unwrap();
+    let publisher = serve_with(config(&path));
+    let mut settings = following(folder.path(), publisher.admin.unwrap());
+    settings.follow.as_mut().unwrap().key = Some(key);
+    let follower = serve_with(settings);
+    eventually("the signed version", || served(&follower) == Some(second.version_hex()));
+    publish(&publisher, "changes", br#"{"key": "key-3", "value": "unsigned"}"#);
+    let refused = || {
+        let status: Json = serde_json::from_slice(&follower.get("/readyz").body).unwrap();
+        status["databases"][0]["refused"].as_str().unwrap_or_default().contains("not signed")
+    };
+    eventually("the refusal", refused);
+    assert_eq!(served(&follower), Some(second.version_hex()));
+}
+
+fn read(key: &Path) -> PrivateKey {
+    spirea_store::signing::read_key(key).unwrap()
+}
+
+#[test]
+fn followers_get_the_files_of_kept_versions_and_no_others() {
+    let folder = tempdir().unwrap();
+    let base = snapshot(folder.path(), "simple", true, 1);
+    let path = repository(folder.path(), &base);
+    let server = serve_with(config(&path));
+    let get =
+        |what: &str, headers: &str| server.get_admin(&format!("/v1/admin/databases/table/{what}"), headers);
+    let current = get("record", "");
+    assert_eq!((current.status, Some(current.body)), (200, record(&path)));
+    let tag = current.head.lines().find_map(|line| line.strip_prefix("etag: ")).unwrap().to_owned();
+    assert_eq!(get("record", &format!("if-none-match: {tag}\r\n")).status, 304);
+    let version = base.version_hex();
+    let names = base.manifest().files().map(|entry| entry.file.clone());
+    for name in names.chain(["manifest.json".into()]) {
+        let expected = std::fs::read(base.folder().join(&name)).unwrap();
+        let whole = get(&format!("snapshots/{version}/{name}"), "");
+        assert_eq!((whole.status, &whole.body), (200, &expected), "{name}");
+        let part = get(&format!("snapshots/{version}/{name}"), "range: bytes=3-9\r\n");
+        assert_eq!((part.status, &*part.body), (206, &expected[3..10]), "{name}");
+        let range = format!("bytes 3-9/{}", expected.len());
+        assert_eq!(part.header("content-range"), Some(&*range));
+    }
+    let outside = get(&format!("snapshots/{version}/manifest.json"), "range: bytes=9999999-\r\n");
+    assert_eq!((outside.status, outside.refusal().code), (416, Code::WrongRange));
+    let other = "ab".repeat(32);
+    for (path, status) in [
+        (format!("snapshots/{version}/lock"), 404),
+        (format!("snapshots/{version}/changes.bin"), 404),
+        (format!("snapshots/{version}/..%2f..%2flock"), 404),
+        (format!("snapshots/{version}/%2e%2e"), 404),
+        (format!("snapshots/{version}/"), 404),
+        (format!("snapshots/{version}/../../lock"), 404),
+        (format!("snapshots/{other}/manifest.json"), 404),
+        ("snapshots/xyz/manifest.json".into(), 400),
+        (format!("snapshots/..%2f{version}/manifest.json"), 400),
+    ] {
+        assert_eq!(get(&path, "").status, status, "{path}");
+    }
+    assert_eq!(server.get_admin("/v1/admin/databases/other/record", "").status, 404);
+    // The port for clients has none of it.
+    assert_eq!(server.get("/v1/admin/databases/table/record").status, 404);
+}
+
+#[test]
+fn a_follower_that_ends_frees_its_repository() {
+    let folder = tempdir().unwrap();
+    let path = repository(folder.path(), &snapshot(folder.path(), "simple", true, 1));
+    let publisher = serve_with(config(&path));
+    drop(serve_with(following(folder.path(), publisher.admin.unwrap())));
+    let started = std::time::Instant::now();
+    while let Err(error) = Repository::open(replica(folder.path()), Settings::default()) {
+        assert!(started.elapsed() < PATIENCE, "{error}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
