@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use clap::{Args, ValueEnum};
@@ -11,7 +12,7 @@ use spirea_console::output::{parse_bytes, print_line};
 use spirea_console::status::Status;
 use spirea_console::threads::Threads;
 use spirea_protocols::signature::PublicKey;
-use spirea_server::settings::{Configured, parse_address};
+use spirea_server::settings::{Configured, parse_address, parse_time};
 use spirea_server::{
     Addresses, BackendChoice, Follow, LogFormat, Party, ServerConfig, TlsFiles, init_logs, serve,
 };
@@ -57,6 +58,10 @@ pub struct Options {
     /// too.
     #[arg(help_heading = "Following", long, value_name = "KEY")]
     pin_key: Option<PublicKey>,
+    /// Longest time that a version waits, after it was published here, until all servers that
+    /// follow this one have it, such as 30s. It does not wait by default.
+    #[arg(help_heading = "Following", long, value_name = "TIME", value_parser = parse_time)]
+    activate_after: Option<Duration>,
     /// Address to listen on; port 0 takes a free one, which the first line of output names.
     /// [default: 127.0.0.1:8080]
     #[arg(help_heading = "Addresses", long, value_name = "ADDRESS", value_parser = parse_address)]
@@ -242,6 +247,9 @@ impl Options {
         });
         set.to("follow.pin_key", "--pin-key", self.pin_key, |config, value| {
             config.follow.get_or_insert_with(follow).key = Some(value);
+        });
+        set.to("activate_after", "--activate-after", self.activate_after, |config, value| {
+            config.activate_after = Some(value);
         });
         let watch = self.watch.then_some(true);
         set.to("watch", "--watch", watch, |config, value| config.watch = value);

@@ -41,6 +41,9 @@ pub struct ServerConfig {
     /// Server whose versions are copied into the repositories of this one, which then take no
     /// publications; without it, versions are published here.
     pub follow: Option<Follow>,
+    /// Longest time that a version waits, after it was published, until all servers that follow
+    /// this one have it; without it, it does not wait.
+    pub activate_after: Option<Duration>,
     /// Backend that answers.
     pub backend: BackendChoice,
     /// Threads that answer; 0 for all cores.
@@ -84,6 +87,7 @@ impl Default for ServerConfig {
             watch: false,
             signing_key: None,
             follow: None,
+            activate_after: None,
             backend: BackendChoice::default(),
             threads: 0,
             residence: Residence::default(),

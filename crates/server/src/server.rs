@@ -191,7 +191,13 @@ impl Server {
         let budget = KeyBudget { most: config.keys.memory_bytes, prepared: Box::new(prepared) };
         let backends = Backends::open(&config.backend, config.answering_threads(), budget)?;
         let (loader, losses) = Loader::new(backends, opening);
-        let library = Arc::new(Library::new(Arc::clone(&engine), loader, sources, config.follow.clone())?);
+        let library = Arc::new(Library::new(
+            Arc::clone(&engine),
+            loader,
+            sources,
+            config.follow.clone(),
+            config.activate_after,
+        )?);
         let server = Self::bind_app(&config, opened, engine, Some(Arc::clone(&library)), None).await?;
         Ok(Self { loading: Some((library, losses)), ..server })
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use spirea_client::{EnvironmentProxy, TransportError, agent, proxy_for, root_certificates};
 use spirea_store::FileEntry;
 use spirea_store::manifest::{MANIFEST_FILE, MAX_MANIFEST_BYTES};
-use spirea_store::repository::{MAX_RECORD_BYTES, Publisher};
+use spirea_store::repository::{MAX_RECORD_BYTES, Published, Publisher};
 use spirea_wire::{MAX_REFUSAL_BYTES, Refusal};
 use ureq::http::header::{AUTHORIZATION, CONTENT_RANGE, RANGE};
 use ureq::http::{Response, StatusCode};
@@ -15,12 +15,22 @@ use ureq::{Agent, Body};
 
 use super::{Follow, FollowError};
 
+/// Header of a record's response: the version that answers at the server.
+pub(crate) const ANSWERING: &str = "spirea-answering";
 /// Timeout for connecting.
 const CONNECTING: Duration = Duration::from_secs(10);
 /// Timeout of a request with its response, besides the time for the response's bytes.
-const ANSWERING: Duration = Duration::from_secs(30);
+const WAITING: Duration = Duration::from_secs(30);
 /// Least rate of a response, in bytes per second.
 const LEAST_RATE: u64 = 16 << 10;
+
+/// State of a follower, reported with each look.
+pub(crate) struct Look {
+    /// Name of the follower.
+    pub follower: [u8; 16],
+    /// Newest version whose files it has, if any.
+    pub has: Option<[u8; 32]>,
+}
 
 /// The endpoints of a database for followers.
 pub(crate) struct HttpPublisher<E> {
@@ -30,6 +40,7 @@ pub(crate) struct HttpPublisher<E> {
     /// Base URL of the endpoints.
     url: String,
     authorization: Option<String>,
+    look: Look,
     /// Returns true once transfers shall end.
     ended: E,
 }
@@ -39,7 +50,7 @@ impl<E: Fn() -> bool> HttpPublisher<E> {
     ///
     /// # Errors
     /// [`FollowError::Settings`] and [`FollowError::Token`].
-    pub fn new(follow: &Follow, name: &str, ended: E) -> Result<Self, FollowError> {
+    pub fn new(follow: &Follow, name: &str, look: Look, ended: E) -> Result<Self, FollowError> {
         let through = proxy_for(&follow.url)?;
         let roots = follow.ca.as_deref().map(root_certificates).transpose()?.unwrap_or(RootCerts::WebPki);
         let config = Agent::config_builder()
@@ -53,7 +64,7 @@ impl<E: Fn() -> bool> HttpPublisher<E> {
             .build();
         let url = format!("{}/v1/admin/databases/{name}", follow.url.trim_end_matches('/'));
         let authorization = follow.token()?.map(|token| format!("Bearer {token}"));
-        Ok(Self { agent: agent(config), through, url, authorization, ended })
+        Ok(Self { agent: agent(config), through, url, authorization, look, ended })
     }
 
     /// Requests `path`, or a range of it. Returns the response to read, if its status is a success.
@@ -62,7 +73,7 @@ impl<E: Fn() -> bool> HttpPublisher<E> {
             return Err(FollowError::Ended);
         }
         let url = format!("{}/{path}", self.url);
-        let timeout = ANSWERING + Duration::from_secs(most / LEAST_RATE);
+        let timeout = WAITING + Duration::from_secs(most / LEAST_RATE);
         let mut request = self.agent.get(&url).config().timeout_global(Some(timeout)).build();
         if let Some(authorization) = &self.authorization {
             request = request.header(AUTHORIZATION, authorization);
@@ -86,6 +97,10 @@ impl<E: Fn() -> bool> HttpPublisher<E> {
         }
     }
 
+    fn file_path(&self, snapshot: &[u8; 32], file: &str) -> String {
+        format!("snapshots/{}/{file}?follower={}", hexadecimal(snapshot), hexadecimal(&self.look.follower))
+    }
+
     /// Reads a body of at most `most` bytes.
     fn read(&self, path: &str, response: Response<Body>, most: u64) -> Result<Vec<u8>, FollowError> {
         // The library refuses a body of just the limit's length, too.
@@ -104,24 +119,30 @@ impl<E: Fn() -> bool> HttpPublisher<E> {
     }
 }
 
-fn file_path(snapshot: &[u8; 32], file: &str) -> String {
-    format!("snapshots/{}/{file}", blake3::Hash::from_bytes(*snapshot).to_hex())
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 impl<E: Fn() -> bool> Publisher for HttpPublisher<E> {
     type Error = FollowError;
 
-    fn record(&self) -> Result<Option<Vec<u8>>, FollowError> {
-        let (path, most) = ("record", MAX_RECORD_BYTES as u64);
-        let response = self.get(path, most, None)?;
+    fn record(&self) -> Result<Option<Published>, FollowError> {
+        let most = MAX_RECORD_BYTES as u64;
+        let Look { follower, has } = &self.look;
+        let has = has.map(|has| format!("&has={}", hexadecimal(&has))).unwrap_or_default();
+        let path = format!("record?follower={}{has}", hexadecimal(follower));
+        let response = self.get(&path, most, None)?;
         if response.status() == StatusCode::NO_CONTENT {
             return Ok(None);
         }
-        self.read(path, response, most).map(Some)
+        let answering = response.headers().get(ANSWERING).and_then(|value| value.to_str().ok());
+        let answering = answering.and_then(|digits| blake3::Hash::from_hex(digits).ok());
+        let answering = answering.map(|hash| *hash.as_bytes());
+        Ok(Some(Published { record: self.read(&path, response, most)?, answering }))
     }
 
     fn manifest(&self, snapshot: &[u8; 32]) -> Result<Vec<u8>, FollowError> {
-        let path = file_path(snapshot, MANIFEST_FILE);
+        let path = self.file_path(snapshot, MANIFEST_FILE);
         let response = self.get(&path, MAX_MANIFEST_BYTES, None)?;
         self.read(&path, response, MAX_MANIFEST_BYTES)
     }
@@ -132,7 +153,7 @@ impl<E: Fn() -> bool> Publisher for HttpPublisher<E> {
         file: &FileEntry,
         range: Range<u64>,
     ) -> Result<Vec<u8>, FollowError> {
-        let (path, most) = (file_path(snapshot, &file.file), range.end - range.start);
+        let (path, most) = (self.file_path(snapshot, &file.file), range.end - range.start);
         let response = self.get(&path, most, Some(&range))?;
         let expected = format!("bytes {}-{}/{}", range.start, range.end - 1, file.bytes);
         let sent = response.headers().get(CONTENT_RANGE).and_then(|value| value.to_str().ok());

@@ -9,7 +9,7 @@ use spirea_client::{ClientError, check_address, root_certificates};
 use spirea_protocols::signature::PublicKey;
 use spirea_store::StoreError;
 
-pub(crate) use self::http::HttpPublisher;
+pub(crate) use self::http::{ANSWERING, HttpPublisher, Look};
 
 /// A server whose versions are copied into this server's repositories.
 #[derive(Clone, Debug)]

@@ -147,6 +147,7 @@ impl Library {
         entry: &Entry,
         repository: &Repository,
     ) -> Result<(), PublishError> {
+        self.await_followers(name, entry, repository);
         let _turn = entry.turn();
         let Some(current) = repository.current().map(Version::from) else { return Ok(()) };
         let newest = self.engine.version(name, None).ok();
@@ -159,6 +160,17 @@ impl Library {
             return Err(PublishError::Load(cause));
         }
         Ok(())
+    }
+
+    /// Waits until the servers that follow this one have the current version, or for the configured
+    /// time.
+    fn await_followers(&self, name: &str, entry: &Entry, repository: &Repository) {
+        let Some((most, current)) = self.activate_after.zip(repository.current()) else { return };
+        self.engine.expect(name, current.version);
+        let late = entry.followers.wait_for(&current.version, most);
+        if late > 0 {
+            tracing::warn!(database = %name, late, "a version answers though followers do not have it yet");
+        }
     }
 
     /// Makes a version answer, opened by `open` in its interim form. A thread then replaces a new

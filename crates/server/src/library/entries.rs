@@ -1,9 +1,11 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use spirea_engine::{Engine, LoadError};
 
 use super::ending::Ending;
+use super::followers::Followers;
 use super::loader::Loader;
 use super::source::Source;
 use crate::apple::UseCases;
@@ -16,6 +18,8 @@ pub(super) struct Entry {
     /// the order in which they became current.
     turn: Mutex<()>,
     compactions: Mutex<FailedCompactions>,
+    /// The servers that follow this database.
+    pub(super) followers: Followers,
 }
 
 /// Failed compactions of a database, on request or automatic.
@@ -47,13 +51,16 @@ pub(crate) struct Library {
     pub(super) entries: BTreeMap<String, Entry>,
     /// The server from which the versions of repositories are copied, if there is one.
     pub(super) follow: Option<Follow>,
+    /// Longest time that a new version waits for followers; without it, it does not wait.
+    pub(super) activate_after: Option<Duration>,
     /// Ends the threads that follow.
     pub(super) ending: Arc<Ending>,
 }
 
 impl Library {
     /// Creates the library of the sources' databases, and announces each to the engine. The
-    /// repositories follow another server if `follow` names one.
+    /// repositories follow another server if `follow` names one. A new version waits for the time
+    /// `activate_after`, if given, for the servers that follow this one.
     ///
     /// # Errors
     /// [`LoadError::DuplicateName`].
@@ -62,6 +69,7 @@ impl Library {
         loader: Loader,
         sources: Vec<Source>,
         follow: Option<Follow>,
+        activate_after: Option<Duration>,
     ) -> Result<Self, LoadError> {
         let (mut entries, apple) = (BTreeMap::new(), UseCases::default());
         for source in sources {
@@ -70,9 +78,10 @@ impl Library {
                 apple.announce(&name, &version.base);
             }
             engine.announce(&name, current.map_or([0; 32], |version| version.name()))?;
-            entries.insert(name, Entry { source, turn: Mutex::default(), compactions: Mutex::default() });
+            let (turn, compactions) = (Mutex::default(), Mutex::default());
+            entries.insert(name, Entry { source, turn, compactions, followers: Followers::default() });
         }
-        Ok(Self { engine, loader, apple, entries, follow, ending: Arc::default() })
+        Ok(Self { engine, loader, apple, entries, follow, activate_after, ending: Arc::default() })
     }
 
     /// Returns the use cases of Apple's clients.

@@ -6,12 +6,15 @@ use std::time::Duration;
 use spirea_store::repository::{Offer, Trust};
 
 use super::entries::Library;
+use super::followers::FollowerId;
 use super::loader::Loader;
 use super::source::Source;
 use super::thread::spawn;
 use super::version::Version;
-use crate::follow::{Follow, FollowError, HttpPublisher};
+use crate::follow::{Follow, FollowError, HttpPublisher, Look};
 
+/// Longest time between looks while a version was received that does not answer yet.
+const WAITING: Duration = Duration::from_millis(500);
 /// Longest pause after failures.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5 * 60);
 
@@ -29,18 +32,31 @@ impl Library {
 
     /// Copies the current version of the followed server if it is new, and makes it answer. When
     /// this fails, the former version continues to answer.
-    fn follow_once(self: &Arc<Self>, name: &str, follow: &Follow) -> Result<Outcome, FollowError> {
+    ///
+    /// `received` is a version whose files are here and which does not answer yet.
+    fn follow_once(
+        self: &Arc<Self>,
+        name: &str,
+        follow: &Follow,
+        follower: &FollowerId,
+        received: Option<[u8; 32]>,
+    ) -> Result<Outcome, FollowError> {
         let (entry, repository) = self.entry(name).map_err(|error| FollowError::Load(error.to_string()))?;
         let ending = Arc::clone(&self.ending);
-        let publisher = HttpPublisher::new(follow, name, move || ending.has_come())?;
+        let has = received.or_else(|| Some(repository.current()?.version));
+        let look = Look { follower: *follower, has };
+        let publisher = HttpPublisher::new(follow, name, look, move || ending.has_come())?;
         let trust = Trust { name, key: follow.key.as_ref() };
-        let record = match repository.offered(&publisher, trust)? {
+        let (record, answers) = match repository.offered(&publisher, trust)? {
             Offer::Nothing => return Ok(Outcome::Nothing),
             Offer::Same => return Ok(Outcome::Same),
-            Offer::Newer(record) => record,
+            Offer::Newer { record, answers } => (record, answers),
         };
         self.engine.expect(name, record.version());
         let record = repository.receive(&publisher, &record, trust)?;
+        if !answers {
+            return Ok(Outcome::Received(record.version));
+        }
         let version = Version::from(record.clone());
         let protocol = &version.base.manifest().protocol;
         protocol.party(self.loader.opening()).map_err(|error| FollowError::Load(error.to_string()))?;
@@ -68,6 +84,8 @@ enum Outcome {
     Nothing,
     /// Its current version answers here.
     Same,
+    /// Its current version was copied, and does not answer there yet.
+    Received([u8; 32]),
     /// Its current version was copied, and answers.
     Adopted {
         /// Number of the version.
@@ -77,16 +95,25 @@ enum Outcome {
 
 /// Looks at the followed server again and again, until this server has ended.
 fn run(library: &Weak<Library>, follow: &Follow, name: &str) {
-    let mut failures = 0;
+    let (mut failures, mut received) = (0, None);
+    let mut follower = [0; 16];
+    if let Err(error) = getrandom::fill(&mut follower) {
+        tracing::error!(database = %name, %error, "the system gives no randomness for the name of a follower");
+        return;
+    }
     loop {
         let Some(strong) = library.upgrade() else { return };
-        match strong.follow_once(name, follow) {
+        match strong.follow_once(name, follow, &follower, received) {
             Ok(outcome) => {
                 if failures > 0 {
                     tracing::info!(database = %name, "following works again");
                     strong.clear_refusal(name);
                 }
                 failures = 0;
+                received = match outcome {
+                    Outcome::Received(version) => Some(version),
+                    _ => None,
+                };
                 if let Outcome::Adopted { sequence } = outcome {
                     tracing::info!(database = %name, sequence, "a version was copied, and answers");
                 }
@@ -100,7 +127,9 @@ fn run(library: &Weak<Library>, follow: &Follow, name: &str) {
         }
         let ending = Arc::clone(&strong.ending);
         drop(strong);
-        if ending.wait(pause(follow.interval, failures)) {
+        // The publisher waits for this server, and clients for the publisher.
+        let interval = if received.is_some() { follow.interval.min(WAITING) } else { follow.interval };
+        if ending.wait(pause(interval, failures)) {
             return;
         }
     }

@@ -12,6 +12,7 @@ use spirea_store::{Changes, FileEntry, Repository, Silent, Snapshot, StoreError,
 
 use super::entries::{Entry, Library};
 use super::error::PublishError;
+use super::followers::FollowerId;
 use super::receive::{ReceiveError, receive};
 use super::source::Source;
 use super::thread::spawn;
@@ -66,7 +67,18 @@ impl Library {
         Ok(repository.current().map(|current| StoredRecord::from(&current).to_bytes()))
     }
 
-    /// Returns a file of a snapshot that a kept version names, with its length and hash.
+    /// Notes that a follower has a version of a database.
+    ///
+    /// # Errors
+    /// [`PublishError::UnknownDatabase`], [`PublishError::Fixed`].
+    pub fn report(&self, name: &str, follower: FollowerId, has: [u8; 32]) -> Result<(), PublishError> {
+        let (entry, _) = self.entry(name)?;
+        entry.followers.report(follower, has);
+        Ok(())
+    }
+
+    /// Returns a file of a snapshot that a kept version names, with its length and hash, perhaps
+    /// for a follower.
     ///
     /// # Errors
     /// [`PublishError::UnknownDatabase`], [`PublishError::Fixed`], [`PublishError::UnknownFile`].
@@ -75,8 +87,12 @@ impl Library {
         name: &str,
         snapshot: &[u8; 32],
         file: &str,
+        follower: Option<FollowerId>,
     ) -> Result<(FileEntry, StoredFile), PublishError> {
-        let (_, repository) = self.entry(name)?;
+        let (entry, repository) = self.entry(name)?;
+        if let Some(follower) = follower {
+            entry.followers.see(follower);
+        }
         let records = repository.versions();
         let mut named = records.iter().flat_map(VersionRecord::snapshots);
         let found = named.find(|known| known.version() == *snapshot).and_then(|found| found.file(file));

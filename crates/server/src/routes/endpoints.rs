@@ -27,6 +27,12 @@ const ASK_AGAIN: Header =
 const RANGES: Header = ("Accept-Ranges", "^bytes$", "Ranges may be asked for.");
 const RANGE: Header = ("Content-Range", "^bytes [0-9]+-[0-9]+/[0-9]+$", "Which bytes, and of how many.");
 
+const ANSWERING: Header = (
+    "Spirea-Answering",
+    "^[0-9a-f]{64}$",
+    "The version that answers; another than the record's while that one waits for followers.",
+);
+
 const IF_NONE_MATCH: Parameter = Parameter {
     name: "If-None-Match",
     place: "header",
@@ -44,6 +50,12 @@ const AFFINITY: Parameter = Parameter {
     place: "header",
     pattern: "",
     text: "Digits derived from the hash of the client's keys, by which a balancer may choose the replica; servers ignore them.",
+};
+const FOLLOWER: Parameter = Parameter {
+    name: "follower",
+    place: "query",
+    pattern: "^[0-9a-fA-F]{32}$",
+    text: "Digits that a follower draws at random when it starts.",
 };
 const RANGE_OF: Parameter = Parameter {
     name: "Range",
@@ -381,14 +393,23 @@ pub(super) fn admin_endpoints() -> Vec<Endpoint> {
             path: "/v1/admin/databases/{name}/record",
             scope: Some(Scope::Follow),
             summary: "The record of the current version, for a server that follows this one: the hashes of its base and its delta, its number and its signature.",
-            parameters: &[IF_NONE_MATCH],
+            parameters: &[
+                FOLLOWER,
+                Parameter {
+                    name: "has",
+                    place: "query",
+                    pattern: HASH,
+                    text: "The newest version whose files the follower has. A new version waits for its followers (activate_after).",
+                },
+                IF_NONE_MATCH,
+            ],
             body: None,
             successes: vec![
-                ok_json("Record", "the record's file, byte for byte").with(&[ETAG, ASK_AGAIN]),
+                ok_json("Record", "the record's file, byte for byte").with(&[ETAG, ASK_AGAIN, ANSWERING]),
                 Success { status: 204, ..ok("", "nothing has been published yet") },
-                NOT_MODIFIED,
+                NOT_MODIFIED.with(&[ETAG, ASK_AGAIN, ANSWERING]),
             ],
-            causes: vec![Code::UnknownDatabase, Code::NotPublishable],
+            causes: [&NO_DATABASE[..], &[Code::NotPublishable, Code::Malformed]].concat(),
             handler: get(follow::record),
         },
         Endpoint {
@@ -396,7 +417,7 @@ pub(super) fn admin_endpoints() -> Vec<Endpoint> {
             path: "/v1/admin/databases/{name}/snapshots/{version}/{file}",
             scope: Some(Scope::Follow),
             summary: "A file of a base or a delta that a kept version names: manifest.json, or one that the manifest names. Its entity tag is its hash.",
-            parameters: &[IF_NONE_MATCH, RANGE_OF, IF_RANGE],
+            parameters: &[FOLLOWER, IF_NONE_MATCH, RANGE_OF, IF_RANGE],
             body: None,
             successes: vec![
                 ok(BYTES, "the file").with(&[ETAG, ASK_AGAIN, RANGES]),

@@ -44,6 +44,8 @@ struct Settings {
     databases: Option<Vec<DatabaseSettings>>,
     watch: Option<bool>,
     signing_key: Option<PathBuf>,
+    #[serde(deserialize_with = "time")]
+    activate_after: Option<Duration>,
     follow: FollowSettings,
     keys: KeySettings,
     apple: AppleSettings,
@@ -214,6 +216,7 @@ impl Settings {
             databases,
             watch,
             signing_key,
+            activate_after,
             follow,
             keys,
             apple,
@@ -238,6 +241,7 @@ impl Settings {
         );
         set(&mut config.watch, watch);
         set(&mut config.signing_key, signing_key.map(Some));
+        set(&mut config.activate_after, activate_after.map(Some));
         if follow.is_given() {
             let known = config.follow.get_or_insert_with(Follow::default);
             set(&mut known.url, follow.url);

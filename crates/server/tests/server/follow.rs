@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value as Json;
 use spirea_client::{ClientOptions, HttpClient, Keep};
@@ -102,6 +102,52 @@ fn a_follower_answers_from_the_publisher_s_versions() {
 }
 
 #[test]
+fn a_version_answers_when_all_followers_have_it_or_after_the_time() {
+    let folder = tempdir().unwrap();
+    let path = repository(folder.path(), &snapshot(folder.path(), "simple", true, 1));
+    let (short, long) = (Duration::from_secs(3), Duration::from_secs(120));
+    let publisher = serve_with(ServerConfig { activate_after: Some(long), ..config(&path) });
+    let follower = serve_with(following(folder.path(), publisher.admin.unwrap()));
+    let started = Instant::now();
+    publish(&publisher, "changes", br#"{"key": "key-3", "value": "changed"}"#);
+    assert!(started.elapsed() < long, "the follower has the version");
+    let version = StoredRecord::from_bytes(&record(&path).unwrap()).unwrap();
+    let files = replica(folder.path()).join("deltas").join(hexadecimal(&version.delta.unwrap()));
+    assert!(files.join("manifest.json").exists());
+    eventually("the follower", || served(&follower) == served(&publisher));
+    drop((publisher, follower));
+
+    // A follower that has stopped delays a version by the time, and the others wait with it.
+    let publisher = serve_with(ServerConfig { activate_after: Some(short), ..config(&path) });
+    let follower = serve_with(following(folder.path(), publisher.admin.unwrap()));
+    let former = served(&publisher);
+    eventually("the follower", || served(&follower) == former);
+    let look = format!("?follower={}&has={}", "ab".repeat(16), "00".repeat(32));
+    let seen = publisher.get_admin(&format!("/v1/admin/databases/table/record{look}"), "");
+    assert_eq!((seen.status, seen.header("spirea-answering")), (200, former.as_deref()));
+    let started = Instant::now();
+    thread::scope(|scope| {
+        let change = br#"{"key": "key-4", "value": "changed"}"#;
+        let publishing = scope.spawn(|| publish(&publisher, "changes", change));
+        while !publishing.is_finished() {
+            let (first, then) = (served(&follower), served(&publisher));
+            assert!(first == former || then != former, "a follower is ahead of its publisher");
+            thread::sleep(Duration::from_millis(20));
+        }
+    });
+    assert!(started.elapsed() >= short);
+    eventually("the follower", || served(&follower) == served(&publisher));
+    for query in ["?follower=ab&has=00", "?follower=-1", "?has=xyz"] {
+        let reply = publisher.get_admin(&format!("/v1/admin/databases/table/record{query}"), "");
+        assert_eq!(reply.status, 400, "{query}");
+    }
+}
+
+fn hexadecimal(hash: &[u8; 32]) -> String {
+    hash.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[test]
 fn a_follower_waits_for_a_first_version() {
     let folder = tempdir().unwrap();
     let path = folder.path().join("table");
@@ -120,14 +166,17 @@ fn a_follower_waits_for_a_first_version() {
     assert_eq!(served(&follower), Some(base.version_hex()));
 }
 
-/// What a [`Middleman`] does to the responses of a publisher.
+/// Damage that a [`Middleman`] does to the responses of a publisher.
 #[derive(Clone, Copy)]
 enum Harm {
     /// Ends the connection after this many bytes.
     Cut(usize),
-    /// Flips a bit of the byte at this place.
+    /// Flips a bit of each of [`FLIPPED`] bytes from this place.
     Flip(usize),
 }
+
+/// Number of flipped bytes: more than any part of a response that does not matter.
+const FLIPPED: usize = 500;
 
 /// A proxy that harms the responses of a publisher that are long enough.
 struct Middleman {
@@ -162,11 +211,15 @@ fn pass(mut client: TcpStream, publisher: SocketAddr, harm: Harm, harms: &Atomic
     let (mut buffer, mut passed) = (vec![0; 4096], 0);
     while let Ok(count @ 1..) = server.read(&mut buffer) {
         let bytes = &mut buffer[..count];
-        let (Harm::Cut(place) | Harm::Flip(place)) = harm;
-        if harms.load(Ordering::SeqCst) && (passed..passed + count).contains(&place) {
+        if harms.load(Ordering::SeqCst) {
             match harm {
-                Harm::Cut(_) => break,
-                Harm::Flip(_) => bytes[place - passed] ^= 1,
+                Harm::Cut(place) if place < passed + count => break,
+                Harm::Cut(_) => (),
+                Harm::Flip(place) => bytes
+                    .iter_mut()
+                    .enumerate()
+                    .filter(|(i, _)| (place..place + FLIPPED).contains(&(passed + i)))
+                    .for_each(|(_, byte)| *byte ^= 1),
             }
         }
         passed += count;
@@ -263,7 +316,7 @@ fn a_follower_needs_a_token_trusts_a_certificate_and_checks_signatures() {
     assert_eq!(record(&replica(folder.path())), record(&path));
     drop(follower);
 
-    // What the publisher signs is followed under its key, and nothing else.
+    // With the key, only versions that the publisher signs are followed.
     drop(publisher);
     let signed =
         Repository::open(&path, Settings { key: Some(read(&file("operator.key"))), ..Settings::default() });
@@ -337,7 +390,7 @@ fn a_follower_that_ends_frees_its_repository() {
     let path = repository(folder.path(), &snapshot(folder.path(), "simple", true, 1));
     let publisher = serve_with(config(&path));
     drop(serve_with(following(folder.path(), publisher.admin.unwrap())));
-    let started = std::time::Instant::now();
+    let started = Instant::now();
     while let Err(error) = Repository::open(replica(folder.path()), Settings::default()) {
         assert!(started.elapsed() < PATIENCE, "{error}");
         thread::sleep(Duration::from_millis(20));

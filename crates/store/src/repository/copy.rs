@@ -38,14 +38,14 @@ pub trait Publisher {
     /// Reason why the other repository gave nothing.
     type Error: From<StoreError>;
 
-    /// Returns the record of the current version, of at most [`MAX_RECORD_BYTES`]; `None` if there
+    /// Returns the current version, whose record has at most [`MAX_RECORD_BYTES`]; `None` if there
     /// is no version yet.
     ///
     /// [`MAX_RECORD_BYTES`]: super::MAX_RECORD_BYTES
     ///
     /// # Errors
     /// Its own.
-    fn record(&self) -> Result<Option<Vec<u8>>, Self::Error>;
+    fn record(&self) -> Result<Option<Published>, Self::Error>;
 
     /// Returns the manifest of a snapshot, of at most
     /// [`MAX_MANIFEST_BYTES`](crate::manifest::MAX_MANIFEST_BYTES).
@@ -62,6 +62,15 @@ pub trait Publisher {
     -> Result<Vec<u8>, Self::Error>;
 }
 
+/// The current version of another repository.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Published {
+    /// The version's record, byte for byte.
+    pub record: Vec<u8>,
+    /// The version that answers there, which may be the one before; `None` if nobody knows.
+    pub answering: Option<[u8; 32]>,
+}
+
 /// Relation of the version that another repository offers to the current one here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Offer {
@@ -70,7 +79,12 @@ pub enum Offer {
     /// The current version here is the same.
     Same,
     /// The version is newer.
-    Newer(StoredRecord),
+    Newer {
+        /// The version's record.
+        record: StoredRecord,
+        /// False as long as another version answers there.
+        answers: bool,
+    },
 }
 
 /// Conditions for the versions that are copied.
@@ -91,12 +105,16 @@ impl Repository {
     /// Those of `publisher`; [`StoreError::BadCopy`] if the record is malformed or older than the
     /// current version; [`StoreError::Protocol`] if its signature is missing or wrong.
     pub fn offered<P: Publisher>(&self, publisher: &P, trust: Trust<'_>) -> Result<Offer, P::Error> {
-        let Some(bytes) = publisher.record()? else { return Ok(Offer::Nothing) };
-        Ok(self.judge(&bytes, trust)?)
+        let Some(published) = publisher.record()? else { return Ok(Offer::Nothing) };
+        Ok(self.judge(&published, trust)?)
     }
 
-    fn judge(&self, bytes: &[u8], Trust { name, key }: Trust<'_>) -> Result<Offer, StoreError> {
-        let record = StoredRecord::from_bytes(bytes)
+    fn judge(
+        &self,
+        Published { record, answering }: &Published,
+        Trust { name, key }: Trust<'_>,
+    ) -> Result<Offer, StoreError> {
+        let record = StoredRecord::from_bytes(record)
             .map_err(|cause| StoreError::BadCopy(format!("the record of a version: {cause}")))?;
         let (version, current) = (record.version(), self.current());
         let last = current.as_ref().map_or(0, |current| current.sequence);
@@ -118,7 +136,7 @@ impl Repository {
             let detail = "the record's number is not the one that its signature signs";
             return Err(StoreError::BadCopy(detail.into()));
         }
-        Ok(Offer::Newer(record))
+        Ok(Offer::Newer { record, answers: answering.is_none_or(|answering| answering == version) })
     }
 
     /// Receives the snapshots that `record` names and that are not here, verifies them and moves

@@ -31,7 +31,7 @@ use spirea_backend::ProtocolBackend;
 use spirea_protocols::delta;
 use spirea_protocols::signature::{PrivateKey, Signature};
 
-pub use copy::{Offer, Publisher, Trust};
+pub use copy::{Offer, Published, Publisher, Trust};
 use log::{BASES, DELTAS, snapshot_path};
 pub use log::{MAX_RECORD_BYTES, StoredRecord, VERSIONS, VersionRecord};
 pub use staging::Staging;

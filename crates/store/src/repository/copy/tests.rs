@@ -46,10 +46,10 @@ impl<'a> Local<'a> {
 impl Publisher for Local<'_> {
     type Error = StoreError;
 
-    fn record(&self) -> Result<Option<Vec<u8>>, StoreError> {
+    fn record(&self) -> Result<Option<Published>, StoreError> {
         let records = log::read(self.folder)?;
         let newest = records.first().map(|record| StoredRecord::from(record).to_bytes());
-        Ok(newest.map(|bytes| (self.lie)("record", bytes)))
+        Ok(newest.map(|bytes| Published { record: (self.lie)("record", bytes), answering: None }))
     }
 
     fn manifest(&self, snapshot: &[u8; 32]) -> Result<Vec<u8>, StoreError> {
@@ -100,7 +100,7 @@ fn follow(follower: &Repository, publisher: &Local<'_>) -> Result<bool, StoreErr
 }
 
 fn follow_with(follower: &Repository, publisher: &Local<'_>, trust: Trust<'_>) -> Result<bool, StoreError> {
-    let Offer::Newer(record) = follower.offered(publisher, trust)? else { return Ok(false) };
+    let Offer::Newer { record, .. } = follower.offered(publisher, trust)? else { return Ok(false) };
     let version = follower.receive(publisher, &record, trust)?;
     follower.commit_copy(version)?;
     Ok(true)
@@ -155,7 +155,7 @@ fn a_transfer_goes_on_where_it_broke_off() {
             break;
         }
         assert!(follower.current().is_none());
-        // What was received survives a restart.
+        // Received bytes survive a restart.
         drop(follower);
         follower = Repository::open(&path, Settings::default()).unwrap();
     }
@@ -215,7 +215,7 @@ fn an_older_version_is_not_followed_back() {
     let old = Local::honest(&pair.publisher).record().unwrap();
     pair.change(3, "changed");
     pair.follow().unwrap();
-    let back = |name: &str, bytes| if name == "record" { old.clone().unwrap() } else { bytes };
+    let back = |name: &str, bytes| if name == "record" { old.clone().unwrap().record } else { bytes };
     let refused = follow(&pair.follower, &Local::lying(&pair.publisher, &back)).unwrap_err();
     assert!(refused.to_string().contains("not followed back"), "{refused}");
     assert_eq!(record(&pair.follower), record(&pair.publisher));

@@ -1,0 +1,87 @@
+//! Followers of a database, as they report with each look.
+
+use std::collections::HashMap;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Time after which a follower that asks for nothing is forgotten. It covers the verification of a
+/// large file.
+const FORGOTTEN: Duration = Duration::from_secs(5 * 60);
+/// Maximum number of followers that are known; others are not waited for.
+const MOST: usize = 1024;
+
+/// Name of a follower, drawn at its start.
+pub(crate) type FollowerId = [u8; 16];
+
+/// The followers of a database.
+#[derive(Default)]
+pub(super) struct Followers {
+    known: Mutex<HashMap<FollowerId, Report>>,
+    told: Condvar,
+}
+
+/// Latest report of a follower.
+struct Report {
+    has: [u8; 32],
+    /// Time of the latest request.
+    seen: Instant,
+}
+
+impl Followers {
+    /// Notes that a follower has a version on disk.
+    pub fn report(&self, follower: FollowerId, has: [u8; 32]) {
+        let mut known = self.locked();
+        let now = Instant::now();
+        known.retain(|_, report| now.duration_since(report.seen) < FORGOTTEN);
+        if known.len() < MOST || known.contains_key(&follower) {
+            known.insert(follower, Report { has, seen: now });
+        }
+        self.told.notify_all();
+    }
+
+    /// Notes that a follower asks for a file. A transfer takes longer than a follower is remembered.
+    pub fn see(&self, follower: FollowerId) {
+        if let Some(report) = self.locked().get_mut(&follower) {
+            report.seen = Instant::now();
+        }
+    }
+
+    /// Waits until all followers have a version, or for the time `most`. Returns the number of
+    /// followers that do not have it.
+    pub fn wait_for(&self, version: &[u8; 32], most: Duration) -> usize {
+        let late = |known: &HashMap<FollowerId, Report>| {
+            let now = Instant::now();
+            let is_late =
+                |report: &&Report| report.has != *version && now.duration_since(report.seen) < FORGOTTEN;
+            known.values().filter(is_late).count()
+        };
+        let waited = self.told.wait_timeout_while(self.locked(), most, |known| late(known) > 0);
+        late(&waited.unwrap_or_else(PoisonError::into_inner).0)
+    }
+
+    fn locked(&self) -> MutexGuard<'_, HashMap<FollowerId, Report>> {
+        // A panic leaves whole reports.
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_waits_for_all_followers_or_for_the_time() {
+        let followers = Followers::default();
+        let (former, new) = ([1; 32], [2; 32]);
+        let long = Duration::from_secs(60);
+        assert_eq!(followers.wait_for(&new, long), 0);
+        followers.report([1; 16], former);
+        followers.report([2; 16], new);
+        assert_eq!(followers.wait_for(&new, Duration::from_millis(1)), 1);
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| followers.wait_for(&new, long));
+            followers.report([1; 16], new);
+            assert_eq!(waiting.join().unwrap(), 0);
+        });
+    }
+}
