@@ -197,6 +197,25 @@ impl Engine {
         self.of(name, |versions| versions.find(version).cloned())
     }
 
+    /// Returns the version that a request names.
+    ///
+    /// # Errors
+    /// [`EngineError::NotYet`] if it is the [expected](Engine::expect) version, which does not
+    /// answer yet; else those of [`Engine::version`].
+    pub fn named(&self, name: &str, version: &[u8; 32]) -> Result<Served, EngineError> {
+        self.version(name, Some(version)).map_err(|error| match error {
+            EngineError::Stale { .. } if self.awaited(name) == Some(*version) => EngineError::NotYet,
+            error => error,
+        })
+    }
+
+    /// Returns the [expected](Engine::expect) version of a database while it does not answer.
+    pub fn awaited(&self, name: &str) -> Option<[u8; 32]> {
+        let databases = self.read();
+        let Known { expected, versions, .. } = databases.get(name)?;
+        versions.find(Some(expected)).is_none().then_some(*expected)
+    }
+
     /// Returns all versions of a database that answer, newest first: at least one.
     ///
     /// # Errors

@@ -22,6 +22,9 @@ pub enum EngineError {
         /// Version that answers now.
         current: [u8; 32],
     },
+    /// The queries were made for a version that this server is still copying or loading.
+    #[error("the version is not here yet")]
+    NotYet,
     /// The number or length of the queries differs from the parameters.
     #[error("malformed request: {0}")]
     Malformed(String),

@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Instant, SystemTime};
 
-use spirea_engine::Engine;
+use spirea_engine::{Engine, EngineError};
 use tokio::sync::Mutex;
 
 use crate::access::{Caller, Gate, OperatorNames};
@@ -66,7 +66,12 @@ impl App {
         limit: u64,
         caller: &Caller,
     ) -> Result<Received, Refused> {
-        let received = upload.receive(limit, self.read_rate, &self.memory, caller).await?;
+        let received = upload.receive(limit, self.read_rate, &self.memory, caller).await;
+        let received = received.map_err(|refused| match self.engine.awaited(database) {
+            // The message may be one of the version that is awaited.
+            Some(_) if refused.is_too_large() => EngineError::NotYet.into(),
+            _ => refused,
+        })?;
         self.metrics.of(database).received.inc_by(received.bytes.len() as u64);
         Ok(received)
     }

@@ -271,6 +271,11 @@ impl Refused {
         )
     }
 
+    /// Returns true if the message was longer than any that the database takes.
+    pub fn is_too_large(&self) -> bool {
+        self.refusal.code == Code::TooLarge
+    }
+
     /// Returns the status code for a cause.
     pub fn status(code: Code) -> StatusCode {
         match code {
@@ -387,6 +392,11 @@ impl From<EngineError> for Refused {
             }
             EngineError::Loading => {
                 Self::new(Code::Loading, message, "try again after Retry-After").after(LOADING_RETRY)
+            }
+            EngineError::NotYet => {
+                let remedy =
+                    "ask another replica, which may have the version, or try again after Retry-After";
+                Self::new(Code::Loading, message, remedy).after(LOADING_RETRY)
             }
             EngineError::Failed => {
                 Self::new(Code::Failed, message, "the operator finds the cause at /readyz and in the log")

@@ -35,7 +35,7 @@ pub(super) async fn keys(
     drop(versions);
     let received = app.receive(&name, upload, longest, &caller).await?;
     let version = KeysRequest::version(&received.bytes)?;
-    let served = app.engine.version(&name, Some(&version))?;
+    let served = app.engine.named(&name, &version)?;
     let limits = limits(&served);
     let (keys, part) = match KeysUpload::decode(received.bytes.clone(), &limits)? {
         KeysUpload::Whole(KeysRequest { keys, part, .. }) => (keys, part),

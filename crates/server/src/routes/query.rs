@@ -37,7 +37,7 @@ pub(super) async fn query(
     // The version is read first because it decides which lengths are valid; a client with an
     // outdated version is told so.
     let version = spirea_wire::Request::version(&received.bytes)?;
-    let served = app.engine.version(&name, Some(&version))?;
+    let served = app.engine.named(&name, &version)?;
     let limits = limits(&served);
     let (request, sent_keys) = spirea_wire::Request::decode_with_keys(received.bytes.clone(), &limits)?;
     check_names(&request, &sent_keys)?;

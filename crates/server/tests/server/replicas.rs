@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use spirea_client::{ClientError, ClientOptions, HttpClient};
-use spirea_engine::Database;
+use spirea_engine::{Database, Served};
 use spirea_protocols::TableKind;
 use spirea_server::Limits;
 use spirea_specimens::hooked::database;
@@ -13,10 +13,10 @@ use spirea_specimens::snapshots::{
 };
 use spirea_specimens::{gate, no_hook};
 use spirea_store::{Silent, Snapshot};
-use spirea_wire::{Code, Refusal};
+use spirea_wire::{Code, Refusal, Request};
 use tempfile::tempdir;
 
-use crate::fixture::{Running, connect, engine, options, serve_engine, serve_urls, texts};
+use crate::fixture::{Running, connect, engine, options, request, serve_engine, serve_urls, texts};
 use crate::proxy::{Proxy, refusing};
 
 fn with_replicas(url: &str, replicas: &[String], cache: &Path) -> Result<HttpClient, ClientError> {
@@ -80,6 +80,44 @@ fn a_server_that_is_not_ready_or_not_there_is_left_for_another() {
     let error = HttpClient::connect_with(&[&loading.url()], "urls", options).map(drop).unwrap_err();
     assert!(matches!(error.cause(), ClientError::Refused { status: 503, .. }), "{error}");
     assert_eq!(error.url(), Some(&*failed.url()));
+}
+
+#[test]
+fn a_server_that_does_not_have_a_version_yet_is_left_for_another_and_no_older_version_is_adopted() {
+    let folder = tempdir().unwrap();
+    let edition = |edition: u8| {
+        let folder = folder.path().join(edition.to_string());
+        std::fs::create_dir(&folder).unwrap();
+        Served::from(database(&write_snapshot(&folder, "urls", TableKind::Keyword, edition), no_hook()))
+    };
+    let (former, new) = (edition(1), edition(2));
+    let (slow, quick) = (engine(8), engine(8));
+    quick.publish(former.clone());
+    quick.publish(new.clone());
+    slow.publish(new.clone());
+    let (behind, ahead) = (serve_engine(&slow, Limits::default()), serve_engine(&quick, Limits::default()));
+    let mut client = with_replicas(&behind.url(), &[ahead.url()], folder.path()).unwrap();
+    assert_eq!(texts(client.get_keys(&[&key(3)]).unwrap()), [Some(value(3, 2))]);
+
+    // The client asks here next, for a version that is being copied.
+    slow.serve_exactly("urls", vec![former.clone()]);
+    slow.expect("urls", *new.version());
+    assert_eq!(texts(client.get_keys(&[&key(4)]).unwrap()), [Some(value(4, 2))]);
+    assert_eq!(client.description().version(), new.version());
+
+    let named = |version: [u8; 32]| {
+        let good = request(&ahead, 1);
+        let reply = behind.post("/v1/databases/urls/query", &Request { version, ..good }.encode());
+        (reply.status, reply.refusal().code, reply.header("retry-after").is_some())
+    };
+    assert_eq!(named(*new.version()), (503, Code::Loading, true));
+    assert_eq!(named([9; 32]), (409, Code::StaleVersion, false));
+    // A message that is too long may be one of that version.
+    let long = vec![0; 24 << 20];
+    assert_eq!(behind.post("/v1/databases/urls/query", &long).refusal().code, Code::Loading);
+    slow.expect("urls", *former.version());
+    assert_eq!(behind.post("/v1/databases/urls/query", &long).refusal().code, Code::TooLarge);
+    assert_eq!(named(*new.version()), (409, Code::StaleVersion, false));
 }
 
 const WORDS: [&str; 3] = ["zero", "one", "two"];
