@@ -39,7 +39,8 @@ impl Followers {
         self.told.notify_all();
     }
 
-    /// Notes that a follower asks for a file. A transfer takes longer than a follower is remembered.
+    /// Notes that a follower asks for a file. A transfer may take longer than a follower is
+    /// remembered.
     pub fn see(&self, follower: FollowerId) {
         if let Some(report) = self.locked().get_mut(&follower) {
             report.seen = Instant::now();
