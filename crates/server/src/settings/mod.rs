@@ -18,9 +18,7 @@ pub(crate) use self::document::Document;
 pub use self::document::SettingError;
 use self::units::{address, named, parsed, size, time};
 pub use self::units::{parse_address, parse_count, parse_size, parse_time};
-use crate::{
-    BackendChoice, Collector, Follow, LogFormat, Quota, ServerConfig, TlsFiles, WrongSetting,
-};
+use crate::{BackendChoice, Collector, Follow, LogFormat, Quota, ServerConfig, TlsFiles, WrongSetting};
 
 /// Settings of one source, a file or the environment; absent settings leave the configuration
 /// unchanged.
