@@ -8,7 +8,7 @@ FUZZ_SECONDS ?= 60
 .PHONY: check-rust
 check-rust:
 	@CARGO="$(CARGO)" scripts/check-rust.sh
-build demo-build test check lint check-32-bit deny audit tests-built doc test-system test-constant-time: | check-rust
+build demo-build test check lint check-32-bit check-crates check-semver deny audit tests-built doc test-system test-constant-time: | check-rust
 
 # The commit is part of the program: spirea --version --verbose.
 build:
@@ -73,6 +73,7 @@ test-all:
 	$(MAKE) test-cluster
 	$(MAKE) test-lists
 	$(MAKE) test-flaky
+	$(MAKE) check-crates check-semver
 	$(MAKE) fuzz
 
 # Builds tables of unmodified real lists from packages of PyPI and Debian, and makes 1,000 look-ups in each.
@@ -93,6 +94,15 @@ deny:
 
 audit:
 	scripts/cargo-deny.sh check
+
+# Packages the crates that are published, and compiles each from its package. tests/system/test_crates.py packages them only.
+# The second target compares the interface of the crate `spirea` with that of the newest release, once there is one.
+.PHONY: check-crates check-semver
+check-crates:
+	CARGO="$(CARGO)" nice -n 15 python3 scripts/crates.py
+
+check-semver:
+	CARGO="$(CARGO)" scripts/check-semver.sh
 
 # Fails for images named by a tag, because a tag may be pushed again. A release names each image by its digest.
 .PHONY: check-images

@@ -15,7 +15,7 @@ CARGO = os.environ.get("CARGO", "cargo")
 # With --write, the models and the reader of recorded values write the files. The last test writes tables from the files, so it
 # must run last.
 TESTS = [
-    ("spirea-pim", "papers::"),
+    ("spirea-pim-figures", "--test=papers"),
     ("spirea-ive", "papers::"),
     ("spirea-ive", "reproduce::"),
     ("spirea-papers", "recorded"),

@@ -64,6 +64,7 @@ RUST = (
     "clippy.toml",
     "conformance",
     "crates",
+    "examples",
     "papers",
     "rust-toolchain.toml",
     "sim",
@@ -158,8 +159,8 @@ PARTS = [
     ),
     Part(
         "release",
-        "archives, packages and images of a release, made of the tests' program, an installation, and the kit for GPUs",
-        [system("release", "gpu_hour")],
+        "archives, packages, images and crates of a release, made of the tests' program, an installation, the kit for GPUs",
+        [system("release", "gpu_hour", "crates")],
         needs=("environment", "rust-build"),
     ),
     Part(
@@ -281,7 +282,8 @@ PARTS = [
         ],
         needs=("rust-build",),
         only_full=True,
-        environment={"RUSTDOCFLAGS": "-D warnings"},
+        # The clients of examples keep hints.
+        environment={"RUSTDOCFLAGS": "-D warnings", "XDG_CACHE_HOME": str(ROOT / "target/documentation-cache")},
     ),
     Part("32-bit", "the client compiles for machines of 32 bits", [["scripts/check-32-bit.sh"]], only_full=True),
 ]

@@ -4,6 +4,5 @@ mod backend;
 mod common;
 mod emulation;
 mod model;
-mod papers;
 mod source;
 mod vendor;

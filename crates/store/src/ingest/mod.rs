@@ -12,6 +12,7 @@ pub mod ipc;
 pub mod json;
 pub mod jsonl;
 mod list;
+mod memory;
 mod names;
 pub mod npy;
 #[cfg(not(feature = "object-store"))]
@@ -32,6 +33,7 @@ use std::path::Path;
 
 pub use files::Files;
 pub use format::{Blank, Format, FormatHints, Header, Lines, Quotes, Separated, Space};
+pub use memory::RowList;
 pub use open::open_stream;
 use spirea_protocols::table::{FieldType, join_fields};
 pub use text::Encoding;

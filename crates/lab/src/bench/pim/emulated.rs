@@ -9,8 +9,8 @@ use spirea_console::output::Format;
 use spirea_cpu::CpuBackend;
 use spirea_dpf::{Domain, OutputKind, PrfKind};
 use spirea_math::random::SecretRng;
-use spirea_pim::model::figures::RECORD_BYTES;
 use spirea_pim::{Emulation, EmulationConfig, PimBackend, PimConfig};
+use spirea_pim_figures::RECORD_BYTES;
 
 use crate::bench::dpf::random_keys;
 use crate::bench::report::{Report, Step, median_seconds};

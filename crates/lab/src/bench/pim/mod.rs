@@ -13,10 +13,8 @@ use spirea_console::output::{Format, print_line, seconds};
 use spirea_papers::{Claim, Kind};
 use spirea_pim::model::cycles::BlockWork;
 use spirea_pim::model::events::simulate;
-use spirea_pim::model::figures::{
-    Figure, RECORD_BYTES, Shared, comparisons, figures, records, shared_passes,
-};
 use spirea_pim::model::parameters::{Parameters, Profile};
+use spirea_pim_figures::{Figure, RECORD_BYTES, Shared, comparisons, figures, records, shared_passes};
 
 /// Numbers of tasklets for which the closed form is compared with the simulation, and blocks per
 /// tasklet in the simulation.

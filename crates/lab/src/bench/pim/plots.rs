@@ -6,7 +6,7 @@ use spirea_chart::lines::{Axis, Chart, Series};
 use spirea_chart::pairs::{self, Pair};
 use spirea_console::output::seconds;
 use spirea_papers::{Claim, Kind};
-use spirea_pim::model::figures::Figure;
+use spirea_pim_figures::Figure;
 
 /// Draws everything, and returns the files.
 pub fn draw(

@@ -4,8 +4,8 @@
 use spirea_papers::check::{Model, Part, with_values};
 use spirea_papers::documents::{hold, root, with_part};
 use spirea_papers::{Claim, IM_PIR, Paper};
-use spirea_pim::model::figures::{comparisons, records, shared_passes};
 use spirea_pim::model::parameters::{Parameters, Profile};
+use spirea_pim_figures::{comparisons, figures, records, shared_passes};
 
 fn compute(text: &str) -> Result<Vec<Part>, String> {
     let parameters = Parameters::read(text).map_err(|error| error.to_string())?;
@@ -71,4 +71,43 @@ fn the_document_has_the_gain_of_shared_passes() {
     }
     let page = std::fs::read_to_string(root().join("docs/protocols/pim.md")).unwrap();
     hold("docs/protocols/pim.md", &with_part(&page, "pim: shared passes", &table).unwrap()).unwrap();
+}
+
+#[test]
+fn figures_have_what_the_paper_says_of_them() {
+    let parameters = Profile::Paper.parameters().unwrap();
+    let figures = figures(&parameters);
+    let numbers: Vec<_> = figures.iter().map(|figure| figure.number).collect();
+    assert_eq!(numbers, ["9a", "9b", "9c", "9d", "10", "11a", "11b", "12a", "12b"]);
+    let line = |number: &str, name: &str| {
+        let figure = figures.iter().find(|figure| figure.number == number).unwrap();
+        figure.series.iter().find(|series| series.name == name).unwrap().points.clone()
+    };
+    // The gap to the CPU widens with the size. IM-PIR's throughput does not depend on the batch,
+    // and its latency grows in proportion to it.
+    let gaps: Vec<f64> =
+        line("9a", "IM-PIR").iter().zip(line("9a", "CPU")).map(|(pim, cpu)| pim.1 / cpu.1).collect();
+    assert!(gaps.is_sorted() && gaps[0] > 1.0, "{gaps:?}");
+    let flat = line("9b", "IM-PIR");
+    assert!(flat.iter().all(|point| point.1 == flat[0].1));
+    let latency = line("9d", "IM-PIR");
+    assert!((latency[5].1 / latency[0].1 - 32.0).abs() < 1e-9);
+    // More clusters are not slower for a large batch.
+    let last = |clusters: usize| line("11a", &format!("{clusters} cluster(s)")).last().unwrap().1;
+    assert!(last(1) < last(2) && last(2) <= last(8) * 1.01);
+}
+
+#[test]
+fn shared_passes_gain_until_the_host_is_the_bound() {
+    for profile in Profile::ALL {
+        let parameters = profile.parameters().unwrap();
+        let shared = shared_passes(&parameters, 1.0);
+        let folds: Vec<f64> = shared.iter().rev().map(|shared| shared.in_memory_seconds).collect();
+        assert!(folds.is_sorted(), "{profile:?}: {folds:?}");
+        let host = parameters.evaluations_per_second(records(1.0));
+        assert!(shared.iter().all(|shared| shared.throughput <= host));
+    }
+    // At IM-PIR's rate of evaluation, the host is the bound for any number of queries in a pass.
+    let paper = shared_passes(&Profile::Paper.parameters().unwrap(), 1.0);
+    assert!(paper.iter().all(|shared| shared.workers_to_balance > 16.0));
 }

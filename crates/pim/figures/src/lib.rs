@@ -1,9 +1,8 @@
 //! IM-PIR's claims with the model's values, and its figures.
 
 use spirea_papers::{Claim, IM_PIR, Paper};
-
-use super::parameters::Parameters;
-use super::system::Setup;
+use spirea_pim::model::parameters::Parameters;
+use spirea_pim::model::system::{QueryTimes, Setup};
 
 /// Bytes of IM-PIR's records.
 pub const RECORD_BYTES: usize = 32;
@@ -161,7 +160,7 @@ pub fn figures(parameters: &Parameters) -> Vec<Figure> {
         let of = |batch| batch as f64 / asked.throughput_of_batch(1.0, clusters, batch);
         series(&format!("{clusters} cluster(s)"), by_batch(&of))
     };
-    let phase = |name: &str, of: &dyn Fn(super::system::QueryTimes) -> f64| {
+    let phase = |name: &str, of: &dyn Fn(QueryTimes) -> f64| {
         series(name, by_size(&|gib| of(parameters.query(asked.setup(gib, 1)))))
     };
     let cpu_phase = |name: &str, of: &dyn Fn((f64, f64)) -> f64| {
