@@ -243,7 +243,7 @@ check-whole-cuda-pack:
 
 # Needs cargo-fuzz and a nightly toolchain: cargo install cargo-fuzz
 fuzz:
-	@for target in wire params manifest csv compressed ipc json key_forms dpf_key dpf_query one_shot_query changes partial share_request record; do \
+	@for target in $$(sed -n '/^\[\[bin/{n;s/name = "\(.*\)"/\1/p}' fuzz/Cargo.toml); do \
 		$(CARGO) +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=1024 || exit 1; \
 	done
 

@@ -31,6 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import archives
 import installation
+import sources
 from installation import File
 
 import reproducible
@@ -103,6 +104,7 @@ class Release:
     def source_distribution(self, out):
         say("packing the sources of the Python package")
         subprocess.run(["maturin", "sdist", "--out", out], cwd=ROOT, env=self.environment("none"), check=True)
+        sources.lock(out / f"spirea-{self.version}.tar.gz", self.cargo)
 
     def npm_package(self, out):
         say("making the package for JavaScript")

@@ -4,19 +4,22 @@ import gzip
 import hashlib
 import io
 import json
+import os
 import shutil
 import subprocess
 import sys
 import tarfile
+from pathlib import Path
 
 import pytest
 
-from system.programs import ROOT, run
+from system.programs import ROOT, cargo, run
 
 sys.path.insert(0, str(ROOT / "scripts/release"))
 
 import archives
 import installation
+import sources
 
 TIME = 1_700_000_000
 SCRIPT = ROOT / "scripts/release/installation.py"
@@ -105,6 +108,15 @@ def test_a_debian_package_is_one(files, tmp_path):
         assert run("dpkg-deb", "--field", path, "Package").stdout == "spirea\n"
         run("dpkg-deb", "--extract", path, tmp_path / "root")
         assert run(tmp_path / "root/usr/bin/spirea", "--version").stdout.startswith("spirea ")
+
+
+def test_cargo_loads_the_sources_of_the_python_package_with_their_lock(tmp_path):
+    run(Path(sys.executable).parent / "maturin", "sdist", "--out", tmp_path)
+    (archive,) = tmp_path.iterdir()
+    sources.lock(archive, os.environ.get("CARGO", "cargo"))
+    run("tar", "xf", archive, cwd=tmp_path)
+    top = tmp_path / archive.name.removesuffix(".tar.gz")
+    cargo("metadata", "--locked", "--offline", "--format-version", "1", "--manifest-path", top / "bindings/python/Cargo.toml")
 
 
 def test_an_image_is_a_layout_whose_hashes_are_right():
