@@ -16,10 +16,8 @@
 use bytemuck::Pod;
 
 use super::fold::{Bits, Block};
-#[cfg(target_arch = "x86_64")]
-use super::gfni::{Gfni256, Gfni512};
 use crate::aligned::Aligned;
-use crate::isa::{Found, load, store};
+use crate::isa::{load, store};
 use crate::prefetch::Lines;
 
 /// Rows, columns and keys of a matrix of bits.
@@ -34,38 +32,6 @@ const NEXT_BYTES: usize = 24 << 10;
 
 /// One word for each byte of a stripe.
 type Slice = [u64; STRIPE];
-
-/// Instruction set found on this machine that multiplies bit matrices, with its proof.
-#[derive(Clone, Copy)]
-pub(crate) enum BitProducts {
-    #[cfg(target_arch = "x86_64")]
-    Avx2(Gfni256),
-    #[cfg(target_arch = "x86_64")]
-    Avx512(Gfni512),
-}
-
-impl BitProducts {
-    /// Returns the widest products that `found` allows, if the machine has them.
-    pub fn detect(found: Found) -> Option<Self> {
-        match found {
-            Found::Portable => None,
-            #[cfg(target_arch = "x86_64")]
-            Found::Avx2(token) => Gfni256::detect(token).map(Self::Avx2),
-            #[cfg(target_arch = "x86_64")]
-            Found::Avx512(token) => Gfni512::detect(token).map(Self::Avx512),
-        }
-    }
-
-    /// Runs an algorithm compiled for this instruction set.
-    pub fn run(self, kernel: impl BitKernel) {
-        match self {
-            #[cfg(target_arch = "x86_64")]
-            Self::Avx2(lanes) => lanes.run(kernel),
-            #[cfg(target_arch = "x86_64")]
-            Self::Avx512(lanes) => lanes.run(kernel),
-        }
-    }
-}
 
 /// Algorithm compiled for every instruction set with products of bit matrices.
 pub(crate) trait BitKernel {

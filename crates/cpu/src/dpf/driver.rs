@@ -18,9 +18,10 @@ use rayon::prelude::*;
 use spirea_backend::{Batch, RowLayout};
 use spirea_dpf::{Block as Node, Key, Leaf, OutputKind};
 
-use super::bits::{BitProducts, SIDE, Sliced, XorSliced};
+use super::bits::{SIDE, Sliced, XorSliced};
 use super::fold::{Bits, Block, GROUP_ROWS, SLACK, Sum, XorMasked, XorTables, is_narrow, sum_bytes};
 use super::lanes::{ByteLanes as _, Word};
+use super::products::BitProducts;
 use super::traverse::Descent;
 use super::tree::Tree;
 use crate::ahead::{APART_BYTES, SHARE_FOLD, SHARE_FOLD_PAIRS};

@@ -20,6 +20,7 @@ mod fold;
 mod gfni;
 mod lanes;
 mod portable;
+mod products;
 #[cfg(test)]
 mod tests;
 mod traverse;
@@ -38,10 +39,10 @@ pub(crate) use trees::tree;
 
 use crate::isa::{Found, Portable, with_token};
 use crate::{CpuBackend, CpuRows};
-use bits::BitProducts;
 use driver::Task;
 use fold::MultiplyAdds32;
 use lanes::ByteLanes as _;
+use products::BitProducts;
 
 /// Multiplies and adds words of 32 bits in registers for a number of rounds; returns the number of
 /// products.

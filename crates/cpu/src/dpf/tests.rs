@@ -8,9 +8,9 @@ use spirea_dpf::{
 };
 use spirea_math::random::SecretRng;
 
-use super::bits::BitProducts;
 use super::driver::{self, Task};
 use super::evaluate::Traversal;
+use super::products::BitProducts;
 use super::traverse::Descent;
 use super::tree::{TargetTree, Tree};
 use super::trees::tree;
