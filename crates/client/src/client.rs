@@ -513,13 +513,13 @@ impl Client {
         let length = |requests: &[Bytes]| requests.iter().map(|request| request.len() as u64).sum::<u64>();
         timings.keys_bytes += length(&with_keys) - length(requests);
         let sent = self.clock.now();
-        let bodies = self.servers.query(&with_keys, affinity.as_deref(), limit).await;
-        if bodies.as_ref().is_err_and(are_keys_unknown) {
-            return Err(ClientError::KeysForgotten);
-        }
+        let bodies = match self.servers.query(&with_keys, affinity.as_deref(), limit).await {
+            Err(error) if are_keys_unknown(&error) => return Err(ClientError::KeysForgotten),
+            bodies => bodies?,
+        };
         let round_trip = self.clock.now().saturating_sub(sent);
         self.keys_sent.extend(keys.iter().map(|keys| *keys.blake3()));
-        Ok(Exchanged { bodies: bodies?, round_trip })
+        Ok(Exchanged { bodies, round_trip })
     }
 
     /// Registers the keys that have not been sent yet.
