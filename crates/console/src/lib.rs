@@ -2,8 +2,8 @@
 //!
 //! - [`output`] and [`status`]: results, errors and exit statuses.
 //! - [`help`]: examples and exit statuses in help texts.
-//! - [`access`], [`address`], [`device`], [`input`] and [`threads`]: options of several commands, and
-//!   their parsers.
+//! - [`access`], [`address`], [`device`], [`input`] and [`threads`]: options of several commands,
+//!   and their parsers.
 
 pub mod access;
 pub mod address;

@@ -1,4 +1,5 @@
-// Address of a server with the table `domains`, and the values that keep it alive. The examples include this expression.
+// Address of a server with the table `domains`, and the values that keep it alive. The examples
+// include this expression.
 {
     use spirea::build::Builder;
 

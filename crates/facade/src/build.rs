@@ -227,8 +227,8 @@ impl Builder {
         self
     }
 
-    /// Builds the snapshot in the folder `out`, on all cores of this machine, and tests it with real
-    /// queries. After a failure the folder is unchanged.
+    /// Builds the snapshot in the folder `out`, on all cores of this machine, and tests it with
+    /// real queries. After a failure the folder is unchanged.
     ///
     /// # Errors
     /// [`BuildError`] for rows, columns or options that cannot be used, each with its place, and if

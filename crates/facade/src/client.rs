@@ -68,10 +68,10 @@ impl Client {
     /// # Errors
     /// - [`LookUpError::BadAddress`] for an invalid address or name, or if the addresses are not
     ///   those of the protocol's servers, each once.
-    /// - [`LookUpError::Refused`] if a server refuses, for instance because it has no such database.
+    /// - [`LookUpError::Refused`] if a server refuses, for instance since it has no such database.
     /// - [`LookUpError::DifferentSnapshots`] if two servers serve different snapshots.
-    /// - [`LookUpError::WeakPrf`] if the database's function needs a consent that the options do not
-    ///   give.
+    /// - [`LookUpError::WeakPrf`] if the database's function needs a consent that the options do
+    ///   not give.
     /// - Errors of the network and the cache.
     ///
     /// # Examples
@@ -131,8 +131,8 @@ impl Client {
     /// records in the order of the keys; `None` for a key that the table does not have.
     ///
     /// # Errors
-    /// - [`LookUpError::Protocol`] if the table is looked up by index, or an answer is wrong and was
-    ///   withheld.
+    /// - [`LookUpError::Protocol`] if the table is looked up by index, or an answer is wrong and
+    ///   was withheld.
     /// - [`LookUpError::Refused`] if a server refuses.
     /// - Errors of the network, and those of a server that contradicts itself.
     ///

@@ -1,4 +1,4 @@
-//! What an application relies on beyond the examples.
+//! Behaviour that applications rely on, beyond the examples.
 
 use std::fs;
 

@@ -1,5 +1,5 @@
-//! The `spirea-lab` command: benchmarks of kernels, steps, protocols and GPUs beside the limits of the
-//! machine, loads on servers, and drawings of the results.
+//! The `spirea-lab` command: benchmarks of kernels, steps, protocols and GPUs beside the limits of
+//! the machine, loads on servers, and drawings of the results.
 
 mod bench;
 mod gpu;

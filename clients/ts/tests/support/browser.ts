@@ -1,6 +1,7 @@
 // A page in Chromium with the package, and with the functions of page/harness.mjs.
 
 import assert from "node:assert/strict";
+import { createHash } from "node:crypto";
 
 import { type Browser, type BrowserContext, type Page, type Worker, chromium } from "playwright-core";
 
@@ -28,6 +29,24 @@ export function launched(program: string): Promise<Browser> {
 /** Starts headless Chromium with the profile in a folder. */
 export function launchedWithProfile(program: string, folder: string): Promise<BrowserContext> {
   return chromium.launchPersistentContext(folder, options(program));
+}
+
+/** Starts headless Chromium with a profile and an extension in folders. Returns the address of the extension's pages, too. */
+export async function launchedWithExtension(
+  program: string,
+  folder: string,
+  extension: string,
+): Promise<{ context: BrowserContext; address: string }> {
+  const { args, ...others } = options(program);
+  const context = await chromium.launchPersistentContext(folder, {
+    ...others,
+    args: [...args, `--disable-extensions-except=${extension}`, `--load-extension=${extension}`],
+    ignoreDefaultArgs: ["--disable-extensions"],
+  });
+  // Chromium names an extension by the hash of its path, with letters a to p for the digits.
+  const digits = createHash("sha256").update(extension).digest("hex").slice(0, 32);
+  const name = digits.replace(/./g, (digit) => String.fromCharCode(97 + parseInt(digit, 16)));
+  return { context, address: `chrome-extension://${name}` };
 }
 
 export interface Heard {

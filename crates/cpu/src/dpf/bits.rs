@@ -3,8 +3,8 @@
 //! The share bits of eight keys for eight rows are a matrix of 8 x 8 bits. One instruction
 //! multiplies it by the same byte of these rows, also 8 x 8 bits, and returns that byte of eight
 //! sums; a vector does so for four or eight bytes of a row. The instruction wants its second matrix
-//! with the bits of one column in each byte. Rows stay in memory as they are, and a block of them is
-//! *sliced* into this form in the caches, once for all keys.
+//! with the bits of one column in each byte. Rows stay in memory as they are, and a block of them
+//! is *sliced* into this form in the caches, once for all keys.
 //!
 //! ```text
 //! rows        a stripe of 32 bytes of each of 8 rows
@@ -187,8 +187,9 @@ fn slice<L: BitLanes>(lanes: L, block: Block<'_>, slices: &mut [Slice], next: &m
     }
 }
 
-/// Lines to prefetch while a block is sliced and multiplied, at an even pace. Otherwise memory would
-/// rest during the products, and the processor's own prefetchers would begin anew with each block.
+/// Lines to prefetch while a block is sliced and multiplied, at an even pace. Otherwise memory
+/// would rest during the products, and the processor's own prefetchers would begin anew with each
+/// block.
 struct Next {
     lines: Lines,
     /// Lines for all the work, and the work, in stripes of eight keys' products.

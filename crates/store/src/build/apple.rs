@@ -65,6 +65,9 @@ struct Caller {
     block: Option<u8>,
 }
 
+/// Callers by their numbers.
+type Callers = BTreeMap<Vec<u8>, Caller>;
+
 impl AppleOptions {
     /// Checks the options, and the columns as far as they are named.
     ///
@@ -123,7 +126,7 @@ impl AppleOptions {
     fn tables(
         &self,
         suffix: &str,
-        callers: &BTreeMap<Vec<u8>, Caller>,
+        callers: &Callers,
         value: impl Fn(&Caller) -> Option<Vec<u8>>,
     ) -> Result<(u64, AppleUseCase), StoreError> {
         let name = self.use_case(suffix);
@@ -151,7 +154,7 @@ fn read(
     options: &BuildOptions,
     input: &Input,
     progress: &dyn Progress,
-) -> Result<(Vec<Column>, BTreeMap<Vec<u8>, Caller>), StoreError> {
+) -> Result<(Vec<Column>, Callers), StoreError> {
     let mut source = options.open(input)?;
     let own = source.own_columns();
     let selection = own.as_ref().unwrap_or(&options.selection);
@@ -161,7 +164,7 @@ fn read(
     }
     let columns = selection.fields().iter().map(|name| Column::named(name)).collect::<Result<Vec<_>, _>>()?;
     let schema = Schema::new(options, selection, &*source)?;
-    let mut callers = BTreeMap::new();
+    let mut callers = Callers::new();
     let (mut row, mut rows) = (Row::default(), 0u64);
     while source.next(&mut row)? {
         go_on(progress)?;

@@ -12,7 +12,6 @@
 //!
 //! Records with inclusion proofs are always rebuilt: a changed record is part of the proofs of all
 //! records under its root, so a few changes affect nearly all proofs.
-//! its root, so that a few changes touch nearly all proofs.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;

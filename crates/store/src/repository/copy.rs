@@ -81,7 +81,7 @@ pub enum Offer {
     /// The version is newer.
     Newer {
         /// The version's record.
-        record: StoredRecord,
+        record: Box<StoredRecord>,
         /// False as long as another version answers there.
         answers: bool,
     },
@@ -136,7 +136,10 @@ impl Repository {
             let detail = "the record's number is not the one that its signature signs";
             return Err(StoreError::BadCopy(detail.into()));
         }
-        Ok(Offer::Newer { record, answers: answering.is_none_or(|answering| answering == version) })
+        Ok(Offer::Newer {
+            record: Box::new(record),
+            answers: answering.is_none_or(|answering| answering == version),
+        })
     }
 
     /// Receives the snapshots that `record` names and that are not here, verifies them and moves
