@@ -118,7 +118,7 @@ class Server:
                 if not self.guarded:
                     operation.pop("security", None)
                 for parameter in operation["parameters"]:
-                    if parameter["in"] == "path":
+                    if (parameter["in"], parameter["name"]) == ("path", "name"):
                         parameter["schema"]["enum"] = list(TABLES)
 
     def answered(self):

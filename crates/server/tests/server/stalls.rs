@@ -52,12 +52,12 @@ impl Stalled {
     pub fn new(authority: &Authority, server: &Running) -> Self {
         let name = ServerName::try_from("localhost").unwrap();
         let tls = ClientConnection::new(authority.client(&[b"h2"]), name).unwrap();
-        let socket = dial(server.address);
-        socket.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
-        let mut stream = StreamOwned::new(tls, socket);
+        let mut stream = StreamOwned::new(tls, dial(server.address));
         let no_window = [0, 4, 0, 0, 0, 0];
         let begin = [PREFACE.to_vec(), frame(SETTINGS, 0, 0, &no_window)];
         stream.write_all(&[begin.concat(), get(1, "/v1/databases")].concat()).unwrap();
+        // After the handshake, which takes as long as it takes.
+        stream.sock.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
         Self(stream)
     }
 
