@@ -146,8 +146,8 @@ PARTS = [
     ),
     Part(
         "documents",
-        "every console block of README.md and docs/",
-        [system("docs")],
+        "every console block of README.md and docs/, and their tables of figures",
+        [system("docs", "figures")],
         needs=("environment", "rust-build", "web"),
     ),
     Part(
