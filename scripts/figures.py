@@ -230,7 +230,7 @@ class Figures:
 
     def rows(self, table):
         """Returns the rows of a table, with its defaults."""
-        defaults = {key: table[key] for key in ("results", "each") if key in table}
+        defaults = {key: table[key] for key in ("results", "each", "limit") if key in table}
         rows = []
         for given in table["rows"]:
             where = table.get("where", {}) | given.get("where", {})
