@@ -38,6 +38,7 @@ HEADINGS = {
 WRITTEN = ("goal", "paper")
 # Marks a row whose time was copied from a document, because the line of its run was not kept.
 TRANSCRIBED = "†"
+FOOTNOTE = f"{TRANSCRIBED} Copied from an earlier edition of the documents: the line of the run was not kept."
 UNITS = ((1, "s"), (1e-3, "ms"), (1e-6, "us"))
 # Lines of one row agree in all these fields: they are runs of one measurement.
 SAME = ("name", "params", "shape", "backend", "threads", "batch", "keys", "program")
@@ -261,7 +262,7 @@ class Figures:
             texts = cells(row, measure(row, self.results(row.results)))
             texts["peer"] = beside(name, others, row.what) if others else ""
             lines.append(joined(texts[column] for column in columns))
-        return lines
+        return [*lines, "", FOOTNOTE] if any(TRANSCRIBED in line for line in lines) else lines
 
     def quotes(self):
         """Returns the sentences with figures, each with its document."""

@@ -82,6 +82,7 @@ def test_published_figures_have_a_mark_and_no_false_precision(tmp_path):
     line = {"name": "scan", "batch": 32, "seconds_range": [0.0928, 0.1088], "floor": "memory", "ratio_range": [0.46, 0.53]}
     row = written(tmp_path, lines=[line | {"transcribed": "page.md of 2026"}])[0]
     assert row[2:7] == ["2.9 to 3.4 ms †", "317", "", "memory", "0.46 to 0.53"]
+    assert figures.FOOTNOTE in (tmp_path / "page.md").read_text()
 
 
 def test_a_peer_has_its_time_over_that_of_the_row(tmp_path):
