@@ -89,7 +89,7 @@ class Measured:
 def digits(value, count=3):
     """Formats a number with so many significant digits, and commas between thousands."""
     rounded = float(f"{value:.{count}g}")
-    places = max(0, count - len(f"{rounded:.0f}")) if rounded >= 1 else 2
+    places = max(0, count - len(str(int(rounded)))) if rounded >= 1 else 2
     return f"{rounded:,.{places}f}"
 
 

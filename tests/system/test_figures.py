@@ -159,7 +159,16 @@ def test_a_sentence_repeats_the_figure_of_its_row(tmp_path):
 
 @pytest.mark.parametrize(
     "value, text",
-    [(0.97, "0.97"), (1.0, "1.00"), (39.66, "39.7"), (999.6, "1,000"), (1510.4, "1,510"), (7.72e7, "77,200,000")],
+    [
+        (0.97, "0.97"),
+        (1.0, "1.00"),
+        (9.523, "9.52"),
+        (39.66, "39.7"),
+        (99.6, "99.6"),
+        (999.6, "1,000"),
+        (1510.4, "1,510"),
+        (7.72e7, "77,200,000"),
+    ],
 )
 def test_figures_have_three_digits(value, text):
     assert figures.digits(value) == text
