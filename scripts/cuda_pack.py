@@ -8,7 +8,7 @@ Usage: cuda_pack.py build     compiles every kernel for every architecture, and 
 Options: --kernels DIR          folder of the sources (crates/cuda/kernels)
          --pack DIR             folder of the pack (crates/cuda/pack)
          --only FILE,...        these sources only (budgets)
-         --arch 80,90a          these architectures only (check, budgets); for the others, check compares the pack
+         --arch 80,90a,ptx90    these targets only (check, budgets); for the others, check compares the pack
                                 with the manifest
 
 Each verb fails if a kernel exceeds its budget. If the compiler is missing, it is installed under target/ from pip's
@@ -39,14 +39,19 @@ REQUIREMENTS = ROOT / "crates" / "cuda" / "pack" / "requirements.txt"
 TOOLCHAINS = ROOT / "target" / "cuda-toolchain"
 CACHE = ROOT / "target" / "cuda-cache"
 
-ARCHITECTURES = ["80", "86", "89", "90a", "100", "120"]
-FLAGS = ["-std=c++17", "-O3", "-gencode=arch=compute_{0},code=sm_{0}", "-Xptxas", "-v", "-cubin"]
+# Targets of a source: cubins by their architecture, and PTX that newer devices compile, with the prefix "ptx".
+ARCHITECTURES = ["80", "86", "89", "90a", "100", "120", "ptx90"]
+PTX = "ptx"
+COMPILE = ["-std=c++17", "-O3", "-gencode=arch=compute_{0},code=compute_{0}", "-ptx"]
+ASSEMBLE = ["-arch=sm_{0}", "-m64", "-v"]
+# Package with the assembler, and the newest PTX that its version takes.
+ASSEMBLER, PTX_VERSION = "nvidia-cuda-nvcc-cu12", "8.8"
 REMEDY = "remedy: make cuda-pack, and commit crates/cuda/pack"
 
 MAGIC = b"SPIRCUDA"
-FORMAT = 1
+FORMAT = 2
 # Version of the cache's content. Raise it if the data kept with a cubin, or the parsing of the tools' output, changes.
-CACHE_FORMAT = 2
+CACHE_FORMAT = 3
 
 
 class PackError(Exception):
@@ -198,8 +203,18 @@ def toolchain():
                 if done.returncode != 0:
                     raise PackError(f"{' '.join(map(str, command))}\n{done.stdout}{done.stderr}")
             ready.touch()
-    (root,) = folder.glob("lib/python*/site-packages/nvidia/cu13")
+    (root,) = folder.glob("lib/python*/site-packages/nvidia")
     return root
+
+
+def least_driver():
+    """Returns the oldest CUDA version whose drivers load the cubins, such as 12000: any of the assembler's major version."""
+    return int(pins()[ASSEMBLER].split(".")[0]) * 1000
+
+
+def target(architecture):
+    """Returns NVIDIA's name of a target, such as sm_90a, or compute_90 for PTX."""
+    return "compute_" + architecture.removeprefix(PTX) if architecture.startswith(PTX) else f"sm_{architecture}"
 
 
 def environment():
@@ -261,9 +276,9 @@ def run_tool(command, folder, what):
 
 @dataclasses.dataclass
 class Built:
-    """A cubin, the tools' output on it, and the hashes of the project's files that it was compiled from."""
+    """A cubin or PTX, the tools' output on it, and the hashes of the project's files that it was compiled from."""
 
-    cubin: bytes
+    image: bytes
     kernels: dict
     sass: dict
     warnings: list
@@ -280,52 +295,88 @@ def digest_at(path, _changed):
     return digest(path.read_bytes())
 
 
+PTX_HEAD = re.compile(r"^\.version \d+\.\d+$", re.MULTILINE)
+
+
+def of_assembler(ptx):
+    """Declares PTX to be of the assembler's version. The compiler is newer; the assembler refuses what it does not know."""
+    changed, count = PTX_HEAD.subn(f".version {PTX_VERSION}", ptx, count=1)
+    if not count:
+        raise PackError("the compiler's PTX does not tell its version")
+    return changed
+
+
 def compile_one(tools, folder, source, architecture):
     """Compiles a source, or takes its cubin from the cache if none of its inputs has changed."""
     key = digest(
         json.dumps(
-            [CACHE_FORMAT, digest(REQUIREMENTS.read_bytes()), FLAGS, architecture, source.name, digest(source.text.encode())]
+            [
+                CACHE_FORMAT,
+                digest(REQUIREMENTS.read_bytes()),
+                [COMPILE, ASSEMBLE, PTX_VERSION],
+                architecture,
+                source.name,
+                digest(source.text.encode()),
+            ]
         ).encode()
     )
-    kept, record = CACHE / f"{key}.cubin", CACHE / f"{key}.json"
+    kept, record = CACHE / f"{key}.image", CACHE / f"{key}.json"
     try:
         found = json.loads(record.read_text(encoding="utf-8"))
-        cubin = kept.read_bytes()
-        if found.pop("cubin") == digest(cubin) and all(
+        image = kept.read_bytes()
+        if found.pop("image") == digest(image) and all(
             file_digest(folder / path) == was for path, was in (found["files"] | found.pop("system")).items()
         ):
-            return Built(cubin=cubin, **found)
+            return Built(image=image, **found)
     except (OSError, ValueError, KeyError):
         pass  # missing or incomplete
 
     CACHE.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=CACHE) as place:
         place = Path(place)
-        output, depends = place / "cubin", place / "depends"
-        flags = [flag.format(architecture) for flag in FLAGS]
-        done = run_tool(
-            [tools / "bin" / "nvcc", *flags, "-MD", "-MF", depends, "-o", output, source.name],
+        ptx, cubin, depends = place / "ptx", place / "cubin", place / "depends"
+        number = architecture.removeprefix(PTX)
+        compiled = run_tool(
+            [
+                tools / "cu13" / "bin" / "nvcc",
+                *(flag.format(number) for flag in COMPILE),
+                "-MD",
+                "-MF",
+                depends,
+                "-o",
+                ptx,
+                source.name,
+            ],
             folder,
-            f"{source.name} does not compile for sm_{architecture}",
+            f"{source.name} does not compile for {target(architecture)}",
         )
-        kernels, warnings = parse_ptxas(done.stdout + done.stderr)
-        cubin = output.read_bytes()
+        ptx.write_text(of_assembler(ptx.read_text(encoding="ascii")), encoding="ascii")
+        # PTX is assembled too, to check it and its resources.
+        assembled = run_tool(
+            [tools / "cuda_nvcc" / "bin" / "ptxas", *(flag.format(number) for flag in ASSEMBLE), ptx, "-o", cubin],
+            folder,
+            f"{source.name}: {target(architecture)} cannot be assembled",
+        )
+        kernels, warnings = parse_ptxas("".join([compiled.stdout, compiled.stderr, assembled.stdout, assembled.stderr]))
         sass = parse_sass(
             run_tool(
-                [tools / "bin" / "nvdisasm", "--print-code", output],
+                [tools / "cu13" / "bin" / "nvdisasm", "--print-code", cubin],
                 folder,
-                f"{source.name}: sm_{architecture} cannot be disassembled",
+                f"{source.name}: {target(architecture)} cannot be disassembled",
             ).stdout
         )
+        # The driver takes PTX as text that ends with a zero.
+        image = ptx.read_bytes() + b"\0" if architecture.startswith(PTX) else cubin.read_bytes()
         paths = depends.read_text(encoding="utf-8").replace("\\\n", " ").split(" : ", 1)[1].split()
         hashes = {path: file_digest(folder / path) for path in sorted(paths)}
         files = {path: value for path, value in hashes.items() if not path.startswith("/")}
         system = {path: value for path, value in hashes.items() if path.startswith("/")}
         found = {"kernels": kernels, "sass": sass, "warnings": warnings, "files": files}
-        (place / "record").write_text(json.dumps({**found, "cubin": digest(cubin), "system": system}), encoding="utf-8")
-        os.replace(output, kept)
+        (place / "record").write_text(json.dumps({**found, "image": digest(image), "system": system}), encoding="utf-8")
+        (place / "image").write_bytes(image)
+        os.replace(place / "image", kept)
         os.replace(place / "record", record)
-    return Built(cubin=cubin, **found)
+    return Built(image=image, **found)
 
 
 def compile_all(folder, sources, architectures):
@@ -379,10 +430,10 @@ def problems_of(sources, built):
             owners[name] = source.name
         mine = {architecture: one for (name, architecture), one in built.items() if name == source.name}
         for architecture, one in mine.items():
-            place = f"{source.name}: sm_{architecture}"
+            place = f"{source.name}: {target(architecture)}"
             problems += [f"{place}: {line.strip()}" for line in one.warnings if not is_remark(line)]
             # Such names contain a hash of the folder's path, so the cubin would depend on the folder.
-            for name in sorted(set(re.findall(rb"_ZN?\d+_INTERNAL_\w+", one.cubin))):
+            for name in sorted(set(re.findall(rb"_ZN?\d+_INTERNAL_\w+", one.image))):
                 problems.append(
                     f"{place}: {name.decode()} is named after the folder: what stays in a cubin has external "
                     "linkage (no unnamed namespace, no static, `extern CONSTANT const` for tables)"
@@ -402,10 +453,10 @@ def problems_of(sources, built):
                         problems.append(f"{place}: {name} has no {instruction}")
         for name, kernel in source.kernels.items():
             if mine and not any(name in one.kernels for one in mine.values()):
-                problems.append(f"{source.name}: {name} is compiled for none of sm_{', sm_'.join(mine)}")
+                problems.append(f"{source.name}: {name} is compiled for none of {', '.join(map(target, mine))}")
             for place, instruction in kernel.uses:
                 if place in mine and name not in mine[place].kernels:
-                    problems.append(f"{source.name}: {name} must use {instruction} on sm_{place} but is not there")
+                    problems.append(f"{source.name}: {name} must use {instruction} on {target(place)} but is not there")
     return sorted(set(problems))
 
 
@@ -440,32 +491,58 @@ def print_budgets(sources, built):
         print("  ".join(cells).rstrip())
     for (name, architecture), one in built.items():
         for line in filter(is_remark, one.warnings):
-            print(f"{name}: sm_{architecture}: {line}")
+            print(f"{name}: {target(architecture)}: {line}")
 
 
 # The pack and its manifest.
 
 
-def pack(cubins):
-    """Encodes a pack of {(name, architecture): cubin}, in the format of docs/kernels/pack.md."""
-    keys = sorted(cubins, key=lambda key: (key[0], ARCHITECTURES.index(key[1])))
-    stored = {key: zlib.compress(cubins[key], 9) for key in keys}
-    table_length = 4 + sum(48 + len(name) for name, _ in keys)
-    table, offset = struct.pack("<I", len(keys)), 44 + table_length
+KINDS = {"": 0, "a": 1, PTX: 2}
+
+
+@dataclasses.dataclass
+class Image:
+    """What the driver loads for a target: a cubin or PTX, and the names of its kernels."""
+
+    data: bytes
+    kernels: list
+
+
+def split_target(architecture):
+    """Returns the major and minor version of a target, and its kind."""
+    kind = PTX if architecture.startswith(PTX) else "a" if architecture.endswith("a") else ""
+    number = int(architecture.removeprefix(PTX).rstrip("a"))
+    return number // 10, number % 10, KINDS[kind]
+
+
+def joined_target(major, minor, kind):
+    """Returns the target that `split_target` splits."""
+    names = {0: "{}{}", 1: "{}{}a", 2: PTX + "{}{}"}
+    if kind not in names:
+        raise PackError(f"the pack is damaged: there is no kind {kind}")
+    return names[kind].format(major, minor)
+
+
+def pack(images):
+    """Encodes a pack of {(name, architecture): Image}, in the format of docs/kernels/pack.md."""
+    keys = sorted(images, key=lambda key: (key[0], ARCHITECTURES.index(key[1])))
+    stored = {key: zlib.compress(images[key].data, 9) for key in keys}
+    texts = {key: (key[0].encode("ascii"), " ".join(images[key].kernels).encode("ascii")) for key in keys}
+    table_length = 8 + sum(50 + len(name) + len(kernels) for name, kernels in texts.values())
+    table, offset = struct.pack("<II", least_driver(), len(keys)), 44 + table_length
     for key in keys:
-        name, architecture = key
-        number, specific = int(architecture.rstrip("a")), architecture.endswith("a")
+        data, (name, kernels) = images[key].data, texts[key]
         table += struct.pack(
-            "<BBBBIII", number // 10, number % 10, specific, len(name), offset, len(stored[key]), len(cubins[key])
+            "<BBBBIIIH", *split_target(key[1]), len(name), offset, len(stored[key]), len(data), len(kernels)
         )
-        table += hashlib.sha256(cubins[key]).digest() + name.encode("ascii")
+        table += hashlib.sha256(data).digest() + name + kernels
         offset += len(stored[key])
     body = table + b"".join(stored[key] for key in keys)
     return MAGIC + struct.pack("<I", FORMAT) + hashlib.sha256(body).digest() + body
 
 
 def unpack(data):
-    """Decodes a pack. Returns the cubins by name and architecture."""
+    """Decodes a pack. Returns the images by name and architecture."""
     try:
         if data[:8] != MAGIC:
             raise PackError("this is no pack")
@@ -473,16 +550,19 @@ def unpack(data):
             raise PackError("a pack of another format")
         if data[12:44] != hashlib.sha256(data[44:]).digest():
             raise PackError("the pack is damaged: its hash is another")
-        (count,), at, cubins = struct.unpack_from("<I", data, 44), 48, {}
+        (driver, count), at, images = struct.unpack_from("<II", data, 44), 52, {}
+        if driver != least_driver():
+            raise PackError(f"a pack for drivers from {driver} on, not from {least_driver()}")
         for _ in range(count):
-            major, minor, specific, length, offset, stored, raw = struct.unpack_from("<BBBBIII", data, at)
-            wanted, name = data[at + 16 : at + 48], data[at + 48 : at + 48 + length].decode("ascii")
-            at += 48 + length
-            cubin = zlib.decompress(data[offset : offset + stored])
-            if len(cubin) != raw or hashlib.sha256(cubin).digest() != wanted:
-                raise PackError(f"the pack is damaged: {name} for sm_{major}{minor} has another hash")
-            cubins[name, f"{major}{minor}" + "a" * specific] = cubin
-        return cubins
+            major, minor, kind, length, offset, stored, raw, listed = struct.unpack_from("<BBBBIIIH", data, at)
+            wanted, name = data[at + 18 : at + 50], data[at + 50 : at + 50 + length].decode("ascii")
+            kernels = data[at + 50 + length : at + 50 + length + listed].decode("ascii").split(" ")
+            at += 50 + length + listed
+            image = zlib.decompress(data[offset : offset + stored])
+            if len(image) != raw or hashlib.sha256(image).digest() != wanted:
+                raise PackError(f"the pack is damaged: {name} for {major}.{minor} has another hash")
+            images[name, joined_target(major, minor, kind)] = Image(image, kernels)
+        return images
     except (struct.error, zlib.error, UnicodeDecodeError) as error:
         raise PackError(f"the pack is damaged: {error}") from error
 
@@ -519,16 +599,19 @@ def manifest(sources, built):
                     uses = uses_of(source.kernels[name], architecture, counts)
                     kernels[name] = took | {"instructions": sum(counts.values())} | uses
                 cubins.setdefault(source.name.removesuffix(".cu"), {})[architecture] = {
-                    "bytes": len(one.cubin),
-                    "sha256": digest(one.cubin),
+                    "bytes": len(one.image),
+                    "sha256": digest(one.image),
                     "kernels": kernels,
                 }
     return (
         render(
             {
                 "format": FORMAT,
+                "driver": least_driver(),
                 "compiler": pins(),
-                "flags": " ".join(FLAGS).format("XX"),
+                "flags": " ".join(COMPILE).format("XX"),
+                "assembler": " ".join(ASSEMBLE).format("XX"),
+                "ptx": PTX_VERSION,
                 "sources": dict(sorted(files.items())),
                 "cubins": cubins,
             }
@@ -551,9 +634,11 @@ def sections(cubin):
 
 
 def differing_kernels(one, other):
-    """Describes the kernels whose sections differ between two cubins."""
+    """Describes what differs between two images: in cubins, the kernels whose sections differ."""
+    if one.data == other.data:
+        return "the names of its kernels"
     try:
-        one, other = sections(one), sections(other)
+        one, other = sections(one.data), sections(other.data)
     except (struct.error, ValueError, IndexError):
         return "the whole"
     differ = sorted(
@@ -582,16 +667,16 @@ def unmade(there, written, architectures):
         for name, cubins in json.loads(written)["cubins"].items()
         for architecture, cubin in cubins.items()
     }
-    found = {key: digest(cubin) for key, cubin in there.items()}
+    found = {key: digest(image.data) for key, image in there.items()}
     return [
-        f"{name}.cu: sm_{architecture} is another in the pack than in the manifest"
+        f"{name}.cu: {target(architecture)} is another in the pack than in the manifest"
         for name, architecture in sorted(told.keys() | found.keys())
         if architecture not in architectures and told.get((name, architecture)) != found.get((name, architecture))
     ]
 
 
-def differences(cubins, text, folder, architectures):
-    """Compares the pack and the manifest in a folder with the cubins built for these architectures. Returns a line for each
+def differences(images, text, folder, architectures):
+    """Compares the pack and the manifest in a folder with the images built for these architectures. Returns a line for each
     difference."""
     found = []
     try:
@@ -607,14 +692,14 @@ def differences(cubins, text, folder, architectures):
         return [f"kernels.pack: {error}"]
     except (ValueError, KeyError) as error:
         return [f"manifest.json: {error}"]
-    for name, architecture in sorted(cubins.keys() | there.keys()):
-        key, place = (name, architecture), f"{name}.cu: sm_{architecture}"
+    for name, architecture in sorted(images.keys() | there.keys()):
+        key, place = (name, architecture), f"{name}.cu: {target(architecture)}"
         if key not in there:
             found.append(f"{place} is not in the pack")
-        elif key not in cubins:
+        elif key not in images:
             found.append(f"{place} is in the pack, but not among the sources")
-        elif there[key] != cubins[key]:
-            found.append(f"{place} differs: {differing_kernels(there[key], cubins[key])}")
+        elif there[key] != images[key]:
+            found.append(f"{place} differs: {differing_kernels(there[key], images[key])}")
     if written != text:
         now = leaves(json.loads(text))
         try:
@@ -657,19 +742,22 @@ def main():
     if options.verb == "budgets":
         return
 
-    cubins = {(name.removesuffix(".cu"), architecture): one.cubin for (name, architecture), one in built.items()}
+    images = {
+        (name.removesuffix(".cu"), architecture): Image(one.image, sorted(one.kernels))
+        for (name, architecture), one in built.items()
+    }
     text = manifest(sources, built)
-    differ = differences(cubins, text, options.pack, options.arch)
+    differ = differences(images, text, options.pack, options.arch)
     if options.verb == "check":
         if differ:
             sys.exit("\n".join([*differ, REMEDY]))
     elif differ:
         # Another version of zlib compresses the same cubins to other bytes, so a pack with the same cubins is not rewritten.
         options.pack.mkdir(parents=True, exist_ok=True)
-        (options.pack / "kernels.pack").write_bytes(pack(cubins))
+        (options.pack / "kernels.pack").write_bytes(pack(images))
         (options.pack / "manifest.json").write_text(text, encoding="utf-8")
     kernels = sum(len(one.kernels) for one in built.values())
-    print(f"{len(sources)} sources, {len(cubins)} cubins with {kernels} kernels: as in the pack")
+    print(f"{len(sources)} sources, {len(images)} images with {kernels} kernels: as in the pack")
 
 
 if __name__ == "__main__":

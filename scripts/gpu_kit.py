@@ -18,7 +18,7 @@ from pathlib import Path
 
 NAME = "spirea-gpu-kit"
 README = f"""\
-1. Unpack the archive on a machine with an NVIDIA GPU and a driver for CUDA 13: tar xf {NAME}.tar.xz && cd {NAME}
+1. Unpack the archive on a machine with an NVIDIA GPU and a driver for CUDA 12 or later: tar xf {NAME}.tar.xz && cd {NAME}
 2. Run everything, which takes some minutes: python3 gpu_hour.py all
 3. Send back gpu-hour/results.tar.xz. It has the results, and the descriptions that nvidia-smi, lscpu and uname give.
 """

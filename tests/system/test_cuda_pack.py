@@ -157,9 +157,14 @@ def test_instructions_are_counted():
 
 
 def test_any_flipped_bit_of_a_pack_is_seen():
-    cubins = {("fold", "80"): b"one" * 9, ("fold", "90a"): b"two" * 9, ("tile", "120"): b""}
-    packed = cuda_pack.pack(cubins)
-    assert cuda_pack.unpack(packed) == cubins
+    images = {
+        ("fold", "80"): cuda_pack.Image(b"one" * 9, ["fold"]),
+        ("fold", "90a"): cuda_pack.Image(b"two" * 9, ["fold", "fold_twice"]),
+        ("fold", "ptx90"): cuda_pack.Image(b"three\0", ["fold"]),
+        ("tile", "120"): cuda_pack.Image(b"", ["tile"]),
+    }
+    packed = cuda_pack.pack(images)
+    assert cuda_pack.unpack(packed) == images
     for bit in range(8 * len(packed)):
         flipped = bytearray(packed)
         flipped[bit // 8] ^= 1 << bit % 8
@@ -258,7 +263,7 @@ def test_a_pack_is_the_same_in_another_folder_and_without_the_cache(script):
     written = [(pack / name).read_bytes() for name in ("kernels.pack", "manifest.json")]
     assert list(json.loads(written[1])["cubins"]["plain"]) == ["80", "90a"]
     assert os.fsencode(script.folder) not in b"".join(written)
-    assert os.fsencode(script.folder) not in b"".join(cuda_pack.unpack(written[0]).values())
+    assert os.fsencode(script.folder) not in b"".join(image.data for image in cuda_pack.unpack(written[0]).values())
     with tempfile.TemporaryDirectory(prefix="spirea-other-") as other:
         # Runs the script with another cache.
         program = "import sys, pathlib, cuda_pack\ncuda_pack.CACHE = pathlib.Path(sys.argv.pop())\ncuda_pack.main()"
@@ -290,17 +295,19 @@ def test_a_change_is_named(script):
     assert "make cuda-pack" in said
 
     # Changes a byte of the kernel's code, with correct hashes.
-    ((key, cubin),) = cuda_pack.unpack(whole).items()
-    code = cubin.index(cuda_pack.sections(cubin)[".text.scale"])
-    changed = bytearray(cubin)
+    ((key, image),) = cuda_pack.unpack(whole).items()
+    code = image.data.index(cuda_pack.sections(image.data)[".text.scale"])
+    changed = bytearray(image.data)
     changed[code + 3] ^= 1
-    pack.write_bytes(cuda_pack.pack({key: bytes(changed)}))
+    pack.write_bytes(cuda_pack.pack({key: cuda_pack.Image(bytes(changed), image.kernels)}))
     assert "plain.cu: sm_80 differs: kernel scale" in script.run("check", status=1)
+    pack.write_bytes(cuda_pack.pack({key: cuda_pack.Image(image.data, ["scales"])}))
+    assert "plain.cu: sm_80 differs: the names of its kernels" in script.run("check", status=1)
 
     # A pack with the same cubin in another compression counts as the same.
     compress, cuda_pack.zlib.compress = cuda_pack.zlib.compress, lambda data, level: compress(data, 1)
     try:
-        other = cuda_pack.pack({key: cubin})
+        other = cuda_pack.pack({key: image})
     finally:
         cuda_pack.zlib.compress = compress
     assert other != whole
@@ -327,16 +334,51 @@ def test_a_change_is_named(script):
 
 
 @COMPILES
+def test_ptx_is_packed_and_held_to_the_budgets(script):
+    script.write("// architectures: 80, ptx90\n" + PLAIN)
+    script.run("build")
+    script.run("check")
+    images = cuda_pack.unpack((script.folder / "pack" / "kernels.pack").read_bytes())
+    ptx = images["plain", "ptx90"]
+    assert ptx.kernels == ["scale"]
+    text = ptx.data.decode("ascii")
+    assert text.endswith("\0")
+    assert f"\n.version {cuda_pack.PTX_VERSION}\n.target sm_90\n" in text
+    assert ".entry scale(" in text
+    said = script.budgets("// architectures: ptx90\n" + PLAIN.replace("16 registers", "4 registers"), architectures="ptx90")
+    assert re.search(r"plain\.cu: compute_90: scale takes \d+ registers, its budget is 4", said)
+    script.write("// architectures: 80, ptx90\n" + PLAIN.replace("+ by", "- by"))
+    assert "plain.cu: compute_90 differs: " in script.run("check", status=1)
+
+
+def test_ptx_is_declared_to_be_of_the_assemblers_version():
+    text = "// compiler\n\n.version 9.0\n.target sm_90\n// .version 9.0\n"
+    assert cuda_pack.of_assembler(text) == text.replace("\n.version 9.0", f"\n.version {cuda_pack.PTX_VERSION}")
+    with pytest.raises(cuda_pack.PackError):
+        cuda_pack.of_assembler(".target sm_90\n")
+
+
+def test_targets_are_written_as_they_are_read():
+    for architecture in cuda_pack.ARCHITECTURES:
+        assert cuda_pack.joined_target(*cuda_pack.split_target(architecture)) == architecture
+    assert cuda_pack.split_target("ptx90") == (9, 0, 2)
+    assert cuda_pack.split_target("120") == (12, 0, 0)
+    assert [cuda_pack.target(name) for name in ("90a", "ptx90")] == ["sm_90a", "compute_90"]
+    with pytest.raises(cuda_pack.PackError):
+        cuda_pack.joined_target(9, 0, 3)
+
+
+@COMPILES
 def test_some_architectures_can_be_checked_alone(script):
     script.write("// architectures: 80, 90a\n" + PLAIN)
     script.run("build")
-    assert "1 sources, 1 cubins" in script.run("check", "--arch", "90a")
+    assert "1 sources, 1 images" in script.run("check", "--arch", "90a")
     assert "all architectures" in script.run("build", "--arch", "90a", status=2)
     pack = script.folder / "pack" / "kernels.pack"
     whole = pack.read_bytes()
-    cubins = cuda_pack.unpack(whole)
-    cubins["plain", "80"] = cubins["plain", "80"][:-1]
-    pack.write_bytes(cuda_pack.pack(cubins))
+    images = cuda_pack.unpack(whole)
+    images["plain", "80"].data = images["plain", "80"].data[:-1]
+    pack.write_bytes(cuda_pack.pack(images))
     said = script.run("check", "--arch", "90a", status=1)
     assert "plain.cu: sm_80 is another in the pack than in the manifest" in said
     assert "90a" not in said

@@ -92,7 +92,11 @@ fn open_files() -> String {
 fn gpus() -> String {
     let described = driver_version().and_then(|driver| {
         let devices: Result<Vec<_>, _> = (0..device_count()?).map(Device::open).collect();
-        let devices = names(devices?.iter().map(|device| device.properties().name.clone()));
+        let devices = devices?;
+        let devices = devices
+            .iter()
+            .map(|device| format!("{} (kernels {})", device.properties().name, device.targets()));
+        let devices = names(devices);
         Ok(format!("driver {driver}: {devices}"))
     });
     described.unwrap_or_else(|error| format!("none: {error}"))

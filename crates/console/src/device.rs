@@ -80,7 +80,7 @@ fn reason(error: &DriverError) -> Option<&'static str> {
         DriverError::NoDevice(_) => "no-device",
         DriverError::OldDriver { .. } => "old-driver",
         DriverError::NoSuchDevice { .. } => "no-such-device",
-        DriverError::Kernels(_) => "no-kernels",
+        DriverError::Kernels(_) | DriverError::Ptx { .. } => "no-kernels",
         DriverError::OutOfMemory { .. } => "no-memory",
         _ => return None,
     })

@@ -28,7 +28,7 @@ pub use group::{
 };
 pub use pack::pack_architectures;
 pub use ring::{Butterfly, Direction, Form, Granularity, Plain, Tables, transform_with};
-pub use shares::{CudaRows, Evaluation, Tops};
+pub use shares::{CudaRows, Evaluation, Tops, multiplies_bits};
 
 /// Backend that runs the server's operations on one device.
 #[derive(Debug)]

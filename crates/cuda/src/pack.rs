@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::OnceLock;
 
 use miniz_oxide::inflate::decompress_slice_iter_to_slice;
 use sha2::{Digest, Sha256};
@@ -15,10 +16,10 @@ use crate::driver::Compute;
 static PACK: &[u8] = include_bytes!("../pack/kernels.pack");
 
 const MAGIC: &[u8] = b"SPIRCUDA";
-const FORMAT: u32 = 1;
-/// Maximum length of a cubin, far above any real one: bounds what is allocated for a length read
-/// from the table.
-const MAX_CUBIN_BYTES: usize = 16 << 20;
+const FORMAT: u32 = 2;
+/// Maximum length of a cubin or of PTX, far above any real one: bounds what is allocated for a
+/// length read from the table.
+const MAX_IMAGE_BYTES: usize = 16 << 20;
 
 /// Reason why there are no kernels for a device.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -37,26 +38,39 @@ pub(crate) enum PackError {
     Damaged(&'static str),
 }
 
-/// One file of kernels, compiled for one architecture.
+/// One file of kernels, compiled for one target.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Cubin {
+pub(crate) struct Image {
     /// The name of the file, without its ending.
     pub(crate) name: String,
-    /// Architecture that it was compiled for, such as `sm_90a`.
-    pub(crate) architecture: String,
-    /// Image that the driver loads.
-    pub(crate) image: Vec<u8>,
+    /// Target that it was compiled for.
+    pub(crate) target: Target,
+    /// Names of its kernels.
+    pub(crate) kernels: Vec<&'static str>,
+    /// Bytes that the driver loads: a cubin, or PTX that ends with a zero.
+    pub(crate) bytes: Vec<u8>,
 }
 
-impl fmt::Debug for Cubin {
+impl fmt::Debug for Image {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} for {}, {} bytes", self.name, self.architecture, self.image.len())
+        write!(f, "{} for {}, {} bytes", self.name, self.target, self.bytes.len())
     }
 }
 
-/// Returns the kernels for a device: the best cubin of every file that runs there.
-pub(crate) fn cubins(architecture: Compute) -> Result<Vec<Cubin>, PackError> {
-    Pack::parse(PACK)?.cubins(architecture)
+/// Returns the library's pack. Its hash is computed once in a process.
+fn whole() -> Result<&'static Pack<'static>, PackError> {
+    static WHOLE: OnceLock<Result<Pack<'static>, PackError>> = OnceLock::new();
+    WHOLE.get_or_init(|| Pack::parse(PACK)).as_ref().map_err(PackError::clone)
+}
+
+/// Returns the kernels for a device: the best image of every file that runs there.
+pub(crate) fn images(device: Compute) -> Result<Vec<Image>, PackError> {
+    whole()?.images(device)
+}
+
+/// Returns the oldest CUDA version whose drivers load the cubins, such as 12000.
+pub(crate) fn least_driver() -> Result<i32, PackError> {
+    Ok(whole()?.least_driver)
 }
 
 /// Returns the names of the architectures for which the pack has kernels, such as `sm_80, sm_90a`.
@@ -65,34 +79,57 @@ pub(crate) fn cubins(architecture: Compute) -> Result<Vec<Cubin>, PackError> {
 ///
 /// [`BackendError::Unavailable`] if the pack is damaged.
 pub fn pack_architectures() -> Result<String, BackendError> {
-    let pack = Pack::parse(PACK).map_err(|error| BackendError::Unavailable(error.to_string()))?;
+    let pack = whole().map_err(|error| BackendError::Unavailable(error.to_string()))?;
     Ok(pack.architectures())
 }
 
-/// Target of a cubin. The order is from the lesser to the better.
+/// Target of an image. The order is from the lesser to the better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Architecture {
-    compute: Compute,
-    /// True if the code uses instructions that only this architecture has (the `a` of `sm_90a`).
-    specific: bool,
+pub(crate) enum Target {
+    /// PTX, which the driver compiles for this compute capability or any later one.
+    Ptx(Compute),
+    /// Machine code.
+    Cubin {
+        /// Architecture.
+        compute: Compute,
+        /// True if the code uses instructions that only this architecture has (the `a` of
+        /// `sm_90a`).
+        specific: bool,
+    },
 }
 
-impl Architecture {
-    /// Returns true if the code runs on `device`: on the same major version with the same or a
-    /// later minor version, or, with specific instructions, on exactly this version.
+impl Target {
+    /// Reads a target from its fields in the table.
+    fn of([major, minor, kind]: [u8; 3]) -> Result<Self, PackError> {
+        let compute = Compute { major: major.into(), minor: minor.into() };
+        match kind {
+            0 | 1 => Ok(Self::Cubin { compute, specific: kind == 1 }),
+            2 => Ok(Self::Ptx(compute)),
+            _ => Err(PackError::Damaged("an entry is of an unknown kind")),
+        }
+    }
+
+    /// Returns true if the code runs on `device`. A cubin runs on the same major version with the
+    /// same or a later minor version, or, with specific instructions, on exactly this version.
     fn runs_on(self, device: Compute) -> bool {
-        if self.specific {
-            self.compute == device
-        } else {
-            self.compute.major == device.major && self.compute.minor <= device.minor
+        match self {
+            Self::Ptx(compute) => compute <= device,
+            Self::Cubin { compute, specific: true } => compute == device,
+            Self::Cubin { compute, specific: false } => {
+                compute.major == device.major && compute.minor <= device.minor
+            }
         }
     }
 }
 
-impl fmt::Display for Architecture {
+impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Compute { major, minor } = self.compute;
-        write!(f, "sm_{major}{minor}{}", if self.specific { "a" } else { "" })
+        match self {
+            Self::Ptx(Compute { major, minor }) => write!(f, "PTX for compute_{major}{minor}"),
+            Self::Cubin { compute: Compute { major, minor }, specific } => {
+                write!(f, "sm_{major}{minor}{}", if *specific { "a" } else { "" })
+            }
+        }
     }
 }
 
@@ -100,30 +137,49 @@ impl fmt::Display for Architecture {
 #[derive(Debug)]
 struct Entry<'a> {
     name: &'a str,
-    architecture: Architecture,
+    target: Target,
+    kernels: &'a str,
     stored: &'a [u8],
     length: usize,
     digest: [u8; 32],
 }
 
 impl Entry<'_> {
-    fn cubin(&self) -> Result<Cubin, PackError> {
-        let mut image = vec![0; self.length];
-        let written = decompress_slice_iter_to_slice(&mut image, std::iter::once(self.stored), true, false)
-            .map_err(|_| PackError::Damaged("a cubin cannot be decompressed"))?;
+    /// Decompresses the entry and checks its bytes.
+    fn bytes(&self) -> Result<Vec<u8>, PackError> {
+        let mut bytes = vec![0; self.length];
+        let written = decompress_slice_iter_to_slice(&mut bytes, std::iter::once(self.stored), true, false)
+            .map_err(|_| PackError::Damaged("an image cannot be decompressed"))?;
         if written != self.length {
-            return Err(PackError::Damaged("a cubin has another length"));
+            return Err(PackError::Damaged("an image has another length"));
         }
-        if sha256(&image) != self.digest {
-            return Err(PackError::Damaged("a cubin has another hash"));
+        if sha256(&bytes) != self.digest {
+            return Err(PackError::Damaged("an image has another hash"));
         }
-        Ok(Cubin { name: self.name.to_owned(), architecture: self.architecture.to_string(), image })
+        // The driver reads PTX up to the zero.
+        if matches!(self.target, Target::Ptx(_)) && bytes.last() != Some(&0) {
+            return Err(PackError::Damaged("its PTX does not end"));
+        }
+        Ok(bytes)
+    }
+}
+
+impl Entry<'static> {
+    fn image(&self) -> Result<Image, PackError> {
+        Ok(Image {
+            name: self.name.to_owned(),
+            target: self.target,
+            kernels: self.kernels.split(' ').collect(),
+            bytes: self.bytes()?,
+        })
     }
 }
 
 /// Table of a pack whose hash was verified.
 #[derive(Debug)]
 struct Pack<'a> {
+    /// Oldest CUDA version whose drivers load the cubins, such as 12000.
+    least_driver: i32,
     entries: Vec<Entry<'a>>,
 }
 
@@ -141,51 +197,63 @@ impl<'a> Pack<'a> {
             return Err(PackError::Damaged("its hash is another"));
         }
 
+        let least_driver = i32::try_from(head.word()?)
+            .map_err(|_| PackError::Damaged("no driver is as new as it asks for"))?;
         let count = head.word()?;
         let mut entries = Vec::new();
         for _ in 0..count {
-            let [major, minor, specific, name] = head.array()?;
+            let [major, minor, kind, name] = head.array()?;
             let (offset, stored, length) = (head.size()?, head.size()?, head.size()?);
+            let listed = u16::from_le_bytes(head.array()?);
             let digest = head.array()?;
-            let name = std::str::from_utf8(head.take(name.into())?)
-                .map_err(|_| PackError::Damaged("a name is not text"))?;
+            let mut text = |length| {
+                let bytes = head.take(length)?;
+                std::str::from_utf8(bytes).map_err(|_| PackError::Damaged("a name is not text"))
+            };
+            let (name, kernels) = (text(name.into())?, text(listed.into())?);
             let stored = bytes
                 .get(offset..)
                 .and_then(|from| from.get(..stored))
-                .ok_or(PackError::Damaged("a cubin lies beyond its end"))?;
-            if length > MAX_CUBIN_BYTES {
-                return Err(PackError::Damaged("a cubin is too large"));
+                .ok_or(PackError::Damaged("an image lies beyond its end"))?;
+            if length > MAX_IMAGE_BYTES {
+                return Err(PackError::Damaged("an image is too large"));
             }
-            let compute = Compute { major: major.into(), minor: minor.into() };
-            let architecture = Architecture { compute, specific: specific != 0 };
-            entries.push(Entry { name, architecture, stored, length, digest });
+            let target = Target::of([major, minor, kind])?;
+            entries.push(Entry { name, target, kernels, stored, length, digest });
         }
-        Ok(Self { entries })
+        Ok(Self { least_driver, entries })
     }
 
-    fn cubins(&self, device: Compute) -> Result<Vec<Cubin>, PackError> {
-        let mut best = BTreeMap::<&str, &Entry<'_>>::new();
-        for entry in self.entries.iter().filter(|entry| entry.architecture.runs_on(device)) {
+    /// Returns the best entry of every file that runs on a device.
+    fn best(&self, device: Compute) -> Result<Vec<&Entry<'a>>, PackError> {
+        let mut best = BTreeMap::<&str, &Entry<'a>>::new();
+        for entry in self.entries.iter().filter(|entry| entry.target.runs_on(device)) {
             let chosen = best.entry(entry.name).or_insert(entry);
-            if chosen.architecture < entry.architecture {
+            if chosen.target < entry.target {
                 *chosen = entry;
             }
         }
         if best.is_empty() {
             return Err(PackError::Capability { capability: device, there: self.architectures() });
         }
-        best.into_values().map(Entry::cubin).collect()
+        Ok(best.into_values().collect())
     }
 
-    /// Lists the architectures in the pack, as text.
+    /// Lists the targets in the pack, as text.
     fn architectures(&self) -> String {
-        let mut there: Vec<_> = self.entries.iter().map(|entry| entry.architecture).collect();
+        let mut there: Vec<_> = self.entries.iter().map(|entry| entry.target).collect();
         there.sort_unstable();
         there.dedup();
         if there.is_empty() {
             return "none".to_owned();
         }
         there.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    }
+}
+
+impl Pack<'static> {
+    fn images(&self, device: Compute) -> Result<Vec<Image>, PackError> {
+        self.best(device)?.into_iter().map(Entry::image).collect()
     }
 }
 
@@ -231,7 +299,8 @@ mod tests {
     /// Row of a pack to write: the table's fields, which may disagree with the stored bytes.
     struct Row {
         name: &'static str,
-        architecture: (u8, u8, u8),
+        target: (u8, u8, u8),
+        kernels: &'static str,
         stored: Vec<u8>,
         /// Added to the row's true offset.
         shift: u32,
@@ -240,29 +309,33 @@ mod tests {
         digest: [u8; 32],
     }
 
-    fn row(name: &'static str, architecture: (u8, u8, u8)) -> Row {
-        let raw = image(name, architecture);
+    fn row(name: &'static str, target: (u8, u8, u8)) -> Row {
+        let raw = image(name, target);
         let stored = miniz_oxide::deflate::compress_to_vec_zlib(&raw, 9);
         let (stored_length, length) = (stored.len() as u32, raw.len() as u32);
-        Row { name, architecture, stored, shift: 0, stored_length, length, digest: sha256(&raw) }
+        let digest = sha256(&raw);
+        Row { name, target, kernels: "one two", stored, shift: 0, stored_length, length, digest }
     }
 
-    fn image(name: &str, architecture: (u8, u8, u8)) -> Vec<u8> {
-        format!("{name} {architecture:?} ").repeat(20).into_bytes()
+    fn image(name: &str, target: (u8, u8, u8)) -> Vec<u8> {
+        let mut bytes = format!("{name} {target:?} ").repeat(20).into_bytes();
+        bytes.push(0);
+        bytes
     }
 
     /// Writes a pack with a valid hash.
     fn write(rows: &[Row]) -> Vec<u8> {
-        let mut body = (rows.len() as u32).to_le_bytes().to_vec();
-        let mut offset = 48 + rows.iter().map(|row| 48 + row.name.len()).sum::<usize>();
+        let mut body = [12_000, rows.len() as u32].map(u32::to_le_bytes).concat();
+        let mut offset = 52 + rows.iter().map(|row| 50 + row.name.len() + row.kernels.len()).sum::<usize>();
         for row in rows {
-            let (major, minor, specific) = row.architecture;
-            body.extend([major, minor, specific, row.name.len() as u8]);
+            let (major, minor, kind) = row.target;
+            body.extend([major, minor, kind, row.name.len() as u8]);
             body.extend((offset as u32).wrapping_add(row.shift).to_le_bytes());
             body.extend(row.stored_length.to_le_bytes());
             body.extend(row.length.to_le_bytes());
+            body.extend((row.kernels.len() as u16).to_le_bytes());
             body.extend(row.digest);
-            body.extend(row.name.as_bytes());
+            body.extend([row.name, row.kernels].concat().into_bytes());
             offset += row.stored.len();
         }
         body.extend(rows.iter().flat_map(|row| &row.stored));
@@ -274,8 +347,8 @@ mod tests {
     }
 
     fn sample() -> Vec<Row> {
-        let general = [(8, 0, 0), (8, 6, 0), (8, 9, 0), (9, 0, 1), (10, 0, 0), (12, 0, 0)];
-        let mut rows: Vec<_> = general.iter().map(|&architecture| row("fold", architecture)).collect();
+        let general = [(8, 0, 0), (8, 6, 0), (8, 9, 0), (9, 0, 1), (10, 0, 0), (12, 0, 0), (9, 0, 2)];
+        let mut rows: Vec<_> = general.iter().map(|&target| row("fold", target)).collect();
         rows.push(row("planes", (9, 0, 1)));
         rows.push(row("share", (8, 0, 0)));
         rows.push(row("share", (9, 0, 0)));
@@ -284,23 +357,28 @@ mod tests {
 
     fn chosen(device: Compute) -> Result<Vec<(String, String)>, PackError> {
         let bytes = write(&sample());
-        let cubins = Pack::parse(&bytes)?.cubins(device)?;
-        Ok(cubins.into_iter().map(|cubin| (cubin.name, cubin.architecture)).collect())
+        let pack = Pack::parse(&bytes)?;
+        let best = pack.best(device)?;
+        Ok(best.iter().map(|entry| (entry.name.to_owned(), entry.target.to_string())).collect())
     }
 
     #[test]
     fn a_device_gets_the_best_of_every_file() {
-        let cases: [(Compute, &[(&str, &str)]); 9] = [
+        let cases: [(Compute, &[(&str, &str)]); 12] = [
             (compute(8, 0), &[("fold", "sm_80"), ("share", "sm_80")]),
             (compute(8, 6), &[("fold", "sm_86"), ("share", "sm_80")]),
             (compute(8, 7), &[("fold", "sm_86"), ("share", "sm_80")]),
             (compute(8, 9), &[("fold", "sm_89"), ("share", "sm_80")]),
             (compute(9, 0), &[("fold", "sm_90a"), ("planes", "sm_90a"), ("share", "sm_90")]),
-            // Code specific to 9.0 does not run on a later version.
-            (compute(9, 1), &[("share", "sm_90")]),
+            // Code specific to 9.0 does not run on a later version, but PTX does.
+            (compute(9, 1), &[("fold", "PTX for compute_90"), ("share", "sm_90")]),
             (compute(10, 3), &[("fold", "sm_100")]),
             (compute(12, 0), &[("fold", "sm_120")]),
             (compute(12, 1), &[("fold", "sm_120")]),
+            // No cubin runs there.
+            (compute(9, 9), &[("fold", "PTX for compute_90"), ("share", "sm_90")]),
+            (compute(11, 0), &[("fold", "PTX for compute_90")]),
+            (compute(13, 0), &[("fold", "PTX for compute_90")]),
         ];
         for (device, expected) in cases {
             let found = chosen(device).unwrap();
@@ -313,29 +391,31 @@ mod tests {
     fn a_specific_cubin_is_better_than_a_general_one() {
         for rows in [[row("x", (9, 0, 0)), row("x", (9, 0, 1))], [row("x", (9, 0, 1)), row("x", (9, 0, 0))]] {
             let bytes = write(&rows);
-            let cubins = Pack::parse(&bytes).unwrap().cubins(compute(9, 0)).unwrap();
-            assert_eq!(cubins.len(), 1);
-            assert_eq!(cubins[0].architecture, "sm_90a");
-            assert_eq!(cubins[0].image, image("x", (9, 0, 1)));
+            let pack = Pack::parse(&bytes).unwrap();
+            let best = pack.best(compute(9, 0)).unwrap();
+            assert_eq!(best.len(), 1);
+            assert_eq!(best[0].target.to_string(), "sm_90a");
+            assert_eq!(best[0].kernels, "one two");
+            assert_eq!(best[0].bytes().unwrap(), image("x", (9, 0, 1)));
         }
     }
 
     #[test]
     fn a_device_without_kernels_is_named_with_those_that_have_some() {
-        for device in [compute(7, 5), compute(11, 0), compute(13, 0)] {
+        for device in [compute(7, 5), compute(6, 0)] {
             let message = chosen(device).unwrap_err().to_string();
-            let there = "sm_80, sm_86, sm_89, sm_90, sm_90a, sm_100, sm_120";
+            let there = "PTX for compute_90, sm_80, sm_86, sm_89, sm_90, sm_90a, sm_100, sm_120";
             let expected = format!("no kernels for compute capability {device}; there are some for {there}");
             assert_eq!(message, expected);
         }
-        let empty = seal(&0u32.to_le_bytes());
-        let message = Pack::parse(&empty).unwrap().cubins(compute(8, 0)).unwrap_err().to_string();
+        let empty = write(&[]);
+        let message = Pack::parse(&empty).unwrap().best(compute(8, 0)).unwrap_err().to_string();
         assert!(message.ends_with("there are some for none"), "{message}");
     }
 
     #[test]
     fn every_truncation_and_every_flipped_bit_is_an_error() {
-        let bytes = write(&sample()[3..7]);
+        let bytes = write(&sample()[3..8]);
         assert!(Pack::parse(&bytes).is_ok());
         for end in 0..bytes.len() {
             assert!(matches!(Pack::parse(&bytes[..end]), Err(PackError::Damaged(_))), "{end} bytes");
@@ -350,26 +430,26 @@ mod tests {
         }
     }
 
-    /// With a valid hash, damage reaches the table and the cubins; it must cause an error or be
+    /// With a valid hash, damage reaches the table and the images; it must cause an error or be
     /// harmless.
     #[test]
     fn damage_under_a_right_hash_never_panics() {
-        let bytes = write(&sample()[3..7]);
-        let body = &bytes[44..];
+        let bytes = write(&sample()[3..8]);
+        let whole = &bytes[44..];
         let devices = [compute(9, 0), compute(10, 0), compute(12, 0)];
         let read = |body: &[u8]| {
             let bytes = seal(body);
             if let Ok(pack) = Pack::parse(&bytes) {
-                for cubin in devices.iter().flat_map(|&device| pack.cubins(device).into_iter().flatten()) {
-                    assert!(cubin.image.len() <= MAX_CUBIN_BYTES);
+                for entry in devices.iter().flat_map(|&device| pack.best(device).into_iter().flatten()) {
+                    assert!(entry.bytes().is_ok_and(|bytes| bytes.len() <= MAX_IMAGE_BYTES) || body != whole);
                 }
             }
         };
-        for end in 0..body.len() {
-            read(&body[..end]);
+        for end in 0..whole.len() {
+            read(&whole[..end]);
         }
-        for bit in 0..8 * body.len() {
-            let mut flipped = body.to_vec();
+        for bit in 0..8 * whole.len() {
+            let mut flipped = whole.to_vec();
             flipped[bit / 8] ^= 1 << (bit % 8);
             read(&flipped);
         }
@@ -378,7 +458,7 @@ mod tests {
     #[test]
     fn a_lying_table_is_an_error() {
         type Lie = fn(&mut Row);
-        let lies: [(Lie, &str); 7] = [
+        let lies: [(Lie, &str); 8] = [
             (|row| row.digest[0] ^= 1, "another hash"),
             (|row| row.length += 1, "another length"),
             (|row| row.length -= 1, "cannot be decompressed"),
@@ -386,18 +466,19 @@ mod tests {
             (|row| row.stored_length = u32::MAX, "beyond its end"),
             (|row| row.shift = 1 << 31, "beyond its end"),
             (|row| row.stored_length -= 1, "cannot be decompressed"),
+            (|row| row.target.2 = 3, "unknown kind"),
         ];
         for (lie, expected) in lies {
             let mut rows = [row("fold", (8, 0, 0))];
             lie(&mut rows[0]);
             let bytes = write(&rows);
             let message = Pack::parse(&bytes)
-                .and_then(|pack| pack.cubins(compute(8, 0)))
+                .and_then(|pack| pack.entries[0].bytes())
                 .expect_err("a lie is seen")
                 .to_string();
             assert!(message.contains(expected), "{message}, not {expected}");
         }
-        let many = seal(&u32::MAX.to_le_bytes());
+        let many = seal(&[12_000, u32::MAX].map(u32::to_le_bytes).concat());
         assert_eq!(Pack::parse(&many).unwrap_err(), PackError::Damaged("it is too short"));
     }
 
@@ -405,11 +486,35 @@ mod tests {
     fn the_pack_of_this_library_is_whole() {
         let pack = Pack::parse(PACK).unwrap();
         for entry in &pack.entries {
-            let cubin = entry.cubin().unwrap();
-            assert!(cubin.image.starts_with(b"\x7fELF"), "{cubin:?}");
+            let bytes = entry.bytes().unwrap();
+            match entry.target {
+                Target::Cubin { .. } => assert!(bytes.starts_with(b"\x7fELF"), "{}", entry.name),
+                Target::Ptx(_) => {
+                    let text = std::str::from_utf8(&bytes).unwrap();
+                    let entries = entry.kernels.split(' ').map(|kernel| format!(".entry {kernel}("));
+                    entries.for_each(|line| assert!(text.contains(&line), "{line} is not in {}", entry.name));
+                }
+            }
         }
-        for (major, minor) in [(8, 0), (8, 6), (8, 9), (9, 0), (10, 0), (12, 0)] {
-            assert!(!cubins(compute(major, minor)).unwrap().is_empty(), "sm_{major}{minor}");
+        for (major, minor) in [(8, 0), (8, 6), (8, 9), (9, 0), (10, 0), (11, 0), (12, 0), (13, 0)] {
+            let images = images(compute(major, minor)).unwrap();
+            assert!(
+                images.iter().any(|image| image.kernels.contains(&"selftest_words")),
+                "sm_{major}{minor}"
+            );
         }
+        assert_eq!(least_driver().unwrap(), 12_000);
+    }
+
+    #[test]
+    fn ptx_without_an_end_is_an_error() {
+        let mut rows = [row("fold", (9, 0, 2))];
+        let raw = &image("fold", (9, 0, 2))[..20];
+        rows[0].stored = miniz_oxide::deflate::compress_to_vec_zlib(raw, 9);
+        (rows[0].stored_length, rows[0].length) = (rows[0].stored.len() as u32, 20);
+        rows[0].digest = sha256(raw);
+        let bytes = write(&rows);
+        let error = Pack::parse(&bytes).unwrap().entries[0].bytes().unwrap_err();
+        assert_eq!(error, PackError::Damaged("its PTX does not end"));
     }
 }

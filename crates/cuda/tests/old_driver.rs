@@ -5,7 +5,7 @@ use spirea_cuda_emulation::{Config, Emulation};
 
 #[test]
 fn an_old_driver_is_told_apart() {
-    Emulation::install(Config { version: 12020, ..Config::default() });
+    Emulation::install(Config { version: 11080, ..Config::default() });
     let error = Device::open(0).unwrap_err();
-    assert_eq!(error, DriverError::OldDriver { found: "12.2".into(), wanted: "13.0".into() });
+    assert_eq!(error, DriverError::OldDriver { found: "11.8".into(), wanted: "12.0".into() });
 }

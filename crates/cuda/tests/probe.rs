@@ -22,6 +22,27 @@ fn an_emulated_device_passes_every_self_test() {
 }
 
 #[test]
+fn a_device_knows_which_kernels_were_never_launched() {
+    emulation().with(Config { processors: 6, ..Config::default() }, || {
+        let backend = CudaBackend::new(0).unwrap();
+        let device = backend.device();
+        assert_eq!(device.never_launched(), device.kernels());
+        // To look a kernel up is not to launch it.
+        device.kernel("selftest_mma").unwrap();
+        for test in SelfTest::all(device) {
+            if ["warp", "grid-barrier"].contains(&test.name()) {
+                test.run(device).unwrap();
+            }
+        }
+        let mut expected = device.kernels().to_vec();
+        expected.retain(|name| !["selftest_warp", "selftest_grid"].contains(name));
+        assert_eq!(expected.len() + 2, device.kernels().len());
+        assert_eq!(device.never_launched(), expected);
+        assert_eq!(CudaBackend::new(0).unwrap().device().never_launched(), device.kernels());
+    });
+}
+
+#[test]
 fn every_limit_is_measured() {
     emulation().in_every_order(|| {
         let backend = CudaBackend::new(0).unwrap();

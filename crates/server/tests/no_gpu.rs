@@ -21,7 +21,7 @@ fn the_processor_answers_where_no_gpu_can() {
     let cases = [
         ("no-driver", "libcuda is not on this machine"),
         ("no-device", "finds no device"),
-        ("old-driver", "is for CUDA 12.2"),
+        ("old-driver", "is for CUDA 11.8"),
     ];
     for (case, reason) in cases {
         let mut command = Command::new(std::env::current_exe().unwrap());
@@ -42,7 +42,7 @@ fn a_case() {
     let (case, reason) = case.split_once(':').unwrap();
     match case {
         "no-device" => drop(Emulation::install(Config { devices: 0, ..Config::default() })),
-        "old-driver" => drop(Emulation::install(Config { version: 12020, ..Config::default() })),
+        "old-driver" => drop(Emulation::install(Config { version: 11080, ..Config::default() })),
         _ => {}
     }
     let folder = tempfile::tempdir().unwrap();

@@ -87,8 +87,11 @@ fn an_emulated_device_passes_every_check() {
     let said = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{said}{}", text(&output.stderr));
     let objects = objects(&said);
-    let [device, checks @ .., summary] = &objects[..] else { panic!("no checks: {said}") };
+    let [device, checks @ .., coverage, summary] = &objects[..] else { panic!("no checks: {said}") };
     assert_eq!(device["device"], "Spirea emulation");
+    assert_eq!(device["kernels"], "sm_90a");
+    assert_eq!(coverage["coverage"], "every kernel was launched");
+    assert_eq!(coverage["outcome"], "ok", "{coverage}");
     assert_eq!(device["checks"], checks.len());
     assert!(checks.iter().all(|check| check["outcome"] == "ok" && check["seconds"].is_f64()), "{said}");
     assert_eq!((&summary["passed"], &summary["failed"]), (&checks.len().into(), &0.into()));
@@ -101,6 +104,8 @@ fn an_emulated_device_passes_every_check() {
         "module_fold",
         "transforms fast",
         "ring steps onion-32",
+        "ring steps degree-2048",
+        "dpf siphash calls",
         "poly_fold fast",
         "dpf chacha12 u128",
         "share_fold sha-256 u64",
@@ -110,6 +115,25 @@ fn an_emulated_device_passes_every_check() {
     ] {
         assert!(named(kind), "no check of {kind}");
     }
+}
+
+#[test]
+fn kernels_that_a_filter_leaves_out_are_listed() {
+    let folder = TempDir::new().unwrap();
+    let arguments = ["gpu", "check", "--filter", "self-test warp", "--json"];
+    let output = spirea(folder.path(), Path::new(LIBRARY), &arguments);
+    let said = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{said}{}", text(&output.stderr));
+    let objects = objects(&said);
+    let coverage = &objects[2];
+    assert_eq!(
+        (&coverage["coverage"], &coverage["outcome"]),
+        (&"every kernel was launched".into(), &"not run".into())
+    );
+    let detail = coverage["detail"].as_str().unwrap();
+    assert!(detail.starts_with("--filter leaves out checks; not launched are "), "{detail}");
+    assert!(detail.contains("ring_rotation_2048") && !detail.contains("selftest_warp"), "{detail}");
+    assert_eq!(objects[3]["passed"], 1);
 }
 
 #[test]

@@ -149,10 +149,14 @@ int launch(const Function* handle, emulation::Dim3 grid, emulation::Dim3 shape, 
 
 using namespace driver;
 
-// Accepts any image: modules always contain the built-in kernels.
+// Accepts any image: modules always contain the built-in kernels. A driver refuses PTX of a newer CUDA version; PTX
+// of this project is of CUDA 12.9 and begins with a comment.
 EXPORTED int cuModuleLoadData(Module** handle, const void* image) {
     return in_context([&](Context& context) {
         require(image != nullptr, INVALID_VALUE, "no image");
+        constexpr int PTX_CUDA_VERSION = 12090;
+        const bool is_ptx = std::strncmp(static_cast<const char*>(image), "//", 2) == 0;
+        require(!is_ptx || state().configuration.version >= PTX_CUDA_VERSION, UNSUPPORTED_PTX_VERSION, "PTX of a newer version");
         auto module = std::make_unique<Module>();
         module->context = &context;
         *handle = module.get();

@@ -2,14 +2,16 @@
 
 use std::collections::HashMap;
 use std::ffi::CString;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cudarc::driver::result;
 use cudarc::driver::sys::{self, CUmemPool_attribute as PoolAttribute};
 
+use super::error::describe;
 use super::library::{device_count, driver};
-use super::{DriverError, Kernel, Properties};
-use crate::pack;
+use super::{Compute, DriverError, Kernel, Properties};
+use crate::pack::{self, Image, Target};
 
 /// Open device: its primary context, its main stream and the kernels compiled for it.
 pub struct Device {
@@ -18,6 +20,11 @@ pub struct Device {
     pub(super) context: sys::CUcontext,
     properties: Properties,
     modules: Vec<sys::CUmodule>,
+    /// Targets of the loaded images, such as `sm_90a`.
+    targets: Vec<Target>,
+    /// Names of all kernels in the loaded images, sorted, and whether each was launched.
+    names: Vec<&'static str>,
+    launched: Vec<AtomicBool>,
     kernels: Mutex<HashMap<&'static str, Kernel>>,
     main: sys::CUstream,
 }
@@ -40,8 +47,13 @@ impl Device {
         }
         let device = result::device::get(ordinal as i32).map_err(DriverError::of("cuDeviceGet"))?;
         let properties = Properties::of(device)?;
-        let cubins =
-            pack::cubins(properties.compute).map_err(|error| DriverError::Kernels(error.to_string()))?;
+        let images =
+            pack::images(properties.compute).map_err(|error| DriverError::Kernels(error.to_string()))?;
+        let mut targets: Vec<_> = images.iter().map(|image| image.target).collect();
+        targets.sort_unstable();
+        targets.dedup();
+        let mut names: Vec<_> = images.iter().flat_map(|image| image.kernels.iter().copied()).collect();
+        names.sort_unstable();
         // SAFETY: the driver returned this device.
         let context = unsafe { result::primary_ctx::retain(device) }
             .map_err(DriverError::of("cuDevicePrimaryCtxRetain"))?;
@@ -51,6 +63,9 @@ impl Device {
             context,
             properties,
             modules: Vec::new(),
+            targets,
+            launched: names.iter().map(|_| AtomicBool::new(false)).collect(),
+            names,
             kernels: Mutex::default(),
             main: std::ptr::null_mut(),
         };
@@ -58,11 +73,8 @@ impl Device {
         opened.keep_freed_memory()?;
         opened.main = result::stream::create(result::stream::StreamKind::NonBlocking)
             .map_err(DriverError::of("cuStreamCreate"))?;
-        for cubin in cubins {
-            // SAFETY: a whole cubin, whose hash was checked.
-            let module = unsafe { result::module::load_data(cubin.image.as_ptr().cast()) }
-                .map_err(DriverError::of("cuModuleLoadData"))?;
-            opened.modules.push(module);
+        for image in images {
+            opened.modules.push(load(&image, opened.properties.compute)?);
         }
         Ok(Arc::new(opened))
     }
@@ -75,6 +87,29 @@ impl Device {
     /// Returns the device's properties.
     pub fn properties(&self) -> &Properties {
         &self.properties
+    }
+
+    /// Describes the loaded kernels by their targets: `sm_90a`, or `PTX for compute_90`, which the
+    /// driver compiled.
+    pub fn targets(&self) -> String {
+        self.targets.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Records the launch of a kernel, by its index in the names.
+    pub(super) fn note_launch(&self, number: usize) {
+        self.launched[number].store(true, Ordering::Relaxed);
+    }
+
+    /// Returns the names of the kernels that the pack has for this device, sorted.
+    pub fn kernels(&self) -> &[&'static str] {
+        &self.names
+    }
+
+    /// Returns the names of the kernels in the pack that were not launched since the device was
+    /// opened, sorted. The launches of a graph count when it is captured.
+    pub fn never_launched(&self) -> Vec<&'static str> {
+        let launched = self.names.iter().zip(&self.launched);
+        launched.filter(|(_, launched)| !launched.load(Ordering::Relaxed)).map(|(&name, _)| name).collect()
     }
 
     /// Returns the bytes of memory that are free, and in all.
@@ -148,7 +183,7 @@ impl Device {
             )
         }
         .map_err(DriverError::of("cuFuncSetAttribute"))?;
-        let kernel = Kernel { function, name };
+        let kernel = Kernel { function, name, number: self.names.binary_search(&name).ok() };
         kernels.insert(name, kernel);
         Ok(kernel)
     }
@@ -174,6 +209,18 @@ impl Device {
             error => Err(DriverError::of("cuCtxEnablePeerAccess")(result::DriverError(error))),
         }
     }
+}
+
+/// Loads an image in the current context.
+fn load(image: &Image, capability: Compute) -> Result<sys::CUmodule, DriverError> {
+    // SAFETY: a whole cubin, or PTX with its last zero; the hash was checked.
+    let loaded = unsafe { result::module::load_data(image.bytes.as_ptr().cast()) };
+    loaded.map_err(|error| match (image.target, DriverError::of("cuModuleLoadData")(error)) {
+        (Target::Ptx(_), DriverError::Call { .. }) => {
+            DriverError::Ptx { capability, reason: describe(error) }
+        }
+        (_, other) => other,
+    })
 }
 
 impl std::fmt::Debug for Device {

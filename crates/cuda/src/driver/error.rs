@@ -4,6 +4,8 @@ use cudarc::driver::result;
 use cudarc::driver::sys::CUresult;
 use spirea_backend::BackendError;
 
+use super::Compute;
+
 /// Environment variable with the path of the driver library, for a library that the system's linker
 /// does not find.
 pub const DRIVER_VARIABLE: &str = "SPIREA_CUDA_DRIVER";
@@ -39,6 +41,17 @@ pub enum DriverError {
     /// No kernels were compiled for this device.
     #[error("{0}")]
     Kernels(String),
+    /// The driver refused to compile the kernels' PTX: no cubin runs on the device.
+    #[error(
+        "no kernels are compiled for compute capability {capability}, and the driver cannot compile their PTX \
+         ({reason}): update the driver, or use a version of Spirea that knows the device"
+    )]
+    Ptx {
+        /// Compute capability of the device.
+        capability: Compute,
+        /// The driver's error.
+        reason: String,
+    },
     /// The device's memory is full.
     #[error("the device has no room for {wanted} bytes: {free} of {total} are free")]
     OutOfMemory {
@@ -86,7 +99,7 @@ impl DriverError {
 }
 
 /// Formats the driver's name of an error, with its number.
-fn describe(error: result::DriverError) -> String {
+pub(super) fn describe(error: result::DriverError) -> String {
     let name = error.error_name().map_or("unknown", |name| name.to_str().unwrap_or("unknown"));
     format!("{name}, {}", error.0 as u32)
 }

@@ -7,6 +7,8 @@ use cudarc::driver::sys;
 pub struct Kernel {
     pub(super) function: sys::CUfunction,
     pub(super) name: &'static str,
+    /// Index into the device's record of launches; `None` if the pack does not list the kernel.
+    pub(super) number: Option<usize>,
 }
 
 // SAFETY: a handle that any thread may use.

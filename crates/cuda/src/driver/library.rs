@@ -5,10 +5,7 @@ use std::sync::OnceLock;
 use cudarc::driver::{result, sys};
 
 use super::error::{DRIVER_VARIABLE, DriverError};
-
-/// Oldest driver that loads the kernels: cubins of the CUDA 13 compiler need a driver of the same
-/// major version.
-const LEAST_VERSION: i32 = 13000;
+use crate::pack;
 
 /// Loads and initialises the driver once. The result, also an error, is kept.
 pub(super) fn driver() -> Result<(), DriverError> {
@@ -33,8 +30,9 @@ fn initialise() -> Result<(), DriverError> {
         other => other,
     })?;
     let found = version()?;
-    if found < LEAST_VERSION {
-        return Err(DriverError::OldDriver { found: dotted(found), wanted: dotted(LEAST_VERSION) });
+    let wanted = pack::least_driver().map_err(|error| DriverError::Kernels(error.to_string()))?;
+    if found < wanted {
+        return Err(DriverError::OldDriver { found: dotted(found), wanted: dotted(wanted) });
     }
     Ok(())
 }

@@ -76,6 +76,9 @@ impl Stream {
         self.device.bind()?;
         let mut pointers: Vec<*mut std::ffi::c_void> =
             args.iter().map(|arg| arg.0.as_ptr().cast_mut().cast()).collect();
+        if let Some(number) = kernel.number {
+            self.device.note_launch(number);
+        }
         let [x, y, z] = grid.blocks;
         let (blocks, threads) = ((x, y, z), (grid.threads, 1, 1));
         // SAFETY: the arguments live until the call returns, and the driver copies them before

@@ -1,6 +1,7 @@
 //! Checks before trusting a device: self-tests of every primitive that the kernels rely on, and
 //! measurements of the device's peak rates.
 
+mod chains;
 mod contents;
 mod rates;
 mod selftest;

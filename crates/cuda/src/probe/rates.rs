@@ -10,11 +10,13 @@ use crate::driver::{Arg, Buffer, ByteProduct, Device, DriverError, Grid, Pinned,
 
 /// Repetitions of a measurement. The best counts: a limit is the rate of an undisturbed run.
 const RUNS: usize = 5;
-/// For kernels that run instructions in rounds: threads of a block, blocks on a processor, and
-/// instructions of a round.
-const THREADS: usize = 512;
+/// For kernels that run instructions in rounds: threads of a block, and blocks on a processor.
+pub(super) const THREADS: usize = 512;
 const BLOCKS: usize = 2;
-const INSTRUCTIONS: f64 = 8.0 * 8.0;
+/// Chains of a thread, and instructions of a chain in a round: `CHAIN` and `UNROLL` of `rates.cu`.
+pub(super) const CHAIN: usize = 8;
+pub(super) const UNROLL: usize = 8;
+const INSTRUCTIONS: f64 = (CHAIN * UNROLL) as f64;
 /// Loads in flight of each thread that reads.
 const LOADS: usize = 8;
 /// Side of the matrices that the library multiplies, and byte products of one `mma` instruction.
@@ -22,7 +24,7 @@ const LIBRARY_SIDE: usize = 8192;
 const TILE_PRODUCTS: f64 = 16.0 * 8.0 * 32.0;
 /// Byte products of one `wgmma` instruction, and bytes of the columns that it reads.
 const WARPGROUP_PRODUCTS: f64 = 64.0 * 256.0 * 32.0;
-const WARPGROUP_SHARED: usize = 256 * 32;
+pub(super) const WARPGROUP_SHARED: usize = 256 * 32;
 
 /// Instruction on words whose rate bounds a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +70,7 @@ impl Instruction {
         }
     }
 
-    fn kernel(self) -> &'static str {
+    pub(super) fn kernel(self) -> &'static str {
         match self {
             Self::MultiplyAdd => "rate_multiply_add",
             Self::MultiplyAddWide => "rate_multiply_add_wide",

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use spirea_math::random::public_row;
 
+use super::chains;
 use crate::args;
 use crate::driver::{Compute, Device, DriverError, Grid};
 
@@ -37,7 +38,7 @@ pub struct SelfTest {
 }
 
 impl SelfTest {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 13] = [
         Self { name: "pool", run: pool },
         Self { name: "words", run: words },
         Self { name: "warp", run: warp },
@@ -48,10 +49,14 @@ impl SelfTest {
         Self { name: "grid-barrier", run: grid_barrier },
         Self { name: "mma", run: mma },
         Self { name: "common-ones", run: common_ones },
+        Self { name: "rate-instructions", run: chains::instructions },
+        Self { name: "rate-memory", run: chains::memory },
+        Self { name: "rate-mma", run: chains::mma },
     ];
 
     /// Self-tests of Hopper's tensor cores.
-    const HOPPER: [Self; 2] = [
+    const HOPPER: [Self; 3] = [
+        Self { name: "rate-wgmma", run: chains::wgmma },
         Self { name: "wgmma-128", run: |device| wgmma(device, "selftest_wgmma_128", 128) },
         Self { name: "wgmma-256", run: |device| wgmma(device, "selftest_wgmma_256", 256) },
     ];
@@ -77,14 +82,14 @@ impl SelfTest {
 }
 
 /// Returns pseudorandom words, the same in every run.
-fn random(stream: u64, count: usize) -> Vec<u32> {
+pub(super) fn random(stream: u64, count: usize) -> Vec<u32> {
     let mut words = vec![0; count];
     public_row(&[0x5e; 32], stream, &mut words);
     words
 }
 
 /// Fails at the first value that differs.
-fn equal<T: Copy + Into<u64> + PartialEq>(
+pub(super) fn equal<T: Copy + Into<u64> + PartialEq>(
     what: &str,
     found: &[T],
     expected: impl IntoIterator<Item = T>,
@@ -177,7 +182,7 @@ fn words(device: &Arc<Device>) -> Result<(), SelfTestError> {
 
 /// Selects bytes of (b : a) by selectors of four bits; the fourth bit asks for the byte's sign
 /// instead.
-fn permuted_bytes(a: u32, b: u32, selectors: u32) -> u32 {
+pub(super) fn permuted_bytes(a: u32, b: u32, selectors: u32) -> u32 {
     let bytes = (u64::from(b) << 32 | u64::from(a)).to_le_bytes();
     u32::from_le_bytes(std::array::from_fn(|i| {
         let selector = selectors >> (4 * i);

@@ -1,5 +1,7 @@
 //! Evaluation of keys on their whole domain, and bare function calls, to compare folds with.
 
+use std::sync::Arc;
+
 use spirea_backend::{BackendError, MAX_KEYS};
 use spirea_dpf::{Block, Key, LEAF_BLOCKS, Leaf, OutputKind, PrfKind};
 
@@ -9,7 +11,7 @@ use super::keys::DeviceKeys;
 use super::plan::{EvaluationPlan, Machine, THREADS, Tops};
 use crate::CudaBackend;
 use crate::args;
-use crate::driver::{Arg, Buffer, Grid};
+use crate::driver::{Arg, Buffer, Device, Grid, Kernel};
 
 /// Keys on a device, with room for all their shares.
 #[derive(Debug)]
@@ -80,19 +82,54 @@ impl CudaBackend {
     /// # Errors
     /// The device's error.
     pub fn prf_rate(&self, prf: PrfKind, leaves: u32) -> Result<f64, BackendError> {
-        let (device, functions) = (self.device(), functions(prf));
-        let blocks = 4 * device.properties().processors.max(1) as usize;
-        let (stream, constants) = (device.main(), Constants::new(device)?);
-        let sink = device.alloc::<Block>(blocks * THREADS)?;
-        let kernel = device.kernel(functions.calls)?;
-        let grid = Grid::new(blocks, THREADS).shared(functions.tables);
-        let run = |leaves: u32| stream.launch(&kernel, grid, args![constants.argument(prf), leaves, &sink]);
-        run(1)?;
-        let before = stream.record()?;
-        run(leaves)?;
-        let seconds = stream.record()?.seconds_since(&before)?;
+        let blocks = 4 * self.device().properties().processors.max(1) as usize;
+        let calls = Calls::new(self.device(), prf, blocks)?;
+        calls.run(1)?;
+        let before = self.device().main().record()?;
+        calls.run(leaves)?;
+        let seconds = self.device().main().record()?.seconds_since(&before)?;
         let of_leaf = (LEAF_BLOCKS as u64).div_ceil(prf.blocks_per_call());
         Ok((blocks * THREADS) as f64 * f64::from(leaves) * of_leaf as f64 / seconds)
+    }
+
+    /// Returns the last seeds of the chains of leaves that [`CudaBackend::prf_rate`] computes, of
+    /// the threads of one block. The seed of thread t is 2 t; the exclusive or of a leaf's blocks,
+    /// with its lowest bit cleared, is the next seed.
+    ///
+    /// # Errors
+    /// The device's error.
+    pub fn prf_chains(&self, prf: PrfKind, leaves: u32) -> Result<Vec<Block>, BackendError> {
+        let calls = Calls::new(self.device(), prf, 1)?;
+        calls.run(leaves)?;
+        Ok(self.device().main().read(&calls.sink.all())?)
+    }
+}
+
+/// Launches of a function's calls, a chain in each thread.
+struct Calls {
+    prf: PrfKind,
+    constants: Constants,
+    kernel: Kernel,
+    grid: Grid,
+    sink: Buffer<Block>,
+}
+
+impl Calls {
+    fn new(device: &Arc<Device>, prf: PrfKind, blocks: usize) -> Result<Self, BackendError> {
+        let functions = functions(prf);
+        Ok(Self {
+            prf,
+            constants: Constants::new(device)?,
+            kernel: device.kernel(functions.calls)?,
+            grid: Grid::new(blocks, THREADS).shared(functions.tables),
+            sink: device.alloc(blocks * THREADS)?,
+        })
+    }
+
+    /// Queues chains of `leaves` leaves.
+    fn run(&self, leaves: u32) -> Result<(), BackendError> {
+        let arguments = args![self.constants.argument(self.prf), leaves, &self.sink];
+        Ok(self.sink.device().main().launch(&self.kernel, self.grid, arguments)?)
     }
 }
 

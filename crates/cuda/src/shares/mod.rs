@@ -16,7 +16,7 @@ use spirea_backend::{BackendError, FileLayout, FileRows, RowLayout, ShareBackend
 use spirea_dpf::{Key, PrfKind};
 
 pub use evaluate::Evaluation;
-pub use plan::Tops;
+pub use plan::{Tops, multiplies_bits};
 
 use crate::CudaBackend;
 use crate::driver::Buffer;

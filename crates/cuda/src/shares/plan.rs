@@ -4,7 +4,7 @@ use spirea_backend::{BackendError, RowLayout};
 use spirea_dpf::{Domain, OutputKind};
 
 use super::functions::Functions;
-use crate::driver::Properties;
+use crate::driver::{Compute, Properties};
 
 /// Threads of a block, `THREADS` of `share_tree.cuh`.
 pub(super) const THREADS: usize = 256;
@@ -49,6 +49,11 @@ impl Tops {
     }
 }
 
+/// Returns true if the tensor cores of a device multiply bits: up to compute capability 9.0.
+pub fn multiplies_bits(compute: Compute) -> bool {
+    compute.major < 10
+}
+
 /// Properties of a device and a function that plans depend on.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Machine {
@@ -60,7 +65,7 @@ pub(super) struct Machine {
     pub tables: usize,
     /// Maximum number of keys of a group.
     pub group_keys: usize,
-    /// True if tensor cores multiply bits: up to compute capability 9.0.
+    /// True if tensor cores multiply bits.
     pub multiplies_bits: bool,
 }
 
@@ -71,7 +76,7 @@ impl Machine {
             shared: properties.shared_bytes,
             tables: functions.tables,
             group_keys: functions.group_keys,
-            multiplies_bits: properties.compute.major < 10,
+            multiplies_bits: multiplies_bits(properties.compute),
         }
     }
 

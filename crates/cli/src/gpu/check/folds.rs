@@ -91,7 +91,7 @@ pub(super) fn checks(subject: &Subject) -> Vec<Check> {
             &[(1, 1), (33, 5), (300, 1284), (4100, 16_388), (8192, 8192)],
             &[1, 2, 3, 4, 7, 8, 9, 16, 17, 31, 32, 33, 64, 100, 128, MAX_BATCH],
         ),
-        Scale::Tiny => (&[(1, 1), (70, 132), (300, 516)], &[1, 2, 3, 9, 17, 33]),
+        Scale::Tiny => (&[(1, 1), (70, 132), (300, 516)], &[1, 2, 3, 8, 9, 17, 33]),
     };
     let hopper = subject.cuda.device().properties().compute == Compute { major: 9, minor: 0 };
     let mut kernels = vec![ScalarFoldKernel::Vector, ScalarFoldKernel::Mma];

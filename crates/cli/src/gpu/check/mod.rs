@@ -1,5 +1,7 @@
 //! `spirea gpu check`: self-tests of the primitives, every step against the CPU, and the protocols.
 
+mod case;
+mod coverage;
 mod folds;
 mod outcome;
 mod protocols;
@@ -50,16 +52,31 @@ struct Subject {
     scale: Scale,
 }
 
+/// Turn of a check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Turn {
+    /// Small shapes, which launch every kernel.
+    First,
+    /// Larger shapes, as far as there is time.
+    Later,
+}
+
 /// A named check.
 struct Check {
     name: String,
+    turn: Turn,
     run: Box<dyn FnOnce() -> anyhow::Result<String>>,
 }
 
 impl Check {
     /// Creates a check. `run` returns a detail for the report, or an empty text.
     fn new(name: impl Into<String>, run: impl FnOnce() -> anyhow::Result<String> + 'static) -> Self {
-        Self { name: name.into(), run: Box::new(run) }
+        Self { name: name.into(), turn: Turn::First, run: Box::new(run) }
+    }
+
+    /// Moves the check behind all others.
+    fn later(self) -> Self {
+        Self { turn: Turn::Later, ..self }
     }
 }
 
@@ -100,8 +117,17 @@ pub fn run(options: &CheckOptions) -> anyhow::Result<Status> {
             }
             Outcome::Skipped(_) => skipped += 1,
         }
-        report.outcome(&check.name, &outcome)?;
+        report.outcome("check", &check.name, &outcome)?;
     }
+    let incomplete = match () {
+        () if !options.filter.is_empty() => Some("--filter leaves out checks".to_owned()),
+        () if failed > 0 => Some("a check failed".to_owned()),
+        () if skipped > 0 => Some(format!("{minutes} minutes are over")),
+        () => None,
+    };
+    let outcome = coverage::outcome(subject.cuda.device(), incomplete);
+    failed += usize::from(matches!(outcome, Outcome::Failed { .. }));
+    report.outcome("coverage", coverage::NAME, &outcome)?;
     report.end(passed, failed, skipped)?;
     Ok(Status::of(failed == 0))
 }
@@ -120,6 +146,7 @@ fn all(subject: &Subject, options: &CheckOptions) -> Vec<Check> {
     checks.extend(shares::checks(subject));
     checks.extend(protocols::checks(subject, options.db_gib));
     checks.retain(|check| check.name.contains(&options.filter));
+    checks.sort_by_key(|check| check.turn);
     checks
 }
 
@@ -134,10 +161,11 @@ impl Report {
     fn device(&self, cuda: &CudaBackend) -> anyhow::Result<()> {
         let properties = cuda.device().properties();
         let driver = spirea_cuda::driver::driver_version()?;
-        let (name, compute) = (&properties.name, properties.compute);
+        let (name, compute, kernels) = (&properties.name, properties.compute, cuda.device().targets());
         match self.format {
             Format::Text => print_line(&format!(
-                "{name}, compute capability {compute}, {} multiprocessors, {}, driver for CUDA {driver}: {} checks",
+                "{name}, compute capability {compute}, {} multiprocessors, {}, driver for CUDA {driver}, kernels {kernels}: \
+                 {} checks",
                 properties.processors,
                 spirea_console::output::bytes(properties.memory_bytes as u64),
                 self.total
@@ -147,6 +175,7 @@ impl Report {
                     "device": name,
                     "compute": compute.to_string(),
                     "driver": driver,
+                    "kernels": kernels,
                     "checks": self.total,
                 })
                 .to_string(),
@@ -164,9 +193,10 @@ impl Report {
         bar
     }
 
-    fn outcome(&self, name: &str, outcome: &Outcome) -> anyhow::Result<()> {
+    /// Prints an outcome. `kind` is the member of the JSON object that has the name.
+    fn outcome(&self, kind: &str, name: &str, outcome: &Outcome) -> anyhow::Result<()> {
         if self.format == Format::Json {
-            return print_line(&outcome.json(name).to_string());
+            return print_line(&outcome.json(kind, name).to_string());
         }
         let (word, seconds, detail) = match outcome {
             Outcome::Passed { seconds, detail } => ("ok", Some(seconds), detail),

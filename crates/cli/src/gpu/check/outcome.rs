@@ -28,16 +28,16 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// Formats the outcome as a JSON object.
-    pub fn json(&self, name: &str) -> Value {
+    /// Formats the outcome as a JSON object, with the name in its member `kind`.
+    pub fn json(&self, kind: &str, name: &str) -> Value {
         match self {
             Self::Passed { seconds, detail } => {
-                json!({ "check": name, "outcome": "ok", "seconds": seconds, "detail": detail })
+                json!({ kind: name, "outcome": "ok", "seconds": seconds, "detail": detail })
             }
             Self::Failed { seconds, reason } => {
-                json!({ "check": name, "outcome": "failed", "seconds": seconds, "detail": reason })
+                json!({ kind: name, "outcome": "failed", "seconds": seconds, "detail": reason })
             }
-            Self::Skipped(reason) => json!({ "check": name, "outcome": "not run", "detail": reason }),
+            Self::Skipped(reason) => json!({ kind: name, "outcome": "not run", "detail": reason }),
         }
     }
 }
@@ -96,6 +96,6 @@ mod tests {
         let _ = std::panic::take_hook();
         let Outcome::Failed { reason, .. } = panicked else { panic!("a panic passed") };
         assert!(reason.starts_with("a panic | in two lines (") && reason.contains("outcome.rs"), "{reason}");
-        assert_eq!(Outcome::Skipped("late".into()).json("x")["outcome"], "not run");
+        assert_eq!(Outcome::Skipped("late".into()).json("check", "x")["outcome"], "not run");
     }
 }

@@ -1,13 +1,16 @@
 //! Checks of the steps on rings, in the order of the protocols, against the CPU.
 
+use std::sync::Arc;
+
 use anyhow::ensure;
 use rayon::prelude::*;
 use spirea_backend::{Bodies, EvaluationKeys, FoldedBlocks, PanelLayout, RingBackend, SwitchedBits};
 use spirea_cuda::{Butterfly, Direction, Form, Granularity, Plain, transform_with};
 use spirea_lattice::{LweSet, RingSet};
 use spirea_math::random::public_residues;
-use spirea_math::{Expansion, Ring};
+use spirea_math::{Expansion, Ring, Rotations};
 
+use super::case::Case;
 use super::{Check, Scale, Subject, folds};
 
 /// Contents of residues. Ciphertexts and keys need not decrypt to anything, because arithmetic is
@@ -32,47 +35,53 @@ struct Shape {
 
 /// Inputs of all steps.
 struct Inputs {
-    set: RingSet,
+    case: Arc<Case>,
     shape: Shape,
     depth: usize,
     expansion: Expansion,
     /// Evaluation keys of two clients that take turns in the batch.
     expansion_keys: [Vec<u32>; 2],
+    rotation_keys: [Vec<u32>; 2],
     conversion_keys: [Vec<u32>; 2],
     queries: Vec<Vec<u32>>,
     content: Content,
 }
 
 impl Inputs {
-    fn new(set: RingSet, shape: Shape, content: Content) -> Self {
-        let ring = set.ring();
+    fn new(case: &Arc<Case>, shape: Shape, content: Content) -> Self {
+        let ring = &case.ring;
         let depth = shape.rows.next_power_of_two().trailing_zeros() as usize;
-        let expansion = Expansion::covering(shape.columns + depth * set.selector_gadget().levels(ring));
-        let key = set.expansion_gadget().levels(ring) * expansion.levels() as usize;
-        let conversion = 2 * set.conversion_gadget().levels(ring);
+        let expansion = Expansion::covering(shape.columns + depth * case.selector_gadget.levels(ring));
+        let key = case.expansion_gadget.levels(ring) * expansion.levels() as usize;
+        let rotation = case.expansion_gadget.levels(ring) * Rotations::KEYS;
+        let conversion = 2 * case.conversion_gadget.levels(ring);
         let ciphertexts = |stream: u64, count: usize| -> Vec<u32> {
             (0..2 * count as u64).flat_map(|i| residues(ring, content, stream << 32 | i)).collect()
         };
         Self {
-            set,
+            case: Arc::clone(case),
             shape,
             depth,
             expansion,
             expansion_keys: [1, 2].map(|client| ciphertexts(client, key)),
             conversion_keys: [3, 4].map(|client| ciphertexts(client, conversion)),
-            queries: (0..shape.batch as u64).map(|i| ciphertexts(5 + i, 1)).collect(),
+            rotation_keys: [5, 6].map(|client| ciphertexts(client, rotation)),
+            queries: (0..shape.batch as u64).map(|i| ciphertexts(7 + i, 1)).collect(),
             content,
         }
     }
 
     /// Prepares both clients' keys.
     fn clients<B: RingBackend>(&self, backend: &B, tables: &B::Tables) -> anyhow::Result<Vec<B::Keys>> {
-        let (expansion_gadget, conversion_gadget) =
-            (self.set.expansion_gadget(), self.set.conversion_gadget());
-        let clients = self.expansion_keys.iter().zip(&self.conversion_keys);
-        let clients = clients.map(|(expansion, conversion)| {
-            let keys =
-                EvaluationKeys { expansion_gadget, expansion, rotations: &[], conversion_gadget, conversion };
+        let case = &self.case;
+        let clients = (0..2).map(|client| {
+            let keys = EvaluationKeys {
+                expansion_gadget: case.expansion_gadget,
+                expansion: &self.expansion_keys[client],
+                rotations: &self.rotation_keys[client],
+                conversion_gadget: case.conversion_gadget,
+                conversion: &self.conversion_keys[client],
+            };
             backend.keys(tables, keys)
         });
         Ok(clients.collect::<std::result::Result<_, _>>()?)
@@ -80,7 +89,17 @@ impl Inputs {
 
     /// Encodes the plaintext matrix.
     fn plain<B: RingBackend>(&self, backend: &B, tables: &B::Tables) -> anyhow::Result<B::Plain> {
-        let Shape { rows, columns, .. } = self.shape;
+        self.plain_of(backend, tables, self.shape.rows, self.shape.columns)
+    }
+
+    /// Encodes a plaintext matrix of another shape.
+    fn plain_of<B: RingBackend>(
+        &self,
+        backend: &B,
+        tables: &B::Tables,
+        rows: usize,
+        columns: usize,
+    ) -> anyhow::Result<B::Plain> {
         Ok(backend.encode(tables, rows, columns, &|row, column, coefficients| {
             let places = coefficients.iter_mut().enumerate();
             places.for_each(|(i, coefficient)| *coefficient = self.coefficient(row, column, i));
@@ -101,7 +120,7 @@ impl Inputs {
 
     /// Returns a coefficient of a plaintext polynomial.
     fn coefficient(&self, row: usize, column: usize, i: usize) -> i32 {
-        let half = 1i64 << (self.set.plaintext_bits() - 1);
+        let half = 1i64 << (self.case.plaintext_bits - 1);
         match self.content {
             Content::Zero => 0,
             Content::Maximal => (if (row + column + i).is_multiple_of(2) { -half } else { half - 1 }) as i32,
@@ -138,8 +157,8 @@ struct Result {
 
 /// Runs the inputs through all steps, and returns each step's output, switched to 56 bits.
 fn run<B: RingBackend>(backend: &B, tables: &B::Tables, inputs: &Inputs) -> anyhow::Result<Vec<Result>> {
-    let Inputs { set, shape, depth, expansion, .. } = *inputs;
-    let (ring, bits) = (set.ring(), SwitchedBits { a: 56, b: 56 });
+    let Inputs { ref case, shape, depth, expansion, .. } = *inputs;
+    let (ring, bits) = (&case.ring, SwitchedBits { a: 56, b: 56 });
     let mut results = Vec::new();
     let mut note = |step, ciphertexts: &B::Ciphertexts| -> anyhow::Result<()> {
         results.push(Result { step, bytes: backend.mod_switch(tables, &[ciphertexts], bits)?.concat() });
@@ -152,6 +171,11 @@ fn run<B: RingBackend>(backend: &B, tables: &B::Tables, inputs: &Inputs) -> anyh
     let leaves = backend.expand(tables, expansion, &queries)?;
     let mut folded = backend.poly_fold(tables, std::slice::from_ref(&plain), &leaves)?;
     note("expand, poly_fold", &folded)?;
+    let rotations = Rotations::new(8, 1, 2);
+    let matrix = inputs.plain_of(backend, tables, rotations.big(), rotations.leaves())?;
+    let images = backend.rotate(tables, rotations, &keys, &leaves)?;
+    let products = backend.poly_fold(tables, &[matrix], &images)?;
+    note("rotate, sum_rotated", &backend.sum_rotated(tables, rotations, &keys, products)?)?;
     // Bodies for all ciphertexts except some words of the last, taken from answers that a fold left
     // with the backend.
     let degree = ring.degree();
@@ -159,32 +183,32 @@ fn run<B: RingBackend>(backend: &B, tables: &B::Tables, inputs: &Inputs) -> anyh
     let layout = PanelLayout::covering(words, 4)?;
     let matrix = backend.upload(layout, &vec![7; layout.bytes()])?;
     let answers = backend.scalar_fold(&matrix, &folds::random(9, shape.batch * layout.columns()))?;
-    if set.plaintext_bits() < 32 {
+    if case.plaintext_bits < 32 {
         let bodies = Bodies { first: 0..words, stride: layout.rows() };
-        backend.add_bodies(tables, &mut folded, &answers, &bodies, set.plaintext_bits())?;
+        backend.add_bodies(tables, &mut folded, &answers, &bodies, case.plaintext_bits)?;
         note("add_bodies", &folded)?;
     }
     // The ciphertexts of some queries, reinterpreted as matrices.
     let some = backend.expand(tables, expansion, &queries[..queries.len().min(SECOND_HALVES)])?;
-    let (a, b) = set.response_bits();
+    let (a, b) = case.response_bits;
     let switched = SwitchedBits { a, b };
     let layout = PanelLayout::covering(switched.bytes(degree).max(degree), shape.rows)?;
     let packed = backend.poly_fold(tables, std::slice::from_ref(&plain), &some)?;
     let matrices = backend.reinterpret(tables, &packed, switched, layout)?;
     let columns = backend.columns(layout, &folds::random(10, shape.columns * layout.columns()))?;
-    let blocks = FoldedBlocks { blocks: layout.rows() / degree, bits: set.plaintext_bits().min(31) };
+    let blocks = FoldedBlocks { blocks: layout.rows() / degree, bits: case.plaintext_bits.min(31) };
     note("reinterpret, encode_fold", &backend.encode_fold(tables, &matrices, &columns, blocks, &some)?)?;
-    let selectors = backend.selectors(tables, &keys, &leaves, shape.columns, depth, set.selector_gadget())?;
+    let selectors = backend.selectors(tables, &keys, &leaves, shape.columns, depth, case.selector_gadget)?;
     note("selectors, rgsw_fold", &backend.rgsw_fold(tables, &selectors, folded)?)?;
     Ok(results)
 }
 
 /// Compares the CPU's results with those of both granularities, and of a mixture if the device
 /// chooses one.
-fn compare(subject: &Subject, set: RingSet, shape: Shape, content: Content) -> anyhow::Result<String> {
-    let inputs = Inputs::new(set, shape, content);
-    let expected = run(&*subject.cpu, &subject.cpu.tables(set.ring())?, &inputs)?;
-    let tables = || subject.cuda.tables(set.ring());
+fn compare(subject: &Subject, case: &Arc<Case>, shape: Shape, content: Content) -> anyhow::Result<String> {
+    let inputs = Inputs::new(case, shape, content);
+    let expected = run(&*subject.cpu, &subject.cpu.tables(&case.ring)?, &inputs)?;
+    let tables = || subject.cuda.tables(&case.ring);
     let mut kinds = vec![
         ("operations", tables()?.with_granularity(Granularity::Operations)),
         ("stages", tables()?.with_granularity(Granularity::Stages)),
@@ -207,8 +231,8 @@ fn compare(subject: &Subject, set: RingSet, shape: Shape, content: Content) -> a
 }
 
 /// Compares transforms with both butterflies with the definition.
-fn transforms(subject: &Subject, set: RingSet, count: usize) -> anyhow::Result<String> {
-    let (ring, device) = (set.ring(), subject.cuda.device());
+fn transforms(subject: &Subject, case: &Case, count: usize) -> anyhow::Result<String> {
+    let (ring, device) = (&case.ring, subject.cuda.device());
     let tables = subject.cuda.tables(ring)?;
     for content in [Content::Random, Content::Maximal] {
         let before: Vec<u32> = (0..count as u64).flat_map(|i| residues(ring, content, i)).collect();
@@ -230,33 +254,33 @@ fn transforms(subject: &Subject, set: RingSet, count: usize) -> anyhow::Result<S
 }
 
 /// Compares products of a plain matrix, in every form of its residues, with the CPU's.
-fn products(subject: &Subject, set: RingSet, shape: Shape, content: Content) -> anyhow::Result<String> {
-    let inputs = Inputs::new(set, shape, content);
+fn products(subject: &Subject, case: &Arc<Case>, shape: Shape, content: Content) -> anyhow::Result<String> {
+    let inputs = Inputs::new(case, shape, content);
     let bits = SwitchedBits { a: 56, b: 56 };
     let expected = {
-        let (cpu, tables) = (&*subject.cpu, subject.cpu.tables(set.ring())?);
+        let (cpu, tables) = (&*subject.cpu, subject.cpu.tables(&case.ring)?);
         let (plain, leaves) = inputs.operands(cpu, &tables)?;
         cpu.mod_switch(&tables, &[&cpu.poly_fold(&tables, std::slice::from_ref(&plain), &leaves)?], bits)?
     };
-    let (cuda, tables) = (&*subject.cuda, subject.cuda.tables(set.ring())?);
+    let (cuda, tables) = (&*subject.cuda, subject.cuda.tables(&case.ring)?);
     let (_, leaves) = inputs.operands(cuda, &tables)?;
     let values: Vec<u32> = (0..shape.rows * shape.columns)
         .into_par_iter()
         .flat_map_iter(|place| {
             let (row, column) = (place / shape.columns, place % shape.columns);
-            let mut polynomial = set.ring().zero();
-            for i in 0..set.ring().degree() {
+            let mut polynomial = case.ring.zero();
+            for i in 0..case.ring.degree() {
                 let coefficient = inputs.coefficient(row, column, i);
-                set.ring().set_coefficient(&mut polynomial, i, coefficient.into());
+                case.ring.set_coefficient(&mut polynomial, i, coefficient.into());
             }
-            set.ring().forward(&mut polynomial);
+            case.ring.forward(&mut polynomial);
             polynomial
         })
         .collect();
     let values = cuda.device().upload(&values)?;
     let mut forms = Vec::new();
     for form in Form::ALL {
-        if !set.ring().limbs().iter().all(|limb| form.holds(limb.prime().value())) {
+        if !case.ring.limbs().iter().all(|limb| form.holds(limb.prime().value())) {
             continue;
         }
         let mut plain = Plain::with_form(&tables, shape.rows, shape.columns, form)?;
@@ -274,70 +298,88 @@ fn products(subject: &Subject, set: RingSet, shape: Shape, content: Content) -> 
     Ok(forms.join(", "))
 }
 
-/// Returns the contents with which a set's steps and products are checked at tiny scale, where each
-/// takes an emulated device a quarter of a minute. Only the default sets of protocols are checked,
-/// which have all forms.
-fn tiny(set: RingSet) -> Option<(Content, Content)> {
-    match set {
-        RingSet::Fast => Some((Content::Random, Content::Maximal)),
-        RingSet::Onion32 => Some((Content::Maximal, Content::Random)),
-        _ => None,
+/// Returns the contents with which a case's steps and products are checked at tiny scale, where
+/// each takes an emulated device a quarter of a minute. Only the default sets of protocols are
+/// checked, which have all forms, and the steps of the shorter degree.
+fn tiny(case: &Case) -> (Option<Content>, Option<Content>) {
+    match case.set {
+        None => (Some(Content::Random), None),
+        Some(RingSet::Fast) => (Some(Content::Random), Some(Content::Maximal)),
+        Some(RingSet::Onion32) => (Some(Content::Maximal), Some(Content::Random)),
+        Some(_) => (None, None),
     }
+}
+
+/// Returns a shape with which every kernel is launched. Its numbers are no powers of two: a
+/// ciphertext has no partner in the tournament.
+fn small(case: &Case) -> Shape {
+    match case.set {
+        Some(_) => Shape { rows: 3, columns: 5, batch: 2 },
+        None => Shape { rows: 3, columns: 2, batch: 1 },
+    }
+}
+
+/// Returns the other shapes of a case's steps at full scale.
+fn shapes_of_steps(case: &Case) -> Vec<Shape> {
+    if case.set.is_none() {
+        return Vec::new();
+    }
+    let columns = if case.plaintext_bits < 20 { LweSet::Module1280.degree() } else { 256 };
+    vec![
+        Shape { rows: 1, columns: 1, batch: 1 },
+        Shape { rows: 5, columns, batch: 3 },
+        Shape { rows: 37, columns: 100, batch: 33 },
+    ]
+}
+
+/// Shapes of products at full scale: sums with as many terms as in protocols, and batches around
+/// the tile sizes of the tensor cores.
+const SHAPES_OF_PRODUCTS: [Shape; 4] = [
+    Shape { rows: 9, columns: 512, batch: 1 },
+    Shape { rows: 70, columns: 33, batch: 9 },
+    Shape { rows: 16, columns: 256, batch: 64 },
+    Shape { rows: 3, columns: 31, batch: 70 },
+];
+
+/// Function that checks a case with a shape and a content.
+type Run = fn(&Subject, &Arc<Case>, Shape, Content) -> anyhow::Result<String>;
+
+fn check(subject: &Subject, what: &str, case: &Arc<Case>, shape: Shape, content: Content, run: Run) -> Check {
+    let Shape { rows, columns, batch } = shape;
+    let name = format!("{what} {} {rows} x {columns} batch {batch} {content:?}", case.name);
+    let (subject, case) = (subject.clone(), Arc::clone(case));
+    Check::new(name.to_lowercase(), move || run(&subject, &case, shape, content))
 }
 
 pub(super) fn checks(subject: &Subject) -> Vec<Check> {
     let mut checks = Vec::new();
-    for set in RingSet::ALL {
-        let of_set = subject.clone();
-        checks.push(Check::new(format!("transforms {}", set.name()), move || {
-            transforms(&of_set, set, if of_set.scale == Scale::Full { 1000 } else { 2 })
+    for case in Case::all() {
+        let (of_case, of_subject) = (Arc::clone(&case), subject.clone());
+        checks.push(Check::new(format!("transforms {}", case.name), move || {
+            transforms(&of_subject, &of_case, if of_subject.scale == Scale::Full { 1000 } else { 2 })
         }));
-        // Numbers of rows that are not powers of two: some ciphertexts have no partner in the
-        // tournament.
-        let columns = if set.plaintext_bits() < 20 { LweSet::Module1280.degree() } else { 256 };
-        let shapes: &[Shape] = match subject.scale {
-            Scale::Full => &[
-                Shape { rows: 1, columns: 1, batch: 1 },
-                Shape { rows: 5, columns, batch: 3 },
-                Shape { rows: 37, columns: 100, batch: 33 },
-            ],
-            Scale::Tiny => &[Shape { rows: 3, columns: 5, batch: 2 }],
-        };
-        for &shape in shapes {
-            for content in [Content::Random, Content::Maximal, Content::Zero] {
-                let worthwhile = match subject.scale {
-                    Scale::Full => content != Content::Zero || shape.batch <= 3,
-                    Scale::Tiny => tiny(set).is_some_and(|(steps, _)| steps == content),
-                };
-                if !worthwhile {
-                    continue;
-                }
-                let Shape { rows, columns, batch } = shape;
-                let subject = subject.clone();
-                let name = format!("ring steps {} {rows} x {columns} batch {batch} {content:?}", set.name());
-                checks.push(Check::new(name.to_lowercase(), move || compare(&subject, set, shape, content)));
+        let (of_steps, of_products) = tiny(&case);
+        for content in [Content::Random, Content::Maximal, Content::Zero] {
+            if subject.scale == Scale::Full || of_steps == Some(content) {
+                checks.push(check(subject, "ring steps", &case, small(&case), content, compare));
+            }
+            if (subject.scale == Scale::Full && content != Content::Zero) || of_products == Some(content) {
+                checks.push(check(subject, "poly_fold", &case, small(&case), content, products));
             }
         }
-        // Sums with as many terms as in protocols, and batches around the tile sizes of the tensor
-        // cores.
-        let shapes: &[Shape] = match subject.scale {
-            Scale::Full => &[
-                Shape { rows: 9, columns: 512, batch: 1 },
-                Shape { rows: 70, columns: 33, batch: 9 },
-                Shape { rows: 16, columns: 256, batch: 64 },
-                Shape { rows: 3, columns: 31, batch: 70 },
-            ],
-            Scale::Tiny => &[Shape { rows: 3, columns: 5, batch: 3 }],
-        };
-        for &shape in shapes {
-            for content in [Content::Random, Content::Maximal] {
-                if subject.scale == Scale::Tiny && tiny(set).is_none_or(|(_, products)| products != content) {
-                    continue;
+        if subject.scale == Scale::Tiny {
+            continue;
+        }
+        for shape in shapes_of_steps(&case) {
+            for content in [Content::Random, Content::Maximal, Content::Zero] {
+                if content != Content::Zero || shape.batch <= 3 {
+                    checks.push(check(subject, "ring steps", &case, shape, content, compare).later());
                 }
-                let Shape { rows, columns, batch } = shape;
-                let subject = subject.clone();
-                let name = format!("poly_fold {} {rows} x {columns} batch {batch} {content:?}", set.name());
-                checks.push(Check::new(name.to_lowercase(), move || products(&subject, set, shape, content)));
+            }
+        }
+        for shape in SHAPES_OF_PRODUCTS {
+            for content in [Content::Random, Content::Maximal] {
+                checks.push(check(subject, "poly_fold", &case, shape, content, products).later());
             }
         }
     }

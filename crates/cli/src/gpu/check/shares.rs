@@ -4,7 +4,7 @@
 use anyhow::ensure;
 use spirea_backend::{RowLayout, ShareBackend as _};
 use spirea_cuda::Tops;
-use spirea_dpf::{Bit, Domain, Key, Leaf, OutputKind, Prf, PrfKind, PrfVisitor, Select, evaluate_all};
+use spirea_dpf::{Bit, Block, Domain, Key, Leaf, OutputKind, Prf, PrfKind, PrfVisitor, Select, evaluate_all};
 use spirea_math::random::SecretRng;
 
 use super::{Check, Scale, Subject, folds};
@@ -81,6 +81,35 @@ fn evaluation(
     Ok(())
 }
 
+/// Chains of leaves of the first threads, by definition.
+struct Chains {
+    threads: usize,
+    leaves: u32,
+}
+
+impl PrfVisitor for Chains {
+    type Output = Vec<Block>;
+
+    fn visit<P: Prf>(self, prf: P) -> Vec<Block> {
+        let mut seeds: Vec<Block> = (0..self.threads as Block).map(|thread| 2 * thread).collect();
+        for _ in 0..self.leaves {
+            let mut leaves = vec![Leaf::default(); seeds.len()];
+            prf.blocks(&seeds, &mut leaves);
+            seeds = leaves.iter().map(|leaf| leaf.iter().fold(0, |sum, block| sum ^ block) & !1).collect();
+        }
+        seeds
+    }
+}
+
+/// Compares chains of calls with the definition.
+fn calls(subject: &Subject, prf: PrfKind) -> anyhow::Result<String> {
+    const LEAVES: u32 = 2;
+    let found = subject.cuda.prf_chains(prf, LEAVES)?;
+    let expected = prf.visit(Chains { threads: found.len(), leaves: LEAVES });
+    ensure!(found == expected, "other blocks");
+    Ok(String::new())
+}
+
 /// Compares rows multiplied by shares with the CPU's result.
 fn fold(
     subject: &Subject,
@@ -115,6 +144,8 @@ pub(super) fn checks(subject: &Subject) -> Vec<Check> {
     let mut checks = Vec::new();
     let outputs = [OutputKind::Bit, OutputKind::U32, OutputKind::U64, OutputKind::U128];
     for prf in PrfKind::ALL {
+        let of_calls = subject.clone();
+        checks.push(Check::new(format!("dpf {prf} calls"), move || calls(&of_calls, prf)));
         for output in outputs {
             let subject = subject.clone();
             checks.push(Check::new(format!("dpf {prf} {}", output.name()), move || {
