@@ -140,7 +140,20 @@ struct Montgomery {
     }
 };
 
-template <uint32_t LOG>
+// The threads that transform one polynomial together: those of a block,
+struct WholeBlock {
+    DEVICE static uint32_t thread() { return threadIdx.x; }
+    DEVICE static void barrier() { block_barrier(); }
+};
+// or of one of its halves. Each half has a barrier of its own, so that neither waits for the other.
+template <uint32_t THREADS>
+struct HalfBlock {
+    DEVICE static uint32_t half() { return threadIdx.x / THREADS; }
+    DEVICE static uint32_t thread() { return threadIdx.x % THREADS; }
+    DEVICE static void barrier() { group_barrier(1 + half(), THREADS); }
+};
+
+template <uint32_t LOG, class Team = WholeBlock>
 struct Ntt {
     static constexpr uint32_t DEGREE = 1u << LOG, THREADS = DEGREE / 16;
     // Threads of a group, and words of its region in shared memory.
@@ -245,13 +258,13 @@ struct Ntt {
     // warp's region of it before and after, but no other warp is.
     template <class B>
     DEVICE static void forward(uint32_t (&x)[16], uint32_t* exchange, const Words4* table, Prime p) {
-        const uint32_t thread = opaque(threadIdx.x);
+        const uint32_t thread = opaque(Team::thread());
         const Multiples multiples(p);
         forward_pass<B, 0, 0>(x, table, 1, p, multiples);
-        block_barrier();
+        Team::barrier();
 #pragma unroll
         for (uint32_t i = 0; i < 16; ++i) exchange[place_first(i, thread)] = x[i];
-        block_barrier();
+        Team::barrier();
 #pragma unroll
         for (uint32_t i = 0; i < 16; ++i) x[i] = exchange[place_middle(i, thread)];
         forward_pass<B, 4, 0>(x, table + 8 + thread / LANES, 16, p, multiples);
@@ -271,7 +284,7 @@ struct Ntt {
     // Values below q to coefficients below q times `scale`, which has the factor 1 / N.
     template <class B>
     DEVICE static void inverse(uint32_t (&x)[16], uint32_t* exchange, const Words4* table, Factor scale, Prime p) {
-        const uint32_t thread = opaque(threadIdx.x);
+        const uint32_t thread = opaque(Team::thread());
         const Multiples multiples(p);
         inverse_pass<B, Pass::BEGINS, THIRD>(x, table + 8 + 8 * 16 + thread, THREADS, p, multiples);
         warp_barrier();
@@ -284,10 +297,10 @@ struct Ntt {
         warp_barrier();
 #pragma unroll
         for (uint32_t i = 0; i < 16; ++i) exchange[place_middle(i, thread)] = x[i];
-        block_barrier();
+        Team::barrier();
 #pragma unroll
         for (uint32_t i = 0; i < 16; ++i) x[i] = exchange[place_first(i, thread)];
-        block_barrier();
+        Team::barrier();
         inverse_pass<B, Pass::ENDS, 0>(x, table, 1, p, multiples);
 #pragma unroll
         for (uint32_t i = 0; i < 16; ++i) x[i] = B::inverse_end(x[i], scale, p);
@@ -298,11 +311,11 @@ struct Ntt {
     // values a thread, shared memory is exchanged within the warp; the padding of `place_last` keeps both ways free of
     // conflicts, because 256 values are 17 times 16 words.
     static constexpr uint32_t ROW = 16;
-    DEVICE static uint32_t first_of_rows() { return threadIdx.x / 16 * 256 + threadIdx.x % 16; }
+    DEVICE static uint32_t first_of_rows() { return Team::thread() / 16 * 256 + Team::thread() % 16; }
     DEVICE static uint32_t place_row(uint32_t i, uint32_t thread) { return thread / 16 * (16 * 17) + 17 * i + thread % 16; }
 
     DEVICE static void own_to_rows(uint32_t (&x)[16], uint32_t* exchange) {
-        const uint32_t thread = opaque(threadIdx.x);
+        const uint32_t thread = opaque(Team::thread());
         warp_barrier();
 #pragma unroll
         for (uint32_t i = 0; i < 16; ++i) exchange[place_last(i, thread)] = x[i];
@@ -311,7 +324,7 @@ struct Ntt {
         for (uint32_t i = 0; i < 16; ++i) x[i] = exchange[place_row(i, thread)];
     }
     DEVICE static void rows_to_own(uint32_t (&x)[16], uint32_t* exchange) {
-        const uint32_t thread = opaque(threadIdx.x);
+        const uint32_t thread = opaque(Team::thread());
         warp_barrier();
 #pragma unroll
         for (uint32_t i = 0; i < 16; ++i) exchange[place_row(i, thread)] = x[i];

@@ -122,6 +122,10 @@ DEVICE uint32_t load_line(const uint32_t* from) {
 // returned, and blocks that use warp operations are whole warps.
 DEVICE void block_barrier() { __syncthreads(); }
 DEVICE void warp_barrier(uint32_t mask = 0xffffffffu) { __syncwarp(mask); }
+// Some warps of a block meet, `threads` threads in all: those that give the same number, 1 to 15.
+DEVICE void group_barrier(uint32_t number, uint32_t threads) {
+    asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
+}
 template <class T>
 DEVICE T from_lane(T value, uint32_t lane) { return __shfl_sync(0xffffffffu, value, lane); }
 template <class T>
@@ -211,6 +215,16 @@ DEVICE void warpgroup_wait(uint32_t (&a)[4]) {
                  : "memory");
 }
 
+template <int N>
+DEVICE void warpgroup_wait(uint32_t (&a)[4][4]) {
+    asm volatile("wgmma.wait_group.sync.aligned %16;"
+                 : "+r"(a[0][0]), "+r"(a[0][1]), "+r"(a[0][2]), "+r"(a[0][3]), "+r"(a[1][0]), "+r"(a[1][1]),
+                   "+r"(a[1][2]), "+r"(a[1][3]), "+r"(a[2][0]), "+r"(a[2][1]), "+r"(a[2][2]), "+r"(a[2][3]),
+                   "+r"(a[3][0]), "+r"(a[3][1]), "+r"(a[3][2]), "+r"(a[3][3])
+                 : "n"(N)
+                 : "memory");
+}
+
 // Where the columns of `warpgroup_mma_u8u8` lie: 16 bytes of each of 8 columns make 128 bytes in a row (a core matrix,
 // as in `load_matrices`); the next 16 bytes of these columns are `leading` bytes on, the next 8 columns `stride` bytes.
 // All are multiples of 16; no swizzle.
@@ -219,11 +233,19 @@ DEVICE uint64_t columns_descriptor(const void* shared, uint32_t leading, uint32_
     return (uint64_t)(start >> 4 & 0x3fff) | (uint64_t)(leading >> 4) << 16 | (uint64_t)(stride >> 4) << 32;
 }
 
-// d (64 x 128 or 256, 32 bits) += a (64 x 32 bytes) b (32 x 128 or 256 bytes, by columns), for a warpgroup: warp w has
+// d (64 x 32, 128 or 256, 32 bits) += a (64 x 32 bytes) b (32 x 32, 128 or 256 bytes, by columns), for a warpgroup: warp w has
 // rows 16 w to 16 w + 15; of these, lanes hold a and each d[j], columns 8j to 8j + 7, as in `mma_u8u8`.
 #define SPIREA_D1(j) "+r"(d[j][0]), "+r"(d[j][1]), "+r"(d[j][2]), "+r"(d[j][3])
 #define SPIREA_D4(j) SPIREA_D1(j), SPIREA_D1(j + 1), SPIREA_D1(j + 2), SPIREA_D1(j + 3)
 #define SPIREA_D16(j) SPIREA_D4(j), SPIREA_D4(j + 4), SPIREA_D4(j + 8), SPIREA_D4(j + 12)
+DEVICE void warpgroup_mma_u8u8(uint32_t (&d)[4][4], const uint32_t (&a)[4], uint64_t columns) {
+    asm volatile(
+        "wgmma.mma_async.sync.aligned.m64n32k32.s32.u8.u8 "
+        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, {%16, %17, %18, %19}, %20, 1;"
+        : SPIREA_D4(0)
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(columns)
+        : "memory");
+}
 DEVICE void warpgroup_mma_u8u8(uint32_t (&d)[16][4], const uint32_t (&a)[4], uint64_t columns) {
     asm volatile(
         "wgmma.mma_async.sync.aligned.m64n128k32.s32.u8.u8 "
@@ -253,6 +275,9 @@ DEVICE void warpgroup_mma_u8u8(uint32_t (&d)[32][4], const uint32_t (&a)[4], uin
         : "memory");
 }
 // Waits for all groups and gives the sums back: the compiler moves no reader of `d` above it.
+DEVICE void warpgroup_finish(uint32_t (&d)[4][4]) {
+    asm volatile("wgmma.wait_group.sync.aligned 0;" : SPIREA_D4(0)::"memory");
+}
 DEVICE void warpgroup_finish(uint32_t (&d)[16][4]) {
     asm volatile("wgmma.wait_group.sync.aligned 0;" : SPIREA_D16(0)::"memory");
 }

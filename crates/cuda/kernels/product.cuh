@@ -11,6 +11,9 @@
 //     of query v, 16 quads of a and b together, at place(v, q), with p = q / 4:
 //                                                  part p of terms 4c to 4c + 3 of a, of b, of terms 16 + 4c of a, of b
 //
+// Where warpgroups multiply (`product_warpgroups.cu`), columns lie in *cores* instead, in groups of eight, one after
+// another: [4 parts][terms 0 to 15, 16 to 31][8 columns][16 bytes].
+//
 // Terms past the last one are zeros in both. The rows carry the factor 2^64 that two reductions take away.
 #pragma once
 #include "modular.cuh"
@@ -43,6 +46,12 @@ struct Product {
     uint32_t panel;          // steps whose columns are in shared memory together, at most MOST_PANEL
     uint32_t column_groups;  // warps side by side, 16 columns each; the others are below each other
 };
+
+// Quads of a group of columns in cores, and of all queries' columns in a step: groups are whole.
+constexpr uint32_t CORE_COLUMNS = 8, CORE_QUADS = 64;
+DEVICE uint32_t core_quads(uint32_t queries) {
+    return (2 * queries + CORE_COLUMNS - 1) / CORE_COLUMNS * CORE_QUADS;
+}
 
 struct alignas(8) Words2 {
     uint32_t x, y;

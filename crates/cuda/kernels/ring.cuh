@@ -136,22 +136,21 @@ struct Difference {
 };
 
 // A source's values of one limb, 16 consecutive ones a thread.
-template <uint32_t LOG, class Source>
+template <class N, class Source>
 DEVICE void load_own(uint32_t (&x)[16], const Source& source, uint32_t limb, Prime p, uint32_t* exchange) {
-    const auto values = source.values(limb, opaque(Ntt<LOG>::first_of_rows()));
+    const auto values = source.values(limb, opaque(N::first_of_rows()));
 #pragma unroll
-    for (uint32_t i = 0; i < 16; ++i) x[i] = values.at(Ntt<LOG>::ROW * i, p);
-    Ntt<LOG>::rows_to_own(x, exchange);
+    for (uint32_t i = 0; i < 16; ++i) x[i] = values.at(N::ROW * i, p);
+    N::rows_to_own(x, exchange);
 }
 
 // A source's coefficients of one limb, scaled and shifted for the decomposition: x[i] is coefficient t + N / 16 i.
-template <uint32_t LOG, class Source>
+template <class N, class Source>
 DEVICE void load_residues(uint32_t (&x)[16], const Source& source, uint32_t limb, const RingTables& tables,
                           const Decomposition& decomposition, uint32_t* exchange) {
     const Prime p = tables.primes[limb];
-    load_own<LOG>(x, source, limb, p, exchange);
-    Ntt<LOG>::template inverse<Shoup>(x, exchange, tables.inverse + limb * Ntt<LOG>::TABLE,
-                                      decomposition.scales[limb], p);
+    load_own<N>(x, source, limb, p, exchange);
+    N::template inverse<Shoup>(x, exchange, tables.inverse + limb * N::TABLE, decomposition.scales[limb], p);
 #pragma unroll
     for (uint32_t i = 0; i < 16; ++i) x[i] = add(x[i], decomposition.shifts[limb], p);
 }
@@ -193,6 +192,26 @@ struct Substitution {
     }
 };
 
+// What some of a thread's products meet where they go, `STRIDE` values apart. All of it is loaded before a result is
+// stored: the compiler moves no load above a store that might be to the same place, and a warp would wait for memory
+// once for every value.
+template <class Values, uint32_t COUNT, uint32_t STRIDE>
+struct Meeting {
+    uint32_t first;
+    typename Values::Operands operands[COUNT];
+
+    DEVICE Meeting(const Values& values, uint32_t first, Prime p) : first(first) {
+#pragma unroll
+        for (uint32_t i = 0; i < COUNT; ++i) operands[i] = values.load(STRIDE * (first + i), p);
+    }
+    template <uint32_t ALL>
+    DEVICE void put(const Values& values, const uint32_t (&a)[ALL], const uint32_t (&b)[ALL], Prime p) const {
+#pragma unroll
+        for (uint32_t i = 0; i < COUNT; ++i)
+            values.put(STRIDE * (first + i), a[first + i], b[first + i], operands[i], p);
+    }
+};
+
 // What a substitution S of a node (a, b) gives: the children (a, b) + S and ((a, b) - S) X^(-2^level). Nodes and
 // children are [a, b][limb][N]; `odd` is null where nobody wants it.
 struct Split {
@@ -208,7 +227,7 @@ struct Split {
                 2 * item + 1 < level.children ? even + ciphertext_words(tables) : nullptr, level.exponent, level.level};
     }
 
-    // Where the values of a limb are: of a, and `of_b` words further of b.
+    // Where the values of a limb are.
     struct Values {
         Image::Values image_b;
         const uint32_t *node_a, *node_b;
@@ -216,19 +235,29 @@ struct Split {
         const Factor* powers;
         uint32_t power, step;
 
-        // Takes the product's values at one place: those of the image of b are added to its b.
-        DEVICE void put(uint32_t offset, uint32_t a, uint32_t b, Prime p) const {
-            b = add(b, image_b.at(offset, p), p);
-            const uint32_t value_a = node_a[offset], value_b = node_b[offset];
-            even_a[offset] = add(value_a, a, p);
-            even_b[offset] = add(value_b, b, p);
-            if (odd_a == nullptr) return;
+        // What a product's values at one place meet.
+        struct Operands {
+            uint32_t image_b, a, b;
+            Factor monomial;
+            bool negated;
+        };
+        DEVICE Operands load(uint32_t offset, Prime p) const {
+            Operands o;
+            o.image_b = image_b.at(offset, p), o.a = node_a[offset], o.b = node_b[offset];
             // The monomial's value is a power of the root, of which the upper N are the lower ones negated.
             const uint32_t exponent = power - reverse_bits(offset) * step;
-            const Factor monomial = powers[reverse_bits(exponent) >> 1];
-            const bool negated = exponent >> 31 != 0;
-            odd_a[offset] = product(negated ? a + p.q - value_a : value_a + p.q - a, monomial, p);
-            odd_b[offset] = product(negated ? b + p.q - value_b : value_b + p.q - b, monomial, p);
+            o.monomial = powers[reverse_bits(exponent) >> 1];
+            o.negated = exponent >> 31 != 0;
+            return o;
+        }
+        // Takes the product's values at one place: those of the image of b are added to its b.
+        DEVICE void put(uint32_t offset, uint32_t a, uint32_t b, const Operands& o, Prime p) const {
+            b = add(b, o.image_b, p);
+            even_a[offset] = add(o.a, a, p);
+            even_b[offset] = add(o.b, b, p);
+            if (odd_a == nullptr) return;
+            odd_a[offset] = product(o.negated ? a + p.q - o.a : o.a + p.q - a, o.monomial, p);
+            odd_b[offset] = product(o.negated ? b + p.q - o.b : o.b + p.q - b, o.monomial, p);
         }
     };
     DEVICE Values values(uint32_t limb, uint32_t first, const RingTables& tables) const {
@@ -275,17 +304,24 @@ struct Rotation {
         uint32_t *result, *copy;
         uint64_t to_b;
 
-        DEVICE void put(uint32_t offset, uint32_t a, uint32_t b, Prime p) const {
-            b = add(b, image_b.at(offset, p), p);
-            if (term != nullptr) {
-                a = add(a, term[offset], p);
-                b = add(b, term[to_b + offset], p);
-            }
-            result[offset] = a;
-            result[to_b + offset] = b;
+        struct Operands {
+            uint32_t image_b, term_a, term_b, source_a, source_b;
+        };
+        DEVICE Operands load(uint32_t offset, Prime p) const {
+            Operands o{};
+            o.image_b = image_b.at(offset, p);
+            if (term != nullptr) o.term_a = term[offset], o.term_b = term[to_b + offset];
+            if (copy != nullptr) o.source_a = source[offset], o.source_b = source[to_b + offset];
+            return o;
+        }
+        DEVICE void put(uint32_t offset, uint32_t a, uint32_t b, const Operands& o, Prime p) const {
+            b = add(b, o.image_b, p);
+            // Zeros where no term is wanted.
+            result[offset] = add(a, o.term_a, p);
+            result[to_b + offset] = add(b, o.term_b, p);
             if (copy == nullptr) return;
-            copy[offset] = source[offset];
-            copy[to_b + offset] = source[to_b + offset];
+            copy[offset] = o.source_a;
+            copy[to_b + offset] = o.source_b;
         }
     };
     DEVICE Values values(uint32_t limb, uint32_t first, const RingTables& tables) const {

@@ -1,7 +1,8 @@
-// Substitutions and external products, a kernel a stage: one block does all of one node, of one rotated
-// ciphertext or of one game (GPIR, section 4).
+// Substitutions and external products, a kernel a stage: one team of threads does all of one node, of one rotated
+// ciphertext or of one game (GPIR, section 4). A team is a block, or half of a block of two items of a query, which
+// share the rows of the query's key.
 //
-// Shared memory holds the source's residues, [limb][16][threads], which become the words of its recombined
+// Shared memory holds each source's residues, [limb][16][threads], which become the words of its recombined
 // coefficients in place; every word is one thread's own. For each prime the digits are cut from them, transformed and
 // multiplied at once (IVE, section IV: reduction overlapping): what a thread keeps of the products are two 64-bit
 // sums for each of its 16 values. Nothing between a ciphertext and its children goes through memory.
@@ -16,18 +17,17 @@ namespace spirea {
 struct Sums {
     uint64_t a[16] = {}, b[16] = {};
 
-    // Adds 16 terms below q times a row of a key, whose a and b are `of_polynomial` quadruples apart.
-    DEVICE void add(const uint32_t (&terms)[16], const Words4* key, uint32_t of_polynomial) {
-        const uint32_t thread = opaque(threadIdx.x);
+    // Adds 16 terms below q times a thread's quadruples of a row of a key.
+    template <class Row>
+    DEVICE void add(const uint32_t (&terms)[16], const Row& row) {
 #pragma unroll
         for (uint32_t i = 0; i < 4; ++i) {
-            const uint32_t at = fragment(4 * thread + i);
-            const Words4 ka = load_table(key + at);
+            const Words4 ka = row.a(i);
             a[4 * i] = multiply_add_wide(terms[4 * i], ka.x, a[4 * i]);
             a[4 * i + 1] = multiply_add_wide(terms[4 * i + 1], ka.y, a[4 * i + 1]);
             a[4 * i + 2] = multiply_add_wide(terms[4 * i + 2], ka.z, a[4 * i + 2]);
             a[4 * i + 3] = multiply_add_wide(terms[4 * i + 3], ka.w, a[4 * i + 3]);
-            const Words4 kb = load_table(key + of_polynomial + at);
+            const Words4 kb = row.b(i);
             b[4 * i] = multiply_add_wide(terms[4 * i], kb.x, b[4 * i]);
             b[4 * i + 1] = multiply_add_wide(terms[4 * i + 1], kb.y, b[4 * i + 1]);
             b[4 * i + 2] = multiply_add_wide(terms[4 * i + 2], kb.z, b[4 * i + 2]);
@@ -43,21 +43,93 @@ struct Sums {
     }
 };
 
+// Rows of a key for a block of one item: read in memory when they are wanted.
+struct RowsInMemory {
+    struct Row {
+        const Words4* row;
+        uint32_t of_polynomial, first;
+
+        DEVICE Words4 a(uint32_t i) const { return load_table(row + fragment(first + i)); }
+        DEVICE Words4 b(uint32_t i) const { return load_table(row + of_polynomial + fragment(first + i)); }
+    };
+    uint32_t of_polynomial;
+
+    DEVICE void ask(const Words4*) const {}
+    DEVICE void add(Sums& sums, const uint32_t (&terms)[16], const Words4* row, const Words4*) const {
+        sums.add(terms, Row{row, of_polynomial, 4 * opaque(threadIdx.x)});
+    }
+};
+
+// Rows of a key for the two items of a block: copied to shared memory while digits are transformed, once for both. A
+// thread copies the quadruples that it and its like in the other half multiply, half 0 those of a and half 1 those of
+// b. So a warp waits for one other warp only.
+template <class N, class Team>
+struct RowsForBoth {
+    struct Row {
+        const Words4* row;
+        uint32_t first;
+
+        DEVICE Words4 a(uint32_t i) const { return row[fragment(first + i)]; }
+        DEVICE Words4 b(uint32_t i) const { return row[N::DEGREE / 4 + fragment(first + i)]; }
+    };
+    uint32_t of_polynomial;
+    Words4* row;  // [a, b][N / 4]
+
+    DEVICE static void meet() { group_barrier(3 + Team::thread() / 32, 64); }
+    DEVICE void ask(const Words4* next) const {
+        if (next == nullptr) return;
+        const uint32_t first = 4 * opaque(Team::thread()), half = Team::half();
+#pragma unroll
+        for (uint32_t i = 0; i < 4; ++i) {
+            const uint32_t at = fragment(first + i);
+            copy_async(row + half * (N::DEGREE / 4) + at, next + half * of_polynomial + at);
+        }
+        copy_commit();
+    }
+    DEVICE void add(Sums& sums, const uint32_t (&terms)[16], const Words4*, const Words4* next) const {
+        copy_wait<0>();
+        meet();
+        sums.add(terms, Row{row, 4 * opaque(Team::thread())});
+        meet();
+        ask(next);
+    }
+    // What a half without an item does for a row.
+    DEVICE void pass(const Words4* next) const {
+        copy_wait<0>();
+        meet();
+        meet();
+        ask(next);
+    }
+};
+
+// The rows of a source's digits, in the order of their use: limb by limb.
+struct RowOrder {
+    uint32_t limbs, levels, quads;  // of a limb
+
+    DEVICE const Words4* row(const uint32_t* key, uint32_t limb, uint32_t number) const {
+        return reinterpret_cast<const Words4*>(key) + (2 * number * limbs + limb) * quads;
+    }
+    // The row after that one; null after the last.
+    DEVICE const Words4* next(const uint32_t* key, uint32_t limb, uint32_t number) const {
+        if (number + 1 < levels) return row(key, limb, number + 1);
+        return limb + 1 < limbs ? row(key, limb + 1, 0) : nullptr;
+    }
+};
+
 // The residues of a source, all limbs, and their recombination.
-template <uint32_t LOG, class Source>
+template <class N, class Team, class Source>
 DEVICE void decompose(const Source& source, const RingTables& tables, const Decomposition& decomposition,
                       uint32_t* residues, uint32_t* exchange) {
-    using N = Ntt<LOG>;
 #pragma unroll 1
     for (uint32_t limb = 0; limb < tables.limbs; ++limb) {
         uint32_t x[16];
-        load_residues<LOG>(x, source, limb, tables, decomposition, exchange);
+        load_residues<N>(x, source, limb, tables, decomposition, exchange);
 #pragma unroll
-        for (uint32_t i = 0; i < 16; ++i) residues[limb * N::DEGREE + N::THREADS * i + threadIdx.x] = x[i];
+        for (uint32_t i = 0; i < 16; ++i) residues[limb * N::DEGREE + N::THREADS * i + Team::thread()] = x[i];
     }
     if (decomposition.recombined == 0) return;
 #pragma unroll 1
-    for (uint32_t i = threadIdx.x; i < N::DEGREE; i += N::THREADS) {
+    for (uint32_t i = Team::thread(); i < N::DEGREE; i += N::THREADS) {
         uint32_t x[MOST_PRIMES];
 #pragma unroll
         for (uint32_t limb = 0; limb < MOST_PRIMES; ++limb)
@@ -69,15 +141,22 @@ DEVICE void decompose(const Source& source, const RingTables& tables, const Deco
     }
 }
 
+// What a team works with: its part of shared memory, and the rows of keys.
+template <class Rows>
+struct Room {
+    uint32_t *residues, *exchange;
+    Rows rows;
+};
+
 // The products of a source's digits with the rows of `key()`, value by value to what `sink().values` gives: a sink is
 // made when it is wanted, because its addresses would take registers from the sums, and so may the key be.
-template <uint32_t LOG, class Source, class Sink, class Key>
+template <class N, class Team, class Rows, class Source, class Sink, class Key>
 DEVICE void stage(const Source& source, const Sink& sink, const Key& key, const RingTables& tables,
-                  const Decomposition& decomposition, uint32_t* shared) {
-    using N = Ntt<LOG>;
-    uint32_t *const residues = shared, *const exchange = shared + tables.limbs * N::DEGREE;
-    decompose<LOG>(source, tables, decomposition, residues, exchange);
-    const uint32_t of_polynomial = tables.limbs * (N::DEGREE / 4);
+                  const Decomposition& decomposition, const Room<Rows>& room) {
+    uint32_t *const residues = room.residues, *const exchange = room.exchange;
+    const RowOrder order{tables.limbs, decomposition.levels, N::DEGREE / 4};
+    room.rows.ask(order.row(key(), 0, 0));
+    decompose<N, Team>(source, tables, decomposition, residues, exchange);
 #pragma unroll 1
     for (uint32_t limb = 0; limb < tables.limbs; ++limb) {
         const Prime p = tables.primes[limb];
@@ -87,18 +166,17 @@ DEVICE void stage(const Source& source, const Sink& sink, const Key& key, const 
             const Digit& digit = decomposition.digits[number];
             uint32_t x[16];
             if (digit.own == limb) {
-                load_own<LOG>(x, source, limb, p, exchange);
+                load_own<N>(x, source, limb, p, exchange);
             } else {
-                const uint32_t *const word = residues + digit.word * N::DEGREE + threadIdx.x,
-                                     *const upper = residues + digit.upper * N::DEGREE + threadIdx.x;
+                const uint32_t *const word = residues + digit.word * N::DEGREE + Team::thread(),
+                                     *const upper = residues + digit.upper * N::DEGREE + Team::thread();
                 const uint32_t lift = digit.lift[limb];
 #pragma unroll
                 for (uint32_t i = 0; i < 16; ++i)
                     x[i] = field(word[N::THREADS * i], upper[N::THREADS * i], digit) + lift;
                 N::template forward<Shoup>(x, exchange, tables.forward + limb * N::TABLE, p);
             }
-            const uint32_t row = (2 * number * tables.limbs + limb) * (N::DEGREE / 4);
-            sums.add(x, reinterpret_cast<const Words4*>(key()) + row, of_polynomial);
+            room.rows.add(sums, x, order.row(key(), limb, number), order.next(key(), limb, number));
             if (number % LAZY_PRODUCTS == LAZY_PRODUCTS - 1) sums.settle(p);
         }
         sums.settle(p);
@@ -108,22 +186,81 @@ DEVICE void stage(const Source& source, const Sink& sink, const Key& key, const 
             a[i] = montgomery(sums.a[i], p);
             b[i] = montgomery(sums.b[i], p);
         }
+        auto values = sink().values(limb, opaque(N::first_of_rows()), tables);
+        using Values = decltype(values);
+        // The first half is on its way while the products change places.
+        const Meeting<Values, 8, N::ROW> first(values, 0, p);
         N::own_to_rows(a, exchange);
         N::own_to_rows(b, exchange);
-        const auto values = sink().values(limb, opaque(N::first_of_rows()), tables);
-#pragma unroll
-        for (uint32_t i = 0; i < 16; ++i) values.put(N::ROW * i, a[i], b[i], p);
+        first.put(values, a, b, p);
+        Meeting<Values, 8, N::ROW>(values, 8, p).put(values, a, b, p);
     }
 }
 
+// What a half without an item does in a stage: its part for the rows.
+template <class N, class Rows>
+DEVICE void idle_stage(const uint32_t* key, const RingTables& tables, const Decomposition& decomposition,
+                       const Rows& rows) {
+    const RowOrder order{tables.limbs, decomposition.levels, N::DEGREE / 4};
+    rows.ask(order.row(key, 0, 0));
+    for (uint32_t limb = 0; limb < tables.limbs; ++limb)
+        for (uint32_t number = 0; number < decomposition.levels; ++number) rows.pass(order.next(key, limb, number));
+}
+
+// Teams, with the items they do and the parts of shared memory they have.
+template <uint32_t LOG>
+struct OneItem : WholeBlock {
+    using N = Ntt<LOG>;
+    using Rows = RowsInMemory;
+    DEVICE static uint32_t item() { return blockIdx.x; }
+    DEVICE static Room<Rows> room(uint32_t* shared, const RingTables& tables) {
+        return {shared, shared + tables.limbs * N::DEGREE, {tables.limbs * (N::DEGREE / 4)}};
+    }
+};
+template <uint32_t LOG>
+struct TwoItems : HalfBlock<(1u << LOG) / 16> {
+    using Half = HalfBlock<(1u << LOG) / 16>;
+    using N = Ntt<LOG, Half>;
+    using Rows = RowsForBoth<N, Half>;
+    DEVICE static uint32_t item() { return 2 * blockIdx.x + Half::half(); }
+    // [half][limb][N], [half][words of an exchange], then a row.
+    DEVICE static Room<Rows> room(uint32_t* shared, const RingTables& tables) {
+        const uint32_t words = tables.limbs * N::DEGREE;
+        uint32_t *const exchanges = shared + 2 * words, *const row = exchanges + 2 * N::EXCHANGE;
+        return {shared + Half::half() * words, exchanges + Half::half() * N::EXCHANGE,
+                {words / 4, reinterpret_cast<Words4*>(row)}};
+    }
+};
+
+// The source of an item's digits, whose address is read whenever values are wanted: it, too, would take registers.
+template <class Team>
+struct Original {
+    const Substituted* queries;
+    const Substitution& substitution;
+    const RingTables& tables;
+
+    DEVICE Image::Values values(uint32_t limb, uint32_t place) const {
+        return substitution.image(queries[opaque(blockIdx.y)], opaque(Team::item()), tables).values(limb, place);
+    }
+};
+
 // A substitution of one ciphertext, of which a `Result` makes what is wanted.
-template <uint32_t LOG, class Result>
+template <class Team, class Result>
 DEVICE void substitute(const Substituted* queries, const Substitution& substitution, const RingTables& tables,
                        const Decomposition& decomposition, uint32_t* shared) {
-    const Substituted query = queries[blockIdx.y];
-    const auto sink = [&] { return Result::of(queries[opaque(blockIdx.y)], opaque(blockIdx.x), substitution, tables); };
-    const auto key = [&] { return query.key; };
-    stage<LOG>(substitution.image(query, blockIdx.x, tables), sink, key, tables, decomposition, shared);
+    const auto sink = [&] { return Result::of(queries[opaque(blockIdx.y)], opaque(Team::item()), substitution, tables); };
+    const auto key = [&] { return queries[opaque(blockIdx.y)].key; };
+    stage<typename Team::N, Team>(Original<Team>{queries, substitution, tables}, sink, key, tables, decomposition,
+                                  Team::room(shared, tables));
+}
+template <class Team, class Result>
+DEVICE void substitute_two(const Substituted* queries, const Substitution& substitution, const RingTables& tables,
+                           const Decomposition& decomposition, uint32_t items, uint32_t* shared) {
+    if (Team::item() < items) {
+        substitute<Team, Result>(queries, substitution, tables, decomposition, shared);
+    } else {
+        idle_stage<typename Team::N>(queries[blockIdx.y].key, tables, decomposition, Team::room(shared, tables).rows);
+    }
 }
 
 // What the two sources of a game add to the first ciphertext. The product of the digits of b comes first, when the
@@ -137,12 +274,20 @@ struct Winner {
         uint32_t *first_a, *first_b, *second_b;
         uint32_t source;
 
-        DEVICE void put(uint32_t offset, uint32_t a, uint32_t b, Prime p) const {
-            first_b[offset] = add(first_b[offset], b, p);
+        struct Operands {
+            uint32_t first_a, first_b, second_b;
+        };
+        DEVICE Operands load(uint32_t offset, Prime) const {
+            Operands o{0, first_b[offset], 0};
+            if (source != 0) o.first_a = first_a[offset], o.second_b = second_b[offset];
+            return o;
+        }
+        DEVICE void put(uint32_t offset, uint32_t a, uint32_t b, const Operands& o, Prime p) const {
+            first_b[offset] = add(o.first_b, b, p);
             if (source == 0)
                 second_b[offset] = a;
             else
-                first_a[offset] = add(first_a[offset], add(second_b[offset], a, p), p);
+                first_a[offset] = add(o.first_a, add(o.second_b, a, p), p);
         }
     };
     DEVICE Values values(uint32_t limb, uint32_t place, const RingTables& tables) const {
@@ -152,7 +297,8 @@ struct Winner {
     }
 };
 
-// The source of a game's digits, whose address is read whenever values are wanted: it, too, would take registers.
+// As `Original`, of a game's digits.
+template <class Team>
 struct Rivals {
     const Playing* queries;
     const Games& games;
@@ -161,50 +307,78 @@ struct Rivals {
 
     DEVICE Difference::Values values(uint32_t limb, uint32_t place) const {
         const Playing query = queries[opaque(blockIdx.y)];
-        return games.source(query, opaque(blockIdx.x), source, tables).values(limb, place);
+        return games.source(query, opaque(Team::item()), source, tables).values(limb, place);
     }
 };
 
-template <uint32_t LOG>
+template <class Team>
 DEVICE void play(const Playing* queries, const Games& games, const RingTables& tables,
                  const Decomposition& decomposition, uint32_t* shared) {
 #pragma unroll 1
     for (uint32_t source = 0; source < 2; ++source) {
         const auto sink = [&] {
-            return Winner{games.first(queries[opaque(blockIdx.y)], opaque(blockIdx.x)), games.distance, source};
+            return Winner{games.first(queries[opaque(blockIdx.y)], opaque(Team::item())), games.distance, source};
         };
         const auto selector = [&] { return queries[opaque(blockIdx.y)].selector + source * games.of_source; };
-        stage<LOG>(Rivals{queries, games, tables, source}, sink, selector, tables, decomposition, shared);
+        stage<typename Team::N, Team>(Rivals<Team>{queries, games, tables, source}, sink, selector, tables,
+                                      decomposition, Team::room(shared, tables));
     }
+}
+template <class Team>
+DEVICE void play_two(const Playing* queries, const Games& games, const RingTables& tables,
+                     const Decomposition& decomposition, uint32_t items, uint32_t* shared) {
+    if (Team::item() < items) {
+        play<Team>(queries, games, tables, decomposition, shared);
+        return;
+    }
+    for (uint32_t source = 0; source < 2; ++source)
+        idle_stage<typename Team::N>(queries[blockIdx.y].selector + source * games.of_source, tables, decomposition,
+                                     Team::room(shared, tables).rows);
 }
 
 }  // namespace spirea
 
 using namespace spirea;
 
-// Blocks: x = node, rotated ciphertext or game, y = query. Shared memory: limbs N words and those of an exchange.
+// Blocks: x = node, rotated ciphertext or game, or two of them; y = query. Shared memory: `Team::room`.
 #define STAGES(degree, log)                                                                                     \
     KERNEL(ring_split_##degree, degree / 16, 8192 / degree,                                                     \
            (const Substituted* queries, Substitution level, RingTables tables, Decomposition decomposition)) {  \
         SHARED(uint32_t, shared);                                                                               \
-        substitute<log, Split>(queries, level, tables, decomposition, shared);                                  \
+        substitute<OneItem<log>, Split>(queries, level, tables, decomposition, shared);                         \
     }                                                                                                           \
     KERNEL(ring_rotation_##degree, degree / 16, 8192 / degree,                                                  \
            (const Substituted* queries, Substitution step, RingTables tables, Decomposition decomposition)) {   \
         SHARED(uint32_t, shared);                                                                               \
-        substitute<log, Rotation>(queries, step, tables, decomposition, shared);                                \
+        substitute<OneItem<log>, Rotation>(queries, step, tables, decomposition, shared);                       \
     }                                                                                                           \
     KERNEL(ring_game_##degree, degree / 16, 8192 / degree,                                                      \
            (const Playing* queries, Games games, RingTables tables, Decomposition decomposition)) {             \
         SHARED(uint32_t, shared);                                                                               \
-        play<log>(queries, games, tables, decomposition, shared);                                               \
+        play<OneItem<log>>(queries, games, tables, decomposition, shared);                                      \
+    }                                                                                                           \
+    KERNEL(ring_two_rotations_##degree, degree / 8, 4096 / degree,                                              \
+           (const Substituted* queries, Substitution step, RingTables tables, Decomposition decomposition,      \
+            uint32_t items)) {                                                                                  \
+        SHARED(uint32_t, shared);                                                                               \
+        substitute_two<TwoItems<log>, Rotation>(queries, step, tables, decomposition, items, shared);           \
+    }                                                                                                           \
+    KERNEL(ring_two_games_##degree, degree / 8, 4096 / degree,                                                  \
+           (const Playing* queries, Games games, RingTables tables, Decomposition decomposition,                \
+            uint32_t items)) {                                                                                  \
+        SHARED(uint32_t, shared);                                                                               \
+        play_two<TwoItems<log>>(queries, games, tables, decomposition, items, shared);                          \
     }
 
 // budget ring_split_4096: 128 registers
 // budget ring_rotation_4096: 128 registers
 // budget ring_game_4096: 128 registers
+// budget ring_two_rotations_4096: 128 registers
+// budget ring_two_games_4096: 128 registers
 STAGES(4096, 12)
 // budget ring_split_2048: 128 registers
 // budget ring_rotation_2048: 128 registers
 // budget ring_game_2048: 128 registers
+// budget ring_two_rotations_2048: 128 registers
+// budget ring_two_games_2048: 128 registers
 STAGES(2048, 11)

@@ -14,7 +14,7 @@ template <uint32_t LOG, class Source>
 DEVICE void residues_kernel(const Source& source, uint32_t limb, uint32_t* to, const RingTables& tables,
                             const Decomposition& decomposition, uint32_t* exchange) {
     uint32_t x[16];
-    load_residues<LOG>(x, source, limb, tables, decomposition, exchange);
+    load_residues<Ntt<LOG>>(x, source, limb, tables, decomposition, exchange);
 #pragma unroll
     for (uint32_t i = 0; i < 16; ++i) to[Ntt<LOG>::THREADS * i + threadIdx.x] = x[i];
 }
@@ -28,7 +28,7 @@ DEVICE void terms_kernel(const Source& source, const uint32_t* fields, uint32_t 
     const Digit& digit = decomposition.digits[digit_number];
     uint32_t x[16];
     if (digit.own == limb) {
-        load_own<LOG>(x, source, limb, p, exchange);
+        load_own<N>(x, source, limb, p, exchange);
     } else {
         const uint32_t lift = digit.lift[limb];
 #pragma unroll
@@ -87,9 +87,8 @@ DEVICE void substituted_kernel(const Substituted* queries, const Substitution& s
     const Prime p = tables.primes[limb];
     uint32_t a[4], b[4];
     sum_rows(a, b, terms + ((item * rows * tables.limbs) << log), query.key, rows, limb, number, p, tables);
-    const auto values = Result::of(query, blockIdx.y, substitution, tables).values(limb, 4 * number, tables);
-#pragma unroll
-    for (uint32_t i = 0; i < 4; ++i) values.put(i, a[i], b[i], p);
+    auto values = Result::of(query, blockIdx.y, substitution, tables).values(limb, 4 * number, tables);
+    Meeting<decltype(values), 4, 1>(values, 0, p).put(values, a, b, p);
 }
 
 }  // namespace spirea
@@ -205,11 +204,10 @@ KERNEL(ring_game_sums, 128, 6, (const Playing* queries, Games games, const uint3
     const Prime p = tables.primes[limb];
     uint32_t a[4], b[4];
     sum_rows(a, b, terms + ((item * rows * tables.limbs) << log), query.selector, rows, limb, number, p, tables);
-    uint32_t* const first_a = games.first(query, blockIdx.y) + ((uint64_t)limb << log) + 4 * number;
-    uint32_t* const first_b = first_a + ((uint64_t)tables.limbs << log);
-#pragma unroll
-    for (uint32_t i = 0; i < 4; ++i) {
-        first_a[i] = add(first_a[i], a[i], p);
-        first_b[i] = add(first_b[i], b[i], p);
-    }
+    uint32_t* const polynomial = games.first(query, blockIdx.y) + ((uint64_t)limb << log);
+    Words4* const first_a = reinterpret_cast<Words4*>(polynomial) + number;
+    Words4* const first_b = first_a + ((uint64_t)tables.limbs << (log - 2));
+    const Words4 value_a = *first_a, value_b = *first_b;
+    *first_a = {add(value_a.x, a[0], p), add(value_a.y, a[1], p), add(value_a.z, a[2], p), add(value_a.w, a[3], p)};
+    *first_b = {add(value_b.x, b[0], p), add(value_b.y, b[1], p), add(value_b.z, b[2], p), add(value_b.w, b[3], p)};
 }

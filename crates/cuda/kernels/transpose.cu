@@ -59,8 +59,9 @@ struct WordQuads {
     DEVICE static Words4 columns(const uint32_t* a, const uint32_t* b, uint32_t slot, uint32_t quad) {
         return row(quad < STEP_QUADS ? a : b, slot, quad % STEP_QUADS);
     }
-    DEVICE static uint32_t place_of_columns(uint32_t, uint32_t quad) {
-        return quad < STEP_QUADS ? quad : STEP_QUADS + place(1, quad % STEP_QUADS);
+    DEVICE static uint32_t quads_of_columns(uint32_t queries) { return 2 * STEP_QUADS * queries; }
+    DEVICE static uint32_t place_of_columns(uint32_t query, uint32_t quad) {
+        return 2 * STEP_QUADS * query + (quad < STEP_QUADS ? quad : STEP_QUADS + place(1, quad % STEP_QUADS));
     }
 };
 template <class Part>
@@ -75,7 +76,25 @@ struct PartQuads {
         return {part_of<Part>(a, slot, term, part), part_of<Part>(b, slot, term, part),
                 part_of<Part>(a, slot, term + 16, part), part_of<Part>(b, slot, term + 16, part)};
     }
-    DEVICE static uint32_t place_of_columns(uint32_t query, uint32_t quad) { return place(query, quad); }
+    DEVICE static uint32_t quads_of_columns(uint32_t queries) { return 2 * STEP_QUADS * queries; }
+    DEVICE static uint32_t place_of_columns(uint32_t query, uint32_t quad) {
+        return 2 * STEP_QUADS * query + place(query, quad);
+    }
+};
+// Columns for warpgroups: 16 terms of a part, as in `product_warpgroups.cu`. Quads of a and b alternate.
+template <class Part>
+struct CoreQuads : PartQuads<Part> {
+    DEVICE static Words4 columns(const uint32_t* a, const uint32_t* b, uint32_t slot, uint32_t quad) {
+        const uint32_t* const tile = quad % 2 == 0 ? a : b;
+        const uint32_t part = quad / 4, term = quad / 2 % 2 * 16;
+        return {part_of<Part>(tile, slot, term, part), part_of<Part>(tile, slot, term + 4, part),
+                part_of<Part>(tile, slot, term + 8, part), part_of<Part>(tile, slot, term + 12, part)};
+    }
+    DEVICE static uint32_t quads_of_columns(uint32_t queries) { return core_quads(queries); }
+    DEVICE static uint32_t place_of_columns(uint32_t query, uint32_t quad) {
+        const uint32_t column = 2 * query + quad % 2;
+        return column / CORE_COLUMNS * CORE_QUADS + quad / 2 * CORE_COLUMNS + column % CORE_COLUMNS;
+    }
 };
 
 // Rows of the plain matrix, as they come: [row][term][polynomial of `words` words], of which the launch takes the
@@ -107,6 +126,7 @@ DEVICE void transpose_columns(uint32_t* tiles, const uint64_t* queries, Words4* 
                               uint32_t words, uint32_t first) {
     constexpr uint32_t QUADS = 2 * STEP_QUADS;
     const uint32_t query = blockIdx.x, step = blockIdx.y, steps = gridDim.y, first_slot = blockIdx.z * 32;
+    const uint32_t of_step_quads = Quads::quads_of_columns(gridDim.x);
     const uint32_t* const values = reinterpret_cast<const uint32_t*>(queries[query]) + first + first_slot;
     uint32_t *const a = tiles, *const b = tiles + STEP * PITCH;
     const Step of_step{step * STEP, terms, 2 * words};
@@ -116,7 +136,7 @@ DEVICE void transpose_columns(uint32_t* tiles, const uint64_t* queries, Words4* 
     const uint32_t quad = threadIdx.x % QUADS;
     #pragma unroll
     for (uint32_t slot = threadIdx.x / QUADS; slot < 32; slot += THREADS / QUADS) {
-        Words4* const to = leaves + (((uint64_t)(first_slot + slot) * steps + step) * gridDim.x + query) * QUADS;
+        Words4* const to = leaves + ((uint64_t)(first_slot + slot) * steps + step) * of_step_quads;
         to[Quads::place_of_columns(query, quad)] = Quads::columns(a, b, slot, quad);
     }
 }
@@ -124,25 +144,35 @@ DEVICE void transpose_columns(uint32_t* tiles, const uint64_t* queries, Words4* 
 // budget transpose_rows_words: 48 registers
 // budget transpose_rows_octets: 48 registers
 // budget transpose_rows_septets: 48 registers
-// budget transpose_columns_words: 48 registers
-// budget transpose_columns_octets: 48 registers
-// budget transpose_columns_septets: 48 registers
-#define TRANSPOSES(name, Quads)                                                                            \
+#define ROWS(name, Quads)                                                                                  \
     KERNEL(transpose_rows_##name, THREADS, 4,                                                              \
            (const uint32_t* values, Words4* plain, Prime prime, uint32_t first_row, uint32_t rows,         \
             uint32_t terms, uint32_t words)) {                                                             \
         SHARED(uint32_t, tile);                                                                            \
         transpose_rows<Quads>(tile, values, plain, prime, first_row, rows, terms, words);                  \
-    }                                                                                                      \
+    }
+ROWS(words, WordQuads)
+ROWS(octets, PartQuads<OctetPart>)
+ROWS(septets, PartQuads<SeptetPart>)
+#undef ROWS
+
+// budget transpose_columns_words: 48 registers
+// budget transpose_columns_octets: 48 registers
+// budget transpose_columns_septets: 48 registers
+// budget transpose_columns_octet_cores: 48 registers
+// budget transpose_columns_septet_cores: 48 registers
+#define COLUMNS(name, Quads)                                                                               \
     KERNEL(transpose_columns_##name, THREADS, 4,                                                           \
            (const uint64_t* queries, Words4* leaves, uint32_t terms, uint32_t words, uint32_t first)) {    \
         SHARED(uint32_t, tile);                                                                            \
         transpose_columns<Quads>(tile, queries, leaves, terms, words, first);                              \
     }
-TRANSPOSES(words, WordQuads)
-TRANSPOSES(octets, PartQuads<OctetPart>)
-TRANSPOSES(septets, PartQuads<SeptetPart>)
-#undef TRANSPOSES
+COLUMNS(words, WordQuads)
+COLUMNS(octets, PartQuads<OctetPart>)
+COLUMNS(septets, PartQuads<SeptetPart>)
+COLUMNS(octet_cores, CoreQuads<OctetPart>)
+COLUMNS(septet_cores, CoreQuads<SeptetPart>)
+#undef COLUMNS
 
 // Sums of the product, [slot][column][row_stride], to ciphertexts: query i's at address results[i], [row][a, b][words].
 // The launch has `row_count` rows from `first_row` on, and slots that are the polynomials' words `first` and after.

@@ -29,6 +29,16 @@ KERNEL(shift_right, 256, 1, (const uint32_t* from, uint32_t* to, uint32_t missin
     to[t] = t == 0 ? 0 : tile[t - 1];
 }
 
+// Each group of 64 threads mirrors its own words; the last group meets the others' number instead of its own if
+// `missing` is 2.
+KERNEL(groups, 256, 1, (const uint32_t* from, uint32_t* to, uint32_t missing)) {
+    SHARED(uint32_t, tile);
+    const uint32_t t = threadIdx.x, group = t / 64, last = blockDim.x / 64 - 1;
+    tile[t] = from[t];
+    if (missing != 1) group_barrier(missing == 2 && group == last ? 1 : 1 + group, 64);
+    to[t] = tile[64 * group + 63 - t % 64];
+}
+
 // Within a warp: each lane takes its neighbour's word through shared memory.
 KERNEL(warp_shift, 256, 1, (const uint32_t* from, uint32_t* to, uint32_t missing)) {
     SHARED(uint32_t, tile);

@@ -20,6 +20,7 @@ namespace {
 constexpr unsigned char POISON = 0xCD;  // shared memory before it is written
 constexpr unsigned char BEHIND = 0x5C;  // memory after the kernel's own
 constexpr size_t SHARED_ALIGNMENT = 1024;
+constexpr unsigned GROUP_BARRIERS = 16;  // number 0 is the whole block's
 
 std::string place(const Site& site) {
     const char* slash = std::strrchr(site.file_name(), '/');
@@ -188,7 +189,7 @@ Thread* Block::next() {
             return nullptr;
         } else if (++warp_ < warps_) {
             enter_warp();
-        } else if (!meet_in_block()) {
+        } else if (!meet_in_groups() && (failure_.fault != NO_FAULT || !meet_in_block())) {
             return nullptr;
         }
     }
@@ -250,6 +251,8 @@ void Block::explain(const Thread& stuck) {
         const Thread& other = threads_[first_ + lane];
         if (other.state == State::Done) {
             why = name + " of its mask has exited";
+        } else if (other.state == State::AtGroup) {
+            why = name + " waits at the group barrier at " + place(other.site);
         } else if (other.state == State::AtBlock) {
             why = name + " waits at the block barrier at " + place(other.site);
         } else if (other.state == State::AtGrid) {
@@ -269,20 +272,51 @@ void Block::explain(const Thread& stuck) {
                 std::string("divergent ") + stuck.operation->name + " at " + place(stuck.site) + ": " + why);
 }
 
-// Handles the state in which no warp can continue. Returns true if a block barrier is complete and
-// the threads run again.
+// Handles the state in which no warp can continue. Returns true if group barriers are complete and
+// their threads run again.
+bool Block::meet_in_groups() {
+    unsigned waiting[GROUP_BARRIERS] = {};
+    const Thread* of[GROUP_BARRIERS] = {};
+    for (const Thread& thread : threads_) {
+        if (thread.state != State::AtGroup) continue;
+        const Thread*& first = of[thread.group];
+        if (first == nullptr) first = &thread;
+        if (++waiting[thread.group] > first->group_threads || thread.group_threads != first->group_threads) {
+            set_failure(thread, LAUNCH_FAILED,
+                        "group_barrier at " + place(thread.site) + ": barrier " + std::to_string(thread.group) +
+                            " has other threads, or another number of them, at " + place(first->site));
+            return false;
+        }
+    }
+    bool met = false;
+    for (Thread& thread : threads_) {
+        if (thread.state != State::AtGroup || waiting[thread.group] != of[thread.group]->group_threads) continue;
+        thread.state = State::Ready;
+        met = true;
+    }
+    if (met) begin_phase();
+    return met;
+}
+
+// Handles the state in which no warp can continue, and no group barrier is complete. Returns true if
+// a block barrier is complete and the threads run again.
 bool Block::meet_in_block() {
     const Thread& first = threads_[0];
     for (const Thread& other : threads_) {
         if (other.state == first.state && (first.state == State::Done || same(first.site, other.site))) continue;
         const Thread& waiting = first.state == State::Done ? other : first;
         const Thread& absent = first.state == State::Done ? first : other;
-        const char* kind = waiting.state == State::AtGrid ? "grid_barrier" : "block_barrier";
+        const char* kind = waiting.state == State::AtGrid    ? "grid_barrier"
+                           : waiting.state == State::AtGroup ? "group_barrier"
+                                                             : "block_barrier";
         const std::string where = absent.state == State::Done ? " has exited" : " waits at " + place(absent.site);
         set_failure(waiting, LAUNCH_FAILED,
                     std::string(kind) + " at " + place(waiting.site) + " not reached by all threads: thread " +
                         std::to_string(absent.linear) + where);
         return false;
+    }
+    if (first.state == State::AtGroup) {
+        set_failure(first, LAUNCH_FAILED, "group_barrier at " + place(first.site) + " not reached by all its threads");
     }
     if (first.state != State::AtBlock) return false;
     release();
@@ -326,6 +360,18 @@ void meet_warp(const WarpOperation& operation, uint32_t mask, void* request, con
     me.request = request;
     me.site = site;
     me.state = State::AtWarp;
+    me.block->suspend();
+}
+
+void meet_group(uint32_t number, uint32_t threads, const Site& site) {
+    Thread& me = *current;
+    if (number == 0 || number >= GROUP_BARRIERS || threads % WARP != 0) {
+        fail(LAUNCH_FAILED, "group_barrier at %s: number %u, %u threads", place(site).c_str(), number, threads);
+    }
+    me.group = number;
+    me.group_threads = threads;
+    me.site = site;
+    me.state = State::AtGroup;
     me.block->suspend();
 }
 

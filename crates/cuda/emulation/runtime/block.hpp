@@ -86,6 +86,7 @@ class Block {
     void begin_phase();
     bool meet_in_warp();
     bool complete(const Thread& thread);
+    bool meet_in_groups();
     bool meet_in_block();
     void release();
     void explain(const Thread& stuck);

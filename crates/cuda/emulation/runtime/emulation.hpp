@@ -123,6 +123,9 @@ DEVICE uint32_t load_line(const uint32_t* from) { return *from; }
 DEVICE Words4 load_once(const Words4* from) { return *from; }
 
 DEVICE void block_barrier(const Site& site = Site::current()) { emulation::meet_block(site); }
+DEVICE void group_barrier(uint32_t number, uint32_t threads, const Site& site = Site::current()) {
+    emulation::meet_group(number, threads, site);
+}
 DEVICE void warp_barrier(uint32_t mask = 0xffffffffu, const Site& site = Site::current()) {
     emulation::meet_warp(emulation::BARRIER, mask, nullptr, site);
 }
@@ -186,9 +189,14 @@ DEVICE uint64_t columns_descriptor(const void* shared, uint32_t leading, uint32_
     const uint64_t start = uint64_t(static_cast<const unsigned char*>(shared) - emulation::view->shared);
     return (start >> 4 & 0x3fff) | uint64_t(leading >> 4) << 16 | uint64_t(stride >> 4) << 32;
 }
+template <int N>
+DEVICE void warpgroup_wait(uint32_t (&)[4][4], const Site& site = Site::current()) {
+    emulation::FinishProducts request{emulation::current, N};
+    emulation::meet_warp(emulation::FINISH_PRODUCTS, 0xffffffffu, &request, site);
+}
 template <int COLUMNS>
 DEVICE void warpgroup_mma_u8u8(uint32_t (&d)[COLUMNS][4], const uint32_t (&a)[4], uint64_t columns) {
-    static_assert(COLUMNS == 16 || COLUMNS == 32, "the products that portable.cuh has");
+    static_assert(COLUMNS == 4 || COLUMNS == 16 || COLUMNS == 32, "the products that portable.cuh has");
     emulation::product_begin({&d[0][0], a, columns, COLUMNS, emulation::current->product_groups});
 }
 template <int COLUMNS>

@@ -38,7 +38,7 @@ struct WarpOperation {
     const char* (*meet)(void* const* requests, uint32_t mask, unsigned* failing_lane);
 };
 
-enum class State : uint8_t { Fresh, Ready, Running, AtWarp, AtBlock, AtGrid, Done };
+enum class State : uint8_t { Fresh, Ready, Running, AtWarp, AtGroup, AtBlock, AtGrid, Done };
 
 // Pending copy_async, to be done at its copy_wait.
 struct DeferredCopy {
@@ -72,6 +72,7 @@ struct Thread {
     const WarpOperation* operation = nullptr;
     uint32_t mask = 0;
     void* request = nullptr;
+    uint32_t group = 0, group_threads = 0;
     uint32_t* grid_counter = nullptr;
     uint32_t grid_round = 0;
 
@@ -101,6 +102,7 @@ enum Fault : int { NO_FAULT = 0, ILLEGAL_ADDRESS = 700, ILLEGAL_INSTRUCTION = 71
 [[noreturn]] void fail(Fault fault, const char* format, ...) __attribute__((format(printf, 2, 3)));
 
 void meet_warp(const WarpOperation& operation, uint32_t mask, void* request, const Site& site);
+void meet_group(uint32_t number, uint32_t threads, const Site& site);
 void meet_block(const Site& site);
 void meet_grid(uint32_t* counter, uint32_t round, const Site& site);
 void copy_begin(void* to, const void* from);

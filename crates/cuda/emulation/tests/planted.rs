@@ -68,6 +68,14 @@ fn a_missing_block_barrier_shows() {
 }
 
 #[test]
+fn a_missing_group_barrier_shows() {
+    let expected: Vec<_> = (0..256).map(|t| t / 64 * 64 + 63 - t % 64).collect();
+    assert_right(&one_block("groups", 256, 256, 0), &expected);
+    assert_seen(&one_block("groups", 256, 256, 1), &expected);
+    assert_refused(&one_block("groups", 256, 256, 2), LAUNCH_FAILED, "group_barrier at barriers.cu");
+}
+
+#[test]
 fn the_orders_complement_each_other() {
     let expected: Vec<_> = (0..256_u32).map(|t| t.saturating_sub(1)).collect();
     assert_right(&one_block("shift_right", 256, 256, 0), &expected);

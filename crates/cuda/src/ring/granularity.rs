@@ -9,6 +9,10 @@ pub enum Granularity {
     /// The whole stage: a block computes a node or a game, and intermediate results do not go
     /// through memory.
     Stages,
+    /// Whole stages of two items: a block computes two rotations or games of a query, which share
+    /// the rows of its key in shared memory. Stages for which there are no such blocks, or no room
+    /// for them, are computed item by item.
+    Pairs,
 }
 
 /// Memory that a stage accesses if it is done by operations; the granularity depends on it.
@@ -16,6 +20,8 @@ pub enum Granularity {
 pub(super) struct WorkingSet {
     /// Number of nodes or games, of all queries.
     pub items: usize,
+    /// Number of blocks if each computes two items of a query; 0 if none can.
+    pub pairs: usize,
     /// Bytes that each item reads and writes, intermediate results included.
     pub of_item: usize,
     /// Bytes of all keys.
@@ -26,10 +32,17 @@ impl WorkingSet {
     /// Returns the granularity for a stage, from its shape alone (GPIR, section 4.4): operations,
     /// as long as the L2 cache holds all their intermediate results. Operations are also chosen for
     /// fewer items than the device has processors, because blocks of whole items would leave
-    /// processors idle; the paper's devices, with large caches, reach the first bound later.
+    /// processors idle; the paper's devices, with large caches, reach the first bound later. Whole
+    /// stages are computed in pairs if every processor gets one.
     pub(super) fn granularity(self, cache: usize, processors: usize) -> Granularity {
         let bytes = self.items.saturating_mul(self.of_item).saturating_add(self.keys);
-        if bytes <= cache || self.items < processors { Granularity::Operations } else { Granularity::Stages }
+        if bytes <= cache || self.items < processors {
+            Granularity::Operations
+        } else if self.pairs >= processors {
+            Granularity::Pairs
+        } else {
+            Granularity::Stages
+        }
     }
 }
 
@@ -40,11 +53,15 @@ mod tests {
     #[test]
     fn stages_are_whole_where_operations_would_leave_the_cache() {
         // Node of three primes and degree 4096 with residues as digits, on an H200.
-        let granularity =
-            |items| WorkingSet { items, of_item: 480 << 10, keys: 288 << 10 }.granularity(60 << 20, 132);
-        assert_eq!([1, 127, 131, 132, 1000].map(granularity), {
-            use Granularity::{Operations, Stages};
+        use Granularity::{Operations, Pairs, Stages};
+        let granularity = |items, pairs| {
+            WorkingSet { items, pairs, of_item: 480 << 10, keys: 288 << 10 }.granularity(60 << 20, 132)
+        };
+        assert_eq!([1, 127, 131, 132, 1000].map(|items| granularity(items, 0)), {
             [Operations, Operations, Operations, Stages, Stages]
+        });
+        assert_eq!([131, 132, 262, 263].map(|items: usize| granularity(items, items.div_ceil(2))), {
+            [Operations, Stages, Stages, Pairs]
         });
     }
 }

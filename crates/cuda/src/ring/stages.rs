@@ -20,6 +20,8 @@ pub(super) struct Kernels {
     terms: [&'static str; 2],
     sums: &'static str,
     stage: [&'static str; 2],
+    /// Stage with two items of a query in each block; `None` where this gains nothing.
+    two: Option<[&'static str; 2]>,
 }
 
 /// Splits of nodes.
@@ -30,11 +32,16 @@ pub(super) const SPLITS: Kernels = Kernels {
     terms: by_degree!("ring_substitution_terms"),
     sums: "ring_split_children",
     stage: by_degree!("ring_split"),
+    two: None,
 };
 
 /// Rotations of ciphertexts. Each may also add or copy a ciphertext.
-pub(super) const ROTATIONS: Kernels =
-    Kernels { sums: "ring_rotation_images", stage: by_degree!("ring_rotation"), ..SPLITS };
+pub(super) const ROTATIONS: Kernels = Kernels {
+    sums: "ring_rotation_images",
+    stage: by_degree!("ring_rotation"),
+    two: Some(by_degree!("ring_two_rotations")),
+    ..SPLITS
+};
 
 /// Games between two ciphertexts.
 pub(super) const GAMES: Kernels = Kernels {
@@ -44,6 +51,7 @@ pub(super) const GAMES: Kernels = Kernels {
     terms: by_degree!("ring_game_terms"),
     sums: "ring_game_sums",
     stage: by_degree!("ring_game"),
+    two: Some(by_degree!("ring_two_games")),
 };
 
 /// Stage: the same number of items for each query of a batch, whose digits are multiplied by the
@@ -109,7 +117,7 @@ impl Work<'_> {
         // operations.
         let of_query = match granularity {
             Granularity::Operations => self.items.saturating_mul(self.kernels.sources),
-            Granularity::Stages => 1,
+            Granularity::Stages | Granularity::Pairs => 1,
         };
         let at_once = self.tables.most_blocks / of_query;
         if at_once == 0 || self.items >= 1 << 31 {
@@ -117,15 +125,28 @@ impl Work<'_> {
         }
         (0..queries.len()).step_by(at_once).try_for_each(|first| {
             let queries = queries.range(first..queries.len().min(first + at_once));
-            match granularity {
-                Granularity::Operations => self.run_operations(&queries),
-                Granularity::Stages => {
+            match (granularity, self.two()) {
+                (Granularity::Operations, _) => self.run_operations(&queries),
+                (Granularity::Pairs, Some(kernels)) => {
+                    let grid = self.tables.grid_of_pairs([self.items.div_ceil(2), queries.len(), 1]);
+                    let mut args = self.args(&queries, &[]);
+                    args.push(Arg::from(self.items as u32));
+                    self.tables.launch(kernels, grid, &args)
+                }
+                (Granularity::Stages | Granularity::Pairs, _) => {
                     let grid = self.tables.grid([self.items, queries.len(), 1], self.tables.limbs());
                     self.tables.launch(self.kernels.stage, grid, &self.args(&queries, &[]))
                 }
             }
         })?;
         Ok(())
+    }
+
+    /// Returns the kernels for two items in a block, if there are any and the device has the shared
+    /// memory for them.
+    fn two(&self) -> Option<[&'static str; 2]> {
+        let shared = self.tables.grid_of_pairs([1; 3]).shared;
+        self.kernels.two.filter(|_| shared <= self.tables.device.properties().shared_bytes)
     }
 
     fn rows(&self) -> usize {
@@ -138,6 +159,7 @@ impl Work<'_> {
         let between = self.kernels.sources * words + fields + self.rows() * words;
         WorkingSet {
             items: self.items.saturating_mul(queries),
+            pairs: self.two().map_or(0, |_| self.items.div_ceil(2).saturating_mul(queries)),
             of_item: 4 * (self.kernels.ciphertexts * 2 * words + between),
             keys: 4 * queries * self.rows() * 2 * words,
         }

@@ -190,7 +190,14 @@ impl Tables {
         Grid::cube(blocks, self.degree() / COEFFICIENTS).shared(self.shared_bytes(polynomials))
     }
 
-    /// Returns the bytes of shared memory of such a block.
+    /// Returns a grid of blocks with two teams of threads that transform. Each team has a
+    /// polynomial of all limbs in shared memory, and both share a row of a key.
+    pub(super) fn grid_of_pairs(&self, blocks: [usize; 3]) -> Grid {
+        let bytes = 2 * self.shared_bytes(self.limbs()) + 4 * 2 * self.degree();
+        Grid::cube(blocks, 2 * self.degree() / COEFFICIENTS).shared(bytes)
+    }
+
+    /// Returns the bytes of shared memory of a team that transforms.
     pub(super) fn shared_bytes(&self, polynomials: usize) -> usize {
         // An exchange pads every 16th word.
         4 * (polynomials * self.degree() + self.degree() / 16 * 17)

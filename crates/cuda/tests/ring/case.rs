@@ -11,7 +11,8 @@ use spirea_lattice::rlwe::RingSet;
 use spirea_math::random::public_residues;
 use spirea_math::{Expansion, Gadget, Modulus, Ring, Rotations};
 
-pub const GRANULARITIES: [Granularity; 2] = [Granularity::Operations, Granularity::Stages];
+pub const GRANULARITIES: [Granularity; 3] =
+    [Granularity::Operations, Granularity::Stages, Granularity::Pairs];
 /// Enough bits to show every wrong residue.
 pub const ALL_BITS: SwitchedBits = SwitchedBits { a: 56, b: 55 };
 

@@ -87,6 +87,7 @@ fn a_batch_is_rotated_at_once() {
         for (granularity, rotated, split) in [
             (Granularity::Operations, "ring_rotation_images", "ring_split_children"),
             (Granularity::Stages, "ring_rotation_2048", "ring_split_2048"),
+            (Granularity::Pairs, "ring_two_rotations_2048", "ring_split_2048"),
         ] {
             let of_one = launches(1, granularity);
             assert_eq!(launches(5, granularity), of_one, "{granularity:?}");

@@ -38,6 +38,17 @@ impl Case {
         }
     }
 
+    /// Returns a case of degree 2048 whose primes have 27 bits, so that residues have every form.
+    pub(super) fn narrow() -> Self {
+        let primes = [134_176_769, 67_043_329].map(Modulus::new);
+        Self {
+            name: "degree-2048 27-bit",
+            ring: Arc::new(Ring::new(2048, &primes)),
+            selector_gadget: Gadget::Residues,
+            ..Self::short()
+        }
+    }
+
     /// Returns the case of degree 2048, which has kernels of its own.
     fn short() -> Self {
         let primes = [1_073_692_673, 1_073_668_097].map(Modulus::new);

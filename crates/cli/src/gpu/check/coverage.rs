@@ -1,6 +1,6 @@
 //! Check that the other checks launched every kernel of the device's pack.
 
-use spirea_cuda::driver::Device;
+use spirea_cuda::driver::{Compute, Device};
 use spirea_cuda::multiplies_bits;
 
 use super::outcome::Outcome;
@@ -8,11 +8,21 @@ use super::outcome::Outcome;
 /// Name of the check.
 pub(super) const NAME: &str = "every kernel was launched";
 
-/// Kernels that the backend never launches on a device, by the start of their names, with the
-/// reason.
-fn unused(device: &Device) -> Option<(&'static str, &'static str)> {
-    let compute = device.properties().compute;
-    (!multiplies_bits(compute)).then_some(("share_fold_bits_mma_", "the device has no products of bits"))
+/// Bytes of shared memory of a block that computes two items of the largest ring of the checks.
+const PAIR_BYTES: usize = 195 << 10;
+
+/// Kernels that the backend never launches on a device, by a part of their names, with the reason.
+fn unused(device: &Device) -> Vec<(&'static str, &'static str)> {
+    let properties = device.properties();
+    let hopper = properties.compute == Compute { major: 9, minor: 0 };
+    [
+        (multiplies_bits(properties.compute), "share_fold_bits_mma_", "the device has no products of bits"),
+        (hopper, "_cores", "the device has no warpgroups"),
+        (properties.shared_bytes >= PAIR_BYTES, "ring_two_", "a block has too little shared memory"),
+    ]
+    .into_iter()
+    .filter_map(|(used, part, reason)| (!used).then_some((part, reason)))
+    .collect()
 }
 
 /// Returns the outcome for a device after the checks. `incomplete` is the reason why some checks
@@ -21,9 +31,9 @@ pub(super) fn outcome(device: &Device, incomplete: Option<String>) -> Outcome {
     let mut never = device.never_launched();
     let all = device.kernels().len();
     let mut detail = String::new();
-    if let Some((prefix, reason)) = unused(device) {
-        never.retain(|name| !name.starts_with(prefix));
-        detail = format!(", all but {prefix}*: {reason}");
+    for (part, reason) in unused(device) {
+        never.retain(|name| !name.contains(part));
+        detail += &format!(", all but *{part}*: {reason}");
     }
     judge(&never, all, &detail, incomplete)
 }

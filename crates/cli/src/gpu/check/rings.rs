@@ -203,7 +203,7 @@ fn run<B: RingBackend>(backend: &B, tables: &B::Tables, inputs: &Inputs) -> anyh
     Ok(results)
 }
 
-/// Compares the CPU's results with those of both granularities, and of a mixture if the device
+/// Compares the CPU's results with those of every granularity, and of a mixture if the device
 /// chooses one.
 fn compare(subject: &Subject, case: &Arc<Case>, shape: Shape, content: Content) -> anyhow::Result<String> {
     let inputs = Inputs::new(case, shape, content);
@@ -212,6 +212,7 @@ fn compare(subject: &Subject, case: &Arc<Case>, shape: Shape, content: Content) 
     let mut kinds = vec![
         ("operations", tables()?.with_granularity(Granularity::Operations)),
         ("stages", tables()?.with_granularity(Granularity::Stages)),
+        ("pairs", tables()?.with_granularity(Granularity::Pairs)),
     ];
     if subject.scale == Scale::Full {
         kinds.push(("as chosen", tables()?));
@@ -341,6 +342,9 @@ const SHAPES_OF_PRODUCTS: [Shape; 4] = [
     Shape { rows: 3, columns: 31, batch: 70 },
 ];
 
+/// Shape of a product that the warpgroups of a device multiply, if it has any.
+const WARPGROUPS: Shape = Shape { rows: 33, columns: 2, batch: 9 };
+
 /// Function that checks a case with a shape and a content.
 type Run = fn(&Subject, &Arc<Case>, Shape, Content) -> anyhow::Result<String>;
 
@@ -352,7 +356,8 @@ fn check(subject: &Subject, what: &str, case: &Arc<Case>, shape: Shape, content:
 }
 
 pub(super) fn checks(subject: &Subject) -> Vec<Check> {
-    let mut checks = Vec::new();
+    let narrow = Arc::new(Case::narrow());
+    let mut checks = vec![check(subject, "poly_fold", &narrow, WARPGROUPS, Content::Random, products)];
     for case in Case::all() {
         let (of_case, of_subject) = (Arc::clone(&case), subject.clone());
         checks.push(Check::new(format!("transforms {}", case.name), move || {

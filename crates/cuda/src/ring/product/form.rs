@@ -51,32 +51,47 @@ impl Form {
         }
     }
 
-    /// Returns the names of the form's kernels.
-    pub(super) fn kernels(self) -> Names {
+    /// Returns the name of the kernel that brings rows of the plain matrix to the product's layout.
+    pub(super) fn rows(self) -> &'static str {
         match self {
-            Self::Words => Names {
-                rows: "transpose_rows_words",
-                columns: "transpose_columns_words",
-                product: "product_words",
-            },
-            Self::Octets => Names {
-                rows: "transpose_rows_octets",
-                columns: "transpose_columns_octets",
-                product: "product_octets",
-            },
-            Self::Septets => Names {
-                rows: "transpose_rows_septets",
-                columns: "transpose_columns_septets",
-                product: "product_septets",
-            },
+            Self::Words => "transpose_rows_words",
+            Self::Octets => "transpose_rows_octets",
+            Self::Septets => "transpose_rows_septets",
         }
+    }
+
+    /// Returns the names of the form's kernels for warps.
+    pub(super) fn of_warps(self) -> Names {
+        let (columns, product) = match self {
+            Self::Words => ("transpose_columns_words", "product_words"),
+            Self::Octets => ("transpose_columns_octets", "product_octets"),
+            Self::Septets => ("transpose_columns_septets", "product_septets"),
+        };
+        Names { columns, product }
+    }
+
+    /// Returns the names of the form's kernels for warpgroups; `None` if there are none.
+    pub(super) fn of_warpgroups(self) -> Option<Names> {
+        let (columns, product) = match self {
+            Self::Words => return None,
+            Self::Octets => ("transpose_columns_octet_cores", "product_octets_warpgroups"),
+            Self::Septets => ("transpose_columns_septet_cores", "product_septets_warpgroups"),
+        };
+        Some(Names { columns, product })
     }
 }
 
-/// Names of a form's kernels.
+/// Threads that multiply together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Team {
+    /// Warp: any device, and any number of queries.
+    Warp,
+    /// Four warps, whose products run in the background: compute capability 9.0, for many queries.
+    Warpgroup,
+}
+
+/// Names of the kernels of a form and a team.
 pub(super) struct Names {
-    /// Brings rows of the plain matrix to the product's layout.
-    pub rows: &'static str,
     /// Brings leaves to the product's layout.
     pub columns: &'static str,
     /// Computes the product.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytemuck::{Pod, Zeroable};
 
-use super::form::Form;
+use super::form::{Names, Team};
 use super::shape::{Block, Chunk, SLOTS, Shape};
 use crate::args;
 use crate::driver::{Arg, Buffer, Device, DriverError, Grid, Kernel, Stream};
@@ -19,9 +19,17 @@ const TILE_BYTES: usize = 32 * 33 * 4;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Kernels {
     rows: Kernel,
+    warp: OfTeam,
+    /// `None` if the device has none.
+    warpgroup: Option<OfTeam>,
+    sums: Kernel,
+}
+
+/// The kernels of a form that depend on the team.
+#[derive(Clone, Copy, Debug)]
+struct OfTeam {
     columns: Kernel,
     product: Kernel,
-    sums: Kernel,
 }
 
 /// Argument of `multiply` in `product.cuh`.
@@ -64,14 +72,24 @@ pub(super) struct Operands<'a> {
 }
 
 impl Kernels {
-    pub fn new(device: &Arc<Device>, form: Form) -> Result<Self, DriverError> {
-        let names = form.kernels();
+    pub fn new(device: &Arc<Device>, shape: Shape) -> Result<Self, DriverError> {
+        let of = |names: Names| {
+            Ok(OfTeam { columns: device.kernel(names.columns)?, product: device.kernel(names.product)? })
+        };
+        let of_warpgroups = if shape.warpgroups { shape.form.of_warpgroups() } else { None };
         Ok(Self {
-            rows: device.kernel(names.rows)?,
-            columns: device.kernel(names.columns)?,
-            product: device.kernel(names.product)?,
+            rows: device.kernel(shape.form.rows())?,
+            warp: of(shape.form.of_warps())?,
+            warpgroup: of_warpgroups.map(of).transpose()?,
             sums: device.kernel("transpose_sums")?,
         })
+    }
+
+    fn of_team(&self, team: Team) -> &OfTeam {
+        match (team, &self.warpgroup) {
+            (Team::Warpgroup, Some(kernels)) => kernels,
+            _ => &self.warp,
+        }
     }
 
     /// Queues the transposition of one limb of some rows into the plain matrix.
@@ -121,7 +139,7 @@ impl Kernels {
         let blocks = [to.queries, shape.steps(), chunk.slots / SLOTS];
         let grid = Grid::cube(blocks, THREADS).shared(2 * TILE_BYTES);
         let args = args![addresses, to.leaves, shape.terms as u32, words as u32, to.first_slot as u32];
-        stream.launch(&self.columns, grid, args)
+        stream.launch(&self.of_team(shape.team(to.queries)).columns, grid, args)
     }
 
     /// Queues the product of a chunk.
@@ -155,7 +173,8 @@ impl Kernels {
         let plain = plain.range(first_slot * slot_words..(first_slot + chunk.slots) * slot_words);
         let threads = 32 * block.columns * block.rows;
         let grid = Grid::new(chunk.slots * block.blocks, threads).shared(block.shared);
-        stream.launch(&self.product, grid, args![plain, leaves, sums, Arg::structure(&product)])
+        let kernel = &self.of_team(shape.team(queries)).product;
+        stream.launch(kernel, grid, args![plain, leaves, sums, Arg::structure(&product)])
     }
 
     /// Queues the transposition of a chunk's sums to the results. The second half of `addresses`

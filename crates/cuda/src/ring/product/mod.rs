@@ -18,7 +18,7 @@ pub use form::Form;
 use super::ciphertexts::{Ciphertexts, Leaves};
 use super::primes::Prime;
 use super::tables::Tables;
-use crate::driver::{Buffer, Stream, View};
+use crate::driver::{Buffer, Compute, Stream, View};
 use launch::{Kernels, Rows};
 use pipeline::{Pipeline, Stored};
 use shape::{MOST_QUERIES, SLOTS, STEP, Shape};
@@ -54,7 +54,8 @@ impl Plain {
     pub fn with_form(tables: &Tables, rows: usize, columns: usize, form: Form) -> Result<Self, BackendError> {
         let degree = tables.degree();
         let primes: Vec<Prime> = tables.ring().limbs().iter().map(|limb| Prime::new(limb.prime())).collect();
-        let shape = Shape { form, degree, rows, terms: columns };
+        let warpgroups = tables.device.properties().compute == Compute { major: 9, minor: 0 };
+        let shape = Shape { form, warpgroups, degree, rows, terms: columns };
         if rows == 0 || columns == 0 {
             return Err(BackendError::Shape(format!("a plain matrix of {rows} x {columns} polynomials")));
         }
@@ -71,7 +72,7 @@ impl Plain {
         let words = shape.slot_words().and_then(|words| words.checked_mul(tables.words()));
         let device = &tables.device;
         let matrix = device.hold(words.unwrap_or(usize::MAX))?;
-        let kernels = Kernels::new(device, form)?;
+        let kernels = Kernels::new(device, shape)?;
         let pipeline = Pipeline::new(device, shape, tables.limbs())?;
         Ok(Self { pipeline, stored: Stored { shape, primes, kernels, matrix } })
     }

@@ -1,6 +1,6 @@
 //! Division of a product among warps, blocks and launches.
 
-use super::form::Form;
+use super::form::{Form, Team};
 
 /// Terms of a step: the layout keeps them together.
 pub(super) const STEP: usize = 32;
@@ -12,6 +12,12 @@ pub(super) const MOST_QUERIES: usize = 64;
 const STEP_BYTES: usize = STEP * 4;
 /// Columns of a warp.
 const GROUP: usize = 16;
+/// Columns that lie together for warpgroups, and rows of a warpgroup.
+const CORE_COLUMNS: usize = 8;
+const WARPGROUP_ROWS: usize = 64;
+/// Numbers of queries and rows up to which warps multiply.
+const FEW_QUERIES: usize = 8;
+const FEW_ROWS: usize = 32;
 /// Steps of rows in shared memory.
 const STAGES: usize = 4;
 /// Maximum number of steps of columns in shared memory.
@@ -29,6 +35,8 @@ const CHUNKS: usize = 4;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
     pub form: Form,
+    /// True if the device has the kernels of warpgroups.
+    pub warpgroups: bool,
     /// Slots of a polynomial, for each prime.
     pub degree: usize,
     /// Number of rows of the plain matrix.
@@ -48,13 +56,40 @@ impl Shape {
         self.rows.checked_mul(self.steps())?.checked_mul(STEP)
     }
 
+    /// Returns the team that multiplies this many queries. A warpgroup has 64 rows and 64 columns:
+    /// with far fewer, warps waste less.
+    pub fn team(self, queries: usize) -> Team {
+        let many = self.warpgroups && queries > FEW_QUERIES && self.rows > FEW_ROWS;
+        if many && self.form.of_warpgroups().is_some() { Team::Warpgroup } else { Team::Warp }
+    }
+
     /// Returns the words of the transposed leaves for each slot.
     pub fn leaf_words(self, queries: usize) -> usize {
-        self.steps() * STEP * 2 * queries
+        let columns = match self.team(queries) {
+            Team::Warp => 2 * queries,
+            Team::Warpgroup => (2 * queries).next_multiple_of(CORE_COLUMNS),
+        };
+        self.steps() * STEP * columns
     }
 
     /// Divides the tiles of a block with `shared_bytes` bytes of shared memory among warps.
     pub fn block(self, queries: usize, shared_bytes: usize) -> Block {
+        match self.team(queries) {
+            Team::Warp => self.block_of_warps(queries, shared_bytes),
+            Team::Warpgroup => self.block_of_warpgroups(queries),
+        }
+    }
+
+    /// Returns the block of `product_warpgroups.cu`: 64 columns, two warpgroups.
+    fn block_of_warpgroups(self, queries: usize) -> Block {
+        let (columns, rows) = (4, 2);
+        let width = columns * GROUP;
+        let panel = self.steps().div_ceil(self.steps().div_ceil(MOST_PANEL));
+        let shared = panel * width * STEP_BYTES + STAGES * WARPGROUP_ROWS * STEP_BYTES;
+        Block { columns, rows, panel, shared, blocks: (2 * queries).div_ceil(width) }
+    }
+
+    fn block_of_warps(self, queries: usize, shared_bytes: usize) -> Block {
         let groups = (2 * queries).div_ceil(GROUP);
         let columns = groups.div_ceil(groups.div_ceil(MOST_SIDE));
         let height = self.form.octets() * 8;
@@ -120,9 +155,12 @@ mod tests {
 
     fn shapes() -> impl Iterator<Item = Shape> {
         let sizes = [(1, 1), (8, 1280), (17, 33), (256, 256), (300, 1320), (4096, 512)];
+        let shape = move |form, warpgroups| {
+            sizes.map(move |(rows, terms)| Shape { form, warpgroups, degree: 4096, rows, terms })
+        };
         Form::ALL
             .into_iter()
-            .flat_map(move |form| sizes.map(|(rows, terms)| Shape { form, degree: 4096, rows, terms }))
+            .flat_map(move |form| [false, true].into_iter().flat_map(move |w| shape(form, w)))
     }
 
     #[test]
@@ -131,6 +169,7 @@ mod tests {
             for (queries, shared_bytes) in
                 (1..=MOST_QUERIES).flat_map(|queries| DEVICES.map(|shared_bytes| (queries, shared_bytes)))
             {
+                let shape = Shape { warpgroups: shape.warpgroups && shared_bytes == DEVICES[2], ..shape };
                 let block = shape.block(queries, shared_bytes);
                 assert!(block.shared <= shared_bytes, "{shape:?}, {queries} queries: {block:?}");
                 assert!((1..=MOST_PANEL).contains(&block.panel) && block.columns * block.rows <= MOST_WARPS);

@@ -139,7 +139,8 @@ fn check(ring: &Arc<Ring>, shape: [usize; 3], fill: Fill) {
 #[test]
 fn products_of_every_shape() {
     // Row counts near multiples of eight and near the tiles of warps and blocks, column counts near
-    // steps, query counts near groups of columns.
+    // steps, query counts near groups of columns. Warpgroups multiply for more than 32 rows and 8
+    // queries.
     let shapes = [
         [1, 1, 1],
         [3, 31, 2],
@@ -151,6 +152,9 @@ fn products_of_every_shape() {
         [130, 65, 3],
         [300, 40, 1],
         [1, 256, 33],
+        [65, 40, 33],
+        [64, 96, 12],
+        [129, 33, 10],
     ];
     for (i, shape) in shapes.into_iter().enumerate() {
         check(&ring(32, [FAST, SMALL][i % 2]), shape, random);
@@ -163,6 +167,7 @@ fn sums_of_the_largest_and_of_no_residues() {
     for primes in [ONION, FAST, SMALL] {
         for fill in [zero, most, alternating] {
             check(&ring(32, primes), [9, 513, 1], fill);
+            check(&ring(32, primes), [33, 513, 9], fill);
         }
     }
 }
@@ -172,6 +177,7 @@ fn panels_of_columns_add_up() {
     // More than 512 columns (fewer on small shared memory) are processed in several panels.
     for primes in [ONION, FAST] {
         check(&ring(32, primes), [3, 1300, 2], random);
+        check(&ring(32, primes), [34, 600, 9], random);
     }
 }
 
