@@ -279,6 +279,16 @@ def rounded_bodies():
     ]
 
 
+def rounded_hint():
+    entries = np.array([0, 0x3FFF, 0x4000, 0xFFFFBFFF, 0xFFFFC000, 0x12345678, 0x80000000, 0xC0FFEE00], np.uint32)
+    packed = lwe.round_hint(entries, 17)
+    return [
+        f"b = 17: {words(entries)}",
+        f"bytes: {packed.hex()}",
+        f"words for the client: {words(lwe.hint_rows(packed, 8, 17)[0])}",
+    ]
+
+
 def blinding():
     lines = []
     for c in (1, 128, 129, 256):
@@ -485,6 +495,7 @@ EXAMPLES = {
     "places": places,
     "matrix": matrix,
     "rounding": rounding,
+    "rounded-hint": rounded_hint,
     "rounded-bodies": rounded_bodies,
     "blinding": blinding,
     "ring-sets": ring_sets,

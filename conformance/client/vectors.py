@@ -69,11 +69,11 @@ def hint_of(protocol, contents):
         return b""
     first = times(matrix_of(protocol.grid, contents), whole(protocol.first))
     if protocol.params["protocol"] == "simple":
-        return first.astype("<u4").tobytes()
+        return lwe.round_hint(first, protocol.hint_bits)
     rounded = ((first.astype(np.uint64) + (1 << 15)) >> np.uint64(16)).astype("<u2").view(np.uint8)
     # Rows are (byte of a unit, entry, byte of the entry), and columns are groups (wire.md 10.1).
     fixed = rounded.reshape(protocol.grid.groups, -1).T
-    return times(fixed, whole(protocol.second)).astype("<u4").tobytes()
+    return lwe.round_hint(times(fixed, whole(protocol.second)), protocol.hint_bits)
 
 
 def check_functions():
@@ -108,12 +108,14 @@ def check_fetch(name, protocol, fetch, contents):
     assert found == {index: contents[index] for index in chosen}, f"the fetched records of {name}"
 
 
-# Further vectors: two protocols with tables in bins, and the protocols whose queries can contain their keys.
+# Further vectors: two protocols with tables in bins, the protocols whose queries can contain their keys, and those with hints
+# that are rounded.
 IN_BINS = ("dpf-xor-bins", "dpf-sum-bins")
 ONE_SHOT = ("exppack-simple-per-query", "exppack-double-per-query", "hybrid-per-query")
+ROUNDED = ("simple-rounded", "double-rounded")
 
 
-NAMES = (*PROTOCOLS, *IN_BINS, *ONE_SHOT)
+NAMES = (*PROTOCOLS, *IN_BINS, *ONE_SHOT, *ROUNDED)
 
 
 def check_look_up(name):

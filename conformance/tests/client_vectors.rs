@@ -19,6 +19,8 @@ const CLIENT_SEED: u64 = 11;
 const QUERY_SEED: u64 = 1;
 /// Suffix for the names of tables whose queries carry their keys.
 const PER_QUERY: &str = "-per-query";
+/// Suffix for the names of tables whose hint is rounded.
+const ROUNDED: &str = "-rounded";
 /// Seed of the records.
 const CONTENT_SEED: u64 = 2;
 
@@ -27,6 +29,10 @@ fn parameters(name: &str) -> ProtocolParams {
     let (protocol, brings_keys) = match name.strip_suffix(PER_QUERY) {
         Some(protocol) => (protocol, true),
         None => (name, false),
+    };
+    let (protocol, is_rounded) = match protocol.strip_suffix(ROUNDED) {
+        Some(protocol) => (protocol, true),
+        None => (protocol, false),
     };
     let grid = |record_bytes: usize, unit_rows: usize, groups: usize, columns: usize| json!({ "records": 40, "record_bytes": record_bytes, "unit_rows": unit_rows, "groups": groups, "columns": columns });
     let seed = "5a".repeat(32);
@@ -41,7 +47,7 @@ fn parameters(name: &str) -> ProtocolParams {
         }
         params
     };
-    let params = match protocol {
+    let mut params = match protocol {
         "simple" => json!({
             "protocol": protocol, "set": "paper", "seed": seed, "records": 40, "record_bytes": 40, "rows": 32, "columns": 256
         }),
@@ -73,6 +79,9 @@ fn parameters(name: &str) -> ProtocolParams {
         }
         _ => json!({ "protocol": protocol, "prf": "chacha20", "shares": "u64", "grid": grid(40, 24, 1, 40) }),
     };
+    if is_rounded {
+        params["hint_bits"] = json!(17);
+    }
     ProtocolParams::from_json(params.to_string().as_bytes()).unwrap()
 }
 
@@ -133,7 +142,9 @@ fn vector(name: &str, index: u64) -> String {
 fn look_ups_are_what_was_committed() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("vectors/client");
     let one_shot = ["exppack-simple", "exppack-double", "hybrid"].map(|name| format!("{name}{PER_QUERY}"));
-    let names = NAMES.into_iter().chain(["dpf-xor-bins", "dpf-sum-bins"]).map(str::to_owned).chain(one_shot);
+    let rounded = ["simple", "double"].map(|name| format!("{name}{ROUNDED}"));
+    let names = NAMES.into_iter().chain(["dpf-xor-bins", "dpf-sum-bins"]).map(str::to_owned);
+    let names = names.chain(one_shot).chain(rounded);
     for protocol in names {
         let computed = vector(&protocol, 17);
         let path = folder.join(format!("{protocol}.json"));

@@ -1,19 +1,23 @@
 //! SimplePIR on the oracle and on every path of the CPU backend.
+#![allow(clippy::print_stdout, reason = "what was measured is worth seeing")]
 
 use std::sync::Arc;
 
 use proptest::prelude::*;
 use spirea_backend::NaiveBackend;
 use spirea_conformance::{
-    Content, answers_agree, is_drawn, malformed_queries_are_refused, queries_share_nothing, records_decode,
-    setup,
+    Content, Setup, answers_agree, is_drawn, malformed_queries_are_refused, queries_share_nothing,
+    records_decode, setup, slices,
 };
 use spirea_cpu::{CpuBackend, Isa};
 use spirea_lattice::LweSet;
+use spirea_lattice::noise::sub_gaussian_tail_log2;
 use spirea_math::random::SecretRng;
-use spirea_protocols::Protocol as _;
+use spirea_protocols::choice::HintForm;
+use spirea_protocols::parameters::Parameters as _;
 use spirea_protocols::registry::{Choice, ProtocolParams};
 use spirea_protocols::simple::Params;
+use spirea_protocols::{Prepared, Protocol as _};
 
 fn cpu_backends() -> Vec<Arc<CpuBackend>> {
     Isa::available().into_iter().map(|isa| Arc::new(CpuBackend::with_isa(isa, 2).unwrap())).collect()
@@ -33,8 +37,11 @@ fn every_record_of_small_databases_decodes_on_every_backend() {
         }
         // One record; several in a column; one in a column; taller than the matrix and so in
         // several columns.
-        for (records, record_bytes) in [(1, 1), (300, 9), (70, 33), (5, 4096), (3, 20_000)] {
-            let params = ProtocolParams::Simple(choose(set, records, record_bytes));
+        let shapes = [(1, 1), (300, 9), (70, 33), (5, 4096), (3, 20_000)];
+        for ((records, record_bytes), bits) in shapes.into_iter().zip([17, 17, 20, 31, 32]) {
+            let params = Params { hint_bits: bits, ..choose(set, records, record_bytes) };
+            let params = ProtocolParams::Simple(params);
+            params.validate().unwrap();
             let indices: Vec<u64> = (0..records).collect();
             let oracle = setup(&Arc::new(NaiveBackend), &params, Content::Random(3));
             for backend in cpu_backends() {
@@ -80,6 +87,79 @@ fn random_records_of_a_large_database_decode() {
     let indices: Vec<u64> =
         [0, records - 1].into_iter().chain((0..62).map(|_| rng.next_u64() % records)).collect();
     records_decode(&setup, &indices, &mut rng);
+}
+
+/// The rounding errors of a hint's entries, as multiples of the largest one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rounding {
+    /// Every entry is off by the largest error: the most that content chosen against the public
+    /// matrix could reach.
+    Largest,
+    /// As they are for content that does not depend on the matrix: uniform.
+    Usual,
+}
+
+/// Returns z, the error that decoding tolerates over the measured deviation, of clients whose
+/// hints are off as by rounding to `bits` bits. The hints of `setup` are whole, so that their
+/// errors can be chosen. Checks that every record decodes.
+fn measured_z(setup: &Setup, bits: u32, rounding: Rounding, rng: &mut SecretRng) -> f64 {
+    let largest = 1u32 << (31 - bits);
+    let (mut squares, mut count) = (0.0, 0.0);
+    let mut noise = vec![0; setup.hint.len()];
+    for index in (0..setup.params.records()).step_by(4) {
+        let (words, _) = setup.hint.as_chunks::<4>();
+        rng.fill(&mut noise);
+        let off = words.iter().zip(noise.as_chunks::<4>().0).flat_map(|(&word, &random)| {
+            let random = u32::from_le_bytes(random);
+            let error = match rounding {
+                Rounding::Largest if random & 1 == 0 => largest,
+                Rounding::Largest => largest.wrapping_neg(),
+                Rounding::Usual => (random >> bits).wrapping_sub(largest),
+            };
+            u32::from_le_bytes(word).wrapping_add(error).to_le_bytes()
+        });
+        let client = setup.params.client(&off.collect::<Vec<_>>(), &[], rng).unwrap();
+        let Prepared { queries, state } = client.query(index, rng).unwrap();
+        let answers = setup.answers(std::slice::from_ref(&queries)).remove(0);
+        for error in client.errors(&*state, &slices(&answers)).unwrap() {
+            squares += error.powi(2);
+            count += 1.0;
+        }
+        let decoded = client.decode(state, &slices(&answers)).unwrap();
+        assert!(decoded == setup.records[index as usize], "record {index} at {bits} bits, {rounding:?}");
+    }
+    (count / squares).sqrt()
+}
+
+/// Rounding to 16 bits is good enough on average, and not where every error is at its largest.
+/// Rounding to the bits that are chosen is good enough in both cases.
+#[test]
+fn content_aimed_at_the_matrix_does_not_make_rounded_hints_fail() {
+    const NEEDED_LOG2: f64 = -60.0;
+    let mut rng = SecretRng::from_os().unwrap();
+    for set in LweSet::ALL {
+        if !is_drawn("LWE sets", &LweSet::ALL.map(LweSet::name), 1, set.name()) {
+            continue;
+        }
+        let chosen = choose(set, 250, 60);
+        assert_eq!(chosen.hint_bits, 17);
+        let choice = Choice { set: Some(set.name().into()), hint: HintForm::Whole, ..Choice::default() };
+        let params = ProtocolParams::choose(&choice, [7; 32], 250, 60).unwrap();
+        let setup = setup(&Arc::new(CpuBackend::new(2).unwrap()), &params, Content::Constant(255));
+        let mut failure_log2 = |bits, rounding| {
+            let z = measured_z(&setup, bits, rounding, &mut rng);
+            println!("{} at {bits} bits, {rounding:?}: z = {z:.2}", set.name());
+            sub_gaussian_tail_log2(z)
+        };
+        let [largest, usual] =
+            [Rounding::Largest, Rounding::Usual].map(|rounding| failure_log2(chosen.hint_bits, rounding));
+        assert!(largest < NEEDED_LOG2 && usual < NEEDED_LOG2);
+        // The stated bound is for a whole record, and no better than what was measured of a byte.
+        assert!(chosen.failure().unwrap().log2 > largest - 25.0);
+        let [largest, usual] =
+            [Rounding::Largest, Rounding::Usual].map(|rounding| failure_log2(16, rounding));
+        assert!(usual < NEEDED_LOG2 && largest > NEEDED_LOG2, "{usual}, {largest}");
+    }
 }
 
 proptest! {

@@ -9,11 +9,12 @@ use spirea_conformance::{Content, setup, slices};
 use spirea_lattice::LweSet;
 use spirea_math::random::SecretRng;
 use spirea_protocols::Prepared;
+use spirea_protocols::choice::HintForm;
 use spirea_protocols::registry::{Choice, ProtocolParams};
 
 /// Returns everything on which two implementations must agree, as one text.
-fn vector(set: LweSet) -> String {
-    let choice = Choice { set: Some(set.name().into()), ..Choice::default() };
+fn vector(set: LweSet, hint: HintForm) -> String {
+    let choice = Choice { set: Some(set.name().into()), hint, ..Choice::default() };
     let params = ProtocolParams::choose(&choice, [0x5a; 32], 40, 50).unwrap();
     let setup = setup(&Arc::new(NaiveBackend), &params, Content::Random(1));
     let mut rng = SecretRng::deterministic_for_tests(1);
@@ -34,16 +35,18 @@ fn vector(set: LweSet) -> String {
 
 #[test]
 fn vectors_are_what_was_committed() {
-    for (set, committed) in [
-        (LweSet::Module1280, include_str!("../vectors/simple-module-1280.txt")),
-        (LweSet::Paper, include_str!("../vectors/simple-paper.txt")),
+    for (set, hint, committed) in [
+        (LweSet::Module1280, HintForm::Whole, include_str!("../vectors/simple-module-1280.txt")),
+        (LweSet::Paper, HintForm::Whole, include_str!("../vectors/simple-paper.txt")),
+        (LweSet::Module1280, HintForm::Rounded, include_str!("../vectors/simple-module-1280-rounded.txt")),
     ] {
-        let computed = vector(set);
+        let computed = vector(set, hint);
         assert_eq!(
             computed,
             committed,
-            "{}: the wire's bytes changed; a new format version is due",
-            set.name()
+            "{} {}: the wire's bytes changed; a new format version is due",
+            set.name(),
+            hint.name()
         );
     }
 }

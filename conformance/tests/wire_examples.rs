@@ -104,6 +104,7 @@ fn computed(parameters: &str) -> BTreeMap<String, String> {
     add("places", places());
     add("matrix", matrix());
     add("rounding", rounding());
+    add("rounded-hint", rounded_hint());
     add("rounded-bodies", rounded_bodies());
     add("blinding", blinding());
     add("ring-sets", ring_sets());
@@ -459,6 +460,20 @@ fn rounded_bodies() -> Vec<String> {
         format!("with bits 0: {}", words(&round(0))),
         format!("with bits 1: {}", words(&round(1))),
         format!("bytes of those with bits 0: {}", hex((0..kept).map(byte).collect::<Vec<_>>())),
+    ]
+}
+
+/// Computes by definition; the vectors compare with the implementation's hints.
+fn rounded_hint() -> Vec<String> {
+    const BITS: usize = 17;
+    let entries = [0, 0x3fff, 0x4000, 0xffff_bfff, 0xffff_c000, 0x1234_5678, 0x8000_0000, 0xc0ff_ee00u32];
+    let rounded = entries.map(|word| word.wrapping_add(1 << (31 - BITS)) >> (32 - BITS));
+    let bit = |i: usize| rounded[i / BITS] >> (i % BITS) & 1;
+    let byte = |i: usize| (0..8).fold(0, |byte, j| byte | (bit(8 * i + j) as u8) << j);
+    vec![
+        format!("b = {BITS}: {}", words(&entries)),
+        format!("bytes: {}", hex((0..BITS).map(byte).collect::<Vec<_>>())),
+        format!("words for the client: {}", words(&rounded.map(|number| number << (32 - BITS)))),
     ]
 }
 

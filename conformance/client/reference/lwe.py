@@ -12,6 +12,7 @@ RING = 256  # wire.md 8.1: degree of the structured matrix's ring
 SETS = {"module-1280": (1280, True), "module-1536": (1536, True), "paper": (1280, False)}
 MAX_COLUMNS = 1 << 20
 MAX_DROPPED_BITS = 8  # wire.md 8.7
+LEAST_HINT_BITS = 16  # wire.md 8.6
 FIELD = 257  # wire.md 8.8
 
 
@@ -127,6 +128,26 @@ def nearest_bytes(phases):
     return ((phases + np.uint32(1 << 23)) >> np.uint32(24)).astype(np.uint8)
 
 
-def hint_rows(data, degree):
-    """Decodes the rows of a hint (wire.md 8.6)."""
-    return np.frombuffer(data, "<u4").reshape(-1, degree)
+def hint_bytes(entries, bits):
+    """Returns the bytes of `entries` numbers of a hint (wire.md 8.6)."""
+    return entries * bits // 8
+
+
+def hint_rows(data, degree, bits):
+    """Decodes the rows of a hint with `bits` bits a number to words (wire.md 8.6)."""
+    # Eight numbers take `bits` bytes. A number lies in at most five of them.
+    groups = np.frombuffer(data, np.uint8).reshape(-1, bits)
+    rows = np.empty((len(groups), 8), np.uint32)
+    for i in range(8):
+        start = i * bits // 8
+        loaded = np.zeros(len(groups), np.uint64)
+        for at, column in enumerate(groups[:, start : start + 5].T):
+            loaded |= column.astype(np.uint64) << np.uint64(8 * at)
+        rows[:, i] = (loaded >> np.uint64(i * bits % 8)).astype(np.uint32) << np.uint32(32 - bits)
+    return rows.reshape(-1, degree)
+
+
+def round_hint(entries, bits):
+    """Encodes words as a hint with `bits` bits a number, rounded to the nearest (wire.md 8.6)."""
+    half = np.uint32(1 << 32 - bits >> 1)
+    return upper_bits(entries.reshape(-1) + half, 32 - bits)

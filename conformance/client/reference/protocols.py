@@ -74,6 +74,9 @@ class Folding(Protocol):
         if not 0 <= self.dropped <= (lwe.MAX_DROPPED_BITS if "ring" in params else 0):
             raise Malformed("more bits are dropped than may be")
         self.first_bytes = lwe.bodies_bytes(self.grid.columns, self.dropped)
+        self.hint_bits = params.get("hint_bits", 32)
+        if not lwe.LEAST_HINT_BITS <= self.hint_bits <= 32:
+            raise Malformed("a hint has numbers of 16 to 32 bits")
 
     def matrix(self, fold, columns):
         key = lwe.matrix_key(bytes.fromhex(self.params["seed"]), fold)
@@ -136,6 +139,7 @@ class Simple(Folding):
     """The protocol `simple` (wire.md 9)."""
 
     members = {"set", "seed", "records", "record_bytes", "rows", "columns"}
+    optional = {"hint_bits"}
     across = True
 
     def __init__(self, params):
@@ -143,7 +147,7 @@ class Simple(Folding):
         super().__init__(params, {**grid, "unit_rows": params["rows"], "groups": 1})
         self.query_bytes = 4 * self.grid.parts * self.grid.columns
         self.answer_bytes = 2 * self.grid.parts * self.grid.unit
-        self.hint_bytes = 4 * self.grid.unit * self.degree
+        self.hint_bytes = lwe.hint_bytes(self.grid.unit * self.degree, self.hint_bits)
 
     def ask(self, column, _group, offset, rng):
         columns = (column + part for part in range(self.grid.parts))
@@ -152,7 +156,7 @@ class Simple(Folding):
 
     def decode(self, state, answers):
         secrets, offset = state
-        hint = lwe.hint_rows(self.hint, self.degree)
+        hint = lwe.hint_rows(self.hint, self.degree, self.hint_bits)
         pairs = zip(self.split(answers[0], 2 * self.grid.unit), secrets)
         phases = (lwe.words(words) + lwe.inner(hint, secret) for words, secret in pairs)
         units = [lwe.nearest_bytes(of_part).tolist() for of_part in phases]
@@ -197,12 +201,13 @@ class Double(TwoFolds):
     """The protocol `double` (wire.md 10)."""
 
     members = {"set", "seed", "grid"}
+    optional = {"hint_bits"}
 
     def __init__(self, params):
         super().__init__(params)
         self.query_bytes = self.bodies_bytes
         self.answer_bytes = 2 * self.fixed_rows + self.moving_bytes
-        self.hint_bytes = 4 * self.fixed_rows * self.degree
+        self.hint_bytes = lwe.hint_bytes(self.fixed_rows * self.degree, self.hint_bits)
 
     def ask(self, column, group, offset, rng):
         query, first, second = self.two_queries(column, group, rng)
@@ -212,7 +217,8 @@ class Double(TwoFolds):
         first, second, offset = state
         secret, factor = second
         words, moving = lwe.words(answers[0][: 2 * self.fixed_rows]), answers[0][2 * self.fixed_rows :]
-        fixed = factor.numbers(words + lwe.inner(lwe.hint_rows(self.hint, self.degree), secret), 32)
+        hint = lwe.hint_rows(self.hint, self.degree, self.hint_bits)
+        fixed = factor.numbers(words + lwe.inner(hint, secret), 32)
         return self.record(fixed, moving, first, second, offset)
 
 

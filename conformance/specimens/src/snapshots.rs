@@ -6,8 +6,8 @@ use std::sync::{Arc, LazyLock};
 use spirea_backend::{Backend, Residence};
 use spirea_cpu::CpuBackend;
 use spirea_protocols::choice::Choice;
-use spirea_protocols::hint_rows::HintRows;
 use spirea_protocols::keyword::{Bucket, EntryPlace, KeyHash};
+use spirea_protocols::parameters::Parameters as _;
 use spirea_protocols::registry::ProtocolParams;
 use spirea_protocols::steps::LweHint;
 use spirea_protocols::table::join_fields;
@@ -82,7 +82,7 @@ pub fn write_snapshot(folder: &Path, name: &str, kind: TableKind, edition: u8) -
     let mut hint = Vec::new();
     LweHint::compute(&**BACKEND, &params.public_matrix(), &uploaded, |_| ())
         .unwrap()
-        .write(&mut hint)
+        .write_rounded(params.hint_bits, &mut hint)
         .unwrap();
 
     let folder = folder.join(format!("{name}-{edition}"));
@@ -99,7 +99,7 @@ pub fn write_snapshot(folder: &Path, name: &str, kind: TableKind, edition: u8) -
         delta_of: None,
         matrix: entry(MATRIX_FILE, &matrix),
         hint: entry(HINT_FILE, &hint),
-        hint_rows: Some(entry(HINT_ROWS_FILE, &HintRows::of(params.lwe_set()).list(&hint))),
+        hint_rows: Some(entry(HINT_ROWS_FILE, &params.hint_rows().unwrap().list(&hint))),
         server: None,
         changes: None,
         apple: None,

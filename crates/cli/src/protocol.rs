@@ -8,7 +8,7 @@ use clap::Args;
 use spirea_console::output::{bytes, explained, seconds};
 use spirea_console::threads::Threads;
 use spirea_dpf::PrfKind;
-use spirea_protocols::choice::{KeyDelivery, Preference, SecurityLevel};
+use spirea_protocols::choice::{HintForm, KeyDelivery, Preference, SecurityLevel};
 use spirea_protocols::dpf::Words;
 use spirea_protocols::planner::{Figures, Needs, Recommendation};
 use spirea_protocols::registry::{Choice, NAMES, ProtocolParams};
@@ -59,6 +59,11 @@ pub struct ProtocolOptions {
     /// with --protocol auto whichever is better.
     #[arg(help_heading = "Protocol", long, value_name = "WAY")]
     keys: Option<KeyDelivery>,
+    /// Form of the hint of simple and double: rounded, the default, to the fewest bits that are
+    /// right for every table; or whole, about twice as long, for clients that do not know rounded
+    /// hints.
+    #[arg(help_heading = "Protocol", long, value_name = "FORM")]
+    hint: Option<HintForm>,
     /// Bits of the words of dpf-sum: 32, the default, or 64.
     #[arg(help_heading = "Protocol", long, value_name = "32|64")]
     word_bits: Option<u32>,
@@ -83,7 +88,7 @@ struct Particular {
 }
 
 /// The options that not every protocol has.
-const PARTICULAR: [Particular; 8] = [
+const PARTICULAR: [Particular; 9] = [
     Particular {
         flag: "--prefer",
         is_given: |options| options.prefer.is_some(),
@@ -115,6 +120,11 @@ const PARTICULAR: [Particular; 8] = [
         is_used: |params| params.key_delivery().is_some(),
     },
     Particular {
+        flag: "--hint",
+        is_given: |options| options.hint.is_some(),
+        is_used: |params| params.hint_lasts(),
+    },
+    Particular {
         flag: "--word-bits",
         is_given: |options| options.word_bits.is_some(),
         is_used: |params| matches!(params, ProtocolParams::DpfSum(_)),
@@ -127,7 +137,7 @@ const PARTICULAR: [Particular; 8] = [
 ];
 
 /// Options that `auto` leaves to the planner.
-const PLANNED: [&str; 5] = ["--set", "--ring", "--prf", "--accept-weak-prf", "--word-bits"];
+const PLANNED: [&str; 6] = ["--set", "--ring", "--prf", "--accept-weak-prf", "--hint", "--word-bits"];
 
 /// A protocol for a build, and the reason for it.
 pub struct Decision {
@@ -282,6 +292,7 @@ impl ProtocolOptions {
             words,
             bins: self.bins.unwrap_or(choice.bins),
             keys: self.keys.unwrap_or(choice.keys),
+            hint: self.hint.unwrap_or(choice.hint),
             protocol: choice.protocol,
         };
         self.refuse_unused(&choice)?;

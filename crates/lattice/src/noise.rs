@@ -80,12 +80,61 @@ pub fn two_sided_tail_log2(z: f64) -> f64 {
     (-z * z / 2.0 * LOG2_E - z.log2() + 0.5 * std::f64::consts::FRAC_2_PI.log2()).min(0.0)
 }
 
+/// Entries of a hint of which the upper bits are kept, rounded to the nearest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HintRounding {
+    /// Number of rounded entries in a row: at most the length of the secret.
+    pub entries: usize,
+    /// Bits that each entry keeps; 32 if it is exact.
+    pub bits: u32,
+}
+
+impl HintRounding {
+    /// Bits of an exact entry.
+    pub const EXACT_BITS: u32 = u32::BITS;
+    /// The fewest bits that this software packs. No bound of a fold admits fewer.
+    pub const LEAST_BITS: u32 = 16;
+    /// A hint without rounded entries.
+    pub const NONE: Self = Self { entries: 0, bits: Self::EXACT_BITS };
+
+    /// Returns a proxy of the error that the rounding adds to a phase, for every database and every
+    /// public matrix: `entries` * 2/3 * (2^(31 - `bits`))^2.
+    ///
+    /// The error is the sum of e_i s_i, where e_i is the rounding error of entry i. Database and
+    /// matrix determine e_i, whose magnitude is at most 2^(31 - `bits`); both are fixed before the
+    /// secret is drawn. An entry s_i of the secret is uniform ternary, so strictly sub-Gaussian
+    /// with variance 2/3, and independent of the others. The proxy assumes every e_i at its
+    /// maximum: content chosen against the matrix may come near it. Averages over content that does
+    /// not depend on the matrix are a third.
+    pub fn proxy(self) -> f64 {
+        match self.bits {
+            Self::EXACT_BITS.. => 0.0,
+            bits => self.entries as f64 * 2.0 / 3.0 * 4f64.powi(31 - bits as i32),
+        }
+    }
+
+    /// Returns the fewest bits for which `failure_log2` is at most `most_log2`, or
+    /// [`Self::EXACT_BITS`] if no rounding satisfies it. The failure must not rise with the bits.
+    pub fn fewest_bits(most_log2: f64, failure_log2: impl Fn(u32) -> f64) -> u32 {
+        (Self::LEAST_BITS..Self::EXACT_BITS)
+            .find(|&bits| failure_log2(bits) <= most_log2)
+            .unwrap_or(Self::EXACT_BITS)
+    }
+}
+
 /// Returns log2 of a bound on the probability that the error of any of `entries` bytes exceeds
 /// `share` of what decoding tolerates, for every database of `columns` columns. The database is
-/// fixed before the noise is drawn, and the rounding error is bounded.
-pub fn exceedance_log2(columns: usize, answer_bits: u32, entries: usize, share: f64) -> f64 {
+/// fixed before noise and secret are drawn, and the rounding error of the answer is bounded.
+pub fn exceedance_log2(
+    columns: usize,
+    hint: HintRounding,
+    answer_bits: u32,
+    entries: usize,
+    share: f64,
+) -> f64 {
     let rounded = 2f64.powi(SCALE_BITS as i32 - 1) - budget(answer_bits);
-    let z = (share * 2f64.powi(SCALE_BITS as i32 - 1) - rounded) / worst_fold_deviation(columns, 0);
+    let proxy = worst_fold_deviation(columns, 0).powi(2) + hint.proxy();
+    let z = (share * 2f64.powi(SCALE_BITS as i32 - 1) - rounded) / proxy.sqrt();
     (sub_gaussian_tail_log2(z) + (entries as f64).log2()).min(0.0)
 }
 
@@ -177,10 +226,10 @@ mod tests {
             let tolerated = share * f64::from(1 << 23) - f64::from(1 << (31 - bits));
             let z = tolerated / (LweSet::SIGMA * 255.0 * f64::from(columns).sqrt());
             let expected = f64::from(entries).log2() + sub_gaussian_tail_log2(z);
-            let found = exceedance_log2(columns as usize, bits, entries as usize, share);
+            let found = exceedance_log2(columns as usize, HintRounding::NONE, bits, entries as usize, share);
             assert!((found - expected).abs() < 1e-9 && expected < -20.0, "{found}, not {expected}");
         }
-        assert_eq!(exceedance_log2(1 << 30, 16, 1, 1.0), 0.0);
+        assert_eq!(exceedance_log2(1 << 30, HintRounding::NONE, 16, 1, 1.0), 0.0);
     }
 
     #[test]
@@ -208,8 +257,84 @@ mod tests {
 
     #[test]
     fn a_database_of_32_gib_and_records_of_a_mebibyte_stay_below_the_required_failure() {
-        assert!(exceedance_log2(1 << 18, 16, 1 << 20, 1.0) < -60.0);
-        assert!(exceedance_log2(1 << 20, 16, 1, 1.0) < -60.0);
-        assert!(exceedance_log2(1 << 23, 16, 1, 1.0) > -60.0);
+        assert!(exceedance_log2(1 << 18, HintRounding::NONE, 16, 1 << 20, 1.0) < -60.0);
+        assert!(exceedance_log2(1 << 20, HintRounding::NONE, 16, 1, 1.0) < -60.0);
+        assert!(exceedance_log2(1 << 23, HintRounding::NONE, 16, 1, 1.0) > -60.0);
+    }
+    /// The deviation of the sum of e_i s_i, over fresh secrets, with every rounding error at its
+    /// maximum and as it is on average.
+    #[test]
+    fn measured_errors_of_rounded_hints_are_near_their_proxy() {
+        let mut rng = SecretRng::deterministic_for_tests(7);
+        for set in LweSet::ALL {
+            let encryptor = LweEncryptor::new(PublicMatrix::new(set, [6; 32], 256));
+            for bits in [16, 17, 20] {
+                let hint = HintRounding { entries: set.degree(), bits };
+                let most = 1u32 << (31 - bits);
+                let mut at_most = vec![0; set.degree()];
+                let mut on_average = at_most.clone();
+                let mut coins = vec![0; set.degree()];
+                let [mut largest, mut usual] = [0.0, 0.0];
+                let secrets = 400;
+                for _ in 0..secrets {
+                    rng.fill(&mut coins);
+                    for (word, coin) in at_most.iter_mut().zip(&coins) {
+                        *word = if coin & 1 == 0 { most } else { most.wrapping_neg() };
+                    }
+                    for word in &mut on_average {
+                        *word = ((rng.next_u64() as u32) >> bits).wrapping_sub(most);
+                    }
+                    let (_, secret) = encryptor.encrypt_unit(0, &mut rng);
+                    largest += f64::from(secret.inner_product(&at_most) as i32).powi(2);
+                    usual += f64::from(secret.inner_product(&on_average) as i32).powi(2);
+                }
+                for (measured, proxy) in [(largest, hint.proxy()), (usual, hint.proxy() / 3.0)] {
+                    let off = f64::log2(measured / f64::from(secrets) / proxy) / 2.0;
+                    assert!(off.abs() < 0.2, "{} at {bits} bits: {off} bits off its proxy", set.name());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn exact_hints_add_nothing_and_each_bit_quarters_what_others_add() {
+        let hint = |bits| HintRounding { entries: 1280, bits };
+        assert_eq!([HintRounding::NONE, hint(32)].map(HintRounding::proxy), [0.0; 2]);
+        assert_eq!(hint(16).proxy(), 1280.0 * 2.0 / 3.0 * 2f64.powi(30));
+        for bits in 16..31 {
+            assert_eq!(hint(bits).proxy(), 4.0 * hint(bits + 1).proxy());
+        }
+        let exact = exceedance_log2(1 << 15, hint(32), 16, 64, 1.0);
+        assert_eq!(exact, exceedance_log2(1 << 15, HintRounding::NONE, 16, 64, 1.0));
+    }
+
+    /// By averages 16 bits would do, with z = 15. Content chosen against the matrix has z = 8.6.
+    #[test]
+    fn the_fewest_bits_are_those_of_the_largest_errors_and_not_of_average_ones() {
+        for set in LweSet::ALL {
+            for columns in [256, 1 << 13, 1 << 15, 1 << 17] {
+                for entries in [1, 256, 1 << 20] {
+                    let of = |bits, degree| {
+                        exceedance_log2(columns, HintRounding { entries: degree, bits }, 16, entries, 1.0)
+                    };
+                    let chosen = HintRounding::fewest_bits(-60.0, |bits| of(bits, set.degree()));
+                    // An average error has a third of the square.
+                    let average = HintRounding::fewest_bits(-60.0, |bits| of(bits, set.degree() / 3));
+                    assert_eq!((chosen, average), (17, 16), "{}: {columns}, {entries}", set.name());
+                    assert!(of(17, set.degree()) < -60.0 && of(16, set.degree()) > -60.0);
+                }
+            }
+        }
+        // 8355840 / sqrt((3.2 * 255)^2 * 32768 + 2/3 1280 2^28) = 16.70, and 8.603 for 2^30.
+        let z = |bits| -> f64 {
+            let log2 = exceedance_log2(1 << 15, HintRounding { entries: 1280, bits }, 16, 1, 1.0);
+            (2.0 * (1.0 - log2) / LOG2_E).sqrt()
+        };
+        assert!((z(17) - 16.70).abs() < 0.05 && (z(16) - 8.63).abs() < 0.05, "{} and {}", z(17), z(16));
+        // No shape of a fold has so little noise that fewer would do.
+        let least = exceedance_log2(0, HintRounding { entries: 1280, bits: 16 }, 16, 1, 1.0);
+        assert!(least > -60.0, "{least}");
+        // Where the noise alone takes nearly all, no rounding is small enough.
+        assert_eq!(HintRounding::fewest_bits(-60.0, |_| -59.0), 32);
     }
 }

@@ -18,6 +18,10 @@ pub(crate) fn extend_words(words: &mut Vec<u32>, bytes: &[u8]) {
 /// Appends a multiple of 8 words without their `dropped` lowest bits, which must be 0. The
 /// remaining bits of the words follow each other without gaps, lowest bits first.
 pub(crate) fn extend_upper_bits(bytes: &mut Vec<u8>, words: &[u32], dropped: u32) {
+    if dropped == 0 {
+        bytes.extend(words.iter().flat_map(|word| word.to_le_bytes()));
+        return;
+    }
     let bits = u32::BITS - dropped;
     let (mut pending, mut count) = (0u64, 0);
     for &word in words {
@@ -34,7 +38,7 @@ pub(crate) fn extend_upper_bits(bytes: &mut Vec<u8>, words: &[u32], dropped: u32
 /// Fills `words`, a multiple of 8, with the words that [`extend_upper_bits`] wrote to `bytes`.
 ///
 /// # Panics
-/// If the lengths do not fit together, or if `dropped` exceeds 8.
+/// If the lengths do not fit together, or if `dropped` exceeds 16.
 pub(crate) fn words_of_upper_bits(words: &mut [u32], bytes: &[u8], dropped: u32) {
     match dropped {
         0 => words_of_groups::<32>(words, bytes),
@@ -46,7 +50,15 @@ pub(crate) fn words_of_upper_bits(words: &mut [u32], bytes: &[u8], dropped: u32)
         6 => words_of_groups::<26>(words, bytes),
         7 => words_of_groups::<25>(words, bytes),
         8 => words_of_groups::<24>(words, bytes),
-        _ => panic!("{dropped} dropped bits: at most 8"),
+        9 => words_of_groups::<23>(words, bytes),
+        10 => words_of_groups::<22>(words, bytes),
+        11 => words_of_groups::<21>(words, bytes),
+        12 => words_of_groups::<20>(words, bytes),
+        13 => words_of_groups::<19>(words, bytes),
+        14 => words_of_groups::<18>(words, bytes),
+        15 => words_of_groups::<17>(words, bytes),
+        16 => words_of_groups::<16>(words, bytes),
+        _ => panic!("{dropped} dropped bits: at most 16"),
     }
 }
 
@@ -171,7 +183,7 @@ mod tests {
     proptest! {
         #[test]
         fn words_are_those_read_byte_by_byte(
-            groups in proptest::collection::vec(proptest::array::uniform32(any::<u8>()), 0..9), dropped in 0u32..9,
+            groups in proptest::collection::vec(proptest::array::uniform32(any::<u8>()), 0..9), dropped in 0u32..17,
         ) {
             let bytes = &groups.concat()[..groups.len() * (32 - dropped as usize)];
             let mut words = vec![u32::MAX; 8 * groups.len()];
@@ -181,7 +193,7 @@ mod tests {
 
         #[test]
         fn upper_bits_of_words_survive(
-            words in proptest::collection::vec(proptest::array::uniform8(any::<u32>()), 0..9), dropped in 0u32..9,
+            words in proptest::collection::vec(proptest::array::uniform8(any::<u32>()), 0..9), dropped in 0u32..17,
         ) {
             let words: Vec<u32> = words.concat().iter().map(|word| word >> dropped << dropped).collect();
             let mut bytes = Vec::new();

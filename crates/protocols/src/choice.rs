@@ -4,6 +4,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 use spirea_dpf::PrfKind;
+use spirea_lattice::noise::HintRounding;
 use spirea_lattice::{LweSet, RingSet, Security};
 
 use crate::ProtocolError;
@@ -170,6 +171,52 @@ impl FromStr for KeyDelivery {
     }
 }
 
+/// Numbers of the hints that clients download.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum HintForm {
+    /// The fewest upper bits of each word whose bound on failures suffices for every database.
+    #[default]
+    Rounded,
+    /// Whole words, for clients that cannot read rounded ones.
+    Whole,
+}
+
+impl HintForm {
+    /// Both forms.
+    pub const ALL: [Self; 2] = [Self::Rounded, Self::Whole];
+
+    /// Returns its name, as operators write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Rounded => "rounded",
+            Self::Whole => "whole",
+        }
+    }
+
+    /// Returns the form of hints with `bits` bits a word.
+    pub(crate) fn of_bits(bits: u32) -> Self {
+        if bits == HintRounding::EXACT_BITS { Self::Whole } else { Self::Rounded }
+    }
+
+    /// Returns the bits of each word: the fewest for which `failure_log2`, a bound for every
+    /// database, is at most `most_log2`, or all.
+    pub(crate) fn bits(self, most_log2: f64, failure_log2: impl Fn(u32) -> f64) -> u32 {
+        match self {
+            Self::Rounded => HintRounding::fewest_bits(most_log2, failure_log2),
+            Self::Whole => HintRounding::EXACT_BITS,
+        }
+    }
+}
+
+impl FromStr for HintForm {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|form| form.name() == name);
+        found.ok_or_else(|| format!("there are {}", Self::ALL.map(Self::name).join(" and ")))
+    }
+}
+
 /// Word size of `dpf-sum`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -203,6 +250,8 @@ pub struct Choice {
     pub bins: usize,
     /// Delivery of evaluation keys to a server that packs.
     pub keys: KeyDelivery,
+    /// Form of a hint that clients keep across versions.
+    pub hint: HintForm,
 }
 
 impl Default for Choice {
@@ -217,6 +266,7 @@ impl Default for Choice {
             words: Words::default(),
             bins: 1,
             keys: KeyDelivery::default(),
+            hint: HintForm::default(),
         }
     }
 }
@@ -328,5 +378,9 @@ mod tests {
         let refused = "none".parse::<Preference>().unwrap_err();
         assert_eq!(refused, "there are time, communication, balance");
         assert_eq!("none".parse::<KeyDelivery>(), Err("there are registered and per-query".into()));
+        for form in HintForm::ALL {
+            assert_eq!(form.name().parse(), Ok(form));
+        }
+        assert_eq!("none".parse::<HintForm>(), Err("there are rounded and whole".into()));
     }
 }

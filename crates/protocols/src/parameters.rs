@@ -6,6 +6,7 @@ use std::ops::Range;
 use serde::Serialize;
 use spirea_backend::{FileLayout as _, PanelLayout, Share};
 use spirea_dpf::{Domain, PrfKind};
+use spirea_lattice::noise::HintRounding;
 use spirea_lattice::rlwe::KeyShape;
 use spirea_lattice::{LweSet, RingSet, Security};
 
@@ -332,15 +333,23 @@ pub trait Parameters {
         self.stored().bytes()
     }
 
-    /// Returns true if the hint determines the records: its linear equations modulo 2^32 (one for
-    /// each of its columns) are at least as many as their unknowns (the database's columns).
+    /// Returns true if the hint may determine the records: its linear equations modulo 2^32 (one
+    /// for each of its columns) are at least as many as their unknowns (the database's columns). A
+    /// rounded hint has the upper bits of these equations. It presumably determines the records
+    /// too, but linear algebra alone does not find them.
     fn hint_determines_records(&self) -> bool {
         false
     }
 
+    /// Returns the number of upper bits of each word of the hint that clients download.
+    fn hint_bits(&self) -> u32 {
+        HintRounding::EXACT_BITS
+    }
+
     /// Returns the rows of the hint that clients download, if the protocol has a hint.
     fn hint_rows(&self) -> Option<HintRows> {
-        self.sets().lwe.filter(|_| self.sizes().hint_bytes > 0).map(HintRows::of)
+        let set = self.sets().lwe.filter(|_| self.sizes().hint_bytes > 0);
+        set.map(|set| HintRows::of(set, self.hint_bits()))
     }
 }
 

@@ -149,7 +149,7 @@ pub trait Serve<B>: Protocol {
 
     /// Updates the precomputed data of a database after some of its records have changed, if
     /// [`Protocol::hint_lasts`]. The result has the same bytes as [`Serve::precompute`] of the
-    /// changed database; the cost depends on the changes and the hint, not on the database.
+    /// changed database; the cost depends on the changes, the panels that they touch and the hint.
     /// `files.matrix` must already contain the changed records; the other files are changed in
     /// place.
     ///

@@ -118,7 +118,7 @@ mod tests {
     use spirea_lattice::Security;
 
     use super::*;
-    use crate::choice::{KeyDelivery, SecurityLevel};
+    use crate::choice::{HintForm, KeyDelivery, SecurityLevel};
 
     /// Returns the key deliveries that a protocol supports.
     fn deliveries(name: &str) -> &'static [KeyDelivery] {
@@ -163,6 +163,7 @@ mod tests {
                     words: dpf::Words::U64,
                     bins: if name.starts_with("dpf") { 3 } else { 1 },
                     keys: deliveries(name)[deliveries(name).len() - 1],
+                    hint: HintForm::Whole,
                 },
             ];
             for choice in wanted {
@@ -178,6 +179,36 @@ mod tests {
                 assert_eq!(params.reseeded([2; 32]).seed(), other.seed());
                 let halves = choice.keys == KeyDelivery::PerQuery;
                 assert_eq!(params.hint_lasts() || halves, params.sizes().hint_bytes > 0, "{name}");
+            }
+        }
+    }
+
+    /// Tables that clients of whole hints read stay such tables, and so do their deltas.
+    #[test]
+    fn hints_are_rounded_where_clients_keep_them_unless_they_are_to_be_whole() {
+        for name in NAMES {
+            let choice = Choice { protocol: name.into(), ..Choice::default() };
+            let [rounded, whole] = HintForm::ALL.map(|hint| {
+                ProtocolParams::choose(&Choice { hint, ..choice.clone() }, [1; 32], 1 << 16, 64).unwrap()
+            });
+            let keeps = whole.hint_lasts();
+            assert_eq!((rounded.hint_bits(), whole.hint_bits()), (if keeps { 17 } else { 32 }, 32), "{name}");
+            assert_eq!(keeps, rounded != whole, "{name}");
+            for (params, bits) in [(&rounded, 17), (&whole, 32)] {
+                let json = String::from_utf8(params.to_json()).unwrap();
+                assert_eq!(json.contains("\"hint_bits\":17"), keeps && bits == 17, "{json}");
+                if keeps {
+                    let delta = params.of_delta([2; 32], 10, 100).unwrap();
+                    let other = params.reshaped([2; 32], 1 << 10, 64).unwrap();
+                    assert_eq!([delta.hint_bits(), other.hint_bits()], [bits; 2], "{name}");
+                }
+            }
+            // Elsewhere, the member is refused, and so are too few bits.
+            let mut json: serde_json::Value = serde_json::from_slice(&whole.to_json()).unwrap();
+            for (bits, admitted) in [(15, false), (16, false), (17, keeps), (31, keeps), (33, false)] {
+                json["hint_bits"] = bits.into();
+                let read = ProtocolParams::from_json(json.to_string().as_bytes());
+                assert_eq!(read.is_ok(), admitted, "{name}, {bits} bits: {read:?}");
             }
         }
     }

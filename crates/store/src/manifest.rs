@@ -112,7 +112,7 @@ pub struct Manifest {
     pub protocol: ProtocolParams,
     /// The matrix, in the backends' layout.
     pub matrix: FileEntry,
-    /// The hint, little-endian words.
+    /// The hint: words, or the upper bits of each, packed.
     pub hint: FileEntry,
     /// Hashes of the hint's rows ([`spirea_protocols::hint_rows`]), if the protocol has a hint.
     #[serde(default, skip_serializing_if = "Option::is_none")]

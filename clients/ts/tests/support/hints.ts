@@ -20,6 +20,8 @@ export interface Params {
   set?: string;
   seed?: string;
   grid?: Grid;
+  /** Bits of each number of the hint (wire.md 8.6). */
+  hint_bits?: number;
   /** Members of `simple`, which has no grid. */
   records?: number;
   record_bytes?: number;
@@ -119,9 +121,24 @@ export function hintOf(params: Params, contents: Uint8Array[]): Uint8Array {
   if (protocol !== "simple" && protocol !== "double") return new Uint8Array();
   const grid = gridOf(params);
   const first = times(databaseOf(grid, contents), publicMatrix(params, "first", grid.columns));
-  if (protocol === "simple") return new Uint8Array(first.numbers.buffer);
+  const bits = params.hint_bits ?? 32;
+  if (protocol === "simple") return rounded(first.numbers, bits);
   const fixed = fixedRows(first, grid.groups);
-  return new Uint8Array(times(fixed, publicMatrix(params, "second", grid.groups)).numbers.buffer);
+  return rounded(times(fixed, publicMatrix(params, "second", grid.groups)).numbers, bits);
+}
+
+/** Returns the upper bits of words, rounded to the nearest and without gaps (wire.md 8.6). */
+function rounded(words: Int32Array, bits: number): Uint8Array {
+  const bytes = new Uint8Array((words.length / 8) * bits);
+  const half = bits === 32 ? 0 : 2 ** (31 - bits);
+  for (const [i, word] of words.entries()) {
+    const number = ((word + half) | 0) >>> (32 - bits);
+    for (let bit = 0; bit < bits; bit++) {
+      const place = i * bits + bit;
+      bytes[place >>> 3]! |= ((number >>> bit) & 1) << (place & 7);
+    }
+  }
+  return bytes;
 }
 
 /**

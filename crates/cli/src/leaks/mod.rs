@@ -217,6 +217,6 @@ mod tests {
         let report = Report::of_snapshot(&snapshot(folder.path(), "simple", None)).unwrap();
         assert!(report.figures.hint_determines_table);
         let client = observer(&report, "the client").learns.join("\n");
-        assert!(client.contains("determines the whole table"), "{client}");
+        assert!(client.contains("17 bits of equations that determine the whole table"), "{client}");
     }
 }

@@ -3,6 +3,7 @@
 use serde::Serialize;
 use spirea_client::Keys;
 use spirea_console::output::bytes;
+use spirea_lattice::noise::HintRounding;
 use spirea_protocols::choice::KeyDelivery;
 use spirea_protocols::signature::PublicKey;
 use spirea_protocols::{Sizes, TableKind};
@@ -217,10 +218,16 @@ impl Subject<'_> {
         }
         let look_ups = records.div_ceil(records_in_answer);
         match (self.figures.hint_determines_table, hint_bytes) {
-            (true, _) => learns.push(format!(
-                "everything at once: its hint of {} determines the whole table, by linear algebra",
-                bytes(hint_bytes)
-            )),
+            (true, _) => learns.push(match self.base.protocol.hint_bits() {
+                HintRounding::EXACT_BITS => format!(
+                    "everything at once: its hint of {} determines the whole table, by linear algebra",
+                    bytes(hint_bytes)
+                ),
+                bits => format!(
+                    "presumably everything at once: its hint of {} has the upper {bits} bits of equations that determine the whole table",
+                    bytes(hint_bytes)
+                ),
+            }),
             (false, 0) => {}
             (false, _) => learns.push(format!(
                 "with its hint of {}, {:.2} times the matrix, numbers computed from all records: nothing is promised of what they tell",

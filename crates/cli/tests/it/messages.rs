@@ -204,7 +204,7 @@ fn options_that_a_protocol_does_not_use_are_refused_and_named() {
     const LWE: &str = "simple, double, exppack-simple, exppack-double, double-pack, hybrid";
     let lwe_and_onion = format!("{LWE}, onion");
     let folder = folder();
-    let cases: [(&str, &[&str], &str, &str); 12] = [
+    let cases: [(&str, &[&str], &str, &str); 13] = [
         ("hybrid", &["--prf", "aes-128"], "dpf-xor, dpf-sum", "hybrid"),
         ("onion", &["--accept-weak-prf"], "dpf-xor, dpf-sum", "onion"),
         ("simple", &["--word-bits", "32"], "dpf-sum", "simple"),
@@ -213,6 +213,7 @@ fn options_that_a_protocol_does_not_use_are_refused_and_named() {
         ("dpf-sum", &["--ring", "fast"], RING, "dpf-sum"),
         ("double", &["--keys", "registered"], RING, "double"),
         ("double", &["--key-queries", "64"], RING, "double"),
+        ("hybrid", &["--hint", "whole"], "simple, double", "hybrid"),
         ("hybrid", &["--keys", "per-query", "--key-queries", "64"], RING, "hybrid with --keys per-query"),
         ("onion", &["--set", "paper"], LWE, "onion"),
         ("dpf-sum", &["--set", "paper"], LWE, "dpf-sum"),

@@ -9,9 +9,10 @@ use spirea_lattice::{LweEncryptor, LweSet, PublicMatrix, RingSet};
 use spirea_math::random::{SecretRng, Seed};
 
 use super::LweHint;
+use super::hint::{exact_bits, is_exact, validate_bits};
 use super::scalar_fold::FoldedColumns;
 use super::shape::{LookupCost, cheapest, malformed};
-use crate::choice::{Choice, KeyDelivery, packing_sets};
+use crate::choice::{Choice, HintForm, KeyDelivery, packing_sets};
 use crate::client::AnyIndexClient;
 use crate::grid::{Grid, Spread};
 use crate::parameters::{Parameters, Sets, Stored};
@@ -38,6 +39,10 @@ pub struct Folded {
     /// Key delivery, if the protocol packs.
     #[serde(default, skip_serializing_if = "KeyDelivery::is_default")]
     pub keys: KeyDelivery,
+    /// Number of upper bits of each word of the hint that clients download, if the protocol has
+    /// one; 32, the default, if it is not rounded.
+    #[serde(default = "exact_bits", skip_serializing_if = "is_exact")]
+    pub hint_bits: u32,
     /// Positions of the records.
     pub grid: Grid,
 }
@@ -88,6 +93,12 @@ impl Folded {
             && !self.ring.as_deref().and_then(RingSet::by_name).is_some_and(brings_keys)
         {
             return Err(malformed("queries bring their keys where chunks are rotated, not here".into()));
+        }
+        validate_bits(self.hint_bits)?;
+        if self.ring.is_some() && !is_exact(&self.hint_bits) {
+            return Err(malformed(
+                "hint_bits are those of a hint that clients keep; there is none here".into(),
+            ));
         }
         if !self.grid.rows(spread).is_multiple_of(PANEL_ROWS) {
             return Err(malformed(format!("rows must be a multiple of {PANEL_ROWS}")));
@@ -149,7 +160,11 @@ impl Folded {
     /// Returns the choice of `protocol` with these sets.
     pub(crate) fn choice_of(&self, protocol: &str) -> Choice {
         let (set, ring) = (Some(self.set.clone()), self.ring.clone());
-        Choice { protocol: protocol.into(), set, ring, keys: self.keys, ..Choice::default() }
+        let choice = Choice { protocol: protocol.into(), set, ring, keys: self.keys, ..Choice::default() };
+        match self.ring {
+            None => Choice { hint: HintForm::of_bits(self.hint_bits), ..choice },
+            Some(_) => choice,
+        }
     }
 
     /// Returns the layout of the matrix in its file.
@@ -262,6 +277,12 @@ pub trait FoldedProtocol: Clone + PartialEq + Debug + Send + Sync + Sized + 'sta
         choice.packing_set().map(Some)
     }
 
+    /// Returns the bits of each word of the hint that clients download, in this form; all if
+    /// clients download none.
+    fn hint_bits(_form: HintForm, _folded: &Folded) -> u32 {
+        exact_bits()
+    }
+
     /// Returns candidate shapes.
     fn grids(records: u64, record_bytes: usize) -> impl Iterator<Item = Grid>;
 
@@ -337,14 +358,19 @@ where
         let dropped = if ring.is_some() { &DROPPED_BITS[..] } else { &DROPPED_BITS[..1] };
         let candidates = P::grids(records, record_bytes).flat_map(|grid| {
             let keys = choice.keys;
-            let folded = Folded { set: set.clone(), ring: ring.clone(), seed, dropped_bits: 0, keys, grid };
+            let (set, ring, hint_bits) = (set.clone(), ring.clone(), exact_bits());
+            let folded = Folded { set, ring, seed, dropped_bits: 0, keys, hint_bits, grid };
             dropped
                 .iter()
                 .map(move |&dropped_bits| Self(Folded { dropped_bits, ..folded.clone() }, PhantomData))
         });
         let checks = [Self::validate, Self::validate_dropped, Self::validate_worst];
-        cheapest(choice.prefer, records, record_bytes, candidates, &checks, |params| {
+        let chosen = cheapest(choice.prefer, records, record_bytes, candidates, &checks, |params| {
             LookupCost::new(params.sizes(), P::read_bytes(params))
+        });
+        // The hint of the chosen shape is rounded, so that a table has one shape in both forms.
+        chosen.map(|Self(folded, protocol)| {
+            Self(Folded { hint_bits: P::hint_bits(choice.hint, &folded), ..folded }, protocol)
         })
     }
 

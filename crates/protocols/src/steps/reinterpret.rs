@@ -15,6 +15,7 @@ use spirea_backend::{
     Backend, FileRows, MAX_BATCH, PANEL_ROWS, PanelLayout, RING_DEGREE, Residence, RingBackend, map_each,
 };
 use spirea_lattice::lwe::{BlindedUnit, BlindingFactor, field_error};
+use spirea_lattice::noise::HintRounding;
 use spirea_lattice::{LweEncryptor, LweSecret, LweSet, PublicMatrix};
 use spirea_math::random::SecretRng;
 use zeroize::Zeroizing;
@@ -25,7 +26,7 @@ use super::query::QueryLayout;
 use super::ring::{RingServer, Shape, switched};
 use super::scalar_fold::{
     FirstQueries, FoldedColumns, MatrixRows, ROUNDED_BYTES, fraction, round, rounded, rounded_bound_log2,
-    rounded_exceedance_log2, unround,
+    rounded_entirely, rounded_exceedance_log2, unround,
 };
 use super::shape::malformed;
 use super::{Folded, LweHint, Unit, Work, noise};
@@ -36,7 +37,7 @@ use crate::opening::Opening;
 
 /// Parts of a large record lie in neighbouring columns, each with its own first query.
 pub(crate) const SPREAD: Spread = Spread::Columns;
-/// Maximum bytes of a unit: the hint has 13 MB for each.
+/// Maximum bytes of a unit: the hint has 7 to 13 MB for each.
 const MAX_UNIT_ROWS: usize = 1 << 10;
 
 impl Folded {
@@ -138,17 +139,22 @@ impl Folded {
 }
 
 impl Folded {
-    /// Returns log2 of a bound for every database, for two folds whose bodies are unrounded and
-    /// whose fixed rows have an exact hint.
+    /// Returns log2 of a bound for every database, for two folds whose bodies are unrounded, and
+    /// whose clients hold the hint of the fixed rows.
     pub(crate) fn two_folds_bound_log2(&self) -> f64 {
-        let (set, shape) = (self.lwe_set(), self.second());
-        let degree = set.degree();
+        let (shape, rounded) = (self.second(), rounded_entirely(self.lwe_set()));
         // The first secrets are independent of the first hint, and the second secret of the first
         // answers.
-        let fixed = rounded_bound_log2(self.grid.groups, 0, shape.fixed_rows());
-        let moving = rounded_bound_log2(self.grid.groups, degree, shape.parts * shape.moving_rows());
-        let unit = rounded_bound_log2(self.grid.columns, degree, self.grid.record_bytes);
+        let fixed = self.fixed_bound_log2(self.hint_bits);
+        let moving = rounded_bound_log2(self.grid.groups, rounded, shape.parts * shape.moving_rows());
+        let unit = rounded_bound_log2(self.grid.columns, rounded, self.grid.record_bytes);
         noise::either(noise::either(fixed, moving), unit)
+    }
+
+    /// Returns the bound of the fixed rows alone, if their hint has `hint_bits` bits a word.
+    pub(crate) fn fixed_bound_log2(&self, hint_bits: u32) -> f64 {
+        let hint = HintRounding { entries: self.lwe_set().degree(), bits: hint_bits };
+        rounded_bound_log2(self.grid.groups, hint, self.second().fixed_rows())
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use spirea_backend::{Backend, FileRows, PanelLayout, Share, StoredFile, map_each};
 use spirea_lattice::LweSet;
 use spirea_lattice::lwe::{ENCODING_ERROR, FIELD_ORDER, SCALE_BITS};
-use spirea_lattice::noise::{sub_gaussian_tail_log2, worst_fold_deviation};
+use spirea_lattice::noise::{HintRounding, sub_gaussian_tail_log2, worst_fold_deviation};
 use spirea_lattice::rlwe::noise::lwe_rounding;
 
 use super::noise::field_exceedance_log2;
@@ -86,17 +86,22 @@ pub(crate) fn rounded_exceedance_log2(set: LweSet, folded: FoldedColumns, entrie
     field_exceedance_log2(folded.variance() + lwe_rounding(set, ROUNDED_BITS), entries, share)
 }
 
+/// Returns the rounding of a hint of which 16 bits are kept, as of words between two folds.
+pub(crate) fn rounded_entirely(set: LweSet) -> HintRounding {
+    HintRounding { entries: set.degree(), bits: ROUNDED_BITS }
+}
+
 /// Returns log2 of a bound for `entries` numbers of the field after a fold over `columns` columns,
-/// if the answer and `rounded` entries of the hint are rounded to 16 bits. The bound holds for
-/// every database and every public matrix.
+/// if the answer is rounded to 16 bits and the hint as `hint` says. The bound holds for every
+/// database and every public matrix.
 ///
-/// A rounded entry is off by at most 2^15, independently of the secret. Its product with an entry
-/// of the ternary secret is sub-Gaussian with the proxy 2/3 of the square. The rounding of the
-/// answer depends on the secret, so its maximum is subtracted.
-pub(crate) fn rounded_bound_log2(columns: usize, rounded: usize, entries: usize) -> f64 {
+/// The rounding of the hint does not depend on the secret, so it is sub-Gaussian
+/// ([`HintRounding::proxy`]). The rounding of the answer depends on the secret, so its maximum is
+/// subtracted.
+pub(crate) fn rounded_bound_log2(columns: usize, hint: HintRounding, entries: usize) -> f64 {
     let rounding = 2f64.powi(31 - ROUNDED_BITS as i32);
     let tolerated = 2f64.powi(32) / f64::from(2 * FIELD_ORDER) - ENCODING_ERROR - rounding;
-    let proxy = worst_fold_deviation(columns, 0).powi(2) + rounded as f64 * 2.0 / 3.0 * rounding.powi(2);
+    let proxy = worst_fold_deviation(columns, 0).powi(2) + hint.proxy();
     (sub_gaussian_tail_log2(tolerated / proxy.sqrt()) + (entries as f64).log2()).min(0.0)
 }
 
@@ -211,7 +216,7 @@ mod tests {
     fn the_bound_is_above_the_estimate_for_every_set() {
         for set in LweSet::ALL {
             for (columns, entries) in [(256, 1), (32_768, 3), (1 << 16, 4096)] {
-                let bound = rounded_bound_log2(columns, set.degree(), entries);
+                let bound = rounded_bound_log2(columns, rounded_entirely(set), entries);
                 let estimate = rounded_exceedance_log2(set, FoldedColumns::whole(columns), entries, 1.0);
                 assert!(bound > estimate, "{}: {bound} and {estimate}", set.name());
                 assert!(bound < -20.0, "{}: {bound}", set.name());
@@ -219,7 +224,7 @@ mod tests {
         }
         // By hand: 8322948 / sqrt(146876^2 + 2/3 1280 2^30) = 8.594, and 1 - 8.594^2 / 2 log2(e) +
         // log2(3).
-        let of_a_byte = rounded_bound_log2(32_768, 1280, 3);
+        let of_a_byte = rounded_bound_log2(32_768, rounded_entirely(LweSet::Module1280), 3);
         assert!((of_a_byte + 50.69).abs() < 0.05, "{of_a_byte}");
     }
 }

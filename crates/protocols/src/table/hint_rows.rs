@@ -1,9 +1,10 @@
 //! Hashes of a hint's rows, by which a client that holds another version's hint finds the rows to
 //! fetch.
 //!
-//! A list has 16 bytes of BLAKE3 for each row, which has as many words as an LWE secret has
-//! entries: a third of a percent of the hint. The manifest authenticates the list, the list
-//! authenticates the rows, and finally the hint's own hash authenticates the result.
+//! A list has 16 bytes of BLAKE3 for each row, which has as many numbers as an LWE secret has
+//! entries: 0.6% of a hint of 17 bits a number, and half of that of whole words. The manifest
+//! authenticates the list, the list authenticates the rows, and finally the hint's own hash
+//! authenticates the result.
 
 use std::ops::Range;
 
@@ -19,16 +20,17 @@ pub fn hash(row: &[u8]) -> [u8; HASH_BYTES] {
     *blake3::hash(row).as_bytes().first_chunk().expect("a hash is longer")
 }
 
-/// The rows of hints under an LWE set.
+/// The rows of hints under an LWE set, as clients download them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HintRows {
     row_bytes: usize,
 }
 
 impl HintRows {
-    /// Returns rows under `set`: n words each.
-    pub fn of(set: LweSet) -> Self {
-        Self { row_bytes: set.degree() * 4 }
+    /// Returns rows under `set`: n numbers of `bits` bits each, without gaps. n is a multiple of
+    /// 256, so rows are whole bytes.
+    pub fn of(set: LweSet, bits: u32) -> Self {
+        Self { row_bytes: set.degree() / 8 * bits as usize }
     }
 
     /// Returns the number of bytes of a row.
@@ -83,9 +85,9 @@ mod tests {
         #[test]
         fn what_differs_is_found_and_nothing_else(
             set in proptest::sample::select(LweSet::ALL.to_vec()),
-            rows in 1usize..40, changed in proptest::collection::btree_set(0usize..40, 0..20),
+            bits in 16u32..33, rows in 1usize..40, changed in proptest::collection::btree_set(0usize..40, 0..20),
         ) {
-            let of_set = HintRows::of(set);
+            let of_set = HintRows::of(set, bits);
             let old = vec![7; rows * of_set.row_bytes()];
             let mut new = old.clone();
             changed.iter().filter(|&&row| row < rows).for_each(|row| new[row * of_set.row_bytes() + 5] ^= 1);
@@ -105,12 +107,14 @@ mod tests {
 
     #[test]
     fn a_list_of_another_hint_is_refused() {
-        let rows = HintRows::of(LweSet::Module1280);
+        let rows = HintRows::of(LweSet::Module1280, 32);
         let hint = |rows: usize| vec![0; rows * 5120];
         let list = rows.list(&hint(3));
         assert!(rows.differing(&hint(2), &list).is_err());
         assert!(rows.differing(&hint(3), &list[1..]).is_err());
         assert_eq!(rows.differing(&hint(3), &list).unwrap(), []);
-        assert!(HintRows::of(LweSet::Module1536).differing(&hint(6), &rows.list(&hint(6))).is_err());
+        assert!(HintRows::of(LweSet::Module1536, 32).differing(&hint(6), &rows.list(&hint(6))).is_err());
+        assert_eq!([17, 32].map(|bits| HintRows::of(LweSet::Module1280, bits).row_bytes()), [2720, 5120]);
+        assert!(HintRows::of(LweSet::Module1280, 17).differing(&hint(3), &list).is_err());
     }
 }

@@ -270,7 +270,7 @@ pub(super) fn data_endpoints() -> Vec<Endpoint> {
             parameters: &[HINT],
             body: None,
             successes: vec![
-                ok(BYTES, "16 bytes of BLAKE3 for each row: 5120 bytes, or 6144 under module-1536")
+                ok(BYTES, "16 bytes of BLAKE3 for each row of the hint")
                     .with(&[ASK_AGAIN]),
             ],
             causes: [&NO_DATABASE[..], &[Code::UnknownHint, Code::Malformed]].concat(),

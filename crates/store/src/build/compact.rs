@@ -5,8 +5,8 @@
 //! changes, at fresh places, so that keys aimed at one record are spread. The salt stays, so the
 //! tags in entries remain valid.
 //!
-//! If clients hold a hint, the seed stays. For records changed in place, the new hint is the old
-//! one plus the contribution of the changes, and clients fetch only the rows that differ. If
+//! If clients hold a hint, the seed stays. For records changed in place, the hint's rows that the
+//! changes affect are made anew, and clients fetch only the rows that differ. If
 //! clients hold no hint, the seed is drawn anew and everything is recomputed, so that content can
 //! be aimed at the public matrix for one base at most.
 //!

@@ -8,6 +8,7 @@ use spirea_conformance::is_drawn;
 use spirea_lattice::LweSet;
 use spirea_math::random::SecretRng;
 use spirea_protocols::TableKind;
+use spirea_protocols::choice::HintForm;
 use spirea_protocols::delta::{Change, index_key};
 use spirea_protocols::registry::{Choice, NAMES};
 use spirea_protocols::signature::{Pin, PrivateKey};
@@ -174,7 +175,10 @@ fn a_base_compacted_in_place_is_a_built_one_under_every_protocol() {
         let sets = LweSet::ALL.map(LweSet::name).into_iter().take(if lasting { usize::MAX } else { 1 });
         // Under this set, content chosen against the matrix makes every record fail too often
         // (docs/protocols/double.md).
-        for set in sets.filter(|&set| (protocol, set) != ("double", "module-1536")) {
+        let sets = sets.filter(|&set| (protocol, set) != ("double", "module-1536"));
+        // A hint of whole words is patched by products, and a rounded one by folding again.
+        let forms = &HintForm::ALL[..if protocol == "simple" { 2 } else { 1 }];
+        for (set, &hint) in sets.flat_map(|set| forms.iter().map(move |hint| (set, hint))) {
             let mut model: Model = (0..300u64).map(|key| (key, value(&mut rng, 90))).collect();
             model.insert(0, vec![b'z'; 90]);
             let folder = tempfile::tempdir().unwrap();
@@ -189,11 +193,16 @@ fn a_base_compacted_in_place_is_a_built_one_under_every_protocol() {
                 options.protocol = Protocol::Named(Choice {
                     protocol: protocol.into(),
                     set: Some(set.into()),
+                    hint,
                     ..Choice::default()
                 });
                 try_build(&options).unwrap()
             };
             let base = build(&model);
+            if lasting {
+                let bits = if hint == HintForm::Whole { 32 } else { 17 };
+                assert_eq!(base.manifest().protocol.hint_bits(), bits, "{protocol} {set}");
+            }
             let old_hint = std::fs::read(base.hint_path()).unwrap();
             let repository =
                 Repository::create(folder.path().join("repository"), Settings::default()).unwrap();

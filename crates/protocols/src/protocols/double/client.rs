@@ -6,8 +6,8 @@ use spirea_math::random::SecretRng;
 use super::Params;
 use crate::client::{IndexClient, Prepared};
 use crate::parameters::Parameters;
-use crate::steps::LweHint;
 use crate::steps::check::check_answers;
+use crate::steps::hint::ClientHint;
 use crate::steps::numbers::Numbers;
 use crate::steps::reinterpret::{DecodedUnit, TwoFoldsClient, TwoFoldsState};
 use crate::steps::scalar_fold::{ROUNDED_BYTES, fraction, unround};
@@ -18,7 +18,7 @@ pub struct Client {
     params: Params,
     folds: TwoFoldsClient,
     /// The hint of the second fold's fixed rows.
-    hint: LweHint,
+    hint: ClientHint,
 }
 
 impl Client {
@@ -28,7 +28,8 @@ impl Client {
     /// [`ProtocolError::Malformed`] if the parameters are invalid or the hint has another size.
     pub fn new(params: Params, hint: &[u8]) -> Result<Self, ProtocolError> {
         params.validate()?;
-        let hint = LweHint::from_bytes(params.0.lwe_set(), params.second().fixed_rows(), hint)?;
+        let (set, rows) = (params.0.lwe_set(), params.second().fixed_rows());
+        let hint = ClientHint::from_bytes(set, params.0.hint_bits, rows, hint)?;
         Ok(Self { folds: TwoFoldsClient::new(&params.0), hint, params })
     }
 }
@@ -77,10 +78,13 @@ impl Client {
         Ok(answer.split_at(self.params.second().fixed_rows() * ROUNDED_BYTES))
     }
 
-    fn fixed_phases(&self, state: &TwoFoldsState, fixed: &[u8]) -> impl Iterator<Item = u64> {
-        let rows = fixed.as_chunks::<ROUNDED_BYTES>().0.iter().enumerate();
-        rows.map(|(row, &body)| {
-            fraction(unround(body).wrapping_add(state.second.0.inner_product(self.hint.row(row))))
-        })
+    fn fixed_phases<'a>(
+        &'a self,
+        state: &'a TwoFoldsState,
+        fixed: &'a [u8],
+    ) -> impl Iterator<Item = u64> + 'a {
+        let products = self.hint.products(0..self.params.second().fixed_rows(), &state.second.0);
+        let rows = fixed.as_chunks::<ROUNDED_BYTES>().0.iter().zip(products);
+        rows.map(|(&body, product)| fraction(unround(body).wrapping_add(product)))
     }
 }

@@ -4,10 +4,12 @@ use crate::grid::Grid;
 use crate::parameters::{Failure, Parameters, Sets, Stored};
 use crate::steps::Work;
 use crate::steps::folded::{FoldedParams, FoldedProtocol};
+use crate::steps::hint::is_exact;
 use crate::steps::query::QueryLayout;
 use crate::steps::reinterpret::{SPREAD, SecondShape, dynamic_bytes};
 use crate::steps::scalar_fold::ROUNDED_BYTES;
-use crate::steps::shape::{malformed, validate_outcome};
+use crate::steps::shape::{MAX_FAILURE_LOG2, malformed, validate_outcome};
+use crate::table::hint_rows::HintRows;
 use crate::{ProtocolError, Sizes};
 
 /// DoublePIR.
@@ -54,6 +56,9 @@ impl Parameters for Params {
         if self.0.ring.is_some() {
             return Err(malformed("the protocol has no ring".into()));
         }
+        if !is_exact(&self.0.hint_bits) && self.0.fixed_bound_log2(self.0.hint_bits) > MAX_FAILURE_LOG2 {
+            return Err(malformed(format!("{} hint_bits are too few for every database", self.0.hint_bits)));
+        }
         validate_outcome(self.sizes(), self.failure())
     }
 
@@ -62,7 +67,8 @@ impl Parameters for Params {
         Sizes {
             query_bytes: self.layout().bytes(),
             answer_bytes: second.fixed_rows() * ROUNDED_BYTES + dynamic_bytes(&second),
-            hint_bytes: second.fixed_rows() as u64 * self.0.lwe_set().degree() as u64 * 4,
+            hint_bytes: second.fixed_rows() as u64
+                * HintRows::of(self.0.lwe_set(), self.0.hint_bits).row_bytes() as u64,
             keys_bytes: 0,
         }
     }
@@ -73,6 +79,10 @@ impl Parameters for Params {
 
     fn memory_bytes(&self) -> u64 {
         self.stored().bytes() + self.0.fixed_bytes()
+    }
+
+    fn hint_bits(&self) -> u32 {
+        self.0.hint_bits
     }
 
     fn exceedance(&self, share: f64) -> Option<Failure> {
@@ -92,8 +102,27 @@ impl Parameters for Params {
 
 #[cfg(test)]
 mod tests {
-    use crate::choice::Choice;
+    use crate::choice::{Choice, HintForm};
     use crate::registry::ProtocolParams;
+
+    /// 12.5 MiB for each byte of a unit become 6.6, and the bound on failures rises by less than a
+    /// thousandth of a bit: it is that of the words that are rounded between the folds.
+    #[test]
+    fn rounded_hints_leave_the_bound_as_it_is() {
+        for set in ["module-1280", "module-1536"] {
+            let of = |hint| {
+                let choice =
+                    Choice { protocol: "double".into(), set: Some(set.into()), hint, ..Choice::default() };
+                ProtocolParams::choose(&choice, [7; 32], 1 << 20, 3).unwrap()
+            };
+            let [rounded, whole] = HintForm::ALL.map(of);
+            assert_eq!((rounded.hint_bits(), whole.hint_bits()), (17, 32));
+            assert_eq!(rounded.sizes().hint_bytes * 32, whole.sizes().hint_bytes * 17);
+            assert_eq!(rounded.grid(), whole.grid());
+            let [rounded, whole] = [rounded, whole].map(|params| params.worst_failure().unwrap().log2);
+            assert!(rounded >= whole && rounded - whole < 0.001, "{set}: {rounded}, {whole}");
+        }
+    }
 
     #[test]
     fn shapes_are_chosen_by_the_bound_for_every_database() {

@@ -3,31 +3,29 @@
 //! Clients hold the hint of the fixed rows. These rows are rounded, so the effect of a changed byte
 //! cannot be added: the panels with a changed byte are folded again.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::sync::Arc;
 
-use spirea_backend::{Backend, FileRows, PANEL_ROWS, PanelLayout, Residence, StoredFile};
+use spirea_backend::{Backend, FileRows, Residence, StoredFile};
 use spirea_lattice::RingSet;
 use spirea_math::random::SecretRng;
 
 use super::server::Server;
 use super::{Client, Double, Params};
-use crate::choice::Choice;
+use crate::choice::{Choice, HintForm};
 use crate::client::AnyIndexClient;
-use crate::files::{ChangedRecord, Files, PatchedFiles, Precomputation, Units, read_exact};
+use crate::files::{ChangedRecord, Files, PatchedFiles, Precomputation, read_exact};
 use crate::grid::{Grid, Spread};
 use crate::opening::Opening;
 use crate::parameters::Parameters as _;
 use crate::protocol::{Holdings, Serve, Specimens};
-use crate::steps::LweHint;
 use crate::steps::changes::differences;
 use crate::steps::folded::FoldedProtocol;
+use crate::steps::hint::refold;
 use crate::steps::reinterpret::{SPREAD, grids_of_two_folds, precompute, put_fixed};
+use crate::steps::shape::MAX_FAILURE_LOG2;
+use crate::steps::{Folded, LweHint};
 use crate::{ProtocolError, Responder, Result};
-
-/// Bytes of panels that are folded in one call.
-const FOLDED_AT_ONCE: usize = 64 << 20;
 
 impl FoldedProtocol for Double {
     const NAME: &'static str = "double";
@@ -38,6 +36,10 @@ impl FoldedProtocol for Double {
 
     fn ring_of(_: &Choice) -> Result<Option<RingSet>, ProtocolError> {
         Ok(None)
+    }
+
+    fn hint_bits(form: HintForm, folded: &Folded) -> u32 {
+        form.bits(MAX_FAILURE_LOG2, |bits| folded.fixed_bound_log2(bits))
     }
 
     fn grids(records: u64, record_bytes: usize) -> impl Iterator<Item = Grid> {
@@ -57,7 +59,8 @@ impl<B: Backend> Serve<B> for Params {
     fn precompute(&self, backend: &Arc<B>, job: Precomputation<'_>) -> Result<()> {
         let first = self.0.hint(SPREAD, &**backend, job.matrix, job.progress)?;
         let public = self.0.second_matrix(self.0.grid.groups);
-        precompute(&**backend, &self.second(), &first, &public, job.server)?.write(job.hint)
+        let hint = precompute(&**backend, &self.second(), &first, &public, job.server)?;
+        hint.write_rounded(self.0.hint_bits, job.hint)
     }
 
     fn patch(&self, backend: &Arc<B>, files: &PatchedFiles<'_>, changes: &[ChangedRecord]) -> Result<()> {
@@ -85,29 +88,14 @@ impl Params {
         files: &PatchedFiles<'_>,
         changes: &[ChangedRecord],
     ) -> Result<(), ProtocolError> {
-        let (layout, shape) = (self.0.layout(SPREAD), self.second());
-        let panels: BTreeSet<usize> = differences(self.0.grid, SPREAD, changes)?
-            .map(|difference| difference.row / PANEL_ROWS)
-            .collect();
-        let panels: Vec<_> = panels.into_iter().collect();
-        let matrix = Units::open(&StoredFile::at(files.matrix), self.stored())?;
+        let shape = self.second();
+        let differences = differences(self.0.grid, SPREAD, changes)?;
         let mut fixed = read_exact(&StoredFile::at(files.server), shape.fixed_layout().bytes() as u64)?;
-        // Panels are read as the file's units here.
-        for panels in panels.chunks((FOLDED_AT_ONCE / layout.panel_bytes()).max(1)) {
-            let mut bytes = vec![0; panels.len() * layout.panel_bytes()];
-            for (&panel, bytes) in panels.iter().zip(bytes.chunks_exact_mut(layout.panel_bytes())) {
-                matrix.read(panel, bytes);
-            }
-            let some = PanelLayout::covering(panels.len() * PANEL_ROWS, layout.columns())?;
-            let some = backend.upload(some, &bytes)?;
-            let hint = LweHint::compute(backend, &self.0.public_matrix(), &some, |_| ())?;
-            for (i, &panel) in panels.iter().enumerate() {
-                for row in 0..PANEL_ROWS {
-                    put_fixed(&shape, panel * PANEL_ROWS + row, hint.row(i * PANEL_ROWS + row), &mut fixed);
-                }
-            }
-        }
-        matrix.check()?;
+        let matrix = (files.matrix, self.stored());
+        refold(backend, matrix, &self.0.public_matrix(), differences, |row, words| {
+            put_fixed(&shape, row, words, &mut fixed);
+            Ok(())
+        })?;
         fs::write(files.server, fixed).map_err(ProtocolError::Write)
     }
 
@@ -121,6 +109,6 @@ impl Params {
         let fixed = backend.open(FileRows::all(layout, &fixed, Residence::Mapped))?;
         let public = self.0.second_matrix(self.0.grid.groups);
         let mut file = fs::File::create(files.hint).map_err(ProtocolError::Write)?;
-        LweHint::compute(backend, &public, &fixed, |_| ())?.write(&mut file)
+        LweHint::compute(backend, &public, &fixed, |_| ())?.write_rounded(self.0.hint_bits, &mut file)
     }
 }

@@ -9,8 +9,8 @@ use super::Params;
 use crate::client::{IndexClient, Prepared};
 use crate::grid::Spread;
 use crate::parameters::Parameters;
-use crate::steps::LweHint;
 use crate::steps::check::{check_answers, check_index};
+use crate::steps::hint::ClientHint;
 use crate::steps::scalar_fold::{ROUNDED_BYTES, byte_error, nearest_byte, unround};
 use crate::{ProtocolError, Sizes};
 
@@ -18,7 +18,7 @@ use crate::{ProtocolError, Sizes};
 pub struct Client {
     params: Params,
     encryptor: LweEncryptor,
-    hint: LweHint,
+    hint: ClientHint,
 }
 
 impl Client {
@@ -29,7 +29,7 @@ impl Client {
     /// [`ProtocolError::Malformed`] if the parameters are invalid or the hint has another size.
     pub fn new(params: Params, hint: &[u8]) -> Result<Self, ProtocolError> {
         params.validate()?;
-        let hint = LweHint::from_bytes(params.lwe_set(), params.rows, hint)?;
+        let hint = ClientHint::from_bytes(params.lwe_set(), params.hint_bits, params.rows, hint)?;
         Ok(Self { encryptor: LweEncryptor::new(params.public_matrix()), params, hint })
     }
 }
@@ -74,8 +74,8 @@ impl IndexClient for Client {
 impl Client {
     /// Computes the phases `2^24 m + e` of the record's bytes.
     ///
-    /// Each byte needs 5 KiB of the hint, so only the record's rows are read. Hiding these rows
-    /// would mean reading hundreds of megabytes for a record.
+    /// Each byte needs a row of the hint, 2.7 KiB or more, so only the record's rows are read.
+    /// Hiding these rows would mean reading a hundred megabytes for a record.
     fn phases(&self, state: &State, answers: &[&[u8]]) -> Result<Zeroizing<Vec<u32>>, ProtocolError> {
         let Params { rows, record_bytes, .. } = self.params;
         let [answer] = check_answers(answers, self.params.sizes())?;
@@ -83,12 +83,10 @@ impl Client {
         let mut phases = Zeroizing::new(Vec::with_capacity(record_bytes));
         for (secret, column) in state.secrets.iter().zip(answer.chunks_exact(rows * ROUNDED_BYTES)) {
             let wanted = (record_bytes - phases.len()).min(rows - first_row);
-            let entries = column.as_chunks::<ROUNDED_BYTES>().0.iter().enumerate();
-            phases.extend(
-                entries.skip(first_row).take(wanted).map(|(row, &entry)| {
-                    unround(entry).wrapping_add(secret.inner_product(self.hint.row(row)))
-                }),
-            );
+            let entries = column.as_chunks::<ROUNDED_BYTES>().0.iter();
+            let products = self.hint.products(first_row..first_row + wanted, secret);
+            let sums = entries.skip(first_row).zip(products);
+            phases.extend(sums.map(|(&entry, product)| unround(entry).wrapping_add(product)));
         }
         Ok(phases)
     }

@@ -2,13 +2,17 @@
 
 use serde::{Deserialize, Serialize};
 use spirea_backend::{MAX_BATCH, PANEL_ROWS, PanelLayout, RING_DEGREE};
-use spirea_lattice::{LweSet, PublicMatrix, noise};
+use spirea_lattice::noise::{self, HintRounding};
+use spirea_lattice::{LweSet, PublicMatrix};
 
+use crate::choice::HintForm;
 use crate::grid::{Grid, MAX_SIDE, Spread};
 use crate::parameters::{Failure, Parameters, Sets, Stored};
+use crate::steps::hint::{exact_bits, is_exact, validate_bits};
 use crate::steps::query::QueryLayout;
 use crate::steps::scalar_fold::{ROUNDED_BITS, ROUNDED_BYTES};
 use crate::steps::{Unit, Work};
+use crate::table::hint_rows::HintRows;
 use crate::{ProtocolError, Sizes};
 
 /// Parameters of a database under SimplePIR. Public, and part of a snapshot's identity.
@@ -28,6 +32,9 @@ pub struct Params {
     pub rows: usize,
     /// Columns of the matrix, a multiple of 256.
     pub columns: usize,
+    /// Number of upper bits of each word of the hint; 32, the default, if it is not rounded.
+    #[serde(default = "exact_bits", skip_serializing_if = "is_exact")]
+    pub hint_bits: u32,
 }
 
 impl Params {
@@ -60,6 +67,18 @@ impl Params {
     /// If the parameters have not been validated.
     pub fn layout(&self) -> PanelLayout {
         PanelLayout::covering(self.rows, self.columns).expect("validated parameters have a layout")
+    }
+
+    /// Returns log2 of a bound for every database, if the hint has `hint_bits` bits a word.
+    fn exceedance_log2(&self, hint_bits: u32, share: f64) -> f64 {
+        let hint = HintRounding { entries: self.lwe_set().degree(), bits: hint_bits };
+        noise::exceedance_log2(self.columns, hint, ROUNDED_BITS, self.record_bytes, share)
+    }
+
+    /// Returns the parameters with the bits of a hint of this form.
+    pub(super) fn with_hint(self, form: HintForm) -> Self {
+        let hint_bits = form.bits(Self::MAX_FAILURE_LOG2, |bits| self.exceedance_log2(bits, 1.0));
+        Self { hint_bits, ..self }
     }
 
     /// Returns the layout of a query's bytes.
@@ -133,6 +152,7 @@ impl Parameters for Params {
         if self.rows as u128 > MAX_SIDE || PanelLayout::covering(self.rows, self.columns).is_err() {
             return wrong("the matrix is larger than any this software holds".into());
         }
+        validate_bits(self.hint_bits)?;
         if self.record_bytes == 0 || self.record_bytes.div_ceil(self.rows) > Self::MAX_RECORD_COLUMNS {
             return wrong(format!("a record must take between 1 and {} columns", Self::MAX_RECORD_COLUMNS));
         }
@@ -152,7 +172,7 @@ impl Parameters for Params {
         Sizes {
             query_bytes: self.query_layout().bytes(),
             answer_bytes: self.record_columns() * self.rows * (ROUNDED_BYTES),
-            hint_bytes: self.rows as u64 * self.lwe_set().degree() as u64 * 4,
+            hint_bytes: self.rows as u64 * HintRows::of(self.lwe_set(), self.hint_bits).row_bytes() as u64,
             keys_bytes: 0,
         }
     }
@@ -171,8 +191,12 @@ impl Parameters for Params {
         self.layout().bytes() as u64
     }
 
+    fn hint_bits(&self) -> u32 {
+        self.hint_bits
+    }
+
     fn exceedance(&self, share: f64) -> Option<Failure> {
-        Some(Failure::bound(noise::exceedance_log2(self.columns, ROUNDED_BITS, self.record_bytes, share)))
+        Some(Failure::bound(self.exceedance_log2(self.hint_bits, share)))
     }
 
     fn sets(&self) -> Sets {
@@ -222,14 +246,17 @@ mod tests {
     fn a_gibibyte_has_a_near_square_shape() {
         let params = chosen(1 << 22, 256);
         assert!((1 << 14..1 << 16).contains(&params.rows), "{params:?}");
-        assert!(params.failure().unwrap().log2 < -1000.0);
+        let whole = Params { hint_bits: 32, ..params.clone() };
+        assert!(whole.failure().unwrap().log2 < -1000.0);
+        let rounded = params.failure().unwrap().log2;
+        assert!((-200.0..-180.0).contains(&rounded), "{rounded}");
     }
 
     #[test]
     fn parameters_out_of_range_are_refused_by_name() {
         let good = chosen(1000, 100);
         type Change = fn(&mut Params);
-        let broken: [(Change, &str); 8] = [
+        let broken: [(Change, &str); 11] = [
             (|p| p.set = "toy".into(), "no LWE set"),
             (|p| p.rows = 33, "rows"),
             (|p| p.rows = 0, "rows"),
@@ -238,6 +265,9 @@ mod tests {
             (|p| p.record_bytes = 0, "record"),
             (|p| p.record_bytes = usize::MAX, "record"),
             (|p| p.records = u64::MAX, "holds"),
+            (|p| p.hint_bits = 16, "decode wrongly"),
+            (|p| p.hint_bits = 15, "hint_bits"),
+            (|p| p.hint_bits = 33, "hint_bits"),
         ];
         for (change, message) in broken {
             let mut params = good.clone();
@@ -245,5 +275,45 @@ mod tests {
             let error = params.validate().unwrap_err().to_string();
             assert!(error.contains(message), "{error}");
         }
+    }
+    #[test]
+    fn hints_have_the_fewest_bits_that_the_bound_admits() {
+        for set in LweSet::ALL {
+            let choice = Choice { set: Some(set.name().into()), ..Choice::default() };
+            for (records, record_bytes) in [(40, 50), (1 << 22, 256), (1 << 10, 1 << 20), (1 << 27, 256)] {
+                let params = Params::choose(&choice, [0; 32], records, record_bytes).unwrap();
+                assert_eq!(params.hint_bits, 17, "{params:?}");
+                let whole = Choice { hint: HintForm::Whole, ..choice.clone() };
+                let whole = Params::choose(&whole, [0; 32], records, record_bytes).unwrap();
+                assert_eq!(whole, Params { hint_bits: 32, ..params.clone() });
+                let bytes = params.rows as u64 * set.degree() as u64 * 17 / 8;
+                assert_eq!(params.sizes().hint_bytes, bytes);
+                assert_eq!(params.hint_rows().unwrap().row_bytes() as u64, bytes / params.rows as u64);
+                let fewer = Params { hint_bits: 16, ..params };
+                assert!(fewer.validate().unwrap_err().to_string().contains("decode wrongly"));
+            }
+        }
+        // Wide matrices of large records leave less to the rounding.
+        let wide = |columns, record_bytes| {
+            let params = Params { columns, record_bytes, rows: 1 << 20, ..chosen(1, 1) };
+            params.with_hint(HintForm::Rounded).hint_bits
+        };
+        assert_eq!([wide(1 << 15, 1), wide(1 << 20, 1), wide(1 << 20, 1 << 10)], [17, 18, 20]);
+        // A GiB: 131 MB of words become 69.6 MB.
+        let gibibyte = Params { rows: 25_600, columns: 41_984, ..chosen(1 << 22, 256) };
+        let whole = Params { hint_bits: 32, ..gibibyte.clone() };
+        assert_eq!([whole, gibibyte].map(|params| params.sizes().hint_bytes), [131_072_000, 69_632_000]);
+    }
+
+    #[test]
+    fn parameters_of_whole_hints_are_written_and_read_as_before() {
+        let whole = Choice { hint: HintForm::Whole, ..Choice::default() };
+        let params = Params::choose(&whole, [0; 32], 1000, 100).unwrap();
+        let json = serde_json::to_string(&params).unwrap();
+        assert!(!json.contains("hint") && params.hint_bits == 32, "{json}");
+        assert_eq!(serde_json::from_str::<Params>(&json).unwrap(), params);
+        // Whatever follows such parameters has whole hints too.
+        assert_eq!(params.choice().hint, HintForm::Whole);
+        assert_eq!(chosen(1000, 100).choice().hint, HintForm::Rounded);
     }
 }

@@ -7,7 +7,7 @@ use spirea_math::random::{SecretRng, Seed};
 
 use super::server::Server;
 use super::{Client, Params};
-use crate::choice::Choice;
+use crate::choice::{Choice, HintForm};
 use crate::client::AnyIndexClient;
 use crate::files::{ChangedRecord, Files, PatchedFiles, Precomputation};
 use crate::grid::Spread;
@@ -16,7 +16,7 @@ use crate::parameters::Parameters;
 use crate::protocol::{Holdings, Protocol, Serve};
 use crate::steps::LweHint;
 use crate::steps::changes::differences;
-use crate::steps::hint::patch_hint;
+use crate::steps::hint::{exact_bits, is_exact, patch_hint, patch_rounded_hint};
 use crate::steps::scalar_fold::{FirstQueries, MatrixRows};
 use crate::steps::shape::{LookupCost, preferred};
 use crate::{ProtocolError, Responder, Result};
@@ -36,13 +36,9 @@ impl Protocol for Params {
             let columns = u128::from(records.div_ceil(records_per_column)) * u128::from(record_columns);
             let columns = columns.next_multiple_of(RING_DEGREE as u128);
             let rows = rows.next_multiple_of(PANEL_ROWS);
-            (columns <= Self::MAX_COLUMNS as u128).then(|| Self {
-                set: set.into(),
-                seed,
-                records,
-                record_bytes,
-                rows,
-                columns: columns as usize,
+            (columns <= Self::MAX_COLUMNS as u128).then(|| {
+                let (set, columns, hint_bits) = (set.into(), columns as usize, exact_bits());
+                Self { set, seed, records, record_bytes, rows, columns, hint_bits }
             })
         };
         let split = (1..=Self::MAX_RECORD_COLUMNS).map(|k| shape(record_bytes.div_ceil(k), 1, k as u64));
@@ -51,8 +47,12 @@ impl Protocol for Params {
             .take_while(|&share| share < 2 * records && u128::from(share) * (record_bytes as u128) < 1 << 40)
             .map(|share| shape(record_bytes * share.min(records) as usize, share.min(records), 1));
         let cost = |params: &Self| LookupCost::new(params.sizes(), (params.rows * params.columns) as f64);
+        // Chooses by whole hints and rounds then, so that a table has one shape in both forms and a
+        // rounded hint half the bytes. Chosen by the rounded hint, a matrix of 1 GiB would be a
+        // fifth taller, and so its hint, to save an eighth of the query.
         let valid = split.chain(shared).flatten().filter(|params| params.validate().is_ok());
-        preferred(choice.prefer, valid.map(|params| (cost(&params), params))).ok_or_else(|| {
+        let chosen = preferred(choice.prefer, valid.map(|params| (cost(&params), params)));
+        chosen.map(|params| params.with_hint(choice.hint)).ok_or_else(|| {
             ProtocolError::BadRequest(format!(
                 "{records} records of {record_bytes} bytes do not fit a matrix; split the table"
             ))
@@ -60,7 +60,8 @@ impl Protocol for Params {
     }
 
     fn choice(&self) -> Choice {
-        Choice { protocol: self.name().into(), set: Some(self.set.clone()), ..Choice::default() }
+        let (set, hint) = (Some(self.set.clone()), HintForm::of_bits(self.hint_bits));
+        Choice { protocol: self.name().into(), set, hint, ..Choice::default() }
     }
 
     fn seed(&self) -> Option<Seed> {
@@ -84,12 +85,16 @@ impl<B: Backend> Serve<B> for Params {
     fn precompute(&self, backend: &Arc<B>, job: Precomputation<'_>) -> Result<()> {
         let hint =
             LweHint::of_file(&**backend, self.layout(), &self.public_matrix(), job.matrix, job.progress)?;
-        hint.write(job.hint)
+        hint.write_rounded(self.hint_bits, job.hint)
     }
 
-    fn patch(&self, _backend: &Arc<B>, files: &PatchedFiles<'_>, changes: &[ChangedRecord]) -> Result<()> {
+    fn patch(&self, backend: &Arc<B>, files: &PatchedFiles<'_>, changes: &[ChangedRecord]) -> Result<()> {
         let differences = differences(self.grid(), Spread::Columns, changes)?;
-        patch_hint(files.hint, self.rows, self.public_matrix(), differences)
+        if is_exact(&self.hint_bits) {
+            return patch_hint(files.hint, self.rows, self.public_matrix(), differences);
+        }
+        let (hint, matrix) = ((files.hint, self.hint_bits), (files.matrix, self.stored()));
+        patch_rounded_hint(&**backend, hint, matrix, &self.public_matrix(), differences)
     }
 
     fn open(&self, backend: &Arc<B>, files: &Files, opening: Opening) -> Result<Box<dyn Responder>> {

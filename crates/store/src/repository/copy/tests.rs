@@ -147,7 +147,7 @@ fn a_transfer_goes_on_where_it_broke_off() {
     let mut follower = pair.follower;
     loop {
         let publisher = Local::honest(&pair.publisher);
-        publisher.pieces.set(2);
+        publisher.pieces.set(1);
         let outcome = follow(&follower, &publisher);
         sent += publisher.sent.get();
         attempts += 1;
