@@ -532,9 +532,7 @@ def pack(images):
     table, offset = struct.pack("<II", least_driver(), len(keys)), 44 + table_length
     for key in keys:
         data, (name, kernels) = images[key].data, texts[key]
-        table += struct.pack(
-            "<BBBBIIIH", *split_target(key[1]), len(name), offset, len(stored[key]), len(data), len(kernels)
-        )
+        table += struct.pack("<BBBBIIIH", *split_target(key[1]), len(name), offset, len(stored[key]), len(data), len(kernels))
         table += hashlib.sha256(data).digest() + name + kernels
         offset += len(stored[key])
     body = table + b"".join(stored[key] for key in keys)

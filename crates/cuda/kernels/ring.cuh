@@ -161,7 +161,7 @@ DEVICE uint64_t settled(uint64_t sum, Prime p) {
     return join_words((uint32_t)sum, subtract_if_reached(upper, p.q));
 }
 
-DEVICE uint64_t ciphertext_words(const RingTables& tables) { return (uint64_t)(2 * tables.limbs) << tables.log_degree; }
+DEVICE uint64_t ciphertext_words(const RingTables& tables) { return (uint64_t)(2 * opaque(tables.limbs)) << tables.log_degree; }
 
 // A query whose ciphertexts are substituted: where they and the results are, and its key of the substitution.
 struct Substituted {
@@ -262,7 +262,8 @@ struct Split {
     };
     DEVICE Values values(uint32_t limb, uint32_t first, const RingTables& tables) const {
         const uint32_t log = tables.log_degree, step = 1u << level;
-        const uint64_t to_b = (uint64_t)tables.limbs << log, of_a = ((uint64_t)limb << log) + first, of_b = of_a + to_b;
+        const uint64_t to_b = (uint64_t)opaque(tables.limbs) << log;
+        const uint64_t of_a = ((uint64_t)limb << log) + first, of_b = of_a + to_b;
         const bool both = odd != nullptr;
         return {Image{node + to_b, exponent, log}.values(limb, first),
                 node + of_a,
@@ -326,7 +327,7 @@ struct Rotation {
     };
     DEVICE Values values(uint32_t limb, uint32_t first, const RingTables& tables) const {
         const uint32_t log = tables.log_degree;
-        const uint64_t to_b = (uint64_t)tables.limbs << log, of_a = ((uint64_t)limb << log) + first;
+        const uint64_t to_b = (uint64_t)opaque(tables.limbs) << log, of_a = ((uint64_t)limb << log) + first;
         return {Image{source + to_b, exponent, log}.values(limb, first),
                 source + of_a,
                 term != nullptr ? term + of_a : nullptr,

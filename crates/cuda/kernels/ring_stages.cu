@@ -179,21 +179,23 @@ DEVICE void stage(const Source& source, const Sink& sink, const Key& key, const 
             room.rows.add(sums, x, order.row(key(), limb, number), order.next(key(), limb, number));
             if (number % LAZY_PRODUCTS == LAZY_PRODUCTS - 1) sums.settle(p);
         }
-        sums.settle(p);
+        // Read anew: of the prime, the transforms need less.
+        const Prime whole = tables.primes[opaque(limb)];
+        sums.settle(whole);
         uint32_t a[16], b[16];
 #pragma unroll
         for (uint32_t i = 0; i < 16; ++i) {
-            a[i] = montgomery(sums.a[i], p);
-            b[i] = montgomery(sums.b[i], p);
+            a[i] = montgomery(sums.a[i], whole);
+            b[i] = montgomery(sums.b[i], whole);
         }
-        auto values = sink().values(limb, opaque(N::first_of_rows()), tables);
+        auto values = sink().values(opaque(limb), opaque(N::first_of_rows()), tables);
         using Values = decltype(values);
         // The first half is on its way while the products change places.
-        const Meeting<Values, 8, N::ROW> first(values, 0, p);
+        const Meeting<Values, 8, N::ROW> first(values, 0, whole);
         N::own_to_rows(a, exchange);
         N::own_to_rows(b, exchange);
-        first.put(values, a, b, p);
-        Meeting<Values, 8, N::ROW>(values, 8, p).put(values, a, b, p);
+        first.put(values, a, b, whole);
+        Meeting<Values, 8, N::ROW>(values, 8, whole).put(values, a, b, whole);
     }
 }
 
@@ -292,7 +294,7 @@ struct Winner {
     };
     DEVICE Values values(uint32_t limb, uint32_t place, const RingTables& tables) const {
         uint32_t* const first_a = first + ((uint64_t)limb << tables.log_degree) + place;
-        uint32_t* const first_b = first_a + ((uint64_t)tables.limbs << tables.log_degree);
+        uint32_t* const first_b = first_a + ((uint64_t)opaque(tables.limbs) << tables.log_degree);
         return {first_a, first_b, first_b + second, source};
     }
 };
@@ -315,7 +317,7 @@ template <class Team>
 DEVICE void play(const Playing* queries, const Games& games, const RingTables& tables,
                  const Decomposition& decomposition, uint32_t* shared) {
 #pragma unroll 1
-    for (uint32_t source = 0; source < 2; ++source) {
+    for (uint32_t source = opaque(0); source < 2; ++source) {
         const auto sink = [&] {
             return Winner{games.first(queries[opaque(blockIdx.y)], opaque(Team::item())), games.distance, source};
         };

@@ -9,6 +9,7 @@
 
 mod args;
 mod blas;
+mod compute;
 mod device;
 mod error;
 mod graph;
@@ -22,6 +23,7 @@ mod stream;
 pub use args::Arg;
 pub(crate) use args::args;
 pub use blas::ByteProduct;
+pub use compute::Compute;
 pub use device::Device;
 pub use error::{DRIVER_VARIABLE, DriverError};
 pub use graph::Graph;
@@ -29,5 +31,5 @@ pub use kernel::{Grid, Kernel};
 pub use library::{device_count, driver_version};
 pub use memory::{Buffer, Pinned, View};
 pub use pool::PoolWatch;
-pub use properties::{Compute, Properties};
+pub use properties::Properties;
 pub use stream::{Event, Stream};

@@ -3,22 +3,7 @@
 use cudarc::driver::result;
 use cudarc::driver::sys::{self, CUdevice_attribute as Attribute};
 
-use super::DriverError;
-
-/// Compute capability.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Compute {
-    /// Major version: 9 of 9.0.
-    pub major: u32,
-    /// Minor version: 0 of 9.0.
-    pub minor: u32,
-}
-
-impl std::fmt::Display for Compute {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}.{}", self.major, self.minor)
-    }
-}
+use super::{Compute, DriverError};
 
 /// Properties of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]

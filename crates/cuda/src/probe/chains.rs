@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use super::common::{SelfTestError, equal, permuted_bytes, random};
 use super::fill;
 use super::rates::{CHAIN, Instruction, THREADS, UNROLL, WARPGROUP_SHARED};
-use super::selftest::{SelfTestError, equal, permuted_bytes, random};
 use crate::args;
 use crate::driver::{Device, Grid};
 

@@ -2,12 +2,14 @@
 //! measurements of the device's peak rates.
 
 mod chains;
+mod common;
 mod contents;
 mod rates;
 mod selftest;
 
+pub use common::SelfTestError;
 pub use rates::{Instruction, Rates, TensorRate};
-pub use selftest::{SelfTest, SelfTestError};
+pub use selftest::SelfTest;
 
 use bytemuck::Pod;
 

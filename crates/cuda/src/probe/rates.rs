@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use super::common::WARPGROUPS;
 use super::fill;
-use super::selftest::WARPGROUPS;
 use crate::args;
 use crate::driver::{Arg, Buffer, ByteProduct, Device, DriverError, Grid, Pinned, Stream, View};
 

@@ -2,33 +2,10 @@
 
 use std::sync::Arc;
 
-use spirea_math::random::public_row;
-
 use super::chains;
+use super::common::{SelfTestError, WARPGROUPS, equal, permuted_bytes, random};
 use crate::args;
-use crate::driver::{Compute, Device, DriverError, Grid};
-
-/// Reason why a self-test failed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum SelfTestError {
-    /// The driver reported an error.
-    #[error(transparent)]
-    Driver(#[from] DriverError),
-    /// A result differs from the expected value.
-    #[error("{what}: {found:#010x} where {expected:#010x} was expected")]
-    Wrong {
-        /// Name and place of the value.
-        what: String,
-        /// Value found.
-        found: u64,
-        /// Value expected.
-        expected: u64,
-    },
-}
-
-/// Compute capability with warpgroup instructions for the tensor cores.
-pub(super) const WARPGROUPS: Compute = Compute { major: 9, minor: 0 };
+use crate::driver::{Device, DriverError, Grid};
 
 /// Self-test of one family of primitives.
 #[derive(Clone, Copy, Debug)]
@@ -79,28 +56,6 @@ impl SelfTest {
     pub fn run(&self, device: &Arc<Device>) -> Result<(), SelfTestError> {
         (self.run)(device)
     }
-}
-
-/// Returns pseudorandom words, the same in every run.
-pub(super) fn random(stream: u64, count: usize) -> Vec<u32> {
-    let mut words = vec![0; count];
-    public_row(&[0x5e; 32], stream, &mut words);
-    words
-}
-
-/// Fails at the first value that differs.
-pub(super) fn equal<T: Copy + Into<u64> + PartialEq>(
-    what: &str,
-    found: &[T],
-    expected: impl IntoIterator<Item = T>,
-) -> Result<(), SelfTestError> {
-    for (i, (&found, expected)) in found.iter().zip(expected).enumerate() {
-        if found != expected {
-            let what = format!("{what}, place {i}");
-            return Err(SelfTestError::Wrong { what, found: found.into(), expected: expected.into() });
-        }
-    }
-    Ok(())
 }
 
 /// Checks that memory reserved in the pool for queries is not given to a database, however little
@@ -178,17 +133,6 @@ fn words(device: &Arc<Device>) -> Result<(), SelfTestError> {
     equal("multiply_add_low", results(11), triples().map(low))?;
     equal("join_words, lower word", results(12), triples().map(|t| joined(t) as u32))?;
     equal("join_words, upper word", results(13), triples().map(|t| (joined(t) >> 32) as u32))
-}
-
-/// Selects bytes of (b : a) by selectors of four bits; the fourth bit asks for the byte's sign
-/// instead.
-pub(super) fn permuted_bytes(a: u32, b: u32, selectors: u32) -> u32 {
-    let bytes = (u64::from(b) << 32 | u64::from(a)).to_le_bytes();
-    u32::from_le_bytes(std::array::from_fn(|i| {
-        let selector = selectors >> (4 * i);
-        let byte = bytes[(selector & 7) as usize];
-        if selector & 8 == 0 { byte } else { (byte as i8 >> 7) as u8 }
-    }))
 }
 
 /// Checks the exchange of values between the lanes of a warp.

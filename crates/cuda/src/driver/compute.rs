@@ -1,0 +1,16 @@
+//! Compute capabilities.
+
+/// Compute capability.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Compute {
+    /// Major version: 9 of 9.0.
+    pub major: u32,
+    /// Minor version: 0 of 9.0.
+    pub minor: u32,
+}
+
+impl std::fmt::Display for Compute {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}.{}", self.major, self.minor)
+    }
+}
