@@ -1,4 +1,4 @@
-//! What self-tests share: their error, their inputs, and the comparison.
+//! Error, inputs and comparison of self-tests.
 
 use spirea_math::random::public_row;
 

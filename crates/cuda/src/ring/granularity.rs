@@ -20,7 +20,8 @@ pub enum Granularity {
 pub(super) struct WorkingSet {
     /// Number of nodes or games, of all queries.
     pub items: usize,
-    /// Number of blocks if each computes two items of a query; 0 if none can.
+    /// Number of blocks if each computes two items of a query; 0 if none can, or if a query has an
+    /// odd number of items.
     pub pairs: usize,
     /// Bytes that each item reads and writes, intermediate results included.
     pub of_item: usize,

@@ -159,7 +159,10 @@ impl Work<'_> {
         let between = self.kernels.sources * words + fields + self.rows() * words;
         WorkingSet {
             items: self.items.saturating_mul(queries),
-            pairs: self.two().map_or(0, |_| self.items.div_ceil(2).saturating_mul(queries)),
+            pairs: match self.two() {
+                Some(_) if self.items.is_multiple_of(2) => (self.items / 2).saturating_mul(queries),
+                _ => 0,
+            },
             of_item: 4 * (self.kernels.ciphertexts * 2 * words + between),
             keys: 4 * queries * self.rows() * 2 * words,
         }
