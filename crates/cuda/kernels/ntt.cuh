@@ -140,12 +140,12 @@ struct Montgomery {
     }
 };
 
-// The threads that transform one polynomial together: those of a block,
+// A team is the threads that transform one polynomial together: a block,
 struct WholeBlock {
     DEVICE static uint32_t thread() { return threadIdx.x; }
     DEVICE static void barrier() { block_barrier(); }
 };
-// or of one of its halves. Each half has a barrier of its own, so that neither waits for the other.
+// or half of a block. Each half has a barrier of its own, so that neither waits for the other.
 template <uint32_t THREADS>
 struct HalfBlock {
     DEVICE static uint32_t half() { return threadIdx.x / THREADS; }

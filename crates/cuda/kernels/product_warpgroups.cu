@@ -29,7 +29,7 @@ DEVICE uint32_t sum_of_diagonals(const uint32_t (&d)[DIAGONALS], Prime prime) {
     return reduce(low, high, prime);
 }
 
-// What a block copies and in which order: its tiles of rows, step by step; with the first tile come the columns.
+// The copies of a block in their order: its tiles of rows, step by step; with the first tile come the columns.
 struct Arrivals {
     const Words4 *rows, *columns;  // of the panel's first step
     Words4 *stages, *panel_columns;

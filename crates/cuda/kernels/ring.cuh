@@ -192,9 +192,9 @@ struct Substitution {
     }
 };
 
-// What some of a thread's products meet where they go, `STRIDE` values apart. All of it is loaded before a result is
-// stored: the compiler moves no load above a store that might be to the same place, and a warp would wait for memory
-// once for every value.
+// The operands that some of a thread's products meet where they go, `STRIDE` values apart. All of them are loaded before
+// the first result is stored. The compiler moves no load above a store that might be to the same place, so a warp would
+// otherwise wait for memory once for every value.
 template <class Values, uint32_t COUNT, uint32_t STRIDE>
 struct Meeting {
     uint32_t first;
@@ -235,7 +235,7 @@ struct Split {
         const Factor* powers;
         uint32_t power, step;
 
-        // What a product's values at one place meet.
+        // Operands of a product's values at one place.
         struct Operands {
             uint32_t image_b, a, b;
             Factor monomial;

@@ -93,7 +93,7 @@ struct RowsForBoth {
         meet();
         ask(next);
     }
-    // What a half without an item does for a row.
+    // The part of a half without an item in a row.
     DEVICE void pass(const Words4* next) const {
         copy_wait<0>();
         meet();
@@ -141,7 +141,7 @@ DEVICE void decompose(const Source& source, const RingTables& tables, const Deco
     }
 }
 
-// What a team works with: its part of shared memory, and the rows of keys.
+// A team's part of shared memory, and its rows of keys.
 template <class Rows>
 struct Room {
     uint32_t *residues, *exchange;
@@ -199,7 +199,7 @@ DEVICE void stage(const Source& source, const Sink& sink, const Key& key, const 
     }
 }
 
-// What a half without an item does in a stage: its part for the rows.
+// The stage of a half without an item: it copies its part of the rows.
 template <class N, class Rows>
 DEVICE void idle_stage(const uint32_t* key, const RingTables& tables, const Decomposition& decomposition,
                        const Rows& rows) {
@@ -316,6 +316,7 @@ struct Rivals {
 template <class Team>
 DEVICE void play(const Playing* queries, const Games& games, const RingTables& tables,
                  const Decomposition& decomposition, uint32_t* shared) {
+    // Opaque, or the compiler would keep a flag of the first source, for which it has no register.
 #pragma unroll 1
     for (uint32_t source = opaque(0); source < 2; ++source) {
         const auto sink = [&] {

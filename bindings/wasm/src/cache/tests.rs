@@ -9,8 +9,8 @@ use super::*;
 
 /// Makes a part whose hint repeats `filling` and is longer than two pieces.
 fn part(filling: u8) -> (PartDescription, Vec<u8>) {
-    let table = spirea_specimens::table(TableKind::Index, 16_000, 1016);
-    let params = ProtocolParams::choose(&Choice::default(), [0; 32], 16_000, 1024).unwrap();
+    let table = spirea_specimens::table(TableKind::Index, 32_000, 1016);
+    let params = ProtocolParams::choose(&Choice::default(), [0; 32], 32_000, 1024).unwrap();
     let Sizes { query_bytes, answer_bytes, hint_bytes, keys_bytes } = params.sizes();
     let hint = vec![filling; hint_bytes as usize];
     let base = PartConfig {

@@ -180,19 +180,14 @@ DEVICE void load_matrices(uint32_t (&words)[2][2], const void* shared, const Sit
 DEVICE void multiplier_fence() {}
 DEVICE void warpgroup_fence() {}
 DEVICE void warpgroup_commit() { emulation::current->product_groups++; }
-template <int N>
-DEVICE void warpgroup_wait(uint32_t (&)[4], const Site& site = Site::current()) {
+template <int N, class Rows>
+DEVICE void warpgroup_wait(Rows&, const Site& site = Site::current()) {
     emulation::FinishProducts request{emulation::current, N};
     emulation::meet_warp(emulation::FINISH_PRODUCTS, 0xffffffffu, &request, site);
 }
 DEVICE uint64_t columns_descriptor(const void* shared, uint32_t leading, uint32_t stride) {
     const uint64_t start = uint64_t(static_cast<const unsigned char*>(shared) - emulation::view->shared);
     return (start >> 4 & 0x3fff) | uint64_t(leading >> 4) << 16 | uint64_t(stride >> 4) << 32;
-}
-template <int N>
-DEVICE void warpgroup_wait(uint32_t (&)[4][4], const Site& site = Site::current()) {
-    emulation::FinishProducts request{emulation::current, N};
-    emulation::meet_warp(emulation::FINISH_PRODUCTS, 0xffffffffu, &request, site);
 }
 template <int COLUMNS>
 DEVICE void warpgroup_mma_u8u8(uint32_t (&d)[COLUMNS][4], const uint32_t (&a)[4], uint64_t columns) {

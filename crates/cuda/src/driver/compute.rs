@@ -9,6 +9,11 @@ pub struct Compute {
     pub minor: u32,
 }
 
+impl Compute {
+    /// Capability with warpgroup instructions for the tensor cores, which later ones lack.
+    pub const WARPGROUPS: Self = Self { major: 9, minor: 0 };
+}
+
 impl std::fmt::Display for Compute {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}.{}", self.major, self.minor)

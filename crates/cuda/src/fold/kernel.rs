@@ -14,9 +14,6 @@ pub enum ScalarFoldKernel {
     Wgmma,
 }
 
-/// Compute capability with warpgroup instructions for the tensor cores.
-const WARPGROUPS: Compute = Compute { major: 9, minor: 0 };
-
 impl ScalarFoldKernel {
     /// Chooses the kernel for a batch.
     ///
@@ -27,7 +24,7 @@ impl ScalarFoldKernel {
     pub(crate) fn for_batch(compute: Compute, batch: usize) -> Self {
         match batch {
             0..=2 => Self::Vector,
-            17.. if compute == WARPGROUPS => Self::Wgmma,
+            17.. if compute == Compute::WARPGROUPS => Self::Wgmma,
             _ => Self::Mma,
         }
     }
@@ -50,7 +47,7 @@ mod tests {
             (17, Mma, Wgmma),
             (256, Mma, Wgmma),
         ] {
-            assert_eq!(ScalarFoldKernel::for_batch(WARPGROUPS, batch), hopper);
+            assert_eq!(ScalarFoldKernel::for_batch(Compute::WARPGROUPS, batch), hopper);
             assert_eq!(ScalarFoldKernel::for_batch(ampere, batch), elsewhere);
             assert_eq!(ScalarFoldKernel::for_batch(blackwell, batch), elsewhere);
         }

@@ -2,7 +2,7 @@
 
 use spirea_math::random::public_row;
 
-use crate::driver::{Compute, DriverError};
+use crate::driver::DriverError;
 
 /// Reason why a self-test failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -22,9 +22,6 @@ pub enum SelfTestError {
         expected: u64,
     },
 }
-
-/// Compute capability with warpgroup instructions for the tensor cores.
-pub(super) const WARPGROUPS: Compute = Compute { major: 9, minor: 0 };
 
 /// Returns pseudorandom words, the same in every run.
 pub(super) fn random(stream: u64, count: usize) -> Vec<u32> {

@@ -3,10 +3,9 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::common::WARPGROUPS;
 use super::fill;
 use crate::args;
-use crate::driver::{Arg, Buffer, ByteProduct, Device, DriverError, Grid, Pinned, Stream, View};
+use crate::driver::{Arg, Buffer, ByteProduct, Compute, Device, DriverError, Grid, Pinned, Stream, View};
 
 /// Repetitions of a measurement. The best counts: a limit is the rate of an undisturbed run.
 const RUNS: usize = 5;
@@ -170,7 +169,7 @@ impl Rates {
     /// The driver's error.
     pub fn tensor(&self) -> Result<TensorRate, DriverError> {
         let processors = self.device.properties().processors as usize;
-        if self.device.properties().compute == WARPGROUPS {
+        if self.device.properties().compute == Compute::WARPGROUPS {
             let grid = Grid::new(processors, 256).shared(WARPGROUP_SHARED);
             let round = self.round("rate_wgmma", grid, |rounds| args![&self.sink, rounds].to_vec())?;
             let products = (processors * 2 * 4) as f64 * WARPGROUP_PRODUCTS / round;

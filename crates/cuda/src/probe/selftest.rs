@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::chains;
-use super::common::{SelfTestError, WARPGROUPS, equal, permuted_bytes, random};
+use super::common::{SelfTestError, equal, permuted_bytes, random};
 use crate::args;
-use crate::driver::{Device, DriverError, Grid};
+use crate::driver::{Compute, Device, DriverError, Grid};
 
 /// Self-test of one family of primitives.
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +40,7 @@ impl SelfTest {
 
     /// Returns all self-tests that apply to `device`.
     pub fn all(device: &Device) -> Vec<Self> {
-        let hopper = if device.properties().compute == WARPGROUPS { &Self::HOPPER[..] } else { &[] };
+        let hopper = if device.properties().compute == Compute::WARPGROUPS { &Self::HOPPER[..] } else { &[] };
         [&Self::ALL, hopper].concat()
     }
 

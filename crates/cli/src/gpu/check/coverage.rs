@@ -14,10 +14,10 @@ const PAIR_BYTES: usize = 195 << 10;
 /// Kernels that the backend never launches on a device, by a part of their names, with the reason.
 fn unused(device: &Device) -> Vec<(&'static str, &'static str)> {
     let properties = device.properties();
-    let hopper = properties.compute == Compute { major: 9, minor: 0 };
+    let warpgroups = properties.compute == Compute::WARPGROUPS;
     [
         (multiplies_bits(properties.compute), "share_fold_bits_mma_", "the device has no products of bits"),
-        (hopper, "_cores", "the device has no warpgroups"),
+        (warpgroups, "_cores", "the device has no warpgroups"),
         (properties.shared_bytes >= PAIR_BYTES, "ring_two_", "a block has too little shared memory"),
     ]
     .into_iter()

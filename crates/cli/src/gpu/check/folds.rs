@@ -93,7 +93,7 @@ pub(super) fn checks(subject: &Subject) -> Vec<Check> {
         ),
         Scale::Tiny => (&[(1, 1), (70, 132), (300, 516)], &[1, 2, 3, 8, 9, 17, 33]),
     };
-    let hopper = subject.cuda.device().properties().compute == Compute { major: 9, minor: 0 };
+    let hopper = subject.cuda.device().properties().compute == Compute::WARPGROUPS;
     let mut kernels = vec![ScalarFoldKernel::Vector, ScalarFoldKernel::Mma];
     if hopper {
         kernels.push(ScalarFoldKernel::Wgmma);

@@ -54,7 +54,7 @@ impl Plain {
     pub fn with_form(tables: &Tables, rows: usize, columns: usize, form: Form) -> Result<Self, BackendError> {
         let degree = tables.degree();
         let primes: Vec<Prime> = tables.ring().limbs().iter().map(|limb| Prime::new(limb.prime())).collect();
-        let warpgroups = tables.device.properties().compute == Compute { major: 9, minor: 0 };
+        let warpgroups = tables.device.properties().compute == Compute::WARPGROUPS;
         let shape = Shape { form, warpgroups, degree, rows, terms: columns };
         if rows == 0 || columns == 0 {
             return Err(BackendError::Shape(format!("a plain matrix of {rows} x {columns} polynomials")));
