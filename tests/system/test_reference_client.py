@@ -347,7 +347,7 @@ def test_hint_over_http(endpoint, found):
     assert (status, headers["Content-Range"]) == (416, f"bytes */{length}"), "a range behind the end"
     assert http_says(f"{endpoint}/hint?blake3={'00' * 32}")[0] == 410, "a hint that is not served"
     rows = http_says(f"{endpoint}/hint/rows?blake3={name}")[2]
-    row = 4 * found.base.protocol.degree
+    row = found.base.protocol.degree * found.base.protocol.hint_bits // 8
     hashes = [blake3.blake3(whole[at : at + row]).digest()[:16] for at in range(0, length, row)]
     assert rows == b"".join(hashes), "hashes of rows"
 
