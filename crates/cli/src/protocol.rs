@@ -40,18 +40,18 @@ pub struct ProtocolOptions {
     #[arg(help_heading = "Protocol", long)]
     prefer: Option<Preference>,
     /// LWE set, if not the level's: module-1280, module-1536, or paper for a uniform public matrix.
-    #[arg(help_heading = "Protocol", long)]
+    #[arg(help_heading = "Parameters", long)]
     set: Option<String>,
     /// Ring set, if not the protocol's default: fast, small or paper for packing; onion-32,
     /// onion-30 or onion-26 for onion.
-    #[arg(help_heading = "Protocol", long)]
+    #[arg(help_heading = "Parameters", long)]
     ring: Option<String>,
     /// Pseudorandom function of dpf-xor and dpf-sum: aes-128, the default, chacha20, chacha12,
     /// salsa20, salsa12, sha-256; or siphash or highwayhash, with --accept-weak-prf.
-    #[arg(help_heading = "Protocol", long)]
+    #[arg(help_heading = "Parameters", long)]
     prf: Option<PrfKind>,
     /// Take a pseudorandom function that has little cryptanalysis behind it.
-    #[arg(help_heading = "Protocol", long)]
+    #[arg(help_heading = "Parameters", long)]
     accept_weak_prf: bool,
     /// Way of a client's evaluation keys to the server: registered, once; or per-query, with each
     /// query of exppack-simple, exppack-double or hybrid, whose secret is used for nothing else, so
@@ -62,15 +62,15 @@ pub struct ProtocolOptions {
     /// Form of the hint of simple and double: rounded, the default, to the fewest bits that are
     /// right for every table; or whole, about twice as long, for clients that do not know rounded
     /// hints.
-    #[arg(help_heading = "Protocol", long, value_name = "FORM")]
+    #[arg(help_heading = "Parameters", long, value_name = "FORM")]
     hint: Option<HintForm>,
     /// Bits of the words of dpf-sum: 32, the default, or 64.
-    #[arg(help_heading = "Protocol", long, value_name = "32|64")]
+    #[arg(help_heading = "Parameters", long, value_name = "32|64")]
     word_bits: Option<u32>,
     /// Bins of as many records each, of dpf-xor and dpf-sum: a query brings a record of each for
     /// the work of one, and is as many keys long. Such a table has no deltas: changes make a new
     /// base.
-    #[arg(help_heading = "Protocol", long)]
+    #[arg(help_heading = "Parameters", long)]
     bins: Option<usize>,
     /// Most queries that a client sends under one set of registered keys, 64 to 1024; 1024 by
     /// default. A shorter life reveals less when an answer is refused, and links fewer queries;

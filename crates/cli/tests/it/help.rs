@@ -22,7 +22,10 @@ fn help_and_man_pages_have_examples_groups_and_statuses() {
     let folder = folder.path();
     let help = |command: &str| text(&expect(folder, 0, &[command, "--help"]).stdout);
     for (command, parts) in [
-        ("build", &["Examples:", "\nInput:\n", "\nTable:\n", "\nProtocol:\n", "\nSnapshot:\n"][..]),
+        (
+            "build",
+            &["Examples:", "\nInput:\n", "\nTable:\n", "\nProtocol:\n", "\nParameters:\n", "\nSnapshot:\n"][..],
+        ),
         (
             "serve",
             &["Examples:", "\nAddresses:\n", "\nAccess:\n", "\nComputation:\n", "\nEvaluation keys:\n"],
