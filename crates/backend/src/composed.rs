@@ -7,8 +7,8 @@ use spirea_math::{Expansion, Gadget, Ring, Rotations};
 
 use crate::{
     Backend, BackendError, BackendId, Bodies, EvaluationKeys, FileRows, FillPolynomial, FixedPacking,
-    FoldedBlocks, Operation, PackedEnds, PanelLayout, RingBackend, RingMatrix, RowLayout, ShareBackend,
-    ShareFold, SwitchedBits,
+    FoldedBlocks, Operation, PackedEnds, PanelLayout, QueryWords, RingBackend, RingMatrix, RowLayout,
+    ShareBackend, ShareFold, SwitchedBits,
 };
 
 /// Backend composed of others: selects the backend for an operation and wraps its execution.
@@ -120,8 +120,21 @@ where
         self.run(operation, || self.rings().scalar_fold(matrix, queries))
     }
 
+    fn scalar_fold_from(
+        &self,
+        matrix: &Self::Matrix,
+        queries: &dyn QueryWords,
+    ) -> Result<Self::Folded, BackendError> {
+        let operation = Operation::ScalarFold { layout: self.layout(matrix), words: queries.count() };
+        self.run(operation, || self.rings().scalar_fold_from(matrix, queries))
+    }
+
     fn words(&self, folded: Self::Folded) -> Result<Vec<u32>, BackendError> {
         self.run(Operation::Words, || self.rings().words(folded))
+    }
+
+    fn read_words<T>(&self, folded: Self::Folded, read: impl FnOnce(&[u32]) -> T) -> Result<T, BackendError> {
+        self.run(Operation::Words, || self.rings().read_words(folded, read))
     }
 
     fn folded(&self, queries: usize, words: Vec<u32>) -> Result<Self::Folded, BackendError> {

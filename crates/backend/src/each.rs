@@ -6,7 +6,7 @@ use crate::Backend;
 
 /// Returns the results of `work` for all items, in the order of the items. The calls run on the
 /// threads of [`Backend::each`].
-pub fn map_each<B: Backend, T: Send, R: Send>(
+pub fn map_each<B: Backend + ?Sized, T: Send, R: Send>(
     backend: &B,
     items: impl IntoIterator<Item = T>,
     work: impl Fn(T) -> R + Sync,

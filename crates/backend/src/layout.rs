@@ -148,14 +148,14 @@ impl PanelLayout {
         Ok(words.len() / self.columns)
     }
 
-    /// Returns the number of queries in `queries`, 1 to [`MAX_BATCH`].
+    /// Returns the number of queries that have `words` words in all, 1 to [`MAX_BATCH`].
     ///
     /// # Errors
-    /// [`BackendError::Shape`] if `queries` is not a whole number of queries within the bounds.
-    pub fn batch_of(&self, queries: &[u32]) -> Result<usize, BackendError> {
-        let batch = queries.len() / self.columns();
-        if batch == 0 || batch > MAX_BATCH || !queries.len().is_multiple_of(self.columns()) {
-            let (words, columns) = (queries.len(), self.columns());
+    /// [`BackendError::Shape`] if `words` are not a whole number of queries within the bounds.
+    pub fn batch_of(&self, words: usize) -> Result<usize, BackendError> {
+        let columns = self.columns();
+        let batch = words / columns;
+        if batch == 0 || batch > MAX_BATCH || !words.is_multiple_of(columns) {
             let expected = format!("1 to {MAX_BATCH} queries of {columns} words");
             return Err(BackendError::Shape(format!("{words} words where {expected} were expected")));
         }

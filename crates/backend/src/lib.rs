@@ -14,6 +14,7 @@ mod layout;
 pub mod naive;
 mod observed;
 mod operation;
+mod query_words;
 mod residues;
 mod ring;
 mod rows;
@@ -34,6 +35,7 @@ pub use layout::{MAX_MATRIX_BYTES, PANEL_ROWS, PanelLayout, QUAD, QUAD_BYTES};
 pub use naive::{NaiveBackend, NaiveMatrix};
 pub use observed::{Observed, Observer, StepTimes, Timed};
 pub use operation::Operation;
+pub use query_words::{GROUP_WORDS, QueryWords};
 pub use residues::ResidueBackend;
 pub use ring::{
     Bodies, EvaluationKeys, FillPolynomial, FoldedBlocks, PackedEnds, RingBackend, SwitchedBits, centred,
@@ -190,11 +192,34 @@ pub trait Backend: Send + Sync + 'static {
     /// [`BackendError::Shape`] if `queries` is not a whole number of queries within the bounds.
     fn scalar_fold(&self, matrix: &Self::Matrix, queries: &[u32]) -> Result<Self::Folded, BackendError>;
 
+    /// Runs [`Backend::scalar_fold`] for queries that a source writes: on a device, to the memory
+    /// that is copied to it.
+    ///
+    /// # Errors
+    /// Those of [`Backend::scalar_fold`].
+    fn scalar_fold_from(
+        &self,
+        matrix: &Self::Matrix,
+        queries: &dyn QueryWords,
+    ) -> Result<Self::Folded, BackendError> {
+        self.scalar_fold(matrix, &query_words::written(self, queries))
+    }
+
     /// Returns the words of answers, for use outside the backend.
     ///
     /// # Errors
     /// [`BackendError::Device`] if their computation failed.
     fn words(&self, folded: Self::Folded) -> Result<Vec<u32>, BackendError>;
+
+    /// Returns the result of `read`, which reads the words of answers where they arrive: on a
+    /// device, in the memory that it copied them to. `read` must call no operation of this backend
+    /// but [`Backend::each`].
+    ///
+    /// # Errors
+    /// Those of [`Backend::words`].
+    fn read_words<T>(&self, folded: Self::Folded, read: impl FnOnce(&[u32]) -> T) -> Result<T, BackendError> {
+        Ok(read(&self.words(folded)?))
+    }
 
     /// Returns answers made of `words`, an equal number for each of `queries` queries, so that this
     /// backend can go on with them. They come from [`Backend::words`] of matrices here or

@@ -168,7 +168,7 @@ impl Backend for CpuBackend {
 
     fn scalar_fold(&self, matrix: &CpuMatrix, queries: &[u32]) -> Result<Vec<u32>, BackendError> {
         let layout = matrix.layout();
-        layout.batch_of(queries)?;
+        layout.batch_of(queries.len())?;
         Ok(self.install(|| {
             with_token!(self.found, PORTABLE, kernel => {
                 fold::driver::scalar_fold(kernel, matrix.quads(), layout, queries)

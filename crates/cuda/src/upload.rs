@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytemuck::Pod;
 use rayon::prelude::*;
-use spirea_backend::{BackendError, FileLayout, FileRows};
+use spirea_backend::{BackendError, FileLayout, FileRows, QueryWords};
 
 use crate::driver::{Buffer, Device, Event, Pinned, Stream, View};
 
@@ -88,20 +88,22 @@ struct Room {
 }
 
 impl Staging {
-    /// Copies rows of words, all of the same length, to the device, one after another. `read`
-    /// queues the work that reads them on the main stream. The rows may change once this returns.
+    /// Copies the words of a batch to the device. `read` queues the work that reads them on the
+    /// main stream. Nothing reads the source once this returns.
     ///
     /// # Errors
     /// The errors of `read`; [`BackendError::Unavailable`] if there is no room.
     pub fn stage<T>(
         &self,
         device: &Arc<Device>,
-        rows: &[&[u32]],
+        queries: &dyn QueryWords,
         read: impl FnOnce(&View<'_, u32>) -> Result<T, BackendError>,
     ) -> Result<T, BackendError> {
-        let length = rows.iter().map(|row| row.len()).sum();
+        let length = queries.count();
         if length <= TAKEN_AT_ONCE {
-            return read(&taken_at_once(device, rows, length)?.all());
+            let mut words = vec![0; length];
+            queries.write(0, &mut words);
+            return read(&device.upload(&words)?.all());
         }
         // A caller that failed or panicked has taken the room and not returned it.
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -110,7 +112,7 @@ impl Staging {
             None => Room::new(device, length)?,
         };
         let main = device.main();
-        let written = room.write(rows, length);
+        let written = room.write(queries);
         // Also after a failure: buffers that are dropped or reused on the main stream must come
         // after the lanes.
         room.conveyor.streams().try_for_each(|lane| main.after(lane))?;
@@ -129,40 +131,37 @@ impl Room {
         Ok(Self { words, conveyor: Conveyor::new(device, length.min(LANE_WORDS))? })
     }
 
-    fn write(&mut self, rows: &[&[u32]], length: usize) -> Result<(), BackendError> {
+    fn write(&mut self, queries: &dyn QueryWords) -> Result<(), BackendError> {
+        let length = queries.count();
         (0..length).step_by(LANE_WORDS).try_for_each(|start| {
             let to = self.words.range(start..length.min(start + LANE_WORDS));
             self.conveyor.copy(&to, |words| {
                 let pieces = words.par_chunks_mut(WORDS).enumerate();
-                pieces.for_each(|(i, piece)| copy_words(rows, start + i * WORDS, piece));
+                pieces.for_each(|(i, piece)| queries.write(start + i * WORDS, piece));
                 Ok(())
             })
         })
     }
 }
 
-/// Copies a few rows directly, without lanes and without keeping the room.
-fn taken_at_once(device: &Arc<Device>, rows: &[&[u32]], length: usize) -> Result<Buffer<u32>, BackendError> {
-    let words = device.alloc(length)?;
-    let mut end = 0;
-    for row in rows {
-        let start = end;
-        end += row.len();
-        device.main().upload(row, &words.range(start..end))?;
-    }
-    Ok(words)
-}
+/// Rows of words in memory, all of the same length, as a batch.
+pub(crate) struct RowWords<'a>(pub &'a [&'a [u32]]);
 
-/// Copies the words of the concatenated `rows` to `to`, from word number `first` on.
-fn copy_words(rows: &[&[u32]], first: usize, mut to: &mut [u32]) {
-    let length = rows[0].len();
-    let mut from = first;
-    while !to.is_empty() {
-        let row = &rows[from / length][from % length..];
-        let (piece, rest) = to.split_at_mut(row.len().min(to.len()));
-        piece.copy_from_slice(&row[..piece.len()]);
-        from += piece.len();
-        to = rest;
+impl QueryWords for RowWords<'_> {
+    fn count(&self) -> usize {
+        self.0.iter().map(|row| row.len()).sum()
+    }
+
+    fn write(&self, first: usize, mut to: &mut [u32]) {
+        let length = self.0[0].len();
+        let mut from = first;
+        while !to.is_empty() {
+            let row = &self.0[from / length][from % length..];
+            let (piece, rest) = to.split_at_mut(row.len().min(to.len()));
+            piece.copy_from_slice(&row[..piece.len()]);
+            from += piece.len();
+            to = rest;
+        }
     }
 }
 
@@ -248,7 +247,9 @@ mod tests {
                     let (words, kept) =
                         (rows(count, length, seed * 1000), device.alloc(count * length).unwrap());
                     staging
-                        .stage(&device, &borrowed(&words), |words| Ok(main.copy(words, &kept.all())?))
+                        .stage(&device, &RowWords(&borrowed(&words)), |words| {
+                            Ok(main.copy(words, &kept.all())?)
+                        })
                         .unwrap();
                     (words, kept)
                 })
@@ -271,12 +272,12 @@ mod tests {
             let (queries, answers) =
                 (device.upload(&vec![1u32; layout.columns()]).unwrap(), device.alloc(layout.rows()).unwrap());
             let words = rows(2, LANE_WORDS, 1);
-            staging.stage(device, &borrowed(&words), |_| Ok(())).unwrap();
+            staging.stage(device, &RowWords(&borrowed(&words)), |_| Ok(())).unwrap();
             device.main().synchronize().unwrap();
             emulation().reset();
 
             plan.run(&device.main(), &matrix, &queries.all(), &answers.all()).unwrap();
-            staging.stage(device, &borrowed(&words), |_| Ok(())).unwrap();
+            staging.stage(device, &RowWords(&borrowed(&words)), |_| Ok(())).unwrap();
             let room = staging.0.lock().unwrap();
             for lane in &room.as_ref().unwrap().conveyor.lanes {
                 lane.copied.as_ref().unwrap().wait().unwrap();
@@ -294,12 +295,14 @@ mod tests {
             let device = Device::open(0).unwrap();
             let (main, staging) = (device.main(), Staging::default());
             let words = rows(2, TAKEN_AT_ONCE, 3);
-            let refused = staging.stage(&device, &borrowed(&words), |_| {
+            let refused = staging.stage(&device, &RowWords(&borrowed(&words)), |_| {
                 Err::<(), _>(BackendError::Shape("not these words".into()))
             });
             assert!(refused.is_err() && staging.0.lock().unwrap().is_none());
             let kept = device.alloc(2 * TAKEN_AT_ONCE).unwrap();
-            staging.stage(&device, &borrowed(&words), |words| Ok(main.copy(words, &kept.all())?)).unwrap();
+            staging
+                .stage(&device, &RowWords(&borrowed(&words)), |words| Ok(main.copy(words, &kept.all())?))
+                .unwrap();
             assert_eq!(main.read(&kept.all()).unwrap(), words.concat());
         });
     }

@@ -6,7 +6,7 @@ use crate::oblivious::equal;
 
 /// Converts words to little-endian bytes.
 pub(crate) fn words_to_bytes(words: &[u32]) -> Vec<u8> {
-    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+    words.iter().map(|word| word.to_le_bytes()).collect::<Vec<_>>().into_flattened()
 }
 
 /// Appends the words of little-endian `bytes`, whose length must be a multiple of 4.

@@ -121,7 +121,7 @@ impl Backend for Outline {
     }
 
     fn scalar_fold(&self, matrix: &PanelLayout, queries: &[u32]) -> Result<usize, BackendError> {
-        Ok(matrix.batch_of(queries)? * matrix.rows())
+        Ok(matrix.batch_of(queries.len())? * matrix.rows())
     }
 
     fn words(&self, folded: usize) -> Result<Vec<u32>, BackendError> {

@@ -64,7 +64,7 @@ impl Backend for NaiveBackend {
     }
 
     fn scalar_fold(&self, matrix: &NaiveMatrix, queries: &[u32]) -> Result<Vec<u32>, BackendError> {
-        let batch = matrix.layout.batch_of(queries)?;
+        let batch = matrix.layout.batch_of(queries.len())?;
         let mut answers = Vec::with_capacity(batch * matrix.layout.rows());
         for query in queries.chunks_exact(matrix.layout.columns()) {
             for row in 0..matrix.layout.rows() {

@@ -424,7 +424,7 @@ impl RingBackend for NaiveBackend {
         queries: &[u32],
     ) -> Result<Vec<u32>, BackendError> {
         let Some(layout) = matrices.first().map(|matrix| matrix.layout) else { return Ok(Vec::new()) };
-        check_batches(matrices.len(), layout.batch_of(queries)?)?;
+        check_batches(matrices.len(), layout.batch_of(queries.len())?)?;
         let queries = queries.chunks_exact(layout.columns());
         let answers = matrices.iter().zip(queries).map(|(matrix, query)| self.scalar_fold(matrix, query));
         Ok(answers.collect::<Result<Vec<_>, _>>()?.concat())

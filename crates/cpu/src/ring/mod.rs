@@ -314,7 +314,7 @@ impl RingBackend for CpuBackend {
 
     fn scalar_fold_own(&self, matrices: &Vec<CpuMatrix>, queries: &[u32]) -> Result<Vec<u32>, BackendError> {
         let Some(layout) = matrices.first().map(CpuMatrix::layout) else { return Ok(Vec::new()) };
-        check_batches(matrices.len(), layout.batch_of(queries)?)?;
+        check_batches(matrices.len(), layout.batch_of(queries.len())?)?;
         let queries = queries.chunks_exact(layout.columns());
         let answers = matrices.iter().zip(queries).map(|(matrix, query)| self.scalar_fold(matrix, query));
         Ok(answers.collect::<Result<Vec<_>, _>>()?.concat())

@@ -7,11 +7,13 @@ mod module;
 mod plan;
 
 use rayon::prelude::*;
-use spirea_backend::{Backend, BackendError, BackendId, FileRows, PanelLayout, RingMatrix, check_answers};
+use spirea_backend::{
+    Backend, BackendError, BackendId, FileRows, PanelLayout, QueryWords, RingMatrix, check_answers,
+};
 
 use crate::CudaBackend;
 use crate::driver::Buffer;
-use crate::upload::upload_file;
+use crate::upload::{RowWords, upload_file};
 
 pub(crate) use answers::Arrivals;
 pub use kernel::ScalarFoldKernel;
@@ -47,8 +49,7 @@ impl CudaBackend {
         matrix: &CudaMatrix,
         queries: &[u32],
     ) -> Result<CudaFolded, BackendError> {
-        matrix.layout().batch_of(queries)?;
-        self.fold_staged(kernel, matrix, &queries.chunks_exact(matrix.layout().columns()).collect::<Vec<_>>())
+        self.fold_staged(kernel, matrix, &RowWords(&[queries]))
     }
 
     /// Runs [`Backend::scalar_fold`] for queries that are not contiguous in memory.
@@ -57,8 +58,7 @@ impl CudaBackend {
         matrix: &CudaMatrix,
         queries: &[&[u32]],
     ) -> Result<CudaFolded, BackendError> {
-        let kernel = ScalarFoldKernel::for_batch(self.device().properties().compute, queries.len());
-        self.fold_staged(kernel, matrix, queries)
+        self.scalar_fold_from(matrix, &RowWords(queries))
     }
 
     /// Folds each query with its own matrix, one fold after another; all matrices have one shape.
@@ -70,7 +70,7 @@ impl CudaBackend {
         let (layout, device) = (matrices[0].layout(), self.device());
         let plan = ScalarFoldPlan::new(device, layout, 1)?;
         let answers = device.alloc(queries.len() * layout.rows())?;
-        self.queries.stage(device, queries, |words| {
+        self.queries.stage(device, &RowWords(queries), |words| {
             matrices.iter().enumerate().try_for_each(|(i, matrix)| {
                 let query = words.range(i * layout.columns()..(i + 1) * layout.columns());
                 let answer = answers.range(i * layout.rows()..(i + 1) * layout.rows());
@@ -84,11 +84,12 @@ impl CudaBackend {
         &self,
         kernel: ScalarFoldKernel,
         matrix: &CudaMatrix,
-        queries: &[&[u32]],
+        queries: &dyn QueryWords,
     ) -> Result<CudaFolded, BackendError> {
         let (layout, device) = (matrix.layout(), self.device());
-        let plan = ScalarFoldPlan::with_kernel(device, kernel, layout, queries.len())?;
-        let answers = device.alloc(queries.len() * layout.rows())?;
+        let batch = layout.batch_of(queries.count())?;
+        let plan = ScalarFoldPlan::with_kernel(device, kernel, layout, batch)?;
+        let answers = device.alloc(batch * layout.rows())?;
         self.queries
             .stage(device, queries, |queries| plan.run(&device.main(), matrix, queries, &answers.all()))?;
         Ok(CudaFolded(answers))
@@ -138,13 +139,25 @@ impl Backend for CudaBackend {
     }
 
     fn scalar_fold(&self, matrix: &CudaMatrix, queries: &[u32]) -> Result<CudaFolded, BackendError> {
-        let batch = matrix.layout().batch_of(queries)?;
+        self.scalar_fold_from(matrix, &RowWords(&[queries]))
+    }
+
+    fn scalar_fold_from(
+        &self,
+        matrix: &CudaMatrix,
+        queries: &dyn QueryWords,
+    ) -> Result<CudaFolded, BackendError> {
+        let batch = matrix.layout().batch_of(queries.count())?;
         let kernel = ScalarFoldKernel::for_batch(self.device().properties().compute, batch);
-        self.scalar_fold_with(kernel, matrix, queries)
+        self.fold_staged(kernel, matrix, queries)
     }
 
     fn words(&self, folded: CudaFolded) -> Result<Vec<u32>, BackendError> {
-        self.answers.download(&self.device().main(), &folded.words().all(), answers::copy_of)
+        self.read_words(folded, answers::copy_of)
+    }
+
+    fn read_words<T>(&self, folded: CudaFolded, read: impl FnOnce(&[u32]) -> T) -> Result<T, BackendError> {
+        self.answers.download(&self.device().main(), &folded.words().all(), read)
     }
 
     fn folded(&self, queries: usize, words: Vec<u32>) -> Result<CudaFolded, BackendError> {

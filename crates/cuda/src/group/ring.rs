@@ -330,7 +330,7 @@ impl RingBackend for DeviceGroup {
         let Some(layout) = matrices.parts.iter().flatten().flatten().next().map(CudaMatrix::layout) else {
             return Ok(GroupFolded::none());
         };
-        check_batches(batch, layout.batch_of(queries)?)?;
+        check_batches(batch, layout.batch_of(queries.len())?)?;
         let queries: Vec<&[u32]> = queries.chunks_exact(layout.columns()).collect();
         let folded = self.each_member(|member, backend| {
             let own: Vec<usize> = self.owned(member, batch).collect();

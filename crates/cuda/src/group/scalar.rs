@@ -172,7 +172,7 @@ impl DeviceGroup {
         layout: PanelLayout,
         queries: &[u32],
     ) -> Result<Vec<(usize, Option<CudaFolded>)>, BackendError> {
-        let (rows, batch) = (layout.rows(), layout.batch_of(queries)?);
+        let (rows, batch) = (layout.rows(), layout.batch_of(queries.len())?);
         let folded = self.each_member(|member, backend| {
             let share = shares.iter().find(|share| share.member == member);
             share.map(|share| backend.scalar_fold(&share.matrix, queries)).transpose()
@@ -230,7 +230,7 @@ impl Backend for DeviceGroup {
     }
 
     fn scalar_fold(&self, matrix: &GroupMatrix, queries: &[u32]) -> Result<GroupFolded, BackendError> {
-        let (layout, batch) = (matrix.layout, matrix.layout.batch_of(queries)?);
+        let (layout, batch) = (matrix.layout, matrix.layout.batch_of(queries.len())?);
         let holders = match &matrix.held {
             Held::Shares(shares) => self.fold_rows(shares, layout, queries),
             Held::Whole(whole) => self.fold_queries(whole, layout.columns(), queries),

@@ -14,7 +14,7 @@ use super::stages::{self, SPLITS, Stage};
 use super::substitutions::{Substituted, Substitution};
 use super::tables::Tables;
 use crate::driver::{Arg, Buffer, View};
-use crate::upload::Staging;
+use crate::upload::{RowWords, Staging};
 
 /// Implements `expand`: the roots of the trees come from the host.
 pub(super) fn expand(
@@ -29,7 +29,7 @@ pub(super) fn expand(
     }
     check(tables, expansion, queries.iter().map(|&(keys, _)| keys))?;
     let words: Vec<&[u32]> = queries.iter().map(|(_, words)| *words).collect();
-    staging.stage(&tables.device, &words, |words| {
+    staging.stage(&tables.device, &RowWords(&words), |words| {
         let root = |(i, &(keys, _)): (usize, &(_, _))| (keys, words.range(i * one..(i + 1) * one));
         expand_roots(tables, expansion, &queries.iter().enumerate().map(root).collect::<Vec<_>>())
     })

@@ -263,7 +263,7 @@ impl RingBackend for CudaBackend {
         let Some(layout) = matrices.first().map(CudaMatrix::layout) else {
             return Ok(CudaFolded::new(self.device().alloc(0)?));
         };
-        check_batches(matrices.len(), layout.batch_of(queries)?)?;
+        check_batches(matrices.len(), layout.batch_of(queries.len())?)?;
         let matrices: Vec<_> = matrices.iter().collect();
         self.fold_own(&matrices, &queries.chunks_exact(layout.columns()).collect::<Vec<_>>())
     }

@@ -1,9 +1,8 @@
 //! Layout of a query's bytes.
 
-use crate::bytes::{extend_upper_bits, words_of_upper_bits, words_to_bytes};
+use spirea_backend::GROUP_WORDS;
 
-/// Words that a thread unpacks at once: a multiple of 8.
-const PIECE_WORDS: usize = 1 << 16;
+use crate::bytes::{extend_upper_bits, words_of_upper_bits, words_to_bytes};
 
 /// Layout of a query of folds: the words of the first folds' queries, those of the second fold's
 /// query, and the ring ciphertext that expands. Client and server derive the layout from the
@@ -20,28 +19,12 @@ pub(crate) struct QueryLayout {
     pub ciphertext: usize,
 }
 
-/// Parts of a query.
+/// Parts of a query that follow the words of the first folds' queries.
 pub(crate) struct QueryParts<'a> {
-    /// Words of the first folds' queries without the dropped bits, concatenated, lowest bits first.
-    pub first: &'a [u8],
     /// Words of the second fold's query.
     pub second: &'a [u8],
     /// Ring ciphertext.
     pub ciphertext: &'a [u8],
-}
-
-/// Piece of the words of the first folds' queries.
-pub(crate) struct FirstPiece<'a> {
-    words: &'a mut [u32],
-    bytes: &'a [u8],
-    dropped: u32,
-}
-
-impl FirstPiece<'_> {
-    /// Fills the words from their bytes.
-    pub fn fill(self) {
-        words_of_upper_bits(self.words, self.bytes, self.dropped);
-    }
 }
 
 impl QueryLayout {
@@ -51,7 +34,7 @@ impl QueryLayout {
     }
 
     fn first_bytes(&self) -> usize {
-        self.first / 8 * (u32::BITS - self.dropped_bits) as usize
+        self.first / GROUP_WORDS * (u32::BITS - self.dropped_bits) as usize
     }
 
     /// Joins the parts into a query.
@@ -64,27 +47,19 @@ impl QueryLayout {
         query
     }
 
-    /// Splits a query of [`QueryLayout::bytes`] bytes into its parts.
+    /// Returns the parts after the words of the first folds' queries. The query has
+    /// [`QueryLayout::bytes`] bytes.
     pub fn split<'a>(&self, query: &'a [u8]) -> QueryParts<'a> {
-        let (first, rest) = query.split_at(self.first_bytes());
-        let (second, ciphertext) = rest.split_at(self.second * 4);
-        QueryParts { first, second, ciphertext }
+        let (second, ciphertext) = query[self.first_bytes()..].split_at(self.second * 4);
+        QueryParts { second, ciphertext }
     }
 
-    /// Divides the first folds' queries of `query` into pieces that fill `words`, which must hold
-    /// [`QueryLayout::first`] words.
-    pub fn first_pieces<'a>(
-        &self,
-        words: &'a mut [u32],
-        query: &'a [u8],
-    ) -> impl Iterator<Item = FirstPiece<'a>> {
-        let dropped = self.dropped_bits;
-        let bytes = self.split(query).first.chunks(PIECE_WORDS / 8 * (u32::BITS - dropped) as usize);
-        words.chunks_mut(PIECE_WORDS).zip(bytes).map(move |(words, bytes)| FirstPiece {
-            words,
-            bytes,
-            dropped,
-        })
+    /// Fills `to` with words of the first folds' queries in `query`, from word number `first` on.
+    /// `first` and the length of `to` are multiples of [`GROUP_WORDS`].
+    pub fn write_first(&self, query: &[u8], first: usize, to: &mut [u32]) {
+        let byte = |word: usize| word / GROUP_WORDS * (u32::BITS - self.dropped_bits) as usize;
+        let bytes = &query[..self.first_bytes()][byte(first)..byte(first + to.len())];
+        words_of_upper_bits(to, bytes, self.dropped_bits);
     }
 }
 
@@ -94,16 +69,18 @@ mod tests {
 
     #[test]
     fn a_query_splits_into_what_it_was_joined_of() {
-        for (dropped_bits, first) in [(0, 16), (4, 16), (5, 2 * PIECE_WORDS + 8)] {
+        for (dropped_bits, first) in [(0, 16), (4, 16), (5, 1000)] {
             let layout = QueryLayout { first, dropped_bits, second: 1, ciphertext: 3 };
             let words = (0..first as u32).map(|i| i.wrapping_mul(0x9e37_79b1).wrapping_sub(1));
             let first: Vec<u32> = words.map(|word| word >> dropped_bits << dropped_bits).collect();
             let query = layout.join(&[first[..8].to_vec(), first[8..].to_vec()], &[5], &[6, 7, 8]);
             assert_eq!(query.len(), layout.bytes());
-            let mut words = vec![0; layout.first];
-            layout.first_pieces(&mut words, &query).for_each(FirstPiece::fill);
-            assert_eq!(words, first);
-            let QueryParts { second, ciphertext, .. } = layout.split(&query);
+            for piece in [0..layout.first, 8..16, layout.first - 8..layout.first] {
+                let mut words = vec![0; piece.len()];
+                layout.write_first(&query, piece.start, &mut words);
+                assert_eq!(words, first[piece]);
+            }
+            let QueryParts { second, ciphertext } = layout.split(&query);
             assert_eq!((second, ciphertext), (&[5, 0, 0, 0][..], &[6, 7, 8][..]));
         }
     }

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use spirea_backend::{Backend, FileRows, PanelLayout, Share, StoredFile, map_each};
+use spirea_backend::{Backend, FileRows, PanelLayout, QueryWords, Share, StoredFile};
 use spirea_lattice::LweSet;
 use spirea_lattice::lwe::{ENCODING_ERROR, FIELD_ORDER, SCALE_BITS};
 use spirea_lattice::noise::{HintRounding, sub_gaussian_tail_log2, worst_fold_deviation};
 use spirea_lattice::rlwe::noise::lwe_rounding;
 
 use super::noise::field_exceedance_log2;
-use super::query::{FirstPiece, QueryLayout};
+use super::query::QueryLayout;
 use crate::ProtocolError;
 use crate::bytes::{extend_words, words_to_bytes};
 use crate::opening::Opening;
@@ -147,6 +147,29 @@ impl<B: Backend> MatrixRows<B> {
     }
 }
 
+/// The words of the first folds' queries in a batch's bytes.
+struct FirstWords<'a> {
+    layout: QueryLayout,
+    /// Bytes of the parts of all queries.
+    parts: Vec<&'a [u8]>,
+}
+
+impl QueryWords for FirstWords<'_> {
+    fn count(&self) -> usize {
+        self.parts.len() * self.layout.first
+    }
+
+    fn write(&self, mut first: usize, mut to: &mut [u32]) {
+        while !to.is_empty() {
+            let (part, start) = (first / self.layout.first, first % self.layout.first);
+            let (piece, rest) = to.split_at_mut((self.layout.first - start).min(to.len()));
+            self.layout.write_first(self.parts[part], start, piece);
+            first += piece.len();
+            to = rest;
+        }
+    }
+}
+
 impl<B: Backend> Rows for MatrixRows<B> {
     /// The answers' words.
     type Folded = B::Folded;
@@ -157,15 +180,9 @@ impl<B: Backend> Rows for MatrixRows<B> {
 
     fn fold(&self, queries: &[Query<'_>]) -> Result<Option<B::Folded>, ProtocolError> {
         let Some(matrix) = &self.matrix else { return Ok(None) };
-        let FirstQueries { layout, columns } = self.query;
-        let mut words = vec![0; queries.len() * columns * self.layout.columns()];
-        let parts = queries.iter().flat_map(|query| query.bytes.chunks_exact(layout.bytes()));
-        let pieces = words
-            .chunks_exact_mut(layout.first)
-            .zip(parts)
-            .flat_map(|(words, part)| layout.first_pieces(words, part));
-        map_each(&*self.backend, pieces, FirstPiece::fill);
-        Ok(Some(self.backend.scalar_fold(matrix, &words)?))
+        let layout = self.query.layout;
+        let parts = queries.iter().flat_map(|query| query.bytes.chunks_exact(layout.bytes())).collect();
+        Ok(Some(self.backend.scalar_fold_from(matrix, &FirstWords { layout, parts })?))
     }
 
     fn folded_bytes(&self, share: Share) -> usize {
@@ -173,7 +190,7 @@ impl<B: Backend> Rows for MatrixRows<B> {
     }
 
     fn to_bytes(&self, folded: B::Folded) -> Result<Vec<u8>, ProtocolError> {
-        Ok(words_to_bytes(&self.backend.words(folded)?))
+        Ok(self.backend.read_words(folded, words_to_bytes)?)
     }
 
     /// Concatenates each answer's words in the order of the shares.
@@ -194,12 +211,36 @@ impl<B: Backend> Rows for MatrixRows<B> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use spirea_backend::GROUP_WORDS;
 
     proptest! {
         #[test]
         fn rounding_is_to_the_nearest(word: u32) {
             let back = unround(round(word).to_le_bytes());
             prop_assert!((back.wrapping_sub(word) as i32).abs() <= 1 << 15);
+        }
+
+        #[test]
+        fn words_of_a_batch_are_written_from_any_group_on(
+            dropped_bits in 0u32..=16,
+            groups in 1usize..5,
+            parts in 1usize..4,
+            from in 0usize..12,
+            count in 0usize..12,
+            seed: u32,
+        ) {
+            let first = groups * GROUP_WORDS;
+            let layout = QueryLayout { first, dropped_bits, second: 1, ciphertext: 3 };
+            let word = |i: usize| seed.wrapping_add(i as u32).wrapping_mul(0x9e37_79b1) >> dropped_bits << dropped_bits;
+            let words: Vec<u32> = (0..parts * first).map(word).collect();
+            let queries: Vec<_> = words.chunks(first).map(|words| layout.join(&[words.to_vec()], &[5], &[6, 7, 8])).collect();
+            let source = FirstWords { layout, parts: queries.iter().map(Vec::as_slice).collect() };
+            prop_assert_eq!(source.count(), words.len());
+            let from = (from * GROUP_WORDS).min(words.len());
+            let to = (from + count * GROUP_WORDS).min(words.len());
+            let mut written = vec![0; to - from];
+            source.write(from, &mut written);
+            prop_assert_eq!(written, &words[from..to]);
         }
 
         #[test]

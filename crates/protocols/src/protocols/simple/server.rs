@@ -36,8 +36,9 @@ impl<B: Backend> Shard for Server<B> {
     }
 
     fn finish(&self, _: &[Query<'_>], (): (), folded: B::Folded) -> Result<Vec<Vec<u8>>, ProtocolError> {
-        let answers = self.rows.backend.words(folded)?;
-        let answers = answers.chunks_exact(self.params.record_columns() * self.params.rows);
-        Ok(map_each(&*self.rows.backend, answers, round_words))
+        let backend = &*self.rows.backend;
+        let of_query = self.params.record_columns() * self.params.rows;
+        Ok(backend
+            .read_words(folded, |words| map_each(backend, words.chunks_exact(of_query), round_words))?)
     }
 }

@@ -17,7 +17,6 @@ use crate::keys::PreparedKeys;
 use crate::query::Query;
 use crate::steps::LweHint;
 use crate::steps::expand::{ExpandedShape, Unpack, Unpacked};
-use crate::steps::query::FirstPiece;
 use crate::steps::ring::RingServer;
 
 const DEGREE: usize = RingSet::DEGREE;
@@ -206,7 +205,7 @@ impl Server {
     fn read<'a>(&'a self, query: &'a [u8]) -> Asked<'a> {
         let layout = self.params.layout();
         let mut words = [vec![0; layout.first], Vec::new()];
-        layout.first_pieces(&mut words[0], query).for_each(FirstPiece::fill);
+        layout.write_first(query, 0, &mut words[0]);
         extend_words(&mut words[1], layout.split(query).second);
         let query = Query { bytes: query, keys: Some(&self.keys) };
         let ciphertexts = self.ring.ciphertexts(&[query], layout).unwrap();
