@@ -88,22 +88,24 @@ struct Room {
 }
 
 impl Staging {
-    /// Copies the words of a batch to the device. `read` queues the work that reads them on the
-    /// main stream. Nothing reads the source once this returns.
+    /// Copies the words of a batch to the device. `read` queues the work that reads them on
+    /// `stream`. Nothing reads the source once this returns.
     ///
     /// # Errors
     /// The errors of `read`; [`BackendError::Unavailable`] if there is no room.
     pub fn stage<T>(
         &self,
-        device: &Arc<Device>,
+        stream: &Stream,
         queries: &dyn QueryWords,
         read: impl FnOnce(&View<'_, u32>) -> Result<T, BackendError>,
     ) -> Result<T, BackendError> {
-        let length = queries.count();
+        let (device, length) = (stream.device(), queries.count());
         if length <= TAKEN_AT_ONCE {
             let mut words = vec![0; length];
             queries.write(0, &mut words);
-            return read(&device.upload(&words)?.all());
+            let taken = stream.alloc(length)?;
+            stream.upload(&words, &taken.all())?;
+            return read(&taken.all());
         }
         // A caller that failed or panicked has taken the room and not returned it.
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -111,15 +113,14 @@ impl Staging {
             Some(room) => room,
             None => Room::new(device, length)?,
         };
-        let main = device.main();
-        let written = room.write(queries);
-        // Also after a failure: buffers that are dropped or reused on the main stream must come
-        // after the lanes.
-        room.conveyor.streams().try_for_each(|lane| main.after(lane))?;
-        written?;
-        let value = read(&room.words.range(0..length))?;
-        // The lanes may overwrite these words only after the main stream has read them.
-        room.conveyor.streams().try_for_each(|lane| lane.after(&main))?;
+        // On a thread of the pool: its other threads then stay awake from lane to lane.
+        rayon::scope(|_| room.write(queries))?;
+        room.conveyor.streams().try_for_each(|lane| stream.after(lane))?;
+        let value = read(&room.words.range(0..length));
+        // Also after a failure: the words may be overwritten or freed only after the stream has
+        // read them.
+        room.conveyor.streams().try_for_each(|lane| lane.after(stream))?;
+        let value = value?;
         kept.replace(room);
         Ok(value)
     }
@@ -141,6 +142,18 @@ impl Room {
                 Ok(())
             })
         })
+    }
+}
+
+impl Drop for Room {
+    /// Lets the main stream, which frees the words, wait for the lanes, and so for the words'
+    /// readers.
+    fn drop(&mut self) {
+        let main = self.words.device().main();
+        for lane in self.conveyor.streams() {
+            // A lost device returns nothing but errors.
+            let _ = main.after(lane);
+        }
     }
 }
 
@@ -210,7 +223,7 @@ pub(crate) fn upload_file<L: FileLayout, T>(
 
 #[cfg(test)]
 mod tests {
-    use spirea_backend::{Backend, PanelLayout};
+    use spirea_backend::{Backend, GROUP_WORDS, PanelLayout};
     use spirea_cuda_emulation::{Config, Emulation, StreamOrder};
 
     use super::*;
@@ -242,20 +255,48 @@ mod tests {
             let large = [(3, FEW), (1, LANE_WORDS), (5, LANE_WORDS / 2 + 7)];
             let more = [(2, FEW), (1, FEW + 1), (3, FEW - 1), (2, FEW / 2), (1, LANE_WORDS), (5, FEW / 3)];
             let shapes = large.into_iter().chain(more).zip(1..);
-            let arrived: Vec<_> = shapes
-                .map(|((count, length), seed)| {
-                    let (words, kept) =
-                        (rows(count, length, seed * 1000), device.alloc(count * length).unwrap());
-                    staging
-                        .stage(&device, &RowWords(&borrowed(&words)), |words| {
-                            Ok(main.copy(words, &kept.all())?)
-                        })
-                        .unwrap();
-                    (words, kept)
-                })
-                .collect();
+            let arrived: Vec<_> =
+                shapes
+                    .map(|((count, length), seed)| {
+                        let (words, kept) =
+                            (rows(count, length, seed * 1000), device.alloc(count * length).unwrap());
+                        staging
+                            .stage(&main, &RowWords(&borrowed(&words)), |words| {
+                                Ok(main.copy(words, &kept.all())?)
+                            })
+                            .unwrap();
+                        (words, kept)
+                    })
+                    .collect();
             for (words, kept) in arrived {
                 assert!(main.read(&kept.all()).unwrap() == words.concat(), "{} rows", words.len());
+            }
+        });
+    }
+
+    /// Source of words that are their own numbers.
+    struct Numbers(usize);
+
+    impl QueryWords for Numbers {
+        fn count(&self) -> usize {
+            self.0
+        }
+
+        fn write(&self, first: usize, to: &mut [u32]) {
+            assert!(first.is_multiple_of(GROUP_WORDS) && to.len().is_multiple_of(GROUP_WORDS));
+            to.iter_mut().zip(first..self.0).for_each(|(to, number)| *to = number as u32);
+        }
+    }
+
+    #[test]
+    fn a_source_is_asked_for_whole_groups() {
+        emulation().in_every_order(|| {
+            let device = Device::open(0).unwrap();
+            let (main, staging) = (device.main(), Staging::default());
+            for count in [GROUP_WORDS, TAKEN_AT_ONCE + GROUP_WORDS, LANE_WORDS + WORDS + GROUP_WORDS] {
+                let kept = device.alloc(count).unwrap();
+                staging.stage(&main, &Numbers(count), |words| Ok(main.copy(words, &kept.all())?)).unwrap();
+                assert!(main.read(&kept.all()).unwrap().into_iter().eq(0..count as u32), "{count} words");
             }
         });
     }
@@ -272,12 +313,12 @@ mod tests {
             let (queries, answers) =
                 (device.upload(&vec![1u32; layout.columns()]).unwrap(), device.alloc(layout.rows()).unwrap());
             let words = rows(2, LANE_WORDS, 1);
-            staging.stage(device, &RowWords(&borrowed(&words)), |_| Ok(())).unwrap();
+            staging.stage(&device.main(), &RowWords(&borrowed(&words)), |_| Ok(())).unwrap();
             device.main().synchronize().unwrap();
             emulation().reset();
 
             plan.run(&device.main(), &matrix, &queries.all(), &answers.all()).unwrap();
-            staging.stage(device, &RowWords(&borrowed(&words)), |_| Ok(())).unwrap();
+            staging.stage(&device.main(), &RowWords(&borrowed(&words)), |_| Ok(())).unwrap();
             let room = staging.0.lock().unwrap();
             for lane in &room.as_ref().unwrap().conveyor.lanes {
                 lane.copied.as_ref().unwrap().wait().unwrap();
@@ -295,13 +336,13 @@ mod tests {
             let device = Device::open(0).unwrap();
             let (main, staging) = (device.main(), Staging::default());
             let words = rows(2, TAKEN_AT_ONCE, 3);
-            let refused = staging.stage(&device, &RowWords(&borrowed(&words)), |_| {
+            let refused = staging.stage(&main, &RowWords(&borrowed(&words)), |_| {
                 Err::<(), _>(BackendError::Shape("not these words".into()))
             });
             assert!(refused.is_err() && staging.0.lock().unwrap().is_none());
             let kept = device.alloc(2 * TAKEN_AT_ONCE).unwrap();
             staging
-                .stage(&device, &RowWords(&borrowed(&words)), |words| Ok(main.copy(words, &kept.all())?))
+                .stage(&main, &RowWords(&borrowed(&words)), |words| Ok(main.copy(words, &kept.all())?))
                 .unwrap();
             assert_eq!(main.read(&kept.all()).unwrap(), words.concat());
         });

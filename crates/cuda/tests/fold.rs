@@ -3,12 +3,12 @@
 use std::sync::OnceLock;
 
 use spirea_backend::{
-    Backend, BackendError, FileRows, MAX_BATCH, NaiveBackend, PanelLayout, RING_DEGREE, Residence,
-    RingMatrix, StoredFile,
+    Backend, BackendError, FileRows, MAX_BATCH, NaiveBackend, PanelLayout, QueryWords, RING_DEGREE,
+    Residence, RingMatrix, StoredFile,
 };
 use spirea_cpu::CpuBackend;
 use spirea_cuda::{CudaBackend, CudaMatrix, ScalarFoldKernel, ScalarFoldPlan};
-use spirea_cuda_emulation::{Config, Emulation};
+use spirea_cuda_emulation::{Config, Emulation, StreamOrder};
 
 use ScalarFoldKernel::{Mma, Vector, Wgmma};
 
@@ -78,6 +78,59 @@ fn every_batch_size_on_every_kernel() {
         let cuda = device();
         for batch in [1, 2, 3, 4, 5, 7, 8, 9, 12, 16, 17, 31, 32, 33, 63, 64, 65] {
             Case::random(40, 100, batch).check(&cuda, &[Vector, Mma, Wgmma]);
+        }
+    });
+}
+
+#[test]
+fn a_source_of_words_gives_the_answers_of_its_words() {
+    /// Source that copies words from memory.
+    struct Source<'a>(&'a [u32]);
+
+    impl QueryWords for Source<'_> {
+        fn count(&self) -> usize {
+            self.0.len()
+        }
+
+        fn write(&self, first: usize, to: &mut [u32]) {
+            to.copy_from_slice(&self.0[first..first + to.len()]);
+        }
+    }
+
+    let cuda = device();
+    // The driver takes the first batch at once; the second travels through pinned memory.
+    for (columns, batch) in [(96, 5), (1024, 20)] {
+        let case = Case::random(40, columns, batch);
+        let matrix = cuda.upload(case.layout, &case.bytes).unwrap();
+        let folded = cuda.scalar_fold_from(&matrix, &Source(&case.queries)).unwrap();
+        let found = cuda.read_words(folded, <[u32]>::to_vec).unwrap();
+        assert!(found == case.expected(), "{batch} queries");
+        for words in [0, columns - 8, columns * (MAX_BATCH + 1)] {
+            let refused = cuda.scalar_fold_from(&matrix, &Source(&vec![0; words])).map(drop);
+            assert!(matches!(refused, Err(BackendError::Shape(_))), "{words} words: {refused:?}");
+        }
+    }
+}
+
+/// Tests that the main stream goes on while a lone query's scan has not begun, and that answers
+/// which nobody reads are freed after their computation.
+#[test]
+fn a_lone_scan_leaves_the_main_stream_free() {
+    let config = Config { streams: StreamOrder::Lazy, ..Config::default() };
+    emulation().with(config, || {
+        let cuda = device();
+        for columns in [96, 20_000] {
+            let case = Case::random(40, columns, 1);
+            let matrix = cuda.upload(case.layout, &case.bytes).unwrap();
+            emulation().reset();
+            let folded = cuda.scalar_fold(&matrix, &case.queries).unwrap();
+            cuda.device().main().synchronize().unwrap();
+            assert_eq!(emulation().launches("scalar_fold_vector_1"), 0, "it has not begun");
+            assert!(cuda.words(folded).unwrap() == case.expected());
+            assert_eq!(emulation().launches("scalar_fold_vector_1"), 1);
+            drop(cuda.scalar_fold(&matrix, &case.queries).unwrap());
+            cuda.device().main().synchronize().unwrap();
+            assert_eq!(emulation().launches("scalar_fold_vector_1"), 2);
         }
     });
 }

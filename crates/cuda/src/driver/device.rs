@@ -1,4 +1,4 @@
-//! A device with its main stream and its kernels.
+//! A device with its streams and its kernels.
 
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cudarc::driver::result;
+use cudarc::driver::result::stream::StreamKind;
 use cudarc::driver::sys::{self, CUmemPool_attribute as PoolAttribute};
 
 use super::error::describe;
@@ -13,7 +14,7 @@ use super::library::{device_count, driver};
 use super::{Compute, DriverError, Kernel, Properties};
 use crate::pack::{self, Image, Target};
 
-/// Open device: its primary context, its main stream and the kernels compiled for it.
+/// Open device: its primary context, its two streams and the kernels compiled for it.
 pub struct Device {
     ordinal: usize,
     device: sys::CUdevice,
@@ -27,6 +28,7 @@ pub struct Device {
     launched: Vec<AtomicBool>,
     kernels: Mutex<HashMap<&'static str, Kernel>>,
     main: sys::CUstream,
+    scans: sys::CUstream,
 }
 
 // SAFETY: the driver's handles may be used by any thread; every call binds the context first.
@@ -68,11 +70,16 @@ impl Device {
             names,
             kernels: Mutex::default(),
             main: std::ptr::null_mut(),
+            scans: std::ptr::null_mut(),
         };
         opened.bind()?;
         opened.keep_freed_memory()?;
-        opened.main = result::stream::create(result::stream::StreamKind::NonBlocking)
-            .map_err(DriverError::of("cuStreamCreate"))?;
+        let (least, greatest) =
+            result::stream::get_priority_range().map_err(DriverError::of("cuCtxGetStreamPriorityRange"))?;
+        for (stream, priority) in [(&mut opened.main, greatest), (&mut opened.scans, least)] {
+            *stream = result::stream::create_with_priority(StreamKind::NonBlocking, priority)
+                .map_err(DriverError::of("cuStreamCreateWithPriority"))?;
+        }
         for image in images {
             opened.modules.push(load(&image, opened.properties.compute)?);
         }
@@ -152,6 +159,10 @@ impl Device {
 
     pub(super) fn main_handle(&self) -> sys::CUstream {
         self.main
+    }
+
+    pub(super) fn scans_handle(&self) -> sys::CUstream {
+        self.scans
     }
 
     /// Returns the kernel called `name`.
@@ -240,9 +251,9 @@ impl Drop for Device {
         }
         // SAFETY: no buffer, stream or kernel outlives the device; each handle is destroyed once.
         unsafe {
-            if !self.main.is_null() {
-                let _ = result::stream::synchronize(self.main);
-                let _ = result::stream::destroy(self.main);
+            for stream in [self.main, self.scans].into_iter().filter(|stream| !stream.is_null()) {
+                let _ = result::stream::synchronize(stream);
+                let _ = result::stream::destroy(stream);
             }
             for &module in &self.modules {
                 let _ = result::module::unload(module);

@@ -7,19 +7,24 @@ use std::sync::Arc;
 use bytemuck::Pod;
 use cudarc::driver::{result, sys};
 
-use super::{Device, DriverError};
+use super::{Device, DriverError, Stream};
 
 /// Origin of a buffer's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Source {
-    /// The pool, in the order of the main stream.
-    Pool,
+    /// The pool. The memory is freed in the order of this stream of the device.
+    Pool(sys::CUstream),
     /// The device, outside the pool.
     Device,
 }
 
-/// Values in a device's memory. The buffer owns them and frees them in the order of the device's
-/// main stream.
+// SAFETY: a handle that any thread may use; it lives as long as the device.
+unsafe impl Send for Source {}
+// SAFETY: as above.
+unsafe impl Sync for Source {}
+
+/// Values in a device's memory. The buffer owns them and frees them in the order of one of the
+/// device's streams, the main one if nothing else is said.
 #[derive(Debug)]
 pub struct Buffer<T> {
     device: Arc<Device>,
@@ -45,7 +50,7 @@ impl<T: Pod> Buffer<T> {
         // SAFETY: the stream lives as long as the device.
         let allocated = unsafe {
             match source {
-                Source::Pool => result::malloc_async(device.main_handle(), bytes),
+                Source::Pool(stream) => result::malloc_async(stream, bytes),
                 Source::Device => result::malloc_sync(bytes),
             }
         };
@@ -68,6 +73,14 @@ impl<T: Pod> Buffer<T> {
     /// Returns true if the buffer has no values.
     pub fn is_empty(&self) -> bool {
         self.length == 0
+    }
+
+    /// Returns the buffer, which the main stream will free.
+    pub(crate) fn freed_by_main(mut self) -> Self {
+        if let Source::Pool(stream) = &mut self.source {
+            *stream = self.device.main_handle();
+        }
+        self
     }
 
     /// Returns the device whose memory this is.
@@ -97,7 +110,7 @@ impl Device {
     /// # Errors
     /// [`DriverError::OutOfMemory`] if there is no room.
     pub fn alloc<T: Pod>(self: &Arc<Self>, length: usize) -> Result<Buffer<T>, DriverError> {
-        Buffer::new(Arc::clone(self), Source::Pool, length)
+        Buffer::new(Arc::clone(self), Source::Pool(self.main_handle()), length)
     }
 
     /// Allocates `length` values that stay, such as a database, outside the pool: the pool is for
@@ -110,16 +123,30 @@ impl Device {
     }
 }
 
+impl Stream {
+    /// Allocates `length` values from the pool, in the order of this stream, which also frees them.
+    /// The values are undefined.
+    ///
+    /// # Errors
+    /// [`DriverError::OutOfMemory`] if there is no room.
+    ///
+    /// # Panics
+    /// If this is neither the main stream nor that of scans: only these live as long as the device.
+    pub(crate) fn alloc<T: Pod>(&self, length: usize) -> Result<Buffer<T>, DriverError> {
+        assert!(!self.owned, "a stream of the device's own");
+        Buffer::new(Arc::clone(self.device()), Source::Pool(self.handle), length)
+    }
+}
+
 impl<T> Drop for Buffer<T> {
     fn drop(&mut self) {
         // A lost device returns nothing but errors, and its memory is lost as well.
         if self.device.bind().is_ok() {
             let main = self.device.main_handle();
-            // SAFETY: allocated from this source; freed once, after all work queued on the main
-            // stream.
+            // SAFETY: allocated from this source; freed once, after all work queued on the stream.
             let _ = unsafe {
                 match self.source {
-                    Source::Pool => result::free_async(self.address, main),
+                    Source::Pool(stream) => result::free_async(self.address, stream),
                     Source::Device => {
                         result::stream::synchronize(main).and_then(|()| result::free_sync(self.address))
                     }

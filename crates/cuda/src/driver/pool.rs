@@ -22,8 +22,8 @@ impl Device {
     /// # Errors
     /// The driver's error.
     pub fn watch(self: &Arc<Self>) -> Result<PoolWatch, DriverError> {
-        // The pool counts freed buffers as free only after the stream has freed them.
-        self.main().synchronize()?;
+        // The pool counts freed buffers as free only after a stream has freed them.
+        self.synchronize()?;
         let before = self.pool(PoolAttribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT)?;
         self.set_pool(PoolAttribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH, 0)?;
         Ok(PoolWatch { device: Arc::clone(self), before })
@@ -35,9 +35,9 @@ impl Device {
     /// # Errors
     /// [`DriverError::OutOfMemory`] if there is no room.
     pub fn reserve(self: &Arc<Self>, bytes: u64) -> Result<(), DriverError> {
-        self.main().synchronize()?;
+        self.synchronize()?;
         self.alloc::<u8>(usize::try_from(bytes).unwrap_or(usize::MAX)).map(drop)?;
-        self.main().synchronize()
+        self.synchronize()
     }
 
     /// Returns the bytes of the pool that are not in use.
@@ -45,8 +45,8 @@ impl Device {
     /// # Errors
     /// The driver's error, also of work queued before.
     pub fn pool_room(self: &Arc<Self>) -> Result<u64, DriverError> {
-        // The pool counts freed buffers as free only after the stream has freed them.
-        self.main().synchronize()?;
+        // The pool counts freed buffers as free only after a stream has freed them.
+        self.synchronize()?;
         let reserved = self.pool(PoolAttribute::CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)?;
         Ok(reserved.saturating_sub(self.pool(PoolAttribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT)?))
     }
@@ -56,7 +56,7 @@ impl Device {
     /// # Errors
     /// The driver's error, also of work queued before.
     pub fn trim(self: &Arc<Self>, bytes: u64) -> Result<(), DriverError> {
-        self.main().synchronize()?;
+        self.synchronize()?;
         let used = self.pool(PoolAttribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT)?;
         let kept = usize::try_from(used.saturating_add(bytes)).unwrap_or(usize::MAX);
         self.with_pool("cuMemPoolTrimTo", |pool| {
@@ -90,7 +90,7 @@ impl PoolWatch {
     /// # Errors
     /// The driver's error, also of work queued before.
     pub fn passing_bytes(&self) -> Result<u64, DriverError> {
-        self.device.main().synchronize()?;
+        self.device.synchronize()?;
         let most = self.device.pool(PoolAttribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH)?;
         let used = self.device.pool(PoolAttribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT)?;
         Ok(most.saturating_sub(used))

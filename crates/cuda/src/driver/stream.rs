@@ -23,7 +23,7 @@ type Launch = unsafe fn(
 pub struct Stream {
     device: Arc<Device>,
     pub(super) handle: sys::CUstream,
-    owned: bool,
+    pub(super) owned: bool,
 }
 
 // SAFETY: a handle that any thread may use; every call binds the context first.
@@ -223,7 +223,14 @@ impl Stream {
     /// # Errors
     /// The driver's error.
     pub fn after(&self, other: &Self) -> Result<(), DriverError> {
-        let event = other.record()?;
+        self.after_event(&other.record()?)
+    }
+
+    /// Makes later work on this stream wait for all work before the event.
+    ///
+    /// # Errors
+    /// The driver's error.
+    pub fn after_event(&self, event: &Event) -> Result<(), DriverError> {
         self.device.bind()?;
         // SAFETY: both live; the driver keeps the parts of a destroyed event that it needs.
         unsafe {
@@ -247,12 +254,26 @@ impl Drop for Stream {
 }
 
 impl Device {
-    /// Returns the main stream.
+    /// Returns the main stream. Its work goes first when processors become free.
     pub fn main(self: &Arc<Self>) -> Stream {
         Stream::borrowed(Arc::clone(self), self.main_handle())
     }
 
-    /// Creates another stream.
+    /// Returns the stream of scans, whose work takes the processors that the main stream leaves.
+    pub(crate) fn scans(self: &Arc<Self>) -> Stream {
+        Stream::borrowed(Arc::clone(self), self.scans_handle())
+    }
+
+    /// Waits for all work queued on the main stream and on the stream of scans.
+    ///
+    /// # Errors
+    /// The driver's error, also of work queued before.
+    pub fn synchronize(self: &Arc<Self>) -> Result<(), DriverError> {
+        self.scans().synchronize()?;
+        self.main().synchronize()
+    }
+
+    /// Creates another stream, whose work has the priority of scans.
     ///
     /// # Errors
     /// The driver's error.

@@ -28,7 +28,14 @@ impl CudaMatrix {
         layout.check_length(bytes.len() as u64)?;
         let matrix = Self::held(device, layout)?;
         device.main().upload(bytes, &matrix.bytes.range(0..bytes.len()))?;
-        Ok(matrix)
+        matrix.loaded()
+    }
+
+    /// Returns the matrix once all work that loads it is queued on the main stream: scans wait for
+    /// that work.
+    pub(crate) fn loaded(self) -> Result<Self, BackendError> {
+        self.device().scans().after(&self.device().main())?;
+        Ok(self)
     }
 
     /// Allocates a matrix that stays ([`Device::hold`]), with zeros behind it.

@@ -12,7 +12,7 @@ use spirea_backend::{
 };
 
 use crate::CudaBackend;
-use crate::driver::Buffer;
+use crate::driver::{Buffer, Event, Stream};
 use crate::upload::{RowWords, upload_file};
 
 pub(crate) use answers::Arrivals;
@@ -20,19 +20,44 @@ pub use kernel::ScalarFoldKernel;
 pub use matrix::CudaMatrix;
 pub use plan::ScalarFoldPlan;
 
-/// Answers of a batch in the device's memory. They may not be computed yet: the main stream orders
-/// later uses after the computation.
+/// Answers of a batch in the device's memory. They may not be computed yet: later uses on the main
+/// stream wait for the computation.
 #[derive(Debug)]
-pub struct CudaFolded(Buffer<u32>);
+pub struct CudaFolded {
+    words: Buffer<u32>,
+    /// End of a computation on another stream than the main one.
+    computed: Option<Event>,
+}
 
 impl CudaFolded {
+    /// Wraps answers that the main stream computes.
     pub(crate) fn new(words: Buffer<u32>) -> Self {
-        Self(words)
+        Self { words, computed: None }
     }
 
-    /// Returns the answers' words, one answer after another.
-    pub(crate) fn words(&self) -> &Buffer<u32> {
-        &self.0
+    /// Wraps answers whose computation is at the end of `stream`.
+    fn of(stream: &Stream, words: Buffer<u32>) -> Result<Self, BackendError> {
+        Ok(Self { words: words.freed_by_main(), computed: Some(stream.record()?) })
+    }
+
+    /// Returns the answers' words, one answer after another, for work on the main stream.
+    pub(crate) fn words(&self) -> Result<&Buffer<u32>, BackendError> {
+        self.wait()?;
+        Ok(&self.words)
+    }
+
+    /// Makes the main stream wait for the computation.
+    fn wait(&self) -> Result<(), BackendError> {
+        let main = self.words.device().main();
+        Ok(self.computed.iter().try_for_each(|computed| main.after_event(computed))?)
+    }
+}
+
+impl Drop for CudaFolded {
+    /// Frees the words after their computation.
+    fn drop(&mut self) {
+        // A lost device returns nothing but errors.
+        let _ = self.wait();
     }
 }
 
@@ -70,14 +95,14 @@ impl CudaBackend {
         let (layout, device) = (matrices[0].layout(), self.device());
         let plan = ScalarFoldPlan::new(device, layout, 1)?;
         let answers = device.alloc(queries.len() * layout.rows())?;
-        self.queries.stage(device, &RowWords(queries), |words| {
+        self.queries.stage(&device.main(), &RowWords(queries), |words| {
             matrices.iter().enumerate().try_for_each(|(i, matrix)| {
                 let query = words.range(i * layout.columns()..(i + 1) * layout.columns());
                 let answer = answers.range(i * layout.rows()..(i + 1) * layout.rows());
                 plan.run(&device.main(), matrix, &query, &answer)
             })
         })?;
-        Ok(CudaFolded(answers))
+        Ok(CudaFolded::new(answers))
     }
 
     fn fold_staged(
@@ -89,10 +114,15 @@ impl CudaBackend {
         let (layout, device) = (matrix.layout(), self.device());
         let batch = layout.batch_of(queries.count())?;
         let plan = ScalarFoldPlan::with_kernel(device, kernel, layout, batch)?;
-        let answers = device.alloc(batch * layout.rows())?;
-        self.queries
-            .stage(device, queries, |queries| plan.run(&device.main(), matrix, queries, &answers.all()))?;
-        Ok(CudaFolded(answers))
+        let stream = match kernel {
+            // Its blocks are short and leave room: the main stream expands and packs meanwhile.
+            ScalarFoldKernel::Vector => device.scans(),
+            // Blocks of the tensor cores take whole processors, each for a long time.
+            ScalarFoldKernel::Mma | ScalarFoldKernel::Wgmma => device.main(),
+        };
+        let answers = stream.alloc(batch * layout.rows())?;
+        self.queries.stage(&stream, queries, |words| plan.run(&stream, matrix, words, &answers.all()))?;
+        CudaFolded::of(&stream, answers)
     }
 }
 
@@ -126,12 +156,8 @@ impl Backend for CudaBackend {
     /// Copies the matrix to the device's memory in any case: a
     /// [residence](spirea_backend::Residence) in host memory has no meaning here.
     fn open(&self, stored: FileRows<'_, PanelLayout>) -> Result<CudaMatrix, BackendError> {
-        upload_file(
-            self.device(),
-            &stored,
-            |layout| CudaMatrix::held(self.device(), layout),
-            CudaMatrix::bytes,
-        )
+        let held = |layout| CudaMatrix::held(self.device(), layout);
+        upload_file(self.device(), &stored, held, CudaMatrix::bytes)?.loaded()
     }
 
     fn layout(&self, matrix: &CudaMatrix) -> PanelLayout {
@@ -157,12 +183,12 @@ impl Backend for CudaBackend {
     }
 
     fn read_words<T>(&self, folded: CudaFolded, read: impl FnOnce(&[u32]) -> T) -> Result<T, BackendError> {
-        self.answers.download(&self.device().main(), &folded.words().all(), read)
+        self.answers.download(&self.device().main(), &folded.words()?.all(), read)
     }
 
     fn folded(&self, queries: usize, words: Vec<u32>) -> Result<CudaFolded, BackendError> {
         check_answers(queries, words.len())?;
-        Ok(CudaFolded(self.device().upload(&words)?))
+        Ok(CudaFolded::new(self.device().upload(&words)?))
     }
 
     /// Uses `scalar_fold` and not transforms: the hint is computed only once for a database.

@@ -87,7 +87,7 @@ impl GroupFolded {
             let folded = self.holders[holder].1.as_ref();
             let folded =
                 folded.ok_or_else(|| BackendError::Shape("answers of another group of devices".into()))?;
-            transfer(&folded.words().range(place), &copy.range(i * stride..(i + 1) * stride))?;
+            transfer(&folded.words()?.range(place), &copy.range(i * stride..(i + 1) * stride))?;
         }
         Ok(OnMember::Copied(CudaFolded::new(copy), Bodies::whole(0, stride)))
     }
@@ -188,7 +188,7 @@ impl DeviceGroup {
                 let share_rows = share.matrix.layout().rows();
                 for (place, query) in own.iter().enumerate() {
                     let from: View<'_, u32> =
-                        folded.words().range(query * share_rows..(query + 1) * share_rows);
+                        folded.words()?.range(query * share_rows..(query + 1) * share_rows);
                     let start = place * rows + share.first_row;
                     transfer(&from, &answers.range(start..start + share_rows))?;
                 }

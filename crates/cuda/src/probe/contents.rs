@@ -14,7 +14,7 @@ impl CudaBackend {
     pub fn random_matrix(&self, layout: PanelLayout, seed: u64) -> Result<CudaMatrix, BackendError> {
         let matrix = CudaMatrix::held(self.device(), layout)?;
         fill(&matrix.bytes().range(0..layout.bytes()), seed)?;
-        Ok(matrix)
+        matrix.loaded()
     }
 
     /// Creates rows of pseudorandom bytes.

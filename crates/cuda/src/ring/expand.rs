@@ -29,7 +29,7 @@ pub(super) fn expand(
     }
     check(tables, expansion, queries.iter().map(|&(keys, _)| keys))?;
     let words: Vec<&[u32]> = queries.iter().map(|(_, words)| *words).collect();
-    staging.stage(&tables.device, &RowWords(&words), |words| {
+    staging.stage(&tables.device.main(), &RowWords(&words), |words| {
         let root = |(i, &(keys, _)): (usize, &(_, _))| (keys, words.range(i * one..(i + 1) * one));
         expand_roots(tables, expansion, &queries.iter().enumerate().map(root).collect::<Vec<_>>())
     })

@@ -192,7 +192,7 @@ impl RingBackend for CudaBackend {
         bodies: &Bodies,
         bits: u32,
     ) -> Result<(), BackendError> {
-        ends::add_bodies(tables, ciphertexts, folded.words(), bodies, bits)
+        ends::add_bodies(tables, ciphertexts, folded.words()?, bodies, bits)
     }
 
     fn selectors(

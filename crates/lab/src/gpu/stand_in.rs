@@ -69,7 +69,7 @@ impl Composed for StandIn {
     ) -> Result<T, BackendError> {
         let result = work();
         if self.stage() == Stage::ByStep {
-            self.cuda.device().main().synchronize()?;
+            self.cuda.device().synchronize()?;
         }
         result
     }

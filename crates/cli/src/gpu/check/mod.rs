@@ -113,7 +113,7 @@ pub fn run(options: &CheckOptions) -> anyhow::Result<Status> {
             Outcome::Failed { .. } => {
                 failed += 1;
                 // After some failures a device no longer responds.
-                lost = subject.cuda.device().main().synchronize().is_err();
+                lost = subject.cuda.device().synchronize().is_err();
             }
             Outcome::Skipped(_) => skipped += 1,
         }
