@@ -17,13 +17,14 @@ use crate::driver::{Buffer, Device, Event, Pinned, Stream, View};
 const CHUNK: usize = 32 << 20;
 /// Bytes that a thread reads at once.
 const PIECE: usize = 4 << 20;
-/// Words of queries in a lane: one lane is copied while the next one is written.
-const LANE_WORDS: usize = 1 << 20;
+/// Words of queries in a lane: one lane is copied while the next one is written. All threads meet at
+/// the end of a lane, so that shorter lanes cost more (docs/kernels/cuda-scalar-fold.md).
+const LANE_WORDS: usize = 1 << 22;
 /// Words that the driver takes during the call, from any memory, and copies in the stream's order.
 /// For more words, the call would wait for the copy.
 const TAKEN_AT_ONCE: usize = (64 << 10) / 4;
 /// Words that a thread writes at once.
-const WORDS: usize = 1 << 16;
+const WORDS: usize = 1 << 15;
 
 /// Two lanes that take turns.
 #[derive(Debug)]
@@ -113,8 +114,7 @@ impl Staging {
             Some(room) => room,
             None => Room::new(device, length)?,
         };
-        // On a thread of the pool: its other threads then stay awake from lane to lane.
-        rayon::scope(|_| room.write(queries))?;
+        room.write(queries)?;
         room.conveyor.streams().try_for_each(|lane| stream.after(lane))?;
         let value = read(&room.words.range(0..length));
         // Also after a failure: the words may be overwritten or freed only after the stream has
