@@ -21,7 +21,7 @@ use super::{Bench, Figure};
 use crate::bench::report::{Step, median};
 
 /// Number of timed batches, after one warm-up batch.
-const RUNS: usize = 5;
+const RUNS: usize = 15;
 /// Number of clients that take turns in a batch, each with its own keys.
 const CLIENTS: usize = 4;
 
@@ -47,8 +47,11 @@ pub(super) fn measure(bench: &mut Bench) -> anyhow::Result<()> {
     let plans = match bench.scale {
         Scale::Full => vec![
             plan("hybrid", 64 * GIB, 256, 1, 30.0),
+            plan("hybrid", 8 * GIB, 256, 1, 20.0),
+            plan("hybrid", GIB, 256, 1, 20.0),
             plan("double-pack", 64 * GIB, 256, 1, 30.0),
             plan("exppack-simple", 64 * GIB, 256, 32, 40.0),
+            plan("exppack-simple", GIB, 256, 1, 20.0),
             plan("onion", GIB, 256, 32, 30.0),
             plan("onion", 4 * GIB, 256, 32, 45.0),
             plan("dpf-xor", 64 * GIB, 256, 1, 20.0),
