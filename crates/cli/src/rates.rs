@@ -100,24 +100,32 @@ impl Source {
     pub fn rates(&self) -> anyhow::Result<Rates> {
         match self {
             Self::File(rates) => Ok(rates.clone()),
-            Self::Machine { threads, tell } => of_machine(*threads, *tell, cache_folder().as_deref()),
+            Self::Machine { threads, tell } => kept_or(*threads, cache_folder().as_deref(), || {
+                let backend = CpuBackend::new(threads.count())?;
+                let (name, count) = (backend.name(), backend.threads());
+                tell(&format!(
+                    "measuring {name} with {count} thread(s), once for all builds, to choose the protocol"
+                ));
+                Saved::measure(&backend)
+            }),
         }
     }
 }
 
-/// Returns the rates of this machine: those kept in `folder`, or rates measured now. If the folder
-/// cannot be written to, nothing is kept.
-fn of_machine(threads: Threads, tell: fn(&str), folder: Option<&Path>) -> anyhow::Result<Rates> {
+/// Returns the rates of this machine: those kept in `folder`, or those that `measure` returns. If
+/// the folder cannot be written to, nothing is kept.
+fn kept_or(
+    threads: Threads,
+    folder: Option<&Path>,
+    measure: impl FnOnce() -> anyhow::Result<Saved>,
+) -> anyhow::Result<Rates> {
     let kept = folder.map(|folder| folder.join(kept_name(&about::processor(), threads.count())));
     if let Some(Ok(saved)) = kept.as_deref().map(Saved::read)
         && (saved.processor, saved.threads) == (about::processor(), threads.count())
     {
         return Ok(saved.rates);
     }
-    let backend = CpuBackend::new(threads.count())?;
-    let (name, count) = (backend.name(), backend.threads());
-    tell(&format!("measuring {name} with {count} thread(s), once for all builds, to choose the protocol"));
-    let saved = Saved::measure(&backend)?;
+    let saved = measure()?;
     if let Some(path) = kept {
         let _ = saved.replace(&path);
     }
@@ -245,22 +253,28 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let threads: Threads = "1".parse().unwrap();
         let path = folder.path().join(kept_name(&about::processor(), 1));
-        // A file of this machine is read; its rates are others than could be measured.
-        let kept = Saved { processor: about::processor(), ..Saved::parse(SAVED).unwrap() };
-        assert_eq!(kept.threads, 1);
-        kept.replace(&path).unwrap();
-        let rates = of_machine(threads, |_| (), Some(folder.path())).unwrap();
+        let of_this = || Saved { processor: about::processor(), ..Saved::parse(SAVED).unwrap() };
         let unit = Unit::ScannedByte;
-        assert_eq!(rates.seconds(unit).to_bits(), kept.rates.seconds(unit).to_bits());
+        let scan = |rates: Rates| rates.seconds(unit).to_bits();
+        let expected = scan(of_this().rates);
+        let kept = || kept_or(threads, Some(folder.path()), || bail!("measured again")).map(scan);
+        let measured = || kept_or(threads, Some(folder.path()), || Ok(of_this())).map(scan);
+        assert!(kept().is_err(), "nothing is kept yet");
+        assert_eq!(measured().unwrap(), expected);
+        assert_eq!(kept().unwrap(), expected);
+        // Files of another machine and of other threads are not read, nor is a damaged one.
+        let others = [Saved { processor: "another".into(), ..of_this() }, Saved { threads: 2, ..of_this() }];
+        for other in others {
+            other.replace(&path).unwrap();
+            assert!(kept().is_err());
+        }
+        std::fs::write(&path, "damaged").unwrap();
+        assert!(kept().is_err());
+        assert_eq!(measured().unwrap(), expected);
+        assert_eq!(kept().unwrap(), expected);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
         assert_ne!(kept_name("a", 1), kept_name("a", 2));
         assert_ne!(kept_name("a", 1), kept_name("b", 1));
-        // A damaged file is replaced by newly measured rates.
-        std::fs::write(&path, "damaged").unwrap();
-        let measured = of_machine(threads, |_| (), Some(folder.path())).unwrap();
-        let again = of_machine(threads, |_| (), Some(folder.path())).unwrap();
-        assert_eq!(measured.seconds(unit).to_bits(), again.seconds(unit).to_bits());
-        assert_eq!(Saved::read(&path).unwrap().threads, 1);
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
     #[test]
