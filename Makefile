@@ -66,7 +66,7 @@ test-all:
 	CI_FULL=1 $(MAKE) test
 	$(MAKE) torture check-whole-cuda-pack check-web timing-web rtl ive
 	SPIREA_CONFORMANCE=long $(CARGO) test --locked --package spirea-conformance --package spirea-cuda --package spirea-cluster \
-		--package spirea-server
+		--package spirea-server --package spirea-store
 	SPIREA_CONFORMANCE=long CI_FULL=1 $(MAKE) test-constant-time test-cuda-asan
 	$(MAKE) test-openapi SPIREA_OPENAPI_EXAMPLES=500
 	$(MAKE) test-embeddings
