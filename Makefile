@@ -66,7 +66,7 @@ test-all:
 	CI_FULL=1 $(MAKE) test
 	$(MAKE) torture check-whole-cuda-pack check-web timing-web rtl ive
 	SPIREA_CONFORMANCE=long $(CARGO) test --locked --package spirea-conformance --package spirea-cuda --package spirea-cluster \
-		--package spirea-server
+		--package spirea-server --package spirea-store
 	SPIREA_CONFORMANCE=long CI_FULL=1 $(MAKE) test-constant-time test-cuda-asan
 	$(MAKE) test-openapi SPIREA_OPENAPI_EXAMPLES=500
 	$(MAKE) test-embeddings
@@ -104,10 +104,15 @@ check-crates:
 check-semver:
 	CARGO="$(CARGO)" scripts/check-semver.sh
 
-# Fails for images named by a tag, because a tag may be pushed again. A release names each image by its digest.
-.PHONY: check-images
+# Fails for images named by a tag, because a tag may be pushed again. A release names each image by its digest. pin-images
+# writes the digests of base images, by skopeo or docker.
+IMAGE_FILES = deploy/Containerfile deploy/kuberay/Containerfile deploy/kuberay/ray-cluster.yaml
+.PHONY: check-images pin-images
 check-images:
-	python3 scripts/check_images.py deploy/Containerfile deploy/kuberay/Containerfile deploy/kuberay/ray-cluster.yaml
+	python3 scripts/check_images.py $(IMAGE_FILES)
+
+pin-images:
+	python3 scripts/pin_images.py $(IMAGE_FILES)
 
 # Checks formatting and runs clippy; with CI_FULL=1 on all targets.
 lint:

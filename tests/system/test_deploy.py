@@ -5,6 +5,7 @@ deploy/spirea.toml. systemd accepts the unit. The image does not run as root. Ku
 (scripts/kuberay_schema.py), and KubeRay's image has the packages of the Python package's extras.
 """
 
+import hashlib
 import ipaddress
 import json
 import re
@@ -16,7 +17,9 @@ import jsonschema
 import pytest
 import yaml
 
+import check_images
 import debian
+import pin_images
 from system.programs import ROOT, run
 
 DEPLOY = ROOT / "deploy"
@@ -238,15 +241,69 @@ def test_kuberay_coordinator_reaches_kubernetes_besides(documents):
     assert not may_reach(documents, COORDINATOR, ({"app": "another"}, {}), 7000)
 
 
+CONTAINERFILES = [DEPLOY / "Containerfile", KUBERAY / "Containerfile"]
+RAW = b'{"schemaVersion": 2}'
+"""The manifest of every image that the programs of `registry` know."""
+
+
+def test_images_have_digests_but_for_those_that_the_documents_list():
+    files = [*CONTAINERFILES, *DEPLOY.rglob("*.yml"), *DEPLOY.rglob("*.yaml")]
+    named = {image for file in files for _, image in check_images.images(file.read_text(encoding="utf-8"))}
+    assert "spirea" in named and any(image.startswith("docker.io/") for image in named)
+    without = {image for image in named if not check_images.PINNED.fullmatch(image) and not pin_images.is_operators(image)}
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    [listed] = re.findall(r"^Not pinned yet,.*?: (.*?)\.\s", text, re.MULTILINE | re.DOTALL)
+    assert {image.rpartition(":")[0] for image in without} == set(re.findall(r"`([^`]+)`", listed))
+
+
+@pytest.fixture(params=["skopeo", "docker"])
+def registry(request, tmp_path, monkeypatch):
+    """A program that prints an image's manifest, as skopeo or docker does, except for images called `gone`."""
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    program = programs / request.param
+    program.write_text(
+        f"#!{sys.executable}\nimport sys\nif 'gone' in sys.argv[-1]:\n    sys.exit('no such image')\n"
+        f"assert '--raw' in sys.argv\nsys.stdout.buffer.write({RAW!r})\n"
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(programs))
+
+
+@pytest.mark.usefixtures("registry")
+def test_digests_are_written_where_there_are_tags(tmp_path, capsys):
+    check = [sys.executable, str(ROOT / "scripts" / "check_images.py")]
+    for file in CONTAINERFILES:
+        copy = tmp_path / "Containerfile"
+        copy.write_text(re.sub("@sha256:[0-9a-f]{64}", "", file.read_text(encoding="utf-8")), encoding="utf-8")
+        before = copy.read_text(encoding="utf-8")
+        assert pin_images.main([copy]) == 0
+        assert run(*check, copy).stdout == ""
+        assert copy.read_text(encoding="utf-8").replace(f"@sha256:{hashlib.sha256(RAW).hexdigest()}", "") == before
+        pinned = copy.read_bytes()
+        assert pin_images.main([copy]) == 0 and copy.read_bytes() == pinned, "a pinned image changed"
+    manifest, text = tmp_path / "pods.yaml", "image: spirea-cluster:0.1.0\nimage: registry.example/gone:1\n"
+    manifest.write_text(text, encoding="utf-8")
+    capsys.readouterr()
+    assert pin_images.main([manifest]) == 1 and manifest.read_text(encoding="utf-8") == text
+    said = capsys.readouterr()
+    assert f"{manifest}:1: spirea-cluster:0.1.0 is built by the operator" in said.out
+    assert f"{manifest}:2: registry.example/gone:1: " in said.err and "no such image" in said.err
+
+
+def test_digests_want_a_program(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    file = tmp_path / "Containerfile"
+    file.write_text("FROM debian:trixie\n")
+    assert pin_images.main([file]) == 1 and file.read_text() == "FROM debian:trixie\n"
+    assert "skopeo" in capsys.readouterr().err
+
+
 def test_images_of_a_release_have_digests(tmp_path):
     """The release's check accepts files whose images all have digests, and names each image without one."""
     check = [sys.executable, str(ROOT / "scripts" / "check_images.py")]
     digest = f"@sha256:{'0123456789abcdef' * 4}"
-    images = ["docker.io/library/rust:1.95-slim-trixie", "docker.io/library/debian:trixie-slim"]
-    text = (DEPLOY / "Containerfile").read_text(encoding="utf-8")
-    for image in images:
-        assert f"FROM {image}" in text
-        text = text.replace(f"FROM {image}", f"FROM {image}{digest}")
+    text = f"FROM docker.io/library/rust:1.95{digest} AS build\nFROM docker.io/library/debian:trixie{digest}\nFROM build\n"
     pinned, manifest = tmp_path / "Containerfile", tmp_path / "pods.yaml"
     pinned.write_text(text.replace("FROM ", "FROM --platform=linux/amd64 ", 1), encoding="utf-8")
     manifest.write_text(f'  - image: "spirea-cluster{digest}"\n    image: spirea-cluster{digest}\n', encoding="utf-8")

@@ -1,7 +1,7 @@
 //! Files: hashing, syncing, reserving space.
 
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{self, Read as _, Write};
 use std::path::Path;
 
 use spirea_backend::StoredFile;
@@ -47,6 +47,13 @@ pub(crate) fn entry(
     Ok(FileEntry { file: name.into(), bytes, blake3: hash_file(&file, progress)? })
 }
 
+/// Reads a file of at most `most` bytes; of a longer one, which is damaged, one byte more.
+pub(crate) fn read_at_most(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
 /// Writes a new file into a snapshot's folder.
 pub(crate) fn write_entry(folder: &Path, name: &str, bytes: &[u8]) -> Result<FileEntry, StoreError> {
     let path = folder.join(name);
@@ -85,7 +92,7 @@ pub(crate) fn sync_folder(path: &Path) -> Result<(), StoreError> {
 /// Makes the file `bytes` long, all zero, and reserves the space if the file system supports that.
 /// So a full disk is detected before the work, and the file is contiguous although it is written in
 /// many pieces.
-pub(crate) fn reserve(file: &File, bytes: u64) -> std::io::Result<()> {
+pub(crate) fn reserve(file: &File, bytes: u64) -> io::Result<()> {
     file.set_len(bytes)?;
     #[cfg(target_os = "linux")]
     {

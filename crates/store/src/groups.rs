@@ -14,7 +14,7 @@ use spirea_backend::StoredFile;
 
 use crate::StoreError;
 use crate::error::IoContext;
-use crate::files::{entry, hash_file};
+use crate::files::{entry, hash_file, read_at_most};
 use crate::manifest::{FileEntry, GROUPS_FILE, MATRIX_FILE};
 
 /// Bytes of a group: a chunk of BLAKE3 times a power of two.
@@ -125,7 +125,7 @@ pub(crate) fn verify(
     if covering.is_empty() {
         return Ok(());
     }
-    let bytes = match std::fs::read(list) {
+    let bytes = match read_at_most(list, Groups::list_bytes(entry.bytes)) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             let whole = hash_file(file, &mut |_| ())? == entry.blake3;
             let detail = match Groups::list_bytes(entry.bytes) {
@@ -278,6 +278,10 @@ mod tests {
                 let error = verify(&StoredFile::at(&path), &list, &entry, &ranges).unwrap_err().to_string();
                 assert!(error.contains("matrix.groups"), "{error}");
             }
+            // A hole, longer than the memory of any machine.
+            std::fs::File::create(&list).unwrap().set_len(1 << 42).unwrap();
+            let error = verify(&StoredFile::at(&path), &list, &entry, &ranges).unwrap_err();
+            assert!(matches!(error, StoreError::Damaged { .. }), "{error}");
             // Without the list, the whole file must be present.
             std::fs::remove_file(&list).unwrap();
             assert_eq!(

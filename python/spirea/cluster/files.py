@@ -25,6 +25,8 @@ GROUPS = "matrix.groups"
 _PIECE = 16 << 20
 """Bytes of one fetch, which is noted when it is complete."""
 _PARALLEL = 8
+_SMALL = 1 << 20
+"""Most bytes of a file that is read whole: a manifest, a signature or a note."""
 NOTES = "fetched.txt"
 """File that lists the fetched pieces."""
 
@@ -154,21 +156,35 @@ class Folder:
     def read(self, name: str) -> bytes:
         """Reads a small file.
 
+        Raises `ClusterError` if it cannot be read, or is larger than a small file.
+        """
+        content = self.head(name, _SMALL + 1)
+        if len(content) > _SMALL:
+            raise ClusterError(f"{self}/{name}: it is longer than {_SMALL} bytes, so it is not a snapshot's; publish it again")
+        return content
+
+    def head(self, name: str, most: int) -> bytes:
+        """Reads the first `most` bytes of a file, or all of a shorter one.
+
         Raises `ClusterError` if it cannot be read.
         """
+        return self._bytes(name, 0, most)
+
+    def _bytes(self, name: str, start: int, end: int) -> bytes:
+        """Reads a range of a file, or less if the file ends before.
+
+        Raises `ClusterError`.
+        """
+        path = self.path(name)
         try:
-            return self._bytes(name, None, None)
+            if self._is_local:
+                # The file system's own call would follow a symbolic link, and wait for the writer of a FIFO.
+                with os.fdopen(local.open_path(path, os.O_RDONLY), "rb") as file:
+                    file.seek(start)
+                    return file.read(end - start)
+            content: bytes = self._files.cat_file(path, start=start, end=end)
         except OSError as error:
             raise ClusterError(f"{self}/{name}: it cannot be read: {masked(str(error))}") from error
-
-    def _bytes(self, name: str, start: int | None, end: int | None) -> bytes:
-        path = self.path(name)
-        if self._is_local:
-            # The file system's own call would follow a symbolic link.
-            with open(path, "rb", opener=lambda path, flags: os.open(path, flags | os.O_NOFOLLOW)) as file:
-                file.seek(start or 0)
-                return file.read(-1 if end is None else end - (start or 0))
-        content: bytes = self._files.cat_file(path, start=start, end=end)
         return content
 
     def write(self, name: str, content: bytes) -> None:
@@ -206,10 +222,7 @@ class Folder:
 
         Raises `ClusterError` if the file is shorter or cannot be read.
         """
-        try:
-            content = self._bytes(name, start, end)
-        except OSError as error:
-            raise ClusterError(f"{self}/{name}: it cannot be read: {masked(str(error))}") from error
+        content = self._bytes(name, start, end)
         if len(content) != end - start:
             raise ClusterError(f"{self}/{name}: it ends before byte {end}; publish the snapshot again")
         return content
@@ -391,9 +404,12 @@ def _content(folder: int, name: str) -> bytes:
     """
     try:
         with os.fdopen(local.open_in(folder, name, os.O_RDONLY), "rb") as file:
-            return file.read()
+            content = file.read(_SMALL + 1)
     except FileNotFoundError as error:
         raise ClusterError(f"{name}: there is no such file, so this is no snapshot; give the folder that has it") from error
+    if len(content) > _SMALL:
+        raise ClusterError(f"{name}: it is longer than {_SMALL} bytes, so this is no snapshot; build the snapshot again")
+    return content
 
 
 def _opened(stack: contextlib.ExitStack, folder: int, manifest: Manifest) -> Iterator[tuple[str, int]]:

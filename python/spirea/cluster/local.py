@@ -55,10 +55,22 @@ def open_in(folder: int, name: str, flags: int) -> int:
 
     Raises `ClusterError`, or `FileNotFoundError` if there is none.
     """
+    return _open(component(name), flags, folder)
+
+
+def open_path(path: str, flags: int) -> int:
+    """Opens the regular file at a path; refuses a symbolic link as the path's last component.
+
+    Raises `ClusterError`, or `FileNotFoundError` if there is none.
+    """
+    return _open(path, flags, None)
+
+
+def _open(name: str, flags: int, folder: int | None) -> int:
     try:
         # A FIFO would block the call without O_NONBLOCK.
         flags |= os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-        descriptor = os.open(component(name), flags, 0o644, dir_fd=folder)
+        descriptor = os.open(name, flags, 0o644, dir_fd=folder)
     except FileNotFoundError:
         raise
     except OSError as error:

@@ -127,10 +127,43 @@ def test_a_link_in_a_store_is_not_followed(tmp_path):
     (tmp_path / "store").mkdir()
     (tmp_path / "store" / "hint.bin").symlink_to(tmp_path / "secret")
     store = Folder(str(tmp_path / "store"))
-    with pytest.raises(spirea.ClusterError, match="cannot be read"):
+    with pytest.raises(spirea.ClusterError, match="link is refused"):
         store.read("hint.bin")
-    with pytest.raises(spirea.ClusterError, match="cannot be read"):
+    with pytest.raises(spirea.ClusterError, match="link is refused"):
         store.piece("hint.bin", 0, 3)
+
+
+def test_a_fifo_in_a_store_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / MANIFEST)
+    store, refused = Folder(str(tmp_path)), []
+
+    def read():
+        for reading in (store.manifest, lambda: store.piece(MANIFEST, 0, 3)):
+            with pytest.raises(spirea.ClusterError, match="not a regular file"):
+                reading()
+            refused.append(reading)
+
+    thread = threading.Thread(target=read, daemon=True)
+    thread.start()
+    thread.join(60)
+    assert len(refused) == 2
+
+
+@pytest.mark.parametrize("name", [MANIFEST, "signature.json", "part-000000.json"])
+def test_a_small_file_of_any_length_takes_little_memory(tmp_path, name):
+    """The file is a hole, longer than the memory of any machine."""
+    with (tmp_path / name).open("wb") as file:
+        file.truncate(1 << 42)
+    with pytest.raises(spirea.ClusterError, match=f"{name}: it is longer than"):
+        Folder(str(tmp_path)).read(name)
+
+
+def test_a_folder_with_an_endless_manifest_is_not_uploaded(tmp_path):
+    (tmp_path / "snapshot").mkdir()
+    with (tmp_path / "snapshot" / MANIFEST).open("wb") as file:
+        file.truncate(1 << 42)
+    with pytest.raises(spirea.ClusterError, match="no snapshot"):
+        upload(tmp_path / "snapshot", Folder(str(tmp_path / "store")))
 
 
 def test_a_mapped_file_is_not_modified_in_place(tmp_path):

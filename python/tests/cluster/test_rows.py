@@ -166,7 +166,7 @@ def test_a_part_of_another_schema_is_refused(tmp_path):
             writer.write_batch(batch)
         content = sink.getvalue()
         parts.write(f"part-{number:06}.arrow", content)
-        note = {"blake2b": hashlib.blake2b(content).hexdigest()}
+        note = {"bytes": len(content), "blake2b": hashlib.blake2b(content).hexdigest()}
         parts.write(f"part-{number:06}.json", json.dumps(note).encode())
     with pytest.raises(spirea.TableError, match="part-000001.arrow: .*columns"):
         spirea.build(rows.Parts(table, parts), tmp_path / "out", value="value", name="words")

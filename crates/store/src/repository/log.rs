@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use spirea_protocols::{delta, signature::Signature};
 
 use crate::error::IoContext;
-use crate::files::{TEMPORARY, replace};
+use crate::files::{TEMPORARY, read_at_most, replace};
 use crate::{Snapshot, StoreError, time};
 
 /// Name of the folder of the records, which distinguishes a repository from a snapshot.
@@ -182,7 +182,8 @@ pub(super) fn read(folder: &Path) -> Result<Vec<VersionRecord>, StoreError> {
 
 fn read_record(folder: &Path, path: &Path) -> Result<VersionRecord, StoreError> {
     let bad = |detail: String| StoreError::BadLog { path: path.into(), detail };
-    let stored = StoredRecord::from_bytes(&fs::read(path).at("read", path)?).map_err(bad)?;
+    let bytes = read_at_most(path, MAX_RECORD_BYTES as u64).at("read", path)?;
+    let stored = StoredRecord::from_bytes(&bytes).map_err(bad)?;
     if record_path(folder, stored.sequence) != path {
         return Err(bad(format!("its sequence number {} is not its name", stored.sequence)));
     }

@@ -39,7 +39,7 @@ use staging::WORK;
 
 use crate::build::{Shape, build_delta, compact, values_with};
 use crate::error::IoContext;
-use crate::files::{sync, sync_folder};
+use crate::files::{read_at_most, sync, sync_folder};
 pub use crate::succession::Shrinking;
 use crate::succession::{check_base, check_successor};
 use crate::{Changes, Progress, Snapshot, StoreError, time};
@@ -554,10 +554,10 @@ fn is_of(record: &VersionRecord, base: &Snapshot, delta: Option<&Snapshot>) -> b
 fn changes_of(record: &VersionRecord) -> Result<Changes, StoreError> {
     let Some(delta) = &record.delta else { return Ok(Changes::new()) };
     let path = delta.changes_path();
-    let bytes = fs::read(&path).at("read", &path)?;
     let damaged = |detail: &str| StoreError::Damaged { path: path.clone(), detail: detail.into() };
-    let hash = delta.manifest().changes.as_ref().map(|entry| entry.blake3);
-    if hash != Some(*blake3::hash(&bytes).as_bytes()) {
+    let entry = delta.manifest().changes.as_ref().ok_or_else(|| damaged("its manifest does not name it"))?;
+    let bytes = read_at_most(&path, entry.bytes).at("read", &path)?;
+    if entry.blake3 != *blake3::hash(&bytes).as_bytes() {
         return Err(damaged("its content does not match the manifest's hash"));
     }
     Changes::from_bytes(&bytes).map_err(|error| damaged(&error.to_string()))

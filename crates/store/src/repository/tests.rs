@@ -79,6 +79,24 @@ fn a_table_in_bins_has_no_deltas() {
     }
 }
 
+#[test]
+fn files_longer_than_they_may_be_are_refused_unread() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("repository");
+    let repository = open(&place);
+    repository.add_base(&base(folder.path()), Shrinking::Refuse, &Silent).unwrap();
+    let record = repository.apply(changes(&[(3, Some("changed"))]), backend(), &Silent).unwrap();
+    drop(repository);
+    // A hole, longer than the memory of any machine.
+    let extend = |path: &Path| File::options().write(true).open(path).unwrap().set_len(1 << 42).unwrap();
+    extend(&record.delta.as_ref().unwrap().changes_path());
+    let error = changes_of(&record).unwrap_err();
+    assert!(matches!(error, StoreError::Damaged { .. }), "{error}");
+    extend(&log::record_path(&place, record.sequence));
+    let error = Repository::create(&place, Settings::default()).err().expect("the record is refused");
+    assert!(error.to_string().contains("longer than"), "{error}");
+}
+
 type Content = BTreeMap<u64, Vec<u8>>;
 
 /// Reads the values of a version from its files.
