@@ -17,8 +17,8 @@ use crate::driver::{Buffer, Device, Event, Pinned, Stream, View};
 const CHUNK: usize = 32 << 20;
 /// Bytes that a thread reads at once.
 const PIECE: usize = 4 << 20;
-/// Words of queries in a lane: one lane is copied while the next one is written. All threads meet at
-/// the end of a lane, so that shorter lanes cost more (docs/kernels/cuda-scalar-fold.md).
+/// Words of queries in a lane: one lane is copied while the next one is written. All threads meet
+/// at the end of a lane, so shorter lanes cost more (docs/kernels/cuda-scalar-fold.md).
 const LANE_WORDS: usize = 1 << 22;
 /// Words that the driver takes during the call, from any memory, and copies in the stream's order.
 /// For more words, the call would wait for the copy.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytemuck::Pod;
 use cudarc::driver::{result, sys};
 
-use super::{Device, DriverError, Stream};
+use super::{Device, DriverError};
 
 /// Origin of a buffer's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,7 +110,17 @@ impl Device {
     /// # Errors
     /// [`DriverError::OutOfMemory`] if there is no room.
     pub fn alloc<T: Pod>(self: &Arc<Self>, length: usize) -> Result<Buffer<T>, DriverError> {
-        Buffer::new(Arc::clone(self), Source::Pool(self.main_handle()), length)
+        self.alloc_in(self.main_handle(), length)
+    }
+
+    /// Allocates `length` values from the pool, in the order of a stream that lives as long as the
+    /// device, and which also frees them.
+    pub(super) fn alloc_in<T: Pod>(
+        self: &Arc<Self>,
+        stream: sys::CUstream,
+        length: usize,
+    ) -> Result<Buffer<T>, DriverError> {
+        Buffer::new(Arc::clone(self), Source::Pool(stream), length)
     }
 
     /// Allocates `length` values that stay, such as a database, outside the pool: the pool is for
@@ -120,21 +130,6 @@ impl Device {
     /// [`DriverError::OutOfMemory`] if there is no room.
     pub fn hold<T: Pod>(self: &Arc<Self>, length: usize) -> Result<Buffer<T>, DriverError> {
         Buffer::new(Arc::clone(self), Source::Device, length)
-    }
-}
-
-impl Stream {
-    /// Allocates `length` values from the pool, in the order of this stream, which also frees them.
-    /// The values are undefined.
-    ///
-    /// # Errors
-    /// [`DriverError::OutOfMemory`] if there is no room.
-    ///
-    /// # Panics
-    /// If this is neither the main stream nor that of scans: only these live as long as the device.
-    pub(crate) fn alloc<T: Pod>(&self, length: usize) -> Result<Buffer<T>, DriverError> {
-        assert!(!self.owned, "a stream of the device's own");
-        Buffer::new(Arc::clone(self.device()), Source::Pool(self.handle), length)
     }
 }
 

@@ -23,7 +23,7 @@ type Launch = unsafe fn(
 pub struct Stream {
     device: Arc<Device>,
     pub(super) handle: sys::CUstream,
-    pub(super) owned: bool,
+    owned: bool,
 }
 
 // SAFETY: a handle that any thread may use; every call binds the context first.
@@ -46,6 +46,19 @@ impl Stream {
     /// Returns the stream's device.
     pub fn device(&self) -> &Arc<Device> {
         &self.device
+    }
+
+    /// Allocates `length` values from the pool, in the order of this stream, which also frees them.
+    /// The values are undefined.
+    ///
+    /// # Errors
+    /// [`DriverError::OutOfMemory`] if there is no room.
+    ///
+    /// # Panics
+    /// If this is neither the main stream nor that of scans: only these live as long as the device.
+    pub(crate) fn alloc<T: Pod>(&self, length: usize) -> Result<Buffer<T>, DriverError> {
+        assert!(!self.owned, "a stream of the device's own");
+        self.device.alloc_in(self.handle, length)
     }
 
     /// Queues a kernel.

@@ -93,7 +93,7 @@ fn files_longer_than_they_may_be_are_refused_unread() {
     let error = changes_of(&record).unwrap_err();
     assert!(matches!(error, StoreError::Damaged { .. }), "{error}");
     extend(&log::record_path(&place, record.sequence));
-    let error = Repository::create(&place, Settings::default()).err().expect("the record is refused");
+    let error = Repository::create(&place, Settings::default()).expect_err("the record is refused");
     assert!(error.to_string().contains("longer than"), "{error}");
 }
 
