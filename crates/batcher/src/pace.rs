@@ -37,6 +37,8 @@ impl PaceMeter {
     /// seconds and to evaluate all pairs in microseconds, but enough that a quarter of them may be
     /// outliers.
     const REMEMBERED: usize = 16;
+    /// Number of pairs of remembered batches, and room for a slope without a meaning.
+    const PAIRS: usize = Self::REMEMBERED * (Self::REMEMBERED - 1) / 2 + 1;
 
     /// Returns sizes of batches that separate the time of the scan from that of queries at little
     /// cost, for a database that takes `limit` queries at once.
@@ -59,26 +61,41 @@ impl PaceMeter {
         self.pace = Pace { scan, each };
     }
 
-    /// Returns the seconds of a scan and of each query.
-    fn fit(&self) -> [f64; 2] {
-        let pairs =
-            self.latest.iter().enumerate().flat_map(|(i, a)| self.latest.range(..i).map(move |b| (a, b)));
-        let slopes = pairs.filter(|(a, b)| a.0 != b.0).map(|(a, b)| (a.1 - b.1) / (a.0 - b.0));
-        match median(slopes) {
+    /// Returns the seconds of a scan and of each query. Simulations spend much of their time here,
+    /// so nothing is allocated.
+    fn fit(&mut self) -> [f64; 2] {
+        let latest = &*self.latest.make_contiguous();
+        let (mut slopes, mut count) = ([0.0; Self::PAIRS], 0);
+        for (i, a) in latest.iter().enumerate() {
+            for b in &latest[..i] {
+                // The next slope takes the place of one without a meaning.
+                slopes[count] = (a.1 - b.1) / (a.0 - b.0);
+                count += usize::from(a.0 != b.0);
+            }
+        }
+        match median(&mut slopes[..count]) {
             Some(slope) => {
                 let each = slope.max(0.0);
-                let scans = self.latest.iter().map(|(queries, time)| time - each * queries);
-                [median(scans).unwrap_or_default().max(0.0), each]
+                let mut scans = self.of_each(|(queries, time)| time - each * queries);
+                [median(&mut scans[..self.latest.len()]).unwrap_or_default().max(0.0), each]
             }
             None => self.scaled(),
         }
+    }
+
+    /// Returns a value of each remembered batch, and zeros behind them.
+    fn of_each(&self, value: impl Fn((f64, f64)) -> f64) -> [f64; Self::REMEMBERED] {
+        let mut values = [0.0; Self::REMEMBERED];
+        values.iter_mut().zip(&self.latest).for_each(|(to, batch)| *to = value(*batch));
+        values
     }
 
     /// Scales the estimate if all batches have one size, which shows only how fast the machine is:
     /// both parts keep their shares. If the parts are not known yet, the estimate assumes that
     /// queries share nothing, which errs towards short windows.
     fn scaled(&self) -> [f64; 2] {
-        let Some(time) = median(self.latest.iter().map(|batch| batch.1)) else { return [0.0; 2] };
+        let mut times = self.of_each(|(_, time)| time);
+        let Some(time) = median(&mut times[..self.latest.len()]) else { return [0.0; 2] };
         let queries = self.latest[0].0;
         let (scan, each) = (self.pace.scan.as_secs_f64(), self.pace.each.as_secs_f64());
         match scan + each * queries {
@@ -88,8 +105,8 @@ impl PaceMeter {
     }
 }
 
-fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
-    let mut values: Vec<f64> = values.collect();
+/// Returns the median, the upper one of an even number of values. Changes their order.
+fn median(values: &mut [f64]) -> Option<f64> {
     let middle = values.len() / 2;
     (!values.is_empty()).then(|| *values.select_nth_unstable_by(middle, f64::total_cmp).1)
 }
@@ -153,6 +170,33 @@ mod tests {
         assert_eq!(noted(of(100, 10), &[1, 1]).pace().scan, ms(110));
         let full = noted(of(100, 10), &[64]).pace();
         assert!(full.scan < ms(12) && full.time(64).abs_diff(of(100, 10).time(64)) < ms(1), "{full:?}");
+    }
+
+    /// Tests the fit with sizes that repeat, and so with fewer slopes than pairs, against the slopes
+    /// of all pairs in a list.
+    #[test]
+    fn the_fit_is_that_of_all_pairs() {
+        let median = |mut values: Vec<f64>| {
+            values.sort_by(f64::total_cmp);
+            values[values.len() / 2]
+        };
+        let (mut meter, mut batches) = (PaceMeter::default(), Vec::new());
+        for number in 0..100u64 {
+            let (size, time) = ((number * number % 11 + 1) as usize, ms(number * 7919 % 1000 + 1));
+            meter.note(size, time);
+            batches.push((size as f64, time.as_secs_f64()));
+            let latest = &batches[batches.len().saturating_sub(PaceMeter::REMEMBERED)..];
+            let pairs = latest.iter().flat_map(|a| latest.iter().map(move |b| (a, b)));
+            let slopes: Vec<_> =
+                pairs.filter(|(a, b)| a.0 > b.0).map(|(a, b)| (a.1 - b.1) / (a.0 - b.0)).collect();
+            if number == 0 {
+                continue;
+            }
+            let each = median(slopes).max(0.0);
+            let scan = median(latest.iter().map(|(size, time)| time - each * size).collect()).max(0.0);
+            let expected = [scan, each].map(Duration::from_secs_f64);
+            assert_eq!([meter.pace().scan, meter.pace().each], expected, "after batch {number}");
+        }
     }
 
     #[test]
