@@ -152,7 +152,10 @@ impl RemoteShares {
                 (Arc::clone(&self.shares.groups), Arc::clone(&ask), self.ending.clone());
             self.runtime.spawn(async move {
                 let (bytes, answered) = (partial.as_bytes().len(), Answered { partial, replica });
-                let compared = async { Ok(groups[index].compare(&ask, bytes, &answered).await) };
+                let compared = async {
+                    groups[index].compare(&ask, bytes, &answered).await;
+                    Ok(())
+                };
                 // Without an outcome if the coordinator ends.
                 let _ = ending.unless_ended(compared).await;
                 drop(place);
