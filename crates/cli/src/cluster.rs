@@ -17,7 +17,7 @@ use spirea_console::threads::Threads;
 use spirea_engine::KeyOptions;
 use spirea_server::settings::{Configured, parse_time};
 use spirea_server::{
-    BackendChoice, Collector, LogConfig, Party, Reloader, TlsFiles, heed_signals, init_logs,
+    BackendChoice, Collector, Limits, LogConfig, Party, Reloader, TlsFiles, heed_signals, init_logs,
 };
 use spirea_store::Snapshot;
 use spirea_store::manifest::MANIFEST_FILE;
@@ -114,6 +114,10 @@ pub struct WorkerOptions {
     /// Batches that may wait while one is computed; the coordinator asks another replica for more.
     #[arg(long, default_value_t = 8)]
     queue: usize,
+    /// Memory for batches and keys that come, for computing and for partials; a request that needs
+    /// more than is left is refused, and the coordinator asks another replica. [default: 1GiB]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    request_memory: Option<u64>,
     /// Memory for clients' evaluation keys, where a share needs them; the least recently used leave
     /// first. [default: 1GiB]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
@@ -140,7 +144,7 @@ pub fn worker(options: WorkerOptions) -> anyhow::Result<Status> {
         init_logs(LogConfig::default()).map_err(|error| anyhow!("logging could not be set up: {error}"))?;
     let host = options.listen.host.clone();
     let own = TlsFiles { certificate: options.tls_cert, key: options.tls_key };
-    let defaults = KeyOptions::default();
+    let (defaults, limits) = (KeyOptions::default(), Limits::default());
     let memory_bytes = options.keys_memory.unwrap_or(defaults.memory_bytes);
     let config = WorkerConfig {
         snapshot: options.snapshot,
@@ -160,6 +164,7 @@ pub fn worker(options: WorkerOptions) -> anyhow::Result<Status> {
         threads: options.threads.map_or(0, Threads::count),
         residence: options.memory.map_or_else(Residence::default, Residence::from),
         queue: options.queue,
+        limits: Limits { body_memory: options.request_memory.unwrap_or(limits.body_memory), ..limits },
         keys: KeyOptions { memory_bytes, ..defaults },
         traces: options.otlp,
         drain_delay: options.drain_delay,

@@ -11,13 +11,13 @@ use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
-use http_body_util::{BodyExt as _, Limited};
 use prometheus::proto::MetricFamily;
 use prometheus::{GaugeVec, IntCounterVec, IntGaugeVec, Opts, Registry};
 use spirea_backend::BackendError;
 use spirea_engine::Engine;
 use spirea_server::{
-    Addresses, Extension, Processor, ServeError, Server, ServerConfig, Stopper, heed_signals, key_registry,
+    Addresses, Extension, Limits, Processor, ServeError, Server, ServerConfig, Stopper, heed_signals,
+    key_registry, read_body,
 };
 use tokio::runtime::Handle;
 
@@ -215,11 +215,9 @@ async fn placement(State(databases): State<Arc<Databases>>) -> Response {
 /// Applies another placement, which holds until the file changes.
 async fn place(State(databases): State<Arc<Databases>>, body: Body) -> Response {
     let refused = |status: StatusCode, cause: String| (status, format!("{cause}\n")).into_response();
-    let body = match Limited::new(body, MAX_PLACEMENT_BYTES).collect().await {
-        Ok(body) => body.to_bytes(),
-        Err(error) => {
-            return refused(StatusCode::PAYLOAD_TOO_LARGE, format!("the document broke off: {error}"));
-        }
+    let body = match read_body(body, MAX_PLACEMENT_BYTES as u64, &Limits::default()).await {
+        Ok(body) => body,
+        Err(error) => return refused(error.status(), error.to_string()),
     };
     let applied = tokio::task::spawn_blocking(move || {
         let placement = Placement::from_json(&body)?;

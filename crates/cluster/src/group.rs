@@ -1,6 +1,7 @@
 //! The replicas of a share as a group: which replica is asked, when a second one is asked, and what
 //! happens when a replica fails.
 
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
@@ -9,7 +10,7 @@ use futures_util::stream::FuturesUnordered;
 use spirea_engine::lock;
 use spirea_protocols::{Partial, ProtocolError};
 use tokio::runtime::Handle;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, sleep_until, timeout};
 
 use crate::replica::{Ask, Expected, Refusal, Replica};
@@ -30,6 +31,12 @@ const STUCK_FACTOR: u32 = 10;
 const STUCK_LEAST: Duration = Duration::from_secs(1);
 const STUCK_UNKNOWN: Duration = Duration::from_secs(2);
 const STUCK: &str = "it does not get on with a batch";
+
+/// One batch in `COMPARED`, on average, is also sent to another replica, as is the first one of
+/// each replica.
+const COMPARED: u64 = 64;
+const DIFFERENT: &str = "its partial differs from that of two other replicas";
+const UNDECIDED: &str = "its partial differs from another replica's, and no third one tells which is right";
 
 /// A partial, and the replica that sent it.
 pub(crate) struct Answered {
@@ -72,6 +79,8 @@ pub(crate) struct Group {
     times: Mutex<Times>,
     budget: Mutex<HedgeBudget>,
     opinions: Mutex<SecondOpinions>,
+    /// Place for the one batch that is being compared.
+    comparing: Arc<Semaphore>,
     tls: Arc<MutualTls>,
     runtime: Handle,
 }
@@ -87,6 +96,7 @@ impl Group {
             times: Mutex::default(),
             budget: Mutex::default(),
             opinions: Mutex::new(SecondOpinions::new(Instant::now())),
+            comparing: Arc::new(Semaphore::new(1)),
             tls: Arc::clone(tls),
             runtime: runtime.clone(),
         }
@@ -168,6 +178,44 @@ impl Group {
             return None;
         }
         timeout(self.stuck_after(ask), other.partial(ask, bytes)).await.ok()?.ok()
+    }
+
+    /// Returns the place for comparing a batch of the replica, if that batch is to be compared.
+    /// Batches are drawn at random, so that no replica knows which of its partials are compared.
+    pub fn draw(&self, replica: &Replica) -> Option<OwnedSemaphorePermit> {
+        let drawn = RandomState::new().build_hasher().finish().is_multiple_of(COMPARED);
+        if !(drawn || replica.is_new()) || self.ready() < 2 {
+            return None;
+        }
+        let place = Arc::clone(&self.comparing).try_acquire_owned().ok()?;
+        replica.note_drawn();
+        Some(place)
+    }
+
+    /// Compares the partial of a batch, `bytes` long, with another replica's. Replicas send equal
+    /// bytes. If theirs differ, a third replica decides which of the two is asked last for a while;
+    /// without a decision, it is both, so that an operator sees them.
+    pub async fn compare(&self, ask: &Ask, bytes: usize, answered: &Answered) {
+        let Answered { partial, replica } = answered;
+        // A replica that is avoided, perhaps for a lie, does not speak against others.
+        let pick = |asked: &[Arc<Replica>]| self.pick(asked).filter(|other| !other.rank().0);
+        let patience = self.stuck_after(ask);
+        let opinion_of =
+            async |other: &Replica| timeout(patience, other.uncounted(ask, bytes)).await.ok()?.ok();
+        let Some(second) = pick(std::slice::from_ref(replica)) else { return };
+        let Some(other) = opinion_of(&second).await else { return };
+        if other == *partial {
+            return;
+        }
+        let third = match pick(&[Arc::clone(replica), Arc::clone(&second)]) {
+            Some(third) => opinion_of(&third).await,
+            None => None,
+        };
+        match third {
+            Some(third) if third == *partial => second.offend(Offence::Lie, DIFFERENT),
+            Some(third) if third == other => replica.offend(Offence::Lie, DIFFERENT),
+            _ => [replica, &second].iter().for_each(|replica| replica.offend(Offence::Lie, UNDECIDED)),
+        }
     }
 
     fn unanswered(&self, cause: &str) -> ProtocolError {

@@ -142,6 +142,27 @@ impl RemoteShares {
         try_join_all(asked).await
     }
 
+    /// Compares some partials with those of other replicas, beside the answers. The partials of
+    /// most protocols combine whatever is in them, and only clients see that the answers are wrong.
+    fn compare_some(&self, ask: Ask, partials: Vec<Partial>, replicas: Vec<Arc<Replica>>) {
+        let ask = Arc::new(ask);
+        for (index, (partial, replica)) in partials.into_iter().zip(replicas).enumerate() {
+            let Some(place) = self.shares.groups[index].draw(&replica) else { continue };
+            let (groups, ask, ending) =
+                (Arc::clone(&self.shares.groups), Arc::clone(&ask), self.ending.clone());
+            self.runtime.spawn(async move {
+                let (bytes, answered) = (partial.as_bytes().len(), Answered { partial, replica });
+                let compared = async {
+                    groups[index].compare(&ask, bytes, &answered).await;
+                    Ok(())
+                };
+                // Without an outcome if the coordinator ends.
+                let _ = ending.unless_ended(compared).await;
+                drop(place);
+            });
+        }
+    }
+
     /// Combines partials that did not combine, after replacing some of them by those of other
     /// replicas. The replicas whose partials had to be replaced are asked last for a while.
     ///
@@ -221,11 +242,14 @@ impl Responder for RemoteShares {
         self.joins.check(&joined)?;
         let ask = self.ask(queries, &keys)?;
         let answered = self.runtime.block_on(self.ending.unless_ended(self.partials(&ask)))?;
-        let found: (Vec<Partial>, Vec<Arc<Replica>>) =
+        let (partials, replicas): (Vec<Partial>, Vec<Arc<Replica>>) =
             answered.into_iter().map(|Answered { partial, replica }| (partial, replica)).unzip();
-        let answers = match self.joins.combine(&joined, &found.0) {
-            Ok(answers) => answers,
-            Err(error) => self.combine_others(&ask, &joined, found, error)?,
+        let answers = match self.joins.combine(&joined, &partials) {
+            Ok(answers) => {
+                self.compare_some(ask, partials, replicas);
+                answers
+            }
+            Err(error) => self.combine_others(&ask, &joined, (partials, replicas), error)?,
         };
         lock(&self.shares.answered).count(Instant::now(), queries.len());
         Ok(answers)

@@ -2,7 +2,7 @@
 //! until it has answered all requests.
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -45,7 +45,7 @@ const DRAIN: Duration = Duration::from_secs(60);
 const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
 /// Maximum length of a status or error response, in bytes.
 const MAX_STATUS_BYTES: usize = 64 << 10;
-/// Maximum length of a refusal's line of text, in bytes.
+/// Maximum length of a line of foreign text, in bytes.
 const MAX_LINE_BYTES: usize = 256;
 /// Flow-control windows, large enough not to delay a partial.
 const STREAM_WINDOW: u32 = 16 << 20;
@@ -159,6 +159,8 @@ pub(crate) struct Replica {
     expected: Expected,
     link: Mutex<Link>,
     counts: Counts,
+    /// True until a batch has been drawn for comparing its partial with another replica's.
+    new: AtomicBool,
     /// Notified when the replica becomes available or unavailable.
     changed: Arc<Notify>,
 }
@@ -187,6 +189,7 @@ impl Replica {
             expected,
             link: Mutex::new(link),
             counts: Counts::default(),
+            new: AtomicBool::new(true),
             changed: Arc::clone(changed),
         });
         runtime.spawn(Arc::clone(&replica).attend(Arc::clone(tls)));
@@ -235,6 +238,16 @@ impl Replica {
         self.counts.hedges.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Notes that a batch has been drawn for comparing its partial with another replica's.
+    pub fn note_drawn(&self) {
+        self.new.store(false, Ordering::Relaxed);
+    }
+
+    /// Returns true if no batch has been drawn yet.
+    pub fn is_new(&self) -> bool {
+        self.new.load(Ordering::Relaxed)
+    }
+
     /// Reports the state.
     pub fn report(&self) -> ReplicaReport {
         let link = self.link();
@@ -259,7 +272,7 @@ impl Replica {
     /// request.
     pub async fn partial(&self, ask: &Ask, bytes: usize) -> Result<Partial, Refusal> {
         let in_flight = InFlight::new(self);
-        let outcome = self.try_partial(ask, bytes).await;
+        let outcome = self.uncounted(ask, bytes).await;
         match &outcome {
             Ok(_) => in_flight.answered(),
             Err(refusal) => in_flight.refused(refusal),
@@ -267,7 +280,9 @@ impl Replica {
         outcome
     }
 
-    async fn try_partial(&self, ask: &Ask, bytes: usize) -> Result<Partial, Refusal> {
+    /// Returns the replica's partial of a batch, `bytes` long, without an influence on its counts,
+    /// its times or its standing.
+    pub async fn uncounted(&self, ask: &Ask, bytes: usize) -> Result<Partial, Refusal> {
         self.give_keys(ask).await?;
         let mut response = self.post(ask).await?;
         if response.status() == StatusCode::FAILED_DEPENDENCY {
@@ -394,12 +409,12 @@ impl Replica {
                         Ended::Done => return,
                         Ended::Refused(cause) => {
                             self.drained().await;
-                            self.lost(cause);
+                            self.lost(&cause);
                         }
-                        Ended::Broken(cause) => self.lost(cause),
+                        Ended::Broken(cause) => self.lost(&cause),
                     }
                 }
-                Err(cause) => self.lost(cause),
+                Err(cause) => self.lost(&cause),
             }
             sleep(pause).await;
             pause = (pause * 2).min(longest);
@@ -419,7 +434,9 @@ impl Replica {
         }
     }
 
-    fn lost(&self, cause: String) {
+    fn lost(&self, cause: &str) {
+        // A worker's own words, or the names in a stranger's certificate, may be part of the cause.
+        let cause = line(cause.as_bytes());
         let mut link = self.link();
         if link.cause.as_ref() != Some(&cause) {
             tracing::warn!(replica = %self.url, %cause, "a replica cannot be asked");
@@ -536,8 +553,8 @@ impl Replica {
     }
 }
 
-/// Returns the first line of a refusal, shortened and without control characters, since it goes
-/// into logs and to clients.
+/// Returns the first line of a foreign text, shortened and without control characters, since it
+/// goes into logs and to clients.
 fn line(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(&body[..body.len().min(MAX_LINE_BYTES)]);
     text.lines().next().unwrap_or_default().chars().filter(|character| !character.is_control()).collect()

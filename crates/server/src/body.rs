@@ -5,14 +5,15 @@ use std::io::{self, Read};
 
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::HeaderMap;
 use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use axum::http::{HeaderMap, StatusCode};
 use bytes::{Buf, Bytes, BytesMut};
 use http_body_util::BodyExt;
 use tokio::runtime::Handle;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout_at};
 
+use crate::Limits;
 use crate::access::{Caller, Share};
 use crate::memory::Memory;
 use crate::pace::{Pace, Rate};
@@ -43,9 +44,7 @@ impl Upload {
     /// Returns the message of a request with any content type, or none.
     pub fn of_any_type(request: Request) -> Self {
         let (parts, body) = request.into_parts();
-        let length = parts.headers.get(CONTENT_LENGTH);
-        let declared = length.and_then(|length| length.to_str().ok()?.parse().ok());
-        Self { body, declared, accepted: true }
+        Self { body, declared: declared_bytes(&parts.headers), accepted: true }
     }
 
     /// Reads the message, of at most `limit` bytes, which must come at `rate` or faster.
@@ -65,23 +64,31 @@ impl Upload {
         }
         let share = caller.body_share(expected)?;
         let permit = memory.take(expected).ok_or_else(Refused::short_of_memory)?;
-        let mut frames = Paced::new(self.body, rate);
-        // The buffer grows with the received bytes, not to the announced length.
-        let mut bytes = BytesMut::new();
-        loop {
-            let Some(data) = frames.next().await? else { break };
-            if (bytes.len() + data.len()) as u64 > expected {
-                return Err(Refused::too_large(limit));
-            }
-            bytes.extend_from_slice(&data);
-        }
-        Ok(Received { bytes: bytes.freeze(), _memory: permit, _share: share })
+        let bytes = Paced::new(self.body, rate).collect(expected).await?;
+        Ok(Received { bytes, _memory: permit, _share: share })
     }
 }
 
-/// Reason why the rest of a body does not come.
+/// Returns the length that a request's headers declare for its body.
+pub fn declared_bytes(headers: &HeaderMap) -> Option<u64> {
+    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
+/// Reads the body of a request to a program's own router: at most `most` bytes, at the minimum rate
+/// of `limits`. The buffer grows with the received bytes, to less than twice their number.
+///
+/// # Errors
+/// [`BodyError`].
+pub async fn read_body(body: Body, most: u64, limits: &Limits) -> Result<Bytes, BodyError> {
+    Paced::new(body, limits.read_rate()).collect(most).await
+}
+
+/// Reason why a body is not read to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum BodyError {
+pub enum BodyError {
+    /// The body is longer than allowed.
+    #[error("the body is longer than {0} bytes")]
+    Long(u64),
     /// The body came below the minimum rate.
     #[error("the body came too slowly")]
     Slow,
@@ -90,9 +97,21 @@ pub(crate) enum BodyError {
     Broken,
 }
 
+impl BodyError {
+    /// Returns the status that refuses the request.
+    pub fn status(self) -> StatusCode {
+        match self {
+            Self::Long(_) => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::Slow => StatusCode::REQUEST_TIMEOUT,
+            Self::Broken => StatusCode::BAD_REQUEST,
+        }
+    }
+}
+
 impl From<BodyError> for Refused {
     fn from(error: BodyError) -> Self {
         match error {
+            BodyError::Long(most) => Self::too_large(most),
             BodyError::Slow => Self::slow_body(),
             BodyError::Broken => Self::broken_body(),
         }
@@ -111,6 +130,19 @@ impl Paced {
     pub fn new(body: Body, rate: Rate) -> Self {
         let now = Instant::now();
         Self { body, pace: Pace::new(now, rate), came: now }
+    }
+
+    /// Reads the body to its end, which comes after at most `most` bytes. The buffer grows with the
+    /// received bytes, not to the allowed length.
+    async fn collect(mut self, most: u64) -> Result<Bytes, BodyError> {
+        let mut bytes = BytesMut::new();
+        while let Some(data) = self.next().await? {
+            if (bytes.len() + data.len()) as u64 > most {
+                return Err(BodyError::Long(most));
+            }
+            bytes.extend_from_slice(&data);
+        }
+        Ok(bytes.freeze())
     }
 
     /// Waits for the next data; `None` at the end. The time between two calls does not count

@@ -26,7 +26,7 @@ use crate::Limits;
 use crate::access::{Peer, Shares};
 use crate::activity::{Activity, Noted, Overdue, Room};
 use crate::drain::Drained;
-use crate::memory::{ConnectionMemory, Reserved, ResponseMemory};
+use crate::memory::{Accounted, ConnectionMemory, ResponseMemory};
 use crate::refused::Refused;
 use crate::tls::{HTTP_2, expired, peer_expiry};
 
@@ -309,7 +309,7 @@ impl Connection {
 
 /// Returns the memory of a response, reserved before it was computed or taken now; `None` if too
 /// little is left. A response without a length comes from a file, in pieces.
-fn rest_of(response: &Response, memory: &ResponseMemory) -> Option<Arc<Reserved>> {
+fn rest_of(response: &Response, memory: &ResponseMemory) -> Option<Accounted> {
     let reserved = response.extensions().get().cloned();
     reserved.or_else(|| memory.reserve(response.body().size_hint().exact().unwrap_or(0)))
 }

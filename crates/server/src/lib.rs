@@ -81,6 +81,7 @@ pub use access::{OperatorNames, Quota, QuotaError, REQUEST_ID, Scope, Secret, TO
 pub use apple::AppleConfig;
 pub use backend::{BackendChoice, PimChoice, PimMachine, Processor, ShareBackends, gpu_demand};
 pub use background::{Background, Readiness};
+pub use body::{BodyError, declared_bytes, read_body};
 pub use config::{Limits, ServerConfig, WrongSetting};
 pub use connections::{Stopper, serve_router};
 pub use demo::DemoError;
@@ -88,6 +89,7 @@ pub use extension::Extension;
 pub use follow::Follow;
 pub use library::SignerError;
 pub use logs::{LogConfig, LogFormat, Logs, init_logs};
+pub use memory::{Accounted, RequestMemory};
 pub use reload::Reloader;
 pub use server::{Addresses, ServeError, Server, heed_signals, key_registry, listening, serve};
 pub use shared_keys::RedisUrl;

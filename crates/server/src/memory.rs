@@ -1,5 +1,6 @@
 //! Memory budgets, reserved before the memory is used.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use prometheus::IntGauge;
@@ -97,10 +98,38 @@ impl ResponseMemory {
 
     /// Reserves the memory that a response of `bytes` bytes needs beyond [`Self::OWN_BYTES`];
     /// `None` if too little is left. The response carries the reservation in its extensions.
-    pub fn reserve(&self, bytes: u64) -> Option<Arc<Reserved>> {
-        self.memory.take(&self.client, bytes.saturating_sub(Self::OWN_BYTES)).map(Arc::new)
+    pub fn reserve(&self, bytes: u64) -> Option<Accounted> {
+        let reserved = self.memory.take(&self.client, bytes.saturating_sub(Self::OWN_BYTES))?;
+        Some(Accounted(Arc::new(reserved)))
     }
 }
+
+/// Memory for the requests to a program's own router, to be taken before a request is read.
+pub struct RequestMemory(Memory);
+
+impl RequestMemory {
+    /// Creates a budget of `bytes`.
+    pub fn new(bytes: u64) -> Self {
+        Self(Memory::new(bytes))
+    }
+
+    /// Takes `bytes`, or `None` if too few are left. An amount above the budget takes the whole
+    /// budget.
+    pub fn take(&self, bytes: u64) -> Option<Accounted> {
+        Some(Accounted(Arc::new(self.0.take(bytes)?)))
+    }
+
+    /// Returns the bytes that are taken.
+    pub fn taken(&self) -> u64 {
+        self.0.taken()
+    }
+}
+
+/// Reserved memory, given back when the last clone is dropped. The server reserves nothing for a
+/// response that carries this value in its extensions, and keeps the value until the response is
+/// sent.
+#[derive(Clone)]
+pub struct Accounted(#[expect(dead_code, reason = "held until dropped")] Arc<dyn Any + Send + Sync>);
 
 /// Bytes that are taken and belong to no client yet.
 pub(crate) struct Unassigned {

@@ -1,14 +1,14 @@
 //! Evaluation keys that arrive in pieces, so that each request passes proxies with small limits.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use spirea_engine::{EngineError, KeyOwner};
 use spirea_wire::{KeysPiece, Part};
 
-/// Maximum bytes of all keys that are incomplete; the oldest leave first. Their clients then send
-/// keys with a query.
+/// Maximum bytes of all incomplete keys. The oldest of the client with the most bytes leave first;
+/// their client then sends keys with a query.
 const ROOM: usize = 64 << 20;
 /// Maximum number of incomplete keys, and of those of one client.
 const MOST: usize = 256;
@@ -82,11 +82,21 @@ impl Pieces {
         {
             pending.remove(oldest);
         }
-        while pending.len() > MOST || pending.iter().map(|keys| keys.bytes.len()).sum::<usize>() > ROOM {
-            pending.pop_front();
+        while (pending.len() > MOST || pending.iter().map(|keys| keys.bytes.len()).sum::<usize>() > ROOM)
+            && let Some(oldest) = oldest_of_greediest(&pending)
+        {
+            pending.remove(oldest);
         }
         Ok(None)
     }
+}
+
+/// Returns the place of the oldest keys of the client whose incomplete keys have the most bytes.
+fn oldest_of_greediest(pending: &VecDeque<Pending>) -> Option<usize> {
+    let mut bytes: HashMap<Option<KeyOwner>, usize> = HashMap::new();
+    pending.iter().for_each(|keys| *bytes.entry(keys.name.owner).or_default() += keys.bytes.len());
+    let (greediest, _) = bytes.into_iter().max_by_key(|(_, bytes)| *bytes)?;
+    pending.iter().position(|keys| keys.name.owner == greediest)
 }
 
 #[cfg(test)]
@@ -121,6 +131,18 @@ mod tests {
         assert!(add(&piece(2, 3, &[2]), None).is_err());
         assert!(add(&piece(2, 1, &[2]), None).is_err());
         assert_eq!(add(&piece(2, 0, &[9; 5]), None).unwrap(), Some(vec![9; 5]));
+    }
+
+    #[test]
+    fn a_client_with_many_bytes_displaces_no_other() {
+        let (pieces, now) = (Pieces::default(), Instant::now());
+        let [small, greedy] = [b"small", b"greed"].map(|name| Some(KeyOwner::new(name)));
+        pieces.add("t", &piece(1, 0, &[1]), ROOM, small, now).unwrap();
+        let part = vec![0; ROOM / MOST_OF_OWNER + 1];
+        for whole in 0..2 * MOST_OF_OWNER as u8 {
+            pieces.add("t", &piece(whole, 0, &part), ROOM, greedy, now).unwrap();
+        }
+        assert_eq!(pieces.add("t", &piece(1, 1, &[1]), ROOM, small, now).unwrap(), None);
     }
 
     #[test]

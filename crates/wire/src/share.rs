@@ -43,6 +43,13 @@ impl ShareLimits {
         self.bytes_of(self.max_batch as u64, self.max_batch as u64)
     }
 
+    /// Returns the maximum number of queries in a request of `bytes` bytes.
+    pub fn most_queries(&self, bytes: u64) -> usize {
+        let per_query = self.bytes_of(0, 1) - self.bytes_of(0, 0);
+        let fitting = bytes.saturating_sub(HEADER_BYTES) / per_query.max(1);
+        usize::try_from(fitting).unwrap_or(usize::MAX).min(self.max_batch)
+    }
+
     /// Returns the bytes of a request of `queries` queries under `keys` keys.
     fn bytes_of(&self, keys: u64, queries: u64) -> u64 {
         let query_bytes = self.query_bytes as u64;
@@ -212,6 +219,14 @@ mod tests {
             }
             let longer = Bytes::from([&bytes[..], &[0]].concat());
             assert!(ShareRequest::decode(&longer, &limits).is_err());
+        }
+        for (limits, keys) in [(NO_KEYS, 0), (KEYS, 1)] {
+            for queries in 1..=5 {
+                let bytes = request(keys, &[0; 5][..queries]).encode().len() as u64;
+                assert!(limits.most_queries(bytes) >= queries, "{bytes} bytes of {queries} queries");
+                assert!(limits.most_queries(bytes - 33) < queries, "{bytes} bytes of {queries} queries");
+            }
+            assert_eq!((limits.most_queries(0), limits.most_queries(u64::MAX)), (0, 5));
         }
         assert_eq!(request(5, &[0; 5]).encode().len() as u64, KEYS.request_bytes());
         assert_eq!(request(0, &[0; 5]).encode().len() as u64, NO_KEYS.request_bytes());

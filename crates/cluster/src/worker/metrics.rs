@@ -21,6 +21,7 @@ pub(super) struct WorkerMetrics {
     running: IntGauge,
     ready: IntGauge,
     keys_bytes: IntGauge,
+    memory: IntGauge,
     /// Number of spans that the collector did not take.
     pub dropped_traces: IntCounter,
 }
@@ -82,6 +83,10 @@ impl WorkerMetrics {
             running: gauge("spirea_answering_requests", "Batches that are being computed.")?,
             ready: gauge("spirea_ready", "1 if the share takes batches.")?,
             keys_bytes: gauge("spirea_keys_bytes", "Bytes of clients' evaluation keys in memory.")?,
+            memory: gauge(
+                "spirea_request_memory_bytes",
+                "Bytes reserved for requests: bodies, computing and partials.",
+            )?,
             dropped_traces,
             registry,
         })
@@ -103,12 +108,14 @@ impl WorkerMetrics {
         self.uploads.with_label_values(&[&status.to_string()]).inc();
     }
 
-    /// Formats all metrics as text; returns the content type with the text.
-    pub fn render(&self, status: &ShareStatus, keys: KeyUsage) -> (&'static str, String) {
+    /// Formats all metrics as text; returns the content type with the text. `memory` is the number
+    /// of bytes reserved for requests.
+    pub fn render(&self, status: &ShareStatus, keys: KeyUsage, memory: u64) -> (&'static str, String) {
         self.waiting.set(status.queue as i64);
         self.running.set(status.running as i64);
         self.ready.set(i64::from(status.state == ShareState::Ready));
         self.keys_bytes.set(keys.memory.bytes as i64);
+        self.memory.set(memory as i64);
         let mut text = Vec::new();
         // Writing to memory does not fail, and families come from the registry, which checked their
         // names.

@@ -15,7 +15,8 @@ use spirea_engine::keys::KeyFolderError;
 use spirea_engine::{KeyOptions, KeyRegistry, LoadError};
 use spirea_protocols::{Opening, Party, Role};
 use spirea_server::{
-    BackendChoice, Collector, Limits, OperatorNames, ShareBackends, Spans, Stopper, listening, serve_router,
+    BackendChoice, Collector, Limits, OperatorNames, RequestMemory, ShareBackends, Spans, Stopper, listening,
+    serve_router,
 };
 use spirea_store::{Snapshot, StoreError};
 use tokio::net::TcpListener;
@@ -54,6 +55,9 @@ pub struct WorkerConfig {
     pub residence: Residence,
     /// Maximum number of batches that wait while another one is computed.
     pub queue: usize,
+    /// Limits of both ports. `body_memory` bounds all that requests hold: bodies, computing and
+    /// partials.
+    pub limits: Limits,
     /// Storage and quota of clients' evaluation keys, if the share needs any.
     pub keys: KeyOptions,
     /// Collector for spans of batches; `None` for no spans.
@@ -173,7 +177,8 @@ impl Worker {
             let metrics = WorkerMetrics::new(&service::status(&database, bytes))?;
             let spans =
                 config.traces.map(|collector| Spans::start(collector, metrics.dropped_traces.clone()));
-            Service { database, limits, keys, queue, bytes, metrics, spans, leaving }
+            let (memory, port) = (RequestMemory::new(config.limits.body_memory), config.limits);
+            Service { database, limits, keys, queue, memory, port, bytes, metrics, spans, leaving }
         };
         Ok(Self {
             service: Arc::new(service),
@@ -218,13 +223,6 @@ impl Worker {
     pub async fn run(self) {
         let Self { service, tls, listener, metrics, metrics_names, drain_delay, stopper, .. } = self;
         let watching = tokio::spawn(Arc::clone(&tls).watch());
-        let Limits { connections, connection_memory, .. } = Limits::default();
-        // The only client is the coordinator.
-        let limits = Limits {
-            client_connections: connections,
-            client_connection_memory: connection_memory,
-            ..Limits::default()
-        };
         let (stop_batches, stop_metrics) = (Stopper::new(), Stopper::new());
         let leave = async {
             stopper.stopped().await;
@@ -234,13 +232,13 @@ impl Worker {
         };
         let serve = async {
             let tls = Some(tls.acceptor());
-            serve_router(listener, tls, service.router(), limits.clone(), &stop_batches).await;
+            serve_router(listener, tls, service.router(), service.port.clone(), &stop_batches).await;
             stop_metrics.stop();
         };
         let serve_metrics = async {
             if let Some((listener, _)) = metrics {
                 let router = metrics_names.guard(service.watched());
-                serve_router(listener, None, router, limits.clone(), &stop_metrics).await;
+                serve_router(listener, None, router, service.port.clone(), &stop_metrics).await;
             }
         };
         tokio::join!(leave, serve, serve_metrics);

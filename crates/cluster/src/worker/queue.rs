@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use spirea_engine::Database;
 use spirea_protocols::{Partial, PreparedKeys, ProtocolError, Query};
+use spirea_server::Accounted;
 use tokio::sync::oneshot;
 
 /// A batch; its queries have the length that the parameters require.
@@ -17,6 +18,10 @@ pub(super) struct Batch {
     pub queries: Vec<(Option<usize>, Bytes)>,
     /// Keys that the queries name.
     pub keys: Vec<PreparedKeys>,
+    /// Memory of the batch, reserved while the batch waits or is computed, even if its coordinator
+    /// goes away.
+    #[expect(dead_code, reason = "held until dropped")]
+    pub memory: Accounted,
 }
 
 /// Reason why there is no partial of a batch.
@@ -99,7 +104,7 @@ fn compute(database: &Database, jobs: &Receiver<Job>, load: &Load) {
         }
         load.running.store(1, Ordering::Relaxed);
         let began = Instant::now();
-        let Batch { queries, keys } = &batch;
+        let Batch { queries, keys, .. } = &batch;
         let queries: Vec<Query<'_>> = queries
             .iter()
             .map(|(place, bytes)| Query { bytes, keys: place.and_then(|place| keys.get(place)) })

@@ -7,21 +7,22 @@ use std::time::{Duration, SystemTime};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Path, Request, State};
-use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post, put};
 use bytes::Bytes;
-use http_body_util::{BodyExt as _, Limited};
 use spirea_engine::{Database, EngineError, KeyRegistry, TraceContext};
 use spirea_protocols::ProtocolError;
-use spirea_server::{Span, Spans};
+use spirea_server::{Accounted, BodyError, Limits, RequestMemory, Span, Spans, declared_bytes, read_body};
 use spirea_wire::{Keyed, ShareLimits, ShareRequest};
 
 use super::metrics::WorkerMetrics;
 use super::queue::{Batch, Computed, NoPartial, Queue};
 use crate::status::{ShareState, ShareStatus};
 
+/// Bytes that receiving or computing holds at most, in multiples of the bytes that result.
+const BUFFER_FACTOR: u64 = 2;
 /// Path for batches.
 const PARTIAL: &str = "/v1/partial";
 
@@ -31,6 +32,10 @@ pub(super) struct Service {
     pub limits: ShareLimits,
     pub keys: Arc<KeyRegistry>,
     pub queue: Queue,
+    /// Memory for bodies, computing and partials.
+    pub memory: RequestMemory,
+    /// Limits of the port, of which bodies have the minimum rate.
+    pub port: Limits,
     /// Bytes of the database that the worker holds.
     pub bytes: u64,
     pub metrics: WorkerMetrics,
@@ -57,6 +62,15 @@ impl Service {
         let leaving = self.leaving.load(Ordering::Relaxed);
         let state = if leaving { ShareState::Draining } else { ShareState::Ready };
         ShareStatus { queue, running, state, ..status(&self.database, self.bytes) }
+    }
+
+    /// Returns the bytes that a batch needs from its arrival until its partial is sent, for a
+    /// request of `length` bytes: a buffer or the words of the queries beside it, and the partial
+    /// beside the rows' result.
+    fn batch_bytes(&self, length: u64) -> u64 {
+        let responder = self.database.responder();
+        let partial = responder.partial_bytes(responder.share(), self.limits.most_queries(length)) as u64;
+        BUFFER_FACTOR * (length + partial)
     }
 
     /// Returns the endpoints for the coordinator.
@@ -102,7 +116,8 @@ async fn share(State(service): State<Arc<Service>>) -> Response {
 }
 
 async fn metrics(State(service): State<Arc<Service>>) -> Response {
-    let (content_type, text) = service.metrics.render(&service.status(), service.keys.usage());
+    let (keys, memory) = (service.keys.usage(), service.memory.taken());
+    let (content_type, text) = service.metrics.render(&service.status(), keys, memory);
     ([(CONTENT_TYPE, content_type)], text).into_response()
 }
 
@@ -128,15 +143,28 @@ fn busy(cause: &str) -> Response {
     response
 }
 
-/// Reads a body of at most `most` bytes; never holds a longer one.
-async fn receive(headers: &HeaderMap, body: Body, most: u64) -> Result<Bytes, Response> {
-    let too_large = || refused(StatusCode::PAYLOAD_TOO_LARGE, format!("{most} bytes are the most"));
-    let announced = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
-    if announced.is_some_and(|announced| announced > most) {
-        return Err(too_large());
+/// Reserves the memory that a request needs, given its length, and then reads its body of at most
+/// `most` bytes.
+async fn receive(
+    service: &Service,
+    headers: &HeaderMap,
+    body: Body,
+    most: u64,
+    needed: impl FnOnce(u64) -> u64,
+) -> Result<(Bytes, Accounted), Response> {
+    let length = declared_bytes(headers).unwrap_or(most);
+    if length > most {
+        return Err(unread(BodyError::Long(most)));
     }
-    let received = Limited::new(body, usize::try_from(most).unwrap_or(usize::MAX)).collect().await;
-    received.map(http_body_util::Collected::to_bytes).map_err(|_| too_large())
+    let memory = service.memory.take(needed(length));
+    let memory = memory.ok_or_else(|| busy("this worker's memory for requests is taken"))?;
+    let body = read_body(body, length, &service.port).await.map_err(unread)?;
+    Ok((body, memory))
+}
+
+/// Returns the refusal of a body that was not read to its end.
+fn unread(error: BodyError) -> Response {
+    refused(error.status(), error)
 }
 
 /// Registers a client's evaluation keys under the hash by which queries name them.
@@ -159,12 +187,16 @@ async fn take_keys(service: &Arc<Service>, hash: &str, headers: &HeaderMap, body
     let Ok(hash) = blake3::Hash::from_hex(hash) else {
         return refused(StatusCode::BAD_REQUEST, "keys are named by 64 hexadecimal digits");
     };
-    let bytes = match receive(headers, body, needed as u64).await {
-        Ok(bytes) => bytes,
+    // The registry has a limit of its own for what it prepares.
+    let received = receive(service, headers, body, needed as u64, |length| BUFFER_FACTOR * length).await;
+    let (bytes, memory) = match received {
+        Ok(received) => received,
         Err(refusal) => return refusal,
     };
     let service = Arc::clone(service);
     let register = move || {
+        // Stays reserved until the keys are prepared, even if the coordinator goes away.
+        let _memory = memory;
         if blake3::hash(&bytes) != hash {
             return Ok(None);
         }
@@ -186,7 +218,7 @@ async fn partial(State(service): State<Arc<Service>>, request: Request) -> Respo
     let began = SystemTime::now();
     let (parts, body) = request.into_parts();
     let (response, queries) = match read(&service, &parts.headers, body).await {
-        Ok(request) => (compute(&service, &request).await, request.queries.len()),
+        Ok((request, memory)) => (compute(&service, &request, memory).await, request.queries.len()),
         Err(refusal) => (refusal, 0),
     };
     service.metrics.responded(response.status().as_u16());
@@ -200,31 +232,40 @@ async fn partial(State(service): State<Arc<Service>>, request: Request) -> Respo
     response
 }
 
-/// Reads and checks a batch for this share; returns the refusal if it is not accepted.
-async fn read(service: &Service, headers: &HeaderMap, body: Body) -> Result<ShareRequest, Response> {
+/// Reads and checks a batch for this share, in memory that suffices until its partial is sent;
+/// returns the refusal if the batch is not accepted.
+async fn read(
+    service: &Service,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<(ShareRequest, Accounted), Response> {
     if service.leaving.load(Ordering::Relaxed) {
         return Err(busy("this worker ends"));
     }
-    let body = receive(headers, body, service.limits.request_bytes()).await?;
+    let most = service.limits.request_bytes();
+    let (body, memory) = receive(service, headers, body, most, |length| service.batch_bytes(length)).await?;
     let request = ShareRequest::decode(&body, &service.limits)
         .map_err(|error| refused(StatusCode::BAD_REQUEST, error))?;
     if request.version != service.database.identity().version {
         return Err(refused(StatusCode::GONE, "this worker serves another snapshot"));
     }
-    Ok(request)
+    Ok((request, memory))
 }
 
-async fn compute(service: &Arc<Service>, request: &ShareRequest) -> Response {
+async fn compute(service: &Arc<Service>, request: &ShareRequest, memory: Accounted) -> Response {
     let ShareRequest { keys, queries, .. } = request;
     let keys = match prepared(service, keys.clone()).await {
         Ok(keys) => keys,
         Err(refusal) => return refusal,
     };
-    match service.queue.partial(Batch { queries: queries.clone(), keys }).await {
+    let batch = Batch { queries: queries.clone(), keys, memory: memory.clone() };
+    match service.queue.partial(batch).await {
         Ok(Computed { partial, time }) => {
             service.metrics.computed(queries.len(), time);
             let bytes = partial.into_bytes();
-            ([(CONTENT_TYPE, "application/octet-stream")], bytes).into_response()
+            let mut response = ([(CONTENT_TYPE, "application/octet-stream")], bytes).into_response();
+            response.extensions_mut().insert(memory);
+            response
         }
         Err(NoPartial::Full) => busy("this worker's queue is full"),
         Err(NoPartial::Protocol(error @ ProtocolError::Malformed { .. })) => {

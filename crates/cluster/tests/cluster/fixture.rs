@@ -11,7 +11,7 @@ use spirea_client::{ClientOptions, HttpClient};
 use spirea_cluster::{Coordinator, CoordinatorConfig, MutualFiles, ShareStatus, Worker, WorkerConfig};
 use spirea_engine::KeyOptions;
 use spirea_protocols::Party;
-use spirea_server::{BackendChoice, ServerConfig, Stopper};
+use spirea_server::{BackendChoice, Limits, ServerConfig, Stopper};
 use spirea_specimens::snapshots::{columns, csv_options, try_build};
 use spirea_store::Snapshot;
 use tempfile::TempDir;
@@ -105,6 +105,7 @@ impl Place {
             threads: 1,
             residence: Residence::Mapped,
             queue: 8,
+            limits: Limits::default(),
             keys: KeyOptions::default(),
             traces: None,
             drain_delay: Duration::from_millis(600),

@@ -207,6 +207,71 @@ fn a_partial_that_does_not_combine_is_its_workers_and_another_one_is_asked() {
     assert_eq!(coordinator.replica(0, 1)["avoided"], serde_json::Value::Null);
 }
 
+/// Starts a coordinator for a share with a worker whose partials combine and are wrong, and with
+/// `count` honest workers. Returns it when it has compared a partial of the rogue.
+fn beside_garbling(place: &Place, count: usize) -> (Coordinating, Rogue, Vec<Working>) {
+    let snapshot = build(place.path(), "simple", 1);
+    let honest: Vec<Working> = (0..count).map(|_| place.worker(&snapshot, 0, 1)).collect();
+    let asking = place.as_coordinator("asking");
+    let rogue = Rogue::start(place, &honest[0].status, |runtime| {
+        Conduct::Garbles(Arc::new(runtime.block_on(Asking::open(&asking, &honest[0])).unwrap()))
+    });
+    let urls = std::iter::once(rogue.url.clone()).chain(honest.iter().map(Working::url)).collect();
+    let coordinator = place.coordinator(place.place(&[(&snapshot, vec![urls])]), None);
+    coordinator.ready(&snapshot);
+    eventually("all are ready", || {
+        (0..=count).all(|replica| coordinator.replica(0, replica)["state"] == "ready")
+    });
+    let mut client = place.client(&coordinator);
+    eventually("the rogue's partial is compared", || {
+        // Fails if the rogue is asked.
+        let _ = client.get_indices(&[1]);
+        !coordinator.replica(0, 0)["avoided"].is_null()
+    });
+    (coordinator, rogue, honest)
+}
+
+#[test]
+fn a_wrong_partial_that_combines_is_its_workers_if_two_others_agree() {
+    let place = Place::new();
+    let (coordinator, rogue, honest) = beside_garbling(&place, 2);
+    assert!(coordinator.replica(0, 0)["avoided"].as_str().unwrap().contains("two other replicas"));
+    for replica in 1..=honest.len() {
+        assert_eq!(coordinator.replica(0, replica)["avoided"], serde_json::Value::Null);
+    }
+    let before = rogue.asked();
+    assert_eq!(all_are_answered(&place, &coordinator, &rogue), before);
+}
+
+#[test]
+fn two_workers_that_differ_are_both_reported() {
+    let place = Place::new();
+    let (coordinator, _rogue, honest) = beside_garbling(&place, 1);
+    assert_eq!(honest.len(), 1);
+    eventually("both are reported", || {
+        [0, 1].iter().all(|&replica| {
+            let avoided = coordinator.replica(0, replica)["avoided"].clone();
+            avoided.as_str().is_some_and(|why| why.contains("no third one"))
+        })
+    });
+}
+
+#[test]
+fn what_a_worker_says_of_itself_is_told_as_a_short_line() {
+    let place = Place::new();
+    let snapshot = build(place.path(), "simple", 1);
+    let honest = place.worker(&snapshot, 0, 1);
+    let status = ShareStatus { version: "\u{1b}x\n".repeat(6000), ..honest.status.clone() };
+    let rogue = Rogue::start(&place, &status, |_| Conduct::Silence);
+    let placement = place.place(&[(&snapshot, vec![vec![rogue.url.clone(), honest.url()]])]);
+    let coordinator = place.coordinator(placement, None);
+    coordinator.ready(&snapshot);
+    eventually("its share is refused", || coordinator.replica(0, 0)["state"] == "failed");
+    let cause = coordinator.replica(0, 0)["cause"].as_str().unwrap().to_owned();
+    assert!(cause.contains("it serves share") && cause.len() <= 256, "{} bytes", cause.len());
+    assert!(!cause.contains(char::is_control), "{cause:?}");
+}
+
 #[test]
 fn numbers_that_a_worker_reports_are_clamped() {
     let place = Place::new();

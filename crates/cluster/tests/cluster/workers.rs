@@ -1,21 +1,31 @@
 //! Workers by themselves: the files that they read, the requests that they refuse, and their
 //! reports.
 
+use std::convert::Infallible;
 use std::error::Error;
+use std::io::{ErrorKind, Read as _};
+use std::net::TcpStream;
 use std::os::unix::fs::FileExt as _;
+use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::{BodyExt as _, Full};
-use hyper::client::conn::http2::SendRequest;
-use hyper::{Request, StatusCode};
+use futures_util::StreamExt as _;
+use futures_util::stream;
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::{Frame, Incoming};
+use hyper::client::conn::http2::{self, SendRequest};
+use hyper::header::CONTENT_LENGTH;
+use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use spirea_backend::Share;
 use spirea_cluster::{MutualFiles, MutualTls, ShareFiles, ShareStatus, Worker, WorkerConfig};
+use spirea_server::Limits;
 use spirea_store::Snapshot;
 use spirea_store::manifest::{GROUPS_FILE, MANIFEST_FILE};
 use spirea_wire::ShareRequest;
 
-use crate::fixture::{Place, Working, build, each_once};
+use crate::fixture::{Place, Working, build, build_keyed, each_once, eventually, free};
 use spirea_specimens::snapshots::{columns, csv_options, try_build};
 
 /// Builds a snapshot of several groups of bytes.
@@ -81,7 +91,7 @@ fn a_worker_reads_its_own_bytes_and_verifies_them() {
 
 /// A connection like a coordinator's.
 pub struct Asking {
-    sender: SendRequest<Full<Bytes>>,
+    sender: SendRequest<BoxBody<Bytes, Infallible>>,
     base: String,
 }
 
@@ -89,13 +99,20 @@ impl Asking {
     /// Opens a connection and uses it once: with TLS 1.3 a worker refuses a certificate only after
     /// the handshake.
     pub async fn open(files: &MutualFiles, worker: &Working) -> Result<Self, Box<dyn Error>> {
+        Self::open_with(files, worker, &http2::Builder::new(TokioExecutor::new())).await
+    }
+
+    async fn open_with(
+        files: &MutualFiles,
+        worker: &Working,
+        protocol: &http2::Builder<TokioExecutor>,
+    ) -> Result<Self, Box<dyn Error>> {
         let stream = tokio::net::TcpStream::connect(worker.address).await?;
         stream.set_nodelay(true)?;
         let tls = MutualTls::open(files)?.client();
         let name = rustls::pki_types::ServerName::try_from("127.0.0.1")?;
         let stream = tokio_rustls::TlsConnector::from(tls).connect(name, stream).await?;
-        let (sender, connection) =
-            hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await?;
+        let (sender, connection) = protocol.handshake(TokioIo::new(stream)).await?;
         tokio::spawn(connection);
         let asking = Self { sender, base: worker.url() };
         asking.status().await?;
@@ -119,20 +136,106 @@ impl Asking {
         path: &str,
         body: impl Into<Bytes>,
     ) -> Result<(StatusCode, bool, Bytes), hyper::Error> {
-        let mut sender = self.sender.clone();
-        sender.ready().await?;
         let request = Request::builder().method(method).uri(format!("{}{path}", self.base));
-        let response = sender.send_request(request.body(Full::new(body.into())).unwrap()).await?;
+        let response = self.send(request.body(Full::new(body.into()).boxed()).unwrap()).await?;
         let (status, later) = (response.status(), response.headers().contains_key("retry-after"));
         Ok((status, later, response.into_body().collect().await?.to_bytes()))
     }
+
+    /// Sends a request, and returns the response with a body that is not read yet.
+    async fn send(
+        &self,
+        request: Request<BoxBody<Bytes, Infallible>>,
+    ) -> Result<Response<Incoming>, hyper::Error> {
+        let mut sender = self.sender.clone();
+        sender.ready().await?;
+        sender.send_request(request).await
+    }
+
+    /// Sends the beginning of a request's body, declared to have `length` bytes, and nothing more.
+    async fn begin(&self, method: &str, path: &str, length: usize) -> StatusCode {
+        let begun = stream::once(std::future::ready(Ok(Frame::data(Bytes::from("SPIR")))));
+        let body = BodyExt::boxed(StreamBody::new(begun.chain(stream::pending())));
+        let request = Request::builder().method(method).uri(format!("{}{path}", self.base));
+        let request = request.header(CONTENT_LENGTH, length).body(body).unwrap();
+        self.send(request).await.unwrap().status()
+    }
+}
+
+/// Memory reserved for requests, in units of 1 KiB.
+fn taken(worker: &Working) -> u64 {
+    worker.metric("spirea_request_memory_bytes") as u64 >> 10
+}
+
+#[test]
+fn a_batch_takes_all_its_memory_before_it_is_computed() {
+    let place = Place::new();
+    let snapshot = large(&place);
+    let config = WorkerConfig { metrics: Some(free()), ..place.worker_config(&snapshot, 0, 1) };
+    let query = (None, Bytes::from(vec![1; snapshot.manifest().protocol.sizes().query_bytes]));
+    let (version, keys) = (snapshot.version(), Vec::new());
+    let batch = ShareRequest { version, keys, queries: vec![query; 64] }.encode();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let files = place.as_coordinator("asking");
+    let free_of_limits = Working::start(config.clone());
+    let partial = runtime.block_on(async {
+        let asking = Asking::open(&files, &free_of_limits).await.unwrap();
+        asking.ask("POST", "/v1/partial", batch.clone()).await.2
+    });
+    let needed = 2 * (batch.len() + partial.len()) as u64;
+    // One batch, and half of another.
+    let limits = Limits { body_memory: needed * 3 / 2, ..Limits::default() };
+    let worker = Working::start(WorkerConfig { limits, ..config });
+    runtime.block_on(async {
+        let mut protocol = http2::Builder::new(TokioExecutor::new());
+        // A partial is longer than what is sent before it is read.
+        assert!(partial.len() > 256 << 10, "{}", partial.len());
+        protocol.initial_stream_window_size(1 << 14);
+        let asking = Asking::open_with(&files, &worker, &protocol).await.unwrap();
+        let request = Request::post(format!("{}/v1/partial", asking.base));
+        let unread = asking.send(request.body(Full::new(batch.clone()).boxed()).unwrap()).await.unwrap();
+        assert_eq!((unread.status(), taken(&worker)), (StatusCode::OK, needed.div_ceil(1 << 10)));
+        // By this status a coordinator understands that the worker is busy.
+        let (status, later, _) = asking.ask("POST", "/v1/partial", batch.clone()).await;
+        assert_eq!((status, later), (StatusCode::SERVICE_UNAVAILABLE, true));
+        assert_eq!(worker.metric("spirea_partial_queries_count"), 1.0, "the second one was computed");
+        // A coordinator's requests for the status are answered.
+        asking.status().await.unwrap();
+        assert_eq!(unread.into_body().collect().await.unwrap().to_bytes(), partial);
+        eventually("the memory is given back", || taken(&worker) == 0);
+        assert_eq!(asking.ask("POST", "/v1/partial", batch).await.0, StatusCode::OK);
+    });
+}
+
+#[test]
+fn a_body_that_does_not_come_takes_memory_for_a_time_alone() {
+    let place = Place::new();
+    let snapshot = build_keyed(place.path());
+    let limits = Limits { read_timeout: Duration::from_secs(3), ..Limits::default() };
+    let config = place.worker_config(&snapshot, 0, 1);
+    let worker = Working::start(WorkerConfig { limits, metrics: Some(free()), ..config });
+    let keys = format!("/v1/keys/{}", "0".repeat(64));
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let asking = Asking::open(&place.as_coordinator("asking"), &worker).await.unwrap();
+        for (method, path) in [("POST", "/v1/partial"), ("PUT", &*keys)] {
+            let stalled = asking.begin(method, path, 64 << 10);
+            let (status, ()) = tokio::join!(stalled, async {
+                while taken(&worker) < 2 * 64 {
+                    tokio::task::yield_now().await;
+                }
+            });
+            assert_eq!(status, StatusCode::REQUEST_TIMEOUT, "{path}");
+            eventually("the memory is given back", || taken(&worker) == 0);
+        }
+    });
 }
 
 #[test]
 fn a_worker_refuses_what_is_no_batch_and_says_when_it_has_too_many() {
     let place = Place::new();
     let snapshot = build(place.path(), "simple", 1);
-    let metrics = Some(([127, 0, 0, 1], 0).into());
+    let metrics = Some(free());
     let worker = Working::start(WorkerConfig {
         queue: 1,
         metrics,
@@ -197,6 +300,29 @@ fn a_worker_refuses_what_is_no_batch_and_says_when_it_has_too_many() {
     assert_eq!([400, 410, 413].map(counted), [3.0, 1.0, 1.0]);
     assert!(counted(503) > 0.0);
     assert_eq!(worker.metric("spirea_key_uploads_total{status=\"404\"}"), 1.0);
+}
+
+#[test]
+fn an_address_has_a_part_of_a_workers_connections() {
+    let place = Place::new();
+    let snapshot = build(place.path(), "simple", 1);
+    let limits = Limits { client_connections: 2, ..Limits::default() };
+    let config = WorkerConfig { limits, metrics: Some(free()), ..place.worker_config(&snapshot, 0, 1) };
+    let worker = Working::start(config);
+    // Strangers without a certificate.
+    let open = || TcpStream::connect(worker.address).unwrap();
+    let held = [open(), open()];
+    let mut third = open();
+    third.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let closed = match third.read(&mut [0]) {
+        Ok(count) => count == 0,
+        Err(error) => error.kind() == ErrorKind::ConnectionReset,
+    };
+    assert!(closed, "one address may hold all connections");
+    drop(held);
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let files = place.as_coordinator("asking");
+    eventually("the places are free", || runtime.block_on(Asking::open(&files, &worker)).is_ok());
 }
 
 #[test]
