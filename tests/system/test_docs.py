@@ -82,6 +82,7 @@ def run_document(document, spirea, folder):
 EVERY = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/**/*.md"))]
 DOCUMENTS = [path for path in EVERY if steps(path)]
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]*))?\)")
+MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 # A row of THREAT_MODEL.md: a folder with sources and the number of their lines.
 COUNTED = re.compile(r"^\| \[[^]]*\]\(([^)]*)\) \| ([\d,]+) \|", re.MULTILINE)
 
@@ -107,6 +108,42 @@ def test_links_of_documents_lead_somewhere():
             if not target.exists() or (heading and heading not in anchors(target)):
                 broken.append(f"{document.relative_to(ROOT)}: {path}{heading and '#' + heading}")
     assert not broken, "\n".join(broken)
+
+
+def packages():
+    """Returns the folder of each Cargo package, by name."""
+    manifests = [*ROOT.glob("crates/**/Cargo.toml"), *ROOT.glob("conformance/**/Cargo.toml")]
+    named = ((re.search(r'^name = "(.*)"', file.read_text(encoding="utf-8"), re.MULTILINE), file.parent) for file in manifests)
+    return {name[1]: folder for name, folder in named if name}
+
+
+def tests_of(folder):
+    """Yields the names of a package's functions and modules, as a filter of `cargo test` sees them."""
+    for file in folder.rglob("*.rs"):
+        module = "::".join(part for part in file.relative_to(folder).with_suffix("").parts[1:] if part != "mod")
+        for name in re.findall(r"^ *(?:fn|mod) (\w+)", file.read_text(encoding="utf-8"), re.MULTILINE):
+            yield f"{module}::{name}"
+
+
+def test_files_and_commands_of_the_page_on_soundness_exist():
+    text = (ROOT / "docs/soundness.md").read_text(encoding="utf-8")
+    quoted = re.findall(r"`([^`\n]+)`", text)
+    files = [name for name in quoted if re.match(r"(crates|conformance|clients|scripts|tests)/[\w./-]*$", name)]
+    wrong = [name for name in files if not (ROOT / name).exists()]
+    folders = packages()
+    commands = [command for command in quoted if "cargo test" in command or command.startswith("make ")]
+    targets = set(re.findall(r"[\w-]+", " ".join(re.findall(r"^[\w-][\w .-]*:|^\w+_TESTS = .*", MAKEFILE, re.MULTILINE))))
+    for command in commands:
+        if command.startswith("make "):
+            wrong += [command for target in command.split()[1:] if target not in targets]
+        elif package := re.search(r"-p (\S+)", command):
+            words = command[package.end() :].split(" -- ")[0].split()
+            program = words[words.index("--test") + 1] if "--test" in words else None
+            filters = [word for word in words if not word.startswith("--") and word != program]
+            names = list(tests_of(folders[package[1]]))
+            wrong += [command for wanted in filters if not any(wanted in name for name in names)]
+    assert len(files) > 20 and len(commands) > 20
+    assert not wrong, "\n".join(wrong)
 
 
 def test_the_reading_order_has_the_numbers_of_lines():

@@ -221,6 +221,24 @@ mod tests {
     }
 
     #[test]
+    fn a_copy_in_another_process_encrypts_under_another_secret_and_accepts_nothing() {
+        let mut rng = SecretRng::deterministic_for_tests(3);
+        let secret = |secret: &RingSecret| secret.to_bytes().to_vec();
+        for another in Process::others() {
+            let mut copied = || {
+                let mut keys = ClientKeys::of_shape(shape(1), &[], &mut rng);
+                Arc::get_mut(&mut keys.0).unwrap().process = another.clone();
+                let before = keys.with_secret(secret);
+                (keys, before)
+            };
+            let [(asking, before), (accepting, _), (saving, _)] = std::array::from_fn(|_| copied());
+            assert!(asking.encrypt(secret) != before, "{another:?}");
+            assert_eq!(accepting.accept(), Err(Ended), "{another:?}");
+            assert!(saving.save().is_none(), "{another:?}");
+        }
+    }
+
+    #[test]
     fn saved_keys_are_restored_if_their_shape_and_length_are_known() {
         let mut rng = SecretRng::deterministic_for_tests(2);
         let keys = ClientKeys::of_shape(shape(1), &[], &mut rng);

@@ -28,6 +28,19 @@ impl Process {
     }
 }
 
+#[cfg(test)]
+impl Process {
+    /// Returns processes that differ from the calling one in one part.
+    pub fn others() -> [Self; 3] {
+        let own = Self::current;
+        [
+            Self { id: !own().id, ..own() },
+            Self { start: own().start.map_or(Some(0), |start| Some(start + 1)), ..own() },
+            Self { boot: Some("another run".into()), ..own() },
+        ]
+    }
+}
+
 /// Web pages have no process id.
 #[cfg(target_family = "wasm")]
 fn id() -> u32 {

@@ -110,6 +110,12 @@ fn is_long() -> bool {
     std::env::var("SPIREA_CONFORMANCE").is_ok_and(|form| form == "long")
 }
 
+/// Returns the number of tries of an attack that succeeds once in 256 times, and of those that may
+/// succeed. In the short form, more do with probability 2^-13.
+fn few_tries() -> (usize, usize) {
+    if is_long() { (32, 3) } else { (4, 1) }
+}
+
 /// One of a query's encrypted unit vectors.
 #[derive(Clone, Copy, Debug)]
 enum Vector {
@@ -231,6 +237,23 @@ impl Server {
         self.answer(asked, Vector::Second, &planted)
     }
 
+    /// Returns the names in the records that the client accepts if inner ciphertexts of the current
+    /// query, which name the parity of their group, are folded with the second vector of an earlier
+    /// query for `group`, times each of the factors. `factors` receives the factor that decodes.
+    fn selected<const N: usize>(
+        &self,
+        group: usize,
+        factors: impl Fn(u32) -> [u32; N],
+        rng: &mut SecretRng,
+    ) -> [Option<usize>; N] {
+        let [(known, state), (earlier, earlier_state)] = [0, group].map(|group| self.ask(0, group, rng));
+        let [asked, earlier] = [&known, &earlier].map(|query| self.read(query));
+        let [even, odd] = self.by_parity.each_ref().map(|block| self.answer(&asked, Vector::First, block));
+        let [own, other] = [&state, &earlier_state].map(|state| state.factor_of(Vector::Second));
+        factors(times(own, inverse(other)))
+            .map(|factor| self.accepted(&state, &self.second(&earlier, [&even, &odd], factor)))
+    }
+
     /// Returns the table whose answer makes the known record name the column or the group of an
     /// earlier query, if factors have this quotient.
     fn planted(&self, (level, vector): (Level, Vector), quotient: u32) -> Planted {
@@ -338,17 +361,44 @@ fn a_server_that_knows_factors_makes_an_earlier_query_select_the_group() {
     let mut rng = SecretRng::deterministic_for_tests(4);
     let server = Server::new(&mut rng);
     for group in [0, 1] {
-        let [(known, state), (earlier, earlier_state)] =
-            [0, group].map(|group| server.ask(0, group, &mut rng));
-        let [asked, earlier] = [&known, &earlier].map(|query| server.read(query));
-        let [even, odd] =
-            server.by_parity.each_ref().map(|block| server.answer(&asked, Vector::First, block));
-        let factors = [&state, &earlier_state].map(|state| state.factor_of(Vector::Second));
-        let quotient = times(factors[0], inverse(factors[1]));
-        let told = |factor| server.accepted(&state, &server.second(&earlier, [&even, &odd], factor));
-        assert_eq!(told(quotient), Some(planted_name(group)));
-        assert_eq!(told(times(quotient, 2)), None);
+        let told = server.selected(group, |quotient| [quotient, times(quotient, 2)], &mut rng);
+        assert_eq!(told, [Some(planted_name(group)), None]);
     }
+}
+
+/// Without a factor of the second vector, an earlier query would select the group in every try.
+#[test]
+fn groups_selected_by_an_earlier_query_are_refused() {
+    let (tries, most_accepted) = few_tries();
+    let mut rng = SecretRng::from_os().unwrap();
+    let server = Server::new(&mut rng);
+    let named = (0..tries).filter_map(|attempt| {
+        let [told] = server.selected(attempt % 2, |_| [1], &mut rng);
+        told
+    });
+    let accepted = named.count();
+    println!("{accepted} of {tries} accepted");
+    assert!(accepted <= most_accepted, "{accepted} accepted");
+}
+
+/// If both vectors of a query had one factor, the query's own group could be added to a record of
+/// which the server knows the column.
+#[test]
+fn answers_of_a_querys_own_second_vector_are_refused() {
+    let (tries, most_accepted) = few_tries();
+    let mut rng = SecretRng::from_os().unwrap();
+    let server = Server::new(&mut rng);
+    let planted = server.planted((Level::Inner, Vector::Second), 1);
+    let named = (0..tries).filter_map(|_| {
+        let (query, state) = server.ask(0, EARLIER.1, &mut rng);
+        let asked = server.read(&query);
+        let inner = server.answer(&asked, Vector::First, &server.honest);
+        assert_eq!(server.accepted_inner(&state, &inner), Some(KNOWN_NAME));
+        server.accepted_inner(&state, &sum(inner, &server.answer(&asked, Vector::Second, &planted)))
+    });
+    let accepted = named.filter(|&name| name != KNOWN_NAME).count();
+    println!("{accepted} of {tries} accepted");
+    assert!(accepted <= most_accepted, "{accepted} accepted");
 }
 
 #[test]
