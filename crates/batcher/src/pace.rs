@@ -172,8 +172,8 @@ mod tests {
         assert!(full.scan < ms(12) && full.time(64).abs_diff(of(100, 10).time(64)) < ms(1), "{full:?}");
     }
 
-    /// Tests the fit with sizes that repeat, and so with fewer slopes than pairs, against the slopes
-    /// of all pairs in a list.
+    /// Tests the fit against the slopes of all pairs in a list. Sizes repeat, so that there are fewer
+    /// slopes than pairs.
     #[test]
     fn the_fit_is_that_of_all_pairs() {
         let median = |mut values: Vec<f64>| {
