@@ -172,7 +172,7 @@ mod tests {
         assert!(full.scan < ms(12) && full.time(64).abs_diff(of(100, 10).time(64)) < ms(1), "{full:?}");
     }
 
-    /// Tests the fit against the slopes of all pairs in a list. Sizes repeat, so that there are fewer
+    /// Tests the fit against the slopes of all pairs in a list. Sizes repeat, so there are fewer
     /// slopes than pairs.
     #[test]
     fn the_fit_is_that_of_all_pairs() {

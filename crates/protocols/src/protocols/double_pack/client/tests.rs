@@ -111,9 +111,9 @@ fn is_long() -> bool {
 }
 
 /// Returns the number of tries of an attack that succeeds once in 256 times, and of those that may
-/// succeed. In the short form, more do with probability 2^-13.
+/// succeed. In the short form, more do with probability 2^-22.
 fn few_tries() -> (usize, usize) {
-    if is_long() { (32, 3) } else { (4, 1) }
+    if is_long() { (32, 3) } else { (4, 2) }
 }
 
 /// One of a query's encrypted unit vectors.
