@@ -7,6 +7,7 @@ use libfuzzer_sys::fuzz_target;
 use spirea_protocols::signature::Signature;
 use spirea_protocols::{Table, TableKind};
 use spirea_store::Changes;
+use spirea_store::changes::Grouping;
 
 fuzz_target!(|bytes: &[u8]| {
     if let Ok(changes) = Changes::from_bytes(bytes) {
@@ -17,8 +18,18 @@ fuzz_target!(|bytes: &[u8]| {
         let places = (kind == TableKind::Keyword).then_some([2; 32]);
         let table = Table { kind, entries: 3, records: 3, payload_bytes: 40, salt: [1; 32], places, widths: None, rows_per_record: None, max_value_bytes: None, fields, types: Vec::new(), key_form: None, key_queries: None, proofs: None };
         if let Ok(changes) = Changes::read_lines(&table, bytes, Path::new("lines")) {
-            assert_eq!(Changes::from_bytes(&changes.to_bytes()).unwrap(), changes);
+            let lines = changes.to_lines(&table).unwrap();
+            assert_eq!(Changes::read_lines(&table, &lines[..], Path::new("lines")).unwrap(), changes);
+            let binary = changes.to_bytes();
+            assert_eq!(Changes::from_bytes(&binary).unwrap().to_bytes(), binary);
             let _ = changes.check(&table);
+        }
+        let mut grouping = Grouping::new(table, None, "lines");
+        for line in bytes.split(|&byte| byte == b'\n') {
+            if grouping.add(line).is_err() {
+                break;
+            }
+            assert_eq!(grouping.ready().is_some(), grouping.take().is_some());
         }
     }
     if let Ok(signature) = Signature::from_json(bytes) {

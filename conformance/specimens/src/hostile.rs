@@ -7,6 +7,7 @@ use spirea_math::random::SecretRng;
 use spirea_protocols::registry::{Choice, ProtocolParams};
 use spirea_protocols::{Files, Opening, Partial, Party, PreparedKeys, Query, Responder, Role};
 use spirea_store::Manifest;
+use spirea_store::changes::Cursor;
 use spirea_store::repository::StoredRecord;
 
 /// Checks that bytes are a manifest in canonical form or give an error, and that an accepted
@@ -43,8 +44,10 @@ pub fn records() -> [Vec<u8>; 2] {
         values: Some(40),
         signature: None,
         abandoned: vec![[3; 32], [4; 32]],
+        cursor: Some(Cursor::try_from("block \u{2713}\n".to_owned()).expect("it is short")),
     };
-    let few = StoredRecord { delta: None, values: None, abandoned: Vec::new(), ..record.clone() };
+    let few =
+        StoredRecord { delta: None, values: None, abandoned: Vec::new(), cursor: None, ..record.clone() };
     [record, few].map(|record| {
         let bytes = record.to_bytes();
         assert_eq!(StoredRecord::from_bytes(&bytes).as_ref(), Ok(&record));

@@ -79,6 +79,10 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
                 "Publish changes through the server that has the repository",
                 "spirea publish --server http://127.0.0.1:8081 --database prices --changes changes.jsonl",
             ),
+            (
+                "Publish what a producer writes to standard input, a version every two seconds",
+                "spirea publish --repository versions --stream --every-seconds 2",
+            ),
         ],
     ),
     (

@@ -27,6 +27,7 @@ mod rates;
 mod remote;
 mod self_signed;
 mod serve;
+mod stream;
 mod token;
 
 use std::ffi::OsString;
@@ -63,7 +64,7 @@ enum Action {
     /// Explain a snapshot: shapes, sizes, anonymity set, failure bound, and what a look-up tells
     /// whom.
     Inspect(inspect::Options),
-    /// Publish a base or changes of it in a repository.
+    /// Publish a table, or changes of it, as a new version of a repository.
     Publish(publish::Publish),
     /// Go back to an earlier version of a repository.
     Rollback(publish::Rollback),

@@ -20,22 +20,25 @@ use spirea_store::{Changes, Repository, Silent, Snapshot, VersionRecord};
 
 use crate::progress::Bars;
 use crate::remote::Remote;
+use crate::stream::{Destination, StreamOptions};
 
 /// Options for the repository and for working on it.
 #[derive(Args)]
 pub struct Target {
-    /// The repository's folder, which no server has.
+    /// Folder of the repository. No server may have it open: such a server publishes, see --server.
     #[arg(help_heading = "Repository", long, value_name = "FOLDER", conflicts_with = "server")]
     repository: Option<PathBuf>,
     #[command(flatten)]
     remote: Remote,
-    /// Sign the version with the private key in this file.
-    #[arg(help_heading = "Repository", long, value_name = "FILE")]
+    /// Sign the version with the private key in this file (`spirea key new`). A server signs with
+    /// its own key (`spirea serve --signing-key`).
+    #[arg(help_heading = "Repository", long, value_name = "FILE", conflicts_with = "server")]
     sign: Option<PathBuf>,
-    /// Versions to keep, at least 2. [default: 2; all for a roll-back]
-    #[arg(help_heading = "Repository", long)]
+    /// Number of versions to keep for roll-backs, at least 2. A server keeps 16. [default: 2; all
+    /// for a roll-back]
+    #[arg(help_heading = "Repository", long, value_name = "COUNT", conflicts_with = "server")]
     keep: Option<usize>,
-    /// Threads; 0 for all.
+    /// Threads of this command; 0 for all.
     #[arg(long, default_value = "0")]
     threads: Threads,
 }
@@ -54,7 +57,7 @@ impl Target {
 
     fn folder(&self) -> anyhow::Result<&Path> {
         self.repository.as_deref().context(
-            "say which repository: --repository FOLDER, or --server URL --database NAME for the one that a server has",
+            "name the repository: --repository FOLDER, or --server URL --database NAME if a server has it open",
         )
     }
 
@@ -67,34 +70,37 @@ impl Target {
     }
 }
 
-/// Options of `spirea publish`: a base, or changes of the current version.
+/// Options of `spirea publish`: a base, changes of the current version, or a stream of changes.
 #[derive(Args)]
 pub struct Publish {
     #[command(flatten)]
     target: Target,
-    /// A snapshot that becomes the base; the repository is made if it is not there.
-    #[arg(help_heading = "Base", long, conflicts_with_all = ["put", "delete", "changes"])]
+    /// Publish this snapshot (a folder that `spirea build` wrote) as a new base. Creates the
+    /// repository if its folder does not exist.
+    #[arg(help_heading = "Base", long, value_name = "SNAPSHOT", conflicts_with_all = ["put", "delete", "changes"])]
     base: Option<PathBuf>,
-    /// Publish a base even if it has less than half of the current version's values, as when its
-    /// input was cut off.
-    #[arg(help_heading = "Base", long, requires = "base")]
+    /// Publish the base even if it has less than half of the current version's values. Without it,
+    /// such a base is refused, because its input may have been cut off.
+    #[arg(help_heading = "Base", long, requires = "base", conflicts_with_all = ["put", "delete", "changes"])]
     allow_shrinking: bool,
-    /// A table of keys with their new values: CSV, JSONL, Arrow or Parquet, with the columns of the
-    /// base; a file, a folder of files, or a pattern.
+    /// Table of keys with their new values, for keys that exist and for new ones: CSV, JSONL, Arrow
+    /// or Parquet, with the columns of the base; a file, a folder of files, or a pattern.
     #[arg(help_heading = "Changes", long, value_name = "FILE")]
     put: Option<PathBuf>,
-    /// A table of keys that have no value any more.
+    /// Table of keys to delete.
     #[arg(help_heading = "Changes", long, value_name = "FILE")]
     delete: Option<PathBuf>,
-    /// Column of the keys in both; of the rows' numbers for a table by position.
-    #[arg(help_heading = "Changes", long, default_value = "key")]
+    /// Column of the keys in both tables; of row numbers, from 0, for a table by position.
+    #[arg(help_heading = "Changes", long, value_name = "COLUMN", default_value = "key")]
     key: String,
     #[command(flatten)]
     file: InputOptions,
-    /// Lines of JSON, `{"key": KEY, "value": VALUE}` or `{"key": KEY, "deleted": true}`, in place
-    /// of the tables.
+    /// Changes as lines of JSON in place of the tables: `{"key": KEY, "value": VALUE}` or `{"key":
+    /// KEY, "deleted": true}`.
     #[arg(help_heading = "Changes", long, value_name = "FILE", conflicts_with_all = ["put", "delete"])]
     changes: Option<PathBuf>,
+    #[command(flatten)]
+    stream: StreamOptions,
 }
 
 impl Publish {
@@ -105,7 +111,7 @@ impl Publish {
     fn check(&self) -> anyhow::Result<()> {
         ensure!(
             self.put.is_some() || self.delete.is_some() || self.changes.is_some(),
-            "say what to publish: --base SNAPSHOT, or changes with --put FILE, --delete FILE or --changes FILE; such as `spirea publish --repository FOLDER --base SNAPSHOT`"
+            "say what to publish: --base SNAPSHOT, or changes with --put FILE, --delete FILE, --changes FILE or --stream; such as `spirea publish --repository FOLDER --base SNAPSHOT`"
         );
         Ok(())
     }
@@ -129,6 +135,13 @@ impl Publish {
 /// Publishes a base or changes.
 pub fn publish(options: &Publish) -> anyhow::Result<Status> {
     let (target, started) = (&options.target, Instant::now());
+    if options.stream.is_asked() {
+        let destination = match target.remote.publisher()? {
+            Some(server) => Destination::Server(server),
+            None => Destination::Folder(target.open(KEPT)?, target.backend()?),
+        };
+        return options.stream.publish(&destination);
+    }
     if let Some(server) = target.remote.publisher()? {
         if let Some(base) = &options.base {
             return server.base(base, options.shrinking());
@@ -170,8 +183,8 @@ pub fn publish(options: &Publish) -> anyhow::Result<Status> {
 pub struct Rollback {
     #[command(flatten)]
     target: Target,
-    /// The version, or the first digits of it; by default the one before the current that no
-    /// roll-back has left.
+    /// Version to make current again, or its first digits: `spirea inspect FOLDER` lists those of a
+    /// repository. By default the newest version before the current one that no roll-back has left.
     #[arg(long, value_name = "VERSION", value_parser = first_digits)]
     to: Option<String>,
 }
@@ -241,8 +254,9 @@ fn describe(record: &VersionRecord) -> String {
         let (count, size) = (manifest.table.entries, bytes(manifest.protocol.matrix_bytes()));
         format!("{count} changed in a delta of {size}")
     });
+    let cursor = record.cursor.as_ref().map(|cursor| format!(", cursor {cursor}")).unwrap_or_default();
     let signed = record.signature.as_ref().map_or("not signed".into(), |by| format!("signed by {}", by.key));
-    format!("number {}, {count}, {delta}, {signed}", record.sequence)
+    format!("number {}, {count}, {delta}, {signed}{cursor}", record.sequence)
 }
 
 /// Prints the versions of a repository, each in two lines.

@@ -1,12 +1,13 @@
 //! Publishing through the administration port of a server that has the repository.
 
-use std::io::{PipeWriter, Read, pipe};
+use std::io::{self, PipeWriter, Read, pipe};
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow, bail, ensure};
 use clap::Args;
+use serde::Deserialize as _;
 use serde_json::Value;
 use spirea_client::{ClientError, EnvironmentProxy, TransportError, agent, check_address, proxy_for};
 use spirea_console::access::{Access, tls};
@@ -15,6 +16,7 @@ use spirea_console::output::{print_line, seconds};
 use spirea_console::status::Status;
 use spirea_protocols::Table;
 use spirea_store::Snapshot;
+use spirea_store::changes::Cursor;
 use spirea_store::manifest::{MANIFEST_FILE, MAX_MANIFEST_BYTES, SIGNATURE_FILE};
 use spirea_store::repository::Shrinking;
 use spirea_wire::{MAX_REFUSAL_BYTES, Refusal};
@@ -25,6 +27,11 @@ use ureq::{Agent, Body, RequestBuilder, SendBody};
 /// Maximum length of a response with a list of versions and the table, in bytes. The table fits a
 /// manifest.
 const MAX_VERSIONS_BYTES: u64 = 2 * MAX_MANIFEST_BYTES;
+
+/// Content type of changes: lines of JSON.
+const CHANGES: Option<&str> = Some("application/x-ndjson");
+/// Content type of a snapshot: a tar archive.
+const SNAPSHOT: Option<&str> = Some("application/x-tar");
 
 /// Options for a server that has the repository.
 #[derive(Args)]
@@ -95,7 +102,7 @@ impl Publisher {
             Shrinking::Refuse => "snapshot",
             Shrinking::Allow => "snapshot?shrinking=allow",
         };
-        let sent = self.post(endpoint, Some("application/x-tar"), SendBody::from_owned_reader(reader));
+        let sent = self.post(endpoint, SNAPSHOT, SendBody::from_owned_reader(reader));
         // A server that refuses stops reading, and the pipe breaks. The refusal is then the error
         // to report.
         let packed = packing.join().map_err(|_| anyhow!("packing the snapshot was aborted by a defect"))?;
@@ -105,11 +112,7 @@ impl Publisher {
 
     /// Returns the table that changes apply to.
     pub fn table(&self) -> anyhow::Result<Table> {
-        let table: Option<Table> = serde_json::from_value(self.versions()?["table"].take())
-            .context("the server does not say what its table is; it may be an older one: update it, or publish where its repository lies")?;
-        let table = table.context("the database has no version yet; publish a base with --base SNAPSHOT")?;
-        table.validate()?;
-        Ok(table)
+        table_of(&self.versions()?)
     }
 
     /// Returns the versions that the server keeps, and the table of the newest.
@@ -119,9 +122,22 @@ impl Publisher {
         self.read(response.with_context(|| self.url.clone())?, MAX_VERSIONS_BYTES)
     }
 
+    /// Returns the table that changes apply to, and the cursor of the current version.
+    pub fn position(&self) -> anyhow::Result<(Table, Option<Cursor>)> {
+        let versions = self.versions()?;
+        let newest = versions.pointer("/versions/0/cursor");
+        let cursor = newest.map(Cursor::deserialize).transpose().context("the newest version's cursor")?;
+        Ok((table_of(&versions)?, cursor))
+    }
+
     /// Sends changes, as lines of JSON.
     pub fn changes(&self, lines: impl Read + Send + 'static) -> anyhow::Result<Status> {
-        self.post("changes", Some("application/x-ndjson"), SendBody::from_owned_reader(lines))
+        self.post("changes", CHANGES, SendBody::from_owned_reader(lines))
+    }
+
+    /// Sends a group of changes, as lines of JSON. Returns the server's description of the version.
+    pub fn group(&self, lines: Vec<u8>) -> anyhow::Result<Value> {
+        self.send("changes", CHANGES, SendBody::from_owned_reader(io::Cursor::new(lines)))
     }
 
     /// Goes back to the version `to`, or to the one before the current.
@@ -135,13 +151,10 @@ impl Publisher {
         self.post("compact", None, SendBody::none())
     }
 
+    /// Sends a request, and prints the version that answers.
     fn post(&self, what: &str, content_type: Option<&str>, body: SendBody<'_>) -> anyhow::Result<Status> {
         let started = Instant::now();
-        let request = self.authorized(self.agent.post(format!("{}/{what}", self.url)));
-        let response = content_type.into_iter().fold(request, RequestBuilder::content_type).send(body);
-        let response = response.map_err(|error| self.failed(error));
-        let response = response.with_context(|| format!("{}: nothing may have been published", self.url))?;
-        let published = self.read(response, MAX_REFUSAL_BYTES)?;
+        let published = self.send(what, content_type, body)?;
         let taken = seconds(started.elapsed().as_secs_f64());
         let version = published["version"].as_str().unwrap_or_default();
         print_line(&format!("version {version} answers after {taken}"))?;
@@ -150,6 +163,14 @@ impl Publisher {
             published["sequence"], published["changes"]
         ))?;
         Ok(Status::SUCCESS)
+    }
+
+    fn send(&self, what: &str, content_type: Option<&str>, body: SendBody<'_>) -> anyhow::Result<Value> {
+        let request = self.authorized(self.agent.post(format!("{}/{what}", self.url)));
+        let response = content_type.into_iter().fold(request, RequestBuilder::content_type).send(body);
+        let response = response.map_err(|error| self.failed(error));
+        let response = response.with_context(|| format!("{}: nothing may have been published", self.url))?;
+        self.read(response, MAX_REFUSAL_BYTES)
     }
 
     /// Converts an error to the one that clients of other endpoints get, with the proxy and a
@@ -188,6 +209,15 @@ impl Publisher {
         }
         serde_json::from_slice(&body).context("the server's response is no JSON")
     }
+}
+
+/// Returns the table from a server's list of versions.
+fn table_of(versions: &Value) -> anyhow::Result<Table> {
+    let table: Option<Table> = Option::deserialize(&versions["table"])
+        .context("the server does not say what its table is; it may be an older one: update it, or publish where its repository lies")?;
+    let table = table.context("the database has no version yet; publish a base with --base SNAPSHOT")?;
+    table.validate()?;
+    Ok(table)
 }
 
 /// Writes a snapshot's files as a tar archive, the manifest first.

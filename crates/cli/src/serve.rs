@@ -58,6 +58,10 @@ pub struct Options {
     /// too.
     #[arg(help_heading = "Following", long, value_name = "KEY")]
     pin_key: Option<PublicKey>,
+    /// The most that a repository's files take while a version is copied, such as 30GiB: three
+    /// times the table's size, and that of its deltas. By default as much as is free on the disk.
+    #[arg(help_heading = "Following", long, value_name = "SIZE", value_parser = parse_bytes)]
+    follow_disk: Option<u64>,
     /// Longest time that a version waits, after it was published here, until all servers that
     /// follow this one have it, such as 30s. It does not wait by default.
     #[arg(help_heading = "Following", long, value_name = "TIME", value_parser = parse_time)]
@@ -247,6 +251,9 @@ impl Options {
         });
         set.to("follow.pin_key", "--pin-key", self.pin_key, |config, value| {
             config.follow.get_or_insert_with(follow).key = Some(value);
+        });
+        set.to("follow.disk", "--follow-disk", self.follow_disk, |config, value| {
+            config.follow.get_or_insert_with(follow).disk = Some(value);
         });
         set.to("activate_after", "--activate-after", self.activate_after, |config, value| {
             config.activate_after = Some(value);

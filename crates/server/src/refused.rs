@@ -366,6 +366,11 @@ impl From<PublishError> for Refused {
             PublishError::Store(StoreError::Busy { .. }) => {
                 Self::new(Code::Busy, message, "nothing has changed; try again when it is done")
             }
+            PublishError::Store(StoreError::OtherCursor { .. }) => Self::new(
+                Code::NotPublishable,
+                message,
+                "nothing has changed; ask for the versions, the newest of which has the cursor",
+            ),
             PublishError::Store(StoreError::Io { .. }) | PublishError::Receive(_) | PublishError::Load(_) => {
                 Self::new(Code::Internal, message, "nothing has changed; the server's log has more")
             }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use spirea_protocols::ProtocolError;
 use spirea_protocols::table::MAX_VALUE_BYTES;
 
+use crate::changes::{Cursor, named};
 use crate::expected_rows::ExpectedRows;
 
 /// Place of a fault in an input file: `data.csv:1042`, or `data.parquet: row 17`.
@@ -231,6 +232,32 @@ pub enum StoreError {
         path: PathBuf,
         /// The versions that exist instead.
         detail: String,
+    },
+    /// Changes of a stream follow another cursor than that of the current version.
+    #[error(
+        "{}: the changes follow {}, and the current version has {}: resume the stream there", .path.display(), named(.after.as_ref()), named(.current.as_ref())
+    )]
+    OtherCursor {
+        /// The repository.
+        path: PathBuf,
+        /// Cursor that the changes follow.
+        after: Option<Cursor>,
+        /// Cursor of the current version.
+        current: Option<Cursor>,
+    },
+    /// A copy of another repository would take more of the disk than is allowed.
+    #[error(
+        "{}: a copy needs {needed} bytes beside the {kept} bytes that are kept, and {most} bytes are allowed (follow.disk, --follow-disk): allow more", .path.display()
+    )]
+    OverQuota {
+        /// The repository.
+        path: PathBuf,
+        /// Bytes that are to come.
+        needed: u128,
+        /// Bytes of the repository's files.
+        kept: u128,
+        /// Maximum bytes of the repository's files.
+        most: u64,
     },
     /// A record of a repository's versions cannot be trusted, or does not match the files beside
     /// it.

@@ -102,8 +102,9 @@ fn a_wrong_usage_is_named_with_its_remedy() {
     let is_folder = "folder: cannot open: is a directory; it is a folder: name a file";
     let is_empty = "folder: the folder has no files, but for hidden ones and those whose names begin with _";
     let rule = "a database's name has 1 to 128 of the characters a-z, 0-9 and -";
-    let which = "say which repository: --repository FOLDER, or --server URL --database NAME for the one that a server has";
-    let what = "say what to publish: --base SNAPSHOT, or changes with --put FILE, --delete FILE or --changes FILE; such as `spirea publish --repository FOLDER --base SNAPSHOT`";
+    let which =
+        "name the repository: --repository FOLDER, or --server URL --database NAME if a server has it open";
+    let what = "say what to publish: --base SNAPSHOT, or changes with --put FILE, --delete FILE, --changes FILE or --stream; such as `spirea publish --repository FOLDER --base SNAPSHOT`";
     let plan = "say which table to plan for: --records NUMBER --record-bytes SIZE, --input FILE, or --snapshot FOLDER; such as `spirea plan --records 1e6 --record-bytes 256`";
     let cases: &[(&[&str], &str)] = &[
         (&["serve", "d.csv"], &file),

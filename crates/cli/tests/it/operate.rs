@@ -306,6 +306,17 @@ fn tables_of_changes_are_published_through_a_server() {
     assert!(run(2, &with(&["--put", "bytes.csv"])).contains("bytes.csv:2: its text is not UTF-8"));
     assert!(run(2, &with(&["--put", "bytes.csv", "--bytes"])).contains("no text"));
     assert!(run(2, &with(&[])).contains("say what to publish"));
+    for other in
+        [&["--stream"][..], &["--every-changes", "5"], &["--every-seconds", "5"], &["--allow-shrinking"]]
+    {
+        let refused = run(2, &[&publish[..], &["--put", "put.csv"], other].concat());
+        assert!(refused.contains(other[0]) && refused.contains("--put"), "{refused}");
+    }
+    // The server has its own key, and keeps its own number of versions.
+    for (option, value) in [("--sign", "operator.key"), ("--keep", "3")] {
+        let refused = run(2, &with(&["--put", "put.csv", option, value]));
+        assert!(refused.contains(option) && refused.contains("--server"), "{refused}");
+    }
     // A wrong name, or the port for clients, is detected too.
     for (server, database, refusal) in
         [(&admin, "other", "it is a snapshot of urls"), (&url, "urls", "the server refused (404")]

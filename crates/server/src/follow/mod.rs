@@ -25,12 +25,17 @@ pub struct Follow {
     pub key: Option<PublicKey>,
     /// Time between looks at its current version.
     pub interval: Duration,
+    /// Maximum bytes of each repository's files while a version is copied. Without it, the disk's
+    /// free space is the limit: only the publisher knows how large its tables become.
+    pub disk: Option<u64>,
 }
 
 impl Default for Follow {
-    /// No address, no token, the roots of the web, no key, and a look every 5 seconds.
+    /// No address, no token, the roots of the web, no key, a look every 5 seconds, and as much of
+    /// the disk as is free.
     fn default() -> Self {
-        Self { url: String::new(), token_file: None, ca: None, key: None, interval: Duration::from_secs(5) }
+        let interval = Duration::from_secs(5);
+        Self { url: String::new(), token_file: None, ca: None, key: None, interval, disk: None }
     }
 }
 

@@ -46,7 +46,7 @@ impl Library {
         let has = received.or_else(|| Some(repository.current()?.version));
         let look = Look { follower: *follower, has };
         let publisher = HttpPublisher::new(follow, name, look, move || ending.has_come())?;
-        let trust = Trust { name, key: follow.key.as_ref() };
+        let trust = Trust { name, key: follow.key.as_ref(), disk: follow.disk };
         let (record, answers) = match repository.offered(&publisher, trust)? {
             Offer::Nothing => return Ok(Outcome::Nothing),
             Offer::Same => return Ok(Outcome::Same),

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use spirea_backend::StoredFile;
 use spirea_protocols::Table;
+use spirea_store::changes::Cursor;
 use spirea_store::repository::{Shrinking, StoredRecord};
 use spirea_store::{Changes, FileEntry, Repository, Silent, Snapshot, StoreError, VersionRecord};
 
@@ -32,12 +33,15 @@ pub(crate) struct Published {
     pub sequence: u64,
     /// Number of changes since the base was built.
     pub changes: u64,
+    /// Position of the producer of the changes, if it gave one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<Cursor>,
 }
 
 impl From<&VersionRecord> for Published {
     fn from(record: &VersionRecord) -> Self {
         let changes = record.delta.as_ref().map_or(0, |delta| delta.manifest().table.entries);
-        Self { version: record.version, sequence: record.sequence, changes }
+        Self { version: record.version, sequence: record.sequence, changes, cursor: record.cursor.clone() }
     }
 }
 

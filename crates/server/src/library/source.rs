@@ -38,6 +38,23 @@ fn is_empty(folder: &Path) -> bool {
     }
 }
 
+/// Returns true if copies of another server's versions are stored in `folder`: the server follows
+/// one, and the folder is a repository or is going to be one.
+///
+/// # Errors
+/// [`StoreError::BadOption`] if this process may not write there.
+fn is_copy(folder: &Path, follow: Option<&Follow>) -> Result<bool, StoreError> {
+    if follow.is_none() || !(is_empty(folder) || Repository::is_one(folder)) {
+        return Ok(false);
+    }
+    let existing = folder.ancestors().find(|path| path.exists()).unwrap_or(Path::new("."));
+    if Repository::is_read_only(existing) {
+        let detail = "this process may not write there (a read-only mount, or permissions), and a server that follows another one stores its versions: make the folder writable, name another one, or serve the repository without following (follow.url, --follow)";
+        return Err(StoreError::BadOption(format!("{}: {detail}", folder.display())));
+    }
+    Ok(true)
+}
+
 /// Source of a database's versions.
 pub(crate) enum Source {
     /// The snapshot in a folder, and those that take its place; or the versions of a repository
@@ -51,7 +68,8 @@ impl Source {
     /// Opens the source in a folder: a snapshot or else a repository, which may be empty. Versions
     /// published there are signed by the key in the file `signing_key`, if given. A repository
     /// where this process may not write is neither locked nor changed. If the server follows
-    /// another one, a folder that is missing or empty becomes a repository.
+    /// another one, a folder that is missing or empty becomes a repository, and repositories must
+    /// be writable.
     ///
     /// # Errors
     /// [`OpenError`].
@@ -60,7 +78,7 @@ impl Source {
         signing_key: Option<&Path>,
         follow: Option<&Follow>,
     ) -> Result<Self, OpenError> {
-        if follow.is_some() && is_empty(folder) {
+        if is_copy(folder, follow)? {
             return Ok(Self::Repository(Box::new(Repository::create(folder, settings(None))?)));
         }
         if !Repository::is_one(folder) || Repository::is_read_only(folder) {
@@ -79,7 +97,7 @@ impl Source {
         signing_key: Option<&Path>,
         follow: Option<&Follow>,
     ) -> Result<(), OpenError> {
-        if follow.is_some() && is_empty(folder) {
+        if is_copy(folder, follow)? && is_empty(folder) {
             return Ok(());
         }
         if !Repository::is_one(folder) {

@@ -429,7 +429,7 @@ pub(super) fn admin_endpoints() -> Vec<Endpoint> {
         },
         publication(
             "/v1/admin/databases/{name}/changes",
-            "Takes in changes, as lines of JSON: {\"key\": ..., \"value\": ...} or {\"key\": ..., \"deleted\": true}.",
+            "Takes in changes, as lines of JSON: {\"key\": ..., \"value\": ...} or {\"key\": ..., \"deleted\": true}. A first line {\"after\": CURSOR} applies them only behind that cursor, and a last line {\"cursor\": CURSOR} stores one with the version.",
             &[],
             Some(CHANGES_TYPE),
             post(publish::changes),

@@ -70,13 +70,15 @@ struct FollowSettings {
     pin_key: Option<PublicKey>,
     #[serde(deserialize_with = "time")]
     interval: Option<Duration>,
+    #[serde(deserialize_with = "size")]
+    disk: Option<u64>,
 }
 
 impl FollowSettings {
     fn is_given(&self) -> bool {
-        let Self { url, token_file, ca, pin_key, interval } = self;
+        let Self { url, token_file, ca, pin_key, interval, disk } = self;
         let files = token_file.is_some() || ca.is_some();
-        url.is_some() || files || pin_key.is_some() || interval.is_some()
+        url.is_some() || files || pin_key.is_some() || interval.is_some() || disk.is_some()
     }
 }
 
@@ -247,6 +249,7 @@ impl Settings {
             set(&mut known.ca, follow.ca.map(Some));
             set(&mut known.key, follow.pin_key.map(Some));
             set(&mut known.interval, follow.interval);
+            set(&mut known.disk, follow.disk.map(Some));
         }
         set(&mut config.keys.folder, keys.folder.map(Some));
         set(&mut config.keys.memory_bytes, keys.memory);

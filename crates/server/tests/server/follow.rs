@@ -70,16 +70,18 @@ fn a_follower_answers_from_the_publisher_s_versions() {
     let follower = serve_with(following(folder.path(), publisher.admin.unwrap()));
     let mut client = client(&follower);
     assert_eq!(ask(&mut client, "key-3"), "value 3 of edition 1");
-    let steps: [(&str, &[u8]); 4] = [
-        ("changes", br#"{"key": "key-3", "value": "changed"}"#),
+    let steps: [(&str, &[u8]); 5] = [
+        ("changes", br#"{"key": "key-3", "value": "changed", "cursor": "1"}"#),
+        // The same version under another number.
+        ("changes", br#"{"cursor": "2"}"#),
         ("changes", br#"{"key": "new", "value": "added"}"#),
         ("rollback", b""),
         ("compact", b""),
     ];
     for (what, body) in steps {
         publish(&publisher, what, body);
+        eventually(what, || record(&replica(folder.path())) == record(&path));
         eventually(what, || served(&follower) == served(&publisher));
-        assert_eq!(record(&replica(folder.path())), record(&path), "{what}");
     }
     // Clients of the former versions were answered, and follow.
     assert_eq!(ask(&mut client, "key-3"), "value 3 of edition 1");
@@ -290,6 +292,7 @@ fn a_follower_needs_a_token_trusts_a_certificate_and_checks_signatures() {
         ca: Some(authority.write(folder.path())),
         key: None,
         interval: Duration::from_millis(50),
+        disk: None,
     };
     let other = PrivateKey::from_bytes(&[7; 32]).public();
     let wrong = [

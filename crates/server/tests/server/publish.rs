@@ -174,6 +174,31 @@ fn changes_answer_when_their_publisher_is_told() {
 }
 
 #[test]
+fn changes_of_a_stream_are_published_behind_their_cursor_alone() {
+    let folder = tempdir().unwrap();
+    let server = serve(&repository(folder.path(), &snapshot(folder.path(), "simple", true, 1)));
+    let group = |after: &str, cursor: &str, value: &str| {
+        let lines = format!(
+            "{{\"after\": {after}}}\n{{\"key\": \"key-3\", \"value\": \"{value}\", \"cursor\": \"{cursor}\"}}"
+        );
+        publish(&server, "changes", lines.as_bytes())
+    };
+    assert_eq!(published(&group("null", "1", "one"))["cursor"], "1");
+    let first = published(&group("\"1\"", "2", "two"));
+    for after in ["null", "\"1\""] {
+        let refused = group(after, "2", "again");
+        assert_eq!((refused.status, refused.refusal().code), (409, Code::NotPublishable));
+        assert!(refused.refusal().message.contains("the cursor \"2\""), "{:?}", refused.refusal());
+    }
+    let versions = server.get_admin("/v1/admin/databases/table/versions", "");
+    let newest = &published(&versions)["versions"][0];
+    assert_eq!((&newest["cursor"], &newest["version"]), (&"2".into(), &first["version"]));
+    let long = group("\"2\"", &"c".repeat(257), "three");
+    assert_eq!((long.status, long.refusal().code), (400, Code::Malformed));
+    assert_eq!(ask(&mut client(&server, folder.path()), &["key-3"]), [Some("two".into())]);
+}
+
+#[test]
 fn rows_are_changed_added_and_deleted_by_number() {
     let folder = tempdir().unwrap();
     let path = repository(folder.path(), &snapshot(folder.path(), "simple", false, 1));

@@ -8,7 +8,7 @@ use rustix::process::{Uid, getuid};
 use rustix::thread::set_thread_res_uid;
 use serde_json::Value as Json;
 use spirea_client::{ClientOptions, HttpClient, Keep};
-use spirea_server::Server;
+use spirea_server::{Follow, Server, ServerConfig};
 use spirea_store::repository::{Settings, Shrinking};
 use spirea_store::{Repository, Silent};
 use spirea_wire::Code;
@@ -35,19 +35,24 @@ fn permit(path: &Path, writable: bool) {
     set_permissions(path, Permissions::from_mode(mode)).unwrap();
 }
 
-/// Serves a folder as a user who may not write there.
-fn serve_as_reader(path: &Path) -> Running {
-    let config = config(path);
+/// Runs `work` as a user who may not write into the tests' folders.
+fn as_reader<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     // The system's user belongs to a thread, and to the threads that it starts. Permissions do not
     // bind the superuser.
-    let start = move || {
+    let as_nobody = move || {
         if getuid().is_root() {
             let nobody = Uid::from_raw(NOBODY);
             set_thread_res_uid(nobody, nobody, nobody).unwrap();
         }
-        Running::start(Server::bind(config))
+        work()
     };
-    let server = std::thread::spawn(start).join().unwrap();
+    std::thread::spawn(as_nobody).join().unwrap()
+}
+
+/// Serves a folder as a user who may not write there.
+fn serve_as_reader(path: &Path) -> Running {
+    let config = config(path);
+    let server = as_reader(move || Running::start(Server::bind(config)));
     eventually("the database", || server.get("/readyz").status == 200);
     server
 }
@@ -89,4 +94,28 @@ fn a_repository_is_served_without_writing_there() {
     assert_eq!(ask(&server, "key-3"), "value 3 of edition 2");
     drop(server);
     permit(&path, true);
+}
+
+#[test]
+fn a_follower_that_may_not_write_does_not_start() {
+    let folder = tempdir().unwrap();
+    set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
+    let path = repository(folder.path(), &snapshot(folder.path(), "simple", true, 1));
+    permit(folder.path(), false);
+    // A repository, and a folder that is not there yet.
+    for path in [path, folder.path().join("new/table")] {
+        let follow = Follow { url: "http://127.0.0.1:1".into(), ..Follow::default() };
+        let config = ServerConfig { follow: Some(follow), ..config(&path) };
+        let checked = config.clone();
+        let wrong = as_reader(move || checked.check()).unwrap_err();
+        assert_eq!(wrong.key, "databases.0.path");
+        let refused = as_reader(move || {
+            let runtime = tokio::runtime::Runtime::new().unwrap();
+            runtime.block_on(Server::bind(config)).map(drop).unwrap_err().to_string()
+        });
+        assert_eq!(refused, wrong.cause);
+        let place = path.to_str().unwrap();
+        assert!(refused.starts_with(place) && refused.contains("make the folder writable"), "{refused}");
+    }
+    permit(folder.path(), true);
 }

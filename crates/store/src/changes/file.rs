@@ -65,7 +65,7 @@ mod tests {
             by_key in proptest::collection::btree_map(any::<Vec<u8>>(), any::<Option<Vec<u8>>>(), 0..20),
             cut in 1usize..40,
         ) {
-            let changes = Changes { by_key };
+            let changes = Changes { by_key, ..Changes::new() };
             let bytes = changes.to_bytes();
             prop_assert_eq!(Changes::from_bytes(&bytes).unwrap(), changes.clone());
             if let Ok(shorter) = Changes::from_bytes(&bytes[..bytes.len().saturating_sub(cut)]) {

@@ -1,24 +1,35 @@
 //! Changes of a table: new values of keys, and deleted keys.
 
+mod cursor;
 mod file;
+mod grouping;
+mod lines;
 mod read;
-mod stream;
 
 use std::collections::BTreeMap;
 
 use spirea_protocols::delta::{Change, index_key};
 use spirea_protocols::{Table, TableKind};
 
+pub use cursor::{After, Cursor, LongCursor};
+pub use grouping::{Group, Grouping};
 pub use read::Input;
+
+pub(crate) use cursor::named;
 
 use crate::StoreError;
 use crate::forms::{check_types, in_form};
 
 /// A set of changes, at most one for each key. The key of a row of a table by position is its
 /// [`index_key`].
+///
+/// Changes of a stream also have the cursors before and behind them. These are not part of
+/// [`Changes::to_bytes`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
     by_key: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+    after: After,
+    cursor: Option<Cursor>,
 }
 
 impl Changes {
@@ -53,14 +64,35 @@ impl Changes {
         self.by_key.iter().map(|(key, value)| (key.as_slice(), change(value.as_ref())))
     }
 
+    /// Sets the cursor that the current version must have for these changes to be applied.
+    pub fn set_after(&mut self, cursor: Option<Cursor>) {
+        self.after = After::Exactly(cursor);
+    }
+
+    /// Returns the cursor that these changes follow.
+    pub fn after(&self) -> &After {
+        &self.after
+    }
+
+    /// Sets the producer's position behind these changes, which the version stores.
+    pub fn set_cursor(&mut self, cursor: Cursor) {
+        self.cursor = Some(cursor);
+    }
+
+    /// Returns the producer's position behind these changes, if it was given.
+    pub fn cursor(&self) -> Option<&Cursor> {
+        self.cursor.as_ref()
+    }
+
     /// Returns the change of a key.
     pub fn get(&self, key: &[u8]) -> Option<Change<'_>> {
         self.by_key.get(key).map(|value| change(value.as_ref()))
     }
 
-    /// Adds later changes, which override existing ones.
+    /// Adds later changes, which override existing ones, and their cursor.
     pub fn extend(&mut self, later: Self) {
         self.by_key.extend(later.by_key);
+        self.cursor = later.cursor.or(self.cursor.take());
     }
 
     /// Returns the changes that are not in `compacted`, an earlier state of this set. `None` if a
@@ -70,7 +102,8 @@ impl Changes {
             return None;
         }
         let rest = self.by_key.iter().filter(|(key, value)| compacted.by_key.get(*key) != Some(value));
-        Some(Self { by_key: rest.map(|(key, value)| (key.clone(), value.clone())).collect() })
+        let by_key = rest.map(|(key, value)| (key.clone(), value.clone())).collect();
+        Some(Self { by_key, ..Self::default() })
     }
 
     /// Checks that these changes are possible for `table`: sizes and fields of values, and new rows

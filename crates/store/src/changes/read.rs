@@ -73,33 +73,7 @@ impl<'t> Reader<'t> {
         value: Option<Vec<u8>>,
         place: Location,
     ) -> Result<(), StoreError> {
-        let key = match self.table.kind {
-            TableKind::Keyword => match in_form(self.table.key_form.as_ref(), key) {
-                Ok(key) => key.into_owned(),
-                Err(detail) => return Err(StoreError::malformed(place, detail)),
-            },
-            TableKind::Index => {
-                let row = str::from_utf8(key).ok().and_then(|text| text.parse().ok());
-                match row {
-                    Some(row) => index_key(row).to_vec(),
-                    None => {
-                        let detail = format!(
-                            "\"{}\" is not the number of a row, such as 17: the table is looked up by position",
-                            key.escape_ascii()
-                        );
-                        return Err(StoreError::malformed(place, detail));
-                    }
-                }
-            }
-        };
-        let most = self.table.value_limit();
-        if let Some(bytes) = value.as_ref().map(Vec::len).filter(|&bytes| bytes > most) {
-            let what = format!("the value of {}", super::key_text(self.table.kind, &key));
-            return Err(StoreError::Oversize { place, what, bytes, most });
-        }
-        if let Some(value) = &value {
-            check_value(self.table, value).map_err(|detail| StoreError::malformed(place.clone(), detail))?;
-        }
+        let key = checked(self.table, key, value.as_deref(), &place)?;
         if let Some(first) = self.places.insert(key.clone(), place.clone()) {
             let key = super::key_text(self.table.kind, &key);
             let detail = format!("{key} is changed in {first} already; keep one of the two");
@@ -111,4 +85,36 @@ impl<'t> Reader<'t> {
         }
         Ok(())
     }
+}
+
+/// Checks a change found at `place`, and returns its key in the form that the table has it in. For
+/// a table by position, `key` is the row number as text.
+pub(super) fn checked(
+    table: &Table,
+    key: &[u8],
+    value: Option<&[u8]>,
+    place: &Location,
+) -> Result<Vec<u8>, StoreError> {
+    let malformed = |detail: String| StoreError::malformed(place.clone(), detail);
+    let key = match table.kind {
+        TableKind::Keyword => in_form(table.key_form.as_ref(), key).map_err(malformed)?.into_owned(),
+        TableKind::Index => {
+            let row = str::from_utf8(key).ok().and_then(|text| text.parse().ok());
+            let row = row.ok_or_else(|| {
+                malformed(format!(
+                    "\"{}\" is not the number of a row, such as 17: the table is looked up by position",
+                    key.escape_ascii()
+                ))
+            })?;
+            index_key(row).to_vec()
+        }
+    };
+    let Some(value) = value else { return Ok(key) };
+    let (bytes, most) = (value.len(), table.value_limit());
+    if bytes > most {
+        let what = format!("the value of {}", super::key_text(table.kind, &key));
+        return Err(StoreError::Oversize { place: place.clone(), what, bytes, most });
+    }
+    check_value(table, value).map_err(malformed)?;
+    Ok(key)
 }

@@ -95,6 +95,9 @@ pub struct Trust<'a> {
     /// The key that must have signed every version. Without a key, a signature must be valid, and
     /// unsigned versions are taken.
     pub key: Option<&'a PublicKey>,
+    /// Maximum bytes of the repository's files while a version is copied; without it, the disk's
+    /// free space is the limit.
+    pub disk: Option<u64>,
 }
 
 impl Repository {
@@ -112,7 +115,7 @@ impl Repository {
     fn judge(
         &self,
         Published { record, answering }: &Published,
-        Trust { name, key }: Trust<'_>,
+        Trust { name, key, .. }: Trust<'_>,
     ) -> Result<Offer, StoreError> {
         let record = StoredRecord::from_bytes(record)
             .map_err(|cause| StoreError::BadCopy(format!("the record of a version: {cause}")))?;
@@ -149,8 +152,8 @@ impl Repository {
     /// # Errors
     /// Those of `publisher`, after which the next call goes on with the bytes received;
     /// [`StoreError::BadCopy`] and [`StoreError::Damaged`] if what comes is not what the record
-    /// names; [`StoreError::Io`], also if the disk has no room; [`StoreError::BadOption`] if the
-    /// current version's clients could not follow.
+    /// names; [`StoreError::Io`], also if the disk has no room; [`StoreError::OverQuota`];
+    /// [`StoreError::BadOption`] if the current version's clients could not follow.
     pub fn receive<P: Publisher>(
         &self,
         publisher: &P,
@@ -166,13 +169,24 @@ impl Repository {
             .collect();
         self.forget_incoming(&missing)?;
         for incoming in &missing {
-            incoming.receive(publisher, trust.name)?;
+            incoming.receive(publisher, trust.name, |needed| self.check_quota(needed, trust.disk))?;
         }
         Ok(self.place(&missing, record, trust.name)?)
     }
 
     fn incoming(&self, version: &[u8; 32]) -> PathBuf {
         snapshot_path(self.folder(), INCOMING, version)
+    }
+
+    /// Checks that the repository's files may take `needed` more bytes.
+    fn check_quota(&self, needed: u128, most: Option<u64>) -> Result<(), StoreError> {
+        let Some(most) = most else { return Ok(()) };
+        let kinds = [BASES, DELTAS, INCOMING].map(|kind| self.folder().join(kind));
+        let kept = kinds.iter().map(|folder| bytes_below(folder)).sum::<Result<u128, _>>()?;
+        if kept + needed > u128::from(most) {
+            return Err(StoreError::OverQuota { path: self.folder().into(), needed, kept, most });
+        }
+        Ok(())
     }
 
     /// Removes what was received of snapshots other than `kept`.
@@ -262,13 +276,20 @@ struct Incoming {
 
 impl Incoming {
     /// Receives what is missing, until every file has its length and its hash.
-    fn receive<P: Publisher>(&self, publisher: &P, name: &str) -> Result<(), P::Error> {
+    fn receive<P: Publisher>(
+        &self,
+        publisher: &P,
+        name: &str,
+        check_quota: impl Fn(u128) -> Result<(), StoreError>,
+    ) -> Result<(), P::Error> {
         fs::create_dir_all(&self.folder).at("create", &self.folder)?;
         let manifest = match self.received_manifest() {
             Some(manifest) => manifest,
             None => self.take_manifest(&publisher.manifest(&self.part.version)?, name)?,
         };
-        self.check_room(&manifest)?;
+        let needed = self.missing(&manifest);
+        self.check_room(needed)?;
+        check_quota(needed)?;
         for entry in manifest.files() {
             self.receive_file(entry, |range| publisher.piece(&self.part.version, entry, range))?;
         }
@@ -298,13 +319,17 @@ impl Incoming {
         Ok(manifest)
     }
 
-    /// Checks that the disk has room for what is missing.
-    fn check_room(&self, manifest: &Manifest) -> Result<(), StoreError> {
+    /// Returns the number of bytes that are missing.
+    fn missing(&self, manifest: &Manifest) -> u128 {
         let missing = |entry: &FileEntry| {
             let received = fs::metadata(self.folder.join(&entry.file)).map_or(0, |file| file.len());
             u128::from(entry.bytes.saturating_sub(received))
         };
-        let needed: u128 = manifest.files().map(missing).sum();
+        manifest.files().map(missing).sum()
+    }
+
+    /// Checks that the disk has room for `needed` bytes.
+    fn check_room(&self, needed: u128) -> Result<(), StoreError> {
         let space = rustix::fs::statvfs(&self.folder).map_err(io::Error::from).at("measure", &self.folder)?;
         let free = u128::from(space.f_bavail) * u128::from(space.f_frsize);
         if needed > free {
@@ -352,6 +377,19 @@ impl Incoming {
         }
         verified
     }
+}
+
+/// Returns the bytes of the files in the snapshots' folders in `folder`.
+fn bytes_below(folder: &Path) -> Result<u128, StoreError> {
+    let mut bytes = 0;
+    for snapshot in fs::read_dir(folder).at("read", folder)? {
+        let snapshot = snapshot.at("read", folder)?.path();
+        for file in fs::read_dir(&snapshot).at("read", &snapshot)? {
+            let file = file.at("read", &snapshot)?;
+            bytes += u128::from(file.metadata().at("read", &file.path())?.len());
+        }
+    }
+    Ok(bytes)
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use spirea_protocols::{delta, signature::Signature};
 
+use crate::changes::Cursor;
 use crate::error::IoContext;
 use crate::files::{TEMPORARY, read_at_most, replace};
 use crate::{Snapshot, StoreError, time};
@@ -42,6 +43,8 @@ pub struct VersionRecord {
     /// Versions that a roll-back left behind by the time that this one became current, and that
     /// nobody has named since.
     pub abandoned: Vec<[u8; 32]>,
+    /// Position of the producer whose changes the version contains, if the producer gave one.
+    pub cursor: Option<Cursor>,
 }
 
 impl VersionRecord {
@@ -84,6 +87,9 @@ pub struct StoredRecord {
     /// Versions that a roll-back left: see [`VersionRecord::abandoned`].
     #[serde(default, skip_serializing_if = "Vec::is_empty", with = "spirea_protocols::hex::list")]
     pub abandoned: Vec<[u8; 32]>,
+    /// Position of the producer: see [`VersionRecord::cursor`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<Cursor>,
 }
 
 impl From<&VersionRecord> for StoredRecord {
@@ -96,6 +102,7 @@ impl From<&VersionRecord> for StoredRecord {
             values: record.delta.as_ref().and(record.values),
             signature: record.signature.clone(),
             abandoned: record.abandoned.clone(),
+            cursor: record.cursor.clone(),
         }
     }
 }
@@ -218,6 +225,7 @@ pub(super) fn resolve(
         delta,
         signature: stored.signature.clone(),
         abandoned: stored.abandoned.clone(),
+        cursor: stored.cursor.clone(),
     })
 }
 

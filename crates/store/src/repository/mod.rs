@@ -38,6 +38,7 @@ pub use staging::Staging;
 use staging::WORK;
 
 use crate::build::{Shape, build_delta, compact, values_with};
+use crate::changes::{After, Cursor};
 use crate::error::IoContext;
 use crate::files::{read_at_most, sync, sync_folder};
 pub use crate::succession::Shrinking;
@@ -240,7 +241,7 @@ impl Repository {
         if let Some(current) = self.current().filter(|current| is_of(current, &base, None)) {
             return Ok(current);
         }
-        self.commit(Content::of(base), signature)
+        self.commit(Content::of(base, None), signature)
     }
 
     /// Refuses a snapshot that is no base, or to which the current version's clients could not
@@ -253,12 +254,14 @@ impl Repository {
         check_successor(base.manifest(), former, values, shrinking)
     }
 
-    /// Adds changes to those of the current version, and makes the result the current version. When
-    /// this returns, the changes are on disk; after an error, nothing has changed. A table in bins
-    /// has no deltas: its changes make a new base.
+    /// Adds changes to those of the current version, and makes the result the current version, with
+    /// the changes' cursor. When this returns, the changes are on disk; after an error, nothing has
+    /// changed. Changes without a cursor keep that of the current version. A table in bins has no
+    /// deltas: its changes make a new base.
     ///
     /// # Errors
-    /// [`StoreError::NoSuchVersion`] without a base, [`StoreError::BadChange`] if the table cannot
+    /// [`StoreError::NoSuchVersion`] without a base, [`StoreError::OtherCursor`] if the changes
+    /// follow another cursor, [`StoreError::BadChange`] if the table cannot
     /// accept a change, [`StoreError::Damaged`] if the existing changes cannot be read; see also
     /// [`StoreError`].
     pub fn apply<B: ProtocolBackend>(
@@ -269,8 +272,19 @@ impl Repository {
     ) -> Result<VersionRecord, StoreError> {
         let _writing = locked(&self.writing);
         let current = self.expect_current()?;
+        if let After::Exactly(after) = changes.after()
+            && *after != current.cursor
+        {
+            let (after, current) = (after.clone(), current.cursor);
+            return Err(StoreError::OtherCursor { path: self.folder.clone(), after, current });
+        }
+        let cursor = changes.cursor().or(current.cursor.as_ref()).cloned();
         if changes.is_empty() {
-            return Ok(current);
+            if cursor == current.cursor {
+                return Ok(current);
+            }
+            let VersionRecord { base, delta, values, .. } = current;
+            return self.commit(Content { base, delta, values, cursor }, None);
         }
         if current.base.manifest().apple.is_some() {
             let detail = "the table is served to Apple's clients too, whose tables take no changes: build and publish a new snapshot";
@@ -289,11 +303,11 @@ impl Repository {
             compact(&current.base, &all, staging.path(), backend, progress)?;
             let snapshot = Snapshot::open(staging.path())?;
             let base = self.install(staging, &snapshot, BASES)?;
-            return self.commit(Content::of(base), None);
+            return self.commit(Content::of(base, cursor), None);
         }
         let shape = current.delta.as_ref().and_then(Shape::of);
         let delta = self.make_delta(&current.base, shape, &all, backend, progress)?;
-        self.commit(Content { base: current.base, delta: Some(delta), values }, None)
+        self.commit(Content { base: current.base, delta: Some(delta), values, cursor }, None)
     }
 
     /// Finds the one version that begins with some hexadecimal digits.
@@ -341,13 +355,13 @@ impl Repository {
                 }
             }));
         };
-        let VersionRecord { version, base, delta, values, .. } = records[place].clone();
+        let VersionRecord { version, base, delta, values, cursor, .. } = records[place].clone();
         // A version that had been left is not an earlier one: the current version stays to go back
         // to.
         if !abandoned.contains(&version) {
             abandoned.extend(records[..place].iter().map(|record| record.version));
         }
-        self.commit_leaving(abandoned, Content { base, delta, values }, None)
+        self.commit_leaving(abandoned, Content { base, delta, values, cursor }, None)
     }
 
     fn no_such_version(&self, detail: &str) -> StoreError {
@@ -388,11 +402,12 @@ impl Repository {
         let rest = changes_of(&now)?.since(&compacted).ok_or_else(superseded)?;
         let base = self.install(staging, &snapshot, BASES)?;
         if rest.is_empty() {
-            return self.commit(Content::of(base), None);
+            return self.commit(Content::of(base, now.cursor), None);
         }
         let values = values_with(&base, base.manifest().table.entries, &Changes::new(), &rest)?;
         let delta = self.make_delta(&base, None, &rest, backend, progress)?;
-        self.commit(Content { base, delta: Some(delta), values: Some(values) }, None)
+        let content = Content { base, delta: Some(delta), values: Some(values), cursor: now.cursor };
+        self.commit(content, None)
     }
 
     fn expect_current(&self) -> Result<VersionRecord, StoreError> {
@@ -444,7 +459,7 @@ impl Repository {
         content: Content,
         brought: Option<Signature>,
     ) -> Result<VersionRecord, StoreError> {
-        let Content { base, delta, values } = content;
+        let Content { base, delta, values, cursor } = content;
         let last = self.current().map_or(0, |current| current.sequence);
         let version = delta::version(base.version(), delta.as_ref().map(Snapshot::version));
         let records = self.versions();
@@ -460,6 +475,7 @@ impl Repository {
             values,
             signature: None,
             abandoned,
+            cursor,
         };
         match (&self.settings.key, brought) {
             (Some(key), _) => {
@@ -536,13 +552,14 @@ struct Content {
     base: Snapshot,
     delta: Option<Snapshot>,
     values: Option<u64>,
+    cursor: Option<Cursor>,
 }
 
 impl Content {
     /// Returns the content of a base without a delta.
-    fn of(base: Snapshot) -> Self {
+    fn of(base: Snapshot, cursor: Option<Cursor>) -> Self {
         let values = Some(base.manifest().table.entries);
-        Self { base, delta: None, values }
+        Self { base, delta: None, values, cursor }
     }
 }
 

@@ -159,10 +159,11 @@ pub(super) fn interrupted(
     let prepared = folder.path().join("prepared");
     prepare(&open(&prepared));
     let before = open(&prepared).current();
-    let before = before.as_ref().map(content);
+    let state = |record: &VersionRecord| (content(record), record.cursor.clone());
+    let before = before.as_ref().map(state);
     let done = folder.path().join("done");
     copy(&prepared, &done);
-    let after = content(&step(&open(&done)).unwrap());
+    let after = state(&step(&open(&done)).unwrap());
     let mut wholes = [0, 0];
     for operations in 0.. {
         let path = folder.path().join(operations.to_string());
@@ -180,7 +181,7 @@ pub(super) fn interrupted(
         for record in again.versions() {
             record.snapshots().for_each(|snapshot| snapshot.verify(&Silent).unwrap());
         }
-        let found = current.as_ref().map(content);
+        let found = current.as_ref().map(state);
         let is_after = found.as_ref() == Some(&after);
         assert!(is_after || found == before, "after {operations} operations: {found:?}");
         if let Ok(accepted) = &result {
@@ -191,7 +192,7 @@ pub(super) fn interrupted(
         // The step can be repeated.
         let record = step(&again).unwrap();
         if !is_after {
-            assert_eq!(content(&record), after);
+            assert_eq!(state(&record), after);
         }
         drop(again);
         fs::remove_dir_all(&path).unwrap();
@@ -222,10 +223,74 @@ fn applying_changes() {
     interrupted(
         |repository| with_delta(repository, folder.path()),
         |repository| {
-            let second = changes(&[(3, None), (5, Some("back")), (ROWS, Some("added"))]);
+            let mut second = changes(&[(3, None), (5, Some("back")), (ROWS, Some("added"))]);
+            second.set_cursor(cursor("2"));
             repository.apply(second, backend(), &Silent)
         },
     );
+}
+
+#[test]
+fn moving_the_cursor() {
+    let folder = tempfile::tempdir().unwrap();
+    base(folder.path());
+    interrupted(
+        |repository| with_delta(repository, folder.path()),
+        |repository| {
+            let mut nothing = Changes::new();
+            nothing.set_cursor(cursor("2"));
+            repository.apply(nothing, backend(), &Silent)
+        },
+    );
+}
+
+fn cursor(text: &str) -> Cursor {
+    Cursor::try_from(text.to_owned()).unwrap()
+}
+
+#[test]
+fn a_version_has_the_cursor_of_its_changes() {
+    let folder = tempfile::tempdir().unwrap();
+    let base = base(folder.path());
+    let path = folder.path().join("repository");
+    let repository = open(&path);
+    repository.add_base(&base, Shrinking::Refuse, &Silent).unwrap();
+    let publish = |rows: &[(u64, Option<&str>)], after: Option<&str>, to: Option<&str>| {
+        let mut group = changes(rows);
+        group.set_after(after.map(cursor));
+        if let Some(to) = to {
+            group.set_cursor(cursor(to));
+        }
+        repository.apply(group, backend(), &Silent)
+    };
+    let has = |record: &VersionRecord, text: Option<&str>| {
+        assert_eq!(record.cursor, text.map(cursor));
+        let stored = Repository::list(&path).unwrap().swap_remove(0);
+        assert_eq!((stored.version, stored.cursor), (record.version, text.map(cursor)));
+    };
+    let first = publish(&[(3, Some("one"))], None, Some("1")).unwrap();
+    has(&first, Some("1"));
+    // A second producer, or one that did not hear that its changes were published.
+    for after in [None, Some("0")] {
+        let refused = publish(&[(3, Some("again"))], after, Some("1")).unwrap_err();
+        let current = Some(cursor("1"));
+        assert!(matches!(&refused, StoreError::OtherCursor { current: found, .. } if *found == current));
+        has(&repository.current().unwrap(), Some("1"));
+        assert_eq!(repository.current().unwrap().version, first.version);
+    }
+    // The cursor moves without changes, and stays with changes that have none.
+    let moved = publish(&[], Some("1"), Some("2")).unwrap();
+    has(&moved, Some("2"));
+    assert!(moved.version == first.version && moved.sequence > first.sequence);
+    assert_eq!(publish(&[], Some("2"), Some("2")).unwrap().sequence, moved.sequence);
+    let repaired = repository.apply(changes(&[(4, Some("repaired"))]), backend(), &Silent).unwrap();
+    has(&repaired, Some("2"));
+    has(&publish(&[(5, None)], Some("2"), Some("3")).unwrap(), Some("3"));
+    // A roll-back goes back to the cursor of its version, and a compaction keeps it.
+    has(&repository.roll_back(None).unwrap(), Some("2"));
+    has(&repository.compact(backend(), &Silent).unwrap(), Some("2"));
+    // Nobody knows where the producer of another base stands.
+    has(&repository.add_base(&base, Shrinking::Refuse, &Silent).unwrap(), None);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::path::Path;
 use spirea_protocols::delta::index_key;
 use spirea_protocols::{Table, TableKind};
 use spirea_specimens::snapshots::write_file;
-use spirea_store::changes::Input;
+use spirea_store::changes::{After, Cursor, Input};
 use spirea_store::ingest::{Files, FormatHints, Nulls};
 use spirea_store::{Changes, StoreError};
 
@@ -68,6 +68,33 @@ fn several_fields_and_rows() {
         set(&[(&index_key(0), &table.join_fields(&[b"{\"x\": \"\n\"}", b"null"]))], &[&index_key(1)]);
     let again = quoted.to_lines(&table).unwrap();
     assert_eq!(Changes::read_lines(&table, &again[..], Path::new("body")).unwrap(), quoted);
+}
+
+#[test]
+fn lines_have_the_cursors_before_and_behind_the_changes() {
+    let table = table(TableKind::Keyword, &["note"]);
+    let cursor = |text: &str| Cursor::try_from(text.to_owned()).unwrap();
+    let read = |lines: &str| Changes::read_lines(&table, lines.as_bytes(), Path::new("body"));
+    let mut expected = set(&[(b"a", b"1")], &[b"b"]);
+    expected.set_after(Some(cursor("16")));
+    expected.set_cursor(cursor("17 \n\u{2713}"));
+    let lines = "\n{\"after\": \"16\"}\n{\"key\": \"a\", \"value\": \"1\", \"cursor\": \"one\"}\n{\"key\": \"b\", \"deleted\": true}\n{\"cursor\": \"17 \\n\u{2713}\"}";
+    assert_eq!(read(lines).unwrap(), expected);
+    let again = expected.to_lines(&table).unwrap();
+    assert_eq!(read(str::from_utf8(&again).unwrap()).unwrap(), expected);
+    // The first changes of a stream follow no cursor, others follow any.
+    let [first, any] = ["{\"after\": null}", ""].map(|lines| read(lines).unwrap());
+    assert_eq!((first.after(), any.after()), (&After::Exactly(None), &After::Any));
+    for (lines, part) in [
+        ("{\"key\": \"a\", \"deleted\": true}\n{\"after\": \"1\"}", "body:2: \"after\""),
+        ("{\"cursor\": \"1\"}\n{\"key\": \"a\", \"deleted\": true}", "body:2: no cursor follows"),
+        ("{\"cursor\": null}", "body:1: it is neither"),
+        ("{\"cursor\": \"1\", \"value\": 1}", "body:1: it is neither"),
+        ("{\"cursor\": 1}", "body:1: invalid type"),
+    ] {
+        let error = read(lines).unwrap_err().to_string();
+        assert!(error.starts_with(part), "{error}");
+    }
 }
 
 #[test]

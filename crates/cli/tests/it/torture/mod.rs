@@ -23,4 +23,5 @@ mod replica;
 mod scale;
 mod service;
 mod slow;
+mod stream;
 mod table;

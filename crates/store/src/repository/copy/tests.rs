@@ -10,6 +10,7 @@ use crate::repository::Settings;
 use crate::repository::tests::{backend, base, changes, copy, interrupted, open};
 
 const NAME: &str = "rows";
+const TRUST: Trust<'_> = Trust { name: NAME, key: None, disk: None };
 
 /// A change of what a publisher sends, given its name: `record`, `manifest`, or a file's.
 type Lie<'a> = &'a dyn Fn(&str, Vec<u8>) -> Vec<u8>;
@@ -96,7 +97,7 @@ impl Pair {
 
 /// Copies the current version; returns true if it is new.
 fn follow(follower: &Repository, publisher: &Local<'_>) -> Result<bool, StoreError> {
-    follow_with(follower, publisher, Trust { name: NAME, key: None })
+    follow_with(follower, publisher, TRUST)
 }
 
 fn follow_with(follower: &Repository, publisher: &Local<'_>, trust: Trust<'_>) -> Result<bool, StoreError> {
@@ -225,7 +226,7 @@ fn an_older_version_is_not_followed_back() {
 fn with_a_key_only_its_signatures_are_followed() {
     let (own, other) = ([3; 32], [4; 32]);
     let key = PrivateKey::from_bytes(&own).public();
-    let trust = Trust { name: NAME, key: Some(&key) };
+    let trust = Trust { key: Some(&key), ..TRUST };
     for signer in [None, Some(PrivateKey::from_bytes(&other))] {
         let pair = Pair::new(signer);
         let refused = follow_with(&pair.follower, &Local::honest(&pair.publisher), trust).unwrap_err();
@@ -264,7 +265,7 @@ fn with_a_key_only_its_signatures_are_followed() {
 #[test]
 fn another_database_is_not_followed() {
     let pair = Pair::new(None);
-    let trust = Trust { name: "columns", key: None };
+    let trust = Trust { name: "columns", ..TRUST };
     let refused = follow_with(&pair.follower, &Local::honest(&pair.publisher), trust).unwrap_err();
     assert!(refused.to_string().contains("columns"), "{refused}");
 }
@@ -281,4 +282,27 @@ fn a_copy_that_is_interrupted_is_the_former_version_or_the_new_one() {
     };
     interrupted(|_| (), step);
     interrupted(|repository| assert!(follow(repository, &Local::at(&former)).unwrap()), step);
+}
+
+#[test]
+fn a_copy_takes_no_more_of_the_disk_than_is_allowed() {
+    let pair = Pair::new(None);
+    pair.follow().unwrap();
+    let before = record(&pair.follower);
+    pair.change(3, "changed");
+    let kept = bytes_below(&pair.follower.folder().join(BASES)).unwrap();
+    let delta = pair.publisher.current().unwrap().delta.unwrap();
+    let files: u64 = delta.manifest().files().map(|file| file.bytes).sum();
+    // The manifest comes first, and counts.
+    let manifest = fs::metadata(delta.folder().join(MANIFEST_FILE)).unwrap().len();
+    let needed = u64::try_from(kept).unwrap() + files + manifest;
+    let within = |most| {
+        let trust = Trust { disk: Some(most), ..TRUST };
+        follow_with(&pair.follower, &Local::honest(&pair.publisher), trust)
+    };
+    let error = within(needed - 1).unwrap_err();
+    assert!(matches!(error, StoreError::OverQuota { most, .. } if most == needed - 1), "{error}");
+    assert_eq!(record(&pair.follower), before);
+    assert!(within(needed).unwrap());
+    assert_eq!(record(&pair.follower), record(&pair.publisher));
 }

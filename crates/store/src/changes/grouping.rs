@@ -1,0 +1,255 @@
+//! Groups of changes from a producer's stream of lines.
+
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+
+use spirea_protocols::Table;
+
+use super::lines::{Entry, uncovered};
+use super::read::checked;
+use super::{After, Changes, Cursor, named};
+use crate::ingest::MAX_LINE_BYTES;
+use crate::{Location, StoreError};
+
+/// Maximum bytes of keys and values that may come without a cursor. They wait in memory until one
+/// comes.
+const MOST_OPEN_BYTES: usize = if cfg!(test) { 1 << 10 } else { 256 << 20 };
+
+/// Collects the lines of a stream into groups. A group ends with a cursor, so that a producer that
+/// resumes there neither loses nor repeats a change. In a group, a later change of a key replaces
+/// an earlier one.
+#[derive(Debug)]
+pub struct Grouping {
+    table: Table,
+    name: PathBuf,
+    /// Number of lines read.
+    lines: u64,
+    /// Cursor before the changes that are ready.
+    before: Option<Cursor>,
+    /// Changes up to the newest cursor, with their number of bytes and first line.
+    ready: Part,
+    /// Changes behind the newest cursor.
+    open: Part,
+}
+
+/// Changes of successive lines.
+#[derive(Debug, Default)]
+struct Part {
+    changes: Changes,
+    /// Bytes of keys and values, those of replaced changes included.
+    bytes: usize,
+    /// Number of the first line.
+    first: Option<u64>,
+}
+
+/// A group of changes.
+#[derive(Debug)]
+pub struct Group {
+    /// The changes, with the cursors before and behind them.
+    pub changes: Changes,
+    /// Numbers of their lines in the stream, from 1.
+    pub lines: RangeInclusive<u64>,
+}
+
+impl Grouping {
+    /// Maximum length of a line in bytes. The caller must not add longer ones.
+    pub const MOST_LINE_BYTES: usize = MAX_LINE_BYTES;
+
+    /// Begins to read changes of `table` behind the cursor `before`; messages call the stream
+    /// `name`.
+    pub fn new(table: Table, before: Option<Cursor>, name: impl Into<PathBuf>) -> Self {
+        Self { table, name: name.into(), lines: 0, before, ready: Part::default(), open: Part::default() }
+    }
+
+    /// Adds the next line.
+    ///
+    /// # Errors
+    /// Those of [`Changes::read_lines`], with the line's number; but a key may change again.
+    /// [`StoreError::Malformed`] also if too much comes without a cursor, or if the line follows
+    /// another cursor than the one that was read last.
+    pub fn add(&mut self, line: &[u8]) -> Result<(), StoreError> {
+        self.lines += 1;
+        let place = Location::Line(self.name.clone(), self.lines);
+        let Some(Entry { change, after, cursor }) = Entry::parse(&self.table, line, &place)? else {
+            return Ok(());
+        };
+        if let After::Exactly(after) = after
+            && after.as_ref() != self.newest()
+        {
+            let [wanted, newest] = [after.as_ref(), self.newest()].map(named);
+            let detail =
+                format!("it follows {wanted}, and what came before ends with {newest}: resume there");
+            return Err(StoreError::malformed(place, detail));
+        }
+        self.open.first.get_or_insert(self.lines);
+        if let Some((key, value)) = change {
+            let key = checked(&self.table, &key, value.as_deref(), &place)?;
+            self.open.bytes += key.len() + value.as_ref().map_or(0, Vec::len);
+            match value {
+                Some(value) => self.open.changes.put(key, value),
+                None => self.open.changes.delete(key),
+            }
+        }
+        if let Some(cursor) = cursor {
+            let Part { changes, bytes, first } = std::mem::take(&mut self.open);
+            self.ready.changes.extend(changes);
+            self.ready.changes.set_cursor(cursor);
+            self.ready.bytes += bytes;
+            self.ready.first = self.ready.first.or(first);
+        } else if self.open.bytes > MOST_OPEN_BYTES {
+            let most = MOST_OPEN_BYTES >> 10;
+            let detail = format!(
+                "more than {most} KiB of changes without a cursor: give more lines one, {{\"cursor\": CURSOR}}"
+            );
+            return Err(StoreError::malformed(place, detail));
+        }
+        Ok(())
+    }
+
+    fn newest(&self) -> Option<&Cursor> {
+        self.ready.changes.cursor().or(self.before.as_ref())
+    }
+
+    /// Returns the number of changes up to the newest cursor, and their bytes; `None` if no cursor
+    /// came since the last group.
+    pub fn ready(&self) -> Option<(usize, usize)> {
+        self.ready.changes.cursor().map(|_| (self.ready.changes.len(), self.ready.bytes))
+    }
+
+    /// Returns the changes up to the newest cursor; `None` if no cursor came since the last group.
+    pub fn take(&mut self) -> Option<Group> {
+        let cursor = self.ready.changes.cursor()?.clone();
+        let Part { mut changes, first, .. } = std::mem::take(&mut self.ready);
+        changes.set_after(self.before.replace(cursor));
+        let last = self.open.first.map_or(self.lines, |open| open - 1);
+        Some(Group { changes, lines: first.unwrap_or(last)..=last })
+    }
+
+    /// Ends the stream.
+    ///
+    /// # Errors
+    /// [`StoreError::Malformed`] if there are changes behind the newest cursor.
+    pub fn finish(self) -> Result<(), StoreError> {
+        if self.open.changes.is_empty() {
+            return Ok(());
+        }
+        let place = Location::Line(self.name, self.open.first.unwrap_or(self.lines));
+        Err(uncovered(place))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+    use spirea_protocols::TableKind;
+    use spirea_protocols::delta::Change;
+
+    use super::*;
+
+    fn grouping(before: Option<&str>) -> Grouping {
+        let table =
+            Table { fields: vec!["note".into()], ..spirea_specimens::table(TableKind::Keyword, 3, 40) };
+        Grouping::new(table, before.map(cursor), "stream")
+    }
+
+    fn cursor(text: &str) -> Cursor {
+        Cursor::try_from(text.to_owned()).unwrap()
+    }
+
+    proptest! {
+        /// The groups together have the changes that cursors cover, in order, whatever is taken
+        /// when.
+        #[test]
+        fn groups_have_each_covered_change_once(
+            lines in proptest::collection::vec((0..5u8, any::<Option<bool>>(), any::<bool>(), any::<bool>()), 0..40)
+        ) {
+            let (mut stream, mut found, mut at) = (grouping(None), Changes::new(), None);
+            let (mut covered, mut open) = (Changes::new(), Changes::new());
+            for (number, (key, value, ends, takes)) in lines.into_iter().enumerate() {
+                let cursor = ends.then(|| cursor(&number.to_string()));
+                let mut line = match value {
+                    Some(value) => json!({ "key": key, "value": value }),
+                    None => json!({ "key": key, "deleted": true }),
+                };
+                line["cursor"] = json!(cursor);
+                stream.add(line.to_string().as_bytes()).unwrap();
+                match value {
+                    Some(value) => open.put(key.to_string(), value.to_string()),
+                    None => open.delete(key.to_string()),
+                }
+                if let Some(cursor) = cursor {
+                    covered.extend(std::mem::take(&mut open));
+                    covered.set_cursor(cursor);
+                }
+                if takes && let Some(Group { changes, lines }) = stream.take() {
+                    prop_assert_eq!(changes.after(), &After::Exactly(at.clone()));
+                    at = changes.cursor().cloned();
+                    let last = at.as_ref().unwrap().as_str().parse::<u64>().unwrap();
+                    prop_assert_eq!(*lines.end(), last + 1);
+                    found.extend(changes);
+                    prop_assert_eq!(&found, &covered);
+                }
+            }
+            found.extend(stream.take().map(|group| group.changes).unwrap_or_default());
+            prop_assert_eq!(found, covered);
+            prop_assert_eq!(stream.finish().is_ok(), open.is_empty());
+        }
+    }
+
+    #[test]
+    fn groups_end_with_cursors() {
+        let mut stream = grouping(Some("0"));
+        for line in [
+            r#"{"after": "0"}"#,
+            r#"{"key": "a", "value": "1"}"#,
+            "",
+            r#"{"key": "b", "value": "1", "cursor": "1"}"#,
+            r#"{"key": "a", "value": "2"}"#,
+        ] {
+            stream.add(line.as_bytes()).unwrap();
+        }
+        assert_eq!(stream.ready(), Some((2, 4)));
+        let Group { changes, lines } = stream.take().unwrap();
+        assert_eq!((changes.len(), lines), (2, 1..=4));
+        assert_eq!(changes.get(b"a"), Some(Change::Put(b"1")));
+        assert_eq!(
+            (changes.after(), changes.cursor()),
+            (&After::Exactly(Some(cursor("0"))), Some(&cursor("1")))
+        );
+        assert!(stream.take().is_none() && stream.ready().is_none());
+
+        stream.add(br#"{"key": "a", "deleted": true}"#).unwrap();
+        stream.add(br#"{"cursor": "2"}"#).unwrap();
+        let Group { changes, lines } = stream.take().unwrap();
+        assert_eq!((changes.len(), lines), (1, 5..=7));
+        assert_eq!(changes.get(b"a"), Some(Change::Delete));
+        assert_eq!(changes.after(), &After::Exactly(Some(cursor("1"))));
+        stream.finish().unwrap();
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_its_line() {
+        let long = format!(r#"{{"cursor": "{}"}}"#, "c".repeat(Cursor::MOST_BYTES + 1));
+        let bulky = format!(r#"{{"key": "a", "value": "{}"}}"#, "v".repeat(MOST_OPEN_BYTES / 2));
+        for (lines, part) in [
+            (vec!["", r#"{"key": "a"}"#], "stream:2: "),
+            (
+                vec![r#"{"after": "x"}"#],
+                "stream:1: it follows the cursor \"x\", and what came before ends with no cursor",
+            ),
+            (vec![r#"{"cursor": "1"}"#, r#"{"after": null}"#], "stream:2: it follows no cursor"),
+            (vec![&long], "stream:1: a cursor of 257 bytes"),
+            (vec![r#"{"cursor": 7}"#], "stream:1: "),
+            (vec![&bulky, &bulky], "stream:2: more than 1 KiB"),
+        ] {
+            let mut stream = grouping(None);
+            let error = lines.iter().find_map(|line| stream.add(line.as_bytes()).err()).unwrap().to_string();
+            assert!(error.starts_with(part), "{error}");
+        }
+        let mut stream = grouping(None);
+        stream.add(br#"{"cursor": "1"}"#).unwrap();
+        stream.add(br#"{"key": "a", "deleted": true}"#).unwrap();
+        assert!(stream.finish().unwrap_err().to_string().starts_with("stream:2: no cursor follows"));
+    }
+}
