@@ -253,9 +253,9 @@ pub enum StoreError {
         /// The repository.
         path: PathBuf,
         /// Bytes that are to come.
-        needed: u128,
+        needed: u64,
         /// Bytes of the repository's files.
-        kept: u128,
+        kept: u64,
         /// Maximum bytes of the repository's files.
         most: u64,
     },

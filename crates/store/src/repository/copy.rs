@@ -184,6 +184,7 @@ impl Repository {
         let kinds = [BASES, DELTAS, INCOMING].map(|kind| self.folder().join(kind));
         let kept = kinds.iter().map(|folder| bytes_below(folder)).sum::<Result<u128, _>>()?;
         if kept + needed > u128::from(most) {
+            let [needed, kept] = [needed, kept].map(|bytes| u64::try_from(bytes).unwrap_or(u64::MAX));
             return Err(StoreError::OverQuota { path: self.folder().into(), needed, kept, most });
         }
         Ok(())

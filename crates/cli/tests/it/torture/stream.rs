@@ -28,7 +28,7 @@ const BLOCK_BY_BLOCK: [&str; 4] = ["--every-changes", "5", "--every-seconds", "3
 fn block(number: usize) -> impl Iterator<Item = (usize, Option<u64>)> {
     (0..CHANGES).map(move |i| {
         let change = number * CHANGES + i;
-        ((number * 7 + i * 3) % ROWS, (change % 4 > 0).then_some(change as u64 + 10))
+        ((number * 7 + i * 3) % ROWS, (!change.is_multiple_of(4)).then_some(change as u64 + 10))
     })
 }
 
