@@ -23,6 +23,9 @@ const DEGREE: usize = 4096;
 /// public matrix, on which it should not depend.
 const GREATEST_ALIGNED: f64 = 0.5;
 
+/// Protocols whose queries can bring their keys.
+const BROUGHT: [&str; 3] = ["exppack-simple", "exppack-double", "hybrid"];
+
 /// Returns parameters whose grid has these numbers of groups and columns.
 fn with_grid(
     protocol: &str,
@@ -58,8 +61,7 @@ fn extreme_databases_decode_with_errors_as_small_as_they_are_said_to_be() {
     let (backend, mut rng) = (backend(), SecretRng::from_os().unwrap());
     let constants = [0, 0x7f, 0x80, 0xff].map(Content::Constant);
     let registered = NAMES.map(|protocol| (protocol, KeyDelivery::Registered));
-    let brought =
-        ["exppack-simple", "exppack-double", "hybrid"].map(|protocol| (protocol, KeyDelivery::PerQuery));
+    let brought = BROUGHT.map(|protocol| (protocol, KeyDelivery::PerQuery));
     for (protocol, keys) in registered.into_iter().chain(brought) {
         if !is_drawn("extreme databases", &NAMES, 4, protocol) {
             continue;
@@ -75,26 +77,31 @@ fn extreme_databases_decode_with_errors_as_small_as_they_are_said_to_be() {
     }
 }
 
-/// Checks the extremes under every parameter set, in the long form at the shapes that are chosen
-/// for 64 MiB. For content of rank one, such as constants, errors within a response are correlated:
-/// each client adds only one independent sample.
+/// Checks the extremes under every pair of parameter sets and both deliveries of keys, in the long
+/// form at the shapes that are chosen for 64 MiB. For content of rank one, such as constants,
+/// errors within a response are correlated: each client adds only one independent sample.
 #[test]
 fn extreme_databases_decode_under_every_parameter_set() {
-    const PACKING: [&str; 4] = ["exppack-simple", "exppack-double", "double-pack", "hybrid"];
+    const REGISTERED: [&str; 4] = ["exppack-simple", "exppack-double", "double-pack", "hybrid"];
     let (backend, mut rng) = (backend(), SecretRng::from_os().unwrap());
     let packing = RingSet::ALL.into_iter().filter(|set| set.plaintext_bits() < 20);
     let onion = RingSet::ALL.into_iter().filter(|set| set.plaintext_bits() >= 20);
-    let mut sets: Vec<(&str, Option<LweSet>, Option<RingSet>)> =
-        onion.map(|ring| ("onion", None, Some(ring))).collect();
-    for protocol in PACKING {
-        sets.extend(packing.clone().map(|ring| (protocol, None, Some(ring))));
-        // The default set is among those above.
-        sets.extend([LweSet::Paper, LweSet::Module1536].map(|lwe| (protocol, Some(lwe), None)));
+    let mut sets: Vec<(&str, KeyDelivery, Option<LweSet>, Option<RingSet>)> =
+        onion.map(|ring| ("onion", KeyDelivery::Registered, None, Some(ring))).collect();
+    let registered = REGISTERED.map(|protocol| (protocol, KeyDelivery::Registered));
+    let brought = BROUGHT.map(|protocol| (protocol, KeyDelivery::PerQuery));
+    for (protocol, keys) in registered.into_iter().chain(brought) {
+        // Queries under this set expand to single entries, so they cannot bring their keys.
+        let rings = packing.clone().filter(|&ring| keys == KeyDelivery::Registered || ring != RingSet::Paper);
+        sets.extend(rings.flat_map(|ring| LweSet::ALL.map(|lwe| (protocol, keys, Some(lwe), Some(ring)))));
     }
-    sets.extend(["simple", "double"].iter().flat_map(|&name| LweSet::ALL.map(|lwe| (name, Some(lwe), None))));
+    let folds = ["simple", "double"].iter();
+    sets.extend(
+        folds.flat_map(|&name| LweSet::ALL.map(|lwe| (name, KeyDelivery::Registered, Some(lwe), None))),
+    );
     let names: Vec<String> = sets.iter().map(|set| format!("{set:?}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    for (&(protocol, lwe, ring), name) in sets.iter().zip(&names) {
+    for (&(protocol, keys, lwe, ring), name) in sets.iter().zip(&names) {
         if !is_drawn("extreme databases under every set", &names, 2, name) {
             continue;
         }
@@ -103,12 +110,12 @@ fn extreme_databases_decode_under_every_parameter_set() {
         let records = if is_long() { (1 << 26) / record_bytes as u64 } else { 40 };
         let [set, ring] =
             [lwe.map(LweSet::name), ring.map(RingSet::name)].map(|name| name.map(str::to_owned));
-        let choice = Choice { protocol: protocol.into(), set, ring, ..Choice::default() };
+        let choice = Choice { protocol: protocol.into(), keys, set, ring, ..Choice::default() };
         let params = ProtocolParams::choose(&choice, [7; 32], records, record_bytes).unwrap();
         for content in [Content::Constant(0xff), Content::Alternating] {
             let mut setup = setup(&backend, &params, content);
             let greatest = greatest_error(&mut setup, &ends(&params)[..1], clients(), &mut rng);
-            println!("{protocol} {}, {content:?}: greatest error {greatest:.4}", params.set());
+            println!("{protocol} {}, {keys:?}, {content:?}: greatest error {greatest:.4}", params.set());
         }
     }
 }

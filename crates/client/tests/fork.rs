@@ -67,9 +67,9 @@ fn far_apart(queries: [&[u8]; 2]) -> usize {
     a.zip(b).filter(|(a, b)| a.wrapping_sub(*b).wrapping_add(NOISE) > 2 * NOISE).count()
 }
 
-/// Returns the requests of `session` in this process and in a child that continues from its memory.
-fn in_two_processes(session: &mut Session) -> [(Vec<u8>, Option<KeysHash>); 2] {
-    let limits = session.description().limits();
+/// Returns what `make` makes in this process and in a child that continues from its memory. `make`
+/// receives the row to look up.
+fn in_two_processes(make: impl FnOnce(u64) -> Vec<u8>) -> [Vec<u8>; 2] {
     let mut pipe = [0; 2];
     // SAFETY: the array has room for the two descriptors.
     assert_eq!(unsafe { libc::pipe(pipe.as_mut_ptr()) }, 0);
@@ -79,10 +79,9 @@ fn in_two_processes(session: &mut Session) -> [(Vec<u8>, Option<KeysHash>); 2] {
     // lacks.
     let child = unsafe { libc::fork() };
     assert!(child >= 0);
-    let row = ROWS[usize::from(child == 0)];
-    let request = session.query_indices(&[row]).unwrap().requests.remove(0);
+    let made = make(ROWS[usize::from(child == 0)]);
     if child == 0 {
-        writer.write_all(&request).unwrap();
+        writer.write_all(&made).unwrap();
         drop(writer);
         // SAFETY: the call ends the process.
         unsafe { libc::_exit(0) };
@@ -94,13 +93,21 @@ fn in_two_processes(session: &mut Session) -> [(Vec<u8>, Option<KeysHash>); 2] {
     // SAFETY: the child belongs to this process, and `status` has room for the result.
     assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
     assert_eq!(status, 0);
-    [request, of_child].map(|request| queries(request, &limits))
+    [made, of_child]
+}
+
+/// Returns the queries of `session` in this process and in a child, each with its keys' hash.
+fn queries_in_two_processes(session: &mut Session) -> [(Vec<u8>, Option<KeysHash>); 2] {
+    let limits = session.description().limits();
+    let requests = in_two_processes(|row| session.query_indices(&[row]).unwrap().requests.remove(0));
+    requests.map(|request| queries(request, &limits))
 }
 
 fn main() {
     two_unit_vectors_are_left_of_one_generator_and_nothing_of_the_system_s();
     registered_keys_stay_with_the_process_that_made_them();
     next_keys_stay_with_the_process_that_made_them();
+    keys_without_a_session_end_in_a_child_as_well();
 }
 
 fn description(protocol: &str) -> Description {
@@ -121,7 +128,7 @@ fn two_unit_vectors_are_left_of_one_generator_and_nothing_of_the_system_s() {
     assert_eq!(far_apart([&a, &b]), 2);
 
     let hint = base.hint(hint).unwrap();
-    let [(a, _), (b, _)] = in_two_processes(&mut Session::new(description, &[hint]).unwrap());
+    let [(a, _), (b, _)] = queries_in_two_processes(&mut Session::new(description, &[hint]).unwrap());
     assert_eq!(a.len(), b.len());
     let words = a.len() / 4;
     assert!(words > 200, "{words}");
@@ -134,7 +141,7 @@ fn registered_keys_stay_with_the_process_that_made_them() {
     let no_hint = description.base().hint(Vec::new()).unwrap();
     let mut session = Session::new(description, &[no_hint]).unwrap();
     let before = session.keys().first().map(|keys| *keys.blake3());
-    let [(_, of_parent), (_, of_child)] = in_two_processes(&mut session);
+    let [(_, of_parent), (_, of_child)] = queries_in_two_processes(&mut session);
     assert!(before.is_some() && of_parent == before, "the parent goes on with its keys");
     assert!(of_child.is_some() && of_child != before, "the child asks under the parent's keys");
 }
@@ -150,7 +157,20 @@ fn next_keys_stay_with_the_process_that_made_them() {
     let next = session.next_keys()().unwrap();
     let made = next.keys().next().map(|keys| *keys.blake3());
     session.go_on_with(next);
-    let [(_, of_parent), (_, of_child)] = in_two_processes(&mut session);
+    let [(_, of_parent), (_, of_child)] = queries_in_two_processes(&mut session);
     assert!(made.is_some() && of_parent == made, "the parent goes on with the next keys");
     assert!(of_child.is_some() && of_child != made && of_child != present, "the child has neither");
+}
+
+fn keys_without_a_session_end_in_a_child_as_well() {
+    let description = description("exppack-simple");
+    let params = description.base().params();
+    let client = params.client(&[], &[], &mut SecretRng::from_os().unwrap()).unwrap();
+    let keys = client.keys().unwrap();
+    assert!(keys.save().is_some());
+    let ended = in_two_processes(|row| {
+        client.query(row, &mut SecretRng::from_os().unwrap()).unwrap();
+        vec![u8::from(keys.have_ended()), u8::from(keys.save().is_none())]
+    });
+    assert_eq!(ended, [[0, 0], [1, 1]], "the keys end in the child alone");
 }
