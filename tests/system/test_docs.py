@@ -117,7 +117,7 @@ def packages():
     return {name[1]: folder for name, folder in named if name}
 
 
-def tests_of(folder):
+def names_of_tests(folder):
     """Yields the names of a package's functions and modules, as a filter of `cargo test` sees them."""
     for file in folder.rglob("*.rs"):
         module = "::".join(part for part in file.relative_to(folder).with_suffix("").parts[1:] if part != "mod")
@@ -140,7 +140,7 @@ def test_files_and_commands_of_the_page_on_soundness_exist():
             words = command[package.end() :].split(" -- ")[0].split()
             program = words[words.index("--test") + 1] if "--test" in words else None
             filters = [word for word in words if not word.startswith("--") and word != program]
-            names = list(tests_of(folders[package[1]]))
+            names = list(names_of_tests(folders[package[1]]))
             wrong += [command for wanted in filters if not any(wanted in name for name in names)]
     assert len(files) > 20 and len(commands) > 20
     assert not wrong, "\n".join(wrong)
