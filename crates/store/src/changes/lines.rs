@@ -123,7 +123,7 @@ impl Changes {
             let Some(Entry { change, after, cursor }) = Entry::parse(table, &line, &place)? else { continue };
             if after != After::Any {
                 if !is_first {
-                    return Err(StoreError::malformed(place, "\"after\" belongs into the first line"));
+                    return Err(StoreError::malformed(place, "\"after\" must be in the first line"));
                 }
                 reader.changes.after = after;
             }
