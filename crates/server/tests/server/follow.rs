@@ -110,6 +110,9 @@ fn a_version_answers_when_all_followers_have_it_or_after_the_time() {
     let (short, long) = (Duration::from_secs(3), Duration::from_secs(120));
     let publisher = serve_with(ServerConfig { activate_after: Some(long), ..config(&path) });
     let follower = serve_with(following(folder.path(), publisher.admin.unwrap()));
+    // The publisher knows the follower once that has asked for a version after its first one.
+    publish(&publisher, "changes", br#"{"key": "key-3", "value": "changed first"}"#);
+    eventually("the follower", || served(&follower) == served(&publisher));
     let started = Instant::now();
     publish(&publisher, "changes", br#"{"key": "key-3", "value": "changed"}"#);
     assert!(started.elapsed() < long, "the follower has the version");
