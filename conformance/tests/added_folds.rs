@@ -316,10 +316,10 @@ fn packed_rows_of_an_earlier_query_are_refused() {
     assert!(told.unchanged <= most, "{} accepted", told.unchanged);
 }
 
-/// The lower byte of the hint's entry is near 0, and any number of the field that is added to it
-/// moves the record's phase by less than one step: up by one step for half of the factors of the
-/// second vectors, if the secret's entry is 1. So these factors alone do not hide whether the group
-/// is one of those that the server plants for.
+/// The lower byte of the hint's entry is near a threshold, so a number that the server adds there
+/// changes the record by one step or not at all. If the secret's entry is 1, it does so for half of
+/// the factors of the second vectors. So these factors alone do not hide whether the server plants
+/// something for the group.
 #[test]
 fn a_change_across_one_threshold_meets_the_first_factor() {
     if !is_tested(TWO_FOLDS) {

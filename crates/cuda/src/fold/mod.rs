@@ -37,7 +37,9 @@ impl CudaFolded {
 
     /// Wraps answers whose computation is at the end of `stream`.
     fn of(stream: &Stream, words: Buffer<u32>) -> Result<Self, BackendError> {
-        Ok(Self { words: words.freed_by_main(), computed: Some(stream.record()?) })
+        // First: without an event for the main stream to wait for, `stream` frees the words.
+        let computed = Some(stream.record()?);
+        Ok(Self { words: words.freed_by_main(), computed })
     }
 
     /// Returns the answers' words, one answer after another, for work on the main stream.

@@ -64,7 +64,7 @@ impl Grouping {
     /// Adds the next line.
     ///
     /// # Errors
-    /// Those of [`Changes::read_lines`], with the line's number; but a key may change again.
+    /// Those of [`Changes::read_lines`], with the line's number. A key may change again, though.
     /// [`StoreError::Malformed`] also if too much comes without a cursor, or if the line follows
     /// another cursor than the one that was read last.
     pub fn add(&mut self, line: &[u8]) -> Result<(), StoreError> {
