@@ -8,7 +8,6 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 from contextlib import ExitStack, contextmanager
 from time import monotonic, sleep
@@ -17,6 +16,7 @@ import pytest
 import yaml
 
 import debian
+from spirea_ports import free_ports
 from system.programs import ROOT, Folder, get
 
 BALANCERS = ROOT / "deploy" / "balancers"
@@ -31,12 +31,6 @@ balancers = pytest.mark.parametrize(
         for program, kind in [("haproxy", "cfg"), ("haproxy", "sticky.cfg"), ("nginx", "conf"), ("nginx", "sticky.conf")]
     ],
 )
-
-
-def free_port():
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return taken.getsockname()[1]
 
 
 def command(name, config, folder):
@@ -66,7 +60,7 @@ def reaches(port, path="/v1/databases"):
 def balanced(name, replicas, folder):
     """Runs a balancer of deploy/balancers/ in front of replicas. Yields its address."""
     folder.mkdir()
-    text, port = (BALANCERS / name).read_text(encoding="utf-8"), free_port()
+    text, [port] = (BALANCERS / name).read_text(encoding="utf-8"), free_ports(1)
     for placeholder, url in zip(REPLICAS, replicas):
         assert placeholder in text
         text = text.replace(placeholder, url.removeprefix("http://"))

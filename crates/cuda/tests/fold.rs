@@ -18,7 +18,7 @@ fn emulation() -> &'static Emulation {
 }
 
 fn device() -> CudaBackend {
-    emulation();
+    assert!(emulation().is_taken(), "other tests would use the device at the same time");
     CudaBackend::new(0).unwrap()
 }
 
@@ -97,19 +97,21 @@ fn a_source_of_words_gives_the_answers_of_its_words() {
         }
     }
 
-    let cuda = device();
-    // The driver takes the first batch at once; the second travels through pinned memory.
-    for (columns, batch) in [(96, 5), (1024, 20)] {
-        let case = Case::random(40, columns, batch);
-        let matrix = cuda.upload(case.layout, &case.bytes).unwrap();
-        let folded = cuda.scalar_fold_from(&matrix, &Source(&case.queries)).unwrap();
-        let found = cuda.read_words(folded, <[u32]>::to_vec).unwrap();
-        assert!(found == case.expected(), "{batch} queries");
-        for words in [0, columns - 8, columns * (MAX_BATCH + 1)] {
-            let refused = cuda.scalar_fold_from(&matrix, &Source(&vec![0; words])).map(drop);
-            assert!(matches!(refused, Err(BackendError::Shape(_))), "{words} words: {refused:?}");
+    emulation().in_every_order(|| {
+        let cuda = device();
+        // The driver takes the first batch at once; the second travels through pinned memory.
+        for (columns, batch) in [(96, 5), (1024, 20)] {
+            let case = Case::random(40, columns, batch);
+            let matrix = cuda.upload(case.layout, &case.bytes).unwrap();
+            let folded = cuda.scalar_fold_from(&matrix, &Source(&case.queries)).unwrap();
+            let found = cuda.read_words(folded, <[u32]>::to_vec).unwrap();
+            assert!(found == case.expected(), "{batch} queries");
+            for words in [0, columns - 8, columns * (MAX_BATCH + 1)] {
+                let refused = cuda.scalar_fold_from(&matrix, &Source(&vec![0; words])).map(drop);
+                assert!(matches!(refused, Err(BackendError::Shape(_))), "{words} words: {refused:?}");
+            }
         }
-    }
+    });
 }
 
 /// Tests that the main stream goes on while a lone query's scan has not begun, and that answers

@@ -3,7 +3,6 @@
 import json
 import os
 import random
-import socket
 import subprocess
 import sys
 import threading
@@ -13,20 +12,13 @@ from pathlib import Path
 import yaml
 
 import spirea
+from spirea_ports import free_ports
 
 LONG = os.environ.get("SPIREA_CLUSTER") == "long"
 ROWS = 2000
 NODES = 3
 MEMORY = 100 << 20
 """Size of a node's object store, which stays empty."""
-
-
-def free_ports(count):
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 def value(key, edition):

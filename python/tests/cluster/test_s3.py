@@ -13,6 +13,7 @@ import pytest
 
 import spirea
 from spirea.cluster.files import Folder
+from spirea_ports import free_ports
 
 pytestmark = [pytest.mark.full, pytest.mark.skipif(not bed.LONG, reason="the long form has it: make test-cluster")]
 
@@ -20,7 +21,7 @@ pytestmark = [pytest.mark.full, pytest.mark.skipif(not bed.LONG, reason="the lon
 @pytest.fixture(scope="module", autouse=True)
 def bucket():
     """Server of S3; its address is in the environment of all programs started later."""
-    [port] = bed.free_ports(1)
+    [port] = free_ports(1)
     wanted = {
         "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}", "AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret",
         "AWS_DEFAULT_REGION": "us-east-1",

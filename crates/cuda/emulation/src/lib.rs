@@ -23,7 +23,7 @@
 mod ffi;
 mod sanitizer;
 
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
 use ffi::Functions;
 pub use sanitizer::address_sanitizer_environment;
@@ -173,6 +173,11 @@ impl Emulation {
     /// process.
     pub fn exclusive(&self) -> MutexGuard<'_, ()> {
         self.exclusive.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// True while a test has the emulation for itself.
+    pub fn is_taken(&self) -> bool {
+        matches!(self.exclusive.try_lock(), Err(TryLockError::WouldBlock))
     }
 
     /// Returns the configuration.
