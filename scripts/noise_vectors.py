@@ -92,14 +92,19 @@ def closed_forms(name, levels, rounded):
     def fold(columns, square):
         return columns * N * square * leaf
 
-    def rotated(entries, chunks, steps):
+    def rotated(entries, chunks, steps, images=N, row=VARIANCE):
         """Returns the noise of packing by rotations. A leaf of a chunk is an image under 5^i or -5^i: i substitutions, and one
-        for the sign."""
+        for the sign. Encryption adds to `images` of N products. `row` is the variance of a row of the big step's key."""
         small = 2 * steps
         big = entries // small
         products = sum(expanded + (i + sign) * substitution for i in range(steps) for sign in (0, 1))
-        of_query = encrypted * N**2 * chunks * entries * uniform
-        return N * entries * uniform * chunks * big * products + of_query + (big - 1) * substitution
+        of_query = encrypted * N * images * chunks * entries * uniform
+        big_step = N * row * digits + dropped * secret
+        return N * entries * uniform * chunks * big * products + of_query + (big - 1) * big_step
+
+    def apart(entries, chunks, steps):
+        """Returns the noise of packing chunks that have their own ciphertexts, with a derived key for the big step."""
+        return rotated(entries, chunks, steps, images=entries, row=VARIANCE + (steps - 1) * substitution)
 
     return {
         "leaf": leaf,
@@ -108,6 +113,8 @@ def closed_forms(name, levels, rounded):
         "pack module-1536": fold(1536, uniform),
         "pack_rotated 256 5 8": rotated(256, 5, 8),
         "pack_rotated 256 6 32": rotated(256, 6, 32),
+        "pack_apart 256 5 8": apart(256, 5, 8),
+        "pack_apart 256 6 32": apart(256, 6, 32),
         "converted": converted,
         "tournament_level": N * sum(selector) * (leaf + converted) + lost * (1 + secret),
         "response": leaf / ring.q**2 + secret / 12 / 4.0**a + 1 / 12 / 4.0**b,

@@ -387,7 +387,7 @@ def rotations():
     ]
 
 
-def one_shot():
+def one_shot(form):
     given = {
         "protocol": "exppack-simple",
         "set": "module-1280",
@@ -395,6 +395,7 @@ def one_shot():
         "seed": COUNTED.hex(),
         "dropped_bits": 5,
         "keys": "per-query",
+        **form,
         "grid": {"records": 1000, "record_bytes": 64, "unit_rows": 16384, "groups": 1, "columns": 256},
     }
     protocol = protocol_of(given)
@@ -505,7 +506,8 @@ EXAMPLES = {
     "substitution": substitution,
     "leaves": leaves,
     "rotations": rotations,
-    "one-shot": one_shot,
+    "one-shot": lambda: one_shot({}),
+    "short": lambda: one_shot({"queries": "short"}),
     "response": response,
     "pad": pad,
     "prf": functions,

@@ -111,7 +111,8 @@ def check_fetch(name, protocol, fetch, contents):
 # Further vectors: two protocols with tables in bins, the protocols whose queries can contain their keys, and those with hints
 # that are rounded.
 IN_BINS = ("dpf-xor-bins", "dpf-sum-bins")
-ONE_SHOT = ("exppack-simple-per-query", "exppack-double-per-query", "hybrid-per-query")
+PACKED = ("exppack-simple", "exppack-double", "hybrid")
+ONE_SHOT = tuple(f"{name}-{form}" for form in ("per-query", "short") for name in PACKED)
 ROUNDED = ("simple-rounded", "double-rounded")
 
 

@@ -12,13 +12,16 @@ use spirea_conformance::{Content, setup, slices};
 use spirea_cpu::CpuBackend;
 use spirea_math::random::SecretRng;
 use spirea_protocols::Prepared;
+use spirea_protocols::choice::KeyDelivery;
 use spirea_protocols::registry::{NAMES, ProtocolParams};
 
 /// Seeds of the deterministic randomness of [`setup`]'s client, and of its query.
 const CLIENT_SEED: u64 = 11;
 const QUERY_SEED: u64 = 1;
-/// Suffix for the names of tables whose queries carry their keys.
+/// Suffix for the names of tables whose queries carry their keys and are whole.
 const PER_QUERY: &str = "-per-query";
+/// Suffix for the names of tables whose queries carry their keys and are short.
+const SHORT: &str = "-short";
 /// Suffix for the names of tables whose hint is rounded.
 const ROUNDED: &str = "-rounded";
 /// Seed of the records.
@@ -26,10 +29,8 @@ const CONTENT_SEED: u64 = 2;
 
 /// Returns a small table's parameters. Records have several parts if the protocol supports parts.
 fn parameters(name: &str) -> ProtocolParams {
-    let (protocol, brings_keys) = match name.strip_suffix(PER_QUERY) {
-        Some(protocol) => (protocol, true),
-        None => (name, false),
-    };
+    let brings_keys = name.ends_with(PER_QUERY) || name.ends_with(SHORT);
+    let protocol = name.trim_end_matches(PER_QUERY).trim_end_matches(SHORT);
     let (protocol, is_rounded) = match protocol.strip_suffix(ROUNDED) {
         Some(protocol) => (protocol, true),
         None => (protocol, false),
@@ -44,6 +45,9 @@ fn parameters(name: &str) -> ProtocolParams {
         params["dropped_bits"] = json!(dropped_bits);
         if brings_keys {
             params["keys"] = json!("per-query");
+        }
+        if name.ends_with(SHORT) {
+            params["queries"] = json!("short");
         }
         params
     };
@@ -115,7 +119,7 @@ fn vector(name: &str, index: u64) -> String {
         ("record", json!(hex(&record))),
         ("answers", hexes(&answers)),
     ];
-    if name.ends_with(PER_QUERY) {
+    if params.key_delivery() == Some(KeyDelivery::PerQuery) {
         members.push(("hint", json!(hex(&setup.hint))));
     }
     if params.bins() > 1 {
@@ -141,7 +145,9 @@ fn vector(name: &str, index: u64) -> String {
 #[test]
 fn look_ups_are_what_was_committed() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("vectors/client");
-    let one_shot = ["exppack-simple", "exppack-double", "hybrid"].map(|name| format!("{name}{PER_QUERY}"));
+    let one_shot = [PER_QUERY, SHORT]
+        .into_iter()
+        .flat_map(|form| ["exppack-simple", "exppack-double", "hybrid"].map(|name| format!("{name}{form}")));
     let rounded = ["simple", "double"].map(|name| format!("{name}{ROUNDED}"));
     let names = NAMES.into_iter().chain(["dpf-xor-bins", "dpf-sum-bins"]).map(str::to_owned);
     let names = names.chain(one_shot).chain(rounded);

@@ -9,7 +9,7 @@ use spirea_cpu::CpuBackend;
 use spirea_cuda::{CudaBackend, DeviceGroup};
 use spirea_cuda_emulation::{Config, Emulation, StreamOrder, ThreadOrder};
 use spirea_math::random::SecretRng;
-use spirea_protocols::choice::{Choice, KeyDelivery, SecurityLevel};
+use spirea_protocols::choice::{Choice, KeyDelivery, QueryForm, SecurityLevel};
 use spirea_protocols::registry::{NAMES, ProtocolParams};
 
 static CPU: LazyLock<Arc<CpuBackend>> = LazyLock::new(|| Arc::new(CpuBackend::new(2).unwrap()));
@@ -85,8 +85,9 @@ fn conservative_sets() {
 fn queries_that_bring_their_keys() {
     let shapes = [("exppack-simple", 900), ("exppack-double", 2), ("hybrid", 900)];
     let shapes = if is_long() { &shapes[..] } else { &shapes[..1] };
-    for &(protocol, record_bytes) in shapes {
-        let choice = Choice { keys: KeyDelivery::PerQuery, ..named(protocol) };
+    let forms = shapes.iter().flat_map(|shape| QueryForm::ALL.map(|queries| (shape, queries)));
+    for (&(protocol, record_bytes), queries) in forms {
+        let choice = Choice { keys: KeyDelivery::PerQuery, queries, ..named(protocol) };
         emulated(|| agrees(CudaBackend::new(0).unwrap(), &choice, 2, record_bytes, 2));
         if is_long() {
             let group = || DeviceGroup::new(&[0, 1], Strategy::Replicate).unwrap();

@@ -13,9 +13,9 @@ use spirea_cpu::CpuBackend;
 use spirea_dpf::PrfKind;
 use spirea_lattice::RingSet;
 use spirea_lattice::rlwe::{OneShotQuery, query_bytes, rounded_query_bytes};
-use spirea_math::Rotations;
 use spirea_math::random::SecretRng;
-use spirea_protocols::choice::{KeyDelivery, SecurityLevel};
+use spirea_math::{Rotations, SentChunks};
+use spirea_protocols::choice::{KeyDelivery, QueryForm, SecurityLevel};
 use spirea_protocols::dpf::Words;
 use spirea_protocols::registry::{Choice, NAMES, ProtocolParams};
 use spirea_protocols::{Prepared, ProtocolError, Query};
@@ -28,9 +28,15 @@ fn choose(protocol: &str, records: u64, record_bytes: usize) -> ProtocolParams {
 /// Protocols whose queries can carry their keys.
 const ONE_SHOT: [&str; 3] = ["exppack-simple", "exppack-double", "hybrid"];
 
-fn choose_one_shot(protocol: &str, ring: &str, records: u64, record_bytes: usize) -> ProtocolParams {
+fn choose_one_shot(
+    protocol: &str,
+    ring: &str,
+    queries: QueryForm,
+    records: u64,
+    record_bytes: usize,
+) -> ProtocolParams {
     let (protocol, ring) = (protocol.to_owned(), Some(ring.to_owned()));
-    let choice = Choice { protocol, ring, keys: KeyDelivery::PerQuery, ..Choice::default() };
+    let choice = Choice { protocol, ring, keys: KeyDelivery::PerQuery, queries, ..Choice::default() };
     ProtocolParams::choose(&choice, [7; 32], records, record_bytes).unwrap()
 }
 
@@ -143,8 +149,11 @@ fn queries_that_bring_their_keys_decode() {
             if !is_drawn("rings of queries that bring their keys", &["fast", "small"], 1, ring) {
                 continue;
             }
-            let params = shapes.map(|(records, bytes)| choose_one_shot(protocol, ring, records, bytes));
-            all_decode(&params);
+            for queries in QueryForm::ALL {
+                let params =
+                    shapes.map(|(records, bytes)| choose_one_shot(protocol, ring, queries, records, bytes));
+                all_decode(&params);
+            }
         }
     }
 }
@@ -157,8 +166,8 @@ fn queries_that_bring_their_keys_are_answered_alike_by_the_oracle() {
     let (protocols, rings) =
         if is_long() { (&ONE_SHOT[..], &["fast", "small"][..]) } else { (&ONE_SHOT[..1], &["fast"][..]) };
     for protocol in protocols {
-        for ring in rings {
-            let params = choose_one_shot(protocol, ring, 3, 40);
+        for (ring, queries) in rings.iter().flat_map(|ring| QueryForm::ALL.map(|queries| (ring, queries))) {
+            let params = choose_one_shot(protocol, ring, queries, 3, 40);
             let [fast, naive] = [
                 setup(&cpu, &params, Content::Random(4)),
                 setup(&Arc::new(NaiveBackend), &params, Content::Random(4)),
@@ -400,12 +409,13 @@ fn queries_that_bring_their_keys_share_no_secret() {
     let mut rng = SecretRng::from_os().unwrap();
     let ring = RingSet::Fast.ring();
     for protocol in ONE_SHOT {
-        let params = choose_one_shot(protocol, "fast", 10, 20);
+        let params = choose_one_shot(protocol, "fast", QueryForm::Short, 10, 20);
         let hint = vec![0; params.sizes().hint_bytes as usize];
         // The two clients act like two sessions: a new client draws nothing that lasts.
         let clients = [(); 2].map(|()| params.client(&hint, &[], &mut rng).unwrap());
         assert!(clients.iter().all(|client| client.keys().is_none()));
-        let shape = OneShotQuery { set: RingSet::Fast, levels: 4, rotations: Rotations::fewest(256, 5, 1) };
+        let rotations = Rotations::fewest(256, 5, 1);
+        let shape = OneShotQuery { set: RingSet::Fast, chunks: SentChunks::Apart, rotations };
         let bodies: Vec<_> = clients
             .iter()
             .cycle()

@@ -10,7 +10,7 @@ use spirea_dpf::{Bit, Domain, OutputKind, Prf, generate, prf};
 use spirea_lattice::rlwe::{Conversion, KeyShape, OneShotQuery, UniformHalves};
 use spirea_lattice::{LweSet, PublicMatrix, RingSet};
 use spirea_math::random::{SecretRng, Seed, public_residues, public_row};
-use spirea_math::{Expansion, Gadget, Modulus, NttPlan, Rotations};
+use spirea_math::{Expansion, Gadget, Modulus, NttPlan, Rotations, SentChunks};
 use spirea_normalise::{form, normalised};
 use spirea_protocols::Sizes;
 use spirea_protocols::delta::{self, Change};
@@ -114,7 +114,8 @@ fn computed(parameters: &str) -> BTreeMap<String, String> {
     add("substitution", substitution());
     add("leaves", leaves());
     add("rotations", rotations());
-    add("one-shot", one_shot());
+    add("one-shot", one_shot(None));
+    add("short", one_shot(Some("short")));
     add("response", response());
     add("pad", pad());
     add("prf", functions());
@@ -605,29 +606,39 @@ fn rotations() -> Vec<String> {
     ]
 }
 
-fn one_shot() -> Vec<String> {
+fn one_shot(form: Option<&str>) -> Vec<String> {
     let grid = serde_json::json!({ "records": 1000, "record_bytes": 64, "unit_rows": 16384, "groups": 1, "columns": 256 });
-    let params = serde_json::json!({
+    let mut params = serde_json::json!({
         "protocol": "exppack-simple", "set": "module-1280", "ring": "fast", "seed": hex(COUNTED), "dropped_bits": 5,
         "keys": "per-query", "grid": grid
     });
+    let (mut chunks, mut ciphertexts) = (SentChunks::Expanded(Expansion::partial(4, 5)), 1);
+    if let Some(form) = form {
+        params["queries"] = form.into();
+        (chunks, ciphertexts) = (SentChunks::Apart, 5);
+    }
     let params = ProtocolParams::from_json(params.to_string().as_bytes()).unwrap();
     let Sizes { query_bytes, answer_bytes, hint_bytes, keys_bytes } = params.sizes();
-    let shape = OneShotQuery { set: RingSet::Fast, levels: 4, rotations: Rotations::fewest(256, 5, 4) };
+    let shape = OneShotQuery { set: RingSet::Fast, chunks, rotations: Rotations::fewest(256, 5, 4) };
     let (uniform, words) = (UniformHalves::new(shape, &COUNTED), RingSet::Fast.ring().words());
     let halves: Vec<&[u32]> = uniform.words().chunks_exact(words).collect();
     let ciphertext = 28 * 1024 + 512;
-    // Bytes of the keys: the query without bodies and ciphertext.
-    let keys = query_bytes - 256 * 27 / 8 - ciphertext;
+    // Bytes of the keys: the query without bodies and ciphertexts.
+    let keys = query_bytes - 256 * 27 / 8 - ciphertexts * ciphertext;
+    let last = halves.len() - 1;
     vec![
         "seed: 00..1f".into(),
         format!(
             "fast, 1280 columns, 4 packed ciphertexts, 256 columns with 5 bits dropped: query {query_bytes}, answer \
              {answer_bytes}, keys {keys_bytes}, hint {hint_bytes}"
         ),
-        format!("halves: {}, of {} bits a word", halves.len(), keys * 8 / words / (halves.len() - 1)),
+        format!(
+            "halves: {}, of {} bits a word",
+            halves.len(),
+            keys * 8 / words / (halves.len() - ciphertexts)
+        ),
         format!("half 1, prime 2, values 0 to 2: {}", listed(&halves[1][2 * RingSet::DEGREE..][..3])),
-        format!("half 21, prime 0, values 0 to 2: {}", listed(&halves[21][..3])),
+        format!("half {last}, prime 0, values 0 to 2: {}", listed(&halves[last][..3])),
     ]
 }
 

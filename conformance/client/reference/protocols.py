@@ -9,7 +9,7 @@ from .errors import BadRequest, Malformed
 from .grid import Grid, check_bytes
 from .prf import FUNCTIONS
 from .ring import DEGREE, ring_set
-from .rlwe import Expanded, OneShot, OneShotSecret, RingSecret, Rotated, join_bits
+from .rlwe import Expanded, OneShot, OneShotSecret, RingSecret, Rotated, Short, join_bits
 from .streams import chacha20
 
 
@@ -104,9 +104,13 @@ class Folding(Protocol):
         if "keys" in self.params:
             if not chosen.dropped_bits or groups != 1:
                 raise Malformed("queries bring their keys where chunks are rotated and nothing is selected")
-            shape = OneShot(chosen, self.degree, 1, packed)
+            if self.params.get("queries", "short") != "short":
+                raise Malformed("queries have another form than there is")
+            shape = (Short if "queries" in self.params else OneShot)(chosen, self.degree, 1, packed)
             self.uniform, self.hint_bytes = None, packed * shape.uniform_bytes
             return shape
+        if "queries" in self.params:
+            raise Malformed("queries are short where they bring their keys")
         if self.params["ring"] == "paper":
             return Expanded(chosen, self.degree, groups)
         return Rotated(chosen, self.degree, groups, packed)
@@ -225,7 +229,7 @@ class Double(TwoFolds):
 class ExpPackDouble(TwoFolds):
     """The protocol `exppack-double` (wire.md 12.2)."""
 
-    optional = {"dropped_bits", "keys"}
+    optional = {"dropped_bits", "keys", "queries"}
 
     def __init__(self, params):
         super().__init__(params)
@@ -250,7 +254,7 @@ class ExpPackDouble(TwoFolds):
 class ExpPackSimple(Folding):
     """The protocol `exppack-simple` (wire.md 12.1)."""
 
-    optional = {"dropped_bits", "keys"}
+    optional = {"dropped_bits", "keys", "queries"}
     across = True
 
     def __init__(self, params):
@@ -321,7 +325,7 @@ class DoublePack(Blocks):
 class Hybrid(Blocks):
     """The protocol `hybrid` (wire.md 12.4)."""
 
-    optional = {"dropped_bits", "keys"}
+    optional = {"dropped_bits", "keys", "queries"}
 
     def __init__(self, params):
         super().__init__(params)

@@ -131,6 +131,12 @@ class OneShot(Rotated):
     """Shape of a query by rotations that contains its keys (wire.md 11.8)."""
 
     keys_bytes = 0
+    # Number of ciphertexts behind the keys.
+    ciphertexts = 1
+
+    def messages(self, ring, numbers, noise):
+        """Yields the messages of the ciphertexts behind the keys. `noise` returns the noise of the next one."""
+        yield self.blinded(ring, numbers, 0, noise())
 
     @property
     def key_bits(self):
@@ -143,7 +149,7 @@ class OneShot(Rotated):
     @property
     def query_bytes(self):
         keys = len(self.exponents) * len(self.factors_of_keys) * self.set.words * self.key_bits // 8
-        return keys + super().query_bytes - SEED_BYTES
+        return keys + self.ciphertexts * (super().query_bytes - SEED_BYTES)
 
     @property
     def uniform_bytes(self):
@@ -155,9 +161,28 @@ class OneShot(Rotated):
         return self.set.response_bytes - self.uniform_bytes
 
     def uniform(self, seed):
-        """Returns the uniform halves of the keys, followed by that of the query."""
+        """Returns the uniform halves of the keys, followed by those of the ciphertexts behind them."""
         key = blake3.blake3(seed, derive_key_context="spirea v1: uniform halves of queries that bring their keys").digest()
-        return [uniform_half(self.set, key, i) for i in range(len(self.exponents) * len(self.factors_of_keys) + 1)]
+        count = len(self.exponents) * len(self.factors_of_keys) + self.ciphertexts
+        return [uniform_half(self.set, key, i) for i in range(count)]
+
+
+class Short(OneShot):
+    """Shape of a short query that contains its keys (wire.md 11.8)."""
+
+    exponents = (5, 2 * DEGREE - 1)
+
+    @property
+    def ciphertexts(self):
+        return self.chunks
+
+    def messages(self, ring, numbers, noise):
+        inverse = pow(CHUNK, -1, self.set.modulus)
+        for chunk in range(self.chunks):
+            message = [0] * DEGREE
+            for i, number in enumerate(numbers[chunk * CHUNK : (chunk + 1) * CHUNK]):
+                message[16 * i] = number * inverse
+            yield ring.add(ring.lift(message), noise())
 
 
 def uniform_half(ring_set, seed, number):
@@ -198,13 +223,12 @@ class RingSecret:
                 halves.append(self._encrypt(message, seed, len(halves)).astype("<u4").tobytes())
         return seed + b"".join(halves)
 
-    def _blinded(self, shape, numbers, group, rng):
-        scaled = [self.set.scale * int(number) for number in numbers]
-        return self.ring.forward(shape.blinded(self.ring, scaled, group, self._noise(rng)))
+    def _scaled(self, numbers):
+        return [self.set.scale * int(number) for number in numbers]
 
     def query(self, shape, numbers, group, rng):
         """Encrypts numbers, one for each column, and the selectors of a group (wire.md 11.6)."""
-        blinded = self._blinded(shape, numbers, group, rng)
+        blinded = self.ring.forward(shape.blinded(self.ring, self._scaled(numbers), group, self._noise(rng)))
         seed = rng.bytes(SEED_BYTES)
         return seed + shape.half(self.ring, self._encrypt(blinded, seed, 0))
 
@@ -240,8 +264,8 @@ class OneShotSecret(RingSecret):
             for factor in shape.factors_of_keys:
                 message = self.ring.add(self.ring.forward(self._noise(rng)), self.ring.scale(target, factor))
                 self.asked += join_words(self._masked(message, next(uniform)), shape.key_bits)
-        blinded = self._blinded(shape, numbers, 0, rng)
-        self.asked += shape.half(self.ring, self._masked(blinded, next(uniform)))
+        for message in shape.messages(self.ring, self._scaled(numbers), lambda: self._noise(rng)):
+            self.asked += shape.half(self.ring, self._masked(self.ring.forward(message), next(uniform)))
 
 
 def join_words(words, bits):

@@ -237,6 +237,15 @@ where
         self.run(operation, || self.rings().expand(tables, expansion, queries))
     }
 
+    fn leaves(
+        &self,
+        tables: &Self::Tables,
+        queries: usize,
+        words: &[u32],
+    ) -> Result<Self::Leaves, BackendError> {
+        self.run(Operation::Ciphertexts { queries }, || self.rings().leaves(tables, queries, words))
+    }
+
     fn expand_leaf(
         &self,
         tables: &Self::Tables,

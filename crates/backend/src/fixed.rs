@@ -1,46 +1,44 @@
 //! Packing of queries whose uniform halves, and those of their keys, are constants of a database.
 
-use spirea_math::{Expansion, Gadget, Ring, Rotations};
+use std::slice::ChunksExact;
+
+use spirea_math::{Gadget, Ring, Rotations, SentChunks};
 
 use crate::BackendError;
 
-/// Packing of queries that bring their keys: the expansion to chunks, then their rotations, with
-/// keys for both.
+/// Packing of queries that bring their keys: the chunks, then their rotations.
 ///
 /// The polynomials of a query are, in this order:
 ///
-/// - those of its keys: for each level of the expansion, then for each of [`Rotations::keys`], one
-///   ciphertext for each digit of the gadget;
-/// - that of the ciphertext to expand.
+/// - those of its keys, in the order of [`SentChunks::exponents`]: one ciphertext for each digit of
+///   the gadget;
+/// - those of the ciphertexts behind the keys ([`SentChunks::ciphertexts`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FixedPacking {
     /// The gadget of all substitutions.
     pub gadget: Gadget,
-    /// The expansion to chunks, from the first level on.
-    pub expansion: Expansion,
+    /// The form of the chunks. An expansion begins at the first level.
+    pub chunks: SentChunks,
     /// The rotations.
     pub rotations: Rotations,
 }
 
 impl FixedPacking {
-    /// Returns the number of substitutions, each with its key.
-    pub fn keys(&self) -> usize {
-        self.expansion.levels() as usize + Rotations::KEYS
-    }
-
     /// Returns the number of polynomials of a query.
     pub fn polynomials(&self, ring: &Ring) -> usize {
-        self.keys() * self.gadget.levels(ring) + 1
+        self.chunks.keys() * self.gadget.levels(ring) + self.chunks.ciphertexts(self.rotations)
     }
 
     /// Returns the number of substitutions of a query with `results` results.
-    pub fn substitutions(&self, results: usize) -> usize {
-        self.expansion.substitutions() + self.rotations.substitutions(results)
+    pub fn substitutions(&self, ring: &Ring, results: usize) -> usize {
+        let before = self.chunks.substitutions(self.rotations, self.gadget.levels(ring));
+        before + self.rotations.substitutions(results)
     }
 
     /// Returns the number of bytes of all digits of a query with `results` results.
     pub fn digits_bytes(&self, ring: &Ring, results: usize) -> usize {
-        self.substitutions(results) * self.gadget.levels(ring) * ring.words() * size_of::<u32>()
+        let of_one = self.gadget.levels(ring) * ring.words() * size_of::<u32>();
+        self.substitutions(ring, results) * of_one
     }
 
     /// Checks that `words` are the polynomials of a query.
@@ -49,18 +47,23 @@ impl FixedPacking {
     /// [`BackendError::Shape`] if they are not, or the expansion does not give the chunks.
     pub fn check(&self, ring: &Ring, words: &[u32]) -> Result<(), BackendError> {
         let (polynomials, found) = (self.polynomials(ring), words.len());
-        let rotated = self.rotations.chunks() <= self.expansion.leaves() && self.expansion.first() == 0;
+        let rotated = match self.chunks {
+            SentChunks::Expanded(expansion) => {
+                self.rotations.chunks() <= expansion.leaves() && expansion.first() == 0
+            }
+            SentChunks::Apart => true,
+        };
         if found == polynomials * ring.words() && rotated {
             return Ok(());
         }
         Err(BackendError::Shape(format!("{found} words of {polynomials} polynomials, for {self:?}")))
     }
 
-    /// Splits `words` into the polynomials of each substitution's key, in order, and the polynomial
-    /// to expand.
-    pub fn split<'a>(&self, ring: &Ring, words: &'a [u32]) -> (std::slice::ChunksExact<'a, u32>, &'a [u32]) {
+    /// Splits `words` into the polynomials of each substitution's key, in order, and those of the
+    /// ciphertexts behind the keys.
+    pub fn split<'a>(&self, ring: &Ring, words: &'a [u32]) -> (ChunksExact<'a, u32>, &'a [u32]) {
         let of_key = self.gadget.levels(ring) * ring.words();
-        let (keys, query) = words.split_at(self.keys() * of_key);
-        (keys.chunks_exact(of_key), query)
+        let (keys, ciphertexts) = words.split_at(self.chunks.keys() * of_key);
+        (keys.chunks_exact(of_key), ciphertexts)
     }
 }

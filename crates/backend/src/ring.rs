@@ -282,6 +282,18 @@ pub trait RingBackend: Backend {
         queries: &[(&Self::Keys, &[u32])],
     ) -> Result<Self::Leaves, BackendError>;
 
+    /// Creates leaves from ciphertexts (values) that need no expansion: those of each of `queries`
+    /// queries, the same number for each.
+    ///
+    /// # Errors
+    /// Those of [`Self::ciphertexts`].
+    fn leaves(
+        &self,
+        tables: &Self::Tables,
+        queries: usize,
+        words: &[u32],
+    ) -> Result<Self::Leaves, BackendError>;
+
     /// Continues the expansion of a batch at one leaf of each query, with the keys of the query's
     /// client: one of `keys` for each query.
     ///

@@ -7,34 +7,48 @@
 
 use std::sync::Arc;
 
-use spirea_math::{Ring, Rotations};
+use spirea_math::{Ring, SentChunks};
 
 use crate::{BackendError, EvaluationKeys, FixedPacking, PackedEnds, RingBackend, SwitchedBits};
 
-/// Uniform halves of a database's queries, without any precomputation.
+/// Uniform halves of a database's queries, without any precomputation. `P` are the backend's
+/// plaintexts.
 #[derive(Clone, Debug)]
-pub struct WholeHalves {
+pub struct WholeHalves<P> {
     ring: Arc<Ring>,
     packing: FixedPacking,
     uniform: Vec<u32>,
+    /// Plaintexts whose fold is the derived key among the images of a key, if there is one.
+    derived: Option<[P; 1]>,
 }
 
-impl WholeHalves {
+impl<P> WholeHalves<P> {
     /// Runs [`RingBackend::fix_uniform`] by whole ciphertexts, on a query whose b halves are 0.
     ///
     /// # Errors
     /// Errors of the operations.
-    pub fn fix<B: RingBackend>(
+    pub fn fix<B: RingBackend<Plain = P>>(
         backend: &B,
         tables: &B::Tables,
         ring: &Arc<Ring>,
         packing: FixedPacking,
         uniform: &[u32],
-        plain: &[B::Plain],
+        plain: &[P],
         bits: SwitchedBits,
     ) -> Result<(Self, Vec<u8>), BackendError> {
         packing.check(ring, uniform)?;
-        let halves = Self { ring: Arc::clone(ring), packing, uniform: uniform.to_vec() };
+        let (rows, rotations) = (packing.gadget.levels(ring), packing.rotations);
+        let last_images = |row: usize, image: usize, to: &mut [i32]| {
+            to.fill(0);
+            to[0] = i32::from(image == row * rotations.small() + rotations.derivations());
+        };
+        let derived = match packing.chunks {
+            SentChunks::Apart if rotations.derivations() > 0 => {
+                Some([backend.encode(tables, rows, rows * rotations.small(), &last_images)?])
+            }
+            _ => None,
+        };
+        let halves = Self { ring: Arc::clone(ring), packing, uniform: uniform.to_vec(), derived };
         let packed = halves.packed(backend, tables, plain, &[&vec![0; uniform.len()]])?;
         let switched = backend.mod_switch(tables, &[&packed], bits)?.concat();
         let [a, _] = bits.halves(ring.degree(), &switched);
@@ -45,11 +59,11 @@ impl WholeHalves {
     ///
     /// # Errors
     /// Errors of the operations.
-    pub fn pack<B: RingBackend>(
+    pub fn pack<B: RingBackend<Plain = P>>(
         &self,
         backend: &B,
         tables: &B::Tables,
-        plain: &[B::Plain],
+        plain: &[P],
         queries: &[&[u32]],
         ends: PackedEnds<'_, B::Folded>,
     ) -> Result<Vec<Vec<u8>>, BackendError> {
@@ -63,40 +77,87 @@ impl WholeHalves {
         Ok(switched.into_iter().map(b).collect())
     }
 
-    fn packed<B: RingBackend>(
+    fn packed<B: RingBackend<Plain = P>>(
         &self,
         backend: &B,
         tables: &B::Tables,
-        plain: &[B::Plain],
+        plain: &[P],
         queries: &[&[u32]],
     ) -> Result<B::Ciphertexts, BackendError> {
         let Self { ring, packing, .. } = self;
-        let (mut keys, mut ciphertexts) = (Vec::new(), Vec::new());
+        let rotations = packing.rotations;
+        let of_keys = packing.chunks.keys() * self.of_key();
+        let mut whole = Vec::with_capacity(queries.len());
         for query in queries {
             packing.check(ring, query)?;
-            let whole = self.whole(query);
-            let of_key = packing.gadget.levels(ring) * 2 * ring.words();
-            let (expansion, rest) = whole.split_at(packing.expansion.levels() as usize * of_key);
-            let (rotations, ciphertext) = rest.split_at(Rotations::KEYS * of_key);
-            let gadget = packing.gadget;
-            keys.push(backend.keys(
-                tables,
-                EvaluationKeys {
-                    expansion_gadget: gadget,
-                    expansion,
-                    rotations,
-                    conversion_gadget: gadget,
-                    conversion: &[],
-                },
-            )?);
-            ciphertexts.push(ciphertext.to_vec());
+            whole.push(self.whole(query));
         }
-        let of_queries: Vec<_> = keys.iter().zip(&ciphertexts).map(|(keys, c)| (keys, &c[..])).collect();
+        let parts: Vec<(&[u32], &[u32])> = whole.iter().map(|query| query.split_at(of_keys)).collect();
+        let (keys, chunks) = match packing.chunks {
+            SentChunks::Expanded(expansion) => {
+                let levels = expansion.levels() as usize * self.of_key();
+                let keys = |(keys, _): &(&[u32], _)| {
+                    let (expansion, rotations) = keys.split_at(levels);
+                    self.keys(backend, tables, expansion, rotations)
+                };
+                let keys = parts.iter().map(keys).collect::<Result<Vec<_>, _>>()?;
+                let roots: Vec<_> = keys.iter().zip(&parts).map(|(keys, &(_, root))| (keys, root)).collect();
+                let chunks = backend.expand(tables, expansion, &roots)?;
+                (keys, chunks)
+            }
+            SentChunks::Apart => {
+                let of_queries: Vec<&[u32]> = parts.iter().map(|&(keys, _)| keys).collect();
+                let keys = self.keys_with_derived(backend, tables, &of_queries)?;
+                let chunks: Vec<u32> = parts.iter().flat_map(|&(_, chunks)| chunks).copied().collect();
+                (keys, backend.leaves(tables, queries.len(), &chunks)?)
+            }
+        };
         let keys: Vec<_> = keys.iter().collect();
-        let chunks = backend.expand(tables, packing.expansion, &of_queries)?;
-        let leaves = backend.rotate(tables, packing.rotations, &keys, &chunks)?;
+        let leaves = backend.rotate(tables, rotations, &keys, &chunks)?;
         let folded = backend.poly_fold(tables, plain, &leaves)?;
-        backend.sum_rotated(tables, packing.rotations, &keys, folded)
+        backend.sum_rotated(tables, rotations, &keys, folded)
+    }
+
+    /// Creates the keys of queries that bring those for X -> X^5 and X -> X^-1. The key of the big
+    /// step has the last images of the rows of the key for X -> X^5, as if they were chunks.
+    fn keys_with_derived<B: RingBackend<Plain = P>>(
+        &self,
+        backend: &B,
+        tables: &B::Tables,
+        queries: &[&[u32]],
+    ) -> Result<Vec<B::Keys>, BackendError> {
+        let Self { ring, packing, derived, .. } = self;
+        let of_key = self.of_key();
+        // The images of chunks need no key of the big step; another one takes its place.
+        let by_step =
+            queries.iter().map(|keys| self.keys(backend, tables, &[], &[keys, &keys[..of_key]].concat()));
+        let by_step = by_step.collect::<Result<Vec<_>, _>>()?;
+        let Some(derived) = derived else { return Ok(by_step) };
+        let rows: Vec<u32> = queries.iter().flat_map(|keys| &keys[..of_key]).copied().collect();
+        let rows = backend.leaves(tables, queries.len(), &rows)?;
+        let of_rows = packing.rotations.of_chunks(packing.gadget.levels(ring));
+        let images = backend.rotate(tables, of_rows, &by_step.iter().collect::<Vec<_>>(), &rows)?;
+        let big = backend.ciphertext_words(tables, &backend.poly_fold(tables, derived, &images)?)?;
+        let pairs = queries.iter().zip(big.chunks_exact(of_key));
+        pairs.map(|(keys, big)| self.keys(backend, tables, &[], &[keys, big].concat())).collect()
+    }
+
+    fn keys<B: RingBackend<Plain = P>>(
+        &self,
+        backend: &B,
+        tables: &B::Tables,
+        expansion: &[u32],
+        rotations: &[u32],
+    ) -> Result<B::Keys, BackendError> {
+        let (expansion_gadget, conversion_gadget) = (self.packing.gadget, self.packing.gadget);
+        let keys =
+            EvaluationKeys { expansion_gadget, expansion, rotations, conversion_gadget, conversion: &[] };
+        backend.keys(tables, keys)
+    }
+
+    /// Returns the number of words of a substitution's key.
+    fn of_key(&self) -> usize {
+        self.packing.gadget.levels(&self.ring) * 2 * self.ring.words()
     }
 
     /// Returns the ciphertexts of a query, each as a and then b.

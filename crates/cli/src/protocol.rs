@@ -8,7 +8,7 @@ use clap::Args;
 use spirea_console::output::{bytes, explained, seconds};
 use spirea_console::threads::Threads;
 use spirea_dpf::PrfKind;
-use spirea_protocols::choice::{HintForm, KeyDelivery, Preference, SecurityLevel};
+use spirea_protocols::choice::{HintForm, KeyDelivery, Preference, QueryForm, SecurityLevel};
 use spirea_protocols::dpf::Words;
 use spirea_protocols::planner::{Figures, Needs, Recommendation};
 use spirea_protocols::registry::{Choice, NAMES, ProtocolParams};
@@ -64,6 +64,10 @@ pub struct ProtocolOptions {
     /// hints.
     #[arg(help_heading = "Parameters", long, value_name = "FORM")]
     hint: Option<HintForm>,
+    /// Form of queries that bring their keys: short, the default; or whole, about twice as long, for
+    /// clients that do not know short ones.
+    #[arg(help_heading = "Parameters", long, value_name = "FORM")]
+    queries: Option<QueryForm>,
     /// Bits of the words of dpf-sum: 32, the default, or 64.
     #[arg(help_heading = "Parameters", long, value_name = "32|64")]
     word_bits: Option<u32>,
@@ -252,7 +256,8 @@ impl ProtocolOptions {
     fn planned(&self, threads: Threads, tell: fn(&str)) -> anyhow::Result<Decision> {
         let given = PARTICULAR.iter().filter(|option| (option.is_given)(self)).map(|option| option.flag);
         let bins = self.bins.filter(|bins| *bins != 1).map(|_| "--bins");
-        if let Some(flag) = given.filter(|flag| PLANNED.contains(flag)).chain(bins).next() {
+        let queries = self.queries.map(|_| "--queries");
+        if let Some(flag) = given.filter(|flag| PLANNED.contains(flag)).chain(bins).chain(queries).next() {
             bail!(
                 "--protocol auto, the default, chooses the parameters of one server too: leave {flag} away, or name a protocol"
             );
@@ -292,6 +297,7 @@ impl ProtocolOptions {
             words,
             bins: self.bins.unwrap_or(choice.bins),
             keys: self.keys.unwrap_or(choice.keys),
+            queries: self.queries.unwrap_or(choice.queries),
             hint: self.hint.unwrap_or(choice.hint),
             protocol: choice.protocol,
         };
@@ -311,6 +317,10 @@ impl ProtocolOptions {
             self.rates.is_none(),
             "--rates is for --protocol auto: leave it away with {}",
             choice.protocol
+        );
+        ensure!(
+            self.queries.is_none() || choice.keys == KeyDelivery::PerQuery,
+            "--queries is the form of queries that bring their keys: add --keys per-query, or leave it away"
         );
         ProtocolParams::check(choice)?;
         // A protocol uses the same options for every table, and short records have a shape under

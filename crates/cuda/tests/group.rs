@@ -323,7 +323,11 @@ fn packed_by_rotations<B: RingBackend>(backend: &B) -> Vec<Vec<u32>> {
     let images = backend.rotate(&tables, rotations, &keys, &leaves).unwrap();
     let bits = backend.expand_leaf(&tables, further, &keys, &leaves, 1).unwrap();
     let selectors = backend.selectors(&tables, &keys, &bits, 0, DEPTH, selector).unwrap();
-    let mut results = Vec::new();
+    let sent: Vec<u32> = queries.iter().flat_map(|(_, words)| *words).copied().collect();
+    let sent = backend.leaves(&tables, BATCH, &sent).unwrap();
+    let ones = backend.encode(&tables, 4, 1, &|row, _, to| to.fill(row as i32)).unwrap();
+    let of_sent = backend.poly_fold(&tables, &[ones], &sent).unwrap();
+    let mut results = vec![backend.ciphertext_words(&tables, &of_sent).unwrap()];
     // Four devices have single terms of sums, or whole sums once they have rows of both matrices;
     // two devices always have whole sums.
     for rows in [&[4][..], &[4, 2]] {

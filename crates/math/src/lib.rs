@@ -23,4 +23,4 @@ pub use gadget::Gadget;
 pub use modulus::{Barrett, Modulus, ShoupWord};
 pub use ntt::NttPlan;
 pub use ring::Ring;
-pub use rotations::Rotations;
+pub use rotations::{Rotations, SentChunks};

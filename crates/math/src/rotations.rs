@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use crate::Expansion;
+
 /// The automorphisms that pack LWE ciphertexts, split into *big* ones after *small* ones.
 ///
 /// In the ring of degree N let Y = X^(N/n). A *chunk* S = sum over i < n of s_i Y^i lies in the
@@ -28,6 +30,57 @@ pub struct Rotations {
     entries: usize,
     chunks: usize,
     steps: usize,
+}
+
+/// Form of the chunks in a query that brings its keys, and with it the keys that the query brings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SentChunks {
+    /// One ciphertext, which expands to the chunks. It takes a key for each level of the expansion,
+    /// and those of all rotations ([`Rotations::keys`]).
+    Expanded(Expansion),
+    /// A ciphertext for each chunk. The keys are those for X -> X^5 and X -> X^-1. The server
+    /// derives the key of the big step: a row of the key for X -> X^(5^j), substituted by X -> X^5,
+    /// is a row of the key for X -> X^(5^(j+1)).
+    Apart,
+}
+
+impl SentChunks {
+    /// Returns the number of keys that a query brings.
+    pub fn keys(self) -> usize {
+        match self {
+            Self::Expanded(expansion) => expansion.levels() as usize + Rotations::KEYS,
+            Self::Apart => Rotations::KEYS - 1,
+        }
+    }
+
+    /// Returns the number of ciphertexts behind the keys.
+    pub fn ciphertexts(self, rotations: Rotations) -> usize {
+        match self {
+            Self::Expanded(_) => 1,
+            Self::Apart => rotations.chunks(),
+        }
+    }
+
+    /// Returns the number of substitutions of a query before its rotations: those of the expansion,
+    /// or those that derive the `rows` rows of the big step's key.
+    pub fn substitutions(self, rotations: Rotations, rows: usize) -> usize {
+        match self {
+            Self::Expanded(expansion) => expansion.substitutions(),
+            Self::Apart => rotations.derivations() * rows,
+        }
+    }
+
+    /// Returns the exponents of the substitutions whose keys a query brings, in order.
+    pub fn exponents(self, degree: usize, rotations: Rotations) -> Vec<usize> {
+        let by_rotations = rotations.keys(degree);
+        match self {
+            Self::Expanded(expansion) => {
+                let levels = (0..expansion.levels()).map(|level| Expansion::exponent(degree, level));
+                levels.chain(by_rotations).collect()
+            }
+            Self::Apart => by_rotations[..self.keys()].to_vec(),
+        }
+    }
 }
 
 /// Generator of the exponents, together with -1.
@@ -104,6 +157,21 @@ impl Rotations {
     /// Returns the number of substitutions of a query with `results` results.
     pub fn substitutions(&self, results: usize) -> usize {
         self.chunks * (self.small() - 1) + results * (self.big() - 1)
+    }
+
+    /// Returns the number of substitutions by X -> X^5 that derive a row of the big step's key from
+    /// the row for X -> X^5; 0 if there is no big step. The row is the last of as many images of a
+    /// chunk.
+    pub fn derivations(&self) -> usize {
+        if self.big() == 1 { 0 } else { self.steps - 1 }
+    }
+
+    /// Returns rotations of `chunks` chunks by the same automorphisms.
+    ///
+    /// # Panics
+    /// If there are no chunks.
+    pub fn of_chunks(&self, chunks: usize) -> Self {
+        Self::new(self.entries, chunks, self.steps)
     }
 
     /// Returns the exponents of the substitutions that map a chunk to its images, and a result to

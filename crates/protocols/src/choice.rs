@@ -171,6 +171,46 @@ impl FromStr for KeyDelivery {
     }
 }
 
+/// Form of the queries that bring their keys.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum QueryForm {
+    /// One ciphertext that expands to the chunks, with a key for each substitution: the form of
+    /// parameters that name none.
+    #[default]
+    Whole,
+    /// A ciphertext for each chunk, with two keys, from which the server derives a third: about
+    /// half as long.
+    Short,
+}
+
+impl QueryForm {
+    /// Both forms.
+    pub const ALL: [Self; 2] = [Self::Short, Self::Whole];
+
+    /// Returns its name, as operators write it and parameters store it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Short => "short",
+            Self::Whole => "whole",
+        }
+    }
+
+    #[allow(clippy::trivially_copy_pass_by_ref, reason = "what serde calls")]
+    pub(crate) fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl FromStr for QueryForm {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|form| form.name() == name);
+        found.ok_or_else(|| format!("there are {}", Self::ALL.map(Self::name).join(" and ")))
+    }
+}
+
 /// Numbers of the hints that clients download.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum HintForm {
@@ -250,6 +290,8 @@ pub struct Choice {
     pub bins: usize,
     /// Delivery of evaluation keys to a server that packs.
     pub keys: KeyDelivery,
+    /// Form of queries that bring their keys.
+    pub queries: QueryForm,
     /// Form of a hint that clients keep across versions.
     pub hint: HintForm,
 }
@@ -266,6 +308,7 @@ impl Default for Choice {
             words: Words::default(),
             bins: 1,
             keys: KeyDelivery::default(),
+            queries: QueryForm::Short,
             hint: HintForm::default(),
         }
     }
@@ -381,6 +424,10 @@ mod tests {
         for form in HintForm::ALL {
             assert_eq!(form.name().parse(), Ok(form));
         }
+        for form in QueryForm::ALL {
+            assert_eq!(form.name().parse(), Ok(form));
+        }
+        assert_eq!("none".parse::<QueryForm>(), Err("there are short and whole".into()));
         assert_eq!("none".parse::<HintForm>(), Err("there are rounded and whole".into()));
     }
 }

@@ -118,7 +118,7 @@ mod tests {
     use spirea_lattice::Security;
 
     use super::*;
-    use crate::choice::{HintForm, KeyDelivery, SecurityLevel};
+    use crate::choice::{HintForm, KeyDelivery, QueryForm, SecurityLevel};
 
     /// Returns the key deliveries that a protocol supports.
     fn deliveries(name: &str) -> &'static [KeyDelivery] {
@@ -163,6 +163,7 @@ mod tests {
                     words: dpf::Words::U64,
                     bins: if name.starts_with("dpf") { 3 } else { 1 },
                     keys: deliveries(name)[deliveries(name).len() - 1],
+                    queries: QueryForm::Whole,
                     hint: HintForm::Whole,
                 },
             ];
@@ -213,6 +214,35 @@ mod tests {
         }
     }
 
+    /// Tables for clients of whole queries stay such tables, and so do their deltas.
+    #[test]
+    fn queries_that_bring_their_keys_are_short_unless_they_are_to_be_whole() {
+        for name in ["exppack-simple", "exppack-double", "hybrid"] {
+            let choice = Choice { protocol: name.into(), keys: KeyDelivery::PerQuery, ..Choice::default() };
+            let [short, whole] = QueryForm::ALL.map(|queries| {
+                ProtocolParams::choose(&Choice { queries, ..choice.clone() }, [1; 32], 1 << 16, 64).unwrap()
+            });
+            let [of_short, of_whole] = [&short, &whole].map(|params| params.sizes().query_bytes);
+            assert!(2 * of_short < of_whole, "{name}: {of_short} and {of_whole} bytes");
+            for (params, form) in [(&short, QueryForm::Short), (&whole, QueryForm::Whole)] {
+                let json = String::from_utf8(params.to_json()).unwrap();
+                assert_eq!(json.contains("\"queries\":\"short\""), form == QueryForm::Short, "{json}");
+                let delta = params.of_delta([2; 32], 10, 100).unwrap();
+                let other = params.reshaped([2; 32], 1 << 10, 64).unwrap();
+                assert_eq!([delta.choice().queries, other.choice().queries], [form; 2], "{name}");
+            }
+            // Where keys are registered, the member is refused.
+            let mut json: serde_json::Value = serde_json::from_slice(&short.to_json()).unwrap();
+            json["keys"] = "registered".into();
+            let refusal = ProtocolParams::from_json(json.to_string().as_bytes()).unwrap_err();
+            assert!(refusal.to_string().contains("short where they bring their keys"), "{refusal}");
+            json["queries"] = "whole".into();
+            ProtocolParams::from_json(json.to_string().as_bytes()).unwrap();
+            json["queries"] = "other".into();
+            ProtocolParams::from_json(json.to_string().as_bytes()).unwrap_err();
+        }
+    }
+
     /// Clients that draw new keys have no reason to keep a hint.
     #[test]
     fn no_protocol_has_both_keys_and_a_hint() {
@@ -260,7 +290,7 @@ mod tests {
             let paper = json.replace("\"fast\"", "\"paper\"");
             assert!(ProtocolParams::from_json(paper.as_bytes()).is_err());
             // Parameters without the member mean registered keys.
-            let registered = json.replace("\"keys\":\"per-query\",", "");
+            let registered = json.replace("\"keys\":\"per-query\",\"queries\":\"short\",", "");
             assert!(ProtocolParams::from_json(registered.as_bytes()).unwrap().sizes().keys_bytes > 0);
         }
         let json = |groups: &str| {

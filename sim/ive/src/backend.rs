@@ -122,7 +122,7 @@ impl RingBackend for Accelerator {
     type Ciphertexts = Batch;
     type Selectors = Vec<Vec<Key>>;
     type Matrices = <NaiveBackend as RingBackend>::Matrices;
-    type Fixed = WholeHalves;
+    type Fixed = WholeHalves<Plain>;
 
     fn leaves_memory(&self) -> u64 {
         self.arch.hbm_bytes() as u64
@@ -174,6 +174,10 @@ impl RingBackend for Accelerator {
             machine.expand(keys, expansion, query).map_err(refused)
         };
         queries.iter().map(expand).collect()
+    }
+
+    fn leaves(&self, ring: &Arc<Ring>, queries: usize, words: &[u32]) -> Result<Batch, BackendError> {
+        self.ciphertexts(ring, queries, words)
     }
 
     fn expand_leaf(
@@ -344,14 +348,14 @@ impl RingBackend for Accelerator {
         uniform: &[u32],
         plain: &[Plain],
         bits: SwitchedBits,
-    ) -> Result<(WholeHalves, Vec<u8>), BackendError> {
+    ) -> Result<(WholeHalves<Plain>, Vec<u8>), BackendError> {
         WholeHalves::fix(self, ring, ring, packing, uniform, plain, bits)
     }
 
     fn pack_fixed(
         &self,
         ring: &Arc<Ring>,
-        fixed: &WholeHalves,
+        fixed: &WholeHalves<Plain>,
         plain: &[Plain],
         queries: &[&[u32]],
         ends: PackedEnds<'_, Vec<u32>>,

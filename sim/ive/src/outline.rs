@@ -150,7 +150,7 @@ impl RingBackend for Outline {
     type Selectors = usize;
     /// Layout of each query's matrix.
     type Matrices = Vec<PanelLayout>;
-    type Fixed = WholeHalves;
+    type Fixed = WholeHalves<usize>;
 
     fn leaves_memory(&self) -> u64 {
         u64::MAX
@@ -181,6 +181,10 @@ impl RingBackend for Outline {
         queries: &[(&(), &[u32])],
     ) -> Result<Batch, BackendError> {
         Ok(Batch { queries: queries.len(), of_query: expansion.leaves() })
+    }
+
+    fn leaves(&self, ring: &Arc<Ring>, queries: usize, words: &[u32]) -> Result<Batch, BackendError> {
+        self.ciphertexts(ring, queries, words)
     }
 
     fn expand_leaf(
@@ -304,14 +308,14 @@ impl RingBackend for Outline {
         uniform: &[u32],
         plain: &[usize],
         bits: SwitchedBits,
-    ) -> Result<(WholeHalves, Vec<u8>), BackendError> {
+    ) -> Result<(WholeHalves<usize>, Vec<u8>), BackendError> {
         WholeHalves::fix(self, ring, ring, packing, uniform, plain, bits)
     }
 
     fn pack_fixed(
         &self,
         ring: &Arc<Ring>,
-        fixed: &WholeHalves,
+        fixed: &WholeHalves<usize>,
         plain: &[usize],
         queries: &[&[u32]],
         ends: PackedEnds<'_, usize>,

@@ -144,7 +144,7 @@ impl RingBackend for NaiveBackend {
     type Ciphertexts = Batch;
     type Selectors = NaiveSelectors;
     type Matrices = Vec<NaiveMatrix>;
-    type Fixed = WholeHalves;
+    type Fixed = WholeHalves<NaivePlain>;
 
     fn leaves_memory(&self) -> u64 {
         u64::MAX
@@ -203,6 +203,10 @@ impl RingBackend for NaiveBackend {
             tree(ring, expansion, keys, Ciphertext::split(words).map(|a| coefficients(ring, a)))
         };
         queries.iter().map(expand).collect()
+    }
+
+    fn leaves(&self, ring: &Arc<Ring>, queries: usize, words: &[u32]) -> Result<Batch, BackendError> {
+        self.ciphertexts(ring, queries, words)
     }
 
     fn expand_leaf(
@@ -468,14 +472,14 @@ impl RingBackend for NaiveBackend {
         uniform: &[u32],
         plain: &[NaivePlain],
         bits: SwitchedBits,
-    ) -> Result<(WholeHalves, Vec<u8>), BackendError> {
+    ) -> Result<(WholeHalves<NaivePlain>, Vec<u8>), BackendError> {
         WholeHalves::fix(self, ring, ring, packing, uniform, plain, bits)
     }
 
     fn pack_fixed(
         &self,
         ring: &Arc<Ring>,
-        fixed: &WholeHalves,
+        fixed: &WholeHalves<NaivePlain>,
         plain: &[NaivePlain],
         queries: &[&[u32]],
         ends: PackedEnds<'_, Vec<u32>>,

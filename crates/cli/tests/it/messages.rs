@@ -228,6 +228,9 @@ fn options_that_a_protocol_does_not_use_are_refused_and_named() {
         );
         assert_eq!(said(folder.path(), &[&build[..], &[protocol], options].concat()), message);
     }
+    let brought =
+        "--queries is the form of queries that bring their keys: add --keys per-query, or leave it away";
+    assert_eq!(said(folder.path(), &[&build[..], &["hybrid", "--queries", "whole"]].concat()), brought);
     let auto = "--protocol auto, the default, chooses the parameters of one server too: leave --prf away, or name a protocol";
     assert_eq!(said(folder.path(), &[&build[..], &["auto", "--prf", "aes-128"]].concat()), auto);
 }

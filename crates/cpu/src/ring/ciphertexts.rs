@@ -8,7 +8,7 @@ use spirea_backend::{BackendError, Bodies, SwitchedBits, check_batches};
 use spirea_math::Ring;
 
 use super::lanes::{Kernel, WordLanes};
-use super::layout::{in_tiles, polynomial};
+use super::layout::{in_order, in_tiles, polynomial};
 use super::modular::{Factor, Prime};
 use super::ntt::{Forward, Inverse};
 use super::pool::{Words, WorkingMemory};
@@ -70,8 +70,7 @@ impl RingCiphertexts {
 
     /// Iterates over the words of each ciphertext, a and then b in the order of the plans.
     pub(super) fn in_order<'a>(&'a self, tables: &'a RingTables) -> impl Iterator<Item = u32> + 'a {
-        let polynomials = move |ciphertext| (0..2).flat_map(move |i| polynomial(tables, ciphertext, i));
-        self.words(tables).chunks_exact(2 * tables.words()).flat_map(polynomials).flatten().copied()
+        in_order(tables, self.words(tables))
     }
 }
 

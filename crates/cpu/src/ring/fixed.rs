@@ -5,9 +5,11 @@
 //! substitution is then, slot by slot, one product for each digit, and a sum; nothing is
 //! transformed. The digits of all substitutions are one stream, in the order of their use.
 
+use std::borrow::Cow;
+
 use rayon::prelude::*;
 use spirea_backend::{BackendError, EvaluationKeys, FixedPacking, check_rotations};
-use spirea_math::{Expansion, Modulus, Ring, Rotations, ShoupWord};
+use spirea_math::{Expansion, Modulus, SentChunks, ShoupWord};
 
 use super::ciphertexts::RingCiphertexts;
 use super::digits::Decomposition;
@@ -16,7 +18,7 @@ use super::fold::{RingPlain, poly_fold};
 use super::image::{Image, write_image};
 use super::keys::RingKeys;
 use super::lanes::{Kernel, WordLanes};
-use super::layout::{BLOCK, RingLeaves};
+use super::layout::{BLOCK, RingLeaves, in_order};
 use super::modular::{Factor, Prime};
 use super::pool::{Words, WorkingMemory};
 use super::rotate::{add_rotated, rotate};
@@ -29,6 +31,8 @@ use crate::parallel::Each as _;
 pub struct RingFixed {
     packing: FixedPacking,
     results: usize,
+    /// Number of substitutions before those of the chunks.
+    before_chunks: usize,
     /// Words of one substitution's digits.
     of_one: usize,
     /// Digits by substitution, prime, vector and digit: values times 2^32, below the primes.
@@ -46,22 +50,22 @@ impl RingFixed {
         &self.digits.as_words()[number * self.of_one..][..self.of_one]
     }
 
-    /// Returns the number of the first substitution of a level of the expansion; they are ordered
-    /// by node.
-    fn of_level(&self, level: u32) -> usize {
-        (0..level).map(|level| self.packing.expansion.nodes(level)).sum()
-    }
-
     /// Returns the number of the first substitution of a chunk: those by 5, in order, and then
     /// those by -1.
     fn of_chunk(&self, chunk: usize) -> usize {
-        self.packing.expansion.substitutions() + chunk * (self.packing.rotations.small() - 1)
+        self.before_chunks + chunk * (self.packing.rotations.small() - 1)
     }
 
     /// Returns the number of the first substitution of a result; they begin with the last term.
     fn of_result(&self, result: usize) -> usize {
         self.of_chunk(self.packing.rotations.chunks()) + result * (self.packing.rotations.big() - 1)
     }
+}
+
+/// Returns the number of the first substitution of a level of an expansion; they are ordered by
+/// node.
+fn of_level(expansion: Expansion, level: u32) -> usize {
+    (0..level).map(|level| expansion.nodes(level)).sum()
 }
 
 /// Operands common to `fix` and `pack`.
@@ -82,7 +86,7 @@ pub(super) fn fix<L: WordLanes<W>, const W: usize>(
     plain: &[RingPlain],
 ) -> Result<(RingFixed, Vec<RingCiphertexts>), BackendError> {
     let Room { lanes, tables, memory, schedule } = room;
-    let (ring, rotations, expansion) = (tables.ring(), packing.rotations, packing.expansion);
+    let (ring, rotations) = (tables.ring(), packing.rotations);
     packing.check(ring, uniform)?;
     check_rotations(ring, rotations)?;
     let rows: usize = plain.iter().map(RingPlain::rows).sum();
@@ -93,28 +97,55 @@ pub(super) fn fix<L: WordLanes<W>, const W: usize>(
         )));
     }
     let decomposition = Decomposition::new(ring, packing.gadget)?;
-    let (keys, query) = keys_of(tables, &packing, uniform)?;
-    let results = rows / rotations.big();
-    let of_one = decomposition.levels() * tables.words();
-    let words = packing.substitutions(results).checked_mul(of_one);
+    let whole = with_zeros(tables, uniform);
+    let of_key = packing.gadget.levels(ring) * 2 * ring.words();
+    let (sent_keys, ciphertexts) = whole.split_at(packing.chunks.keys() * of_key);
+    let (results, levels) = (rows / rotations.big(), decomposition.levels());
+    let of_one = levels * tables.words();
+    let words = packing.substitutions(ring, results).checked_mul(of_one);
     let digits = memory.words(words, "the digits of uniform halves")?;
-    let mut fixed = RingFixed { packing, results, of_one, digits };
+    let before_chunks = packing.chunks.substitutions(rotations, levels);
+    let mut fixed = RingFixed { packing, results, before_chunks, of_one, digits };
     let recorder = Recorder { room, decomposition };
 
-    for level in 0..expansion.levels() {
-        let above = Expansion::partial(level, expansion.nodes(level));
-        let nodes = expand(lanes, tables, memory, schedule, above, &[(&keys, &query)])?;
-        let automorphism = &tables.substitution(level).automorphism;
-        let sources = (0..above.leaves()).map(|node| (automorphism, leaf(tables, &nodes[0], node)));
-        let first = fixed.of_level(level);
-        recorder.record(&mut fixed, first, sources.collect());
-    }
-    let chunks = expand(lanes, tables, memory, schedule, expansion, &[(&keys, &query)])?;
+    let [by_five, by_sign, by_big] = tables.rotations(rotations);
+    let (keys, chunks) = match packing.chunks {
+        SentChunks::Expanded(expansion) => {
+            let (of_expansion, of_rotations) = sent_keys.split_at(expansion.levels() as usize * of_key);
+            let keys = keys_of(tables, &packing, of_expansion, of_rotations)?;
+            let roots = [(&keys, ciphertexts)];
+            for level in 0..expansion.levels() {
+                let above = Expansion::partial(level, expansion.nodes(level));
+                let nodes = expand(lanes, tables, memory, schedule, above, &roots)?;
+                let automorphism = &tables.substitution(level).automorphism;
+                let sources = (0..above.leaves()).map(|node| (automorphism, leaf(tables, &nodes[0], node)));
+                recorder.record(&mut fixed, of_level(expansion, level), sources.collect());
+            }
+            let chunks = expand(lanes, tables, memory, schedule, expansion, &roots)?;
+            (keys, chunks)
+        }
+        SentChunks::Apart => {
+            // The images of chunks need no key of the big step; another one takes its place.
+            let by_step = &sent_keys[..of_key];
+            let keys = keys_of(tables, &packing, &[], &[sent_keys, by_step].concat())?;
+            let rows = [RingLeaves::of(tables, memory, by_step)?];
+            let rotated = rotate(lanes, tables, memory, rotations.of_chunks(levels), &[&keys], &rows)?;
+            let images = |number: usize| -> Vec<Vec<u32>> {
+                let image = |row| leaf(tables, &rotated[0], row * rotations.small() + number);
+                (0..levels).map(image).collect()
+            };
+            let sources = (0..rotations.derivations()).flat_map(images).map(|row| (by_five, row));
+            recorder.record(&mut fixed, 0, sources.collect());
+            let last = images(rotations.derivations()).concat();
+            let big: Vec<u32> = in_order(tables, &last).collect();
+            let keys = keys_of(tables, &packing, &[], &[sent_keys, &big].concat())?;
+            (keys, vec![RingLeaves::of(tables, memory, ciphertexts)?])
+        }
+    };
     let leaves = rotate(lanes, tables, memory, rotations, &[&keys], &chunks)?;
-    let [by_step, by_sign, by_big] = tables.rotations(rotations);
     for chunk in 0..rotations.chunks() {
         let image = |i: usize| leaf(tables, &leaves[0], rotations.of_chunk(chunk).start + i);
-        let steps = (0..rotations.steps() - 1).map(|i| (by_step, image(i)));
+        let steps = (0..rotations.steps() - 1).map(|i| (by_five, image(i)));
         let signs = (0..rotations.steps()).map(|i| (by_sign, image(i)));
         let first = fixed.of_chunk(chunk);
         recorder.record(&mut fixed, first, steps.chain(signs).collect());
@@ -135,22 +166,21 @@ pub(super) fn fix<L: WordLanes<W>, const W: usize>(
     Ok((fixed, vec![sums.keep(results)]))
 }
 
-/// Returns the keys and the query with these uniform halves; their b halves are 0.
+/// Returns the ciphertexts with these uniform halves whose b halves are 0.
+fn with_zeros(tables: &RingTables, uniform: &[u32]) -> Vec<u32> {
+    let zeros = vec![0; tables.words()];
+    uniform.chunks_exact(tables.words()).flat_map(|a| a.iter().chain(&zeros)).copied().collect()
+}
+
 fn keys_of(
     tables: &RingTables,
     packing: &FixedPacking,
-    uniform: &[u32],
-) -> Result<(RingKeys, Vec<u32>), BackendError> {
-    let ring: &Ring = tables.ring();
-    let zeros = vec![0; ring.words()];
-    let whole: Vec<u32> =
-        uniform.chunks_exact(ring.words()).flat_map(|a| a.iter().chain(&zeros)).copied().collect();
-    let of_key = packing.gadget.levels(ring) * 2 * ring.words();
-    let (expansion, rest) = whole.split_at(packing.expansion.levels() as usize * of_key);
-    let (rotations, query) = rest.split_at(Rotations::KEYS * of_key);
+    expansion: &[u32],
+    rotations: &[u32],
+) -> Result<RingKeys, BackendError> {
     let (expansion_gadget, conversion_gadget) = (packing.gadget, packing.gadget);
     let keys = EvaluationKeys { expansion_gadget, expansion, rotations, conversion_gadget, conversion: &[] };
-    Ok((RingKeys::new(tables, keys)?, query.to_vec()))
+    RingKeys::new(tables, keys)
 }
 
 /// Returns a leaf as a ciphertext.
@@ -289,24 +319,50 @@ impl<L> Packer<'_, L> {
     where
         L: WordLanes<W>,
     {
-        let (tables, expansion) = (self.room.tables, self.fixed.packing.expansion);
+        let (tables, packing) = (self.room.tables, &self.fixed.packing);
         let one = tables.words();
-        let (_, root) = self.fixed.packing.split(tables.ring(), query);
-        let mut nodes = root.to_vec();
+        let (_, sent) = packing.split(tables.ring(), query);
+        let mut nodes = sent.to_vec();
+        let SentChunks::Expanded(expansion) = packing.chunks else { return nodes };
         for level in 0..expansion.levels() {
             let substitution = tables.substitution(level);
+            let key = self.key(query, level as usize);
             let mut children = vec![0; expansion.nodes(level + 1) * one];
             let pairs = nodes.chunks_exact(one).zip(children.chunks_mut(2 * one)).enumerate();
             for (number, (node, pair)) in pairs {
                 let (even, odd) = pair.split_at_mut(one);
-                let number = self.fixed.of_level(level) + number;
+                let number = of_level(expansion, level) + number;
                 let odd = (!odd.is_empty()).then_some(odd);
                 let children = Children { node, monomials: &substitution.monomials, even, odd };
-                self.substitute(query, level as usize, number, &substitution.automorphism, node, children);
+                self.substitute(key, number, &substitution.automorphism, node, children);
             }
             nodes = children;
         }
         nodes
+    }
+
+    /// Returns the b halves of the key of the big step.
+    fn big_key<'q, const W: usize>(&self, query: &'q [u32]) -> Cow<'q, [u32]>
+    where
+        L: WordLanes<W>,
+    {
+        let (tables, packing) = (self.room.tables, &self.fixed.packing);
+        if let SentChunks::Expanded(_) = packing.chunks {
+            return Cow::Borrowed(self.key(query, packing.chunks.keys() - 1));
+        }
+        let [by_step, ..] = tables.rotations(packing.rotations);
+        let key = self.key(query, 0);
+        let (one, mut number) = (tables.words(), 0..);
+        let mut rows = key.to_vec();
+        for _ in 0..packing.rotations.derivations() {
+            let mut next = vec![0; rows.len()];
+            for (from, to) in rows.chunks_exact(one).zip(next.chunks_exact_mut(one)) {
+                let number = number.next().expect("a number for each");
+                self.substitute(key, number, by_step, from, Stored(to));
+            }
+            rows = next;
+        }
+        Cow::Owned(rows)
     }
 
     /// Computes the images of a chunk; the first image is the chunk itself.
@@ -317,17 +373,17 @@ impl<L> Packer<'_, L> {
         let (tables, rotations) = (self.room.tables, self.fixed.packing.rotations);
         let (one, steps) = (tables.words(), rotations.steps());
         let [by_step, by_sign, _] = tables.rotations(rotations);
-        let [step, sign, _] = self.rotation_keys();
+        let [step, sign] = self.small_keys(query);
         let mut number = self.fixed.of_chunk(chunk)..;
         let mut next = || number.next().expect("a number for each");
         let (positive, negative) = images.split_at_mut(steps * one);
         for i in 1..steps {
             let (done, rest) = positive.split_at_mut(i * one);
             let (from, to) = (&done[(i - 1) * one..], &mut rest[..one]);
-            self.substitute(query, step, next(), by_step, from, Stored(to));
+            self.substitute(step, next(), by_step, from, Stored(to));
         }
         for (from, to) in positive.chunks_exact(one).zip(negative.chunks_exact_mut(one)) {
-            self.substitute(query, sign, next(), by_sign, from, Stored(to));
+            self.substitute(sign, next(), by_sign, from, Stored(to));
         }
     }
 
@@ -340,7 +396,7 @@ impl<L> Packer<'_, L> {
         let (tables, rotations) = (self.room.tables, self.fixed.packing.rotations);
         let (one, big) = (tables.words(), rotations.big());
         let [_, _, by_big] = tables.rotations(rotations);
-        let [_, _, key] = self.rotation_keys();
+        let keys: Vec<_> = queries.par_iter().collected(&|query| self.big_key(query));
         let mut tasks: Vec<_> = sums
             .iter_mut()
             .enumerate()
@@ -355,7 +411,7 @@ impl<L> Packer<'_, L> {
             for (term, number) in (0..big - 1).rev().zip(self.fixed.of_result(result)..) {
                 let (to, from) = terms.split_at_mut((term + 1) * one);
                 let added = Added(&mut to[term * one..]);
-                self.substitute(queries[query], key, number, by_big, &from[..one], added);
+                self.substitute(&keys[query], number, by_big, &from[..one], added);
             }
         });
         for sums in sums {
@@ -365,16 +421,25 @@ impl<L> Packer<'_, L> {
         }
     }
 
-    /// Returns the numbers of the rotations' keys.
-    fn rotation_keys(&self) -> [usize; Rotations::KEYS] {
-        std::array::from_fn(|i| self.fixed.packing.expansion.levels() as usize + i)
+    /// Returns the b halves of key number `number` among those that a query brings.
+    fn key<'q>(&self, query: &'q [u32], number: usize) -> &'q [u32] {
+        let (mut keys, _) = self.fixed.packing.split(self.room.tables.ring(), query);
+        keys.nth(number).expect("a key for each substitution")
     }
 
-    /// Applies substitution `number` to the b half `from`, with a key of the query.
+    /// Returns the b halves of the keys for X -> X^5 and X -> X^-1.
+    fn small_keys<'q>(&self, query: &'q [u32]) -> [&'q [u32]; 2] {
+        let first = match self.fixed.packing.chunks {
+            SentChunks::Expanded(expansion) => expansion.levels() as usize,
+            SentChunks::Apart => 0,
+        };
+        [first, first + 1].map(|number| self.key(query, number))
+    }
+
+    /// Applies substitution `number` to the b half `from`, with the b halves of its key.
     fn substitute<T: Target, const W: usize>(
         &self,
-        query: &[u32],
-        key: usize,
+        key: &[u32],
         number: usize,
         automorphism: &Automorphism,
         from: &[u32],
@@ -383,15 +448,13 @@ impl<L> Packer<'_, L> {
         L: WordLanes<W>,
     {
         let Room { lanes, tables, .. } = self.room;
-        let (mut keys, _) = self.fixed.packing.split(tables.ring(), query);
-        let keys = keys.nth(key).expect("a key for each substitution");
         let of_primes = self.fixed.digits(number).chunks_exact(self.fixed.of_one / tables.primes().len());
         for (prime, digits) in of_primes.enumerate() {
             let place = prime * tables.degree()..(prime + 1) * tables.degree();
             lanes.run(Substitute {
                 q: tables.primes()[prime].q,
                 digits,
-                keys: &keys[place.start..],
+                keys: &key[place.start..],
                 stride: tables.words(),
                 image: Image::<1> { automorphism, tiles: &from[place.clone()] },
                 results: to.of_prime(prime, place),

@@ -12,6 +12,7 @@ use spirea_backend::BackendError;
 use super::lanes::WordLanes;
 use super::pool::{Words, WorkingMemory};
 use super::tables::RingTables;
+use crate::parallel::Each as _;
 
 /// Leaves of a block.
 pub(super) const BLOCK: usize = 64;
@@ -85,6 +86,26 @@ impl<const HALVES: usize> RingLeaves<HALVES> {
         let width = HALVES * tables.lanes();
         let start = leaf % BLOCK * width;
         block.chunks_exact(block.len() / tables.tiles()).map(move |tile| &tile[start..][..width])
+    }
+}
+
+impl RingLeaves {
+    /// Creates leaves from ciphertexts, each as a and then b in the order of the plans.
+    pub(super) fn of(
+        tables: &RingTables,
+        memory: &WorkingMemory,
+        words: &[u32],
+    ) -> Result<Self, BackendError> {
+        let of_one = 2 * tables.words();
+        let mut leaves = Self::room(tables, memory, words.len() / of_one)?;
+        let blocks = leaves.blocks_mut(tables).zip(words.par_chunks(BLOCK * of_one));
+        blocks.each_with(&|| vec![0; of_one], &|ciphertext, (mut block, words)| {
+            for (leaf, words) in words.chunks_exact(of_one).enumerate() {
+                in_tiles(tables, words, ciphertext);
+                block.set(leaf, ciphertext);
+            }
+        });
+        Ok(leaves)
     }
 }
 
@@ -200,6 +221,12 @@ pub(super) fn in_tiles(tables: &RingTables, words: &[u32], ciphertext: &mut [u32
             }
         }
     }
+}
+
+/// Iterates over the words of ciphertexts, each as a and then b in the order of the plans.
+pub(super) fn in_order<'a>(tables: &'a RingTables, ciphertexts: &'a [u32]) -> impl Iterator<Item = u32> + 'a {
+    let polynomials = move |ciphertext| (0..2).flat_map(move |i| polynomial(tables, ciphertext, i));
+    ciphertexts.chunks_exact(2 * tables.words()).flat_map(polynomials).flatten().copied()
 }
 
 /// Iterates over the tiles of one polynomial of a ciphertext: its values.

@@ -161,6 +161,17 @@ impl RingBackend for CpuBackend {
         })
     }
 
+    fn leaves(
+        &self,
+        tables: &RingTables,
+        queries: usize,
+        words: &[u32],
+    ) -> Result<Vec<RingLeaves>, BackendError> {
+        let count = check_ciphertexts(tables.ring(), queries, words)?;
+        let of_query = words.chunks_exact((count * 2 * tables.words()).max(1)).take(queries);
+        self.install(|| of_query.map(|words| RingLeaves::of(tables, &self.memory, words)).collect())
+    }
+
     fn expand_leaf(
         &self,
         tables: &RingTables,

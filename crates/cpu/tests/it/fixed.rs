@@ -10,7 +10,7 @@ use spirea_backend::{
     Backend as _, BackendError, Bodies, FixedPacking, NaiveBackend, PackedEnds, RingBackend, SwitchedBits,
 };
 use spirea_cpu::CpuBackend;
-use spirea_math::{Expansion, Gadget, Ring, Rotations};
+use spirea_math::{Expansion, Gadget, Ring, Rotations, SentChunks};
 
 /// A case: queries, with the operands of their packing.
 #[derive(Clone, Debug)]
@@ -18,11 +18,19 @@ struct Packing {
     ring: Arc<Ring>,
     gadget: Gadget,
     rotations: Rotations,
+    form: Form,
     /// Results of each plaintext matrix.
     results: Vec<usize>,
     queries: usize,
     halves: Halves,
     seed: u64,
+}
+
+/// Form of the chunks.
+#[derive(Clone, Copy, Debug)]
+enum Form {
+    Expanded,
+    Apart,
 }
 
 /// Content of uniform halves and queries.
@@ -37,13 +45,18 @@ const BITS: SwitchedBits = SwitchedBits { a: 56, b: 55 };
 
 impl Packing {
     fn new(ring: Arc<Ring>, gadget: Gadget, rotations: Rotations) -> Self {
-        Self { ring, gadget, rotations, results: vec![2, 1], queries: 2, halves: Halves::Random, seed: 1 }
+        let (form, halves) = (Form::Expanded, Halves::Random);
+        Self { ring, gadget, rotations, form, results: vec![2, 1], queries: 2, halves, seed: 1 }
     }
 
     fn fixed(&self) -> FixedPacking {
         let Self { ref ring, gadget, rotations, .. } = *self;
         let levels = (ring.degree() / rotations.entries()).trailing_zeros();
-        FixedPacking { gadget, expansion: Expansion::partial(levels, rotations.chunks()), rotations }
+        let chunks = match self.form {
+            Form::Expanded => SentChunks::Expanded(Expansion::partial(levels, rotations.chunks())),
+            Form::Apart => SentChunks::Apart,
+        };
+        FixedPacking { gadget, chunks, rotations }
     }
 
     fn plain<B: RingBackend>(&self, backend: &B, tables: &B::Tables) -> Vec<B::Plain> {
@@ -93,7 +106,10 @@ impl Packing {
     }
 
     fn check(&self) {
-        rings::check(self, &self.run(&NaiveBackend), |backend| self.run(backend));
+        for form in [Form::Expanded, Form::Apart] {
+            let packing = Self { form, ..self.clone() };
+            rings::check(&packing, &packing.run(&NaiveBackend), |backend| packing.run(backend));
+        }
     }
 }
 
@@ -125,14 +141,17 @@ fn the_largest_residues_agree() {
 /// Servers plan with these bytes.
 #[test]
 fn digits_take_the_bytes_that_are_stated() {
-    let packing = Packing::new(ring(64, &PRIMES[1][..3]), Gadget::Residues, Rotations::new(16, 3, 4));
-    let (ring, fixed) = (&packing.ring, packing.fixed());
-    let backend = CpuBackend::new(1).unwrap();
-    let tables = backend.tables(ring).unwrap();
-    let plain = packing.plain(&backend, &tables);
-    let halves = values(ring, fixed.polynomials(ring), 1);
-    let (digits, _) = backend.fix_uniform(&tables, fixed, &halves, &plain, BITS).unwrap();
-    assert_eq!(digits.bytes(), fixed.digits_bytes(ring, 3));
+    for form in [Form::Expanded, Form::Apart] {
+        let packing = Packing::new(ring(64, &PRIMES[1][..3]), Gadget::Residues, Rotations::new(16, 3, 4));
+        let packing = Packing { form, ..packing };
+        let (ring, fixed) = (&packing.ring, packing.fixed());
+        let backend = CpuBackend::new(1).unwrap();
+        let tables = backend.tables(ring).unwrap();
+        let plain = packing.plain(&backend, &tables);
+        let halves = values(ring, fixed.polynomials(ring), 1);
+        let (digits, _) = backend.fix_uniform(&tables, fixed, &halves, &plain, BITS).unwrap();
+        assert_eq!(digits.bytes(), fixed.digits_bytes(ring, 3));
+    }
 }
 
 #[test]
@@ -184,7 +203,7 @@ proptest! {
         let ring = ring((entries << log_stride).max(16), &family[..primes]);
         let rotations = Rotations::new(entries, chunks.min(ring.degree() / entries), 1 << log_steps.min(log_entries - 1));
         let gadget = gadgets(&ring)[gadget];
-        Packing { ring, gadget, rotations, results, queries, halves: Halves::Random, seed }.check();
+        Packing { results, queries, seed, ..Packing::new(ring, gadget, rotations) }.check();
     }
 }
 
@@ -203,10 +222,12 @@ fn shapes_that_do_not_fit_are_refused() {
         let (fixed, halves) = fix(packing, &words, &plain).unwrap();
         assert_eq!(halves.len(), 3 * 56 * 64 / 8);
         assert!(refused(fix(packing, &words[1..], &plain).map(drop)));
-        let fewer = FixedPacking { expansion: Expansion::partial(2, 2), ..packing };
-        assert!(refused(fix(fewer, &words, &plain).map(drop)));
-        let further = FixedPacking { expansion: Expansion::further(1, 3), ..packing };
-        assert!(refused(fix(further, &words, &plain).map(drop)));
+        for expansion in [Expansion::partial(2, 2), Expansion::further(1, 3)] {
+            let other = FixedPacking { chunks: SentChunks::Expanded(expansion), ..packing };
+            assert!(refused(fix(other, &words, &plain).map(drop)));
+        }
+        let apart = FixedPacking { chunks: SentChunks::Apart, ..packing };
+        assert!(refused(fix(apart, &words, &plain).map(drop)), "polynomials of the other form");
         // Rows that do not form whole sums, and fewer leaves than columns.
         let odd = backend.encode(&tables, 3, 24, &|_, _, to| to.fill(0)).unwrap();
         assert!(refused(fix(packing, &words, &[odd]).map(drop)));

@@ -73,6 +73,12 @@ impl Packing {
             see_leaves(&rest, self.further),
             see_leaves(&leaves, rotations.leaves()),
         ];
+        // Ciphertexts that need no expansion, one for each query and all of one query.
+        let sent: Vec<u32> = clients.iter().flat_map(|(_, words)| words).copied().collect();
+        for queries in [clients.len(), 1] {
+            let leaves = backend.leaves(&tables, queries, &sent).unwrap();
+            seen.push(see_leaves(&leaves, clients.len() / queries));
+        }
         let plain: Vec<B::Plain> = (0..self.blocks)
             .map(|block| {
                 let fill = |row: usize, column: usize, to: &mut [i32]| {

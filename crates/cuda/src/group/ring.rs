@@ -24,7 +24,7 @@ impl RingBackend for DeviceGroup {
     type Ciphertexts = GroupCiphertexts;
     type Selectors = GroupSelectors;
     type Matrices = GroupMatrices;
-    type Fixed = WholeHalves;
+    type Fixed = WholeHalves<GroupPlain>;
 
     /// Returns the least device's memory if rows are divided, because every device then needs the
     /// leaves of all queries. Otherwise each device adds memory for its own queries.
@@ -79,6 +79,23 @@ impl RingBackend for DeviceGroup {
             return self.gather(tables, &expanded);
         }
         Ok(expanded)
+    }
+
+    fn leaves(
+        &self,
+        tables: &Vec<Tables>,
+        queries: usize,
+        words: &[u32],
+    ) -> Result<GroupLeaves, BackendError> {
+        check_ciphertexts(tables[0].ring(), queries, words)?;
+        let of_query: Vec<&[u32]> = words.chunks_exact(words.len() / queries).collect();
+        let parts = self.each_member(|member, backend| {
+            let own: Vec<usize> = self.expands(member, queries).into_iter().collect();
+            let words: Vec<u32> = own.iter().flat_map(|&query| of_query[query]).copied().collect();
+            (!own.is_empty()).then(|| backend.leaves(&tables[member], own.len(), &words)).transpose()
+        })?;
+        let leaves = GroupLeaves { queries, parts };
+        if self.strategy == Strategy::Gather { self.gather(tables, &leaves) } else { Ok(leaves) }
     }
 
     fn expand_leaf(
@@ -382,14 +399,14 @@ impl RingBackend for DeviceGroup {
         uniform: &[u32],
         plain: &[GroupPlain],
         bits: SwitchedBits,
-    ) -> Result<(WholeHalves, Vec<u8>), BackendError> {
+    ) -> Result<(WholeHalves<GroupPlain>, Vec<u8>), BackendError> {
         WholeHalves::fix(self, tables, tables[0].ring(), packing, uniform, plain, bits)
     }
 
     fn pack_fixed(
         &self,
         tables: &Vec<Tables>,
-        fixed: &WholeHalves,
+        fixed: &WholeHalves<GroupPlain>,
         plain: &[GroupPlain],
         queries: &[&[u32]],
         ends: PackedEnds<'_, GroupFolded>,

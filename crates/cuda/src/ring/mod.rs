@@ -108,7 +108,7 @@ impl RingBackend for CudaBackend {
     type Ciphertexts = Ciphertexts;
     type Selectors = Selectors;
     type Matrices = Vec<CudaMatrix>;
-    type Fixed = WholeHalves;
+    type Fixed = WholeHalves<Plain>;
 
     /// Returns a fixed fraction of the device's memory. The memory of a batch is reserved before a
     /// database answers, so the bound must not depend on the loaded databases.
@@ -142,6 +142,10 @@ impl RingBackend for CudaBackend {
         queries: &[(&Keys, &[u32])],
     ) -> Result<Leaves, BackendError> {
         expand::expand(tables, &self.ciphertexts, expansion, queries)
+    }
+
+    fn leaves(&self, tables: &Tables, queries: usize, words: &[u32]) -> Result<Leaves, BackendError> {
+        self.ciphertexts(tables, queries, words)
     }
 
     fn expand_leaf(
@@ -290,14 +294,14 @@ impl RingBackend for CudaBackend {
         uniform: &[u32],
         plain: &[Plain],
         bits: SwitchedBits,
-    ) -> Result<(WholeHalves, Vec<u8>), BackendError> {
+    ) -> Result<(WholeHalves<Plain>, Vec<u8>), BackendError> {
         WholeHalves::fix(self, tables, tables.ring(), packing, uniform, plain, bits)
     }
 
     fn pack_fixed(
         &self,
         tables: &Tables,
-        fixed: &WholeHalves,
+        fixed: &WholeHalves<Plain>,
         plain: &[Plain],
         queries: &[&[u32]],
         ends: PackedEnds<'_, CudaFolded>,

@@ -19,13 +19,14 @@ fn plain<B: RingBackend>(backend: &B, tables: &B::Tables, rows: usize, columns: 
 }
 
 /// Packs for a batch of clients and returns the results: the products of two matrices, their sums,
-/// and products with the leaves that one leaf is expanded to.
+/// products with the leaves that one leaf is expanded to, and products with ciphertexts that need no
+/// expansion.
 fn packed<B: RingBackend>(
     backend: &B,
     tables: &B::Tables,
     clients: &[(&Case, Data)],
     rotations: Rotations,
-) -> [Vec<u32>; 3] {
+) -> [Vec<u32>; 4] {
     /// Levels of the first tree, and leaves of the second.
     const LEVELS: u32 = 2;
     const FURTHER: usize = 3;
@@ -49,7 +50,10 @@ fn packed<B: RingBackend>(
     let middle = rotations.chunks() / 2;
     let further = backend.expand_leaf(tables, further, &keys, &leaves, middle).unwrap();
     let of_further = backend.poly_fold(tables, &[plain(backend, tables, 2, FURTHER)], &further).unwrap();
-    [products(), sums, of_further].map(|words| backend.ciphertext_words(tables, &words).unwrap())
+    let sent: Vec<u32> = queries.iter().flat_map(|(_, words)| *words).copied().collect();
+    let sent = backend.leaves(tables, queries.len(), &sent).unwrap();
+    let of_sent = backend.poly_fold(tables, &[plain(backend, tables, 2, 1)], &sent).unwrap();
+    [products(), sums, of_further, of_sent].map(|words| backend.ciphertext_words(tables, &words).unwrap())
 }
 
 fn compare_packings(clients: &[(&Case, Data)], rotations: Rotations) {

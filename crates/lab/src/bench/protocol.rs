@@ -11,7 +11,7 @@ use serde::Serialize;
 use spirea_backend::{Backend as _, Residence, Timed};
 use spirea_console::output::{Format, bytes, print_line, seconds};
 use spirea_math::random::SecretRng;
-use spirea_protocols::choice::{KeyDelivery, Preference};
+use spirea_protocols::choice::{KeyDelivery, Preference, QueryForm};
 use spirea_protocols::parameters::{Failure, FirstFold};
 use spirea_protocols::planner::{self, Rates};
 use spirea_protocols::registry::{Choice, ProtocolParams};
@@ -39,6 +39,9 @@ pub struct ProtocolOptions {
     /// Delivery of evaluation keys: registered, or per-query.
     #[arg(long, default_value = "registered")]
     keys: KeyDelivery,
+    /// Form of queries that bring their keys: short, or whole.
+    #[arg(long, default_value = "short")]
+    queries: QueryForm,
     /// Goal of the shape: time, communication or balance.
     #[arg(long, default_value = "balance")]
     prefer: Preference,
@@ -54,6 +57,9 @@ struct ProtocolReport {
     /// Delivery of evaluation keys to the server, if the protocol needs any.
     #[serde(skip_serializing_if = "Option::is_none")]
     keys: Option<&'static str>,
+    /// Form of queries that bring their keys.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    queries: Option<&'static str>,
     shape: [usize; 2],
     backend: String,
     threads: usize,
@@ -110,6 +116,7 @@ pub fn run(request: &ProtocolOptions) -> anyhow::Result<()> {
         prefer: request.prefer,
         bins: request.bins,
         keys: request.keys,
+        queries: request.queries,
         ..Choice::default()
     };
     let records = (options.bytes()? / request.record_bytes.max(1)).max(1) as u64;
@@ -203,6 +210,8 @@ pub fn run(request: &ProtocolOptions) -> anyhow::Result<()> {
         name: params.name().into(),
         params: params.set(),
         keys: params.key_delivery().map(KeyDelivery::name),
+        queries: (params.key_delivery() == Some(KeyDelivery::PerQuery))
+            .then(|| params.choice().queries.name()),
         shape: params.stored().shape(),
         backend: backend.name(),
         threads: backend.threads(),

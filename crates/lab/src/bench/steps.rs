@@ -7,7 +7,7 @@ use spirea_cpu::{CpuBackend, Schedule, rates};
 use spirea_lattice::rlwe::{Conversion, KeyShape, OneShotQuery, RingSecret, UniformHalves, parse_query};
 use spirea_lattice::{LweSet, RingSet};
 use spirea_math::random::SecretRng;
-use spirea_math::{Expansion, Rotations};
+use spirea_math::{Expansion, Rotations, SentChunks};
 
 use super::report::{Report, best_seconds};
 use super::{Options, random_matrix};
@@ -215,12 +215,12 @@ impl<'a> Packed<'a> {
         rotations: Rotations,
         bits: SwitchedBits,
     ) -> anyhow::Result<Self> {
-        let levels = (set.ring().degree() / rotations.entries()).trailing_zeros();
-        let expansion = Expansion::partial(levels, rotations.chunks());
-        let packing = FixedPacking { gadget: set.expansion_gadget(), expansion, rotations };
-        let shape = OneShotQuery { set, levels, rotations };
+        let chunks = SentChunks::Apart;
+        let packing = FixedPacking { gadget: set.expansion_gadget(), chunks, rotations };
+        let shape = OneShotQuery { set, chunks, rotations };
         let uniform = UniformHalves::new(shape, &[0; 32]);
-        let (query, _) = uniform.ask(&[(0, set.scale(), 1)], &mut SecretRng::from_os()?);
+        let numbers = vec![[(0, set.scale(), 1)]; rotations.chunks()];
+        let (query, _) = uniform.ask(&numbers, &mut SecretRng::from_os()?);
         let query = shape.parse(&query)?;
         let tables = backend.tables(set.ring())?;
         let plain = [backend.encode(&tables, ROWS, rotations.leaves(), &|row, column, to| {

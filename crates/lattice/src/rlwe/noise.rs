@@ -82,6 +82,29 @@ impl RingNoise {
     /// doublings of the expansion and by the number of automorphisms, together by N, and so is the
     /// noise with which the query was encrypted.
     pub fn pack_rotated(&self, rotations: Rotations) -> f64 {
+        let encrypted = rotations.chunks() as f64 * Self::degree().powi(2) * self.encrypted;
+        self.rotated(rotations, encrypted, self.substitution())
+    }
+
+    /// Returns the variance of packing by rotations if each chunk has its own ciphertext and the
+    /// key of the big step is derived. There is no expansion: `self` has 0 levels.
+    ///
+    /// The query's numbers are multiplied by the number n of automorphisms. The noise of the
+    /// encryption is not: of its N coefficients, only the constant one has n equal images, and the
+    /// squares of all images' sums add up to n N. A row of the derived key has the noise of its
+    /// encryption and of the substitutions that made it.
+    pub fn pack_apart(&self, rotations: Rotations) -> f64 {
+        let images = rotations.entries() as f64 * Self::degree();
+        let encrypted = rotations.chunks() as f64 * images * self.encrypted;
+        let (digits, dropped) = self.mean_squares(self.set.expansion_gadget());
+        let row = RingSet::SIGMA.powi(2) + rotations.derivations() as f64 * self.substitution();
+        self.rotated(rotations, encrypted, Self::degree() * row * digits + dropped * Self::secret())
+    }
+
+    /// Returns the variance of packing by rotations. `encrypted` is what the noise of encryption
+    /// adds to each of the entries' products with a plaintext of variance 1, and `by_big` the
+    /// variance of a substitution of the big step.
+    fn rotated(&self, rotations: Rotations, encrypted: f64, by_big: f64) -> f64 {
         let uniform = 4f64.powi(self.set.plaintext_bits() as i32) / 12.0;
         let entries = rotations.entries() as f64;
         let substituted = |leaf: usize| (leaf / rotations.steps() + leaf % rotations.steps()) as f64;
@@ -89,9 +112,7 @@ impl RingNoise {
             .map(|leaf| self.expanded() + substituted(leaf) * self.substitution())
             .sum();
         let products = (rotations.chunks() * rotations.big()) as f64 * leaves;
-        let encrypted = rotations.chunks() as f64 * Self::degree().powi(2) * self.encrypted;
-        (products * Self::degree() + encrypted) * entries * uniform
-            + (rotations.big() - 1) as f64 * self.substitution()
+        (products * Self::degree() + encrypted) * entries * uniform + (rotations.big() - 1) as f64 * by_big
     }
 
     /// Returns the variance of a selector's rows that the digits of a multiply: leaves times s,
@@ -149,6 +170,9 @@ mod tests {
                 ("pack_rotated", &[entries, chunks, steps]) => {
                     noise.pack_rotated(Rotations::new(count(entries), count(chunks), count(steps)))
                 }
+                ("pack_apart", &[entries, chunks, steps]) => {
+                    noise.pack_apart(Rotations::new(count(entries), count(chunks), count(steps)))
+                }
                 ("converted", []) => noise.converted(),
                 ("tournament_level", []) => noise.tournament_level(),
                 ("response", []) => noise.response(noise.leaf()),
@@ -158,7 +182,7 @@ mod tests {
             assert!((found - expected).abs() <= 1e-12 * expected, "{line}: {found}");
             checked += 1;
         }
-        assert_eq!(checked, 216);
+        assert_eq!(checked, 264);
     }
 
     #[test]

@@ -6,13 +6,13 @@
 //! these halves must be used for one query only. It is drawn where the query is made
 //! ([`UniformHalves::ask`]), and the returned [`AnswerSecret`] can only decrypt an answer.
 
-use spirea_math::Rotations;
 use spirea_math::random::{SecretRng, Seed};
+use spirea_math::{Rotations, SentChunks};
 use zeroize::Zeroizing;
 
 use super::query::{rounded_bytes, unrounded};
 use super::secret::push_bits;
-use super::{Conversion, KeyShape, LatticeError, RingSecret, RingSet, uniform_half};
+use super::{LatticeError, RingSecret, RingSet, uniform_half};
 
 /// Name for deriving the key of the uniform halves.
 const NAME: &str = "spirea v1: uniform halves of queries that bring their keys";
@@ -24,16 +24,21 @@ const TOGETHER: usize = 8;
 pub struct OneShotQuery {
     /// Ring set with rounded queries.
     pub set: RingSet,
-    /// Levels of the expansion.
-    pub levels: u32,
+    /// Form of the chunks, and with it the keys.
+    pub chunks: SentChunks,
     /// Rotations of the chunks.
     pub rotations: Rotations,
 }
 
 impl OneShotQuery {
-    fn keys(&self) -> KeyShape {
-        let Self { set, levels, rotations } = *self;
-        KeyShape { set, levels, rotations: Some(rotations), conversion: Conversion::None }
+    /// Returns the number of ciphertexts in the keys.
+    fn key_ciphertexts(&self) -> usize {
+        self.chunks.keys() * self.set.expansion_gadget().levels(self.set.ring())
+    }
+
+    /// Returns the number of ciphertexts behind the keys.
+    fn ciphertexts(&self) -> usize {
+        self.chunks.ciphertexts(self.rotations)
     }
 
     /// Returns the number of bits of a word in a key's b half: those of the largest prime.
@@ -43,28 +48,29 @@ impl OneShotQuery {
     }
 
     fn key_bytes(&self) -> usize {
-        self.keys().ciphertexts() * self.set.ring().words() * self.key_bits() as usize / 8
+        self.key_ciphertexts() * self.set.ring().words() * self.key_bits() as usize / 8
     }
 
     /// Returns the number of bytes of a query with its keys: the keys' b halves in the order of
-    /// [`KeyShape`], then the query's, rounded.
+    /// [`SentChunks::exponents`], then those of the ciphertexts behind them, rounded.
     pub fn bytes(&self) -> usize {
-        self.key_bytes() + rounded_bytes(self.set)
+        self.key_bytes() + self.ciphertexts() * rounded_bytes(self.set)
     }
 
-    /// Parses the b halves of a query, first the keys' and then the query's, as values.
+    /// Parses the b halves of a query, first the keys' and then the others, as values.
     ///
     /// # Errors
     /// [`LatticeError`] if the length is wrong, or a word is not below its prime.
     pub fn parse(&self, bytes: &[u8]) -> Result<Vec<u32>, LatticeError> {
         let malformed = |detail: String| LatticeError { what: "query", detail };
         let (expected, found) = (self.bytes(), bytes.len());
-        let (keys, query) = bytes
+        let (keys, ciphertexts) = bytes
             .split_at_checked(self.key_bytes())
             .filter(|_| found == expected)
             .ok_or_else(|| malformed(format!("it has {found} bytes where the parameters say {expected}")))?;
         let (ring, bits) = (self.set.ring(), self.key_bits() as usize);
-        let mut words = Vec::with_capacity((self.keys().ciphertexts() + 1) * ring.words());
+        let polynomials = self.key_ciphertexts() + self.ciphertexts();
+        let mut words = Vec::with_capacity(polynomials * ring.words());
         let mut some = [0; size_of::<u32>() * TOGETHER + size_of::<u64>()];
         for bytes in keys.chunks_exact(bits) {
             some[..bits].copy_from_slice(bytes);
@@ -80,7 +86,8 @@ impl OneShotQuery {
                 return Err(malformed(format!("a word is not below its prime {prime}")));
             }
         }
-        words.extend(unrounded(self.set, query));
+        let halves = ciphertexts.chunks_exact(rounded_bytes(self.set));
+        words.extend(halves.flat_map(|half| unrounded(self.set, half)));
         Ok(words)
     }
 }
@@ -96,7 +103,8 @@ impl UniformHalves {
     /// is a hash of the seed, so that nobody can choose the key.
     pub fn new(shape: OneShotQuery, seed: &Seed) -> Self {
         let key = blake3::derive_key(NAME, seed);
-        let halves = (0..=shape.keys().ciphertexts()).map(|i| uniform_half(shape.set.ring(), &key, i));
+        let polynomials = 0..shape.key_ciphertexts() + shape.ciphertexts();
+        let halves = polynomials.map(|i| uniform_half(shape.set.ring(), &key, i));
         Self { shape, words: halves.flatten().collect() }
     }
 
@@ -105,24 +113,32 @@ impl UniformHalves {
         self.shape
     }
 
-    /// Returns the halves as values: one for each ciphertext of the keys, then the query's.
+    /// Returns the halves as values: one for each ciphertext of the keys, then those of the
+    /// ciphertexts behind them.
     pub fn words(&self) -> &[u32] {
         &self.words
     }
 
-    /// Encrypts scale times number at some coefficients (positions and scales are public, numbers
-    /// secret), with keys, under a secret that is drawn here and encrypts nothing else.
+    /// Encrypts, in each ciphertext behind the keys, scale times number at some coefficients
+    /// (positions and scales are public, numbers secret), with keys, under a secret that is drawn
+    /// here and encrypts nothing else.
     ///
     /// # Panics
-    /// If a position is not below the degree.
-    pub fn ask(&self, numbers: &[(usize, u128, i8)], rng: &mut SecretRng) -> (Vec<u8>, AnswerSecret) {
+    /// If there is another number of ciphertexts than the shape has, or a position is not below the
+    /// degree.
+    pub fn ask<N: AsRef<[(usize, u128, i8)]>>(
+        &self,
+        ciphertexts: &[N],
+        rng: &mut SecretRng,
+    ) -> (Vec<u8>, AnswerSecret) {
         let (shape, ring) = (self.shape, self.shape.set.ring());
+        assert_eq!(ciphertexts.len(), shape.ciphertexts(), "the numbers of each ciphertext");
         let secret = RingSecret::sample(shape.set, rng);
         let factors = shape.set.expansion_gadget().factors(ring);
         let mut bytes = Vec::with_capacity(shape.bytes());
         let mut halves = self.words.chunks_exact(ring.words()).map(<[u32]>::to_vec);
         let mut next = || halves.next().expect("a half for each ciphertext");
-        for exponent in shape.keys().exponents() {
+        for exponent in shape.chunks.exponents(ring.degree(), shape.rotations) {
             let image = secret.image(exponent);
             for &factor in &factors {
                 let mut message = secret.key_message(factor, &image, rng);
@@ -130,10 +146,12 @@ impl UniformHalves {
                 push_bits(&mut bytes, shape.key_bits(), message.iter().map(|&word| word.into()));
             }
         }
-        let mut message = secret.numbers(numbers, rng);
-        ring.forward(&mut message);
-        secret.mask(next(), &mut message);
-        secret.push_rounded(message, &mut bytes);
+        for numbers in ciphertexts {
+            let mut message = secret.numbers(numbers.as_ref(), rng);
+            ring.forward(&mut message);
+            secret.mask(next(), &mut message);
+            secret.push_rounded(message, &mut bytes);
+        }
         (bytes, AnswerSecret(secret))
     }
 }
@@ -158,55 +176,74 @@ impl AnswerSecret {
 
 #[cfg(test)]
 mod tests {
+    use spirea_math::Expansion;
+
     use super::*;
 
-    fn shape(set: RingSet) -> OneShotQuery {
-        OneShotQuery { set, levels: 4, rotations: Rotations::new(256, 5, 8) }
+    fn shapes(set: RingSet) -> [OneShotQuery; 2] {
+        let forms = [SentChunks::Expanded(Expansion::partial(4, 5)), SentChunks::Apart];
+        forms.map(|chunks| OneShotQuery { set, chunks, rotations: Rotations::new(256, 5, 8) })
     }
 
     #[test]
     fn keys_and_numbers_have_their_phases_up_to_noise() {
+        let of_sets = [
+            (RingSet::Fast, [21 * 44_544 + 29_184, 6 * 44_544 + 5 * 29_184]),
+            (RingSet::Small, [56 * 30_720 + 26_624, 16 * 30_720 + 5 * 26_624]),
+        ];
+        for (set, bytes) in of_sets {
+            shapes(set).into_iter().zip(bytes).for_each(|(shape, bytes)| check_phases(shape, bytes));
+        }
+    }
+
+    fn check_phases(shape: OneShotQuery, bytes: usize) {
         let mut rng = SecretRng::deterministic_for_tests(21);
-        for (set, bytes) in [(RingSet::Fast, 21 * 44_544 + 29_184), (RingSet::Small, 56 * 30_720 + 26_624)] {
-            let (ring, uniform) = (set.ring(), UniformHalves::new(shape(set), &[5; 32]));
-            let numbers = [(0, set.scale(), 1), (17, ring.modulus() / 3, -1)];
-            let (query, AnswerSecret(secret)) = uniform.ask(&numbers, &mut rng);
-            assert_eq!((query.len(), uniform.shape().bytes()), (bytes, bytes));
-            let halves = uniform.shape().parse(&query).unwrap();
-            let halves = uniform.words().chunks_exact(ring.words()).zip(halves.chunks_exact(ring.words()));
-            let phases = halves.map(|(a, b)| {
-                let mut phase = b.to_vec();
-                ring.mul_add(&mut phase, a, &secret.values);
-                phase
-            });
-            let keys = shape(set).keys();
-            let targets = keys.exponents().flat_map(|exponent| {
-                let image = secret.image(exponent);
-                let scaled = |factor| {
-                    let mut scaled = image.to_vec();
-                    ring.scale_assign(&mut scaled, factor);
-                    scaled
-                };
-                set.expansion_gadget().factors(ring).into_iter().map(scaled).collect::<Vec<_>>()
-            });
+        let (set, ring) = (shape.set, shape.set.ring());
+        let uniform = UniformHalves::new(shape, &[5; 32]);
+        // Other numbers in each ciphertext.
+        let numbers: Vec<_> = (0..shape.ciphertexts())
+            .map(|i| [(i, set.scale(), 1), (17, ring.modulus() / 3, -1 - i as i8)])
+            .collect();
+        let (query, AnswerSecret(secret)) = uniform.ask(&numbers, &mut rng);
+        assert_eq!((query.len(), uniform.shape().bytes()), (bytes, bytes));
+        let halves = uniform.shape().parse(&query).unwrap();
+        assert_eq!(halves.len(), uniform.words().len());
+        let halves = uniform.words().chunks_exact(ring.words()).zip(halves.chunks_exact(ring.words()));
+        let phases = halves.map(|(a, b)| {
+            let mut phase = b.to_vec();
+            ring.mul_add(&mut phase, a, &secret.values);
+            phase
+        });
+        let exponents = shape.chunks.exponents(ring.degree(), shape.rotations);
+        let targets = exponents.into_iter().flat_map(|exponent| {
+            let image = secret.image(exponent);
+            let scaled = |factor| {
+                let mut scaled = image.to_vec();
+                ring.scale_assign(&mut scaled, factor);
+                scaled
+            };
+            set.expansion_gadget().factors(ring).into_iter().map(scaled).collect::<Vec<_>>()
+        });
+        let expected = numbers.iter().map(|numbers| {
             let mut expected = ring.zero();
-            for (place, scale, number) in numbers {
+            for &(place, scale, number) in numbers {
                 ring.set_coefficient(&mut expected, place, scale as i128 * i128::from(number));
             }
             ring.forward(&mut expected);
-            let count = keys.ciphertexts();
-            let mut checked = 0;
-            for (i, (mut phase, target)) in phases.zip(targets.chain([expected])).enumerate() {
-                ring.sub_assign(&mut phase, &target);
-                ring.inverse(&mut phase);
-                let coefficients = (0..4096).map(|i| ring.centred(ring.coefficient(&phase, i)).abs());
-                let (largest, rounding) = (coefficients.max().unwrap(), 1 << (set.dropped_bits() - 1));
-                let most = if i < count { 31 } else { 31 + rounding };
-                assert!((8..=most).contains(&largest), "{} {i}: noise up to {largest}", set.name());
-                checked += 1;
-            }
-            assert_eq!(checked, count + 1);
+            expected
+        });
+        let count = shape.key_ciphertexts();
+        let mut checked = 0;
+        for (i, (mut phase, target)) in phases.zip(targets.chain(expected)).enumerate() {
+            ring.sub_assign(&mut phase, &target);
+            ring.inverse(&mut phase);
+            let coefficients = (0..4096).map(|i| ring.centred(ring.coefficient(&phase, i)).abs());
+            let (largest, rounding) = (coefficients.max().unwrap(), 1 << (set.dropped_bits() - 1));
+            let most = if i < count { 31 } else { 31 + rounding };
+            assert!((8..=most).contains(&largest), "{} {i}: noise up to {largest}", set.name());
+            checked += 1;
         }
+        assert_eq!(checked, count + shape.ciphertexts());
     }
 
     /// Returns the largest coefficient of the difference of two b halves (values). Under one secret
@@ -221,43 +258,48 @@ mod tests {
 
     #[test]
     fn every_query_has_a_secret_of_its_own() {
-        let mut rng = SecretRng::from_os().unwrap();
-        let (shape, ring) = (shape(RingSet::Fast), RingSet::Fast.ring());
-        let uniform = UniformHalves::new(shape, &[5; 32]);
-        let mut first_body = || {
-            let (query, _) = uniform.ask(&[], &mut rng);
-            shape.parse(&query).unwrap()[..ring.words()].to_vec()
-        };
-        let [one, other] = [first_body(), first_body()];
-        assert!(largest_difference(ring, &one, &other) > ring.modulus() >> 8);
+        for shape in shapes(RingSet::Fast) {
+            let mut rng = SecretRng::from_os().unwrap();
+            let ring = RingSet::Fast.ring();
+            let uniform = UniformHalves::new(shape, &[5; 32]);
+            let mut first_body = || {
+                let (query, _) = uniform.ask(&vec![[]; shape.ciphertexts()], &mut rng);
+                shape.parse(&query).unwrap()[..ring.words()].to_vec()
+            };
+            let [one, other] = [first_body(), first_body()];
+            assert!(largest_difference(ring, &one, &other) > ring.modulus() >> 8);
 
-        // The difference that a reused secret would leave.
-        let mut rng = SecretRng::from_os().unwrap();
-        let secret = RingSecret::sample(shape.set, &mut rng);
-        let image = secret.image(shape.keys().exponents().next().unwrap());
-        let factor = shape.set.expansion_gadget().factors(ring)[0];
-        let [one, other] = [(); 2].map(|()| {
-            let mut message = secret.key_message(factor, &image, &mut rng).to_vec();
-            secret.mask(uniform.words()[..ring.words()].to_vec(), &mut message);
-            message
-        });
-        assert!(one != other && largest_difference(ring, &one, &other) < 64);
+            // The difference that a reused secret would leave.
+            let mut rng = SecretRng::from_os().unwrap();
+            let secret = RingSecret::sample(shape.set, &mut rng);
+            let exponents = shape.chunks.exponents(ring.degree(), shape.rotations);
+            let image = secret.image(exponents[0]);
+            let factor = shape.set.expansion_gadget().factors(ring)[0];
+            let [one, other] = [(); 2].map(|()| {
+                let mut message = secret.key_message(factor, &image, &mut rng).to_vec();
+                secret.mask(uniform.words()[..ring.words()].to_vec(), &mut message);
+                message
+            });
+            assert!(one != other && largest_difference(ring, &one, &other) < 64);
+        }
     }
 
     #[test]
     fn damaged_queries_are_refused() {
-        let mut rng = SecretRng::deterministic_for_tests(22);
-        let shape = shape(RingSet::Fast);
-        let (query, _) = UniformHalves::new(shape, &[6; 32]).ask(&[], &mut rng);
-        for length in [0, 1, shape.key_bytes(), query.len() - 1] {
-            assert!(shape.parse(&query[..length]).is_err());
+        for shape in shapes(RingSet::Fast) {
+            let mut rng = SecretRng::deterministic_for_tests(22);
+            let uniform = UniformHalves::new(shape, &[6; 32]);
+            let (query, _) = uniform.ask(&vec![[]; shape.ciphertexts()], &mut rng);
+            for length in [0, 1, shape.key_bytes(), query.len() - 1] {
+                assert!(shape.parse(&query[..length]).is_err());
+            }
+            assert!(shape.parse(&[&query[..], &[0]].concat()).is_err());
+            let mut large = query.clone();
+            large[shape.key_bytes() - 4..shape.key_bytes()].fill(255);
+            assert!(shape.parse(&large).is_err());
+            large[shape.key_bytes()..].fill(255);
+            large[..shape.key_bytes()].fill(0);
+            assert!(shape.parse(&large).is_ok());
         }
-        assert!(shape.parse(&[&query[..], &[0]].concat()).is_err());
-        let mut large = query.clone();
-        large[shape.key_bytes() - 4..shape.key_bytes()].fill(255);
-        assert!(shape.parse(&large).is_err());
-        large[shape.key_bytes()..].fill(255);
-        large[..shape.key_bytes()].fill(0);
-        assert!(shape.parse(&large).is_ok());
     }
 }

@@ -389,7 +389,7 @@ mod tests {
                 let registered = ProtocolParams::choose(&registered, [0; 32], 1 << 22, 256).unwrap();
                 assert!(
                     figures.sizes.query_bytes
-                        > registered.sizes().query_bytes + registered.sizes().keys_bytes / 2
+                        > registered.sizes().query_bytes + registered.sizes().keys_bytes / 4
                 );
                 assert!(figures.params.work().iter().all(|work| work.count > 0.0));
             }

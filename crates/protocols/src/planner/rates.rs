@@ -11,7 +11,7 @@ use spirea_dpf::{Domain, DpfError, OutputKind, PrfKind, Select};
 use spirea_lattice::rlwe::{Conversion, KeyShape, OneShotQuery, RingSecret, UniformHalves, parse_query};
 use spirea_lattice::{LweSet, RingSet};
 use spirea_math::random::SecretRng;
-use spirea_math::{Expansion, Rotations};
+use spirea_math::{Expansion, Rotations, SentChunks};
 
 use crate::ProtocolError;
 use crate::steps::Unit;
@@ -216,10 +216,9 @@ impl Rates {
         tables: &B::Tables,
     ) -> Result<(), ProtocolError> {
         let rotations = Rotations::new(RING_DEGREE, LweSet::Module1280.rank(), Rotations::LEAST_STEPS);
-        let levels = (RingSet::DEGREE / RING_DEGREE).trailing_zeros();
-        let expansion = Expansion::partial(levels, rotations.chunks());
-        let packing = FixedPacking { gadget: set.expansion_gadget(), expansion, rotations };
-        let uniform = UniformHalves::new(OneShotQuery { set, levels, rotations }, &[0; 32]);
+        let chunks = SentChunks::Apart;
+        let packing = FixedPacking { gadget: set.expansion_gadget(), chunks, rotations };
+        let uniform = UniformHalves::new(OneShotQuery { set, chunks, rotations }, &[0; 32]);
         let switched = SwitchedBits { a: set.response_bits().0, b: set.response_bits().1 };
         let bodies = Bodies::whole(0, 0);
         let mut seconds = [0.0; 2];
@@ -241,7 +240,7 @@ impl Rates {
         // Solves two equations in two unknowns, both clamped to 0 from below.
         let [substitutions, polynomials] = [0, 1].map(|unknown| {
             RESULTS.map(|results| match unknown {
-                0 => packing.substitutions(results) as f64,
+                0 => packing.substitutions(set.ring(), results) as f64,
                 _ => ((results * rotations.big() + 1) * rotations.leaves()) as f64,
             })
         });

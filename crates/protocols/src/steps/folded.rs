@@ -12,7 +12,7 @@ use super::LweHint;
 use super::hint::{exact_bits, is_exact, validate_bits};
 use super::scalar_fold::FoldedColumns;
 use super::shape::{LookupCost, cheapest, malformed};
-use crate::choice::{Choice, HintForm, KeyDelivery, packing_sets};
+use crate::choice::{Choice, HintForm, KeyDelivery, QueryForm, packing_sets};
 use crate::client::AnyIndexClient;
 use crate::grid::{Grid, Spread};
 use crate::parameters::{Parameters, Sets, Stored};
@@ -39,6 +39,9 @@ pub struct Folded {
     /// Key delivery, if the protocol packs.
     #[serde(default, skip_serializing_if = "KeyDelivery::is_default")]
     pub keys: KeyDelivery,
+    /// Form of the queries, if they bring their keys.
+    #[serde(default, skip_serializing_if = "QueryForm::is_default")]
+    pub queries: QueryForm,
     /// Number of upper bits of each word of the hint that clients download, if the protocol has
     /// one; 32, the default, if it is not rounded.
     #[serde(default = "exact_bits", skip_serializing_if = "is_exact")]
@@ -93,6 +96,9 @@ impl Folded {
             && !self.ring.as_deref().and_then(RingSet::by_name).is_some_and(brings_keys)
         {
             return Err(malformed("queries bring their keys where chunks are rotated, not here".into()));
+        }
+        if self.keys == KeyDelivery::Registered && self.queries != QueryForm::default() {
+            return Err(malformed("queries are short where they bring their keys, not here".into()));
         }
         validate_bits(self.hint_bits)?;
         if self.ring.is_some() && !is_exact(&self.hint_bits) {
@@ -161,6 +167,10 @@ impl Folded {
     pub(crate) fn choice_of(&self, protocol: &str) -> Choice {
         let (set, ring) = (Some(self.set.clone()), self.ring.clone());
         let choice = Choice { protocol: protocol.into(), set, ring, keys: self.keys, ..Choice::default() };
+        let choice = match self.keys {
+            KeyDelivery::PerQuery => Choice { queries: self.queries, ..choice },
+            KeyDelivery::Registered => choice,
+        };
         match self.ring {
             None => Choice { hint: HintForm::of_bits(self.hint_bits), ..choice },
             Some(_) => choice,
@@ -356,10 +366,14 @@ where
         let set: String = choice.lwe_set()?.name().into();
         let ring = P::ring_of(choice)?.map(|ring| ring.name().to_owned());
         let dropped = if ring.is_some() { &DROPPED_BITS[..] } else { &DROPPED_BITS[..1] };
+        let queries = match choice.keys {
+            KeyDelivery::Registered => QueryForm::default(),
+            KeyDelivery::PerQuery => choice.queries,
+        };
         let candidates = P::grids(records, record_bytes).flat_map(|grid| {
             let keys = choice.keys;
             let (set, ring, hint_bits) = (set.clone(), ring.clone(), exact_bits());
-            let folded = Folded { set, ring, seed, dropped_bits: 0, keys, hint_bits, grid };
+            let folded = Folded { set, ring, seed, dropped_bits: 0, keys, queries, hint_bits, grid };
             dropped
                 .iter()
                 .map(move |&dropped_bits| Self(Folded { dropped_bits, ..folded.clone() }, PhantomData))

@@ -13,6 +13,7 @@ use spirea_backend::{Bodies, FixedPacking, PackedEnds, RingBackend, map_each};
 use spirea_lattice::rlwe::noise::RingNoise;
 use spirea_lattice::rlwe::{AnswerSecret, KeyShape, OneShotQuery, UniformHalves};
 use spirea_lattice::{LweSecret, LweSet, RingSet};
+use spirea_math::SentChunks;
 use spirea_math::random::{SecretRng, Seed};
 use zeroize::Zeroizing;
 
@@ -24,6 +25,7 @@ use super::ring::{RingServer, Shape, switched};
 use super::rotate::RotatedShape;
 use super::work::{Unit, Work};
 use crate::ProtocolError;
+use crate::choice::QueryForm;
 use crate::query::Query;
 
 /// Bytes of memory traffic that take as long as a substitution with precomputed digits: the digits,
@@ -40,24 +42,30 @@ const RESULTS_TOGETHER: usize = 16;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OneShotShape {
     rotated: RotatedShape,
+    chunks: SentChunks,
     results: usize,
 }
 
 impl OneShotShape {
     /// Returns the shape of a protocol that packs into `results` ciphertexts for each query, under
     /// secrets of `lwe`.
-    pub fn new(lwe: LweSet, set: RingSet, results: usize) -> Self {
-        Self { rotated: RotatedShape::new(lwe, set, results, 1), results }
+    pub fn new(lwe: LweSet, set: RingSet, results: usize, queries: QueryForm) -> Self {
+        let rotated = RotatedShape::new(lwe, set, results, 1);
+        let chunks = match queries {
+            QueryForm::Whole => SentChunks::Expanded(rotated.chunks()),
+            QueryForm::Short => SentChunks::Apart,
+        };
+        Self { rotated, chunks, results }
     }
 
     fn query(&self) -> OneShotQuery {
-        let RotatedShape { rotations, .. } = self.rotated;
-        OneShotQuery { set: self.set(), levels: self.levels(), rotations }
+        let (chunks, RotatedShape { rotations, .. }) = (self.chunks, self.rotated);
+        OneShotQuery { set: self.set(), chunks, rotations }
     }
 
     fn packing(&self) -> FixedPacking {
         let (gadget, rotations) = (self.set().expansion_gadget(), self.rotated.rotations);
-        FixedPacking { gadget, expansion: self.rotated.chunks(), rotations }
+        FixedPacking { gadget, chunks: self.chunks, rotations }
     }
 
     /// Returns the number of bytes of the a half of a result.
@@ -76,7 +84,10 @@ impl Shape for OneShotShape {
     }
 
     fn levels(&self) -> u32 {
-        self.rotated.levels()
+        match self.chunks {
+            SentChunks::Expanded(expansion) => expansion.levels(),
+            SentChunks::Apart => 0,
+        }
     }
 
     fn key_shape(&self) -> Option<KeyShape> {
@@ -100,15 +111,20 @@ impl Shape for OneShotShape {
     }
 
     fn unpack_work(&self) -> Vec<Work> {
-        vec![Work::new("pack_fixed", Unit::FixedSubstitution(self.set()), self.packing().substitutions(0))]
+        let substitutions = self.packing().substitutions(self.set().ring(), 0);
+        vec![Work::new("pack_fixed", Unit::FixedSubstitution(self.set()), substitutions)]
     }
 
-    /// Returns the number of bytes of the b halves: of the chunks, their images, and the
-    /// ciphertexts in a query.
+    /// Returns the number of bytes of the b halves: of the ciphertexts in a query, of what is made
+    /// from them (chunks or a key), and of the chunks' images.
     fn leaves_bytes(&self) -> usize {
-        let sent = self.packing().polynomials(self.set().ring());
-        let leaves = self.rotated.chunks().leaves() + 2 * self.rotated.rotations.leaves();
-        (sent + leaves) * self.set().ring().words() * 4
+        let (ring, packing) = (self.set().ring(), self.packing());
+        let made = match self.chunks {
+            SentChunks::Expanded(expansion) => expansion.leaves(),
+            SentChunks::Apart => self.rotated.rotations.chunks() + packing.gadget.levels(ring),
+        };
+        let leaves = made + 2 * self.rotated.rotations.leaves();
+        (packing.polynomials(ring) + leaves) * ring.words() * 4
     }
 
     fn plaintexts(&self, blocks: usize) -> usize {
@@ -127,16 +143,19 @@ impl Shape for OneShotShape {
         None
     }
 
-    fn pack_noise(&self, lwe: LweSet) -> f64 {
-        self.rotated.pack_noise(lwe)
+    fn pack_noise(&self, _: LweSet) -> f64 {
+        match self.chunks {
+            SentChunks::Expanded(_) => self.noise().pack_rotated(self.rotated.rotations),
+            SentChunks::Apart => self.noise().pack_apart(self.rotated.rotations),
+        }
     }
 
     fn noise(&self) -> RingNoise {
-        self.rotated.noise()
+        RingNoise::rounded(self.set(), self.levels())
     }
 
     fn pack_read_bytes(&self, blocks: usize) -> f64 {
-        let substitutions = self.packing().substitutions(blocks);
+        let substitutions = self.packing().substitutions(self.set().ring(), blocks);
         PLAINTEXT * self.plain_bytes(blocks) as f64 + substitutions as f64 * SUBSTITUTION
     }
 }
@@ -158,7 +177,11 @@ impl OneShotClient {
     /// Encrypts an LWE secret's entries, with keys. Returns the ciphertext and the secret that
     /// decrypts the answer.
     pub fn ask(&self, secret: &LweSecret, rng: &mut SecretRng) -> (Vec<u8>, AnswerSecret) {
-        self.uniform.ask(&self.shape.rotated.numbers(secret.entries(), &[]), rng)
+        let rotated = self.shape.rotated;
+        match self.shape.chunks {
+            SentChunks::Expanded(_) => self.uniform.ask(&[rotated.numbers(secret.entries(), &[])], rng),
+            SentChunks::Apart => self.uniform.ask(&rotated.numbers_of_chunks(secret.entries()), rng),
+        }
     }
 
     /// Computes the phases of the results in an answer, as fractions of 2^64.

@@ -7,6 +7,7 @@ use spirea_backend::{Bodies, FoldedBlocks, RingBackend, centred};
 use spirea_lattice::{LweSet, RingSet};
 
 use super::expand::{ExpandedShape, Unpacked};
+use super::folded::Folded;
 use super::one_shot::OneShotShape;
 use super::packer::{Entry, Packer};
 use super::ring::{RingServer, Shape};
@@ -27,13 +28,13 @@ pub(crate) enum PackingShape {
 }
 
 impl PackingShape {
-    /// Returns the shape of a protocol that packs into `results` ciphertexts for each query under
-    /// secrets of `lwe`, and selects among `groups`. The set `paper` packs by expansion, as in
-    /// VIPIR. In validated parameters, queries that carry their keys have one group and another set
-    /// than `paper`.
-    pub fn new(lwe: LweSet, set: RingSet, results: usize, groups: usize, keys: KeyDelivery) -> Self {
-        match (keys, set) {
-            (KeyDelivery::PerQuery, _) => Self::OneShot(OneShotShape::new(lwe, set, results)),
+    /// Returns the shape of a protocol with these validated parameters that packs into `results`
+    /// ciphertexts for each query, and selects among `groups`. The set `paper` packs by expansion,
+    /// as in VIPIR. Queries that carry their keys have one group and another set than `paper`.
+    pub fn new(folded: &Folded, results: usize, groups: usize) -> Self {
+        let (lwe, set) = (folded.lwe_set(), folded.ring_set());
+        match (folded.keys, set) {
+            (KeyDelivery::PerQuery, _) => Self::OneShot(OneShotShape::new(lwe, set, results, folded.queries)),
             (_, RingSet::Paper) => Self::Expanded(ExpandedShape::packing(lwe, set, groups)),
             _ => Self::Rotated(RotatedShape::new(lwe, set, results, groups)),
         }

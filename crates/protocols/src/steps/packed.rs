@@ -54,10 +54,10 @@ pub trait PackedProtocol: FoldedProtocol {
 impl<P: PackedProtocol> FoldedParams<P> {
     /// Returns the shape of validated parameters.
     pub(crate) fn shape(&self) -> PackedShape {
-        let (grid, lwe, set) = (self.0.grid, self.0.lwe_set(), self.0.ring_set());
+        let (grid, lwe) = (self.0.grid, self.0.lwe_set());
         let parts = grid.parts() / grid.columns_of_record(P::SPREAD);
         let results = parts * grid.groups * (grid.unit_rows / RingSet::DEGREE);
-        let ring = PackingShape::new(lwe, set, results, grid.groups, self.0.keys);
+        let ring = PackingShape::new(&self.0, results, grid.groups);
         PackedShape { grid, spread: P::SPREAD, lwe, ring, dropped_bits: self.0.dropped_bits }
     }
 

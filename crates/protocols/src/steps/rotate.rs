@@ -104,6 +104,20 @@ impl RotatedShape {
         numbers
     }
 
+    /// Returns the numbers that the ciphertexts of a query encrypt if each chunk has its own: those
+    /// of [`Self::numbers`] for a small integer for each column, chunk by chunk. Packing multiplies
+    /// by the number of automorphisms.
+    pub(super) fn numbers_of_chunks(&self, columns: &[i8]) -> Vec<Zeroizing<Vec<(usize, u128, i8)>>> {
+        let entries = self.rotations.entries();
+        let (stride, scale) =
+            (self.degree() / entries, self.halved(self.set.scale(), entries.trailing_zeros()));
+        let numbers = |chunk: &[i8]| {
+            let places = (0..).step_by(stride).zip(chunk);
+            Zeroizing::new(places.map(|(place, &value)| (place, scale, value)).collect())
+        };
+        columns.chunks_exact(entries).map(numbers).collect()
+    }
+
     /// Computes the sums over automorphisms of one chunk of the LWE ciphertexts' entries,
     /// `entry(row, i)`.
     fn sums(&self, entry: impl Fn(usize, usize) -> u32) -> Vec<i32> {

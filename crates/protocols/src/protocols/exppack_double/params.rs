@@ -25,7 +25,7 @@ pub type Params = FoldedParams<ExppackDouble>;
 
 impl Params {
     pub(super) fn ring_shape(&self) -> PackingShape {
-        PackingShape::new(self.0.lwe_set(), self.0.ring_set(), self.blocks(), 1, self.0.keys)
+        PackingShape::new(&self.0, self.blocks(), 1)
     }
 
     pub(super) fn second(&self) -> SecondShape {
