@@ -64,8 +64,8 @@ pub struct ProtocolOptions {
     /// hints.
     #[arg(help_heading = "Parameters", long, value_name = "FORM")]
     hint: Option<HintForm>,
-    /// Form of queries that bring their keys: short, the default; or whole, about twice as long, for
-    /// clients that do not know short ones.
+    /// Form of queries that bring their keys: short, the default; or whole, about twice as long,
+    /// for clients that do not know short ones.
     #[arg(help_heading = "Parameters", long, value_name = "FORM")]
     queries: Option<QueryForm>,
     /// Bits of the words of dpf-sum: 32, the default, or 64.

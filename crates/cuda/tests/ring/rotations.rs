@@ -19,8 +19,8 @@ fn plain<B: RingBackend>(backend: &B, tables: &B::Tables, rows: usize, columns: 
 }
 
 /// Packs for a batch of clients and returns the results: the products of two matrices, their sums,
-/// products with the leaves that one leaf is expanded to, and products with ciphertexts that need no
-/// expansion.
+/// products with the leaves that one leaf is expanded to, and products with ciphertexts that need
+/// no expansion.
 fn packed<B: RingBackend>(
     backend: &B,
     tables: &B::Tables,
