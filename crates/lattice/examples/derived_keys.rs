@@ -1,10 +1,9 @@
 //! Measures the noise of substitutions under a derived key.
 //!
-//! Packing by rotations needs keys for X -> X^5, X -> X^-1 and the big step X -> X^(5^h). A server
-//! can derive the last one from the first: a row of the key for X -> X^(5^j), substituted by
-//! X -> X^5, is a row of the key for X -> X^(5^(j+1)), plus the noise of a substitution. A query
-//! that brings its keys would be shorter by a key, if the margin bears the noise: a rotation
-//! multiplies the noise of the derived rows by digits.
+//! Packing by rotations needs keys for X -> X^5, X -> X^-1 and the big step X -> X^(5^h). Short
+//! queries bring the first two, and the server derives the third: a row of the key for
+//! X -> X^(5^j), substituted by X -> X^5, is a row of the key for X -> X^(5^(j+1)), plus the noise
+//! of a substitution. A rotation multiplies the noise of the derived rows by digits.
 //!
 //! Run: `cargo run --release --package spirea-lattice --example derived_keys [STEPS]`
 #![allow(clippy::print_stdout)]
