@@ -78,6 +78,8 @@ DEVICES = {
 PACK = ("crates/cuda/kernels", "crates/cuda/pack", "scripts/cuda_pack.py", "tests/system/test_cuda_pack.py")
 # The kernels, their emulation, and the code that launches them.
 EMULATED = ("crates/cuda", "tests/system/test_cuda_asan.py", "tests/system/cuda_asan.toml")
+# Crates whose functions the fuzzers call.
+FUZZED = ("apple", "backend", "dpf", "lattice", "math", "normalise", "protocols", "store", "wire")
 RTL = ("rtl", "scripts/rtl_area.py", "tests/system/test_rtl.py")
 RTL_PROGRAMS = ("g++", "iverilog", "verilator", "vvp", "yosys", "yosys-smtbmc", "z3")
 
@@ -244,7 +246,7 @@ PARTS = [
         "fuzzers",
         "the fuzzers compile; make fuzz runs them",
         [[CARGO, "check", "--quiet", "--locked", "--manifest-path", "fuzz/Cargo.toml", "--target-dir", "target/fuzz"]],
-        files=("crates/apple/src", "crates/protocols/src", "crates/store/src", "crates/wire/src", "fuzz"),
+        files=(*(f"crates/{name}/src" for name in FUZZED), "fuzz"),
     ),
     Part(
         "licences",

@@ -1,15 +1,18 @@
-//! Any bytes are the b halves of a query and of the keys that it brings, each value below its
-//! prime, or an error.
+//! Any bytes are the b halves of a query, short or whole, and of the keys that it brings, each
+//! value below its prime, or an error.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use spirea_lattice::RingSet;
 use spirea_lattice::rlwe::OneShotQuery;
-use spirea_math::Rotations;
+use spirea_math::{Expansion, Rotations, SentChunks};
 
 fuzz_target!(|bytes: &[u8]| {
-    for set in [RingSet::Fast, RingSet::Small] {
-        let shape = OneShotQuery { set, levels: 4, rotations: Rotations::new(256, 5, 8) };
+    let forms = [SentChunks::Expanded(Expansion::partial(4, 5)), SentChunks::Apart];
+    for (set, chunks) in
+        [RingSet::Fast, RingSet::Small].into_iter().flat_map(|set| forms.map(|form| (set, form)))
+    {
+        let shape = OneShotQuery { set, chunks, rotations: Rotations::new(256, 5, 8) };
         let ring = set.ring();
         let check = |bytes: &[u8]| {
             let Ok(words) = shape.parse(bytes) else { return };
