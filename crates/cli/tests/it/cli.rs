@@ -436,6 +436,9 @@ fn nothing_that_a_server_or_a_table_says_reaches_a_terminal_as_a_command() {
         let (mut stream, _) = listener.accept().unwrap();
         let _ = std::io::Read::read(&mut stream, &mut [0; 4096]).unwrap();
         std::io::Write::write_all(&mut stream, &[head.as_bytes(), &body].concat()).unwrap();
+        // Unread bytes would reset the connection before the refusal arrives.
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        let _ = std::io::Read::read_to_end(&mut stream, &mut Vec::new());
     });
     let said = refusal(folder, &["get", &url, "one", "a"]);
     liar.join().unwrap();

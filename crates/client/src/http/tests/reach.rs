@@ -1,5 +1,7 @@
 //! Invalid addresses, names without an address, and ports where something else listens.
 
+use std::net::Shutdown;
+
 use super::*;
 use crate::check_address;
 
@@ -10,15 +12,20 @@ fn failure(url: &str) -> ClientError {
     HttpClient::connect_with(&[url], "test", options).map(drop).unwrap_err()
 }
 
-/// Returns the address of a port that sends these bytes on every connection and closes it.
+/// Returns the address of a port that sends these bytes on every connection and ends it. It reads
+/// what the client sends until the client closes: unread bytes would reset the connection.
 fn speaking(bytes: &'static [u8]) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     thread::spawn(move || {
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
-            let _ = stream.read(&mut [0; 4096]);
-            stream.write_all(bytes).unwrap();
+            thread::spawn(move || {
+                let _ = stream.read(&mut [0; 4096]);
+                stream.write_all(bytes).unwrap();
+                stream.shutdown(Shutdown::Write).unwrap();
+                let _ = stream.read_to_end(&mut Vec::new());
+            });
         }
     });
     address
