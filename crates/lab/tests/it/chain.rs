@@ -10,7 +10,7 @@ fn options_that_cannot_be_used_are_refused() {
     let small = ["--gib", "0.01", "--changes", "10", "--every-seconds", "0.01", "--minutes", "0.01"];
     for (options, part) in [
         (&["--minutes", "0"][..], "--minutes must be above 0"),
-        (&["--every-seconds", "-1"], "--every-seconds must be above 0"),
+        (&["--every-seconds", "0"], "--every-seconds must be above 0"),
         (&["--every-seconds", "20", "--minutes", "1"], "at least 4 blocks"),
         (&["--changes", "0"], "--changes must be at least 1"),
         (&["--value-bytes", "39"], "--value-bytes must be at least 40"),
