@@ -64,7 +64,7 @@ check:
 .PHONY: test-all
 test-all:
 	CI_FULL=1 $(MAKE) test
-	$(MAKE) torture check-whole-cuda-pack check-web timing-web rtl ive
+	$(MAKE) torture chain check-whole-cuda-pack check-web timing-web rtl ive
 	SPIREA_CONFORMANCE=long $(CARGO) test --locked --package spirea-conformance --package spirea-cuda --package spirea-cluster \
 		--package spirea-server --package spirea-store
 	SPIREA_CONFORMANCE=long CI_FULL=1 $(MAKE) test-constant-time test-cuda-asan
@@ -270,6 +270,13 @@ gpu-kit: build lab
 .PHONY: torture
 torture:
 	SPIREA_TORTURE=long $(CARGO) test --release --locked --package spirea-cli --test it torture -- --nocapture --test-threads 2
+
+# A table that changes with every block of a chain, for an hour, while clients without state ask for the newest accounts:
+# docs/updates.md. make chain CHAIN="--gib 10". The short form is part of `make test`.
+CHAIN ?= --gib 1
+.PHONY: chain
+chain: build lab
+	target/release/spirea-lab chain $(CHAIN)
 
 # Tests the accelerator's simulator, writes every value and figure of its paper into target/ive, and plans a cluster:
 # docs/ive.md.

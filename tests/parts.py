@@ -154,8 +154,9 @@ PARTS = [
     ),
     Part(
         "service",
-        "the reference clients, both ports by their OpenAPI documents, the operator's page, and the files of deploy/",
-        [system("reference_client", "apple_client", "apple_service", "openapi", "page", "deploy", "balancers")],
+        "the reference clients, both ports by their OpenAPI documents, the operator's page, the files of deploy/, and a table "
+        "that changes all the time",
+        [system("reference_client", "apple_client", "apple_service", "openapi", "page", "deploy", "balancers", "chain")],
         needs=("environment", "rust-build"),
         programs=("chromium",),
     ),

@@ -15,6 +15,7 @@ from ._plan import Rates, measure_rates, plan
 from ._records import DROPPED, Costs, Domain, Dropped, Fetched, Record, Records
 from ._server import Server, ServerProcess
 from ._snapshot import Snapshot, open_snapshot
+from ._stream import PublishedVersion, publish_stream
 from .errors import (
     AnswerError,
     BuildError,
@@ -26,6 +27,7 @@ from .errors import (
     LookUpError,
     OptionError,
     PlanError,
+    PublishError,
     RefusedError,
     ServerError,
     SpireaError,
@@ -60,6 +62,8 @@ __all__ = [
     "LookUpError",
     "OptionError",
     "PlanError",
+    "PublishError",
+    "PublishedVersion",
     "Rates",
     "Record",
     "Records",
@@ -77,4 +81,5 @@ __all__ = [
     "measure_rates",
     "open_snapshot",
     "plan",
+    "publish_stream",
 ]

@@ -6,6 +6,7 @@ SpireaError
         TableError     the table has invalid rows; also a ValueError
             DuplicateKeyError
     PlanError          no plan is possible
+    PublishError       changes were not published
     ServerError        a server could not be started, or has stopped
     ClusterError       a cluster failed to do what was asked
         ConfigError    its configuration is wrong; also a ValueError
@@ -30,6 +31,7 @@ __all__ = [
     "LookUpError",
     "OptionError",
     "PlanError",
+    "PublishError",
     "RefusedError",
     "ServerError",
     "SpireaError",
@@ -62,6 +64,10 @@ class DuplicateKeyError(TableError):
 
 class PlanError(SpireaError):
     """No plan is possible for the table."""
+
+
+class PublishError(SpireaError):
+    """Changes were not published. The message has the reason, with the number of the change where one is at fault."""
 
 
 class ServerError(SpireaError):

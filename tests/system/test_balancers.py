@@ -57,8 +57,11 @@ def reaches(port, path="/v1/databases"):
 
 
 @contextmanager
-def balanced(name, replicas, folder):
-    """Runs a balancer of deploy/balancers/ in front of replicas. Yields its address."""
+def balanced(name, replicas, folder, largest=None):
+    """Runs a balancer of deploy/balancers/ in front of replicas, and yields its address.
+
+    `largest` is another limit of bodies, for nginx.
+    """
     folder.mkdir()
     text, [port] = (BALANCERS / name).read_text(encoding="utf-8"), free_ports(1)
     for placeholder, url in zip(REPLICAS, replicas):
@@ -66,6 +69,9 @@ def balanced(name, replicas, folder):
         text = text.replace(placeholder, url.removeprefix("http://"))
     text, count = re.subn(r"(bind|listen) :?8080", rf"\1 127.0.0.1:{port}", text)
     assert count == 1
+    if largest:
+        text, count = re.subn(r"client_max_body_size \S+;", f"client_max_body_size {largest};", text)
+        assert count == 1
     config = folder / name
     config.write_text(text, encoding="utf-8")
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
@@ -140,6 +146,18 @@ def test_replica_that_stops_costs_no_look_up(built, tmp_path, name):
             for client in range(2):
                 look_up(built, url, [client, 7])
         look_up(built, url, [4, 5, 6])
+
+
+# The default of nginx takes requests as clients divide them, and no query with its keys behind it.
+@pytest.mark.needs("nginx")
+@pytest.mark.parametrize(("largest", "outcome"), [(None, "ok"), ("1m", "warn"), ("512k", "FAIL")])
+def test_doctor_finds_the_limit_of_a_proxy(built, tmp_path, largest, outcome):
+    with built.serving("words") as [server], balanced("nginx.conf", [server] * 2, tmp_path / "proxy", largest) as url:
+        done = subprocess.run([built.spirea, "doctor", url, "--json"], capture_output=True, text=True, check=False)
+    [sizes] = [line for line in map(json.loads, done.stdout.splitlines()) if line["check"] == "sizes"]
+    assert (sizes["outcome"], done.returncode != 0) == (outcome, outcome == "FAIL"), done.stdout
+    if outcome != "ok":
+        assert "413" in sizes["detail"] and "client_max_body_size" in sizes["remedy"]
 
 
 @pytest.mark.parametrize("name", ["envoy.yaml", "envoy.sticky.yaml"])

@@ -3,7 +3,7 @@
 use spirea_console::help::Texts;
 
 /// Help texts of all commands.
-pub const TEXTS: Texts<'_> = Texts { examples: EXAMPLES, judging: &["load", "gpu bench"] };
+pub const TEXTS: Texts<'_> = Texts { examples: EXAMPLES, judging: &["chain", "load", "gpu bench"] };
 
 /// Examples of each command: a description, and the command line.
 const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
@@ -17,6 +17,16 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     ("bench pim", &[("Draw the model beside the paper", "spirea-lab bench pim --plots figures")]),
     ("bench protocol", &[("Measure a protocol by step", "spirea-lab bench protocol hybrid --db-gib 1")]),
     ("bench plot", &[("Draw results", "spirea-lab bench plot results.jsonl --out figures")]),
+    (
+        "chain",
+        &[
+            ("Change 1 GiB for five minutes", "spirea-lab chain --gib 1 --minutes 5"),
+            (
+                "Try it on a small table",
+                "spirea-lab chain --gib 0.004 --changes 50 --every-seconds 2 --minutes 0.25",
+            ),
+        ],
+    ),
     ("gpu bench", &[("Measure the GPU", "spirea-lab gpu bench")]),
     (
         "load",

@@ -2,6 +2,7 @@
 //! the machine, loads on servers, and drawings of the results.
 
 mod bench;
+mod chain;
 mod gpu;
 mod help;
 mod latencies;
@@ -27,6 +28,9 @@ enum Action {
     /// Measure, beside the limits of this machine.
     #[command(subcommand)]
     Bench(bench::Bench),
+    /// Change a table with every block of a chain while clients ask for the newest accounts, and
+    /// check every answer.
+    Chain(chain::Options),
     /// Measure a GPU.
     #[command(subcommand)]
     Gpu(gpu::Gpu),
@@ -45,6 +49,7 @@ fn main() -> ExitCode {
     let given = Command::from_arg_matches(&command().get_matches()).unwrap_or_else(|error| error.exit());
     let result = match given.action {
         Action::Bench(bench) => bench::run(bench).map(|()| Status::SUCCESS),
+        Action::Chain(options) => chain::run(&options),
         Action::Gpu(gpu) => gpu::run(&gpu),
         Action::Load(options) => load::run(&options),
         Action::SimulateLoad(options) => simulate_load::run(&options),

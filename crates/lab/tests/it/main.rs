@@ -1,6 +1,7 @@
 //! The `spirea-lab` command: benchmarks, loads on servers, and their drawings.
 
 mod bench;
+mod chain;
 mod command;
 mod gpu;
 mod load;

@@ -103,19 +103,26 @@ fn run(library: &Weak<Library>, follow: &Follow, name: &str) {
     }
     loop {
         let Some(strong) = library.upgrade() else { return };
-        match strong.follow_once(name, follow, &follower, received) {
+        let interval = match strong.follow_once(name, follow, &follower, received) {
             Ok(outcome) => {
                 if failures > 0 {
                     tracing::info!(database = %name, "following works again");
                     strong.clear_refusal(name);
                 }
-                failures = 0;
-                received = match outcome {
-                    Outcome::Received(version) => Some(version),
-                    _ => None,
-                };
-                if let Outcome::Adopted { sequence } = outcome {
-                    tracing::info!(database = %name, sequence, "a version was copied, and answers");
+                (failures, received) = (0, None);
+                match outcome {
+                    Outcome::Nothing | Outcome::Same => follow.interval,
+                    // The publisher waits for this server, and clients for the publisher.
+                    Outcome::Received(version) => {
+                        received = Some(version);
+                        follow.interval.min(WAITING)
+                    }
+                    // Another version may have come during the transfer, and the next look reports
+                    // this one.
+                    Outcome::Adopted { sequence } => {
+                        tracing::info!(database = %name, sequence, "a version was copied, and answers");
+                        Duration::ZERO
+                    }
                 }
             }
             Err(FollowError::Ended) => return,
@@ -123,12 +130,11 @@ fn run(library: &Weak<Library>, follow: &Follow, name: &str) {
                 tracing::warn!(database = %name, %error, "following failed; the former version goes on answering");
                 strong.engine.refuse(name, error.to_string());
                 failures += 1;
+                if received.is_some() { follow.interval.min(WAITING) } else { follow.interval }
             }
-        }
+        };
         let ending = Arc::clone(&strong.ending);
         drop(strong);
-        // The publisher waits for this server, and clients for the publisher.
-        let interval = if received.is_some() { follow.interval.min(WAITING) } else { follow.interval };
         if ending.wait(pause(interval, failures)) {
             return;
         }

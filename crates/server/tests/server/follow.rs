@@ -1,5 +1,6 @@
 //! Servers that follow another one: the same versions, whatever comes over the connection.
 
+use std::cell::Cell;
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -169,6 +170,28 @@ fn a_follower_waits_for_a_first_version() {
     publish(&publisher, "snapshot", &archive.into_inner().unwrap());
     eventually("the first version", || follower.get("/readyz").status == 200);
     assert_eq!(served(&follower), Some(base.version_hex()));
+}
+
+#[test]
+fn a_follower_reports_its_first_version_at_once() {
+    let folder = tempdir().unwrap();
+    let path = repository(folder.path(), &snapshot(folder.path(), "simple", true, 1));
+    let waits = Duration::from_secs(3);
+    let publisher = serve_with(ServerConfig { activate_after: Some(waits), ..config(&path) });
+    let mut settings = following(folder.path(), publisher.admin.unwrap());
+    settings.follow.as_mut().unwrap().interval = Duration::from_secs(3600);
+    let follower = serve_with(settings);
+    let edition = Cell::new(0);
+    // The publisher waits for a follower that has reported a version. This one looks for the next
+    // version in an hour only.
+    eventually("a publication that waits", || {
+        edition.set(edition.get() + 1);
+        let change = format!(r#"{{"key": "key-3", "value": "edition {}"}}"#, edition.get());
+        let started = Instant::now();
+        publish(&publisher, "changes", change.as_bytes());
+        started.elapsed() >= waits
+    });
+    assert!(served(&follower).is_some());
 }
 
 /// Damage that a [`Middleman`] does to the responses of a publisher.

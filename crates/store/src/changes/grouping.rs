@@ -1,6 +1,6 @@
 //! Groups of changes from a producer's stream of lines.
 
-use std::ops::RangeInclusive;
+use std::fmt;
 use std::path::PathBuf;
 
 use spirea_protocols::Table;
@@ -21,8 +21,9 @@ const MOST_OPEN_BYTES: usize = if cfg!(test) { 1 << 10 } else { 256 << 20 };
 #[derive(Debug)]
 pub struct Grouping {
     table: Table,
+    /// Name of the input.
     name: PathBuf,
-    /// Number of lines read.
+    /// Number of lines read from the input.
     lines: u64,
     /// Cursor before the changes that are ready.
     before: Option<Cursor>,
@@ -38,8 +39,8 @@ struct Part {
     changes: Changes,
     /// Bytes of keys and values, those of replaced changes included.
     bytes: usize,
-    /// Number of the first line.
-    first: Option<u64>,
+    /// Places of the first and of the last line.
+    lines: Option<Lines>,
 }
 
 /// A group of changes.
@@ -47,8 +48,29 @@ struct Part {
 pub struct Group {
     /// The changes, with the cursors before and behind them.
     pub changes: Changes,
-    /// Numbers of their lines in the stream, from 1.
-    pub lines: RangeInclusive<u64>,
+    /// Their lines.
+    pub lines: Lines,
+}
+
+/// Successive lines, in one input or over several.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lines {
+    /// Place of the first line.
+    pub first: Location,
+    /// Place of the last line.
+    pub last: Location,
+}
+
+impl fmt::Display for Lines {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.first, &self.last) {
+            (first, last) if first == last => write!(f, "{first}"),
+            (Location::Line(name, first), Location::Line(other, last)) if name == other => {
+                write!(f, "{}, lines {first} to {last}", name.display())
+            }
+            (first, last) => write!(f, "{first} to {last}"),
+        }
+    }
 }
 
 impl Grouping {
@@ -61,17 +83,27 @@ impl Grouping {
         Self { table, name: name.into(), lines: 0, before, ready: Part::default(), open: Part::default() }
     }
 
-    /// Adds the next line.
+    /// Continues with another input, which messages call `name` and whose lines count from 1.
+    pub fn next_input(&mut self, name: impl Into<PathBuf>) {
+        (self.name, self.lines) = (name.into(), 0);
+    }
+
+    /// Number of lines read from the input.
+    pub fn lines(&self) -> u64 {
+        self.lines
+    }
+
+    /// Adds the next line. Returns true if it has a cursor.
     ///
     /// # Errors
     /// Those of [`Changes::read_lines`], with the line's number. A key may change again, though.
     /// [`StoreError::Malformed`] also if too much comes without a cursor, or if the line follows
     /// another cursor than the one that was read last.
-    pub fn add(&mut self, line: &[u8]) -> Result<(), StoreError> {
+    pub fn add(&mut self, line: &[u8]) -> Result<bool, StoreError> {
         self.lines += 1;
-        let place = Location::Line(self.name.clone(), self.lines);
+        let place = self.place();
         let Some(Entry { change, after, cursor }) = Entry::parse(&self.table, line, &place)? else {
-            return Ok(());
+            return Ok(false);
         };
         if let After::Exactly(after) = after
             && after.as_ref() != self.newest()
@@ -81,7 +113,10 @@ impl Grouping {
                 format!("it follows {wanted}, and what came before ends with {newest}: resume there");
             return Err(StoreError::malformed(place, detail));
         }
-        self.open.first.get_or_insert(self.lines);
+        match &mut self.open.lines {
+            Some(lines) => lines.last = place.clone(),
+            none => *none = Some(Lines { first: place.clone(), last: place.clone() }),
+        }
         if let Some((key, value)) = change {
             let key = checked(&self.table, &key, value.as_deref(), &place)?;
             self.open.bytes += key.len() + value.as_ref().map_or(0, Vec::len);
@@ -91,19 +126,34 @@ impl Grouping {
             }
         }
         if let Some(cursor) = cursor {
-            let Part { changes, bytes, first } = std::mem::take(&mut self.open);
-            self.ready.changes.extend(changes);
-            self.ready.changes.set_cursor(cursor);
-            self.ready.bytes += bytes;
-            self.ready.first = self.ready.first.or(first);
-        } else if self.open.bytes > MOST_OPEN_BYTES {
+            self.cover(cursor);
+            return Ok(true);
+        }
+        if self.open.bytes > MOST_OPEN_BYTES {
             let most = MOST_OPEN_BYTES >> 10;
             let detail = format!(
                 "more than {most} KiB of changes without a cursor: give more lines one, {{\"cursor\": CURSOR}}"
             );
             return Err(StoreError::malformed(place, detail));
         }
-        Ok(())
+        Ok(false)
+    }
+
+    /// Sets the cursor behind all lines that were added.
+    pub fn cover(&mut self, cursor: Cursor) {
+        let Part { changes, bytes, lines } = std::mem::take(&mut self.open);
+        self.ready.changes.extend(changes);
+        self.ready.changes.set_cursor(cursor);
+        self.ready.bytes += bytes;
+        self.ready.lines = match (self.ready.lines.take(), lines) {
+            (Some(earlier), Some(later)) => Some(Lines { first: earlier.first, last: later.last }),
+            (earlier, later) => earlier.or(later),
+        };
+    }
+
+    /// Place of the last line that was read.
+    fn place(&self) -> Location {
+        Location::Line(self.name.clone(), self.lines)
     }
 
     fn newest(&self) -> Option<&Cursor> {
@@ -119,10 +169,10 @@ impl Grouping {
     /// Returns the changes up to the newest cursor; `None` if no cursor came since the last group.
     pub fn take(&mut self) -> Option<Group> {
         let cursor = self.ready.changes.cursor()?.clone();
-        let Part { mut changes, first, .. } = std::mem::take(&mut self.ready);
+        let Part { mut changes, lines, .. } = std::mem::take(&mut self.ready);
         changes.set_after(self.before.replace(cursor));
-        let last = self.open.first.map_or(self.lines, |open| open - 1);
-        Some(Group { changes, lines: first.unwrap_or(last)..=last })
+        let lines = lines.unwrap_or_else(|| Lines { first: self.place(), last: self.place() });
+        Some(Group { changes, lines })
     }
 
     /// Ends the stream.
@@ -130,11 +180,10 @@ impl Grouping {
     /// # Errors
     /// [`StoreError::Malformed`] if there are changes behind the newest cursor.
     pub fn finish(self) -> Result<(), StoreError> {
-        if self.open.changes.is_empty() {
-            return Ok(());
+        match self.open.lines {
+            Some(Lines { first, .. }) if !self.open.changes.is_empty() => Err(uncovered(first)),
+            _ => Ok(()),
         }
-        let place = Location::Line(self.name, self.open.first.unwrap_or(self.lines));
-        Err(uncovered(place))
     }
 }
 
@@ -151,6 +200,10 @@ mod tests {
         let table =
             Table { fields: vec!["note".into()], ..spirea_specimens::table(TableKind::Keyword, 3, 40) };
         Grouping::new(table, before.map(cursor), "stream")
+    }
+
+    fn line_at(number: u64) -> Location {
+        Location::Line("stream".into(), number)
     }
 
     fn cursor(text: &str) -> Cursor {
@@ -186,7 +239,7 @@ mod tests {
                     prop_assert_eq!(changes.after(), &After::Exactly(at.clone()));
                     at = changes.cursor().cloned();
                     let last = at.as_ref().unwrap().as_str().parse::<u64>().unwrap();
-                    prop_assert_eq!(*lines.end(), last + 1);
+                    prop_assert_eq!(lines.last, line_at(last + 1));
                     found.extend(changes);
                     prop_assert_eq!(&found, &covered);
                 }
@@ -211,7 +264,7 @@ mod tests {
         }
         assert_eq!(stream.ready(), Some((2, 4)));
         let Group { changes, lines } = stream.take().unwrap();
-        assert_eq!((changes.len(), lines), (2, 1..=4));
+        assert_eq!((changes.len(), lines.to_string().as_str()), (2, "stream, lines 1 to 4"));
         assert_eq!(changes.get(b"a"), Some(Change::Put(b"1")));
         assert_eq!(
             (changes.after(), changes.cursor()),
@@ -222,10 +275,38 @@ mod tests {
         stream.add(br#"{"key": "a", "deleted": true}"#).unwrap();
         stream.add(br#"{"cursor": "2"}"#).unwrap();
         let Group { changes, lines } = stream.take().unwrap();
-        assert_eq!((changes.len(), lines), (1, 5..=7));
+        assert_eq!((changes.len(), lines.to_string().as_str()), (1, "stream, lines 5 to 7"));
         assert_eq!(changes.get(b"a"), Some(Change::Delete));
         assert_eq!(changes.after(), &After::Exactly(Some(cursor("1"))));
         stream.finish().unwrap();
+    }
+
+    #[test]
+    fn a_group_may_have_lines_of_several_inputs() {
+        let mut stream = grouping(None);
+        let mut names = Vec::new();
+        for (name, lines) in [("a", 1), ("b", 0), ("c", 2)] {
+            stream.next_input(name);
+            for number in 0..lines {
+                let line = json!({ "key": format!("{name}{number}"), "value": "" });
+                assert!(!stream.add(line.to_string().as_bytes()).unwrap());
+            }
+            stream.cover(cursor(&format!("{name}:{}", stream.lines())));
+            if name != "b" {
+                let Group { changes, lines } = stream.take().unwrap();
+                names.push(format!("{} {lines}", changes.cursor().unwrap().as_str()));
+            }
+        }
+        assert_eq!(names, ["a:1 a:1", "c:2 c, lines 1 to 2"]);
+        for name in ["d", "e"] {
+            stream.next_input(name);
+            stream.add(br#"{"key": "k", "value": ""}"#).unwrap();
+        }
+        stream.cover(cursor("e:1"));
+        assert_eq!(stream.take().unwrap().lines.to_string(), "d:1 to e:1");
+        stream.next_input("f");
+        let error = stream.add(b"{").unwrap_err().to_string();
+        assert!(error.starts_with("f:1: "), "{error}");
     }
 
     #[test]

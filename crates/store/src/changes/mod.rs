@@ -12,7 +12,7 @@ use spirea_protocols::delta::{Change, index_key};
 use spirea_protocols::{Table, TableKind};
 
 pub use cursor::{After, Cursor, LongCursor};
-pub use grouping::{Group, Grouping};
+pub use grouping::{Group, Grouping, Lines};
 pub use read::Input;
 
 pub(crate) use cursor::named;

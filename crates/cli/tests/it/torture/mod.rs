@@ -23,5 +23,6 @@ mod replica;
 mod scale;
 mod service;
 mod slow;
+mod sources;
 mod stream;
 mod table;

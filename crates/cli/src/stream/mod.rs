@@ -1,10 +1,16 @@
-//! `spirea publish --stream`: groups of changes from standard input, each a version.
+//! `spirea publish --stream`: groups of changes from standard input, a folder of files or a socket,
+//! each a version.
 
-use std::io::{self, ErrorKind, Read};
+mod folder;
+mod lines;
+mod socket;
+
+use std::convert::Infallible;
+use std::io;
 use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
@@ -15,30 +21,59 @@ use spirea_console::status::Status;
 use spirea_cpu::CpuBackend;
 use spirea_protocols::Table;
 use spirea_store::changes::{Cursor, Group, Grouping};
-use spirea_store::{Changes, Repository, Silent};
+use spirea_store::{Changes, Location, Repository, Silent};
 
+use self::lines::{Lines, Next};
 use crate::remote::Publisher;
 
-/// Bytes that are read at once. At most two such chunks are read ahead of the lines in use.
-const CHUNK_BYTES: usize = 64 << 10;
 /// Bytes of keys and values with which a group is published before it has enough changes.
 const GROUP_BYTES: usize = 64 << 20;
-/// Name of the input in messages.
+/// Name of standard input in messages.
 const INPUT: &str = "standard input";
 
 /// Options that publish something else than a stream.
 const OTHERS: [&str; 4] = ["base", "put", "delete", "changes"];
 
+/// The value of `--stream` for standard input.
+const STANDARD_INPUT: &str = "-";
+
+/// Origin of a stream's lines.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Source {
+    /// Standard input.
+    Input,
+    /// Files of a folder.
+    Folder(PathBuf),
+    /// Connections to a Unix socket.
+    Socket(PathBuf),
+}
+
+impl FromStr for Source {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        Ok(match text.strip_prefix("unix:") {
+            Some(path) => Self::Socket(path.into()),
+            None if text == STANDARD_INPUT => Self::Input,
+            None => Self::Folder(text.into()),
+        })
+    }
+}
+
 /// Options for a stream of changes.
 #[derive(Args)]
 pub struct StreamOptions {
-    /// Publish changes from standard input until it ends, in groups, each a version. The lines are
-    /// those of --changes. The producer adds its cursor to a line, `"cursor": TEXT` with at most
-    /// 256 bytes, or sends `{"cursor": TEXT}`. A cursor covers its line and all lines before. Only
-    /// changes that a cursor covers are published, and the version stores the cursor. The first
-    /// line of output has the cursor to resume behind, and each version has a line, all as JSON.
-    #[arg(help_heading = "Stream", long, conflicts_with_all = OTHERS)]
-    stream: bool,
+    /// Publish changes in groups, each a version: from standard input until it ends; from the files
+    /// NAME.jsonl that appear in FOLDER, in the order of their names; or from the connections to
+    /// the Unix socket unix:PATH, one after another. The lines are those of --changes. The producer
+    /// adds its cursor to a line, `"cursor": TEXT` with at most 256 bytes, or sends
+    /// `{"cursor": TEXT}`; in a folder, a file's end is its cursor, NAME:LINES. A cursor covers its
+    /// line and all lines before. Only changes that a cursor covers are published, and the version
+    /// stores the cursor. The first line of output has the cursor to resume behind, and each
+    /// version has a line, all as JSON. A socket's lines go to its connections.
+    #[arg(help_heading = "Stream", long, value_name = "FOLDER|unix:PATH", num_args = 0..=1,
+        default_missing_value = STANDARD_INPUT, conflicts_with_all = OTHERS)]
+    stream: Option<Source>,
     /// Publish a group when it has this many changes. [default: 10000]
     #[arg(help_heading = "Stream", long, value_name = "COUNT", requires = "stream", conflicts_with_all = OTHERS)]
     every_changes: Option<NonZeroUsize>,
@@ -108,48 +143,65 @@ struct Bounds {
 impl StreamOptions {
     /// True if a stream is to be published.
     pub fn is_asked(&self) -> bool {
-        self.stream
+        self.stream.is_some()
     }
 
-    /// Publishes standard input until it ends.
+    /// Publishes standard input until it ends, or the other sources for ever.
     pub fn publish(&self, destination: &Destination) -> anyhow::Result<Status> {
-        let (table, before) = destination.position()?;
-        print_json(&json!({ "cursor": before }))?;
         let bounds = Bounds {
             changes: self.every_changes.map_or(10_000, NonZeroUsize::get),
             age: self.every_seconds.unwrap_or(Duration::from_secs(1)),
         };
+        if let Some(Source::Socket(path)) = &self.stream {
+            return socket::publish(path, destination, &bounds);
+        }
+        let (table, before) = destination.position()?;
+        print_json(&json!({ "cursor": before }))?;
+        let (lines, folder) = match &self.stream {
+            Some(Source::Folder(folder)) => (folder::read(folder, before.as_ref())?, Some(&**folder)),
+            _ => (Lines::read(io::stdin(), INPUT).context(NO_THREAD)?, None),
+        };
         let grouping = Grouping::new(table.clone(), before, INPUT);
-        let lines = Lines::read(io::stdin()).context("the system gave no thread")?;
-        run(lines, grouping, &bounds, |changes| print_json(&destination.publish(changes, &table)?))?;
+        run(lines, folder, grouping, &bounds, |changes| print_json(&destination.publish(changes, &table)?))?;
         Ok(Status::SUCCESS)
     }
 }
+
+/// Error of starting the thread that reads.
+const NO_THREAD: &str = "the system gave no thread";
 
 fn print_json(value: &Value) -> anyhow::Result<()> {
     print_bytes(format!("{value}\n").as_bytes())
 }
 
-/// Groups lines until they end, and publishes each group. While a group is published, no more than
-/// [`CHUNK_BYTES`] are read, so that the producer waits.
+/// Groups lines until they end, and publishes each group. While a group is published, at most two
+/// chunks are read ahead, so that the producer waits. If the lines are those of files in `folder`,
+/// the end of each file is a cursor.
 fn run(
     mut lines: Lines,
+    folder: Option<&Path>,
     mut grouping: Grouping,
     bounds: &Bounds,
     mut publish: impl FnMut(Changes) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
-    let mut publish = |Group { changes, lines }: Group| {
-        publish(changes).with_context(|| match lines.into_inner() {
-            (first, last) if first == last => format!("{INPUT}, line {first}"),
-            (first, last) => format!("{INPUT}, lines {first} to {last}"),
-        })
-    };
-    let mut due = None;
+    let mut publish = |Group { changes, lines }: Group| publish(changes).with_context(|| lines.to_string());
+    let (mut due, mut file) = (None, String::new());
     loop {
         match lines.next(due)? {
-            Next::Line(line) => grouping.add(line)?,
+            Next::Line(line) => {
+                let has_cursor = grouping.add(line)?;
+                if let Some(folder) = folder.filter(|_| has_cursor) {
+                    let place = Location::Line(folder.join(&file), grouping.lines());
+                    bail!("{place}: a line in a folder has no cursor: the end of its file is one");
+                }
+            }
+            Next::Begin(name) => {
+                grouping.next_input(folder.unwrap_or(Path::new("")).join(&name));
+                file = name;
+            }
+            Next::End => grouping.cover(folder::cursor(&file, grouping.lines())?),
             Next::Due => {}
-            Next::End => break,
+            Next::Over => break,
         }
         let Some((changes, bytes)) = grouping.ready() else { continue };
         let now = Instant::now();
@@ -165,96 +217,15 @@ fn run(
     Ok(grouping.finish()?)
 }
 
-/// Lines of an input that a thread reads.
-struct Lines {
-    chunks: Receiver<io::Result<Vec<u8>>>,
-    /// Bytes that are not in a returned line follow `start`.
-    buffer: Vec<u8>,
-    start: usize,
-    /// Number of bytes of the buffer that were searched for the end of the line.
-    searched: usize,
-}
-
-/// The next part of an input.
-enum Next<'a> {
-    /// A line, without its line feed.
-    Line(&'a [u8]),
-    /// Nothing by the time that was given.
-    Due,
-    /// The end.
-    End,
-}
-
-impl Lines {
-    /// Begins to read an input.
-    fn read(input: impl Read + Send + 'static) -> io::Result<Self> {
-        // The thread has one chunk ready while it waits for this one to be taken.
-        let (sender, chunks) = sync_channel(0);
-        thread::Builder::new().name("spirea-stream".into()).spawn(move || send_chunks(input, &sender))?;
-        Ok(Self { chunks, buffer: Vec::new(), start: 0, searched: 0 })
-    }
-
-    /// Returns the next line, or waits for it until `due`.
-    fn next(&mut self, due: Option<Instant>) -> anyhow::Result<Next<'_>> {
-        loop {
-            if let Some(length) = self.buffer[self.searched..].iter().position(|&byte| byte == b'\n') {
-                let (start, end) = (self.start, self.searched + length);
-                (self.start, self.searched) = (end + 1, end + 1);
-                return Ok(Next::Line(&self.buffer[start..end]));
-            }
-            self.searched = self.buffer.len();
-            if self.searched - self.start > Grouping::MOST_LINE_BYTES {
-                bail!("{INPUT}: a line longer than {} MiB", Grouping::MOST_LINE_BYTES >> 20);
-            }
-            let received = match due {
-                Some(due) => self.chunks.recv_timeout(due.saturating_duration_since(Instant::now())),
-                None => self.chunks.recv().map_err(RecvTimeoutError::from),
-            };
-            match received {
-                Ok(chunk) => {
-                    let chunk = chunk.context(INPUT)?;
-                    self.buffer.drain(..self.start);
-                    self.searched -= self.start;
-                    self.start = 0;
-                    self.buffer.extend_from_slice(&chunk);
-                }
-                Err(RecvTimeoutError::Timeout) => return Ok(Next::Due),
-                Err(RecvTimeoutError::Disconnected) if self.start < self.buffer.len() => {
-                    let start = std::mem::replace(&mut self.start, self.buffer.len());
-                    return Ok(Next::Line(&self.buffer[start..]));
-                }
-                Err(RecvTimeoutError::Disconnected) => return Ok(Next::End),
-            }
-        }
-    }
-}
-
-/// Reads an input until it ends or fails, or until nobody takes its chunks.
-fn send_chunks(mut input: impl Read, chunks: &SyncSender<io::Result<Vec<u8>>>) {
-    loop {
-        let mut chunk = vec![0; CHUNK_BYTES];
-        let read = input.read(&mut chunk).map(|length| {
-            chunk.truncate(length);
-            chunk
-        });
-        let is_last = match &read {
-            Ok(chunk) if chunk.is_empty() => return,
-            Ok(_) => false,
-            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-            Err(_) => true,
-        };
-        if chunks.send(read).is_err() || is_last {
-            return;
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
     use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::thread;
 
     use spirea_protocols::TableKind;
 
+    use super::lines::CHUNK_BYTES;
     use super::*;
 
     fn grouping() -> Grouping {
@@ -290,10 +261,15 @@ mod tests {
     #[test]
     fn the_producer_waits_while_a_group_is_published() {
         let read = Arc::new(AtomicUsize::new(0));
-        let lines = Lines::read(Endless { number: 0, rest: Vec::new(), read: Arc::clone(&read) }).unwrap();
+        let endless = Endless { number: 0, rest: Vec::new(), read: Arc::clone(&read) };
+        let lines = Lines::read(endless, INPUT).unwrap();
         let (mut published, mut taken) = (0, 0);
-        let ended =
-            run(lines, grouping(), &Bounds { changes: 500, age: Duration::from_secs(3600) }, |changes| {
+        let ended = run(
+            lines,
+            None,
+            grouping(),
+            &Bounds { changes: 500, age: Duration::from_secs(3600) },
+            |changes| {
                 assert_eq!(changes.len(), 500);
                 // Time in which a reader that did not wait would read far more.
                 thread::sleep(Duration::from_millis(100));
@@ -303,40 +279,19 @@ mod tests {
                 let ahead = read.load(Ordering::SeqCst) - taken;
                 assert!(ahead <= 2 * CHUNK_BYTES, "{ahead} bytes were read ahead");
                 if published < 5 { Ok(()) } else { bail!("enough") }
-            });
+            },
+        );
         assert_eq!(format!("{:#}", ended.unwrap_err()), "standard input, lines 2001 to 2500: enough");
-    }
-
-    #[test]
-    fn lines_are_whole_however_they_are_cut() {
-        struct Bytes(Vec<u8>);
-        impl Read for Bytes {
-            fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-                let count = usize::from(!self.0.is_empty());
-                buffer[..count].copy_from_slice(&self.0.drain(..count).collect::<Vec<_>>());
-                Ok(count)
-            }
-        }
-        for (text, expected) in
-            [("", &[][..]), ("\n", &[""]), ("a\nbc\n\nd", &["a", "bc", "", "d"]), ("a\n", &["a"])]
-        {
-            let mut lines = Lines::read(Bytes(text.into())).unwrap();
-            let mut found = Vec::new();
-            while let Next::Line(line) = lines.next(None).unwrap() {
-                found.push(String::from_utf8(line.to_vec()).unwrap());
-            }
-            assert_eq!(found, expected, "{text:?}");
-        }
     }
 
     #[test]
     fn a_group_is_published_when_its_first_cursor_is_old_enough() {
         let (reader, mut writer) = io::pipe().unwrap();
         let (sender, published) = std::sync::mpsc::channel();
-        let lines = Lines::read(reader).unwrap();
+        let lines = Lines::read(reader, INPUT).unwrap();
         let bounds = Bounds { changes: 1000, age: Duration::from_millis(50) };
         let streaming = thread::spawn(move || {
-            run(lines, grouping(), &bounds, |changes| Ok(sender.send((changes.len(), Instant::now()))?))
+            run(lines, None, grouping(), &bounds, |changes| Ok(sender.send((changes.len(), Instant::now()))?))
         });
         let started = Instant::now();
         io::Write::write_all(&mut writer, (line(1) + &line(2)).as_bytes()).unwrap();
