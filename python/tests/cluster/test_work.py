@@ -20,7 +20,8 @@ def start(tmp_path, keyed):
     started = []
 
     def started_with(number, share=0, shards=1):
-        task = Task(number, "library", "keyed", Folder(url).version(), url, share, shards, 1, (), str(tmp_path / "work"))
+        version = Folder(url).version()
+        task = Task(number, "library", "keyed", version, url, share, shards, 1 << 28, 1, (), str(tmp_path / "work"))
         started.append(Work(task, "127.0.0.1"))
         return started[-1]
 
