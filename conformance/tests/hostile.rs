@@ -1,5 +1,5 @@
-//! Manifests, records of versions, payloads, answers and partials from an attacker. `SPIREA_CONFORMANCE=long` tests
-//! 100,000 of each.
+//! Manifests, records of versions, payloads, answers and partials from an attacker.
+//! `SPIREA_CONFORMANCE=long` tests 100,000 of each.
 
 use spirea_protocols::TableKind;
 use spirea_specimens::hostile::{
