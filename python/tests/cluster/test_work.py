@@ -60,7 +60,8 @@ def is_ready(report):
 
 def test_a_byte_that_is_damaged_here_is_fetched_again(start, certify):
     work = start(0)
-    eventually(work, is_fetched)
+    # A file gets its name after its last byte has been reported.
+    eventually(work, lambda report: is_fetched(report) and (work.folder / "matrix.bin").exists())
     with (work.folder / "matrix.bin").open("r+b") as matrix:
         matrix.seek(100)
         [before] = matrix.read(1)
