@@ -1,8 +1,10 @@
-//! Manifests, records of versions and partials from an attacker. `SPIREA_CONFORMANCE=long` tests
-//! 100,000 of each.
+//! Manifests, records of versions, payloads, answers and partials from an attacker.
+//! `SPIREA_CONFORMANCE=long` tests 100,000 of each.
 
 use spirea_protocols::TableKind;
-use spirea_specimens::hostile::{Combiner, check_manifest, check_record, records};
+use spirea_specimens::hostile::{
+    Asker, Combiner, check_manifest, check_payload, check_record, payloads, records,
+};
 use spirea_specimens::snapshots::write_snapshot;
 use spirea_specimens::{Inputs, inputs};
 
@@ -24,6 +26,22 @@ fn any_bytes_are_a_manifest_or_an_error() {
 fn any_bytes_are_a_record_or_an_error() {
     let (corpus, mut made) = (records(), Inputs::new(3));
     (0..inputs(2000)).for_each(|_| check_record(&made.changed(&corpus)));
+}
+
+#[test]
+fn any_bytes_are_a_payload_or_an_error() {
+    let (corpus, mut made) = (payloads(), Inputs::new(4));
+    corpus.iter().for_each(|payload| check_payload(payload));
+    (0..inputs(2000)).for_each(|_| check_payload(&made.changed(&corpus)));
+}
+
+#[test]
+fn any_bytes_are_answers_that_decode_or_an_error() {
+    let (clients, corpus, mut made) = (Asker::all(), payloads(), Inputs::new(5));
+    for _ in 0..inputs(400) {
+        let bytes = made.changed(&corpus);
+        made.of(&clients).check(&bytes);
+    }
 }
 
 #[test]

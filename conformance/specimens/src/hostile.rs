@@ -4,8 +4,15 @@ use std::sync::Arc;
 
 use spirea_backend::{NaiveBackend, Share};
 use spirea_math::random::SecretRng;
+use spirea_protocols::delta::Change;
+use spirea_protocols::keyword::{Bucket, TAG_BYTES, entries, find};
+use spirea_protocols::proof::Proofs;
 use spirea_protocols::registry::{Choice, ProtocolParams};
-use spirea_protocols::{Files, Opening, Partial, Party, PreparedKeys, Query, Responder, Role};
+use spirea_protocols::rows::{push_row, rows};
+use spirea_protocols::{
+    AnyIndexClient, Files, Opening, Partial, Party, PreparedKeys, ProtocolError, Query, Responder, Role,
+    Table, TableKind,
+};
 use spirea_store::Manifest;
 use spirea_store::changes::Cursor;
 use spirea_store::repository::StoredRecord;
@@ -65,6 +72,109 @@ pub fn check_record(bytes: &[u8]) {
     if let Ok(again) = StoredRecord::from_bytes(&record.to_bytes()) {
         assert_eq!(again, record);
         assert_eq!(again.version(), record.version());
+    }
+}
+
+/// Returns payloads of records: a bucket with two entries, rows, and a value.
+pub fn payloads() -> [Vec<u8>; 3] {
+    let mut bucket = Bucket::default();
+    bucket.push(&[1; TAG_BYTES], b"one");
+    bucket.push(&[2; TAG_BYTES], &Change::Put(b"two").to_bytes());
+    let mut rows = Vec::new();
+    [Some(&b"a"[..]), None, Some(b"")].into_iter().for_each(|value| push_row(&mut rows, value));
+    [bucket.payload(), rows, Table::index_payload(b"a value")]
+}
+
+/// Checks that bytes are a bucket, rows, a value or a change, or give an error, and that searching
+/// a bucket without branches finds what reading its entries finds. Then checks that a record with a
+/// right checksum and this content is refused for its inclusion proof.
+pub fn check_payload(bytes: &[u8]) {
+    let read: Result<Vec<_>, _> = entries(bytes).collect();
+    let tags = read.iter().flatten().map(|(tag, _)| **tag).take(4);
+    for tag in tags.chain([[1; TAG_BYTES], [0; TAG_BYTES]]) {
+        match (find(bytes, &tag), &read) {
+            (Ok(found), Ok(read)) => {
+                let last = read.iter().rev().find(|(other, _)| **other == tag);
+                assert_eq!(found.as_deref(), last.map(|(_, value)| *value));
+            }
+            (Err(_), Err(_)) => {}
+            (found, read) => panic!("find: {found:?}, entries: {read:?}"),
+        }
+    }
+    // A row takes a byte at least.
+    assert!(rows(bytes).count() <= bytes.len());
+    let _ = Table::index_value(bytes);
+    if let Ok(change) = Change::from_bytes(bytes) {
+        assert_eq!(change.to_bytes(), bytes);
+    }
+    let [proven, plain] = tables();
+    let mut content = bytes.to_vec();
+    content.truncate(plain.payload_bytes);
+    let record = plain.seal(3, &content);
+    content.resize(plain.payload_bytes, 0);
+    assert_eq!(plain.unseal(3, &record).unwrap(), content);
+    assert!(matches!(proven.unseal(3, &record), Err(ProtocolError::Unproven)));
+    assert!(matches!(plain.unseal(3, bytes), Err(ProtocolError::Corrupted)));
+}
+
+/// Returns a table with inclusion proofs, under roots of zeros, and one without. Their records are
+/// equally long and have the same checksums.
+fn tables() -> [Table; 2] {
+    let proofs = Proofs::blank(1 << 16, [6; 32]);
+    let plain = Table {
+        kind: TableKind::Index,
+        entries: 1 << 16,
+        records: 1 << 16,
+        payload_bytes: 40 + proofs.bytes(),
+        salt: [9; 32],
+        places: None,
+        widths: None,
+        rows_per_record: None,
+        max_value_bytes: None,
+        fields: vec!["value".into()],
+        types: Vec::new(),
+        key_form: None,
+        key_queries: None,
+        proofs: None,
+    };
+    [Table { payload_bytes: 40, proofs: Some(proofs), ..plain.clone() }, plain]
+}
+
+/// A client of a protocol without a database: the hint is zeros.
+pub struct Asker {
+    client: Box<dyn AnyIndexClient>,
+    record_bytes: usize,
+    answer_bytes: usize,
+}
+
+impl Asker {
+    /// Returns clients of protocols whose answers are words, ciphertexts, and shares of bins.
+    pub fn all() -> Vec<Self> {
+        [("simple", 40, 40, 1), ("onion", 2, 40, 1), ("dpf-sum", 600, 4, 1), ("dpf-xor", 900, 8, 3)]
+            .map(|(protocol, records, record_bytes, bins)| {
+                let choice = Choice { protocol: protocol.into(), bins, ..Choice::default() };
+                let params = ProtocolParams::choose(&choice, [7; 32], records, record_bytes).unwrap();
+                let hint = vec![0; params.sizes().hint_bytes as usize];
+                let client = params.client(&hint, &[], &mut SecretRng::deterministic_for_tests(1)).unwrap();
+                Self { client, record_bytes, answer_bytes: params.sizes().answer_bytes }
+            })
+            .into()
+    }
+
+    /// Checks that answers of any bytes decode to a record of each bin, or give an error.
+    pub fn check(&self, bytes: &[u8]) {
+        let bins = self.client.bins();
+        let records: Vec<u64> = (0..bins.count()).map(|bin| bins.range(bin).start).collect();
+        let right: Vec<u8> = bytes.iter().copied().chain([0]).cycle().take(self.answer_bytes).collect();
+        for answer in [bytes, &right] {
+            let mut rng = SecretRng::deterministic_for_tests(2);
+            let asked = self.client.query_bins(&records, &mut rng).unwrap();
+            let answers = vec![answer; self.client.parties()];
+            if let Ok(decoded) = self.client.decode_bins(asked.state, &answers) {
+                let lengths = (self.answer_bytes, records.len() * self.record_bytes);
+                assert_eq!((answer.len(), decoded.len()), lengths);
+            }
+        }
     }
 }
 

@@ -9,6 +9,7 @@
 //! A request to a share is a [`spirea_wire::ShareRequest`], and the response is a
 //! [`spirea_protocols::Partial`]. `docs/cluster-wire.md` describes all messages between the two.
 
+mod connection;
 mod coordinator;
 mod databases;
 mod files;

@@ -1,55 +1,36 @@
-//! A worker as its coordinator sees it: one HTTP/2 connection, held while the worker is placed and
-//! until it has answered all requests.
+//! A worker as its coordinator sees it: a connection, held while the worker is placed and until it
+//! has answered all requests; the worker's state, and its standing.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http_body_util::{BodyExt as _, Full, Limited};
+use http_body_util::Full;
 use hyper::body::Incoming;
-use hyper::client::conn::http2::{self, SendRequest};
 use hyper::header::RETRY_AFTER;
-use hyper::rt::Executor;
 use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::{TokioIo, TokioTimer};
-use rustls::pki_types::ServerName;
 use spirea_backend::Share;
 use spirea_engine::{TraceContext, lock};
 use spirea_protocols::{BatchDigest, Partial};
-use spirea_server::{expired, peer_expiry};
-use tokio::io::AsyncBufReadExt as _;
-use tokio::net::TcpStream;
+use spirea_server::expired;
 use tokio::sync::Notify;
-use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
-use tokio_rustls::TlsConnector;
-use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::placement::Address;
+use crate::connection::{self, Connection, MAX_STATUS_BYTES, PATIENCE, Sender, line, read, send, told};
 use crate::report::{ReplicaReport, ReplicaState};
 use crate::standing::{Offence, Standing};
 use crate::status::{ShareState, ShareStatus};
 use crate::times::Latest;
-use crate::tls::{HTTP_2, MutualTls};
+use crate::tls::MutualTls;
 
 /// Interval between status requests to a worker.
 const POLL: Duration = Duration::from_millis(250);
-/// Maximum time for a status response, and for connecting. A worker that takes longer counts as
-/// lost.
-const PATIENCE: Duration = Duration::from_secs(2);
 /// Maximum time for a draining worker to finish its batches.
 const DRAIN: Duration = Duration::from_secs(60);
 /// Pauses between attempts to reach a worker.
 const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
-/// Maximum length of a status or error response, in bytes.
-const MAX_STATUS_BYTES: usize = 64 << 10;
-/// Maximum length of a line of foreign text, in bytes.
-const MAX_LINE_BYTES: usize = 256;
-/// Flow-control windows, large enough not to delay a partial.
-const STREAM_WINDOW: u32 = 16 << 20;
-const CONNECTION_WINDOW: u32 = 64 << 20;
 const MISREAD: &str = "it refused queries that the coordinator has read";
 /// Maximum number of key hashes remembered per worker. Above it the set is cleared and keys are
 /// sent again.
@@ -91,35 +72,6 @@ pub(crate) enum Refusal {
     Misread(String),
 }
 
-/// Task that drives a connection, with the connection's outcome.
-type Driver = JoinHandle<Option<hyper::Result<()>>>;
-
-/// A connection. Dropping this value closes it.
-struct Connection {
-    sender: SendRequest<Full<Bytes>>,
-    driver: Driver,
-    /// Expiry of the worker's certificate.
-    expires: Option<SystemTime>,
-    tasks: DropGuard,
-}
-
-/// Executor for a connection and the request tasks that HTTP/2 spawns beside it. Cancelling the
-/// token ends them all: on a dead connection they would wait for ever.
-#[derive(Clone)]
-struct Tasks(CancellationToken);
-
-impl Tasks {
-    fn spawn<F: Future<Output: Send> + Send + 'static>(&self, task: F) -> JoinHandle<Option<F::Output>> {
-        tokio::spawn(self.0.clone().run_until_cancelled_owned(task))
-    }
-}
-
-impl<F: Future<Output: Send> + Send + 'static> Executor<F> for Tasks {
-    fn execute(&self, task: F) {
-        self.spawn(task);
-    }
-}
-
 /// End of a connection.
 enum Ended {
     /// The worker is left, and has answered all requests.
@@ -135,7 +87,7 @@ enum Ended {
 struct Link {
     state: ReplicaState,
     cause: Option<String>,
-    sender: Option<SendRequest<Full<Bytes>>>,
+    sender: Option<Sender>,
     /// True if the worker gets no more requests.
     left: bool,
     queue: usize,
@@ -295,14 +247,14 @@ impl Replica {
         }
         match response.status() {
             StatusCode::OK => {
-                let body = self.read(response, bytes).await?;
+                let body = read(response, bytes).await.map_err(Refusal::Lost)?;
                 self.checked(body, ask, bytes)
             }
             StatusCode::UNPROCESSABLE_ENTITY => {
-                let body = self.read(response, MAX_STATUS_BYTES).await?;
+                let body = read(response, MAX_STATUS_BYTES).await.map_err(Refusal::Lost)?;
                 Err(Refusal::Misread(line(&body)))
             }
-            status => Err(self.refused(status, response).await),
+            _ => Err(refused(response).await),
         }
     }
 
@@ -330,7 +282,7 @@ impl Replica {
             let path = format!("/v1/keys/{}", blake3::Hash::from_bytes(*hash).to_hex());
             let response = self.send(Method::PUT, &path, keys.clone(), ask.trace).await?;
             if response.status() != StatusCode::NO_CONTENT {
-                return Err(self.refused(response.status(), response).await);
+                return Err(refused(response).await);
             }
             let mut link = self.link();
             if link.known.len() == MOST_KNOWN_KEYS {
@@ -345,20 +297,6 @@ impl Replica {
         self.send(Method::POST, "/v1/partial", ask.request.clone(), ask.trace).await
     }
 
-    async fn refused(&self, status: StatusCode, response: Response<Incoming>) -> Refusal {
-        match status {
-            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
-                if response.headers().contains_key(RETRY_AFTER) =>
-            {
-                Refusal::Busy
-            }
-            status => {
-                let cause = self.read(response, MAX_STATUS_BYTES).await.unwrap_or_default();
-                Refusal::Failed(format!("status {status}: {}", line(&cause)))
-            }
-        }
-    }
-
     async fn send(
         &self,
         method: Method,
@@ -367,30 +305,21 @@ impl Replica {
         trace: Option<TraceContext>,
     ) -> Result<Response<Incoming>, Refusal> {
         let sender = self.link().sender.clone();
-        let mut sender = sender.ok_or_else(|| Refusal::Lost("it is not connected".into()))?;
-        let lost = |error: hyper::Error| Refusal::Lost(told(&error));
-        sender.ready().await.map_err(lost)?;
+        let sender = sender.ok_or_else(|| Refusal::Lost("it is not connected".into()))?;
         let mut request = Request::builder().method(method).uri(format!("{}{path}", self.url));
         if let Some(trace) = trace {
             request = request.header("traceparent", trace.to_string());
         }
         let request = request.body(Full::new(body));
         let request = request.map_err(|error| Refusal::Failed(error.to_string()))?;
-        sender.send_request(request).await.map_err(lost)
-    }
-
-    /// Reads a body of at most `most` bytes.
-    async fn read(&self, response: Response<Incoming>, most: usize) -> Result<Bytes, Refusal> {
-        let body = Limited::new(response.into_body(), most).collect().await;
-        body.map(http_body_util::Collected::to_bytes)
-            .map_err(|error| Refusal::Lost(format!("its response broke off: {error}")))
+        send(sender, request).await.map_err(Refusal::Lost)
     }
 
     /// Reconnects until the worker is left and has answered all requests.
     async fn attend(self: Arc<Self>, tls: Arc<MutualTls>) {
         let [mut pause, longest] = PAUSES;
         while !self.link().left {
-            match self.open(&tls).await {
+            match Connection::open(&self.url, &tls).await {
                 Ok(connection) => {
                     pause = PAUSES[0];
                     // Dropping the connection fails the requests under way, which then go to
@@ -447,42 +376,10 @@ impl Replica {
         self.changed.notify_waiters();
     }
 
-    /// Opens a connection; both sides have accepted the other's certificate.
-    async fn open(&self, tls: &MutualTls) -> Result<Connection, String> {
-        let Address { host, port } = Address::parse(&self.url).ok_or("its address is none")?;
-        let name = ServerName::try_from(host.clone()).map_err(|error| error.to_string())?;
-        let connect = async {
-            let stream = TcpStream::connect((host.as_str(), port)).await?;
-            // Requests are sent at once, without waiting for more data.
-            stream.set_nodelay(true)?;
-            let mut stream = TlsConnector::from(tls.client()).connect(name, stream).await?;
-            if stream.get_ref().1.alpn_protocol() != Some(HTTP_2) {
-                return Err(std::io::Error::other("it does not speak HTTP/2"));
-            }
-            // A worker speaks first. If it refuses the certificate, it says so after the handshake
-            // (TLS 1.3) and closes. A client that has already sent something might see only the
-            // closed connection, not the reason.
-            stream.fill_buf().await?;
-            Ok(stream)
-        };
-        let stream = timeout(PATIENCE, connect).await.map_err(|_| "it takes no connection")?;
-        let stream = stream.map_err(|error| error.to_string())?;
-        let expires = peer_expiry(stream.get_ref().1);
-        let tasks = Tasks(CancellationToken::new());
-        let handshake = http2::Builder::new(tasks.clone())
-            .timer(TokioTimer::new())
-            .initial_stream_window_size(STREAM_WINDOW)
-            .initial_connection_window_size(CONNECTION_WINDOW)
-            .handshake(TokioIo::new(stream));
-        let (sender, connection) = handshake.await.map_err(|error| told(&error))?;
-        let driver = tasks.spawn(connection);
-        Ok(Connection { sender, driver, expires, tasks: tasks.0.drop_guard() })
-    }
-
     /// Polls the worker's status until a poll fails or the replica is no longer needed.
-    async fn watch(&self, sender: SendRequest<Full<Bytes>>) -> Ended {
+    async fn watch(&self, sender: Sender) -> Ended {
         while !self.is_done_with() {
-            match timeout(PATIENCE, self.status(sender.clone())).await {
+            match timeout(PATIENCE, self.checked_status(sender.clone())).await {
                 Err(_) => return Ended::Broken("it does not say how it does".into()),
                 Ok(Err(cause)) => return Ended::Refused(cause),
                 Ok(Ok(status)) => self.heard(&status, &sender),
@@ -499,7 +396,7 @@ impl Replica {
     }
 
     /// Records a status report.
-    fn heard(&self, status: &ShareStatus, sender: &SendRequest<Full<Bytes>>) {
+    fn heard(&self, status: &ShareStatus, sender: &Sender) {
         let state = match status.state {
             ShareState::Ready => ReplicaState::Ready,
             ShareState::Draining => ReplicaState::Draining,
@@ -520,17 +417,9 @@ impl Replica {
         }
     }
 
-    async fn status(&self, mut sender: SendRequest<Full<Bytes>>) -> Result<ShareStatus, String> {
-        sender.ready().await.map_err(|error| told(&error))?;
-        let request = Request::get(format!("{}/v1/share", self.url)).body(Full::default());
-        let request = request.map_err(|error| error.to_string())?;
-        let response = sender.send_request(request).await.map_err(|error| told(&error))?;
-        if response.status() != StatusCode::OK {
-            return Err(format!("it does not say what it serves: status {}", response.status()));
-        }
-        let body = self.read(response, MAX_STATUS_BYTES).await.map_err(|refusal| format!("{refusal:?}"))?;
-        let status: ShareStatus = serde_json::from_slice(&body)
-            .map_err(|error| format!("what it says of itself cannot be read: {error}"))?;
+    /// Returns the worker's status, if the worker serves the expected share.
+    async fn checked_status(&self, sender: Sender) -> Result<ShareStatus, String> {
+        let status = connection::status(sender, &self.url).await?;
         let Expected { version, share } = self.expected;
         let version = blake3::Hash::from_bytes(version).to_hex();
         if status.version != version.as_str()
@@ -553,18 +442,18 @@ impl Replica {
     }
 }
 
-/// Returns the first line of a foreign text, shortened and without control characters, since it
-/// goes into logs and to clients.
-fn line(body: &[u8]) -> String {
-    let text = String::from_utf8_lossy(&body[..body.len().min(MAX_LINE_BYTES)]);
-    text.lines().next().unwrap_or_default().chars().filter(|character| !character.is_control()).collect()
-}
-
-/// Formats an error with its source.
-fn told(error: &hyper::Error) -> String {
-    match std::error::Error::source(error) {
-        Some(source) => format!("{error}: {source}"),
-        None => error.to_string(),
+/// Returns the refusal that a response states.
+async fn refused(response: Response<Incoming>) -> Refusal {
+    match response.status() {
+        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
+            if response.headers().contains_key(RETRY_AFTER) =>
+        {
+            Refusal::Busy
+        }
+        status => {
+            let cause = read(response, MAX_STATUS_BYTES).await.unwrap_or_default();
+            Refusal::Failed(format!("status {status}: {}", line(&cause)))
+        }
     }
 }
 
@@ -612,18 +501,5 @@ impl<'a> InFlight<'a> {
 impl Drop for InFlight<'_> {
     fn drop(&mut self) {
         self.replica.link().standing.given_up(self.batch, Instant::now());
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn of_a_refusal_one_line_goes_on() {
-        assert_eq!(line(b"a query has 3 bytes\n"), "a query has 3 bytes");
-        assert_eq!(line(b"one\x1b[31m\r\ntwo\nthree"), "one[31m");
-        assert_eq!(line(&[b'x'; MAX_STATUS_BYTES]).len(), MAX_LINE_BYTES);
-        assert_eq!(line(b""), "");
     }
 }

@@ -95,7 +95,7 @@ class Hands:
         place = placement_group([resources], name=name, lifetime="detached", bundle_label_selector=selector)
         task = Task(
             action.number, config.name, action.database, action.version, action.url, action.share, action.shards,
-            workers.threads or max(1, int(workers.cpus)), workers.options, config.work, workers.gpus > 0,
+            action.memory, workers.threads or max(1, int(workers.cpus)), workers.options, config.work, workers.gpus > 0,
         )  # fmt: skip
         options = {
             "name": name,

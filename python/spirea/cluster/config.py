@@ -57,7 +57,7 @@ class Coordinator(Checked):
 
 @dataclass(frozen=True)
 class Workers:
-    """Resources of each worker. The default of `memory` is computed from the size of its share."""
+    """Resources of each worker. The default of `memory` is computed from the size of its share: `cluster.memory`."""
 
     cpus: float = setting(number(0.01), 1.0)
     gpus: float = setting(number(0.0), 0.0)

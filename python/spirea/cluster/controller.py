@@ -17,13 +17,12 @@ from . import actors, authority, scrape, state, status
 from . import config as configs
 from .authority import Authority
 from .config import Config
-from .files import Folder, Manifest, masked
+from .files import Folder, masked
+from .memory import planned
 from .pages import Pages
 from .state import State
 
 _PATIENCE = 5.0
-_MEMORY = (1.1, 512 << 20)
-"""Estimate of a worker's memory: a factor for the bytes of its share, and bytes to add for queries."""
 
 
 class Controller:
@@ -76,19 +75,13 @@ class Controller:
         if database is None:
             raise ClusterError(f"there is no database {name}; add it to the configuration, and give `cluster up` again")
         manifest = Folder(url).published(version)
-        memory = self._memory(manifest, database.shards)
+        shares, workers = range(database.shards), self._config.workers
+        memory = [planned(manifest.share(share, database.shards), workers.memory, workers.options) for share in shares]
         with self._lock:
             if not may_shrink:
                 state.check_shrinking(self._state, database, manifest.entries)
             if state.publish(self._state, database, version, url, memory, manifest.entries, time.time()):
                 self._keep()
-
-    def _memory(self, manifest: Manifest, shards: int) -> list[int]:
-        """Returns the memory of each share's worker, in bytes."""
-        given = self._config.workers.memory
-        factor, more = _MEMORY
-        shares = [manifest.share(share, shards) for share in range(shards)]
-        return [given or int(sum(file.bytes() for file in files) * factor) + more for files in shares]
 
     def down(self) -> None:
         """Tells all workers to finish and end. `status` shows when none is left."""

@@ -16,6 +16,7 @@ from typing import IO, Any
 from ..errors import ClusterError
 from . import authority, direct, leash, local
 from .files import MANIFEST, NOTES, Folder, fetch, masked
+from .memory import limits
 from .program import Program
 
 ENDS = 40.0
@@ -28,7 +29,7 @@ _DAMAGED = "copy the snapshot again"
 
 @dataclass(frozen=True)
 class Task:
-    """Task of a worker: its share, and its resources."""
+    """Task of a worker: its share, and its resources. `memory` is what Ray reserved, in bytes."""
 
     number: int
     cluster: str
@@ -37,6 +38,7 @@ class Task:
     url: str
     share: int
     shards: int
+    memory: int
     threads: int
     options: tuple[str, ...]
     work: str
@@ -75,6 +77,7 @@ class Work:
         self._program: Program | None = None
         self._fetched, self._of, self._trouble = 0, 0, ""
         self._complete, self._again = False, False
+        self._limits: tuple[str, ...] = ()
         self._thread = threading.Thread(target=self._serve, name="work", daemon=True)
         self._thread.start()
 
@@ -155,8 +158,10 @@ class Work:
         with (self.folder.parent / f".{self.folder.name}.fetch").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             manifest = source.published(self._task.version)
-            fetch(source, manifest.share(self._task.share, self._task.shards), self.folder, self._progress)
+            files = manifest.share(self._task.share, self._task.shards)
+            fetch(source, files, self.folder, self._progress)
             local.write(self.folder, MANIFEST, manifest.content)
+        self._limits = limits(self._task.memory, files, self._task.options)
         self._trouble, self._complete = "", True
 
     def _clean(self) -> None:
@@ -187,5 +192,5 @@ class Work:
             f"{task.share}/{task.shards}", "--listen", listen,
             "--tls-cert", str(identity.certificate), "--tls-key", str(identity.key), "--client-ca", str(identity.trusted),
             "--threads", str(task.threads), "--metrics", "127.0.0.1:0", *(("--backend", "auto") if task.gpus else ()),
-            *task.options,
+            *self._limits, *task.options,
         )  # fmt: skip

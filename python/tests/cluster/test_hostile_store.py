@@ -199,7 +199,7 @@ def test_a_store_that_swaps_the_snapshot_is_not_served(keyed, other, tmp_path, m
         return published if len(asked) == 1 else whole(self, name)
 
     monkeypatch.setattr(Folder, "read", swapped)
-    work = Work(Task(0, "library", "keyed", keyed.version, url, 0, 1, 1, (), str(tmp_path / "work")), "127.0.0.1")
+    work = Work(Task(0, "library", "keyed", keyed.version, url, 0, 1, 1 << 28, 1, (), str(tmp_path / "work")), "127.0.0.1")
     try:
         work_bed.certify(work, tmp_path / "state")
         # The program refuses the files. When they are fetched again, the manifest is refused.
@@ -212,20 +212,25 @@ def test_a_store_that_swaps_the_snapshot_is_not_served(keyed, other, tmp_path, m
         work.stop()
 
 
-def test_a_worker_is_told_the_version(keyed, tmp_path):
+def test_a_worker_is_told_the_version_and_its_limits(keyed, tmp_path):
     url, told = copied(keyed, tmp_path / "store").url, []
 
     def noted(*arguments):
         told.append(arguments)
         return ["false"]
 
-    work = Work(Task(0, "library", "keyed", keyed.version, url, 0, 1, 1, (), str(tmp_path / "work")), "127.0.0.1", noted)
+    work = Work(
+        Task(0, "library", "keyed", keyed.version, url, 0, 1, 1 << 28, 1, (), str(tmp_path / "work")), "127.0.0.1", noted
+    )
     try:
         work_bed.certify(work, tmp_path / "state")
         work_bed.eventually(work, lambda report: told)
     finally:
         work.stop()
     assert told[0][told[0].index("--snapshot-version") + 1] == keyed.version
+    # The share has some kilobytes, and the worker 256 MiB.
+    limits = [int(told[0][told[0].index(name) + 1]) for name in ("--request-memory", "--keys-memory")]
+    assert 250 << 20 < sum(limits) <= 1 << 28
 
 
 def test_the_coordinators_files_are_those_of_the_version(keyed, other, tmp_path):

@@ -20,7 +20,8 @@ def start(tmp_path, keyed):
     started = []
 
     def started_with(number, share=0, shards=1):
-        task = Task(number, "library", "keyed", Folder(url).version(), url, share, shards, 1, (), str(tmp_path / "work"))
+        version = Folder(url).version()
+        task = Task(number, "library", "keyed", version, url, share, shards, 1 << 28, 1, (), str(tmp_path / "work"))
         started.append(Work(task, "127.0.0.1"))
         return started[-1]
 
@@ -59,7 +60,8 @@ def is_ready(report):
 
 def test_a_byte_that_is_damaged_here_is_fetched_again(start, certify):
     work = start(0)
-    eventually(work, is_fetched)
+    # A file gets its name after its last byte has been reported.
+    eventually(work, lambda report: is_fetched(report) and (work.folder / "matrix.bin").exists())
     with (work.folder / "matrix.bin").open("r+b") as matrix:
         matrix.seek(100)
         [before] = matrix.read(1)

@@ -2,16 +2,17 @@
 
 use std::time::{Duration, Instant};
 
-use spirea_client::{ClientError, ClientOptions, HttpClient};
+use bytes::Bytes;
+use spirea_client::{ClientError, ClientOptions, Description, HttpClient};
 use spirea_protocols::{ProtocolError, TableKind};
 use spirea_server::Limits;
 use spirea_specimens::hooked::database;
-use spirea_specimens::no_hook;
 use spirea_specimens::snapshots::{ROWS, key, value, write_snapshot};
-use spirea_wire::{Code, Refusal};
+use spirea_specimens::{Inputs, inputs, no_hook};
+use spirea_wire::{Code, Config, PartConfig, Refusal};
 use tempfile::tempdir;
 
-use crate::fixture::{connect, engine, options, serve_engine, serve_urls, texts};
+use crate::fixture::{config, connect, engine, options, serve_engine, serve_urls, texts};
 use crate::proxy::{Proxy, refusing};
 
 fn refusal(code: Code, accepted: bool) -> Refusal {
@@ -240,6 +241,29 @@ fn damaged_configurations_are_errors() {
         }
     }
     assert!(refused > taken, "{refused} damaged configurations refused, {taken} taken");
+}
+
+/// `SPIREA_CONFORMANCE=long` changes 100,000 configurations.
+#[test]
+fn any_bytes_are_a_configuration_that_agrees_with_itself_or_an_error() {
+    let folder = tempdir().unwrap();
+    let whole = config(&serve_urls(folder.path(), Limits::default(), 8, no_hook()));
+    // Without a manifest, no hash finds a change of the table or of the parameters.
+    let base = PartConfig { manifest: Bytes::new(), ..whole.base.clone() };
+    let unbound = Config { base, signature: Bytes::new(), ..whole.clone() };
+    let corpus = [whole, unbound].map(|config| config.encode());
+    for config in &corpus {
+        Description::parse("urls", config.clone().into()).unwrap();
+    }
+    let mut made = Inputs::new(7);
+    for _ in 0..inputs(2000) {
+        if let Ok(description) = Description::parse("urls", made.changed(&corpus).into()) {
+            let (params, table) = (description.base().params(), description.base().table());
+            assert_eq!((params.records(), params.record_bytes()), (table.records, table.record_bytes()));
+            assert_eq!(params.sizes().hint_bytes, description.base().hint_bytes());
+            assert!(description.limits().max_batch > 0);
+        }
+    }
 }
 
 #[test]

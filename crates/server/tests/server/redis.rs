@@ -1,6 +1,7 @@
 //! Replicas that share evaluation keys through Redis, and every failure of Redis.
 
 use std::cell::Cell;
+use std::io::Write as _;
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -161,4 +162,30 @@ fn a_redis_that_is_silent_or_not_there_is_no_error_to_clients() {
     silent.set_nonblocking(true).unwrap();
     let asked = std::iter::from_fn(|| silent.accept().ok()).count();
     assert!(asked == 1 || asked > 1 && started.elapsed() > Duration::from_secs(5), "{asked}");
+}
+
+#[test]
+fn a_redis_that_drips_its_reply_is_given_up_by_a_deadline() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("redis://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            // The whole reply would take more than two minutes, and each byte comes soon enough.
+            let reply = [&b"$1000\r\n"[..], &[1; 1000], b"\r\n"].concat();
+            std::thread::spawn(move || {
+                for byte in reply {
+                    std::thread::sleep(Duration::from_millis(150));
+                    if stream.write_all(&[byte]).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    let (server, started) = (replica(url, KeyOptions::default()), Instant::now());
+    unknown(&ask(&server, [9; 32]));
+    register(&server, 1);
+    assert_eq!(first(ask(&server, hash(&upload(1)))), 1);
+    assert!(started.elapsed() < Duration::from_secs(30), "{:?}", started.elapsed());
 }

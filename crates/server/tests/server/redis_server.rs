@@ -164,8 +164,6 @@ fn reply(command: &[Vec<u8>], known: &mut bool, state: &mut State) -> Vec<u8> {
             let end = value.len().min(number(3) as usize + 1);
             [format!("${end}\r\n").as_bytes(), &value[..end], b"\r\n"].concat()
         }
-        // The client library introduces itself with this command.
-        b"CLIENT" => b"+OK\r\n".to_vec(),
         _ => panic!("the fake does not know {command:?}"),
     }
 }

@@ -9,6 +9,7 @@ mod duplicates;
 mod empty;
 mod faults;
 mod formats;
+mod hostile;
 mod ipc;
 mod json;
 mod layout;

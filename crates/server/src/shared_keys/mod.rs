@@ -2,16 +2,21 @@
 //!
 //! Without Redis, or while Redis fails, a replica works alone: clients upload their keys again. So
 //! no failure here is an error for a client. A Redis server that does not respond costs little
-//! time, because it is not contacted for a while after a failure.
+//! time: an exchange with it has a deadline, and it is not contacted for a while after a failure.
+
+mod exchange;
 
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use redis::{Client, Connection, RedisError, cmd};
+use redis::{Client, Cmd, ConnectionInfo, FromRedisValue, cmd};
 use spirea_engine::keys::SharedKeys;
 
-/// Timeout for connecting and for a command's reply.
+use self::exchange::Connection;
+
+/// Maximum time of an exchange, from connecting to the last byte of the reply; and of a request's
+/// wait for the exchanges of other requests.
 const PATIENCE: Duration = Duration::from_millis(500);
 /// Time for which a Redis server is not contacted after a failure.
 const PAUSE: Duration = Duration::from_secs(5);
@@ -38,12 +43,13 @@ impl fmt::Debug for RedisUrl {
 }
 
 impl RedisUrl {
-    /// Creates a client that is not connected yet.
-    fn client(&self) -> Result<Client, String> {
-        // The library's message may repeat the address with its password.
-        Client::open(self.0.as_str()).map_err(|_| {
-            "this is no address of a Redis server; name one such as redis://127.0.0.1:6379/0".into()
-        })
+    /// Returns the parts of the address.
+    fn parsed(&self) -> Result<ConnectionInfo, String> {
+        // The library's message may repeat the address with its password. Opening a client does not
+        // connect it.
+        let client = Client::open(self.0.as_str())
+            .map_err(|_| "this is no address of a Redis server; name one such as redis://127.0.0.1:6379/0")?;
+        Ok(client.get_connection_info().clone())
     }
 
     /// Checks the form of the address.
@@ -51,13 +57,13 @@ impl RedisUrl {
     /// # Errors
     /// A description of the format of addresses.
     pub fn check(&self) -> Result<(), String> {
-        self.client().map(drop)
+        self.parsed().map(drop)
     }
 }
 
 /// A Redis server, used by one request at a time.
 pub(crate) struct RedisKeys {
-    client: Client,
+    server: ConnectionInfo,
     link: Mutex<Link>,
 }
 
@@ -74,20 +80,24 @@ impl RedisKeys {
     /// # Errors
     /// A description of the format of addresses.
     pub fn new(url: &RedisUrl) -> Result<Self, String> {
-        Ok(Self { client: url.client()?, link: Mutex::default() })
+        Ok(Self { server: url.parsed()?, link: Mutex::default() })
     }
 
-    /// Runs a command, unless the server failed recently.
-    fn ask<T>(&self, ask: impl FnOnce(&mut Connection) -> Result<T, RedisError>) -> Option<T> {
+    /// Runs a command whose reply has at most `most` bytes, unless the server failed recently or
+    /// other requests occupy the connection for too long.
+    fn ask<T: FromRedisValue>(&self, command: &Cmd, most: usize) -> Option<T> {
+        let arrived = Instant::now();
         let mut link = self.lock();
-        if link.paused.is_some_and(|until| Instant::now() < until) {
+        let now = Instant::now();
+        if now - arrived > PATIENCE || link.paused.is_some_and(|until| now < until) {
             return None;
         }
+        let deadline = now + PATIENCE;
         let answer = match link.connection.take() {
             Some(connection) => Ok(connection),
-            None => self.connect(),
+            None => Connection::open(&self.server, deadline),
         };
-        let answer = answer.map(|mut connection| (ask(&mut connection), connection));
+        let answer = answer.map(|mut connection| (connection.ask(command, most, deadline), connection));
         match answer {
             Ok((Ok(answer), connection)) => {
                 *link = Link { connection: Some(connection), paused: None };
@@ -108,13 +118,6 @@ impl RedisKeys {
         }
     }
 
-    fn connect(&self) -> Result<Connection, RedisError> {
-        let connection = self.client.get_connection_with_timeout(PATIENCE)?;
-        connection.set_read_timeout(Some(PATIENCE))?;
-        connection.set_write_timeout(Some(PATIENCE))?;
-        Ok(connection)
-    }
-
     // The link is replaced in one step.
     fn lock(&self) -> MutexGuard<'_, Link> {
         self.link.lock().unwrap_or_else(PoisonError::into_inner)
@@ -125,15 +128,13 @@ impl SharedKeys for RedisKeys {
     fn fetch(&self, name: &[u8; 32], most: usize) -> Option<Vec<u8>> {
         // GETRANGE bounds the reply, whatever is stored. Its end is inclusive: the reply has up to
         // `most + 1` bytes, and the last one tells the caller that the value is too long.
-        let found = |connection: &mut Connection| -> Result<Vec<u8>, RedisError> {
-            cmd("GETRANGE").arg(key(name)).arg(0).arg(most).query(connection)
-        };
-        self.ask(found).filter(|bytes| !bytes.is_empty())
+        let found: Option<Vec<u8>> = self.ask(cmd("GETRANGE").arg(key(name)).arg(0).arg(most), most + 1);
+        found.filter(|bytes| !bytes.is_empty())
     }
 
     fn store(&self, name: &[u8; 32], bytes: &[u8], expiry: Duration) {
         let seconds = expiry.as_secs().max(1);
-        self.ask(|connection| cmd("SETEX").arg(key(name)).arg(seconds).arg(bytes).query::<()>(connection));
+        self.ask::<()>(cmd("SETEX").arg(key(name)).arg(seconds).arg(bytes), 0);
     }
 }
 
