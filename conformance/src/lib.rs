@@ -258,7 +258,14 @@ pub fn greatest_error(setup: &mut Setup, indices: &[u64], clients: usize, rng: &
 /// Measures like [`greatest_error`], for content to which the parameters' error model does not
 /// apply: checks only that every record decodes.
 pub fn greatest_error_of_any(setup: &mut Setup, indices: &[u64], clients: usize, rng: &mut SecretRng) -> f64 {
-    let mut greatest: f64 = 0.0;
+    errors(setup, indices, clients, rng).into_iter().map(f64::abs).fold(0.0, f64::max)
+}
+
+/// Returns the errors of all numbers in the answers to `indices`, as shares of what decoding
+/// tolerates, over `clients` clients with separate secrets and keys. Checks that every record
+/// decodes.
+pub fn errors(setup: &mut Setup, indices: &[u64], clients: usize, rng: &mut SecretRng) -> Vec<f64> {
+    let mut all = Vec::new();
     for _ in 0..clients {
         setup.client = setup.params.client(&setup.hint, &[], rng).unwrap();
         setup.keys = setup.client.keys().map(|keys| setup.servers[0].prepare_keys(keys.bytes()).unwrap());
@@ -268,14 +275,14 @@ pub fn greatest_error_of_any(setup: &mut Setup, indices: &[u64], clients: usize,
                 prepared.map(|prepared| (prepared.queries, prepared.state)).unzip();
             for ((&index, state), answers) in batch.iter().zip(states).zip(setup.answers(&queries)) {
                 let errors = setup.client.errors(&*state, &slices(&answers)).unwrap();
-                greatest = errors.into_iter().map(f64::abs).fold(greatest, f64::max);
                 let decoded = setup.client.decode(state, &slices(&answers)).unwrap();
                 let right = decoded == setup.records[index as usize];
-                assert!(right, "record {index} of {:?}, error {greatest:.3}", setup.params);
+                assert!(right, "record {index} of {:?}, errors {errors:.3?}", setup.params);
+                all.extend(errors);
             }
         }
     }
-    greatest
+    all
 }
 
 /// Checks that two backends give the same answers and the same hint, bit for bit.

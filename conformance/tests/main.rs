@@ -9,6 +9,7 @@ mod client_vectors;
 mod cuda;
 mod hostile;
 mod pim;
+mod planned;
 mod protocols;
 mod scans;
 mod selectors;

@@ -201,16 +201,21 @@ pub fn explain(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
             match protocol.failure() {
                 None => "never: there is no noise".into(),
                 Some(Failure { log2, claim: Claim::Bound }) => {
-                    format!("probability below 2^{log2:.0} for a record, a bound for every database")
+                    let worst = protocol.worst_failure().filter(|worst| worst.log2 > log2);
+                    let holds = worst.map_or_else(
+                        || "every database".into(),
+                        |worst| {
+                            format!(
+                                "content that was fixed before the public matrix; below 2^{:.0} for every database, a bound",
+                                worst.log2
+                            )
+                        },
+                    );
+                    format!("probability below 2^{log2:.0} for a record, a bound for {holds}")
                 }
-                Some(Failure { log2, claim: Claim::Estimate }) => {
-                    let worst = protocol.worst_failure().map_or_else(String::new, |worst| {
-                        format!("; below 2^{:.0} for every database, a bound", worst.log2)
-                    });
-                    format!(
-                        "probability about 2^{log2:.0} for a record, an estimate: for content that was not chosen after the public matrix{worst}"
-                    )
-                }
+                Some(Failure { log2, claim: Claim::Estimate }) => format!(
+                    "probability about 2^{log2:.0} for a record, an estimate: for content that was not chosen after the public matrix"
+                ),
             },
         ),
     ]);

@@ -94,6 +94,9 @@ impl HintRounding {
     pub const EXACT_BITS: u32 = u32::BITS;
     /// The fewest bits that this software packs. No bound of a fold admits fewer.
     pub const LEAST_BITS: u32 = 16;
+    /// Number of low bits that entries of a row may have in common by the content's structure: a
+    /// byte is no multiple of 2^8.
+    const TIED_BITS: u32 = 8;
     /// A hint without rounded entries.
     pub const NONE: Self = Self { entries: 0, bits: Self::EXACT_BITS };
 
@@ -111,6 +114,52 @@ impl HintRounding {
             Self::EXACT_BITS.. => 0.0,
             bits => self.entries as f64 * 2.0 / 3.0 * 4f64.powi(31 - bits as i32),
         }
+    }
+
+    /// Returns a proxy of an entry's rounding error around a mean, plus the square of that mean,
+    /// for content that was fixed before the public matrix.
+    ///
+    /// Over the matrix, the upper 24 bits of a row's entries are uniform and independent for each
+    /// value of the lower 8, or the row is 0 (`docs/protocols/double.md`). The errors of an entry
+    /// are then equally likely numbers at distances of 2^8: strictly sub-Gaussian around a mean of
+    /// at most 2^7.
+    fn proxy_of_entry(self) -> f64 {
+        let worst = 4f64.powi(31 - self.bits as i32);
+        let tied = f64::from(1 << Self::TIED_BITS);
+        let [range, mean] = [2f64.powi(32 - self.bits as i32), tied / 2.0];
+        ((range.powi(2) - tied.powi(2)) / 12.0 + mean.powi(2)).min(worst)
+    }
+
+    /// Returns log2 of a bound on the probability that the magnitude of X + sum of e_i s_i exceeds
+    /// `tolerated`, where X is independent noise with this proxy, and e_i s_i are the errors of
+    /// [`Self::proxy`]. The database was fixed before the public matrix was drawn; the probability
+    /// is over the matrix, too.
+    ///
+    /// Bounds E exp(t X) E exp(t sum e_i s_i) for the best t. Given the entries' lower bits, the
+    /// second factor is a product: a third of the s_i are 0, and the others contribute a variable
+    /// of mean 0 with the proxy of an entry. Below that, the magnitude of each e_i suffices.
+    pub fn independent_tail_log2(self, tolerated: f64, proxy: f64) -> f64 {
+        const NOT_ZERO: f64 = 2.0 / 3.0;
+        let (entries, of_entry) = match self.bits {
+            Self::EXACT_BITS.. => (0.0, 0.0),
+            _ => (self.entries as f64, self.proxy_of_entry()),
+        };
+        let exponent = |t: f64| {
+            let of_secret = (NOT_ZERO * (t * t * of_entry / 2.0).exp_m1()).ln_1p();
+            t * t * proxy / 2.0 + entries * of_secret - t * tolerated
+        };
+        // The exponent is convex in t. Its least t is at most the one for entries of this proxy
+        // that are 0 in a third of all cases.
+        let (mut low, mut high) = (0.0, tolerated.max(0.0) / (proxy + entries * NOT_ZERO * of_entry));
+        for _ in 0..200 {
+            let third = (high - low) / 3.0;
+            if exponent(low + third) < exponent(high - third) {
+                high -= third;
+            } else {
+                low += third;
+            }
+        }
+        (1.0 + exponent(low) * LOG2_E).min(0.0)
     }
 
     /// Returns the fewest bits for which `failure_log2` is at most `most_log2`, or
@@ -306,6 +355,115 @@ mod tests {
         }
         let exact = exceedance_log2(1 << 15, hint(32), 16, 64, 1.0);
         assert_eq!(exact, exceedance_log2(1 << 15, HintRounding::NONE, 16, 64, 1.0));
+    }
+
+    /// Multiplies modulo X^4 + 1 and 16.
+    fn multiply(a: [u32; 4], b: [u32; 4]) -> [u32; 4] {
+        let mut product = [0u32; 4];
+        for (i, j) in (0..4).flat_map(|i| (0..4).map(move |j| (i, j))) {
+            let term = a[i] * b[j];
+            let sign = if i + j < 4 { term } else { term.wrapping_neg() };
+            product[(i + j) % 4] = product[(i + j) % 4].wrapping_add(sign) % 16;
+        }
+        product
+    }
+
+    /// Returns the digits of `number` in base 2^`bits`.
+    fn digits(number: u32, bits: u32) -> [u32; 4] {
+        [0, 1, 2, 3].map(|i| number >> (bits * i) & ((1 << bits) - 1))
+    }
+
+    /// The step of the bound's proof about products, checked for all numbers of a small ring: if
+    /// coefficients of `row` are below 2^m, row * a has equally many values in all cases with the
+    /// same lower m bits. Here m is 2; the proof has 8.
+    #[test]
+    fn products_of_any_row_and_a_uniform_polynomial_have_independent_upper_bits() {
+        const TIED: u32 = 2;
+        let mut tied_above_one_bit = false;
+        for row in (1..1 << (4 * TIED)).map(|number| digits(number, TIED)) {
+            let mut counts = vec![0; 1 << 16];
+            for a in 0..1 << 16 {
+                let product = multiply(row, digits(a, 4));
+                counts[(0..4).map(|i| product[i] << (4 * i)).sum::<u32>() as usize] += 1;
+            }
+            let depends_on = |bits: u32| {
+                let lower = (0..4).map(|i| ((1 << bits) - 1) << (4 * i)).sum::<usize>();
+                (0..1 << 16).all(|value| counts[value] == counts[value & lower])
+            };
+            assert!(depends_on(TIED), "{row:?}");
+            tied_above_one_bit |= !depends_on(TIED - 1);
+        }
+        assert!(tied_above_one_bit, "a smaller m would do");
+    }
+
+    /// The errors of rounded rows of content that has nothing to do with the matrix: constant rows
+    /// of odd and of even bytes, and a single byte.
+    #[test]
+    fn errors_of_rows_that_do_not_depend_on_the_matrix_stay_below_their_bound() {
+        const COLUMNS: usize = 256;
+        const MATRICES: usize = 200;
+        let mut rng = SecretRng::deterministic_for_tests(8);
+        let rows: [fn(usize) -> u32; 4] = [|_| 255, |_| 128, |i| (i % 2) as u32 * 255, |i| u32::from(i == 3)];
+        for set in [LweSet::Module1280, LweSet::Paper] {
+            let hint = HintRounding { entries: set.degree(), bits: 16 };
+            let mut errors: [Vec<f64>; 4] = Default::default();
+            for seed in 0..MATRICES {
+                let matrix = PublicMatrix::new(set, *blake3::hash(&seed.to_le_bytes()).as_bytes(), COLUMNS);
+                let entries = matrix.entries();
+                let (_, secret) = LweEncryptor::new(matrix).encrypt_unit(0, &mut rng);
+                for (row, errors) in rows.iter().zip(&mut errors) {
+                    let mut words = vec![0u32; set.degree()];
+                    for (column, a) in entries.chunks_exact(set.degree()).enumerate() {
+                        let byte = row(column);
+                        words.iter_mut().zip(a).for_each(|(h, a)| *h = h.wrapping_add(byte.wrapping_mul(*a)));
+                    }
+                    // The error of rounding to the upper 16 bits.
+                    words.iter_mut().for_each(|h| {
+                        *h = (h.wrapping_add(1 << 15) & !0xffff).wrapping_sub(*h);
+                    });
+                    errors.push(f64::from(secret.inner_product(&words) as i32));
+                }
+            }
+            for (errors, number) in errors.iter().zip(0..) {
+                let deviation = (hint.proxy() / 3.0).sqrt();
+                let measured = (errors.iter().map(|e| e * e).sum::<f64>() / MATRICES as f64).sqrt();
+                let bits = (measured / deviation).log2();
+                assert!(bits.abs() < 0.25, "{}, row {number}: {bits} bits off", set.name());
+                for z in [2.0, 2.5, 3.0] {
+                    let beyond = errors.iter().filter(|error| error.abs() > z * deviation).count() as f64;
+                    let bound = hint.independent_tail_log2(z * deviation, 0.0).exp2() * MATRICES as f64;
+                    // Three deviations of a count with this mean.
+                    assert!(beyond <= bound + 3.0 * bound.sqrt(), "{beyond} beyond {z}, bound {bound}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_bound_for_independent_content_is_near_a_gaussians_and_below_the_one_for_every_content() {
+        for (bits, columns) in [(16, 1 << 15), (16, 256), (17, 1 << 15), (20, 1 << 18), (31, 1 << 15)] {
+            let hint = HintRounding { entries: 1280, bits };
+            let proxy = worst_fold_deviation(columns, 0).powi(2);
+            let tolerated = budget(16);
+            let found = hint.independent_tail_log2(tolerated, proxy);
+            let every = sub_gaussian_tail_log2(tolerated / (proxy + hint.proxy()).sqrt());
+            assert!(found <= every + 1e-9, "{bits} bits, {columns} columns: {found}, {every}");
+            let average = proxy + hint.proxy() / 3.0;
+            let gaussian = two_sided_tail_log2(tolerated / average.sqrt());
+            // The factor sqrt(pi / 2) z, and the fourth moments of the products e_i s_i.
+            let loss = found - gaussian;
+            assert!(loss > 0.0 && loss < 8.0 - 0.05 * gaussian, "{bits} bits, {columns} columns: {loss}");
+        }
+        // Without roundings it is the sub-Gaussian tail.
+        for z in [1.0, 3.0, 12.0] {
+            let found = HintRounding::NONE.independent_tail_log2(z * 7.0, 49.0);
+            assert!((found - sub_gaussian_tail_log2(z)).abs() < 1e-6, "{z}: {found}");
+        }
+        assert_eq!(HintRounding::NONE.independent_tail_log2(-1.0, 49.0), 0.0);
+        // 24 kept bits leave 8: the magnitude alone. With fewer bits, the mean counts little.
+        let of_entry = |bits| HintRounding { entries: 1, bits }.proxy_of_entry();
+        assert_eq!([of_entry(24), of_entry(31)], [2f64.powi(14), 1.0]);
+        assert!((of_entry(16) / (2f64.powi(32) / 12.0) - 1.0).abs() < 1e-4);
     }
 
     /// By averages 16 bits would do, with z = 15. Content chosen against the matrix has z = 8.6.

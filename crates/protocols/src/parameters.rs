@@ -119,8 +119,8 @@ pub enum FirstFold {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Claim {
-    /// A theorem: an upper bound for every content of the database. The protocol's page states the
-    /// theorem's assumptions.
+    /// A theorem: an upper bound for every content that was fixed before the public matrix or pad
+    /// was drawn. The protocol's page states the theorem and its assumptions.
     Bound,
     /// Closed forms of variances, confirmed by measurements, with a Gaussian tail. Valid for
     /// content that does not depend on the public matrices.
@@ -287,8 +287,9 @@ pub trait Parameters {
     }
 
     /// Returns a bound on the probability that a record decodes incorrectly. It holds for every
-    /// database, even one chosen with knowledge of everything public. `None` if no bound is known,
-    /// or if there is no noise.
+    /// database that the protocol can hold: a matrix that stays may be known when content is
+    /// chosen, while a pad is drawn anew after each change. `None` if no bound is known, or if
+    /// there is no noise.
     fn worst_failure(&self) -> Option<Failure> {
         self.failure().filter(|failure| failure.claim == Claim::Bound)
     }

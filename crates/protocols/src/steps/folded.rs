@@ -64,7 +64,7 @@ const DROPPED_BITS: [u32; 5] = [0, 4, 5, 6, 7];
 /// is an estimate.
 const DROPPING_FAILURE_LOG2: f64 = -80.0;
 /// Maximum failure bound over all databases, as log2, for a shape to be chosen, if the protocol has
-/// such a bound beside the estimate.
+/// such a bound.
 const WORST_FAILURE_LOG2: f64 = -40.0;
 /// Maximum number of columns of a first fold, limited by the failure bound.
 pub(crate) const MAX_COLUMNS: usize = 1 << 20;

@@ -1,9 +1,9 @@
 //! Probability that the error of a number in a response exceeds a share of what decoding tolerates.
 //!
-//! For packing and roundings it is an estimate: variances are added as if the terms were
-//! independent, and the entries of LWE ciphertexts and roundings are assumed uniform. The estimate
-//! holds for content that does not depend on the public matrix. For folds of polynomials under a
-//! pad it is a bound.
+//! For packing it is an estimate: variances are added as if the terms were independent, and the
+//! entries of LWE ciphertexts and roundings are assumed uniform. The estimate holds for content
+//! that does not depend on the public matrix. For folds of polynomials under a pad, and for folds
+//! without packing, it is a bound.
 
 use spirea_lattice::RingSet;
 use spirea_lattice::lwe::{ENCODING_ERROR, FIELD_ORDER};

@@ -25,8 +25,8 @@ use super::numbers::Numbers;
 use super::query::QueryLayout;
 use super::ring::{RingServer, Shape, switched};
 use super::scalar_fold::{
-    FirstQueries, FoldedColumns, MatrixRows, ROUNDED_BYTES, fraction, round, rounded, rounded_bound_log2,
-    rounded_entirely, rounded_exceedance_log2, unround,
+    FirstQueries, FoldedColumns, Knowledge, MatrixRows, ROUNDED_BYTES, fraction, round, rounded,
+    rounded_bound_log2, rounded_entirely, rounded_exceedance_log2, unround,
 };
 use super::shape::malformed;
 use super::{Folded, LweHint, Unit, Work, noise};
@@ -139,22 +139,26 @@ impl Folded {
 }
 
 impl Folded {
-    /// Returns log2 of a bound for every database, for two folds whose bodies are unrounded, and
-    /// whose clients hold the hint of the fixed rows.
-    pub(crate) fn two_folds_bound_log2(&self) -> f64 {
+    /// Returns log2 of a bound on the probability that the error of any number exceeds `share` of
+    /// what decoding tolerates, for every database that was chosen with this knowledge of the first
+    /// matrix. Bodies are unrounded, and clients hold the hint of the fixed rows.
+    ///
+    /// The first secrets are independent of the first hint, and the second secret of the first
+    /// answers. The second fold's rows are made of the first hint and answers, so they do not
+    /// depend on the second matrix unless the content does.
+    pub(crate) fn two_folds_bound_log2(&self, knowledge: Knowledge, share: f64) -> f64 {
         let (shape, rounded) = (self.second(), rounded_entirely(self.lwe_set()));
-        // The first secrets are independent of the first hint, and the second secret of the first
-        // answers.
-        let fixed = self.fixed_bound_log2(self.hint_bits);
-        let moving = rounded_bound_log2(self.grid.groups, rounded, shape.parts * shape.moving_rows());
-        let unit = rounded_bound_log2(self.grid.columns, rounded, self.grid.record_bytes);
+        let moving_rows = shape.parts * shape.moving_rows();
+        let fixed = self.fixed_bound_log2(knowledge, self.hint_bits, share);
+        let moving = rounded_bound_log2(knowledge, self.grid.groups, rounded, moving_rows, share);
+        let unit = rounded_bound_log2(knowledge, self.grid.columns, rounded, self.grid.record_bytes, share);
         noise::either(noise::either(fixed, moving), unit)
     }
 
     /// Returns the bound of the fixed rows alone, if their hint has `hint_bits` bits a word.
-    pub(crate) fn fixed_bound_log2(&self, hint_bits: u32) -> f64 {
+    pub(crate) fn fixed_bound_log2(&self, knowledge: Knowledge, hint_bits: u32, share: f64) -> f64 {
         let hint = HintRounding { entries: self.lwe_set().degree(), bits: hint_bits };
-        rounded_bound_log2(self.grid.groups, hint, self.second().fixed_rows())
+        rounded_bound_log2(knowledge, self.grid.groups, hint, self.second().fixed_rows(), share)
     }
 }
 

@@ -91,18 +91,38 @@ pub(crate) fn rounded_entirely(set: LweSet) -> HintRounding {
     HintRounding { entries: set.degree(), bits: ROUNDED_BITS }
 }
 
-/// Returns log2 of a bound for `entries` numbers of the field after a fold over `columns` columns,
-/// if the answer is rounded to 16 bits and the hint as `hint` says. The bound holds for every
-/// database and every public matrix.
+/// Knowledge of the public matrix by those who chose a database's content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Knowledge {
+    /// The content was fixed before the matrix was drawn.
+    None,
+    /// The content may be chosen against the matrix.
+    Matrix,
+}
+
+/// Returns log2 of a bound on the probability that the error of any of `entries` numbers of the
+/// field exceeds `share` of what decoding tolerates. They are decoded after a fold over `columns`
+/// columns, from an answer rounded to 16 bits and a hint rounded as `hint` says. The bound holds
+/// for every database that was chosen with this knowledge of the matrix.
 ///
 /// The rounding of the hint does not depend on the secret, so it is sub-Gaussian
-/// ([`HintRounding::proxy`]). The rounding of the answer depends on the secret, so its maximum is
-/// subtracted.
-pub(crate) fn rounded_bound_log2(columns: usize, hint: HintRounding, entries: usize) -> f64 {
+/// ([`HintRounding::proxy`], [`HintRounding::independent_tail_log2`]). The rounding of the answer
+/// depends on the secret, so its maximum is subtracted.
+pub(crate) fn rounded_bound_log2(
+    knowledge: Knowledge,
+    columns: usize,
+    hint: HintRounding,
+    entries: usize,
+    share: f64,
+) -> f64 {
     let rounding = 2f64.powi(31 - ROUNDED_BITS as i32);
-    let tolerated = 2f64.powi(32) / f64::from(2 * FIELD_ORDER) - ENCODING_ERROR - rounding;
-    let proxy = worst_fold_deviation(columns, 0).powi(2) + hint.proxy();
-    (sub_gaussian_tail_log2(tolerated / proxy.sqrt()) + (entries as f64).log2()).min(0.0)
+    let tolerated = share * 2f64.powi(32) / f64::from(2 * FIELD_ORDER) - ENCODING_ERROR - rounding;
+    let folded = worst_fold_deviation(columns, 0).powi(2);
+    let of_number = match knowledge {
+        Knowledge::None => hint.independent_tail_log2(tolerated, folded),
+        Knowledge::Matrix => sub_gaussian_tail_log2(tolerated / (folded + hint.proxy()).sqrt()),
+    };
+    (of_number + (entries as f64).log2()).min(0.0)
 }
 
 /// The rows of a share of the database's matrix, for the first fold.
@@ -254,18 +274,22 @@ mod tests {
     }
 
     #[test]
-    fn the_bound_is_above_the_estimate_for_every_set() {
+    fn bounds_are_above_the_estimate_for_every_set() {
+        let bound_of = |knowledge, columns, set, entries| {
+            rounded_bound_log2(knowledge, columns, rounded_entirely(set), entries, 1.0)
+        };
         for set in LweSet::ALL {
             for (columns, entries) in [(256, 1), (32_768, 3), (1 << 16, 4096)] {
-                let bound = rounded_bound_log2(columns, rounded_entirely(set), entries);
+                let [none, matrix] =
+                    [Knowledge::None, Knowledge::Matrix].map(|known| bound_of(known, columns, set, entries));
                 let estimate = rounded_exceedance_log2(set, FoldedColumns::whole(columns), entries, 1.0);
-                assert!(bound > estimate, "{}: {bound} and {estimate}", set.name());
-                assert!(bound < -20.0, "{}: {bound}", set.name());
+                assert!(matrix > none && none > estimate, "{}: {matrix}, {none}, {estimate}", set.name());
+                assert!(matrix < -20.0, "{}: {matrix}", set.name());
             }
         }
         // By hand: 8322948 / sqrt(146876^2 + 2/3 1280 2^30) = 8.594, and 1 - 8.594^2 / 2 log2(e) +
         // log2(3).
-        let of_a_byte = rounded_bound_log2(32_768, rounded_entirely(LweSet::Module1280), 3);
+        let of_a_byte = bound_of(Knowledge::Matrix, 32_768, LweSet::Module1280, 3);
         assert!((of_a_byte + 50.69).abs() < 0.05, "{of_a_byte}");
     }
 }

@@ -7,7 +7,7 @@ use crate::steps::folded::{FoldedParams, FoldedProtocol};
 use crate::steps::hint::is_exact;
 use crate::steps::query::QueryLayout;
 use crate::steps::reinterpret::{SPREAD, SecondShape, dynamic_bytes};
-use crate::steps::scalar_fold::ROUNDED_BYTES;
+use crate::steps::scalar_fold::{Knowledge, ROUNDED_BYTES};
 use crate::steps::shape::{MAX_FAILURE_LOG2, malformed, validate_outcome};
 use crate::table::hint_rows::HintRows;
 use crate::{ProtocolError, Sizes};
@@ -22,6 +22,11 @@ pub type Params = FoldedParams<Double>;
 impl Params {
     pub(super) fn second(&self) -> SecondShape {
         self.0.second()
+    }
+
+    /// Returns the bound of the fixed rows, whose hint clients keep, for every content.
+    fn fixed_log2(&self) -> f64 {
+        self.0.fixed_bound_log2(Knowledge::Matrix, self.0.hint_bits, 1.0)
     }
 
     /// Returns the layout of a query's bytes.
@@ -56,7 +61,7 @@ impl Parameters for Params {
         if self.0.ring.is_some() {
             return Err(malformed("the protocol has no ring".into()));
         }
-        if !is_exact(&self.0.hint_bits) && self.0.fixed_bound_log2(self.0.hint_bits) > MAX_FAILURE_LOG2 {
+        if !is_exact(&self.0.hint_bits) && self.fixed_log2() > MAX_FAILURE_LOG2 {
             return Err(malformed(format!("{} hint_bits are too few for every database", self.0.hint_bits)));
         }
         validate_outcome(self.sizes(), self.failure())
@@ -86,13 +91,11 @@ impl Parameters for Params {
     }
 
     fn exceedance(&self, share: f64) -> Option<Failure> {
-        let second = self.second();
-        let rows = second.fixed_rows() + second.parts * second.moving_rows();
-        Some(Failure::estimate(self.0.two_folds_exceedance_log2(rows, share)))
+        Some(Failure::bound(self.0.two_folds_bound_log2(Knowledge::None, share)))
     }
 
     fn worst_failure(&self) -> Option<Failure> {
-        Some(Failure::bound(self.0.two_folds_bound_log2()))
+        Some(Failure::bound(self.0.two_folds_bound_log2(Knowledge::Matrix, 1.0)))
     }
 
     fn sets(&self) -> Sets {
@@ -102,7 +105,12 @@ impl Parameters for Params {
 
 #[cfg(test)]
 mod tests {
+    use spirea_lattice::LweSet;
+
+    use super::*;
     use crate::choice::{Choice, HintForm};
+    use crate::parameters::Claim;
+    use crate::protocol::Protocol as _;
     use crate::registry::ProtocolParams;
 
     /// 12.5 MiB for each byte of a unit become 6.6, and the bound on failures rises by less than a
@@ -122,6 +130,46 @@ mod tests {
             let [rounded, whole] = [rounded, whole].map(|params| params.worst_failure().unwrap().log2);
             assert!(rounded >= whole && rounded - whole < 0.001, "{set}: {rounded}, {whole}");
         }
+    }
+
+    /// Compares with tails of Gaussians that have the average variances, and with the bound for
+    /// content that is chosen against the matrix.
+    #[test]
+    fn content_that_does_not_depend_on_the_matrix_has_a_bound_near_the_average() {
+        let choose = |set: LweSet, records, record_bytes| {
+            let choice =
+                Choice { protocol: "double".into(), set: Some(set.name().into()), ..Choice::default() };
+            Params::choose(&choice, [7; 32], records, record_bytes)
+        };
+        let mut checked = 0;
+        for set in LweSet::ALL {
+            for power in (10..36).step_by(4) {
+                for record_bytes in [1, 9, 40, 264, 1032] {
+                    let Ok(params) = choose(set, 1 << power, record_bytes) else { continue };
+                    let (bound, worst) = (params.failure().unwrap(), params.worst_failure().unwrap());
+                    let second = params.second();
+                    let moving = second.parts * second.moving_rows();
+                    let average = |rows| params.0.two_folds_exceedance_log2(rows, 1.0);
+                    let name = format!("{}, 2^{power} records of {record_bytes} bytes", set.name());
+                    assert_eq!([bound.claim, worst.claim], [Claim::Bound; 2]);
+                    assert!(bound.log2 <= MAX_FAILURE_LOG2 && bound.log2 < worst.log2, "{name}: {bound}");
+                    // Words of the fixed rows keep one more bit than the average counts.
+                    // The average counts rounded answers as noise, the bound at their maximum.
+                    let least = 1.03 * average(moving);
+                    let most = 0.9 * average(second.fixed_rows() + moving) + 10.0;
+                    assert!((least..most).contains(&bound.log2), "{name}: {bound}, {least} to {most}");
+                    let half = params.exceedance(0.5).unwrap().log2;
+                    assert!(half > bound.log2 / 3.0 - 10.0, "{name}: {half}");
+                    checked += 1;
+                }
+            }
+        }
+        assert!(checked > 30, "{checked}");
+        // docs/protocols/double.md: 2^-147 for records of one byte.
+        let gibibyte = choose(LweSet::Module1280, 1 << 30, 1).unwrap();
+        assert_eq!([gibibyte.0.grid.groups, gibibyte.0.grid.columns], [1 << 15; 2]);
+        let failure = gibibyte.failure().unwrap();
+        assert!((-148.0..-147.0).contains(&failure.log2), "{failure}");
     }
 
     #[test]

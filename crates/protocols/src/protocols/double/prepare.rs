@@ -23,6 +23,7 @@ use crate::steps::changes::differences;
 use crate::steps::folded::FoldedProtocol;
 use crate::steps::hint::refold;
 use crate::steps::reinterpret::{SPREAD, grids_of_two_folds, precompute, put_fixed};
+use crate::steps::scalar_fold::Knowledge;
 use crate::steps::shape::MAX_FAILURE_LOG2;
 use crate::steps::{Folded, LweHint};
 use crate::{ProtocolError, Responder, Result};
@@ -39,7 +40,7 @@ impl FoldedProtocol for Double {
     }
 
     fn hint_bits(form: HintForm, folded: &Folded) -> u32 {
-        form.bits(MAX_FAILURE_LOG2, |bits| folded.fixed_bound_log2(bits))
+        form.bits(MAX_FAILURE_LOG2, |bits| folded.fixed_bound_log2(Knowledge::Matrix, bits, 1.0))
     }
 
     fn grids(records: u64, record_bytes: usize) -> impl Iterator<Item = Grid> {

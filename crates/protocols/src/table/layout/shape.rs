@@ -194,7 +194,11 @@ impl Shape {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::choice::Choice;
+    use crate::keyword::{EntryPlace, TAG_BYTES};
+    use crate::layout::{Cut, Loads};
     use crate::proof::Proofs;
+    use crate::registry::{NAMES, ProtocolParams};
 
     fn shape(lengths: impl IntoIterator<Item = usize>) -> Shape {
         Shape::choose(&lengths.into_iter().collect(), &Framing::keyed(|_| 0))
@@ -246,6 +250,81 @@ mod tests {
                 / (rows * Shape::unit_bytes(row_bytes + CHECKSUM_BYTES) as u64) as f64;
             assert!(growth <= most, "{rows} rows of {value_bytes}: {count} in a record, {growth}");
             assert_eq!(count > 1, shared, "{rows} rows of {value_bytes}: {count} in a record");
+        }
+    }
+
+    /// Number of values of 1 GiB, and their length.
+    const GIBIBYTE: (u64, usize) = (1 << 22, 256);
+
+    /// Returns the number of records and the bytes of each that a build writes for an index table
+    /// of [`GIBIBYTE`].
+    fn records_of_rows(proof: fn(u64) -> usize) -> (u64, usize) {
+        let framing = Framing::of_rows(proof);
+        let (rows, row_bytes) = (GIBIBYTE.0, framing.entry(GIBIBYTE.1));
+        // Without proofs, each row is a record.
+        let in_record = if proof(rows) == 0 { 1 } else { rows_per_record(rows, row_bytes, &framing) };
+        let records = rows.div_ceil(in_record.into());
+        (records, in_record as usize * row_bytes + framing.beside(records))
+    }
+
+    /// Returns the same of a keyed table, with the buckets that its entries' places make.
+    fn records_of_buckets(proof: fn(u64) -> usize) -> (u64, usize) {
+        let framing = Framing::keyed(proof);
+        let shape = Shape::choose(&std::iter::repeat_n(GIBIBYTE.1, GIBIBYTE.0 as usize).collect(), &framing);
+        let mut loads = Loads::new(shape.units());
+        for i in 0..GIBIBYTE.0 {
+            let mut tag = [0; TAG_BYTES];
+            tag[..8].copy_from_slice(&i.to_le_bytes());
+            loads.add(EntryPlace::new(&[5; 32], &tag).part(loads.units()), framing.entry(GIBIBYTE.1));
+        }
+        let Cut { payload_bytes, widths } = loads.cut(&shape, &framing);
+        let records = widths.count() as u64;
+        (records, payload_bytes + framing.beside(records))
+    }
+
+    /// Returns the bytes that a build under `protocol` stores: matrix, precomputed data and the
+    /// clients' hint; none if the protocol refuses records of this size.
+    fn stored_bytes(protocol: &str, (records, record_bytes): (u64, usize)) -> Option<u64> {
+        let choice = Choice { protocol: protocol.into(), ..Choice::default() };
+        let params = ProtocolParams::choose(&choice, [7; 32], records, record_bytes).ok()?;
+        Some(params.matrix_bytes() + params.server_bytes() + params.sizes().hint_bytes)
+    }
+
+    /// Growth of what a build stores, in percent, for index tables of [`GIBIBYTE`]
+    /// (docs/updates.md).
+    const GROWTH: [(&str, f64); 9] = [
+        ("simple", 7.5),
+        ("double", 51.2),
+        ("exppack-simple", 10.7),
+        ("exppack-double", 48.2),
+        ("double-pack", 6.7),
+        ("hybrid", 6.5),
+        ("onion", 8.9),
+        ("dpf-xor", 7.7),
+        ("dpf-sum", 7.0),
+    ];
+
+    /// Computes the sizes only. A description has some 43 bytes for each root.
+    #[test]
+    fn proofs_of_a_gibibyte_of_short_values_take_what_is_documented() {
+        let [without, with]: [fn(u64) -> usize; 2] = [|_| 0, Proofs::bytes_of];
+        let growth = |protocol: &str, [without, with]: [(u64, usize); 2]| {
+            let roots = Proofs::blank(with.0, [0; 32]).roots.len() as u64 * 43;
+            let [bare, proven] = [without, with].map(|records| stored_bytes(protocol, records));
+            Some(((proven? + roots) as f64 / bare? as f64 - 1.0) * 100.0)
+        };
+        assert_eq!(GROWTH.map(|(protocol, _)| protocol), NAMES);
+        let rows = [without, with].map(records_of_rows);
+        for (protocol, documented) in GROWTH {
+            let found = growth(protocol, rows).unwrap();
+            assert!((found - documented).abs() < 0.11, "index, {protocol}: {found:.2}%, not {documented}%");
+        }
+        let buckets = [without, with].map(records_of_buckets);
+        for protocol in NAMES {
+            let found = growth(protocol, buckets);
+            // Records of 32 KiB are too long for this protocol.
+            assert_eq!(found.is_none(), protocol == "double");
+            assert!(found.is_none_or(|found| (0.0..0.7).contains(&found)), "keyed, {protocol}: {found:?}%");
         }
     }
 
