@@ -128,8 +128,8 @@ fn deviation(params: &ProtocolParams) -> f64 {
 
 /// Measures a protocol's databases of extreme content at the shapes of 1 GiB: in the long form
 /// under every set, else under the sets with the default LWE set and with few columns. A case with
-/// 4096 rows and all columns takes about half a minute of one core, so the long form takes an estimated
-/// hour in all.
+/// 4096 rows and all columns takes about half a minute of one core, so the long form takes an hour
+/// in all, by estimate.
 fn check(protocol: &str) {
     let (backend, mut rng) = (Arc::new(CpuBackend::new(2).unwrap()), SecretRng::from_os().unwrap());
     let usual = |case: &Case| case.lwe.is_none_or(|set| set == LweSet::Module1280);
