@@ -417,6 +417,7 @@ impl Translation<'_> {
             O::F64Sub => floats(FB::Sub),
             O::F64Mul => floats(FB::Mul),
             O::F64Div => floats(FB::Div),
+            O::F64Copysign => floats(FB::Copysign),
             O::F64Eq => floats(FB::Eq),
             O::F64Ne => floats(FB::Ne),
             O::F64Lt => floats(FB::Lt),
