@@ -57,7 +57,8 @@ pub struct Options {
     /// Time between blocks.
     #[arg(long, default_value_t = 12.0)]
     every_seconds: f64,
-    /// Duration of the part with changes. A compaction is asked for in its middle.
+    /// Duration of the part with changes. A compaction is asked for in its middle, or at the first
+    /// change if that is later.
     #[arg(long, default_value_t = 60.0)]
     minutes: f64,
     /// The spirea program; by default the one beside this program.
@@ -290,7 +291,8 @@ impl Traffic<'_> {
         blocks
     }
 
-    /// Asks a service, probes it, streams the blocks to it, and has it compacted in the middle.
+    /// Asks a service, probes it, streams the blocks to it, and has it compacted in the middle, or
+    /// at the first change if that is later.
     fn serve(
         &self,
         service: &Service,
@@ -304,8 +306,11 @@ impl Traffic<'_> {
         thread::scope(|scope| {
             let seed = self.options.seed + 2;
             let asking = scope.spawn(move || target.load(Pace::Open(rate), self.duration, seed));
+            let (changed, first_change) = channel();
             let compacting = scope.spawn(move || {
                 thread::sleep(self.duration / 2);
+                // Before the first change there is nothing to compact. The stream may end without.
+                let _ = first_change.recv();
                 let began = Instant::now();
                 let place = ["--server", service.admin(), "--database", &target.database];
                 self.programs.run(&[&["compact"][..], &place].concat())?;
@@ -319,6 +324,7 @@ impl Traffic<'_> {
                     let version = Published::deserialize(&line).with_context(|| line.to_string())?;
                     target.ledger.add(&version);
                     delays.extend(target.ledger.since(version.height()));
+                    let _ = changed.send(());
                     // The probe may have given up.
                     let _ = sender.send(version.height());
                 }
