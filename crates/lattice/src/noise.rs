@@ -11,6 +11,21 @@ use std::f64::consts::LOG2_E;
 
 use crate::lwe::{LweSet, SCALE_BITS};
 
+/// Returns the least value of a convex function between 0 and `most`, up to the precision of
+/// numbers. What it returns is a value of the function, so a bound by every argument stays one.
+pub(crate) fn least_of_convex(function: impl Fn(f64) -> f64, most: f64) -> f64 {
+    let (mut low, mut high) = (0.0, most);
+    for _ in 0..200 {
+        let third = (high - low) / 3.0;
+        if function(low + third) < function(high - third) {
+            high -= third;
+        } else {
+            low += third;
+        }
+    }
+    function(low)
+}
+
 /// Returns the variance added by rounding a body to a multiple of 2^k, k = `dropped_bits`: that of
 /// a uniform number from -2^(k-1) to 2^(k-1), with its ends half as likely. A body is uniform over
 /// the choice of A, so for a given A this is an estimate.
@@ -150,16 +165,8 @@ impl HintRounding {
         };
         // The exponent is convex in t. Its least t is at most the one for entries of this proxy
         // that are 0 in a third of all cases.
-        let (mut low, mut high) = (0.0, tolerated.max(0.0) / (proxy + entries * NOT_ZERO * of_entry));
-        for _ in 0..200 {
-            let third = (high - low) / 3.0;
-            if exponent(low + third) < exponent(high - third) {
-                high -= third;
-            } else {
-                low += third;
-            }
-        }
-        (1.0 + exponent(low) * LOG2_E).min(0.0)
+        let most = tolerated.max(0.0) / (proxy + entries * NOT_ZERO * of_entry);
+        (1.0 + least_of_convex(exponent, most) * LOG2_E).min(0.0)
     }
 
     /// Returns the fewest bits for which `failure_log2` is at most `most_log2`, or

@@ -171,18 +171,26 @@ def _controller(config: Config) -> Any:
         raise ClusterError(f"no cluster {config.name} runs here; start it with spirea cluster up") from error
 
 
-def _ask(reference: Any) -> Any:
-    """Returns the controller's answer. If the controller dies, Ray restarts it, and the caller must ask again."""
+def _ask(method: Any, *given: Any, **named: Any) -> Any:
+    """Calls a method of the controller and returns the answer. If the controller dies, Ray restarts it, and the call is
+    repeated: no method of the controller does more when it is called twice.
+
+    Raises `ClusterError` if the controller refuses, or has not answered within half a minute.
+    """
     import ray
     from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
 
-    try:
-        return ray.get(reference, timeout=_PATIENCE)
-    except RayTaskError as error:
-        cause = getattr(error, "cause", None)
-        raise cause if isinstance(cause, SpireaError) else ClusterError(str(error)) from error
-    except (GetTimeoutError, RayActorError) as error:
-        raise ClusterError("the controller does not answer; Ray starts it again, try again in a moment") from error
+    deadline = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            return ray.get(method.remote(*given, **named), timeout=max(0.0, deadline - time.monotonic()))
+        except RayTaskError as error:
+            cause = getattr(error, "cause", None)
+            raise cause if isinstance(cause, SpireaError) else ClusterError(str(error)) from error
+        except (GetTimeoutError, RayActorError) as error:
+            if time.monotonic() + _ROUND >= deadline:
+                raise ClusterError("the controller does not answer; Ray starts it again, try again in a moment") from error
+            time.sleep(_ROUND)
 
 
 def _stored(config: Config, name: str, snapshot: str) -> tuple[str, str]:
@@ -222,7 +230,7 @@ def _await(config: Config, seconds: float, done: Callable[[dict[str, Any]], bool
     deadline, last = time.monotonic() + seconds, ""
     while True:
         try:
-            status: dict[str, Any] = _ask(_controller(config).status.remote())
+            status: dict[str, Any] = _ask(_controller(config).status)
             last = statuses.text(status)
             if done(status):
                 return status
@@ -260,9 +268,9 @@ def _up(parsed: argparse.Namespace) -> int:
         "scheduling_strategy": here,
     }
     controller = ray.remote(Controller).options(**options).remote(config)
-    _ask(controller.configure.remote(config))
+    _ask(controller.configure, config)
     for name, (url, version) in stored.items():
-        _ask(controller.publish.remote(name, url, version))
+        _ask(controller.publish, name, url, version)
     status = _await(
         config,
         parsed.wait,
@@ -354,7 +362,7 @@ def _publish(parsed: argparse.Namespace) -> int:
     if database is None:
         raise ClusterError(f"{parsed.config} has no database {parsed.database}; name one of its databases")
     url, version = _stored(config, database.name, _named(config, database.name, parsed.snapshot))
-    _ask(controller.publish.remote(database.name, url, version, may_shrink=parsed.allow_shrinking))
+    _ask(controller.publish, database.name, url, version, may_shrink=parsed.allow_shrinking)
     _await(config, parsed.wait, lambda status: statuses.serving(status, database.name, version), f"version {version}")
     print(f"{database.name}: version {version} answers")
     return 0
@@ -366,9 +374,9 @@ def _status(parsed: argparse.Namespace) -> int:
     if parsed.wait > 0:
         _await(config, parsed.wait, statuses.settled, "the cluster")
     if parsed.metrics:
-        print(_ask(controller.metrics.remote()), end="")
+        print(_ask(controller.metrics), end="")
         return 0
-    status = _ask(controller.status.remote())
+    status = _ask(controller.status)
     if parsed.json:
         print(json.dumps(status))
     elif parsed.page is not None:
@@ -386,7 +394,7 @@ def _down(parsed: argparse.Namespace) -> int:
 
     from .actors import GATEWAY
 
-    _ask(controller.down.remote())
+    _ask(controller.down)
     ended = "the end of all workers"
     _await(config, parsed.wait, lambda status: not any(each["versions"] for each in status["databases"]), ended)
     gateway = ray.get_actor(GATEWAY, namespace=config.namespace)

@@ -8,7 +8,7 @@ from itertools import pairwise
 from ..errors import ClusterError
 from .files import Wanted
 
-_SHARE = 1.1
+_FACTOR = 1.1
 """Memory of a share, as a multiple of its bytes."""
 _BESIDE = 1 << 30
 """Memory for requests and clients' keys if the configuration gives no memory, in bytes."""
@@ -16,9 +16,9 @@ _LEAST = 64 << 20
 """Minimum for requests and keys, in bytes."""
 
 
-def _beside(memory: int, files: Sequence[Wanted]) -> int:
-    """Returns what a share leaves of a worker's memory, in bytes."""
-    return memory - int(sum(file.bytes() for file in files) * _SHARE)
+def _share(files: Sequence[Wanted]) -> int:
+    """Returns the memory of a share with these files, in bytes."""
+    return int(sum(file.bytes() for file in files) * _FACTOR)
 
 
 def _mapped(options: Sequence[str]) -> bool:
@@ -32,9 +32,9 @@ def planned(files: Sequence[Wanted], given: int | None, options: Sequence[str]) 
     Raises `ClusterError` if the share is not mapped and leaves less than 64 MiB of `given`.
     """
     if given is None:
-        return _BESIDE - _beside(0, files)
-    if _beside(given, files) < _LEAST and not _mapped(options):
-        least = -(-(_LEAST - _beside(0, files)) >> 20)
+        return _share(files) + _BESIDE
+    if given - _share(files) < _LEAST and not _mapped(options):
+        least = -(-(_share(files) + _LEAST) >> 20)
         raise ClusterError(
             f"workers.memory: {given} bytes are too few for a share of this snapshot and for requests; give at least "
             f"{least}MiB, or the database more shards"
@@ -45,7 +45,7 @@ def planned(files: Sequence[Wanted], given: int | None, options: Sequence[str]) 
 def limits(memory: int, files: Sequence[Wanted], options: Sequence[str]) -> tuple[str, ...]:
     """Returns the program's options that bound its memory for requests and for clients' keys, three to one. Beside the share,
     or instead of a larger one that is mapped, both fit into `memory`. Omits those that `options` has."""
-    beside = _beside(memory, files)
+    beside = memory - _share(files)
     quarter = (beside if beside >= _LEAST else memory) // 4
     made = (("--request-memory", 3 * quarter), ("--keys-memory", quarter))
     given = {option.partition("=")[0] for option in options}

@@ -189,7 +189,7 @@ def test_a_snapshot_is_published_by_what_build_prints_and_no_secret_is_printed(t
     controller = Published()
     monkeypatch.setattr(command, "_connected", lambda config: None)
     monkeypatch.setattr(command, "_controller", lambda config: controller)
-    monkeypatch.setattr(command, "_ask", lambda answer: answer)
+    monkeypatch.setattr(command, "_ask", lambda method, *given, **named: method.remote(*given, **named))
     monkeypatch.setattr(command, "_await", lambda *waited: None)
     monkeypatch.setattr(rows, "make_parts", lambda table, parts, telling: parts_of(table, parts))
     built = ["build", str(conf), "words", "--input", f"{tmp_path}/*.parquet", "--key", "key", "--value", "value"]
@@ -206,3 +206,31 @@ def test_a_snapshot_is_published_by_what_build_prints_and_no_secret_is_printed(t
     assert command.main(["publish", str(conf), "words", "0" * 64]) == 1
     absent = capsys.readouterr().err
     assert f"memory://bucket/store/words/{'0' * 64}: there is no manifest.json" in absent and "secret" not in absent
+
+
+class Dying:
+    """A method of a controller that has ended twice when it answers."""
+
+    def __init__(self, error):
+        self.left = [error, error]
+
+    def remote(self, *given, **named):
+        return self.left.pop() if self.left else (given, named)
+
+
+def test_a_call_is_repeated_if_the_controller_dies_meanwhile(monkeypatch):
+    ray = pytest.importorskip("ray")
+    from ray.exceptions import GetTimeoutError, RayActorError
+
+    def get(answer, timeout):
+        assert 0 < timeout <= command._PATIENCE
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(ray, "get", get)
+    monkeypatch.setattr(command, "_ROUND", 0.001)
+    assert command._ask(Dying(RayActorError()), 1, may_shrink=True) == ((1,), {"may_shrink": True})
+    monkeypatch.setattr(command, "_PATIENCE", 0.002)
+    with pytest.raises(spirea.ClusterError, match="does not answer"):
+        command._ask(Dying(GetTimeoutError()))

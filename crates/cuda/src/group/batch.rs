@@ -2,7 +2,9 @@
 
 use std::ops::Range;
 
-use spirea_backend::{BackendError, FillPolynomial, RingBackend as _, Strategy, check_batches};
+use spirea_backend::{
+    BackendError, FillPolynomial, RingBackend as _, Strategy, check_batches, check_ciphertexts,
+};
 
 use super::{DeviceGroup, transfer};
 use crate::driver::View;
@@ -52,6 +54,25 @@ impl DeviceGroup {
     /// Returns the rows of plaintext polynomials on device `member`.
     pub(super) fn plain_rows(&self, rows: usize, member: usize) -> Range<usize> {
         self.strategy.of_plain(self.share(member)).competitors(rows)
+    }
+
+    /// Sends ciphertexts (values) of `queries` queries, as many of each, to devices: those of the
+    /// queries whose places `own` returns for a device.
+    pub(super) fn sent(
+        &self,
+        tables: &[Tables],
+        queries: usize,
+        words: &[u32],
+        own: impl Fn(usize) -> Vec<usize> + Sync,
+    ) -> Result<GroupCiphertexts, BackendError> {
+        check_ciphertexts(tables[0].ring(), queries, words)?;
+        let of_query: Vec<&[u32]> = words.chunks_exact(words.len() / queries).collect();
+        let parts = self.each_member(|member, backend| {
+            let own = own(member);
+            let words: Vec<u32> = own.iter().flat_map(|&query| of_query[query]).copied().collect();
+            (!own.is_empty()).then(|| backend.ciphertexts(&tables[member], own.len(), &words)).transpose()
+        })?;
+        Ok(OfBatch { queries, parts })
     }
 
     /// Returns the places in the batch of the queries that device `member` expands.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use spirea_backend::{
     BackendError, Bodies, EvaluationKeys, FillPolynomial, FixedPacking, FoldedBlocks, PackedEnds,
-    PanelLayout, RingBackend, Strategy, SwitchedBits, WholeHalves, check_batches, check_ciphertexts,
+    PanelLayout, RingBackend, Strategy, SwitchedBits, WholeHalves, check_batches,
 };
 use spirea_math::{Expansion, Gadget, Ring, Rotations};
 
@@ -87,14 +87,7 @@ impl RingBackend for DeviceGroup {
         queries: usize,
         words: &[u32],
     ) -> Result<GroupLeaves, BackendError> {
-        check_ciphertexts(tables[0].ring(), queries, words)?;
-        let of_query: Vec<&[u32]> = words.chunks_exact(words.len() / queries).collect();
-        let parts = self.each_member(|member, backend| {
-            let own: Vec<usize> = self.expands(member, queries).into_iter().collect();
-            let words: Vec<u32> = own.iter().flat_map(|&query| of_query[query]).copied().collect();
-            (!own.is_empty()).then(|| backend.leaves(&tables[member], own.len(), &words)).transpose()
-        })?;
-        let leaves = GroupLeaves { queries, parts };
+        let leaves = self.sent(tables, queries, words, |member| self.expands(member, queries))?;
         if self.strategy == Strategy::Gather { self.gather(tables, &leaves) } else { Ok(leaves) }
     }
 
@@ -273,18 +266,13 @@ impl RingBackend for DeviceGroup {
         queries: usize,
         words: &[u32],
     ) -> Result<GroupCiphertexts, BackendError> {
-        check_ciphertexts(tables[0].ring(), queries, words)?;
-        let of_query: Vec<&[u32]> = words.chunks_exact(words.len() / queries).collect();
-        let parts = self.each_member(|member, backend| {
-            let own: Vec<usize> = if self.strategy.divides_plain() {
+        self.sent(tables, queries, words, |member| {
+            if self.strategy.divides_plain() {
                 (0..queries).filter(|_| member == 0).collect()
             } else {
                 self.owned(member, queries).collect()
-            };
-            let words: Vec<u32> = own.iter().flat_map(|&query| of_query[query]).copied().collect();
-            (!own.is_empty()).then(|| backend.ciphertexts(&tables[member], own.len(), &words)).transpose()
-        })?;
-        Ok(OfBatch { queries, parts })
+            }
+        })
     }
 
     fn mod_switch(

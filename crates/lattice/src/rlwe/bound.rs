@@ -13,7 +13,7 @@ use std::f64::consts::{LN_2, PI};
 use spirea_math::{Expansion, Gadget};
 
 use super::RingSet;
-use crate::noise::square_sum_excess;
+use crate::noise::{least_of_convex, square_sum_excess};
 
 /// log2 of the probability of each of the few events that the bound excludes. It is far below the
 /// required failure probability, and small enough to leave the rest of the bound nearly unchanged.
@@ -107,19 +107,11 @@ impl PaddedFold {
             t * t * added / 2.0 - fold.sum / fold.greatest / 2.0 * shrunk - t * tolerated
         };
         // The exponent is convex in t below the point where the logarithm diverges.
-        let (mut low, mut high) = (0.0, (1.0 - 1e-9) / (plaintext * fold.greatest).sqrt());
-        for _ in 0..200 {
-            let third = (high - low) / 3.0;
-            if exponent(low + third) < exponent(high - third) {
-                high -= third;
-            } else {
-                low += third;
-            }
-        }
+        let least = least_of_convex(exponent, (1.0 - 1e-9) / (plaintext * fold.greatest).sqrt());
         // Selectors' digits are not exactly uniform, in either half and at each level.
         let ragged = 2.0 * self.depth as f64 * self.ragged(self.set.selector_gadget());
         let either_side = (2.0 * coefficients as f64).log2();
-        let exceeded = (exponent(low).min(0.0) + ragged) / LN_2 + either_side;
+        let exceeded = (least.min(0.0) + ragged) / LN_2 + either_side;
         (exceeded.exp2() + EXCEPTIONS * EXCEPTION_LOG2.exp2() + self.vanishing()).log2().min(0.0)
     }
 
