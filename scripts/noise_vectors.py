@@ -26,14 +26,15 @@ SHORT = [1073692673, 1073668097]
 ONION = [134176769, 134111233, 67084289, 67043329]
 CONSERVATIVE = [1073692673, 1073668097, 1073651713]
 # Sets of parameters: primes, bits of plaintexts, gadgets of the expansion and of selectors (digits, their bits, dropped bits;
-# None for residues), bits of a response's halves, and bits that a rounded query drops.
+# None for residues), bits of a response's halves, and bits that a rounded query drops, and a chunk's own ciphertext.
 SETS = {
-    "paper": (PACKING, 18, (5, 18, 0), (5, 18, 0), (18, 14), 0),
-    "fast": (PACKING, 18, None, (3, 16, 39), (18, 14), 30),
-    "small": (SHORT, 17, (8, 7, 6), (3, 9, 33), (18, 14), 8),
-    "onion-30": (ONION, 30, (5, 19, 12), (3, 22, 42), (41, 37), 0),
-    "onion-32": (ONION, 32, (6, 16, 10), (3, 22, 42), (43, 39), 0),
-    "onion-26": (CONSERVATIVE, 26, (8, 10, 10), (3, 17, 39), (37, 33), 0),
+    "paper": (PACKING, 18, (5, 18, 0), (5, 18, 0), (18, 14), 0, 0),
+    "fast": (PACKING, 18, None, (3, 16, 39), (18, 14), 30, 30),
+    "brief": (PACKING, 18, (2, 29, 29), (3, 16, 39), (18, 14), 30, 41),
+    "small": (SHORT, 17, (8, 7, 6), (3, 9, 33), (18, 14), 8, 8),
+    "onion-30": (ONION, 30, (5, 19, 12), (3, 22, 42), (41, 37), 0, 0),
+    "onion-32": (ONION, 32, (6, 16, 10), (3, 22, 42), (43, 39), 0, 0),
+    "onion-26": (CONSERVATIVE, 26, (8, 10, 10), (3, 17, 39), (37, 33), 0, 0),
 }
 
 
@@ -54,7 +55,8 @@ class Set:
 
     def __init__(self, name):
         self.name = name
-        self.primes, self.bits, self.expansion, self.selector, self.response, self.dropped = SETS[name]
+        self.primes, self.bits, self.expansion, self.selector, self.response, *dropped = SETS[name]
+        self.dropped = dict(zip(("rounded", "apart"), dropped, strict=True))
         self.q = math.prod(self.primes)
 
     def highest(self, gadget):
@@ -75,14 +77,14 @@ class Set:
         return 0.0 if gadget is None else 2 * N / 2 ** self.highest(gadget)
 
 
-def closed_forms(name, levels, rounded):
+def closed_forms(name, levels, kind):
     """Returns the values of the table in ring.md."""
     ring, secret = Set(name), TERNARY * N
     squares, dropped = ring.squares(ring.expansion)
     digits = sum(squares)
     substitution = N * VARIANCE * digits + dropped * secret
     expanded = (2**levels - 1) * substitution
-    encrypted = VARIANCE + 4.0**ring.dropped / 12 if rounded else 0.0
+    encrypted = 0.0 if kind == "new" else VARIANCE + 4.0 ** ring.dropped[kind] / 12
     leaf = expanded + 4.0**levels * encrypted
     converted = leaf * secret + 2 * N * digits * VARIANCE + dropped * (1 + secret) * secret
     selector, lost = ring.squares(ring.selector)
@@ -197,9 +199,8 @@ class Fold:
 
 def lines():
     for name in SETS:
-        for levels, rounded in [(0, False), (3, False), (8, False), (4, True)]:
-            for number, value in closed_forms(name, levels, rounded).items():
-                kind = "rounded" if rounded else "new"
+        for levels, kind in [(0, "new"), (3, "new"), (8, "new"), (4, "rounded"), (0, "apart")]:
+            for number, value in closed_forms(name, levels, kind).items():
                 yield f"noise {name} {kind} {levels} {number}", value
     for name in ["onion-30", "onion-32", "onion-26"]:
         for columns, depth in [(1, 0), (2, 0), (100, 3), (256, 7), (384, 7), (512, 0), (512, 7), (512, 14)]:

@@ -29,7 +29,7 @@ def ternary(n, q):
 SETS = {
     "module-1280, paper (LWE)": ternary(1280, 2**32),
     "module-1536": ternary(1536, 2**32),
-    "fast, paper (ring)": ternary(4096, prod(PACKING)),
+    "fast, brief, paper (ring)": ternary(4096, prod(PACKING)),
     "small": ternary(4096, prod(SHORT)),
     "onion-30, onion-32": ternary(4096, prod(ONION)),
     "onion-26": ternary(4096, prod(CONSERVATIVE)),

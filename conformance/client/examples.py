@@ -313,6 +313,7 @@ def ring_sets():
         f"keys {gadget_in_words(chosen.expansion)}; selectors {gadget_in_words(chosen.selector)}; "
         f"response {' '.join(map(str, chosen.response_bits))}"
         + (f"; dropped {chosen.dropped_bits}" if chosen.dropped_bits else "")
+        + (f"; of chunks {chosen.chunk_dropped_bits}" if chosen.chunk_dropped_bits != chosen.dropped_bits else "")
         for name, chosen in ring.SETS.items()
     ]
 

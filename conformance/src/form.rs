@@ -12,7 +12,7 @@ use spirea_math::random::public_row;
 pub enum Form {
     /// Form of `make test`: of slow and similar cases, it tests a few that the commit draws.
     Short,
-    /// Every case, as `CI_FULL=1` asks.
+    /// Every case, as `CI_FULL=1` asks, but for cases that only the long form repeats in full.
     Full,
     /// Everything that tests can do, as `SPIREA_CONFORMANCE=long` asks: the oracle for every
     /// protocol, more clients, every number of shares.
@@ -46,22 +46,45 @@ static SEED: LazyLock<String> = LazyLock::new(|| {
 /// Draws of this process, by name.
 static DRAWS: Mutex<BTreeMap<String, Vec<String>>> = Mutex::new(BTreeMap::new());
 
-/// Returns true if the form tests this case of `what`. The short form draws `count` of all `cases`
-/// by the commit's hash; the other forms test all. The first call for `what` prints the draw and
-/// the command that repeats it.
+/// Number of cases that the short and the full form draw. The long form tests all.
+#[derive(Clone, Copy, Debug)]
+pub struct Count {
+    /// Of the short form.
+    pub short: usize,
+    /// Of the full form.
+    pub full: usize,
+}
+
+/// A number of the short form alone: the full form tests all cases.
+impl From<usize> for Count {
+    fn from(short: usize) -> Self {
+        Self { short, full: usize::MAX }
+    }
+}
+
+/// Returns true if the form tests this case of `what`. The forms draw `count` of all `cases` by the
+/// commit's hash; the long form tests all. The first call for `what` prints the draw and the
+/// command that repeats it.
 ///
 /// # Panics
 /// If `case` is not among the cases.
-pub fn is_drawn(what: &str, cases: &[&str], count: usize, case: &str) -> bool {
+pub fn is_drawn(what: &str, cases: &[&str], count: impl Into<Count>, case: &str) -> bool {
     assert!(cases.contains(&case), "{case} is none of {cases:?}");
-    if Form::of_environment() > Form::Short {
+    let Count { short, full } = count.into();
+    let (count, form, more) = match Form::of_environment() {
+        Form::Short if full < cases.len() => (short, "", "SPIREA_CONFORMANCE=long"),
+        Form::Short => (short, "", "CI_FULL=1"),
+        Form::Full => (full, "CI_FULL=1 ", "SPIREA_CONFORMANCE=long"),
+        Form::Long => return true,
+    };
+    if count >= cases.len() {
         return true;
     }
     let mut draws = DRAWS.lock().unwrap_or_else(PoisonError::into_inner);
     let drawn = draws.entry(what.to_owned()).or_insert_with(|| {
         let drawn = draw(&SEED, what, cases, count);
         let line = format!(
-            "{what}: {} of {} are tested, {}. To repeat: SPIREA_DRAW={} cargo test. All of them: CI_FULL=1 cargo test.\n",
+            "{what}: {} of {} are tested, {}. To repeat: {form}SPIREA_DRAW={} cargo test. All of them: {more} cargo test.\n",
             drawn.len(),
             cases.len(),
             drawn.join(", "),

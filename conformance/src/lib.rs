@@ -16,7 +16,7 @@ use spirea_protocols::{
 };
 use tempfile::TempDir;
 
-pub use form::{Form, is_drawn};
+pub use form::{Count, Form, is_drawn};
 
 /// Returns true if the tests run in their long form.
 pub fn is_long() -> bool {

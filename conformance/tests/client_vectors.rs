@@ -22,6 +22,8 @@ const QUERY_SEED: u64 = 1;
 const PER_QUERY: &str = "-per-query";
 /// Suffix for the names of tables whose queries carry their keys and are short.
 const SHORT: &str = "-short";
+/// Suffix for the names of tables with the ring set `brief`.
+const BRIEF: &str = "-brief";
 /// Suffix for the names of tables whose hint is rounded.
 const ROUNDED: &str = "-rounded";
 /// Seed of the records.
@@ -29,6 +31,7 @@ const CONTENT_SEED: u64 = 2;
 
 /// Returns a small table's parameters. Records have several parts if the protocol supports parts.
 fn parameters(name: &str) -> ProtocolParams {
+    let (name, ring) = name.strip_suffix(BRIEF).map_or((name, "fast"), |name| (name, "brief"));
     let brings_keys = name.ends_with(PER_QUERY) || name.ends_with(SHORT);
     let protocol = name.trim_end_matches(PER_QUERY).trim_end_matches(SHORT);
     let (protocol, is_rounded) = match protocol.strip_suffix(ROUNDED) {
@@ -41,7 +44,7 @@ fn parameters(name: &str) -> ProtocolParams {
         |grid: Value| json!({ "protocol": protocol, "set": "module-1280", "seed": seed, "grid": grid });
     let packed = |grid: Value, dropped_bits: u32| {
         let mut params = folded(grid);
-        params["ring"] = json!("fast");
+        params["ring"] = json!(ring);
         params["dropped_bits"] = json!(dropped_bits);
         if brings_keys {
             params["keys"] = json!("per-query");
@@ -150,7 +153,8 @@ fn look_ups_are_what_was_committed() {
         .flat_map(|form| ["exppack-simple", "exppack-double", "hybrid"].map(|name| format!("{name}{form}")));
     let rounded = ["simple", "double"].map(|name| format!("{name}{ROUNDED}"));
     let names = NAMES.into_iter().chain(["dpf-xor-bins", "dpf-sum-bins"]).map(str::to_owned);
-    let names = names.chain(one_shot).chain(rounded);
+    let brief = ["exppack-simple", "exppack-simple-short"].map(|name| format!("{name}{BRIEF}"));
+    let names = names.chain(one_shot).chain(rounded).chain(brief);
     for protocol in names {
         let computed = vector(&protocol, 17);
         let path = folder.join(format!("{protocol}.json"));

@@ -9,7 +9,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use spirea_conformance::{Content, LEAST_EXCEEDANCE_LOG2, errors, is_drawn, is_long, setup};
+use spirea_conformance::{Content, Count, LEAST_EXCEEDANCE_LOG2, errors, is_drawn, is_long, setup};
 use spirea_cpu::CpuBackend;
 use spirea_lattice::noise::two_sided_tail_log2;
 use spirea_lattice::{LweSet, RingSet};
@@ -137,7 +137,7 @@ fn check(protocol: &str) {
     let names: Vec<String> = cases.iter().map(|case| format!("{case:?}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     for (case, name) in cases.iter().zip(&names).filter(|(case, _)| case.protocol == protocol) {
-        if !is_drawn("extreme databases at chosen shapes", &names, 1, name) {
+        if !is_drawn("extreme databases at chosen shapes", &names, Count { short: 1, full: 4 }, name) {
             continue;
         }
         for (piece, params) in case.pieces(&case.planned()) {
@@ -228,7 +228,7 @@ fn documented_margins() -> Vec<(String, String, String, f64)> {
 #[test]
 fn documented_margins_are_those_of_the_shapes_that_are_chosen() {
     let margins = documented_margins();
-    assert_eq!(margins.len(), 12);
+    assert_eq!(margins.len(), 16);
     let mut wrong = false;
     for (protocol, lwe, ring, bits) in margins {
         let case = Case::all().into_iter().find(|case| {

@@ -27,6 +27,8 @@ fn choose(protocol: &str, records: u64, record_bytes: usize) -> ProtocolParams {
 
 /// Protocols whose queries can carry their keys.
 const ONE_SHOT: [&str; 3] = ["exppack-simple", "exppack-double", "hybrid"];
+/// Ring sets of queries that bring their keys.
+const RINGS: [&str; 3] = ["fast", "brief", "small"];
 
 fn choose_one_shot(
     protocol: &str,
@@ -145,8 +147,8 @@ fn queries_that_bring_their_keys_decode() {
         if !is_drawn("protocols of queries that bring their keys", &ONE_SHOT, 2, protocol) {
             continue;
         }
-        for ring in ["fast", "small"] {
-            if !is_drawn("rings of queries that bring their keys", &["fast", "small"], 1, ring) {
+        for ring in RINGS {
+            if !is_drawn("rings of queries that bring their keys", &RINGS, 1, ring) {
                 continue;
             }
             for queries in QueryForm::ALL {
@@ -164,7 +166,7 @@ fn queries_that_bring_their_keys_are_answered_alike_by_the_oracle() {
     let cpu = Arc::new(CpuBackend::new(2).unwrap());
     let mut rng = SecretRng::from_os().unwrap();
     let (protocols, rings) =
-        if is_long() { (&ONE_SHOT[..], &["fast", "small"][..]) } else { (&ONE_SHOT[..1], &["fast"][..]) };
+        if is_long() { (&ONE_SHOT[..], &RINGS[..]) } else { (&ONE_SHOT[..1], &RINGS[..1]) };
     for protocol in protocols {
         for (ring, queries) in rings.iter().flat_map(|ring| QueryForm::ALL.map(|queries| (ring, queries))) {
             let params = choose_one_shot(protocol, ring, queries, 3, 40);
@@ -201,10 +203,14 @@ fn every_pseudorandom_function_decodes() {
 
 #[test]
 fn every_ring_set_decodes() {
-    for (protocol, ring) in
-        [("hybrid", "paper"), ("hybrid", "small"), ("onion", "onion-30"), ("onion", "onion-26")]
-    {
-        if !is_drawn("ring sets", &["paper", "small", "onion-30", "onion-26"], 1, ring) {
+    for (protocol, ring) in [
+        ("hybrid", "paper"),
+        ("hybrid", "brief"),
+        ("hybrid", "small"),
+        ("onion", "onion-30"),
+        ("onion", "onion-26"),
+    ] {
+        if !is_drawn("ring sets", &["paper", "brief", "small", "onion-30", "onion-26"], 1, ring) {
             continue;
         }
         let choice = Choice { protocol: protocol.into(), ring: Some(ring.into()), ..Choice::default() };

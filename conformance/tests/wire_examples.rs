@@ -491,7 +491,8 @@ fn ring_sets() -> Vec<String> {
         let primes = primes.join(" ");
         let dropped = match set.dropped_bits() {
             0 => String::new(),
-            bits => format!("; dropped {bits}"),
+            bits if bits == set.chunk_dropped_bits() => format!("; dropped {bits}"),
+            bits => format!("; dropped {bits}; of chunks {}", set.chunk_dropped_bits()),
         };
         format!(
             "{name}: primes {primes}; p 2^{p}; keys {keys}; selectors {selectors}; response {a} {b}{dropped}"

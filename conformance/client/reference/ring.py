@@ -40,6 +40,14 @@ class RingSet:
     selector: object
     response_bits: tuple
     dropped_bits: int = 0
+    # Bits that the ciphertext of a chunk drops, if that is another number (wire.md 11.8).
+    other_dropped_bits: int | None = None
+    # Bits of a value of b in keys, and in queries by expansion (wire.md 11.3).
+    word_bits: int = 32
+
+    @property
+    def chunk_dropped_bits(self):
+        return self.dropped_bits if self.other_dropped_bits is None else self.other_dropped_bits
 
     @property
     def modulus(self):
@@ -56,8 +64,9 @@ class RingSet:
         return self.plaintext_bits < 20
 
     @property
-    def words(self):
-        return DEGREE * len(self.primes)
+    def half_bytes(self):
+        """Size of a ciphertext's b half as values, in bytes (wire.md 11.3)."""
+        return DEGREE * len(self.primes) * self.word_bits // 8
 
     @property
     def response_bytes(self):
@@ -73,6 +82,7 @@ _ONION_SELECTOR = Digits(3, 22, 42)
 SETS = {
     "paper": RingSet(_PACKING, 18, Digits(5, 18, 0), Digits(5, 18, 0), (18, 14)),
     "fast": RingSet(_PACKING, 18, Residues(), Digits(3, 16, 39), (18, 14), 30),
+    "brief": RingSet(_PACKING, 18, Digits(2, 29, 29), Digits(3, 16, 39), (18, 14), 30, 41, 29),
     "small": RingSet((1073692673, 1073668097), 17, Digits(8, 7, 6), Digits(3, 9, 33), (18, 14), 8),
     "onion-30": RingSet(_ONION, 30, Digits(5, 19, 12), _ONION_SELECTOR, (41, 37)),
     "onion-32": RingSet(_ONION, 32, Digits(6, 16, 10), _ONION_SELECTOR, (43, 39)),

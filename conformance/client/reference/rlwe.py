@@ -44,7 +44,7 @@ class Shape:
 
     @property
     def query_bytes(self):
-        return SEED_BYTES + 4 * self.set.words
+        return SEED_BYTES + self.set.half_bytes
 
     @property
     def result_bytes(self):
@@ -53,13 +53,13 @@ class Shape:
 
     def half(self, ring, b):
         """Encodes the values of a query's b half (wire.md 11.6)."""
-        return b.astype("<u4").tobytes()
+        return join_words(b, self.set.word_bits)
 
     @property
     def keys_bytes(self):
         """Size of the evaluation keys in bytes (wire.md 11.5)."""
         ciphertexts = (len(self.exponents) + 2 * (self.depth > 0)) * len(self.set.expansion.factors(self.set.primes))
-        return SEED_BYTES + 4 * ciphertexts * self.set.words
+        return SEED_BYTES + ciphertexts * self.set.half_bytes
 
 
 class Expanded(Shape):
@@ -118,8 +118,13 @@ class Rotated(Shape):
     def kept_bits(self):
         return self.round(self.set.modulus - 1).bit_length()
 
+    @property
+    def dropped(self):
+        """Number of low bits that a coefficient loses."""
+        return self.set.dropped_bits
+
     def round(self, number):
-        return (number + (1 << self.set.dropped_bits - 1)) >> self.set.dropped_bits
+        return (number + (1 << self.dropped - 1)) >> self.dropped
 
     def half(self, ring, b):
         """Encodes a query's b half, given as values, as rounded coefficients (wire.md 11.6)."""
@@ -148,7 +153,7 @@ class OneShot(Rotated):
 
     @property
     def query_bytes(self):
-        keys = len(self.exponents) * len(self.factors_of_keys) * self.set.words * self.key_bits // 8
+        keys = len(self.exponents) * len(self.factors_of_keys) * len(self.set.primes) * DEGREE * self.key_bits // 8
         return keys + self.ciphertexts * (super().query_bytes - SEED_BYTES)
 
     @property
@@ -175,6 +180,10 @@ class Short(OneShot):
     @property
     def ciphertexts(self):
         return self.chunks
+
+    @property
+    def dropped(self):
+        return self.set.chunk_dropped_bits
 
     def messages(self, ring, numbers, noise):
         inverse = pow(CHUNK, -1, self.set.modulus)
@@ -220,7 +229,7 @@ class RingSecret:
         for target in targets:
             for factor in self.set.expansion.factors(self.set.primes):
                 message = ring.add(ring.forward(self._noise(rng)), ring.scale(target, factor))
-                halves.append(self._encrypt(message, seed, len(halves)).astype("<u4").tobytes())
+                halves.append(join_words(self._encrypt(message, seed, len(halves)), self.set.word_bits))
         return seed + b"".join(halves)
 
     def _scaled(self, numbers):

@@ -42,8 +42,8 @@ pub struct ProtocolOptions {
     /// LWE set, if not the level's: module-1280, module-1536, or paper for a uniform public matrix.
     #[arg(help_heading = "Parameters", long)]
     set: Option<String>,
-    /// Ring set, if not the protocol's default: fast, small or paper for packing; onion-32,
-    /// onion-30 or onion-26 for onion.
+    /// Ring set, if not the protocol's default: fast, brief, small or paper for packing;
+    /// onion-32, onion-30 or onion-26 for onion.
     #[arg(help_heading = "Parameters", long)]
     ring: Option<String>,
     /// Pseudorandom function of dpf-xor and dpf-sum: aes-128, the default, chacha20, chacha12,

@@ -111,17 +111,25 @@ fn report(what: &str, measured: f64, derived: f64) {
 fn main() {
     let steps: usize = std::env::args().nth(1).map_or(8, |steps| steps.parse().expect("a number of steps"));
     let mut rng = SecretRng::from_os().expect("the system has randomness");
-    let set = RingSet::Fast;
-    let setting = Setting::new(set, &mut rng);
+    for set in [RingSet::Fast, RingSet::Brief] {
+        println!("{}:", set.name());
+        measure(set, steps, &mut rng);
+    }
+}
+
+/// Measures the rows of the key that `steps` - 1 substitutions derive, and a rotation under it.
+fn measure(set: RingSet, steps: usize, rng: &mut SecretRng) {
+    let setting = Setting::new(set, rng);
     let Setting { ring, gadget, .. } = setting;
     let (degree, doubled) = (ring.degree() as f64, 2 * ring.degree());
-    // Without dropped bits, as under this set, a substitution adds the digits' noise alone.
+    // A substitution adds the digits times the noise of the rows, and the dropped bits times the
+    // secret.
     let (digits, dropped) = gadget.mean_squares(ring);
-    assert_eq!(dropped, 0.0, "a set whose digits are exact");
-    let substitution = degree * digits * RingSet::SIGMA.powi(2);
+    let dropped = dropped * 2.0 * degree / 3.0;
+    let substitution = degree * digits * RingSet::SIGMA.powi(2) + dropped;
 
     let levels = gadget.levels(ring);
-    let first: Vec<_> = (0..levels).map(|row| setting.encrypt(&setting.row(row, 5), &mut rng)).collect();
+    let first: Vec<_> = (0..levels).map(|row| setting.encrypt(&setting.row(row, 5), rng)).collect();
     let (mut derived, mut exponent) = (first.clone(), 5);
     for _ in 1..steps {
         derived = derived.iter().map(|row| setting.substitute(&first, 5, row)).collect();
@@ -132,9 +140,9 @@ fn main() {
     report(&format!("rows of the key for X^(5^{steps})"), rows.sum::<f64>() / levels as f64, of_row);
 
     let message = ring.zero();
-    let fresh = setting.encrypt(&message, &mut rng);
+    let fresh = setting.encrypt(&message, rng);
     let rotated = setting.substitute(&derived, exponent, &fresh);
-    let of_rotation = degree * digits * of_row;
+    let of_rotation = degree * digits * of_row + dropped;
     report("one rotation", setting.noise(&rotated, &message), of_rotation);
     let all = (BIG - 1) as f64 * of_rotation;
     let budget = ring.log2_modulus() - 9.0;

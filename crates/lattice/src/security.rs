@@ -48,7 +48,7 @@ mod tests {
             reach.map(|&(name, _)| name).collect()
         };
         assert_eq!(reach(&lwe), ["module-1536"]);
-        assert_eq!(reach(&ring), ["paper", "fast", "small", "onion-26"]);
+        assert_eq!(reach(&ring), ["paper", "fast", "brief", "small", "onion-26"]);
     }
 
     #[test]

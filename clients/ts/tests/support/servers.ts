@@ -30,7 +30,7 @@ export const PAIRS = ["dpf-xor", "dpf-sum"];
 
 /** Returns the protocol of a table by its name. */
 export function bare(name: string): string {
-  return name.replace(/-(per-query|short|bins|rounded)$/, "");
+  return name.replace(/(-(per-query|short|bins|rounded|brief))+$/, "");
 }
 
 export function value(row: number): string[] {

@@ -78,7 +78,7 @@ fn packings_by_residues_agree() {
 
 #[test]
 fn packings_by_digits_agree() {
-    const SETS: [RingSet; 2] = [RingSet::Small, RingSet::Onion32];
+    const SETS: [RingSet; 3] = [RingSet::Brief, RingSet::Small, RingSet::Onion32];
     for set in SETS {
         if !is_drawn("sets that pack by digits", &SETS.map(RingSet::name), 1, set.name()) {
             continue;

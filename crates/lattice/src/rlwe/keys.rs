@@ -4,7 +4,7 @@ use spirea_math::random::SecretRng;
 use spirea_math::{Expansion, Gadget, Ring, Rotations};
 use zeroize::Zeroizing;
 
-use super::secret::fresh_seed;
+use super::secret::{fresh_seed, push_bits};
 use super::{LatticeError, RingSecret, RingSet, parse_seeded, seeded_bytes, uniform_half};
 
 /// Conversion of expanded ciphertexts to RGSW encryptions.
@@ -74,7 +74,7 @@ impl KeyShape {
 
     /// Returns the number of bytes of the keys: a seed and the b halves.
     pub fn bytes(&self) -> usize {
-        seeded_bytes(self.set.ring(), self.ciphertexts())
+        seeded_bytes(self.set, self.ciphertexts())
     }
 
     /// Parses keys and derives their uniform halves.
@@ -83,7 +83,7 @@ impl KeyShape {
     /// [`LatticeError`] if the length is wrong, or a word is not below its prime.
     pub fn parse(&self, bytes: &[u8]) -> Result<EvaluationKeyWords, LatticeError> {
         let ring = self.set.ring();
-        let mut expansion = parse_seeded(ring, "keys", bytes, self.ciphertexts())?;
+        let mut expansion = parse_seeded(self.set, "keys", bytes, self.ciphertexts())?;
         let of_level = self.digits() * 2 * ring.words();
         let mut rotations = expansion.split_off(self.levels as usize * of_level);
         let rotated = self.rotations.map_or(0, |_| Rotations::KEYS);
@@ -93,7 +93,8 @@ impl KeyShape {
 }
 
 impl RingSecret {
-    /// Makes fresh evaluation keys: a 32-byte seed, then the b halves as little-endian words.
+    /// Makes fresh evaluation keys: a 32-byte seed, then the b halves, as docs/wire/ring.md has
+    /// them (11.3).
     ///
     /// # Panics
     /// If `shape` belongs to another set.
@@ -153,7 +154,7 @@ impl Keys {
         for factor in gadget.factors(ring) {
             let mut message = secret.key_message(factor, target, rng);
             secret.mask(uniform_half(ring, &self.seed, self.count), &mut message);
-            self.bytes.extend(message.iter().flat_map(|word| word.to_le_bytes()));
+            push_bits(&mut self.bytes, secret.set().word_bits(), message.iter().map(|&word| word.into()));
             self.count += 1;
         }
     }

@@ -46,8 +46,8 @@ fn uniform_half(ring: &Ring, seed: &Seed, i: usize) -> Vec<u32> {
 }
 
 /// Returns the number of bytes of `count` ciphertexts with one seed.
-fn seeded_bytes(ring: &Ring, count: usize) -> usize {
-    SEED_BYTES + count * ring.words() * 4
+fn seeded_bytes(set: RingSet, count: usize) -> usize {
+    SEED_BYTES + count * set.ring().words() * set.word_bits() as usize / 8
 }
 
 /// Splits `bytes`, which must have `expected` bytes, into the seed and the rest.
@@ -64,23 +64,47 @@ fn split_seed<'a>(
 
 /// Expands `count` ciphertexts from a seed and their b halves, each to [a | b] as values.
 fn parse_seeded(
-    ring: &Ring,
+    set: RingSet,
     what: &'static str,
     bytes: &[u8],
     count: usize,
 ) -> Result<Vec<u32>, LatticeError> {
-    let malformed = |detail: String| LatticeError { what, detail };
-    let (seed, halves) = split_seed(what, bytes, seeded_bytes(ring, count))?;
+    let (seed, halves) = split_seed(what, bytes, seeded_bytes(set, count))?;
+    let (ring, bits) = (set.ring(), set.word_bits());
     let mut words = Vec::with_capacity(2 * count * ring.words());
-    for (i, half) in halves.chunks_exact(ring.words() * 4).enumerate() {
+    for (i, half) in halves.chunks_exact(ring.words() * bits as usize / 8).enumerate() {
         words.extend(uniform_half(ring, seed, i));
-        let b = words.len();
-        words.extend(half.as_chunks().0.iter().map(|&word| u32::from_le_bytes(word)));
-        for (limb, b) in ring.limbs().iter().zip(words[b..].chunks_exact(ring.degree())) {
-            if b.iter().any(|&word| word >= limb.prime().value()) {
-                return Err(malformed(format!("a word is not below its prime {}", limb.prime().value())));
-            }
-        }
+        push_values(ring, what, half, bits, &mut words)?;
     }
     Ok(words)
+}
+
+/// Appends values that were sent in `bits` bits each, lowest bit first and without gaps, in whole
+/// polynomials.
+fn push_values(
+    ring: &Ring,
+    what: &'static str,
+    bytes: &[u8],
+    bits: u32,
+    words: &mut Vec<u32>,
+) -> Result<(), LatticeError> {
+    /// Count of numbers that are read together: 8 fill whole bytes for every number of bits.
+    const TOGETHER: usize = 8;
+    let first = words.len();
+    let mut some = [0; size_of::<u32>() * TOGETHER + size_of::<u64>()];
+    for bytes in bytes.chunks_exact(bits as usize) {
+        some[..bits as usize].copy_from_slice(bytes);
+        words.extend((0..TOGETHER).map(|i| {
+            let (byte, shift) = (i * bits as usize / 8, i * bits as usize % 8);
+            let number = u64::from_le_bytes(*some[byte..].first_chunk().expect("eight more bytes"));
+            (number >> shift) as u32 & (u32::MAX >> (u32::BITS - bits))
+        }));
+    }
+    let primes = ring.limbs().iter().map(|limb| limb.prime().value()).cycle();
+    for (values, prime) in words[first..].chunks_exact(ring.degree()).zip(primes) {
+        if values.iter().any(|&value| value >= prime) {
+            return Err(LatticeError { what, detail: format!("a word is not below its prime {prime}") });
+        }
+    }
+    Ok(())
 }

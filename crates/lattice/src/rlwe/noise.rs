@@ -26,8 +26,17 @@ impl RingNoise {
     /// Returns the noise for rotated numbers: the encryption's noise is not divided away, and the b
     /// half is rounded.
     pub fn rounded(set: RingSet, levels: u32) -> Self {
-        let rounding = 4f64.powi(set.dropped_bits() as i32) / 12.0;
-        Self { set, levels, encrypted: RingSet::SIGMA.powi(2) + rounding }
+        Self { set, levels, encrypted: Self::encrypted(set.dropped_bits()) }
+    }
+
+    /// Returns the noise if each chunk has its own ciphertext, without an expansion.
+    pub fn apart(set: RingSet) -> Self {
+        Self { set, levels: 0, encrypted: Self::encrypted(set.chunk_dropped_bits()) }
+    }
+
+    /// Returns the variance of an encryption that is rounded to numbers without their lowest bits.
+    fn encrypted(dropped: u32) -> f64 {
+        RingSet::SIGMA.powi(2) + 4f64.powi(dropped as i32) / 12.0
     }
 
     fn degree() -> f64 {
@@ -87,7 +96,7 @@ impl RingNoise {
     }
 
     /// Returns the variance of packing by rotations if each chunk has its own ciphertext and the
-    /// key of the big step is derived. There is no expansion: `self` has 0 levels.
+    /// key of the big step is derived, for noise from [`Self::apart`].
     ///
     /// The query's numbers are multiplied by the number n of automorphisms. The noise of the
     /// encryption is not: of its N coefficients, only the constant one has n equal images, and the
@@ -160,6 +169,7 @@ mod tests {
             let noise = match *kind {
                 "new" => RingNoise::new(set, levels),
                 "rounded" => RingNoise::rounded(set, levels),
+                "apart" => RingNoise::apart(set),
                 _ => panic!("{line}"),
             };
             let count = |word: &str| word.parse::<usize>().unwrap();
@@ -182,7 +192,7 @@ mod tests {
             assert!((found - expected).abs() <= 1e-12 * expected, "{line}: {found}");
             checked += 1;
         }
-        assert_eq!(checked, 264);
+        assert_eq!(checked, 385);
     }
 
     #[test]

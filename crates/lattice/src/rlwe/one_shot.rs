@@ -10,14 +10,12 @@ use spirea_math::random::{SecretRng, Seed};
 use spirea_math::{Rotations, SentChunks};
 use zeroize::Zeroizing;
 
-use super::query::{rounded_bytes, unrounded};
+use super::query::Rounding;
 use super::secret::push_bits;
-use super::{LatticeError, RingSecret, RingSet, uniform_half};
+use super::{LatticeError, RingSecret, RingSet, push_values, uniform_half};
 
 /// Name for deriving the key of the uniform halves.
 const NAME: &str = "spirea v1: uniform halves of queries that bring their keys";
-/// Count of numbers that are read together: 8 numbers fill whole bytes for every number of bits.
-const TOGETHER: usize = 8;
 
 /// Shape of a query with its keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -41,20 +39,23 @@ impl OneShotQuery {
         self.chunks.ciphertexts(self.rotations)
     }
 
-    /// Returns the number of bits of a word in a key's b half: those of the largest prime.
-    fn key_bits(&self) -> u32 {
-        let primes = self.set.ring().limbs().iter().map(|limb| limb.prime().value());
-        primes.map(|prime| u32::BITS - prime.leading_zeros()).max().expect("a ring has primes")
+    /// Returns the rounding of the ciphertexts behind the keys.
+    fn rounding(&self) -> Rounding {
+        let dropped = match self.chunks {
+            SentChunks::Expanded(_) => self.set.dropped_bits(),
+            SentChunks::Apart => self.set.chunk_dropped_bits(),
+        };
+        Rounding { set: self.set, dropped }
     }
 
     fn key_bytes(&self) -> usize {
-        self.key_ciphertexts() * self.set.ring().words() * self.key_bits() as usize / 8
+        self.key_ciphertexts() * self.set.ring().words() * self.set.prime_bits() as usize / 8
     }
 
     /// Returns the number of bytes of a query with its keys: the keys' b halves in the order of
     /// [`SentChunks::exponents`], then those of the ciphertexts behind them, rounded.
     pub fn bytes(&self) -> usize {
-        self.key_bytes() + self.ciphertexts() * rounded_bytes(self.set)
+        self.key_bytes() + self.ciphertexts() * self.rounding().bytes()
     }
 
     /// Parses the b halves of a query, first the keys' and then the others, as values.
@@ -68,26 +69,12 @@ impl OneShotQuery {
             .split_at_checked(self.key_bytes())
             .filter(|_| found == expected)
             .ok_or_else(|| malformed(format!("it has {found} bytes where the parameters say {expected}")))?;
-        let (ring, bits) = (self.set.ring(), self.key_bits() as usize);
+        let ring = self.set.ring();
         let polynomials = self.key_ciphertexts() + self.ciphertexts();
         let mut words = Vec::with_capacity(polynomials * ring.words());
-        let mut some = [0; size_of::<u32>() * TOGETHER + size_of::<u64>()];
-        for bytes in keys.chunks_exact(bits) {
-            some[..bits].copy_from_slice(bytes);
-            words.extend((0..TOGETHER).map(|i| {
-                let (byte, shift) = (i * bits / 8, i * bits % 8);
-                let number = u64::from_le_bytes(*some[byte..].first_chunk().expect("eight more bytes"));
-                (number >> shift) as u32 & (u32::MAX >> (u32::BITS as usize - bits))
-            }));
-        }
-        let primes = ring.limbs().iter().map(|limb| limb.prime().value()).cycle();
-        for (values, prime) in words.chunks_exact(ring.degree()).zip(primes) {
-            if values.iter().any(|&value| value >= prime) {
-                return Err(malformed(format!("a word is not below its prime {prime}")));
-            }
-        }
-        let halves = ciphertexts.chunks_exact(rounded_bytes(self.set));
-        words.extend(halves.flat_map(|half| unrounded(self.set, half)));
+        push_values(ring, "query", keys, self.set.prime_bits(), &mut words)?;
+        let halves = ciphertexts.chunks_exact(self.rounding().bytes());
+        words.extend(halves.flat_map(|half| self.rounding().values(half)));
         Ok(words)
     }
 }
@@ -143,14 +130,14 @@ impl UniformHalves {
             for &factor in &factors {
                 let mut message = secret.key_message(factor, &image, rng);
                 secret.mask(next(), &mut message);
-                push_bits(&mut bytes, shape.key_bits(), message.iter().map(|&word| word.into()));
+                push_bits(&mut bytes, shape.set.prime_bits(), message.iter().map(|&word| word.into()));
             }
         }
         for numbers in ciphertexts {
             let mut message = secret.numbers(numbers.as_ref(), rng);
             ring.forward(&mut message);
             secret.mask(next(), &mut message);
-            secret.push_rounded(message, &mut bytes);
+            shape.rounding().push(message, &mut bytes);
         }
         (bytes, AnswerSecret(secret))
     }
@@ -189,6 +176,7 @@ mod tests {
     fn keys_and_numbers_have_their_phases_up_to_noise() {
         let of_sets = [
             (RingSet::Fast, [21 * 44_544 + 29_184, 6 * 44_544 + 5 * 29_184]),
+            (RingSet::Brief, [14 * 44_544 + 29_184, 4 * 44_544 + 5 * 23_552]),
             (RingSet::Small, [56 * 30_720 + 26_624, 16 * 30_720 + 5 * 26_624]),
         ];
         for (set, bytes) in of_sets {
@@ -238,7 +226,7 @@ mod tests {
             ring.sub_assign(&mut phase, &target);
             ring.inverse(&mut phase);
             let coefficients = (0..4096).map(|i| ring.centred(ring.coefficient(&phase, i)).abs());
-            let (largest, rounding) = (coefficients.max().unwrap(), 1 << (set.dropped_bits() - 1));
+            let (largest, rounding) = (coefficients.max().unwrap(), 1 << (shape.rounding().dropped - 1));
             let most = if i < count { 31 } else { 31 + rounding };
             assert!((8..=most).contains(&largest), "{} {i}: noise up to {largest}", set.name());
             checked += 1;

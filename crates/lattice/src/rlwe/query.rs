@@ -11,7 +11,7 @@ use super::{
 
 /// Returns the number of bytes of a query's ciphertext: a seed and the b half.
 pub fn query_bytes(set: RingSet) -> usize {
-    seeded_bytes(set.ring(), 1)
+    seeded_bytes(set, 1)
 }
 
 /// Parses a query's bytes into the ciphertext [a | b], as values.
@@ -19,24 +19,62 @@ pub fn query_bytes(set: RingSet) -> usize {
 /// # Errors
 /// [`LatticeError`] if the length is wrong, or a word is not below its prime.
 pub fn parse_query(set: RingSet, bytes: &[u8]) -> Result<Vec<u32>, LatticeError> {
-    parse_seeded(set.ring(), "query", bytes, 1)
+    parse_seeded(set, "query", bytes, 1)
 }
 
-/// Returns the number of bits of a coefficient in a rounded b half.
-fn rounded_bits(set: RingSet) -> u32 {
-    u128::BITS - round(set, set.ring().modulus() - 1).leading_zeros()
+/// Rounding of a b half's coefficients to numbers without their lowest bits.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rounding {
+    pub set: RingSet,
+    /// Number of omitted bits.
+    pub dropped: u32,
 }
 
-/// Rounds a coefficient in [0, q) to the nearest number without the bits that its set drops.
-fn round(set: RingSet, coefficient: u128) -> u128 {
-    let dropped = set.dropped_bits();
-    (coefficient + ((1 << dropped) >> 1)) >> dropped
+impl Rounding {
+    /// Returns the rounding of a query's one ciphertext.
+    fn of_query(set: RingSet) -> Self {
+        Self { set, dropped: set.dropped_bits() }
+    }
+
+    /// Returns the number of bits of a rounded coefficient.
+    fn bits(self) -> u32 {
+        u128::BITS - self.round(self.set.ring().modulus() - 1).leading_zeros()
+    }
+
+    /// Rounds a coefficient in [0, q) to the nearest number.
+    fn round(self, coefficient: u128) -> u128 {
+        (coefficient + ((1 << self.dropped) >> 1)) >> self.dropped
+    }
+
+    /// Returns the number of bytes of a rounded b half: numbers without gaps.
+    pub fn bytes(self) -> usize {
+        self.set.ring().degree() * self.bits() as usize / 8
+    }
+
+    /// Rounds a b half (values) and appends it.
+    pub fn push(self, mut b: Zeroizing<Vec<u32>>, bytes: &mut Vec<u8>) {
+        let ring = self.set.ring();
+        ring.inverse(&mut b);
+        let numbers = (0..ring.degree()).map(|i| self.round(ring.coefficient(&b, i)) as u64);
+        push_bits(bytes, self.bits(), numbers);
+    }
+
+    /// Returns the values of a rounded b half, whose length is right.
+    pub fn values(self, half: &[u8]) -> Vec<u32> {
+        let (ring, bits) = (self.set.ring(), self.bits());
+        let mut numbers = Bits::new(half);
+        let numbers: Vec<i64> = (0..ring.degree()).map(|_| numbers.take(bits) as i64).collect();
+        let mut b = ring.lift_wide(&numbers);
+        ring.scale_assign(&mut b, 1 << self.dropped);
+        ring.forward(&mut b);
+        b
+    }
 }
 
 /// Returns the number of bytes of a query's ciphertext with a rounded b half: a seed, and numbers
 /// without gaps.
 pub fn rounded_query_bytes(set: RingSet) -> usize {
-    SEED_BYTES + rounded_bytes(set)
+    SEED_BYTES + Rounding::of_query(set).bytes()
 }
 
 /// Parses a query's bytes with a rounded b half ([`RingSet::dropped_bits`]) into the ciphertext
@@ -47,24 +85,8 @@ pub fn rounded_query_bytes(set: RingSet) -> usize {
 pub fn parse_rounded_query(set: RingSet, bytes: &[u8]) -> Result<Vec<u32>, LatticeError> {
     let (seed, half) = split_seed("query", bytes, rounded_query_bytes(set))?;
     let mut words = uniform_half(set.ring(), seed, 0);
-    words.extend(unrounded(set, half));
+    words.extend(Rounding::of_query(set).values(half));
     Ok(words)
-}
-
-/// Returns the number of bytes of a rounded b half.
-pub(super) fn rounded_bytes(set: RingSet) -> usize {
-    set.ring().degree() * rounded_bits(set) as usize / 8
-}
-
-/// Returns the values of a rounded b half, whose length is right.
-pub(super) fn unrounded(set: RingSet, half: &[u8]) -> Vec<u32> {
-    let (ring, bits) = (set.ring(), rounded_bits(set));
-    let mut numbers = Bits::new(half);
-    let numbers: Vec<i64> = (0..ring.degree()).map(|_| numbers.take(bits) as i64).collect();
-    let mut b = ring.lift_wide(&numbers);
-    ring.scale_assign(&mut b, 1 << set.dropped_bits());
-    ring.forward(&mut b);
-    b
 }
 
 impl RingSecret {
@@ -93,7 +115,7 @@ impl RingSecret {
         let (seed, b) = self.seal(message, rng);
         let mut bytes = Vec::with_capacity(query_bytes(self.set()));
         bytes.extend(seed);
-        bytes.extend(b.iter().flat_map(|word| word.to_le_bytes()));
+        push_bits(&mut bytes, self.set().word_bits(), b.iter().map(|&word| word.into()));
         bytes
     }
 
@@ -109,7 +131,7 @@ impl RingSecret {
         let (seed, b) = self.seal(message, rng);
         let mut bytes = Vec::with_capacity(rounded_query_bytes(self.set()));
         bytes.extend(seed);
-        self.push_rounded(b, &mut bytes);
+        Rounding::of_query(self.set()).push(b, &mut bytes);
         bytes
     }
 
@@ -119,18 +141,13 @@ impl RingSecret {
     /// # Panics
     /// Those of [`Self::encrypt_coefficients`].
     pub(super) fn numbers(&self, numbers: &[(usize, u128, i8)], rng: &mut SecretRng) -> Zeroizing<Vec<u32>> {
-        assert!(rounded_bits(self.set()) < i64::BITS, "sets whose leaves are entries round nothing");
+        assert!(
+            Rounding::of_query(self.set()).bits() < i64::BITS,
+            "sets whose leaves are entries round nothing"
+        );
         let mut message = self.message(numbers.iter().copied());
         self.add_noise(&mut message, rng);
         message
-    }
-
-    /// Rounds a b half (values) and appends it.
-    pub(super) fn push_rounded(&self, mut b: Zeroizing<Vec<u32>>, bytes: &mut Vec<u8>) {
-        let (set, ring) = (self.set(), self.ring());
-        ring.inverse(&mut b);
-        let numbers = (0..ring.degree()).map(|i| round(set, ring.coefficient(&b, i)) as u64);
-        push_bits(bytes, rounded_bits(set), numbers);
     }
 
     /// Returns the polynomial of scale times number at some coefficients.

@@ -17,6 +17,9 @@ pub enum RingSet {
     /// `fast`: the ring of `paper`, with residues as digits of the expansion, which saves half of
     /// its transforms.
     Fast,
+    /// `brief`: the ring of `fast` without the lowest third of what keys multiply: two digits, so
+    /// keys are a third shorter.
+    Brief,
     /// `small`: two primes and shorter digits; plaintexts and leaves take two thirds of the memory.
     Small,
     /// `onion-30`: coefficients of 30 bits for OnionPIRv2.
@@ -47,8 +50,8 @@ fn ring(primes: &[u32]) -> Arc<Ring> {
 
 impl RingSet {
     /// All sets.
-    pub const ALL: [Self; 6] =
-        [Self::Paper, Self::Fast, Self::Small, Self::Onion30, Self::Onion32, Self::Onion26];
+    pub const ALL: [Self; 7] =
+        [Self::Paper, Self::Fast, Self::Brief, Self::Small, Self::Onion30, Self::Onion32, Self::Onion26];
     /// Coefficients of a polynomial, N.
     pub const DEGREE: usize = 4096;
     /// Standard deviation of the noise.
@@ -64,6 +67,7 @@ impl RingSet {
         match self {
             Self::Paper => "paper",
             Self::Fast => "fast",
+            Self::Brief => "brief",
             Self::Small => "small",
             Self::Onion30 => "onion-30",
             Self::Onion32 => "onion-32",
@@ -74,17 +78,32 @@ impl RingSet {
     /// Returns the ring with its tables, which are computed once.
     pub fn ring(self) -> &'static Arc<Ring> {
         match self {
-            Self::Paper | Self::Fast => &PACKING,
+            Self::Paper | Self::Fast | Self::Brief => &PACKING,
             Self::Small => &SHORT,
             Self::Onion30 | Self::Onion32 => &ONION,
             Self::Onion26 => &CONSERVATIVE,
         }
     }
 
+    /// Returns the number of bits of the largest prime.
+    pub(super) fn prime_bits(self) -> u32 {
+        let primes = self.ring().limbs().iter().map(|limb| limb.prime().value());
+        primes.map(|prime| u32::BITS - prime.leading_zeros()).max().expect("a ring has primes")
+    }
+
+    /// Returns the number of bits in which each value of a registered key, or of a query that is
+    /// expanded, is sent.
+    pub(super) fn word_bits(self) -> u32 {
+        match self {
+            Self::Brief => self.prime_bits(),
+            _ => u32::BITS,
+        }
+    }
+
     /// Returns log2 of the plaintext modulus p.
     pub fn plaintext_bits(self) -> u32 {
         match self {
-            Self::Paper | Self::Fast => 18,
+            Self::Paper | Self::Fast | Self::Brief => 18,
             Self::Small => 17,
             Self::Onion30 => 30,
             Self::Onion32 => 32,
@@ -102,6 +121,8 @@ impl RingSet {
         match self {
             Self::Paper => Gadget::Digits { levels: 5, base_log: 18, dropped: 0 },
             Self::Fast => Gadget::Residues,
+            // The dropped bits times the secret are a thirtieth of the digits' noise in variance.
+            Self::Brief => Gadget::Digits { levels: 2, base_log: 29, dropped: 29 },
             Self::Small => Gadget::Digits { levels: 8, base_log: 7, dropped: 6 },
             // The papers use log q = 108; here q / p is 4 times smaller, so digits are smaller too.
             Self::Onion30 => Gadget::Digits { levels: 5, base_log: 19, dropped: 12 },
@@ -119,7 +140,7 @@ impl RingSet {
     pub fn selector_gadget(self) -> Gadget {
         match self {
             Self::Paper => Gadget::Digits { levels: 5, base_log: 18, dropped: 0 },
-            Self::Fast => Gadget::Digits { levels: 3, base_log: 16, dropped: 39 },
+            Self::Fast | Self::Brief => Gadget::Digits { levels: 3, base_log: 16, dropped: 39 },
             Self::Small => Gadget::Digits { levels: 3, base_log: 9, dropped: 33 },
             Self::Onion30 | Self::Onion32 => Gadget::Digits { levels: 3, base_log: 22, dropped: 42 },
             // The dropped bits of ten levels, all with the worst sign, are a thousandth of what
@@ -131,7 +152,7 @@ impl RingSet {
     /// Returns the numbers of bits of a coefficient of a and of b in a response.
     pub fn response_bits(self) -> (u32, u32) {
         match self {
-            Self::Paper | Self::Fast | Self::Small => (18, 14),
+            Self::Paper | Self::Fast | Self::Brief | Self::Small => (18, 14),
             Self::Onion30 => (41, 37),
             Self::Onion32 => (43, 39),
             Self::Onion26 => (37, 33),
@@ -144,16 +165,28 @@ impl RingSet {
     /// substitutions. Sets whose leaves are entries have no such queries.
     pub fn dropped_bits(self) -> u32 {
         match self {
-            Self::Fast => 30,
+            Self::Fast | Self::Brief => 30,
             Self::Small => 8,
             Self::Paper | Self::Onion30 | Self::Onion32 | Self::Onion26 => 0,
+        }
+    }
+
+    /// Returns the number of low bits that the ciphertext of a chunk omits, if each chunk of a
+    /// query has its own. No expansion doubles this rounding noise, so it may be larger than that
+    /// of [`Self::dropped_bits`]; under `fast` and `small` it is not.
+    pub fn chunk_dropped_bits(self) -> u32 {
+        match self {
+            Self::Brief => 41,
+            _ => self.dropped_bits(),
         }
     }
 
     /// Returns the cost of attacks on it.
     pub fn security(self) -> Security {
         match self {
-            Self::Paper | Self::Fast => Security { matzov: 159.7, bdgl16: 162.6, core_svp: 132.3 },
+            Self::Paper | Self::Fast | Self::Brief => {
+                Security { matzov: 159.7, bdgl16: 162.6, core_svp: 132.3 }
+            }
             Self::Small => Security { matzov: 239.1, bdgl16: 245.9, core_svp: 218.4 },
             Self::Onion30 | Self::Onion32 => Security { matzov: 128.9, bdgl16: 131.1, core_svp: 99.6 },
             Self::Onion26 => Security { matzov: 153.8, bdgl16: 156.7, core_svp: 125.9 },
@@ -169,7 +202,7 @@ mod tests {
     fn moduli_are_no_larger_than_what_security_was_estimated_for() {
         for set in RingSet::ALL {
             let most = match set {
-                RingSet::Paper | RingSet::Fast => 87.0,
+                RingSet::Paper | RingSet::Fast | RingSet::Brief => 87.0,
                 RingSet::Small => 60.0,
                 RingSet::Onion30 | RingSet::Onion32 => 106.0,
                 RingSet::Onion26 => 90.0,

@@ -197,7 +197,7 @@ fn leaves_and_folds_have_their_noise() {
 /// Selectors of a rotated query are leaves of eight or more levels.
 #[test]
 fn leaves_of_rounded_queries_have_their_noise() {
-    for set in [RingSet::Fast, RingSet::Small] {
+    for set in [RingSet::Fast, RingSet::Brief, RingSet::Small] {
         let party = Party::rounded(set, Expansion::covering(320), None, 6);
         let picked = party.fold(64, 320, &|row, column, c| pick(row * 5, column, c));
         party.check_deviation("expand, rounded", &picked, party.noise.leaf() * f64::from(GAIN).powi(2));
@@ -219,6 +219,7 @@ fn rotated_secrets_pack_with_their_noise() {
     // leaf.
     for (set, rotations) in [
         (RingSet::Fast, Rotations::new(256, 5, 8)),
+        (RingSet::Brief, Rotations::new(256, 5, 8)),
         (RingSet::Small, Rotations::new(256, 5, 8)),
         (RingSet::Fast, Rotations::new(256, 6, 32)),
     ] {
@@ -251,11 +252,11 @@ fn hint_of_a_block(set: RingSet, rotations: Rotations) -> impl Fn(usize, usize, 
 #[test]
 fn queries_that_bring_their_keys_pack_with_the_noise_of_their_form() {
     let rotations = Rotations::new(256, 5, 8);
-    for set in [RingSet::Fast, RingSet::Small] {
+    for set in [RingSet::Fast, RingSet::Brief, RingSet::Small] {
         let expanded = SentChunks::Expanded(Expansion::partial(4, 5));
         let of_forms = [
             ("expanded", expanded, RingNoise::rounded(set, 4).pack_rotated(rotations)),
-            ("apart", SentChunks::Apart, RingNoise::rounded(set, 0).pack_apart(rotations)),
+            ("apart", SentChunks::Apart, RingNoise::apart(set).pack_apart(rotations)),
         ];
         for (form, chunks, variance) in of_forms {
             let mut rng = SecretRng::deterministic_for_tests(7);

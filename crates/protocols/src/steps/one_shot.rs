@@ -151,7 +151,10 @@ impl Shape for OneShotShape {
     }
 
     fn noise(&self) -> RingNoise {
-        RingNoise::rounded(self.set(), self.levels())
+        match self.chunks {
+            SentChunks::Expanded(expansion) => RingNoise::rounded(self.set(), expansion.levels()),
+            SentChunks::Apart => RingNoise::apart(self.set()),
+        }
     }
 
     fn pack_read_bytes(&self, blocks: usize) -> f64 {
