@@ -8,7 +8,8 @@
 //! - [`product`] multiplies digits by [`keys`], for [`tournament`] and, with [`image`]s, for
 //!   [`expand`] and [`rotate`];
 //! - [`fixed`] packs with constant uniform halves, whose known digits [`substitute`] uses;
-//! - [`residues`] multiplies single polynomials, for protocols with ciphertexts of their own;
+//! - [`residues`] switches keys with a special prime and multiplies ciphertexts, for protocols with
+//!   ciphertexts of their own;
 //! - [`fold`] multiplies plaintexts, in [`narrow`] words, by leaves in the order of [`layout`];
 //!   [`ciphertexts`] ends the pipeline.
 
@@ -55,6 +56,7 @@ pub use keys::RingKeys;
 pub use layout::RingLeaves;
 pub(crate) use ntt::Direction;
 pub(crate) use pool::WorkingMemory;
+pub use residues::ProductTables;
 pub use tables::RingTables;
 pub use tournament::RingSelectors;
 
