@@ -69,8 +69,8 @@ impl EvaluationKey {
     }
 }
 
-/// Parses a key-switching key from a secret s' to the secret s: for each prime of q an encryption of
-/// P s' in that prime's residues, and of 0 in all others.
+/// Parses a key-switching key from a secret s' to the secret s: for each prime of q an encryption
+/// of P s' in that prime's residues, and of 0 in all others.
 fn switch_key(message: &SerializedKeySwitchKey) -> Result<SwitchKey, AppleError> {
     let ring = &RINGS.keys;
     let digits = RINGS.ciphertext.limbs().len();

@@ -14,14 +14,7 @@ pub struct Expansion<'a, 'w> {
     pub key: &'a EvaluationKey,
 }
 
-impl Expansion<'_, '_> {
-    fn depth(&self) -> u32 {
-        self.nodes.len().next_power_of_two().ilog2()
-    }
-}
-
 /// Substitution of one level of a tree, with the client's key.
-#[derive(Clone, Copy)]
 struct Substitution<'a> {
     /// Level of the substitution that the key is for.
     level: u32,
@@ -31,28 +24,33 @@ struct Substitution<'a> {
 }
 
 /// Computes ciphertexts of the first coefficients of each message, times 2^ceil(log2 count) for
-/// `count` outputs. All trees are expanded level by level, on all threads.
-///
-/// Node c of level l gives the outputs c, c + 2^l, c + 2^(l + 1) and so on: node c of the next level
-/// gives every other one of these, and node c + 2^l the rest. A node that gives one output is a
-/// leaf. If it has one level less than the others, it is doubled.
+/// `count` outputs.
 ///
 /// # Errors
 /// [`AppleError::Malformed`] if a key lacks a Galois element.
 pub fn expand<B: ResidueBackend>(
     arithmetic: &Arithmetic<B>,
-    trees: &mut [Expansion<'_, '_>],
+    trees: Vec<Expansion<'_, '_>>,
+) -> Result<(), AppleError> {
+    // A tree's nodes stay in the third-level cache while a thread expands them.
+    map_each(&*arithmetic.backend, trees, |tree| expand_tree(arithmetic, tree)).into_iter().collect()
+}
+
+/// Expands a tree level by level.
+///
+/// Node c of level l gives the outputs c, c + 2^l, c + 2^(l + 1) and so on: node c of the next
+/// level gives every other one of these, and node c + 2^l the rest. A node that gives one output is
+/// a leaf. If it has one level less than the others, it is doubled.
+fn expand_tree<B: ResidueBackend>(
+    arithmetic: &Arithmetic<B>,
+    Expansion { nodes, key }: Expansion<'_, '_>,
 ) -> Result<(), AppleError> {
     let Arithmetic { backend, ciphertext: tables, keys, .. } = arithmetic;
-    for level in 0..trees.iter().map(Expansion::depth).max().unwrap_or(0) {
-        let mut pairs = Vec::new();
-        for tree in trees.iter_mut().filter(|tree| level < tree.depth()) {
-            let substitution = substitution(tree.key, level)?;
-            let (nodes, next) = tree.nodes.split_at_mut(1 << level);
-            pairs.extend(nodes.iter_mut().zip(next).map(|(node, next)| (node, next, substitution)));
-        }
-        map_each(&**backend, pairs, |(node, next, substitution)| {
-            let Substitution { level: of_key, key, times } = substitution;
+    let depth = nodes.len().next_power_of_two().ilog2();
+    for level in 0..depth {
+        let Substitution { level: of_key, key, times } = substitution(key, level)?;
+        let (nodes, next) = nodes.split_at_mut(1 << level);
+        map_each(&**backend, nodes.iter_mut().zip(next), |(node, next)| {
             backend.substitute(keys, of_key, key, node, next);
             for _ in 1..times {
                 let image = next.to_vec();
@@ -61,12 +59,9 @@ pub fn expand<B: ResidueBackend>(
             backend.split(tables, level, node, next);
         });
     }
-    let early = trees.iter_mut().flat_map(|tree| {
-        let half = (1 << tree.depth()) / 2;
-        let deepest = tree.nodes.len() - half;
-        tree.nodes[..half].iter_mut().skip(deepest)
-    });
-    map_each(&**backend, early, |leaf| backend.double(tables, leaf));
+    let half = (1 << depth) / 2;
+    let deepest = nodes.len() - half;
+    map_each(&**backend, nodes[..half].iter_mut().skip(deepest), |leaf| backend.double(tables, leaf));
     Ok(())
 }
 

@@ -55,7 +55,7 @@ pub fn answer<B: ResidueBackend>(
             trees.push(Expansion { nodes, key });
         }
     }
-    expand(arithmetic, &mut trees)?;
+    expand(arithmetic, trees)?;
 
     let mut replies: Vec<_> = queries.iter().map(|_| Vec::with_capacity(shape.tables())).collect();
     let of_table = leaves.chunks_exact(queries.len() * shape.table_leaves() * of_one);

@@ -1,5 +1,5 @@
-//! Products of ciphertexts, by the method of Bajard, Eynard, Hasan and Zucca ("A full RNS variant of
-//! FV like somewhat homomorphic encryption schemes", SAC 2016).
+//! Products of ciphertexts, by the method of Bajard, Eynard, Hasan and Zucca ("A full RNS variant
+//! of FV like somewhat homomorphic encryption schemes", SAC 2016).
 //!
 //! Polynomials modulo q are lifted to the primes of an extension, multiplied there and modulo q,
 //! and the products are scaled and rounded. Every rounding is that of Apple's server.
@@ -45,8 +45,8 @@ impl Tables {
         [values, &extension].concat()
     }
 
-    /// Returns the three polynomials of the sum of the products of `left` and `right`, times `scale`
-    /// / q and rounded, as coefficients modulo q.
+    /// Returns the three polynomials of the sum of the products of `left` and `right`, times
+    /// `scale` / q and rounded, as coefficients modulo q.
     pub(super) fn inner_product(&self, scale: u32, left: &[u32], right: &[u32]) -> Vec<u32> {
         let (ring, extension) = (&self.rings.ciphertext, &self.rings.extension);
         let words = self.rings.lifted_words();
@@ -73,13 +73,13 @@ impl Tables {
         scaled.collect()
     }
 
-    /// Lifts coefficients modulo q to the extension: to the centred integers, or to ones that differ by
-    /// q.
+    /// Lifts coefficients modulo q to the extension: to the centred integers, or to ones that
+    /// differ by q.
     fn lift_coefficients(&self, a: &[u32]) -> Vec<u32> {
         let (ring, extension) = (&*self.rings.ciphertext, &self.rings.extension);
         let digits = digits(ring, a, 1 << LIFT_BITS);
-        // The digits represent 2^16 a + k q for a small k. The residue r modulo 2^16, divided by -q,
-        // gives k, and (2^16 a + k q + r q) / 2^16 is near a.
+        // The digits represent 2^16 a + k q for a small k. The residue r modulo 2^16, divided by
+        // -q, gives k, and (2^16 a + k q + r q) / 2^16 is near a.
         let power = 1u64 << LIFT_BITS;
         let negative_inverse = power - inverse_of_odd((ring.modulus() % u128::from(power)) as u64, power);
         let corrections: Vec<i16> = (0..ring.degree())
@@ -120,8 +120,8 @@ impl Tables {
                 prime.reduce_lazy(prime.mul_lazy(a, factor) + prime.value() - remainder)
             }));
         }
-        // The conversion back to q is exact: the last prime gives the multiple of the base's product B
-        // by which the digits are off (Shenoy and Kumaresan).
+        // The conversion back to q is exact: the last prime gives the multiple of the base's
+        // product B by which the digits are off (Shenoy and Kumaresan).
         let (quotients, last_residues) = quotients.split_at(base.words());
         let digits = digits(base, quotients, 1);
         let last = extension.limbs()[base.limbs().len()].prime();

@@ -171,7 +171,11 @@ impl RingBackend for CpuBackend {
     ) -> Result<Vec<RingLeaves>, BackendError> {
         let count = check_ciphertexts(tables.ring(), queries, words)?;
         let of_query = words.chunks_exact((count * 2 * tables.words()).max(1)).take(queries);
-        self.install(|| of_query.map(|words| RingLeaves::of(tables, &self.memory, words)).collect())
+        self.install(|| {
+            with_lanes!(self.found, lanes => {
+                of_query.map(|words| RingLeaves::of(lanes, tables, &self.memory, words)).collect()
+            })
+        })
     }
 
     fn expand_leaf(
@@ -280,7 +284,9 @@ impl RingBackend for CpuBackend {
         tables: &RingTables,
         ciphertexts: &Vec<RingCiphertexts>,
     ) -> Result<Vec<u32>, BackendError> {
-        Ok(ciphertexts.iter().flat_map(|ciphertexts| ciphertexts.in_order(tables)).collect())
+        let mut words = Vec::new();
+        ciphertexts.iter().for_each(|ciphertexts| ciphertexts.push_in_order(tables, &mut words));
+        Ok(words)
     }
 
     fn ciphertexts(

@@ -1,5 +1,5 @@
-//! Key switching with a special prime and products of ciphertexts, on every instruction set, against
-//! their definition.
+//! Key switching with a special prime and products of ciphertexts, on every instruction set,
+//! against their definition.
 
 use std::sync::Arc;
 
