@@ -176,6 +176,11 @@ fn responses_of_every_instruction_set_are_the_recorded_bytes() {
     }
 }
 
+#[test]
+fn responses_on_several_threads_are_the_recorded_bytes() {
+    check_responses(|| CpuBackend::new(3).unwrap());
+}
+
 fn check_responses<B: ResidueBackend>(backend: impl Fn() -> B) {
     for recording in Recording::all() {
         let (name, use_case) = (recording.text("name"), recording.use_case(backend()));
