@@ -110,7 +110,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     drop(tables);
     let shape = database.shape();
 
-    let config = KeyConfig::new(set, [shape].into_iter(), Compression::None);
+    let config = KeyConfig::new(set, [shape], Compression::None);
     let key_message = evaluation_key(&config);
     let [key_seconds, _] = least(5, || EvaluationKey::parse(&config, &key_message));
     let key = EvaluationKey::parse(&config, &key_message)?;
@@ -131,7 +131,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let queries: Vec<Query> = (0..batch).map(|_| parse()).collect();
     let responses = answer(&queries);
-    let [parse_seconds, _] = least(runs, || parse());
+    let [parse_seconds, _] = least(runs, parse);
     let [write_seconds, _] = least(runs, || write(&responses[..1]));
     let [processor_seconds, seconds] =
         least(runs, || write(&answer(&(0..batch).map(|_| parse()).collect::<Vec<_>>())));

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use spirea_backend::ResidueBackend;
+use spirea_backend::{BackendError, ResidueBackend};
 
 use crate::bits;
 use crate::error::AppleError;
@@ -49,8 +49,7 @@ impl<B: ResidueBackend> Database<B> {
             })
         };
         let plaintexts = buckets.iter().map(encode).collect::<Result<_, _>>();
-        let plaintexts = plaintexts
-            .map_err(|error: spirea_backend::BackendError| AppleError::Backend(error.to_string()))?;
+        let plaintexts = plaintexts.map_err(|error: BackendError| AppleError::Backend(error.to_string()))?;
         Ok(Self { arithmetic, shape, plaintexts })
     }
 

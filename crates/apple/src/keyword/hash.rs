@@ -38,14 +38,13 @@ impl KeywordHash {
         // Numbers by counter: the tables share them.
         let (mut candidates, mut known) = ([0; MAX_COUNTER + 1], 0);
         for _ in 0..tables {
-            for counter in 0..=MAX_COUNTER {
+            for (counter, candidate) in candidates.iter_mut().enumerate() {
                 if counter == known {
-                    candidates[counter] = self.candidate(counter as u8, entries);
+                    *candidate = self.candidate(counter as u8, entries);
                     known += 1;
                 }
-                let index = candidates[counter];
-                if counter == MAX_COUNTER || !found.contains(&index) {
-                    found.push(index);
+                if counter == MAX_COUNTER || !found.contains(candidate) {
+                    found.push(*candidate);
                     break;
                 }
             }
