@@ -1,24 +1,22 @@
 use std::sync::Arc;
 
-use spirea_backend::ResidueBackend;
+use spirea_backend::{BackendError, ResidueBackend};
 
 use crate::bits;
 use crate::error::AppleError;
 use crate::evaluation_key::EvaluationKey;
-use crate::keyword::Tables;
+use crate::keyword::{Bucket, Tables};
 use crate::query::Query;
 use crate::response::Response;
-use crate::server::{self, Arithmetic, Asked, Over};
-use crate::set::{RINGS, Set};
+use crate::server::{self, Arithmetic, Asked};
 use crate::shape::Shape;
 
 /// The tables of a shard as plaintext polynomials.
 pub struct Database<B: ResidueBackend> {
     arithmetic: Arc<Arithmetic<B>>,
     shape: Shape,
-    /// Plaintexts as values modulo q, `None` for 0: table by table, chunk by chunk, column by
-    /// column.
-    pub(crate) plaintexts: Vec<Option<Vec<u32>>>,
+    /// Plaintexts of each table: a row for each column of each chunk.
+    plaintexts: Vec<B::Plain>,
 }
 
 impl<B: ResidueBackend> std::fmt::Debug for Database<B> {
@@ -31,7 +29,8 @@ impl<B: ResidueBackend> Database<B> {
     /// Transforms tables to plaintexts in the order in which queries select them.
     ///
     /// # Errors
-    /// [`AppleError::Table`] if the tables do not have this shape.
+    /// [`AppleError::Table`] if the tables do not have this shape; [`AppleError::Backend`] if there
+    /// is no memory for them.
     pub fn new(arithmetic: Arc<Arithmetic<B>>, shape: Shape, tables: &Tables) -> Result<Self, AppleError> {
         let buckets = tables.buckets();
         let longest = buckets.iter().flatten().map(|bucket| bucket.serialized_bytes()).max().unwrap_or(0);
@@ -41,23 +40,16 @@ impl<B: ResidueBackend> Database<B> {
         {
             return Err(AppleError::Table("the tables have another shape".into()));
         }
-        let mut plaintexts = Vec::with_capacity(shape.tables() * shape.chunks() * shape.plaintexts());
-        for table in buckets {
-            let bytes = |entry: usize| {
-                let mut bytes = table.get(entry).map(|bucket| bucket.to_bytes()).unwrap_or_default();
-                bytes.resize(shape.entry_size(), 0);
-                bytes
-            };
-            for chunk in 0..shape.chunks() {
-                for column in 0..shape.columns() {
-                    for row in 0..shape.rows() {
-                        let plaintext = row * shape.columns() + column;
-                        let bytes = plaintext_bytes(&shape, plaintext, chunk, &bytes);
-                        plaintexts.push(encode(&arithmetic, shape.set(), &bytes));
-                    }
-                }
-            }
-        }
+        let encode = |table: &Vec<Bucket>| {
+            let (rows, columns) = (shape.chunks() * shape.columns(), shape.rows());
+            arithmetic.encode(rows, columns, &|row, column, to| {
+                let (chunk, place) =
+                    (row / shape.columns(), column * shape.columns() + row % shape.columns());
+                write_plaintext(&shape, table, place, chunk, to);
+            })
+        };
+        let plaintexts = buckets.iter().map(encode).collect::<Result<_, _>>();
+        let plaintexts = plaintexts.map_err(|error: BackendError| AppleError::Backend(error.to_string()))?;
         Ok(Self { arithmetic, shape, plaintexts })
     }
 
@@ -71,7 +63,7 @@ impl<B: ResidueBackend> Database<B> {
     ///
     /// # Errors
     /// [`AppleError::Malformed`] if an evaluation key lacks a Galois element that the expansion
-    /// needs.
+    /// needs; [`AppleError::Backend`] if the computation fails.
     pub fn answer(&self, queries: &[(&Query, &EvaluationKey)]) -> Result<Vec<Response>, AppleError> {
         let asked: Vec<Asked<'_>> = queries.iter().map(|&(query, key)| (query.ciphertexts(), key)).collect();
         let replies = server::answer(&self.arithmetic, &self.shape, &self.plaintexts, &asked)?;
@@ -79,32 +71,29 @@ impl<B: ResidueBackend> Database<B> {
     }
 }
 
-/// Returns the bytes of a plaintext of a chunk: whole buckets, or a piece of one.
-fn plaintext_bytes(
+/// Writes the coefficients of a plaintext of a chunk: whole buckets, or a piece of one.
+pub(crate) fn write_plaintext(
     shape: &Shape,
+    table: &[Bucket],
     plaintext: usize,
     chunk: usize,
-    bucket: &impl Fn(usize) -> Vec<u8>,
-) -> Vec<u8> {
+    to: &mut [i32],
+) {
+    let set = shape.set();
+    let mut bytes = vec![0; set.plaintext_bytes()];
+    let entries = shape.entries_in_plaintext();
+    let buckets = table.iter().skip(plaintext * entries).take(entries);
     if shape.chunks() == 1 {
-        let entries = shape.entries_in_plaintext();
-        return (plaintext * entries..(plaintext + 1) * entries).flat_map(bucket).collect();
+        for (to, bucket) in bytes.chunks_exact_mut(shape.entry_size()).zip(buckets) {
+            let bucket = bucket.to_bytes();
+            to[..bucket.len()].copy_from_slice(&bucket);
+        }
+    } else {
+        let bucket = buckets.flat_map(Bucket::to_bytes).skip(chunk * set.plaintext_bytes());
+        bytes.iter_mut().zip(bucket).for_each(|(to, byte)| *to = byte);
     }
-    let length = shape.set().plaintext_bytes();
-    bucket(plaintext).into_iter().skip(chunk * length).take(length).collect()
-}
-
-/// Returns the plaintext of some bytes as values modulo q; `None` if it is 0.
-fn encode<B: ResidueBackend>(arithmetic: &Arithmetic<B>, set: Set, bytes: &[u8]) -> Option<Vec<u32>> {
-    if bytes.iter().all(|&byte| byte == 0) {
-        return None;
-    }
-    let mut padded = bytes.to_vec();
-    padded.resize(set.plaintext_bytes(), 0);
     let t = set.plaintext_modulus() as i32;
     let centred = |c: u32| if 2 * c as i32 > t { c as i32 - t } else { c as i32 };
-    let coefficients: Vec<i32> = bits::numbers(&padded, set.plaintext_bits()).map(centred).collect();
-    let mut values = RINGS.ciphertext.lift(&coefficients);
-    arithmetic.forward(Over::Ciphertext, &mut values);
-    Some(values)
+    let coefficients = bits::numbers(&bytes, set.plaintext_bits()).map(centred);
+    to.iter_mut().zip(coefficients).for_each(|(to, coefficient)| *to = coefficient);
 }

@@ -40,6 +40,9 @@ pub enum AppleError {
     /// A table cannot be built.
     #[error("no table can be built: {0}")]
     Table(String),
+    /// The backend could not compute.
+    #[error("no response can be computed: {0}")]
+    Backend(String),
 }
 
 impl AppleError {

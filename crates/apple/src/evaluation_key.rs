@@ -1,11 +1,13 @@
 use std::collections::BTreeMap;
 
+use spirea_backend::SwitchKey;
+
 use crate::ciphertext::parse_seeded;
 use crate::config::KeyConfig;
 use crate::error::AppleError;
 use crate::messages::{SerializedEvaluationKey, SerializedKeySwitchKey};
 use crate::seed::uniform;
-use crate::set::{Polynomials, RINGS};
+use crate::set::RINGS;
 
 const MESSAGE: &str = "SerializedEvaluationKey";
 
@@ -16,14 +18,6 @@ const MESSAGE: &str = "SerializedEvaluationKey";
 pub struct EvaluationKey {
     galois: BTreeMap<u32, SwitchKey>,
     relinearisation: SwitchKey,
-}
-
-/// Key-switching key from a secret s' to the secret s: for each prime of q an encryption of P s'
-/// in that prime's residues, and of 0 in all others, as values modulo q P.
-#[derive(Clone, PartialEq, Eq)]
-pub struct SwitchKey {
-    /// Ciphertexts, one for each prime.
-    pub digits: Vec<Polynomials>,
 }
 
 impl std::fmt::Debug for EvaluationKey {
@@ -52,17 +46,16 @@ impl EvaluationKey {
         Ok(Self {
             galois: elements()
                 .zip(found)
-                .map(|(element, (_, key))| Ok((element, SwitchKey::parse(key)?)))
+                .map(|(element, (_, key))| Ok((element, switch_key(key)?)))
                 .collect::<Result<_, AppleError>>()?,
-            relinearisation: SwitchKey::parse(relinearisation)?,
+            relinearisation: switch_key(relinearisation)?,
         })
     }
 
     /// Returns the memory that the key takes, in bytes.
     pub fn memory_bytes(&self) -> usize {
         let keys = self.galois.values().chain([&self.relinearisation]);
-        let polynomials = keys.flat_map(|key| key.digits.iter().flatten());
-        polynomials.map(|polynomial| size_of_val(&polynomial[..])).sum()
+        keys.map(|key| size_of_val(key.words())).sum()
     }
 
     /// Returns the greatest Galois element up to `element`, and its key.
@@ -76,19 +69,20 @@ impl EvaluationKey {
     }
 }
 
-impl SwitchKey {
-    fn parse(message: &SerializedKeySwitchKey) -> Result<Self, AppleError> {
-        let ring = &RINGS.keys;
-        let digits = RINGS.ciphertext.limbs().len();
-        let ciphertexts = message.key_switch_key.as_ref().map_or(&[][..], |vec| &vec.ciphertexts);
-        if ciphertexts.len() != digits {
-            let detail = format!("a key has {digits} ciphertexts, not {}", ciphertexts.len());
-            return Err(AppleError::malformed(MESSAGE, detail));
-        }
-        let parse = |ciphertext| {
-            let (c0, seed) = parse_seeded(MESSAGE, ring, ciphertext)?;
-            Ok([c0, uniform(ring, &seed)])
-        };
-        Ok(Self { digits: ciphertexts.iter().map(parse).collect::<Result<_, AppleError>>()? })
+/// Parses a key-switching key from a secret s' to the secret s: for each prime of q an encryption
+/// of P s' in that prime's residues, and of 0 in all others.
+fn switch_key(message: &SerializedKeySwitchKey) -> Result<SwitchKey, AppleError> {
+    let ring = &RINGS.keys;
+    let digits = RINGS.ciphertext.limbs().len();
+    let ciphertexts = message.key_switch_key.as_ref().map_or(&[][..], |vec| &vec.ciphertexts);
+    if ciphertexts.len() != digits {
+        let detail = format!("a key has {digits} ciphertexts, not {}", ciphertexts.len());
+        return Err(AppleError::malformed(MESSAGE, detail));
     }
+    let parse = |ciphertext| {
+        let (c0, seed) = parse_seeded(MESSAGE, ring, ciphertext)?;
+        Ok([c0, uniform(ring, &seed)])
+    };
+    let ciphertexts: Vec<_> = ciphertexts.iter().map(parse).collect::<Result<_, AppleError>>()?;
+    Ok(SwitchKey::new(ring, &ciphertexts))
 }

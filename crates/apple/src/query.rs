@@ -2,7 +2,7 @@ use crate::ciphertext::parse_seeded;
 use crate::error::AppleError;
 use crate::messages::EncryptedIndices;
 use crate::seed::uniform;
-use crate::set::{Polynomials, RINGS};
+use crate::set::RINGS;
 use crate::shape::Shape;
 
 const MESSAGE: &str = "EncryptedIndices";
@@ -12,8 +12,8 @@ const MESSAGE: &str = "EncryptedIndices";
 /// `Debug` shows only its number of ciphertexts.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Query {
-    /// Ciphertexts as coefficients modulo q.
-    ciphertexts: Vec<Polynomials>,
+    /// Ciphertexts modulo q: the first polynomial as coefficients, then the second one as values.
+    ciphertexts: Vec<Vec<u32>>,
 }
 
 impl std::fmt::Debug for Query {
@@ -38,16 +38,16 @@ impl Query {
         }
         let ring = &RINGS.ciphertext;
         let parse = |ciphertext| {
-            let (c0, seed) = parse_seeded(MESSAGE, ring, ciphertext)?;
-            let mut c1 = uniform(ring, &seed);
-            ring.inverse(&mut c1);
-            Ok([c0, c1])
+            let (mut words, seed) = parse_seeded(MESSAGE, ring, ciphertext)?;
+            words.extend(uniform(ring, &seed));
+            Ok(words)
         };
         Ok(Self { ciphertexts: message.ciphertexts.iter().map(parse).collect::<Result<_, AppleError>>()? })
     }
 
-    /// Returns the ciphertexts as coefficients modulo q.
-    pub(crate) fn ciphertexts(&self) -> &[Polynomials] {
+    /// Returns the ciphertexts modulo q: the first polynomial as coefficients, then the second one
+    /// as values.
+    pub(crate) fn ciphertexts(&self) -> &[Vec<u32>] {
         &self.ciphertexts
     }
 }

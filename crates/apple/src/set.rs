@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, LazyLock};
 
+use spirea_backend::CIPHERTEXT_POLYNOMIALS;
 use spirea_math::{Modulus, NttPlan, Ring};
 
 use crate::AppleError;
@@ -20,7 +21,7 @@ const EXTENSION_PRIMES: [Modulus; 3] =
     [Modulus::new(268_460_033), Modulus::new(268_582_913), Modulus::new(268_640_257)];
 
 /// Number of polynomials of a ciphertext.
-pub const POLYNOMIALS: usize = 2;
+pub const POLYNOMIALS: usize = CIPHERTEXT_POLYNOMIALS;
 
 /// Polynomials (c_0, c_1) of a ciphertext, with phase c_0 + c_1 s.
 pub type Polynomials = [Vec<u32>; POLYNOMIALS];
@@ -35,8 +36,6 @@ pub struct Rings {
     pub keys: Arc<Ring>,
     /// Ring modulo the extension primes, which products of ciphertexts need besides those of q.
     pub extension: Arc<Ring>,
-    /// Ring modulo the extension primes except the last.
-    pub extension_base: Arc<Ring>,
 }
 
 /// The rings of all sets.
@@ -45,7 +44,6 @@ pub static RINGS: LazyLock<Rings> = LazyLock::new(|| Rings {
     response: ring(&PRIMES[..1]),
     keys: ring(&[PRIMES[0], PRIMES[1], SPECIAL_PRIME]),
     extension: ring(&EXTENSION_PRIMES),
-    extension_base: ring(&EXTENSION_PRIMES[..2]),
 });
 
 fn ring(primes: &[Modulus]) -> Arc<Ring> {

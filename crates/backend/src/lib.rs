@@ -36,7 +36,9 @@ pub use naive::{NaiveBackend, NaiveMatrix};
 pub use observed::{Observed, Observer, StepTimes, Timed};
 pub use operation::Operation;
 pub use query_words::{GROUP_WORDS, QueryWords};
-pub use residues::ResidueBackend;
+pub use residues::{
+    CIPHERTEXT_POLYNOMIALS, EXTENSION_PRIMES, PRODUCT_PRIMES, ProductRings, ResidueBackend, SwitchKey,
+};
 pub use ring::{
     Bodies, EvaluationKeys, FillPolynomial, FoldedBlocks, PackedEnds, RingBackend, SwitchedBits, centred,
     check_batches, check_ciphertexts, check_rotations,

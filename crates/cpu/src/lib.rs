@@ -39,8 +39,8 @@ pub use isa::Isa;
 pub use machine::memory_bytes;
 pub use matrix::{CpuMatrix, CpuRows};
 pub use ring::{
-    RingCiphertexts, RingColumns, RingFixed, RingKeys, RingLeaves, RingPlain, RingSelectors, RingTables,
-    Schedule,
+    ProductTables, RingCiphertexts, RingColumns, RingFixed, RingKeys, RingLeaves, RingPlain, RingSelectors,
+    RingTables, Schedule,
 };
 
 use isa::{Found, with_token};

@@ -7,7 +7,7 @@ use crate::messages::Sharding;
 pub struct KeywordHash(pub u64);
 
 /// Attempts to find a bucket number that differs from those of the earlier tables.
-const MAX_COUNTER: u8 = 10;
+const MAX_COUNTER: usize = 10;
 
 impl KeywordHash {
     /// Returns the hash of a keyword: the first 8 bytes of SHA-256, little-endian.
@@ -35,20 +35,28 @@ impl KeywordHash {
     /// If `entries` is 0.
     pub fn buckets(self, tables: usize, entries: usize) -> Vec<usize> {
         let mut found = Vec::with_capacity(tables);
+        // Numbers by counter: the tables share them.
+        let (mut candidates, mut known) = ([0; MAX_COUNTER + 1], 0);
         for _ in 0..tables {
-            let mut counter = 0;
-            let mut index = self.candidate(counter, entries);
-            while found.contains(&index) && counter < MAX_COUNTER {
-                counter += 1;
-                index = self.candidate(counter, entries);
+            for (counter, candidate) in candidates.iter_mut().enumerate() {
+                if counter == known {
+                    *candidate = self.candidate(counter as u8, entries);
+                    known += 1;
+                }
+                if counter == MAX_COUNTER || !found.contains(candidate) {
+                    found.push(*candidate);
+                    break;
+                }
             }
-            found.push(index);
         }
         found
     }
 
     fn candidate(self, counter: u8, entries: usize) -> usize {
-        let digest = Sha256::new().chain_update(self.0.to_be_bytes()).chain_update([counter]).finalize();
+        let mut message = [0; 9];
+        message[..8].copy_from_slice(&self.0.to_be_bytes());
+        message[8] = counter;
+        let digest = Sha256::digest(message);
         (first_word(digest.as_slice()) % entries as u64) as usize
     }
 }

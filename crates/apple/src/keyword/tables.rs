@@ -1,7 +1,5 @@
 //! Cuckoo tables: every keyword is in its bucket of one table.
 
-use std::collections::HashSet;
-
 use chacha20::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
 
@@ -68,8 +66,9 @@ impl Tables {
             return Err(AppleError::Table(format!("{tables} tables, not 1 to {MAX_TABLES}")));
         }
         let rows: Vec<_> = rows.into_iter().map(|(key, value)| (KeywordHash::of(key), value)).collect();
-        let mut hashes = HashSet::with_capacity(rows.len());
-        if !rows.iter().all(|(hash, _)| hashes.insert(*hash)) {
+        let mut hashes: Vec<KeywordHash> = rows.iter().map(|&(hash, _)| hash).collect();
+        hashes.sort_unstable();
+        if hashes.windows(2).any(|pair| pair[0] == pair[1]) {
             return Err(AppleError::Table("two keywords are equal or have the same hash".into()));
         }
         let longest = rows.iter().map(|(_, value)| value.len()).max().unwrap_or(0);

@@ -2,134 +2,122 @@
 
 mod arithmetic;
 mod expand;
-mod product;
-mod switch;
+mod memory;
 
-use std::array;
+use std::slice;
 
-use spirea_backend::ResidueBackend;
+use spirea_backend::{BackendError, ResidueBackend, map_each};
 
 pub use self::arithmetic::Arithmetic;
-pub(crate) use self::arithmetic::Over;
-use self::expand::expand;
-use self::product::{LiftedPolynomials, inner_product, lift};
-use self::switch::{divide_by_last, switch};
+use self::expand::{Expansion, expand};
 use crate::error::AppleError;
 use crate::evaluation_key::EvaluationKey;
-use crate::set::{Polynomials, RINGS};
+use crate::set::{DEGREE, POLYNOMIALS, Polynomials, RINGS};
 use crate::shape::Shape;
 
-/// A client's query, as ciphertexts of coefficients modulo q, with the client's key.
-pub type Asked<'a> = (&'a [Polynomials], &'a EvaluationKey);
-
-/// The ciphertexts of one table that a client's query expands to.
-struct Leaves<'a> {
-    /// Values modulo q.
-    rows: Vec<Polynomials>,
-    columns: Vec<LiftedPolynomials>,
-    key: &'a EvaluationKey,
-}
+/// A client's query, as its ciphertexts in the form of [`Query`](crate::Query), with the client's
+/// key.
+pub type Asked<'a> = (&'a [Vec<u32>], &'a EvaluationKey);
 
 /// Returns for each query, and each table of a shard, the ciphertexts of the table's chunks, as
-/// coefficients modulo the first prime. The plaintexts are values modulo q: table by table, chunk
-/// by chunk, column by column. All queries are answered in one pass over them.
+/// coefficients modulo the first prime. `plaintexts` has a matrix for each table: a row for each
+/// column of each chunk. All queries are answered in one pass over them.
 ///
 /// # Errors
-/// [`AppleError::Malformed`] if a key lacks a Galois element that the expansion needs.
+/// [`AppleError::Malformed`] if a key lacks a Galois element that the expansion needs;
+/// [`AppleError::Backend`] if the computation fails.
 pub fn answer<B: ResidueBackend>(
     arithmetic: &Arithmetic<B>,
     shape: &Shape,
-    plaintexts: &[Option<Vec<u32>>],
+    plaintexts: &[B::Plain],
     queries: &[Asked<'_>],
 ) -> Result<Vec<Vec<Vec<Polynomials>>>, AppleError> {
-    let mut expanded = Vec::with_capacity(queries.len());
-    for &(query, key) in queries {
-        let mut leaves = Vec::with_capacity(shape.leaves());
-        for (ciphertext, count) in query.iter().zip(shape.leaves_of_ciphertexts()) {
-            leaves.extend(expand(arithmetic, ciphertext, count, key)?);
-        }
-        expanded.push((leaves.into_iter(), key));
+    if queries.is_empty() {
+        return Ok(Vec::new());
     }
-    let mut replies = vec![Vec::with_capacity(shape.tables()); queries.len()];
-    for plaintexts in plaintexts.chunks_exact(shape.chunks() * shape.plaintexts()) {
-        let leaves: Vec<Leaves<'_>> = expanded
-            .iter_mut()
-            .map(|(leaves, key)| table_leaves(arithmetic, shape, leaves.take(shape.table_leaves()), key))
-            .collect();
-        let mut ciphertexts = vec![Vec::with_capacity(shape.chunks()); queries.len()];
-        for plaintexts in plaintexts.chunks_exact(shape.plaintexts()) {
-            for (ciphertexts, ciphertext) in
-                ciphertexts.iter_mut().zip(select(arithmetic, shape, plaintexts, &leaves))
-            {
-                ciphertexts.push(ciphertext);
-            }
+    let of_one = POLYNOMIALS * RINGS.ciphertext.words();
+    // For each table the rows' leaves of all queries, then the columns' leaves of all queries.
+    let mut leaves = arithmetic.memory.words(queries.len() * shape.leaves() * of_one);
+    let parts = [shape.rows(), shape.table_leaves() - shape.rows()];
+    let mut places = leaves.chunks_exact_mut(of_one);
+    let mut nodes: Vec<_> = queries.iter().map(|_| Vec::with_capacity(shape.leaves())).collect();
+    for part in (0..shape.tables()).flat_map(|_| parts) {
+        nodes.iter_mut().for_each(|nodes| nodes.extend(places.by_ref().take(part)));
+    }
+    let mut trees = Vec::new();
+    for (nodes, &(ciphertexts, key)) in nodes.iter_mut().zip(queries) {
+        let mut rest = &mut nodes[..];
+        for (ciphertext, count) in ciphertexts.iter().zip(shape.leaves_of_ciphertexts()) {
+            let (nodes, others) = rest.split_at_mut(count);
+            rest = others;
+            nodes[0].copy_from_slice(ciphertext);
+            arithmetic.backend.forward(&arithmetic.ciphertext, &mut nodes[0][..of_one / POLYNOMIALS]);
+            trees.push(Expansion { nodes, key });
         }
-        replies.iter_mut().zip(ciphertexts).for_each(|(replies, ciphertexts)| replies.push(ciphertexts));
+    }
+    expand(arithmetic, trees)?;
+
+    let mut replies: Vec<_> = queries.iter().map(|_| Vec::with_capacity(shape.tables())).collect();
+    let of_table = leaves.chunks_exact(queries.len() * shape.table_leaves() * of_one);
+    for (plaintexts, leaves) in plaintexts.iter().zip(of_table) {
+        let (rows, columns) = leaves.split_at(queries.len() * shape.rows() * of_one);
+        let selected = select(arithmetic, shape, plaintexts, [rows, columns], queries);
+        let selected = selected.map_err(|error| AppleError::Backend(error.to_string()))?;
+        let of_queries = selected.into_iter();
+        let mut of_queries = of_queries.map(|selected| divided(arithmetic, &selected));
+        replies.iter_mut().for_each(|reply| reply.push(of_queries.by_ref().take(shape.chunks()).collect()));
     }
     Ok(replies)
 }
 
-/// Transforms and lifts the leaves of a table.
-fn table_leaves<'a, B: ResidueBackend>(
-    arithmetic: &Arithmetic<B>,
-    shape: &Shape,
-    mut leaves: impl Iterator<Item = Polynomials>,
-    key: &'a EvaluationKey,
-) -> Leaves<'a> {
-    let mut rows: Vec<Polynomials> = leaves.by_ref().take(shape.rows()).collect();
-    rows.iter_mut().flatten().for_each(|polynomial| arithmetic.forward(Over::Ciphertext, polynomial));
-    Leaves { rows, columns: leaves.map(|leaf| lift(arithmetic, &leaf)).collect(), key }
-}
-
-/// Returns each query's ciphertext of a chunk, as coefficients modulo the first prime.
+/// Returns the ciphertext of each chunk of a table for each query, query by query, as coefficients
+/// modulo q. Leaves are those of all queries: the rows' and the columns'.
 fn select<B: ResidueBackend>(
     arithmetic: &Arithmetic<B>,
     shape: &Shape,
-    plaintexts: &[Option<Vec<u32>>],
-    leaves: &[Leaves<'_>],
-) -> Vec<Polynomials> {
-    let mut folded = vec![Vec::with_capacity(shape.columns()); leaves.len()];
-    for column in plaintexts.chunks_exact(shape.rows()) {
-        // A column stays in the caches for all queries.
-        for (folded, leaves) in folded.iter_mut().zip(leaves) {
-            folded.push(fold(arithmetic, column, &leaves.rows));
-        }
+    plaintexts: &B::Plain,
+    [rows, columns]: [&[u32]; 2],
+    queries: &[Asked<'_>],
+) -> Result<Vec<Vec<u32>>, BackendError> {
+    let Arithmetic { backend, ciphertext: tables, keys, products, memory } = arithmetic;
+    let polynomial = RINGS.ciphertext.words();
+    let leaves = backend.leaves(tables, queries.len(), rows)?;
+    let folded = backend.poly_fold(tables, slice::from_ref(plaintexts), &leaves)?;
+    let folded = backend.ciphertext_words(tables, &folded)?;
+    drop(leaves);
+    if columns.is_empty() {
+        return Ok(map_each(&**backend, folded.chunks_exact(POLYNOMIALS * polynomial), |ciphertext| {
+            let mut ciphertext = ciphertext.to_vec();
+            backend.inverse(tables, &mut ciphertext);
+            ciphertext
+        }));
     }
-    let selected = folded.into_iter().zip(leaves).map(|(mut folded, leaves)| match shape.dimensions() {
-        [_] => folded.remove(0),
-        _ => {
-            let folded: Vec<_> = folded.iter().map(|ciphertext| lift(arithmetic, ciphertext)).collect();
-            let products = inner_product(arithmetic, shape.set(), &leaves.columns, &folded);
-            relinearised(arithmetic, products, leaves.key)
-        }
+    let lifted_words = polynomial + RINGS.extension.words();
+    let lengths = [columns, &folded].map(|words| words.len() / polynomial * lifted_words);
+    let mut lifted = memory.words(lengths[0] + lengths[1]);
+    let from = [columns, &folded].into_iter().flat_map(|words| words.chunks_exact(polynomial));
+    map_each(&**backend, from.zip(lifted.chunks_exact_mut(lifted_words)), |(from, to)| {
+        backend.lift(products, from, to);
     });
-    let switched = selected
-        .map(|ciphertext| ciphertext.map(|polynomial| divide_by_last(&RINGS.ciphertext, &polynomial)));
-    switched.collect()
+    let (left, right) = lifted.split_at(lengths[0]);
+    let of_query = shape.columns() * POLYNOMIALS * lifted_words;
+    let pairs = right.chunks_exact(of_query).enumerate();
+    Ok(map_each(&**backend, pairs, |(i, right)| {
+        let query = i / shape.chunks();
+        let left = &left[query * of_query..][..of_query];
+        let product = backend.inner_product(products, shape.set().plaintext_modulus(), left, right);
+        let mut ciphertext = vec![0; POLYNOMIALS * polynomial];
+        backend.relinearise(keys, queries[query].1.relinearisation(), &product, &mut ciphertext);
+        ciphertext
+    }))
 }
 
-/// Returns the sum of the products of plaintexts and ciphertexts (values), as coefficients.
-fn fold<B: ResidueBackend>(
-    arithmetic: &Arithmetic<B>,
-    plaintexts: &[Option<Vec<u32>>],
-    ciphertexts: &[Polynomials],
-) -> Polynomials {
-    array::from_fn(|i| {
-        let pairs = plaintexts.iter().zip(ciphertexts);
-        let pairs =
-            pairs.filter_map(|(plaintext, ciphertext)| Some((&plaintext.as_ref()?[..], &ciphertext[i][..])));
-        arithmetic.sum_of_products(Over::Ciphertext, &pairs.collect::<Vec<_>>())
+/// Returns a ciphertext divided by the last prime of q, as coefficients.
+fn divided<B: ResidueBackend>(arithmetic: &Arithmetic<B>, ciphertext: &[u32]) -> Polynomials {
+    let (c0, c1) = ciphertext.split_at(ciphertext.len() / POLYNOMIALS);
+    [c0, c1].map(|polynomial| {
+        let mut divided = vec![0; DEGREE];
+        arithmetic.backend.divide_by_last(&arithmetic.ciphertext, polynomial, &mut divided);
+        divided
     })
-}
-
-/// Returns the ciphertext with the phase c_0 + c_1 s + c_2 s^2, all as coefficients modulo q.
-fn relinearised<B: ResidueBackend>(
-    arithmetic: &Arithmetic<B>,
-    [mut c0, mut c1, c2]: [Vec<u32>; 3],
-    key: &EvaluationKey,
-) -> Polynomials {
-    let [u0, u1] = switch(arithmetic, &c2, key.relinearisation());
-    RINGS.ciphertext.add_assign(&mut c0, &u0);
-    RINGS.ciphertext.add_assign(&mut c1, &u1);
-    [c0, c1]
 }

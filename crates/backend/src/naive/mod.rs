@@ -1,5 +1,6 @@
 //! The operations by definition: the oracle of every backend.
 
+mod products;
 mod residues;
 mod ring;
 mod rows;
@@ -7,6 +8,7 @@ mod rows;
 use std::ops::Range;
 use std::sync::LazyLock;
 
+pub use products::Tables as NaiveProductTables;
 pub use ring::{Ciphertext, NaiveColumns, NaiveKeys, NaivePlain, NaiveSelectors};
 pub use rows::NaiveRows;
 

@@ -8,7 +8,7 @@ use spirea_backend::{BackendError, Bodies, SwitchedBits, check_batches};
 use spirea_math::Ring;
 
 use super::lanes::{Kernel, WordLanes};
-use super::layout::{in_order, in_tiles, polynomial};
+use super::layout::{in_tiles, polynomial, push_in_order};
 use super::modular::{Factor, Prime};
 use super::ntt::{Forward, Inverse};
 use super::pool::{Words, WorkingMemory};
@@ -68,9 +68,9 @@ impl RingCiphertexts {
         Ok(ciphertexts)
     }
 
-    /// Iterates over the words of each ciphertext, a and then b in the order of the plans.
-    pub(super) fn in_order<'a>(&'a self, tables: &'a RingTables) -> impl Iterator<Item = u32> + 'a {
-        in_order(tables, self.words(tables))
+    /// Appends the words of each ciphertext, a and then b in the order of the plans.
+    pub(super) fn push_in_order(&self, tables: &RingTables, words: &mut Vec<u32>) {
+        push_in_order(tables, self.words(tables), words);
     }
 }
 

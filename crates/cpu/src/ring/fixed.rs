@@ -18,7 +18,7 @@ use super::fold::{RingPlain, poly_fold};
 use super::image::{Image, write_image};
 use super::keys::RingKeys;
 use super::lanes::{Kernel, WordLanes};
-use super::layout::{BLOCK, RingLeaves, in_order};
+use super::layout::{BLOCK, RingLeaves, push_in_order};
 use super::modular::{Factor, Prime};
 use super::pool::{Words, WorkingMemory};
 use super::rotate::{add_rotated, rotate};
@@ -128,7 +128,7 @@ pub(super) fn fix<L: WordLanes<W>, const W: usize>(
             // The images of chunks need no key of the big step; another one takes its place.
             let by_step = &sent_keys[..of_key];
             let keys = keys_of(tables, &packing, &[], &[sent_keys, by_step].concat())?;
-            let rows = [RingLeaves::of(tables, memory, by_step)?];
+            let rows = [RingLeaves::of(lanes, tables, memory, by_step)?];
             let rotated = rotate(lanes, tables, memory, rotations.of_chunks(levels), &[&keys], &rows)?;
             let images = |number: usize| -> Vec<Vec<u32>> {
                 let image = |row| leaf(tables, &rotated[0], row * rotations.small() + number);
@@ -137,9 +137,10 @@ pub(super) fn fix<L: WordLanes<W>, const W: usize>(
             let sources = (0..rotations.derivations()).flat_map(images).map(|row| (by_five, row));
             recorder.record(&mut fixed, 0, sources.collect());
             let last = images(rotations.derivations()).concat();
-            let big: Vec<u32> = in_order(tables, &last).collect();
+            let mut big = Vec::new();
+            push_in_order(tables, &last, &mut big);
             let keys = keys_of(tables, &packing, &[], &[sent_keys, &big].concat())?;
-            (keys, vec![RingLeaves::of(tables, memory, ciphertexts)?])
+            (keys, vec![RingLeaves::of(lanes, tables, memory, ciphertexts)?])
         }
     };
     let leaves = rotate(lanes, tables, memory, rotations, &[&keys], &chunks)?;

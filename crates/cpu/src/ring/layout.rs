@@ -9,7 +9,8 @@
 use rayon::prelude::*;
 use spirea_backend::BackendError;
 
-use super::lanes::WordLanes;
+use super::lanes::{Kernel, WordLanes};
+use super::modular::{Factor, Prime};
 use super::pool::{Words, WorkingMemory};
 use super::tables::RingTables;
 use crate::parallel::Each as _;
@@ -90,8 +91,10 @@ impl<const HALVES: usize> RingLeaves<HALVES> {
 }
 
 impl RingLeaves {
-    /// Creates leaves from ciphertexts, each as a and then b in the order of the plans.
-    pub(super) fn of(
+    /// Creates leaves from ciphertexts, each as a and then b in the order of the plans with
+    /// arbitrary words.
+    pub(super) fn of<L: WordLanes<W>, const W: usize>(
+        lanes: L,
         tables: &RingTables,
         memory: &WorkingMemory,
         words: &[u32],
@@ -99,13 +102,44 @@ impl RingLeaves {
         let of_one = 2 * tables.words();
         let mut leaves = Self::room(tables, memory, words.len() / of_one)?;
         let blocks = leaves.blocks_mut(tables).zip(words.par_chunks(BLOCK * of_one));
-        blocks.each_with(&|| vec![0; of_one], &|ciphertext, (mut block, words)| {
-            for (leaf, words) in words.chunks_exact(of_one).enumerate() {
-                in_tiles(tables, words, ciphertext);
-                block.set(leaf, ciphertext);
-            }
-        });
+        blocks.each(&|(block, ciphertexts)| lanes.run(SetReduced { block, ciphertexts }));
         Ok(leaves)
+    }
+}
+
+/// Kernel that sets all leaves of a block to ciphertexts, each as a and then b with arbitrary
+/// words.
+struct SetReduced<'a> {
+    block: LeafBlock<'a>,
+    ciphertexts: &'a [u32],
+}
+
+impl Kernel for SetReduced<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: WordLanes<W>, const W: usize>(self, lanes: L) {
+        let Self { block: LeafBlock { tables, words }, ciphertexts } = self;
+        let (vectors, of_polynomial) = (tables.degree() / W, tables.words() / W);
+        let tile = words.len() / tables.tiles() / W;
+        let words = words.as_chunks_mut::<W>().0;
+        let ciphertexts = ciphertexts.as_chunks::<W>().0;
+        for (index, tables) in tables.primes().iter().enumerate() {
+            let (prime, one) = (Prime::new(lanes, tables.q), Factor::splat(lanes, tables.q.shoup(1)));
+            // Some tiles at a time, so that whole lines of neighbours are read from each ciphertext
+            // and written to each tile.
+            for first in (0..vectors).step_by(TILES) {
+                let places = index * vectors + first..index * vectors + vectors.min(first + TILES);
+                for (leaf, ciphertext) in ciphertexts.chunks_exact(2 * of_polynomial).enumerate() {
+                    let (a, b) = ciphertext.split_at(of_polynomial);
+                    for place in places.clone() {
+                        let to = &mut words[place * tile + 2 * leaf..][..2];
+                        lanes.store(prime.mul(lanes, lanes.load(&a[place]), one), &mut to[0]);
+                        lanes.store(prime.mul(lanes, lanes.load(&b[place]), one), &mut to[1]);
+                    }
+                }
+            }
+        }
     }
 }
 
@@ -223,10 +257,14 @@ pub(super) fn in_tiles(tables: &RingTables, words: &[u32], ciphertext: &mut [u32
     }
 }
 
-/// Iterates over the words of ciphertexts, each as a and then b in the order of the plans.
-pub(super) fn in_order<'a>(tables: &'a RingTables, ciphertexts: &'a [u32]) -> impl Iterator<Item = u32> + 'a {
-    let polynomials = move |ciphertext| (0..2).flat_map(move |i| polynomial(tables, ciphertext, i));
-    ciphertexts.chunks_exact(2 * tables.words()).flat_map(polynomials).flatten().copied()
+/// Appends the words of ciphertexts, each as a and then b in the order of the plans.
+pub(super) fn push_in_order(tables: &RingTables, ciphertexts: &[u32], words: &mut Vec<u32>) {
+    words.reserve(ciphertexts.len());
+    for ciphertext in ciphertexts.chunks_exact(2 * tables.words()) {
+        for i in 0..2 {
+            polynomial(tables, ciphertext, i).for_each(|tile| words.extend_from_slice(tile));
+        }
+    }
 }
 
 /// Iterates over the tiles of one polynomial of a ciphertext: its values.

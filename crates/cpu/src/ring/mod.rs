@@ -8,7 +8,8 @@
 //! - [`product`] multiplies digits by [`keys`], for [`tournament`] and, with [`image`]s, for
 //!   [`expand`] and [`rotate`];
 //! - [`fixed`] packs with constant uniform halves, whose known digits [`substitute`] uses;
-//! - [`residues`] multiplies single polynomials, for protocols with ciphertexts of their own;
+//! - [`residues`] switches keys with a special prime and multiplies ciphertexts, for protocols with
+//!   ciphertexts of their own;
 //! - [`fold`] multiplies plaintexts, in [`narrow`] words, by leaves in the order of [`layout`];
 //!   [`ciphertexts`] ends the pipeline.
 
@@ -55,6 +56,7 @@ pub use keys::RingKeys;
 pub use layout::RingLeaves;
 pub(crate) use ntt::Direction;
 pub(crate) use pool::WorkingMemory;
+pub use residues::ProductTables;
 pub use tables::RingTables;
 pub use tournament::RingSelectors;
 
@@ -169,7 +171,11 @@ impl RingBackend for CpuBackend {
     ) -> Result<Vec<RingLeaves>, BackendError> {
         let count = check_ciphertexts(tables.ring(), queries, words)?;
         let of_query = words.chunks_exact((count * 2 * tables.words()).max(1)).take(queries);
-        self.install(|| of_query.map(|words| RingLeaves::of(tables, &self.memory, words)).collect())
+        self.install(|| {
+            with_lanes!(self.found, lanes => {
+                of_query.map(|words| RingLeaves::of(lanes, tables, &self.memory, words)).collect()
+            })
+        })
     }
 
     fn expand_leaf(
@@ -278,7 +284,9 @@ impl RingBackend for CpuBackend {
         tables: &RingTables,
         ciphertexts: &Vec<RingCiphertexts>,
     ) -> Result<Vec<u32>, BackendError> {
-        Ok(ciphertexts.iter().flat_map(|ciphertexts| ciphertexts.in_order(tables)).collect())
+        let mut words = Vec::new();
+        ciphertexts.iter().for_each(|ciphertexts| ciphertexts.push_in_order(tables, &mut words));
+        Ok(words)
     }
 
     fn ciphertexts(

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use spirea_backend::BackendError;
 use spirea_math::{Expansion, Modulus, Ring, Rotations, ShoupWord};
 
+use super::modular::montgomery_one;
+
 /// Maximum number of primes of a ring: their residues are recombined in the same number of 32-bit
 /// limbs.
 pub(super) const MOST_PRIMES: usize = 4;
@@ -32,6 +34,8 @@ pub(super) struct PrimeTables {
     pub forward_tail: Vec<u32>,
     /// Twiddles of the inverse transform's first layers, see [`tail`].
     pub inverse_tail: Vec<u32>,
+    /// -2^32 over the ring's last prime; 0 for this prime itself.
+    pub minus_inverse_of_last: u32,
 }
 
 /// An automorphism X -> X^k on values, for odd k.
@@ -85,10 +89,15 @@ impl RingTables {
         // The rotations with the most steps for their entries; only the big step, 5^(2^log), is
         // used.
         let power = |log: u32| Rotations::new(2 << log, 1, 1 << log).keys(degree)[2];
-        let of_prime = |limb: &spirea_math::ring::Limb| PrimeTables {
-            q: limb.prime(),
-            forward_tail: tail(limb.plan.forward_twiddles(), lanes),
-            inverse_tail: tail(limb.plan.inverse_twiddles(), lanes),
+        let last = primes().next_back().unwrap_or_default();
+        let of_prime = |limb: &spirea_math::ring::Limb| {
+            let q = limb.prime();
+            PrimeTables {
+                q,
+                forward_tail: tail(limb.plan.forward_twiddles(), lanes),
+                inverse_tail: tail(limb.plan.inverse_twiddles(), lanes),
+                minus_inverse_of_last: q.neg(q.mul(montgomery_one(q), q.inverse(last % q.value()))),
+            }
         };
         Ok(Self {
             ring: Arc::clone(ring),

@@ -58,7 +58,7 @@ impl From<AppleError> for AppleRefused {
             AppleError::UnknownConfiguration => StatusCode::GONE,
             AppleError::Unsupported(_) => StatusCode::NOT_IMPLEMENTED,
             AppleError::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
-            AppleError::Table(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            AppleError::Table(_) | AppleError::Backend(_) => StatusCode::INTERNAL_SERVER_ERROR,
             _ => StatusCode::BAD_REQUEST,
         };
         Self::new(status, error.to_string())
