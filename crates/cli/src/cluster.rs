@@ -272,7 +272,8 @@ pub fn coordinator(options: CoordinatorOptions) -> anyhow::Result<Status> {
         );
     }
     configured.check_settings()?;
-    let Configured { config: server, warnings, .. } = configured;
+    let warnings = configured.warnings();
+    let Configured { config: server, .. } = configured;
     let _logs = init_logs(server.log).map_err(|error| anyhow!("logging could not be set up: {error}"))?;
     for warning in warnings {
         tracing::warn!("{warning}");

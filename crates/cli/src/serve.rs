@@ -171,7 +171,8 @@ pub fn run(options: Options) -> anyhow::Result<Status> {
         print_line("the configuration is right")?;
         return Ok(Status::SUCCESS);
     }
-    let Configured { config, warnings, .. } = configured;
+    let warnings = configured.warnings();
+    let Configured { config, .. } = configured;
     let _logs =
         init_logs(config.log).map_err(|error| anyhow::anyhow!("logging could not be set up: {error}"))?;
     for warning in warnings {
@@ -239,21 +240,14 @@ impl Options {
         set.to("signing_key", "--signing-key", self.signing_key, |config, value| {
             config.signing_key = Some(value);
         });
-        let follow = Follow::default;
-        set.to("follow.url", "--follow", self.follow, |config, value| {
-            config.follow.get_or_insert_with(follow).url = value;
+        set.following("follow.url", "--follow", self.follow, |follow, value| follow.url = value);
+        set.following("follow.token_file", "--token-file", self.token_file, |follow, value| {
+            follow.token_file = Some(value);
         });
-        set.to("follow.token_file", "--token-file", self.token_file, |config, value| {
-            config.follow.get_or_insert_with(follow).token_file = Some(value);
-        });
-        set.to("follow.ca", "--ca", self.ca, |config, value| {
-            config.follow.get_or_insert_with(follow).ca = Some(value);
-        });
-        set.to("follow.pin_key", "--pin-key", self.pin_key, |config, value| {
-            config.follow.get_or_insert_with(follow).key = Some(value);
-        });
-        set.to("follow.disk", "--follow-disk", self.follow_disk, |config, value| {
-            config.follow.get_or_insert_with(follow).disk = Some(value);
+        set.following("follow.ca", "--ca", self.ca, |follow, value| follow.ca = Some(value));
+        set.following("follow.pin_key", "--pin-key", self.pin_key, |follow, value| follow.key = Some(value));
+        set.following("follow.disk", "--follow-disk", self.follow_disk, |follow, value| {
+            follow.disk = Some(value);
         });
         set.to("activate_after", "--activate-after", self.activate_after, |config, value| {
             config.activate_after = Some(value);
@@ -309,6 +303,13 @@ impl Overrides<'_> {
     fn to<T>(&mut self, key: &str, flag: &str, value: Option<T>, set: impl FnOnce(&mut ServerConfig, T)) {
         if let Some(value) = value {
             set(&mut self.0.config, value);
+            self.0.overridden(key, flag);
+        }
+    }
+
+    fn following<T>(&mut self, key: &str, flag: &str, value: Option<T>, set: impl FnOnce(&mut Follow, T)) {
+        if let Some(value) = value {
+            set(self.0.following(), value);
             self.0.overridden(key, flag);
         }
     }

@@ -10,6 +10,7 @@ use spirea_protocols::registry::ProtocolParams;
 use spirea_protocols::{Partial, Party, PreparedKeys, ProtocolError, Query, Responder, Sizes, Table};
 use spirea_store::Snapshot;
 
+use crate::asleep::Asleep;
 use crate::lock::lock;
 use crate::scheduler::{Pace, PaceMeter};
 use crate::{EngineError, LoadError, Reservation};
@@ -94,6 +95,8 @@ pub struct Database {
     slots: Option<Box<dyn Fn() -> usize + Send + Sync>>,
     /// True if the responder gives partials and no answers.
     partials: bool,
+    /// True if the memory of the responder was released.
+    asleep: bool,
 }
 
 /// Form of prepared evaluation keys: all that they depend on.
@@ -112,6 +115,12 @@ impl KeyForm {
 
 /// Callback for device failures during an answer, with the reason.
 pub type LossHandler = Box<dyn Fn(&str) + Send + Sync>;
+
+/// Returns a number that no other database of this process has.
+fn next_instance() -> u64 {
+    static INSTANCES: AtomicU64 = AtomicU64::new(0);
+    INSTANCES.fetch_add(1, Ordering::Relaxed)
+}
 
 impl Database {
     /// Creates a database.
@@ -139,8 +148,7 @@ impl Database {
         }
         let fitting = MAX_REQUEST_BYTES / sizes.query_bytes.max(1);
         let max_batch = fitting.clamp(1, responder.max_batch().max(1));
-        static INSTANCES: AtomicU64 = AtomicU64::new(0);
-        let instance = INSTANCES.fetch_add(1, Ordering::Relaxed);
+        let instance = next_instance();
         let (pace, steps) = (Mutex::default(), Arc::default());
         Ok(Self {
             identity,
@@ -153,7 +161,33 @@ impl Database {
             steps,
             slots: None,
             partials: false,
+            asleep: false,
         })
+    }
+
+    /// Returns the database without its responder's memory. Its identity, its sizes and its hint
+    /// remain; requests to it are refused.
+    #[must_use]
+    pub fn asleep(&self) -> Self {
+        let (instance, pace, steps) = (next_instance(), Mutex::default(), Arc::default());
+        Self {
+            identity: self.identity.clone(),
+            responder: Box::new(Asleep::of(&*self.responder)),
+            max_batch: self.max_batch,
+            instance,
+            pace,
+            on_loss: None,
+            reservation: None,
+            steps,
+            slots: None,
+            partials: self.partials,
+            asleep: true,
+        }
+    }
+
+    /// Returns true if the memory of the responder was [released](Self::asleep).
+    pub fn is_asleep(&self) -> bool {
+        self.asleep
     }
 
     /// Marks the database as one whose responder holds only a share's rows, and so gives partials

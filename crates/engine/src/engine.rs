@@ -274,8 +274,9 @@ impl Engine {
     /// # Errors
     /// [`EngineError::Malformed`] if the number or length of the queries differs from the
     /// parameters, or a request names keys that its protocol does not need;
-    /// [`EngineError::UnknownKeys`]; [`EngineError::Overloaded`] if the queue is full. In each case
-    /// no query has been computed.
+    /// [`EngineError::UnknownKeys`]; [`EngineError::Overloaded`] if the queue is full;
+    /// [`EngineError::NotYet`] if a part was [released](Database::asleep). In each case no query
+    /// has been computed.
     pub fn submit(&self, version: &Served, asked: Vec<Asked>) -> Result<Ticket, EngineError> {
         self.submit_traced(version, asked, None)
     }
@@ -291,6 +292,9 @@ impl Engine {
         asked: Vec<Asked>,
         trace: Option<TraceContext>,
     ) -> Result<Ticket, EngineError> {
+        if !version.is_open() {
+            return Err(EngineError::NotYet);
+        }
         let databases: Vec<&Arc<Database>> = version.parts().collect();
         let count = asked.first().map_or(0, |part| part.queries.len());
         let most = version.max_batch();

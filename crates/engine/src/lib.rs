@@ -6,6 +6,7 @@
 //! [`Ticket`], a future of its answers. The computation runs on a separate thread, never on the
 //! caller's. No part of a query is ever logged.
 
+mod asleep;
 mod database;
 mod engine;
 mod error;

@@ -50,6 +50,17 @@ impl Served {
         Ok(Self { version, base, delta, signature: None, values, lane: Lane::default() })
     }
 
+    /// Returns the version with its delta in another form, such as one that was opened again;
+    /// unchanged if `delta` is not its delta.
+    #[must_use]
+    pub fn with_delta(self, delta: Arc<Database>) -> Self {
+        let is_own = |own: &Arc<Database>| own.identity().version == delta.identity().version;
+        match self.delta.as_ref().is_some_and(is_own) {
+            true => Self { delta: Some(delta), ..self },
+            false => self,
+        }
+    }
+
     /// Sets the operator's signature.
     pub fn signed(self, signature: Option<Signature>) -> Self {
         Self { signature: signature.map(Arc::new), ..self }
@@ -89,6 +100,11 @@ impl Served {
     /// Iterates over the base, then the delta.
     pub fn parts(&self) -> impl Iterator<Item = &Arc<Database>> {
         [&self.base].into_iter().chain(&self.delta)
+    }
+
+    /// Returns true if all parts are open, and none was [released](Database::asleep).
+    pub fn is_open(&self) -> bool {
+        self.parts().all(|part| !part.is_asleep())
     }
 
     /// Returns the version's separate queue, which is unused if all versions share a queue.

@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Instant, SystemTime};
 
-use spirea_engine::{Engine, EngineError};
+use spirea_engine::{Engine, EngineError, Served};
 use tokio::sync::Mutex;
 
 use crate::access::{Caller, Gate, OperatorNames};
@@ -56,6 +56,17 @@ impl App {
     /// Returns the certificate's expiry, if there is a certificate.
     pub fn certificate_expiry(&self) -> Option<SystemTime> {
         self.certificates.as_ref().map(|certificates| certificates.expires())
+    }
+
+    /// Returns a version with all its parts open. A part that was released is opened first.
+    ///
+    /// # Errors
+    /// Those of [`Library::awake`].
+    pub async fn awake(&self, database: &str, served: Served) -> Result<Served, EngineError> {
+        match &self.library {
+            Some(library) => library.awake(database, served).await,
+            None => Ok(served),
+        }
     }
 
     /// Receives the message sent for a database, of at most `limit` bytes.

@@ -193,6 +193,17 @@ impl ServerConfig {
             url.check().map_err(|cause| wrong("keys.redis", cause))?;
         }
         if let Some(files) = &self.tls {
+            for (key, file, other) in [
+                ("tls.certificate", &files.certificate, "tls.key"),
+                ("tls.key", &files.key, "tls.certificate"),
+            ] {
+                if file.as_os_str().is_empty() {
+                    let cause = format!(
+                        "{other} is set without it; name both files, or neither to serve without encryption"
+                    );
+                    return Err(wrong(key, cause));
+                }
+            }
             Certificates::open(files).map_err(|error| {
                 let key = if matches!(error, TlsError::Key { .. }) { "tls.key" } else { "tls.certificate" };
                 wrong(key, error.to_string())

@@ -48,6 +48,8 @@ pub(crate) struct Metrics {
     lost_lines: IntCounterVec,
     ready: IntGauge,
     databases: IntGaugeVec,
+    open: IntGaugeVec,
+    former_opened: IntCounter,
     served: IntGaugeVec,
     behind: IntGaugeVec,
     refused: IntGaugeVec,
@@ -215,6 +217,15 @@ impl Metrics {
             )?,
             ready: gauge("spirea_ready", "1 if all databases answer.")?,
             databases: gauges("spirea_database_ready", "1 if the database answers.", &["database"])?,
+            open: gauges(
+                "spirea_versions_open",
+                "Versions of a database that answer without being opened first.",
+                &["database"],
+            )?,
+            former_opened: counter(
+                "spirea_former_versions_opened_total",
+                "Deltas of former versions that were opened because a client asked for them.",
+            )?,
             served: gauges("spirea_versions_served", "Versions of a database that answer.", &["database"])?,
             behind: gauges(
                 "spirea_version_behind",
@@ -324,6 +335,7 @@ impl Metrics {
             raise(&self.failed_compactions.with_label_values(&[database]), count);
             self.compaction_failed.with_label_values(&[database]).set(i64::from(last.is_some()));
         }
+        raise(&self.former_opened, library.map_or(0, |library| library.former_opened()));
         let statuses = engine.statuses();
         self.describe_versions(&statuses);
         let ready = statuses.iter().all(|status| matches!(status.state, State::Ready(_)));
@@ -367,6 +379,8 @@ impl Metrics {
             let newest = served.first().map(|served| *served.version());
             self.databases.with_label_values(&[name]).set(i64::from(newest.is_some()));
             self.served.with_label_values(&[name]).set(served.len() as i64);
+            let open = served.iter().filter(|version| version.is_open()).count();
+            self.open.with_label_values(&[name]).set(open as i64);
             self.behind.with_label_values(&[name]).set(i64::from(newest != Some(*expected)));
             self.refused.with_label_values(&[name]).set(i64::from(refused.is_some()));
             let digits = |version: &[u8; 32]| blake3::Hash::from_bytes(*version).to_hex()[..12].to_owned();

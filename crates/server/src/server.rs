@@ -353,7 +353,7 @@ impl Server {
         let operators = memory(ADMIN_MEMORY, ADMIN_MEMORY);
         let admin = admin.map(|listener| port(listener, routes::admin(&app), ADMIN_CONNECTIONS, operators));
         let watching = tokio::spawn(watched.run(Arc::clone(&app), reloader));
-        let expiring = tokio::spawn(expire_keys(Arc::clone(&app)));
+        let expiring = tokio::spawn(release_unused(Arc::clone(&app)));
         let (stop_data, stop_admin) = (Stopper::new(), Stopper::new());
         let leave = async {
             stopper.stopped().await;
@@ -396,16 +396,20 @@ pub fn key_registry(config: &ServerConfig) -> Result<KeyRegistry, ServeError> {
     Ok(keys.with_shared(Box::new(shared)))
 }
 
-/// Interval between checks for expired evaluation keys.
+/// Interval between checks for expired evaluation keys and idle deltas of former versions.
 const EXPIRY_LOOK: Duration = Duration::from_secs(60);
 
-async fn expire_keys(app: Arc<App>) {
+async fn release_unused(app: Arc<App>) {
     loop {
         tokio::time::sleep(EXPIRY_LOOK).await;
-        let engine = Arc::clone(&app.engine);
         app.apple.keys.expire(SystemTime::now());
+        let app = Arc::clone(&app);
+        let release = move || {
+            app.engine.expire_keys();
+            app.library.iter().for_each(|library| library.release_idle());
+        };
         // The next check makes up for a failed one.
-        let _ = tokio::task::spawn_blocking(move || engine.expire_keys()).await;
+        let _ = tokio::task::spawn_blocking(release).await;
     }
 }
 

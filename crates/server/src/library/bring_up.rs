@@ -62,6 +62,8 @@ impl Library {
             });
             if let Ok(served) = served {
                 self.engine.publish_former(served);
+                let _turn = entry.turn();
+                self.release_former(name);
             }
         }
     }
@@ -90,7 +92,7 @@ impl Library {
             let known = answering
                 .iter()
                 .flat_map(Served::parts)
-                .find(|part| part.identity().version == snapshot.version());
+                .find(|part| part.identity().version == snapshot.version() && !part.is_asleep());
             known.map_or_else(|| open(&self.loader, snapshot), |known| Ok(Arc::clone(known)))
         };
         let base = database(&version.base)?;
@@ -125,11 +127,12 @@ impl Library {
         }
     }
 
-    /// Reopens all parts of the answering versions.
+    /// Reopens all parts of the answering versions that are open.
     fn reopen(&self, name: &str, entry: &Entry) -> Result<(), String> {
         let answering = self.engine.versions(name).unwrap_or_default();
         let versions = entry.source.versions();
-        for part in answering.iter().flat_map(Served::parts) {
+        self.former.clear();
+        for part in answering.iter().flat_map(Served::parts).filter(|part| !part.is_asleep()) {
             let mut snapshots = versions.iter().flat_map(Version::snapshots);
             let snapshot = snapshots.find(|snapshot| snapshot.version() == part.identity().version);
             // A version that is no longer on disk stops answering.
@@ -191,12 +194,14 @@ impl Library {
         Ok(())
     }
 
-    /// Makes an opened version answer. A thread then replaces a new base by its final form.
+    /// Makes an opened version answer, and releases the deltas of former ones. A thread then
+    /// replaces a new base by its final form.
     pub(super) fn put(self: &Arc<Self>, name: &str, version: &Version, served: Served, apple: Opened) {
         let answering = self.engine.versions(name).unwrap_or_default();
         let new_base = answering.iter().all(|other| !Arc::ptr_eq(other.base(), served.base()));
         self.engine.publish(served);
         self.apple.publish(name, apple);
+        self.release_former(name);
         if new_base && self.loader.has_interim(&version.base) {
             let (library, name, base) = (Arc::clone(self), name.to_owned(), version.base.clone());
             spawn("spirea-hold", move || library.replace_interim(&name, &base));
@@ -212,7 +217,7 @@ pub(super) fn open_verified(loader: &Loader, snapshot: &Snapshot) -> Result<Arc<
 
 /// Verifies a whole snapshot, which takes long. A base shared by several versions is verified only
 /// for the first of them.
-fn verify(snapshot: &Snapshot) -> Result<(), String> {
+pub(super) fn verify(snapshot: &Snapshot) -> Result<(), String> {
     snapshot.verify(&Silent).map_err(|error| {
         tracing::error!(database = %snapshot.manifest().name, %error, "the snapshot is damaged");
         error.to_string()

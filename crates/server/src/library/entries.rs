@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -6,6 +7,7 @@ use spirea_engine::{Engine, LoadError};
 
 use super::ending::Ending;
 use super::followers::Followers;
+use super::former::Former;
 use super::loader::Loader;
 use super::source::Source;
 use crate::apple::UseCases;
@@ -53,6 +55,10 @@ pub(crate) struct Library {
     pub(super) follow: Option<Follow>,
     /// Longest time that a new version waits for followers; without it, it does not wait.
     pub(super) activate_after: Option<Duration>,
+    /// Deltas of former versions that were opened for a client.
+    pub(super) former: Former,
+    /// Number of times that one was opened.
+    pub(super) former_opened: AtomicU64,
     /// Ends the threads that follow.
     pub(super) ending: Arc<Ending>,
 }
@@ -81,7 +87,8 @@ impl Library {
             let (turn, compactions) = (Mutex::default(), Mutex::default());
             entries.insert(name, Entry { source, turn, compactions, followers: Followers::default() });
         }
-        Ok(Self { engine, loader, apple, entries, follow, activate_after, ending: Arc::default() })
+        let (former, former_opened, ending) = Default::default();
+        Ok(Self { engine, loader, apple, entries, follow, activate_after, former, former_opened, ending })
     }
 
     /// Returns the use cases of Apple's clients.

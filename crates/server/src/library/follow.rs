@@ -19,14 +19,17 @@ const WAITING: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5 * 60);
 
 impl Library {
-    /// Starts a thread for each repository that follows another server.
+    /// Starts a thread for each repository that follows another server. The log names the databases
+    /// that do not follow.
     pub(super) fn spawn_followers(self: &Arc<Self>) {
         let Some(follow) = &self.follow else { return };
         for (name, entry) in &self.entries {
-            if let Source::Repository(_) = entry.source {
-                let (library, follow, name) = (Arc::downgrade(self), follow.clone(), name.clone());
-                spawn("spirea-follow", move || run(&library, &follow, &name));
+            if let Source::Folder(folder) = &entry.source {
+                tracing::warn!(database = %name, folder = %folder.path().display(), "the database does not follow, because its folder is that of a snapshot: name a repository or an empty folder to follow, or another server without follow.url (--follow)");
+                continue;
             }
+            let (library, follow, name) = (Arc::downgrade(self), follow.clone(), name.clone());
+            spawn("spirea-follow", move || run(&library, &follow, &name));
         }
     }
 

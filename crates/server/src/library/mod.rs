@@ -4,10 +4,12 @@
 //! A database is served from a snapshot's folder or from a repository. From a folder, the server
 //! adopts a snapshot that takes the served one's place when it is told to. Into a repository,
 //! publishers put new versions while the database answers. A version is on disk before it answers,
-//! and answers before its publisher is told. A server that follows another one copies that one's
+//! and answers before its publisher is told. The deltas of former versions are opened when a client
+//! asks for them. A server that follows another one copies that one's
 //! versions into its repositories, and takes no publications.
 
 mod adopt;
+mod awake;
 mod bring_up;
 mod ending;
 mod entries;
@@ -15,6 +17,7 @@ mod error;
 mod folder;
 mod follow;
 mod followers;
+mod former;
 mod loader;
 mod publish;
 mod receive;

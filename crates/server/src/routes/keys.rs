@@ -51,6 +51,7 @@ pub(super) async fn keys(
             (keys.into(), piece.part)
         }
     };
+    let served = app.awake(&name, served).await?;
     let (_, blake3) = register(&app, &served, part, keys, received, &caller).await?;
     Ok(protobuf(KeysResponse { blake3 }.encode()))
 }

@@ -46,6 +46,7 @@ pub(super) async fn query(
     let reserved = reserved.ok_or_else(Refused::short_of_connection_memory)?;
     let measured = app.metrics.of(&name);
     let charge = caller.charge(&received.bytes, request.base.queries.len())?;
+    let served = app.awake(&name, served).await?;
     for (part, keys) in sent_keys {
         (received, _) = register(&app, &served, part, keys, received, &caller).await?;
     }

@@ -75,10 +75,14 @@ struct FollowSettings {
 }
 
 impl FollowSettings {
-    fn is_given(&self) -> bool {
+    fn apply(self, follow: &mut Follow) {
         let Self { url, token_file, ca, pin_key, interval, disk } = self;
-        let files = token_file.is_some() || ca.is_some();
-        url.is_some() || files || pin_key.is_some() || interval.is_some() || disk.is_some()
+        set(&mut follow.url, url);
+        set(&mut follow.token_file, token_file.map(Some));
+        set(&mut follow.ca, ca.map(Some));
+        set(&mut follow.key, pin_key.map(Some));
+        set(&mut follow.interval, interval);
+        set(&mut follow.disk, disk.map(Some));
     }
 }
 
@@ -202,7 +206,10 @@ impl Settings {
         self
     }
 
-    fn apply(self, config: &mut ServerConfig) {
+    /// Overrides the settings of `configured` by these. Only an address makes a server follow
+    /// another one: the other settings of that section may be defaults for several servers.
+    fn apply(self, configured: &mut Configured) {
+        let Configured { config, follow: known, .. } = configured;
         let Self {
             listen,
             admin_listen,
@@ -242,14 +249,10 @@ impl Settings {
         set(&mut config.watch, watch);
         set(&mut config.signing_key, signing_key.map(Some));
         set(&mut config.activate_after, activate_after.map(Some));
-        if follow.is_given() {
-            let known = config.follow.get_or_insert_with(Follow::default);
-            set(&mut known.url, follow.url);
-            set(&mut known.token_file, follow.token_file.map(Some));
-            set(&mut known.ca, follow.ca.map(Some));
-            set(&mut known.key, follow.pin_key.map(Some));
-            set(&mut known.interval, follow.interval);
-            set(&mut known.disk, follow.disk.map(Some));
+        let follows = follow.url.is_some();
+        follow.apply(known);
+        if follows || config.follow.is_some() {
+            config.follow = Some(known.clone());
         }
         set(&mut config.keys.folder, keys.folder.map(Some));
         set(&mut config.keys.memory_bytes, keys.memory);
@@ -324,8 +327,10 @@ fn keys_of<T: for<'de> Deserialize<'de> + std::fmt::Debug>() -> Vec<String> {
 pub struct Configured {
     /// The configuration.
     pub config: ServerConfig,
-    /// Environment variables that look like settings but are not.
-    pub warnings: Vec<String>,
+    /// Warnings about environment variables that look like settings but are not.
+    unknown: Vec<String>,
+    /// The section `follow`, which the configuration has only with an address to follow.
+    follow: Follow,
     origins: BTreeMap<String, String>,
 }
 
@@ -339,17 +344,17 @@ impl Configured {
         file: Option<&Path>,
         environment: impl IntoIterator<Item = (String, String)>,
     ) -> Result<Self, SettingError> {
-        let mut configured =
-            Self { config: ServerConfig::default(), warnings: Vec::new(), origins: BTreeMap::new() };
+        let (config, follow) = (ServerConfig::default(), Follow::default());
+        let mut configured = Self { config, unknown: Vec::new(), follow, origins: BTreeMap::new() };
         if let Some(path) = file {
             configured.read_file(path)?;
         }
-        let (variables, warnings) = environment::read(environment)?;
+        let (variables, unknown) = environment::read(environment)?;
         for variable in variables {
-            variable.settings.apply(&mut configured.config);
+            variable.settings.apply(&mut configured);
             configured.origins.insert(variable.key, variable.name);
         }
-        configured.warnings = warnings;
+        configured.unknown = unknown;
         Ok(configured)
     }
 
@@ -360,10 +365,27 @@ impl Configured {
         })?;
         let document = Document::new(path, &text);
         let settings: Settings = document.read()?;
-        settings.relative_to(path.parent().unwrap_or(Path::new(""))).apply(&mut self.config);
+        settings.relative_to(path.parent().unwrap_or(Path::new(""))).apply(self);
         let places = document.keys().filter_map(|key| Some((key.into(), document.place(key)?)));
         self.origins = places.collect();
         Ok(())
+    }
+
+    /// Returns the settings of a server that follows another one, for the caller to override. The
+    /// server follows one from then on, which [`Configured::check`] refuses without an address.
+    pub fn following(&mut self) -> &mut Follow {
+        self.config.follow.get_or_insert_with(|| self.follow.clone())
+    }
+
+    /// Returns warnings about settings without effect: environment variables that look like
+    /// settings but are not, and settings of a section that is not in use.
+    pub fn warnings(&self) -> Vec<String> {
+        let unused =
+            self.origins.iter().filter(|(key, _)| self.config.follow.is_none() && key.starts_with("follow."));
+        let unused = unused.map(|(_, place)| {
+            format!("{place} has no effect: this server follows no other one (follow.url, --follow)")
+        });
+        self.unknown.iter().cloned().chain(unused).collect()
     }
 
     /// Notes that the caller has overridden a key, and the caller's name for it, such as

@@ -77,7 +77,7 @@ fn what_is_wrong_is_told_with_file_line_key_and_remedy() {
 #[test]
 fn the_environment_overrides_the_file() {
     let file = "listen = \"127.0.0.1:1\"\nthreads = 3\n[limits]\nconnections = 7\n[tokens]\nfile = \"t\"\n";
-    let Configured { config, warnings, .. } = read(
+    let configured = read(
         file,
         &[
             ("SPIREA_LISTEN", "127.0.0.1:2"),
@@ -92,6 +92,7 @@ fn the_environment_overrides_the_file() {
         ],
     )
     .unwrap();
+    let (warnings, config) = (configured.warnings(), configured.config);
     assert_eq!((config.listen.port(), config.threads, config.limits.connections), (2, 3, 9));
     assert_eq!((config.limits.body_memory, config.limits.idle_timeout), (2 << 30, Duration::from_secs(300)));
     assert!(config.development && config.party.is_some() && warnings.is_empty());
@@ -109,7 +110,7 @@ fn wrong_variables_are_told_and_unknown_ones_are_warned_of() {
     let error = read("", &[("SPIREA_LIMITS__READ_TIMEOUT", "30")]).unwrap_err();
     assert!(error.cause.contains("such as 30s"), "{error}");
     let names = ["SPIREA_LIMITS__CONECTIONS", "SPIREA_SERVICE_HOST", "SPIREA_TOKEN", "SPIREA_PORT_8080_TCP"];
-    let Configured { warnings, .. } = read("", &names.map(|name| (name, "x"))).unwrap();
+    let warnings = read("", &names.map(|name| (name, "x"))).unwrap().warnings();
     assert_eq!(warnings.len(), 1, "{warnings:?}");
     assert!(warnings[0].contains("did you mean SPIREA_LIMITS__CONNECTIONS?"));
 }
@@ -139,4 +140,46 @@ fn checks_name_what_set_the_value() {
     configured.config.listen = ([0, 0, 0, 0], 80).into();
     configured.overridden("listen", "--listen");
     assert_eq!(configured.check().unwrap_err().place, "--listen");
+}
+
+#[test]
+fn settings_of_followers_do_not_make_a_server_follow() {
+    let file = "[follow]\ninterval = \"1m\"\npin_key = \"d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a\"\n";
+    let none: &[(&str, &str)] = &[];
+    let some: &[(&str, &str)] = &[("SPIREA_FOLLOW__INTERVAL", "2s"), ("SPIREA_FOLLOW__TOKEN_FILE", "absent")];
+    for (file, variables) in [(file, none), ("", some), (file, some)] {
+        let mut configured = read(file, variables).unwrap();
+        assert!(configured.config.follow.is_none());
+        configured.check_settings().unwrap();
+        let warnings = configured.warnings();
+        assert!(warnings.len() >= 2 && warnings.iter().all(|warning| warning.contains("--follow")));
+        // The command line may name the server, and overrides these settings then.
+        configured.following().url = "http://127.0.0.1:1".into();
+        let follow = configured.config.follow.as_ref().unwrap();
+        let seconds = if variables.is_empty() { 60 } else { 2 };
+        assert_eq!((follow.interval.as_secs(), follow.key.is_some()), (seconds, !file.is_empty()));
+        assert!(configured.warnings().is_empty());
+    }
+
+    // The file names the server, and the environment overrides one of its settings.
+    let file = "[follow]\nurl = \"http://127.0.0.1:1\"\ninterval = \"1m\"\n";
+    let configured = read(file, &[("SPIREA_FOLLOW__INTERVAL", "2s")]).unwrap();
+    configured.check_settings().unwrap();
+    let follow = configured.config.follow.unwrap();
+    assert_eq!((&*follow.url, follow.interval.as_secs()), ("http://127.0.0.1:1", 2));
+
+    // An empty address is a mistake of whoever set it.
+    let error = read("", &[("SPIREA_FOLLOW__URL", "")]).unwrap().check_settings().unwrap_err();
+    assert_eq!(error.place, "SPIREA_FOLLOW__URL");
+    let error = read("[follow]\nurl = \"http://127.0.0.1:1\"\ninterval = \"0s\"", &[]).unwrap();
+    assert!(error.check_settings().unwrap_err().place.ends_with("spirea.toml:3: follow.interval"));
+}
+
+#[test]
+fn a_certificate_without_its_key_does_not_mean_unencrypted() {
+    let name = |key: &str| format!("[tls]\n{key} = \"server.pem\"");
+    for (given, missing) in [("certificate", "tls.key"), ("key", "tls.certificate")] {
+        let error = read(&name(given), &[]).unwrap().check_settings().unwrap_err();
+        assert!(error.place == missing && error.cause.contains(given), "{error}");
+    }
 }

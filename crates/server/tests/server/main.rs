@@ -8,6 +8,7 @@ mod download;
 mod faults;
 mod fixture;
 mod follow;
+mod former;
 mod frames;
 mod keys;
 mod limits;

@@ -72,11 +72,8 @@ impl Shape {
         // with the bucket size.
         for power in 0..=sizes.len().ilog2() + 2 {
             let records = (1 << power).max(least.records);
-            let fullest = fullest(records, sizes.iter().copied());
-            let beside = proving.bytes_of()(records) + CHECKSUM_BYTES;
-            let record_bytes = (fullest.max(least.payload_bytes) + beside).next_power_of_two();
-            let shape = Self { records, payload_bytes: record_bytes - beside, places };
-            match protocol.of_delta([0; 32], records, record_bytes) {
+            let shape = least.grown(proving, records, fullest(records, sizes.iter().copied()), places);
+            match protocol.of_delta([0; 32], records, shape.record_bytes(proving)) {
                 Err(error) => refusal = Some(error),
                 Ok(protocol) => {
                     let cost = client_cost(&protocol);
@@ -93,11 +90,30 @@ impl Shape {
         }
     }
 
+    /// Returns the smallest shape of `records` records, no smaller than this one, in which a bucket
+    /// of `fullest` bytes fits. A longer proof takes room from a record's payload: records do not
+    /// double because of it.
+    fn grown(self, proving: Proving, records: u64, fullest: usize, places: [u8; 32]) -> Self {
+        let needed = Self { records, payload_bytes: fullest, places }.record_bytes(proving);
+        let record_bytes = needed.max(self.record_bytes(proving)).next_power_of_two();
+        Self { records, payload_bytes: record_bytes - beside(proving, records), places }
+    }
+
+    /// Returns the bytes of a record.
+    fn record_bytes(&self, proving: Proving) -> usize {
+        self.payload_bytes + beside(proving, self.records)
+    }
+
     /// True if the entries fit.
     fn holds(&self, entries: &[Entry]) -> bool {
         let sizes = entries.iter().map(|entry| (entry.place(&self.places), entry.bytes()));
         fullest(self.records, sizes) <= self.payload_bytes
     }
+}
+
+/// Returns the bytes of a record beside its payload: the proof and the checksum.
+fn beside(proving: Proving, records: u64) -> usize {
+    proving.bytes_of()(records) + CHECKSUM_BYTES
 }
 
 /// Returns the bytes of the fullest of `records` buckets, for entries with these places and sizes.
@@ -227,4 +243,24 @@ pub(crate) fn build_delta<B: ProtocolBackend>(
     };
     let computed = draft.compute(folder, backend, progress)?;
     draft.complete(folder, computed, backend, progress)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_do_not_double_for_the_sake_of_longer_proofs() {
+        for proving in [Proving::Omit, Proving::Include] {
+            let payload_bytes = 4096 - beside(proving, 64);
+            let before = Shape { records: 64, payload_bytes, places: [1; 32] };
+            for records in (6..20).map(|power| 1 << power) {
+                let grown = before.grown(proving, records, 2000, [2; 32]);
+                assert_eq!((grown.records, grown.record_bytes(proving)), (records, 4096));
+                assert!(grown.payload_bytes >= 2000);
+            }
+            let fuller = before.grown(proving, 512, 4096, [2; 32]);
+            assert_eq!(fuller.record_bytes(proving), 8192);
+        }
+    }
 }
