@@ -1,4 +1,5 @@
-//! Backends composed of other backends: the only code that forwards operations.
+//! Backends composed of other backends: the list of the operations that they forward, and the macro
+//! that reads it.
 
 use std::sync::Arc;
 
@@ -82,333 +83,249 @@ pub trait Composed: Send + Sync + 'static {
     }
 }
 
-impl<C> Backend for C
-where
-    C: Composed,
-    C::Rings: Backend,
-{
-    type Matrix = <C::Rings as Backend>::Matrix;
-    type Folded = <C::Rings as Backend>::Folded;
+/// Implements a trait for all backends that are [`Composed`](crate::Composed), by forwarding to
+/// one of their parts.
+///
+/// The macro takes the name of the part, the trait, and the trait's members:
+///
+/// - `type Name;` is the type of the part;
+/// - `fn name(&self, argument: Type) -> Value => operation;` is a method that returns
+///   `Result<Value, BackendError>`. [`Composed::run`](crate::Composed::run) runs it as `operation`,
+///   an expression of an [`Operation`](crate::Operation) that may use `self` and the arguments.
+///   With `by other` before the semicolon, method `other` of the composed backend takes the part's
+///   place.
+/// - `also { ... }` has members that are written out.
+///
+/// A method with a default body is listed too. Otherwise the wrapper would run the default body
+/// instead of the part's method.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use spirea_backend::{BackendError, Operation, Timed, forward};
+///
+/// trait Count: Send + Sync {
+///     fn count(&self, words: &[u32]) -> Result<usize, BackendError>;
+/// }
+///
+/// forward! {
+///     Rings rings: Count {
+///         fn count(&self, words: &[u32]) -> usize => Operation::Other { name: "count", step: "count" };
+///     }
+/// }
+///
+/// struct Toy;
+///
+/// impl Count for Toy {
+///     fn count(&self, words: &[u32]) -> Result<usize, BackendError> {
+///         Ok(words.len())
+///     }
+/// }
+///
+/// let timed = Timed::new(Arc::new(Toy));
+/// assert_eq!(timed.count(&[1, 2, 3]).unwrap(), 3);
+/// assert!(timed.observer().take().contains_key("count"));
+/// ```
+#[macro_export]
+macro_rules! forward {
+    (
+        $Part:ident $part:ident: $operations:path {
+            $(type $of:ident;)*
+            $(
+                fn $name:ident(&$self:ident $(, $argument:ident: $type:ty)* $(,)?) -> $value:ty
+                    => $operation:expr $(, by $hook:ident)?;
+            )*
+            $(also { $($also:item)* })?
+        }
+    ) => {
+        impl<C> $operations for C
+        where
+            C: $crate::Composed,
+            C::$Part: $operations,
+        {
+            $(type $of = <C::$Part as $operations>::$of;)*
+            $(
+                fn $name(
+                    &$self
+                    $(, $argument: $type)*
+                ) -> ::std::result::Result<$value, $crate::BackendError> {
+                    let operation = $operation;
+                    $crate::Composed::run($self, operation, || {
+                        $crate::forward!(@call $self $part $name [$($hook)?] $($argument)*)
+                    })
+                }
+            )*
+            $($($also)*)?
+        }
+    };
+    (@call $self:ident $part:ident $name:ident [] $($argument:ident)*) => {
+        $crate::Composed::$part($self).$name($($argument),*)
+    };
+    (@call $self:ident $part:ident $name:ident [$hook:ident] $($argument:ident)*) => {
+        $crate::Composed::$hook($self $(, $argument)*)
+    };
+}
 
-    fn name(&self) -> String {
-        self.rings().name()
-    }
+forward! {
+    Rings rings: Backend {
+        type Matrix;
+        type Folded;
 
-    fn id(&self) -> BackendId {
-        self.rings().id()
-    }
+        fn upload(&self, layout: PanelLayout, bytes: &[u8]) -> Self::Matrix => Operation::Upload(layout);
+        fn open(&self, stored: FileRows<'_, PanelLayout>) -> Self::Matrix
+            => Operation::Open(stored.part()?), by open_matrix;
+        fn scalar_fold(&self, matrix: &Self::Matrix, queries: &[u32]) -> Self::Folded
+            => Operation::ScalarFold { layout: self.layout(matrix), words: queries.len() };
+        fn scalar_fold_from(&self, matrix: &Self::Matrix, queries: &dyn QueryWords) -> Self::Folded
+            => Operation::ScalarFold { layout: self.layout(matrix), words: queries.count() };
+        fn words(&self, folded: Self::Folded) -> Vec<u32> => Operation::Words;
+        fn folded(&self, queries: usize, words: Vec<u32>) -> Self::Folded => Operation::Folded { queries };
+        fn module_fold(&self, matrix: &Self::Matrix, a: RingMatrix<'_>) -> Vec<u32>
+            => Operation::ModuleFold { layout: self.layout(matrix), rank: a.rank };
 
-    fn each(&self, count: usize, work: &(dyn Fn(usize) + Sync)) {
-        self.rings().each(count, work);
-    }
+        also {
+            fn name(&self) -> String {
+                self.rings().name()
+            }
 
-    fn upload(&self, layout: PanelLayout, bytes: &[u8]) -> Result<Self::Matrix, BackendError> {
-        self.run(Operation::Upload(layout), || self.rings().upload(layout, bytes))
-    }
+            fn id(&self) -> BackendId {
+                self.rings().id()
+            }
 
-    fn open(&self, stored: FileRows<'_, PanelLayout>) -> Result<Self::Matrix, BackendError> {
-        let part = stored.part()?;
-        self.run(Operation::Open(part), || self.open_matrix(stored))
-    }
+            fn each(&self, count: usize, work: &(dyn Fn(usize) + Sync)) {
+                self.rings().each(count, work);
+            }
 
-    fn layout(&self, matrix: &Self::Matrix) -> PanelLayout {
-        self.rings().layout(matrix)
-    }
+            fn layout(&self, matrix: &Self::Matrix) -> PanelLayout {
+                self.rings().layout(matrix)
+            }
 
-    fn scalar_fold(&self, matrix: &Self::Matrix, queries: &[u32]) -> Result<Self::Folded, BackendError> {
-        let operation = Operation::ScalarFold { layout: self.layout(matrix), words: queries.len() };
-        self.run(operation, || self.rings().scalar_fold(matrix, queries))
-    }
-
-    fn scalar_fold_from(
-        &self,
-        matrix: &Self::Matrix,
-        queries: &dyn QueryWords,
-    ) -> Result<Self::Folded, BackendError> {
-        let operation = Operation::ScalarFold { layout: self.layout(matrix), words: queries.count() };
-        self.run(operation, || self.rings().scalar_fold_from(matrix, queries))
-    }
-
-    fn words(&self, folded: Self::Folded) -> Result<Vec<u32>, BackendError> {
-        self.run(Operation::Words, || self.rings().words(folded))
-    }
-
-    fn read_words<T>(&self, folded: Self::Folded, read: impl FnOnce(&[u32]) -> T) -> Result<T, BackendError> {
-        self.run(Operation::Words, || self.rings().read_words(folded, read))
-    }
-
-    fn folded(&self, queries: usize, words: Vec<u32>) -> Result<Self::Folded, BackendError> {
-        self.run(Operation::Folded { queries }, || self.rings().folded(queries, words))
-    }
-
-    fn module_fold(&self, matrix: &Self::Matrix, a: RingMatrix<'_>) -> Result<Vec<u32>, BackendError> {
-        let operation = Operation::ModuleFold { layout: self.layout(matrix), rank: a.rank };
-        self.run(operation, || self.rings().module_fold(matrix, a))
+            fn read_words<T>(
+                &self,
+                folded: Self::Folded,
+                read: impl FnOnce(&[u32]) -> T,
+            ) -> Result<T, BackendError> {
+                self.run(Operation::Words, || self.rings().read_words(folded, read))
+            }
+        }
     }
 }
 
-impl<C> ShareBackend for C
-where
-    C: Composed,
-    C::Shares: ShareBackend,
-{
-    type Rows = <C::Shares as ShareBackend>::Rows;
+forward! {
+    Shares shares: ShareBackend {
+        type Rows;
 
-    fn upload_rows(&self, layout: RowLayout, bytes: &[u8]) -> Result<Self::Rows, BackendError> {
-        self.run(Operation::UploadRows(layout), || self.shares().upload_rows(layout, bytes))
-    }
+        fn upload_rows(&self, layout: RowLayout, bytes: &[u8]) -> Self::Rows => Operation::UploadRows(layout);
+        fn open_rows(&self, stored: FileRows<'_, RowLayout>) -> Self::Rows
+            => Operation::OpenRows(stored.part()?), by open_records;
+        fn share_fold(&self, rows: &Self::Rows, first_row: usize, prf: PrfKind, keys: &[Key]) -> Vec<u8>
+            => Operation::ShareFold { layout: self.row_layout(rows), keys: keys.len() };
+        fn share_folds(&self, rows: &Self::Rows, prf: PrfKind, folds: &[ShareFold<'_>]) -> Vec<u8>
+            => Operation::ShareFold {
+                layout: self.row_layout(rows),
+                keys: folds.iter().map(|fold| fold.keys.len()).sum(),
+            };
 
-    fn open_rows(&self, stored: FileRows<'_, RowLayout>) -> Result<Self::Rows, BackendError> {
-        let part = stored.part()?;
-        self.run(Operation::OpenRows(part), || self.open_records(stored))
-    }
-
-    fn row_layout(&self, rows: &Self::Rows) -> RowLayout {
-        self.shares().row_layout(rows)
-    }
-
-    fn share_fold(
-        &self,
-        rows: &Self::Rows,
-        first_row: usize,
-        prf: PrfKind,
-        keys: &[Key],
-    ) -> Result<Vec<u8>, BackendError> {
-        let operation = Operation::ShareFold { layout: self.row_layout(rows), keys: keys.len() };
-        self.run(operation, || self.shares().share_fold(rows, first_row, prf, keys))
-    }
-
-    fn share_folds(
-        &self,
-        rows: &Self::Rows,
-        prf: PrfKind,
-        folds: &[ShareFold<'_>],
-    ) -> Result<Vec<u8>, BackendError> {
-        let keys = folds.iter().map(|fold| fold.keys.len()).sum();
-        let operation = Operation::ShareFold { layout: self.row_layout(rows), keys };
-        self.run(operation, || self.shares().share_folds(rows, prf, folds))
+        also {
+            fn row_layout(&self, rows: &Self::Rows) -> RowLayout {
+                self.shares().row_layout(rows)
+            }
+        }
     }
 }
 
-impl<C> RingBackend for C
-where
-    C: Composed,
-    C::Rings: RingBackend,
-{
-    type Tables = <C::Rings as RingBackend>::Tables;
-    type Keys = <C::Rings as RingBackend>::Keys;
-    type Plain = <C::Rings as RingBackend>::Plain;
-    type Columns = <C::Rings as RingBackend>::Columns;
-    type Leaves = <C::Rings as RingBackend>::Leaves;
-    type Ciphertexts = <C::Rings as RingBackend>::Ciphertexts;
-    type Selectors = <C::Rings as RingBackend>::Selectors;
-    type Matrices = <C::Rings as RingBackend>::Matrices;
-    type Fixed = <C::Rings as RingBackend>::Fixed;
+forward! {
+    Rings rings: RingBackend {
+        type Tables;
+        type Keys;
+        type Plain;
+        type Columns;
+        type Leaves;
+        type Ciphertexts;
+        type Selectors;
+        type Matrices;
+        type Fixed;
 
-    fn leaves_memory(&self) -> u64 {
-        self.rings().leaves_memory()
-    }
+        fn tables(&self, ring: &Arc<Ring>) -> Self::Tables => Operation::Tables;
+        fn keys(&self, tables: &Self::Tables, keys: EvaluationKeys<'_>) -> Self::Keys => Operation::Keys;
+        fn encode(
+            &self, tables: &Self::Tables, rows: usize, columns: usize, fill: &FillPolynomial<'_>,
+        ) -> Self::Plain
+            => Operation::Encode { rows, columns }, by encode_plain;
+        fn expand(
+            &self, tables: &Self::Tables, expansion: Expansion, queries: &[(&Self::Keys, &[u32])],
+        ) -> Self::Leaves
+            => Operation::Expand { queries: queries.len(), leaves: expansion.leaves() };
+        fn leaves(&self, tables: &Self::Tables, queries: usize, words: &[u32]) -> Self::Leaves
+            => Operation::Ciphertexts { queries };
+        fn expand_leaf(
+            &self, tables: &Self::Tables, expansion: Expansion, keys: &[&Self::Keys], leaves: &Self::Leaves,
+            leaf: usize,
+        ) -> Self::Leaves
+            => Operation::ExpandLeaf { queries: keys.len(), leaves: expansion.leaves() };
+        fn rotate(
+            &self, tables: &Self::Tables, rotations: Rotations, keys: &[&Self::Keys], leaves: &Self::Leaves,
+        ) -> Self::Leaves
+            => Operation::Rotate { queries: keys.len(), rotations };
+        fn poly_fold(
+            &self, tables: &Self::Tables, plain: &[Self::Plain], leaves: &Self::Leaves,
+        ) -> Self::Ciphertexts
+            => Operation::PolyFold;
+        fn sum_rotated(
+            &self, tables: &Self::Tables, rotations: Rotations, keys: &[&Self::Keys],
+            ciphertexts: Self::Ciphertexts,
+        ) -> Self::Ciphertexts
+            => Operation::SumRotated { queries: keys.len(), rotations };
+        fn add_bodies(
+            &self, tables: &Self::Tables, ciphertexts: &mut Self::Ciphertexts, folded: &Self::Folded,
+            bodies: &Bodies, bits: u32,
+        ) -> ()
+            => Operation::AddBodies { words: bodies.first.len() };
+        fn selectors(
+            &self, tables: &Self::Tables, keys: &[&Self::Keys], leaves: &Self::Leaves, first: usize,
+            depth: usize, gadget: Gadget,
+        ) -> Self::Selectors
+            => Operation::Selectors { queries: keys.len(), depth };
+        fn rgsw_fold(
+            &self, tables: &Self::Tables, selectors: &Self::Selectors, ciphertexts: Self::Ciphertexts,
+        ) -> Self::Ciphertexts
+            => Operation::RgswFold;
+        fn ciphertext_words(&self, tables: &Self::Tables, ciphertexts: &Self::Ciphertexts) -> Vec<u32>
+            => Operation::CiphertextWords;
+        fn ciphertexts(&self, tables: &Self::Tables, queries: usize, words: &[u32]) -> Self::Ciphertexts
+            => Operation::Ciphertexts { queries };
+        fn mod_switch(
+            &self, tables: &Self::Tables, parts: &[&Self::Ciphertexts], bits: SwitchedBits,
+        ) -> Vec<Vec<u8>>
+            => Operation::ModSwitch(bits);
+        fn reinterpret(
+            &self, tables: &Self::Tables, ciphertexts: &Self::Ciphertexts, bits: SwitchedBits,
+            layout: PanelLayout,
+        ) -> Self::Matrices
+            => Operation::Reinterpret(layout);
+        fn scalar_fold_own(&self, matrices: &Self::Matrices, queries: &[u32]) -> Self::Folded
+            => Operation::ScalarFoldOwn { words: queries.len() };
+        fn columns(&self, layout: PanelLayout, words: &[u32]) -> Self::Columns => Operation::Columns(layout);
+        fn encode_fold(
+            &self, tables: &Self::Tables, matrices: &Self::Matrices, columns: &Self::Columns,
+            folded: FoldedBlocks, leaves: &Self::Leaves,
+        ) -> Self::Ciphertexts
+            => Operation::EncodeFold(folded);
+        fn fix_uniform(
+            &self, tables: &Self::Tables, packing: FixedPacking, uniform: &[u32], plain: &[Self::Plain],
+            bits: SwitchedBits,
+        ) -> (Self::Fixed, Vec<u8>)
+            => Operation::FixUniform(packing);
+        fn pack_fixed(
+            &self, tables: &Self::Tables, fixed: &Self::Fixed, plain: &[Self::Plain], queries: &[&[u32]],
+            ends: PackedEnds<'_, Self::Folded>,
+        ) -> Vec<Vec<u8>>
+            => Operation::PackFixed { queries: queries.len() };
 
-    fn tables(&self, ring: &Arc<Ring>) -> Result<Self::Tables, BackendError> {
-        self.run(Operation::Tables, || self.rings().tables(ring))
-    }
-
-    fn keys(&self, tables: &Self::Tables, keys: EvaluationKeys<'_>) -> Result<Self::Keys, BackendError> {
-        self.run(Operation::Keys, || self.rings().keys(tables, keys))
-    }
-
-    fn encode(
-        &self,
-        tables: &Self::Tables,
-        rows: usize,
-        columns: usize,
-        fill: &FillPolynomial<'_>,
-    ) -> Result<Self::Plain, BackendError> {
-        self.run(Operation::Encode { rows, columns }, || self.encode_plain(tables, rows, columns, fill))
-    }
-
-    fn expand(
-        &self,
-        tables: &Self::Tables,
-        expansion: Expansion,
-        queries: &[(&Self::Keys, &[u32])],
-    ) -> Result<Self::Leaves, BackendError> {
-        let operation = Operation::Expand { queries: queries.len(), leaves: expansion.leaves() };
-        self.run(operation, || self.rings().expand(tables, expansion, queries))
-    }
-
-    fn leaves(
-        &self,
-        tables: &Self::Tables,
-        queries: usize,
-        words: &[u32],
-    ) -> Result<Self::Leaves, BackendError> {
-        self.run(Operation::Ciphertexts { queries }, || self.rings().leaves(tables, queries, words))
-    }
-
-    fn expand_leaf(
-        &self,
-        tables: &Self::Tables,
-        expansion: Expansion,
-        keys: &[&Self::Keys],
-        leaves: &Self::Leaves,
-        leaf: usize,
-    ) -> Result<Self::Leaves, BackendError> {
-        let operation = Operation::ExpandLeaf { queries: keys.len(), leaves: expansion.leaves() };
-        self.run(operation, || self.rings().expand_leaf(tables, expansion, keys, leaves, leaf))
-    }
-
-    fn rotate(
-        &self,
-        tables: &Self::Tables,
-        rotations: Rotations,
-        keys: &[&Self::Keys],
-        leaves: &Self::Leaves,
-    ) -> Result<Self::Leaves, BackendError> {
-        let operation = Operation::Rotate { queries: keys.len(), rotations };
-        self.run(operation, || self.rings().rotate(tables, rotations, keys, leaves))
-    }
-
-    fn poly_fold(
-        &self,
-        tables: &Self::Tables,
-        plain: &[Self::Plain],
-        leaves: &Self::Leaves,
-    ) -> Result<Self::Ciphertexts, BackendError> {
-        self.run(Operation::PolyFold, || self.rings().poly_fold(tables, plain, leaves))
-    }
-
-    fn sum_rotated(
-        &self,
-        tables: &Self::Tables,
-        rotations: Rotations,
-        keys: &[&Self::Keys],
-        ciphertexts: Self::Ciphertexts,
-    ) -> Result<Self::Ciphertexts, BackendError> {
-        let operation = Operation::SumRotated { queries: keys.len(), rotations };
-        self.run(operation, || self.rings().sum_rotated(tables, rotations, keys, ciphertexts))
-    }
-
-    fn add_bodies(
-        &self,
-        tables: &Self::Tables,
-        ciphertexts: &mut Self::Ciphertexts,
-        folded: &Self::Folded,
-        bodies: &Bodies,
-        bits: u32,
-    ) -> Result<(), BackendError> {
-        let operation = Operation::AddBodies { words: bodies.first.len() };
-        self.run(operation, || self.rings().add_bodies(tables, ciphertexts, folded, bodies, bits))
-    }
-
-    fn selectors(
-        &self,
-        tables: &Self::Tables,
-        keys: &[&Self::Keys],
-        leaves: &Self::Leaves,
-        first: usize,
-        depth: usize,
-        gadget: Gadget,
-    ) -> Result<Self::Selectors, BackendError> {
-        let operation = Operation::Selectors { queries: keys.len(), depth };
-        self.run(operation, || self.rings().selectors(tables, keys, leaves, first, depth, gadget))
-    }
-
-    fn rgsw_fold(
-        &self,
-        tables: &Self::Tables,
-        selectors: &Self::Selectors,
-        ciphertexts: Self::Ciphertexts,
-    ) -> Result<Self::Ciphertexts, BackendError> {
-        self.run(Operation::RgswFold, || self.rings().rgsw_fold(tables, selectors, ciphertexts))
-    }
-
-    fn ciphertext_words(
-        &self,
-        tables: &Self::Tables,
-        ciphertexts: &Self::Ciphertexts,
-    ) -> Result<Vec<u32>, BackendError> {
-        self.run(Operation::CiphertextWords, || self.rings().ciphertext_words(tables, ciphertexts))
-    }
-
-    fn ciphertexts(
-        &self,
-        tables: &Self::Tables,
-        queries: usize,
-        words: &[u32],
-    ) -> Result<Self::Ciphertexts, BackendError> {
-        self.run(Operation::Ciphertexts { queries }, || self.rings().ciphertexts(tables, queries, words))
-    }
-
-    fn mod_switch(
-        &self,
-        tables: &Self::Tables,
-        parts: &[&Self::Ciphertexts],
-        bits: SwitchedBits,
-    ) -> Result<Vec<Vec<u8>>, BackendError> {
-        self.run(Operation::ModSwitch(bits), || self.rings().mod_switch(tables, parts, bits))
-    }
-
-    fn reinterpret(
-        &self,
-        tables: &Self::Tables,
-        ciphertexts: &Self::Ciphertexts,
-        bits: SwitchedBits,
-        layout: PanelLayout,
-    ) -> Result<Self::Matrices, BackendError> {
-        self.run(Operation::Reinterpret(layout), || {
-            self.rings().reinterpret(tables, ciphertexts, bits, layout)
-        })
-    }
-
-    fn scalar_fold_own(
-        &self,
-        matrices: &Self::Matrices,
-        queries: &[u32],
-    ) -> Result<Self::Folded, BackendError> {
-        let operation = Operation::ScalarFoldOwn { words: queries.len() };
-        self.run(operation, || self.rings().scalar_fold_own(matrices, queries))
-    }
-
-    fn columns(&self, layout: PanelLayout, words: &[u32]) -> Result<Self::Columns, BackendError> {
-        self.run(Operation::Columns(layout), || self.rings().columns(layout, words))
-    }
-
-    fn encode_fold(
-        &self,
-        tables: &Self::Tables,
-        matrices: &Self::Matrices,
-        columns: &Self::Columns,
-        folded: FoldedBlocks,
-        leaves: &Self::Leaves,
-    ) -> Result<Self::Ciphertexts, BackendError> {
-        self.run(Operation::EncodeFold(folded), || {
-            self.rings().encode_fold(tables, matrices, columns, folded, leaves)
-        })
-    }
-
-    fn fix_uniform(
-        &self,
-        tables: &Self::Tables,
-        packing: FixedPacking,
-        uniform: &[u32],
-        plain: &[Self::Plain],
-        bits: SwitchedBits,
-    ) -> Result<(Self::Fixed, Vec<u8>), BackendError> {
-        self.run(Operation::FixUniform(packing), || {
-            self.rings().fix_uniform(tables, packing, uniform, plain, bits)
-        })
-    }
-
-    fn pack_fixed(
-        &self,
-        tables: &Self::Tables,
-        fixed: &Self::Fixed,
-        plain: &[Self::Plain],
-        queries: &[&[u32]],
-        ends: PackedEnds<'_, Self::Folded>,
-    ) -> Result<Vec<Vec<u8>>, BackendError> {
-        let operation = Operation::PackFixed { queries: queries.len() };
-        self.run(operation, || self.rings().pack_fixed(tables, fixed, plain, queries, ends))
+        also {
+            fn leaves_memory(&self) -> u64 {
+                self.rings().leaves_memory()
+            }
+        }
     }
 }

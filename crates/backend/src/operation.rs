@@ -128,6 +128,13 @@ pub enum Operation {
         /// Number of queries.
         queries: usize,
     },
+    /// An operation of a trait outside this crate.
+    Other {
+        /// Name of the method.
+        name: &'static str,
+        /// Name of its step.
+        step: &'static str,
+    },
 }
 
 impl Operation {
@@ -153,6 +160,7 @@ impl Operation {
             Self::ModSwitch(_) => "mod_switch",
             Self::EncodeFold(_) => "encode_fold",
             Self::PackFixed { .. } => "pack_fixed",
+            Self::Other { step, .. } => step,
         }
     }
 }

@@ -167,3 +167,36 @@ impl<P> WholeHalves<P> {
         halves.flat_map(|(a, b)| a.iter().chain(b)).copied().collect()
     }
 }
+
+/// Writes the members of [`RingBackend`] for packing with constant uniform halves, by whole
+/// ciphertexts: [`RingBackend::Fixed`], [`RingBackend::fix_uniform`] and
+/// [`RingBackend::pack_fixed`]. Takes a name for the tables, and an expression for their
+/// `&Arc<Ring>`.
+#[macro_export]
+macro_rules! whole_halves {
+    ($tables:ident => $ring:expr) => {
+        type Fixed = $crate::WholeHalves<Self::Plain>;
+
+        fn fix_uniform(
+            &self,
+            $tables: &Self::Tables,
+            packing: $crate::FixedPacking,
+            uniform: &[u32],
+            plain: &[Self::Plain],
+            bits: $crate::SwitchedBits,
+        ) -> ::std::result::Result<(Self::Fixed, ::std::vec::Vec<u8>), $crate::BackendError> {
+            $crate::WholeHalves::fix(self, $tables, $ring, packing, uniform, plain, bits)
+        }
+
+        fn pack_fixed(
+            &self,
+            tables: &Self::Tables,
+            fixed: &Self::Fixed,
+            plain: &[Self::Plain],
+            queries: &[&[u32]],
+            ends: $crate::PackedEnds<'_, Self::Folded>,
+        ) -> ::std::result::Result<::std::vec::Vec<::std::vec::Vec<u8>>, $crate::BackendError> {
+            fixed.pack(self, tables, plain, queries, ends)
+        }
+    };
+}

@@ -8,9 +8,9 @@
 use std::sync::{Arc, LazyLock};
 
 use spirea_backend::{
-    Backend, BackendError, BackendId, Bodies, EvaluationKeys, FileRows, FillPolynomial, FixedPacking,
-    FoldedBlocks, NaiveBackend, NaiveMatrix, PackedEnds, PanelLayout, RingBackend, RingMatrix, SwitchedBits,
-    WholeHalves, check_batches, check_ciphertexts, check_rotations,
+    Backend, BackendError, BackendId, Bodies, EvaluationKeys, FileRows, FillPolynomial, FoldedBlocks,
+    NaiveBackend, NaiveMatrix, PanelLayout, RingBackend, RingMatrix, SwitchedBits, check_batches,
+    check_ciphertexts, check_rotations, whole_halves,
 };
 use spirea_math::{Expansion, Gadget, Ring, Rotations};
 
@@ -122,7 +122,6 @@ impl RingBackend for Accelerator {
     type Ciphertexts = Batch;
     type Selectors = Vec<Vec<Key>>;
     type Matrices = <NaiveBackend as RingBackend>::Matrices;
-    type Fixed = WholeHalves<Plain>;
 
     fn leaves_memory(&self) -> u64 {
         self.arch.hbm_bytes() as u64
@@ -341,25 +340,5 @@ impl RingBackend for Accelerator {
         Err(missing("encode_fold"))
     }
 
-    fn fix_uniform(
-        &self,
-        ring: &Arc<Ring>,
-        packing: FixedPacking,
-        uniform: &[u32],
-        plain: &[Plain],
-        bits: SwitchedBits,
-    ) -> Result<(WholeHalves<Plain>, Vec<u8>), BackendError> {
-        WholeHalves::fix(self, ring, ring, packing, uniform, plain, bits)
-    }
-
-    fn pack_fixed(
-        &self,
-        ring: &Arc<Ring>,
-        fixed: &WholeHalves<Plain>,
-        plain: &[Plain],
-        queries: &[&[u32]],
-        ends: PackedEnds<'_, Vec<u32>>,
-    ) -> Result<Vec<Vec<u8>>, BackendError> {
-        fixed.pack(self, ring, plain, queries, ends)
-    }
+    whole_halves!(ring => ring);
 }

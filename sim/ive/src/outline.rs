@@ -6,9 +6,8 @@ use std::fs::File;
 use std::sync::{Arc, LazyLock};
 
 use spirea_backend::{
-    Backend, BackendError, BackendId, Bodies, EvaluationKeys, FileRows, FillPolynomial, FixedPacking,
-    FoldedBlocks, NaiveBackend, Observed, PackedEnds, PanelLayout, RingBackend, RingMatrix, Split,
-    SwitchedBits, WholeHalves,
+    Backend, BackendError, BackendId, Bodies, EvaluationKeys, FileRows, FillPolynomial, FoldedBlocks,
+    NaiveBackend, Observed, PanelLayout, RingBackend, RingMatrix, Split, SwitchedBits, whole_halves,
 };
 use spirea_math::random::SecretRng;
 use spirea_math::{Expansion, Gadget, Ring, Rotations};
@@ -150,7 +149,6 @@ impl RingBackend for Outline {
     type Selectors = usize;
     /// Layout of each query's matrix.
     type Matrices = Vec<PanelLayout>;
-    type Fixed = WholeHalves<usize>;
 
     fn leaves_memory(&self) -> u64 {
         u64::MAX
@@ -301,25 +299,5 @@ impl RingBackend for Outline {
         Ok(Batch { queries: matrices.len(), of_query: folded.blocks })
     }
 
-    fn fix_uniform(
-        &self,
-        ring: &Arc<Ring>,
-        packing: FixedPacking,
-        uniform: &[u32],
-        plain: &[usize],
-        bits: SwitchedBits,
-    ) -> Result<(WholeHalves<usize>, Vec<u8>), BackendError> {
-        WholeHalves::fix(self, ring, ring, packing, uniform, plain, bits)
-    }
-
-    fn pack_fixed(
-        &self,
-        ring: &Arc<Ring>,
-        fixed: &WholeHalves<usize>,
-        plain: &[usize],
-        queries: &[&[u32]],
-        ends: PackedEnds<'_, usize>,
-    ) -> Result<Vec<Vec<u8>>, BackendError> {
-        fixed.pack(self, ring, plain, queries, ends)
-    }
+    whole_halves!(ring => ring);
 }

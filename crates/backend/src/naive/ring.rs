@@ -6,9 +6,8 @@ use spirea_math::{Expansion, Gadget, Ring, Rotations};
 
 use super::{NaiveBackend, NaiveMatrix};
 use crate::{
-    Backend, BackendError, Bodies, EvaluationKeys, FillPolynomial, FixedPacking, FoldedBlocks, MAX_BATCH,
-    PackedEnds, PanelLayout, RingBackend, SwitchedBits, WholeHalves, centred, check_batches,
-    check_ciphertexts, check_rotations,
+    Backend, BackendError, Bodies, EvaluationKeys, FillPolynomial, FoldedBlocks, MAX_BATCH, PanelLayout,
+    RingBackend, SwitchedBits, centred, check_batches, check_ciphertexts, check_rotations, whole_halves,
 };
 
 /// A ciphertext, in coefficients unless stated otherwise.
@@ -144,7 +143,6 @@ impl RingBackend for NaiveBackend {
     type Ciphertexts = Batch;
     type Selectors = NaiveSelectors;
     type Matrices = Vec<NaiveMatrix>;
-    type Fixed = WholeHalves<NaivePlain>;
 
     fn leaves_memory(&self) -> u64 {
         u64::MAX
@@ -465,27 +463,7 @@ impl RingBackend for NaiveBackend {
         matrices.iter().zip(leaves).map(of_query).collect()
     }
 
-    fn fix_uniform(
-        &self,
-        ring: &Arc<Ring>,
-        packing: FixedPacking,
-        uniform: &[u32],
-        plain: &[NaivePlain],
-        bits: SwitchedBits,
-    ) -> Result<(WholeHalves<NaivePlain>, Vec<u8>), BackendError> {
-        WholeHalves::fix(self, ring, ring, packing, uniform, plain, bits)
-    }
-
-    fn pack_fixed(
-        &self,
-        ring: &Arc<Ring>,
-        fixed: &WholeHalves<NaivePlain>,
-        plain: &[NaivePlain],
-        queries: &[&[u32]],
-        ends: PackedEnds<'_, Vec<u32>>,
-    ) -> Result<Vec<Vec<u8>>, BackendError> {
-        fixed.pack(self, ring, plain, queries, ends)
-    }
+    whole_halves!(ring => ring);
 }
 
 /// Returns the leaves of one query's expansion tree with this root.

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use spirea_backend::{
-    BackendError, Bodies, EvaluationKeys, FillPolynomial, FixedPacking, FoldedBlocks, PackedEnds,
-    PanelLayout, RingBackend, Strategy, SwitchedBits, WholeHalves, check_batches,
+    BackendError, Bodies, EvaluationKeys, FillPolynomial, FoldedBlocks, PanelLayout, RingBackend, Strategy,
+    SwitchedBits, check_batches, whole_halves,
 };
 use spirea_math::{Expansion, Gadget, Ring, Rotations};
 
@@ -24,7 +24,6 @@ impl RingBackend for DeviceGroup {
     type Ciphertexts = GroupCiphertexts;
     type Selectors = GroupSelectors;
     type Matrices = GroupMatrices;
-    type Fixed = WholeHalves<GroupPlain>;
 
     /// Returns the least device's memory if rows are divided, because every device then needs the
     /// leaves of all queries. Otherwise each device adds memory for its own queries.
@@ -380,25 +379,5 @@ impl RingBackend for DeviceGroup {
         Ok(products.flatten())
     }
 
-    fn fix_uniform(
-        &self,
-        tables: &Vec<Tables>,
-        packing: FixedPacking,
-        uniform: &[u32],
-        plain: &[GroupPlain],
-        bits: SwitchedBits,
-    ) -> Result<(WholeHalves<GroupPlain>, Vec<u8>), BackendError> {
-        WholeHalves::fix(self, tables, tables[0].ring(), packing, uniform, plain, bits)
-    }
-
-    fn pack_fixed(
-        &self,
-        tables: &Vec<Tables>,
-        fixed: &WholeHalves<GroupPlain>,
-        plain: &[GroupPlain],
-        queries: &[&[u32]],
-        ends: PackedEnds<'_, GroupFolded>,
-    ) -> Result<Vec<Vec<u8>>, BackendError> {
-        fixed.pack(self, tables, plain, queries, ends)
-    }
+    whole_halves!(tables => tables[0].ring());
 }

@@ -34,8 +34,8 @@ mod twiddles;
 use std::sync::Arc;
 
 use spirea_backend::{
-    BackendError, Bodies, EvaluationKeys, FillPolynomial, FixedPacking, FoldedBlocks, PackedEnds,
-    PanelLayout, RingBackend, SwitchedBits, WholeHalves, check_batches, check_ciphertexts,
+    BackendError, Bodies, EvaluationKeys, FillPolynomial, FoldedBlocks, PanelLayout, RingBackend,
+    SwitchedBits, check_batches, check_ciphertexts, whole_halves,
 };
 use spirea_math::{Expansion, Gadget, Ring, Rotations};
 
@@ -108,7 +108,6 @@ impl RingBackend for CudaBackend {
     type Ciphertexts = Ciphertexts;
     type Selectors = Selectors;
     type Matrices = Vec<CudaMatrix>;
-    type Fixed = WholeHalves<Plain>;
 
     /// Returns a fixed fraction of the device's memory. The memory of a batch is reserved before a
     /// database answers, so the bound must not depend on the loaded databases.
@@ -287,25 +286,5 @@ impl RingBackend for CudaBackend {
         columns.encode_fold(tables, matrices, 0, folded, leaves)
     }
 
-    fn fix_uniform(
-        &self,
-        tables: &Tables,
-        packing: FixedPacking,
-        uniform: &[u32],
-        plain: &[Plain],
-        bits: SwitchedBits,
-    ) -> Result<(WholeHalves<Plain>, Vec<u8>), BackendError> {
-        WholeHalves::fix(self, tables, tables.ring(), packing, uniform, plain, bits)
-    }
-
-    fn pack_fixed(
-        &self,
-        tables: &Tables,
-        fixed: &WholeHalves<Plain>,
-        plain: &[Plain],
-        queries: &[&[u32]],
-        ends: PackedEnds<'_, CudaFolded>,
-    ) -> Result<Vec<Vec<u8>>, BackendError> {
-        fixed.pack(self, tables, plain, queries, ends)
-    }
+    whole_halves!(tables => tables.ring());
 }
