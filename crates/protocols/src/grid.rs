@@ -3,7 +3,6 @@
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
-use spirea_backend::Bodies;
 use spirea_math::Divisor;
 
 use crate::ProtocolError;
@@ -136,14 +135,6 @@ impl Grid {
         }
     }
 
-    /// Returns the words of all groups of part `part` in a batch's folded queries, which lie one
-    /// after another, for query `query` and those after it.
-    pub(crate) fn folded_part(&self, spread: Spread, query: usize, part: usize) -> Bodies {
-        let stride = self.rows(spread);
-        let rows = self.row(spread, part, 0)..self.row(spread, part, self.groups);
-        Bodies { first: query * stride + rows.start..query * stride + rows.end, stride }
-    }
-
     /// Returns the pieces of record `index`, in the order of its bytes.
     pub fn runs(&self, spread: Spread, index: u64) -> impl Iterator<Item = Run> + use<> {
         let (grid, RecordPlace { column, group, offset }) = (*self, self.place(spread, index));
@@ -224,23 +215,6 @@ mod tests {
                 let records = (0..).take_while(fits).count() as u64;
                 for (records, valid) in [(records, records > 0), (records + 1, false)] {
                     prop_assert_eq!(Grid { records, ..grid }.validate(spread).is_ok(), valid);
-                }
-            }
-        }
-
-        #[test]
-        fn folded_parts_are_the_rows_of_all_groups(
-            record_bytes in 1usize..50, unit_rows in 1usize..30, groups in 1usize..6, query in 0usize..4,
-        ) {
-            for spread in [Spread::Columns, Spread::Rows] {
-                let grid = Grid { records: 1, record_bytes, unit_rows, groups, columns: 64 };
-                let parts = if spread == Spread::Rows { grid.parts() } else { 1 };
-                for part in 0..parts {
-                    let Bodies { first, stride } = grid.folded_part(spread, query, part);
-                    prop_assert_eq!(stride, grid.rows(spread));
-                    prop_assert_eq!(first.start, query * stride + grid.row(spread, part, 0));
-                    let last = grid.row(spread, part, groups - 1) + unit_rows;
-                    prop_assert_eq!(first.end, query * stride + last);
                 }
             }
         }

@@ -30,6 +30,7 @@ mod life;
 mod list;
 mod oblivious;
 mod opening;
+mod packing;
 pub mod parameters;
 pub mod partial;
 pub mod planner;

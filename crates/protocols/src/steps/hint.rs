@@ -139,19 +139,17 @@ impl LweHint {
         &self.words[row * self.degree..][..self.degree]
     }
 
-    /// Returns the entries of some rows as a function of (row relative to the range, k).
+    /// Returns the entries of the first `rows` rows as a function of (row, k), which is 0 for any
+    /// row after them.
     ///
     /// # Errors
     /// [`ProtocolError::Malformed`] if the hint has fewer rows.
-    pub(crate) fn rows(
-        &self,
-        rows: Range<usize>,
-    ) -> Result<impl Fn(usize, usize) -> u32 + Sync, ProtocolError> {
+    pub(crate) fn entries(&self, rows: usize) -> Result<impl Fn(usize, usize) -> u32 + Sync, ProtocolError> {
         let degree = self.degree;
-        let words = self.words.get(rows.start * degree..rows.end * degree);
+        let words = self.words.get(..rows * degree);
         let words =
             words.ok_or_else(|| ProtocolError::malformed("hint", "it belongs to other parameters"))?;
-        Ok(move |row: usize, k: usize| words[row * degree + k])
+        Ok(move |row: usize, k: usize| words.get(row * degree + k).copied().unwrap_or(0))
     }
 }
 

@@ -5,12 +5,8 @@
 //! that does not depend on the public matrix. For folds of polynomials under a pad, and for folds
 //! without packing, it is a bound.
 
-use spirea_lattice::RingSet;
 use spirea_lattice::lwe::{ENCODING_ERROR, FIELD_ORDER};
 use spirea_lattice::noise::two_sided_tail_log2;
-use spirea_lattice::rlwe::bound::PaddedFold;
-
-use super::expand::ExpandedShape;
 
 /// Returns log2 of the estimate for any of `entries` numbers in the field of 257 elements, whose
 /// errors have this variance and are nearly Gaussian. Decoding tolerates half a step; the rounding
@@ -19,18 +15,6 @@ pub(crate) fn field_exceedance_log2(variance: f64, entries: usize, share: f64) -
     let tolerated = share / f64::from(2 * FIELD_ORDER) - ENCODING_ERROR / 2f64.powi(32);
     let z = tolerated / variance.sqrt();
     (two_sided_tail_log2(z) + (entries as f64).log2()).min(0.0)
-}
-
-/// Returns log2 of the bound for `parts` polynomials under a pad, folded over the shape's columns
-/// and selected.
-pub(crate) fn padded_exceedance_log2(shape: &ExpandedShape, parts: usize, share: f64) -> f64 {
-    let fold = PaddedFold {
-        set: shape.set,
-        columns: shape.columns,
-        depth: shape.depth,
-        expansion: shape.expansion(),
-    };
-    fold.exceedance_log2(parts * RingSet::DEGREE, share)
 }
 
 /// Returns log2 of the sum of two probabilities.

@@ -7,11 +7,11 @@ use spirea_lattice::rlwe::noise::RingNoise;
 use spirea_lattice::rlwe::{self, KeyShape, LatticeError, RingSecret};
 use spirea_lattice::{LweSet, RingSet};
 use spirea_math::random::SecretRng;
+use zeroize::Zeroizing;
 
 use super::work::Work;
 use crate::ProtocolError;
 use crate::keys::{ClientKeys, PreparedKeys};
-use crate::query::Query;
 
 /// Bytes read from memory in the time of a transform modulo one prime, with its digits and
 /// products. With AVX-512 at 29 GB/s, a substitution of `onion-32` takes as long as 4.4 MB for its
@@ -148,6 +148,18 @@ impl RingClient {
     pub fn keys(&self) -> &ClientKeys {
         &self.keys
     }
+
+    /// Encrypts small integers, one for each column, and the selectors of `group`.
+    pub fn query(&self, columns: &[i8], group: usize, rng: &mut SecretRng) -> Vec<u8> {
+        let set = self.shape.set();
+        let factors = set.selector_gadget().factors(set.ring());
+        let mut selectors = Zeroizing::new(Vec::with_capacity(self.shape.depth() * factors.len()));
+        selectors.extend((0..self.shape.depth()).flat_map(|bit| {
+            let value = (group >> bit & 1) as i8;
+            factors.iter().map(move |&factor| (factor, value))
+        }));
+        self.keys.encrypt(|secret| self.shape.encrypt(secret, columns, &selectors, rng))
+    }
 }
 
 /// The server half.
@@ -185,10 +197,8 @@ impl<B: RingBackend, S: RegisteredShape> RingServer<B, S> {
     }
 
     /// Returns the keys of a query's client.
-    pub fn keys_of<'a>(&self, query: &Query<'a>) -> Result<&'a B::Keys, ProtocolError> {
-        query
-            .keys
-            .and_then(PreparedKeys::get::<B::Keys>)
+    pub fn keys_of<'a>(&self, keys: Option<&'a PreparedKeys>) -> Result<&'a B::Keys, ProtocolError> {
+        keys.and_then(PreparedKeys::get::<B::Keys>)
             .ok_or_else(|| ProtocolError::malformed("query", "it came without its client's evaluation keys"))
     }
 }

@@ -6,10 +6,10 @@ use std::ops::Range;
 use spirea_backend::RingBackend;
 use spirea_lattice::RingSet;
 
-use super::expand::{Rows, Unpack, Unpacked};
 use super::ring::{RingServer, TRANSFORM};
 use super::work::{Unit, Work};
 use crate::ProtocolError;
+use crate::packing::registered::{Packer, Rows, Unpacked};
 
 /// Returns the number of bits that distinguish `groups`.
 pub(crate) fn depth(groups: usize) -> usize {
@@ -30,7 +30,7 @@ pub(crate) fn select_work(set: RingSet, groups: usize, parts: usize) -> Option<W
     (products > 0).then(|| Work::new("rgsw_fold", Unit::ExternalProduct(set), products))
 }
 
-impl<B: RingBackend, S: Unpack<B>> RingServer<B, S> {
+impl<B: RingBackend, S: Packer<B>> RingServer<B, S> {
     /// Returns the selectors of queries for some rounds of the tournament; `None` if `rounds` is
     /// empty.
     pub fn selectors(

@@ -1,7 +1,7 @@
 //! The client half.
 
 use spirea_lattice::LweEncryptor;
-use spirea_lattice::lwe::{BlindingFactor, field_error};
+use spirea_lattice::lwe::BlindingFactor;
 use spirea_math::random::SecretRng;
 use zeroize::Zeroizing;
 
@@ -9,6 +9,7 @@ use super::Params;
 use crate::client::{IndexClient, Prepared};
 use crate::grid::RecordPlace;
 use crate::keys::ClientKeys;
+use crate::packing::client::PackClient;
 use crate::parameters::Parameters;
 use crate::steps::check::{check_answers, check_index};
 use crate::steps::numbers::Numbers;
@@ -68,7 +69,7 @@ impl IndexClient for Client {
         let RecordPlace { column, group, offset } = grid.place(Params::SPREAD, index);
         let (first, secret) = self.first.encrypt_blinded(column, rng);
         let second = self.second.encrypt_blinded_under(&secret, group, rng);
-        let ciphertext = self.ring.query_of_secret(&secret, 0, rng);
+        let (ciphertext, _) = self.ring.query_of_secret(&secret, 0, rng);
         // The public matrix has whole blocks of columns; bodies beyond the groups meet no data.
         let query = self.params.layout().join(&[first.bodies], &second.bodies[..grid.groups], &ciphertext);
         let state = State { offset: Zeroizing::new(offset), first: first.factor, second: second.factor };
@@ -81,21 +82,17 @@ impl IndexClient for Client {
         let mut inner = Vec::with_capacity(grid.parts());
         for part in self.parts(answers)? {
             let numbers = self.inner(state, part)?;
-            let phases = self.ring.phases(numbers.bytes())?;
-            units.push(&state.first, phases.iter().copied());
+            self.ring.read(&None, &state.first, numbers.bytes(), &mut units)?;
             inner.push(numbers);
         }
         units.record(grid, *state.offset, &inner)
     }
 
     fn errors(&self, state: &State, answers: &[&[u8]]) -> Result<Vec<f64>, ProtocolError> {
-        let response = self.params.ring_shape().response_bytes();
         let mut errors = Vec::new();
         for part in self.parts(answers)? {
-            let inner = self.inner(state, part)?;
-            for ciphertext in part.chunks_exact(response).chain([inner.bytes()]) {
-                errors.extend(self.ring.phases(ciphertext)?.iter().copied().map(field_error));
-            }
+            errors.extend(self.ring.field_errors(&None, part)?);
+            errors.extend(self.ring.field_errors(&None, self.inner(state, part)?.bytes())?);
         }
         Ok(errors)
     }
@@ -113,11 +110,8 @@ impl Client {
 
     /// Decodes the bytes of a part's inner ciphertext from all ciphertexts of the part.
     fn inner(&self, state: &State, part: &[u8]) -> Result<Numbers, ProtocolError> {
-        let response = self.params.ring_shape().response_bytes();
-        let mut numbers = Numbers::with_capacity(response);
-        for ciphertext in part.chunks_exact(response) {
-            numbers.push(&state.second, self.ring.phases(ciphertext)?.iter().copied());
-        }
+        let mut numbers = Numbers::with_capacity(self.params.ring_shape().response_bytes());
+        self.ring.read(&None, &state.second, part, &mut numbers)?;
         Ok(numbers)
     }
 }

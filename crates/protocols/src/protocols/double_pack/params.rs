@@ -6,10 +6,11 @@ use spirea_lattice::rlwe::KeyShape;
 
 use crate::choice::KeyDelivery;
 use crate::grid::{Grid, Spread};
+use crate::packing::expanded::ExpandedShape;
+use crate::packing::packed_exceedance_log2;
+use crate::packing::scheme::PackedRows;
 use crate::parameters::{Failure, Parameters, Sets, Stored};
-use crate::steps::expand::ExpandedShape;
 use crate::steps::folded::{FoldedParams, FoldedProtocol, MAX_COLUMNS};
-use crate::steps::packer::packed_exceedance_log2;
 use crate::steps::query::QueryLayout;
 use crate::steps::ring::Shape;
 use crate::steps::scalar_fold::FoldedColumns;
@@ -29,6 +30,11 @@ impl Params {
 
     pub(super) fn ring_shape(&self) -> ExpandedShape {
         ExpandedShape::packing(self.0.lwe_set(), self.0.ring_set(), 1)
+    }
+
+    /// Returns the rows of the first fold, which are packed first.
+    pub(super) fn rows(&self) -> PackedRows {
+        PackedRows { parts: self.0.grid.parts(), rows: self.0.grid.rows(Self::SPREAD) }
     }
 
     /// Returns the layout of a query's bytes.

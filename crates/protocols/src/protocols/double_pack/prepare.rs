@@ -11,10 +11,10 @@ use crate::client::AnyIndexClient;
 use crate::files::{Files, Precomputation};
 use crate::grid::{Grid, Spread};
 use crate::opening::Opening;
+use crate::packing::scheme::{PackScheme, PackedServer};
 use crate::parameters::Parameters as _;
 use crate::protocol::{Holdings, Serve, Specimens};
 use crate::steps::folded::{FoldedProtocol, grids_of_blocks};
-use crate::steps::packed_server::PackedServer;
 use crate::steps::ring::Shape as _;
 use crate::steps::scalar_fold::{FirstQueries, MatrixRows};
 use crate::{Responder, Result};
@@ -56,9 +56,10 @@ impl<B: RingBackend> Serve<B> for Params {
         let (query, layout) =
             (FirstQueries { layout: self.layout(), columns: 1 }, self.0.layout(Self::SPREAD));
         let rows = MatrixRows::open(backend, layout, query, &files.matrix, opening)?;
-        let packing = opening
-            .role
-            .keeps(|| DoublePacking::new(self, backend, &self.0.read_hint(Self::SPREAD, &files.server)?))?;
-        Ok(Box::new(PackedServer { sizes: self.sizes(), max_batch: self.0.max_batch(1), rows, packing }))
+        let scheme = opening.role.keeps(|| {
+            let hint = self.0.read_hint(Self::SPREAD, &files.server)?;
+            Ok(Box::new(DoublePacking::new(self, backend, &hint)?) as Box<dyn PackScheme<B>>)
+        })?;
+        Ok(Box::new(PackedServer { sizes: self.sizes(), max_batch: self.0.max_batch(1), rows, scheme }))
     }
 }

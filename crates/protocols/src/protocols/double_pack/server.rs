@@ -8,19 +8,16 @@ use super::Params;
 use crate::ProtocolError;
 use crate::bytes::extend_words;
 use crate::keys::PreparedKeys;
+use crate::packing::expanded::ExpandedShape;
+use crate::packing::registered::{Registered, Unpacked};
+use crate::packing::scheme::{Asked, Folding, PackScheme};
 use crate::query::Query;
 use crate::steps::LweHint;
-use crate::steps::expand::{Encrypted, ExpandedShape, Unpacked};
-use crate::steps::packed_server::Packing;
-use crate::steps::query::QueryLayout;
-use crate::steps::ring::RingServer;
 
 /// Both packings and the fold between them.
 pub(super) struct DoublePacking<B: RingBackend> {
     params: Params,
-    ring: RingServer<B, ExpandedShape>,
-    /// The first hint: for each part, the plaintexts of its blocks.
-    parts: Vec<Vec<B::Plain>>,
+    first: Registered<B, ExpandedShape>,
     /// The columns of the second public matrix.
     columns: B::Columns,
 }
@@ -28,10 +25,10 @@ pub(super) struct DoublePacking<B: RingBackend> {
 impl<B: RingBackend> DoublePacking<B> {
     /// Creates the server part from the LWE hint of the database.
     pub fn new(params: &Params, backend: &Arc<B>, hint: &LweHint) -> Result<Self, ProtocolError> {
-        let ring = RingServer::new(Arc::clone(backend), params.ring_shape())?;
-        let parts = ring.encode_hint(params.0.grid.parts(), params.0.grid.groups, hint)?;
-        let columns = ring.backend.columns(params.second_layout(), &second_columns(params))?;
-        Ok(Self { params: params.clone(), ring, parts, columns })
+        let rows = params.rows();
+        let first = Registered::new(params.ring_shape(), backend, rows, &hint.entries(rows.rows)?)?;
+        let columns = backend.columns(params.second_layout(), &second_columns(params))?;
+        Ok(Self { params: params.clone(), first, columns })
     }
 
     /// Computes the second fold and packing for one part. The bytes of each query's packed blocks
@@ -42,11 +39,11 @@ impl<B: RingBackend> DoublePacking<B> {
         queries: &[u32],
         unpacked: &Unpacked<'_, B>,
     ) -> Result<B::Ciphertexts, ProtocolError> {
-        let layout = self.params.second_layout();
-        let matrices = self.ring.reinterpret(packed, layout)?;
-        let folded = self.ring.backend.scalar_fold_own(&matrices, queries)?;
+        let (ring, layout) = (&self.first.ring, self.params.second_layout());
+        let matrices = ring.reinterpret(packed, layout)?;
+        let folded = ring.backend.scalar_fold_own(&matrices, queries)?;
         let (blocks, bodies) = (self.params.second_blocks(), Bodies::whole(0, layout.rows()));
-        self.ring.pack_folds(&matrices, &self.columns, blocks, unpacked, &folded, &bodies)
+        ring.pack_folds(&matrices, &self.columns, blocks, unpacked, &folded, &bodies)
     }
 }
 
@@ -63,47 +60,24 @@ fn second_columns(params: &Params) -> Vec<u32> {
     queries
 }
 
-impl<B: RingBackend> Packing<B> for DoublePacking<B> {
-    type Asked<'a> = Encrypted<'a, B>;
-
+impl<B: RingBackend> PackScheme<B> for DoublePacking<B> {
     fn prepare_keys(&self, bytes: &[u8]) -> Result<PreparedKeys, ProtocolError> {
-        self.ring.prepare_keys(bytes)
+        self.first.prepare_keys(bytes)
     }
 
-    fn ciphertexts<'a>(
-        &'a self,
-        queries: &[Query<'a>],
-        layout: QueryLayout,
-    ) -> Result<Vec<Encrypted<'a, B>>, ProtocolError> {
-        self.ring.ciphertexts(queries, layout)
+    fn parse(&self, query: &Query<'_>, ciphertext: &[u8]) -> Result<Vec<u32>, ProtocolError> {
+        self.first.parse(query, ciphertext)
     }
 
-    fn pack(
-        &self,
-        queries: &[Query<'_>],
-        ciphertexts: &[Encrypted<'_, B>],
-        folded: B::Folded,
-    ) -> Result<Vec<Vec<u8>>, ProtocolError> {
-        let (grid, layout, ring) = (self.params.0.grid, self.params.layout(), &self.ring);
-        let groups = ring.unpack_groups(ciphertexts)?;
+    fn pack(&self, asked: &[Asked<'_>], folded: Folding<'_, B>) -> Result<Vec<Vec<u8>>, ProtocolError> {
         let width = self.params.second_layout().columns();
-        let mut second = Vec::with_capacity(queries.len() * width);
-        for (i, query) in queries.iter().enumerate() {
-            extend_words(&mut second, layout.split(query.bytes).second);
+        let mut second = Vec::with_capacity(asked.len() * width);
+        for (i, asked) in asked.iter().enumerate() {
+            extend_words(&mut second, asked.second);
             second.resize((i + 1) * width, 0);
         }
-        let mut answers = Vec::with_capacity(queries.len());
-        for group in groups {
-            let (queries, unpacked) = group?;
-            let second = &second[queries.start * width..queries.end * width];
-            let mut seconds = Vec::new();
-            for (part, plain) in self.parts.iter().enumerate() {
-                let bodies = grid.folded_part(Params::SPREAD, queries.start, part);
-                let packed = ring.pack(plain, &unpacked, &folded, &bodies)?;
-                seconds.push(self.second(&packed, second, &unpacked)?);
-            }
-            answers.extend(ring.switch(&seconds)?);
-        }
-        Ok(answers)
+        self.first.pack_then(asked, folded, |(queries, unpacked), packed| {
+            self.second(&packed, &second[queries.start * width..queries.end * width], unpacked)
+        })
     }
 }

@@ -5,11 +5,11 @@ use spirea_math::random::SecretRng;
 use super::Params;
 use crate::client::{IndexClient, Prepared};
 use crate::keys::ClientKeys;
+use crate::packing::client::{PackClient, Reader};
 use crate::parameters::Parameters;
 use crate::protocol::Holdings;
 use crate::steps::check::check_answers;
 use crate::steps::numbers::Numbers;
-use crate::steps::packing_client::{PackingClient, Reader};
 use crate::steps::reinterpret::{DecodedUnit, TwoFoldsClient, TwoFoldsState};
 use crate::{ProtocolError, Sizes};
 
@@ -17,7 +17,7 @@ use crate::{ProtocolError, Sizes};
 pub struct Client {
     params: Params,
     folds: TwoFoldsClient,
-    ring: PackingClient,
+    ring: Box<dyn PackClient>,
 }
 
 impl Client {
@@ -28,7 +28,7 @@ impl Client {
     /// [`ProtocolError::Malformed`] if the parameters are invalid.
     pub fn new(params: Params, known: Holdings<'_>, rng: &mut SecretRng) -> Result<Self, ProtocolError> {
         params.validate()?;
-        let ring = PackingClient::new(params.ring_shape(), &params.0.seed, known, rng);
+        let ring = params.ring_shape().client(&params.0.seed, known, rng);
         Ok(Self { folds: TwoFoldsClient::new(&params.0), ring, params })
     }
 }
@@ -51,7 +51,7 @@ impl IndexClient for Client {
     }
 
     fn keys(&self) -> Option<&ClientKeys> {
-        self.ring.keys()
+        self.ring.registered()
     }
 
     fn query(&self, index: u64, rng: &mut SecretRng) -> Result<Prepared<State>, ProtocolError> {
@@ -68,7 +68,7 @@ impl IndexClient for Client {
 
     fn errors(&self, state: &State, answers: &[&[u8]]) -> Result<Vec<f64>, ProtocolError> {
         let (packed, unit) = self.unit(state, answers)?;
-        Ok([unit.errors, self.ring.errors_of(&state.reader, packed)?].concat())
+        Ok([unit.errors, self.ring.field_errors(&state.reader, packed)?].concat())
     }
 }
 

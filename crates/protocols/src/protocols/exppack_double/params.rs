@@ -1,19 +1,18 @@
 //! Parameters and shapes.
 
-use spirea_lattice::RingSet;
 use spirea_lattice::rlwe::KeyShape;
 
 use crate::choice::KeyDelivery;
 use crate::grid::Grid;
+use crate::packing::scheme::PackedRows;
+use crate::packing::{PackingShape, packed_exceedance_log2};
 use crate::parameters::{Failure, Parameters, Sets, Stored};
 use crate::steps::folded::{FoldedParams, FoldedProtocol};
-use crate::steps::pack::PackingShape;
-use crate::steps::packer::packed_exceedance_log2;
 use crate::steps::query::QueryLayout;
 use crate::steps::reinterpret::{SPREAD, SecondShape, dynamic_bytes};
 use crate::steps::scalar_fold::FoldedColumns;
 use crate::steps::shape::validate_outcome;
-use crate::steps::{LweHint, Work, noise};
+use crate::steps::{Work, noise};
 use crate::{ProtocolError, Sizes};
 
 /// ExpPack (D).
@@ -37,20 +36,14 @@ impl Params {
         self.0.two_folds_layout(self.ring_shape().query_bytes())
     }
 
-    /// Returns the entries of the second fold's hint rows that are packed: those of the fixed rows,
-    /// then zeros.
-    pub(super) fn packed_rows(
-        &self,
-        hint: &LweHint,
-    ) -> Result<impl Fn(usize, usize) -> u32 + Sync, ProtocolError> {
-        let rows = self.second().fixed_rows();
-        let entry = hint.rows(0..rows)?;
-        Ok(move |row, k| if row < rows { entry(row, k) } else { 0 })
+    /// Returns the rows that are packed: the fixed ones.
+    pub(super) fn rows(&self) -> PackedRows {
+        PackedRows { parts: 1, rows: self.second().fixed_rows() }
     }
 
     /// Returns the number of RLWE ciphertexts into which the fixed rows are packed.
     pub(super) fn blocks(&self) -> usize {
-        self.second().fixed_rows().div_ceil(RingSet::DEGREE)
+        self.rows().blocks(0).len()
     }
 }
 

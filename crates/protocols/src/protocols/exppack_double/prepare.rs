@@ -5,19 +5,17 @@ use std::sync::Arc;
 use spirea_backend::RingBackend;
 use spirea_math::random::SecretRng;
 
-use super::server::SecondPacking;
+use super::server::SecondFold;
 use super::{Client, ExppackDouble, Params};
 use crate::choice::KeyDelivery;
 use crate::client::AnyIndexClient;
 use crate::files::{Files, Precomputation};
 use crate::grid::{Grid, Spread};
 use crate::opening::Opening;
+use crate::packing::scheme::{PackScheme, PackedServer};
 use crate::parameters::Parameters as _;
 use crate::protocol::{Holdings, Serve, Specimens};
 use crate::steps::folded::FoldedProtocol;
-use crate::steps::one_shot::write_uniform;
-use crate::steps::pack::PackingShape;
-use crate::steps::packed_server::PackedServer;
 use crate::steps::reinterpret::{SPREAD, grids_of_two_folds, precompute, write_fixed};
 use crate::{Responder, Result};
 
@@ -44,32 +42,23 @@ impl FoldedProtocol for ExppackDouble {
 impl<B: RingBackend> Serve<B> for Params {
     fn precompute(&self, backend: &Arc<B>, job: Precomputation<'_>) -> Result<()> {
         let first = self.0.hint(SPREAD, &**backend, job.matrix, job.progress)?;
-        let PackingShape::OneShot(shape) = self.ring_shape() else {
+        let shape = self.ring_shape();
+        if shape.hint_bytes() == 0 {
             return write_fixed(&self.second(), &first, job.server);
-        };
+        }
         let public = self.0.second_matrix(self.0.grid.groups);
         let hint = precompute(&**backend, &self.second(), &first, &public, job.server)?;
-        write_uniform(shape, backend, &self.0.seed, &self.packed_rows(&hint)?, job.hint)
+        shape.write_hint(backend, &self.0.seed, self.rows(), &hint, job.hint)
     }
 
     fn open(&self, backend: &Arc<B>, files: &Files, opening: Opening) -> Result<Box<dyn Responder>> {
         self.validate()?;
         let rows = self.0.open_first(backend, self.layout(), files, opening)?;
-        let second = || self.0.open_second(backend, files, opening.residence);
+        let scheme = opening.role.keeps(|| {
+            let second = self.0.open_second(backend, files, opening.residence)?;
+            Ok(Box::new(SecondFold::new(self, second)?) as Box<dyn PackScheme<B>>)
+        })?;
         let (sizes, max_batch) = (self.sizes(), self.0.max_batch(self.second().parts));
-        Ok(match self.ring_shape() {
-            PackingShape::Expanded(shape) => {
-                let packing = opening.role.keeps(|| SecondPacking::registered(self, shape, second()?))?;
-                Box::new(PackedServer { sizes, max_batch, rows, packing })
-            }
-            PackingShape::Rotated(shape) => {
-                let packing = opening.role.keeps(|| SecondPacking::registered(self, shape, second()?))?;
-                Box::new(PackedServer { sizes, max_batch, rows, packing })
-            }
-            PackingShape::OneShot(shape) => {
-                let packing = opening.role.keeps(|| SecondPacking::one_shot(self, shape, second()?))?;
-                Box::new(PackedServer { sizes, max_batch, rows, packing })
-            }
-        })
+        Ok(Box::new(PackedServer { sizes, max_batch, rows, scheme }))
     }
 }

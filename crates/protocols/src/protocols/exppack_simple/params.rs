@@ -7,10 +7,10 @@ use spirea_math::random::SecretRng;
 use crate::choice::KeyDelivery;
 use crate::client::AnyIndexClient;
 use crate::grid::{Grid, Spread};
+use crate::packing::one_fold::PackedProtocol;
 use crate::protocol::{Holdings, Specimens};
 use crate::steps::Folded;
 use crate::steps::folded::{FoldedParams, FoldedProtocol};
-use crate::steps::packed::PackedProtocol;
 use crate::steps::shape::malformed;
 use crate::{ProtocolError, Result};
 

@@ -3,17 +3,18 @@
 use serde::{Deserialize, Serialize};
 use spirea_lattice::RingSet;
 use spirea_lattice::rlwe::KeyShape;
+use spirea_lattice::rlwe::bound::PaddedFold;
 use spirea_math::random::Seed;
 
 use super::pad::Pad;
 use crate::grid::{Grid, Spread};
+use crate::packing::expanded::ExpandedShape;
 use crate::parameters::{Failure, FirstFold, Parameters, Sets, Stored};
-use crate::steps::expand::ExpandedShape;
+use crate::steps::Work;
 use crate::steps::query::QueryLayout;
 use crate::steps::ring::Shape;
 use crate::steps::select::{depth, select_work};
 use crate::steps::shape::{malformed, validate_outcome};
-use crate::steps::{Work, noise};
 use crate::{ProtocolError, Sizes};
 
 /// Parameters of a database under OnionPIRv2. Public, and part of a snapshot's identity.
@@ -147,7 +148,9 @@ impl Parameters for Params {
     }
 
     fn exceedance(&self, share: f64) -> Option<Failure> {
-        Some(Failure::bound(noise::padded_exceedance_log2(&self.ring_shape(), self.grid.parts(), share)))
+        let ExpandedShape { set, columns, depth } = self.ring_shape();
+        let fold = PaddedFold { set, columns, depth, expansion: self.ring_shape().expansion() };
+        Some(Failure::bound(fold.exceedance_log2(self.grid.parts() * RingSet::DEGREE, share)))
     }
 
     fn sets(&self) -> Sets {

@@ -9,10 +9,10 @@ use super::Params;
 use crate::bytes::{extend_words, words_to_bytes};
 use crate::keys::PreparedKeys;
 use crate::opening::Role;
+use crate::packing::expanded::ExpandedShape;
 use crate::parameters::Parameters;
 use crate::query::Query;
 use crate::responder::{Rows, Shard};
-use crate::steps::expand::ExpandedShape;
 use crate::steps::ring::RingServer;
 use crate::{ProtocolError, Sizes};
 
@@ -82,9 +82,9 @@ impl<B: RingBackend> Rows for PolynomialRows<B> {
             return Ok(None);
         }
         let rounds = self.share.rounds(self.params.grid.groups);
-        let ciphertexts = self.ring.ciphertexts(queries, self.params.layout())?;
+        let asked = self.ring.parse_all(queries, self.params.layout())?;
         let mut won = Vec::new();
-        for group in self.ring.unpack_groups(&ciphertexts)? {
+        for group in self.ring.unpack_groups(&asked)? {
             let (_, unpacked) = group?;
             let selectors = self.ring.selectors(&unpacked, 0..rounds)?;
             let winner = |plain| {
@@ -98,7 +98,7 @@ impl<B: RingBackend> Rows for PolynomialRows<B> {
     }
 
     fn check(&self, queries: &[Query<'_>]) -> Result<(), ProtocolError> {
-        self.ring.ciphertexts(queries, self.params.layout()).map(drop)
+        self.ring.parse_all(queries, self.params.layout()).map(drop)
     }
 
     fn keys_bytes(&self) -> usize {
@@ -141,9 +141,9 @@ impl<B: RingBackend> Rows for PolynomialRows<B> {
             let won = (0..grid.parts()).map(|part| met(0..queries.len(), part));
             return Ok(vec![won.collect::<Result<_, _>>()?]);
         }
-        let ciphertexts = ring.ciphertexts(queries, self.params.layout())?;
+        let asked = ring.parse_all(queries, self.params.layout())?;
         let mut won = Vec::new();
-        for group in ring.unpack_groups(&ciphertexts)? {
+        for group in ring.unpack_groups(&asked)? {
             let (queries, unpacked) = group?;
             let selectors = ring.selectors(&unpacked, rounds.clone())?;
             let winner = |part| ring.select(&selectors, met(queries.clone(), part)?);

@@ -14,9 +14,10 @@ use spirea_lattice::lwe::FIELD_ORDER;
 use super::*;
 use crate::bytes::extend_words;
 use crate::keys::PreparedKeys;
+use crate::packing::expanded::ExpandedShape;
+use crate::packing::registered::{Packer, Unpacked};
 use crate::query::Query;
 use crate::steps::LweHint;
-use crate::steps::expand::{ExpandedShape, Unpack, Unpacked};
 use crate::steps::ring::RingServer;
 
 const DEGREE: usize = RingSet::DEGREE;
@@ -214,8 +215,9 @@ impl Server {
         layout.write_first(query, 0, &mut words[0]);
         extend_words(&mut words[1], layout.split(query).second);
         let query = Query { bytes: query, keys: Some(&self.keys) };
-        let ciphertexts = self.ring.ciphertexts(&[query], layout).unwrap();
-        Asked { words, unpacked: ExpandedShape::unpack(&self.ring, &ciphertexts).unwrap() }
+        let ciphertext = self.ring.parse(&query, layout.split(query.bytes).ciphertext).unwrap();
+        let encrypted = [(self.ring.keys_of(query.keys).unwrap(), &ciphertext[..])];
+        Asked { words, unpacked: ExpandedShape::unpack(&self.ring, &encrypted).unwrap() }
     }
 
     /// Returns the packed ciphertexts of a vector's answer, as bytes.
@@ -317,7 +319,7 @@ fn plant(
     let halves = needed.map(|(_, bytes)| {
         let matrix = ring.backend.upload(layout, bytes).unwrap();
         let hint = LweHint::compute(&*ring.backend, &public, &matrix, |_| ()).unwrap();
-        let plain = ring.encode_hint(1, rows / DEGREE, &hint).unwrap().remove(0);
+        let plain = ExpandedShape::encode(ring, 0..rows / DEGREE, &hint.entries(rows).unwrap()).unwrap();
         (matrix, plain)
     });
     Planted { halves: halves.collect(), rows }

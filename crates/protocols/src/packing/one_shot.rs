@@ -9,24 +9,24 @@ use std::io::Write;
 use std::ops::Range;
 use std::sync::Arc;
 
-use spirea_backend::{Bodies, FixedPacking, PackedEnds, RingBackend, map_each};
+use spirea_backend::{Bodies, FixedPacking, PackedEnds, RingBackend};
 use spirea_lattice::rlwe::noise::RingNoise;
-use spirea_lattice::rlwe::{AnswerSecret, KeyShape, OneShotQuery, UniformHalves};
+use spirea_lattice::rlwe::{KeyShape, OneShotQuery, UniformHalves};
 use spirea_lattice::{LweSecret, LweSet, RingSet};
 use spirea_math::SentChunks;
 use spirea_math::random::{SecretRng, Seed};
 use zeroize::Zeroizing;
 
-use super::expand::even_groups;
-use super::packed_server::BlockPacker;
-use super::packer::{Entry, Packer};
-use super::query::QueryLayout;
-use super::ring::{RingServer, Shape, switched};
-use super::rotate::RotatedShape;
-use super::work::{Unit, Work};
+use super::client::{PackClient, Reader};
+use super::registered::{Packer, groups_in_memory};
+use super::rotated::RotatedShape;
+use super::scheme::{Asked, Entry, Folding, PackScheme};
 use crate::ProtocolError;
 use crate::choice::QueryForm;
+use crate::keys::ClientKeys;
 use crate::query::Query;
+use crate::steps::ring::{RingServer, Shape, switched};
+use crate::steps::{Unit, Work};
 
 /// Bytes of memory traffic that take as long as a substitution with precomputed digits: the digits,
 /// and an equal amount for keys and halves in the caches.
@@ -176,23 +176,26 @@ impl OneShotClient {
     pub fn new(shape: OneShotShape, seed: &Seed, hint: &[u8]) -> Self {
         Self { shape, uniform: UniformHalves::new(shape.query(), seed), results: hint.to_vec() }
     }
+}
 
-    /// Encrypts an LWE secret's entries, with keys. Returns the ciphertext and the secret that
-    /// decrypts the answer.
-    pub fn ask(&self, secret: &LweSecret, rng: &mut SecretRng) -> (Vec<u8>, AnswerSecret) {
-        let rotated = self.shape.rotated;
-        match self.shape.chunks {
-            SentChunks::Expanded(_) => self.uniform.ask(&[rotated.numbers(secret.entries(), &[])], rng),
-            SentChunks::Apart => self.uniform.ask(&rotated.numbers_of_chunks(secret.entries()), rng),
-        }
+/// Each query has its own secret.
+impl PackClient for OneShotClient {
+    fn registered(&self) -> Option<&ClientKeys> {
+        None
     }
 
-    /// Computes the phases of the results in an answer, as fractions of 2^64.
-    pub fn phases(
-        &self,
-        secret: &AnswerSecret,
-        answer: &[u8],
-    ) -> Result<Vec<Zeroizing<Vec<u64>>>, ProtocolError> {
+    /// Ignores the group: there is only one, so nothing is selected.
+    fn query_of_secret(&self, secret: &LweSecret, _: usize, rng: &mut SecretRng) -> (Vec<u8>, Reader) {
+        let rotated = self.shape.rotated;
+        let (query, answer_secret) = match self.shape.chunks {
+            SentChunks::Expanded(_) => self.uniform.ask(&[rotated.numbers(secret.entries(), &[])], rng),
+            SentChunks::Apart => self.uniform.ask(&rotated.numbers_of_chunks(secret.entries()), rng),
+        };
+        (query, Some(answer_secret))
+    }
+
+    fn phases_of(&self, reader: &Reader, answer: &[u8]) -> Result<Vec<Zeroizing<Vec<u64>>>, ProtocolError> {
+        let secret = reader.as_ref().expect("the state of a query belongs to the client that made it");
         let (a_bits, b_bits) = self.shape.set().response_bits();
         let uniform = self.results.chunks_exact(self.shape.uniform_bytes());
         let halves = uniform.zip(answer.chunks_exact(self.shape.response_bytes()));
@@ -204,23 +207,26 @@ impl OneShotClient {
 pub(crate) struct OneShotServer<B: RingBackend> {
     shape: OneShotShape,
     ring: RingServer<B, RotatedShape>,
+    /// Number of rows of a query's fold.
+    rows: usize,
     plain: Vec<B::Plain>,
     fixed: B::Fixed,
 }
 
 impl<B: RingBackend> OneShotServer<B> {
-    /// Creates the server from the entries of LWE ciphertexts, N for each result, of the database
-    /// of `seed`.
+    /// Creates the server from the entries of `rows` LWE ciphertexts of the database of `seed`, N
+    /// for each result.
     pub fn new(
         shape: OneShotShape,
         backend: &Arc<B>,
         seed: &Seed,
+        rows: usize,
         entry: &Entry<'_>,
     ) -> Result<Self, ProtocolError> {
         let ring = RingServer::new(Arc::clone(backend), shape.rotated)?;
         let uniform = UniformHalves::new(shape.query(), seed);
         let (plain, fixed, _) = fix(&shape, &ring, &uniform, 0..shape.results, entry)?;
-        Ok(Self { shape, ring, plain, fixed })
+        Ok(Self { shape, ring, rows, plain, fixed })
     }
 }
 
@@ -252,46 +258,33 @@ fn fix<B: RingBackend>(
     results: Range<usize>,
     entry: &Entry<'_>,
 ) -> Result<Fixed<B>, ProtocolError> {
-    let first = results.start * shape.degree();
-    let plain = RotatedShape::encode(ring, results.len(), &|row, k| entry(first + row, k))?;
+    let plain = RotatedShape::encode(ring, results, entry)?;
     let RingServer { backend, tables, .. } = ring;
     let bits = switched(shape.set());
     let (fixed, halves) = backend.fix_uniform(tables, shape.packing(), uniform.words(), &plain, bits)?;
     Ok((plain, fixed, halves))
 }
 
-impl<B: RingBackend> BlockPacker<B> for OneShotServer<B> {
-    /// The b halves of a query.
-    type Asked<'a> = Vec<u32>;
-
-    fn ciphertexts<'a>(
-        &'a self,
-        queries: &[Query<'a>],
-        layout: QueryLayout,
-    ) -> Result<Vec<Vec<u32>>, ProtocolError> {
-        let parse = |query: &Query<'a>| Ok(self.shape.query().parse(layout.split(query.bytes).ciphertext)?);
-        map_each(&*self.ring.backend, queries, parse).into_iter().collect()
+impl<B: RingBackend> PackScheme<B> for OneShotServer<B> {
+    fn parse(&self, _: &Query<'_>, ciphertext: &[u8]) -> Result<Vec<u32>, ProtocolError> {
+        Ok(self.shape.query().parse(ciphertext)?)
     }
 
-    fn answers(
-        &self,
-        asked: &[Vec<u32>],
-        folded: impl FnOnce() -> Result<B::Folded, ProtocolError>,
-        bodies: impl Fn(usize) -> Bodies,
-    ) -> Result<Vec<Vec<u8>>, ProtocolError> {
+    /// Packs all blocks: nothing is selected.
+    fn pack(&self, asked: &[Asked<'_>], folded: Folding<'_, B>) -> Result<Vec<Vec<u8>>, ProtocolError> {
         let (RingServer { backend, tables, .. }, folded) = (&self.ring, folded()?);
-        let most = backend.leaves_memory() / self.shape.leaves_bytes() as u64;
-        let mut answers = Vec::with_capacity(asked.len());
-        for group in even_groups(asked.len(), usize::try_from(most).unwrap_or(usize::MAX)) {
-            let queries: Vec<&[u32]> = asked[group.clone()].iter().map(Vec::as_slice).collect();
+        let mut results = Vec::with_capacity(asked.len());
+        for group in groups_in_memory(&**backend, asked.len(), self.shape.leaves_bytes()) {
+            let queries: Vec<&[u32]> =
+                asked[group.clone()].iter().map(|asked| &asked.ciphertext[..]).collect();
             let ends = PackedEnds {
                 folded: &folded,
-                bodies: &bodies(group.start),
+                bodies: &Bodies::whole(group.start, self.rows),
                 plaintext_bits: self.shape.set().plaintext_bits(),
                 switched: switched(self.shape.set()),
             };
-            answers.extend(backend.pack_fixed(tables, &self.fixed, &self.plain, &queries, ends)?);
+            results.extend(backend.pack_fixed(tables, &self.fixed, &self.plain, &queries, ends)?);
         }
-        Ok(answers)
+        Ok(results)
     }
 }

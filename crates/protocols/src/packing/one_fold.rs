@@ -7,39 +7,33 @@
 
 use std::sync::Arc;
 
-use spirea_backend::{Bodies, RingBackend};
+use spirea_backend::RingBackend;
 use spirea_lattice::lwe::{BlindedUnit, BlindingFactor};
 use spirea_lattice::rlwe::KeyShape;
 use spirea_lattice::{LweEncryptor, LweSet, RingSet};
 use spirea_math::random::SecretRng;
 use zeroize::Zeroizing;
 
-use super::check::{check_answers, check_index};
-use super::expand::Encrypted;
-use super::folded::{Folded, FoldedParams, FoldedProtocol};
-use super::hint::LweHint;
-use super::numbers::Numbers;
-use super::one_shot::{OneShotServer, write_uniform};
-use super::pack::PackingShape;
-use super::packed_server::{BlockPacker, PackedServer, Packing};
-use super::packer::{Packer, packed_exceedance_log2};
-use super::packing_client::{PackingClient, Reader};
-use super::query::QueryLayout;
-use super::ring::RingServer;
-use super::scalar_fold::{FirstQueries, MatrixRows};
-use super::select::select_work;
-use super::shape::validate_outcome;
-use super::work::{Unit, Work};
+use super::client::{PackClient, Reader};
+use super::scheme::{PackedRows, PackedServer};
+use super::{PackingShape, packed_exceedance_log2};
 use crate::choice::KeyDelivery;
 use crate::client::{AnyIndexClient, IndexClient, Prepared};
 use crate::files::{Files, Precomputation};
 use crate::grid::{Grid, RecordPlace, Spread};
-use crate::keys::{ClientKeys, PreparedKeys};
+use crate::keys::ClientKeys;
 use crate::opening::Opening;
 use crate::parameters::{Failure, Parameters, Sets, Stored};
 use crate::protocol::{Holdings, Serve};
-use crate::query::Query;
 use crate::responder::Responder;
+use crate::steps::check::{check_answers, check_index};
+use crate::steps::folded::{Folded, FoldedParams, FoldedProtocol};
+use crate::steps::numbers::Numbers;
+use crate::steps::query::QueryLayout;
+use crate::steps::scalar_fold::{FirstQueries, MatrixRows};
+use crate::steps::select::select_work;
+use crate::steps::shape::validate_outcome;
+use crate::steps::{Unit, Work};
 use crate::{ProtocolError, Result, Sizes};
 
 /// A protocol that packs the result of one fold.
@@ -103,6 +97,11 @@ impl PackedShape {
 
     fn blocks_of_unit(&self) -> usize {
         self.grid.unit_rows / self.ring.degree()
+    }
+
+    /// Returns the rows that each encrypted unit vector packs.
+    pub(crate) fn rows(&self) -> PackedRows {
+        PackedRows { parts: self.parts(), rows: self.grid.rows(self.spread) }
     }
 
     /// Returns the layout of each encrypted unit vector in a query.
@@ -210,11 +209,8 @@ impl<P: PackedProtocol, B: RingBackend> Serve<B> for FoldedParams<P> {
     fn precompute(&self, backend: &Arc<B>, job: Precomputation<'_>) -> Result<()> {
         let hint = self.0.hint(P::SPREAD, &**backend, job.matrix, job.progress)?;
         hint.write(job.server)?;
-        if let PackingShape::OneShot(ring) = self.shape().ring {
-            let rows = hint.rows(0..self.0.grid.rows(P::SPREAD))?;
-            write_uniform(ring, backend, &self.0.seed, &rows, job.hint)?;
-        }
-        Ok(())
+        let shape = self.shape();
+        shape.ring.write_hint(backend, &self.0.seed, shape.rows(), &hint, job.hint)
     }
 
     fn open(&self, backend: &Arc<B>, files: &Files, opening: Opening) -> Result<Box<dyn Responder>> {
@@ -222,27 +218,12 @@ impl<P: PackedProtocol, B: RingBackend> Serve<B> for FoldedParams<P> {
         let (folded, shape) = (&self.0, self.shape());
         let query = FirstQueries { layout: shape.layout(), columns: shape.asked() };
         let rows = MatrixRows::open(backend, folded.layout(P::SPREAD), query, &files.matrix, opening)?;
+        let scheme = opening.role.keeps(|| {
+            let hint = folded.read_hint(P::SPREAD, &files.server)?;
+            shape.ring.open(backend, &folded.seed, shape.rows(), &hint)
+        })?;
         let (sizes, max_batch) = (shape.sizes(), folded.max_batch(shape.asked()));
-        let hint = || folded.read_hint(P::SPREAD, &files.server);
-        Ok(match shape.ring {
-            PackingShape::Expanded(ring) => {
-                let packing = opening.role.keeps(|| PackAndSelect::new(shape, ring, backend, &hint()?))?;
-                Box::new(PackedServer { sizes, max_batch, rows, packing })
-            }
-            PackingShape::Rotated(ring) => {
-                let packing = opening.role.keeps(|| PackAndSelect::new(shape, ring, backend, &hint()?))?;
-                Box::new(PackedServer { sizes, max_batch, rows, packing })
-            }
-            PackingShape::OneShot(ring) => {
-                let packing = || {
-                    let rows = folded.grid.rows(P::SPREAD);
-                    let blocks = OneShotServer::new(ring, backend, &folded.seed, &hint()?.rows(0..rows)?)?;
-                    Ok(PackAll { shape, blocks })
-                };
-                let packing = opening.role.keeps(packing)?;
-                Box::new(PackedServer { sizes, max_batch, rows, packing })
-            }
-        })
+        Ok(Box::new(PackedServer { sizes, max_batch, rows, scheme }))
     }
 }
 
@@ -250,7 +231,7 @@ impl<P: PackedProtocol, B: RingBackend> Serve<B> for FoldedParams<P> {
 struct Client {
     shape: PackedShape,
     encryptor: LweEncryptor,
-    ring: PackingClient,
+    ring: Box<dyn PackClient>,
 }
 
 impl Client {
@@ -261,7 +242,7 @@ impl Client {
     ) -> Result<Self, ProtocolError> {
         params.validate()?;
         let shape = params.shape();
-        let ring = PackingClient::new(shape.ring, &params.0.seed, known, rng);
+        let ring = shape.ring.client(&params.0.seed, known, rng);
         Ok(Self { shape, encryptor: params.0.encryptor(), ring })
     }
 }
@@ -284,7 +265,7 @@ impl IndexClient for Client {
     }
 
     fn keys(&self) -> Option<&ClientKeys> {
-        self.ring.keys()
+        self.ring.registered()
     }
 
     fn query(&self, index: u64, rng: &mut SecretRng) -> Result<Prepared<State>, ProtocolError> {
@@ -314,7 +295,7 @@ impl IndexClient for Client {
 
     fn errors(&self, state: &State, answers: &[&[u8]]) -> Result<Vec<f64>, ProtocolError> {
         let results = self.results(state, answers)?;
-        let errors = results.map(|((reader, _), results)| self.ring.errors_of(reader, results));
+        let errors = results.map(|((reader, _), results)| self.ring.field_errors(reader, results));
         Ok(errors.collect::<Result<Vec<_>, _>>()?.concat())
     }
 }
@@ -328,94 +309,6 @@ impl Client {
     ) -> Result<impl Iterator<Item = (&'a (Reader, BlindingFactor), &'a [u8])> + use<'a>, ProtocolError> {
         let [answer] = check_answers(answers, self.shape.sizes())?;
         Ok(state.readers.iter().zip(answer.chunks_exact(answer.len() / self.shape.asked())))
-    }
-}
-
-/// Packing, followed by selection.
-struct PackAndSelect<B: RingBackend, S> {
-    shape: PackedShape,
-    ring: RingServer<B, S>,
-    /// The hint of each part's blocks, as plaintexts.
-    parts: Vec<Vec<B::Plain>>,
-}
-
-impl<B: RingBackend, S: Packer<B>> PackAndSelect<B, S> {
-    /// Creates the server part from the LWE hint of the database.
-    fn new(shape: PackedShape, ring: S, backend: &Arc<B>, hint: &LweHint) -> Result<Self, ProtocolError> {
-        let ring = RingServer::new(Arc::clone(backend), ring)?;
-        let parts = ring.encode_hint(shape.parts(), shape.blocks(), hint)?;
-        Ok(Self { shape, ring, parts })
-    }
-}
-
-impl<B: RingBackend, S: Packer<B>> Packing<B> for PackAndSelect<B, S> {
-    type Asked<'a>
-        = Encrypted<'a, B>
-    where
-        Self: 'a;
-
-    fn prepare_keys(&self, bytes: &[u8]) -> Result<PreparedKeys, ProtocolError> {
-        self.ring.prepare_keys(bytes)
-    }
-
-    fn ciphertexts<'a>(
-        &'a self,
-        queries: &[Query<'a>],
-        layout: QueryLayout,
-    ) -> Result<Vec<Encrypted<'a, B>>, ProtocolError> {
-        self.ring.ciphertexts(queries, layout)
-    }
-
-    fn pack(
-        &self,
-        _: &[Query<'_>],
-        ciphertexts: &[Encrypted<'_, B>],
-        folded: B::Folded,
-    ) -> Result<Vec<Vec<u8>>, ProtocolError> {
-        let Self { shape, ring, parts } = self;
-        let mut switched = Vec::with_capacity(ciphertexts.len());
-        for group in ring.unpack_groups(ciphertexts)? {
-            let (vectors, unpacked) = group?;
-            let selectors = ring.selectors(&unpacked, 0..ring.shape.depth())?;
-            let mut selected = Vec::new();
-            for (part, plain) in parts.iter().enumerate() {
-                let bodies = shape.grid.folded_part(shape.spread, vectors.start, part);
-                let packed = ring.pack(plain, &unpacked, &folded, &bodies)?;
-                selected.push(ring.select(&selectors, packed)?);
-            }
-            switched.extend(ring.switch(&selected)?);
-        }
-        Ok(switched.chunks_exact(shape.asked()).map(<[Vec<u8>]>::concat).collect())
-    }
-}
-
-/// Packing without selection, for queries that carry their keys.
-struct PackAll<B: RingBackend> {
-    shape: PackedShape,
-    blocks: OneShotServer<B>,
-}
-
-impl<B: RingBackend> Packing<B> for PackAll<B> {
-    type Asked<'a> = <OneShotServer<B> as BlockPacker<B>>::Asked<'a>;
-
-    fn ciphertexts<'a>(
-        &'a self,
-        queries: &[Query<'a>],
-        layout: QueryLayout,
-    ) -> Result<Vec<Self::Asked<'a>>, ProtocolError> {
-        self.blocks.ciphertexts(queries, layout)
-    }
-
-    fn pack(
-        &self,
-        _: &[Query<'_>],
-        ciphertexts: &[Self::Asked<'_>],
-        folded: B::Folded,
-    ) -> Result<Vec<Vec<u8>>, ProtocolError> {
-        let Self { shape, blocks } = self;
-        let rows = shape.grid.rows(shape.spread);
-        let answers = blocks.answers(ciphertexts, || Ok(folded), |first| Bodies::whole(first, rows))?;
-        Ok(answers.chunks_exact(shape.asked()).map(<[Vec<u8>]>::concat).collect())
     }
 }
 

@@ -5,6 +5,7 @@
 //! of the leaves, with the same number of products and the same response. See [`Rotations`] for the
 //! method.
 
+use std::ops::Range;
 use std::sync::OnceLock;
 
 use spirea_backend::{RING_DEGREE, RingBackend, centred};
@@ -15,12 +16,13 @@ use spirea_math::random::SecretRng;
 use spirea_math::{Expansion, Rotations};
 use zeroize::Zeroizing;
 
-use super::expand::{Encrypted, Rows, Unpack, Unpacked, expand_work, key_shape, selector_rows};
-use super::packer::{Entry, Packer};
-use super::ring::{RegisteredShape, RingServer, Shape};
-use super::select::depth;
-use super::work::{Unit, Work};
+use super::expanded::{expand_work, key_shape, selector_rows};
+use super::registered::{Packer, Rows, Unpacked};
+use super::scheme::Entry;
 use crate::ProtocolError;
+use crate::steps::ring::{RegisteredShape, RingServer, Shape};
+use crate::steps::select::depth;
+use crate::steps::{Unit, Work};
 
 /// Bytes of memory traffic that take as long as a substitution, which transforms about nine
 /// polynomials: 65 microseconds if a core reads 25 GB/s.
@@ -218,10 +220,10 @@ impl RegisteredShape for RotatedShape {
     }
 }
 
-impl<B: RingBackend> Unpack<B> for RotatedShape {
+impl<B: RingBackend> Packer<B> for RotatedShape {
     fn unpack<'a>(
         ring: &RingServer<B, Self>,
-        queries: &[Encrypted<'a, B>],
+        queries: &[(&'a B::Keys, &[u32])],
     ) -> Result<Unpacked<'a, B>, ProtocolError> {
         let RingServer { backend, tables, shape } = ring;
         let keys: Vec<_> = queries.iter().map(|(keys, _)| *keys).collect();
@@ -236,21 +238,19 @@ impl<B: RingBackend> Unpack<B> for RotatedShape {
         let leaves = backend.rotate(tables, shape.rotations, &keys, &chunks)?;
         Ok(Unpacked { keys, leaves, rows })
     }
-}
 
-impl<B: RingBackend> Packer<B> for RotatedShape {
     /// Encodes a matrix for a few blocks at a time, since their sums take memory in addition to the
     /// plaintexts.
     fn encode(
         ring: &RingServer<B, Self>,
-        blocks: usize,
+        blocks: Range<usize>,
         entry: &Entry<'_>,
     ) -> Result<Vec<B::Plain>, ProtocolError> {
         let RingServer { backend, tables, shape } = ring;
         let (rotations, degree) = (shape.rotations, shape.degree());
         let together = (MATRIX_ROWS / rotations.big()).max(1);
         let encode = |first: usize| {
-            let count = together.min(blocks - first);
+            let count = together.min(blocks.end - first);
             // The sums of each block and chunk. The first thread of the backend that needs them
             // computes them.
             let sums: Vec<OnceLock<Vec<i32>>> =
@@ -266,7 +266,7 @@ impl<B: RingBackend> Packer<B> for RotatedShape {
             };
             Ok(backend.encode(tables, count * rotations.big(), rotations.leaves(), &fill)?)
         };
-        (0..blocks).step_by(together).map(encode).collect()
+        blocks.clone().step_by(together).map(encode).collect()
     }
 
     fn fold(

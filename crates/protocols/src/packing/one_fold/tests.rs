@@ -9,11 +9,14 @@ use spirea_backend::{Residence, StoredFile};
 use spirea_cpu::CpuBackend;
 
 use super::*;
+use crate::keys::PreparedKeys;
+use crate::packing::registered::Registered;
+use crate::packing::rotated::RotatedShape;
 use crate::protocol::Protocol;
 use crate::protocols::hybrid::{Hybrid, Params};
+use crate::query::Query;
 use crate::responder::Rows;
 use crate::steps::ring::Shape;
-use crate::steps::rotate::RotatedShape;
 
 const GROUPS: u64 = 8;
 const RECORD_BYTES: usize = 64;
@@ -46,7 +49,8 @@ fn parameters() -> Params {
 
 struct Server {
     rows: MatrixRows<CpuBackend>,
-    packing: PackAndSelect<CpuBackend, RotatedShape>,
+    packing: Registered<CpuBackend, RotatedShape>,
+    shape: PackedShape,
 }
 
 impl Server {
@@ -71,22 +75,24 @@ impl Server {
         let opening = Opening { residence: Residence::Copied, ..Opening::default() };
         let rows =
             MatrixRows::open(&backend, params.0.layout(Hybrid::SPREAD), query, &file, opening).unwrap();
-        let packing = PackAndSelect::new(shape, ring, &backend, &hint).unwrap();
-        Self { rows, packing }
+        let entry = hint.entries(shape.rows().rows).unwrap();
+        let packing = Registered::new(ring, &backend, shape.rows(), &entry).unwrap();
+        Self { rows, packing, shape }
     }
 
     /// Answers a query with the selectors of an earlier query.
     fn lie(&self, keys: &PreparedKeys, query: &[u8], earlier: &[u8]) -> Vec<u8> {
-        let Self { rows, packing: PackAndSelect { shape, ring, parts } } = self;
+        let Self { rows, packing, shape } = self;
+        let (ring, layout) = (&packing.ring, shape.layout());
         let batch = [query, earlier].map(|bytes| Query { bytes, keys: Some(keys) });
-        let [asked, earlier] = [&batch[..1], &batch[1..]].map(|one| {
-            let ciphertexts = ring.ciphertexts(one, shape.layout()).unwrap();
-            let (_, unpacked) = ring.unpack_groups(&ciphertexts).unwrap().next().unwrap().unwrap();
+        let parsed = [&batch[..1], &batch[1..]].map(|one| ring.parse_all(one, layout).unwrap());
+        let [asked, earlier] = parsed.each_ref().map(|parsed| {
+            let (_, unpacked) = ring.unpack_groups(parsed).unwrap().next().unwrap().unwrap();
             unpacked
         });
         let folded = rows.fold(&batch[..1]).unwrap().unwrap();
-        let bodies = shape.grid.folded_part(shape.spread, 0, 0);
-        let packed = ring.pack(&parts[0], &asked, &folded, &bodies).unwrap();
+        let bodies = shape.rows().bodies(0, 0);
+        let packed = ring.pack(&packing.parts[0], &asked, &folded, &bodies).unwrap();
         let selectors = ring.selectors(&earlier, 0..ring.shape.depth()).unwrap();
         let selected = ring.select(&selectors, packed).unwrap();
         ring.switch(&[selected]).unwrap().concat()
@@ -98,7 +104,7 @@ fn selectors_of_an_earlier_query_reveal_its_group() {
     let (params, mut rng) = (parameters(), SecretRng::from_os().unwrap());
     let server = Server::of_lies(&params);
     let client = params.client(&[], &[], &mut rng).unwrap();
-    let keys = server.packing.prepare_keys(client.keys().unwrap().bytes()).unwrap();
+    let keys = server.packing.ring.prepare_keys(client.keys().unwrap().bytes()).unwrap();
     let grid = params.grid();
     let RecordPlace { column, group, .. } = grid.place(Hybrid::SPREAD, KNOWN);
     assert_eq!(group, 0);
