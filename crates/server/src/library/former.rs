@@ -14,6 +14,8 @@ pub(super) const IDLE: Duration = Duration::from_secs(60);
 
 /// Result of opening: `None` until it has ended.
 pub(super) type Outcome<T> = Option<Result<Arc<T>, String>>;
+/// A result to be waited for; with its sender if the caller has to open the value.
+pub(super) type Entered<T> = (watch::Receiver<Outcome<T>>, Option<watch::Sender<Outcome<T>>>);
 
 /// Values that were opened on request, by version.
 pub(super) struct Former<T = Database> {
@@ -49,13 +51,8 @@ impl<T> Default for Former<T> {
 }
 
 impl<T> Former<T> {
-    /// Returns the outcome of opening a value, to be waited for; with its sender if the caller has
-    /// to open the value. `None` if as many others as are allowed are in use.
-    pub fn enter(
-        &self,
-        version: [u8; 32],
-        now: Instant,
-    ) -> Option<(watch::Receiver<Outcome<T>>, Option<watch::Sender<Outcome<T>>>)> {
+    /// Returns the outcome of opening a value; `None` if as many others as are allowed are in use.
+    pub fn enter(&self, version: [u8; 32], now: Instant) -> Option<Entered<T>> {
         let mut released = None;
         let mut slots = self.locked();
         if let Some(slot) = slots.get_mut(&version).filter(|slot| !slot.has_failed()) {
