@@ -116,12 +116,6 @@ impl KeyForm {
 /// Callback for device failures during an answer, with the reason.
 pub type LossHandler = Box<dyn Fn(&str) + Send + Sync>;
 
-/// Returns a number that no other database of this process has.
-fn next_instance() -> u64 {
-    static INSTANCES: AtomicU64 = AtomicU64::new(0);
-    INSTANCES.fetch_add(1, Ordering::Relaxed)
-}
-
 impl Database {
     /// Creates a database.
     ///
@@ -148,9 +142,15 @@ impl Database {
         }
         let fitting = MAX_REQUEST_BYTES / sizes.query_bytes.max(1);
         let max_batch = fitting.clamp(1, responder.max_batch().max(1));
-        let instance = next_instance();
+        Ok(Self::of(identity, responder, max_batch))
+    }
+
+    /// Creates a database whose parts belong together.
+    fn of(identity: Identity, responder: Box<dyn Responder>, max_batch: usize) -> Self {
+        static INSTANCES: AtomicU64 = AtomicU64::new(0);
+        let instance = INSTANCES.fetch_add(1, Ordering::Relaxed);
         let (pace, steps) = (Mutex::default(), Arc::default());
-        Ok(Self {
+        Self {
             identity,
             responder,
             max_batch,
@@ -162,27 +162,16 @@ impl Database {
             slots: None,
             partials: false,
             asleep: false,
-        })
+        }
     }
 
     /// Returns the database without its responder's memory. Its identity, its sizes and its hint
     /// remain; requests to it are refused.
     #[must_use]
     pub fn asleep(&self) -> Self {
-        let (instance, pace, steps) = (next_instance(), Mutex::default(), Arc::default());
-        Self {
-            identity: self.identity.clone(),
-            responder: Box::new(Asleep::of(&*self.responder)),
-            max_batch: self.max_batch,
-            instance,
-            pace,
-            on_loss: None,
-            reservation: None,
-            steps,
-            slots: None,
-            partials: self.partials,
-            asleep: true,
-        }
+        let responder = Box::new(Asleep::of(&*self.responder));
+        let asleep = Self::of(self.identity.clone(), responder, self.max_batch);
+        Self { partials: self.partials, asleep: true, ..asleep }
     }
 
     /// Returns true if the memory of the responder was [released](Self::asleep).
