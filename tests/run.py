@@ -49,6 +49,11 @@ COUNTS = [
     re.compile(r"^test result: ok\. (\d+) passed", re.MULTILINE),
 ]
 SKIPPED = re.compile(r"^SKIPPED .*", re.MULTILINE)
+# Names and errors of failed tests: pytest's, those of Rust's panics with the commands of tests/rust.py, and vitest's.
+FAILURES = re.compile(
+    r"^(?:(?:FAILED|ERROR) \S+::.*|thread '.*' .*panicked at .*\n.*|to repeat it alone: .*| FAIL  .*)$", re.MULTILINE
+)
+MOST_FAILURES = 20
 DRAWN = re.compile(r"^.*SPIREA_DRAW=.*$", re.MULTILINE)
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -60,6 +65,7 @@ class Result:
     seconds: float
     tests: int
     skipped: list = field(default_factory=list)
+    failures: list = field(default_factory=list)
     # Draws of the short form.
     drawn: list = field(default_factory=list)
     cpu_seconds: float = 0.0
@@ -89,7 +95,8 @@ class Run:
         text = ANSI.sub("", log.read_text(errors="replace"))
         tests = sum(int(count) for pattern in COUNTS for count in pattern.findall(text))
         seconds = time.monotonic() - started
-        return Result(part, passed, seconds, tests, SKIPPED.findall(text), DRAWN.findall(text), cpu_seconds)
+        failures = [] if passed else FAILURES.findall(text)[:MOST_FAILURES]
+        return Result(part, passed, seconds, tests, SKIPPED.findall(text), failures, DRAWN.findall(text), cpu_seconds)
 
     def command(self, command, part, out):
         """Runs a command. Returns True if it passed, and its CPU seconds."""
@@ -236,6 +243,10 @@ def summary(results, reasons, missing, seconds):
     cpu_seconds = sum(result.cpu_seconds for result in results)
     counted = f"{len(results) - len(failed)} parts of {len(results)} passed"
     say(f"{counted} in {seconds / 60:.1f} minutes, {cpu_seconds / 60:.1f} CPU minutes")
+    # The logs above may be long, and a reader may have only the end.
+    for result in results:
+        for line in result.failures:
+            say(f"{result.part.name}: {line}")
     if failed:
         say(f"FAILED: {', '.join(failed)}")
     say(f"{sum(result.tests for result in results)} passed, {len(failed)} failed")

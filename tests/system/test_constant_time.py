@@ -6,6 +6,7 @@ the client half, as it ships. Its servers' answers come from `constant-time-answ
 
 import platform
 import re
+import shutil
 import subprocess
 
 import pytest
@@ -51,10 +52,13 @@ def checked():
 
 
 @pytest.fixture(scope="module")
-def answering():
-    """Program that computes the answers. With the whole workspace's features, cargo reuses the tests' build."""
+def answering(tmp_path_factory):
+    """Program that computes the answers. With the whole workspace's features, cargo reuses the tests' build.
+
+    It is a copy: the checks start it for minutes, and cargo, run by another part of the tests, replaces examples.
+    """
     cargo("build", "--locked", "--workspace", "--example", "constant-time-answers")
-    return target_folder() / "debug/examples/constant-time-answers"
+    return shutil.copy(target_folder() / "debug/examples/constant-time-answers", tmp_path_factory.mktemp("answering"))
 
 
 def check(program, *arguments, stdin=subprocess.DEVNULL):

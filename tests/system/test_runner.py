@@ -119,6 +119,26 @@ def test_a_failing_part_prints_its_log_and_the_command_and_stops_those_that_need
     assert "the cause" in said and "exit code 3" in said and "make test ONLY=bad" in said and "later: needs bad" in said
 
 
+def test_the_end_of_a_run_names_failed_tests_with_their_errors(tmp_path, monkeypatch, capsys):
+    lines = [
+        "FAILED tests/system/test_a.py::test_b[c] - OSError: [Errno 26] Text file busy",
+        "thread 'a::b' (7) panicked at crates/a/src/b.rs:1:2:\nit is 3",
+        "to repeat it alone: cargo test --package a --lib -- --exact a::b --nocapture",
+        " FAIL  tests/a.test.ts > b",
+    ]
+    program = "import sys; print(sys.argv[1], 'more'); sys.exit(int(sys.argv[2]))"
+    bad, good = (
+        Part(name, "", [[sys.executable, "-c", program, "\n".join(lines), code]])
+        for name, code in (("bad", "1"), ("good", "0"))
+    )
+    results = executed(tmp_path, monkeypatch, bad, good)
+    capsys.readouterr()
+    assert not run.summary(list(results.values()), {}, {}, 1.0)
+    said = capsys.readouterr().out
+    assert all(f"bad: {line}" in said for line in lines)
+    assert "good: " not in said
+
+
 def test_parts_run_two_at_a_time(tmp_path, monkeypatch):
     # Each part waits for the other's file, so both must run at the same time.
     program = """
