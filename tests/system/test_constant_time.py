@@ -55,7 +55,7 @@ def checked():
 def answering(tmp_path_factory):
     """Program that computes the answers. With the whole workspace's features, cargo reuses the tests' build.
 
-    It is a copy: the checks start it for minutes, and cargo, run by another part of the tests, replaces examples.
+    It is a copy, because cargo replaces examples, and other parts of the tests run it while the checks start this one.
     """
     cargo("build", "--locked", "--workspace", "--example", "constant-time-answers")
     return shutil.copy(target_folder() / "debug/examples/constant-time-answers", tmp_path_factory.mktemp("answering"))

@@ -1,5 +1,6 @@
 """Tests of the tests' runner: choice and order of parts, and the output of failing parts."""
 
+import json
 import subprocess
 import sys
 
@@ -12,6 +13,7 @@ import run
 import rust
 import times
 from parts import PARTS, Part
+from system.programs import cargo
 
 COUNTED = {
     "1063 tests of 94 programs passed\n": 1063,
@@ -152,6 +154,16 @@ while not pathlib.Path(sys.argv[2]).exists():
         Part(name, "", [[sys.executable, "-c", program, *files]]) for name, files in (("a", (one, other)), ("b", (other, one)))
     ]
     assert all(result.passed for result in executed(tmp_path, monkeypatch, *pair).values())
+
+
+@pytest.mark.parametrize("program", ["--bin=spirea", "--bin=taint", "--example=apple-look-ups"])
+def test_programs_share_the_libraries_of_the_tests(program):
+    """A library that is not fresh has other features or settings here than in the tests. A repeated test finds it compiled."""
+    messages = cargo("build", "--workspace", "--locked", program, "--message-format=json").splitlines()
+    built = [message for message in map(json.loads, messages) if message["reason"] == "compiler-artifact"]
+    assert built
+    again = [message["target"]["name"] for message in built if not message["fresh"] and "lib" in message["target"]["kind"]]
+    assert not again, f"compiled twice: {', '.join(again)}"
 
 
 def test_a_failed_rust_test_has_a_command_of_its_own():

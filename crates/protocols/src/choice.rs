@@ -42,7 +42,7 @@ impl SecurityLevel {
 
     /// Returns the default ring set for packing.
     pub fn packing_set(self) -> RingSet {
-        RingSet::Fast
+        RingSet::Brief
     }
 
     /// Returns the default ring set of `onion`.

@@ -496,7 +496,7 @@ fn conservative_sets_are_chosen_named_and_never_weakened() {
     let explained = text(&expect(folder, 0, &["inspect", "t"]).stdout);
     for part in [
         "module-1536: 161.1 bits under MATZOV, 164.7 under BDGL16, 138.1 by core-SVP",
-        "fast: 159.7 bits under MATZOV, 162.6 under BDGL16, 132.3 by core-SVP; no figure below ML-KEM-512's",
+        "brief: 159.7 bits under MATZOV, 162.6 under BDGL16, 132.3 by core-SVP; no figure below ML-KEM-512's",
     ] {
         assert!(explained.contains(part), "{part:?} is missing from\n{explained}");
     }
