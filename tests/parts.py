@@ -248,6 +248,8 @@ PARTS = [
         "the fuzzers compile; make fuzz runs them",
         [[CARGO, "check", "--quiet", "--locked", "--manifest-path", "fuzz/Cargo.toml", "--target-dir", "target/fuzz"]],
         files=(*(f"crates/{name}/src" for name in FUZZED), "fuzz"),
+        # Nothing is linked, so libFuzzer's sources need not be compiled.
+        environment={"CUSTOM_LIBFUZZER_PATH": str(ROOT / "target/fuzz/libFuzzer.a")},
     ),
     Part(
         "licences",

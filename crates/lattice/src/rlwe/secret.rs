@@ -129,38 +129,42 @@ pub(super) fn fresh_seed(rng: &mut SecretRng) -> Seed {
     declassify(seed, "the seed of a ciphertext's uniform half travels with it")
 }
 
-/// Appends numbers of `bits` bits each, lowest bit first and without gaps. Together they must fill
-/// whole bytes.
+/// Appends numbers of `bits` bits each, 1 to 64, lowest bit first and without gaps. Together they
+/// must fill whole bytes.
 pub(super) fn push_bits(bytes: &mut Vec<u8>, bits: u32, numbers: impl Iterator<Item = u64>) {
     let (mut pending, mut count) = (0u128, 0);
     for number in numbers {
         pending |= u128::from(number) << count;
         count += bits;
-        while count >= 8 {
-            bytes.push(pending as u8);
-            (pending, count) = (pending >> 8, count - 8);
+        if count >= 64 {
+            bytes.extend_from_slice(&(pending as u64).to_le_bytes());
+            (pending, count) = (pending >> 64, count - 64);
         }
     }
-    debug_assert_eq!(count, 0, "numbers fill whole bytes");
+    debug_assert_eq!(count % 8, 0, "numbers fill whole bytes");
+    bytes.extend_from_slice(&pending.to_le_bytes()[..count as usize / 8]);
 }
 
 /// Reader of numbers from bytes, lowest bit first, without gaps.
 pub(super) struct Bits<'a> {
-    bytes: std::slice::Iter<'a, u8>,
+    bytes: &'a [u8],
     pending: u128,
     count: u32,
 }
 
 impl<'a> Bits<'a> {
     pub(super) fn new(bytes: &'a [u8]) -> Self {
-        Self { bytes: bytes.iter(), pending: 0, count: 0 }
+        Self { bytes, pending: 0, count: 0 }
     }
 
     /// Returns the next number of `bits` bits, 1 to 64; zeros follow the end.
     pub(super) fn take(&mut self, bits: u32) -> u64 {
-        while self.count < bits {
-            self.pending |= u128::from(*self.bytes.next().unwrap_or(&0)) << self.count;
-            self.count += 8;
+        if self.count < bits {
+            let (next, rest) = self.bytes.split_at(self.bytes.len().min(8));
+            let mut word = [0; 8];
+            word[..next.len()].copy_from_slice(next);
+            self.pending |= u128::from(u64::from_le_bytes(word)) << self.count;
+            (self.bytes, self.count) = (rest, self.count + 64);
         }
         let number = self.pending as u64 & (u64::MAX >> (64 - bits));
         (self.pending, self.count) = (self.pending >> bits, self.count - bits);
