@@ -17,5 +17,7 @@ mod objects;
 mod operate;
 mod pim;
 mod places;
+mod plans;
 mod proxies;
 mod torture;
+mod two_servers;

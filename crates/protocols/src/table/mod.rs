@@ -6,14 +6,12 @@
 //! 2^-64. Only the proof protects against a server that lies on purpose.
 
 use serde::{Deserialize, Serialize};
-use spirea_math::random::SecretRng;
 use spirea_math::secret::declassify;
 use subtle::ConstantTimeEq;
-use zeroize::Zeroizing;
 
 mod boundaries;
+mod client;
 pub mod delta;
-mod fetch;
 mod fields;
 pub mod hint_rows;
 mod key_form;
@@ -24,18 +22,15 @@ pub mod rows;
 pub mod signature;
 
 pub use self::boundaries::Boundaries;
-pub use self::fetch::{FetchState, Fetched};
+pub use self::client::{FetchState, Fetched, LookupState, TableClient};
 pub use self::fields::{FieldType, join_fields};
 pub use self::key_form::{KeyForm, KeyStep};
-use self::keyword::{EntryPlace, KeyHash, MAX_ENTRIES, TAG_BYTES, find};
+use self::keyword::{EntryPlace, KeyHash, MAX_ENTRIES};
 use self::layout::Widths;
 use self::proof::{Hash, Proofs, Tree};
-use self::rows::{find_row, push_row, rows};
+use self::rows::{push_row, rows};
 use crate::ProtocolError;
 use crate::bytes::{LENGTH_IS_TOLD, length_bytes, push_length, take, take_length};
-use crate::client::AnyIndexClient;
-use crate::oblivious::divide;
-use crate::steps::check::check_index;
 
 /// Bytes of a record's checksum.
 pub const CHECKSUM_BYTES: usize = 8;
@@ -45,8 +40,8 @@ const ABSENT: u8 = 0x80;
 /// Maximum bytes of a value.
 pub const MAX_VALUE_BYTES: usize = 1 << 20;
 /// Maximum number of queries under one set of registered keys. A first refusal reveals which of
-/// them was refused, 10 bits (docs/soundness.md). Keys of 1 to 4 MiB add 1 to 4 KiB to each query:
-/// 0.4% of the 244 KiB of `exppack-simple` at 1 GiB, 6% of the 64 KiB of `onion`.
+/// them was refused, 10 bits (docs/soundness.md). Keys of 0.6 to 4 MiB add 0.6 to 4 KiB to each
+/// query: 0.2% of the 244 KiB of `exppack-simple` at 1 GiB, 6% of the 64 KiB of `onion`.
 pub const MOST_KEY_QUERIES: u64 = 1 << 10;
 /// Minimum to which an operator can reduce the number of queries under one set of keys. If keys
 /// ended sooner, clients would upload more for keys than for queries.
@@ -364,148 +359,6 @@ impl Table {
                 payload
             }),
         }
-    }
-}
-
-/// The client of a table over any index protocol.
-pub struct TableClient {
-    table: Table,
-    index: Box<dyn AnyIndexClient>,
-}
-
-/// Client's state of a look-up: secrets, which stay in place until they are erased.
-pub struct LookupState(FetchState);
-
-/// A wanted entry and its record.
-struct Wanted {
-    record: Zeroizing<u64>,
-    entry: WantedEntry,
-}
-
-impl Wanted {
-    fn new(record: u64, entry: WantedEntry) -> Box<Self> {
-        Box::new(Self { record: Zeroizing::new(record), entry })
-    }
-}
-
-/// The wanted entry of a record.
-enum WantedEntry {
-    /// The record's only row.
-    Row,
-    /// The row of this rank.
-    RowOfBucket(Zeroizing<u64>),
-    /// The entry with this tag.
-    Tagged(Zeroizing<[u8; TAG_BYTES]>),
-}
-
-impl WantedEntry {
-    /// Returns its value in the payload of its record, if it has one.
-    fn find(&self, payload: &[u8]) -> Result<Option<Vec<u8>>, ProtocolError> {
-        match self {
-            Self::Row => Ok(Table::index_value(payload)?.map(<[u8]>::to_vec)),
-            Self::RowOfBucket(rank) => find_row(payload, **rank),
-            Self::Tagged(tag) => find(payload, tag),
-        }
-    }
-}
-
-impl TableClient {
-    /// Creates a client of `table` over `index`.
-    ///
-    /// # Errors
-    /// [`ProtocolError::Malformed`] if the numbers of records differ, or the table is invalid.
-    pub fn new(table: Table, index: Box<dyn AnyIndexClient>) -> Result<Self, ProtocolError> {
-        table.validate()?;
-        if index.records() != table.records {
-            return Err(ProtocolError::malformed("table", "its records are not the protocol's"));
-        }
-        Ok(Self { table, index })
-    }
-
-    /// Returns the table.
-    pub fn table(&self) -> &Table {
-        &self.table
-    }
-
-    /// Returns the client of the index protocol.
-    pub fn index(&self) -> &dyn AnyIndexClient {
-        &*self.index
-    }
-
-    /// Makes a query for each party for the value of `key`.
-    ///
-    /// # Errors
-    /// [`ProtocolError::BadRequest`] if the table is looked up by index.
-    pub fn query_key(
-        &self,
-        key: &[u8],
-        rng: &mut SecretRng,
-    ) -> Result<(Vec<Vec<u8>>, LookupState), ProtocolError> {
-        self.query(self.entry_of_key(key)?, rng)
-    }
-
-    fn entry_of_key(&self, key: &[u8]) -> Result<Box<Wanted>, ProtocolError> {
-        let hash = KeyHash::new(&self.table.salt, key);
-        let bucket = self
-            .table
-            .bucket(&hash)
-            .ok_or_else(|| ProtocolError::BadRequest("this table has no keys: look up by index".into()))?;
-        Ok(Wanted::new(bucket, WantedEntry::Tagged(Zeroizing::new(hash.tag))))
-    }
-
-    /// Makes a query for each party for the value at `index`.
-    ///
-    /// # Errors
-    /// [`ProtocolError::BadRequest`] if the table is looked up by key, or has no such entry.
-    pub fn query_index(
-        &self,
-        index: u64,
-        rng: &mut SecretRng,
-    ) -> Result<(Vec<Vec<u8>>, LookupState), ProtocolError> {
-        self.query(self.entry_of_index(index)?, rng)
-    }
-
-    fn entry_of_index(&self, index: u64) -> Result<Box<Wanted>, ProtocolError> {
-        if self.table.kind != TableKind::Index {
-            return Err(ProtocolError::BadRequest(
-                "this table has keys and no positions: look up by key".into(),
-            ));
-        }
-        let Table { entries, widths, rows_per_record, .. } = &self.table;
-        let (record, rank) = match (widths, rows_per_record) {
-            (None, None) => return Ok(Wanted::new(index, WantedEntry::Row)),
-            (Some(widths), _) => {
-                check_index(index, *entries)?;
-                widths.row(index, *entries)
-            }
-            (None, Some(rows)) => {
-                check_index(index, *entries)?;
-                divide(index, *rows)
-            }
-        };
-        Ok(Wanted::new(record, WantedEntry::RowOfBucket(Zeroizing::new(rank))))
-    }
-
-    fn query(
-        &self,
-        wanted: Box<Wanted>,
-        rng: &mut SecretRng,
-    ) -> Result<(Vec<Vec<u8>>, LookupState), ProtocolError> {
-        let (queries, state) = self.fetch(vec![wanted], rng)?;
-        Ok((queries, LookupState(state)))
-    }
-
-    /// Decodes the value from the answers of all parties, in order; `None` if the table has no such
-    /// key.
-    ///
-    /// # Errors
-    /// [`ProtocolError::Corrupted`] if the record's checksum is wrong, [`ProtocolError::Unproven`]
-    /// if its inclusion proof is wrong, [`ProtocolError::Malformed`] if an answer or the record
-    /// does not match the table's description. No error means that the key is absent.
-    pub fn decode(&self, lookup: LookupState, answers: &[&[u8]]) -> Result<Option<Vec<u8>>, ProtocolError> {
-        let fetched = self.decode_fetch(lookup.0, answers)?;
-        // A single wanted value is never dropped.
-        Ok(fetched.into_iter().next().and_then(Fetched::value))
     }
 }
 
