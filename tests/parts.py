@@ -75,7 +75,14 @@ DEVICES = {
     "spirea-ive": ("sim/ive", "papers/ive.toml"),
     "spirea-cuda": ("crates/cuda", "crates/backend", "crates/dpf", "crates/lattice", "crates/math"),
 }
-PACK = ("crates/cuda/kernels", "crates/cuda/pack", "scripts/cuda_pack.py", "tests/system/test_cuda_pack.py")
+PACK = (
+    "crates/cuda/kernels",
+    "crates/cuda/pack",
+    "scripts/cuda_compiler.py",
+    "scripts/cuda_pack.py",
+    "scripts/cuda_sources.py",
+    "tests/system/test_cuda_pack.py",
+)
 # The kernels, their emulation, and the code that launches them.
 EMULATED = ("crates/cuda", "tests/system/test_cuda_asan.py", "tests/system/cuda_asan.toml")
 # Crates whose functions the fuzzers call.

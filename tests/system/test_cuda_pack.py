@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+import cuda_compiler
 import cuda_pack
+import cuda_sources
 from system.programs import run
 
 # nvcc needs g++ as its preprocessor.
@@ -76,7 +78,7 @@ KERNEL(spilling, 512, 1, (unsigned* words)) {
 
 
 def test_budgets_and_uses_are_found():
-    source = cuda_pack.parse_source(
+    source = cuda_sources.parse_source(
         "a.cu",
         """\
 // A file.
@@ -103,7 +105,7 @@ TILE(8)
 @COMPILES
 @pytest.mark.parametrize(
     "architecture",
-    [pytest.param(name, marks=[] if name == WITH_MOST_KERNELS else pytest.mark.long) for name in cuda_pack.ARCHITECTURES],
+    [pytest.param(name, marks=[] if name == WITH_MOST_KERNELS else pytest.mark.long) for name in cuda_sources.ARCHITECTURES],
 )
 def test_committed_pack(architecture):
     """The pack matches the compiled sources for this architecture, and its manifest for the others."""
@@ -111,7 +113,7 @@ def test_committed_pack(architecture):
 
 
 def problems(text):
-    return cuda_pack.parse_source("a.cu", text).problems
+    return cuda_sources.parse_source("a.cu", text).problems
 
 
 def test_a_missing_budget_names_file_and_line():
@@ -133,7 +135,7 @@ def test_what_is_misspelt_is_a_problem():
 
 
 def test_the_assembler_is_read_with_functions_that_are_called():
-    kernels, rest = cuda_pack.parse_ptxas(PTXAS)
+    kernels, rest = cuda_compiler.parse_ptxas(PTXAS)
     assert kernels == {
         "fold": {"registers": 16, "spills": 0, "stack": 0, "shared": 0},
         "tall": {"registers": 255, "spills": 24, "stack": 40, "shared": 1024},
@@ -142,17 +144,17 @@ def test_the_assembler_is_read_with_functions_that_are_called():
     assert "Potential Performance Loss" in rest[0]
     assert not cuda_pack.is_remark(rest[0])
     assert cuda_pack.is_remark("ptxas info    : (C7519) warpgroup.arrive is injected in around line 5")
-    with pytest.raises(cuda_pack.PackError):
-        cuda_pack.parse_ptxas(PTXAS.replace("Used 16", "Takes 16"))
+    with pytest.raises(cuda_sources.PackError):
+        cuda_compiler.parse_ptxas(PTXAS.replace("Used 16", "Takes 16"))
 
 
 def test_instructions_are_counted():
-    assert cuda_pack.parse_sass(SASS) == {
+    assert cuda_compiler.parse_sass(SASS) == {
         "fold": {"MOV": 1, "IMAD.WIDE.U32": 1, "IMMA.16832.U8.U8": 2},
         "tall": {"EXIT": 1},
     }
-    kernel = cuda_pack.Kernel(1, [(None, "IMMA"), ("90a", "IGMMA"), (None, "IMAD.WIDE"), (None, "IM")])
-    counts = cuda_pack.parse_sass(SASS)["fold"]
+    kernel = cuda_sources.Kernel(1, [(None, "IMMA"), ("90a", "IGMMA"), (None, "IMAD.WIDE"), (None, "IM")])
+    counts = cuda_compiler.parse_sass(SASS)["fold"]
     assert cuda_pack.uses_of(kernel, "80", counts) == {"IMMA": 2, "IMAD.WIDE": 1, "IM": 0}
 
 
@@ -168,10 +170,10 @@ def test_any_flipped_bit_of_a_pack_is_seen():
     for bit in range(8 * len(packed)):
         flipped = bytearray(packed)
         flipped[bit // 8] ^= 1 << bit % 8
-        with pytest.raises(cuda_pack.PackError):
+        with pytest.raises(cuda_sources.PackError):
             cuda_pack.unpack(bytes(flipped))
     for length in range(len(packed)):
-        with pytest.raises(cuda_pack.PackError):
+        with pytest.raises(cuda_sources.PackError):
             cuda_pack.unpack(packed[:length])
 
 
@@ -266,7 +268,11 @@ def test_a_pack_is_the_same_in_another_folder_and_without_the_cache(script):
     assert os.fsencode(script.folder) not in b"".join(image.data for image in cuda_pack.unpack(written[0]).values())
     with tempfile.TemporaryDirectory(prefix="spirea-other-") as other:
         # Runs the script with another cache.
-        program = "import sys, pathlib, cuda_pack\ncuda_pack.CACHE = pathlib.Path(sys.argv.pop())\ncuda_pack.main()"
+        program = (
+            "import sys, pathlib, cuda_compiler, cuda_pack\n"
+            "cuda_compiler.CACHE = pathlib.Path(sys.argv.pop())\n"
+            "cuda_pack.main()"
+        )
         kernels = Path(other) / "deeper" / "kernels"
         kernels.mkdir(parents=True)
         (kernels / "plain.cu").write_text("// architectures: 80, 90a\n" + PLAIN, encoding="utf-8")
@@ -343,7 +349,7 @@ def test_ptx_is_packed_and_held_to_the_budgets(script):
     assert ptx.kernels == ["scale"]
     text = ptx.data.decode("ascii")
     assert text.endswith("\0")
-    assert f"\n.version {cuda_pack.PTX_VERSION}\n.target sm_90\n" in text
+    assert f"\n.version {cuda_compiler.PTX_VERSION}\n.target sm_90\n" in text
     assert ".entry scale(" in text
     said = script.budgets("// architectures: ptx90\n" + PLAIN.replace("16 registers", "4 registers"), architectures="ptx90")
     assert re.search(r"plain\.cu: compute_90: scale takes \d+ registers, its budget is 4", said)
@@ -353,18 +359,18 @@ def test_ptx_is_packed_and_held_to_the_budgets(script):
 
 def test_ptx_is_declared_to_be_of_the_assemblers_version():
     text = "// compiler\n\n.version 9.0\n.target sm_90\n// .version 9.0\n"
-    assert cuda_pack.of_assembler(text) == text.replace("\n.version 9.0", f"\n.version {cuda_pack.PTX_VERSION}")
-    with pytest.raises(cuda_pack.PackError):
-        cuda_pack.of_assembler(".target sm_90\n")
+    assert cuda_compiler.of_assembler(text) == text.replace("\n.version 9.0", f"\n.version {cuda_compiler.PTX_VERSION}")
+    with pytest.raises(cuda_sources.PackError):
+        cuda_compiler.of_assembler(".target sm_90\n")
 
 
 def test_targets_are_written_as_they_are_read():
-    for architecture in cuda_pack.ARCHITECTURES:
+    for architecture in cuda_sources.ARCHITECTURES:
         assert cuda_pack.joined_target(*cuda_pack.split_target(architecture)) == architecture
     assert cuda_pack.split_target("ptx90") == (9, 0, 2)
     assert cuda_pack.split_target("120") == (12, 0, 0)
-    assert [cuda_pack.target(name) for name in ("90a", "ptx90")] == ["sm_90a", "compute_90"]
-    with pytest.raises(cuda_pack.PackError):
+    assert [cuda_compiler.target(name) for name in ("90a", "ptx90")] == ["sm_90a", "compute_90"]
+    with pytest.raises(cuda_sources.PackError):
         cuda_pack.joined_target(9, 0, 3)
 
 
