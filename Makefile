@@ -34,6 +34,17 @@ uninstall:
 release: | check-rust
 	CARGO="$(CARGO)" python3 scripts/release $(RELEASE)
 
+# Follows the first page of each file of a release, made here for this machine, to the first look-up: docs/testing.md.
+.PHONY: test-newcomer
+test-newcomer: RELEASE = --target $(shell uname -m)
+test-newcomer: release target/venv/installed
+	SPIREA_CONFORMANCE=long $(PYTEST) tests/system/newcomer
+
+# Makes the release of test-newcomer again, in another checkout, and compares the bytes of all files.
+.PHONY: check-release
+check-release: | test-newcomer
+	CARGO="$(CARGO)" python3 scripts/release/again.py target/release-files --target "$$(uname -m)"
+
 # The demos run the tests' program: its kernels are compiled as for a release, and the rest with little or no
 # optimization. This takes DEMO_SECONDS of processor time instead of about 900. With --workspace, the program has the
 # features that the tests of all packages request, so `make test` does not compile it again.
@@ -74,6 +85,7 @@ test-all:
 	$(MAKE) test-lists
 	$(MAKE) test-flaky
 	$(MAKE) check-crates check-semver
+	$(MAKE) test-newcomer check-release
 	$(MAKE) fuzz
 
 # Builds tables of unmodified real lists from packages of PyPI and Debian, and makes 1,000 look-ups in each.

@@ -20,6 +20,7 @@ class Wanted(NamedTuple):
 
 
 WANTED = {
+    "bwrap": Wanted(("bwrap",), ("bubblewrap",)),
     "bochs": Wanted(
         ("bochs-bin",),
         ("bochs", "bochs-term", "bochsbios", "vgabios", "isolinux", "syslinux-common", "xorriso", "busybox-static"),
@@ -38,6 +39,7 @@ WANTED = {
     "iverilog": Wanted(("iverilog",), ("iverilog",)),
     "ld.lld": Wanted(("ld.lld",), ("clang", "lld")),
     "nginx": Wanted(("nginx",), ("nginx-light",)),
+    "podman": Wanted(("podman",), ("podman", "runc")),
     "redis-server": Wanted(("redis-server",), ("redis-server",)),
     "systemd-analyze": Wanted(("systemd-analyze",), ("systemd",)),
     "valgrind": Wanted(("valgrind",), ("valgrind", "libc6-dbg")),

@@ -64,6 +64,15 @@ def output(*command):
     return subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
 
 
+def standard_library(triple):
+    """Installs the standard library for a target if rustup lacks it. Without rustup, the compiler names what is missing."""
+    if not shutil.which("rustup"):
+        return
+    if triple not in output("rustup", "target", "list", "--installed").split():
+        say(f"installing Rust's standard library for {triple}")
+        output("rustup", "target", "add", triple)
+
+
 @dataclass
 class Release:
     """What is released: the version, the commit and its time, and how it is compiled."""
@@ -88,6 +97,7 @@ class Release:
     def command(self, triple, library=""):
         """Compiles the command for a target, with the C library of a version if it is dynamic; returns its path."""
         say(f"compiling the command for {triple}{library and f' with glibc {library}'}")
+        standard_library(triple)
         target = f"{triple}.{library}" if library else triple
         command = [self.cargo, "zigbuild", "--locked", "--quiet", "--profile", "dist", "--target", target]
         command += ["--package", "spirea-cli"]
@@ -96,6 +106,7 @@ class Release:
 
     def wheel(self, triple, out):
         say(f"compiling the wheel for {triple}")
+        standard_library(triple)
         tag = f"manylinux_{GLIBC.replace('.', '_')}"
         command = ["maturin", "build", "--profile", "dist", "--zig", "--target", triple, "--compatibility", tag]
         command += ["--out", out]
@@ -164,7 +175,7 @@ def dynamic_files(release, out, kinds, architecture, host):
         files["README.md"] = File((ROOT / "README.md").read_bytes())
         top = f"spirea-{release.version}"
         packed = archives.tar({f"{top}/{path}": file for path, file in files.items()}, release.time)
-        write(out, f"{top}-{label}.tar.gz", packed)
+        write(out, f"{top}-{label}.tar.xz", archives.xz(packed))
     if "debian" in kinds:
         files = {f"usr/{path}": file for path, file in installation.files(binary, "/usr", program).items()}
         settings = "etc/spirea/spirea.toml"

@@ -56,6 +56,7 @@ def files(binary, prefix, program=None):
         "lib/sysusers.d/spirea.conf": File((ROOT / "deploy/spirea.sysusers.conf").read_bytes()),
         SETTINGS: File((ROOT / "deploy/spirea.toml").read_bytes()),
         "share/doc/spirea/LICENSE": File((ROOT / "LICENSE").read_bytes()),
+        "share/doc/spirea/README.md": File((ROOT / "README.md").read_bytes()),
         "share/doc/spirea/CHANGELOG.md": File((ROOT / "CHANGELOG.md").read_bytes()),
         **texts(program or binary),
     }

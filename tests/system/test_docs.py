@@ -1,86 +1,37 @@
 """Runs every console block of the documents, to ensure that their commands work.
 
-A block begins with ```console. Lines that begin with `$ ` are commands; a backslash continues a command. The commands of a
-document run in order, in one empty folder and in one shell with `spirea` on its path. Servers in the background are stopped at
-the end. A line of output under a command must appear in the command's output; `...` stands for any text. Blocks marked ```sh
-are not run.
+system.console describes the blocks. The commands of a document run in an empty folder, with `spirea` on the path. Blocks
+marked ```sh are not run.
 """
 
 import os
 import re
-import signal
-import subprocess
-from pathlib import Path
 
 import pytest
 
-from spirea_report import SHOWN
+from system.console import run_steps, steps
 from system.programs import ROOT
 
-BLOCK = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
-MARKER = "--- end of step ---"
 # Document whose commands need the Python package; test_package.py runs it.
 OF_THE_PACKAGE = ROOT / "docs/scale-out.md"
 
 
-def steps(document):
-    """Returns the commands of a document, each with its lines of output."""
-    found = []
-    for block in BLOCK.findall(document.read_text(encoding="utf-8")):
-        for line in block.splitlines():
-            if line.startswith("$ "):
-                found.append((line[2:], []))
-            elif found and found[-1][0].endswith("\\"):
-                found[-1] = (found[-1][0] + "\n" + line, [])
-            elif found and line.strip():
-                found[-1][1].append(line)
-    return found
-
-
-def matches(expected, printed):
-    pattern = ".*".join(re.escape(part.strip()) for part in expected.split("..."))
-    return any(re.search(pattern, line) for line in printed.splitlines())
+def steps_of(document):
+    return steps(document.read_text(encoding="utf-8"))
 
 
 def run_document(document, spirea, folder):
     """Runs the commands of a document in a folder."""
-    commands = steps(document)
     environment = os.environ | {
         "PATH": f"{spirea.parent}:{os.environ['PATH']}",
         "XDG_CACHE_HOME": f"{folder}/cache",
         "SPIREA_SOURCE": str(ROOT),
     }
-    script = "set -e\ntrap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n"
-    script += "".join(f"{command}\necho '{MARKER}'\n" for command, _ in commands)
-    with subprocess.Popen(
-        ["bash", "-c", script],
-        cwd=folder,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    ) as shell:
-        try:
-            output, errors = shell.communicate(timeout=600)
-        except subprocess.TimeoutExpired:
-            os.killpg(shell.pid, signal.SIGKILL)
-            output, errors = shell.communicate()
-            errors += "\nit took longer than 600 s"
-    printed = output.split(MARKER + "\n")
-    # Adds the logs of servers that the document starts in the background.
-    errors += "".join(f"\n{log.name}:\n{log.read_text()[-SHOWN:]}" for log in sorted(Path(folder).glob("*.log")))
-    if shell.returncode != 0:
-        failed = commands[min(len(printed) - 1, len(commands) - 1)][0]
-        pytest.fail(f"failed at\n$ {failed}\n{printed[-1]}{errors}", pytrace=False)
-    for (command, expected), said in zip(commands, printed, strict=False):
-        for line in expected:
-            if not matches(line, said):
-                pytest.fail(f"after\n$ {command}\nexpected\n{line}\nbut it printed\n{said}{errors}", pytrace=False)
+    run_steps(steps_of(document), ["bash", "-c"], folder, environment)
 
 
 EVERY = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/**/*.md"))]
-DOCUMENTS = [path for path in EVERY if steps(path)]
+DOCUMENTS = [path for path in EVERY if steps_of(path)]
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]*))?\)")
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 # A row of THREAT_MODEL.md: a folder with sources and the number of their lines.

@@ -17,6 +17,7 @@ from system.programs import ROOT, cargo, run
 
 sys.path.insert(0, str(ROOT / "scripts/release"))
 
+import again
 import archives
 import installation
 import sources
@@ -98,12 +99,12 @@ def test_a_debian_package_is_one(files, tmp_path):
         name, size = rest[:16].decode().strip(), int(rest[48:58])
         found[name] = rest[60 : 60 + size]
         rest = rest[60 + size + size % 2 :]
-    assert list(found) == ["debian-binary", "control.tar.gz", "data.tar.gz"]
-    described = members(found["control.tar.gz"])
+    assert list(found) == ["debian-binary", "control.tar.xz", "data.tar.xz"]
+    described = members(found["control.tar.xz"])
     assert described["conffiles"][1] == b"/etc/spirea/spirea.toml\n"
     digest = hashlib.md5(files["bin/spirea"].content).hexdigest()
     assert f"{digest}  usr/bin/spirea\n" in described["md5sums"][1].decode()
-    assert members(found["data.tar.gz"])["usr/bin/spirea"][1] == files["bin/spirea"].content
+    assert members(found["data.tar.xz"])["usr/bin/spirea"][1] == files["bin/spirea"].content
     if shutil.which("dpkg-deb"):
         assert run("dpkg-deb", "--field", path, "Package").stdout == "spirea\n"
         run("dpkg-deb", "--extract", path, tmp_path / "root")
@@ -137,5 +138,20 @@ def test_an_image_is_a_layout_whose_hashes_are_right():
     assert config["rootfs"]["diff_ids"] == [f"sha256:{hashlib.sha256(gzip.decompress(layer)).hexdigest()}"]
     content = members(layer)
     assert content["spirea"][1] == b"a static program" and content["spirea"][0].mode == 0o755
+    assert only["annotations"] == {"org.opencontainers.image.ref.name": "spirea:0.1.0"}
     state = content["var/lib/spirea"][0]
     assert state.isdir() and f"{state.uid}:{state.gid}" == config["config"]["User"]
+
+
+def test_files_made_again_are_compared_by_their_bytes(files, tmp_path):
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir()
+    second.mkdir()
+    other = files | {"bin/spirea": installation.File(b"another program", 0o755)}
+    for folder, content in ((first, files), (second, other)):
+        (folder / "spirea.tar.xz").write_bytes(archives.xz(archives.tar(content, TIME)))
+        (folder / "equal").write_bytes(b"equal")
+        (folder / "SHA256SUMS").write_text(f"{folder}")
+    (second / "new").write_bytes(b"")
+    assert again.differences(first, first) == []
+    assert again.differences(first, second) == [f"new is not in {first}", "spirea.tar.xz differs: ./bin/spirea"]

@@ -1,0 +1,160 @@
+"""Follows the first page of each file of a release to the first look-up, where nothing but that file is there.
+
+`make release` makes the files, in target/release-files; SPIREA_RELEASE_FILES names another folder. The page comes out of the
+file itself. Each look-up verifies the record's checksum, else it fails. The image's test needs root, or a user with
+subordinate ids, as podman does. The others need neither.
+"""
+
+import email
+import re
+import shutil
+import subprocess
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import spirea_report
+from system import console
+from system.newcomer import roots
+from system.programs import run
+
+pytestmark = [pytest.mark.long, pytest.mark.needs("bwrap")]
+
+# dpkg, and programs that it needs.
+DPKG = ("dpkg", "dpkg-deb", "dpkg-split", "diff", "ldconfig", "rm", "start-stop-daemon", "tar")
+# podman raises limits by default, which machines may forbid. All allow lower ones.
+LIMITS = ("--ulimit=nofile=4096:4096", "--ulimit=nproc=1024:1024")
+INSTALLATION = re.compile(r"^## Install\n.*?^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
+JAVASCRIPT = re.compile(r"^```js\n(.*?)^```", re.MULTILINE | re.DOTALL)
+# A table and its server, for pages that have none.
+SERVER = """printf 'domain,verdict\\nexample.org,fine\\nexample.net,bad\\n' > domains.csv
+spirea build --quiet --input domains.csv --key domain --value verdict --out domains
+spirea serve domains --listen 127.0.0.1:7080 2> server.log &
+spirea get http://127.0.0.1:7080 domains example.net --wait 30"""
+
+
+def installation(page, name):
+    """Returns the line by which a page installs a file: sudo is for users other than root."""
+    lines = [line.split("#")[0].strip().removeprefix("sudo ") for line in INSTALLATION.search(page)[1].splitlines()]
+    found = [line for line in lines if any(Path(name).match(word) for word in line.split())]
+    assert len(found) == 1, f"{name}: {found}"
+    return found[0]
+
+
+def packed(archive, path):
+    """Returns a text within a tar archive."""
+    with tarfile.open(archive) as opened:
+        (member,) = [member for member in opened if Path(member.name).match(path)]
+        return opened.extractfile(member).read().decode()
+
+
+def follow(root, commands, page):
+    """Runs commands, and then those of a page, in a root."""
+    steps = [(command, []) for command in commands] + console.steps(page)
+    assert any(output for _, output in steps), "the page promises no output"
+    console.run_steps(steps, root.shell(), root.home)
+
+
+def with_archive(release, root):
+    """Unpacks the command for pages whose reader has a server elsewhere. Returns the line that puts it on the path."""
+    archive = release.find("spirea-*-{architecture}-linux.tar.xz")
+    shutil.unpack_archive(archive, root.home, filter="data")
+    (binaries,) = root.home.glob("spirea-*/bin")
+    return f'export PATH="{roots.HOME}/{binaries.relative_to(root.home)}:$PATH"'
+
+
+def test_archive(release, tmp_path, timed):
+    root = roots.bare(tmp_path, "tar", "xz")
+    name = release.place("spirea-*-{architecture}-linux.tar.xz", root.home)
+    page = packed(root.home / name, "spirea-*/README.md")
+    top = name.split(f"-{release.architecture}")[0]
+    follow(root, [installation(page, name), f'export PATH="$PWD/{top}/bin:$PATH"'], page)
+    timed()
+    # glibc's own versions, in the table of what the program needs.
+    versions = run("objdump", "-T", root.home / top / "bin/spirea").stdout
+    needed = {tuple(map(int, version.split("."))) for version in re.findall(r"GLIBC_([\d.]+)", versions)}
+    assert needed and max(needed) <= (2, 17), max(needed)
+
+
+def test_debian_package(release, tmp_path, timed):
+    root = roots.bare(tmp_path, *DPKG)
+    roots.installed_packages(root, "libc6")
+    name = release.place("spirea_*.deb", root.home)
+    run("dpkg-deb", "--extract", root.home / name, tmp_path / "package")
+    page = (tmp_path / "package/usr/share/doc/spirea/README.md").read_text(encoding="utf-8")
+    # apt asks its servers what else a package needs; here dpkg refuses a package that needs more than libc6.
+    line = installation(page, name).replace("apt install", "dpkg --install")
+    follow(root, [line, "test -f /etc/spirea/spirea.toml", "spirea --version"], page)
+    timed()
+
+
+def test_wheel(release, tmp_path, timed):
+    root = roots.equipped(tmp_path)
+    name = release.place("spirea-*_{architecture}.whl", root.home)
+    with zipfile.ZipFile(root.home / name) as wheel:
+        (metadata,) = [path for path in wheel.namelist() if path.endswith(".dist-info/METADATA")]
+        page = email.message_from_string(wheel.read(metadata).decode()).get_payload()
+    environment = ["python3 -m venv environment", ". environment/bin/activate"]
+    follow(root, [*environment, installation(page, name)], page)
+    timed()
+
+
+def test_npm_package(release, tmp_path, timed):
+    root = roots.equipped(tmp_path)
+    name = release.place("spirea-*[0-9].tgz", root.home)
+    page = packed(root.home / name, "package/README.md")
+    (script,) = JAVASCRIPT.findall(page)
+    script = script.replace("https://pir.example.org", "http://127.0.0.1:7080")
+    (root.home / "look-up.mjs").write_text(script, encoding="utf-8")
+    commands = [f"npm install --silent ./{name}", with_archive(release, root), SERVER]
+    console.run_steps([*((each, []) for each in commands), ("node look-up.mjs", ["bad"])], root.shell(), root.home)
+    timed()
+
+
+@pytest.mark.needs("podman")
+def test_image(release, tmp_path, timed):
+    name = release.place("spirea-*-{architecture}-image.tar.gz", tmp_path)
+    page = packed(release.find("spirea-*-{architecture}-linux.tar.xz"), "spirea-*/README.md")
+    podman = [
+        "podman",
+        "--runtime=runc",
+        f"--root={tmp_path / 'storage'}",
+        f"--runroot={tmp_path / 'state'}",
+        "--storage-driver=vfs",
+    ]
+    assert installation(page, name) == f"podman load -i {name}"
+    said = run(*podman, "load", "--input", tmp_path / name).stdout
+    image = re.search(r"Loaded image: (\S+)", said)[1]
+    assert image.startswith("localhost/spirea:")
+    try:
+        in_image(podman, image, tmp_path)
+        timed()
+    finally:
+        run(*podman, "rm", "--all", "--force", "--time", "0")
+        run(*podman, "rmi", "--all", "--force")
+
+
+def in_image(podman, image, tmp_path):
+    """Builds a table, serves it and looks a key up, each in a container of its own."""
+    data = tmp_path / "data"
+    data.mkdir()
+    # For the image's user, which has no name here.
+    data.chmod(0o777)
+    (data / "domains.csv").write_text("domain,verdict\nexample.org,fine\nexample.net,bad\n", encoding="utf-8")
+    container = [*podman, "run", "--rm", "--network=host", *LIMITS, f"--volume={data}:/data", "--workdir=/data", image]
+    run(*container, "build", "--input", "domains.csv", "--key", "domain", "--value", "verdict", "--out", "domains")
+    serve = [*container, "serve", "domains", "--listen", "127.0.0.1:0"]
+    with (
+        spirea_report.log(tmp_path / "server.log") as log,
+        log.open("w") as errors,
+        subprocess.Popen(serve, stdout=subprocess.PIPE, stderr=errors, text=True) as server,
+    ):
+        try:
+            url = re.search(r"http://\S+", server.stdout.readline()).group()
+            assert run(*container, "get", url, "domains", "example.net", "--wait", "60").stdout == "bad\n"
+        finally:
+            # podman passes it on, and the server ends by itself.
+            server.terminate()
+    assert server.returncode == 0
