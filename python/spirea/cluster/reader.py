@@ -17,6 +17,8 @@ _T = TypeVar("_T")
 _PARSE = "parse"
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _UNITS |= {"KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40}
+_DECIMAL = r"[0-9]{1,15}(?:\.[0-9]{1,15})?"
+_UNPRINTABLE = re.compile("[\0-\x1f\x7f-\x9f\ud800-\udfff]")
 _SECONDS = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0}
 
 
@@ -66,7 +68,8 @@ def _plain(node: yaml.ScalarNode) -> Any:
     """Returns a scalar, typed by YAML. A scalar that looks like a number or a date and is invalid is text."""
     try:
         return yaml.SafeLoader("").construct_object(node)
-    except (yaml.YAMLError, ValueError):
+    # The loader raises the last three for tags that do not fit, such as `!!bool 3`, `!!timestamp 3` and `!!int ''`.
+    except (yaml.YAMLError, ValueError, KeyError, AttributeError, IndexError):
         return node.value
 
 
@@ -116,6 +119,8 @@ def document(file: Path) -> Place:
         raise ConfigError(f"{file}: it cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{file}: it is not UTF-8; save it as UTF-8") from error
+    except RecursionError as error:
+        raise ConfigError(f"{file}: its lists and mappings are nested too deeply; docs/scale-out.md has an example") from error
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         place = f"{file}:{mark.line + 1}" if mark is not None else str(file)
@@ -130,6 +135,8 @@ def text(place: Place) -> str:
     value = place.scalar("text")
     if value is None or not isinstance(place.node, yaml.ScalarNode) or not place.node.value.strip():
         raise place.wrong("give text that is not empty")
+    if _UNPRINTABLE.search(place.node.value) is not None:
+        raise place.wrong("give text without control characters")
     return str(place.node.value)
 
 
@@ -187,7 +194,7 @@ def size_of(said: str) -> int:
 
     Raises `ValueError`.
     """
-    match = re.fullmatch(r"(\d+(?:\.\d+)?) ?([A-Za-z]*)", said)
+    match = re.fullmatch(rf"({_DECIMAL}) ?([A-Za-z]*)", said)
     if match is None or match[2].upper() not in _UNITS:
         raise ValueError("give a size such as 8GiB or 500MB")
     return int(float(match[1]) * _UNITS[match[2].upper()])
@@ -204,7 +211,7 @@ def size(place: Place) -> int:
 def seconds(place: Place) -> float:
     """Parses a time, such as `30s`. Returns seconds."""
     value = place.scalar("a time such as 30s")
-    match = re.fullmatch(r"(\d+(?:\.\d+)?) ?(ms|s|min|h)", str(value))
+    match = re.fullmatch(rf"({_DECIMAL}) ?(ms|s|min|h)", str(value))
     if match is None:
         raise place.wrong("give a time with its unit, such as 500ms, 30s, 5min or 1h")
     return float(match[1]) * _SECONDS[match[2]]
@@ -214,7 +221,7 @@ def socket(place: Place) -> str:
     """Parses an address to listen on, `HOST:PORT`."""
     value = text(place)
     host, colon, port = value.rpartition(":")
-    if not colon or not host or not port.isdigit() or not 0 < int(port) < 1 << 16:
+    if not colon or not host or not re.fullmatch("[0-9]{1,5}", port) or not 0 < int(port) < 1 << 16:
         raise place.wrong("give HOST:PORT, such as 127.0.0.1:7080")
     return value
 

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
 
 import spirea
 from spirea.cluster import config
@@ -20,6 +22,20 @@ databases:
     snapshot: words
     shards: 2
 """
+
+EVERY_KEY = (
+    LEAST.replace("store: store", "store: s3://bucket/spirea")
+    + """\
+    replicas: {least: 1, most: 4, high: 6, low: 0.5, up_after: 5s, down_after: 2min, pause: 1h}
+  - {name: more, snapshot: "s3://bucket/more", shards: 16, replicas: 3}
+ray: {address: "127.0.0.1:6379"}
+coordinator: {listen: "0.0.0.0:443", certificate: a.pem, key: b.pem, options: [--queue, "9"]}
+workers: {cpus: 8, gpus: 0.5, memory: 12GiB, threads: 7, spread: preferred}
+roll_over: {surge: 3, keep: 90s, room_after: 500ms}
+timing: {tick: 250ms, silent: 3s}
+operations: {listen: "127.0.0.1:9000"}
+"""
+)
 
 
 def load(tmp_path, text):
@@ -38,20 +54,7 @@ def test_paths_are_those_beside_the_file_and_the_rest_has_defaults(tmp_path):
 
 
 def test_every_key_is_read(tmp_path):
-    made = load(
-        tmp_path,
-        LEAST.replace("store: store", "store: s3://bucket/spirea")
-        + """\
-    replicas: {least: 1, most: 4, high: 6, low: 0.5, up_after: 5s, down_after: 2min, pause: 1h}
-  - {name: more, snapshot: "s3://bucket/more", shards: 16, replicas: 3}
-ray: {address: "127.0.0.1:6379"}
-coordinator: {listen: "0.0.0.0:443", certificate: a.pem, key: b.pem, options: [--queue, "9"]}
-workers: {cpus: 8, gpus: 0.5, memory: 12GiB, threads: 7, spread: preferred}
-roll_over: {surge: 3, keep: 90s, room_after: 500ms}
-timing: {tick: 250ms, silent: 3s}
-operations: {listen: "127.0.0.1:9000"}
-""",
-    )
+    made = load(tmp_path, EVERY_KEY)
     assert made.store == "s3://bucket/spirea" and made.ray.address == "127.0.0.1:6379"
     words, more = made.databases
     assert (words.replicas.most, words.replicas.down_after, words.replicas.pause) == (4, 120.0, 3600.0)
@@ -119,3 +122,33 @@ def test_the_manifest_for_kuberay_has_a_configuration(tmp_path):
     [mapped] = [document for document in documents if document["kind"] == "ConfigMap"]
     made = load(tmp_path, mapped["data"]["cluster.yaml"])
     assert made.databases[0].snapshot.startswith(made.store + "/")
+
+
+# Values of every form that a key may have, and values that look like them.
+VALUES = (
+    "null", "3", "0", "-1", "1e999", ".inf", ".nan", "12GiB", "9" * 400, "9" * 5000, "9" * 400 + "s", "90s", "1_0s", "h",
+    "true", "!!bool 3", "!!int ''", "!!float ''", "!!timestamp 3", "!!map x", "!!seq x", "!!binary é",
+    "!!python/name:os.system", "127.0.0.1:80", "'127.0.0.1:\u00b2'", "'[::1]:0'", ":80", '"~\\0x"', '"~\\ud800"',
+    "~nobody/x", "s3://b/p", "[]", "[1, a]", "{least: 2, most: 1}", "{a: 1, a: 2}", "[" * 3000, "[" * 3000 + "]" * 3000,
+    "*a", "&a [*a]", "2001-99-99", "''", "\t", "- -",
+)  # fmt: skip
+KEYS = sorted(set(re.findall(r"(\w+):", EVERY_KEY)))
+LINES = st.lists(st.tuples(st.sampled_from(KEYS), st.one_of(st.sampled_from(VALUES), st.text(max_size=8))), max_size=3)
+
+
+@given(st.sampled_from([LEAST, EVERY_KEY]), LINES, st.sampled_from(["", "  ", "    "]))
+@example("", [("name", "[" * 3000)], "")
+@settings(max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_text_is_a_configuration_or_an_error_with_its_place(tmp_path, document, lines, indent):
+    for key, value in lines:
+        # Replaces the value of a key, or adds the key behind the last section.
+        document, count = re.subn(rf"\b{key}: [^,}}\n]+", lambda _, said=f"{key}: {value}": said, document, count=1)
+        document += "" if count else f"{indent}{key}: {value}\n"
+    try:
+        made = load(tmp_path, document)
+    except spirea.ConfigError as error:
+        assert str(error).startswith(str(tmp_path / "cluster.yaml"))
+    except UnicodeEncodeError:
+        pass  # The test cannot write lone surrogates.
+    else:
+        assert config.from_json(config.to_json(made)) == made
