@@ -19,10 +19,10 @@ import argparse
 import dataclasses
 import hashlib
 import json
+import lzma
 import re
 import struct
 import sys
-import zlib
 from pathlib import Path
 
 from cuda_compiler import ASSEMBLE, COMPILE, PTX_VERSION, ROOT, compile_all, digest, least_driver, pins, target
@@ -31,7 +31,9 @@ from cuda_sources import ARCHITECTURES, PTX, Kernel, PackError, read_sources, wo
 REMEDY = "remedy: make cuda-pack, and commit crates/cuda/pack"
 
 MAGIC = b"SPIRCUDA"
-FORMAT = 2
+FORMAT = 3
+# Compression of an image. The dictionary bounds the memory of the decoder: MAX_DECODER_KIB in crates/cuda/src/pack.rs.
+LZMA = {"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "dict_size": 4 << 20}
 
 
 # Requirements of kernels.
@@ -159,7 +161,7 @@ def joined_target(major, minor, kind):
 def pack(images):
     """Encodes a pack of {(name, architecture): Image}, in the format of docs/kernels/pack.md."""
     keys = sorted(images, key=lambda key: (key[0], ARCHITECTURES.index(key[1])))
-    stored = {key: zlib.compress(images[key].data, 9) for key in keys}
+    stored = {key: lzma.compress(images[key].data, check=lzma.CHECK_NONE, filters=[LZMA]) for key in keys}
     texts = {key: (key[0].encode("ascii"), " ".join(images[key].kernels).encode("ascii")) for key in keys}
     table_length = 8 + sum(50 + len(name) + len(kernels) for name, kernels in texts.values())
     table, offset = struct.pack("<II", least_driver(), len(keys)), 44 + table_length
@@ -189,12 +191,12 @@ def unpack(data):
             wanted, name = data[at + 18 : at + 50], data[at + 50 : at + 50 + length].decode("ascii")
             kernels = data[at + 50 + length : at + 50 + length + listed].decode("ascii").split(" ")
             at += 50 + length + listed
-            image = zlib.decompress(data[offset : offset + stored])
+            image = lzma.decompress(data[offset : offset + stored])
             if len(image) != raw or hashlib.sha256(image).digest() != wanted:
                 raise PackError(f"the pack is damaged: {name} for {major}.{minor} has another hash")
             images[name, joined_target(major, minor, kind)] = Image(image, kernels)
         return images
-    except (struct.error, zlib.error, UnicodeDecodeError) as error:
+    except (struct.error, lzma.LZMAError, UnicodeDecodeError) as error:
         raise PackError(f"the pack is damaged: {error}") from error
 
 
@@ -383,7 +385,7 @@ def main():
         if differ:
             sys.exit("\n".join([*differ, REMEDY]))
     elif differ:
-        # Another version of zlib compresses the same cubins to other bytes, so a pack with the same cubins is not rewritten.
+        # Another liblzma compresses the same cubins to other bytes, so a pack with the same cubins is not rewritten.
         options.pack.mkdir(parents=True, exist_ok=True)
         (options.pack / "kernels.pack").write_bytes(pack(images))
         (options.pack / "manifest.json").write_text(text, encoding="utf-8")

@@ -5,9 +5,10 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::io::Read;
 use std::sync::OnceLock;
 
-use miniz_oxide::inflate::decompress_slice_iter_to_slice;
+use lzma_rust2::XzReader;
 use sha2::{Digest, Sha256};
 use spirea_backend::BackendError;
 
@@ -16,10 +17,13 @@ use crate::driver::Compute;
 static PACK: &[u8] = include_bytes!("../pack/kernels.pack");
 
 const MAGIC: &[u8] = b"SPIRCUDA";
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 /// Maximum length of a cubin or of PTX, far above any real one: bounds what is allocated for a
 /// length read from the table.
 const MAX_IMAGE_BYTES: usize = 16 << 20;
+/// Maximum memory of the decoder, in KiB: a dictionary of 4 MiB, which `scripts/cuda_pack.py` sets,
+/// and its tables.
+const MAX_DECODER_KIB: u32 = 5 << 10;
 
 /// Reason why there are no kernels for a device.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -147,10 +151,12 @@ struct Entry<'a> {
 impl Entry<'_> {
     /// Decompresses the entry and checks its bytes.
     fn bytes(&self) -> Result<Vec<u8>, PackError> {
-        let mut bytes = vec![0; self.length];
-        let written = decompress_slice_iter_to_slice(&mut bytes, std::iter::once(self.stored), true, false)
+        let mut bytes = Vec::with_capacity(self.length);
+        XzReader::new_mem_limit(self.stored, false, MAX_DECODER_KIB)
+            .take(self.length as u64 + 1)
+            .read_to_end(&mut bytes)
             .map_err(|_| PackError::Damaged("an image cannot be decompressed"))?;
-        if written != self.length {
+        if bytes.len() != self.length {
             return Err(PackError::Damaged("an image has another length"));
         }
         if sha256(&bytes) != self.digest {
@@ -290,6 +296,10 @@ fn sha256(bytes: &[u8]) -> [u8; 32] {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
+    use lzma_rust2::{XzOptions, XzWriter};
+
     use super::*;
 
     const fn compute(major: u32, minor: u32) -> Compute {
@@ -311,10 +321,18 @@ mod tests {
 
     fn row(name: &'static str, target: (u8, u8, u8)) -> Row {
         let raw = image(name, target);
-        let stored = miniz_oxide::deflate::compress_to_vec_zlib(&raw, 9);
+        let stored = compress(&raw, 4 << 20);
         let (stored_length, length) = (stored.len() as u32, raw.len() as u32);
         let digest = sha256(&raw);
         Row { name, target, kernels: "one two", stored, shift: 0, stored_length, length, digest }
+    }
+
+    fn compress(raw: &[u8], dictionary_bytes: u32) -> Vec<u8> {
+        let mut options = XzOptions::with_preset(0);
+        options.lzma_options.dict_size = dictionary_bytes;
+        let mut writer = XzWriter::new(Vec::new(), options).unwrap();
+        writer.write_all(raw).unwrap();
+        writer.finish().unwrap()
     }
 
     fn image(name: &str, target: (u8, u8, u8)) -> Vec<u8> {
@@ -461,7 +479,7 @@ mod tests {
         let lies: [(Lie, &str); 8] = [
             (|row| row.digest[0] ^= 1, "another hash"),
             (|row| row.length += 1, "another length"),
-            (|row| row.length -= 1, "cannot be decompressed"),
+            (|row| row.length -= 1, "another length"),
             (|row| row.length = u32::MAX, "too large"),
             (|row| row.stored_length = u32::MAX, "beyond its end"),
             (|row| row.shift = 1 << 31, "beyond its end"),
@@ -507,10 +525,20 @@ mod tests {
     }
 
     #[test]
+    fn a_dictionary_beyond_the_memory_of_the_decoder_is_an_error() {
+        let mut rows = [row("fold", (9, 0, 2))];
+        rows[0].stored = compress(&image("fold", (9, 0, 2)), 8 << 20);
+        rows[0].stored_length = rows[0].stored.len() as u32;
+        let bytes = write(&rows);
+        let error = Pack::parse(&bytes).unwrap().entries[0].bytes().unwrap_err();
+        assert_eq!(error, PackError::Damaged("an image cannot be decompressed"));
+    }
+
+    #[test]
     fn ptx_without_an_end_is_an_error() {
         let mut rows = [row("fold", (9, 0, 2))];
         let raw = &image("fold", (9, 0, 2))[..20];
-        rows[0].stored = miniz_oxide::deflate::compress_to_vec_zlib(raw, 9);
+        rows[0].stored = compress(raw, 4 << 20);
         (rows[0].stored_length, rows[0].length) = (rows[0].stored.len() as u32, 20);
         rows[0].digest = sha256(raw);
         let bytes = write(&rows);
