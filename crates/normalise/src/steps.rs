@@ -43,10 +43,15 @@ fn domain(text: &str) -> Option<String> {
     (!name.is_empty()).then_some(name)
 }
 
+/// Returns a phone number in E.164 form. The library reads numbers even from nonsense with a plus
+/// sign, and may read another number from the number that it wrote; such a text has no form.
 fn phone(text: &str, region_code: Option<&str>) -> Option<String> {
     let region = region_code.map(region).transpose().ok()?;
-    let number = PHONE_NUMBER_UTIL.parse(text, region).ok()?;
-    Some(PHONE_NUMBER_UTIL.format(&number, PhoneNumberFormat::E164).into_owned())
+    let e164 = |text: &str| {
+        let number = PHONE_NUMBER_UTIL.parse(text, region).ok()?;
+        Some(PHONE_NUMBER_UTIL.format(&number, PhoneNumberFormat::E164).into_owned())
+    };
+    e164(text).filter(|once| e164(once).as_ref() == Some(once))
 }
 
 /// Parses the code of a region.

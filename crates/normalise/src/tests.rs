@@ -121,6 +121,28 @@ fn versions_are_those_of_the_libraries() {
     );
 }
 
+/// Found by libFuzzer: the library writes a number for this text, and reads another from that number.
+#[test]
+fn a_text_with_a_number_that_is_read_otherwise_has_no_form() {
+    let key = b")A+.)x/000x13333333333xJ2J\x01\0\0\0\0\0\0\0";
+    let forms = [of(&[KeyStep::E164], None), of(&[KeyStep::E164], Some("DE"))];
+    for form in forms {
+        if let Ok(once) = normalised(&form, key) {
+            assert_eq!(normalised(&form, &once).unwrap(), once);
+        }
+    }
+    let numbers = [
+        "+39 02 3661 8300",
+        "+49 30 123456 ext. 7",
+        "+1 (201) 555-0123",
+        "+54 9 343 555 1212",
+        "+52 1 33 1234 5678",
+    ];
+    for number in numbers {
+        normalised(&of(&[KeyStep::E164], None), number.as_bytes()).unwrap();
+    }
+}
+
 proptest! {
     #[test]
     fn a_form_is_reached_at_once(key in "\\PC{0,12}|[-+0-9 ()a-z.]{0,16}|[A-Za-zß-ž.。-]{0,20}") {
