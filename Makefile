@@ -78,6 +78,7 @@ test-all:
 	$(MAKE) torture chain check-whole-cuda-pack check-web timing-web rtl ive
 	SPIREA_CONFORMANCE=long $(CARGO) test --locked --package spirea-conformance --package spirea-cuda --package spirea-cluster \
 		--package spirea-server --package spirea-store
+	SPIREA_CONFORMANCE=long $(CARGO) test --locked --package spirea-client --package spirea-cli --lib any_
 	SPIREA_CONFORMANCE=long CI_FULL=1 $(MAKE) test-constant-time test-cuda-asan
 	$(MAKE) test-openapi SPIREA_OPENAPI_EXAMPLES=500
 	$(MAKE) test-embeddings

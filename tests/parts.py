@@ -86,7 +86,7 @@ PACK = (
 # The kernels, their emulation, and the code that launches them.
 EMULATED = ("crates/cuda", "tests/system/test_cuda_asan.py", "tests/system/cuda_asan.toml")
 # Crates whose functions the fuzzers call.
-FUZZED = ("apple", "backend", "dpf", "lattice", "math", "normalise", "protocols", "store", "wire")
+FUZZED = ("apple", "backend", "cli", "dpf", "lattice", "math", "normalise", "protocols", "store", "wire")
 RTL = ("rtl", "scripts/rtl_area.py", "tests/system/test_rtl.py")
 RTL_PROGRAMS = ("g++", "iverilog", "verilator", "vvp", "yosys", "yosys-smtbmc", "z3")
 

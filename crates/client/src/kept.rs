@@ -93,3 +93,41 @@ impl KeptKeys {
         Some(Self { saved, blake3: *blake3, made })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use spirea_specimens::{Inputs, inputs};
+
+    use super::*;
+
+    /// Appends the checksum, so that damage behind it is found by the reader's other checks.
+    fn sealed(content: &[u8]) -> Vec<u8> {
+        [content, &blake3::derive_key(CONTEXT, content)].concat()
+    }
+
+    #[test]
+    fn any_content_is_a_record_of_keys_or_none() {
+        let keys = vec![7; 40];
+        let saved = SavedKeys {
+            shape: "a shape".into(),
+            bytes: keys.clone(),
+            secret: Zeroizing::new(vec![1; 64]),
+            queries: 3,
+        };
+        let made = Duration::from_secs(100);
+        let record = KeptKeys { saved, blake3: *blake3::hash(&keys).as_bytes(), made }.record();
+        let (content, _) = record.split_last_chunk::<32>().unwrap();
+        assert_eq!(sealed(content), *record);
+        let (corpus, mut generated) = ([content.to_vec(), vec![0; 51]], Inputs::new(10));
+        let mut read = 0;
+        for _ in 0..inputs(2000) {
+            let record = sealed(&generated.changed(&corpus));
+            if let Some(kept) = KeptKeys::read(&record, keys.clone(), made) {
+                assert_eq!(*kept.record(), record);
+                assert_eq!(KeptKeys::keys_of(&record), Some(*kept.blake3()));
+                read += 1;
+            }
+        }
+        assert!(read > 0, "a changed shape or secret is read");
+    }
+}

@@ -121,7 +121,8 @@ fn versions_are_those_of_the_libraries() {
     );
 }
 
-/// Found by libFuzzer: the library writes a number for this text, and reads another from that number.
+/// Found by libFuzzer: the library writes a number for this text, and reads another from that
+/// number.
 #[test]
 fn a_text_with_a_number_that_is_read_otherwise_has_no_form() {
     let key = b")A+.)x/000x13333333333xJ2J\x01\0\0\0\0\0\0\0";

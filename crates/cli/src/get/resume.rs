@@ -160,3 +160,28 @@ fn sync_folder(path: &Path) -> std::io::Result<()> {
     // Other systems do not open folders.
     if cfg!(unix) { File::open(folder.unwrap_or(Path::new(".")))?.sync_all() } else { Ok(()) }
 }
+
+#[cfg(test)]
+mod check;
+
+#[cfg(test)]
+mod tests {
+    use spirea_specimens::{Inputs, inputs};
+
+    use super::check::check;
+
+    #[test]
+    fn any_bytes_are_a_file_of_resume_or_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut corpus: Vec<Vec<u8>> =
+            ["3", "4", "-1", "1.0", "1e0", "18446744073709551616", "1,\"complete\":2"]
+                .map(|progress| progress.as_bytes().to_vec())
+                .into();
+        corpus
+            .push(format!(r#"{{"format":1,"list":"{}","look_ups":3,"complete":2}}"#, "0".repeat(64)).into());
+        corpus.push(vec![b' '; 5000]);
+        corpus.iter().for_each(|file| check(folder.path(), file));
+        let mut made = Inputs::new(9);
+        (0..inputs(300)).for_each(|_| check(folder.path(), &made.changed(&corpus)));
+    }
+}

@@ -123,7 +123,49 @@ fn write(entry: &mut impl Read, path: &Path) -> Result<(), ReceiveError> {
 
 #[cfg(test)]
 mod tests {
+    use spirea_protocols::TableKind;
+    use spirea_specimens::snapshots::write_snapshot;
+    use spirea_specimens::{Inputs, inputs};
+
     use super::*;
+
+    /// Limits the long form: each input may sync four files.
+    const MOST_INPUTS: usize = 10_000;
+
+    #[test]
+    fn any_bytes_are_an_archive_of_a_snapshot_or_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let snapshot = write_snapshot(folder.path(), "a", TableKind::Keyword, 1);
+        let mut archive = tar::Builder::new(Vec::new());
+        for file in FILES.iter().filter(|file| snapshot.join(file).exists()) {
+            archive.append_path_with_name(snapshot.join(file), file).unwrap();
+        }
+        let corpus = [archive.into_inner().unwrap()];
+        let name = Manifest::from_bytes(&fs::read(snapshot.join(MANIFEST_FILE)).unwrap()).unwrap().0.name;
+        let mut made = Inputs::new(11);
+        let into = folder.path().join("into");
+        let mut received = 0;
+        for i in 0..inputs(300).min(MOST_INPUTS) {
+            fs::create_dir(&into).unwrap();
+            let bytes = if i == 0 { corpus[0].clone() } else { made.changed(&corpus) };
+            let complete = receive(&bytes[..], &into, &name).is_ok();
+            let written: Vec<_> = fs::read_dir(&into).unwrap().map(|entry| entry.unwrap()).collect();
+            for entry in &written {
+                assert!(FILES.iter().any(|file| entry.file_name() == *file), "{entry:?}");
+                assert!(entry.metadata().unwrap().len() <= bytes.len() as u64, "{entry:?}");
+            }
+            if complete {
+                let (manifest, _) =
+                    Manifest::from_bytes(&fs::read(into.join(MANIFEST_FILE)).unwrap()).unwrap();
+                for file in manifest.files() {
+                    assert_eq!(fs::metadata(into.join(&file.file)).unwrap().len(), file.bytes);
+                }
+                received += 1;
+            }
+            fs::remove_dir_all(&into).unwrap();
+        }
+        assert!(received > 0, "the first input is right");
+    }
 
     /// An archive that has a first header, followed by endless bytes.
     struct Endless {

@@ -10,6 +10,7 @@ mod fixture;
 mod follow;
 mod former;
 mod frames;
+mod hostile;
 mod keys;
 mod limits;
 mod memory;
