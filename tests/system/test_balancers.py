@@ -121,10 +121,10 @@ def metric(url, name):
 
 @pytest.fixture(scope="module")
 def built(spirea, tmp_path_factory):
-    """A table with registered keys."""
+    """A table with registered keys, so long that a query with its keys behind it has more than 1 MiB."""
     folder = Folder(spirea, tmp_path_factory.mktemp("balancers"))
     folder.write("words.csv", "\n".join(["word", *WORDS]) + "\n")
-    folder.run("build", "--input", "words.csv", "--value", "word", "--protocol", "hybrid", "--out", "words")
+    folder.run("build", "--input", "words.csv", "--value", "word", "--protocol", "hybrid", "--ring", "fast", "--out", "words")
     return folder
 
 
