@@ -282,7 +282,8 @@ PARTS = [
         "site",
         "the documentation site, whose links and anchors lead somewhere",
         [make("target/site-venv/installed"), system("site")],
-        needs=("environment", "rust-build"),
+        # The part `web` installs TypeDoc.
+        needs=("environment", "rust-build", "web"),
         only_full=True,
     ),
     Part(
