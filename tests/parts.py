@@ -155,8 +155,8 @@ PARTS = [
     ),
     Part(
         "documents",
-        "every console block of README.md and docs/, and their tables of figures",
-        [system("docs", "figures")],
+        "every console block of README.md and docs/, and their tables of figures and of the languages' names",
+        [system("docs", "figures", "languages")],
         needs=("environment", "rust-build", "web"),
     ),
     Part(
