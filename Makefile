@@ -157,7 +157,7 @@ $(SITE)/installed: scripts/site/requirements.txt
 	touch $@
 
 .PHONY: docs
-docs: tests-built $(SITE)/installed
+docs: tests-built web $(SITE)/installed
 	NO_MKDOCS_2_WARNING=1 $(SITE)/bin/mkdocs build --strict
 
 # Environment of the Python tests, at locked versions. The second target adds Ray, for CI_FULL=1.

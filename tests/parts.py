@@ -155,8 +155,8 @@ PARTS = [
     ),
     Part(
         "documents",
-        "every console block of README.md and docs/, and their tables of figures",
-        [system("docs", "figures")],
+        "every console block of README.md and docs/, and their tables of figures and of the languages' names",
+        [system("docs", "figures", "languages")],
         needs=("environment", "rust-build", "web"),
     ),
     Part(
@@ -282,7 +282,8 @@ PARTS = [
         "site",
         "the documentation site, whose links and anchors lead somewhere",
         [make("target/site-venv/installed"), system("site")],
-        needs=("environment", "rust-build"),
+        # The part `web` installs TypeDoc.
+        needs=("environment", "rust-build", "web"),
         only_full=True,
     ),
     Part(

@@ -116,7 +116,7 @@ class _Connection:
         return _spirea.Client.connect(self._urls, self._database, self._options)
 
     def _may_try_again(self, error: UnreachableError | RefusedError, deadline: float) -> bool:
-        not_ready = isinstance(error, UnreachableError) or getattr(error, "status", None) == _UNAVAILABLE
+        not_ready = isinstance(error, UnreachableError) or error.status == _UNAVAILABLE
         return not_ready and time.monotonic() < deadline
 
     def _records(self, answers: _Answers) -> Records:

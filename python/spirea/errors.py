@@ -88,6 +88,9 @@ class LookUpError(SpireaError):
     url: str | None = None
     """Address of the failing server, if known; the first one if the server has several."""
 
+    status: int | None = None
+    """HTTP status of the response, if there was one."""
+
 
 class UnreachableError(LookUpError, ConnectionError):
     """A server cannot be reached, or does not answer in time. With two servers, the message names the server."""

@@ -9,6 +9,7 @@ import os
 import posixpath
 import re
 import subprocess
+import tempfile
 from pathlib import Path
 
 from mkdocs.exceptions import PluginError
@@ -33,6 +34,13 @@ This page is made from the package's documentation strings. [The reference](../p
 
 ::: spirea
 """
+TYPESCRIPT = """# TypeScript: every name
+
+This page is made from the package's sources. [The reference](typescript.md) has the overview.
+
+"""
+CLIENT = ROOT / "clients/ts"
+TYPEDOC = CLIENT / "node_modules/.bin/typedoc"
 # Fenced blocks, indented blocks and spans of code, which stay as they are.
 CODE = re.compile(r"(^```.*?^```|^    [^\n]*$|`[^`\n]+`)", re.MULTILINE | re.DOTALL)
 # Opening of a fenced block with more than a language, which Python-Markdown does not take as a block.
@@ -107,6 +115,17 @@ def command_line(program):
     return f"# Commands\n\n{about}\n\n" + "\n".join(section())
 
 
+def typescript():
+    """Returns the page of all names of the JavaScript package, as TypeDoc reads them from its sources."""
+    if not TYPEDOC.is_file():
+        raise PluginError("there is no TypeDoc: make web, or npm ci in clients/ts")
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run([TYPEDOC, "--out", folder], cwd=CLIENT, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise PluginError(f"TypeDoc: {done.stdout}{done.stderr}")
+        return TYPESCRIPT + (Path(folder) / "README.md").read_text(encoding="utf-8")
+
+
 def on_files(files, config):
     """Adds the pages that are not below docs/."""
     program = Path(os.environ.get("SPIREA", ROOT / "target/debug/spirea")).absolute()
@@ -117,6 +136,7 @@ def on_files(files, config):
     pages["reference/cli.md"] = command_line(program)
     pages["reference/settings.md"] = f"# Settings\n\nEvery setting with its default.\n\n```toml\n{settings}```\n"
     pages["reference/python.md"] = PYTHON
+    pages["reference/typescript-names.md"] = typescript()
     pages["assets/iframe-worker.js"] = (Path(__file__).parent / "iframe-worker.js").read_text(encoding="utf-8")
     for source, content in pages.items():
         files.append(File.generated(config, source, content=content))

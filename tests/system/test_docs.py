@@ -76,6 +76,12 @@ def names_of_tests(folder):
             yield f"{module}::{name}"
 
 
+def test_the_reference_of_the_python_package_has_every_error():
+    defined = re.findall(r"^class (\w+Error)\(", (ROOT / "python/spirea/errors.py").read_text(encoding="utf-8"), re.MULTILINE)
+    page = (ROOT / "docs/python.md").read_text(encoding="utf-8")
+    assert len(defined) > 15 and not [name for name in defined if f"`{name}`" not in page]
+
+
 def test_files_and_commands_of_the_page_on_soundness_exist():
     text = (ROOT / "docs/soundness.md").read_text(encoding="utf-8")
     quoted = re.findall(r"`([^`\n]+)`", text)

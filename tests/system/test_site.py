@@ -31,6 +31,7 @@ def test_the_site(spirea, tmp_path):
         "reference/cli": "spirea publish",
         "reference/python": 'id="spirea.Client"',
         "reference/settings": "admin_listen",
+        "reference/typescript-names": "getDomain()",
     }.items():
         assert text in (tmp_path / f"{name}.html").read_text(encoding="utf-8"), name
     assert (tmp_path / "search/search_index.js").is_file(), "search needs a server"

@@ -47,8 +47,8 @@ export interface ConnectOptions {
   /** Most attempts of a request at each address; the default is 5. */
   attempts?: number;
   /**
-   * The longest wait for further bytes from the server, in milliseconds; the default is 60,000. A request has another second for
-   * each 16 KiB of its body.
+   * The longest time of a request with its response, in milliseconds; the default is 60,000. Each 16 KiB of either extends it by
+   * a second.
    */
   timeout?: number;
   /** The longest time of retrying a request, in milliseconds; the default is 60,000. */
