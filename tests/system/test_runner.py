@@ -11,9 +11,9 @@ import check
 import parts
 import run
 import rust
+import system.programs
 import times
 from parts import PARTS, Part
-from system.programs import cargo
 
 COUNTED = {
     "1063 tests of 94 programs passed\n": 1063,
@@ -156,10 +156,15 @@ while not pathlib.Path(sys.argv[2]).exists():
     assert all(result.passed for result in executed(tmp_path, monkeypatch, *pair).values())
 
 
+@pytest.fixture(scope="module")
+def tests_built():
+    system.programs.run(sys.executable, parts.ROOT / "tests/rust.py", "--build")
+
+
 @pytest.mark.parametrize("program", ["--bin=spirea", "--bin=taint", "--example=apple-look-ups"])
-def test_programs_share_the_libraries_of_the_tests(program):
+def test_programs_share_the_libraries_of_the_tests(tests_built, program):
     """A library that is not fresh has other features or settings here than in the tests. A repeated test finds it compiled."""
-    messages = cargo("build", "--workspace", "--locked", program, "--message-format=json").splitlines()
+    messages = system.programs.cargo("build", "--workspace", "--locked", program, "--message-format=json").splitlines()
     built = [message for message in map(json.loads, messages) if message["reason"] == "compiler-artifact"]
     assert built
     again = [message["target"]["name"] for message in built if not message["fresh"] and "lib" in message["target"]["kind"]]

@@ -1,4 +1,5 @@
-//! Settings and files of tokens of any bytes. `SPIREA_CONFORMANCE=long` makes 100,000 of them.
+//! Readers of settings and of files of tokens take any bytes, or name the fault and its place.
+//! `SPIREA_CONFORMANCE=long` makes 100,000 inputs.
 
 use std::path::{Path, PathBuf};
 
