@@ -171,16 +171,16 @@ def _controller(config: Config) -> Any:
         raise ClusterError(f"no cluster {config.name} runs here; start it with spirea cluster up") from error
 
 
-def _ask(method: Any, *given: Any, **named: Any) -> Any:
+def _ask(method: Any, *given: Any, patience: float = 0.0, **named: Any) -> Any:
     """Calls a method of the controller and returns the answer. If the controller dies, Ray restarts it, and the call is
     repeated: no method of the controller does more when it is called twice.
 
-    Raises `ClusterError` if the controller refuses, or has not answered within half a minute.
+    Raises `ClusterError` if the controller refuses, or has not answered within `patience` seconds, half a minute at least.
     """
     import ray
     from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
 
-    deadline = time.monotonic() + _PATIENCE
+    deadline = time.monotonic() + max(patience, _PATIENCE)
     while True:
         try:
             return ray.get(method.remote(*given, **named), timeout=max(0.0, deadline - time.monotonic()))
@@ -268,9 +268,10 @@ def _up(parsed: argparse.Namespace) -> int:
         "scheduling_strategy": here,
     }
     controller = ray.remote(Controller).options(**options).remote(config)
-    _ask(controller.configure, config)
+    # Ray starts the controller, which takes longer than half a minute on a busy machine.
+    _ask(controller.configure, config, patience=parsed.wait)
     for name, (url, version) in stored.items():
-        _ask(controller.publish, name, url, version)
+        _ask(controller.publish, name, url, version, patience=parsed.wait)
     status = _await(
         config,
         parsed.wait,
@@ -362,7 +363,8 @@ def _publish(parsed: argparse.Namespace) -> int:
     if database is None:
         raise ClusterError(f"{parsed.config} has no database {parsed.database}; name one of its databases")
     url, version = _stored(config, database.name, _named(config, database.name, parsed.snapshot))
-    _ask(controller.publish, database.name, url, version, may_shrink=parsed.allow_shrinking)
+    shrinking = parsed.allow_shrinking
+    _ask(controller.publish, database.name, url, version, patience=parsed.wait, may_shrink=shrinking)
     _await(config, parsed.wait, lambda status: statuses.serving(status, database.name, version), f"version {version}")
     print(f"{database.name}: version {version} answers")
     return 0
@@ -394,7 +396,7 @@ def _down(parsed: argparse.Namespace) -> int:
 
     from .actors import GATEWAY
 
-    _ask(controller.down)
+    _ask(controller.down, patience=parsed.wait)
     ended = "the end of all workers"
     _await(config, parsed.wait, lambda status: not any(each["versions"] for each in status["databases"]), ended)
     gateway = ray.get_actor(GATEWAY, namespace=config.namespace)

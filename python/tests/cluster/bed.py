@@ -173,6 +173,11 @@ class Load:
             assert time.monotonic() < deadline, f"no answers: {self.failures[-3:]}"
             time.sleep(0.02)
 
+    def check(self):
+        """Fails if a client saw a wrong answer or an error, and names the first ones."""
+        assert not self.wrong, f"{len(self.wrong)} wrong answers: {self.wrong[:3]}"
+        assert not self.failures, f"{len(self.failures)} failures: {self.failures[:3]}"
+
     def p99(self, begin, end):
         """Returns the 99th percentile of the latency of queries asked in a time span; None without queries."""
         times = sorted(took for asked, took in self.times if begin <= asked < end)

@@ -189,7 +189,7 @@ def test_a_snapshot_is_published_by_what_build_prints_and_no_secret_is_printed(t
     controller = Published()
     monkeypatch.setattr(command, "_connected", lambda config: None)
     monkeypatch.setattr(command, "_controller", lambda config: controller)
-    monkeypatch.setattr(command, "_ask", lambda method, *given, **named: method.remote(*given, **named))
+    monkeypatch.setattr(command, "_ask", lambda method, *given, patience=0.0, **named: method.remote(*given, **named))
     monkeypatch.setattr(command, "_await", lambda *waited: None)
     monkeypatch.setattr(rows, "make_parts", lambda table, parts, telling: parts_of(table, parts))
     built = ["build", str(conf), "words", "--input", f"{tmp_path}/*.parquet", "--key", "key", "--value", "value"]
@@ -234,3 +234,6 @@ def test_a_call_is_repeated_if_the_controller_dies_meanwhile(monkeypatch):
     monkeypatch.setattr(command, "_PATIENCE", 0.002)
     with pytest.raises(spirea.ClusterError, match="does not answer"):
         command._ask(Dying(GetTimeoutError()))
+    monkeypatch.setattr(command, "_PATIENCE", 30.0)
+    monkeypatch.setattr(ray, "get", lambda answer, timeout: timeout)
+    assert 599 < command._ask(Dying(None), patience=600.0) <= 600 and 29 < command._ask(Dying(None)) <= 30

@@ -61,7 +61,7 @@ def test_a_bucket_is_a_store(bucket, nodes, tmp_path):
         assert Folder(f"{bucket}/store/words/{built}").version() == built
         cluster.run("publish", "words", f"{bucket}/store/words/{built}")
         load.await_answers(20)
-    assert load.wrong == [] and load.failures == []
+    load.check()
     with spirea.Client(cluster.url, "words") as client:
         assert bytes(client.get("key-1999")) == bed.value("key-1999", 2)
     folders = {path.split("/")[3] for path in files.find("spirea/store/words")}
