@@ -37,7 +37,7 @@ impl From<Stored> for Snapshot {
         Self {
             path: snapshot.folder().display().to_string(),
             name: manifest.name.clone(),
-            version: snapshot.version_hex(),
+            version: snapshot.version().to_string(),
             keyed: table.kind == TableKind::Keyword,
             rows: table.entries,
             records: table.records,

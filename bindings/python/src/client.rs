@@ -36,7 +36,7 @@ impl About {
         let (table, protocol) = (description.table(), description.params());
         Self {
             name: description.name().into(),
-            version: hexadecimal(description.version()),
+            version: description.version().to_string(),
             keyed: table.kind == TableKind::Keyword,
             rows: table.entries,
             fields: table.fields.clone(),
@@ -129,11 +129,6 @@ fn together(Fetches { values, version, timings }: Fetches) -> Answers {
     Answers { versions: vec![version; values.len()], values, timings }
 }
 
-/// Formats a version in hexadecimal digits.
-fn hexadecimal(version: &Version) -> String {
-    version.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 /// Converts answers to Python: the fields of values as tuples of bytes, None for an absent and
 /// False for a dropped value; the version that answered for each; and the costs.
 fn answers(py: Python<'_>, Answers { values, versions, timings }: Answers) -> PyResult<Py<PyAny>> {
@@ -156,7 +151,7 @@ fn answers(py: Python<'_>, Answers { values, versions, timings }: Answers) -> Py
     let mut known: Vec<(Version, Bound<'_, PyString>)> = Vec::new();
     let mut version = |version: Version| {
         known.iter().find(|(other, _)| *other == version).map(|(_, text)| text.clone()).unwrap_or_else(|| {
-            let text = PyString::new(py, &hexadecimal(&version));
+            let text = PyString::new(py, &version.to_string());
             known.push((version, text.clone()));
             text
         })

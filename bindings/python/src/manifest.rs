@@ -28,8 +28,7 @@ impl Manifest {
         let verified = Verified::from_bytes(content);
         let (manifest, version) =
             verified.map_err(|error| Failure::new("ClusterError", error.to_string()).raise(py))?;
-        let version = blake3::Hash::from_bytes(version).to_hex().to_string();
-        Ok(Self { manifest, version, bytes: content.len() as u64 })
+        Ok(Self { manifest, version: version.to_string(), bytes: content.len() as u64 })
     }
 
     /// Number of values of the table, or of its rows if it has no keys.

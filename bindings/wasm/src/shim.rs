@@ -10,7 +10,7 @@ use spirea_client::{
     Method, Policy, Received, Request, Step, Timings, TransportError, Value, Version, WeakPrf, provide_rules,
 };
 use spirea_protocols::table::FieldType;
-use spirea_protocols::{ProtocolError, hex};
+use spirea_protocols::{KeysHash, ProtocolError, hex};
 use spirea_wasm_memory::{Message, Mismatch, pieces};
 use zeroize::Zeroizing;
 
@@ -220,7 +220,7 @@ pub struct Shim {
     pub output: Message,
     clock: Clock,
     hints: StoredHints,
-    keys: HashMap<[u8; 32], Vec<u8>>,
+    keys: HashMap<KeysHash, Vec<u8>>,
     secrets: Vec<Zeroizing<Vec<u8>>>,
     lender: Option<Lender>,
     course: Course,
@@ -435,10 +435,7 @@ impl Shim {
     pub fn take_keys(&mut self) -> bool {
         let Some(kept) = self.kept.pop() else { return false };
         let record = kept.record();
-        let head = Kept {
-            keys: blake3::Hash::from_bytes(*kept.blake3()).to_hex().to_string(),
-            record: record.len(),
-        };
+        let head = Kept { keys: kept.blake3().to_string(), record: record.len() };
         let mut body = Zeroizing::new(Vec::with_capacity(record.len() + kept.keys().len()));
         body.extend_from_slice(&record);
         body.extend_from_slice(kept.keys());
@@ -489,7 +486,7 @@ impl Shim {
             values,
             versions: versions
                 .chunk_by(|one, next| one == next)
-                .map(|run| (hexadecimal(&run[0]), run.len()))
+                .map(|run| (run[0].to_string(), run.len()))
                 .collect(),
             requests: timings.requests,
             sent_bytes: timings.sent_bytes,
@@ -506,10 +503,6 @@ impl Shim {
     }
 }
 
-fn hexadecimal(version: &Version) -> String {
-    blake3::Hash::from_bytes(*version).to_hex().to_string()
-}
-
 /// Splits a body into indices.
 fn indices(body: &[u8]) -> Result<Zeroizing<Vec<u64>>, Mismatch> {
     match body.as_chunks() {
@@ -523,7 +516,7 @@ fn described(description: &Description, outdated: bool) -> Described<'_> {
     let sum = |of: fn(spirea_wire::Lengths) -> usize| description.limits().parts().map(of).sum();
     Described {
         name: description.name(),
-        version: hexadecimal(description.version()),
+        version: description.version().to_string(),
         protocol: params.name(),
         keyword: table.kind == spirea_protocols::TableKind::Keyword,
         entries: table.entries,

@@ -11,7 +11,7 @@ use spirea_protocols::registry::{Choice, ProtocolParams};
 use spirea_protocols::rows::{push_row, rows};
 use spirea_protocols::{
     AnyIndexClient, Files, Opening, Partial, Party, PreparedKeys, ProtocolError, Query, Responder, Role,
-    Table, TableKind,
+    Table, TableKind, Version,
 };
 use spirea_store::Manifest;
 use spirea_store::changes::Cursor;
@@ -46,11 +46,11 @@ pub fn records() -> [Vec<u8>; 2] {
     let record = StoredRecord {
         sequence: 1_800_000_000,
         created: "2026-01-31T23:59:59Z".into(),
-        base: [1; 32],
-        delta: Some([2; 32]),
+        base: Version::new([1; 32]),
+        delta: Some(Version::new([2; 32])),
         values: Some(40),
         signature: None,
-        abandoned: vec![[3; 32], [4; 32]],
+        abandoned: vec![Version::new([3; 32]), Version::new([4; 32])],
         cursor: Some(Cursor::try_from("block \u{2713}\n".to_owned()).expect("it is short")),
     };
     let few =

@@ -1,14 +1,14 @@
 use bytes::Bytes;
 use spirea_backend::{Backend as _, NaiveBackend, StoredFile};
 use spirea_engine::{HintFile, Identity};
-use spirea_protocols::TableKind;
 use spirea_protocols::registry::{Choice, ProtocolParams};
 use spirea_protocols::table::CHECKSUM_BYTES;
+use spirea_protocols::{TableKind, Version};
 
 use crate::table;
 
 /// Default version.
-pub const VERSION: [u8; 32] = [1; 32];
+pub const VERSION: Version = Version::new([1; 32]);
 
 /// Returns a protocol's parameters for ten records of 32 bytes.
 pub fn params(protocol: &str) -> ProtocolParams {
@@ -17,7 +17,7 @@ pub fn params(protocol: &str) -> ProtocolParams {
 }
 
 /// Returns the identity of a database without files: its table is looked up by position.
-pub fn identity(name: &str, version: [u8; 32], params: &ProtocolParams) -> Identity {
+pub fn identity(name: &str, version: Version, params: &ProtocolParams) -> Identity {
     Identity {
         name: name.into(),
         version,

@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 use bytes::Bytes;
 use spirea_engine::Database;
 use spirea_protocols::registry::ProtocolParams;
-use spirea_protocols::{PreparedKeys, ProtocolError, Query, Responder, Sizes};
+use spirea_protocols::{PreparedKeys, ProtocolError, Query, Responder, Sizes, Version};
 
 use crate::{Hook, identity, no_hook, params};
 
@@ -87,7 +87,7 @@ impl Responder for Keyed {
 }
 
 /// Returns the database of a responder.
-pub fn database(name: &str, version: [u8; 32], responder: Keyed) -> Database {
+pub fn database(name: &str, version: Version, responder: Keyed) -> Database {
     Database::new(identity(name, version, &PARAMS), Box::new(responder)).expect("its parts belong together")
 }
 

@@ -1,10 +1,10 @@
 //! Examples of messages and parameters.
 
 use bytes::Bytes;
-use spirea_protocols::delta;
 use spirea_protocols::registry::{NAMES, ProtocolParams};
 use spirea_protocols::signature::{PrivateKey, Signature};
 use spirea_protocols::table::Table;
+use spirea_protocols::{KeysHash, Version, delta};
 use spirea_wire::{Code, KeysRequest, Part, Queries, Refusal, Request};
 
 use super::{Example, hex};
@@ -33,18 +33,18 @@ fn lengths() -> Vec<String> {
 
 fn keys_request() -> Vec<String> {
     let keys = Bytes::from_static(&[0xaa, 0xbb, 0xcc]);
-    let message = KeysRequest { version: [0x11; 32], part: Part::Delta, keys }.encode();
+    let message = KeysRequest { version: Version::new([0x11; 32]), part: Part::Delta, keys }.encode();
     let said = ["version: 32 bytes 11", "keys: aabbcc", "delta: true"].map(String::from);
     [&said[..], &[format!("message: {}", hex(message))]].concat()
 }
 
 fn query_request() -> Vec<String> {
     let queries = |queries: [&'static [u8]; 2]| Queries {
-        keys: Some([0x22; 32]),
+        keys: Some(KeysHash::new([0x22; 32])),
         queries: queries.map(Bytes::from_static).into(),
     };
     let (base, delta) = (queries([&[1, 2], &[3, 4]]), Some(queries([&[5], &[6]])));
-    let message = Request { version: [0x11; 32], base, delta }.encode();
+    let message = Request { version: Version::new([0x11; 32]), base, delta }.encode();
     let sent = Request::with_keys(&message, [(Part::Base, &[0xaa, 0xbb, 0xcc][..])].into_iter());
     vec![
         "version: 32 bytes 11".into(),
@@ -64,7 +64,7 @@ fn error() -> Vec<String> {
         message: "m".into(),
         remedy: "r".into(),
         accepted: false,
-        current_version: Some([0x33; 32]),
+        current_version: Some(Version::new([0x33; 32])),
     };
     vec![
         "code: STALE_VERSION".into(),
@@ -77,8 +77,8 @@ fn error() -> Vec<String> {
 }
 
 fn versions() -> Vec<String> {
-    let version = delta::version([0x11; 32], Some([0x22; 32]));
-    vec!["base: 32 bytes 11".into(), "delta: 32 bytes 22".into(), format!("version: {}", hex(version))]
+    let version = delta::version(Version::new([0x11; 32]), Some(Version::new([0x22; 32])));
+    vec!["base: 32 bytes 11".into(), "delta: 32 bytes 22".into(), format!("version: {version}")]
 }
 
 /// Returns the lengths for the parameters in the document, which must include each protocol once,
@@ -101,7 +101,8 @@ fn lengths_of(parameters: &str) -> Vec<String> {
 
 fn signature() -> Vec<String> {
     let (name, created, sequence) = ("domains", "2026-01-31T23:59:59Z", 5);
-    let signature = Signature::new(&PrivateKey::from_bytes(&[1; 32]), name, &[0x11; 32], sequence, created);
+    let signature =
+        Signature::new(&PrivateKey::from_bytes(&[1; 32]), name, &Version::new([0x11; 32]), sequence, created);
     let json: serde_json::Value = serde_json::from_slice(&signature.to_json()).unwrap();
     // Only the signature reveals the statement: Ed25519 has one signature for a key and a message.
     let mut statement = b"spirea 2026 signed version\0".to_vec();

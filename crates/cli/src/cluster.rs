@@ -15,6 +15,7 @@ use spirea_console::output::{parse_bytes, print_line};
 use spirea_console::status::Status;
 use spirea_console::threads::Threads;
 use spirea_engine::KeyOptions;
+use spirea_protocols::Version;
 use spirea_server::settings::{Configured, parse_time};
 use spirea_server::{
     BackendChoice, Collector, Limits, LogConfig, Party, Reloader, TlsFiles, heed_signals, init_logs,
@@ -59,10 +60,9 @@ impl FromStr for Place {
     }
 }
 
-fn version(text: &str) -> Result<[u8; 32], String> {
-    blake3::Hash::from_hex(text)
-        .map(Into::into)
-        .map_err(|_| "a version is 64 hexadecimal digits, as spirea inspect prints it".into())
+fn version(text: &str) -> Result<Version, String> {
+    Version::from_hex(text)
+        .ok_or_else(|| "a version is 64 hexadecimal digits, as spirea inspect prints it".into())
 }
 
 fn time(text: &str) -> Result<Duration, String> {
@@ -79,7 +79,7 @@ pub struct WorkerOptions {
     /// Version that the snapshot must have, in 64 hexadecimal digits: the worker refuses any other.
     /// [default: any]
     #[arg(long, value_name = "HEX", value_parser = version)]
-    snapshot_version: Option<[u8; 32]>,
+    snapshot_version: Option<Version>,
     /// Share to serve: its number from 0 on, and the number of shares, such as 0/4.
     #[arg(long, value_name = "I/N")]
     share: ShareName,

@@ -144,7 +144,7 @@ pub fn explain(snapshot: &Snapshot) -> Vec<(&'static str, String)> {
     let function = protocol.prf().map(|prf| ("function", format!("{prf}: {}", prf.trust())));
     let mut lines = vec![
         ("name", manifest.name.clone()),
-        ("version", snapshot.version_hex()),
+        ("version", snapshot.version().to_string()),
         ("created", manifest.created.clone()),
         ("table", contents),
         (

@@ -48,7 +48,7 @@ pub struct Sign {
 pub fn sign(options: &Sign) -> anyhow::Result<Status> {
     let snapshot = Snapshot::open(&options.snapshot)?;
     let signature = sign_snapshot(&snapshot, &read_key(&options.key)?)?;
-    let (version, name) = (snapshot.version_hex(), &snapshot.manifest().name);
+    let (version, name) = (snapshot.version().to_string(), &snapshot.manifest().name);
     print_line(&format!("signed version {version} of {name}, number {}", signature.sequence))?;
     Ok(Status::SUCCESS)
 }

@@ -232,7 +232,7 @@ pub fn compact(options: &Compact) -> anyhow::Result<Status> {
 
 fn report(done: &str, record: &VersionRecord, started: Instant) -> anyhow::Result<Status> {
     let taken = seconds(started.elapsed().as_secs_f64());
-    print_line(&format!("{done} version {} of {} in {taken}", record.version_hex(), record.name()))?;
+    print_line(&format!("{done} version {} of {} in {taken}", record.version, record.name()))?;
     print_line(&describe(record))?;
     Ok(Status::SUCCESS)
 }
@@ -262,7 +262,7 @@ fn describe(record: &VersionRecord) -> String {
 /// Prints the versions of a repository, each in two lines.
 pub fn list(records: &[VersionRecord]) -> anyhow::Result<()> {
     for record in records {
-        print_line(&format!("{}  {}  {}", record.version_hex(), record.created, record.name()))?;
+        print_line(&format!("{}  {}  {}", record.version, record.created, record.name()))?;
         print_line(&format!("  {}", describe(record)))?;
     }
     Ok(())

@@ -182,5 +182,5 @@ impl ClientError {
 
 /// Abbreviates a version for messages.
 fn short(version: &Version) -> String {
-    version[..4].iter().map(|byte| format!("{byte:02x}")).chain(["…".into()]).collect()
+    format!("{version:.8}…")
 }

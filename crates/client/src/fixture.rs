@@ -17,8 +17,8 @@ use spirea_wire::{
     Code, Config, KeysResponse, Lengths, Limits, Part, PartConfig, Refusal, Request, Response, Version,
 };
 
-pub(crate) const OLD: Version = [1; 32];
-pub(crate) const NEW: Version = [2; 32];
+pub(crate) const OLD: Version = Version::new([1; 32]);
+pub(crate) const NEW: Version = Version::new([2; 32]);
 pub(crate) static KEYS: LazyLock<ClientKeys> = LazyLock::new(|| {
     let shape = KeyShape { set: RingSet::Fast, levels: 1, rotations: None, conversion: Conversion::None };
     ClientKeys::of_shape(shape, &[], &mut SecretRng::from_os().unwrap())

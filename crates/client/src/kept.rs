@@ -44,7 +44,7 @@ impl KeptKeys {
             &[FORMAT],
             &(made.as_micros() as u64).to_le_bytes(),
             &queries.to_le_bytes(),
-            blake3,
+            blake3.as_bytes(),
             &(shape.len() as u16).to_le_bytes(),
             shape.as_bytes(),
             secret,
@@ -60,7 +60,7 @@ impl KeptKeys {
 
     /// Returns the hash of the keys to which a record belongs.
     pub fn keys_of(record: &[u8]) -> Option<KeysHash> {
-        record.get(17..49)?.try_into().ok()
+        record.get(17..)?.first_chunk().copied().map(KeysHash::new)
     }
 
     /// Restores kept keys from a record and the keys themselves, if the record is undamaged and not
@@ -90,7 +90,7 @@ impl KeptKeys {
             secret: Zeroizing::new(secret.to_vec()),
             queries: u64::from_le_bytes(*queries),
         };
-        Some(Self { saved, blake3: *blake3, made })
+        Some(Self { saved, blake3: KeysHash::new(*blake3), made })
     }
 }
 
@@ -115,7 +115,7 @@ mod tests {
             queries: 3,
         };
         let made = Duration::from_secs(100);
-        let record = KeptKeys { saved, blake3: *blake3::hash(&keys).as_bytes(), made }.record();
+        let record = KeptKeys { saved, blake3: KeysHash::from(blake3::hash(&keys)), made }.record();
         let (content, _) = record.split_last_chunk::<32>().unwrap();
         assert_eq!(sealed(content), *record);
         let (corpus, mut generated) = ([content.to_vec(), vec![0; 51]], Inputs::new(10));

@@ -62,7 +62,7 @@ impl Keys<'_> {
     /// Returns the value of the header by which a balancer can send all requests that name these
     /// keys to the same replica: 32 hexadecimal digits, which reveal no more than the keys' hash.
     pub(crate) fn affinity(&self) -> String {
-        let digest = blake3::derive_key(AFFINITY, &self.blake3);
+        let digest = blake3::derive_key(AFFINITY, self.blake3.as_bytes());
         blake3::Hash::from_bytes(digest).to_hex()[..32].to_owned()
     }
 
@@ -91,7 +91,12 @@ mod tests {
     #[test]
     fn keys_are_one_request_or_pieces_that_add_up_to_them() {
         let bytes: Vec<u8> = (0..1000).map(|i| i as u8).collect();
-        let keys = Keys { version: [1; 32], part: Part::Base, bytes: &bytes, blake3: [2; 32] };
+        let keys = Keys {
+            version: Version::new([1; 32]),
+            part: Part::Base,
+            bytes: &bytes,
+            blake3: KeysHash::new([2; 32]),
+        };
         let base = Lengths { query_bytes: 1, answer_bytes: 1, keys_bytes: bytes.len() };
         let limits = Limits { base, delta: None, max_batch: 1 };
         assert_eq!(keys.requests(1128), [keys.request()]);
@@ -102,7 +107,10 @@ mod tests {
                 let KeysUpload::Piece(piece) = KeysUpload::decode(request.into(), &limits).unwrap() else {
                     panic!("it is a piece")
                 };
-                assert_eq!((piece.start, piece.whole, piece.version), (joined.len(), [2; 32], [1; 32]));
+                assert_eq!(
+                    (piece.start, piece.whole, piece.version),
+                    (joined.len(), KeysHash::new([2; 32]), Version::new([1; 32]))
+                );
                 joined.extend_from_slice(&piece.bytes);
             }
             assert_eq!(joined, bytes);

@@ -5,15 +5,15 @@
 //! version beside its own table, parameters or hint.
 
 use serde::Deserialize;
-use spirea_protocols::Table;
 use spirea_protocols::registry::ProtocolParams;
+use spirea_protocols::{Table, Version};
 
 /// The members of a snapshot's manifest that a client compares with the configuration.
 #[derive(Deserialize)]
 pub(crate) struct Manifest {
     name: String,
-    #[serde(default, with = "spirea_protocols::hex::optional")]
-    delta_of: Option<[u8; 32]>,
+    #[serde(default)]
+    delta_of: Option<Version>,
     table: Table,
     protocol: ProtocolParams,
     hint: HintEntry,
@@ -32,7 +32,7 @@ impl Manifest {
     pub(crate) fn is_of(
         &self,
         name: &str,
-        delta_of: Option<[u8; 32]>,
+        delta_of: Option<Version>,
         (table, params): (&Table, &ProtocolParams),
         (hint_bytes, hint_blake3): (u64, &[u8; 32]),
     ) -> bool {

@@ -15,7 +15,7 @@ use spirea_client::{Description, Session};
 use spirea_math::random::SecretRng;
 use spirea_protocols::registry::{Choice, ProtocolParams};
 use spirea_protocols::table::LEAST_KEY_QUERIES;
-use spirea_protocols::{Sizes, Table, TableKind};
+use spirea_protocols::{Sizes, Table, TableKind, Version};
 use spirea_wire::{Config, KeysHash, Lengths, Limits, PartConfig, Queries, Request};
 
 const VALUE_BYTES: usize = 23;
@@ -43,12 +43,12 @@ fn config(protocol: &str) -> Config {
     };
     Config {
         name: "test".into(),
-        version: [1; 32],
+        version: Version::new([1; 32]),
         base,
         delta: None,
         max_batch: 1,
         party: None,
-        versions: vec![[1; 32]],
+        versions: vec![Version::new([1; 32])],
         signature: Bytes::new(),
         request_bytes: 0,
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use spirea_backend::Share;
 use spirea_engine::{Engine, Load, Served, lock};
-use spirea_protocols::{Opening, Party, Role};
+use spirea_protocols::{Opening, Party, Role, Version};
 use spirea_server::Processor;
 use spirea_store::Snapshot;
 use tokio::runtime::Handle;
@@ -71,7 +71,7 @@ impl Placed {
 struct Opened {
     path: PathBuf,
     /// Required version.
-    version: [u8; 32],
+    version: Version,
     count: usize,
     replicas: Vec<Vec<String>>,
     stage: Stage,
@@ -153,7 +153,7 @@ impl Databases {
             if !self.means.engine.knows(name) {
                 // From the first request on, clients hear that the database is being loaded, not
                 // that it does not exist.
-                self.means.engine.expect(name, [0; 32]);
+                self.means.engine.expect(name, Version::default());
             }
             let mut known = former.remove(name).unwrap_or_default();
             known.append(&mut leaving.remove(name).unwrap_or_default());
@@ -275,7 +275,7 @@ impl Databases {
     fn begin(
         self: &Arc<Self>,
         name: &str,
-        (path, version): (&Path, [u8; 32]),
+        (path, version): (&Path, Version),
         count: usize,
         opened: &Arc<Mutex<Opened>>,
     ) -> Stage {
@@ -288,7 +288,7 @@ impl Databases {
             Err(error) => return refused(error.to_string()),
         };
         if snapshot.version() != version {
-            let (found, wanted) = (snapshot.version_hex(), hex(&version));
+            let (found, wanted) = (snapshot.version().to_string(), version.to_string());
             return refused(format!(
                 "{}: the folder has version {found}, and the placement names {wanted}; bring that version there",
                 path.display()
@@ -395,7 +395,7 @@ impl Databases {
             running: 0,
             queries_per_second: 0.0,
             queries: 0,
-            current: newest.map(|newest| hex(newest.version())),
+            current: newest.map(|newest| newest.version().to_string()),
             snapshots: Vec::new(),
         };
         for (opened, is_placed) in
@@ -417,7 +417,7 @@ impl Databases {
             }
             report.snapshots.push(SnapshotReport {
                 path: opened.path.clone(),
-                version: shares.map(|shares| hex(&shares.version)),
+                version: shares.map(|shares| shares.version.to_string()),
                 state,
                 cause,
                 in_flight: load.waiting + load.running,
@@ -427,11 +427,6 @@ impl Databases {
         }
         report
     }
-}
-
-/// Formats a version in hexadecimal digits.
-fn hex(version: &[u8; 32]) -> String {
-    blake3::Hash::from_bytes(*version).to_hex().to_string()
 }
 
 impl Opened {

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use hyper::Uri;
 use serde::{Deserialize, Serialize};
 use spirea_backend::Share;
+use spirea_protocols::Version;
 
 /// Maximum length of the document, in bytes.
 pub(crate) const MAX_PLACEMENT_BYTES: usize = 16 << 20;
@@ -35,8 +36,7 @@ pub struct SnapshotPlacement {
     /// Folder with the files that the coordinator needs: all but the matrix.
     pub path: PathBuf,
     /// Required version: the coordinator refuses a folder with any other.
-    #[serde(with = "spirea_protocols::hex")]
-    pub version: [u8; 32],
+    pub version: Version,
     /// Addresses of each share's replicas, in the order of the shares, such as
     /// `https://worker-3:7000`. The list of a share without replicas is empty.
     pub shares: Vec<Vec<String>>,

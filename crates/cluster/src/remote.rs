@@ -8,7 +8,9 @@ use bytes::Bytes;
 use futures_util::future::try_join_all;
 use spirea_backend::Share;
 use spirea_engine::{current_trace, lock};
-use spirea_protocols::{BatchDigest, Partial, PreparedKeys, ProtocolError, Query, Responder, Sizes};
+use spirea_protocols::{
+    BatchDigest, KeysHash, Partial, PreparedKeys, ProtocolError, Query, Responder, Sizes, Version,
+};
 use spirea_wire::ShareRequest;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -65,7 +67,7 @@ impl Ending {
 /// Replicas of a snapshot's shares, in order, and the rate of answered queries.
 #[derive(Clone)]
 pub(crate) struct Shares {
-    pub version: [u8; 32],
+    pub version: Version,
     pub groups: Arc<Vec<Group>>,
     pub answered: Arc<Mutex<Rate>>,
 }
@@ -86,7 +88,7 @@ impl Shares {
 /// A client's keys: prepared for combining, and as bytes for shares that need them.
 struct RemoteKeys {
     joining: PreparedKeys,
-    hash: [u8; 32],
+    hash: KeysHash,
     bytes: Bytes,
 }
 
@@ -103,7 +105,7 @@ impl RemoteShares {
 
     /// Encodes the batch for the wire, and collects the keys that it names.
     fn ask(&self, queries: &[Query<'_>], keys: &[Option<&RemoteKeys>]) -> Result<Ask, ProtocolError> {
-        let mut named: Vec<([u8; 32], Bytes)> = Vec::new();
+        let mut named: Vec<(KeysHash, Bytes)> = Vec::new();
         let mut asked = Vec::with_capacity(queries.len());
         for (query, keys) in queries.iter().zip(keys) {
             let place = match keys {

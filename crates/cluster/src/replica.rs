@@ -13,7 +13,7 @@ use hyper::header::RETRY_AFTER;
 use hyper::{Method, Request, Response, StatusCode};
 use spirea_backend::Share;
 use spirea_engine::{TraceContext, lock};
-use spirea_protocols::{BatchDigest, Partial};
+use spirea_protocols::{BatchDigest, KeysHash, Partial, Version};
 use spirea_server::expired;
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
@@ -41,7 +41,7 @@ const MOST_QUEUED: usize = 1 << 16;
 /// Version and share that a replica must serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Expected {
-    pub version: [u8; 32],
+    pub version: Version,
     pub share: Share,
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct Ask {
     /// Number of queries.
     pub queries: usize,
     /// Evaluation keys that the queries name, if a share needs them: hash and bytes.
-    pub keys: Vec<([u8; 32], Bytes)>,
+    pub keys: Vec<(KeysHash, Bytes)>,
     /// Trace to which the batch belongs.
     pub trace: Option<TraceContext>,
     /// Digest by which partials name the batch.
@@ -92,7 +92,7 @@ struct Link {
     left: bool,
     queue: usize,
     /// Hashes of the keys that the worker has received.
-    known: HashSet<[u8; 32]>,
+    known: HashSet<KeysHash>,
     latest: Latest,
     standing: Standing,
 }
@@ -279,7 +279,7 @@ impl Replica {
             if self.link().known.contains(hash) {
                 continue;
             }
-            let path = format!("/v1/keys/{}", blake3::Hash::from_bytes(*hash).to_hex());
+            let path = format!("/v1/keys/{}", hash);
             let response = self.send(Method::PUT, &path, keys.clone(), ask.trace).await?;
             if response.status() != StatusCode::NO_CONTENT {
                 return Err(refused(response).await);
@@ -421,8 +421,7 @@ impl Replica {
     async fn checked_status(&self, sender: Sender) -> Result<ShareStatus, String> {
         let status = connection::status(sender, &self.url).await?;
         let Expected { version, share } = self.expected;
-        let version = blake3::Hash::from_bytes(version).to_hex();
-        if status.version != version.as_str()
+        if status.version != version.to_string()
             || (status.share, status.shares) != (share.index(), share.count())
         {
             return Err(format!(

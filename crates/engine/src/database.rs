@@ -7,7 +7,9 @@ use bytes::Bytes;
 use spirea_backend::{BackendError, BackendId, StepTimes, StoredFile};
 use spirea_lattice::rlwe::KeyShape;
 use spirea_protocols::registry::ProtocolParams;
-use spirea_protocols::{Partial, Party, PreparedKeys, ProtocolError, Query, Responder, Sizes, Table};
+use spirea_protocols::{
+    Partial, Party, PreparedKeys, ProtocolError, Query, Responder, Sizes, Table, Version,
+};
 use spirea_store::Snapshot;
 
 use crate::asleep::Asleep;
@@ -29,7 +31,7 @@ pub struct Identity {
     /// Its name.
     pub name: String,
     /// Version of the snapshot that answers.
-    pub version: [u8; 32],
+    pub version: Version,
     /// Party of this server, in a protocol with two servers; `None` if the protocol has one.
     pub party: Option<Party>,
     /// The protocol and its parameters.

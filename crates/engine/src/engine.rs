@@ -4,7 +4,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use bytes::Bytes;
 use spirea_backend::BackendId;
-use spirea_protocols::PreparedKeys;
+use spirea_protocols::{KeysHash, PreparedKeys, Version};
 
 use crate::scheduler::{DatabaseQueries, Load, Scheduler, Ticket, TraceContext, Window};
 use crate::served::Versions;
@@ -27,7 +27,7 @@ pub struct Status {
     /// Its name.
     pub name: String,
     /// Version that the database has or will have.
-    pub version: [u8; 32],
+    pub version: Version,
     /// Its state.
     pub state: State,
     /// Reason why the expected version could not be loaded, while another version answers.
@@ -39,7 +39,7 @@ pub struct Status {
 #[derive(Clone)]
 pub struct Asked {
     /// The keys, if the protocol needs them.
-    pub keys: Option<[u8; 32]>,
+    pub keys: Option<KeysHash>,
     /// The queries.
     pub queries: Vec<Bytes>,
 }
@@ -47,7 +47,7 @@ pub struct Asked {
 /// Entry of a database in the engine.
 #[derive(Default)]
 struct Known {
-    expected: [u8; 32],
+    expected: Version,
     versions: Versions,
     failure: Option<String>,
 }
@@ -91,7 +91,7 @@ impl Engine {
     ///
     /// # Errors
     /// [`LoadError::DuplicateName`] if the name is taken.
-    pub fn announce(&self, name: &str, version: [u8; 32]) -> Result<(), LoadError> {
+    pub fn announce(&self, name: &str, version: Version) -> Result<(), LoadError> {
         match self.write().entry(name.into()) {
             Entry::Occupied(_) => Err(LoadError::DuplicateName(name.into())),
             Entry::Vacant(entry) => {
@@ -103,7 +103,7 @@ impl Engine {
 
     /// Sets the version that a database will have. Until then its other versions continue to
     /// answer.
-    pub fn expect(&self, name: &str, version: [u8; 32]) {
+    pub fn expect(&self, name: &str, version: Version) {
         self.write().entry(name.into()).or_default().expected = version;
     }
 
@@ -193,7 +193,7 @@ impl Engine {
     /// # Errors
     /// [`EngineError::UnknownDatabase`], [`EngineError::Loading`], [`EngineError::Failed`], or
     /// [`EngineError::Stale`] if only other versions answer.
-    pub fn version(&self, name: &str, version: Option<&[u8; 32]>) -> Result<Served, EngineError> {
+    pub fn version(&self, name: &str, version: Option<&Version>) -> Result<Served, EngineError> {
         self.of(name, |versions| versions.find(version).cloned())
     }
 
@@ -202,7 +202,7 @@ impl Engine {
     /// # Errors
     /// [`EngineError::NotYet`] if it is the [expected](Engine::expect) version, which does not
     /// answer yet; else those of [`Engine::version`].
-    pub fn named(&self, name: &str, version: &[u8; 32]) -> Result<Served, EngineError> {
+    pub fn named(&self, name: &str, version: &Version) -> Result<Served, EngineError> {
         self.version(name, Some(version)).map_err(|error| match error {
             EngineError::Stale { .. } if self.awaited(name) == Some(*version) => EngineError::NotYet,
             error => error,
@@ -210,7 +210,7 @@ impl Engine {
     }
 
     /// Returns the [expected](Engine::expect) version of a database while it does not answer.
-    pub fn awaited(&self, name: &str) -> Option<[u8; 32]> {
+    pub fn awaited(&self, name: &str) -> Option<Version> {
         let databases = self.read();
         let Known { expected, versions, .. } = databases.get(name)?;
         versions.find(Some(expected)).is_none().then_some(*expected)
@@ -257,7 +257,7 @@ impl Engine {
         database: &Database,
         bytes: &[u8],
         owner: Option<KeyOwner>,
-    ) -> Result<[u8; 32], EngineError> {
+    ) -> Result<KeysHash, EngineError> {
         self.keys.register(database, bytes, owner)
     }
 
@@ -327,7 +327,7 @@ impl Engine {
     fn keys_of(
         &self,
         database: &Database,
-        hash: Option<[u8; 32]>,
+        hash: Option<KeysHash>,
     ) -> Result<Option<PreparedKeys>, EngineError> {
         match (database.sizes().keys_bytes, hash) {
             (0, None) => Ok(None),

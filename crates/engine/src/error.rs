@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use spirea_protocols::ProtocolError;
+use spirea_protocols::{ProtocolError, Version};
 use spirea_store::StoreError;
 
 /// Error of a request that was refused or failed. No variant contains any of a query's content.
@@ -20,7 +20,7 @@ pub enum EngineError {
     #[error("the queries were made for another version of the database")]
     Stale {
         /// Version that answers now.
-        current: [u8; 32],
+        current: Version,
     },
     /// The queries were made for a version that this server is still copying or loading.
     #[error("the version is not here yet")]

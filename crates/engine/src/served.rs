@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use spirea_protocols::signature::Signature;
-use spirea_protocols::{TableKind, delta};
+use spirea_protocols::{TableKind, Version, delta};
 
 use crate::scheduler::{Lane, Load};
 use crate::{Database, LoadError};
@@ -10,7 +10,7 @@ use crate::{Database, LoadError};
 /// was built. Clones share both, and the queue of the version's requests.
 #[derive(Clone)]
 pub struct Served {
-    version: [u8; 32],
+    version: Version,
     base: Arc<Database>,
     delta: Option<Arc<Database>>,
     signature: Option<Arc<Signature>>,
@@ -83,7 +83,7 @@ impl Served {
     }
 
     /// Returns the version that clients name.
-    pub fn version(&self) -> &[u8; 32] {
+    pub fn version(&self) -> &Version {
         &self.version
     }
 
@@ -184,7 +184,7 @@ impl Versions {
 
     fn trim(&mut self) {
         self.0.truncate(MOST_VERSIONS);
-        let mut bases: Vec<[u8; 32]> = Vec::new();
+        let mut bases: Vec<Version> = Vec::new();
         self.0.retain(|served| {
             let base = served.base.identity().version;
             if !bases.contains(&base) {
@@ -195,7 +195,7 @@ impl Versions {
     }
 
     /// Returns the version of this name, by default the newest.
-    pub fn find(&self, version: Option<&[u8; 32]>) -> Option<&Served> {
+    pub fn find(&self, version: Option<&Version>) -> Option<&Served> {
         match version {
             None => self.0.first(),
             Some(version) => self.0.iter().find(|served| served.version == *version),

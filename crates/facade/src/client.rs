@@ -4,7 +4,6 @@ use std::sync::Arc;
 use spirea_client::{HttpClient, Lookups};
 use spirea_protocols::TableKind;
 
-use crate::record::hexadecimal;
 use crate::{ClientOptions, LookUpError, Record};
 
 /// A client of one database, from the one server or the two that its protocol has. Calls block.
@@ -211,7 +210,7 @@ impl Client {
     /// # Ok::<_, spirea::LookUpError>(())
     /// ```
     pub fn version(&self) -> String {
-        hexadecimal(self.inner.description().version())
+        self.inner.description().version().to_string()
     }
 
     /// Returns true if the table is looked up by key, false if by index.

@@ -82,7 +82,7 @@ impl Record {
     /// # Ok::<_, spirea::LookUpError>(())
     /// ```
     pub fn version(&self) -> String {
-        hexadecimal(&self.version)
+        self.version.to_string()
     }
 }
 
@@ -93,9 +93,4 @@ impl fmt::Debug for Record {
         f.write_str("Record ")?;
         f.debug_map().entries(lengths).finish()
     }
-}
-
-/// Formats a version in hexadecimal digits.
-pub(crate) fn hexadecimal(version: &Version) -> String {
-    version.iter().map(|byte| format!("{byte:02x}")).collect()
 }

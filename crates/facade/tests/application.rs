@@ -22,7 +22,7 @@ fn a_table_is_built_served_and_looked_up_until_the_server_stops() {
     let server = Server::start([snapshot.folder()]).unwrap();
     let mut client = connect(server.url()).unwrap();
     assert_eq!((client.rows(), client.is_keyed(), client.fields().len()), (2, true, 2));
-    assert_eq!(client.version(), snapshot.version_hex());
+    assert_eq!(client.version(), snapshot.version().to_string());
     let found = client.get_many(&["example.net", "example.com", "example.org"]).unwrap();
     let text = |i: usize, field| found[i].as_ref().map(|record| record.text(field).unwrap().into_owned());
     assert_eq!(text(0, "verdict").as_deref(), Some("bad"));

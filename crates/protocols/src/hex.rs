@@ -49,29 +49,3 @@ pub mod optional {
         Ok(Option::<Bytes>::deserialize(deserializer)?.map(|Bytes(bytes)| bytes))
     }
 }
-
-/// Several values; for `#[serde(with = "spirea_protocols::hex::list")]`.
-pub mod list {
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    #[derive(Deserialize, Serialize)]
-    #[serde(transparent)]
-    struct Bytes(#[serde(with = "super")] [u8; 32]);
-
-    /// Serialises as an array of 64 hexadecimal digits each.
-    ///
-    /// # Errors
-    /// Those of the serialiser.
-    pub fn serialize<S: Serializer>(list: &[[u8; 32]], serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(list.iter().map(|bytes| Bytes(*bytes)))
-    }
-
-    /// Reads the output of [`serialize`], and refuses other spellings.
-    ///
-    /// # Errors
-    /// If it is no array of 64 lower-case hexadecimal digits each.
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<[u8; 32]>, D::Error> {
-        let list = Vec::<Bytes>::deserialize(deserializer)?;
-        Ok(list.into_iter().map(|Bytes(bytes)| bytes).collect())
-    }
-}

@@ -28,6 +28,7 @@ pub mod keys;
 mod life;
 #[macro_use]
 mod list;
+mod names;
 mod oblivious;
 mod opening;
 mod packing;
@@ -55,6 +56,7 @@ pub use error::{ProtocolError, Result};
 pub use files::{ChangedRecord, Files, PatchedFiles, Precomputation};
 pub use keys::{ClientKeys, PreparedKeys, SavedKeys};
 pub use life::Ended;
+pub use names::{KeysHash, Version};
 pub use opening::{Opening, Role};
 pub use parameters::Sizes;
 pub use partial::{BatchDigest, Partial};

@@ -11,6 +11,7 @@ use prometheus::{
 };
 use spirea_engine::keys::Amount;
 use spirea_engine::{Answers, Engine, KeyEvents, KeyUsage, State, Status};
+use spirea_protocols::Version;
 use spirea_wire::Code;
 
 use crate::library::{FailedCompactions, Library};
@@ -383,7 +384,7 @@ impl Metrics {
             self.open.with_label_values(&[name]).set(open as i64);
             self.behind.with_label_values(&[name]).set(i64::from(newest != Some(*expected)));
             self.refused.with_label_values(&[name]).set(i64::from(refused.is_some()));
-            let digits = |version: &[u8; 32]| blake3::Hash::from_bytes(*version).to_hex()[..12].to_owned();
+            let digits = |version: &Version| format!("{version:.12}");
             self.expected_version.with_label_values(&[name, &digits(expected)]).set(1);
             if let Some(newest) = newest {
                 self.served_version.with_label_values(&[name, &digits(&newest)]).set(1);

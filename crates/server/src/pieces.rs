@@ -5,6 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use spirea_engine::{EngineError, KeyOwner};
+use spirea_protocols::KeysHash;
 use spirea_wire::{KeysPiece, Part};
 
 /// Maximum bytes of all incomplete keys. The oldest of the client with the most bytes leave first;
@@ -25,7 +26,7 @@ pub(crate) struct Pieces(Mutex<VecDeque<Pending>>);
 struct Name {
     database: String,
     of_delta: bool,
-    whole: [u8; 32],
+    whole: KeysHash,
     owner: Option<KeyOwner>,
 }
 
@@ -101,11 +102,19 @@ fn oldest_of_greediest(pending: &VecDeque<Pending>) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    use spirea_protocols::Version;
+
     use super::*;
 
     fn piece(whole: u8, start: usize, bytes: &[u8]) -> KeysPiece {
         let bytes = bytes.to_vec().into();
-        KeysPiece { version: [1; 32], part: Part::Base, whole: [whole; 32], start, bytes }
+        KeysPiece {
+            version: Version::new([1; 32]),
+            part: Part::Base,
+            whole: KeysHash::new([whole; 32]),
+            start,
+            bytes,
+        }
     }
 
     #[test]

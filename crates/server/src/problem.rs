@@ -58,7 +58,7 @@ fn problem(refusal: &Refusal) -> Value {
         "accepted": accepted,
     });
     if let Some(version) = current_version {
-        problem["current_version"] = json!(blake3::Hash::from_bytes(*version).to_hex().as_str());
+        problem["current_version"] = json!(version);
     }
     problem
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use spirea_protocols::keyword::TAG_BYTES;
 use spirea_protocols::registry::ProtocolParams;
 use spirea_protocols::table::MAX_VALUE_BYTES;
-use spirea_protocols::{ProtocolError, Table, TableKind};
+use spirea_protocols::{ProtocolError, Table, TableKind, Version};
 
 use crate::apple::AppleTables;
 use crate::time;
@@ -104,8 +104,8 @@ pub struct Manifest {
     /// Time of the build: RFC 3339 in UTC, to the second.
     pub created: String,
     /// For a delta, the version of its base; `None` for a base.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "spirea_protocols::hex::optional")]
-    pub delta_of: Option<[u8; 32]>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delta_of: Option<Version>,
     /// Layout of values in records.
     pub table: Table,
     /// The protocol and its parameters.
@@ -136,8 +136,7 @@ pub struct Manifest {
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Envelope<M> {
-    #[serde(with = "spirea_protocols::hex")]
-    blake3: [u8; 32],
+    blake3: Version,
     snapshot: M,
 }
 
@@ -158,7 +157,7 @@ impl Manifest {
     ///
     /// # Errors
     /// [`ProtocolError::Malformed`] with the cause.
-    pub fn from_bytes(bytes: &[u8]) -> Result<(Self, [u8; 32]), ProtocolError> {
+    pub fn from_bytes(bytes: &[u8]) -> Result<(Self, Version), ProtocolError> {
         if bytes.len() as u64 > MAX_MANIFEST_BYTES {
             return Err(malformed(format!("it is longer than {MAX_MANIFEST_BYTES} bytes")));
         }
@@ -189,8 +188,8 @@ impl Manifest {
     }
 
     /// Returns the hash of the manifest, and so of the whole snapshot: its version.
-    pub fn version(&self) -> [u8; 32] {
-        *blake3::hash(&self.hashed_bytes()).as_bytes()
+    pub fn version(&self) -> Version {
+        blake3::hash(&self.hashed_bytes()).into()
     }
 
     /// Returns the bytes whose hash is the version.
@@ -354,7 +353,7 @@ mod tests {
             format: FORMAT,
             name: "domains".into(),
             created: "2026-01-31T23:59:59Z".into(),
-            delta_of: Some([6; 32]),
+            delta_of: Some(Version::new([6; 32])),
             table,
             protocol: ProtocolParams::Simple(params),
             matrix,

@@ -5,8 +5,8 @@ use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use spirea_backend::{Share, StoredFile};
-use spirea_protocols::Files;
 use spirea_protocols::signature::{MAX_SIGNATURE_BYTES, Signature};
+use spirea_protocols::{Files, Version};
 
 use crate::apple::AppleUseCase;
 use crate::error::IoContext;
@@ -46,7 +46,7 @@ pub struct Snapshot {
     hint_rows: StoredFile,
     apple: StoredFile,
     manifest: Manifest,
-    version: [u8; 32],
+    version: Version,
 }
 
 impl Snapshot {
@@ -81,13 +81,8 @@ impl Snapshot {
     }
 
     /// Returns the version: the hash of the manifest, which contains the hashes of the files.
-    pub fn version(&self) -> [u8; 32] {
+    pub fn version(&self) -> Version {
         self.version
-    }
-
-    /// Returns the version in 64 hexadecimal digits.
-    pub fn version_hex(&self) -> String {
-        blake3::Hash::from_bytes(self.version).to_hex().to_string()
     }
 
     /// Returns the folder.

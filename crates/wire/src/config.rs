@@ -115,12 +115,16 @@ impl Config {
         proto::DatabaseConfig {
             format: FORMAT,
             name: self.name.clone(),
-            version: Bytes::copy_from_slice(&self.version),
+            version: Bytes::copy_from_slice(self.version.as_bytes()),
             base: Some(self.base.to_message()),
             delta: self.delta.as_ref().map(PartConfig::to_message),
             max_batch: u32::try_from(self.max_batch).unwrap_or(u32::MAX),
             party: self.party.map_or(0, |party| u32::from(party) + 1),
-            versions: self.versions.iter().map(|version| Bytes::copy_from_slice(version)).collect(),
+            versions: self
+                .versions
+                .iter()
+                .map(|version| Bytes::copy_from_slice(version.as_bytes()))
+                .collect(),
             signature: self.signature.clone(),
             request_bytes: self.request_bytes,
         }
@@ -189,7 +193,7 @@ impl Listing {
         let databases = self.databases.iter().map(|database| proto::DatabaseSummary {
             name: database.name.clone(),
             state: database.state.into(),
-            version: Bytes::copy_from_slice(&database.version),
+            version: Bytes::copy_from_slice(database.version.as_bytes()),
         });
         proto::DatabaseList { format: FORMAT, databases: databases.collect() }.encode_to_vec()
     }

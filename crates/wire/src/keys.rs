@@ -37,7 +37,7 @@ impl KeysRequest {
     pub fn encode(&self) -> Vec<u8> {
         proto::KeysRequest {
             format: FORMAT,
-            version: Bytes::copy_from_slice(&self.version),
+            version: Bytes::copy_from_slice(self.version.as_bytes()),
             keys: self.keys.clone(),
             delta: self.part == Part::Delta,
             start: 0,
@@ -98,11 +98,11 @@ impl KeysPiece {
     pub fn encode(&self) -> Vec<u8> {
         proto::KeysRequest {
             format: FORMAT,
-            version: Bytes::copy_from_slice(&self.version),
+            version: Bytes::copy_from_slice(self.version.as_bytes()),
             keys: self.bytes.clone(),
             delta: self.part == Part::Delta,
             start: self.start as u64,
-            whole: Bytes::copy_from_slice(&self.whole),
+            whole: Bytes::copy_from_slice(self.whole.as_bytes()),
         }
         .encode_to_vec()
     }
@@ -160,7 +160,8 @@ pub struct KeysResponse {
 impl KeysResponse {
     /// Encodes the response as a message.
     pub fn encode(&self) -> Vec<u8> {
-        proto::KeysResponse { format: FORMAT, blake3: Bytes::copy_from_slice(&self.blake3) }.encode_to_vec()
+        proto::KeysResponse { format: FORMAT, blake3: Bytes::copy_from_slice(self.blake3.as_bytes()) }
+            .encode_to_vec()
     }
 
     /// Decodes a response.

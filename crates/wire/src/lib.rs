@@ -40,27 +40,27 @@ pub const FORMAT: u32 = 1;
 /// Content type of every message.
 pub const CONTENT_TYPE: &str = "application/x-protobuf";
 
-/// Identifier of a version of a database.
-pub type Version = [u8; 32];
-
-/// Name of evaluation keys: BLAKE3 of their bytes.
-pub type KeysHash = [u8; 32];
+pub use spirea_protocols::{KeysHash, Version};
 
 fn check_format(found: u32) -> Result<(), WireError> {
     if found == FORMAT { Ok(()) } else { Err(WireError::Format { found }) }
 }
 
-fn hash(message: &'static str, field: &str, bytes: &[u8]) -> Result<[u8; 32], WireError> {
-    bytes
-        .try_into()
+fn hash<H: From<[u8; 32]>>(message: &'static str, field: &str, bytes: &[u8]) -> Result<H, WireError> {
+    <[u8; 32]>::try_from(bytes)
+        .map(H::from)
         .map_err(|_| WireError::malformed(message, format!("{field} has {} bytes, not 32", bytes.len())))
 }
 
 /// Encodes a hash as a field, which is empty if there is none.
-fn optional_bytes(hash: Option<[u8; 32]>) -> Bytes {
-    hash.map_or_else(Bytes::new, |hash| Bytes::copy_from_slice(&hash))
+fn optional_bytes(hash: Option<&[u8; 32]>) -> Bytes {
+    hash.map_or_else(Bytes::new, |hash| Bytes::copy_from_slice(hash))
 }
 
-fn optional_hash(message: &'static str, field: &str, bytes: &[u8]) -> Result<Option<[u8; 32]>, WireError> {
+fn optional_hash<H: From<[u8; 32]>>(
+    message: &'static str,
+    field: &str,
+    bytes: &[u8],
+) -> Result<Option<H>, WireError> {
     if bytes.is_empty() { Ok(None) } else { hash(message, field, bytes).map(Some) }
 }

@@ -54,11 +54,11 @@ impl Request {
             self.delta.clone().map(|delta| (delta.queries, delta.keys)).unwrap_or_default();
         proto::QueryRequest {
             format: FORMAT,
-            version: Bytes::copy_from_slice(&self.version),
+            version: Bytes::copy_from_slice(self.version.as_bytes()),
             queries: self.base.queries.clone(),
-            keys: optional_bytes(self.base.keys),
+            keys: optional_bytes(self.base.keys.as_ref().map(KeysHash::as_bytes)),
             delta_queries,
-            delta_keys: optional_bytes(delta_keys),
+            delta_keys: optional_bytes(delta_keys.as_ref().map(KeysHash::as_bytes)),
             sent_keys: Bytes::new(),
             sent_delta_keys: Bytes::new(),
         }
@@ -177,10 +177,10 @@ impl Response {
     pub fn encode(&self) -> Vec<u8> {
         proto::QueryResponse {
             format: FORMAT,
-            version: Bytes::copy_from_slice(&self.version),
+            version: Bytes::copy_from_slice(self.version.as_bytes()),
             answers: self.answers.clone(),
             delta_answers: self.delta_answers.clone().unwrap_or_default(),
-            newest: Bytes::copy_from_slice(&self.newest),
+            newest: Bytes::copy_from_slice(self.newest.as_bytes()),
             compute_micros: Some(u64::try_from(self.compute.as_micros()).unwrap_or(u64::MAX)),
         }
         .encode_to_vec()

@@ -35,7 +35,7 @@ impl Refusal {
             message: self.message.clone(),
             remedy: self.remedy.clone(),
             accepted: self.accepted,
-            current_version: optional_bytes(self.current_version),
+            current_version: optional_bytes(self.current_version.as_ref().map(Version::as_bytes)),
         }
         .encode_to_vec()
     }

@@ -102,10 +102,10 @@ impl ShareRequest {
         let mut bytes =
             BytesMut::with_capacity(HEADER_BYTES as usize + self.keys.len() * HASH_BYTES as usize + content);
         bytes.put_slice(MAGIC);
-        bytes.put_slice(&self.version);
+        bytes.put_slice(self.version.as_bytes());
         bytes.put_u32_le(self.keys.len() as u32);
         bytes.put_u32_le(self.queries.len() as u32);
-        self.keys.iter().for_each(|hash| bytes.put_slice(hash));
+        self.keys.iter().for_each(|hash| bytes.put_slice(hash.as_bytes()));
         for (place, _) in &self.queries {
             assert_eq!(place.is_some(), !self.keys.is_empty(), "all queries name keys, or none");
             if let Some(place) = place {
@@ -133,8 +133,6 @@ impl ShareRequest {
                 "it does not begin as one of this format: run one release everywhere".into(),
             ));
         }
-        let mut version = Version::default();
-        version.copy_from_slice(&header[8..40]);
         let number = |at: usize| {
             u64::from(u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]))
         };
@@ -158,7 +156,7 @@ impl ShareRequest {
         }
         let (keys, queries) = (keys as usize, queries as usize);
         let (hashes, rest) = body[HEADER_BYTES as usize..].split_at(keys * HASH_BYTES as usize);
-        let hashes: Vec<KeysHash> = hashes.as_chunks().0.to_vec();
+        let hashes: Vec<KeysHash> = hashes.as_chunks().0.iter().copied().map(KeysHash::new).collect();
         if hashes.iter().collect::<HashSet<_>>().len() < hashes.len() {
             return Err(malformed("it names keys twice".into()));
         }
@@ -179,7 +177,8 @@ impl ShareRequest {
             Ok((place, body.slice(start..start + limits.query_bytes)))
         };
         let queries = (0..queries).map(query).collect::<Result<_, WireError>>()?;
-        Ok(Self { version, keys: hashes, queries })
+        let version = *header[8..].first_chunk().expect("the header has 48 bytes");
+        Ok(Self { version: Version::new(version), keys: hashes, queries })
     }
 }
 
@@ -197,8 +196,8 @@ mod tests {
             ((keys > 0).then_some(*place), Bytes::from(vec![index as u8; 3]))
         };
         ShareRequest {
-            version: [7; 32],
-            keys: (0..keys).map(|key| [key as u8; 32]).collect(),
+            version: Version::new([7; 32]),
+            keys: (0..keys).map(|key| KeysHash::new([key as u8; 32])).collect(),
             queries: places.iter().enumerate().map(query).collect(),
         }
     }
@@ -240,7 +239,7 @@ mod tests {
             (KEYS, request(2, &[0]), "2 keys of 1"),
             (KEYS, request(1, &[1]), "number 1 of 1"),
             (NO_KEYS, request(0, &[]), "not 0"),
-            (KEYS, ShareRequest { keys: vec![[1; 32]; 2], ..request(2, &[0, 1]) }, "twice"),
+            (KEYS, ShareRequest { keys: vec![KeysHash::new([1; 32]); 2], ..request(2, &[0, 1]) }, "twice"),
         ];
         for (limits, request, message) in wrong {
             let error = ShareRequest::decode(&request.encode(), &limits).unwrap_err();

@@ -5,8 +5,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use proptest::prelude::*;
 use spirea_wire::{
-    Code, Config, DatabaseState, KeysPiece, KeysRequest, KeysResponse, KeysUpload, Lengths, Limits, Listing,
-    MAX_KEYS_RESPONSE_BYTES, Part, PartConfig, Queries, Refusal, Request, Response, Summary, WireError,
+    Code, Config, DatabaseState, KeysHash, KeysPiece, KeysRequest, KeysResponse, KeysUpload, Lengths, Limits,
+    Listing, MAX_KEYS_RESPONSE_BYTES, Part, PartConfig, Queries, Refusal, Request, Response, Summary,
+    Version, WireError,
 };
 
 const BASE: Lengths = Lengths { query_bytes: 3, answer_bytes: 2, keys_bytes: 5 };
@@ -17,15 +18,17 @@ const LIMITS: Limits =
 
 fn queries() -> Queries {
     Queries {
-        keys: Some([8; 32]),
+        keys: Some(KeysHash::new([8; 32])),
         queries: vec![Bytes::from_static(&[1, 2, 3]), Bytes::from_static(&[4, 5, 6])],
     }
 }
 
 fn request() -> Request {
-    let delta =
-        Queries { keys: Some([9; 32]), queries: vec![Bytes::from_static(&[7]), Bytes::from_static(&[8])] };
-    Request { version: [7; 32], base: queries(), delta: Some(delta) }
+    let delta = Queries {
+        keys: Some(KeysHash::new([9; 32])),
+        queries: vec![Bytes::from_static(&[7]), Bytes::from_static(&[8])],
+    };
+    Request { version: Version::new([7; 32]), base: queries(), delta: Some(delta) }
 }
 
 /// Returns a request to a version without a delta.
@@ -35,8 +38,8 @@ fn plain() -> Request {
 
 fn response() -> Response {
     Response {
-        version: [7; 32],
-        newest: [6; 32],
+        version: Version::new([7; 32]),
+        newest: Version::new([6; 32]),
         answers: vec![Bytes::from_static(&[8, 9]), Bytes::from_static(&[10, 11])],
         delta_answers: Some(vec![Bytes::from_static(&[1; 4]), Bytes::from_static(&[2; 4])]),
         compute: Duration::from_micros(300),
@@ -44,11 +47,11 @@ fn response() -> Response {
 }
 
 fn upload() -> KeysRequest {
-    KeysRequest { version: [7; 32], part: Part::Delta, keys: Bytes::from_static(&[1, 2]) }
+    KeysRequest { version: Version::new([7; 32]), part: Part::Delta, keys: Bytes::from_static(&[1, 2]) }
 }
 
 fn receipt() -> KeysResponse {
-    KeysResponse { blake3: [8; 32] }
+    KeysResponse { blake3: KeysHash::new([8; 32]) }
 }
 
 fn part(lengths: Lengths) -> PartConfig {
@@ -65,12 +68,12 @@ fn part(lengths: Lengths) -> PartConfig {
 fn config() -> Config {
     Config {
         name: "urls".into(),
-        version: [7; 32],
+        version: Version::new([7; 32]),
         base: part(BASE),
         delta: LIMITS.delta.map(part),
         max_batch: 2,
         party: Some(1),
-        versions: vec![[7; 32], [6; 32]],
+        versions: vec![Version::new([7; 32]), Version::new([6; 32])],
         signature: Bytes::from_static(b"[]"),
         request_bytes: 300,
     }
@@ -78,9 +81,9 @@ fn config() -> Config {
 
 fn piece() -> KeysPiece {
     KeysPiece {
-        version: [7; 32],
+        version: Version::new([7; 32]),
         part: Part::Base,
-        whole: [8; 32],
+        whole: KeysHash::new([8; 32]),
         start: 3,
         bytes: Bytes::from_static(&[1, 2]),
     }
@@ -92,12 +95,13 @@ fn refusal() -> Refusal {
         message: "old".into(),
         remedy: "fetch".into(),
         accepted: true,
-        current_version: Some([6; 32]),
+        current_version: Some(Version::new([6; 32])),
     }
 }
 
 fn listing() -> Listing {
-    let database = Summary { name: "urls".into(), state: DatabaseState::Ready, version: [7; 32] };
+    let database =
+        Summary { name: "urls".into(), state: DatabaseState::Ready, version: Version::new([7; 32]) };
     Listing { databases: vec![database] }
 }
 
@@ -381,12 +385,12 @@ fn limits_do_not_overflow_and_admit_the_largest_request() {
         let lengths = Lengths { query_bytes, answer_bytes: 1, keys_bytes: query_bytes };
         let limits = Limits { base: lengths, delta: Some(lengths), max_batch };
         let bytes = Bytes::from(vec![5; query_bytes]);
-        let most = Queries { keys: Some([2; 32]), queries: vec![bytes.clone(); max_batch] };
-        let request = Request { version: [1; 32], base: most.clone(), delta: Some(most) };
+        let most = Queries { keys: Some(KeysHash::new([2; 32])), queries: vec![bytes.clone(); max_batch] };
+        let request = Request { version: Version::new([1; 32]), base: most.clone(), delta: Some(most) };
         let keys = [Part::Base, Part::Delta].map(|part| (part, &bytes[..]));
         let largest = Request::with_keys(&request.encode(), keys.into_iter());
         assert_eq!(Request::decode(largest.into(), &limits), Ok(request));
-        let upload = KeysRequest { version: [1; 32], part: Part::Base, keys: bytes };
+        let upload = KeysRequest { version: Version::new([1; 32]), part: Part::Base, keys: bytes };
         assert_eq!(KeysRequest::decode(upload.encode().into(), &limits), Ok(upload));
     }
 }
@@ -411,8 +415,8 @@ fn a_request_asks_the_parts_that_the_version_has_and_all_as_often() {
 
 #[test]
 fn requests_name_their_version_before_they_are_decoded() {
-    assert_eq!(Request::version(&request().encode()), Ok([7; 32]));
-    assert_eq!(KeysRequest::version(&upload().encode()), Ok([7; 32]));
+    assert_eq!(Request::version(&request().encode()), Ok(Version::new([7; 32])));
+    assert_eq!(KeysRequest::version(&upload().encode()), Ok(Version::new([7; 32])));
     let named = [&request().encode()[..], &[0x12, 1, 0]].concat();
     assert!(matches!(Request::version(&named), Err(WireError::Malformed { .. })));
     assert!(matches!(Request::version(&[0x08, 1]), Err(WireError::Malformed { .. })));

@@ -2,7 +2,7 @@ use bytes::Bytes;
 use spirea_client::Description;
 use spirea_protocols::registry::{Choice, ProtocolParams};
 use spirea_protocols::signature::PrivateKey;
-use spirea_protocols::{Sizes, TableKind};
+use spirea_protocols::{Sizes, TableKind, Version};
 use spirea_wire::{Config, Lengths, PartConfig};
 
 use super::*;
@@ -23,12 +23,12 @@ fn part(filling: u8) -> (PartDescription, Vec<u8>) {
     };
     let config = Config {
         name: "test".into(),
-        version: [1; 32],
+        version: Version::new([1; 32]),
         base,
         delta: None,
         max_batch: 1,
         party: None,
-        versions: vec![[1; 32]],
+        versions: vec![Version::new([1; 32])],
         signature: Bytes::new(),
         request_bytes: 0,
     };

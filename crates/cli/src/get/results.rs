@@ -100,7 +100,7 @@ impl Layout {
             Fetched::Dropped => members.push(("dropped".into(), json(true))),
             Fetched::Value(_) | Fetched::Absent => {}
         }
-        members.push(("version".into(), json(blake3::Hash::from_bytes(*version).to_hex().as_str())));
+        members.push(("version".into(), json(version)));
         Object(members)
     }
 }

@@ -8,7 +8,7 @@ use spirea_protocols::keyword::TAG_BYTES;
 use spirea_protocols::parameters::{Claim, Failure};
 use spirea_protocols::registry::ProtocolParams;
 use spirea_protocols::table::CHECKSUM_BYTES;
-use spirea_protocols::{Sizes, TableKind};
+use spirea_protocols::{KeysHash, Sizes, TableKind, Version};
 use spirea_store::Manifest;
 use spirea_wire::{Queries, Request, Response};
 
@@ -160,11 +160,11 @@ fn keys_bytes(parts: &[&Manifest]) -> usize {
 /// Returns the length of a request, by encoding one.
 fn request_bytes(parts: &[Sizes], count: usize) -> usize {
     let mut queries = parts.iter().map(|sizes| Queries {
-        keys: (sizes.keys_bytes > 0).then_some([0; 32]),
+        keys: (sizes.keys_bytes > 0).then_some(KeysHash::default()),
         queries: vec![Bytes::from(vec![0; sizes.query_bytes]); count],
     });
     let base = queries.next().expect("there is a base");
-    Request { version: [0; 32], base, delta: queries.next() }.encode().len()
+    Request { version: Version::default(), base, delta: queries.next() }.encode().len()
 }
 
 /// Returns the length of a response, by encoding one. The computation time in a real response
@@ -172,8 +172,8 @@ fn request_bytes(parts: &[Sizes], count: usize) -> usize {
 fn response_bytes(parts: &[Sizes], count: usize) -> usize {
     let mut answers = parts.iter().map(|sizes| vec![Bytes::from(vec![0; sizes.answer_bytes]); count]);
     let response = Response {
-        version: [0; 32],
-        newest: [0; 32],
+        version: Version::default(),
+        newest: Version::default(),
         answers: answers.next().expect("there is a base"),
         delta_answers: answers.next(),
         compute: std::time::Duration::from_millis(1),

@@ -32,7 +32,7 @@ impl Report {
         Ok(Self::new(&Subject {
             figures: Figures::of(snapshot.manifest(), None),
             base: snapshot.manifest(),
-            version: snapshot.version_hex(),
+            version: snapshot.version().to_string(),
             key: signature.map(|signature| signature.key),
         }))
     }
@@ -42,7 +42,7 @@ impl Report {
         Self::new(&Subject {
             figures: Figures::of(record.base.manifest(), record.delta.as_ref().map(Snapshot::manifest)),
             base: record.base.manifest(),
-            version: record.version_hex(),
+            version: record.version.to_string(),
             key: record.signature.as_ref().map(|signature| signature.key),
         })
     }

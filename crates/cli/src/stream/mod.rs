@@ -123,7 +123,7 @@ impl Destination {
                 let record = repository.apply(changes, backend, &Silent)?;
                 let changed = record.delta.as_ref().map_or(0, |delta| delta.manifest().table.entries);
                 Ok(json!({
-                    "version": record.version_hex(),
+                    "version": record.version,
                     "sequence": record.sequence,
                     "changes": changed,
                     "cursor": record.cursor,

@@ -87,7 +87,7 @@ impl Call {
     }
 
     fn config(version: Option<&Version>) -> Self {
-        let named = version.map(|version| format!("?version={}", hexadecimal(version)));
+        let named = version.map(|version| format!("?version={version}"));
         Self::get(format!("config{}", named.unwrap_or_default()), MAX_CONFIG_BYTES)
     }
 }

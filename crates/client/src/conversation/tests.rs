@@ -292,7 +292,7 @@ fn a_server_that_always_names_a_newer_version_costs_one_configuration_a_request(
         replied(match path(request) {
             "config" => {
                 number += 1;
-                (200, server.config([number; 32]).encode())
+                (200, server.config(Version::new([number; 32])).encode())
             }
             "keys" => {
                 let blake3 = server.register(request.body.to_vec());
@@ -301,7 +301,7 @@ fn a_server_that_always_names_a_newer_version_costs_one_configuration_a_request(
             _ => {
                 let request = server.read(&request.body);
                 let answer = server.answer(&request).expect("the keys are known");
-                (200, honest::response(answer, request.version, [99; 32]).to_vec())
+                (200, honest::response(answer, request.version, Version::new([99; 32])).to_vec())
             }
         })
     });

@@ -42,7 +42,7 @@ fn part(kind: TableKind, delta_of: Option<Version>, proofs: Option<Proofs>) -> (
         "statistics": { "rows": 10 },
     });
     if let Some(base) = delta_of {
-        manifest["delta_of"] = hexadecimal(base).into();
+        manifest["delta_of"] = hexadecimal(*base.as_bytes()).into();
     }
     let config = PartConfig {
         protocol_params: params.to_json().into(),
@@ -120,7 +120,7 @@ fn what_the_manifests_do_not_say_is_refused() {
     let broken = PartConfig { manifest: Bytes::from_static(b"{}"), ..base.clone() };
     assert!(refusal(&Config { base: broken, ..honest.clone() }).contains("missing field"));
     // A delta of another base, a delta in place of the base, and an omitted delta.
-    let (delta, _) = part(TableKind::Keyword, Some([8; 32]), None);
+    let (delta, _) = part(TableKind::Keyword, Some(Version::new([8; 32])), None);
     assert!(refusal(&signed(base.clone(), Some(delta.clone()))).contains("what stands beside it"));
     assert!(refusal(&signed(delta, None)).contains("what stands beside it"));
     let (delta, _) = part(TableKind::Keyword, Some(blake3::hash(&base.manifest).into()), None);

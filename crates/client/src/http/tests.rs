@@ -19,7 +19,7 @@ use std::thread;
 use std::time::Duration;
 
 use bytes::Bytes;
-use spirea_protocols::{PrfKind, ProtocolError, Table};
+use spirea_protocols::{KeysHash, PrfKind, ProtocolError, Table};
 use spirea_wire::{Code, Config, KeysRequest, KeysResponse, Part, PartConfig, Request, Response};
 
 use super::{ClientOptions, HttpClient};
@@ -184,7 +184,7 @@ fn refused_uploads_are_errors_and_those_that_pass_are_tried_again() {
     assert_eq!(server.paths(), ["keys", "keys", "keys", "query"]);
 
     let server = Server::start(|path, _| match path {
-        "keys" => (200, KeysResponse { blake3: [9; 32] }.encode()),
+        "keys" => (200, KeysResponse { blake3: KeysHash::new([9; 32]) }.encode()),
         _ => willing(path),
     });
     assert!(matches!(look_up(&mut server.client(&cache)), Err(ClientError::KeysChanged)));

@@ -25,7 +25,7 @@ use super::*;
 /// Rows of the tables, one byte each.
 const ROWS: u64 = 20;
 
-const VERSION: Version = [1; 32];
+const VERSION: Version = Version::new([1; 32]);
 
 static BACKEND: LazyLock<Arc<CpuBackend>> = LazyLock::new(|| Arc::new(CpuBackend::new(1).unwrap()));
 
@@ -245,7 +245,7 @@ fn after_an_answer_that_does_not_verify_all_requests_are_made_under_the_keys_of_
         |server, answer| server.respond(damaged(answer)),
         |server, answer| server.respond(answer[1..].to_vec()),
         |_, _| Bytes::from_static(b"no response"),
-        |_, answer| response(answer, [9; 32], [9; 32]),
+        |_, answer| response(answer, Version::new([9; 32]), Version::new([9; 32])),
     ];
     let mut seen = HashSet::new();
     let which = [&[0][..], &[3], &[1, 2], &[0, 3]];

@@ -13,7 +13,7 @@ use std::time::Duration;
 use spirea_backend::{Residence, Share};
 use spirea_engine::keys::KeyFolderError;
 use spirea_engine::{KeyOptions, KeyRegistry, LoadError};
-use spirea_protocols::{Opening, Party, Role};
+use spirea_protocols::{Opening, Party, Role, Version};
 use spirea_server::{
     BackendChoice, Collector, Limits, OperatorNames, RequestMemory, ShareBackends, Spans, Stopper, listening,
     serve_router,
@@ -33,7 +33,7 @@ pub struct WorkerConfig {
     /// Folder of the snapshot; only the share's bytes need to be there.
     pub snapshot: PathBuf,
     /// Required version of the snapshot; `None` accepts any.
-    pub version: Option<[u8; 32]>,
+    pub version: Option<Version>,
     /// Share to serve.
     pub share: Share,
     /// Party, for a protocol with two servers.
@@ -250,13 +250,13 @@ impl Worker {
 }
 
 /// Opens a snapshot, and refuses any version but the required one, if there is one.
-fn pinned(folder: &Path, version: Option<[u8; 32]>) -> Result<Snapshot, WorkerError> {
+fn pinned(folder: &Path, version: Option<Version>) -> Result<Snapshot, WorkerError> {
     let snapshot = Snapshot::open(folder)?;
     match version {
         Some(wanted) if wanted != snapshot.version() => Err(WorkerError::OtherVersion {
             folder: folder.into(),
-            found: snapshot.version_hex(),
-            wanted: blake3::Hash::from_bytes(wanted).to_hex().to_string(),
+            found: snapshot.version().to_string(),
+            wanted: wanted.to_string(),
         }),
         _ => Ok(snapshot),
     }

@@ -13,7 +13,7 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post, put};
 use bytes::Bytes;
 use spirea_engine::{Database, EngineError, KeyRegistry, TraceContext};
-use spirea_protocols::ProtocolError;
+use spirea_protocols::{KeysHash, ProtocolError};
 use spirea_server::{Accounted, BodyError, Limits, RequestMemory, Span, Spans, declared_bytes, read_body};
 use spirea_wire::{Keyed, ShareLimits, ShareRequest};
 
@@ -97,7 +97,7 @@ pub(super) fn status(database: &Database, bytes: u64) -> ShareStatus {
     let (identity, responder) = (database.identity(), database.responder());
     ShareStatus {
         database: identity.name.clone(),
-        version: blake3::Hash::from_bytes(identity.version).to_hex().to_string(),
+        version: identity.version.to_string(),
         share: responder.share().index(),
         shares: responder.share().count(),
         party: identity.party.map(spirea_protocols::Party::number),
@@ -184,7 +184,7 @@ async fn take_keys(service: &Arc<Service>, hash: &str, headers: &HeaderMap, body
     if needed == 0 {
         return refused(StatusCode::NOT_FOUND, "a share of this database needs no keys");
     }
-    let Ok(hash) = blake3::Hash::from_hex(hash) else {
+    let Some(hash) = KeysHash::from_hex(hash) else {
         return refused(StatusCode::BAD_REQUEST, "keys are named by 64 hexadecimal digits");
     };
     // The registry has a limit of its own for what it prepares.
@@ -197,7 +197,7 @@ async fn take_keys(service: &Arc<Service>, hash: &str, headers: &HeaderMap, body
     let register = move || {
         // Stays reserved until the keys are prepared, even if the coordinator goes away.
         let _memory = memory;
-        if blake3::hash(&bytes) != hash {
+        if KeysHash::from(blake3::hash(&bytes)) != hash {
             return Ok(None);
         }
         service.keys.register(&service.database, &bytes, None).map(Some)
@@ -284,7 +284,7 @@ async fn compute(service: &Arc<Service>, request: &ShareRequest, memory: Account
 /// Returns the prepared keys that a batch names.
 async fn prepared(
     service: &Arc<Service>,
-    hashes: Vec<[u8; 32]>,
+    hashes: Vec<KeysHash>,
 ) -> Result<Vec<spirea_protocols::PreparedKeys>, Response> {
     if hashes.is_empty() {
         return Ok(Vec::new());

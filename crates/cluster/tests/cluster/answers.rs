@@ -28,7 +28,7 @@ fn answers_agree(coordinator: &Coordinating, snapshot: &Snapshot, client: u64, l
     let prepared = keys.as_ref().map(|keys| server.prepare_keys(keys).unwrap());
     let version = snapshot.version();
     let hash = keys.map(|keys| {
-        let hash = *blake3::hash(&keys).as_bytes();
+        let hash = blake3::hash(&keys).into();
         let upload = KeysRequest { version, part: Part::Base, keys }.encode();
         let (status, body) = coordinator.post("/v1/databases/words/keys", &upload);
         assert_eq!(status, 200, "{}", String::from_utf8_lossy(&body));

@@ -122,7 +122,7 @@ impl Place {
         let snapshots: Vec<Value> = snapshots
             .iter()
             .map(|(snapshot, shares)| {
-                json!({ "path": snapshot.folder(), "version": snapshot.version_hex(), "shares": shares })
+                json!({ "path": snapshot.folder(), "version": snapshot.version().to_string(), "shares": shares })
             })
             .collect();
         let document = json!({ "databases": [{ "name": "words", "snapshots": snapshots }] });
@@ -267,7 +267,7 @@ impl Coordinating {
     /// Waits until the coordinator answers for a version.
     pub fn ready(&self, snapshot: &Snapshot) {
         let started = Instant::now();
-        while self.current() != Some(snapshot.version_hex()) {
+        while self.current() != Some(snapshot.version().to_string()) {
             assert!(started.elapsed() < PATIENCE, "the snapshot is not current: {}", self.report());
             std::thread::sleep(Duration::from_millis(20));
         }

@@ -18,7 +18,7 @@ fn versions_roll_over_under_load_without_an_error() {
     let of_first = each_once(&former);
     let coordinator = place.coordinator(place.place(&[(&first, of_first.clone())]), None);
     coordinator.ready(&first);
-    let (path, version) = ("/v1/databases/words/config", first.version_hex());
+    let (path, version) = ("/v1/databases/words/config", first.version().to_string());
     let config = |query: &str| exchange(coordinator.address, "GET", &format!("{path}{query}"), "", b"").0;
     let mut workers = Vec::new();
     while_asked(&place, &coordinator, &[1, 2], || {
@@ -75,7 +75,7 @@ fn a_former_version_is_listed_until_all_that_it_accepted_is_answered() {
             assert_eq!(status, 200, "{}", String::from_utf8_lossy(&body));
         }
     });
-    assert_eq!(coordinator.current(), Some(second.version_hex()));
+    assert_eq!(coordinator.current(), Some(second.version().to_string()));
 }
 
 #[test]
@@ -139,18 +139,18 @@ fn operators_place_and_see_and_others_do_not() {
     };
     let placed = |path: &std::path::Path| {
         let snapshot = json!({
-            "path": path, "version": snapshot.version_hex(), "shares": [[workers[0].url()]]
+            "path": path, "version": snapshot.version().to_string(), "shares": [[workers[0].url()]]
         });
         json!({ "databases": [{ "name": "words", "snapshots": [snapshot] }] })
     };
     assert_eq!(put(placed(snapshot.folder())).0, 200);
     coordinator.ready(&snapshot);
     let (status, text) = put(json!({ "databases": [{ "name": "words", "snapshots": [
-            { "path": "/a", "version": snapshot.version_hex(), "shares": [] }
+            { "path": "/a", "version": snapshot.version().to_string(), "shares": [] }
         ] }] }));
     assert_eq!(status, 400);
     assert!(String::from_utf8_lossy(&text).contains("the one before it stays"));
-    assert_eq!(coordinator.current(), Some(snapshot.version_hex()));
+    assert_eq!(coordinator.current(), Some(snapshot.version().to_string()));
     while_asked(&place, &coordinator, &[1], || ());
     let report = coordinator.report();
     let database = &report["databases"][0];
@@ -178,13 +178,13 @@ fn a_folder_with_another_version_than_the_placed_one_is_refused() {
     let [wanted, swapped] = [1, 2].map(|edition| build(place.path(), "simple", edition));
     let worker = place.worker(&swapped, 0, 1);
     let snapshot = json!({
-        "path": swapped.folder(), "version": wanted.version_hex(), "shares": [[worker.url()]]
+        "path": swapped.folder(), "version": wanted.version().to_string(), "shares": [[worker.url()]]
     });
     let document = json!({ "databases": [{ "name": "words", "snapshots": [snapshot] }] });
     let placement = place.path().join("placement.json");
     std::fs::write(&placement, document.to_string()).unwrap();
     let coordinator = place.coordinator(placement, None);
     let cause = || coordinator.snapshots()[0]["cause"].as_str().unwrap_or_default().to_owned();
-    eventually("the other version is refused", || cause().contains(&swapped.version_hex()));
+    eventually("the other version is refused", || cause().contains(&swapped.version().to_string()));
     assert_eq!(coordinator.current(), None);
 }

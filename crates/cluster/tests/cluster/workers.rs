@@ -20,6 +20,7 @@ use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use spirea_backend::Share;
 use spirea_cluster::{MutualFiles, MutualTls, ShareFiles, ShareStatus, Worker, WorkerConfig};
+use spirea_protocols::Version;
 use spirea_server::Limits;
 use spirea_store::Snapshot;
 use spirea_store::manifest::{GROUPS_FILE, MANIFEST_FILE};
@@ -243,7 +244,7 @@ fn a_worker_refuses_what_is_no_batch_and_says_when_it_has_too_many() {
         ..place.worker_config(&snapshot, 0, 1)
     });
     let query_bytes = snapshot.manifest().protocol.sizes().query_bytes;
-    let request = |version: [u8; 32], queries: usize| {
+    let request = |version: Version, queries: usize| {
         let query = (None, Bytes::from(vec![1; query_bytes]));
         ShareRequest { version, keys: Vec::new(), queries: vec![query; queries] }.encode()
     };
@@ -251,10 +252,10 @@ fn a_worker_refuses_what_is_no_batch_and_says_when_it_has_too_many() {
     runtime.block_on(async {
         let asking = Asking::open(&place.as_coordinator("asking"), &worker).await.unwrap();
         let version = snapshot.version();
-        assert_eq!(asking.status().await.unwrap().version, snapshot.version_hex());
+        assert_eq!(asking.status().await.unwrap().version, snapshot.version().to_string());
         let wrong = [
             (Bytes::from("nonsense"), StatusCode::BAD_REQUEST),
-            (request([1; 32], 1), StatusCode::GONE),
+            (request(Version::new([1; 32]), 1), StatusCode::GONE),
             (request(version, 0), StatusCode::BAD_REQUEST),
             (request(version, 1).slice(1..), StatusCode::BAD_REQUEST),
             (request(version, 4096), StatusCode::PAYLOAD_TOO_LARGE),
@@ -333,7 +334,9 @@ fn a_worker_refuses_another_version_than_the_one_it_is_told() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let opened = runtime.block_on(Worker::open(WorkerConfig { version: Some(wanted.version()), ..config }));
     let refused = opened.err().expect("another version is refused").to_string();
-    for part in [wanted.version_hex(), swapped.version_hex(), "copy the snapshot again".into()] {
+    for part in
+        [wanted.version().to_string(), swapped.version().to_string(), "copy the snapshot again".into()]
+    {
         assert!(refused.contains(&part), "{refused}");
     }
 }

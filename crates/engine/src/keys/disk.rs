@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{Duration, SystemTime};
 
+use spirea_protocols::KeysHash;
+
 use super::id::{KeyId, KeyOwner};
 use super::lru::{Budget, Lru};
 use super::usage::{Amount, Departures};
@@ -114,13 +116,13 @@ impl Disk {
 
     /// Returns the bytes with this hash. If the file's content has another hash, the file is
     /// removed.
-    pub fn read(&self, id: KeyId, hash: &[u8; 32], at: SystemTime) -> Option<Vec<u8>> {
+    pub fn read(&self, id: KeyId, hash: &KeysHash, at: SystemTime) -> Option<Vec<u8>> {
         let read = File::open(self.path(id)).and_then(|mut file| {
             let mut bytes = Vec::new();
             file.read_to_end(&mut bytes).map(|_| bytes)
         });
         match read {
-            Ok(bytes) if blake3::hash(&bytes) == *hash => {
+            Ok(bytes) if KeysHash::from(blake3::hash(&bytes)) == *hash => {
                 self.touch(id, at);
                 return Some(bytes);
             }

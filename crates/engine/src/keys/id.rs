@@ -1,4 +1,5 @@
 use crate::Database;
+use spirea_protocols::KeysHash;
 
 /// Owner of keys, for the limit of one client: a hash that is held only in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -17,9 +18,9 @@ pub(super) struct KeyId(pub [u8; 32]);
 
 impl KeyId {
     /// Returns the identifier of a database's keys with this hash.
-    pub fn new(database: &Database, hash: &[u8; 32]) -> Self {
+    pub fn new(database: &Database, hash: &KeysHash) -> Self {
         let mut hasher = blake3::Hasher::new_derive_key("spirea 2026 evaluation keys of a database");
-        hasher.update(hash).update(database.identity().name.as_bytes());
+        hasher.update(hash.as_bytes()).update(database.identity().name.as_bytes());
         Self(hasher.finalize().into())
     }
 }

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use spirea_backend::BackendId;
-use spirea_protocols::{PreparedKeys, ProtocolError};
+use spirea_protocols::{KeysHash, PreparedKeys, ProtocolError};
 
 use super::disk::{Disk, KeyFolderError};
 use super::id::{KeyId, KeyOwner};
@@ -148,7 +148,7 @@ impl KeyRegistry {
         database: &Database,
         bytes: &[u8],
         owner: Option<KeyOwner>,
-    ) -> Result<[u8; 32], EngineError> {
+    ) -> Result<KeysHash, EngineError> {
         let hash = blake3::hash(bytes).into();
         let id = KeyId::new(database, &hash);
         let kept = {
@@ -176,7 +176,7 @@ impl KeyRegistry {
     /// # Errors
     /// [`EngineError::UnknownKeys`]; if the keys are not in memory, also the errors of preparing
     /// them.
-    pub fn get(&self, database: &Database, hash: &[u8; 32]) -> Result<PreparedKeys, EngineError> {
+    pub fn get(&self, database: &Database, hash: &KeysHash) -> Result<PreparedKeys, EngineError> {
         let found = self.find(database, hash);
         let counter = match &found {
             Ok((_, Found::Memory)) => &self.lookups.from_memory,
@@ -188,7 +188,7 @@ impl KeyRegistry {
         found.map(|(keys, _)| keys)
     }
 
-    fn find(&self, database: &Database, hash: &[u8; 32]) -> Result<(PreparedKeys, Found), EngineError> {
+    fn find(&self, database: &Database, hash: &KeysHash) -> Result<(PreparedKeys, Found), EngineError> {
         let id = KeyId::new(database, hash);
         let now = (self.clock)();
         if let Some(keys) = self.recall(database, id, now) {
@@ -224,9 +224,9 @@ impl KeyRegistry {
     }
 
     /// Returns the bytes that another server shared under a client's hash.
-    fn fetch(&self, database: &Database, id: KeyId, hash: &[u8; 32]) -> Option<Vec<u8>> {
+    fn fetch(&self, database: &Database, id: KeyId, hash: &KeysHash) -> Option<Vec<u8>> {
         let bytes = self.shared.as_ref()?.fetch(&id.0, database.sizes().keys_bytes)?;
-        let right = blake3::hash(&bytes) == *hash;
+        let right = KeysHash::from(blake3::hash(&bytes)) == *hash;
         if !right {
             tracing::warn!("shared keys were damaged and are not used");
         }

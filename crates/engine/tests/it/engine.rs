@@ -10,8 +10,7 @@ use spirea_engine::{
     Asked, Database, Engine, EngineError, HintFile, Identity, KeyRegistry, Load, LoadError, Served, State,
     Ticket,
 };
-use spirea_protocols::{Party, ProtocolError, Query, Sizes, Table, TableKind};
-
+use spirea_protocols::{Party, ProtocolError, Query, Sizes, Table, TableKind, Version};
 use spirea_specimens::VERSION;
 use spirea_specimens::scripted::{Behaviour, Scripted, database, echo, gated, identity, queries};
 
@@ -22,7 +21,7 @@ fn engine(queue: usize, behaviour: Behaviour) -> Engine {
     engine
 }
 
-fn submit_to(engine: &Engine, version: &[u8; 32], queries: Vec<Bytes>) -> Result<Ticket, EngineError> {
+fn submit_to(engine: &Engine, version: &Version, queries: Vec<Bytes>) -> Result<Ticket, EngineError> {
     engine.submit(&engine.version("test", Some(version))?, vec![Asked { keys: None, queries }])
 }
 
@@ -36,8 +35,8 @@ async fn a_batch_is_answered_in_order() {
 #[tokio::test]
 async fn requests_are_checked_before_they_are_admitted() {
     let engine = engine(8, Box::new(|_| panic!("nothing may be computed")));
-    let submit = |version, queries| submit_to(&engine, version, queries).map(drop).unwrap_err();
-    assert!(matches!(submit(&[2; 32], queries(&[1])), EngineError::Stale { current: VERSION }));
+    let submit = |version: &Version, queries| submit_to(&engine, version, queries).map(drop).unwrap_err();
+    assert!(matches!(submit(&Version::new([2; 32]), queries(&[1])), EngineError::Stale { current: VERSION }));
     for bad in [vec![], queries(&[1; 5]), vec![b"short".as_slice().into()]] {
         let error = submit(&VERSION, bad);
         assert!(matches!(error, EngineError::Malformed(_)) && !error.accepted(), "{error}");
@@ -114,7 +113,7 @@ async fn a_new_version_takes_over_and_the_old_one_finishes_what_it_accepted() {
     let second = submit_to(&engine, &VERSION, queries(&[2])).unwrap();
     // Two bases are kept, so this one is dropped first.
     for version in [2, 3] {
-        let newer = Identity { version: [version; 32], ..identity() };
+        let newer = Identity { version: Version::new([version; 32]), ..identity() };
         let sizes = newer.params.sizes();
         engine
             .publish(Database::new(newer, Box::new(Scripted { sizes, behaviour: Box::new(echo) })).unwrap());
@@ -124,7 +123,7 @@ async fn a_new_version_takes_over_and_the_old_one_finishes_what_it_accepted() {
     assert_eq!(first.await.unwrap().answers[0][0][0], 1);
     assert_eq!(second.await.unwrap().answers[0][0][0], 2);
     let stale = submit_to(&engine, &VERSION, queries(&[3])).map(drop).unwrap_err();
-    assert!(matches!(stale, EngineError::Stale { current } if current == [3; 32]));
+    assert!(matches!(stale, EngineError::Stale { current } if current == Version::new([3; 32])));
 }
 
 #[test]
@@ -218,7 +217,7 @@ fn a_rehearsal_finds_out_whether_there_is_room() {
 /// Returns a delta of the database, with this version.
 fn delta(version: u8) -> Database {
     let mut identity = identity();
-    identity.version = [version; 32];
+    identity.version = Version::new([version; 32]);
     identity.table.kind = TableKind::Keyword;
     identity.table.places = Some([9; 32]);
     let sizes = identity.params.sizes();
@@ -230,7 +229,7 @@ async fn a_version_with_a_delta_is_asked_in_both_parts() {
     let engine = engine(8, Box::new(echo));
     let base = Arc::clone(engine.version("test", None).unwrap().base());
     let served = Served::new(Arc::clone(&base), Some(Arc::new(delta(7)))).unwrap();
-    assert_eq!(served.delta().unwrap().identity().version, [7; 32]);
+    assert_eq!(served.delta().unwrap().identity().version, Version::new([7; 32]));
     engine.publish(served.clone());
     assert!(
         *served.version() != VERSION && engine.version("test", None).unwrap().version() == served.version()
@@ -260,10 +259,10 @@ fn the_newest_versions_of_two_bases_are_kept() {
     let engine = Engine::new(8, KeyRegistry::default()).unwrap();
     let base = |version| {
         let sizes = identity().params.sizes();
-        let identity = Identity { version: [version; 32], ..identity() };
+        let identity = Identity { version: Version::new([version; 32]), ..identity() };
         Arc::new(Database::new(identity, Box::new(Scripted { sizes, behaviour: Box::new(echo) })).unwrap())
     };
-    let kept = || -> Vec<[u8; 32]> {
+    let kept = || -> Vec<Version> {
         engine.versions("test").unwrap().iter().map(|served| *served.version()).collect()
     };
     let mut published = Vec::new();
@@ -304,15 +303,15 @@ fn the_newest_versions_of_two_bases_are_kept() {
     assert_eq!((kept()[0], kept().len()), (*older.version(), 16));
     assert_eq!(kept().iter().filter(|version| *version == older.version()).count(), 1);
     assert!(
-        matches!(engine.version("test", Some(&[9; 32])).map(drop), Err(EngineError::Stale { current }) if current == *older.version())
+        matches!(engine.version("test", Some(&Version::new([9; 32]))).map(drop), Err(EngineError::Stale { current }) if current == *older.version())
     );
     // A version that cannot be loaded changes nothing for the versions that answer.
-    engine.expect("test", [9; 32]);
+    engine.expect("test", Version::new([9; 32]));
     engine.refuse("test", "damaged".into());
     let status = engine.statuses().remove(0);
     assert_eq!(
         (status.version, status.refused.as_deref(), kept()[0]),
-        ([9; 32], Some("damaged"), *older.version())
+        (Version::new([9; 32]), Some("damaged"), *older.version())
     );
     engine.fail("test", "lost".into());
     assert!(matches!(engine.versions("test").map(drop), Err(EngineError::Failed)));
@@ -322,12 +321,12 @@ fn the_newest_versions_of_two_bases_are_kept() {
 fn a_former_version_answers_those_who_name_it_behind_the_newest() {
     let engine = engine(8, Box::new(echo));
     let sizes = identity().params.sizes();
-    let older = Identity { version: [2; 32], ..identity() };
+    let older = Identity { version: Version::new([2; 32]), ..identity() };
     let older = Database::new(older, Box::new(Scripted { sizes, behaviour: Box::new(echo) })).unwrap();
     engine.publish_former(older.into());
     let versions: Vec<_> = engine.versions("test").unwrap().iter().map(|served| *served.version()).collect();
-    assert_eq!(versions, [VERSION, [2; 32]]);
-    assert!(engine.version("test", Some(&[2; 32])).is_ok());
+    assert_eq!(versions, [VERSION, Version::new([2; 32])]);
+    assert!(engine.version("test", Some(&Version::new([2; 32]))).is_ok());
 }
 
 #[test]
@@ -335,7 +334,7 @@ fn hints_are_found_by_their_hash_in_all_versions_and_parts() {
     let engine = Engine::new(8, KeyRegistry::default()).unwrap();
     let part = |version: u8, kind| {
         let mut identity = identity();
-        (identity.version, identity.hint.blake3) = ([version; 32], [version; 32]);
+        (identity.version, identity.hint.blake3) = (Version::new([version; 32]), [version; 32]);
         identity.hint.file = StoredFile::at(format!("hint-{version}"));
         identity.table.kind = kind;
         identity.table.places = (kind == TableKind::Keyword).then_some([9; 32]);

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use spirea_engine::{Asked, Database, Engine, Identity, KeyRegistry, Load, Served, Ticket};
-use spirea_protocols::Query;
+use spirea_protocols::{Query, Version};
 use spirea_specimens::scripted::{Behaviour, Scripted, echo, gated, identity, queries};
 
 /// Time limit for any event, on a machine with much other load.
@@ -14,7 +14,7 @@ const PATIENCE: Duration = Duration::from_secs(40);
 const NEVER: Duration = Duration::from_millis(200);
 
 fn version(number: u8, behaviour: Behaviour) -> Database {
-    let identity = Identity { version: [number; 32], ..identity() };
+    let identity = Identity { version: Version::new([number; 32]), ..identity() };
     let sizes = identity.params.sizes();
     Database::new(identity, Box::new(Scripted { sizes, behaviour })).unwrap()
 }
@@ -27,7 +27,7 @@ fn engine(versions: Vec<Database>) -> Engine {
 }
 
 fn submit(engine: &Engine, version: u8, byte: u8) -> Ticket {
-    let served = engine.version("test", Some(&[version; 32])).unwrap();
+    let served = engine.version("test", Some(&Version::new([version; 32]))).unwrap();
     engine.submit(&served, vec![Asked { keys: None, queries: queries(&[byte]) }]).unwrap()
 }
 
@@ -78,7 +78,8 @@ fn a_former_version_that_waits_for_its_machines_delays_nobody() {
     begins.recv_timeout(PATIENCE).unwrap();
     let former = [first, submit(&engine, 1, 8)];
     assert_eq!(answer(submit(&engine, 2, 9)), 9);
-    let [newest, of_former] = [2, 1].map(|version| engine.version("test", Some(&[version; 32])).unwrap());
+    let [newest, of_former] =
+        [2, 1].map(|version| engine.version("test", Some(&Version::new([version; 32]))).unwrap());
     assert_eq!((newest.load(), of_former.load()), (Load::default(), Load { waiting: 1, running: 1 }));
     (0..2).for_each(|_| go.send(()).unwrap());
     assert_eq!(former.map(answer), [7, 8]);

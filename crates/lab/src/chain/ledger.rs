@@ -12,7 +12,6 @@ use super::accounts::Height;
 /// A version, as a stream's output and a server's list name it.
 #[derive(Deserialize)]
 pub struct Published {
-    #[serde(with = "spirea_protocols::hex")]
     version: Version,
     sequence: u64,
     changes: u64,
@@ -108,7 +107,7 @@ mod tests {
         let mut version = [0; 32];
         for (sequence, height) in [(1, Some(0)), (2, Some(1)), (3, Some(2)), (4, Some(2)), (5, None)] {
             version[31] = sequence;
-            assert_eq!(ledger.height(&version), height);
+            assert_eq!(ledger.height(&Version::new(version)), height);
         }
         assert_eq!((ledger.newest(), ledger.versions(), ledger.compactions()), (2, 4, 1));
     }

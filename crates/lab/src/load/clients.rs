@@ -221,7 +221,7 @@ impl Fleet {
 /// Returns a request id for an upload of keys. The keys' hash is public, and a repeated upload has
 /// the same id.
 fn upload_id(hash: &KeysHash) -> String {
-    hex(&hash[..16])
+    format!("{hash:.32}")
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -239,7 +239,7 @@ fn at(server: &Endpoint, failure: &Failure) -> anyhow::Error {
 
 /// Fetches the description of a version, or of the newest.
 async fn describe(server: &Endpoint, name: &str, version: Option<&Version>) -> anyhow::Result<Description> {
-    let config = version.map_or("config".into(), |version| format!("config?version={}", hex(version)));
+    let config = version.map_or("config".into(), |version| format!("config?version={version}"));
     let config = server.get(&config, MAX_CONFIG_BYTES).await.map_err(|failure| at(server, &failure))?;
     Ok(Description::parse(name, config)?)
 }

@@ -6,7 +6,7 @@
 
 use spirea_math::secret::declassify;
 
-use crate::ProtocolError;
+use crate::{ProtocolError, Version};
 
 /// A delta's entry for a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,18 +50,18 @@ pub fn index_key(index: u64) -> [u8; 8] {
 }
 
 /// Returns the version of a database: that of its base alone, or a hash of both versions.
-pub fn version(base: [u8; 32], delta: Option<[u8; 32]>) -> [u8; 32] {
+pub fn version(base: Version, delta: Option<Version>) -> Version {
     delta.map_or(base, |delta| {
         let mut hasher = blake3::Hasher::new_derive_key("spirea 2026 version of a base and its delta");
-        hasher.update(&base).update(&delta);
+        hasher.update(base.as_bytes()).update(delta.as_bytes());
         hasher.finalize().into()
     })
 }
 
 /// Returns the seed of the public matrices of all deltas of a base, for clients that hold a hint.
 /// With one seed, the hints of two deltas of one shape differ only where their records differ.
-pub fn seed(base: &[u8; 32]) -> [u8; 32] {
-    blake3::derive_key("spirea 2026 seed of the public matrices of a base's deltas", base)
+pub fn seed(base: &Version) -> [u8; 32] {
+    blake3::derive_key("spirea 2026 seed of the public matrices of a base's deltas", base.as_bytes())
 }
 
 /// Returns the salt of all deltas of a base.
@@ -71,8 +71,8 @@ pub fn seed(base: &[u8; 32]) -> [u8; 32] {
 /// hashes. Two keys of one's own with equal tags take 2^48; a delta with both is refused, but a
 /// delta of the next base, with another salt, is not. The positions of entries depend on the
 /// table's places, which cannot be predicted.
-pub fn salt(base: &[u8; 32]) -> [u8; 32] {
-    blake3::derive_key("spirea 2026 salt of a base's deltas", base)
+pub fn salt(base: &Version) -> [u8; 32] {
+    blake3::derive_key("spirea 2026 salt of a base's deltas", base.as_bytes())
 }
 
 #[cfg(test)]
@@ -99,9 +99,9 @@ mod tests {
 
     #[test]
     fn versions_tell_bases_and_deltas_apart() {
-        let versions =
-            [version([1; 32], None), version([1; 32], Some([2; 32])), version([2; 32], Some([1; 32]))];
-        assert_eq!(versions[0], [1; 32]);
+        let [one, two] = [1, 2].map(|byte| Version::new([byte; 32]));
+        let versions = [version(one, None), version(one, Some(two)), version(two, Some(one))];
+        assert_eq!(versions[0], one);
         assert!(versions[0] != versions[1] && versions[1] != versions[2] && versions[0] != versions[2]);
     }
 }

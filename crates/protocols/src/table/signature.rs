@@ -15,7 +15,7 @@ use ed25519_dalek::{Signer as _, SigningKey, VerifyingKey};
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
-use crate::ProtocolError;
+use crate::{ProtocolError, Version};
 
 /// Maximum bytes of a signature as JSON.
 pub const MAX_SIGNATURE_BYTES: u64 = 1024;
@@ -91,7 +91,7 @@ pub struct Signature {
 
 impl Signature {
     /// Signs version `version` of dataset `name`.
-    pub fn new(key: &PrivateKey, name: &str, version: &[u8; 32], sequence: u64, created: &str) -> Self {
+    pub fn new(key: &PrivateKey, name: &str, version: &Version, sequence: u64, created: &str) -> Self {
         let ed25519 = key.0.sign(&statement(name, version, sequence, created)).to_bytes();
         Self { sequence, created: created.into(), key: key.public(), ed25519 }
     }
@@ -117,7 +117,7 @@ impl Signature {
     ///
     /// # Errors
     /// [`ProtocolError::Untrusted`] if the key did not sign it.
-    pub fn verify(&self, name: &str, version: &[u8; 32], key: &PublicKey) -> Result<(), ProtocolError> {
+    pub fn verify(&self, name: &str, version: &Version, key: &PublicKey) -> Result<(), ProtocolError> {
         if self.key != *key {
             return Err(ProtocolError::Untrusted(format!(
                 "{name} is signed by the key {}, and the pinned one is {key}: if the operator has told you of a new key, pin that; otherwise do not trust this server",
@@ -136,13 +136,13 @@ impl Signature {
 }
 
 /// Returns the signed statement. Each part of variable length is preceded by its length.
-fn statement(name: &str, version: &[u8; 32], sequence: u64, created: &str) -> Vec<u8> {
+fn statement(name: &str, version: &Version, sequence: u64, created: &str) -> Vec<u8> {
     let mut bytes = b"spirea 2026 signed version\0".to_vec();
     for text in [name, created] {
         bytes.extend((text.len() as u64).to_le_bytes());
         bytes.extend_from_slice(text.as_bytes());
     }
-    bytes.extend_from_slice(version);
+    bytes.extend_from_slice(version.as_bytes());
     bytes.extend(sequence.to_le_bytes());
     bytes
 }
@@ -166,7 +166,7 @@ impl Pin {
     pub fn accept(
         &mut self,
         name: &str,
-        version: &[u8; 32],
+        version: &Version,
         signature: Option<&Signature>,
     ) -> Result<(), ProtocolError> {
         let Some(signature) = signature else {
@@ -223,27 +223,30 @@ mod tests {
 
     const CREATED: &str = "2026-01-31T23:59:59Z";
 
+    const TWO: Version = Version::new([2; 32]);
+    const THREE: Version = Version::new([3; 32]);
+
     fn key(seed: u8) -> PrivateKey {
         PrivateKey::from_bytes(&[seed; 32])
     }
 
     #[test]
     fn a_signature_is_for_one_version_of_one_name_and_key() {
-        let signature = Signature::new(&key(1), "domains", &[2; 32], 5, CREATED);
+        let signature = Signature::new(&key(1), "domains", &TWO, 5, CREATED);
         let again = Signature::from_json(&signature.to_json()).unwrap();
         assert_eq!(again, signature);
         let public = key(1).public();
-        again.verify("domains", &[2; 32], &public).unwrap();
+        again.verify("domains", &TWO, &public).unwrap();
         assert_eq!(public.to_string().parse::<PublicKey>().unwrap(), public);
         assert_eq!(PrivateKey::from_bytes(&key(1).to_bytes()).public(), public);
         let refused = [
-            again.verify("domain", &[2; 32], &public),
-            again.verify("domains", &[3; 32], &public),
-            again.verify("domains", &[2; 32], &key(2).public()),
-            Signature { sequence: 6, ..again.clone() }.verify("domains", &[2; 32], &public),
+            again.verify("domain", &TWO, &public),
+            again.verify("domains", &THREE, &public),
+            again.verify("domains", &TWO, &key(2).public()),
+            Signature { sequence: 6, ..again.clone() }.verify("domains", &TWO, &public),
             Signature { created: "2026-01-31T23:59:58Z".into(), ..again.clone() }
-                .verify("domains", &[2; 32], &public),
-            Signature { key: key(2).public(), ..again.clone() }.verify("domains", &[2; 32], &key(2).public()),
+                .verify("domains", &TWO, &public),
+            Signature { key: key(2).public(), ..again.clone() }.verify("domains", &TWO, &key(2).public()),
         ];
         for refused in refused {
             assert!(matches!(refused, Err(ProtocolError::Untrusted(_))));
@@ -251,13 +254,13 @@ mod tests {
         for bit in 0..512 {
             let mut forged = again.clone();
             forged.ed25519[bit / 8] ^= 1 << (bit % 8);
-            assert!(forged.verify("domains", &[2; 32], &public).is_err(), "bit {bit}");
+            assert!(forged.verify("domains", &TWO, &public).is_err(), "bit {bit}");
         }
     }
 
     #[test]
     fn signatures_of_other_lengths_or_digits_are_refused() {
-        let signature = Signature::new(&key(1), "domains", &[2; 32], 5, CREATED);
+        let signature = Signature::new(&key(1), "domains", &TWO, 5, CREATED);
         let json = String::from_utf8(signature.to_json()).unwrap();
         let hex: String = signature.ed25519.iter().map(|byte| format!("{byte:02x}")).collect();
         assert!(json.contains(&hex));
@@ -277,9 +280,11 @@ mod tests {
     fn a_pinned_client_takes_only_signed_and_newer_versions() {
         let mut pin = Pin { key: key(1).public(), sequence: 0 };
         let mut accept = |signer: Option<u8>, version: u8, sequence| {
-            let signature =
-                signer.map(|seed| Signature::new(&key(seed), "domains", &[version; 32], sequence, CREATED));
-            pin.accept("domains", &[version; 32], signature.as_ref()).map_err(|error| error.to_string())
+            let signature = signer.map(|seed| {
+                Signature::new(&key(seed), "domains", &Version::new([version; 32]), sequence, CREATED)
+            });
+            pin.accept("domains", &Version::new([version; 32]), signature.as_ref())
+                .map_err(|error| error.to_string())
         };
         accept(Some(1), 1, 10).unwrap();
         accept(Some(1), 1, 10).unwrap();

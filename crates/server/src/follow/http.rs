@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use spirea_client::{EnvironmentProxy, TransportError, agent, proxy_for, root_certificates};
+use spirea_protocols::Version;
 use spirea_store::FileEntry;
 use spirea_store::manifest::{MANIFEST_FILE, MAX_MANIFEST_BYTES};
 use spirea_store::repository::{MAX_RECORD_BYTES, Published, Publisher};
@@ -29,7 +30,7 @@ pub(crate) struct Look {
     /// Name of the follower.
     pub follower: [u8; 16],
     /// Newest version whose files it has, if any.
-    pub has: Option<[u8; 32]>,
+    pub has: Option<Version>,
 }
 
 /// The endpoints of a database for followers.
@@ -97,8 +98,8 @@ impl<E: Fn() -> bool> HttpPublisher<E> {
         }
     }
 
-    fn file_path(&self, snapshot: &[u8; 32], file: &str) -> String {
-        format!("snapshots/{}/{file}?follower={}", hexadecimal(snapshot), hexadecimal(&self.look.follower))
+    fn file_path(&self, snapshot: &Version, file: &str) -> String {
+        format!("snapshots/{}/{file}?follower={}", snapshot, hexadecimal(&self.look.follower))
     }
 
     /// Reads a body of at most `most` bytes.
@@ -129,30 +130,24 @@ impl<E: Fn() -> bool> Publisher for HttpPublisher<E> {
     fn record(&self) -> Result<Option<Published>, FollowError> {
         let most = MAX_RECORD_BYTES as u64;
         let Look { follower, has } = &self.look;
-        let has = has.map(|has| format!("&has={}", hexadecimal(&has))).unwrap_or_default();
+        let has = has.map(|has| format!("&has={has}")).unwrap_or_default();
         let path = format!("record?follower={}{has}", hexadecimal(follower));
         let response = self.get(&path, most, None)?;
         if response.status() == StatusCode::NO_CONTENT {
             return Ok(None);
         }
         let answering = response.headers().get(ANSWERING).and_then(|value| value.to_str().ok());
-        let answering = answering.and_then(|digits| blake3::Hash::from_hex(digits).ok());
-        let answering = answering.map(|hash| *hash.as_bytes());
+        let answering = answering.and_then(Version::from_hex);
         Ok(Some(Published { record: self.read(&path, response, most)?, answering }))
     }
 
-    fn manifest(&self, snapshot: &[u8; 32]) -> Result<Vec<u8>, FollowError> {
+    fn manifest(&self, snapshot: &Version) -> Result<Vec<u8>, FollowError> {
         let path = self.file_path(snapshot, MANIFEST_FILE);
         let response = self.get(&path, MAX_MANIFEST_BYTES, None)?;
         self.read(&path, response, MAX_MANIFEST_BYTES)
     }
 
-    fn piece(
-        &self,
-        snapshot: &[u8; 32],
-        file: &FileEntry,
-        range: Range<u64>,
-    ) -> Result<Vec<u8>, FollowError> {
+    fn piece(&self, snapshot: &Version, file: &FileEntry, range: Range<u64>) -> Result<Vec<u8>, FollowError> {
         let (path, most) = (self.file_path(snapshot, &file.file), range.end - range.start);
         let response = self.get(&path, most, Some(&range))?;
         let expected = format!("bytes {}-{}/{}", range.start, range.end - 1, file.bytes);

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use spirea_engine::Served;
-use spirea_protocols::ProtocolError;
 use spirea_protocols::signature::{Pin, Signature};
+use spirea_protocols::{ProtocolError, Version};
 use spirea_store::succession::{Shrinking, check_base, check_successor};
 use spirea_store::{Manifest, StoreError};
 
@@ -16,7 +16,7 @@ use super::entries::{Entry, Library};
 use super::folder::Folder;
 use super::source::Source;
 use super::thread::spawn;
-use super::version::Version;
+use super::version_files::VersionFiles;
 
 /// Reason why the snapshot in a folder is not adopted.
 #[derive(Debug, thiserror::Error)]
@@ -50,8 +50,7 @@ pub(crate) struct ReloadError(Vec<(String, AdoptError)>);
 pub(crate) struct Reloaded {
     name: String,
     /// Identifier by which clients name the version.
-    #[serde(with = "spirea_protocols::hex")]
-    version: [u8; 32],
+    version: Version,
     /// True if the version did not answer before.
     new: bool,
 }
@@ -113,12 +112,12 @@ impl Library {
         shrinking: Shrinking,
     ) -> Result<Reloaded, AdoptError> {
         let version = folder.read()?;
-        let reloaded = |new| Reloaded { name: name.into(), version: version.name(), new };
+        let reloaded = |new| Reloaded { name: name.into(), version: version.version(), new };
         check_base(&version.base)?;
         let opening = self.loader.opening();
         let party = version.base.manifest().protocol.party(opening).map_err(AdoptError::Party)?;
         if let Some(served) = &answering
-            && *served.version() == version.name()
+            && *served.version() == version.version()
         {
             // Publishing the version again clears a former refusal.
             self.engine.publish(served.clone());
@@ -141,7 +140,7 @@ impl Library {
 
 /// Checks that the version's signature is valid, and that clients which pin the key of the current
 /// version's signature accept it.
-fn check_signature(version: &Version, current: Option<&Signature>) -> Result<(), AdoptError> {
+fn check_signature(version: &VersionFiles, current: Option<&Signature>) -> Result<(), AdoptError> {
     let Manifest { name, .. } = version.base.manifest();
     let own = version.signature.as_ref();
     let Some(mut pin) =
@@ -149,5 +148,5 @@ fn check_signature(version: &Version, current: Option<&Signature>) -> Result<(),
     else {
         return Ok(());
     };
-    pin.accept(name, &version.name(), own).map_err(AdoptError::Signature)
+    pin.accept(name, &version.version(), own).map_err(AdoptError::Signature)
 }

@@ -6,12 +6,13 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use spirea_engine::{Database, EngineError, Served};
+use spirea_protocols::Version;
 use spirea_store::Snapshot;
 
 use super::bring_up::verify;
 use super::entries::Library;
 use super::former::IDLE;
-use super::version::Version;
+use super::version_files::VersionFiles;
 
 /// Number of a database's newest versions whose deltas stay open: the current one, and the one of
 /// clients that have not heard of it.
@@ -42,9 +43,9 @@ impl Library {
     }
 
     /// Verifies and opens the delta of a kept version.
-    fn open_former(&self, name: &str, version: &[u8; 32]) -> Result<Arc<Database>, String> {
+    fn open_former(&self, name: &str, version: &Version) -> Result<Arc<Database>, String> {
         let versions = self.entries.get(name).map(|entry| entry.source.versions()).unwrap_or_default();
-        let mut deltas = versions.iter().filter_map(|version: &Version| version.delta.as_ref());
+        let mut deltas = versions.iter().filter_map(|version: &VersionFiles| version.delta.as_ref());
         let Some(snapshot) = deltas.find(|snapshot: &&Snapshot| snapshot.version() == *version) else {
             return Err("the version is no longer kept".into());
         };

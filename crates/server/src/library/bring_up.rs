@@ -9,7 +9,7 @@ use super::entries::{Entry, Library};
 use super::error::PublishError;
 use super::loader::{Loader, Loss};
 use super::thread::spawn;
-use super::version::Version;
+use super::version_files::VersionFiles;
 use crate::apple::Opened;
 
 impl Library {
@@ -84,7 +84,7 @@ impl Library {
     pub(super) fn open(
         &self,
         name: &str,
-        version: &Version,
+        version: &VersionFiles,
         open: impl Fn(&Loader, &Snapshot) -> Result<Arc<Database>, String>,
     ) -> Result<Served, String> {
         let answering = self.engine.versions(name).unwrap_or_default();
@@ -133,7 +133,7 @@ impl Library {
         let versions = entry.source.versions();
         self.former.clear();
         for part in answering.iter().flat_map(Served::parts).filter(|part| !part.is_asleep()) {
-            let mut snapshots = versions.iter().flat_map(Version::snapshots);
+            let mut snapshots = versions.iter().flat_map(VersionFiles::snapshots);
             let snapshot = snapshots.find(|snapshot| snapshot.version() == part.identity().version);
             // A version that is no longer on disk stops answering.
             if let Some(snapshot) = snapshot {
@@ -152,9 +152,9 @@ impl Library {
     ) -> Result<(), PublishError> {
         self.await_followers(name, entry, repository);
         let _turn = entry.turn();
-        let Some(current) = repository.current().map(Version::from) else { return Ok(()) };
+        let Some(current) = repository.current().map(VersionFiles::from) else { return Ok(()) };
         let newest = self.engine.version(name, None).ok();
-        if newest.is_some_and(|newest| *newest.version() == current.name()) {
+        if newest.is_some_and(|newest| *newest.version() == current.version()) {
             return Ok(());
         }
         if let Err(cause) = self.answer(name, &current, Loader::open_interim) {
@@ -184,10 +184,10 @@ impl Library {
     pub(super) fn answer(
         self: &Arc<Self>,
         name: &str,
-        version: &Version,
+        version: &VersionFiles,
         open: impl Fn(&Loader, &Snapshot) -> Result<Arc<Database>, String>,
     ) -> Result<(), String> {
-        self.engine.expect(name, version.name());
+        self.engine.expect(name, version.version());
         let served = self.open(name, version, open)?;
         let apple = self.open_apple(name, &version.base)?;
         self.put(name, version, served, apple);
@@ -196,7 +196,7 @@ impl Library {
 
     /// Makes an opened version answer, and releases the deltas of former ones. A thread then
     /// replaces a new base by its final form.
-    pub(super) fn put(self: &Arc<Self>, name: &str, version: &Version, served: Served, apple: Opened) {
+    pub(super) fn put(self: &Arc<Self>, name: &str, version: &VersionFiles, served: Served, apple: Opened) {
         let answering = self.engine.versions(name).unwrap_or_default();
         let new_base = answering.iter().all(|other| !Arc::ptr_eq(other.base(), served.base()));
         self.engine.publish(served);

@@ -83,7 +83,7 @@ impl Library {
             if let Some(version) = &current {
                 apple.announce(&name, &version.base);
             }
-            engine.announce(&name, current.map_or([0; 32], |version| version.name()))?;
+            engine.announce(&name, current.map(|version| version.version()).unwrap_or_default())?;
             let (turn, compactions) = (Mutex::default(), Mutex::default());
             entries.insert(name, Entry { source, turn, compactions, followers: Followers::default() });
         }

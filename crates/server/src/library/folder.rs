@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use spirea_store::{Repository, Snapshot, StoreError};
 
-use super::version::Version;
+use super::version_files::VersionFiles;
 
 /// Number of versions kept when one is adopted: the current one, and one that clients may still
 /// query.
@@ -16,7 +16,7 @@ const KEPT: usize = 2;
 pub(crate) struct Folder {
     path: PathBuf,
     /// Versions, newest first: at least one.
-    versions: Mutex<Vec<Version>>,
+    versions: Mutex<Vec<VersionFiles>>,
 }
 
 impl Folder {
@@ -38,42 +38,42 @@ impl Folder {
     ///
     /// # Errors
     /// Those of [`Folder::open`].
-    pub fn read(&self) -> Result<Version, StoreError> {
+    pub fn read(&self) -> Result<VersionFiles, StoreError> {
         Ok(read(&self.path)?.swap_remove(0))
     }
 
     /// Returns the version that was adopted last.
-    pub fn current(&self) -> Version {
+    pub fn current(&self) -> VersionFiles {
         self.locked()[0].clone()
     }
 
     /// Returns the adopted versions that are kept, newest first.
-    pub fn versions(&self) -> Vec<Version> {
+    pub fn versions(&self) -> Vec<VersionFiles> {
         self.locked().clone()
     }
 
     /// Makes `version` the newest.
-    pub fn adopt(&self, version: Version) {
+    pub fn adopt(&self, version: VersionFiles) {
         let mut versions = self.locked();
-        versions.retain(|other| other.name() != version.name());
+        versions.retain(|other| other.version() != version.version());
         versions.insert(0, version);
         versions.truncate(KEPT);
     }
 
-    fn locked(&self) -> MutexGuard<'_, Vec<Version>> {
+    fn locked(&self) -> MutexGuard<'_, Vec<VersionFiles>> {
         // A panic leaves a whole list.
         self.versions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Reads the versions in a folder, newest first: at least one.
-fn read(path: &Path) -> Result<Vec<Version>, StoreError> {
+fn read(path: &Path) -> Result<Vec<VersionFiles>, StoreError> {
     if !Repository::is_one(path) {
         let base = Snapshot::open(path)?;
         let signature = base.signature()?;
-        return Ok(vec![Version { base, delta: None, signature, values: None }]);
+        return Ok(vec![VersionFiles { base, delta: None, signature, values: None }]);
     }
-    let versions: Vec<_> = Repository::list(path)?.into_iter().map(Version::from).collect();
+    let versions: Vec<_> = Repository::list(path)?.into_iter().map(VersionFiles::from).collect();
     if versions.is_empty() {
         let detail = "it has no version yet, and this process may not write there: publish a base first";
         return Err(StoreError::NoSuchVersion { path: path.into(), detail: detail.into() });

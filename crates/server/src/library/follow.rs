@@ -3,6 +3,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use spirea_protocols::Version;
 use spirea_store::repository::{Offer, Trust};
 
 use super::entries::Library;
@@ -10,7 +11,7 @@ use super::followers::FollowerId;
 use super::loader::Loader;
 use super::source::Source;
 use super::thread::spawn;
-use super::version::Version;
+use super::version_files::VersionFiles;
 use crate::follow::{Follow, FollowError, HttpPublisher, Look};
 
 /// Longest time between looks while a version was received that does not answer yet.
@@ -42,7 +43,7 @@ impl Library {
         name: &str,
         follow: &Follow,
         follower: &FollowerId,
-        received: Option<[u8; 32]>,
+        received: Option<Version>,
     ) -> Result<Outcome, FollowError> {
         let (entry, repository) = self.entry(name).map_err(|error| FollowError::Load(error.to_string()))?;
         let ending = Arc::clone(&self.ending);
@@ -60,7 +61,7 @@ impl Library {
         if !answers {
             return Ok(Outcome::Received(record.version));
         }
-        let version = Version::from(record.clone());
+        let version = VersionFiles::from(record.clone());
         let protocol = &version.base.manifest().protocol;
         protocol.party(self.loader.opening()).map_err(|error| FollowError::Load(error.to_string()))?;
         let _turn = entry.turn();
@@ -88,7 +89,7 @@ enum Outcome {
     /// Its current version answers here.
     Same,
     /// Its current version was copied, and does not answer there yet.
-    Received([u8; 32]),
+    Received(Version),
     /// Its current version was copied, and answers.
     Adopted {
         /// Number of the version.

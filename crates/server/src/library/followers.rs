@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use spirea_protocols::Version;
+
 /// Time after which a follower that asks for nothing is forgotten. It covers the verification of a
 /// large file.
 const FORGOTTEN: Duration = Duration::from_secs(5 * 60);
@@ -22,14 +24,14 @@ pub(super) struct Followers {
 
 /// Latest report of a follower.
 struct Report {
-    has: [u8; 32],
+    has: Version,
     /// Time of the latest request.
     seen: Instant,
 }
 
 impl Followers {
     /// Notes that a follower has a version on disk.
-    pub fn report(&self, follower: FollowerId, has: [u8; 32]) {
+    pub fn report(&self, follower: FollowerId, has: Version) {
         let mut known = self.locked();
         let now = Instant::now();
         known.retain(|_, report| now.duration_since(report.seen) < FORGOTTEN);
@@ -49,7 +51,7 @@ impl Followers {
 
     /// Waits until all followers have a version, or for the time `most`. Returns the number of
     /// followers that do not have it.
-    pub fn wait_for(&self, version: &[u8; 32], most: Duration) -> usize {
+    pub fn wait_for(&self, version: &Version, most: Duration) -> usize {
         let late = |known: &HashMap<FollowerId, Report>| {
             let now = Instant::now();
             let is_late =
@@ -75,13 +77,13 @@ mod tests {
         let followers = Followers::default();
         let (former, new) = ([1; 32], [2; 32]);
         let long = Duration::from_secs(60);
-        assert_eq!(followers.wait_for(&new, long), 0);
-        followers.report([1; 16], former);
-        followers.report([2; 16], new);
-        assert_eq!(followers.wait_for(&new, Duration::from_millis(1)), 1);
+        assert_eq!(followers.wait_for(&Version::new(new), long), 0);
+        followers.report([1; 16], Version::new(former));
+        followers.report([2; 16], Version::new(new));
+        assert_eq!(followers.wait_for(&Version::new(new), Duration::from_millis(1)), 1);
         std::thread::scope(|scope| {
-            let waiting = scope.spawn(|| followers.wait_for(&new, long));
-            followers.report([1; 16], new);
+            let waiting = scope.spawn(|| followers.wait_for(&Version::new(new), long));
+            followers.report([1; 16], Version::new(new));
             assert_eq!(waiting.join().unwrap(), 0);
         });
     }

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use spirea_engine::Database;
+use spirea_protocols::Version;
 use tokio::sync::watch;
 
 /// Maximum number of deltas of further versions that a server opens at the same time.
@@ -19,7 +20,7 @@ pub(super) type Entered<T> = (watch::Receiver<Outcome<T>>, Option<watch::Sender<
 
 /// Values that were opened on request, by version.
 pub(super) struct Former<T = Database> {
-    slots: Mutex<HashMap<[u8; 32], Slot<T>>>,
+    slots: Mutex<HashMap<Version, Slot<T>>>,
 }
 
 struct Slot<T> {
@@ -52,7 +53,7 @@ impl<T> Default for Former<T> {
 
 impl<T> Former<T> {
     /// Returns the outcome of opening a value; `None` if as many others as are allowed are in use.
-    pub fn enter(&self, version: [u8; 32], now: Instant) -> Option<Entered<T>> {
+    pub fn enter(&self, version: Version, now: Instant) -> Option<Entered<T>> {
         let mut released = None;
         let mut slots = self.locked();
         if let Some(slot) = slots.get_mut(&version).filter(|slot| !slot.has_failed()) {
@@ -86,7 +87,7 @@ impl<T> Former<T> {
         drop(cleared);
     }
 
-    fn locked(&self) -> MutexGuard<'_, HashMap<[u8; 32], Slot<T>>> {
+    fn locked(&self) -> MutexGuard<'_, HashMap<Version, Slot<T>>> {
         // A panic leaves whole slots.
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -96,9 +97,9 @@ impl<T> Former<T> {
 mod tests {
     use super::*;
 
-    const ONE: [u8; 32] = [1; 32];
-    const TWO: [u8; 32] = [2; 32];
-    const THREE: [u8; 32] = [3; 32];
+    const ONE: Version = Version::new([1; 32]);
+    const TWO: Version = Version::new([2; 32]);
+    const THREE: Version = Version::new([3; 32]);
 
     #[test]
     fn a_value_is_opened_once_for_all_who_ask() {

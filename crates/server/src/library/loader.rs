@@ -82,14 +82,14 @@ impl Loader {
 
     fn open_with(&self, snapshot: &Snapshot, opening: Opening) -> Result<Arc<Database>, String> {
         let (database, backend) = self.opened(snapshot, opening)?;
-        let (name, version) = (&snapshot.manifest().name, snapshot.version_hex());
+        let (name, version) = (&snapshot.manifest().name, snapshot.version());
         tracing::info!(database = %name, snapshot = %version, %backend, "the snapshot is ready");
         Ok(database)
     }
 
     /// Opens a verified snapshot; the log has the error if there is one.
     fn opened(&self, snapshot: &Snapshot, opening: Opening) -> Result<(Arc<Database>, String), String> {
-        let (name, version) = (&snapshot.manifest().name, snapshot.version_hex());
+        let (name, version) = (&snapshot.manifest().name, snapshot.version());
         // A panic while one database loads must not affect the others.
         match catch_unwind(AssertUnwindSafe(|| self.read().database(snapshot, opening))) {
             Ok(Ok(Opened { database, backend, device })) => {

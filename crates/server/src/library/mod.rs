@@ -24,7 +24,7 @@ mod receive;
 mod signer;
 mod source;
 mod thread;
-mod version;
+mod version_files;
 
 pub(crate) use self::adopt::ReloadError;
 pub(crate) use self::entries::{FailedCompactions, Library};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use spirea_backend::StoredFile;
-use spirea_protocols::Table;
+use spirea_protocols::{Table, Version};
 use spirea_store::changes::Cursor;
 use spirea_store::repository::{Shrinking, StoredRecord};
 use spirea_store::{Changes, FileEntry, Repository, Silent, Snapshot, StoreError, VersionRecord};
@@ -27,8 +27,7 @@ const LEAST_COMPACTED: u64 = 4 << 20;
 #[derive(Debug, Serialize)]
 pub(crate) struct Published {
     /// Hash by which clients name the version.
-    #[serde(with = "spirea_protocols::hex")]
-    pub version: [u8; 32],
+    pub version: Version,
     /// Sequence number, which rises with every version that becomes current.
     pub sequence: u64,
     /// Number of changes since the base was built.
@@ -75,7 +74,7 @@ impl Library {
     ///
     /// # Errors
     /// [`PublishError::UnknownDatabase`], [`PublishError::Fixed`].
-    pub fn report(&self, name: &str, follower: FollowerId, has: [u8; 32]) -> Result<(), PublishError> {
+    pub fn report(&self, name: &str, follower: FollowerId, has: Version) -> Result<(), PublishError> {
         let (entry, _) = self.entry(name)?;
         entry.followers.report(follower, has);
         Ok(())
@@ -89,7 +88,7 @@ impl Library {
     pub fn file(
         &self,
         name: &str,
-        snapshot: &[u8; 32],
+        snapshot: &Version,
         file: &str,
         follower: Option<FollowerId>,
     ) -> Result<(FileEntry, StoredFile), PublishError> {

@@ -46,7 +46,7 @@ pub(super) fn signer_of(file: &Path, repository: &Path) -> Result<PrivateKey, Si
         Some(version @ VersionRecord { signature: Some(signature), .. }) if signature.key != key.public() => {
             Err(SignerError::Other {
                 repository: repository.into(),
-                version: version.version_hex(),
+                version: version.version.to_string(),
                 current: Box::new(signature.key),
                 file: file.into(),
                 key: Box::new(key.public()),

@@ -11,7 +11,7 @@ use spirea_store::{Repository, Snapshot, StoreError};
 
 use super::folder::Folder;
 use super::signer::{SignerError, signer_of};
-use super::version::Version;
+use super::version_files::VersionFiles;
 use crate::follow::Follow;
 
 /// Reason why a folder cannot be served.
@@ -121,10 +121,12 @@ impl Source {
     }
 
     /// Returns the versions that answer, newest first.
-    pub fn versions(&self) -> Vec<Version> {
+    pub fn versions(&self) -> Vec<VersionFiles> {
         match self {
             Self::Folder(folder) => folder.versions(),
-            Self::Repository(repository) => repository.versions().into_iter().map(Version::from).collect(),
+            Self::Repository(repository) => {
+                repository.versions().into_iter().map(VersionFiles::from).collect()
+            }
         }
     }
 }

@@ -9,8 +9,8 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 use spirea_engine::{Database, Served, State as Loading, Status};
-use spirea_protocols::Party;
 use spirea_protocols::signature::Signature;
+use spirea_protocols::{Party, Version};
 use spirea_wire::{Config, DatabaseState, Listing, PartConfig, Summary};
 
 use super::lengths::lengths;
@@ -78,13 +78,12 @@ pub(super) fn describe_with_cause(status: &Status) -> Value {
 }
 
 fn describe(status: &Status) -> Value {
-    let hex = |version: &[u8; 32]| blake3::Hash::from_bytes(*version).to_hex().to_string();
-    let mut described = json!({ "name": status.name, "version": hex(&status.version) });
+    let mut described = json!({ "name": status.name, "version": status.version });
     described["state"] = json!(match &status.state {
         Loading::Loading => "loading",
         Loading::Failed(_) => "failed",
         Loading::Ready(versions) => {
-            described["versions"] = versions.iter().map(|served| hex(served.version())).collect();
+            described["versions"] = versions.iter().map(|served| json!(served.version())).collect();
             if let [newest, ..] = &versions[..] {
                 let identity = newest.base().identity();
                 described["protocol"] = json!(identity.params.name());
@@ -109,7 +108,7 @@ pub(super) async fn config(
 ) -> Result<Response, Refused> {
     let named = named_hash(&uri, "version")?;
     let served = app.engine.version(&name, named.as_ref())?;
-    let tag = entity_tag(served.version());
+    let tag = entity_tag(served.version().as_bytes());
     let mut response = if lists_tag(&headers, IF_NONE_MATCH, &tag) {
         StatusCode::NOT_MODIFIED.into_response()
     } else {
@@ -121,7 +120,7 @@ pub(super) async fn config(
     Ok(response)
 }
 
-fn described_for_clients(served: &Served, versions: Vec<[u8; 32]>, request_bytes: u64) -> Config {
+fn described_for_clients(served: &Served, versions: Vec<Version>, request_bytes: u64) -> Config {
     let identity = served.base().identity();
     Config {
         name: identity.name.clone(),

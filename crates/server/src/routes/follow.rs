@@ -6,6 +6,7 @@ use axum::extract::{Path, State};
 use axum::http::header::{CACHE_CONTROL, ETAG, IF_NONE_MATCH};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
+use spirea_protocols::Version;
 
 use super::publish::library;
 use super::ranged::{ASK_AGAIN, ranged};
@@ -32,8 +33,8 @@ pub(super) async fn record(
     let Some(record) = library.record(&name)? else {
         return Ok(StatusCode::NO_CONTENT.into_response());
     };
-    let answering = blake3::Hash::from_bytes(*app.engine.version(&name, None)?.version()).to_hex();
-    let answering = HeaderValue::try_from(answering.as_str()).expect("digits are a header's value");
+    let answering = app.engine.version(&name, None)?.version().to_string();
+    let answering = HeaderValue::try_from(answering).expect("digits are a header's value");
     let tag = entity_tag(blake3::hash(&record).as_bytes());
     let mut response = match lists_tag(&headers, IF_NONE_MATCH, &tag) {
         true => StatusCode::NOT_MODIFIED.into_response(),
@@ -63,8 +64,8 @@ pub(super) async fn file(
     uri: Uri,
     headers: HeaderMap,
 ) -> Result<Response, Refused> {
-    let version = blake3::Hash::from_hex(&version).map_err(|_| Refused::bad_hash("version"))?;
-    let (entry, file) = library(&app)?.file(&name, version.as_bytes(), &file, follower(&uri)?)?;
+    let version = Version::from_hex(&version).ok_or_else(|| Refused::bad_hash("version"))?;
+    let (entry, file) = library(&app)?.file(&name, &version, &file, follower(&uri)?)?;
     ranged(&file, entry.bytes, &entry.blake3, &headers).await.map_err(|error| {
         // The version may have been removed since it was looked up.
         if error.kind() == std::io::ErrorKind::NotFound {

@@ -45,7 +45,7 @@ pub(super) async fn keys(
             let Some(keys) = app.pieces.add(&name, &piece, length, owner, Instant::now())? else {
                 return Ok(protobuf(KeysResponse { blake3: piece.whole }.encode()));
             };
-            if blake3::hash(&keys) != piece.whole {
+            if KeysHash::from(blake3::hash(&keys)) != piece.whole {
                 return Err(Refused::other_keys());
             }
             (keys.into(), piece.part)

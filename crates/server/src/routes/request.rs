@@ -35,7 +35,7 @@ pub(super) fn parameter<'u>(uri: &'u Uri, name: &str) -> Option<&'u str> {
 }
 
 /// Returns the hash that the query string gives under a name; `None` if the name is absent.
-pub(super) fn named_hash(uri: &Uri, name: &'static str) -> Result<Option<[u8; 32]>, Refused> {
+pub(super) fn named_hash<H: From<blake3::Hash>>(uri: &Uri, name: &'static str) -> Result<Option<H>, Refused> {
     let Some(digits) = parameter(uri, name) else { return Ok(None) };
     match blake3::Hash::from_hex(digits) {
         Ok(hash) => Ok(Some(hash.into())),

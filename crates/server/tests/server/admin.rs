@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde_json::Value;
+use spirea_protocols::Version;
 use spirea_server::{Limits, ServerConfig};
 use spirea_specimens::no_hook;
 use spirea_wire::Code;
@@ -18,7 +19,7 @@ fn json(body: &[u8]) -> Value {
 fn operators_see_databases_load_keys_and_connections() {
     let folder = tempdir().unwrap();
     let engine = urls(folder.path(), no_hook());
-    engine.announce("broken", [3; 32]).unwrap();
+    engine.announce("broken", Version::new([3; 32])).unwrap();
     engine.fail("broken", "the disk broke".into());
     let server = serve_config(&engine, ServerConfig::default());
     let reply = server.get_admin("/v1/admin/databases", "");

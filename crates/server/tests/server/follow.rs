@@ -118,7 +118,7 @@ fn a_version_answers_when_all_followers_have_it_or_after_the_time() {
     publish(&publisher, "changes", br#"{"key": "key-3", "value": "changed"}"#);
     assert!(started.elapsed() < long, "the follower has the version");
     let version = StoredRecord::from_bytes(&record(&path).unwrap()).unwrap();
-    let files = replica(folder.path()).join("deltas").join(hexadecimal(&version.delta.unwrap()));
+    let files = replica(folder.path()).join("deltas").join(version.delta.unwrap().to_string());
     assert!(files.join("manifest.json").exists());
     eventually("the follower", || served(&follower) == served(&publisher));
     drop((publisher, follower));
@@ -149,10 +149,6 @@ fn a_version_answers_when_all_followers_have_it_or_after_the_time() {
     }
 }
 
-fn hexadecimal(hash: &[u8; 32]) -> String {
-    hash.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 #[test]
 fn a_follower_waits_for_a_first_version() {
     let folder = tempdir().unwrap();
@@ -169,7 +165,7 @@ fn a_follower_waits_for_a_first_version() {
     }
     publish(&publisher, "snapshot", &archive.into_inner().unwrap());
     eventually("the first version", || follower.get("/readyz").status == 200);
-    assert_eq!(served(&follower), Some(base.version_hex()));
+    assert_eq!(served(&follower), Some(base.version().to_string()));
 }
 
 #[test]
@@ -355,14 +351,14 @@ fn a_follower_needs_a_token_trusts_a_certificate_and_checks_signatures() {
     let mut settings = following(folder.path(), publisher.admin.unwrap());
     settings.follow.as_mut().unwrap().key = Some(key);
     let follower = serve_with(settings);
-    eventually("the signed version", || served(&follower) == Some(second.version_hex()));
+    eventually("the signed version", || served(&follower) == Some(second.version().to_string()));
     publish(&publisher, "changes", br#"{"key": "key-3", "value": "unsigned"}"#);
     let refused = || {
         let status: Json = serde_json::from_slice(&follower.get("/readyz").body).unwrap();
         status["databases"][0]["refused"].as_str().unwrap_or_default().contains("not signed")
     };
     eventually("the refusal", refused);
-    assert_eq!(served(&follower), Some(second.version_hex()));
+    assert_eq!(served(&follower), Some(second.version().to_string()));
 }
 
 fn read(key: &Path) -> PrivateKey {
@@ -381,7 +377,7 @@ fn followers_get_the_files_of_kept_versions_and_no_others() {
     assert_eq!((current.status, Some(current.body)), (200, record(&path)));
     let tag = current.head.lines().find_map(|line| line.strip_prefix("etag: ")).unwrap().to_owned();
     assert_eq!(get("record", &format!("if-none-match: {tag}\r\n")).status, 304);
-    let version = base.version_hex();
+    let version = base.version().to_string();
     let names = base.manifest().files().map(|entry| entry.file.clone());
     for name in names.chain(["manifest.json".into()]) {
         let expected = std::fs::read(base.folder().join(&name)).unwrap();

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use spirea_engine::{Database, Engine, KeyRegistry};
-use spirea_protocols::Sizes;
+use spirea_protocols::{KeysHash, Sizes, Version};
 use spirea_server::{Amount, ClientBudget, KeyOptions, Limits, Secret, ServerConfig};
 use spirea_specimens::keyed::{self, BAD, Keyed, PARAMS};
 use spirea_specimens::snapshots::{BACKEND, MAPPED, columns, csv_options, try_build};
@@ -22,7 +22,7 @@ use crate::tokens;
 
 pub const KEYS: &str = "/v1/databases/keyed/keys";
 pub const QUERY: &str = "/v1/databases/keyed/query";
-const VERSION: [u8; 32] = [5; 32];
+const VERSION: Version = Version::new([5; 32]);
 
 /// Creates the database `keyed`, which runs a hook before it prepares keys.
 pub fn database(before_keys: Hook) -> Database {
@@ -42,16 +42,16 @@ pub fn upload(first: u8) -> KeysRequest {
     KeysRequest { version: VERSION, part: Part::Base, keys: keys.into() }
 }
 
-pub fn hash(upload: &KeysRequest) -> [u8; 32] {
+pub fn hash(upload: &KeysRequest) -> KeysHash {
     blake3::hash(&upload.keys).into()
 }
 
 /// Returns a request of two queries that names keys.
-pub fn request(keys: Option<[u8; 32]>) -> Request {
+pub fn request(keys: Option<KeysHash>) -> Request {
     Request { version: VERSION, base: Queries { keys, queries: keyed::queries(2) }, delta: None }
 }
 
-pub fn ask(server: &Running, keys: [u8; 32]) -> Reply {
+pub fn ask(server: &Running, keys: KeysHash) -> Reply {
     server.post(QUERY, &request(Some(keys)).encode())
 }
 
@@ -86,7 +86,7 @@ fn registered_keys_answer_and_unknown_ones_are_told() {
     }
     assert_eq!(first(ask(&server, hash(&one))), 1);
     assert_eq!(first(ask(&server, hash(&two))), 2);
-    unknown(&ask(&server, [9; 32]));
+    unknown(&ask(&server, KeysHash::new([9; 32])));
 
     let metric = |name: &str| server.metric(name).unwrap();
     for (place, lookups) in [("memory", 2.0), ("disk", 0.0), ("unknown", 2.0)] {
@@ -144,7 +144,8 @@ fn keys_that_come_in_pieces_are_registered_when_the_last_has_come() {
     // The whole does not have the hash.
     let two = upload(2);
     let bytes = two.keys.clone();
-    let wrong = KeysPiece { version: VERSION, part: Part::Base, whole: [9; 32], start: 0, bytes };
+    let wrong =
+        KeysPiece { version: VERSION, part: Part::Base, whole: KeysHash::new([9; 32]), start: 0, bytes };
     let reply = server.post(KEYS, &wrong.encode());
     assert_eq!((reply.status, reply.refusal().code), (400, Code::Malformed));
     unknown(&ask(&server, hash(&two)));

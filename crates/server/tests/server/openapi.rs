@@ -6,6 +6,7 @@ use std::path::Path;
 
 use serde_json::Value;
 use spirea_client::{ClientOptions, HttpClient};
+use spirea_protocols::{KeysHash, Version};
 use spirea_server::ServerConfig;
 use spirea_specimens::no_hook;
 use tempfile::tempdir;
@@ -25,7 +26,7 @@ fn what_is_committed_is_served_and_what_happens_is_described() {
     let folder = tempdir().unwrap();
     let engine = urls(folder.path(), no_hook());
     engine.publish(keys::database(no_hook()));
-    engine.announce("loading", [3; 32]).unwrap();
+    engine.announce("loading", Version::new([3; 32])).unwrap();
     let server = serve_config(&engine, ServerConfig::default());
     let served = [server.get("/openapi.json"), server.get_admin("/openapi.json", "")];
     let documents = served.map(|reply| serde_json::from_slice::<Value>(&reply.body).unwrap());
@@ -89,14 +90,14 @@ fn what_is_committed_is_served_and_what_happens_is_described() {
         }
     }
     let good = request(&server, 1);
-    let stale = spirea_wire::Request { version: [9; 32], ..good.clone() };
+    let stale = spirea_wire::Request { version: Version::new([9; 32]), ..good.clone() };
     let bodies = [
         good.encode(),
         stale.encode(),
         Vec::new(),
         vec![0xff; 100],
         vec![0; 24 << 20],
-        keys::request(Some([7; 32])).encode(),
+        keys::request(Some(KeysHash::new([7; 32]))).encode(),
     ];
     for path in ["/v1/databases/{name}/query", "/v1/databases/{name}/keys"] {
         for name in ["urls", "keyed", "loading", "absent"] {

@@ -4,6 +4,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use serde_json::Value;
+use spirea_protocols::Version;
 use spirea_server::{Limits, ServerConfig};
 use spirea_specimens::no_hook;
 use spirea_wire::Code;
@@ -112,11 +113,11 @@ fn bodies_that_are_refused_and_computations_that_fail_are_told_as_json_too() {
     let limits = Limits { read_timeout: Duration::from_secs(2), ..Limits::default() };
     let server = serve_urls(folder.path(), limits, 8, Box::new(|| panic!("a defect in a backend")));
     let good = request(&server, 1);
-    let stale = spirea_wire::Request { version: [9; 32], ..good.clone() };
+    let stale = spirea_wire::Request { version: Version::new([9; 32]), ..good.clone() };
     let reply = server.post_with(QUERY, JSON, &stale.encode());
     assert_eq!(cause(&reply), (409, "STALE_VERSION".into()));
-    let version = blake3::Hash::from_bytes(config(&server).version).to_hex();
-    assert_eq!(problem(&reply)["current_version"], version.as_str());
+    let version = config(&server).version;
+    assert_eq!(problem(&reply)["current_version"], version.to_string());
     let long = vec![0; config(&server).limits().request_bytes() as usize + 1];
     assert_eq!(cause(&server.post_with(QUERY, JSON, &long)), (413, "TOO_LARGE".into()));
     let untyped = server.post_with(QUERY, "accept: application/json\r\n", &good.encode());

@@ -81,7 +81,7 @@ fn a_repository_is_served_without_writing_there() {
     permit(&path, true);
     let second = snapshot(folder.path(), "simple", true, 2);
     let publisher = Repository::open(&path, Settings::default()).unwrap();
-    let version = publisher.add_base(&second, Shrinking::Refuse, &Silent).unwrap().version_hex();
+    let version = publisher.add_base(&second, Shrinking::Refuse, &Silent).unwrap().version.to_string();
     drop(publisher);
     permit(&path, false);
     let reply = server.post_admin("/v1/admin/reload", b"");

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use spirea_engine::Engine;
+use spirea_protocols::KeysHash;
 use spirea_server::{KeyOptions, Limits, ServerConfig, key_registry};
 use spirea_specimens::no_hook;
 use tempfile::tempdir;
@@ -153,7 +154,7 @@ fn a_redis_that_is_silent_or_not_there_is_no_error_to_clients() {
     let started = Instant::now();
     for redis in [taken.local_addr().unwrap(), silent.local_addr().unwrap()] {
         let server = replica(format!("redis://{redis}"), KeyOptions::default());
-        unknown(&ask(&server, [9; 32]));
+        unknown(&ask(&server, KeysHash::new([9; 32])));
         register(&server, 1);
         assert_eq!(first(ask(&server, hash(&upload(1)))), 1);
     }
@@ -184,7 +185,7 @@ fn a_redis_that_drips_its_reply_is_given_up_by_a_deadline() {
         }
     });
     let (server, started) = (replica(url, KeyOptions::default()), Instant::now());
-    unknown(&ask(&server, [9; 32]));
+    unknown(&ask(&server, KeysHash::new([9; 32])));
     register(&server, 1);
     assert_eq!(first(ask(&server, hash(&upload(1)))), 1);
     assert!(started.elapsed() < Duration::from_secs(30), "{:?}", started.elapsed());

@@ -91,17 +91,17 @@ fn a_snapshot_in_the_place_of_a_served_one_is_adopted_on_request() {
     let server = serve(&out, false);
     let mut client = client(&server);
     assert_eq!(ask(&mut client, 3), "row 3 of 1");
-    assert_eq!(reloaded(&reload(&server, "")), [(first.version_hex(), false)]);
+    assert_eq!(reloaded(&reload(&server, "")), [(first.version().to_string(), false)]);
 
     let second = edition(&out, 2).make();
     // The former snapshot answers until the server is told.
     assert_eq!(ask(&mut client, 4), "row 4 of 1");
-    assert_eq!(reloaded(&reload(&server, "")), [(second.version_hex(), true)]);
-    assert_eq!(served(&server), second.version_hex());
+    assert_eq!(reloaded(&reload(&server, "")), [(second.version().to_string(), true)]);
+    assert_eq!(served(&server), second.version().to_string());
     // Clients that began with the former version are answered, hear of the new one, and follow.
     assert_eq!(ask(&mut client, 5), "row 5 of 1");
     assert_eq!(ask(&mut client, 5), "row 5 of 2");
-    assert_eq!(reloaded(&reload(&server, "")), [(second.version_hex(), false)]);
+    assert_eq!(reloaded(&reload(&server, "")), [(second.version().to_string(), false)]);
     assert_eq!(server.metric("spirea_reloads_total{outcome=\"used\",what=\"snapshots\"}"), Some(3.0));
 }
 
@@ -134,7 +134,7 @@ fn clients_are_answered_while_snapshots_are_adopted() {
             seen
         });
         let second = edition(&out, 2).make();
-        eventually("the new snapshot", || served(&server) == second.version_hex());
+        eventually("the new snapshot", || served(&server) == second.version().to_string());
         assert_eq!(ask(&mut client(&server), 7), "row 7 of 2");
         drop(ends);
         let seen = asking.join().unwrap();
@@ -150,7 +150,7 @@ fn sighup_adopts_a_snapshot_too() {
     let server = serve(&out, false);
     let second = edition(&out, 2).make();
     server.reloader.reload();
-    eventually("the new snapshot", || served(&server) == second.version_hex());
+    eventually("the new snapshot", || served(&server) == second.version().to_string());
 }
 
 #[test]
@@ -166,7 +166,7 @@ fn what_cannot_be_served_or_followed_leaves_the_former_snapshot() {
         assert!(refusal.message.starts_with("table: ") && refusal.message.contains(said), "{refusal:?}");
         let status = server.get_admin("/v1/admin/databases", "").text();
         assert!(status.contains(said), "{status}");
-        assert_eq!(served(&server), first.version_hex());
+        assert_eq!(served(&server), first.version().to_string());
         assert_eq!(server.get("/readyz").status, 200);
     };
     Build { name: "other", ..edition(&out, 2) }.make();
@@ -190,7 +190,7 @@ fn what_cannot_be_served_or_followed_leaves_the_former_snapshot() {
 
     // A valid snapshot is adopted, and clears the refusal.
     let small = Build { rows: ROWS / 2 - 1, ..edition(&out, 3) }.make();
-    assert_eq!(reloaded(&reload(&server, "?shrinking=allow")), [(small.version_hex(), true)]);
+    assert_eq!(reloaded(&reload(&server, "?shrinking=allow")), [(small.version().to_string(), true)]);
     assert!(!server.get_admin("/v1/admin/databases", "").text().contains("refused"));
     assert_eq!(reload(&server, "?shrinking=perhaps").refusal().code, Code::Malformed);
 }
@@ -217,7 +217,7 @@ fn clients_that_pin_a_key_can_follow_or_the_snapshot_is_refused() {
     sign(&second, &key, 4);
     refused("sequence number 4");
     sign(&second, &key, 6);
-    assert_eq!(reloaded(&reload(&server, "")), [(second.version_hex(), true)]);
+    assert_eq!(reloaded(&reload(&server, "")), [(second.version().to_string(), true)]);
 }
 
 #[test]
@@ -236,7 +236,7 @@ fn a_database_that_failed_is_loaded_by_a_reload() {
     std::fs::remove_dir_all(&out).unwrap();
     std::fs::rename(folder.path().join("kept"), &out).unwrap();
     std::fs::write(first.matrix_path(), bytes).unwrap();
-    assert_eq!(reloaded(&reload(&server, "")), [(first.version_hex(), true)]);
+    assert_eq!(reloaded(&reload(&server, "")), [(first.version().to_string(), true)]);
     assert_eq!(server.get("/readyz").status, 200);
 }
 

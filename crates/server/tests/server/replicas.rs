@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use spirea_client::{ClientError, ClientOptions, HttpClient};
 use spirea_engine::{Database, Served};
-use spirea_protocols::TableKind;
+use spirea_protocols::{TableKind, Version};
 use spirea_server::Limits;
 use spirea_specimens::hooked::database;
 use spirea_specimens::snapshots::{
@@ -62,10 +62,10 @@ fn the_request_of_a_server_that_dies_is_answered_by_another() {
 fn a_server_that_is_not_ready_or_not_there_is_left_for_another() {
     let folder = tempdir().unwrap();
     let loading = engine(1);
-    loading.announce("urls", [3; 32]).unwrap();
+    loading.announce("urls", Version::new([3; 32])).unwrap();
     let loading = serve_engine(&loading, Limits::default());
     let failed = engine(1);
-    failed.announce("urls", [3; 32]).unwrap();
+    failed.announce("urls", Version::new([3; 32])).unwrap();
     failed.fail("urls", "the disk broke".into());
     let failed = serve_engine(&failed, Limits::default());
     let good = serve_urls(folder.path(), Limits::default(), 8, no_hook());
@@ -105,13 +105,13 @@ fn a_server_that_does_not_have_a_version_yet_is_left_for_another_and_no_older_ve
     assert_eq!(texts(client.get_keys(&[&key(4)]).unwrap()), [Some(value(4, 2))]);
     assert_eq!(client.description().version(), new.version());
 
-    let named = |version: [u8; 32]| {
+    let named = |version: Version| {
         let good = request(&ahead, 1);
         let reply = behind.post("/v1/databases/urls/query", &Request { version, ..good }.encode());
         (reply.status, reply.refusal().code, reply.header("retry-after").is_some())
     };
     assert_eq!(named(*new.version()), (503, Code::Loading, true));
-    assert_eq!(named([9; 32]), (409, Code::StaleVersion, false));
+    assert_eq!(named(Version::new([9; 32])), (409, Code::StaleVersion, false));
     // A message that is too long may be one of that version.
     let long = vec![0; 24 << 20];
     assert_eq!(behind.post("/v1/databases/urls/query", &long).refusal().code, Code::Loading);

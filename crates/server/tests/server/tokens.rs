@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use spirea_client::{ClientError, ClientOptions, HttpClient};
 use spirea_engine::Engine;
+use spirea_protocols::Version;
 use spirea_server::{Secret, ServeError, Server, ServerConfig};
 use spirea_specimens::snapshots::{key, value};
 use spirea_specimens::{gate, no_hook};
@@ -138,7 +139,7 @@ fn a_quota_is_charged_once_for_each_accepted_request() {
     };
     let (one, two) = ("11".repeat(16), "22".repeat(16));
     // A request that is not accepted costs nothing.
-    let stale = spirea_wire::Request { version: [9; 32], ..good.clone() }.encode();
+    let stale = spirea_wire::Request { version: Version::new([9; 32]), ..good.clone() }.encode();
     for _ in 0..5 {
         assert_eq!(post(&server, &token, &one, b"malformed").status, 400);
         assert_eq!(post(&server, &token, &one, &stale).status, 409);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use spirea_backend::{ProtocolBackend, StoredFile};
 use spirea_protocols::registry::ProtocolParams;
-use spirea_protocols::{Files, Precomputation, ProtocolError, Table};
+use spirea_protocols::{Files, Precomputation, ProtocolError, Table, Version};
 
 use super::test::Samples;
 use crate::apple::AppleTables;
@@ -29,7 +29,7 @@ pub(super) struct Draft {
     pub protocol: ProtocolParams,
     pub statistics: Statistics,
     pub samples: Samples,
-    pub delta_of: Option<[u8; 32]>,
+    pub delta_of: Option<Version>,
     pub changes: Option<FileEntry>,
     /// Tables for Apple's clients, with their file.
     pub apple: Option<(AppleTables, FileEntry)>,

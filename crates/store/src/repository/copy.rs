@@ -18,6 +18,7 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
+use spirea_protocols::Version;
 use spirea_protocols::signature::{Pin, PublicKey};
 
 use super::log::{self, BASES, DELTAS, StoredRecord, VersionRecord, snapshot_path};
@@ -52,14 +53,13 @@ pub trait Publisher {
     ///
     /// # Errors
     /// Its own.
-    fn manifest(&self, snapshot: &[u8; 32]) -> Result<Vec<u8>, Self::Error>;
+    fn manifest(&self, snapshot: &Version) -> Result<Vec<u8>, Self::Error>;
 
     /// Returns the bytes `range` of a file of a snapshot, and no others.
     ///
     /// # Errors
     /// Its own.
-    fn piece(&self, snapshot: &[u8; 32], file: &FileEntry, range: Range<u64>)
-    -> Result<Vec<u8>, Self::Error>;
+    fn piece(&self, snapshot: &Version, file: &FileEntry, range: Range<u64>) -> Result<Vec<u8>, Self::Error>;
 }
 
 /// The current version of another repository.
@@ -68,7 +68,7 @@ pub struct Published {
     /// The version's record, byte for byte.
     pub record: Vec<u8>,
     /// The version that answers there, which may be the one before; `None` if nobody knows.
-    pub answering: Option<[u8; 32]>,
+    pub answering: Option<Version>,
 }
 
 /// Relation of the version that another repository offers to the current one here.
@@ -174,7 +174,7 @@ impl Repository {
         Ok(self.place(&missing, record, trust.name)?)
     }
 
-    fn incoming(&self, version: &[u8; 32]) -> PathBuf {
+    fn incoming(&self, version: &Version) -> PathBuf {
         snapshot_path(self.folder(), INCOMING, version)
     }
 
@@ -257,9 +257,9 @@ impl StoredRecord {
 /// A snapshot that a record names.
 #[derive(Clone, Copy, Debug)]
 struct Part {
-    version: [u8; 32],
+    version: Version,
     /// For a delta, the version of its base.
-    delta_of: Option<[u8; 32]>,
+    delta_of: Option<Version>,
 }
 
 impl Part {

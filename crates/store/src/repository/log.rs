@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use spirea_protocols::{delta, signature::Signature};
+use spirea_protocols::{Version, delta, signature::Signature};
 
 use crate::changes::Cursor;
 use crate::error::IoContext;
@@ -26,7 +26,7 @@ pub const MAX_RECORD_BYTES: usize = 1 << 20;
 #[derive(Clone, Debug)]
 pub struct VersionRecord {
     /// Hash by which clients name it: see [`delta::version`].
-    pub version: [u8; 32],
+    pub version: Version,
     /// Sequence number, which rises with every version that becomes current, also with a rollback.
     pub sequence: u64,
     /// Time when it became current: RFC 3339 in UTC, to the second.
@@ -42,17 +42,12 @@ pub struct VersionRecord {
     pub signature: Option<Signature>,
     /// Versions that a roll-back left behind by the time that this one became current, and that
     /// nobody has named since.
-    pub abandoned: Vec<[u8; 32]>,
+    pub abandoned: Vec<Version>,
     /// Position of the producer whose changes the version contains, if the producer gave one.
     pub cursor: Option<Cursor>,
 }
 
 impl VersionRecord {
-    /// Returns the version in 64 hexadecimal digits.
-    pub fn version_hex(&self) -> String {
-        hex(&self.version)
-    }
-
     /// Returns the snapshots that a server opens.
     pub fn snapshots(&self) -> impl Iterator<Item = &Snapshot> {
         [Some(&self.base), self.delta.as_ref()].into_iter().flatten()
@@ -73,11 +68,10 @@ pub struct StoredRecord {
     /// Time when the version became current: RFC 3339 in UTC, to the second.
     pub created: String,
     /// Version of the base.
-    #[serde(with = "spirea_protocols::hex")]
-    pub base: [u8; 32],
+    pub base: Version,
     /// Version of the delta, if there is one.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "spirea_protocols::hex::optional")]
-    pub delta: Option<[u8; 32]>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delta: Option<Version>,
     /// Number of values, for a version with a delta, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub values: Option<u64>,
@@ -85,8 +79,8 @@ pub struct StoredRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signature: Option<Signature>,
     /// Versions that a roll-back left: see [`VersionRecord::abandoned`].
-    #[serde(default, skip_serializing_if = "Vec::is_empty", with = "spirea_protocols::hex::list")]
-    pub abandoned: Vec<[u8; 32]>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub abandoned: Vec<Version>,
     /// Position of the producer: see [`VersionRecord::cursor`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cursor: Option<Cursor>,
@@ -117,7 +111,7 @@ struct Envelope<S> {
 
 impl StoredRecord {
     /// Returns the hash by which clients name the version: see [`delta::version`].
-    pub fn version(&self) -> [u8; 32] {
+    pub fn version(&self) -> Version {
         delta::version(self.base, self.delta)
     }
 
@@ -154,12 +148,8 @@ pub(super) fn record_path(folder: &Path, sequence: u64) -> PathBuf {
 }
 
 /// Returns the folder of a base or a delta.
-pub(super) fn snapshot_path(folder: &Path, kind: &str, version: &[u8; 32]) -> PathBuf {
-    folder.join(kind).join(hex(version))
-}
-
-fn hex(version: &[u8; 32]) -> String {
-    blake3::Hash::from_bytes(*version).to_hex().to_string()
+pub(super) fn snapshot_path(folder: &Path, kind: &str, version: &Version) -> PathBuf {
+    folder.join(kind).join(version.to_string())
 }
 
 /// Writes a record; the version is current when this returns.
@@ -230,7 +220,7 @@ pub(super) fn resolve(
 }
 
 /// Opens a snapshot named by a record.
-fn open(folder: &Path, kind: &str, version: &[u8; 32], record: &Path) -> Result<Snapshot, StoreError> {
+fn open(folder: &Path, kind: &str, version: &Version, record: &Path) -> Result<Snapshot, StoreError> {
     let path = snapshot_path(folder, kind, version);
     if !path.is_dir() {
         let detail = format!("it names {}, which is not there", path.display());
@@ -238,7 +228,7 @@ fn open(folder: &Path, kind: &str, version: &[u8; 32], record: &Path) -> Result<
     }
     let snapshot = Snapshot::open(&path)?;
     if snapshot.version() != *version {
-        let detail = format!("it has version {}, which is not its name", snapshot.version_hex());
+        let detail = format!("it has version {}, which is not its name", snapshot.version());
         return Err(StoreError::Damaged { path, detail });
     }
     Ok(snapshot)

@@ -28,8 +28,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use spirea_backend::ProtocolBackend;
-use spirea_protocols::delta;
 use spirea_protocols::signature::{PrivateKey, Signature};
+use spirea_protocols::{Version, delta};
 
 pub use copy::{Offer, Published, Publisher, Trust};
 use log::{BASES, DELTAS, snapshot_path};
@@ -315,10 +315,10 @@ impl Repository {
     /// # Errors
     /// [`StoreError::NoSuchVersion`] if none is kept that does; [`StoreError::BadOption`] if
     /// several do.
-    pub fn find(&self, digits: &str) -> Result<[u8; 32], StoreError> {
+    pub fn find(&self, digits: &str) -> Result<Version, StoreError> {
         let digits = digits.to_ascii_lowercase();
         let records = self.versions();
-        let mut found = records.iter().filter(|record| record.version_hex().starts_with(&digits));
+        let mut found = records.iter().filter(|record| record.version.to_string().starts_with(&digits));
         match (found.next(), found.next()) {
             (Some(record), None) => Ok(record.version),
             (None, _) => {
@@ -336,7 +336,7 @@ impl Repository {
     ///
     /// # Errors
     /// [`StoreError::NoSuchVersion`] if the version is not kept.
-    pub fn roll_back(&self, to: Option<[u8; 32]>) -> Result<VersionRecord, StoreError> {
+    pub fn roll_back(&self, to: Option<Version>) -> Result<VersionRecord, StoreError> {
         let _writing = locked(&self.writing);
         let records = self.versions();
         let mut abandoned = self.expect_current()?.abandoned;
@@ -365,7 +365,8 @@ impl Repository {
     }
 
     fn no_such_version(&self, detail: &str) -> StoreError {
-        let kept = self.versions().iter().map(VersionRecord::version_hex).collect::<Vec<_>>().join(", ");
+        let kept =
+            self.versions().iter().map(|record| record.version.to_string()).collect::<Vec<_>>().join(", ");
         StoreError::NoSuchVersion { path: self.folder.clone(), detail: format!("{detail}; there are {kept}") }
     }
 
@@ -455,7 +456,7 @@ impl Repository {
     /// `abandoned` ones.
     fn commit_leaving(
         &self,
-        mut abandoned: Vec<[u8; 32]>,
+        mut abandoned: Vec<Version>,
         content: Content,
         brought: Option<Signature>,
     ) -> Result<VersionRecord, StoreError> {

@@ -10,6 +10,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use spirea_math::random::SecretRng;
+use spirea_protocols::Version;
 use spirea_specimens::LookUps;
 use spirea_specimens::snapshots::{BACKEND, options, try_build, write_file};
 use spirea_store::{Overwrite, Phase, Progress, Silent, Snapshot, StoreError, build};
@@ -143,7 +144,7 @@ fn partials(folder: &Path) -> usize {
 }
 
 /// Returns the version of the snapshot in `out`, and checks that the snapshot is complete.
-fn whole_version(out: &Path) -> Option<[u8; 32]> {
+fn whole_version(out: &Path) -> Option<Version> {
     let snapshot = Snapshot::open(out).ok()?;
     snapshot.verify(&Silent).unwrap();
     let found = LookUps::new(&snapshot).key(b"key 19999").unwrap();

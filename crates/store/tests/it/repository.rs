@@ -7,11 +7,11 @@ use std::path::Path;
 use spirea_conformance::is_drawn;
 use spirea_lattice::LweSet;
 use spirea_math::random::SecretRng;
-use spirea_protocols::TableKind;
 use spirea_protocols::choice::HintForm;
 use spirea_protocols::delta::{Change, index_key};
 use spirea_protocols::registry::{Choice, NAMES};
 use spirea_protocols::signature::{Pin, PrivateKey};
+use spirea_protocols::{TableKind, Version};
 use spirea_specimens::LookUps;
 use spirea_specimens::snapshots::{BACKEND, options, try_build, write_file};
 use spirea_store::repository::{Settings, Shrinking};
@@ -310,8 +310,8 @@ fn changes_that_a_table_cannot_take_change_nothing() {
     );
     assert_eq!(repository.apply(Changes::new(), &BACKEND, &Silent).unwrap().version, version);
     assert_eq!(repository.versions().len(), 1);
-    let unknown = repository.roll_back(Some([9; 32])).unwrap_err().to_string();
-    assert!(unknown.contains(&repository.versions()[0].version_hex()), "{unknown}");
+    let unknown = repository.roll_back(Some(Version::new([9; 32]))).unwrap_err().to_string();
+    assert!(unknown.contains(&repository.versions()[0].version.to_string()), "{unknown}");
 
     let model: Model = (0..5).map(|key| (key, b"value".to_vec())).collect();
     let beside = tempfile::tempdir().unwrap();
@@ -377,7 +377,7 @@ fn roll_backs_in_a_row_go_back_version_by_version_and_never_to_one_that_was_left
         repository = open();
     }
     let end = repository.roll_back(None).unwrap_err().to_string();
-    assert!(end.contains("--to") && end.contains(&repository.versions()[1].version_hex()), "{end}");
+    assert!(end.contains("--to") && end.contains(&repository.versions()[1].version.to_string()), "{end}");
     assert_eq!(repository.versions().len(), 4);
 
     // A roll-back of the version that is published now leads to the version that was current then.
@@ -400,7 +400,7 @@ fn a_version_is_found_by_its_first_digits() {
     let base = build_base(folder.path(), "simple", TableKind::Keyword, &model);
     let repository = Repository::create(folder.path().join("repository"), Settings::default()).unwrap();
     let version = repository.add_base(&base, Shrinking::Refuse, &Silent).unwrap();
-    for digits in [1, 8, 64].map(|count| version.version_hex()[..count].to_ascii_uppercase()) {
+    for digits in [1, 8, 64].map(|count| version.version.to_string()[..count].to_ascii_uppercase()) {
         assert_eq!(repository.find(&digits).unwrap(), version.version);
     }
     let mut changes = Changes::new();
@@ -408,7 +408,7 @@ fn a_version_is_found_by_its_first_digits() {
     repository.apply(changes, &BACKEND, &Silent).unwrap();
     assert!(repository.find("").unwrap_err().to_string().contains("more digits"));
     let absent = repository.find(&"0f".repeat(32)).unwrap_err().to_string();
-    assert!(absent.contains(&version.version_hex()), "{absent}");
+    assert!(absent.contains(&version.version.to_string()), "{absent}");
 }
 
 #[test]

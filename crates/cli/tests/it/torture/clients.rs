@@ -7,6 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use spirea_client::Session;
+use spirea_protocols::Version;
 use spirea_wire::Code;
 use tempfile::tempdir;
 
@@ -36,7 +37,7 @@ impl Shared<'_> {
     }
 
     /// Downloads the newest version, once for all clients that ask.
-    fn refresh(&self, http: &Http, known: &[u8; 32]) {
+    fn refresh(&self, http: &Http, known: &Version) {
         let _turn = self.refreshing.lock().unwrap();
         if self.edition().description.version() == known {
             let newest = Arc::new(Edition::download(http, self.service, NAME));

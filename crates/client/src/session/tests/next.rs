@@ -71,7 +71,7 @@ fn a_session_with_a_newer_version_has_the_next_keys_too() {
     let server = Server::of("onion");
     let mut session = server.session();
     let next = make_next(&mut session);
-    let description = describe(&server.config([2; 32]));
+    let description = describe(&server.config(Version::new([2; 32])));
     let hints = [no_hint(&description)];
     let mut session = session.follow(description, &hints, WeakPrf::Refuse).unwrap();
     used(&session, MOST_KEY_QUERIES);

@@ -8,6 +8,7 @@ use spirea_engine::keys::Amount;
 use spirea_engine::{
     Asked, Database, Engine, EngineError, KeyOptions, KeyOwner, KeyRegistry, KeyUsage, Ticket,
 };
+use spirea_protocols::{KeysHash, Version};
 use spirea_specimens::keyed::{self, Keyed, PARAMS, PREPARED, Seen, keys, queries};
 use spirea_specimens::{Hook, VERSION, no_hook};
 
@@ -28,21 +29,21 @@ impl Fixture {
         Self { engine, seen }
     }
 
-    pub fn register(&self, bytes: &[u8]) -> [u8; 32] {
+    pub fn register(&self, bytes: &[u8]) -> KeysHash {
         register(&self.engine, "test", bytes).unwrap()
     }
 
-    pub fn register_for(&self, owner: &[u8], client: u8) -> [u8; 32] {
+    pub fn register_for(&self, owner: &[u8], client: u8) -> KeysHash {
         let base = self.engine.version("test", None).unwrap();
         self.engine.register_keys(base.base(), &keys(client), Some(KeyOwner::new(owner))).unwrap()
     }
 
     /// Returns the first byte of the keys that answered a query.
-    pub fn ask(&self, keys: [u8; 32]) -> Result<u8, EngineError> {
+    pub fn ask(&self, keys: KeysHash) -> Result<u8, EngineError> {
         ask(&self.engine, "test", VERSION, keys)
     }
 
-    pub fn knows(&self, keys: [u8; 32]) -> bool {
+    pub fn knows(&self, keys: KeysHash) -> bool {
         match self.ask(keys) {
             Ok(_) => true,
             Err(EngineError::UnknownKeys) => false,
@@ -56,34 +57,34 @@ impl Fixture {
     }
 }
 
-pub fn publish(engine: &Engine, name: &str, version: [u8; 32], form: u8, hook: Hook) -> Arc<Seen> {
+pub fn publish(engine: &Engine, name: &str, version: Version, form: u8, hook: Hook) -> Arc<Seen> {
     let (database, seen) = database(name, version, form, hook);
     engine.publish(database);
     seen
 }
 
 /// Creates a database whose responder takes keys of this form.
-pub fn database(name: &str, version: [u8; 32], form: u8, before_batch: Hook) -> (Database, Arc<Seen>) {
+pub fn database(name: &str, version: Version, form: u8, before_batch: Hook) -> (Database, Arc<Seen>) {
     let seen = Arc::new(Seen::default());
     let responder = Keyed { seen: Arc::clone(&seen), form: Some(form), before_batch, ..Keyed::default() };
     (keyed::database(name, version, responder), seen)
 }
 
-pub fn register(engine: &Engine, name: &str, bytes: &[u8]) -> Result<[u8; 32], EngineError> {
+pub fn register(engine: &Engine, name: &str, bytes: &[u8]) -> Result<KeysHash, EngineError> {
     engine.register_keys(engine.version(name, None)?.base(), bytes, None)
 }
 
 pub fn submit(
     engine: &Engine,
     name: &str,
-    version: &[u8; 32],
-    keys: Option<[u8; 32]>,
+    version: &Version,
+    keys: Option<KeysHash>,
     queries: Vec<Bytes>,
 ) -> Result<Ticket, EngineError> {
     engine.submit(&engine.version(name, Some(version))?, vec![Asked { keys, queries }])
 }
 
-pub fn ask(engine: &Engine, name: &str, version: [u8; 32], keys: [u8; 32]) -> Result<u8, EngineError> {
+pub fn ask(engine: &Engine, name: &str, version: Version, keys: KeysHash) -> Result<u8, EngineError> {
     let ticket = submit(engine, name, &version, Some(keys), queries(1))?;
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     Ok(runtime.block_on(ticket)?.answers[0][0][0])

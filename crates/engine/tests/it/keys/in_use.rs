@@ -6,6 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use spirea_engine::{ComputeTurn, Engine, EngineError, KeyRegistry, Reservation};
+use spirea_protocols::KeysHash;
 use spirea_specimens::keyed::{PREPARED, keys, queries};
 use spirea_specimens::{VERSION, gate, no_hook};
 
@@ -89,7 +90,7 @@ fn requests_with_one_need_prepare_once() {
             scope.spawn(|| assert_eq!(fixture.ask(hash).unwrap(), 1));
         }
         for _ in 0..8 {
-            scope.spawn(|| assert_eq!(fixture.register(&keys(2)), *blake3::hash(&keys(2)).as_bytes()));
+            scope.spawn(|| assert_eq!(fixture.register(&keys(2)), KeysHash::from(blake3::hash(&keys(2)))));
         }
     });
     assert_eq!(fixture.seen.prepared(), 2);

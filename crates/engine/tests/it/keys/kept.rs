@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use spirea_engine::keys::{Amount, Departures};
 use spirea_engine::{EngineError, KeyEvents, KeyOptions, KeyRegistry};
+use spirea_protocols::KeysHash;
 use spirea_specimens::keyed::{PREPARED, keys};
 
 use super::fixture::{Fixture, both, file_of, files, in_memory, on_disk, register, set_bytes};
@@ -33,7 +34,7 @@ fn keys_that_left_memory_are_prepared_again_from_disk() {
     assert_eq!((fixture.ask(a).unwrap(), fixture.seen.prepared()), (1, 3));
     assert_eq!((fixture.ask(b).unwrap(), fixture.seen.prepared()), (2, 4));
     assert_eq!(fixture.usage(), [(1, PREPARED), (2, 2 * set_bytes())]);
-    assert!(!fixture.knows([7; 32]));
+    assert!(!fixture.knows(KeysHash::new([7; 32])));
     let events = KeyEvents { from_memory: 1, from_disk: 2, unknown: 1, ..KeyEvents::default() };
     let memory = Departures { evicted: 3, expired: 0 };
     assert_eq!(fixture.engine.key_events(), KeyEvents { memory, ..events });

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use spirea_backend::{Backend as _, BackendId, NaiveBackend};
 use spirea_engine::{Database, Engine, EngineError, Identity, KeyOptions, KeyRegistry};
-use spirea_protocols::{ProtocolError, Query, Responder, Sizes};
+use spirea_protocols::{KeysHash, ProtocolError, Query, Responder, Sizes, Version};
 use spirea_specimens::keyed::{BAD, Keyed, PARAMS, PREPARED, Seen, keys, queries};
 use spirea_specimens::{VERSION, identity, no_hook, params};
 
@@ -15,7 +15,7 @@ use super::fixture::{Fixture, ask, both, files, publish, register, set_bytes, su
 fn keys_are_registered_once_and_answer_all_queries_that_name_them() {
     let fixture = Fixture::new(&KeyOptions::default());
     let hashes = [1, 2].map(|client| fixture.register(&keys(client)));
-    assert_eq!(hashes[0], *blake3::hash(&keys(1)).as_bytes());
+    assert_eq!(hashes[0], KeysHash::from(blake3::hash(&keys(1))));
     for _ in 0..3 {
         assert_eq!(hashes.map(|hash| fixture.ask(hash).unwrap()), [1, 2]);
     }
@@ -37,12 +37,15 @@ fn what_are_no_keys_is_refused_and_what_names_none_is_unknown() {
     assert!(matches!(other, EngineError::UnknownDatabase));
     assert_eq!(fixture.usage(), [(0, 0), (0, 0)]);
 
-    for keys in [None, Some([7; 32]), Some(*blake3::hash(&keys(BAD)).as_bytes())] {
+    for keys in [None, Some(KeysHash::new([7; 32])), Some(blake3::hash(&keys(BAD)).into())] {
         let error = submit(&fixture.engine, "test", &VERSION, keys, queries(1)).map(drop).unwrap_err();
         assert!(matches!(error, EngineError::UnknownKeys) && !error.accepted(), "{error}");
     }
     // A query for another version gets that error first: its client will make new keys anyway.
-    let stale = submit(&fixture.engine, "test", &[9; 32], Some([7; 32]), queries(1)).map(drop).unwrap_err();
+    let stale =
+        submit(&fixture.engine, "test", &Version::new([9; 32]), Some(KeysHash::new([7; 32])), queries(1))
+            .map(drop)
+            .unwrap_err();
     assert!(matches!(stale, EngineError::Stale { .. }));
 }
 
@@ -68,7 +71,7 @@ fn a_protocol_that_needs_no_keys_takes_none() {
     assert!(matches!(register(&engine, "test", &keys(1)), Err(EngineError::Malformed(_))));
     assert!(matches!(register(&engine, "test", &[]), Err(EngineError::Protocol(_))));
     let queries = vec![Bytes::from(vec![0; sizes.query_bytes])];
-    let named = submit(&engine, "test", &VERSION, Some([7; 32]), queries.clone()).map(drop);
+    let named = submit(&engine, "test", &VERSION, Some(KeysHash::new([7; 32])), queries.clone()).map(drop);
     assert!(matches!(named, Err(EngineError::Malformed(_))));
     assert!(submit(&engine, "test", &VERSION, None, queries).is_ok());
 }
@@ -77,12 +80,12 @@ fn a_protocol_that_needs_no_keys_takes_none() {
 fn keys_belong_to_the_database_that_they_were_registered_for() {
     let folder = tempfile::tempdir().unwrap();
     let fixture = Fixture::new(&both(folder.path()));
-    let other = publish(&fixture.engine, "other", [2; 32], 0, no_hook());
+    let other = publish(&fixture.engine, "other", Version::new([2; 32]), 0, no_hook());
     let hash = fixture.register(&keys(1));
     let asked = |version| ask(&fixture.engine, "other", version, hash);
-    assert!(matches!(asked([2; 32]), Err(EngineError::UnknownKeys)));
+    assert!(matches!(asked(Version::new([2; 32])), Err(EngineError::UnknownKeys)));
     assert_eq!(register(&fixture.engine, "other", &keys(1)).unwrap(), hash);
-    assert_eq!((asked([2; 32]).unwrap(), fixture.ask(hash).unwrap()), (1, 1));
+    assert_eq!((asked(Version::new([2; 32])).unwrap(), fixture.ask(hash).unwrap()), (1, 1));
     assert_eq!((fixture.seen.prepared(), other.prepared()), (1, 1));
     assert_eq!(fixture.usage(), [(2, 2 * PREPARED), (2, 2 * set_bytes())]);
 }
@@ -99,17 +102,23 @@ fn keys_serve_every_version_that_needs_their_form() {
         fixture.engine.publish(Database::new(identity, Box::new(responder)).unwrap());
         seen
     };
-    let next = publish([2; 32], NaiveBackend.id(), 0);
-    assert_eq!(ask(&fixture.engine, "test", [2; 32], hash).unwrap(), 1);
+    let next = publish(Version::new([2; 32]), NaiveBackend.id(), 0);
+    assert_eq!(ask(&fixture.engine, "test", Version::new([2; 32]), hash).unwrap(), 1);
     assert_eq!((fixture.seen.prepared(), next.prepared()), (1, 0));
     // The same version on another backend.
-    let elsewhere = publish([2; 32], BackendId::unique(), 0);
-    assert_eq!(ask(&fixture.engine, "test", [2; 32], hash).unwrap(), 1);
+    let elsewhere = publish(Version::new([2; 32]), BackendId::unique(), 0);
+    assert_eq!(ask(&fixture.engine, "test", Version::new([2; 32]), hash).unwrap(), 1);
     assert_eq!((next.prepared(), elsewhere.prepared()), (0, 1));
     // A version that takes other keys does not know these; versions that took them still do.
-    publish([3; 32], BackendId::unique(), 1);
-    assert!(matches!(ask(&fixture.engine, "test", [3; 32], hash), Err(EngineError::UnknownKeys)));
-    assert_eq!((ask(&fixture.engine, "test", [2; 32], hash).unwrap(), files(folder.path())), (1, 1));
+    publish(Version::new([3; 32]), BackendId::unique(), 1);
+    assert!(matches!(
+        ask(&fixture.engine, "test", Version::new([3; 32]), hash),
+        Err(EngineError::UnknownKeys)
+    ));
+    assert_eq!(
+        (ask(&fixture.engine, "test", Version::new([2; 32]), hash).unwrap(), files(folder.path())),
+        (1, 1)
+    );
 }
 
 #[test]

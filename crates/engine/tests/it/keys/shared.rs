@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use spirea_engine::keys::SharedKeys;
 use spirea_engine::{KeyEvents, KeyOptions, KeyRegistry};
+use spirea_protocols::KeysHash;
 use spirea_specimens::keyed::{PREPARED, keys};
 
 use super::fixture::{Fixture, files, on_disk, set_bytes};
@@ -43,7 +44,7 @@ fn keys_that_one_server_registered_answer_on_another() {
     // Fetched once, then found in memory.
     assert_eq!([other.ask(hash).unwrap(), other.ask(hash).unwrap()], [1, 1]);
     assert_eq!(*store.limits.lock().unwrap(), [set_bytes() as usize]);
-    assert!(!other.knows([7; 32]));
+    assert!(!other.knows(KeysHash::new([7; 32])));
     let events = KeyEvents { from_shared: 1, from_memory: 1, unknown: 1, ..KeyEvents::default() };
     assert_eq!(other.engine.key_events(), events);
     assert_eq!(other.usage(), [(1, PREPARED), (0, 0)]);

@@ -38,7 +38,7 @@ impl<'a> Local<'a> {
         Self { lie, ..Self::honest(repository) }
     }
 
-    fn read(&self, snapshot: &[u8; 32], file: &str) -> Vec<u8> {
+    fn read(&self, snapshot: &Version, file: &str) -> Vec<u8> {
         let folders = [BASES, DELTAS].map(|kind| snapshot_path(self.folder, kind, snapshot));
         fs::read(folders.iter().find(|folder| folder.is_dir()).unwrap().join(file)).unwrap()
     }
@@ -53,11 +53,11 @@ impl Publisher for Local<'_> {
         Ok(newest.map(|bytes| Published { record: (self.lie)("record", bytes), answering: None }))
     }
 
-    fn manifest(&self, snapshot: &[u8; 32]) -> Result<Vec<u8>, StoreError> {
+    fn manifest(&self, snapshot: &Version) -> Result<Vec<u8>, StoreError> {
         Ok((self.lie)("manifest", self.read(snapshot, MANIFEST_FILE)))
     }
 
-    fn piece(&self, snapshot: &[u8; 32], file: &FileEntry, range: Range<u64>) -> Result<Vec<u8>, StoreError> {
+    fn piece(&self, snapshot: &Version, file: &FileEntry, range: Range<u64>) -> Result<Vec<u8>, StoreError> {
         let left = self.pieces.get().checked_sub(1);
         self.pieces.set(left.ok_or_else(|| StoreError::BadCopy("the connection broke".into()))?);
         self.sent.set(self.sent.get() + range.end - range.start);
@@ -251,7 +251,8 @@ fn with_a_key_only_its_signatures_are_followed() {
         "record" => {
             let mut record = StoredRecord::from_bytes(&bytes).unwrap();
             let key = PrivateKey::from_bytes(&own);
-            record.signature = Some(Signature::new(&key, NAME, &[0; 32], record.sequence, &record.created));
+            record.signature =
+                Some(Signature::new(&key, NAME, &Version::default(), record.sequence, &record.created));
             record.to_bytes()
         }
         _ => bytes,

@@ -1,12 +1,12 @@
-//! A version of a database as it lies on disk.
+//! The files of a version of a database.
 
-use spirea_protocols::delta;
 use spirea_protocols::signature::Signature;
+use spirea_protocols::{Version, delta};
 use spirea_store::{Snapshot, VersionRecord};
 
-/// A version of a database on disk.
+/// Files of a version of a database.
 #[derive(Clone)]
-pub(crate) struct Version {
+pub(crate) struct VersionFiles {
     pub base: Snapshot,
     pub delta: Option<Snapshot>,
     pub signature: Option<Signature>,
@@ -14,15 +14,15 @@ pub(crate) struct Version {
     pub values: Option<u64>,
 }
 
-impl From<VersionRecord> for Version {
+impl From<VersionRecord> for VersionFiles {
     fn from(VersionRecord { base, delta, values, signature, .. }: VersionRecord) -> Self {
         Self { base, delta, values, signature }
     }
 }
 
-impl Version {
-    /// Returns the identifier by which clients name the version.
-    pub fn name(&self) -> [u8; 32] {
+impl VersionFiles {
+    /// Returns the name of the version.
+    pub fn version(&self) -> Version {
         delta::version(self.base.version(), self.delta.as_ref().map(Snapshot::version))
     }
 
