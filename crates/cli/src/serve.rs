@@ -42,9 +42,11 @@ pub struct Options {
     /// new`.
     #[arg(help_heading = "Access", long, value_name = "FILE")]
     signing_key: Option<PathBuf>,
-    /// Address of another server's port for administration: the folders, which are repositories or
-    /// empty, become copies of its databases, and take no publications. The name of an empty folder
-    /// is the database's. The settings follow.* have more.
+    /// Address of another server's port for administration, or of a folder in a bucket
+    /// (s3://BUCKET/FOLDER or gs://BUCKET/FOLDER) with a repository for each database: the folders
+    /// here, which are repositories or empty, become copies of its databases, and take no
+    /// publications. The name of an empty folder is the database's. The settings follow.* have
+    /// more.
     #[arg(help_heading = "Following", long, value_name = "URL", value_parser = address::server)]
     follow: Option<String>,
     /// File whose first line is a token of that server, with the scope follow.

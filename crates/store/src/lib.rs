@@ -10,6 +10,8 @@
 //! 1.
 
 mod apple;
+#[cfg(feature = "object-store")]
+mod bucket;
 pub mod build;
 pub mod changes;
 mod error;

@@ -7,10 +7,11 @@ use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use crate::command::{SPIREA, expect, text};
+use crate::command::{SPIREA, Server, expect, refusal, text};
 
 /// Behaviour of the server for an object.
 #[derive(Clone, Copy, PartialEq)]
@@ -182,20 +183,27 @@ impl Fixture {
         self.folder.path()
     }
 
-    fn run(&self, arguments: &[&str], variables: &[(&str, &str)]) -> Output {
+    /// Returns the variables by which the command finds the server, and its credentials.
+    fn variables(&self) -> [(&'static str, String); 5] {
+        let endpoint = format!("http://127.0.0.1:{}", self.port);
         let google = format!(
-            r#"{{"gcs_base_url": "http://127.0.0.1:{}", "disable_oauth": true, "client_email": "", "private_key": "", "private_key_id": ""}}"#,
-            self.port
+            r#"{{"gcs_base_url": "{endpoint}", "disable_oauth": true, "client_email": "", "private_key": "", "private_key_id": ""}}"#
         );
+        [
+            ("AWS_ENDPOINT", endpoint),
+            ("AWS_ALLOW_HTTP", "true".into()),
+            ("AWS_ACCESS_KEY_ID", "AKIDTEST".into()),
+            ("AWS_SECRET_ACCESS_KEY", "top-secret".into()),
+            ("GOOGLE_SERVICE_ACCOUNT_KEY", google),
+        ]
+    }
+
+    fn run(&self, arguments: &[&str], variables: &[(&str, &str)]) -> Output {
         Command::new(SPIREA)
             .arg("build")
             .args(arguments)
             .current_dir(self.path())
-            .env("AWS_ENDPOINT", format!("http://127.0.0.1:{}", self.port))
-            .env("AWS_ALLOW_HTTP", "true")
-            .env("AWS_ACCESS_KEY_ID", "AKIDTEST")
-            .env("AWS_SECRET_ACCESS_KEY", "top-secret")
-            .env("GOOGLE_SERVICE_ACCOUNT_KEY", google)
+            .envs(self.variables())
             .envs(variables.iter().copied())
             .output()
             .unwrap()
@@ -346,4 +354,101 @@ fn faults_are_tried_again_and_changes_are_refused() {
         error.contains("127.0.0.1 is asked over http://") && error.contains("AWS_ALLOW_HTTP=true"),
         "{error}"
     );
+}
+
+/// Copies the files of some of a repository's folders to the bucket.
+fn upload(repository: &Path, parts: &[&str], objects: &Objects) {
+    for part in parts {
+        let mut folders = vec![repository.join(part)];
+        while let Some(folder) = folders.pop() {
+            for entry in folder.read_dir().unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    folders.push(path);
+                    continue;
+                }
+                let key = path.strip_prefix(repository).unwrap().to_str().unwrap();
+                objects.put(&format!("b/tables/t/{key}"), std::fs::read(&path).unwrap(), Habit::Answers);
+            }
+        }
+    }
+}
+
+/// Looks a key up until its value is `expected`.
+fn await_value(folder: &Path, server: &Server, key: &str, expected: &str) {
+    let deadline = Instant::now() + Duration::from_secs(120);
+    loop {
+        let found = text(&expect(folder, 0, &["get", &server.url, "t", key, "--wait", "120"]).stdout);
+        if found == format!("{expected}\n") {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{found}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn a_server_follows_a_repository_in_a_bucket() {
+    let fixture = Fixture::new();
+    let folder = fixture.path();
+    std::fs::write(folder.join("t.csv"), "k,v\na,1\nb,2\n").unwrap();
+    std::fs::write(folder.join("1.jsonl"), "{\"key\": \"b\", \"value\": \"3\"}\n").unwrap();
+    std::fs::write(folder.join("2.jsonl"), "{\"key\": \"a\", \"value\": \"4\"}\n").unwrap();
+    expect(folder, 0, &["build", "--input", "t.csv", "--key", "k", "--value", "v", "--out", "t"]);
+    let publish = |what: &[&str]| expect(folder, 0, &[&["publish", "--repository", "r"], what].concat());
+    publish(&["--base", "t"]);
+    publish(&["--changes", "1.jsonl"]);
+    let (repository, snapshots) = (folder.join("r"), ["bases", "deltas"]);
+    upload(&repository, &snapshots, &fixture.objects);
+    upload(&repository, &["versions"], &fixture.objects);
+
+    std::fs::create_dir_all(folder.join("copy/t")).unwrap();
+    std::fs::write(
+        folder.join("follow.toml"),
+        "databases = [{ path = \"copy/t\" }]\n[follow]\nurl = \"s3://b/tables\"\ninterval = \"50ms\"\n",
+    )
+    .unwrap();
+    let variables = fixture.variables();
+    let variables: Vec<_> = variables.iter().map(|(name, value)| (*name, &**value)).collect();
+    let server = Server::with_environment(folder, &["--config", "follow.toml"], &variables);
+    await_value(folder, &server, "a", "1");
+    await_value(folder, &server, "b", "3");
+
+    // A snapshot that is not what its version says is refused, and the former one answers.
+    publish(&["--changes", "2.jsonl"]);
+    let deltas = repository.join("deltas").read_dir().unwrap().map(|entry| entry.unwrap().path());
+    let newest = deltas.max_by_key(|path| path.metadata().unwrap().modified().unwrap()).unwrap();
+    let matrix = newest.join("matrix.bin");
+    let key = format!("b/tables/t/{}", matrix.strip_prefix(&repository).unwrap().to_str().unwrap());
+    let whole = std::fs::read(&matrix).unwrap();
+    let mut damaged = whole.clone();
+    damaged[100] ^= 1;
+    upload(&repository, &snapshots, &fixture.objects);
+    fixture.objects.put(&key, &damaged, Habit::Answers);
+    upload(&repository, &["versions"], &fixture.objects);
+    let log = || std::fs::read_to_string(folder.join("server.log")).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(120);
+    while !log().contains("following failed") {
+        assert!(Instant::now() < deadline, "{}", log());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    await_value(folder, &server, "a", "1");
+    fixture.objects.put(&key, &whole, Habit::Answers);
+    await_value(folder, &server, "a", "4");
+    let log = log();
+    assert!(!SECRETS.iter().any(|secret| log.contains(secret)), "{log}");
+    assert_eq!(server.stop(), 0);
+}
+
+#[test]
+fn a_bucket_is_followed_without_a_token_and_certificates() {
+    let folder = TempDir::new().unwrap();
+    std::fs::create_dir(folder.path().join("t")).unwrap();
+    std::fs::write(folder.path().join("token"), "spirea_x\n").unwrap();
+    let follow = ["serve", "t", "--check-config", "--follow"];
+    let refused = |more: &[&str]| refusal(folder.path(), &[&follow, more].concat());
+    let token = refused(&["s3://b/tables", "--token-file", "token"]);
+    assert!(token.contains("--token-file") && token.contains("credentials in the environment"), "{token}");
+    assert!(refused(&["s3://"]).contains("it names no bucket"), "{}", refused(&["s3://"]));
+    assert!(refused(&["ftp://b/t"]).contains("http:// or https://"));
 }

@@ -1,6 +1,7 @@
-//! The server that this one follows: its address, and its endpoints as a publisher of versions.
+//! The server or the bucket that this server follows: its address, and how versions come from it.
 
 mod http;
+mod origin;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,17 +9,22 @@ use std::time::Duration;
 use spirea_client::{ClientError, check_address, root_certificates};
 use spirea_protocols::signature::PublicKey;
 use spirea_store::StoreError;
+use spirea_store::repository::{BUCKETS, BucketPublisher};
 
-pub(crate) use self::http::{ANSWERING, HttpPublisher, Look};
+use self::http::HttpPublisher;
+pub(crate) use self::http::{ANSWERING, Look};
+pub(crate) use self::origin::Origin;
 
-/// A server whose versions are copied into this server's repositories.
+/// A server, or a bucket of repositories, whose versions are copied into this server's
+/// repositories.
 #[derive(Clone, Debug)]
 pub struct Follow {
-    /// Address of its port for administration.
+    /// Address of the server's port for administration; or of the folder in a bucket that has a
+    /// repository for each database, by its name: `s3://BUCKET/FOLDER` or `gs://BUCKET/FOLDER`.
     pub url: String,
     /// File whose first line is a token with the scope `follow`; without a file, none is sent.
     pub token_file: Option<PathBuf>,
-    /// PEM file of root certificates for it; the default is the public roots of the web.
+    /// PEM file of root certificates for the server; the default is the public roots of the web.
     pub ca: Option<PathBuf>,
     /// The key that must have signed every version; without a key, unsigned versions are taken,
     /// too.
@@ -99,15 +105,42 @@ impl Follow {
         if self.url.is_empty() {
             return Err(("url", "there is no address to follow; give one (--follow)".into()));
         }
+        if self.is_bucket() {
+            return self.check_bucket();
+        }
         check_address(&self.url, self.token_file.is_some()).map_err(|error| ("url", error.to_string()))?;
         self.token().map_err(|error| ("token_file", error.to_string()))?;
         if let Some(ca) = &self.ca {
             root_certificates(ca).map_err(|error| ("ca", error.to_string()))?;
         }
-        if self.interval.is_zero() {
-            return Err(("interval", "there must be some time between looks, such as 5s".into()));
+        self.check_interval()
+    }
+
+    /// Returns true if versions come from a bucket.
+    fn is_bucket(&self) -> bool {
+        BUCKETS.into_iter().any(|beginning| self.url.starts_with(beginning))
+    }
+
+    /// Returns the repository of a database in the bucket.
+    fn bucket(&self, name: &str) -> Result<BucketPublisher, StoreError> {
+        BucketPublisher::new(&format!("{}/{name}", self.url.trim_end_matches('/')))
+    }
+
+    fn check_bucket(&self) -> Result<(), (&'static str, String)> {
+        let unused = "a bucket is read with the credentials in the environment; leave this setting out";
+        let settings = [("token_file", &self.token_file), ("ca", &self.ca)];
+        if let Some((setting, _)) = settings.into_iter().find(|(_, file)| file.is_some()) {
+            return Err((setting, unused.into()));
         }
-        Ok(())
+        BucketPublisher::new(&self.url).map(drop).map_err(|error| ("url", error.to_string()))?;
+        self.check_interval()
+    }
+
+    fn check_interval(&self) -> Result<(), (&'static str, String)> {
+        match self.interval.is_zero() {
+            true => Err(("interval", "there must be some time between looks, such as 5s".into())),
+            false => Ok(()),
+        }
     }
 
     /// Reads the token, if there is a file of it.

@@ -1,4 +1,5 @@
-//! Following another server: its versions are copied into the repositories here, and answer.
+//! Following another server or a bucket: its versions are copied into the repositories here, and
+//! answer.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -12,7 +13,7 @@ use super::loader::Loader;
 use super::source::Source;
 use super::thread::spawn;
 use super::version_files::VersionFiles;
-use crate::follow::{Follow, FollowError, HttpPublisher, Look};
+use crate::follow::{Follow, FollowError, Look, Origin};
 
 /// Longest time between looks while a version was received that does not answer yet.
 const WAITING: Duration = Duration::from_millis(500);
@@ -49,7 +50,7 @@ impl Library {
         let ending = Arc::clone(&self.ending);
         let has = received.or_else(|| Some(repository.current()?.version));
         let look = Look { follower: *follower, has };
-        let publisher = HttpPublisher::new(follow, name, look, move || ending.has_come())?;
+        let publisher = Origin::new(follow, name, look, move || ending.has_come())?;
         let trust = Trust { name, key: follow.key.as_ref(), disk: follow.disk };
         let (record, answers) = match repository.offered(&publisher, trust)? {
             Offer::Nothing => return Ok(Outcome::Nothing),
@@ -82,7 +83,7 @@ impl Library {
     }
 }
 
-/// Result of a look at the followed server.
+/// Result of a look at what is followed.
 enum Outcome {
     /// It has no version yet.
     Nothing,

@@ -16,6 +16,11 @@
 //! Any number of threads may use a repository. Changes wait for each other; a compaction runs in
 //! parallel, and the changes that come meanwhile become the delta of its new base.
 
+#[cfg(feature = "object-store")]
+mod bucket;
+#[cfg(not(feature = "object-store"))]
+#[path = "no_bucket.rs"]
+mod bucket;
 mod copy;
 mod log;
 mod staging;
@@ -31,6 +36,7 @@ use spirea_backend::ProtocolBackend;
 use spirea_protocols::signature::{PrivateKey, Signature};
 use spirea_protocols::{Version, delta};
 
+pub use bucket::BucketPublisher;
 pub use copy::{Offer, Published, Publisher, Trust};
 use log::{BASES, DELTAS, snapshot_path};
 pub use log::{MAX_RECORD_BYTES, StoredRecord, VERSIONS, VersionRecord};
@@ -49,6 +55,8 @@ use crate::{Changes, Progress, Snapshot, StoreError, time};
 /// queries in transit and for rollback.
 const LEAST_KEPT: usize = 2;
 const LOCK: &str = "lock";
+/// Beginnings of the addresses of buckets: of S3 and of Google Cloud Storage.
+pub const BUCKETS: [&str; 2] = ["s3://", "gs://"];
 
 /// Settings of a repository.
 #[derive(Debug)]

@@ -40,22 +40,28 @@ pub struct Server {
 
 impl Server {
     pub fn start(folder: &Path, snapshots: &[&str]) -> Self {
-        Self::printing(folder, snapshots, &["listening on "])
+        Self::printing(folder, snapshots, &[], &["listening on "])
+    }
+
+    /// Starts a server with these variables in its environment.
+    pub fn with_environment(folder: &Path, snapshots: &[&str], variables: &[(&str, &str)]) -> Self {
+        Self::printing(folder, snapshots, variables, &["listening on "])
     }
 
     /// Starts a server that has an administration port too.
     pub fn with_administration(folder: &Path, snapshots: &[&str]) -> Self {
         let arguments = [snapshots, &["--admin-listen", "127.0.0.1:0"]].concat();
-        Self::printing(folder, &arguments, &["listening on ", "administration on "])
+        Self::printing(folder, &arguments, &[], &["listening on ", "administration on "])
     }
 
     /// Starts a server that prints its addresses in lines with these beginnings.
-    fn printing(folder: &Path, arguments: &[&str], lines: &[&str]) -> Self {
+    fn printing(folder: &Path, arguments: &[&str], variables: &[(&str, &str)], lines: &[&str]) -> Self {
         let mut process = Command::new(SPIREA)
             .arg("serve")
             .args(arguments)
             .args(["--listen", "127.0.0.1:0", "--threads", "1"])
             .current_dir(folder)
+            .envs(variables.iter().copied())
             .stdout(Stdio::piped())
             .stderr(std::fs::File::create(folder.join("server.log")).unwrap())
             .spawn()

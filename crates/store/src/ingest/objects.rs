@@ -1,34 +1,20 @@
-//! Objects of S3, Google Cloud Storage and web servers, through the crate `object_store`.
-//!
-//! Credentials come from the environment, as `object_store` reads them. Messages do not include
-//! that crate's errors, which quote signed addresses and response bodies: they give the status or
-//! the fault of the last request.
+//! Objects of S3, Google Cloud Storage and web servers as inputs.
 
-mod transport;
-
-use std::fmt;
-use std::future::Future;
 use std::io::{self, Read};
 use std::ops::Range;
 use std::path::PathBuf;
-use std::sync::{Arc, LazyLock, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 use bytes::{Buf as _, Bytes};
 use futures_util::TryStreamExt as _;
 use futures_util::stream::BoxStream;
-use object_store::aws::AmazonS3Builder;
-use object_store::gcp::GoogleCloudStorageBuilder;
-use object_store::http::HttpBuilder;
 use object_store::path::Path;
-use object_store::{
-    ClientConfigKey, ClientOptions, Error, GetOptions, GetRange, GetResult, ObjectMeta, ObjectStore,
-};
-use tokio::runtime::{Builder, Runtime};
+use object_store::{Error, GetOptions, GetRange, GetResult, ObjectMeta};
 use url::{Host, Url};
 
 use super::names::{PATTERNS, WILDCARDS, is_found, is_left_out};
+use crate::bucket::{Bucket, Fault};
 use crate::{Location, StoreError};
-use transport::{Fault, LastFault, Transport};
 
 /// Bytes requested at once.
 const PIECE_BYTES: u64 = 8 << 20;
@@ -61,74 +47,6 @@ impl Content {
     fn is_of(&self, meta: &ObjectMeta) -> bool {
         let agree = |a: &Option<String>, b: &Option<String>| a.is_none() || b.is_none() || a == b;
         self.bytes == meta.size && agree(&self.e_tag, &meta.e_tag) && agree(&self.version, &meta.version)
-    }
-}
-
-/// A bucket or a web server.
-struct Bucket {
-    store: Box<dyn ObjectStore>,
-    last_fault: LastFault,
-}
-
-impl fmt::Debug for Bucket {
-    // The store's own `Debug` output may contain secrets.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Bucket").finish_non_exhaustive()
-    }
-}
-
-/// Runtime that drives requests while their callers block.
-static RUNTIME: LazyLock<io::Result<Runtime>> =
-    LazyLock::new(|| Builder::new_current_thread().enable_all().build());
-
-impl Bucket {
-    /// Creates the bucket `host` of a cloud, configured by the environment.
-    fn of_cloud(scheme: &str, host: &str) -> Result<Self, String> {
-        let transport = Transport::default();
-        let last_fault = transport.last_fault();
-        let store: Option<Box<dyn ObjectStore>> = match scheme {
-            "s3" => {
-                let builder = AmazonS3Builder::from_env().with_bucket_name(host);
-                builder.with_http_connector(transport).build().ok().map(|store| Box::new(store) as _)
-            }
-            "gs" => {
-                let builder = GoogleCloudStorageBuilder::from_env().with_bucket_name(host);
-                builder.with_http_connector(transport).build().ok().map(|store| Box::new(store) as _)
-            }
-            _ => return Err("addresses begin with s3://, gs:// or https://".into()),
-        };
-        let store = store
-            .ok_or("its store cannot be set up; check the variables AWS_* or GOOGLE_* of the environment")?;
-        Ok(Self { store, last_fault })
-    }
-
-    /// Creates the web server of `url`. The query, which may be a signature, is sent with every
-    /// request.
-    fn of_web(url: &Url) -> Result<Self, String> {
-        let transport = Transport::default();
-        let last_fault = transport.last_fault();
-        let is_plain = url.scheme() == "http";
-        let options = ClientOptions::new().with_config(ClientConfigKey::AllowHttp, is_plain.to_string());
-        let builder = HttpBuilder::new().with_url(url.as_str()).with_client_options(options);
-        let store = builder.with_http_connector(transport).build();
-        Ok(Self { store: Box::new(store.map_err(|_| "it is no address of a web server")?), last_fault })
-    }
-
-    /// Runs a request and returns its result.
-    ///
-    /// # Errors
-    /// The fault of its last attempt; of kind [`io::ErrorKind::Unsupported`] if the server does not
-    /// support ranges of this object.
-    fn ask<T>(&self, request: impl Future<Output = Result<T, Error>>) -> io::Result<T> {
-        let runtime = RUNTIME.as_ref().map_err(|error| io::Error::from(error.kind()))?;
-        self.last_fault.set(None);
-        runtime.block_on(request).map_err(|error| match (self.last_fault.get(), error) {
-            (_, Error::NotSupported { .. }) => {
-                io::Error::new(io::ErrorKind::Unsupported, "it gives no ranges")
-            }
-            (Some(fault), _) => fault.into(),
-            (None, _) => io::Error::other("its server does not answer as a store of objects does"),
-        })
     }
 }
 
@@ -168,7 +86,7 @@ pub(super) fn find(address: &str) -> Result<Vec<Object>, StoreError> {
         }
         None => !key[prefix.len()..].split('/').any(is_left_out),
     };
-    let listed = bucket.ask(bucket.store.list(Some(&parse(prefix)?)).try_collect::<Vec<ObjectMeta>>());
+    let listed = bucket.ask(bucket.store().list(Some(&parse(prefix)?)).try_collect::<Vec<ObjectMeta>>());
     let mut found =
         listed.map_err(|source| StoreError::Io { path: name.clone().into(), action: "list", source })?;
     found.retain(|meta| is_wanted(meta.location.as_ref()));
@@ -272,7 +190,7 @@ impl Object {
         // Weak tags never match `If-Match`; their responses are compared instead.
         let if_match = e_tag.filter(|e_tag| !e_tag.starts_with("W/"));
         let options = GetOptions { range: range.map(GetRange::Bounded), if_match, ..GetOptions::default() };
-        let result = self.bucket.ask(self.bucket.store.get_opts(&self.location, options))?;
+        let result = self.bucket.ask(self.bucket.store().get_opts(&self.location, options))?;
         match self.content.get_or_init(|| Content::of(&result.meta)).is_of(&result.meta) {
             true => Ok(result),
             false => Err(Fault::Changed.into()),

@@ -28,7 +28,7 @@ const KEPT_CONNECTIONS: usize = 1;
 
 /// Fault of a request. Of the request, it reveals at most the host.
 #[derive(Clone, Debug, thiserror::Error)]
-pub(super) enum Fault {
+pub(crate) enum Fault {
     #[error("{0} answers with status {1}{remedy}", remedy = remedy(*.1))]
     Status(String, u16),
     #[error("no connection to {0}: {1}")]
