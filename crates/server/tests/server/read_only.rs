@@ -97,6 +97,27 @@ fn a_repository_is_served_without_writing_there() {
 }
 
 #[test]
+fn a_repository_of_which_a_part_may_not_be_written_is_refused_by_name() {
+    let folder = tempdir().unwrap();
+    set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
+    let path = repository(folder.path(), &snapshot(folder.path(), "simple", true, 1));
+    std::fs::remove_file(path.join("lock")).unwrap();
+    set_permissions(&path, Permissions::from_mode(0o777)).unwrap();
+    for part in ["bases", "deltas", "versions"] {
+        for other in ["bases", "deltas", "versions", "work"] {
+            let mode = if other == part { 0o555 } else { 0o777 };
+            set_permissions(path.join(other), Permissions::from_mode(mode)).unwrap();
+        }
+        let opened = path.clone();
+        let refused = as_reader(move || Repository::open(opened, Settings::default()).map(drop));
+        let refused = refused.unwrap_err().to_string();
+        assert!(refused.starts_with(path.join(part).to_str().unwrap()), "{part}: {refused}");
+        assert!(refused.contains("in all folders of a repository"), "{refused}");
+    }
+    permit(&path, true);
+}
+
+#[test]
 fn a_follower_that_may_not_write_does_not_start() {
     let folder = tempdir().unwrap();
     set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();

@@ -104,6 +104,7 @@ impl Repository {
     ///
     /// # Errors
     /// [`StoreError::NotARepository`], [`StoreError::Busy`] if another process has locked it,
+    /// [`StoreError::BadOption`] if this process may write there, but not into a folder in it,
     /// [`StoreError::BadLog`] or those of [`Snapshot::open`] if it is damaged, [`StoreError::Io`].
     pub fn open(folder: impl AsRef<Path>, settings: Settings) -> Result<Self, StoreError> {
         let folder = folder.as_ref().to_path_buf();
@@ -120,6 +121,11 @@ impl Repository {
                 return Err(StoreError::Busy { path: folder, detail: detail.into() });
             }
             Err(TryLockError::Error(error)) => return Err(error).at("lock", &path),
+        }
+        let folders = [WORK, BASES, DELTAS, VERSIONS].map(|name| folder.join(name));
+        if let Some(path) = folders.iter().find(|path| Self::is_read_only(path)) {
+            let detail = "this process may not write there, unlike in the folder above: give it the permission to write in all folders of a repository, or in none of them to serve the repository as it is";
+            return Err(StoreError::BadOption(format!("{}: {detail}", path.display())));
         }
         let work = folder.join(WORK);
         if work.is_dir() {
