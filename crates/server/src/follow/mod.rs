@@ -121,9 +121,14 @@ impl Follow {
         BUCKETS.into_iter().any(|beginning| self.url.starts_with(beginning))
     }
 
-    /// Returns the repository of a database in the bucket.
-    fn bucket(&self, name: &str) -> Result<BucketPublisher, StoreError> {
-        BucketPublisher::new(&format!("{}/{name}", self.url.trim_end_matches('/')))
+    /// Returns the repository of a database in the bucket, if a bucket is followed. It keeps its
+    /// credentials, so one serves for all looks.
+    ///
+    /// # Errors
+    /// [`StoreError::BadOption`].
+    pub(crate) fn bucket(&self, name: &str) -> Result<Option<BucketPublisher>, StoreError> {
+        let address = || format!("{}/{name}", self.url.trim_end_matches('/'));
+        self.is_bucket().then(|| BucketPublisher::new(&address())).transpose()
     }
 
     fn check_bucket(&self) -> Result<(), (&'static str, String)> {

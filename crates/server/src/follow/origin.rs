@@ -9,29 +9,36 @@ use spirea_store::{FileEntry, StoreError};
 use super::{Follow, FollowError, HttpPublisher, Look};
 
 /// Another server, or a bucket.
-pub(crate) enum Origin<E> {
-    Server(HttpPublisher<E>),
+pub(crate) enum Origin<'b, E> {
+    Server(Box<HttpPublisher<E>>),
     Bucket {
-        publisher: BucketPublisher,
+        publisher: &'b BucketPublisher,
         /// Returns true once transfers shall end.
         ended: E,
     },
 }
 
-impl<E: Fn() -> bool> Origin<E> {
-    /// Prepares requests for the database `name`. Transfers fail once `ended` returns true.
+impl<'b, E: Fn() -> bool> Origin<'b, E> {
+    /// Prepares requests for the database `name`, which `bucket` has if one is followed. Transfers
+    /// fail once `ended` returns true.
     ///
     /// # Errors
-    /// [`FollowError::Settings`], [`FollowError::Token`] and [`FollowError::Store`].
-    pub fn new(follow: &Follow, name: &str, look: Look, ended: E) -> Result<Self, FollowError> {
-        Ok(match follow.is_bucket() {
-            true => Self::Bucket { publisher: follow.bucket(name)?, ended },
-            false => Self::Server(HttpPublisher::new(follow, name, look, ended)?),
+    /// [`FollowError::Settings`] and [`FollowError::Token`].
+    pub fn new(
+        follow: &Follow,
+        name: &str,
+        bucket: Option<&'b BucketPublisher>,
+        look: Look,
+        ended: E,
+    ) -> Result<Self, FollowError> {
+        Ok(match bucket {
+            Some(publisher) => Self::Bucket { publisher, ended },
+            None => Self::Server(Box::new(HttpPublisher::new(follow, name, look, ended)?)),
         })
     }
 }
 
-impl<E: Fn() -> bool> Publisher for Origin<E> {
+impl<E: Fn() -> bool> Publisher for Origin<'_, E> {
     type Error = FollowError;
 
     fn record(&self) -> Result<Option<Published>, FollowError> {

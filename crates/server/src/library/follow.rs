@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use spirea_protocols::Version;
-use spirea_store::repository::{Offer, Trust};
+use spirea_store::repository::{BucketPublisher, Offer, Trust};
 
 use super::entries::Library;
 use super::followers::FollowerId;
@@ -43,6 +43,7 @@ impl Library {
         self: &Arc<Self>,
         name: &str,
         follow: &Follow,
+        bucket: Option<&BucketPublisher>,
         follower: &FollowerId,
         received: Option<Version>,
     ) -> Result<Outcome, FollowError> {
@@ -50,7 +51,7 @@ impl Library {
         let ending = Arc::clone(&self.ending);
         let has = received.or_else(|| Some(repository.current()?.version));
         let look = Look { follower: *follower, has };
-        let publisher = Origin::new(follow, name, look, move || ending.has_come())?;
+        let publisher = Origin::new(follow, name, bucket, look, move || ending.has_come())?;
         let trust = Trust { name, key: follow.key.as_ref(), disk: follow.disk };
         let (record, answers) = match repository.offered(&publisher, trust)? {
             Offer::Nothing => return Ok(Outcome::Nothing),
@@ -106,9 +107,16 @@ fn run(library: &Weak<Library>, follow: &Follow, name: &str) {
         tracing::error!(database = %name, %error, "the system gives no randomness for the name of a follower");
         return;
     }
+    let bucket = match follow.bucket(name) {
+        Ok(bucket) => bucket,
+        Err(error) => {
+            tracing::error!(database = %name, %error, "the bucket cannot be followed");
+            return;
+        }
+    };
     loop {
         let Some(strong) = library.upgrade() else { return };
-        let interval = match strong.follow_once(name, follow, &follower, received) {
+        let interval = match strong.follow_once(name, follow, bucket.as_ref(), &follower, received) {
             Ok(outcome) => {
                 if failures > 0 {
                     tracing::info!(database = %name, "following works again");
