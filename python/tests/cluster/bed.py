@@ -140,7 +140,7 @@ class Load:
 
     def _ask(self, seed):
         draw = random.Random(seed)
-        with spirea.Client(self.url, self.database, timeout=60.0, wait=30.0) as client:
+        with spirea.Client(self.url, self.database, timeout=180.0, wait=120.0) as client:
             while not self._stop.is_set():
                 if self.rest > 0:
                     self._stop.wait(draw.expovariate(1 / self.rest))
