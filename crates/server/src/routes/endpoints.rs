@@ -95,11 +95,12 @@ const USER_IDENTIFIER: Parameter = Parameter {
     text: "A name that the client chose for itself, under which its evaluation keys are stored; it proves nothing.",
 };
 /// Refusals of Apple's clients: a status with its meaning.
-const APPLE_REFUSALS: [(u16, &str); 9] = [
+const APPLE_REFUSALS: [(u16, &str); 10] = [
     (
         400,
         "a malformed request, no User-Identifier or User-Agent, an unknown evaluation key, shard or use case of a query",
     ),
+    (401, "no usable private token, if the server asks for one: WWW-Authenticate has the challenge"),
     (404, "an unknown use case of a request for configurations, or no tables for Apple's clients"),
     (408, "the body came too slowly"),
     (410, "an unknown configuration_hash: the client fetches the configuration again"),
@@ -107,7 +108,7 @@ const APPLE_REFUSALS: [(u16, &str); 9] = [
     (429, "the quota of the address is used up, or too many requests are being served"),
     (500, "a defect"),
     (501, "a part of the protocol that this server does not have"),
-    (503, "the use case is being loaded"),
+    (503, "the use case is being loaded, or the spent private tokens cannot be kept"),
 ];
 
 /// Refusals of a database that does not answer.

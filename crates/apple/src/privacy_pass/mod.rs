@@ -1,0 +1,19 @@
+//! Privacy Pass tokens of type 2 (RFC 9577 and RFC 9578): blind RSA signatures of 2048 bits, which
+//! everyone with the public key verifies.
+
+mod challenge;
+mod key;
+mod token;
+
+pub use self::challenge::{Challenge, ChallengeError};
+pub use self::key::{TokenKey, TokenKeyError};
+pub use self::token::{Token, TokenError};
+
+/// Type of these tokens: blind RSA of 2048 bits.
+pub const TOKEN_TYPE: u16 = 2;
+
+/// Bytes of an RSA signature, and of a modulus.
+const RSA_BYTES: usize = 256;
+
+#[cfg(test)]
+mod tests;
