@@ -193,7 +193,7 @@ impl Metrics {
             keys_bytes: gauges("spirea_keys_bytes", "Bytes of clients' evaluation keys.", &["place"])?,
             private_tokens: counters(
                 "spirea_private_tokens_total",
-                "Private tokens of Apple's clients, by outcome: spent, or why they were refused.",
+                "Private tokens of Apple's clients, by outcome: spent, issued, or why a request was refused.",
                 &["outcome"],
             )?,
             spent_tokens: gauges(

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use serde::Deserialize;
 
-use super::{Challenge, Token, TokenError, TokenKey};
+use super::{Challenge, IssuerKey, RequestError, Token, TokenError, TokenKey, TokenRequest};
 
 /// A vector of RFC 9578. Fields are hexadecimal.
 #[derive(Deserialize)]
@@ -13,6 +13,10 @@ struct Vector {
     token_challenge: String,
     nonce: String,
     token: String,
+    #[serde(rename = "skS")]
+    private: String,
+    token_request: String,
+    token_response: String,
 }
 
 fn vectors() -> Vec<Vector> {
@@ -93,6 +97,37 @@ fn keys_of_other_kinds_are_refused() {
     {
         assert!(TokenKey::from_spki(wrong).is_err());
     }
+}
+
+#[test]
+fn an_issuer_signs_as_the_vectors_of_the_rfc() {
+    for vector in vectors() {
+        let key = IssuerKey::from_pem(std::str::from_utf8(&bytes(&vector.private)).unwrap()).unwrap();
+        assert_eq!(key.public().spki(), bytes(&vector.key));
+        let request = bytes(&vector.token_request);
+        let signed = key.sign(&TokenRequest::from_bytes(&request).unwrap());
+        assert_eq!(signed.unwrap()[..], bytes(&vector.token_response));
+        let mut other = request.clone();
+        other[2] ^= 1;
+        assert_eq!(key.sign(&TokenRequest::from_bytes(&other).unwrap()), Err(RequestError::Key));
+        // Neither the modulus nor anything above it is a message.
+        let modulus = &key.public().spki()[81..337];
+        for message in [modulus, &[255; 256]] {
+            let request = TokenRequest::from_bytes(&[&request[..3], message].concat()).unwrap();
+            assert_eq!(key.sign(&request), Err(RequestError::Message));
+        }
+        assert_eq!(TokenRequest::from_bytes(&request[1..]), Err(RequestError::Length));
+        assert_eq!(TokenRequest::from_bytes(&[&[0, 1], &request[2..]].concat()), Err(RequestError::Type(1)));
+    }
+}
+
+#[test]
+fn a_new_key_is_read_back_and_is_not_printed() {
+    let key = IssuerKey::generate().unwrap();
+    let pem = key.to_pem().unwrap();
+    assert_eq!(IssuerKey::from_pem(&pem).unwrap().public(), key.public());
+    assert!(format!("{key:?}").len() < 60, "{key:?}");
+    assert!(IssuerKey::from_pem("").is_err() && IssuerKey::from_pem(&pem[1..]).is_err());
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! with one; without it, quotas go by address. A client chooses its `User-Identifier` itself, so it
 //! names keys and proves nothing.
 
+mod issuer;
 mod keys;
 mod quota;
 mod refused;
@@ -16,6 +17,7 @@ use std::sync::Arc;
 use prometheus::IntCounterVec;
 use tokio::sync::Semaphore;
 
+pub(crate) use self::issuer::{ISSUE, Issuer};
 pub(crate) use self::keys::{KeyName, Keys};
 pub(crate) use self::quota::AddressQuota;
 pub(crate) use self::refused::AppleRefused;
@@ -32,6 +34,8 @@ pub(crate) struct Apple {
     pub quota: AddressQuota,
     /// Private tokens that admit requests; without them, everyone is admitted.
     pub tokens: Option<PrivateTokens>,
+    /// Issuer of private tokens, if there are private keys.
+    pub issuer: Option<Issuer>,
     /// Permits of computations: one for each answering thread.
     pub computing: Arc<Semaphore>,
 }
@@ -47,11 +51,13 @@ impl Apple {
         threads: usize,
         outcomes: IntCounterVec,
     ) -> Result<Self, PrivateTokensError> {
-        let tokens = config.tokens.as_deref().map(|file| PrivateTokens::open(file, outcomes)).transpose()?;
+        let opened = config.tokens.as_deref().map(|file| PrivateTokens::open(file, outcomes)).transpose()?;
+        let (tokens, issuer) = opened.map_or((None, None), |(tokens, issuer)| (Some(tokens), issuer));
         Ok(Self {
             keys: Keys::new(config),
             quota: AddressQuota::new(config.quota),
             tokens,
+            issuer,
             computing: Arc::new(Semaphore::new(threads)),
         })
     }

@@ -50,9 +50,9 @@ impl AppleRefused {
 }
 
 impl From<UsedUp> for AppleRefused {
-    fn from(UsedUp { quota, next }: UsedUp) -> Self {
+    fn from(UsedUp { owner, quota, next }: UsedUp) -> Self {
         let message = match next {
-            Some(_) => format!("the address has used up its quota of {quota} queries"),
+            Some(_) => format!("the {owner} has used up its quota of {quota} queries"),
             None => format!("the request has more queries than the quota of {quota} ever allows"),
         };
         Self { retry_after: next, ..Self::new(StatusCode::TOO_MANY_REQUESTS, message) }

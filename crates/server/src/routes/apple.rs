@@ -229,7 +229,7 @@ pub(super) async fn queries(
 }
 
 /// Runs a computation on the blocking pool when one of the permits for computations is free.
-async fn computed(
+pub(super) async fn computed(
     app: &App,
     work: impl FnOnce() -> Result<Response, AppleRefused> + Send + 'static,
 ) -> Result<Response, AppleRefused> {

@@ -13,10 +13,11 @@ use super::endpoint::{Endpoint, HASH, Header, Parameter, Success};
 use super::openapi::{self, FORM};
 use super::publish::{CHANGES_TYPE, SNAPSHOT_TYPE};
 use super::response::json_text;
-use super::{admin, apple, control, follow, hint, keys, page, publish, query};
+use super::{admin, apple, control, follow, hint, issuer, keys, page, publish, query};
 use crate::accept::JSON;
 use crate::access::{self, Scope};
 use crate::app::App;
+use crate::apple::ISSUE;
 
 /// Content type of files.
 const BYTES: &str = "application/octet-stream";
@@ -309,7 +310,65 @@ pub(super) fn data_endpoints() -> Vec<Endpoint> {
         for_apple("/key", "Stores evaluation keys of an Apple client (EvaluationKeys).", "", post(apple::key)),
         for_apple("/queries", "Look-ups of an Apple client (Requests).", "a message Responses", post(apple::queries)),
     ]);
+    endpoints.extend(issuer_endpoints());
     endpoints
+}
+
+/// Returns the endpoints of the issuer of private tokens.
+fn issuer_endpoints() -> [Endpoint; 3] {
+    let endpoint = |method, path, summary, success, refusals: &[(u16, &'static str)], handler| {
+        let refusal = |&(status, text)| Success { status, ..ok_json("AppleError", text) };
+        Endpoint {
+            method,
+            path,
+            scope: None,
+            summary,
+            parameters: &[],
+            body: None,
+            successes: std::iter::once(success).chain(refusals.iter().map(refusal)).collect(),
+            causes: Vec::new(),
+            handler,
+        }
+    };
+    let none = (404, "this server issues no private tokens");
+    let busy = (429, "the user's allowance is used up, or too many requests are being served");
+    let unknown = (401, "no user's token, or an unknown one");
+    [
+        endpoint(
+            Method::GET,
+            "/.well-known/private-token-issuer-directory",
+            "The issuer's public keys (RFC 9578).",
+            ok(issuer::DIRECTORY, "the directory, as JSON"),
+            &[none, busy],
+            get(issuer::directory),
+        ),
+        endpoint(
+            Method::GET,
+            "/token-key-for-user-token",
+            "The public key that signs a user's tokens.",
+            ok("application/octet-stream", "SubjectPublicKeyInfo in DER"),
+            &[unknown, none, busy],
+            get(issuer::key),
+        ),
+        Endpoint {
+            body: Some(issuer::REQUEST),
+            ..endpoint(
+                Method::POST,
+                ISSUE,
+                "A private token for a user: signs a TokenRequest (RFC 9578).",
+                ok(issuer::RESPONSE, "a TokenResponse"),
+                &[
+                    unknown,
+                    none,
+                    (408, "the body came too slowly"),
+                    (413, "the body is too long"),
+                    (422, "no request for a token of the user's key"),
+                    busy,
+                ],
+                post(issuer::issue),
+            )
+        },
+    ]
 }
 
 /// Returns an endpoint that makes a version current and responds with that version.

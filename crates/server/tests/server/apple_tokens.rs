@@ -1,6 +1,8 @@
 //! Private tokens of Apple's clients: what is accepted, what is refused, and that a token is spent
 //! once.
 
+use std::io::Write as _;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
@@ -20,6 +22,15 @@ use crate::publish::{config, serve_with};
 
 const ISSUER: &str = "issuer.example.net";
 
+/// Returns a field of a vector of RFC 9578.
+fn vector(number: usize, name: &str) -> Vec<u8> {
+    let vectors: serde_json::Value =
+        serde_json::from_str(include_str!("../../../../conformance/vectors/privacy_pass.json")).unwrap();
+    let hex = vectors[number][name].as_str().unwrap();
+    let byte = |i: usize| u8::from_str_radix(&hex[i..i + 2], 16).unwrap();
+    (0..hex.len()).step_by(2).map(byte).collect()
+}
+
 /// An issuer's key, that of RFC 9578 (appendix B.2).
 pub struct Issuer {
     pair: KeyPair,
@@ -28,17 +39,10 @@ pub struct Issuer {
 
 impl Issuer {
     pub fn new() -> Self {
-        let vectors: serde_json::Value =
-            serde_json::from_str(include_str!("../../../../conformance/vectors/privacy_pass.json")).unwrap();
-        let field = |name: &str| {
-            let hex = vectors[0][name].as_str().unwrap();
-            let byte = |i: usize| u8::from_str_radix(&hex[i..i + 2], 16).unwrap();
-            (0..hex.len()).step_by(2).map(byte).collect::<Vec<u8>>()
-        };
-        let pem = String::from_utf8(field("skS")).unwrap();
+        let pem = String::from_utf8(vector(0, "skS")).unwrap();
         let der: String = pem.lines().filter(|line| !line.starts_with('-')).collect();
         let pair = KeyPair::from_pkcs8(&STANDARD.decode(der).unwrap()).unwrap();
-        Self { pair, key: TokenKey::from_spki(&field("pkS")).unwrap() }
+        Self { pair, key: TokenKey::from_spki(&vector(0, "pkS")).unwrap() }
     }
 
     /// Returns a token: a signature that was not blinded has the same form.
@@ -197,4 +201,113 @@ fn wrong_files_are_explained_with_their_line() {
     let apple = AppleConfig { tokens: Some(file), ..AppleConfig::default() };
     let error = ServerConfig { apple, ..config(&path) }.check().unwrap_err().to_string();
     assert!(error.contains("key.1.public") && error.contains("openssl rsa"), "{error}");
+}
+
+/// Writes the private key of a vector, and a file of private tokens in which it signs.
+fn write_issuer(folder: &Path, number: usize, lines: &str, users: &[&str]) -> PathBuf {
+    let key = folder.join("issuer.pem");
+    // A file that is there would keep its permissions.
+    let _ = std::fs::remove_file(&key);
+    let mut options = std::fs::OpenOptions::new();
+    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&key).unwrap();
+    file.write_all(&vector(number, "skS")).unwrap();
+    let mut text = format!("issuer = \"{ISSUER}\"\nspent = \"spent\"\nchallenge = \"any\"\n");
+    text += &format!("[[key]]\ntier = \"free\"\nprivate = \"issuer.pem\"\n{lines}\n");
+    for user in users {
+        let hash = blake3::hash(user.as_bytes()).to_hex();
+        text += &format!("[[user]]\ntier = \"free\"\nblake3 = \"{hash}\"\n");
+    }
+    let file = folder.join("apple-tokens.toml");
+    std::fs::write(&file, text).unwrap();
+    file
+}
+
+#[test]
+fn an_issuer_signs_the_vectors_of_the_rfc_and_its_tokens_are_redeemed() {
+    let folder = tempdir().unwrap();
+    let file = write_issuer(folder.path(), 3, "issues = \"2/day\"", &["QUJD", "REVG"]);
+    let server = serve(folder.path(), file);
+    let key = vector(3, "pkS");
+
+    let reply = server.get("/.well-known/private-token-issuer-directory");
+    assert_eq!(reply.header("content-type"), Some("application/private-token-issuer-directory"));
+    let directory: serde_json::Value = serde_json::from_slice(&reply.body).unwrap();
+    let listed = serde_json::json!({ "token-type": 2, "token-key": URL_SAFE.encode(&key) });
+    assert_eq!(directory, serde_json::json!({ "issuer-request-uri": "/issue", "token-keys": [listed] }));
+
+    let get = |user: &str| {
+        server.get_with("/token-key-for-user-token", &format!("authorization: Bearer {user}\r\n"))
+    };
+    assert_eq!(get("QUJD").body, key);
+    refused(&get("QUJE"), 401, "no user's token");
+    let issue = |user: &str, body: &[u8]| {
+        server.post_with("/issue", &format!("authorization: Bearer {user}\r\n"), body)
+    };
+    let request = vector(3, "token_request");
+    refused(&issue("other", &request), 401, "no user's token");
+    refused(&server.post_with("/issue", "", &request), 401, "no user's token");
+    // Refused requests cost nothing of the allowance.
+    for _ in 0..3 {
+        refused(&issue("QUJD", &request[1..]), 422, "has 259 bytes");
+        refused(&issue("QUJD", &[&[0, 1], &request[2..]].concat()), 422, "type 1");
+        refused(
+            &issue("QUJD", &[&request[..2], &[request[2] ^ 1], &request[3..]].concat()),
+            422,
+            "another key",
+        );
+        refused(&issue("QUJD", &[&request[..3], &[255; 256]].concat()), 422, "not below");
+        refused(&issue("QUJD", &[&request[..], &[0]].concat()), 413, "longer");
+    }
+    for _ in 0..2 {
+        let reply = issue("QUJD", &request);
+        assert_eq!((reply.status, &reply.body), (200, &vector(3, "token_response")));
+        assert_eq!(reply.header("content-type"), Some("application/private-token-response"));
+    }
+    let reply = issue("QUJD", &request);
+    refused(&reply, 429, "the user has used up its quota of 2/day");
+    assert!(reply.header("retry-after").is_some());
+    assert_eq!(issue("REVG", &request).status, 200);
+    assert_eq!((count(&server, "issued"), count(&server, "used_up")), (3.0, 1.0));
+
+    let token = vector(3, "token");
+    assert_eq!(post(&server, "/config", &token, &ConfigRequest::default()).status, 200);
+    refused(&post(&server, "/config", &token, &ConfigRequest::default()), 401, "spent already");
+}
+
+#[test]
+fn a_server_without_private_keys_issues_nothing() {
+    let folder = tempdir().unwrap();
+    let issuer = Issuer::new();
+    let server = serve(folder.path(), write(folder.path(), "", &[(&issuer, "")]));
+    refused(&server.get("/.well-known/private-token-issuer-directory"), 404, "issues no private tokens");
+    refused(&server.post_with("/issue", "", b""), 404, "issues no private tokens");
+}
+
+#[test]
+fn wrong_issuers_are_explained_with_their_line() {
+    let folder = tempdir().unwrap();
+    let path = build(folder.path(), 20);
+    let check = |file: PathBuf| {
+        let apple = AppleConfig { tokens: Some(file), ..AppleConfig::default() };
+        ServerConfig { apple, ..config(&path) }.check().unwrap_err().to_string()
+    };
+    let key = folder.path().join("issuer.pem");
+    let write = |lines, users: &[&str]| write_issuer(folder.path(), 0, lines, users);
+    let error = check(write("public = \"a\"", &[]));
+    assert!(error.contains("apple-tokens.toml:5: key.0.tier") && error.contains("either public"), "{error}");
+    let error = check(write("", &["a", "a"]));
+    assert!(error.contains(":13: user.1.blake3") && error.contains("spirea token user"), "{error}");
+    let file = write("", &["a"]);
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, text.replace("[[user]]\ntier = \"free\"", "[[user]]\ntier = \"paid\"")).unwrap();
+    let error = check(file);
+    assert!(error.contains("user.0.tier") && error.contains("no private key signs"), "{error}");
+    let file = write("", &[]);
+    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o640)).unwrap();
+    let error = check(file);
+    assert!(error.contains("key.0.private") && error.contains("chmod 600"), "{error}");
+    let file = write("", &[]);
+    std::fs::write(&key, "no key").unwrap();
+    let error = check(file);
+    assert!(error.contains("issuer.pem: ") && error.contains("spirea token issuer"), "{error}");
 }

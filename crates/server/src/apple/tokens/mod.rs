@@ -1,5 +1,5 @@
 //! Redemption of private tokens: a request of an Apple client is admitted by a token that an issuer
-//! signed without seeing it. A token is spent once.
+//! signed without seeing it. A token is spent once. The same file makes this server an issuer.
 
 mod file;
 mod spent;
@@ -18,7 +18,7 @@ use spirea_apple::privacy_pass::{Token, TokenError, TokenKey};
 
 use self::file::{Accepts, Rules};
 use self::spent::{SpendError, Spent};
-use super::AppleRefused;
+use super::{AppleRefused, Issuer};
 
 /// Reason why private tokens cannot be accepted.
 #[derive(Debug, thiserror::Error)]
@@ -120,12 +120,14 @@ impl PrivateTokens {
         file::read(path).map(drop)
     }
 
-    /// Reads the file, and the spent tokens of its keys.
+    /// Reads the file, and the spent tokens of its keys. If the file has private keys, this server
+    /// is an issuer.
     ///
     /// # Errors
     /// [`PrivateTokensError`].
-    pub fn open(path: &Path, outcomes: IntCounterVec) -> Result<Self, PrivateTokensError> {
-        let Rules { challenge, accepts, spent: folder, most_spent, keys: rules } = file::read(path)?;
+    pub fn open(path: &Path, outcomes: IntCounterVec) -> Result<(Self, Option<Issuer>), PrivateTokensError> {
+        let Rules { challenge, accepts, spent: folder, most_spent, keys: rules, signers, users } =
+            file::read(path)?;
         let kept = |path: &Path| {
             let path = path.to_owned();
             move |source| PrivateTokensError::Spent { path, source }
@@ -138,12 +140,14 @@ impl PrivateTokens {
             keys.insert(*key.id(), Arc::new(Accepted { tier, key, queries, spent }));
         }
         let asks = format!("PrivateToken challenge=\"{}\"", URL_SAFE.encode(challenge.as_bytes()));
-        Ok(Self {
+        let issuer = (!signers.is_empty()).then(|| Issuer::new(signers, users, outcomes.clone()));
+        let tokens = Self {
             keys,
             challenge: (accepts == Accepts::Issuer).then(|| challenge.digest()),
             asks: HeaderValue::try_from(asks).expect("Base64 is ASCII"),
             outcomes,
-        })
+        };
+        Ok((tokens, issuer))
     }
 
     /// Returns the valid token of a request.
