@@ -147,7 +147,7 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
             "spirea token issuer free.pem --tier free --issues 100/day",
         )],
     ),
-    ("token user", &[("Make a token for a user of a tier", "spirea token user --tier free > user.token")]),
+    ("token user", &[("Make a token for a user of a tier", "spirea token user --tier free")]),
     (
         "get",
         &[
