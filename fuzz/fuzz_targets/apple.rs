@@ -1,5 +1,5 @@
 //! Any bytes are a message of Apple's clients or an error, and what is in a message is a query, an
-//! evaluation key or an error.
+//! evaluation key or an error. Any bytes are a private token or an error.
 #![no_main]
 
 use std::sync::LazyLock;
@@ -8,6 +8,7 @@ use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 use spirea_apple::keyword::Bucket;
 use spirea_apple::messages::{ConfigRequest, EncryptedIndices, EvaluationKeys, Inbound, Requests};
+use spirea_apple::privacy_pass::{Token, TokenKey};
 use spirea_apple::{Compression, EvaluationKey, KeyConfig, Query, Set, Shape};
 
 /// A shard whose queries have one ciphertext, and whose keys have one Galois element.
@@ -24,6 +25,10 @@ fn read_back<M: Inbound + Clone + PartialEq + std::fmt::Debug>(bytes: &Bytes) ->
 fuzz_target!(|bytes: &[u8]| {
     if let Ok(bucket) = Bucket::from_bytes(bytes) {
         assert!(bucket.to_bytes().iter().eq(&bytes[..bucket.serialized_bytes()]));
+    }
+    let _ = (Token::from_authorization(bytes), TokenKey::from_spki(bytes));
+    if let Ok(token) = Token::from_bytes(bytes) {
+        assert_eq!(token.as_bytes(), bytes);
     }
     let bytes = Bytes::copy_from_slice(bytes);
     read_back::<ConfigRequest>(&bytes);

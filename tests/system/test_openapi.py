@@ -71,6 +71,7 @@ class Server:
         query = self.workplace.tokens["query"] if self.guarded else None
         changes = [{"key": "fuzz", "value": "v"}, {"key": "key-7", "value": "w"}, {"key": "key-8", "deleted": True}]
         bodies = {"x-ndjson": [(json.dumps(change) + "\n").encode() for change in changes], "x-tar": [], "x-protobuf": []}
+        bodies["private-token-request"] = [bytes([0, 2, *range(256), 0])]
         for name in TABLES:
             archive = folder / f"{name}.tar"
             with tarfile.open(archive, "w") as tar:

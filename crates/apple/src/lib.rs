@@ -6,6 +6,8 @@
 //! [`Query`] under the client's [`EvaluationKey`] with [`Database::answer`]. [`UseCase`] adds the
 //! configuration and the checks of whole requests. [`Arithmetic`] holds the backend that computes.
 //!
+//! [`privacy_pass`] issues and verifies the tokens that admit requests.
+//!
 //! The supported parameter sets are those of 27 and 28-bit primes, [`Set`]. The answers equal the
 //! bytes of Apple's own server.
 
@@ -17,6 +19,7 @@ mod error;
 mod evaluation_key;
 pub mod keyword;
 pub mod messages;
+pub mod privacy_pass;
 mod query;
 mod response;
 mod seed;

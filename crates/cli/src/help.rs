@@ -141,6 +141,14 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         )],
     ),
     (
+        "token issuer",
+        &[(
+            "Make a key whose users get 100 private tokens a day",
+            "spirea token issuer free.pem --tier free --issues 100/day",
+        )],
+    ),
+    ("token user", &[("Make a token for a user of a tier", "spirea token user --tier free")]),
+    (
         "get",
         &[
             ("Look a key up", "spirea get http://127.0.0.1:8080 prices apple"),

@@ -1,16 +1,44 @@
 //! `spirea token`.
 
-use anyhow::bail;
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use clap::{Args, Subcommand, ValueEnum};
+use spirea_apple::privacy_pass::IssuerKey;
 use spirea_console::output::{print_error, print_line};
 use spirea_console::status::Status;
 use spirea_server::{Quota, Scope, Secret};
+use zeroize::Zeroizing;
 
 /// Tokens, by which a server knows who may ask.
 #[derive(Subcommand)]
 pub enum Token {
     /// Make a token, and the lines for the server's file of tokens.
     New(New),
+    /// Make a key that signs private tokens of Apple's clients, in a new file that its owner alone
+    /// can read; print the lines for the file of private tokens.
+    Issuer {
+        /// The file.
+        file: PathBuf,
+        /// Name of the tier whose users get the tokens.
+        #[arg(long)]
+        tier: String,
+        /// The most tokens of each user in each period, such as 100/day.
+        #[arg(long)]
+        issues: Option<Quota>,
+    },
+    /// Make a token for a user to whom private tokens are issued, and the lines for the file of
+    /// private tokens.
+    User {
+        /// Name of the user's tier.
+        #[arg(long)]
+        tier: String,
+    },
 }
 
 /// Options of `spirea token new`.
@@ -49,8 +77,52 @@ impl From<ScopeName> for Scope {
     }
 }
 
+/// Makes a token or a key.
+pub fn run(token: &Token) -> anyhow::Result<Status> {
+    match token {
+        Token::New(options) => new(options),
+        Token::Issuer { file, tier, issues } => issuer(file, tier, *issues),
+        Token::User { tier } => user(tier),
+    }
+}
+
+/// Makes an issuer's key.
+fn issuer(path: &Path, tier: &str, issues: Option<Quota>) -> anyhow::Result<Status> {
+    let key = IssuerKey::generate()?;
+    let mut options = OpenOptions::new();
+    // A key that is overwritten is lost.
+    let file = options.write(true).create_new(true).mode(0o600).open(path);
+    let written = file.and_then(|mut file| {
+        file.write_all(key.to_pem().map_err(std::io::Error::other)?.as_bytes())?;
+        file.sync_all()
+    });
+    written.with_context(|| format!("{}: the key cannot be written; name a new file", path.display()))?;
+    let mut lines = vec![
+        "[[key]]".into(),
+        format!("tier = {tier:?}"),
+        format!("private = {:?}", path.display().to_string()),
+    ];
+    lines.extend(issues.map(|quota| format!("issues = \"{quota}\"")));
+    lines.iter().try_for_each(|line| print_line(line))?;
+    Ok(Status::SUCCESS)
+}
+
+/// Makes a user's token. Devices send it as Base64.
+fn user(tier: &str) -> anyhow::Result<Status> {
+    let secret = Secret::new()?;
+    let text = Zeroizing::new(STANDARD.encode(secret.hash().as_bytes()));
+    print_error(
+        "The user's token, which is not kept anywhere and is shown only now, is on standard output. Lines for the file of private tokens:",
+    );
+    let hash = blake3::hash(text.as_bytes()).to_hex();
+    let lines = ["", "[[user]]", &format!("tier = {tier:?}"), &format!("blake3 = \"{hash}\""), ""];
+    lines.iter().for_each(|line| print_error(line));
+    print_line(&text)?;
+    Ok(Status::SUCCESS)
+}
+
 /// Makes a token.
-pub fn run(Token::New(options): &Token) -> anyhow::Result<Status> {
+fn new(options: &New) -> anyhow::Result<Status> {
     if options.name.is_empty() || options.name.chars().any(|c| c.is_control() || c == '"' || c == '\\') {
         bail!("--name: a token's name is a text without quotes and backslashes");
     }

@@ -24,6 +24,9 @@
 //! | `POST /config` | configurations of use cases, and the evaluation keys that they need |
 //! | `POST /key` | evaluation keys of a client |
 //! | `POST /queries` | queries to responses |
+//! | `GET /.well-known/private-token-issuer-directory` | keys of the issuer of private tokens |
+//! | `GET /token-key-for-user-token` | the key that signs a user's tokens |
+//! | `POST /issue` | a private token for a user |
 //!
 //! On another port, for operators:
 //!
@@ -78,7 +81,7 @@ mod tls;
 mod traces;
 
 pub use access::{OperatorNames, Quota, QuotaError, REQUEST_ID, Scope, Secret, TOKEN_PREFIX, TokensError};
-pub use apple::AppleConfig;
+pub use apple::{AppleConfig, PrivateTokensError};
 pub use backend::{BackendChoice, PimChoice, PimMachine, Processor, ShareBackends, gpu_demand};
 pub use background::{Background, Readiness};
 pub use body::{BodyError, declared_bytes, read_body};

@@ -14,6 +14,7 @@ use spirea_engine::{Answers, Engine, KeyEvents, KeyUsage, State, Status};
 use spirea_protocols::Version;
 use spirea_wire::Code;
 
+use crate::apple::{Apple, PrivateTokens};
 use crate::library::{FailedCompactions, Library};
 use crate::logs::LostLines;
 use crate::memory::Memory;
@@ -39,6 +40,9 @@ pub(crate) struct Metrics {
     body_memory: IntGauge,
     keys: IntGaugeVec,
     keys_bytes: IntGaugeVec,
+    /// Private tokens of Apple's clients, by outcome.
+    pub private_tokens: IntCounterVec,
+    spent_tokens: IntGaugeVec,
     key_lookups: IntCounterVec,
     key_departures: IntCounterVec,
     pub in_flight: IntGauge,
@@ -187,6 +191,16 @@ impl Metrics {
                 &["place"],
             )?,
             keys_bytes: gauges("spirea_keys_bytes", "Bytes of clients' evaluation keys.", &["place"])?,
+            private_tokens: counters(
+                "spirea_private_tokens_total",
+                "Private tokens of Apple's clients, by outcome: spent, issued, or why a request was refused.",
+                &["outcome"],
+            )?,
+            spent_tokens: gauges(
+                "spirea_spent_tokens",
+                "Spent private tokens that are kept, by tier.",
+                &["tier"],
+            )?,
             key_lookups: counters(
                 "spirea_key_lookups_total",
                 "Requests that name evaluation keys, by where these were: memory, disk, shared by another server, or unknown.",
@@ -298,15 +312,14 @@ impl Metrics {
         }
     }
 
-    /// Returns all metrics as text, and their content type. `apple` is the amount of Apple clients'
-    /// keys.
+    /// Returns all metrics as text, and their content type.
     pub fn render(
         &self,
         engine: &Engine,
         library: Option<&Library>,
         bodies: &Memory,
         expiry: Option<SystemTime>,
-        apple: Amount,
+        apple: &Apple,
         added: Vec<MetricFamily>,
     ) -> (&'static str, String) {
         // The lock guards no data of its own.
@@ -322,9 +335,12 @@ impl Metrics {
             self.keys.with_label_values(&[place]).set(amount.sets as i64);
             self.keys_bytes.with_label_values(&[place]).set(amount.bytes as i64);
         }
-        let Amount { sets, bytes } = apple;
+        let Amount { sets, bytes } = apple.keys.amount();
         self.keys.with_label_values(&["apple"]).set(sets as i64);
         self.keys_bytes.with_label_values(&["apple"]).set(bytes as i64);
+        for (tier, tokens) in apple.tokens.iter().flat_map(PrivateTokens::spent) {
+            self.spent_tokens.with_label_values(&[tier]).set(tokens as i64);
+        }
         self.count_keys(engine.key_events());
         let LostLines { failed, dropped } = LostLines::now();
         for (cause, value) in [("failed", failed), ("dropped", dropped)] {

@@ -14,7 +14,7 @@ use tokio::net::TcpListener;
 
 use crate::access::{Access, Gate, OperatorNames, Tokens, TokensError};
 use crate::app::App;
-use crate::apple::Apple;
+use crate::apple::{Apple, PrivateTokens, PrivateTokensError};
 use crate::backend::Backends;
 use crate::config::WrongSetting;
 use crate::connections::{ADMIN_CONNECTIONS, ADMIN_MEMORY, Port, Stopper};
@@ -82,6 +82,9 @@ pub enum ServeError {
     /// The tokens cannot be used.
     #[error(transparent)]
     Tokens(#[from] TokensError),
+    /// The private tokens of Apple's clients cannot be accepted.
+    #[error(transparent)]
+    PrivateTokens(#[from] PrivateTokensError),
     /// The backend cannot run here.
     #[error(transparent)]
     Backend(#[from] BackendError),
@@ -258,6 +261,7 @@ impl Server {
         let limits = config.limits.clone();
         let metrics = Metrics::new()?;
         let traces = config.traces.clone();
+        let apple = Apple::new(&config.apple, config.answering_threads(), metrics.private_tokens.clone())?;
         let app = App {
             engine,
             traces: traces.map(|collector| Spans::start(collector, metrics.dropped_traces.clone())),
@@ -275,7 +279,7 @@ impl Server {
             certificates: certificates.clone(),
             started: Instant::now(),
             leaving: AtomicBool::new(false),
-            apple: Apple::new(&config.apple, config.answering_threads()),
+            apple,
             library,
             extension,
             demo,
@@ -406,6 +410,7 @@ async fn release_unused(app: Arc<App>) {
         let app = Arc::clone(&app);
         let release = move || {
             app.engine.expire_keys();
+            app.apple.tokens.iter().for_each(PrivateTokens::sync);
             app.library.iter().for_each(|library| library.release_idle());
         };
         // The next check makes up for a failed one.

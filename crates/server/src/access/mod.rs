@@ -26,7 +26,7 @@ pub use self::quota::{Quota, QuotaError};
 pub use self::secret::{Secret, TOKEN_PREFIX};
 pub(crate) use self::shares::{Share, Shares};
 pub use self::tokens::{Scope, TokensError};
-pub(crate) use self::tokens::{Token, Tokens};
+pub(crate) use self::tokens::{Token, Tokens, hash};
 use crate::Limits;
 use crate::held::Hold;
 use crate::refused::Refused;
@@ -112,7 +112,7 @@ fn authenticate(tokens: &Tokens, headers: &HeaderMap, scope: Scope) -> Result<To
 }
 
 /// Returns the token of an `Authorization` header. The scheme's name is case-insensitive.
-fn bearer(value: &[u8]) -> Option<&[u8]> {
+pub(crate) fn bearer(value: &[u8]) -> Option<&[u8]> {
     let (scheme, token) = value.split_at_checked(7)?;
     scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
 }

@@ -84,7 +84,8 @@ struct Entry {
     concurrency: Option<usize>,
 }
 
-fn hash<'de, D: Deserializer<'de>>(deserializer: D) -> Result<[u8; 32], D::Error> {
+/// Reads a token's hash.
+pub(crate) fn hash<'de, D: Deserializer<'de>>(deserializer: D) -> Result<[u8; 32], D::Error> {
     let text = String::deserialize(deserializer)?;
     blake3::Hash::from_hex(&text).map(Into::into).map_err(|_| {
         D::Error::custom("a token's hash has 64 hexadecimal digits, as `spirea token new` prints")

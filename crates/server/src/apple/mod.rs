@@ -1,22 +1,29 @@
 //! Look-ups of Apple's clients: use cases of the served snapshots, and clients' evaluation keys.
 //!
-//! Apple's clients send no tokens of this server. A client chooses its `User-Identifier` itself, so
-//! it names keys and proves nothing; quotas go by address.
+//! Apple's clients send no tokens of this server. With a file of private tokens, each request pays
+//! with one; without it, quotas go by address. A client chooses its `User-Identifier` itself, so it
+//! names keys and proves nothing.
 
+mod issuer;
 mod keys;
 mod quota;
 mod refused;
 mod settings;
+mod tokens;
 mod use_cases;
 
 use std::sync::Arc;
 
+use prometheus::IntCounterVec;
 use tokio::sync::Semaphore;
 
+pub(crate) use self::issuer::{ISSUE, Issuer};
 pub(crate) use self::keys::{KeyName, Keys};
 pub(crate) use self::quota::AddressQuota;
 pub(crate) use self::refused::AppleRefused;
 pub use self::settings::AppleConfig;
+pub use self::tokens::PrivateTokensError;
+pub(crate) use self::tokens::{Payment, PrivateTokens};
 pub(crate) use self::use_cases::{Opened, UseCases};
 
 /// State of the endpoints for Apple's clients.
@@ -25,17 +32,33 @@ pub(crate) struct Apple {
     pub keys: Keys,
     /// Queries of each address.
     pub quota: AddressQuota,
+    /// Private tokens that admit requests; without them, everyone is admitted.
+    pub tokens: Option<PrivateTokens>,
+    /// Issuer of private tokens, if there are private keys.
+    pub issuer: Option<Issuer>,
     /// Permits of computations: one for each answering thread.
     pub computing: Arc<Semaphore>,
 }
 
 impl Apple {
-    /// Creates the state for `threads` computations at once.
-    pub fn new(config: &AppleConfig, threads: usize) -> Self {
-        Self {
+    /// Creates the state for `threads` computations at once. `outcomes` counts private tokens.
+    ///
+    /// # Errors
+    /// [`PrivateTokensError`] if the file of private tokens, or a file that it names, cannot be
+    /// used.
+    pub fn new(
+        config: &AppleConfig,
+        threads: usize,
+        outcomes: IntCounterVec,
+    ) -> Result<Self, PrivateTokensError> {
+        let opened = config.tokens.as_deref().map(|file| PrivateTokens::open(file, outcomes)).transpose()?;
+        let (tokens, issuer) = opened.map_or((None, None), |(tokens, issuer)| (Some(tokens), issuer));
+        Ok(Self {
             keys: Keys::new(config),
             quota: AddressQuota::new(config.quota),
+            tokens,
+            issuer,
             computing: Arc::new(Semaphore::new(threads)),
-        }
+        })
     }
 }

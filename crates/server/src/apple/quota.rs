@@ -13,9 +13,11 @@ pub(crate) struct AddressQuota {
     windows: Mutex<HashMap<Vec<u8>, Window>>,
 }
 
-/// The quota of an address is used up.
+/// The quota of an address or of a user is used up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct UsedUp {
+    /// Owner of the quota.
+    pub owner: &'static str,
     pub quota: Quota,
     /// Time until the next period; `None` if no period allows so many queries.
     pub next: Option<Duration>,
@@ -36,8 +38,8 @@ impl AddressQuota {
         }
         let window = windows.entry(network.into()).or_default();
         window.take(quota, queries, now).map_err(|exceeded| match exceeded {
-            Exceeded::Never => UsedUp { quota, next: None },
-            Exceeded::For(time) => UsedUp { quota, next: Some(time) },
+            Exceeded::Never => UsedUp { owner: "address", quota, next: None },
+            Exceeded::For(time) => UsedUp { owner: "address", quota, next: Some(time) },
         })
     }
 }

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
@@ -18,11 +18,18 @@ pub(crate) struct AppleRefused {
     status: StatusCode,
     message: String,
     retry_after: Option<Duration>,
+    /// Value of `WWW-Authenticate`.
+    challenge: Option<HeaderValue>,
 }
 
 impl AppleRefused {
     pub fn new(status: StatusCode, message: impl Into<String>) -> Self {
-        Self { status, message: message.into(), retry_after: None }
+        Self { status, message: message.into(), retry_after: None, challenge: None }
+    }
+
+    /// Refuses a request without a usable token; `challenge` asks for one.
+    pub fn unauthorized(message: impl Into<String>, challenge: HeaderValue) -> Self {
+        Self { challenge: Some(challenge), ..Self::new(StatusCode::UNAUTHORIZED, message) }
     }
 
     pub fn bad_request(message: impl Into<String>) -> Self {
@@ -43,9 +50,9 @@ impl AppleRefused {
 }
 
 impl From<UsedUp> for AppleRefused {
-    fn from(UsedUp { quota, next }: UsedUp) -> Self {
+    fn from(UsedUp { owner, quota, next }: UsedUp) -> Self {
         let message = match next {
-            Some(_) => format!("the address has used up its quota of {quota} queries"),
+            Some(_) => format!("the {owner} has used up its quota of {quota} queries"),
             None => format!("the request has more queries than the quota of {quota} ever allows"),
         };
         Self { retry_after: next, ..Self::new(StatusCode::TOO_MANY_REQUESTS, message) }
@@ -68,7 +75,7 @@ impl From<AppleError> for AppleRefused {
 impl From<Refused> for AppleRefused {
     fn from(refused: Refused) -> Self {
         let (status, message, retry_after) = refused.into_parts();
-        Self { status, message, retry_after }
+        Self { status, message, retry_after, challenge: None }
     }
 }
 
@@ -77,6 +84,9 @@ impl IntoResponse for AppleRefused {
         let body = json!({ "error": { "message": self.message } }).to_string();
         let mut response = (self.status, body).into_response();
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
+        if let Some(challenge) = self.challenge {
+            response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+        }
         if let Some(delay) = self.retry_after {
             // Rounded up: a retry a moment too early would be refused again.
             let seconds = delay.as_secs() + u64::from(delay.subsec_nanos() > 0);

@@ -1,3 +1,4 @@
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::access::Quota;
@@ -5,20 +6,26 @@ use crate::access::Quota;
 /// Limits of Apple's clients.
 #[derive(Clone, Debug)]
 pub struct AppleConfig {
-    /// Queries that one address may make in each period; `None` for any number.
+    /// File of the keys whose private tokens (Privacy Pass) requests must bring; without a file,
+    /// they need none.
+    pub tokens: Option<PathBuf>,
+    /// Queries that one address may make in each period; `None` for any number. With private
+    /// tokens it has no effect.
     pub quota: Option<Quota>,
     /// Maximum bytes of clients' evaluation keys in memory. Keys of one address take half at most.
     pub keys_memory: u64,
-    /// Maximum number of evaluation keys from one address; the least recently used leave first.
+    /// Maximum number of evaluation keys from one address, or of one `User-Identifier` with private
+    /// tokens; the least recently used leave first.
     pub client_keys: usize,
     /// Time after which unused evaluation keys expire.
     pub key_life: Duration,
 }
 
 impl Default for AppleConfig {
-    /// No quota; 1 GiB of keys, 64 from one address; 30 days.
+    /// No private tokens; no quota; 1 GiB of keys, 64 from one address; 30 days.
     fn default() -> Self {
         Self {
+            tokens: None,
             quota: None,
             keys_memory: 1 << 30,
             client_keys: 64,

@@ -15,11 +15,12 @@ use spirea_apple::messages::{
     Response as Answer, Responses,
 };
 use spirea_apple::{AppleError, EvaluationKey};
+use spirea_engine::KeyOwner;
 
 use super::response::protobuf;
 use crate::access::Caller;
 use crate::app::App;
-use crate::apple::{AppleRefused, KeyName, UseCases};
+use crate::apple::{AppleRefused, KeyName, Payment, UseCases};
 use crate::body::{Received, Upload};
 use crate::held::Held;
 use crate::memory::ResponseMemory;
@@ -38,6 +39,9 @@ struct Admitted {
     user: Vec<u8>,
     caller: Caller,
     body: Received,
+    /// Maximum number of look-ups that the request has paid for; `None` if it needs no token, or if
+    /// its token has no limit.
+    queries: Option<u64>,
 }
 
 /// Admits a request, reads its body of at most `limit` bytes and responds as `respond` does.
@@ -53,10 +57,28 @@ async fn admitted<F: Future<Output = Result<Response, AppleRefused>>>(
     };
     let response = async {
         let user = user(request.headers())?;
+        let payment = match &app.apple.tokens {
+            Some(tokens) => Some(tokens.verify(request.headers())?),
+            None => None,
+        };
         let body = app.receive("", Upload::of_any_type(request), limit, &caller).await?;
-        respond(Admitted { user, caller, body }).await
+        let queries = payment.as_ref().and_then(Payment::queries);
+        // Spent only now: a body that does not arrive costs no token.
+        if let Some(payment) = payment {
+            spend(app, payment).await?;
+        }
+        respond(Admitted { user, caller, body, queries }).await
     };
     Held::attach(response.await.into_response(), permit)
+}
+
+/// Spends a token on the blocking pool, because it is written down.
+async fn spend(app: &Arc<App>, payment: Payment) -> Result<(), AppleRefused> {
+    let app = Arc::clone(app);
+    let spend = move || app.apple.tokens.as_ref().map_or(Ok(()), |tokens| tokens.spend(&payment));
+    tokio::task::spawn_blocking(spend)
+        .await
+        .unwrap_or_else(|_| Err(Refused::internal("the request was aborted by a defect").into()))
 }
 
 /// Returns the name that a client gave itself.
@@ -118,8 +140,12 @@ pub(super) async fn config(State(app): State<Arc<App>>, request: Request) -> Res
 
 pub(super) async fn key(State(app): State<Arc<App>>, request: Request) -> Response {
     let state = Arc::clone(&app);
-    admitted(&app, request, MAX_INBOUND_BYTES as u64, async |Admitted { user, caller, body }| {
-        let owner = caller.key_owner();
+    admitted(&app, request, MAX_INBOUND_BYTES as u64, async |Admitted { user, caller, body, .. }| {
+        // Behind a relay all clients have one address, but each has paid for its keys.
+        let owner = match &app.apple.tokens {
+            Some(_) => Some(KeyOwner::new(&user)),
+            None => caller.key_owner(),
+        };
         computed(&state.clone(), move || {
             let EvaluationKeys { keys } = EvaluationKeys::from_bytes(body.bytes.clone())?;
             let known = use_cases(&state)?;
@@ -152,9 +178,18 @@ pub(super) async fn queries(
     request: Request,
 ) -> Response {
     let state = Arc::clone(&app);
-    admitted(&app, request, MAX_INBOUND_BYTES as u64, async |Admitted { user, caller, body }| {
+    admitted(&app, request, MAX_INBOUND_BYTES as u64, async |Admitted { user, caller, body, queries }| {
         let Requests { requests } = Requests::from_bytes(body.bytes.clone())?;
-        state.apple.quota.take(&caller.network(), requests.len() as u64, Instant::now())?;
+        let asked = requests.len() as u64;
+        match &state.apple.tokens {
+            None => state.apple.quota.take(&caller.network(), asked, Instant::now())?,
+            Some(_) if queries.is_some_and(|paid| asked > paid) => {
+                return Err(AppleRefused::bad_request(
+                    "the request has more look-ups than its token pays for",
+                ));
+            }
+            Some(_) => (),
+        }
         let known = use_cases(&state)?;
         let mut asked = Vec::with_capacity(requests.len());
         let mut bytes = 0;
@@ -194,7 +229,7 @@ pub(super) async fn queries(
 }
 
 /// Runs a computation on the blocking pool when one of the permits for computations is free.
-async fn computed(
+pub(super) async fn computed(
     app: &App,
     work: impl FnOnce() -> Result<Response, AppleRefused> + Send + 'static,
 ) -> Result<Response, AppleRefused> {

@@ -38,9 +38,9 @@ pub(super) async fn ready(State(app): State<Arc<App>>) -> Response {
 
 pub(super) async fn metrics(State(app): State<Arc<App>>) -> Response {
     let added = app.extension.as_ref().map_or_else(Vec::new, |extension| extension.metrics());
-    let (library, apple) = (app.library.as_deref(), app.apple.keys.amount());
+    let library = app.library.as_deref();
     let (content_type, text) =
-        app.metrics.render(&app.engine, library, &app.memory, app.certificate_expiry(), apple, added);
+        app.metrics.render(&app.engine, library, &app.memory, app.certificate_expiry(), &app.apple, added);
     ([(CONTENT_TYPE, HeaderValue::from_static(content_type))], text).into_response()
 }
 

@@ -13,10 +13,11 @@ use super::endpoint::{Endpoint, HASH, Header, Parameter, Success};
 use super::openapi::{self, FORM};
 use super::publish::{CHANGES_TYPE, SNAPSHOT_TYPE};
 use super::response::json_text;
-use super::{admin, apple, control, follow, hint, keys, page, publish, query};
+use super::{admin, apple, control, follow, hint, issuer, keys, page, publish, query};
 use crate::accept::JSON;
 use crate::access::{self, Scope};
 use crate::app::App;
+use crate::apple::ISSUE;
 
 /// Content type of files.
 const BYTES: &str = "application/octet-stream";
@@ -95,11 +96,12 @@ const USER_IDENTIFIER: Parameter = Parameter {
     text: "A name that the client chose for itself, under which its evaluation keys are stored; it proves nothing.",
 };
 /// Refusals of Apple's clients: a status with its meaning.
-const APPLE_REFUSALS: [(u16, &str); 9] = [
+const APPLE_REFUSALS: [(u16, &str); 10] = [
     (
         400,
         "a malformed request, no User-Identifier or User-Agent, an unknown evaluation key, shard or use case of a query",
     ),
+    (401, "no usable private token, if the server asks for one: WWW-Authenticate has the challenge"),
     (404, "an unknown use case of a request for configurations, or no tables for Apple's clients"),
     (408, "the body came too slowly"),
     (410, "an unknown configuration_hash: the client fetches the configuration again"),
@@ -107,7 +109,7 @@ const APPLE_REFUSALS: [(u16, &str); 9] = [
     (429, "the quota of the address is used up, or too many requests are being served"),
     (500, "a defect"),
     (501, "a part of the protocol that this server does not have"),
-    (503, "the use case is being loaded"),
+    (503, "the use case is being loaded, or the spent private tokens cannot be kept"),
 ];
 
 /// Refusals of a database that does not answer.
@@ -308,7 +310,65 @@ pub(super) fn data_endpoints() -> Vec<Endpoint> {
         for_apple("/key", "Stores evaluation keys of an Apple client (EvaluationKeys).", "", post(apple::key)),
         for_apple("/queries", "Look-ups of an Apple client (Requests).", "a message Responses", post(apple::queries)),
     ]);
+    endpoints.extend(issuer_endpoints());
     endpoints
+}
+
+/// Returns the endpoints of the issuer of private tokens.
+fn issuer_endpoints() -> [Endpoint; 3] {
+    let endpoint = |method, path, summary, success, refusals: &[(u16, &'static str)], handler| {
+        let refusal = |&(status, text)| Success { status, ..ok_json("AppleError", text) };
+        Endpoint {
+            method,
+            path,
+            scope: None,
+            summary,
+            parameters: &[],
+            body: None,
+            successes: std::iter::once(success).chain(refusals.iter().map(refusal)).collect(),
+            causes: Vec::new(),
+            handler,
+        }
+    };
+    let none = (404, "this server issues no private tokens");
+    let busy = (429, "the user's allowance is used up, or too many requests are being served");
+    let unknown = (401, "no user's token, or an unknown one");
+    [
+        endpoint(
+            Method::GET,
+            "/.well-known/private-token-issuer-directory",
+            "The issuer's public keys (RFC 9578).",
+            ok(issuer::DIRECTORY, "the directory, as JSON"),
+            &[none, busy],
+            get(issuer::directory),
+        ),
+        endpoint(
+            Method::GET,
+            "/token-key-for-user-token",
+            "The public key that signs a user's tokens.",
+            ok("application/octet-stream", "SubjectPublicKeyInfo in DER"),
+            &[unknown, none, busy],
+            get(issuer::key),
+        ),
+        Endpoint {
+            body: Some(issuer::REQUEST),
+            ..endpoint(
+                Method::POST,
+                ISSUE,
+                "A private token for a user: signs a TokenRequest (RFC 9578).",
+                ok(issuer::RESPONSE, "a TokenResponse"),
+                &[
+                    unknown,
+                    none,
+                    (408, "the body came too slowly"),
+                    (413, "the body is too long"),
+                    (422, "no request for a token of the user's key"),
+                    busy,
+                ],
+                post(issuer::issue),
+            )
+        },
+    ]
 }
 
 /// Returns an endpoint that makes a version current and responds with that version.

@@ -10,6 +10,7 @@ mod endpoint;
 mod endpoints;
 mod follow;
 mod hint;
+mod issuer;
 mod keys;
 mod lengths;
 mod openapi;

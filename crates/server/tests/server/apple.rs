@@ -19,11 +19,11 @@ use crate::fixture::{Reply, Running};
 use crate::publish::{config, serve_with};
 use crate::tokens;
 
-const BLOCK: &str = "net.example.block";
-const CLIENT: &str = "user-identifier: 1\r\nuser-agent: lookup iOS/18.0\r\n";
+pub const BLOCK: &str = "net.example.block";
+pub const CLIENT: &str = "user-identifier: 1\r\nuser-agent: lookup iOS/18.0\r\n";
 
 /// Builds a table of `rows` numbers in place of any that is there.
-fn build(folder: &Path, rows: usize) -> PathBuf {
+pub fn build(folder: &Path, rows: usize) -> PathBuf {
     let out = folder.join("numbers");
     let lines: String = (0..rows).map(|row| format!("+41446680{row:03},{}\n", row % 2)).collect();
     let selection = columns(Some("number"), &["block"]);
@@ -37,7 +37,7 @@ fn post(server: &Running, path: &str, message: &impl Message) -> Reply {
     server.post_with(path, CLIENT, &message.encode_to_vec())
 }
 
-fn refused(reply: &Reply, status: u16, cause: &str) {
+pub fn refused(reply: &Reply, status: u16, cause: &str) {
     assert_eq!(reply.header("content-type"), Some("application/json"), "{reply:?}");
     let body: serde_json::Value = serde_json::from_slice(&reply.body).unwrap();
     let message = body["error"]["message"].as_str().unwrap();
@@ -50,7 +50,7 @@ fn fetch(server: &Running, request: &ConfigRequest) -> ConfigResponse {
     ConfigResponse::decode(&reply.body[..]).unwrap()
 }
 
-fn query(config: &Config) -> PirRequest {
+pub fn query(config: &Config) -> PirRequest {
     PirRequest {
         query: Some(EncryptedIndices::default()),
         configuration_hash: config.config_id.clone(),
@@ -58,7 +58,7 @@ fn query(config: &Config) -> PirRequest {
     }
 }
 
-fn asked(usecase: &str, pir_request: Option<PirRequest>) -> Requests {
+pub fn asked(usecase: &str, pir_request: Option<PirRequest>) -> Requests {
     Requests { requests: vec![Request { usecase: usecase.into(), pir_request }] }
 }
 

@@ -2,6 +2,7 @@
 
 mod admin;
 mod apple;
+mod apple_tokens;
 mod background;
 mod client;
 mod download;

@@ -7,12 +7,12 @@ use std::path::Path;
 use serde_json::Value;
 use spirea_client::{ClientOptions, HttpClient};
 use spirea_protocols::{KeysHash, Version};
-use spirea_server::ServerConfig;
+use spirea_server::{AppleConfig, ServerConfig};
 use spirea_specimens::no_hook;
 use tempfile::tempdir;
 
 use crate::fixture::{Reply, eventually, options, request, serve_config, urls};
-use crate::{keys, publish, tokens};
+use crate::{apple, apple_tokens, keys, publish, tokens};
 
 /// Variable that makes the test rewrite the documents instead of comparing them.
 const REGENERATE: &str = "SPIREA_REGENERATE";
@@ -152,13 +152,20 @@ fn the_dashboard_shows_every_metric_and_asks_for_no_other() {
     let path = publish::repository(folder.path(), &publish::snapshot(folder.path(), "simple", true, 1));
     let (file, token) = (folder.path().join("tokens.toml"), tokens::secret());
     tokens::write(&file, &[("client", &token, "scopes = [\"query\"]")]);
-    let server = publish::serve_with(ServerConfig { tokens: Some(file), ..publish::config(&path) });
+    let accepted = apple_tokens::write(folder.path(), "", &[(&apple_tokens::Issuer::new(), "")]);
+    let apple_config = AppleConfig { tokens: Some(accepted), ..AppleConfig::default() };
+    let server = publish::serve_with(ServerConfig {
+        tokens: Some(file),
+        apple: apple_config,
+        ..publish::config(&path)
+    });
     // A metric with labels exists only after its first event.
     let token = Some(token.expose().to_owned());
     let options = ClientOptions { token, ..options(&folder.path().join("cache")) };
     let mut client = HttpClient::connect_with(&[&server.url()], "table", options).unwrap();
     assert!(client.get_keys(&[b"key-1"]).unwrap()[0].is_some());
     assert_eq!(server.get("/v1/databases").status, 401);
+    assert_eq!(server.post_with("/config", apple::CLIENT, b"").status, 401);
     server.reloader.reload();
     eventually("the tokens are read again", || {
         server.get("/metrics").text().contains("spirea_reloads_total{")

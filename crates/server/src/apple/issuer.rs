@@ -1,0 +1,121 @@
+//! Issuing of private tokens: users, known by a bearer token, get as many as their tier allows.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use axum::http::header::AUTHORIZATION;
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE;
+use prometheus::IntCounterVec;
+use serde_json::{Value, json};
+use spirea_apple::privacy_pass::{IssuerKey, RequestError, TOKEN_TYPE, TokenRequest};
+
+use super::AppleRefused;
+use super::quota::UsedUp;
+use crate::access::{Exceeded, Quota, Window, bearer};
+
+/// Path of `POST` requests for tokens.
+pub(crate) const ISSUE: &str = "/issue";
+
+/// Key that signs the tokens of a tier.
+pub(super) struct Signer {
+    pub key: IssuerKey,
+    /// Tokens that each user of the tier gets in each period; `None` for any number.
+    pub issues: Option<Quota>,
+}
+
+/// User of a tier.
+struct User {
+    tier: String,
+    window: Mutex<Window>,
+}
+
+impl User {
+    // No code under this lock panics.
+    fn locked(&self) -> MutexGuard<'_, Window> {
+        self.window.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Issuer of private tokens.
+pub(crate) struct Issuer {
+    /// Keys of each tier. The first one signs; the others are on their way in or out.
+    signers: BTreeMap<String, Vec<Signer>>,
+    /// Users by the BLAKE3 hash of their token. Times of look-ups reveal hashes only.
+    users: HashMap<[u8; 32], User>,
+    /// Requests for tokens, by outcome.
+    outcomes: IntCounterVec,
+}
+
+impl Issuer {
+    /// Creates an issuer. Every tier of `users` has a signer.
+    pub(super) fn new(
+        signers: BTreeMap<String, Vec<Signer>>,
+        users: impl IntoIterator<Item = ([u8; 32], String)>,
+        outcomes: IntCounterVec,
+    ) -> Self {
+        let user = |(hash, tier)| (hash, User { tier, window: Mutex::default() });
+        Self { signers, users: users.into_iter().map(user).collect(), outcomes }
+    }
+
+    /// Returns the directory of RFC 9578 (section 4).
+    pub fn directory(&self) -> Value {
+        let keys = self.signers.values().flatten().map(|signer| signer.key.public().spki());
+        let key = |spki| json!({ "token-type": TOKEN_TYPE, "token-key": URL_SAFE.encode(spki) });
+        json!({ "issuer-request-uri": ISSUE, "token-keys": keys.map(key).collect::<Vec<_>>() })
+    }
+
+    /// Returns the public key that signs a user's tokens, as `SubjectPublicKeyInfo`.
+    pub fn key_of(&self, headers: &HeaderMap) -> Result<Vec<u8>, AppleRefused> {
+        let (_, signer) = self.user(headers)?;
+        Ok(signer.key.public().spki().to_vec())
+    }
+
+    /// Takes a token from a user's allowance and signs it. A request that is refused costs nothing.
+    pub fn issue(&self, headers: &HeaderMap, body: &[u8], now: Instant) -> Result<Vec<u8>, AppleRefused> {
+        let (user, signer) = self.user(headers)?;
+        let request = TokenRequest::from_bytes(body).map_err(|error| self.malformed(error))?;
+        if let Some(quota) = signer.issues {
+            user.locked().take(quota, 1, now).map_err(|exceeded| {
+                self.count("used_up");
+                let next = match exceeded {
+                    Exceeded::Never => None,
+                    Exceeded::For(time) => Some(time),
+                };
+                AppleRefused::from(UsedUp { owner: "user", quota, next })
+            })?;
+        }
+        let signature = signer.key.sign(&request).map_err(|error| {
+            user.locked().give_back(1, now);
+            self.malformed(error)
+        })?;
+        self.count("issued");
+        Ok(signature.into())
+    }
+
+    fn user(&self, headers: &HeaderMap) -> Result<(&User, &Signer), AppleRefused> {
+        let presented = headers.get(AUTHORIZATION).and_then(|value| bearer(value.as_bytes()));
+        let user = presented.and_then(|token| self.users.get(blake3::hash(token).as_bytes()));
+        let signer = user.and_then(|user| Some((user, self.signers.get(&user.tier)?.first()?)));
+        signer.ok_or_else(|| {
+            self.count("unknown_user");
+            let message = "the request has no user's token of this issuer: send Authorization: Bearer ...";
+            AppleRefused::unauthorized(message, HeaderValue::from_static("Bearer"))
+        })
+    }
+
+    fn malformed(&self, error: RequestError) -> AppleRefused {
+        self.count("malformed");
+        let status = match error {
+            RequestError::Signing => StatusCode::INTERNAL_SERVER_ERROR,
+            _ => StatusCode::UNPROCESSABLE_ENTITY,
+        };
+        AppleRefused::new(status, error.to_string())
+    }
+
+    fn count(&self, outcome: &str) {
+        self.outcomes.with_label_values(&[outcome]).inc();
+    }
+}

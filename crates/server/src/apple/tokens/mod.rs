@@ -1,0 +1,216 @@
+//! Redemption of private tokens: a request of an Apple client is admitted by a token that an issuer
+//! signed without seeing it. A token is spent once. The same file makes this server an issuer.
+
+mod file;
+mod spent;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use axum::http::header::AUTHORIZATION;
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE;
+use prometheus::IntCounterVec;
+use spirea_apple::privacy_pass::{Token, TokenError, TokenKey};
+
+use self::file::{Accepts, Rules};
+use self::spent::{SpendError, Spent};
+use super::{AppleRefused, Issuer};
+
+/// Reason why private tokens cannot be accepted.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PrivateTokensError {
+    /// The file cannot be read.
+    #[error("{}: the file of private tokens cannot be read: {source}; docs/apple.md shows one", .path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// The content is wrong.
+    #[error("{0}")]
+    Wrong(String),
+    /// The spent tokens cannot be kept.
+    #[error("{}: the spent tokens cannot be kept here: {source}", .path.display())]
+    Spent {
+        /// The folder, or a file in it.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+}
+
+/// Reason why a token is refused.
+#[derive(Debug, thiserror::Error)]
+enum Unacceptable {
+    #[error("the request has no private token: send Authorization: PrivateToken token=...")]
+    Missing,
+    #[error(transparent)]
+    Malformed(#[from] TokenError),
+    #[error("no token key of this server has the token's key id")]
+    Key,
+    #[error("the token answers the challenge of another issuer")]
+    Challenge,
+    #[error("the token's signature is wrong")]
+    Signature,
+    #[error(transparent)]
+    Unspent(#[from] SpendError),
+}
+
+impl Unacceptable {
+    /// Returns the reason's name in metrics.
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Missing => "missing",
+            Self::Malformed(_) => "malformed",
+            Self::Key => "unknown_key",
+            Self::Challenge => "other_challenge",
+            Self::Signature => "forged",
+            Self::Unspent(SpendError::Twice) => "spent_before",
+            Self::Unspent(SpendError::Full) => "no_room",
+            Self::Unspent(SpendError::Write(_)) => "not_written",
+        }
+    }
+}
+
+/// A key with its spent tokens.
+struct Accepted {
+    tier: String,
+    key: TokenKey,
+    queries: Option<u64>,
+    spent: Spent,
+}
+
+/// Keys whose private tokens admit requests.
+pub(crate) struct PrivateTokens {
+    /// Keys by the id that tokens name.
+    keys: BTreeMap<[u8; 32], Arc<Accepted>>,
+    /// Digest of the only challenge whose tokens are accepted; `None` for any.
+    challenge: Option<[u8; 32]>,
+    /// Value of `WWW-Authenticate`.
+    asks: HeaderValue,
+    /// Tokens by outcome.
+    outcomes: IntCounterVec,
+}
+
+/// A valid token, not yet spent.
+pub(crate) struct Payment {
+    key: Arc<Accepted>,
+    token: Token,
+}
+
+impl Payment {
+    /// Returns the maximum number of look-ups that the token pays for.
+    pub fn queries(&self) -> Option<u64> {
+        self.key.queries
+    }
+}
+
+impl PrivateTokens {
+    /// Checks the file and the keys that it names.
+    ///
+    /// # Errors
+    /// [`PrivateTokensError::Read`] and [`PrivateTokensError::Wrong`].
+    pub fn check(path: &Path) -> Result<(), PrivateTokensError> {
+        file::read(path).map(drop)
+    }
+
+    /// Reads the file, and the spent tokens of its keys. If the file has private keys, this server
+    /// is an issuer.
+    ///
+    /// # Errors
+    /// [`PrivateTokensError`].
+    pub fn open(path: &Path, outcomes: IntCounterVec) -> Result<(Self, Option<Issuer>), PrivateTokensError> {
+        let Rules { challenge, accepts, spent: folder, most_spent, keys: rules, signers, users } =
+            file::read(path)?;
+        let kept = |path: &Path| {
+            let path = path.to_owned();
+            move |source| PrivateTokensError::Spent { path, source }
+        };
+        std::fs::create_dir_all(&folder).map_err(kept(&folder))?;
+        let mut keys = BTreeMap::new();
+        for file::Rule { tier, key, queries } in rules {
+            let path = folder.join(blake3::Hash::from_bytes(*key.id()).to_hex().as_str());
+            let spent = Spent::open(&path, most_spent).map_err(kept(&path))?;
+            keys.insert(*key.id(), Arc::new(Accepted { tier, key, queries, spent }));
+        }
+        let asks = format!("PrivateToken challenge=\"{}\"", URL_SAFE.encode(challenge.as_bytes()));
+        let issuer = (!signers.is_empty()).then(|| Issuer::new(signers, users, outcomes.clone()));
+        let tokens = Self {
+            keys,
+            challenge: (accepts == Accepts::Issuer).then(|| challenge.digest()),
+            asks: HeaderValue::try_from(asks).expect("Base64 is ASCII"),
+            outcomes,
+        };
+        Ok((tokens, issuer))
+    }
+
+    /// Returns the valid token of a request.
+    pub fn verify(&self, headers: &HeaderMap) -> Result<Payment, AppleRefused> {
+        self.valid(headers).map_err(|reason| self.refusal(&reason))
+    }
+
+    fn valid(&self, headers: &HeaderMap) -> Result<Payment, Unacceptable> {
+        let value = headers.get(AUTHORIZATION).ok_or(Unacceptable::Missing)?;
+        let token = Token::from_authorization(value.as_bytes())?;
+        let key = self.keys.get(token.key_id()).ok_or(Unacceptable::Key)?;
+        if self.challenge.is_some_and(|challenge| challenge != *token.challenge_digest()) {
+            return Err(Unacceptable::Challenge);
+        }
+        if !key.key.verifies(&token) {
+            return Err(Unacceptable::Signature);
+        }
+        if key.spent.contains(token.nonce()) {
+            return Err(SpendError::Twice.into());
+        }
+        Ok(Payment { key: Arc::clone(key), token })
+    }
+
+    /// Spends a token.
+    pub fn spend(&self, payment: &Payment) -> Result<(), AppleRefused> {
+        let spent = payment.key.spent.spend(payment.token.nonce()).map_err(Unacceptable::from);
+        if let Err(reason @ Unacceptable::Unspent(SpendError::Full | SpendError::Write(_))) = &spent {
+            let cause = match reason {
+                Unacceptable::Unspent(SpendError::Write(error)) => error.to_string(),
+                _ => "most_spent tokens are there: replace the key, or raise most_spent".into(),
+            };
+            tracing::error!(tier = payment.key.tier, cause, "private tokens are refused");
+        }
+        spent.map_err(|reason| self.refusal(&reason))?;
+        self.outcomes.with_label_values(&["spent"]).inc();
+        Ok(())
+    }
+
+    fn refusal(&self, reason: &Unacceptable) -> AppleRefused {
+        self.outcomes.with_label_values(&[reason.name()]).inc();
+        match reason {
+            Unacceptable::Unspent(SpendError::Full | SpendError::Write(_)) => {
+                AppleRefused::new(StatusCode::SERVICE_UNAVAILABLE, reason.to_string())
+            }
+            _ => AppleRefused::unauthorized(reason.to_string(), self.asks.clone()),
+        }
+    }
+
+    /// Makes sure that all spent tokens survive a loss of power.
+    pub fn sync(&self) {
+        for accepted in self.keys.values() {
+            if let Err(error) = accepted.spent.sync() {
+                tracing::error!(tier = accepted.tier, %error, "the spent tokens cannot be written");
+            }
+        }
+    }
+
+    /// Returns the number of spent tokens of each tier.
+    pub fn spent(&self) -> BTreeMap<&str, usize> {
+        let mut tiers = BTreeMap::new();
+        for accepted in self.keys.values() {
+            *tiers.entry(accepted.tier.as_str()).or_default() += accepted.spent.len();
+        }
+        tiers
+    }
+}
