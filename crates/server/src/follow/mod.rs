@@ -11,7 +11,6 @@ use spirea_protocols::signature::PublicKey;
 use spirea_store::StoreError;
 use spirea_store::repository::{BUCKETS, BucketPublisher};
 
-use self::http::HttpPublisher;
 pub(crate) use self::http::{ANSWERING, Look};
 pub(crate) use self::origin::Origin;
 

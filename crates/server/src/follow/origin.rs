@@ -6,7 +6,8 @@ use spirea_protocols::Version;
 use spirea_store::repository::{BucketPublisher, Published, Publisher};
 use spirea_store::{FileEntry, StoreError};
 
-use super::{Follow, FollowError, HttpPublisher, Look};
+use super::http::HttpPublisher;
+use super::{Follow, FollowError, Look};
 
 /// Another server, or a bucket.
 pub(crate) enum Origin<'b, E> {
