@@ -7,7 +7,7 @@ use spirea_engine::KeyOptions;
 use spirea_protocols::Party;
 
 use crate::access::Tokens;
-use crate::apple::PrivateTokens;
+use crate::apple::check_token_file;
 use crate::demo::Demo;
 use crate::follow::Follow;
 use crate::library::{OpenError, Source};
@@ -217,7 +217,7 @@ impl ServerConfig {
             Tokens::open(file).map_err(|error| wrong("tokens.file", error.to_string()))?;
         }
         if let Some(file) = &self.apple.tokens {
-            PrivateTokens::check(file).map_err(|error| wrong("apple.tokens", error.to_string()))?;
+            check_token_file(file).map_err(|error| wrong("apple.tokens", error.to_string()))?;
         }
         Ok(())
     }

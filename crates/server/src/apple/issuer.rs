@@ -10,21 +10,15 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE;
 use prometheus::IntCounterVec;
 use serde_json::{Value, json};
-use spirea_apple::privacy_pass::{IssuerKey, RequestError, TOKEN_TYPE, TokenRequest};
+use spirea_apple::privacy_pass::{RequestError, TOKEN_TYPE, TokenRequest};
 
 use super::AppleRefused;
 use super::quota::UsedUp;
-use crate::access::{Exceeded, Quota, Window, bearer};
+use super::token_file::Signer;
+use crate::access::{Exceeded, Window, bearer};
 
 /// Path of `POST` requests for tokens.
 pub(crate) const ISSUE: &str = "/issue";
-
-/// Key that signs the tokens of a tier.
-pub(super) struct Signer {
-    pub key: IssuerKey,
-    /// Tokens that each user of the tier gets in each period; `None` for any number.
-    pub issues: Option<Quota>,
-}
 
 /// User of a tier.
 struct User {

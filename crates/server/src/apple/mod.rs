@@ -9,6 +9,7 @@ mod keys;
 mod quota;
 mod refused;
 mod settings;
+mod token_file;
 mod tokens;
 mod use_cases;
 
@@ -22,7 +23,8 @@ pub(crate) use self::keys::{KeyName, Keys};
 pub(crate) use self::quota::AddressQuota;
 pub(crate) use self::refused::AppleRefused;
 pub use self::settings::AppleConfig;
-pub use self::tokens::PrivateTokensError;
+pub use self::token_file::PrivateTokensError;
+pub(crate) use self::token_file::check as check_token_file;
 pub(crate) use self::tokens::{Payment, PrivateTokens};
 pub(crate) use self::use_cases::{Opened, UseCases};
 

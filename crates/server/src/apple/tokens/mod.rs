@@ -1,12 +1,10 @@
 //! Redemption of private tokens: a request of an Apple client is admitted by a token that an issuer
 //! signed without seeing it. A token is spent once. The same file makes this server an issuer.
 
-mod file;
 mod spent;
 
 use std::collections::BTreeMap;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use axum::http::header::AUTHORIZATION;
@@ -16,34 +14,9 @@ use base64::engine::general_purpose::URL_SAFE;
 use prometheus::IntCounterVec;
 use spirea_apple::privacy_pass::{Token, TokenError, TokenKey};
 
-use self::file::{Accepts, Rules};
 use self::spent::{SpendError, Spent};
+use super::token_file::{Accepts, PrivateTokensError, Rule, Rules, read};
 use super::{AppleRefused, Issuer};
-
-/// Reason why private tokens cannot be accepted.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum PrivateTokensError {
-    /// The file cannot be read.
-    #[error("{}: the file of private tokens cannot be read: {source}; docs/apple.md shows one", .path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
-    /// The content is wrong.
-    #[error("{0}")]
-    Wrong(String),
-    /// The spent tokens cannot be kept.
-    #[error("{}: the spent tokens cannot be kept here: {source}", .path.display())]
-    Spent {
-        /// The folder, or a file in it.
-        path: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
-}
 
 /// Reason why a token is refused.
 #[derive(Debug, thiserror::Error)]
@@ -112,14 +85,6 @@ impl Payment {
 }
 
 impl PrivateTokens {
-    /// Checks the file and the keys that it names.
-    ///
-    /// # Errors
-    /// [`PrivateTokensError::Read`] and [`PrivateTokensError::Wrong`].
-    pub fn check(path: &Path) -> Result<(), PrivateTokensError> {
-        file::read(path).map(drop)
-    }
-
     /// Reads the file, and the spent tokens of its keys. If the file has private keys, this server
     /// is an issuer.
     ///
@@ -127,14 +92,14 @@ impl PrivateTokens {
     /// [`PrivateTokensError`].
     pub fn open(path: &Path, outcomes: IntCounterVec) -> Result<(Self, Option<Issuer>), PrivateTokensError> {
         let Rules { challenge, accepts, spent: folder, most_spent, keys: rules, signers, users } =
-            file::read(path)?;
+            read(path)?;
         let kept = |path: &Path| {
             let path = path.to_owned();
             move |source| PrivateTokensError::Spent { path, source }
         };
         std::fs::create_dir_all(&folder).map_err(kept(&folder))?;
         let mut keys = BTreeMap::new();
-        for file::Rule { tier, key, queries } in rules {
+        for Rule { tier, key, queries } in rules {
             let path = folder.join(blake3::Hash::from_bytes(*key.id()).to_hex().as_str());
             let spent = Spent::open(&path, most_spent).map_err(kept(&path))?;
             keys.insert(*key.id(), Arc::new(Accepted { tier, key, queries, spent }));

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File as Opened;
-use std::io::Read as _;
+use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
@@ -12,9 +12,7 @@ use serde::Deserialize;
 use spirea_apple::privacy_pass::{Challenge, IssuerKey, TokenKey, TokenKeyError};
 use zeroize::Zeroizing;
 
-use super::PrivateTokensError;
 use crate::access::{Quota, hash};
-use crate::apple::issuer::Signer;
 use crate::settings::Document;
 
 /// Default number of spent tokens of a key that are kept: 64 MiB on disk.
@@ -22,6 +20,31 @@ const MOST_SPENT: usize = 4 << 20;
 
 /// Maximum length of a private key's file, in bytes.
 const MAX_KEY_BYTES: u64 = 16 << 10;
+
+/// Reason why private tokens cannot be accepted.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PrivateTokensError {
+    /// The file cannot be read.
+    #[error("{}: the file of private tokens cannot be read: {source}; docs/apple.md shows one", .path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// The content is wrong.
+    #[error("{0}")]
+    Wrong(String),
+    /// The spent tokens cannot be kept.
+    #[error("{}: the spent tokens cannot be kept here: {source}", .path.display())]
+    Spent {
+        /// The folder, or a file in it.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+}
 
 /// Challenges whose tokens are accepted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -66,6 +89,13 @@ struct UserEntry {
     blake3: [u8; 32],
 }
 
+/// Key that signs the tokens of a tier.
+pub(crate) struct Signer {
+    pub key: IssuerKey,
+    /// Tokens that each user of the tier gets in each period; `None` for any number.
+    pub issues: Option<Quota>,
+}
+
 /// Content of the file.
 pub(super) struct Rules {
     pub challenge: Challenge,
@@ -87,6 +117,14 @@ pub(super) struct Rule {
     pub key: TokenKey,
     /// Maximum number of look-ups that a token pays for.
     pub queries: Option<u64>,
+}
+
+/// Checks the file and the keys that it names.
+///
+/// # Errors
+/// [`PrivateTokensError::Read`] and [`PrivateTokensError::Wrong`].
+pub(crate) fn check(path: &Path) -> Result<(), PrivateTokensError> {
+    read(path).map(drop)
 }
 
 /// Reads the file and the keys that it names.
