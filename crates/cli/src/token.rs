@@ -107,7 +107,7 @@ fn issuer(path: &Path, tier: &str, issues: Option<Quota>) -> anyhow::Result<Stat
     Ok(Status::SUCCESS)
 }
 
-/// Makes a user's token. Devices send it as Base64.
+/// Makes a user's token: 32 bytes that follow from a random secret. Devices send it as Base64.
 fn user(tier: &str) -> anyhow::Result<Status> {
     let secret = Secret::new()?;
     let text = Zeroizing::new(STANDARD.encode(secret.hash().as_bytes()));

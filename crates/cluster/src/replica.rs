@@ -279,7 +279,7 @@ impl Replica {
             if self.link().known.contains(hash) {
                 continue;
             }
-            let path = format!("/v1/keys/{}", hash);
+            let path = format!("/v1/keys/{hash}");
             let response = self.send(Method::PUT, &path, keys.clone(), ask.trace).await?;
             if response.status() != StatusCode::NO_CONTENT {
                 return Err(refused(response).await);

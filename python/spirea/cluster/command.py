@@ -175,7 +175,7 @@ def _ask(method: Any, *given: Any, patience: float = 0.0, **named: Any) -> Any:
     """Calls a method of the controller and returns the answer. If the controller dies, Ray restarts it, and the call is
     repeated: no method of the controller does more when it is called twice.
 
-    Raises `ClusterError` if the controller refuses, or has not answered within `patience` seconds, half a minute at least.
+    Raises `ClusterError` if the controller refuses, or does not answer within `patience` seconds. The least is half a minute.
     """
     import ray
     from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError

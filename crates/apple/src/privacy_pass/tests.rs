@@ -64,7 +64,7 @@ fn challenges_are_those_of_the_rfc() {
         let challenge = bytes(&vector.token_challenge);
         let token = Token::from_bytes(&bytes(&vector.token)).unwrap();
         assert_eq!(*token.challenge_digest(), digest(&challenge));
-        // Those without a redemption context and without an origin are of the form of Apple's.
+        // Challenges without a redemption context and without an origin have the form of Apple's.
         let length = usize::from(challenge[3]);
         if challenge.len() == 4 + length + 3 {
             let issuer = std::str::from_utf8(&challenge[4..4 + length]).unwrap();

@@ -35,9 +35,10 @@ impl User {
 
 /// Issuer of private tokens.
 pub(crate) struct Issuer {
-    /// Keys of each tier. The first one signs; the others are on their way in or out.
+    /// Keys of each tier. The first one signs; the others are listed while keys are exchanged.
     signers: BTreeMap<String, Vec<Signer>>,
-    /// Users by the BLAKE3 hash of their token. Times of look-ups reveal hashes only.
+    /// Users by the BLAKE3 hash of their token: the time of a look-up here depends on the hash, not
+    /// on the token.
     users: HashMap<[u8; 32], User>,
     /// Requests for tokens, by outcome.
     outcomes: IntCounterVec,

@@ -15,7 +15,7 @@ use zeroize::Zeroizing;
 use crate::access::{Quota, hash};
 use crate::settings::Document;
 
-/// Default number of spent tokens of a key that are kept: 64 MiB on disk.
+/// Default of the most spent tokens that are kept for a key: 64 MiB on disk.
 const MOST_SPENT: usize = 4 << 20;
 
 /// Maximum length of a private key's file, in bytes.

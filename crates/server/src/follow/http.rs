@@ -99,7 +99,7 @@ impl<E: Fn() -> bool> HttpPublisher<E> {
     }
 
     fn file_path(&self, snapshot: &Version, file: &str) -> String {
-        format!("snapshots/{}/{file}?follower={}", snapshot, hexadecimal(&self.look.follower))
+        format!("snapshots/{snapshot}/{file}?follower={}", hexadecimal(&self.look.follower))
     }
 
     /// Reads a body of at most `most` bytes.

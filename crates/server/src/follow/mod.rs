@@ -120,8 +120,8 @@ impl Follow {
         BUCKETS.into_iter().any(|beginning| self.url.starts_with(beginning))
     }
 
-    /// Returns the repository of a database in the bucket, if a bucket is followed. It keeps its
-    /// credentials, so one serves for all looks.
+    /// Returns the repository of a database in the bucket, if a bucket is followed. It keeps the
+    /// credentials that it was given, so make it once, and use it for every look.
     ///
     /// # Errors
     /// [`StoreError::BadOption`].

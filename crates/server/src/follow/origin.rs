@@ -1,4 +1,4 @@
-//! Where the versions come from that this server follows.
+//! The source of the versions that this server follows.
 
 use std::ops::Range;
 

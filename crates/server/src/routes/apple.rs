@@ -63,7 +63,7 @@ async fn admitted<F: Future<Output = Result<Response, AppleRefused>>>(
         };
         let body = app.receive("", Upload::of_any_type(request), limit, &caller).await?;
         let queries = payment.as_ref().and_then(Payment::queries);
-        // Spent only now: a body that does not arrive costs no token.
+        // The token is spent only now, so a body that does not arrive costs none.
         if let Some(payment) = payment {
             spend(app, payment).await?;
         }

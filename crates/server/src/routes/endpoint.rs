@@ -29,7 +29,7 @@ pub(super) struct Endpoint {
 }
 
 impl Endpoint {
-    /// Creates a GET endpoint that is open to everyone and never refuses.
+    /// Creates a GET endpoint that is open to everyone. If it refuses, `successes` says how.
     pub fn open<H: Handler<T, Arc<App>>, T: 'static>(
         path: &'static str,
         summary: &'static str,

@@ -163,6 +163,12 @@ fn admin_document() -> Value {
     openapi::document("Spirea: administration", &admin_endpoints())
 }
 
+/// Returns an answer, and the refusals of the endpoints for Apple's clients by status.
+fn or_refused(answer: Success, refusals: &[(u16, &'static str)]) -> Vec<Success> {
+    let refusal = |&(status, text)| Success { status, ..ok_json("AppleError", text) };
+    std::iter::once(answer).chain(refusals.iter().map(refusal)).collect()
+}
+
 /// Returns an endpoint for Apple's clients.
 fn for_apple(
     path: &'static str,
@@ -170,7 +176,6 @@ fn for_apple(
     text: &'static str,
     handler: MethodRouter<Arc<App>>,
 ) -> Endpoint {
-    let refusal = |(status, text)| Success { status, ..ok_json("AppleError", text) };
     let answer = if text.is_empty() { ok("", "stored") } else { ok(spirea_wire::CONTENT_TYPE, text) };
     Endpoint {
         method: Method::POST,
@@ -179,7 +184,7 @@ fn for_apple(
         summary,
         parameters: &[USER_IDENTIFIER],
         body: Some(spirea_wire::CONTENT_TYPE),
-        successes: [answer].into_iter().chain(APPLE_REFUSALS.map(refusal)).collect(),
+        successes: or_refused(answer, &APPLE_REFUSALS),
         causes: Vec::new(),
         handler,
     }
@@ -316,56 +321,39 @@ pub(super) fn data_endpoints() -> Vec<Endpoint> {
 
 /// Returns the endpoints of the issuer of private tokens.
 fn issuer_endpoints() -> [Endpoint; 3] {
-    let endpoint = |method, path, summary, success, refusals: &[(u16, &'static str)], handler| {
-        let refusal = |&(status, text)| Success { status, ..ok_json("AppleError", text) };
-        Endpoint {
-            method,
-            path,
-            scope: None,
-            summary,
-            parameters: &[],
-            body: None,
-            successes: std::iter::once(success).chain(refusals.iter().map(refusal)).collect(),
-            causes: Vec::new(),
-            handler,
-        }
-    };
-    let none = (404, "this server issues no private tokens");
-    let busy = (429, "the user's allowance is used up, or too many requests are being served");
-    let unknown = (401, "no user's token, or an unknown one");
+    const NONE: (u16, &str) = (404, "this server issues no private tokens");
+    const BUSY: (u16, &str) = (429, "the user's allowance is used up, or too many requests are being served");
+    const UNKNOWN: (u16, &str) = (401, "no user's token, or an unknown one");
+    const ISSUE_REFUSALS: [(u16, &str); 6] = [
+        UNKNOWN,
+        NONE,
+        (408, "the body came too slowly"),
+        (413, "the body is too long"),
+        (422, "no request for a token of the user's key"),
+        BUSY,
+    ];
     [
-        endpoint(
-            Method::GET,
+        Endpoint::open(
             "/.well-known/private-token-issuer-directory",
             "The issuer's public keys (RFC 9578).",
-            ok(issuer::DIRECTORY, "the directory, as JSON"),
-            &[none, busy],
-            get(issuer::directory),
+            or_refused(ok(issuer::DIRECTORY, "the directory, as JSON"), &[NONE, BUSY]),
+            issuer::directory,
         ),
-        endpoint(
-            Method::GET,
+        Endpoint::open(
             "/token-key-for-user-token",
             "The public key that signs a user's tokens.",
-            ok("application/octet-stream", "SubjectPublicKeyInfo in DER"),
-            &[unknown, none, busy],
-            get(issuer::key),
+            or_refused(ok("application/octet-stream", "SubjectPublicKeyInfo in DER"), &[UNKNOWN, NONE, BUSY]),
+            issuer::key,
         ),
         Endpoint {
+            method: Method::POST,
             body: Some(issuer::REQUEST),
-            ..endpoint(
-                Method::POST,
+            handler: post(issuer::issue),
+            ..Endpoint::open(
                 ISSUE,
                 "A private token for a user: signs a TokenRequest (RFC 9578).",
-                ok(issuer::RESPONSE, "a TokenResponse"),
-                &[
-                    unknown,
-                    none,
-                    (408, "the body came too slowly"),
-                    (413, "the body is too long"),
-                    (422, "no request for a token of the user's key"),
-                    busy,
-                ],
-                post(issuer::issue),
+                or_refused(ok(issuer::RESPONSE, "a TokenResponse"), &ISSUE_REFUSALS),
+                issuer::issue,
             )
         },
     ]

@@ -17,8 +17,8 @@ use crate::StoreError;
 use crate::bucket::Bucket;
 use crate::manifest::{FileEntry, MANIFEST_FILE, MAX_MANIFEST_BYTES};
 
-/// A repository in a bucket of S3 or Google Cloud Storage, whose folders are there as prefixes.
-/// Credentials come from the environment.
+/// A repository in a bucket of S3 or Google Cloud Storage: the keys of its objects are the paths of
+/// the repository's files, below a prefix. Credentials come from the environment.
 ///
 /// Its snapshots must be there before the records that name them. Nothing tells which version
 /// answers elsewhere, so its newest version answers at once.
@@ -64,7 +64,7 @@ impl BucketPublisher {
         below.split('/').fold(self.prefix.clone(), |key, part| key.join(part))
     }
 
-    /// Returns the name of the newest version's record, with its length; `None` if there is none.
+    /// Finds the record of the newest version; `None` if there is none.
     fn newest_record(&self) -> Result<Option<ObjectMeta>, StoreError> {
         let below = self.key(VERSIONS);
         let listed = self.bucket.ask(self.bucket.store().list(Some(&below)).try_collect::<Vec<_>>());

@@ -87,7 +87,7 @@ fn servers_of_different_snapshots_are_not_asked() {
 
 #[test]
 fn while_one_server_is_updated_both_are_asked_for_the_version_that_both_have() {
-    let old = format!("config?version={}", OLD);
+    let old = format!("config?version={OLD}");
     for updated in Party::BOTH {
         let named = old.clone();
         let servers = Party::BOTH.map(|party| {
