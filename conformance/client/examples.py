@@ -233,6 +233,7 @@ def places():
 
 def matrix():
     first, second = (lwe.PublicMatrix("module-1280", lwe.matrix_key(COUNTED, fold), 512) for fold in (0, 1))
+    of_bin = lwe.PublicMatrix("module-1280", lwe.bin_matrix_key(COUNTED, 1), 512)
     uniform = lwe.PublicMatrix("paper", first.key, 256)
     secret = np.arange(1280) % 3 - 1
     return [
@@ -243,6 +244,7 @@ def matrix():
         f"row 257, columns 256 to 258, first fold: {words(first.rows(1)[1, 256:259])}",
         f"row 0, columns 0 to 2, second fold: {words(second.rows(0)[0, :3])}",
         f"rows 0 to 2 times the secret with entries (l mod 3) - 1, first fold: {words(first.times(secret)[:3])}",
+        f"row 0, columns 0 to 2, bin 1: {words(of_bin.rows(0)[0, :3])}",
         f"uniform, row 1, columns 0 to 2, first fold: {words(uniform.rows(0)[1, :3])}",
     ]
 
@@ -463,14 +465,27 @@ def dpf_key():
 def bins():
     grid = {"records": 1000, "record_bytes": 64, "unit_rows": 64, "groups": 1, "columns": 1001}
     binned = protocol_of({"protocol": "dpf-xor", "prf": "aes-128", "shares": "bit", "grid": grid, "bins": 7})
-    numbers = listed(next(b for b in range(7) if index in binned.records_of(b)) for index in (0, 142, 143, 999))
-    last = binned.records_of(6)
+    numbers = listed(binned.bin_of(index) for index in (0, 142, 143, 999))
+    last = (binned.record(6, 0), binned.record(6, binned.records_of(6) - 1))
     return [
         "records, record_bytes, unit_rows, columns, bins: 1000, 64, 64, 1001, 7",
         f"rows of a bin: {binned.bin_rows}",
         f"bins of records 0, 142, 143 and 999: {numbers}",
         f"records of bin 6: {last[0]} to {last[-1]}",
         f"bit: query {binned.query_bytes}, answer {binned.answer_bytes}",
+    ]
+
+
+def packed_bins():
+    grid = {"records": 1000, "record_bytes": 40, "unit_rows": 96, "groups": 5, "columns": 256}
+    sets = {"protocol": "exppack-simple", "set": "module-1280", "ring": "brief", "seed": of(10).hex(), "dropped_bits": 4}
+    binned = protocol_of({**sets, "grid": grid})
+    places = ", ".join(f"{binned.bin_of(index)} at {binned.grid.place(index)[0]}" for index in (0, 1, 2, 10, 999))
+    return [
+        "records, record_bytes, unit_rows, groups, columns: 1000, 40, 96, 5, 256",
+        f"bins and columns of records 0, 1, 2, 10 and 999: {places}",
+        f"records of bin 4: {binned.records_of(4)}, the last is {binned.record(4, binned.records_of(4) - 1)}",
+        f"brief, 4 bits dropped: query {binned.query_bytes}, answer {binned.answer_bytes}",
     ]
 
 
@@ -514,6 +529,7 @@ EXAMPLES = {
     "prf": functions,
     "dpf-key": dpf_key,
     "bins": bins,
+    "packed-bins": packed_bins,
 }
 
 

@@ -101,18 +101,18 @@ def check_keys():
 
 def check_fetch(name, protocol, fetch, contents):
     """Checks a fetch: one query for several records in different bins."""
-    queries, chosen = protocol.fetch(fetch["wanted"], Repeating(fetch["query"]))
+    queries, chosen, state = protocol.fetch(fetch["wanted"], Repeating(fetch["query"]))
     assert chosen == fetch["chosen"], f"what {name} brings"
     assert [blake3.blake3(query).hexdigest() for query in queries] == fetch["queries_blake3"], f"the fetch of {name}"
-    found = protocol.decode_fetch(chosen, [bytes.fromhex(answer) for answer in fetch["answers"]])
+    found = protocol.decode_fetch(state, [bytes.fromhex(answer) for answer in fetch["answers"]])
     assert found == {index: contents[index] for index in chosen}, f"the fetched records of {name}"
 
 
-# Further vectors: two protocols with tables in bins, the protocols whose queries can contain their keys, and those with hints
+# Further vectors: protocols with tables in bins, the protocols whose queries can contain their keys, and those with hints
 # that are rounded.
-IN_BINS = ("dpf-xor-bins", "dpf-sum-bins")
+IN_BINS = ("dpf-xor-bins", "dpf-sum-bins", "exppack-simple-bins")
 PACKED = ("exppack-simple", "exppack-double", "hybrid")
-ONE_SHOT = tuple(f"{name}-{form}" for form in ("per-query", "short") for name in PACKED)
+ONE_SHOT = (*(f"{name}-{form}" for form in ("per-query", "short") for name in PACKED), "exppack-simple-bins-short")
 ROUNDED = ("simple-rounded", "double-rounded")
 
 

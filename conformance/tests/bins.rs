@@ -5,15 +5,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use spirea_backend::{BackendError, NaiveBackend, Observed, Observer, Operation};
 use spirea_conformance::{
-    Content, Setup, look_ups_agree, malformed_queries_are_refused, queries_share_nothing, records_decode,
-    setup, setup_prepared_by, slices,
+    Content, Count, Setup, is_drawn, look_ups_agree, malformed_queries_are_refused, queries_share_nothing,
+    records_decode, setup, setup_prepared_by, slices, with_grid,
 };
 use spirea_cpu::{CpuBackend, Isa};
 use spirea_dpf::{Domain, OutputKind, PrfKind};
 use spirea_math::random::SecretRng;
 use spirea_protocols::Prepared;
-use spirea_protocols::choice::{Choice, Words};
+use spirea_protocols::choice::{Choice, KeyDelivery, Words};
 use spirea_protocols::registry::{NAMES, ProtocolParams};
+
+/// Protocols whose tables may have bins.
+const WITH_BINS: [&str; 3] = ["exppack-simple", "dpf-xor", "dpf-sum"];
 
 fn choice(protocol: &str, bins: usize) -> Choice {
     Choice { protocol: protocol.into(), bins, ..Choice::default() }
@@ -48,6 +51,44 @@ fn fetch(setup: &Setup, batch: &[Vec<u64>], rng: &mut SecretRng) {
     }
 }
 
+/// Names of [`packed`] tables: what they have more than others.
+const PACKED: [&str; 8] = [
+    "a unit per record",
+    "units of several records",
+    "records of several units",
+    "bins of several blocks",
+    "packing by expansion",
+    "a set of rank 6",
+    "keys in the query",
+    "large records and keys in the query",
+];
+
+/// Returns a small table of `exppack-simple`.
+fn packed(name: &str) -> ProtocolParams {
+    let packed = |keys, ring: &str, set: &str, (records, record_bytes, bins)| {
+        let (ring, set) = (Some(ring.into()), Some(set.into()));
+        let choice = Choice { keys, ring, set, ..choice("exppack-simple", bins) };
+        ProtocolParams::choose(&choice, [7; 32], records, record_bytes).unwrap()
+    };
+    let registered = |ring, shape| packed(KeyDelivery::Registered, ring, "module-1280", shape);
+    let brought = |ring, shape| packed(KeyDelivery::PerQuery, ring, "module-1280", shape);
+    match PACKED.iter().position(|&other| other == name).unwrap() {
+        0 => registered("fast", (75, 33, 75)),
+        1 => registered("brief", (120, 40, 7)),
+        2 => registered("small", (3, 9000, 2)),
+        3 => with_grid(&registered("brief", (240, 40, 3)), &[("unit_rows", 2080)]),
+        4 => packed(KeyDelivery::Registered, "paper", "paper", (40, 3, 2)),
+        5 => packed(KeyDelivery::Registered, "brief", "module-1536", (50, 100, 8)),
+        6 => brought("brief", (120, 40, 7)),
+        _ => brought("fast", (3, 5000, 3)),
+    }
+}
+
+/// Returns the drawn ones of the small tables of `exppack-simple`.
+fn drawn(what: &str, count: Count) -> impl Iterator<Item = ProtocolParams> {
+    PACKED.into_iter().filter(move |name| is_drawn(what, &PACKED, count, name)).map(packed)
+}
+
 /// Returns small tables: bins of one row, of parts of a leaf, and of several leaves; fewer or no
 /// records in the last bins; rows with several records, and records with several rows.
 fn small() -> Vec<ProtocolParams> {
@@ -72,7 +113,8 @@ fn small() -> Vec<ProtocolParams> {
 #[test]
 fn every_record_of_small_tables() {
     let mut rng = SecretRng::from_os().unwrap();
-    for params in small() {
+    for params in small().into_iter().chain(drawn("small tables in packed bins", Count { short: 2, full: 5 }))
+    {
         assert_eq!(ProtocolParams::from_json(&params.to_json()).unwrap(), params);
         let setup = setup(&cpu(), &params, Content::Random(3));
         records_decode(&setup, &(0..params.records()).collect::<Vec<_>>(), &mut rng);
@@ -82,10 +124,11 @@ fn every_record_of_small_tables() {
         // Each query takes the same position of every bin; together, the queries of a batch cover
         // all positions.
         let of_place = |place: u64| -> Vec<u64> {
-            let places = (0..bins.count()).map(|bin| (bins.range(bin), bins.range(bin).start + place));
-            places.filter(|(records, index)| records.contains(index)).map(|(_, index)| index).collect()
+            let bins_there = (0..bins.count()).filter(|&bin| place < bins.bin_records(bin));
+            bins_there.map(|bin| bins.record(bin, place)).collect()
         };
-        let batch: Vec<Vec<u64>> = (0..bins.bin_records()).map(of_place).collect();
+        let most = (0..bins.count()).map(|bin| bins.bin_records(bin)).max().unwrap();
+        let batch: Vec<Vec<u64>> = (0..most).map(of_place).collect();
         for batch in batch.chunks(setup.max_batch().min(64)) {
             fetch(&setup, batch, &mut rng);
         }
@@ -96,7 +139,8 @@ fn every_record_of_small_tables() {
 #[test]
 fn random_records_of_large_tables_on_every_instruction_set() {
     let mut rng = SecretRng::from_os().unwrap();
-    for (protocol, records, record_bytes, bins) in [("dpf-xor", 100_000, 40, 97), ("dpf-sum", 60_000, 64, 13)]
+    for (protocol, records, record_bytes, bins) in
+        [("dpf-xor", 100_000, 40, 97), ("dpf-sum", 60_000, 64, 13), ("exppack-simple", 60_000, 64, 21)]
     {
         let params = choose(protocol, records, record_bytes, bins);
         for isa in Isa::available() {
@@ -104,7 +148,9 @@ fn random_records_of_large_tables_on_every_instruction_set() {
             let setup = setup(&backend, &params, Content::Random(4));
             let mut random = |count| (0..count).map(|_| rng.next_u64() % records).collect::<Vec<u64>>();
             let batch: Vec<_> = [1, 10, 100, 0, 300].into_iter().map(&mut random).collect();
-            fetch(&setup, &batch, &mut SecretRng::from_os().unwrap());
+            for batch in batch.chunks(setup.max_batch()) {
+                fetch(&setup, batch, &mut SecretRng::from_os().unwrap());
+            }
         }
     }
 }
@@ -112,15 +158,16 @@ fn random_records_of_large_tables_on_every_instruction_set() {
 #[test]
 fn answers_are_those_of_the_definition() {
     let mut rng = SecretRng::from_os().unwrap();
-    for params in small() {
+    let packed = drawn("packed bins by definition", Count { short: 1, full: 1 });
+    for params in small().into_iter().chain(packed) {
         let naive = setup(&Arc::new(NaiveBackend), &params, Content::Random(6));
-        look_ups_agree(&naive, &setup(&cpu(), &params, Content::Random(6)), &[0, 3], &mut rng);
+        look_ups_agree(&naive, &setup(&cpu(), &params, Content::Random(6)), &[0, 2], &mut rng);
     }
 }
 
 #[test]
 fn one_bin_is_no_bins() {
-    for protocol in ["dpf-xor", "dpf-sum"] {
+    for protocol in WITH_BINS {
         let (one, none) =
             (choose(protocol, 1000, 40, 1), Choice { protocol: protocol.into(), ..Choice::default() });
         assert_eq!(one, ProtocolParams::choose(&none, [7; 32], 1000, 40).unwrap());
@@ -212,15 +259,19 @@ fn bins_that_cannot_be_are_refused() {
         let error = ProtocolParams::choose(choice, [0; 32], records, record_bytes).unwrap_err().to_string();
         assert!(error.contains(why), "{error}");
     };
-    for protocol in ["dpf-xor", "dpf-sum"] {
+    for protocol in WITH_BINS {
         refused(&choice(protocol, 0), 1000, 40, "0 bins: a table has 1 to 65536");
         refused(&choice(protocol, 65_537), 1 << 20, 40, "65537 bins");
+    }
+    refused(&choice("exppack-simple", 251), 1000, 8, "1000 records are too few for 251 bins");
+    refused(&choice("exppack-simple", 40_000), 1 << 20, 40, "at most 2^16, and their columns 2^22 together");
+    for protocol in ["dpf-xor", "dpf-sum"] {
         refused(&choice(protocol, 1001), 1000, 40, "1001 bins of 1000 records");
         refused(&choice(protocol, 65_536), 65_536, 4000, "at most 64 MiB");
         ProtocolParams::choose(&choice(protocol, 65_536), [0; 32], 65_536, 40).unwrap();
     }
-    for protocol in NAMES.into_iter().filter(|name| !name.starts_with("dpf")) {
-        refused(&choice(protocol, 2), 1000, 40, "has no bins: dpf-xor and dpf-sum have");
+    for protocol in NAMES.into_iter().filter(|name| !WITH_BINS.contains(name)) {
+        refused(&choice(protocol, 2), 1000, 40, "has no bins: exppack-simple, dpf-xor and dpf-sum have");
         assert!(ProtocolParams::check(&choice(protocol, 2)).is_err());
     }
     let json = |bins: &str, columns: u64| {
@@ -234,6 +285,29 @@ fn bins_that_cannot_be_are_refused() {
     {
         assert!(ProtocolParams::from_json(json(bins, columns).as_bytes()).is_err(), "{bins} bins");
     }
-    assert_eq!(choose("dpf-xor", 1000, 40, 10).of_delta([0; 32], 10, 20).unwrap().bins(), 1);
-    assert_eq!(choose("dpf-xor", 1000, 40, 10).reshaped([0; 32], 2000, 40).unwrap().bins(), 10);
+    for protocol in WITH_BINS {
+        let params = choose(protocol, 1000, 40, 10);
+        assert_eq!(params.bins(), 10);
+        assert_eq!(params.of_delta([0; 32], 10, 20).unwrap().bins(), 1);
+        assert_eq!(params.reshaped([0; 32], 2000, 40).unwrap().bins(), 10);
+    }
+    // Groups of exppack-simple are its bins.
+    let packed = choose("exppack-simple", 1000, 40, 10);
+    let with = |members: &[(&str, u64)]| {
+        let mut json: serde_json::Value = serde_json::from_slice(&packed.to_json()).unwrap();
+        members.iter().for_each(|&(name, value)| json["grid"][name] = value.into());
+        ProtocolParams::from_json(json.to_string().as_bytes()).map(|params| params.bins())
+    };
+    assert_eq!(with(&[("groups", 11)]).unwrap(), 11);
+    for wrong in [
+        &[("groups", 0)][..],
+        &[("groups", 1001)],
+        &[("groups", 1 << 17), ("records", 1 << 20)],
+        &[("groups", 1)],
+        &[("unit_rows", 1000)],
+        &[("columns", 1 << 20)],
+        &[("groups", u64::MAX), ("columns", u64::MAX)],
+    ] {
+        assert!(with(wrong).is_err(), "{wrong:?}");
+    }
 }

@@ -60,6 +60,11 @@ fn parameters(name: &str) -> ProtocolParams {
         }),
         "double" => folded(grid(4, 2, 256, 256)),
         "exppack-simple" => packed(grid(5000, 4096, 1, 256), 0),
+        "exppack-simple-bins" => {
+            let mut params = packed(grid(40, 96, 5, 256), 4);
+            params["protocol"] = json!("exppack-simple");
+            params
+        }
         "exppack-double" => packed(grid(4, 2, 256, 256), 4),
         "double-pack" => packed(grid(3000, 4096, 5, 256), 7),
         "hybrid" if brings_keys => {
@@ -152,7 +157,10 @@ fn look_ups_are_what_was_committed() {
         .into_iter()
         .flat_map(|form| ["exppack-simple", "exppack-double", "hybrid"].map(|name| format!("{name}{form}")));
     let rounded = ["simple", "double"].map(|name| format!("{name}{ROUNDED}"));
-    let names = NAMES.into_iter().chain(["dpf-xor-bins", "dpf-sum-bins"]).map(str::to_owned);
+    let names = NAMES
+        .into_iter()
+        .chain(["dpf-xor-bins", "dpf-sum-bins", "exppack-simple-bins", "exppack-simple-bins-short"])
+        .map(str::to_owned);
     let brief = ["exppack-simple", "exppack-simple-short"].map(|name| format!("{name}{BRIEF}"));
     let names = names.chain(one_shot).chain(rounded).chain(brief);
     for protocol in names {

@@ -96,6 +96,16 @@ fn queries_that_bring_their_keys() {
     }
 }
 
+/// Checks a fold of each bin, and a packed block that ends with the last bin, for both deliveries
+/// of keys.
+#[test]
+fn packed_bins() {
+    for keys in KeyDelivery::ALL {
+        let choice = Choice { bins: 3, keys, ..named("exppack-simple") };
+        emulated(|| agrees(CudaBackend::new(0).unwrap(), &choice, 9, 30, 2));
+    }
+}
+
 #[test]
 fn two_devices_share_a_database() {
     for (strategy, protocol, records, record_bytes) in [

@@ -2,6 +2,7 @@
 //! backends.
 
 mod added;
+mod added_bins;
 mod added_folds;
 mod bins;
 mod chosen;

@@ -30,8 +30,12 @@ fn databases(protocol: &str) -> Vec<ProtocolParams> {
         _ => &[(1300, 33), (5, 9000)],
     };
     let chosen = shapes.iter().map(|&(records, record_bytes)| choose(protocol, records, record_bytes));
-    // Bins within which shares end, at leaves, and bins smaller than a leaf.
-    let bins: &[(u64, usize)] = if protocol.starts_with("dpf") { &[(3000, 2), (900, 7)] } else { &[] };
+    // Bins within which shares end, at leaves or panels, and bins smaller than a leaf.
+    let bins: &[(u64, usize)] = match protocol {
+        "dpf-xor" | "dpf-sum" => &[(3000, 2), (900, 7)],
+        "exppack-simple" => &[(900, 5)],
+        _ => &[],
+    };
     let in_bins = bins.iter().map(|&(records, bins)| {
         let choice = Choice { protocol: protocol.into(), bins, ..Choice::default() };
         ProtocolParams::choose(&choice, [7; 32], records, 33).unwrap()

@@ -1,6 +1,7 @@
 """Look-ups under every protocol, blocking and asynchronous, single and by bins."""
 
 import asyncio
+import contextlib
 import inspect
 import socket
 import threading
@@ -183,18 +184,19 @@ def test_no_exception_of_a_join_has_a_key_or_a_value(keyed_server, tmp_path):
         assert "secret" not in str(caught.value) and caught.value.__cause__ is None
 
 
-@pytest.fixture(scope="module")
-def keyed_bins():
-    """Two servers of a table with keys and bins."""
+@pytest.fixture(scope="module", params=["dpf-xor", "exppack-simple"])
+def keyed_bins(request):
+    """The servers of a table with keys and bins: two, or one."""
     snapshot = spirea.build(
         {"key": [f"k{i}" for i in range(300)], "value": [f"v{i}" for i in range(300)]},
         key="key",
-        protocol="dpf-xor",
+        protocol=request.param,
         bins=8,
         name="bins",
     )
-    with spirea.Server(snapshot, party=0) as zero, spirea.Server(snapshot, party=1) as one:
-        yield [zero, one]
+    parties = [0, 1] if request.param == "dpf-xor" else [None]
+    with contextlib.ExitStack() as stack:
+        yield [stack.enter_context(spirea.Server(snapshot, party=party)) for party in parties]
 
 
 def test_fetches_by_key(keyed_bins):

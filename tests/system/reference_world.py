@@ -37,7 +37,8 @@ ROWS = 60
 # In tables by index without proofs, this row is long, so that records are buckets of several rows.
 LONG_ROW = 30
 # Tables in bins: the protocol, the kind of table, and the number of bins.
-IN_BINS = [of for of in (("dpf-xor", "rows", "7"), ("dpf-sum", "keyed", "4")) if of[0] in SERVED]
+BINNED = (("dpf-xor", "rows", "7"), ("dpf-sum", "keyed", "4"), ("exppack-simple", "rows", "4"))
+IN_BINS = [of for of in BINNED if of[0] in SERVED]
 CHANGED = {"note": "changed", "size": "7"}
 
 
@@ -131,7 +132,8 @@ def served(spirea, path):
         count: [f"repository-{database(name, kind)}" for name in SERVED if parties(name) == count for kind in kinds(name)]
         for count in (1, 2)
     }
-    repositories[2] += [f"repository-{protocol}-bins" for protocol, _, _ in IN_BINS]
+    for protocol, _, _ in IN_BINS:
+        repositories[parties(protocol)].append(f"repository-{protocol}-bins")
     # A repository belongs to one process, so the other party has a copy.
     copies = tables.copied(repositories[2])
     with (

@@ -32,6 +32,7 @@ KINDS = [
     "exppack-double-per-query",
     "exppack-simple-per-query",
     "bins",
+    "packed-bins",
     "dpf-sum",
     "onion",
     "hybrid",

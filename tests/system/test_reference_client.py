@@ -153,6 +153,26 @@ def test_fetch_of_keys(world):
     assert keyed.fetch([b"never"]) == [None]
 
 
+@pytest.mark.full
+def test_fetch_under_registered_keys(world):
+    """One query of one secret fetches a value of each bin. A lie anywhere in the answer is refused."""
+    client = Client(world.urls("exppack-simple"), "exppack-simple-bins", OsRandom(), options())
+    assert (client.found.delta, client.found.base.protocol.bin_count) == (None, 4)
+    text = {1: b"changed", ROWS: b"added", **{i: value(i).encode() for i in (17, 30, 45)}}
+    wanted = [17, 1, 30, 2, 45, ROWS, 1]
+    first = {}
+    for index in wanted:
+        first.setdefault(client.found.base.protocol.bin_of(index), index)
+    kept = {index for index in wanted if index in first.values()}
+    assert len(kept) == len(first) and kept != set(wanted), "some are dropped"
+    expected = [[text[index]] if index in text else None for index in wanted]
+    assert client.fetch(indices=wanted) == [value if index in kept else DROPPED for index, value in zip(wanted, expected)]
+    assert client.look_up(indices=[17, 2]) == [[value(17).encode()], None], "rows one by one"
+    Damaging(client, inverted)
+    with pytest.raises(Unverified):
+        client.fetch(indices=[])
+
+
 @pytest.mark.parametrize("bin_number", range(6))
 def test_lie_about_any_bin_is_refused(rows_in_bins, bin_number):
     at = bin_number * rows_in_bins.found.base.protocol.row_bytes

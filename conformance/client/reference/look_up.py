@@ -89,9 +89,11 @@ class Client:
         wanted = [self.place(part, self.in_form(key), None) for key in keys] or [
             self.place(part, None, index) for index in indices
         ]
-        queries, chosen = part.protocol.fetch([record for record, _ in wanted], self.rng)
+        if part.protocol.keys:
+            self.register()
+        queries, _, state = part.protocol.fetch([record for record, _ in wanted], self.rng)
         responses = self.exchange([[queries]], 1)
-        records = part.protocol.decode_fetch(chosen, [response[0][0] for response in responses])
+        records = part.protocol.decode_fetch(state, [response[0][0] for response in responses])
         payloads = {record: table.unseal(part.table, record, sealed) for record, sealed in records.items()}
         return [self.brought(part, payloads.get(record), entry) for record, entry in wanted]
 

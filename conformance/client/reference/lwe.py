@@ -11,6 +11,8 @@ RING = 256  # wire.md 8.1: degree of the structured matrix's ring
 # wire.md 8.1: the length of a secret, and True if the matrix is structured.
 SETS = {"module-1280": (1280, True), "module-1536": (1536, True), "paper": (1280, False)}
 MAX_COLUMNS = 1 << 20
+PANEL_ROWS = 32  # wire.md 12.1
+MAX_COLUMNS_OF_BINS = 1 << 22  # wire.md 12.1
 MAX_DROPPED_BITS = 8  # wire.md 8.7
 LEAST_HINT_BITS = 16  # wire.md 8.6
 FIELD = 257  # wire.md 8.8
@@ -20,6 +22,14 @@ def matrix_key(seed, fold):
     """Returns the key of the stream of the public matrix of a first or second fold (wire.md 8.2)."""
     context = f"spirea v2: public matrix of the {('first', 'second')[fold]} fold"
     return blake3.blake3(seed, derive_key_context=context).digest()
+
+
+def bin_matrix_key(seed, bin_number):
+    """Returns the key of the stream of the public matrix of a bin (wire.md 8.2)."""
+    if bin_number == 0:
+        return matrix_key(seed, 0)
+    context = "spirea v2: public matrix of a bin"
+    return blake3.blake3(seed + bin_number.to_bytes(8, "little"), derive_key_context=context).digest()
 
 
 class PublicMatrix:
@@ -70,6 +80,19 @@ class Blinding:
         """Decodes phases, fractions of 2^bits, to numbers: bytes, or 256."""
         nearest = ((2 * FIELD * int(phase) + 2**bits) >> bits + 1 for phase in phases)
         return np.array([number * self.inverse % FIELD for number in nearest], np.uint16)
+
+
+class BlindingOfBins:
+    """The factors of the unit vectors under one secret, one for the rows of each bin (wire.md 12.1)."""
+
+    def __init__(self, factors, rows):
+        self.factors, self.rows = factors, rows
+
+    def numbers(self, phases, bits):
+        """Decodes the phases of all rows as `Blinding.numbers` does; those after the last bin are dropped."""
+        phases = list(phases)
+        each = (phases[first * self.rows : (first + 1) * self.rows] for first in range(len(self.factors)))
+        return np.concatenate([factor.numbers(own, bits) for factor, own in zip(self.factors, each)])
 
 
 def encrypt_unit(matrix, position, rng, secret=None, dropped=0):

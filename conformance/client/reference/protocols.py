@@ -59,6 +59,48 @@ class Protocol:
         return [data[start : start + size] for start in range(0, len(data), size)]
 
 
+class InBins(Protocol):
+    """Base class of the protocols whose tables may lie in bins: runs of records dealt to the bins in turn (wire.md 13.7)."""
+
+    def deal(self, run, bins):
+        self.run, self.bin_count = run, min(bins, -(-self.grid.records // run))
+
+    def bin_of(self, index):
+        return index // self.run % self.bin_count
+
+    def records_of(self, bin_number):
+        """Returns the number of a bin's records."""
+        whole, rest = divmod(self.grid.records, self.run * self.bin_count)
+        return whole * self.run + min(self.run, max(0, rest - bin_number * self.run))
+
+    def record(self, bin_number, place):
+        """Returns a record of a bin, by its place in the bin."""
+        turn, within = divmod(place, self.run)
+        return (turn * self.bin_count + bin_number) * self.run + within
+
+    def choose(self, wanted, rng):
+        """Chooses a record of each bin that has records: the first wanted one in the bin, or a dummy (wire.md 13.7)."""
+        for index in wanted:
+            if not 0 <= index < self.grid.records:
+                raise BadRequest(f"no such record: the table has records 0 to {self.grid.records - 1}")
+        first = {self.bin_of(index): index for index in reversed(wanted)}
+        chosen = []
+        for bin_number in range(self.bin_count):
+            # A single bin with a wanted record needs no dummy.
+            draws = self.bin_count > 1 or not wanted
+            place = int(rng.words(1)[0]) * self.records_of(bin_number) >> 64 if draws else 0
+            chosen.append(first.get(bin_number, self.record(bin_number, place)))
+        return chosen
+
+    def query(self, index, rng):
+        queries, _, state = self.fetch([index], rng)
+        return queries, (index, state)
+
+    def decode(self, state, answers):
+        index, state = state
+        return self.decode_fetch(state, answers)[index]
+
+
 class Folding(Protocol):
     """Base class of the protocols that begin with a fold (wire.md 8)."""
 
@@ -251,7 +293,7 @@ class ExpPackDouble(TwoFolds):
         return self.record(fixed, moving, first, second, offset)
 
 
-class ExpPackSimple(Folding):
+class ExpPackSimple(Folding, InBins):
     """The protocol `exppack-simple` (wire.md 12.1)."""
 
     optional = {"dropped_bits", "keys", "queries"}
@@ -259,26 +301,44 @@ class ExpPackSimple(Folding):
 
     def __init__(self, params):
         super().__init__(params)
-        if self.grid.groups != 1 or self.grid.unit % DEGREE:
-            raise Malformed("a unit is no column of a multiple of 4096 bytes")
-        self.shape = self.packing(self.grid.unit // DEGREE)
-        self.unit_bytes = self.grid.unit // DEGREE * self.shape.result_bytes
-        self.query_bytes = self.grid.parts * (self.first_bytes + self.shape.query_bytes)
-        self.answer_bytes = self.grid.parts * self.unit_bytes
+        bins, rows = self.grid.groups, DEGREE if self.grid.groups == 1 else lwe.PANEL_ROWS
+        if self.grid.unit % rows:
+            raise Malformed(f"a unit is no column of a multiple of {rows} bytes")
+        if bins > 1 << 16 or bins * self.grid.columns > lwe.MAX_COLUMNS_OF_BINS:
+            raise Malformed("there are more bins than may be, or more columns in them")
+        self.deal(self.grid.per_unit, bins)
+        if self.bin_count < bins:
+            raise Malformed("a bin has no records")
+        keys = [lwe.bin_matrix_key(bytes.fromhex(params["seed"]), bin_number) for bin_number in range(bins)]
+        self.matrices = [lwe.PublicMatrix(params["set"], key, self.grid.columns) for key in keys]
+        packed = -(-bins * self.grid.unit // DEGREE)
+        self.shape = self.packing(packed)
+        self.part_bytes = packed * self.shape.result_bytes
+        self.query_bytes = self.grid.parts * (bins * self.first_bytes + self.shape.query_bytes)
+        self.answer_bytes = self.grid.parts * self.part_bytes
 
-    def ask(self, column, _group, offset, rng):
+    def fetch(self, wanted, rng):
+        """Makes the query for a record of each bin. Also returns these records, and the state for decoding."""
+        chosen = self.choose(wanted, rng)
         query, readers = b"", []
         for part in range(self.grid.parts):
-            bodies, *keeps = self.column_of(column + part, rng)
-            ciphertext, read = self.packed(*keeps, 0, rng)
-            query += bodies + ciphertext
+            secret, factors = None, []
+            for matrix, index in zip(self.matrices, chosen):
+                column = self.grid.place(index)[0] + part
+                bodies, secret, factor = lwe.encrypt_unit(matrix, column, rng, secret, self.dropped)
+                query += bodies
+                factors.append(factor)
+            ciphertext, read = self.packed(secret, lwe.BlindingOfBins(factors, self.grid.unit), 0, rng)
+            query += ciphertext
             readers.append(read)
-        return [query], (readers, offset)
+        return [query], chosen, (chosen, readers)
 
-    def decode(self, state, answers):
-        readers, offset = state
-        pairs = zip(readers, self.split(answers[0], self.unit_bytes))
-        return self.grid.cut([read(unit) for read, unit in pairs], offset)
+    def decode_fetch(self, state, answers):
+        """Decodes the records of all bins, including dummies. Returns them by index."""
+        chosen, readers = state
+        parts = [read(part) for read, part in zip(readers, self.split(answers[0], self.part_bytes))]
+        units = ([self.split(numbers, self.grid.unit)[bin_number] for numbers in parts] for bin_number in range(len(chosen)))
+        return {index: self.grid.cut(of_bin, self.grid.place(index)[2]) for index, of_bin in zip(chosen, units)}
 
 
 class Blocks(Folding):
@@ -383,7 +443,7 @@ class Onion(Protocol):
         return self.grid.cut(units, offset)
 
 
-class TwoServers(Protocol):
+class TwoServers(InBins):
     """Base class of the protocols with two servers (wire.md 13)."""
 
     members = {"prf", "shares", "grid"}
@@ -399,46 +459,21 @@ class TwoServers(Protocol):
         if not 1 <= self.bins <= 1 << 16 or self.grid.columns % self.bins:
             raise Malformed("there are not 1 to 2^16 bins of as many rows each")
         self.bin_rows = self.grid.columns // self.bins
-        self.bin_records = self.bin_rows * self.grid.per_unit
+        self.deal(self.bin_rows * self.grid.per_unit, self.bins)
         self.domain = Domain(params["prf"], self.bin_rows, self.word_bits)
         self.row_bytes = self.grid.parts * self.grid.unit
         self.query_bytes = self.bins * self.domain.key_bytes
         self.answer_bytes = self.bins * self.row_bytes
 
-    def query(self, index, rng):
-        queries, chosen = self.fetch([index], rng)
-        return queries, (index, chosen)
-
-    def decode(self, state, answers):
-        index, chosen = state
-        return self.decode_fetch(chosen, answers)[index]
-
-    def records_of(self, bin_number):
-        """Returns the range of a bin's records (wire.md 13.7)."""
-        start = bin_number * self.bin_records
-        return range(start, max(start, min(start + self.bin_records, self.grid.records)))
-
-    def choose(self, wanted, rng):
-        """Chooses a record of each bin that has records: the first wanted one in the bin, or a dummy (wire.md 13.7)."""
-        for index in wanted:
-            if not 0 <= index < self.grid.records:
-                raise BadRequest(f"no such record: the table has records 0 to {self.grid.records - 1}")
-        first = {index // self.bin_records: index for index in reversed(wanted)}
-        chosen = []
-        for bin_number in range(-(-self.grid.records // self.bin_records)):
-            records = self.records_of(bin_number)
-            # A single bin with a wanted record needs no dummy.
-            draws = self.grid.records > self.bin_records or not wanted
-            dummy = records[int(rng.words(1)[0]) * len(records) >> 64] if draws else None
-            chosen.append(first.get(bin_number, dummy))
-        return chosen
-
     def fetch(self, wanted, rng):
-        """Makes the queries, one for each party, for a record of each bin. Also returns these records (wire.md 13.7)."""
+        """Makes the queries, one for each party, for a record of each bin (wire.md 13.7).
+
+        Also returns these records, and the state for decoding: the records again.
+        """
         chosen = self.choose(wanted, rng)
         rows = [self.grid.place(index)[0] % self.bin_rows for index in chosen] + [0] * (self.bins - len(chosen))
         keys = [self.domain.keys(row, rng) for row in rows]
-        return [b"".join(of_party) for of_party in zip(*keys)], chosen
+        return [b"".join(of_party) for of_party in zip(*keys)], chosen, chosen
 
     def decode_fetch(self, chosen, answers):
         """Decodes the fetched records, including dummies. Returns them by index."""

@@ -16,12 +16,13 @@ use crate::look_ups::Servers;
 
 /// Protocols with queries that carry their keys.
 const PER_QUERY: [&str; 2] = ["exppack-simple-per-query", "exppack-double-per-query"];
-/// Fetch of several records with one query.
+/// Fetches of several records with one query, from two servers and from one.
 const BINS: &str = "bins";
+const PACKED_BINS: &str = "packed-bins";
 
 /// Returns the names of all kinds of look-ups.
 pub fn kinds() -> impl Iterator<Item = &'static str> {
-    NAMES.into_iter().chain([BINS]).chain(PER_QUERY)
+    NAMES.into_iter().chain([BINS, PACKED_BINS]).chain(PER_QUERY)
 }
 
 /// Runs the look-ups of a kind.
@@ -31,6 +32,7 @@ pub fn kinds() -> impl Iterator<Item = &'static str> {
 pub fn run(kind: &str, servers: &mut dyn Servers) {
     match kind {
         BINS => look_ups::from_bins(servers),
+        PACKED_BINS => look_ups::from_packed_bins(servers),
         protocol if NAMES.contains(&protocol) => look_ups::of(protocol, KeyDelivery::Registered, servers),
         kind if PER_QUERY.contains(&kind) => {
             look_ups::of(kind.trim_end_matches("-per-query"), KeyDelivery::PerQuery, servers);

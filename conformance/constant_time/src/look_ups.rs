@@ -149,16 +149,22 @@ fn finish(
     Ok(value)
 }
 
-/// Fetches several values at once, by position and by key: values in different bins, a dropped
-/// value, and none.
+/// Fetches several values at once from two servers, by position and by key: values in different
+/// bins, a dropped value, and none.
 pub fn from_bins(servers: &mut dyn Servers) {
+    let (even, wide) = ((TableKind::Index, Spread::Even), (TableKind::Index, Spread::Wide));
+    fetches("dpf-xor", &[even, wide, (TableKind::Keyword, Spread::Even)], servers);
+}
+
+/// Fetches several values at once from one server, like [`from_bins`].
+pub fn from_packed_bins(servers: &mut dyn Servers) {
+    fetches("exppack-simple", &[(TableKind::Keyword, Spread::Even)], servers);
+}
+
+fn fetches(protocol: &str, tables: &[(TableKind, Spread)], servers: &mut dyn Servers) {
     let size = Size { values: 40, value_bytes: 60 };
-    for (kind, spread) in [
-        (TableKind::Index, Spread::Even),
-        (TableKind::Index, Spread::Wide),
-        (TableKind::Keyword, Spread::Even),
-    ] {
-        let choice = Choice { protocol: "dpf-xor".into(), bins: 4, ..Choice::default() };
+    for &(kind, spread) in tables {
+        let choice = Choice { protocol: protocol.into(), bins: 4, ..Choice::default() };
         let (client, rng) = &mut client(&choice, sealed(kind, spread, size, Some(2)), servers);
         for wanted in [&[][..], &[1, 12, 39, 1], &[7]] {
             let fetched = fetch(servers, client, kind, wanted, rng);

@@ -150,7 +150,8 @@ pub struct Asker {
 impl Asker {
     /// Returns clients of protocols whose answers are words, ciphertexts, and shares of bins.
     pub fn all() -> Vec<Self> {
-        [("simple", 40, 40, 1), ("onion", 2, 40, 1), ("dpf-sum", 600, 4, 1), ("dpf-xor", 900, 8, 3)]
+        let packed = ("exppack-simple", 300, 40, 3);
+        [("simple", 40, 40, 1), ("onion", 2, 40, 1), ("dpf-sum", 600, 4, 1), ("dpf-xor", 900, 8, 3), packed]
             .map(|(protocol, records, record_bytes, bins)| {
                 let choice = Choice { protocol: protocol.into(), bins, ..Choice::default() };
                 let params = ProtocolParams::choose(&choice, [7; 32], records, record_bytes).unwrap();
@@ -164,7 +165,7 @@ impl Asker {
     /// Checks that answers of any bytes decode to a record of each bin, or give an error.
     pub fn check(&self, bytes: &[u8]) {
         let bins = self.client.bins();
-        let records: Vec<u64> = (0..bins.count()).map(|bin| bins.range(bin).start).collect();
+        let records: Vec<u64> = (0..bins.count()).map(|bin| bins.record(bin, 0)).collect();
         let right: Vec<u8> = bytes.iter().copied().chain([0]).cycle().take(self.answer_bytes).collect();
         for answer in [bytes, &right] {
             let mut rng = SecretRng::deterministic_for_tests(2);
@@ -191,7 +192,8 @@ pub struct Combiner {
 impl Combiner {
     /// Returns servers of protocols that join words, add words, and have bins.
     pub fn all() -> Vec<Self> {
-        [("simple", 40, 40, 1), ("onion", 2, 40, 1), ("dpf-sum", 600, 4, 1), ("dpf-sum", 900, 4, 3)]
+        let packed = ("exppack-simple", 300, 40, 3);
+        [("simple", 40, 40, 1), ("onion", 2, 40, 1), ("dpf-sum", 600, 4, 1), ("dpf-sum", 900, 4, 3), packed]
             .map(|(protocol, records, record_bytes, bins)| Self::new(protocol, records, record_bytes, bins))
             .into()
     }
@@ -203,7 +205,10 @@ impl Combiner {
         let folder = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&folder).unwrap();
         let files = Files::at(folder.join("matrix"), folder.join("server"));
-        std::fs::write(files.matrix.path(), vec![0; params.matrix_bytes() as usize]).unwrap();
+        for (file, bytes) in [(&files.matrix, params.matrix_bytes()), (&files.server, params.server_bytes())]
+        {
+            std::fs::write(file.path(), vec![0; bytes as usize]).unwrap();
+        }
         let backend = Arc::new(NaiveBackend);
         let open = |role| {
             let opening = Opening { role, party: Some(Party::Zero), ..Opening::default() };

@@ -39,14 +39,12 @@ fn bins() -> Vec<String> {
     let json = format!(r#"{{"protocol":"dpf-xor","prf":"aes-128","shares":"bit","grid":{grid},"bins":7}}"#);
     let params = ProtocolParams::from_json(json.as_bytes()).unwrap();
     let bins = params.client(&[], &[], &mut SecretRng::deterministic_for_tests(0)).unwrap().bins();
-    let bin_of = |index| (0..bins.count()).find(|&bin| bins.range(bin).contains(&index)).unwrap();
-    let last = bins.range(6);
-    let sizes = params.sizes();
+    let (sizes, of_bins) = (params.sizes(), [0, 142, 143, 999].map(|index| bins.bin_of(index)));
     vec![
         "records, record_bytes, unit_rows, columns, bins: 1000, 64, 64, 1001, 7".into(),
-        format!("rows of a bin: {}", bins.bin_records()),
-        format!("bins of records 0, 142, 143 and 999: {}", listed(&[0, 142, 143, 999].map(bin_of))),
-        format!("records of bin 6: {} to {}", last.start, last.end - 1),
+        format!("rows of a bin: {}", bins.bin_records(0)),
+        format!("bins of records 0, 142, 143 and 999: {}", listed(&of_bins)),
+        format!("records of bin 6: {} to {}", bins.record(6, 0), bins.record(6, bins.bin_records(6) - 1)),
         format!("bit: query {}, answer {}", sizes.query_bytes, sizes.answer_bytes),
     ]
 }

@@ -39,6 +39,7 @@ fn residues() -> Vec<String> {
 fn matrix() -> Vec<String> {
     let first = PublicMatrix::new(LweSet::Module1280, COUNTED, 512).entries();
     let second = PublicMatrix::of_second_fold(LweSet::Module1280, COUNTED, 256).entries();
+    let of_bin = PublicMatrix::of_bin(LweSet::Module1280, COUNTED, 1, 512).entries();
     let uniform = PublicMatrix::new(LweSet::Paper, COUNTED, 256).entries();
     let degree = 1280;
     let at = |a: &[u32], row: usize, column: usize| words(&a[row * degree + column..][..3]);
@@ -56,6 +57,7 @@ fn matrix() -> Vec<String> {
         format!("row 257, columns 256 to 258, first fold: {}", at(&first, 257, 256)),
         format!("row 0, columns 0 to 2, second fold: {}", at(&second, 0, 0)),
         format!("rows 0 to 2 times the secret with entries (l mod 3) - 1, first fold: {products}"),
+        format!("row 0, columns 0 to 2, bin 1: {}", at(&of_bin, 0, 0)),
         format!("uniform, row 1, columns 0 to 2, first fold: {}", at(&uniform, 1, 0)),
     ]
 }

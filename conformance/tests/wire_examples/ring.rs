@@ -2,9 +2,10 @@
 
 use spirea_lattice::RingSet;
 use spirea_lattice::rlwe::{Conversion, KeyShape, OneShotQuery, UniformHalves};
-use spirea_math::random::public_row;
+use spirea_math::random::{SecretRng, public_row};
 use spirea_math::{Expansion, Gadget, Modulus, NttPlan, Rotations, SentChunks};
 use spirea_protocols::Sizes;
+use spirea_protocols::grid::Spread;
 use spirea_protocols::registry::ProtocolParams;
 
 use super::{COUNTED, Example, hex, listed, words};
@@ -23,6 +24,29 @@ pub fn examples() -> Vec<Example> {
         ("short", one_shot(Some("short"))),
         ("response", response()),
         ("pad", pad()),
+        ("packed-bins", packed_bins()),
+    ]
+}
+
+fn packed_bins() -> Vec<String> {
+    let grid = r#"{"records":1000,"record_bytes":40,"unit_rows":96,"groups":5,"columns":256}"#;
+    let seed = "0a".repeat(32);
+    let sets = format!(r#""set":"module-1280","ring":"brief","seed":"{seed}","dropped_bits":4"#);
+    let json = format!(r#"{{"protocol":"exppack-simple",{sets},"grid":{grid}}}"#);
+    let params = ProtocolParams::from_json(json.as_bytes()).unwrap();
+    let bins = params.client(&[], &[], &mut SecretRng::deterministic_for_tests(0)).unwrap().bins();
+    let sizes = params.sizes();
+    let place =
+        |index| format!("{} at {}", bins.bin_of(index), params.grid().place(Spread::Columns, index).column);
+    let (last, records) = (bins.record(4, bins.bin_records(4) - 1), bins.bin_records(4));
+    vec![
+        "records, record_bytes, unit_rows, groups, columns: 1000, 40, 96, 5, 256".into(),
+        format!(
+            "bins and columns of records 0, 1, 2, 10 and 999: {}",
+            [0, 1, 2, 10, 999].map(place).join(", ")
+        ),
+        format!("records of bin 4: {records}, the last is {last}"),
+        format!("brief, 4 bits dropped: query {}, answer {}", sizes.query_bytes, sizes.answer_bytes),
     ]
 }
 

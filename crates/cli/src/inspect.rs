@@ -257,13 +257,17 @@ fn explain_delivery(delivery: KeyDelivery) -> &'static str {
 
 /// Explains the bins, if there are several.
 fn explain_bins(protocol: &ProtocolParams) -> Option<String> {
-    let FirstFold::Rows { domain, bins, .. } = protocol.first_fold() else { return None };
-    let key = bytes(domain.key_bytes() as u64);
-    (bins > 1).then(|| {
-        format!(
-            "{bins} of {} records each, the last filled up: a query has a key of {key} for each, and brings a record of each",
-            domain.points()
-        )
+    let bins = protocol.bins();
+    (bins > 1).then(|| match protocol.first_fold() {
+        FirstFold::Rows { domain, .. } => format!(
+            "{bins} of {} records each, the last filled up: a query has a key of {} for each, and brings a record of each",
+            domain.points(),
+            bytes(domain.key_bytes() as u64)
+        ),
+        FirstFold::Bytes | FirstFold::Polynomials(_) => format!(
+            "{bins}, to which runs of {} records are dealt in turn: a query brings a record of each",
+            protocol.grid().records_per_unit()
+        ),
     })
 }
 

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use anyhow::{bail, ensure};
 use clap::Args;
+use spirea_backend::PANEL_ROWS;
 use spirea_console::output::{bytes, explained, seconds};
 use spirea_console::threads::Threads;
 use spirea_dpf::PrfKind;
@@ -71,9 +72,9 @@ pub struct ProtocolOptions {
     /// Bits of the words of dpf-sum: 32, the default, or 64.
     #[arg(help_heading = "Parameters", long, value_name = "32|64")]
     word_bits: Option<u32>,
-    /// Bins of as many records each, of dpf-xor and dpf-sum: a query brings a record of each for
-    /// the work of one, and is as many keys long. Such a table has no deltas: changes make a new
-    /// base.
+    /// Bins of about as many records each, of exppack-simple, dpf-xor and dpf-sum: a query brings a
+    /// record of each for one pass over the table, and grows with their number. Such a table has no
+    /// deltas: changes make a new base.
     #[arg(help_heading = "Parameters", long)]
     bins: Option<usize>,
     /// Most queries that a client sends under one set of registered keys, 64 to 1024; 1024 by
@@ -323,9 +324,10 @@ impl ProtocolOptions {
             "--queries is the form of queries that bring their keys: add --keys per-query, or leave it away"
         );
         ProtocolParams::check(choice)?;
-        // A protocol uses the same options for every table, and short records have a shape under
-        // all protocols.
-        let sample = |choice: &Choice| ProtocolParams::choose(choice, [0; 32], choice.bins as u64 + 1, 2);
+        // A protocol uses the same options for every table, and records of a panel's rows have a
+        // shape under all protocols, however many bins there are.
+        let sample =
+            |choice: &Choice| ProtocolParams::choose(choice, [0; 32], choice.bins as u64 + 1, PANEL_ROWS);
         let own = sample(choice)?;
         let is_user = |protocol: &str, is_used: fn(&ProtocolParams) -> bool| {
             let other = Choice { protocol: protocol.into(), ..Choice::default() };

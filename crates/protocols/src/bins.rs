@@ -1,12 +1,9 @@
-//! Bins: disjoint ranges of records, from each of which one query retrieves a record.
+//! Bins: disjoint sets of records, from each of which one query retrieves a record.
 //!
-//! (Partial batch retrieval, GPU-DPF section IV-A.) A protocol may divide its records into bins of
-//! consecutive records. A query then selects one record of every bin, at the server cost of a
-//! single selection. A bin without a wanted record returns a random record, a dummy, which only the
-//! client can tell from a wanted record. If two wanted records lie in one bin, the query retrieves
-//! the first; the second is dropped, and the client is told.
-
-use std::ops::Range;
+//! (Partial batch retrieval, GPU-DPF section IV-A.) A query selects one record of every bin, at the
+//! server cost of a single selection. A bin without a wanted record returns a random record, a
+//! dummy, which only the client can tell from a wanted record. If two wanted records lie in one
+//! bin, the query retrieves the first; the second is dropped, and the client is told.
 
 use spirea_math::Divisor;
 use spirea_math::random::SecretRng;
@@ -17,11 +14,14 @@ use crate::ProtocolError;
 use crate::oblivious::{above, equal, select};
 use crate::steps::check::check_index;
 
-/// Division of a database's records into bins.
+/// Division of a database's records into bins: runs of consecutive records are dealt to the bins in
+/// turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bins {
     records: u64,
-    bin_records: u64,
+    /// Records of a run; the last run may have fewer.
+    run: u64,
+    count: u64,
 }
 
 /// One record for each bin.
@@ -33,39 +33,57 @@ pub struct Chosen {
 }
 
 impl Bins {
-    /// Creates bins of `bin_records` records each; the last may have fewer.
+    /// Creates bins of one run of `bin_records` records each; the last may have fewer.
     ///
     /// # Panics
     /// If either number is 0.
-    pub fn new(records: u64, bin_records: u64) -> Self {
-        assert!(records > 0 && bin_records > 0, "a bin has records");
-        Self { records, bin_records }
+    pub fn consecutive(records: u64, bin_records: u64) -> Self {
+        Self::dealt(records, bin_records, u64::MAX)
+    }
+
+    /// Deals runs of `run` records to `count` bins, or to as many bins as there are runs.
+    ///
+    /// # Panics
+    /// If any number is 0.
+    pub fn dealt(records: u64, run: u64, count: u64) -> Self {
+        assert!(records > 0 && run > 0 && count > 0, "a bin has records");
+        Self { records, run, count: count.min(records.div_ceil(run)) }
     }
 
     /// Puts all records into one bin.
     pub fn one(records: u64) -> Self {
-        Self::new(records, records)
+        Self::consecutive(records, records)
     }
 
-    /// Returns the number of bins.
+    /// Returns the number of bins. Each has records.
     pub fn count(&self) -> u64 {
-        self.records.div_ceil(self.bin_records)
+        self.count
     }
 
-    /// Returns the number of records of a bin; the last bin may have fewer.
-    pub fn bin_records(&self) -> u64 {
-        self.bin_records
+    /// Returns the number of records of a bin.
+    ///
+    /// # Panics
+    /// If there is no such bin.
+    pub fn bin_records(&self, bin: u64) -> u64 {
+        assert!(bin < self.count, "bins are numbered from 0");
+        let runs = self.records.div_ceil(self.run);
+        let own = (runs - bin).div_ceil(self.count);
+        let is_last = (runs - 1) % self.count == bin;
+        own * self.run - if is_last { runs * self.run - self.records } else { 0 }
     }
 
-    /// Returns the records of a bin.
-    pub fn range(&self, bin: u64) -> Range<u64> {
-        bin * self.bin_records..((bin + 1) * self.bin_records).min(self.records)
+    /// Returns record number `place`, below [`Bins::bin_records`], of a bin. The place may be a
+    /// client's secret, so no division instruction takes it.
+    pub fn record(&self, bin: u64, place: u64) -> u64 {
+        let (turn, within) = Divisor::new(self.run).divide(place);
+        (turn * self.count + bin) * self.run + within
     }
 
     /// Returns the bin of a record. The index is a client's secret, so no division instruction
     /// takes it.
-    pub(crate) fn bin_of(&self, index: u64) -> u64 {
-        Divisor::new(self.bin_records).divide(index).0
+    pub fn bin_of(&self, index: u64) -> u64 {
+        let (run, _) = Divisor::new(self.run).divide(index);
+        Divisor::new(self.count).divide(run).1
     }
 
     /// Chooses a record of each bin: the first wanted record of the list that lies in the bin, or
@@ -80,15 +98,16 @@ impl Bins {
     pub fn choose(&self, wanted: &[u64], rng: &mut SecretRng) -> Result<Chosen, ProtocolError> {
         wanted.iter().try_for_each(|&index| check_index(index, self.records))?;
         // A single bin takes the first wanted record and needs no dummy.
-        let has_dummies = self.count() > 1 || wanted.is_empty();
+        let has_dummies = self.count > 1 || wanted.is_empty();
+        let bins = Zeroizing::new(wanted.iter().map(|&index| self.bin_of(index)).collect::<Vec<_>>());
         let mut brought = Zeroizing::new(vec![0; wanted.len()]);
-        let mut records = Zeroizing::new(Vec::with_capacity(self.count() as usize));
-        for bin in 0..self.count() {
-            let Range { start, end } = self.range(bin);
-            let mut record = if has_dummies { start + below(end - start, rng) } else { start };
+        let mut records = Zeroizing::new(Vec::with_capacity(self.count as usize));
+        for bin in 0..self.count {
+            let place = if has_dummies { below(self.bin_records(bin), rng) } else { 0 };
+            let mut record = self.record(bin, place);
             let mut taken = 0;
-            for (&index, brought) in wanted.iter().zip(brought.iter_mut()) {
-                let inside = !above(start, index) & above(end, index);
+            for ((&index, &of_index), brought) in wanted.iter().zip(bins.iter()).zip(brought.iter_mut()) {
+                let inside = equal(of_index, bin);
                 record = select(inside & !taken, index, record);
                 taken |= inside;
                 *brought |= inside & equal(index, record);
@@ -97,6 +116,18 @@ impl Bins {
         }
         let told = |&brought: &u64| declassify(brought, "the application is told what is dropped") != 0;
         Ok(Chosen { records, brought: brought.iter().map(told).collect() })
+    }
+
+    /// Returns the record of bin `bin` among those of all bins, concatenated, each of
+    /// `record_bytes` bytes. All are read and the others masked, since the bin is a client's
+    /// secret.
+    pub(crate) fn pick(records: &[u8], record_bytes: usize, bin: u64) -> Vec<u8> {
+        let mut record = vec![0; record_bytes];
+        for (candidate, of_candidate) in records.chunks_exact(record_bytes).zip(0..) {
+            let mask = equal(of_candidate, bin) as u8;
+            record.iter_mut().zip(candidate).for_each(|(byte, &other)| *byte |= other & mask);
+        }
+        record
     }
 
     /// Refuses `records` unless they are one record of each bin, in order.
@@ -109,9 +140,8 @@ impl Bins {
             return refused(format!("{} records for {} bins", records.len(), self.count()));
         }
         let outside = (0..).zip(records).fold(0, |outside, (bin, &record)| {
-            let Range { start, end } = self.range(bin);
             // `above` compares numbers below 2^63 only.
-            outside | (record >> 63) | above(start, record) | !above(end, record)
+            outside | (record >> 63) | !above(self.records, record) | !equal(self.bin_of(record), bin)
         });
         match declassify(outside, "records that are not one of each bin are refused before anything is sent")
         {
@@ -134,51 +164,91 @@ mod tests {
 
     use super::*;
 
+    /// Returns the records of each bin by definition.
+    fn dealt(records: u64, run: u64, count: u64) -> Vec<Vec<u64>> {
+        let mut bins = vec![Vec::new(); count.min(records.div_ceil(run)) as usize];
+        let bin_of = |index| (index / run % bins.len() as u64) as usize;
+        let bin_of: Vec<usize> = (0..records).map(bin_of).collect();
+        (0..records).zip(bin_of).for_each(|(index, bin)| bins[bin].push(index));
+        bins
+    }
+
     proptest! {
         #[test]
+        fn runs_are_dealt_in_turn(records in 1u64..300, run in 1u64..40, count in 1u64..20) {
+            let (bins, expected) = (Bins::dealt(records, run, count), dealt(records, run, count));
+            prop_assert_eq!(bins.count(), expected.len() as u64);
+            for (bin, expected) in (0..).zip(expected) {
+                let places = 0..bins.bin_records(bin);
+                let found: Vec<u64> = places.map(|place| bins.record(bin, place)).collect();
+                prop_assert!(found.iter().all(|&index| bins.bin_of(index) == bin));
+                prop_assert_eq!(found, expected);
+            }
+        }
+
+        #[test]
         fn a_bin_brings_the_first_that_is_wanted_of_it(
-            records in 1u64..200, bin_records in 1u64..60, wanted in proptest::collection::vec(any::<u64>(), 0..20),
+            records in 1u64..200,
+            run in 1u64..60,
+            count in 1u64..60,
+            wanted in proptest::collection::vec(any::<u64>(), 0..20),
         ) {
-            let bins = Bins::new(records, bin_records);
+            let bins = Bins::dealt(records, run, count);
             let wanted: Vec<u64> = wanted.into_iter().map(|index| index % records).collect();
             let chosen = bins.choose(&wanted, &mut SecretRng::deterministic_for_tests(records)).unwrap();
             bins.check(&chosen.records).unwrap();
-            prop_assert_eq!(bins.count(), (0..records).map(|index| index / bin_records).max().unwrap() + 1);
             let mut first = HashMap::new();
             for (&index, &brought) in wanted.iter().zip(&chosen.brought) {
-                let first = *first.entry(index / bin_records).or_insert(index);
+                let bin = bins.bin_of(index);
+                let first = *first.entry(bin).or_insert(index);
                 prop_assert_eq!(brought, first == index);
-                prop_assert_eq!(chosen.records[(index / bin_records) as usize], first);
+                prop_assert_eq!(chosen.records[bin as usize], first);
             }
             prop_assert!(bins.choose(&[records], &mut SecretRng::deterministic_for_tests(1)).is_err());
+        }
+
+        #[test]
+        fn the_record_of_a_bin_is_picked(records in proptest::collection::vec(any::<[u8; 3]>(), 1..9), bin: usize) {
+            let bin = bin % records.len();
+            let picked = Bins::pick(records.as_flattened(), 3, bin as u64);
+            prop_assert_eq!(picked, records[bin]);
         }
     }
 
     #[test]
     fn dummies_are_all_records_of_their_bin() {
-        let (bins, mut rng) = (Bins::new(10, 4), SecretRng::from_os().unwrap());
-        let mut seen = [0i32; 10];
-        for _ in 0..1000 {
-            let chosen = bins.choose(&[5], &mut rng).unwrap();
-            assert_eq!((chosen.records[1], &chosen.brought[..]), (5, &[true][..]));
-            chosen.records.iter().for_each(|&record| seen[record as usize] += 1);
-        }
-        // The last bin has two records: each is expected 500 times, with a standard deviation of
-        // 16.
-        for (record, &times) in seen.iter().enumerate() {
-            let expected: i32 = [250, 250, 250, 250, 0, 1000, 0, 0, 500, 500][record];
-            assert!((expected - times).abs() <= if expected % 1000 == 0 { 0 } else { 130 }, "{seen:?}");
+        // Bins 0..4, 4..8 and 8..10; then 0, 1, 6, 7 and 2, 3, 8 and 4, 5.
+        let consecutive = (Bins::consecutive(10, 4), [250, 250, 250, 250, 0, 1000, 0, 0, 500, 500]);
+        let in_turn = (Bins::dealt(9, 2, 3), [250, 250, 333, 333, 0, 1000, 250, 250, 333]);
+        let mut rng = SecretRng::from_os().unwrap();
+        for (bins, expected) in [(consecutive.0, &consecutive.1[..]), (in_turn.0, &in_turn.1)] {
+            let mut seen = vec![0i32; expected.len()];
+            let wanted = bins.bin_of(5) as usize;
+            for _ in 0..1000 {
+                let chosen = bins.choose(&[5], &mut rng).unwrap();
+                assert_eq!((chosen.records[wanted], &chosen.brought[..]), (5, &[true][..]));
+                chosen.records.iter().for_each(|&record| seen[record as usize] += 1);
+            }
+            // A number expected 500 times has a standard deviation of 16.
+            for (&expected, &times) in expected.iter().zip(&seen) {
+                assert!((expected - times).abs() <= if expected % 1000 == 0 { 0 } else { 130 }, "{seen:?}");
+            }
         }
     }
 
     #[test]
     fn records_of_other_bins_are_refused() {
-        let bins = Bins::new(10, 4);
+        let bins = Bins::consecutive(10, 4);
         bins.check(&[0, 4, 9]).unwrap();
         for wrong in [&[0, 4][..], &[0, 4, 8, 9], &[4, 4, 8], &[0, 4, 10], &[0, 3, 8], &[0, 4, u64::MAX >> 1]]
         {
             assert!(bins.check(wrong).is_err(), "{wrong:?}");
         }
-        assert_eq!(Bins::one(7).range(0), 0..7);
+        // The last run is in bin 1, so record 11 would lie there too.
+        let bins = Bins::dealt(11, 2, 4);
+        bins.check(&[8, 10, 4, 6]).unwrap();
+        for wrong in [[8, 11, 4, 6], [2, 10, 4, 6], [8, 10, 6, 4], [8, u64::MAX, 4, 6]] {
+            assert!(bins.check(&wrong).is_err(), "{wrong:?}");
+        }
     }
 }

@@ -9,6 +9,9 @@ use spirea_lattice::{LweSet, RingSet, Security};
 
 use crate::ProtocolError;
 
+/// Maximum number of bins.
+pub const MAX_BINS: usize = 1 << 16;
+
 /// Security that parameter sets must reach. The level restricts the choice and selects defaults;
 /// parameters record only the names of the chosen sets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -286,7 +289,8 @@ pub struct Choice {
     pub prf: PrfKind,
     /// Word size of `dpf-sum`.
     pub words: Words,
-    /// Number of bins of two-server protocols; a query retrieves a record of each.
+    /// Number of bins, of `exppack-simple` and two-server protocols; a query retrieves a record of
+    /// each.
     pub bins: usize,
     /// Delivery of evaluation keys to a server that packs.
     pub keys: KeyDelivery,
@@ -347,7 +351,7 @@ impl Choice {
         self.security.admitted(name, set, set.security())
     }
 
-    /// Refuses bins, for protocols with one server.
+    /// Refuses bins, for protocols that have none.
     ///
     /// # Errors
     /// [`ProtocolError::BadRequest`].
@@ -355,9 +359,20 @@ impl Choice {
         match self.bins {
             1 => Ok(()),
             _ => Err(ProtocolError::BadRequest(format!(
-                "{} has no bins: dpf-xor and dpf-sum have",
+                "{} has no bins: exppack-simple, dpf-xor and dpf-sum have",
                 self.protocol
             ))),
+        }
+    }
+
+    /// Refuses a number of bins that no table has.
+    ///
+    /// # Errors
+    /// [`ProtocolError::BadRequest`].
+    pub(crate) fn check_bins(&self) -> Result<(), ProtocolError> {
+        match self.bins {
+            1..=MAX_BINS => Ok(()),
+            bins => Err(ProtocolError::BadRequest(format!("{bins} bins: a table has 1 to {MAX_BINS}"))),
         }
     }
 

@@ -17,7 +17,7 @@ declare module "vitest" {
     installed: string;
     /** The folder in which the command runs. */
     tables: string;
-    /** The server of the tables in COMMON. */
+    /** The server of the tables in COMMON, and of `exppack-simple-bins`. */
     server: Served;
     /** The servers of the tables in PAIRS, and of `dpf-xor-bins`. */
     pair: Served[];
@@ -48,10 +48,12 @@ export default async function setup(project: TestProject): Promise<() => Promise
       servers.push(server);
       return addresses(server);
     };
-    const common = async () => start(await Promise.all(COMMON.map((name) => spirea.build(name, name))));
+    const inBins = async (protocol: string) => spirea.build(`${protocol}-bins`, protocol, { options: ["--bins", "8"] });
+    const built = async (names: readonly string[], bins: Promise<string>) =>
+      Promise.all([...names.map((name) => spirea.build(name, name)), bins]);
+    const common = async () => start(await built(COMMON, inBins("exppack-simple")));
     const pair = async () => {
-      const bins = spirea.build("dpf-xor-bins", "dpf-xor", { options: ["--bins", "8"] });
-      const snapshots = await Promise.all([...PAIRS.map((name) => spirea.build(name, name)), bins]);
+      const snapshots = await built(PAIRS, inBins("dpf-xor"));
       return Promise.all(["0", "1"].map((party) => start(snapshots, "--party", party)));
     };
     const started = [common(), pair(), installPackage(installed)] as const;

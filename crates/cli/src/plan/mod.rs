@@ -105,7 +105,7 @@ pub struct Options {
     /// per-query, where nothing may link two queries of a client.
     #[arg(help_heading = "Needs", long, value_name = "WAY")]
     keys: Option<KeyDelivery>,
-    /// Bins of the table: a query brings a record of each, of dpf-xor and dpf-sum.
+    /// Bins of the table, of exppack-simple, dpf-xor and dpf-sum: a query brings a record of each.
     #[arg(help_heading = "Needs", long, default_value_t = 1)]
     bins: usize,
     /// Also show what a look-up of Apple's clients sends and receives, without a prediction of the

@@ -33,7 +33,7 @@ pub struct ProtocolOptions {
     /// Ring set, if not the protocol's default.
     #[arg(long)]
     ring: Option<String>,
-    /// Bins of dpf-xor and dpf-sum: a query has a key for each.
+    /// Bins of exppack-simple, dpf-xor and dpf-sum: a query brings a record of each.
     #[arg(long, default_value_t = 1)]
     bins: usize,
     /// Delivery of evaluation keys: registered, or per-query.

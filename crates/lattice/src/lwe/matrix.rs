@@ -30,6 +30,8 @@ pub struct PublicMatrix {
 const FIRST: &str = "spirea v2: public matrix of the first fold";
 /// Name for deriving the key of the second fold's matrix.
 const SECOND: &str = "spirea v2: public matrix of the second fold";
+/// Name for deriving the keys of the first fold's matrices for all bins but the first.
+const BIN: &str = "spirea v2: public matrix of a bin";
 
 impl PublicMatrix {
     /// Returns the matrix of a first fold, from the parameters' `seed`, for a database of `columns`
@@ -38,7 +40,7 @@ impl PublicMatrix {
     /// # Panics
     /// If `columns` is zero or not a multiple of 256; validated parameters exclude this.
     pub fn new(set: LweSet, seed: Seed, columns: usize) -> Self {
-        Self::named(FIRST, set, seed, columns)
+        Self::named(FIRST, set, &seed, columns)
     }
 
     /// Returns the matrix of a second fold over `columns` columns, from the same parameters'
@@ -47,12 +49,24 @@ impl PublicMatrix {
     /// # Panics
     /// If `columns` is zero or not a multiple of 256.
     pub fn of_second_fold(set: LweSet, seed: Seed, columns: usize) -> Self {
-        Self::named(SECOND, set, seed, columns)
+        Self::named(SECOND, set, &seed, columns)
     }
 
-    fn named(name: &str, set: LweSet, seed: Seed, columns: usize) -> Self {
+    /// Returns the matrix of a first fold over the columns of bin `bin`, from the same parameters'
+    /// `seed`. That of bin 0 is [`PublicMatrix::new`].
+    ///
+    /// # Panics
+    /// If `columns` is zero or not a multiple of 256.
+    pub fn of_bin(set: LweSet, seed: Seed, bin: u64, columns: usize) -> Self {
+        match bin {
+            0 => Self::new(set, seed, columns),
+            _ => Self::named(BIN, set, &[&seed[..], &bin.to_le_bytes()].concat(), columns),
+        }
+    }
+
+    fn named(name: &str, set: LweSet, seed: &[u8], columns: usize) -> Self {
         assert!(columns > 0 && columns.is_multiple_of(RING_DEGREE), "columns come in blocks of 256");
-        Self { set, key: blake3::derive_key(name, &seed), columns }
+        Self { set, key: blake3::derive_key(name, seed), columns }
     }
 
     /// Returns its parameter set.
@@ -178,6 +192,17 @@ mod tests {
             public_row(&blake3::derive_key(name, &seed), 0, &mut raw);
             assert_eq!(fold[..raw.len()], raw);
         }
+    }
+
+    #[test]
+    fn each_bin_has_a_matrix_of_its_own() {
+        let of_bin = |bin| PublicMatrix::of_bin(LweSet::Module1280, [3; 32], bin, 512);
+        assert_eq!(of_bin(0), PublicMatrix::new(LweSet::Module1280, [3; 32], 512));
+        let mut keys: Vec<_> = (0..300).map(|bin| of_bin(bin).key).collect();
+        keys.push(PublicMatrix::of_second_fold(LweSet::Module1280, [3; 32], 512).key);
+        keys.sort_unstable();
+        keys.dedup();
+        assert_eq!(keys.len(), 301);
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! Common parts of ExpPack (S) and the hybrid protocol: one fold, whose LWE ciphertexts are packed,
 //! and possibly a selection of one packed ciphertext.
 //!
+//! The records of ExpPack (S) may lie in bins, whose rows are packed together under one secret.
+//!
 //! The two protocols arrange the parts of a large record differently. Under ExpPack (S) each part
 //! is in a separate column and needs a separate query. Under the hybrid protocol the parts lie
 //! below each other in one column: one query retrieves all parts and selects the block in each.
@@ -17,16 +19,17 @@ use zeroize::Zeroizing;
 use super::client::{PackClient, Reader};
 use super::scheme::{PackedRows, PackedServer};
 use super::{PackingShape, packed_exceedance_log2};
+use crate::bins::Bins;
 use crate::choice::KeyDelivery;
 use crate::client::{AnyIndexClient, IndexClient, Prepared};
 use crate::files::{Files, Precomputation};
-use crate::grid::{Grid, RecordPlace, Spread};
+use crate::grid::{Grid, Spread};
 use crate::keys::ClientKeys;
 use crate::opening::Opening;
 use crate::parameters::{Failure, Parameters, Sets, Stored};
 use crate::protocol::{Holdings, Serve};
 use crate::responder::Responder;
-use crate::steps::check::{check_answers, check_index};
+use crate::steps::check::check_answers;
 use crate::steps::folded::{Folded, FoldedParams, FoldedProtocol};
 use crate::steps::numbers::Numbers;
 use crate::steps::query::QueryLayout;
@@ -48,11 +51,11 @@ pub trait PackedProtocol: FoldedProtocol {
 impl<P: PackedProtocol> FoldedParams<P> {
     /// Returns the shape of validated parameters.
     pub(crate) fn shape(&self) -> PackedShape {
-        let (grid, lwe) = (self.0.grid, self.0.lwe_set());
+        let (grid, lwe, bins) = (self.0.grid, self.0.lwe_set(), P::bins(&self.0.grid));
         let parts = grid.parts() / grid.columns_of_record(P::SPREAD);
-        let results = parts * grid.groups * (grid.unit_rows / RingSet::DEGREE);
-        let ring = PackingShape::new(&self.0, results, grid.groups);
-        PackedShape { grid, spread: P::SPREAD, lwe, ring, dropped_bits: self.0.dropped_bits }
+        let results = parts * (grid.groups * grid.unit_rows).div_ceil(RingSet::DEGREE);
+        let ring = PackingShape::new(&self.0, results, grid.groups / bins);
+        PackedShape { grid, bins, spread: P::SPREAD, lwe, ring, dropped_bits: self.0.dropped_bits }
     }
 
     /// Makes the client half.
@@ -72,6 +75,9 @@ impl<P: PackedProtocol> FoldedParams<P> {
 #[derive(Clone, Copy, Debug)]
 pub struct PackedShape {
     pub(crate) grid: Grid,
+    /// Number of bins. Several bins are the grid's groups, and no group is selected; otherwise a
+    /// query selects a group.
+    bins: usize,
     pub(crate) spread: Spread,
     pub(crate) lwe: LweSet,
     pub(crate) ring: PackingShape,
@@ -79,35 +85,55 @@ pub struct PackedShape {
 }
 
 impl PackedShape {
-    /// Returns the number of encrypted unit vectors in a query, each with the ciphertext of its
-    /// secret.
+    /// Returns the number of secrets in a query. Under each, the query has an encrypted unit vector
+    /// for each bin, and the ciphertext of the secret.
     pub(crate) fn asked(&self) -> usize {
         self.grid.columns_of_record(self.spread)
     }
 
-    /// Returns the number of a record's parts that each encrypted unit vector retrieves.
+    /// Returns the number of a record's parts that the unit vectors under one secret retrieve.
     pub(crate) fn parts(&self) -> usize {
         self.grid.parts() / self.asked()
     }
 
+    /// Returns the number of groups among which a query selects.
+    fn selected_from(&self) -> usize {
+        self.grid.groups / self.bins
+    }
+
     /// Returns the number of blocks of N rows into which the rows of a part are packed.
     pub(crate) fn blocks(&self) -> usize {
-        self.grid.groups * self.blocks_of_unit()
+        (self.grid.groups * self.grid.unit_rows).div_ceil(self.ring.degree())
     }
 
-    fn blocks_of_unit(&self) -> usize {
-        self.grid.unit_rows / self.ring.degree()
+    /// Returns the number of blocks of a part that an answer contains.
+    fn answered_blocks(&self) -> usize {
+        self.blocks() / self.selected_from()
     }
 
-    /// Returns the rows that each encrypted unit vector packs.
+    /// Returns the rows that are packed under one secret.
     pub(crate) fn rows(&self) -> PackedRows {
         PackedRows { parts: self.parts(), rows: self.grid.rows(self.spread) }
     }
 
-    /// Returns the layout of each encrypted unit vector in a query.
+    /// Returns the layout of the part of a query under one secret.
     pub(crate) fn layout(&self) -> QueryLayout {
-        let Self { grid, dropped_bits, .. } = *self;
-        QueryLayout { first: grid.columns, dropped_bits, second: 0, ciphertext: self.ring.query_bytes() }
+        let Self { grid, bins, dropped_bits, .. } = *self;
+        let ciphertext = self.ring.query_bytes();
+        QueryLayout { first: bins * grid.columns, dropped_bits, second: 0, ciphertext }
+    }
+
+    /// Returns the positions of the unit vectors in a query.
+    pub(crate) fn first_queries(&self) -> FirstQueries {
+        FirstQueries { layout: self.layout(), columns: self.asked(), bins: self.bins }
+    }
+
+    /// Returns the bins of records.
+    fn record_bins(&self) -> Bins {
+        match self.bins {
+            1 => Bins::one(self.grid.records),
+            bins => Bins::dealt(self.grid.records, self.grid.records_per_unit() as u64, bins as u64),
+        }
     }
 
     /// Returns the number of bytes that the first fold reads.
@@ -122,7 +148,7 @@ impl PackedShape {
     fn sizes(&self) -> Sizes {
         Sizes {
             query_bytes: self.asked() * self.layout().bytes(),
-            answer_bytes: self.grid.parts() * self.blocks_of_unit() * self.ring.response_bytes(),
+            answer_bytes: self.grid.parts() * self.answered_blocks() * self.ring.response_bytes(),
             hint_bytes: self.ring.hint_bytes(),
             keys_bytes: self.ring.keys_bytes(),
         }
@@ -132,9 +158,9 @@ impl PackedShape {
         let mut work = vec![Work::new("scalar_fold", Unit::ScannedByte, self.scanned_bytes())];
         work.extend(self.ring.unpack_work());
         work.extend(self.ring.fold_work(self.parts(), self.blocks()));
-        work.extend(select_work(self.ring.set(), self.grid.groups, self.parts()));
-        work.extend(self.ring.switch_work(self.parts() * self.blocks_of_unit()));
-        // Each encrypted unit vector counts as a query.
+        work.extend(select_work(self.ring.set(), self.selected_from(), self.parts()));
+        work.extend(self.ring.switch_work(self.parts() * self.answered_blocks()));
+        // Each secret counts as a query.
         work.iter_mut().for_each(|work| work.count *= self.asked() as f64);
         work
     }
@@ -174,10 +200,14 @@ impl<P: PackedProtocol> Parameters for FoldedParams<P> {
         Some(self.0.keys)
     }
 
-    /// Counts the bits of the group, which ciphertexts select by multiplication; the column has a
-    /// blinding factor.
+    /// Counts the bits of a selected group, which ciphertexts select by multiplication; each column
+    /// has a blinding factor.
     fn combined_answer_bits(&self) -> f64 {
-        (self.0.grid.groups as f64).log2()
+        (self.shape().selected_from() as f64).log2()
+    }
+
+    fn bins(&self) -> usize {
+        P::bins(&self.0.grid)
     }
 
     fn sizes(&self) -> Sizes {
@@ -195,8 +225,9 @@ impl<P: PackedProtocol> Parameters for FoldedParams<P> {
     }
 
     fn exceedance(&self, share: f64) -> Option<Failure> {
-        let PackedShape { grid, lwe, ring, .. } = self.shape();
-        let packed = packed_exceedance_log2(&*ring, lwe, self.0.folded_columns(), grid.record_bytes, share);
+        let PackedShape { grid, bins, lwe, ring, .. } = self.shape();
+        let numbers = grid.record_bytes * bins;
+        let packed = packed_exceedance_log2(&*ring, lwe, self.0.folded_columns(), numbers, share);
         Some(Failure::estimate(packed))
     }
 
@@ -207,29 +238,32 @@ impl<P: PackedProtocol> Parameters for FoldedParams<P> {
 
 impl<P: PackedProtocol, B: RingBackend> Serve<B> for FoldedParams<P> {
     fn precompute(&self, backend: &Arc<B>, job: Precomputation<'_>) -> Result<()> {
-        let hint = self.0.hint(P::SPREAD, &**backend, job.matrix, job.progress)?;
-        hint.write(job.server)?;
         let shape = self.shape();
+        let hint = self.0.hint_of_bins((P::SPREAD, shape.bins), &**backend, job.matrix, job.progress)?;
+        hint.write(job.server)?;
         shape.ring.write_hint(backend, &self.0.seed, shape.rows(), &hint, job.hint)
     }
 
     fn open(&self, backend: &Arc<B>, files: &Files, opening: Opening) -> Result<Box<dyn Responder>> {
         self.validate()?;
         let (folded, shape) = (&self.0, self.shape());
-        let query = FirstQueries { layout: shape.layout(), columns: shape.asked() };
-        let rows = MatrixRows::open(backend, folded.layout(P::SPREAD), query, &files.matrix, opening)?;
+        let (layout, query) = (folded.layout(P::SPREAD), shape.first_queries());
+        let rows = MatrixRows::open(backend, layout, query, &files.matrix, opening)?;
         let scheme = opening.role.keeps(|| {
             let hint = folded.read_hint(P::SPREAD, &files.server)?;
             shape.ring.open(backend, &folded.seed, shape.rows(), &hint)
         })?;
-        let (sizes, max_batch) = (shape.sizes(), folded.max_batch(shape.asked()));
+        let (sizes, max_batch) = (shape.sizes(), folded.max_batch_in_bins(shape.asked(), shape.bins));
         Ok(Box::new(PackedServer { sizes, max_batch, rows, scheme }))
     }
 }
 
 /// The client half.
 struct Client {
+    folded: Folded,
     shape: PackedShape,
+    /// Encryptor for the columns of the first bin. Those of other bins are made for each query,
+    /// since all together may take more memory than a client has.
     encryptor: LweEncryptor,
     ring: Box<dyn PackClient>,
 }
@@ -241,16 +275,26 @@ impl Client {
         rng: &mut SecretRng,
     ) -> Result<Self, ProtocolError> {
         params.validate()?;
-        let shape = params.shape();
-        let ring = shape.ring.client(&params.0.seed, known, rng);
-        Ok(Self { shape, encryptor: params.0.encryptor(), ring })
+        let (folded, shape) = (params.0.clone(), params.shape());
+        let ring = shape.ring.client(&folded.seed, known, rng);
+        Ok(Self { shape, encryptor: folded.encryptor(), folded, ring })
     }
 }
 
-/// Position of the record in its unit, and the readers of each encrypted unit vector's results.
+/// State of the part of a query under one secret.
+struct AskedState {
+    reader: Reader,
+    /// The blinding factor of each bin's unit vector.
+    factors: Vec<BlindingFactor>,
+}
+
+/// State of a query: positions of the records, and what decrypts them.
 struct State {
-    offset: Zeroizing<usize>,
-    readers: Vec<(Reader, BlindingFactor)>,
+    /// Offset of each bin's record in its unit.
+    offsets: Zeroizing<Vec<usize>>,
+    /// Bin of the wanted record, if only one is wanted.
+    bin: Zeroizing<u64>,
+    asked: Vec<AskedState>,
 }
 
 impl IndexClient for Client {
@@ -258,6 +302,10 @@ impl IndexClient for Client {
 
     fn records(&self) -> u64 {
         self.shape.grid.records
+    }
+
+    fn bins(&self) -> Bins {
+        self.shape.record_bins()
     }
 
     fn sizes(&self) -> Sizes {
@@ -269,46 +317,97 @@ impl IndexClient for Client {
     }
 
     fn query(&self, index: u64, rng: &mut SecretRng) -> Result<Prepared<State>, ProtocolError> {
-        let PackedShape { grid, spread, .. } = self.shape;
-        check_index(index, grid.records)?;
-        let RecordPlace { column, group, offset } = grid.place(spread, index);
-        let mut query = Vec::with_capacity(self.shape.sizes().query_bytes);
-        let mut readers = Vec::with_capacity(self.shape.asked());
-        for asked in 0..self.shape.asked() {
-            let (BlindedUnit { bodies, factor }, secret) =
-                self.encryptor.encrypt_blinded(column + asked, rng);
-            let (ciphertext, reader) = self.ring.query_of_secret(&secret, group, rng);
-            query.extend(self.shape.layout().join(&[bodies], &[], &ciphertext));
-            readers.push((reader, factor));
-        }
-        Ok(Prepared { queries: vec![query], state: State { offset: Zeroizing::new(offset), readers } })
+        let bins = self.shape.record_bins();
+        let chosen = bins.choose(&[index], rng)?;
+        let Prepared { queries, state } = IndexClient::query_bins(self, &chosen.records, rng)?;
+        let bin = Zeroizing::new(bins.bin_of(index));
+        Ok(Prepared { queries, state: State { bin, ..state } })
     }
 
+    /// Keeps the record of the wanted bin; all others are dummies.
     fn decode(&self, state: &State, answers: &[&[u8]]) -> Result<Vec<u8>, ProtocolError> {
-        let grid = &self.shape.grid;
-        let mut units = Numbers::with_capacity(grid.parts() * grid.unit_rows);
-        for ((reader, factor), results) in self.results(state, answers)? {
-            self.ring.read(reader, factor, results, &mut units)?;
+        let records = IndexClient::decode_bins(self, state, answers)?;
+        Ok(Bins::pick(&records, self.shape.grid.record_bytes, *state.bin))
+    }
+
+    fn query_bins(&self, records: &[u64], rng: &mut SecretRng) -> Result<Prepared<State>, ProtocolError> {
+        self.shape.record_bins().check(records)?;
+        let PackedShape { grid, spread, .. } = self.shape;
+        let places = || records.iter().map(|&index| grid.place(spread, index));
+        let mut query = Vec::with_capacity(self.shape.sizes().query_bytes);
+        let mut asked = Vec::with_capacity(self.shape.asked());
+        for part in 0..self.shape.asked() {
+            let columns = Zeroizing::new(places().map(|place| place.column + part).collect::<Vec<_>>());
+            // If a group is selected, there is one bin.
+            let group = grid.place(spread, records[0]).group;
+            asked.push(self.append(&columns, group, &mut query, rng));
         }
-        units.record(grid, *state.offset, &[])
+        let offsets = Zeroizing::new(places().map(|place| place.offset).collect());
+        Ok(Prepared { queries: vec![query], state: State { offsets, bin: Zeroizing::new(0), asked } })
+    }
+
+    /// Decodes all bins before it reports a wrong number in any.
+    fn decode_bins(&self, state: &State, answers: &[&[u8]]) -> Result<Zeroizing<Vec<u8>>, ProtocolError> {
+        let grid = &self.shape.grid;
+        let mut bins: Vec<Numbers> =
+            state.offsets.iter().map(|_| Numbers::with_capacity(grid.parts() * grid.unit_rows)).collect();
+        for (AskedState { reader, factors }, results) in self.results(state, answers)? {
+            let phases = self.ring.phases_of(reader, results)?;
+            let mut phases = phases.iter().flat_map(|phases| phases.iter().copied());
+            for (numbers, factor) in bins.iter_mut().zip(factors) {
+                numbers.push(factor, phases.by_ref().take(self.shape.parts() * grid.unit_rows));
+            }
+        }
+        let records = bins.iter().zip(state.offsets.iter());
+        let records: Vec<_> = records.map(|(units, &offset)| units.record(grid, offset, &[])).collect();
+        let mut all = Zeroizing::new(Vec::with_capacity(records.len() * grid.record_bytes));
+        for record in records {
+            all.extend_from_slice(&Zeroizing::new(record?));
+        }
+        Ok(all)
     }
 
     fn errors(&self, state: &State, answers: &[&[u8]]) -> Result<Vec<f64>, ProtocolError> {
         let results = self.results(state, answers)?;
-        let errors = results.map(|((reader, _), results)| self.ring.field_errors(reader, results));
+        let errors = results.map(|(asked, results)| self.ring.field_errors(&asked.reader, results));
         Ok(errors.collect::<Result<Vec<_>, _>>()?.concat())
     }
 }
 
 impl Client {
-    /// Splits the answer into the results for each encrypted unit vector, with their readers.
+    /// Appends the part of a query under one secret: unit vectors of one column of each bin, and
+    /// the ciphertext of the secret and of the selectors of `group`.
+    fn append(
+        &self,
+        columns: &[usize],
+        group: usize,
+        query: &mut Vec<u8>,
+        rng: &mut SecretRng,
+    ) -> AskedState {
+        // Allocated at full capacity: a growing vector would leave copies of factors behind.
+        let (mut bodies, mut factors) = (Vec::new(), Vec::with_capacity(columns.len()));
+        let mut push = |BlindedUnit { bodies: of_bin, factor }| {
+            bodies.push(of_bin);
+            factors.push(factor);
+        };
+        let (first, secret) = self.encryptor.encrypt_blinded(columns[0], rng);
+        push(first);
+        for (bin, &column) in (1..).zip(&columns[1..]) {
+            push(self.folded.bin_encryptor(bin).encrypt_blinded_under(&secret, column, rng));
+        }
+        let (ciphertext, reader) = self.ring.query_of_secret(&secret, group, rng);
+        query.extend(self.shape.layout().join(&bodies, &[], &ciphertext));
+        AskedState { reader, factors }
+    }
+
+    /// Splits the answer into the results under each secret.
     fn results<'a>(
         &self,
         state: &'a State,
         answers: &[&'a [u8]],
-    ) -> Result<impl Iterator<Item = (&'a (Reader, BlindingFactor), &'a [u8])> + use<'a>, ProtocolError> {
+    ) -> Result<impl Iterator<Item = (&'a AskedState, &'a [u8])> + use<'a>, ProtocolError> {
         let [answer] = check_answers(answers, self.shape.sizes())?;
-        Ok(state.readers.iter().zip(answer.chunks_exact(answer.len() / self.shape.asked())))
+        Ok(state.asked.iter().zip(answer.chunks_exact(answer.len() / self.shape.asked())))
     }
 }
 

@@ -4,7 +4,9 @@ use std::fmt::Debug;
 use std::marker::PhantomData;
 
 use serde::{Deserialize, Serialize};
-use spirea_backend::{Backend, MAX_BATCH, PANEL_ROWS, PanelLayout, RING_DEGREE, StoredFile};
+use spirea_backend::{
+    Backend, FileRows, MAX_BATCH, PANEL_ROWS, PanelLayout, RING_DEGREE, Residence, StoredFile,
+};
 use spirea_lattice::{LweEncryptor, LweSet, PublicMatrix, RingSet};
 use spirea_math::random::{SecretRng, Seed};
 
@@ -195,12 +197,22 @@ impl Folded {
 
     /// Returns the public matrix of the first fold.
     pub(crate) fn public_matrix(&self) -> PublicMatrix {
-        PublicMatrix::new(self.lwe_set(), self.seed, self.grid.columns)
+        self.bin_matrix(0)
+    }
+
+    /// Returns the public matrix of the first fold of bin `bin`.
+    fn bin_matrix(&self, bin: usize) -> PublicMatrix {
+        PublicMatrix::of_bin(self.lwe_set(), self.seed, bin as u64, self.grid.columns)
     }
 
     /// Returns the encryptor for columns of the first fold.
     pub(crate) fn encryptor(&self) -> LweEncryptor {
-        LweEncryptor::new(self.public_matrix()).rounding(self.dropped_bits)
+        self.bin_encryptor(0)
+    }
+
+    /// Returns the encryptor for columns of the first fold of bin `bin`.
+    pub(crate) fn bin_encryptor(&self, bin: usize) -> LweEncryptor {
+        LweEncryptor::new(self.bin_matrix(bin)).rounding(self.dropped_bits)
     }
 
     /// Returns the columns that a first fold's query multiplies.
@@ -228,12 +240,42 @@ impl Folded {
         LweHint::of_file(backend, self.layout(spread), &self.public_matrix(), matrix, progress)
     }
 
+    /// Computes the hint of the first folds of a database in `bins` bins, which lie below each
+    /// other in a file: the rows of each bin times its own public matrix.
+    ///
+    /// # Errors
+    /// Those of the backend.
+    pub(crate) fn hint_of_bins<B: Backend>(
+        &self,
+        (spread, bins): (Spread, usize),
+        backend: &B,
+        matrix: &StoredFile,
+        mut progress: impl FnMut(f64),
+    ) -> Result<LweHint, ProtocolError> {
+        let all = FileRows::all(self.layout(spread), matrix, Residence::Mapped);
+        let rows = self.grid.rows(spread) / bins;
+        let hint_of = |bin: usize| {
+            let matrix = backend.open(all.some(bin * rows..(bin + 1) * rows))?;
+            let done = |share: f64| progress((bin as f64 + share) / bins as f64);
+            LweHint::compute(backend, &self.bin_matrix(bin), &matrix, done)
+        };
+        Ok(LweHint::below_each_other((0..bins).map(hint_of).collect::<Result<_, _>>()?))
+    }
+
     /// Reads the first fold's hint, which the server keeps.
     ///
     /// # Errors
     /// [`ProtocolError::Backend`] if it cannot be read or has another length.
     pub(crate) fn read_hint(&self, spread: Spread, file: &StoredFile) -> Result<LweHint, ProtocolError> {
         LweHint::read(self.lwe_set(), self.grid.rows(spread), file)
+    }
+
+    /// Returns the maximum number of queries in a batch whose queries have `folds` columns in the
+    /// first fold, each in `bins` bins. The words of a batch are at most those of the largest batch
+    /// for the most columns.
+    pub(crate) fn max_batch_in_bins(&self, folds: usize, bins: usize) -> usize {
+        let words = MAX_PACKED_BATCH * MAX_COLUMNS / (self.grid.columns * bins);
+        self.max_batch(folds).min(words.max(1))
     }
 
     /// Returns the maximum number of queries in a batch whose queries have `folds` columns in the
@@ -249,10 +291,15 @@ fn brings_keys(set: RingSet) -> bool {
     set.dropped_bits() > 0
 }
 
+/// Returns candidates for a number of units, such as blocks of a column.
+pub(crate) fn counts(powers: u32) -> impl Iterator<Item = usize> {
+    let further = (0..powers).flat_map(|power| [4 << power, 5 << power, 6 << power, 7 << power]);
+    [1, 2, 3].into_iter().chain(further)
+}
+
 /// Returns candidate shapes whose unit has as many rows as the ring has coefficients.
 pub(crate) fn grids_of_blocks(records: u64, record_bytes: usize) -> impl Iterator<Item = Grid> {
-    let groups = (0..20).flat_map(|power| [4 << power, 5 << power, 6 << power, 7 << power]);
-    [1, 2, 3].into_iter().chain(groups).filter_map(move |groups| {
+    counts(20).filter_map(move |groups| {
         let grid = Grid { records, record_bytes, unit_rows: RingSet::DEGREE, groups, columns: 0 };
         grid.fit_columns(Spread::Rows, RING_DEGREE)
     })
@@ -293,8 +340,21 @@ pub trait FoldedProtocol: Clone + PartialEq + Debug + Send + Sync + Sized + 'sta
         exact_bits()
     }
 
-    /// Returns candidate shapes.
-    fn grids(records: u64, record_bytes: usize) -> impl Iterator<Item = Grid>;
+    /// Refuses bins, unless the protocol has bins.
+    ///
+    /// # Errors
+    /// [`ProtocolError::BadRequest`].
+    fn check_bins(choice: &Choice) -> Result<(), ProtocolError> {
+        choice.check_undivided()
+    }
+
+    /// Returns the number of bins of a database: 1, or the number of its groups if they are bins.
+    fn bins(_grid: &Grid) -> usize {
+        1
+    }
+
+    /// Returns candidate shapes with this number of bins, which [`Self::check_bins`] admits.
+    fn grids(records: u64, record_bytes: usize, bins: usize) -> impl Iterator<Item = Grid>;
 
     /// Returns the number of bytes of memory traffic that take as long as a query, under valid
     /// parameters.
@@ -362,7 +422,12 @@ where
         }
     }
 
+    fn check_bins(choice: &Choice) -> Result<(), ProtocolError> {
+        P::check_bins(choice)
+    }
+
     fn choose(choice: &Choice, seed: Seed, records: u64, record_bytes: usize) -> Result<Self, ProtocolError> {
+        P::check_bins(choice)?;
         let set: String = choice.lwe_set()?.name().into();
         let ring = P::ring_of(choice)?.map(|ring| ring.name().to_owned());
         let dropped = if ring.is_some() { &DROPPED_BITS[..] } else { &DROPPED_BITS[..1] };
@@ -370,7 +435,7 @@ where
             KeyDelivery::Registered => QueryForm::default(),
             KeyDelivery::PerQuery => choice.queries,
         };
-        let candidates = P::grids(records, record_bytes).flat_map(|grid| {
+        let candidates = P::grids(records, record_bytes, choice.bins).flat_map(|grid| {
             let keys = choice.keys;
             let (set, ring, hint_bits) = (set.clone(), ring.clone(), exact_bits());
             let folded = Folded { set, ring, seed, dropped_bits: 0, keys, queries, hint_bits, grid };
@@ -389,7 +454,7 @@ where
     }
 
     fn choice(&self) -> Choice {
-        self.0.choice_of(P::NAME)
+        Choice { bins: P::bins(&self.0.grid), ..self.0.choice_of(P::NAME) }
     }
 
     fn delta_choice(&self) -> Choice {

@@ -112,6 +112,12 @@ impl LweHint {
         }
     }
 
+    /// Joins hints under one set.
+    pub(crate) fn below_each_other(hints: Vec<Self>) -> Self {
+        let degree = hints.first().map_or(0, |hint| hint.degree);
+        Self { words: hints.into_iter().flat_map(|hint| hint.words).collect(), degree }
+    }
+
     /// Writes the hint as little-endian words.
     ///
     /// # Errors

@@ -90,7 +90,7 @@ impl Folded {
         files: &Files,
         opening: Opening,
     ) -> Result<MatrixRows<B>, ProtocolError> {
-        let query = FirstQueries { layout, columns: self.grid.parts() };
+        let query = FirstQueries { layout, columns: self.grid.parts(), bins: 1 };
         MatrixRows::open(backend, self.layout(SPREAD), query, &files.matrix, opening)
     }
 

@@ -1,5 +1,6 @@
 //! Step `scalar_fold`: its rounded results, a client's decoding of them, and its noise.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use spirea_backend::{Backend, FileRows, PanelLayout, QueryWords, Share, StoredFile};
@@ -131,8 +132,8 @@ pub(crate) struct MatrixRows<B: Backend> {
     share: Share,
     /// Layout of the whole matrix.
     layout: PanelLayout,
-    /// The rows, if there are any.
-    matrix: Option<B::Matrix>,
+    /// The rows of each bin that has some, with the bin's number.
+    matrices: Vec<(usize, B::Matrix)>,
     query: FirstQueries,
 }
 
@@ -143,6 +144,8 @@ pub(crate) struct FirstQueries {
     pub layout: QueryLayout,
     /// Number of columns in all parts.
     pub columns: usize,
+    /// Number of bins, into which the rows and a part's words are divided evenly.
+    pub bins: usize,
 }
 
 impl<B: Backend> MatrixRows<B> {
@@ -155,10 +158,15 @@ impl<B: Backend> MatrixRows<B> {
         opening: Opening,
     ) -> Result<Self, ProtocolError> {
         let share = opening.role.share();
-        let rows = opening.role.folds(share.rows(layout));
-        let stored = FileRows { layout, rows, file, residence: opening.residence };
-        let matrix = (!stored.rows.is_empty()).then(|| backend.open(stored)).transpose()?;
-        Ok(Self { backend: Arc::clone(backend), share, layout, matrix, query })
+        let (own, bin_rows) = (opening.role.folds(share.rows(layout)), layout.rows() / query.bins);
+        let rows = |bin: usize| own.start.max(bin * bin_rows)..own.end.min((bin + 1) * bin_rows);
+        let bins = (0..query.bins).map(|bin| (bin, rows(bin))).filter(|(_, rows)| !rows.is_empty());
+        let open = |(bin, rows): (usize, Range<usize>)| {
+            let stored = FileRows { layout, rows, file, residence: opening.residence };
+            Ok((bin, backend.open(stored)?))
+        };
+        let matrices = bins.map(open).collect::<Result<_, ProtocolError>>()?;
+        Ok(Self { backend: Arc::clone(backend), share, layout, matrices, query })
     }
 
     /// Returns the positions of the first folds' columns in a query.
@@ -167,23 +175,25 @@ impl<B: Backend> MatrixRows<B> {
     }
 }
 
-/// The words of the first folds' queries in a batch's bytes.
+/// The words of a bin in the first folds' queries in a batch's bytes.
 struct FirstWords<'a> {
     layout: QueryLayout,
+    /// The bin's words in each part.
+    words: Range<usize>,
     /// Bytes of the parts of all queries.
-    parts: Vec<&'a [u8]>,
+    parts: &'a [&'a [u8]],
 }
 
 impl QueryWords for FirstWords<'_> {
     fn count(&self) -> usize {
-        self.parts.len() * self.layout.first
+        self.parts.len() * self.words.len()
     }
 
     fn write(&self, mut first: usize, mut to: &mut [u32]) {
         while !to.is_empty() {
-            let (part, start) = (first / self.layout.first, first % self.layout.first);
-            let (piece, rest) = to.split_at_mut((self.layout.first - start).min(to.len()));
-            self.layout.write_first(self.parts[part], start, piece);
+            let (part, start) = (first / self.words.len(), first % self.words.len());
+            let (piece, rest) = to.split_at_mut((self.words.len() - start).min(to.len()));
+            self.layout.write_first(self.parts[part], self.words.start + start, piece);
             first += piece.len();
             to = rest;
         }
@@ -199,10 +209,19 @@ impl<B: Backend> Rows for MatrixRows<B> {
     }
 
     fn fold(&self, queries: &[Query<'_>]) -> Result<Option<B::Folded>, ProtocolError> {
-        let Some(matrix) = &self.matrix else { return Ok(None) };
-        let layout = self.query.layout;
-        let parts = queries.iter().flat_map(|query| query.bytes.chunks_exact(layout.bytes())).collect();
-        Ok(Some(self.backend.scalar_fold_from(matrix, &FirstWords { layout, parts })?))
+        let FirstQueries { layout, bins, .. } = self.query;
+        let parts: Vec<_> =
+            queries.iter().flat_map(|query| query.bytes.chunks_exact(layout.bytes())).collect();
+        let (parts, each) = (&parts[..], layout.first / bins);
+        let fold = |(bin, matrix): &(usize, B::Matrix)| {
+            let words = FirstWords { layout, words: bin * each..(bin + 1) * each, parts };
+            self.backend.scalar_fold_from(matrix, &words)
+        };
+        let mut folded = self.matrices.iter().map(fold).collect::<Result<Vec<_>, _>>()?;
+        match folded.len() {
+            0 | 1 => Ok(folded.pop()),
+            _ => self.below_each_other(queries.len() * self.query.columns, folded).map(Some),
+        }
     }
 
     fn folded_bytes(&self, share: Share) -> usize {
@@ -227,6 +246,24 @@ impl<B: Backend> Rows for MatrixRows<B> {
     }
 }
 
+impl<B: Backend> MatrixRows<B> {
+    /// Joins `answers` answers of the rows of each bin to answers of all rows.
+    fn below_each_other(&self, answers: usize, folded: Vec<B::Folded>) -> Result<B::Folded, ProtocolError> {
+        let rows = |(_, matrix): &(usize, B::Matrix)| self.backend.layout(matrix).rows();
+        let all: usize = self.matrices.iter().map(rows).sum();
+        let (mut words, mut first) = (vec![0; answers * all], 0);
+        for (own, folded) in self.matrices.iter().map(rows).zip(folded) {
+            self.backend.read_words(folded, |read| {
+                for (answer, read) in words.chunks_exact_mut(all).zip(read.chunks_exact(own)) {
+                    answer[first..first + own].copy_from_slice(read);
+                }
+            })?;
+            first += own;
+        }
+        Ok(self.backend.folded(answers, words)?)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -244,23 +281,28 @@ mod tests {
         fn words_of_a_batch_are_written_from_any_group_on(
             dropped_bits in 0u32..=16,
             groups in 1usize..5,
+            bins in 1usize..4,
+            bin in 0usize..4,
             parts in 1usize..4,
             from in 0usize..12,
             count in 0usize..12,
             seed: u32,
         ) {
-            let first = groups * GROUP_WORDS;
+            let each = groups * GROUP_WORDS;
+            let (first, own) = (bins * each, bin % bins * each..(bin % bins + 1) * each);
             let layout = QueryLayout { first, dropped_bits, second: 1, ciphertext: 3 };
             let word = |i: usize| seed.wrapping_add(i as u32).wrapping_mul(0x9e37_79b1) >> dropped_bits << dropped_bits;
             let words: Vec<u32> = (0..parts * first).map(word).collect();
             let queries: Vec<_> = words.chunks(first).map(|words| layout.join(&[words.to_vec()], &[5], &[6, 7, 8])).collect();
-            let source = FirstWords { layout, parts: queries.iter().map(Vec::as_slice).collect() };
-            prop_assert_eq!(source.count(), words.len());
-            let from = (from * GROUP_WORDS).min(words.len());
-            let to = (from + count * GROUP_WORDS).min(words.len());
+            let parts: Vec<&[u8]> = queries.iter().map(Vec::as_slice).collect();
+            let source = FirstWords { layout, words: own.clone(), parts: &parts };
+            let of_bin: Vec<u32> = words.chunks(first).flat_map(|words| &words[own.clone()]).copied().collect();
+            prop_assert_eq!(source.count(), of_bin.len());
+            let from = (from * GROUP_WORDS).min(of_bin.len());
+            let to = (from + count * GROUP_WORDS).min(of_bin.len());
             let mut written = vec![0; to - from];
             source.write(from, &mut written);
-            prop_assert_eq!(written, &words[from..to]);
+            prop_assert_eq!(written, &of_bin[from..to]);
         }
 
         #[test]

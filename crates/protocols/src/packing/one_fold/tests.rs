@@ -9,6 +9,7 @@ use spirea_backend::{Residence, StoredFile};
 use spirea_cpu::CpuBackend;
 
 use super::*;
+use crate::grid::RecordPlace;
 use crate::keys::PreparedKeys;
 use crate::packing::registered::Registered;
 use crate::packing::rotated::RotatedShape;
@@ -71,7 +72,7 @@ impl Server {
         let shape = params.shape();
         let PackingShape::Rotated(ring) = shape.ring else { panic!("{:?}", shape.ring) };
         let hint = params.0.hint(Hybrid::SPREAD, &*backend, &file, |_| ()).unwrap();
-        let query = FirstQueries { layout: shape.layout(), columns: shape.asked() };
+        let query = shape.first_queries();
         let opening = Opening { residence: Residence::Copied, ..Opening::default() };
         let rows =
             MatrixRows::open(&backend, params.0.layout(Hybrid::SPREAD), query, &file, opening).unwrap();

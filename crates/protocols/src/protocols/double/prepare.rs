@@ -43,7 +43,7 @@ impl FoldedProtocol for Double {
         form.bits(MAX_FAILURE_LOG2, |bits| folded.fixed_bound_log2(Knowledge::Matrix, bits, 1.0))
     }
 
-    fn grids(records: u64, record_bytes: usize) -> impl Iterator<Item = Grid> {
+    fn grids(records: u64, record_bytes: usize, _bins: usize) -> impl Iterator<Item = Grid> {
         grids_of_two_folds(records, record_bytes)
     }
 

@@ -28,7 +28,7 @@ impl FoldedProtocol for DoublePack {
     const SPREAD: Spread = Spread::Rows;
     const SPECIMENS: Specimens = Specimens { small: &[(20, 900), (3, 9000)], large_record_bytes: 4096 };
 
-    fn grids(records: u64, record_bytes: usize) -> impl Iterator<Item = Grid> {
+    fn grids(records: u64, record_bytes: usize, _bins: usize) -> impl Iterator<Item = Grid> {
         grids_of_blocks(records, record_bytes)
     }
 
@@ -54,7 +54,7 @@ impl<B: RingBackend> Serve<B> for Params {
     fn open(&self, backend: &Arc<B>, files: &Files, opening: Opening) -> Result<Box<dyn Responder>> {
         self.validate()?;
         let (query, layout) =
-            (FirstQueries { layout: self.layout(), columns: 1 }, self.0.layout(Self::SPREAD));
+            (FirstQueries { layout: self.layout(), columns: 1, bins: 1 }, self.0.layout(Self::SPREAD));
         let rows = MatrixRows::open(backend, layout, query, &files.matrix, opening)?;
         let scheme = opening.role.keeps(|| {
             let hint = self.0.read_hint(Self::SPREAD, &files.server)?;

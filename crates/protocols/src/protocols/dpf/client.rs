@@ -8,7 +8,6 @@ use super::params::{Params, Shares};
 use crate::bins::Bins;
 use crate::client::{IndexClient, Prepared};
 use crate::grid::Spread;
-use crate::oblivious::equal;
 use crate::parameters::Parameters;
 use crate::steps::check::check_answers;
 use crate::{ProtocolError, Sizes};
@@ -78,12 +77,7 @@ impl<S: Shares> IndexClient for Client<S> {
     /// Keeps the record of the wanted bin; all others are dummies.
     fn decode(&self, state: &State, answers: &[&[u8]]) -> Result<Vec<u8>, ProtocolError> {
         let records = self.decode_bins(state, answers)?;
-        let mut record = vec![0; self.params.grid.record_bytes];
-        for (candidate, bin) in records.chunks_exact(record.len()).zip(0..) {
-            let mask = equal(bin, *state.bin) as u8;
-            record.iter_mut().zip(candidate).for_each(|(byte, &other)| *byte |= other & mask);
-        }
-        Ok(record)
+        Ok(Bins::pick(&records, self.params.grid.record_bytes, *state.bin))
     }
 
     fn query_bins(&self, records: &[u64], rng: &mut SecretRng) -> Result<Prepared<State>, ProtocolError> {

@@ -7,6 +7,7 @@ use spirea_backend::{FileLayout as _, MAX_KEYS, RowLayout, Share};
 use spirea_dpf::{Domain, OutputKind, PrfKind};
 
 use crate::bins::Bins;
+use crate::choice::MAX_BINS;
 use crate::choice::{Choice, Words};
 use crate::grid::{Grid, Spread};
 use crate::parameters::{Failure, FirstFold, Parameters, Sets, Stored, in_file};
@@ -104,9 +105,6 @@ fn is_one(bins: &usize) -> bool {
 impl<S: Shares> Params<S> {
     /// Maximum bytes of a batch's answers, and of a query for several bins.
     const MAX_BYTES: usize = 64 << 20;
-    /// Maximum number of bins.
-    pub const MAX_BINS: usize = 1 << 16;
-
     /// Returns the number of rows of a bin.
     pub fn bin_rows(&self) -> usize {
         self.grid.columns / self.bins
@@ -115,7 +113,7 @@ impl<S: Shares> Params<S> {
     /// Returns the bins of records, without bins that have no records.
     pub fn record_bins(&self) -> Bins {
         let bin_records = self.bin_rows() as u64 * self.grid.records_per_unit() as u64;
-        Bins::new(self.grid.records, bin_records)
+        Bins::consecutive(self.grid.records, bin_records)
     }
 
     /// Returns the domain of the point functions: a point for each row of a bin.
@@ -209,7 +207,7 @@ impl<S: Shares> Parameters for Params<S> {
         if self.grid.groups != 1 {
             return wrong("rows have one group");
         }
-        if self.bins == 0 || self.bins > Self::MAX_BINS || !self.grid.columns.is_multiple_of(self.bins) {
+        if self.bins == 0 || self.bins > MAX_BINS || !self.grid.columns.is_multiple_of(self.bins) {
             return wrong("there must be 1 to 2^16 bins of as many rows each");
         }
         self.checked_domain()?;

@@ -23,11 +23,7 @@ impl<S: Shares> Protocol for Params<S> {
     }
 
     fn check_bins(choice: &Choice) -> Result<(), ProtocolError> {
-        if choice.bins == 0 || choice.bins > Self::MAX_BINS {
-            let (bins, most) = (choice.bins, Self::MAX_BINS);
-            return Err(ProtocolError::BadRequest(format!("{bins} bins: a table has 1 to {most}")));
-        }
-        Ok(())
+        choice.check_bins()
     }
 
     /// Puts each record into one row, or into the fewest rows that hold it, and adds rows after the

@@ -26,7 +26,7 @@ impl FoldedProtocol for ExppackDouble {
     const SPREAD: Spread = SPREAD;
     const SPECIMENS: Specimens = Specimens { small: &[(20, 2), (3, 11)], large_record_bytes: 16 };
 
-    fn grids(records: u64, record_bytes: usize) -> impl Iterator<Item = Grid> {
+    fn grids(records: u64, record_bytes: usize, _bins: usize) -> impl Iterator<Item = Grid> {
         grids_of_two_folds(records, record_bytes)
     }
 

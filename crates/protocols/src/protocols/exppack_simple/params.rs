@@ -1,16 +1,16 @@
 //! Parameters and shapes.
 
-use spirea_backend::RING_DEGREE;
+use spirea_backend::{PANEL_ROWS, RING_DEGREE};
 use spirea_lattice::RingSet;
 use spirea_math::random::SecretRng;
 
-use crate::choice::KeyDelivery;
+use crate::choice::{Choice, KeyDelivery, MAX_BINS};
 use crate::client::AnyIndexClient;
 use crate::grid::{Grid, Spread};
 use crate::packing::one_fold::PackedProtocol;
 use crate::protocol::{Holdings, Specimens};
 use crate::steps::Folded;
-use crate::steps::folded::{FoldedParams, FoldedProtocol};
+use crate::steps::folded::{FoldedParams, FoldedProtocol, counts};
 use crate::steps::shape::malformed;
 use crate::{ProtocolError, Result};
 
@@ -28,11 +28,18 @@ impl FoldedProtocol for ExppackSimple {
     const SPREAD: Spread = Spread::Columns;
     const SPECIMENS: Specimens = Specimens { small: &[(20, 900), (3, 9000)], large_record_bytes: 4096 };
 
-    fn grids(records: u64, record_bytes: usize) -> impl Iterator<Item = Grid> {
-        let blocks = (0..16).flat_map(|power| [4 << power, 5 << power, 6 << power, 7 << power]);
-        [1, 2, 3].into_iter().chain(blocks).filter_map(move |blocks: usize| {
-            let unit_rows = blocks * RingSet::DEGREE;
-            let grid = Grid { records, record_bytes, unit_rows, groups: 1, columns: 0 };
+    fn check_bins(choice: &Choice) -> Result<(), ProtocolError> {
+        choice.check_bins()
+    }
+
+    fn bins(grid: &Grid) -> usize {
+        grid.groups
+    }
+
+    fn grids(records: u64, record_bytes: usize, bins: usize) -> impl Iterator<Item = Grid> {
+        counts(16).filter_map(move |count| {
+            let unit_rows = count * multiple_of_rows(bins);
+            let grid = Grid { records, record_bytes, unit_rows, groups: bins, columns: 0 };
             grid.fit_columns(Self::SPREAD, RING_DEGREE)
         })
     }
@@ -50,14 +57,32 @@ impl FoldedProtocol for ExppackSimple {
 
 impl PackedProtocol for ExppackSimple {
     fn validate_shape(folded: &Folded) -> Result<(), ProtocolError> {
+        let Grid { records, unit_rows, groups: bins, columns, .. } = folded.grid;
+        if bins > MAX_BINS || bins as u128 * columns as u128 > MAX_COLUMNS_OF_BINS {
+            let detail = "bins must be at most 2^16, and their columns 2^22 together";
+            return Err(malformed(detail.into()));
+        }
         folded.validate(Self::SPREAD)?;
-        let ring = folded.validate_ring()?;
-        if folded.grid.groups != 1 || !folded.grid.unit_rows.is_multiple_of(ring.ring().degree()) {
-            return Err(malformed("a unit must be a column of a multiple of the ring's degree".into()));
+        folded.validate_ring()?;
+        let rows = multiple_of_rows(bins);
+        if !unit_rows.is_multiple_of(rows) {
+            return Err(malformed(format!("a unit must be a column of a multiple of {rows} rows")));
+        }
+        if records.div_ceil(folded.grid.records_per_unit() as u64) < bins as u64 {
+            return Err(malformed(format!("{records} records are too few for {bins} bins")));
         }
         if folded.max_batch(folded.grid.parts()) == 0 {
             return Err(malformed("a record takes more columns than a batch has queries".into()));
         }
         Ok(())
     }
+}
+
+/// Maximum number of columns of all bins, which is that of the words in an encrypted unit vector.
+const MAX_COLUMNS_OF_BINS: u128 = 1 << 22;
+
+/// Returns the number of rows of which a unit has a multiple. A packed ciphertext has no rows of
+/// two units, unless the units are of bins, which share ciphertexts.
+fn multiple_of_rows(bins: usize) -> usize {
+    if bins == 1 { RingSet::DEGREE } else { PANEL_ROWS }
 }

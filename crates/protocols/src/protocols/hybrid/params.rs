@@ -27,7 +27,7 @@ impl FoldedProtocol for Hybrid {
     const SPREAD: Spread = Spread::Rows;
     const SPECIMENS: Specimens = Specimens { small: &[(20, 900), (3, 9000)], large_record_bytes: 4096 };
 
-    fn grids(records: u64, record_bytes: usize) -> impl Iterator<Item = Grid> {
+    fn grids(records: u64, record_bytes: usize, _bins: usize) -> impl Iterator<Item = Grid> {
         grids_of_blocks(records, record_bytes)
     }
 

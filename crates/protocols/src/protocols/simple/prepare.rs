@@ -99,7 +99,7 @@ impl<B: Backend> Serve<B> for Params {
 
     fn open(&self, backend: &Arc<B>, files: &Files, opening: Opening) -> Result<Box<dyn Responder>> {
         self.validate()?;
-        let query = FirstQueries { layout: self.query_layout(), columns: self.record_columns() };
+        let query = FirstQueries { layout: self.query_layout(), columns: self.record_columns(), bins: 1 };
         let rows = MatrixRows::open(backend, self.layout(), query, &files.matrix, opening)?;
         Ok(Box::new(Server { params: self.clone(), rows }))
     }
