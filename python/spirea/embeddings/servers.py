@@ -47,10 +47,10 @@ def build_tables(
 ) -> dict[str, Snapshot]:
     """Builds a snapshot of each of a layout's tables, below the folder `out`. Returns the snapshots by the tables' names.
 
-    `dpf-xor` and `dpf-sum` are served by two servers, which scan a table once for all of its bins. Any other protocol has
-    one server and no bins. `options` are those of `spirea.build`.
+    `dpf-xor` and `dpf-sum` are served by two servers, which scan a table once for all of its bins. Under any other protocol,
+    an embedding table has one bin. `options` are those of `spirea.build`.
 
-    Raises `OptionError` for bins under a protocol of one server, and for a matrix that does not fit the layout; and the
+    Raises `OptionError` for bins under another protocol, and for a matrix that does not fit the layout; and the
     exceptions of `spirea.build`.
     """
     weight = as_array(weight)
@@ -62,8 +62,8 @@ def build_tables(
     binned = [table for table in layout.tables if table.bins > 1]
     if binned and protocol not in Spirea.LEAF_ROWS:
         raise OptionError(
-            f"the {binned[0].name} table has {binned[0].bins} bins, which {protocol} has not: choose a design with one "
-            f"bin and a pass for each query, or {' or '.join(Spirea.LEAF_ROWS)}"
+            f"the {binned[0].name} table has {binned[0].bins} bins, and embeddings have none under {protocol}: choose "
+            f"a design with one bin and a pass for each query, or {' or '.join(Spirea.LEAF_ROWS)}"
         )
     snapshots = {}
     for table in layout.tables:

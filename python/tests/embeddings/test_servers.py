@@ -220,7 +220,7 @@ def test_tables_of_another_layout_are_refused(weight, training, served, tmp_path
     with pytest.raises(spirea.OptionError, match="1200 x 8 numbers of float32: not of 1200 x 8 of float64"):
         build_tables(layout, weight.astype(np.float64))
     if protocol == "simple":
-        with pytest.raises(spirea.OptionError, match="16 bins, which simple has not"):
+        with pytest.raises(spirea.OptionError, match="16 bins, and embeddings have none under simple"):
             build_tables(Layout.of(weight, Design(full_bins=16), training), weight, protocol="simple")
         return
     if layout.design != HOT_AND_FULL:

@@ -172,7 +172,8 @@ impl<P: PackedProtocol> Parameters for FoldedParams<P> {
     }
 
     fn set(&self) -> String {
-        self.0.set_names()
+        let (names, bins) = (self.0.set_names(), P::bins(&self.0.grid));
+        if bins == 1 { names } else { format!("{names}, {bins} bins") }
     }
 
     fn stored(&self) -> Stored {
