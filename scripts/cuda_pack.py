@@ -18,6 +18,7 @@ package index. It needs no CUDA and no GPU, but a C++ compiler as its preprocess
 import argparse
 import dataclasses
 import hashlib
+import itertools
 import json
 import lzma
 import re
@@ -31,8 +32,8 @@ from cuda_sources import ARCHITECTURES, PTX, Kernel, PackError, read_sources, wo
 REMEDY = "remedy: make cuda-pack, and commit crates/cuda/pack"
 
 MAGIC = b"SPIRCUDA"
-FORMAT = 3
-# Compression of an image. The dictionary bounds the memory of the decoder: MAX_DECODER_KIB in crates/cuda/src/pack.rs.
+FORMAT = 4
+# Compression of a source's images. The dictionary bounds the decoder's memory: MAX_DECODER_KIB in crates/cuda/src/pack.rs.
 LZMA = {"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "dict_size": 4 << 20}
 
 
@@ -161,16 +162,21 @@ def joined_target(major, minor, kind):
 def pack(images):
     """Encodes a pack of {(name, architecture): Image}, in the format of docs/kernels/pack.md."""
     keys = sorted(images, key=lambda key: (key[0], ARCHITECTURES.index(key[1])))
-    stored = {key: lzma.compress(images[key].data, check=lzma.CHECK_NONE, filters=[LZMA]) for key in keys}
     texts = {key: (key[0].encode("ascii"), " ".join(images[key].kernels).encode("ascii")) for key in keys}
-    table_length = 8 + sum(50 + len(name) + len(kernels) for name, kernels in texts.values())
-    table, offset = struct.pack("<II", least_driver(), len(keys)), 44 + table_length
-    for key in keys:
-        data, (name, kernels) = images[key].data, texts[key]
-        table += struct.pack("<BBBBIIIH", *split_target(key[1]), len(name), offset, len(stored[key]), len(data), len(kernels))
-        table += hashlib.sha256(data).digest() + name + kernels
-        offset += len(stored[key])
-    body = table + b"".join(stored[key] for key in keys)
+    table_length = 8 + sum(54 + len(name) + len(kernels) for name, kernels in texts.values())
+    table, streams, offset = struct.pack("<II", least_driver(), len(keys)), b"", 44 + table_length
+    for _, group in itertools.groupby(keys, key=lambda key: key[0]):
+        of_source, start = list(group), 0
+        raw = b"".join(images[key].data for key in of_source)
+        stream = lzma.compress(raw, check=lzma.CHECK_NONE, filters=[LZMA])
+        for key in of_source:
+            data, (name, kernels) = images[key].data, texts[key]
+            sizes = offset, len(stream), start, len(data), len(kernels)
+            table += struct.pack("<BBBBIIIIH", *split_target(key[1]), len(name), *sizes)
+            table += hashlib.sha256(data).digest() + name + kernels
+            start += len(data)
+        streams, offset = streams + stream, offset + len(stream)
+    body = table + streams
     return MAGIC + struct.pack("<I", FORMAT) + hashlib.sha256(body).digest() + body
 
 
@@ -183,15 +189,17 @@ def unpack(data):
             raise PackError("a pack of another format")
         if data[12:44] != hashlib.sha256(data[44:]).digest():
             raise PackError("the pack is damaged: its hash is another")
-        (driver, count), at, images = struct.unpack_from("<II", data, 44), 52, {}
+        (driver, count), at, images, streams = struct.unpack_from("<II", data, 44), 52, {}, {}
         if driver != least_driver():
             raise PackError(f"a pack for drivers from {driver} on, not from {least_driver()}")
         for _ in range(count):
-            major, minor, kind, length, offset, stored, raw, listed = struct.unpack_from("<BBBBIIIH", data, at)
-            wanted, name = data[at + 18 : at + 50], data[at + 50 : at + 50 + length].decode("ascii")
-            kernels = data[at + 50 + length : at + 50 + length + listed].decode("ascii").split(" ")
-            at += 50 + length + listed
-            image = lzma.decompress(data[offset : offset + stored])
+            major, minor, kind, length, offset, stored, start, raw, listed = struct.unpack_from("<BBBBIIIIH", data, at)
+            wanted, name = data[at + 22 : at + 54], data[at + 54 : at + 54 + length].decode("ascii")
+            kernels = data[at + 54 + length : at + 54 + length + listed].decode("ascii").split(" ")
+            at += 54 + length + listed
+            if offset not in streams:
+                streams[offset] = lzma.decompress(data[offset : offset + stored])
+            image = streams[offset][start : start + raw]
             if len(image) != raw or hashlib.sha256(image).digest() != wanted:
                 raise PackError(f"the pack is damaged: {name} for {major}.{minor} has another hash")
             images[name, joined_target(major, minor, kind)] = Image(image, kernels)

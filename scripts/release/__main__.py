@@ -175,7 +175,7 @@ def dynamic_files(release, out, kinds, architecture, host):
         files["README.md"] = File((ROOT / "README.md").read_bytes())
         top = f"spirea-{release.version}"
         packed = archives.tar({f"{top}/{path}": file for path, file in files.items()}, release.time)
-        write(out, f"{top}-{label}.tar.xz", archives.xz(packed))
+        write(out, f"{top}-{label}.tar.xz", archives.xz(packed, architecture))
     if "debian" in kinds:
         files = {f"usr/{path}": file for path, file in installation.files(binary, "/usr", program).items()}
         settings = "etc/spirea/spirea.toml"

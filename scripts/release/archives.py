@@ -16,6 +16,8 @@ from installation import File
 
 # The user of containers, which has no name.
 NOBODY = 65532
+# xz's filters of code by the names of an architecture, Linux's and Debian's. Python has none for aarch64.
+BRANCHES = {"x86_64": lzma.FILTER_X86, "amd64": lzma.FILTER_X86}
 
 
 @dataclass(frozen=True)
@@ -29,9 +31,13 @@ def gzipped(content):
     return gzip.compress(content, 9, mtime=0)
 
 
-def xz(content):
-    """Compresses by xz, which takes a quarter off what gzip makes of programs, for readers that all know it."""
-    return lzma.compress(content, preset=9 | lzma.PRESET_EXTREME)
+def xz(content, architecture=""):
+    """Compresses by xz, which takes a quarter off what gzip makes of programs, for readers that all know it.
+
+    The filter for an architecture's code replaces relative addresses of calls by absolute ones, which repeat: 3% of a program.
+    """
+    branches = [{"id": BRANCHES[architecture]}] if architecture in BRANCHES else []
+    return lzma.compress(content, filters=[*branches, {"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME}])
 
 
 def tar(entries, time):
@@ -72,7 +78,7 @@ def debian_package(control, scripts, settings, files, time):
     members = {
         "debian-binary": b"2.0\n",
         "control.tar.xz": xz(tar(described, time)),
-        "data.tar.xz": xz(tar(files, time)),
+        "data.tar.xz": xz(tar(files, time), control["Architecture"]),
     }
     package = b"!<arch>\n"
     for name, content in members.items():

@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import io
 import json
+import lzma
 import os
 import shutil
 import subprocess
@@ -83,6 +84,15 @@ def test_archives_follow_from_their_content(files):
     assert (member.mode, member.uid, member.mtime) == (0o755, 0, TIME)
     assert content == files["bin/spirea"].content
     assert packed["share/man"][0].isdir()
+
+
+def test_code_is_compressed_by_the_filter_of_its_architecture():
+    code = Path(shutil.which("bash")).read_bytes()
+    filtered, plain = archives.xz(code, "x86_64"), archives.xz(code)
+    assert lzma.decompress(filtered) == lzma.decompress(plain) == code
+    assert subprocess.run(["xz", "--decompress"], input=filtered, stdout=subprocess.PIPE, check=True).stdout == code
+    if os.uname().machine == "x86_64":
+        assert len(filtered) < len(plain)
 
 
 def test_a_debian_package_is_one(files, tmp_path):

@@ -44,7 +44,7 @@ mod tests {
 
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use spirea_dpf::{Domain, Key, OutputKind, PrfKind, Select};
+    use spirea_dpf::{Domain, Key, OutputKind, PrfKind, select};
     use spirea_math::random::SecretRng;
 
     use super::*;
@@ -103,7 +103,7 @@ mod tests {
         let rows = backend.upload_rows(layout, &(0..32).collect::<Vec<u8>>()).unwrap();
         let domain = Domain::new(8, OutputKind::Bit).unwrap();
         let mut rng = SecretRng::deterministic_for_tests(1);
-        let keys = PrfKind::ChaCha12.visit(Select { domain, point: 5, rng: &mut rng }).unwrap();
+        let keys = select(PrfKind::ChaCha12, domain, 5, &mut rng).unwrap();
         let fold = ShareFold { first_row: 0, keys: &keys[..1] };
         let folded = backend.share_fold(&rows, 0, PrfKind::ChaCha12, fold.keys).unwrap();
         let folds = backend.share_folds(&rows, PrfKind::ChaCha12, &[fold, fold]).unwrap();

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::io::Read;
+use std::io::{self, Read};
 use std::sync::OnceLock;
 
 use lzma_rust2::XzReader;
@@ -17,10 +17,13 @@ use crate::driver::Compute;
 static PACK: &[u8] = include_bytes!("../pack/kernels.pack");
 
 const MAGIC: &[u8] = b"SPIRCUDA";
-const FORMAT: u32 = 3;
+const FORMAT: u32 = 4;
 /// Maximum length of a cubin or of PTX, far above any real one: bounds what is allocated for a
 /// length read from the table.
 const MAX_IMAGE_BYTES: usize = 16 << 20;
+/// Maximum length of a stream before an image's end, far above any real one: bounds what is
+/// decompressed for a position read from the table.
+const MAX_STREAM_BYTES: usize = 64 << 20;
 /// Maximum memory of the decoder, in KiB: a dictionary of 4 MiB, which `scripts/cuda_pack.py` sets,
 /// and its tables.
 const MAX_DECODER_KIB: u32 = 5 << 10;
@@ -143,7 +146,10 @@ struct Entry<'a> {
     name: &'a str,
     target: Target,
     kernels: &'a str,
-    stored: &'a [u8],
+    /// Compressed images of the file for all targets, one after another.
+    stream: &'a [u8],
+    /// Position of the image in the decompressed stream.
+    start: usize,
     length: usize,
     digest: [u8; 32],
 }
@@ -152,9 +158,9 @@ impl Entry<'_> {
     /// Decompresses the entry and checks its bytes.
     fn bytes(&self) -> Result<Vec<u8>, PackError> {
         let mut bytes = Vec::with_capacity(self.length);
-        XzReader::new_mem_limit(self.stored, false, MAX_DECODER_KIB)
-            .take(self.length as u64 + 1)
-            .read_to_end(&mut bytes)
+        let mut stream = XzReader::new_mem_limit(self.stream, false, MAX_DECODER_KIB);
+        io::copy(&mut stream.by_ref().take(self.start as u64), &mut io::sink())
+            .and_then(|_| stream.take(self.length as u64).read_to_end(&mut bytes))
             .map_err(|_| PackError::Damaged("an image cannot be decompressed"))?;
         if bytes.len() != self.length {
             return Err(PackError::Damaged("an image has another length"));
@@ -209,7 +215,7 @@ impl<'a> Pack<'a> {
         let mut entries = Vec::new();
         for _ in 0..count {
             let [major, minor, kind, name] = head.array()?;
-            let (offset, stored, length) = (head.size()?, head.size()?, head.size()?);
+            let (offset, stored, start, length) = (head.size()?, head.size()?, head.size()?, head.size()?);
             let listed = u16::from_le_bytes(head.array()?);
             let digest = head.array()?;
             let mut text = |length| {
@@ -217,15 +223,15 @@ impl<'a> Pack<'a> {
                 std::str::from_utf8(bytes).map_err(|_| PackError::Damaged("a name is not text"))
             };
             let (name, kernels) = (text(name.into())?, text(listed.into())?);
-            let stored = bytes
+            let stream = bytes
                 .get(offset..)
                 .and_then(|from| from.get(..stored))
                 .ok_or(PackError::Damaged("an image lies beyond its end"))?;
-            if length > MAX_IMAGE_BYTES {
+            if length > MAX_IMAGE_BYTES || start > MAX_STREAM_BYTES - length {
                 return Err(PackError::Damaged("an image is too large"));
             }
             let target = Target::of([major, minor, kind])?;
-            entries.push(Entry { name, target, kernels, stored, length, digest });
+            entries.push(Entry { name, target, kernels, stream, start, length, digest });
         }
         Ok(Self { least_driver, entries })
     }
@@ -311,20 +317,22 @@ mod tests {
         name: &'static str,
         target: (u8, u8, u8),
         kernels: &'static str,
+        /// Compressed images of the file: another one, then the row's.
         stored: Vec<u8>,
         /// Added to the row's true offset.
         shift: u32,
         stored_length: u32,
+        start: u32,
         length: u32,
         digest: [u8; 32],
     }
 
     fn row(name: &'static str, target: (u8, u8, u8)) -> Row {
-        let raw = image(name, target);
-        let stored = compress(&raw, 4 << 20);
-        let (stored_length, length) = (stored.len() as u32, raw.len() as u32);
+        let (before, raw) = (image(name, (7, 5, 0)), image(name, target));
+        let stored = compress(&[before.as_slice(), &raw].concat(), 4 << 20);
+        let (stored_length, start, length) = (stored.len() as u32, before.len() as u32, raw.len() as u32);
         let digest = sha256(&raw);
-        Row { name, target, kernels: "one two", stored, shift: 0, stored_length, length, digest }
+        Row { name, target, kernels: "one two", stored, shift: 0, stored_length, start, length, digest }
     }
 
     fn compress(raw: &[u8], dictionary_bytes: u32) -> Vec<u8> {
@@ -344,12 +352,13 @@ mod tests {
     /// Writes a pack with a valid hash.
     fn write(rows: &[Row]) -> Vec<u8> {
         let mut body = [12_000, rows.len() as u32].map(u32::to_le_bytes).concat();
-        let mut offset = 52 + rows.iter().map(|row| 50 + row.name.len() + row.kernels.len()).sum::<usize>();
+        let mut offset = 52 + rows.iter().map(|row| 54 + row.name.len() + row.kernels.len()).sum::<usize>();
         for row in rows {
             let (major, minor, kind) = row.target;
             body.extend([major, minor, kind, row.name.len() as u8]);
             body.extend((offset as u32).wrapping_add(row.shift).to_le_bytes());
             body.extend(row.stored_length.to_le_bytes());
+            body.extend(row.start.to_le_bytes());
             body.extend(row.length.to_le_bytes());
             body.extend((row.kernels.len() as u16).to_le_bytes());
             body.extend(row.digest);
@@ -476,14 +485,17 @@ mod tests {
     #[test]
     fn a_lying_table_is_an_error() {
         type Lie = fn(&mut Row);
-        let lies: [(Lie, &str); 8] = [
+        let lies: [(Lie, &str); 11] = [
             (|row| row.digest[0] ^= 1, "another hash"),
             (|row| row.length += 1, "another length"),
-            (|row| row.length -= 1, "another length"),
+            (|row| row.length -= 1, "another hash"),
             (|row| row.length = u32::MAX, "too large"),
+            (|row| row.start += 1, "another length"),
+            (|row| row.start -= 1, "another hash"),
+            (|row| row.start = u32::MAX, "too large"),
             (|row| row.stored_length = u32::MAX, "beyond its end"),
             (|row| row.shift = 1 << 31, "beyond its end"),
-            (|row| row.stored_length -= 1, "cannot be decompressed"),
+            (|row| row.stored_length /= 2, "cannot be decompressed"),
             (|row| row.target.2 = 3, "unknown kind"),
         ];
         for (lie, expected) in lies {
@@ -539,7 +551,7 @@ mod tests {
         let mut rows = [row("fold", (9, 0, 2))];
         let raw = &image("fold", (9, 0, 2))[..20];
         rows[0].stored = compress(raw, 4 << 20);
-        (rows[0].stored_length, rows[0].length) = (rows[0].stored.len() as u32, 20);
+        (rows[0].stored_length, rows[0].start, rows[0].length) = (rows[0].stored.len() as u32, 0, 20);
         rows[0].digest = sha256(raw);
         let bytes = write(&rows);
         let error = Pack::parse(&bytes).unwrap().entries[0].bytes().unwrap_err();

@@ -9,7 +9,7 @@ use spirea_conformance::{Form, is_drawn};
 use spirea_cpu::CpuBackend;
 use spirea_cuda::DeviceGroup;
 use spirea_cuda_emulation::{Config, Emulation, StreamOrder};
-use spirea_dpf::{Domain, Key, OutputKind, PrfKind, Select};
+use spirea_dpf::{Domain, Key, OutputKind, PrfKind, select};
 use spirea_lattice::RingSet;
 use spirea_lattice::rlwe::{Conversion, KeyShape, RingSecret, parse_query};
 use spirea_math::random::{SecretRng, public_residues};
@@ -274,8 +274,7 @@ fn keys_of_shares() -> Vec<(OutputKind, usize, Vec<Key>)> {
         for (first_row, points) in [(0, 1300), (0, 200), (600, 300), (0, 650)] {
             let domain = Domain::new(points, output).unwrap();
             let mut key = |point| {
-                let select = Select { domain, point, rng: &mut rng };
-                let [_, key] = PrfKind::ChaCha12.visit(select).unwrap();
+                let [_, key] = select(PrfKind::ChaCha12, domain, point, &mut rng).unwrap();
                 key
             };
             keys.push((output, first_row, (0..3).map(|i| key(i * 70)).collect()));

@@ -7,7 +7,7 @@ use spirea_backend::{
 use spirea_cpu::CpuBackend;
 use spirea_cuda::{CudaBackend, Tops};
 use spirea_cuda_emulation::{Config, Emulation};
-use spirea_dpf::{Bit, Domain, Key, Leaf, OutputKind, PrfKind, PrfVisitor, Select, evaluate_all};
+use spirea_dpf::{Bit, Domain, Key, Leaf, OutputKind, PrfKind, PrfVisitor, evaluate_all, select};
 use spirea_math::random::SecretRng;
 
 const FOLDED: [OutputKind; 3] = [OutputKind::Bit, OutputKind::U32, OutputKind::U64];
@@ -23,7 +23,7 @@ fn keys(prf: PrfKind, points: u64, output: OutputKind, party: usize, count: usiz
     let mut rng = SecretRng::deterministic_for_tests(party as u64 + points);
     let key = |_| {
         let point = rng.next_u64() % points;
-        prf.visit(Select { domain, point, rng: &mut rng }).unwrap()[party].clone()
+        select(prf, domain, point, &mut rng).unwrap()[party].clone()
     };
     (0..count).map(key).collect()
 }

@@ -6,7 +6,7 @@ use zeroize::Zeroize;
 use crate::block::control_mask;
 use crate::{
     Bit, Block, CONTROL, Domain, DpfError, Key, LEAF_BLOCKS, Leaf, Level, Output, OutputKind, Party, Prf,
-    PrfVisitor,
+    PrfKind, PrfVisitor,
 };
 
 /// Generates the keys of the function that is `value` at `point` and zero elsewhere (CCS 2016,
@@ -31,9 +31,42 @@ pub fn generate<P: Prf, O: Output>(
     if declassify(point >= domain.points(), "a point outside the domain is refused before a key is made") {
         return Err(DpfError::Outside);
     }
-    let depth = domain.depth();
     let (path, place) = O::KIND.leaf_and_place(point);
     let mut roots = Party::BOTH.map(|_| random_block(rng) & !CONTROL);
+    let mut leaves = [[0; LEAF_BLOCKS]; 2];
+    let (levels, one_is_corrected) = descend(prf, domain.depth(), path, &roots, &mut leaves);
+    // s0 - s1 + (t0 - t1) c must be the value, so c is value - s0 + s1, negated if party 1's node
+    // is corrected.
+    let mut correction = O::add_leaves(&O::negate_leaf(&leaves[0]), &leaves[1]);
+    correction = O::add_leaves(&value.at(place), &correction);
+    let mut negated = O::negate_leaf(&correction);
+    let leaf: Leaf =
+        std::array::from_fn(|i| Block::conditional_select(&correction[i], &negated[i], one_is_corrected));
+    let keys = Party::BOTH.map(|party| Key {
+        domain,
+        party,
+        root: roots[party.number() as usize] | Block::from(party.number()),
+        levels: levels.clone(),
+        leaf,
+    });
+    roots.zeroize();
+    leaves.zeroize();
+    correction.zeroize();
+    negated.zeroize();
+    Ok(keys)
+}
+
+/// Descends `path` from both parties' roots, and expands the seeds of its leaf into `leaves`.
+/// Returns the corrections of the levels, and the choice that is set if party 1's leaf is corrected
+/// and unset if party 0's is. Independent of the outputs, so that programs contain it once for each
+/// function.
+fn descend<P: Prf>(
+    prf: P,
+    depth: u32,
+    path: u64,
+    roots: &[Block; 2],
+    leaves: &mut [Leaf; 2],
+) -> (Vec<Level>, Choice) {
     let mut levels = Vec::with_capacity(depth as usize);
     // The parties' nodes on the path; exactly one of them is corrected at any time.
     let mut nodes = [roots[0], roots[1] | CONTROL];
@@ -56,40 +89,25 @@ pub fn generate<P: Prf, O: Output>(
         }
         levels.push(correction);
     }
-    let mut leaves = [[0; LEAF_BLOCKS]; 2];
-    prf.blocks(&nodes.map(|node| node & !CONTROL), &mut leaves);
-    // s0 - s1 + (t0 - t1) c must be the value, so c is value - s0 + s1, negated if party 1's node
-    // is corrected.
-    let mut correction = O::add_leaves(&O::negate_leaf(&leaves[0]), &leaves[1]);
-    correction = O::add_leaves(&value.at(place), &correction);
-    let mut negated = O::negate_leaf(&correction);
+    prf.blocks(&nodes.map(|node| node & !CONTROL), leaves);
     let one_is_corrected = Choice::from((nodes[1] & CONTROL) as u8);
-    let leaf: Leaf =
-        std::array::from_fn(|i| Block::conditional_select(&correction[i], &negated[i], one_is_corrected));
-    let keys = Party::BOTH.map(|party| Key {
-        domain,
-        party,
-        root: roots[party.number() as usize] | Block::from(party.number()),
-        levels: levels.clone(),
-        leaf,
-    });
-    roots.zeroize();
     nodes.zeroize();
-    leaves.zeroize();
-    correction.zeroize();
-    negated.zeroize();
-    Ok(keys)
+    (levels, one_is_corrected)
 }
 
-/// Visitor that selects a point: generates the keys of the function that is 1 there and 0
-/// elsewhere, for a function named at run time and for any outputs of the domain.
-pub struct Select<'a> {
-    /// The domain.
-    pub domain: Domain,
-    /// The point.
-    pub point: u64,
-    /// Source of randomness for the roots.
-    pub rng: &'a mut SecretRng,
+/// Selects a point: generates the keys of the function that is 1 there and 0 elsewhere, for a
+/// pseudorandom function named at run time and for any outputs of the domain.
+///
+/// # Errors
+/// [`DpfError::Outside`] if the domain has no such point.
+pub fn select(prf: PrfKind, domain: Domain, point: u64, rng: &mut SecretRng) -> Result<[Key; 2], DpfError> {
+    prf.visit(Select { domain, point, rng })
+}
+
+struct Select<'a> {
+    domain: Domain,
+    point: u64,
+    rng: &'a mut SecretRng,
 }
 
 impl PrfVisitor for Select<'_> {

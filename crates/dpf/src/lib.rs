@@ -8,7 +8,7 @@
 //! - [`prf`]: the pseudorandom functions that expand seeds, as types; [`PrfKind`] names them at run
 //!   time.
 //! - [`Domain`]: the number of points, the kind of a point's output, and the length of a key.
-//! - [`generate`]: the keys of a point; [`evaluate`]: one party's share at a point.
+//! - [`generate`] and [`select`]: the keys of a point; [`evaluate`]: one party's share at a point.
 //!
 //! [GPU-DPF section III-A]: https://arxiv.org/abs/2301.10904
 //!
@@ -31,7 +31,7 @@ pub use block::{Block, CONTROL, LEAF_BLOCKS, Leaf};
 pub use domain::{Domain, MAX_POINTS};
 pub use error::DpfError;
 pub use evaluate::{Subtree, evaluate, evaluate_all};
-pub use generate::{Select, generate};
+pub use generate::{generate, select};
 pub use key::{Key, Level};
 pub use output::{Bit, Output, OutputKind};
 pub use party::Party;

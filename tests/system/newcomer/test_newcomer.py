@@ -6,6 +6,8 @@ subordinate ids, as podman does. The others need neither.
 """
 
 import email
+import gzip
+import json
 import re
 import shutil
 import subprocess
@@ -26,6 +28,8 @@ pytestmark = [pytest.mark.long, pytest.mark.needs("bwrap")]
 DPKG = ("dpkg", "dpkg-deb", "dpkg-split", "diff", "ldconfig", "rm", "start-stop-daemon", "tar")
 # podman raises limits by default, which machines may forbid. All allow lower ones.
 LIMITS = ("--ulimit=nofile=4096:4096", "--ulimit=nproc=1024:1024")
+# The most bytes of a release's files for one machine.
+MAX_COMMAND, MAX_ARCHIVE, MAX_IMAGE = 35_000_000, 12_000_000, 40_000_000
 INSTALLATION = re.compile(r"^## Install\n.*?^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
 JAVASCRIPT = re.compile(r"^```js\n(.*?)^```", re.MULTILINE | re.DOTALL)
 # A table and its server, for pages that have none.
@@ -76,6 +80,30 @@ def test_archive(release, tmp_path, timed):
     versions = run("objdump", "-T", root.home / top / "bin/spirea").stdout
     needed = {tuple(map(int, version.split("."))) for version in re.findall(r"GLIBC_([\d.]+)", versions)}
     assert needed and max(needed) <= (2, 17), max(needed)
+
+
+def test_the_command_and_its_archive_are_small(release):
+    archive = release.find("spirea-*-{architecture}-linux.tar.xz")
+    with tarfile.open(archive) as opened:
+        (command,) = [member.size for member in opened if Path(member.name).match("bin/spirea")]
+    assert command <= MAX_COMMAND, command
+    assert archive.stat().st_size <= MAX_ARCHIVE, archive.stat().st_size
+
+
+def test_the_image_is_small(release):
+    (layer,) = layers(release.find("spirea-*-{architecture}-image.tar.gz"))
+    assert len(layer) <= MAX_IMAGE, len(layer)
+
+
+def layers(image):
+    """Returns the layers of an OCI image, without compression."""
+    with tarfile.open(image) as opened:
+
+        def blob(described):
+            return opened.extractfile(f"./blobs/{described['digest'].replace(':', '/')}").read()
+
+        (manifest,) = json.load(opened.extractfile("./index.json"))["manifests"]
+        return [gzip.decompress(blob(layer)) for layer in json.loads(blob(manifest))["layers"]]
 
 
 def test_debian_package(release, tmp_path, timed):

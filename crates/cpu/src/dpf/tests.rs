@@ -3,8 +3,8 @@
 use spirea_backend::RowLayout;
 use spirea_dpf::prf::Aes128;
 use spirea_dpf::{
-    Block, CONTROL, Domain, Key, LEAF_BLOCKS, Leaf, OutputKind, Party, PrfKind, PrfVisitor, Select,
-    evaluate_all,
+    Block, CONTROL, Domain, Key, LEAF_BLOCKS, Leaf, OutputKind, Party, PrfKind, PrfVisitor, evaluate_all,
+    select,
 };
 use spirea_math::random::SecretRng;
 
@@ -39,7 +39,7 @@ fn random_nodes(count: usize, rng: &mut SecretRng) -> Vec<Block> {
 
 fn keys(prf: PrfKind, points: u64, output: OutputKind, rng: &mut SecretRng) -> [Key; 2] {
     let domain = Domain::new(points, output).unwrap();
-    prf.visit(Select { domain, point: points / 3, rng }).unwrap()
+    select(prf, domain, points / 3, rng).unwrap()
 }
 
 #[test]

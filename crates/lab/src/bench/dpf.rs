@@ -7,7 +7,7 @@ use anyhow::{Context as _, ensure};
 use clap::Args;
 use spirea_console::output::Format;
 use spirea_cpu::{CpuBackend, Traversal, rates};
-use spirea_dpf::{Domain, Key, OutputKind, PrfKind, Select};
+use spirea_dpf::{Domain, Key, OutputKind, PrfKind, select};
 use spirea_math::random::SecretRng;
 
 use super::Options;
@@ -36,7 +36,7 @@ pub struct DpfOptions {
 /// Generates the keys of a random point.
 pub(super) fn random_keys(prf: PrfKind, domain: Domain, rng: &mut SecretRng) -> anyhow::Result<[Key; 2]> {
     let point = rng.next_u64() % domain.points();
-    Ok(prf.visit(Select { domain, point, rng })?)
+    Ok(select(prf, domain, point, rng)?)
 }
 
 /// Times evaluation by each strategy, and key generation.

@@ -5,7 +5,7 @@ use spirea_console::device::Scale;
 use spirea_cuda::driver::Buffer;
 use spirea_cuda::probe::fill;
 use spirea_cuda::{Butterfly, Direction, Form, Plain, ScalarFoldPlan, transform_with};
-use spirea_dpf::{Domain, Key, OutputKind, PrfKind, Select};
+use spirea_dpf::{Domain, Key, OutputKind, PrfKind, select};
 use spirea_lattice::RingSet;
 use spirea_math::random::{SecretRng, public_residues};
 use spirea_math::{Expansion, Ring};
@@ -207,7 +207,7 @@ fn dpf(bench: &mut Bench) -> anyhow::Result<()> {
         for &batch in batches {
             let keys = (0..batch).map(|_| {
                 let point = rng.next_u64() % domain.points();
-                let [key, _] = prf.visit(Select { domain, point, rng: &mut rng })?;
+                let [key, _] = select(prf, domain, point, &mut rng)?;
                 Ok(key)
             });
             let keys: Vec<Key> = keys.collect::<anyhow::Result<_>>()?;

@@ -4,7 +4,7 @@
 use crate::common::{PRF, backend, expected, keys, table};
 use proptest::prelude::*;
 use spirea_backend::{BackendError, RowLayout, ShareBackend as _, ShareFold};
-use spirea_dpf::{Domain, OutputKind, Select};
+use spirea_dpf::{Domain, OutputKind, select};
 use spirea_math::random::SecretRng;
 use spirea_pim::{EmulationConfig, Execution, FaultTime, PimConfig, PimError, PlannedFault, phases};
 
@@ -178,8 +178,8 @@ fn adversarial_tables_and_keys() {
         for party in 0..2 {
             // Selects the first and the last row, and one row four times in a pass.
             let mut rng = SecretRng::deterministic_for_tests(7);
-            let both = [0, 999, 500, 500, 500, 500]
-                .map(|point| PRF.visit(Select { domain, point, rng: &mut rng }).unwrap());
+            let both =
+                [0, 999, 500, 500, 500, 500].map(|point| select(PRF, domain, point, &mut rng).unwrap());
             let keys: Vec<_> =
                 both.into_iter().map(|[zero, one]| if party == 0 { zero } else { one }).collect();
             answers.push(backend.share_fold(&rows, 0, PRF, &keys).unwrap());
@@ -355,7 +355,7 @@ fn shares_that_are_words_are_refused() {
     let layout = RowLayout::new(100, 32, 1).unwrap();
     let rows = backend.upload_rows(layout, &[1; 3200]).unwrap();
     let domain = Domain::new(100, OutputKind::U32).unwrap();
-    let keys = PRF.visit(Select { domain, point: 5, rng: &mut SecretRng::from_os().unwrap() }).unwrap();
+    let keys = select(PRF, domain, 5, &mut SecretRng::from_os().unwrap()).unwrap();
     let refused = backend.share_fold(&rows, 0, PRF, &keys[..1]).err();
     assert!(matches!(refused, Some(BackendError::Unavailable(_))), "{refused:?}");
 }

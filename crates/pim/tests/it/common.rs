@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use spirea_backend::{NaiveBackend, RowLayout, ShareBackend as _};
 use spirea_cpu::CpuBackend;
-use spirea_dpf::{Domain, Key, OutputKind, PrfKind, Select};
+use spirea_dpf::{Domain, Key, OutputKind, PrfKind, select};
 use spirea_math::random::SecretRng;
 use spirea_pim::{Emulation, EmulationConfig, PimBackend, PimConfig};
 
@@ -26,7 +26,7 @@ pub fn keys(points: u64, count: usize, rng: &mut SecretRng) -> Vec<Key> {
     let domain = Domain::new(points, OutputKind::Bit).unwrap();
     let one = |i: usize, rng: &mut SecretRng| {
         let point = rng.next_u64() % points;
-        let both = PRF.visit(Select { domain, point, rng }).unwrap();
+        let both = select(PRF, domain, point, rng).unwrap();
         both.into_iter().nth(i % 2).unwrap()
     };
     // All keys of a batch must be of one party.

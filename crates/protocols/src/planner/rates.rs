@@ -7,7 +7,7 @@ use spirea_backend::{
     Bodies, EvaluationKeys, FixedPacking, PANEL_ROWS, PackedEnds, PanelLayout, ProtocolBackend, RING_DEGREE,
     RingMatrix, RowLayout, SwitchedBits,
 };
-use spirea_dpf::{Domain, DpfError, OutputKind, PrfKind, Select};
+use spirea_dpf::{Domain, DpfError, OutputKind, PrfKind, select};
 use spirea_lattice::rlwe::{Conversion, KeyShape, OneShotQuery, RingSecret, UniformHalves, parse_query};
 use spirea_lattice::{LweSet, RingSet};
 use spirea_math::random::SecretRng;
@@ -277,7 +277,7 @@ fn share_fold<B: ProtocolBackend>(
     let domain = Domain::new(layout.rows() as u64, output).map_err(failed)?;
     let mut rng = SecretRng::from_os()?;
     let prf = PrfKind::default();
-    let [key, _] = prf.visit(Select { domain, point: 0, rng: &mut rng }).map_err(failed)?;
+    let [key, _] = select(prf, domain, 0, &mut rng).map_err(failed)?;
     let keys = [key];
     Ok(median_of_settled(|| backend.share_fold(&rows, 0, prf, &keys))?)
 }

@@ -14,10 +14,11 @@ use arrow_array::types::{
     DurationSecondType, Float16Type, Float32Type, Float64Type,
 };
 use arrow_array::{
-    Array, ArrayRef, FixedSizeBinaryArray, downcast_dictionary_array, downcast_integer, downcast_run_array,
-    downcast_temporal, new_null_array,
+    Array, ArrayRef, FixedSizeBinaryArray, FixedSizeListArray, UInt64Array, downcast_dictionary_array,
+    downcast_integer, downcast_run_array, downcast_temporal, new_null_array,
 };
 use arrow_schema::{ArrowError, DataType, Field, FieldRef, Fields, TimeUnit};
+use arrow_select::take::take;
 use spirea_protocols::table::FieldType;
 
 /// The longest text of a value: more than a record takes. Columns without bytes of their own, such
@@ -190,8 +191,36 @@ pub(super) fn as_bytes(column: &ArrayRef, field: &Field) -> Result<ArrayRef, Arr
 }
 
 /// The column without encodings, of type `kind`. A null of an encoding is one of the column.
+///
+/// It repeats values and converts none: `arrow_cast` does both, and its conversions between all
+/// types would be a tenth of a program.
 fn decode(column: &ArrayRef, kind: &DataType) -> Result<ArrayRef, ArrowError> {
-    if kind == column.data_type() { Ok(Arc::clone(column)) } else { arrow_cast::cast(column, kind) }
+    if kind == column.data_type() {
+        return Ok(Arc::clone(column));
+    }
+    downcast_dictionary_array! {
+        column => decode(&take(column.values(), column.keys(), None)?, kind),
+        DataType::RunEndEncoded(..) => downcast_run_array! {
+            column => {
+                let rows = (0..column.len()).map(|row| column.get_physical_index(row) as u64);
+                decode(&take(column.values(), &UInt64Array::from_iter_values(rows), None)?, kind)
+            },
+            other => Err(undecodable(other, kind))
+        },
+        other => {
+            let (DataType::FixedSizeList(..), DataType::FixedSizeList(item, count)) = (other, kind) else {
+                return Err(undecodable(other, kind));
+            };
+            let lists = column.as_fixed_size_list();
+            let (items, nulls) = (decode(lists.values(), item.data_type())?, lists.nulls().cloned());
+            let (item, len) = (Arc::clone(item), lists.len());
+            Ok(Arc::new(FixedSizeListArray::try_new_with_length(item, *count, items, nulls, len)?))
+        }
+    }
+}
+
+fn undecodable(encoded: &DataType, kind: &DataType) -> ArrowError {
+    ArrowError::CastError(format!("{encoded} is no encoding of {kind}"))
 }
 
 /// The array and the row in which an encoding of `column` has its value of row `row`; `None` for a

@@ -8,10 +8,10 @@ use arrow_array::builder::{Int32Builder, MapBuilder, StringBuilder};
 use arrow_array::types::{Float64Type, Int32Type};
 use arrow_array::{
     Array, ArrayRef, BinaryArray, BooleanArray, Date32Array, Decimal128Array, DictionaryArray,
-    DurationMillisecondArray, FixedSizeBinaryArray, Float32Array, Float64Array, Int8Array, Int64Array,
-    IntervalMonthDayNanoArray, ListArray, NullArray, RecordBatch, RecordBatchIterator, RunArray, StringArray,
-    StructArray, Time64MicrosecondArray, TimestampMicrosecondArray, TimestampNanosecondArray,
-    TimestampSecondArray, UInt64Array,
+    DurationMillisecondArray, FixedSizeBinaryArray, FixedSizeListArray, Float32Array, Float64Array,
+    Int8Array, Int32Array, Int64Array, IntervalMonthDayNanoArray, ListArray, NullArray, RecordBatch,
+    RecordBatchIterator, RunArray, StringArray, StructArray, Time64MicrosecondArray,
+    TimestampMicrosecondArray, TimestampNanosecondArray, TimestampSecondArray, UInt64Array,
 };
 use arrow_ipc::writer::FileWriter;
 use arrow_schema::extension::{EXTENSION_TYPE_NAME_KEY, Uuid};
@@ -176,11 +176,11 @@ fn lists_that_look_alike_have_different_texts() {
 #[test]
 fn nulls_of_any_encoding_are_nulls() {
     let holed: DictionaryArray<Int32Type> = DictionaryArray::new(
-        arrow_array::Int32Array::from(vec![0, 1]),
+        Int32Array::from(vec![0, 1]),
         Arc::new(StringArray::from(vec![Some("a"), None])),
     );
     let runs = RunArray::<Int32Type>::try_new(
-        &arrow_array::Int32Array::from(vec![1, 2]),
+        &Int32Array::from(vec![1, 2]),
         &StringArray::from(vec![Some("a"), None]),
     )
     .unwrap();
@@ -202,6 +202,36 @@ fn nulls_of_any_encoding_are_nulls() {
     assert!(
         from_parquet(&field, &column, &columns(None, &["v"])).unwrap_err().to_string().contains("is null")
     );
+}
+
+#[test]
+fn encodings_within_encodings_and_parts_of_them_are_decoded() {
+    let words: DictionaryArray<Int32Type> = ["red", "green", "red"].into_iter().collect();
+    let runs = RunArray::<Int32Type>::try_new(&Int32Array::from(vec![2, 5, 6]), &words).unwrap();
+    let keys = arrow_array::UInt8Array::from(vec![5, 0, 4]);
+    let selection = columns(None, &["v"]);
+    for (what, (field, column), expected) in [
+        ("runs of words", of(runs.clone()), vec!["red", "red", "green", "green", "green", "red"]),
+        ("a part of runs", of(runs.slice(1, 3)), vec!["red", "green", "green"]),
+        ("words of runs", of(DictionaryArray::new(keys, Arc::new(runs))), vec!["red", "red", "green"]),
+        ("a part of words", of(words.slice(1, 2)), vec!["green", "red"]),
+    ] {
+        assert_eq!(from_memory(&field, &column, &selection).unwrap(), expected, "{what}");
+    }
+}
+
+#[test]
+fn lists_of_encoded_numbers_are_their_bytes() {
+    let numbers = Int32Array::from(vec![0x6261_6463, 0x6665_6867]);
+    let numbers = DictionaryArray::new(Int32Array::from(vec![0, 1, 1, 0, 1, 0]), Arc::new(numbers));
+    let item = Arc::new(Field::new("item", numbers.data_type().clone(), true));
+    let holes = Some(vec![true, false, true].into());
+    let lists = FixedSizeListArray::new(item, 2, Arc::new(numbers), holes);
+    let selection = Selection { nulls: Nulls::Skip, ..columns(None, &["v"]) };
+    let (field, column) = of(lists.slice(1, 2));
+    assert_eq!(from_memory(&field, &column, &selection).unwrap(), ["ghefcdab"]);
+    let (field, column) = of(lists);
+    assert_eq!(from_memory(&field, &column, &selection).unwrap(), ["cdabghef", "ghefcdab"]);
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use anyhow::ensure;
 use spirea_backend::{RowLayout, ShareBackend as _};
 use spirea_cuda::Tops;
-use spirea_dpf::{Bit, Block, Domain, Key, Leaf, OutputKind, Prf, PrfKind, PrfVisitor, Select, evaluate_all};
+use spirea_dpf::{Bit, Block, Domain, Key, Leaf, OutputKind, Prf, PrfKind, PrfVisitor, evaluate_all, select};
 use spirea_math::random::SecretRng;
 
 use super::{Check, Scale, Subject, folds};
@@ -20,7 +20,7 @@ fn keys(prf: PrfKind, domain: Domain, count: usize) -> anyhow::Result<[Vec<Key>;
             1 => domain.points() - 1,
             _ => rng.next_u64() % domain.points(),
         };
-        let [zero, one] = prf.visit(Select { domain, point, rng: &mut rng })?;
+        let [zero, one] = select(prf, domain, point, &mut rng)?;
         keys[0].push(zero);
         keys[1].push(one);
     }

@@ -1,6 +1,6 @@
 //! The client half.
 
-use spirea_dpf::Select;
+use spirea_dpf::select;
 use spirea_math::random::SecretRng;
 use zeroize::Zeroizing;
 
@@ -35,7 +35,7 @@ impl<S: Shares> Client<S> {
         rng: &mut SecretRng,
     ) -> Result<(), ProtocolError> {
         let domain = self.params.domain();
-        let keys = self.params.prf.visit(Select { domain, point: row, rng });
+        let keys = select(self.params.prf, domain, row, rng);
         let keys = keys.map_err(|error| ProtocolError::BadRequest(error.to_string()))?;
         queries.iter_mut().zip(&keys).for_each(|(query, key)| query.extend(key.to_bytes()));
         Ok(())
