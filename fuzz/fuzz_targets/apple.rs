@@ -1,5 +1,6 @@
 //! Any bytes are a message of Apple's clients or an error, and what is in a message is a query, an
-//! evaluation key or an error. Any bytes are a private token, a request in binary form, or an error.
+//! evaluation key or an error. Any bytes are a private token, a request in binary form, or an
+//! error.
 #![no_main]
 
 use std::sync::LazyLock;

@@ -83,8 +83,8 @@ impl Gateway {
         configs.flat_map(|config| [&(config.len() as u16).to_be_bytes()[..], &config].concat()).collect()
     }
 
-    /// Decrypts an encapsulated request in place. Returns the binary HTTP message, and what encrypts
-    /// its response.
+    /// Decrypts an encapsulated request in place. Returns the message in binary form, and what
+    /// encrypts its response.
     ///
     /// # Errors
     /// [`OpenError`].
