@@ -22,7 +22,7 @@ use spirea_apple::ohttp::{BinaryRequest, BinaryResponse, MessageError, OpenError
 use tower_http::catch_panic::CatchPanicLayer;
 
 use super::apple::{Enclosed, admit_anyone};
-use super::endpoints::apple_endpoints;
+use super::endpoint::Endpoint;
 use crate::access::Caller;
 use crate::app::App;
 use crate::apple::{AppleRefused, GatewayKeys};
@@ -53,8 +53,7 @@ pub(super) struct Inside {
 }
 
 impl Inside {
-    pub fn new(app: &Arc<App>) -> Self {
-        let endpoints = apple_endpoints();
+    pub fn new(app: &Arc<App>, endpoints: [Endpoint; 3]) -> Self {
         let paths = std::array::from_fn(|i| endpoints[i].path);
         let router = endpoints
             .into_iter()

@@ -37,7 +37,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 
 use self::cors::admit_pages;
 use self::endpoint::Endpoint;
-use self::endpoints::{admin_endpoints, data_endpoints};
+use self::endpoints::{admin_endpoints, apple_endpoints, data_endpoints};
 use self::gateway::Inside;
 use crate::access::{Gate, Scope, one_host};
 use crate::app::App;
@@ -52,7 +52,7 @@ pub(crate) fn data(app: &Arc<App>) -> Router {
     let negotiated = middleware::from_fn(negotiate);
     let page = app.demo.clone().map_or_else(Router::new, demo::page);
     router(app, data_endpoints())
-        .layer(Extension(Inside::new(app)))
+        .layer(Extension(Inside::new(app, apple_endpoints())))
         .merge(page)
         .layer(middleware::from_fn(one_host))
         .layer(negotiated)
