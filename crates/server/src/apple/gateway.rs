@@ -25,7 +25,8 @@ pub(crate) struct GatewayKeys {
 }
 
 impl GatewayKeys {
-    /// Reads the file: private keys as PEM of PKCS#8, one after the other. Clients choose the first.
+    /// Reads the file: private keys as PEM of PKCS#8, one after the other. Clients choose the first
+    /// one.
     ///
     /// # Errors
     /// [`GatewayKeysError`] if the file cannot be read, others than its owner may read it, or its

@@ -162,11 +162,12 @@ async fn opened(
         return Err(Refused::wrong_content_type(REQUEST).into());
     }
     let mut body = app.receive("", Upload::of_any_type(request), MAX_REQUEST_BYTES, &caller).await?;
-    // Decrypted in place, in memory that `body` has reserved.
-    let message = Vec::from(std::mem::take(&mut body.bytes));
-    let open =
-        move || gateway.open(message).map(|(message, sealer)| (BinaryRequest::from_bytes(message), sealer));
-    let (message, sealer) = computed(open).await?.map_err(|error| {
+    let open = move || {
+        // Decrypted in place, in memory that `body` has reserved.
+        let (message, sealer) = gateway.open(Vec::from(std::mem::take(&mut body.bytes)))?;
+        Ok((BinaryRequest::from_bytes(message), body, sealer))
+    };
+    let (message, mut body, sealer) = computed(open).await?.map_err(|error| {
         app.metrics.through_gateway(name(error));
         Unopened::Encapsulation(error)
     })?;
@@ -228,7 +229,7 @@ async fn encapsulated(
         let refused = AppleRefused::from(Refused::short_of_connection_memory());
         whole = Whole::of(refused.into_response()).await?;
     }
-    let sealed = computed(move || sealer.seal(&whole.message())).await?;
+    let (sealed, reserved) = computed(move || (sealer.seal(&whole.message()), reserved)).await?;
     let sealed = sealed.map_err(|error| Refused::internal(&error.to_string()))?;
     let headers = [
         (CONTENT_TYPE, HeaderValue::from_static(RESPONSE)),

@@ -62,7 +62,7 @@ fn settings(folder: &Path, keys: &[&GatewayKey]) -> ServerConfig {
     ServerConfig { apple, ..config(&build(folder, 20)) }
 }
 
-/// What decrypts a response.
+/// Secrets of a request, which decrypt its response.
 struct Opener {
     secret: [u8; 16],
     encapsulated: Vec<u8>,
@@ -367,7 +367,7 @@ fn limits_of_the_address_are_those_of_the_relay_and_count_a_request_once() {
     let [key] = keys();
     let settings = settings(folder.path(), &[&key]);
     let apple = AppleConfig { quota: Some("2/day".parse().unwrap()), ..settings.apple.clone() };
-    // One request at once, of 400 KiB: not room for the request around and again for the one inside.
+    // One request at once, of 400 KiB: too little to reserve a request and the one inside it.
     let limits = Limits { client_requests: 1, requests: 1, body_memory: 400 << 10, ..Limits::default() };
     let server = serve_with(ServerConfig { apple, limits, ..settings });
     let reply = post(&server, &key, "/config", b"");
