@@ -9,7 +9,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use spirea_apple::privacy_pass::IssuerKey;
 use spirea_console::output::{print_error, print_line};
 use spirea_console::status::Status;
-use spirea_server::{Quota, Scope, Secret};
+use spirea_server::{Quota, Scope, Secret, parse_tier};
 use zeroize::Zeroizing;
 
 use crate::private_file::write_new;
@@ -25,7 +25,7 @@ pub enum Token {
         /// The file.
         file: PathBuf,
         /// Name of the tier whose users get the tokens.
-        #[arg(long)]
+        #[arg(long, value_parser = parse_tier)]
         tier: String,
         /// The most tokens of each user in each period, such as 100/day.
         #[arg(long)]
@@ -35,7 +35,7 @@ pub enum Token {
     /// private tokens.
     User {
         /// Name of the user's tier.
-        #[arg(long)]
+        #[arg(long, value_parser = parse_tier)]
         tier: String,
     },
 }

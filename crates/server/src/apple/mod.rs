@@ -29,6 +29,7 @@ pub(crate) use self::refused::AppleRefused;
 pub use self::settings::AppleConfig;
 pub use self::token_file::PrivateTokensError;
 pub(crate) use self::token_file::check as check_token_file;
+pub use self::token_file::parse_tier;
 pub(crate) use self::tokens::{Payment, PrivateTokens};
 pub(crate) use self::use_cases::{Opened, UseCases};
 

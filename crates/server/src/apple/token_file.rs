@@ -114,6 +114,19 @@ pub(super) struct Rule {
     pub queries: Option<u64>,
 }
 
+/// Parses the name of a tier: ASCII letters, digits, `-` and `_`.
+///
+/// # Errors
+/// A text with the cause and the remedy.
+pub fn parse_tier(name: &str) -> Result<String, &'static str> {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+    if !name.is_empty() && name.bytes().all(fits) {
+        Ok(name.into())
+    } else {
+        Err("a tier's name has letters, digits, - and _; choose another")
+    }
+}
+
 /// Checks the file and the keys that it names.
 ///
 /// # Errors
@@ -135,10 +148,7 @@ pub(super) fn read(path: &Path) -> Result<Rules, PrivateTokensError> {
     let mut signers: BTreeMap<String, Vec<Signer>> = BTreeMap::new();
     for (i, Entry { tier, public, private, queries, issues }) in file.key.into_iter().enumerate() {
         let wrong = |key: &str, cause: &str| wrong(&format!("key.{i}.{key}"), cause);
-        if tier.is_empty() || !tier.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
-        {
-            return Err(wrong("tier", "a tier's name has letters, digits, - and _; choose another"));
-        }
+        let tier = parse_tier(&tier).map_err(|cause| wrong("tier", cause))?;
         if queries == Some(0) {
             return Err(wrong(
                 "queries",

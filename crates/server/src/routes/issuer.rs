@@ -38,7 +38,7 @@ pub(super) async fn directory(State(app): State<Arc<App>>, request: Request) -> 
 
 pub(super) async fn key(State(app): State<Arc<App>>, request: Request) -> Response {
     admit_anyone(&app, request, async |request, _| {
-        Ok(typed("application/octet-stream", issuer(&app)?.key_of(request.headers())?))
+        Ok(typed("application/octet-stream", issuer(&app)?.user(request.headers())?.key()))
     })
     .await
 }
@@ -46,13 +46,12 @@ pub(super) async fn key(State(app): State<Arc<App>>, request: Request) -> Respon
 pub(super) async fn issue(State(app): State<Arc<App>>, request: Request) -> Response {
     admit_anyone(&app, request, async |request, caller| {
         // A user is known before the body is read.
-        let headers = request.headers().clone();
-        issuer(&app)?.key_of(&headers)?;
+        let user = issuer(&app)?.user(request.headers())?;
         let limit = TokenRequest::BYTES as u64;
         let body = app.receive("", Upload::of_any_type(request), limit, &caller).await?;
         let state = Arc::clone(&app);
         computed(&app, move || {
-            Ok(typed(RESPONSE, issuer(&state)?.issue(&headers, &body.bytes, Instant::now())?))
+            Ok(typed(RESPONSE, issuer(&state)?.issue(&user, &body.bytes, Instant::now())?))
         })
         .await
     })
