@@ -85,6 +85,8 @@ PACK = (
 )
 # The kernels, their emulation, and the code that launches them.
 EMULATED = ("crates/cuda", "tests/system/test_cuda_asan.py", "tests/system/cuda_asan.toml")
+# Tests of the service for Apple's clients.
+APPLE = ("apple_client", "apple_service", "apple_tokens", "apple_gateway")
 # Crates whose functions the fuzzers call.
 FUZZED = ("apple", "backend", "cli", "dpf", "lattice", "math", "normalise", "protocols", "store", "wire")
 RTL = ("rtl", "scripts/rtl_area.py", "tests/system/test_rtl.py")
@@ -163,7 +165,7 @@ PARTS = [
         "service",
         "the reference clients, both ports by their OpenAPI documents, the operator's page, the files of deploy/, and a table "
         "that changes all the time",
-        [system("reference_client", "apple_client", "apple_service", "openapi", "page", "deploy", "balancers", "chain")],
+        [system(*APPLE, "reference_client", "openapi", "page", "deploy", "balancers", "chain")],
         needs=("environment", "rust-build"),
         programs=("chromium",),
     ),

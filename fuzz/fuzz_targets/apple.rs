@@ -1,5 +1,6 @@
 //! Any bytes are a message of Apple's clients or an error, and what is in a message is a query, an
-//! evaluation key or an error. Any bytes are a private token or an error.
+//! evaluation key or an error. Any bytes are a private token, a request in binary form, or an
+//! error.
 #![no_main]
 
 use std::sync::LazyLock;
@@ -8,6 +9,7 @@ use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 use spirea_apple::keyword::Bucket;
 use spirea_apple::messages::{ConfigRequest, EncryptedIndices, EvaluationKeys, Inbound, Requests};
+use spirea_apple::ohttp::{BinaryRequest, MAX_FIELD_BYTES, MAX_FIELDS};
 use spirea_apple::privacy_pass::{Token, TokenKey};
 use spirea_apple::{Compression, EvaluationKey, KeyConfig, Query, Set, Shape};
 
@@ -29,6 +31,11 @@ fuzz_target!(|bytes: &[u8]| {
     let _ = (Token::from_authorization(bytes), TokenKey::from_spki(bytes));
     if let Ok(token) = Token::from_bytes(bytes) {
         assert_eq!(token.as_bytes(), bytes);
+    }
+    if let Ok(request) = BinaryRequest::from_bytes(bytes.into()) {
+        let fields = request.fields.iter().map(|(name, value)| name.len() + value.len());
+        assert!(request.fields.len() <= MAX_FIELDS && fields.sum::<usize>() <= MAX_FIELD_BYTES);
+        assert!(request.content.len() < bytes.len());
     }
     let bytes = Bytes::copy_from_slice(bytes);
     read_back::<ConfigRequest>(&bytes);

@@ -23,7 +23,7 @@ def damaged(draw, bodies):
     return bytes(body)
 
 
-for folder in sorted(GOOD.iterdir()):
+for folder in sorted(GOOD.glob("*/*")):
     good = strategies.sampled_from([path.read_bytes() for path in sorted(folder.iterdir())])
     kinds = strategies.one_of(good, damaged(good), strategies.binary(max_size=200))
-    schemathesis.openapi.media_type(f"application/{folder.name}", kinds)
+    schemathesis.openapi.media_type(f"{folder.parent.name}/{folder.name}", kinds)

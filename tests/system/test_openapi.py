@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
+import ohttp
 import spirea_report
 from reference import envelope
 from system.programs import Folder, get, run
@@ -55,9 +56,11 @@ class Workplace(Folder):
             lines += made.stderr[made.stderr.index("[[") :]
         self.write("tokens.toml", lines)
         self.write("query.token", self.tokens["query"])
+        self.run("key", "gateway", "gateway.key")
+        self.write("spirea.toml", '[apple]\ngateway = "gateway.key"\n')
 
     def serving_tables(self, *options):
-        return self.serving(*(f"repository-{name}" for name in TABLES), *options, ports=2)
+        return self.serving(*(f"repository-{name}" for name in TABLES), "--config", "spirea.toml", *options, ports=2)
 
 
 class Server:
@@ -70,18 +73,23 @@ class Server:
         """Writes valid bodies for openapi_bodies.py."""
         query = self.workplace.tokens["query"] if self.guarded else None
         changes = [{"key": "fuzz", "value": "v"}, {"key": "key-7", "value": "w"}, {"key": "key-8", "deleted": True}]
-        bodies = {"x-ndjson": [(json.dumps(change) + "\n").encode() for change in changes], "x-tar": [], "x-protobuf": []}
-        bodies["private-token-request"] = [bytes([0, 2, *range(256), 0])]
+        lines = [(json.dumps(change) + "\n").encode() for change in changes]
+        bodies = {"application/x-ndjson": lines, "application/x-tar": [], "application/x-protobuf": []}
+        bodies["application/private-token-request"] = [bytes([0, 2, *range(256), 0])]
+        [key] = ohttp.KeyConfig.read_list(get(f"{self.data}/.well-known/ohttp-gateway"))
+        fields = {"user-agent": "a", "user-identifier": "1"}
+        inside = [ohttp.request("POST", path, fields, b"") for path in ["/config", "/queries", "/v1/databases"]]
+        bodies["message/ohttp-req"] = [key.encapsulate(request)[0] for request in inside]
         for name in TABLES:
             archive = folder / f"{name}.tar"
             with tarfile.open(archive, "w") as tar:
                 files = (self.workplace.path / name).iterdir()
                 for file in sorted(files, key=lambda file: file.name != "manifest.json"):
                     tar.add(file, file.name)
-            bodies["x-tar"].append(archive.read_bytes())
+            bodies["application/x-tar"].append(archive.read_bytes())
             config = envelope.Message(get(f"{self.data}/v1/databases/{name}/config", query))
             version, base = config.hash(3), config.message(4)
-            bodies["x-protobuf"] += [
+            bodies["application/x-protobuf"] += [
                 envelope.query_request(version, [bytes(base.number(4))], b"", [], b""),
                 envelope.keys_request(version, bytes(base.number(6)), False),
             ]

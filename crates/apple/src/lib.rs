@@ -6,7 +6,8 @@
 //! [`Query`] under the client's [`EvaluationKey`] with [`Database::answer`]. [`UseCase`] adds the
 //! configuration and the checks of whole requests. [`Arithmetic`] holds the backend that computes.
 //!
-//! [`privacy_pass`] issues and verifies the tokens that admit requests.
+//! [`privacy_pass`] issues and verifies the tokens that admit requests. [`ohttp`] removes the
+//! encapsulation of requests that come through a relay.
 //!
 //! The supported parameter sets are those of 27 and 28-bit primes, [`Set`]. The answers equal the
 //! bytes of Apple's own server.
@@ -19,6 +20,7 @@ mod error;
 mod evaluation_key;
 pub mod keyword;
 pub mod messages;
+pub mod ohttp;
 pub mod privacy_pass;
 mod query;
 mod response;

@@ -98,6 +98,10 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     ("compact", &[("Make one base of a base and its changes", "spirea compact --repository versions")]),
     ("key new", &[("Make a key, and keep the public one for clients", "spirea key new operator.key")]),
     ("key public", &[("Print the public key", "spirea key public operator.key")]),
+    (
+        "key gateway",
+        &[("Make a key of the OHTTP gateway for Apple's clients", "spirea key gateway gateway.key")],
+    ),
     ("sign", &[("Sign a snapshot", "spirea sign prices --key operator.key")]),
     (
         "serve",

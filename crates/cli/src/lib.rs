@@ -20,6 +20,7 @@ mod library;
 mod manual;
 mod moved;
 mod plan;
+mod private_file;
 mod progress;
 mod protocol;
 mod publish;

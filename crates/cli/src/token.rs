@@ -1,19 +1,18 @@
 //! `spirea token`.
 
-use std::fs::OpenOptions;
-use std::io::Write as _;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, bail};
+use anyhow::bail;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use clap::{Args, Subcommand, ValueEnum};
 use spirea_apple::privacy_pass::IssuerKey;
 use spirea_console::output::{print_error, print_line};
 use spirea_console::status::Status;
-use spirea_server::{Quota, Scope, Secret};
+use spirea_server::{Quota, Scope, Secret, parse_tier};
 use zeroize::Zeroizing;
+
+use crate::private_file::write_new;
 
 /// Tokens, by which a server knows who may ask.
 #[derive(Subcommand)]
@@ -26,7 +25,7 @@ pub enum Token {
         /// The file.
         file: PathBuf,
         /// Name of the tier whose users get the tokens.
-        #[arg(long)]
+        #[arg(long, value_parser = parse_tier)]
         tier: String,
         /// The most tokens of each user in each period, such as 100/day.
         #[arg(long)]
@@ -36,7 +35,7 @@ pub enum Token {
     /// private tokens.
     User {
         /// Name of the user's tier.
-        #[arg(long)]
+        #[arg(long, value_parser = parse_tier)]
         tier: String,
     },
 }
@@ -89,14 +88,7 @@ pub fn run(token: &Token) -> anyhow::Result<Status> {
 /// Makes an issuer's key.
 fn issuer(path: &Path, tier: &str, issues: Option<Quota>) -> anyhow::Result<Status> {
     let key = IssuerKey::generate()?;
-    let mut options = OpenOptions::new();
-    // A key that is overwritten is lost.
-    let file = options.write(true).create_new(true).mode(0o600).open(path);
-    let written = file.and_then(|mut file| {
-        file.write_all(key.to_pem().map_err(std::io::Error::other)?.as_bytes())?;
-        file.sync_all()
-    });
-    written.with_context(|| format!("{}: the key cannot be written; name a new file", path.display()))?;
+    write_new(path, &key.to_pem()?)?;
     let mut lines = vec![
         "[[key]]".into(),
         format!("tier = {tier:?}"),

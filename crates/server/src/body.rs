@@ -2,6 +2,7 @@
 //! time.
 
 use std::io::{self, Read};
+use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::Request;
@@ -19,11 +20,11 @@ use crate::memory::Memory;
 use crate::pace::{Pace, Rate};
 use crate::refused::Refused;
 
-/// A body that has been read; dropping this releases its memory.
+/// A body that has been read; dropping its last clone releases its memory.
+#[derive(Clone)]
 pub(crate) struct Received {
     pub bytes: Bytes,
-    _memory: OwnedSemaphorePermit,
-    _share: Share,
+    _reserved: Arc<(OwnedSemaphorePermit, Share)>,
 }
 
 /// A message that is being received.
@@ -65,7 +66,7 @@ impl Upload {
         let share = caller.body_share(expected)?;
         let permit = memory.take(expected).ok_or_else(Refused::short_of_memory)?;
         let bytes = Paced::new(self.body, rate).collect(expected).await?;
-        Ok(Received { bytes, _memory: permit, _share: share })
+        Ok(Received { bytes, _reserved: Arc::new((permit, share)) })
     }
 }
 

@@ -7,7 +7,7 @@ use spirea_engine::KeyOptions;
 use spirea_protocols::Party;
 
 use crate::access::Tokens;
-use crate::apple::check_token_file;
+use crate::apple::{GatewayKeys, check_token_file};
 use crate::demo::Demo;
 use crate::follow::Follow;
 use crate::library::{OpenError, Source};
@@ -218,6 +218,9 @@ impl ServerConfig {
         }
         if let Some(file) = &self.apple.tokens {
             check_token_file(file).map_err(|error| wrong("apple.tokens", error.to_string()))?;
+        }
+        if let Some(file) = &self.apple.gateway {
+            GatewayKeys::open(file).map_err(|error| wrong("apple.gateway", error.to_string()))?;
         }
         Ok(())
     }

@@ -81,7 +81,7 @@ mod tls;
 mod traces;
 
 pub use access::{OperatorNames, Quota, QuotaError, REQUEST_ID, Scope, Secret, TOKEN_PREFIX, TokensError};
-pub use apple::{AppleConfig, PrivateTokensError};
+pub use apple::{AppleConfig, GatewayKeysError, PrivateTokensError, parse_tier};
 pub use backend::{BackendChoice, PimChoice, PimMachine, Processor, ShareBackends, gpu_demand};
 pub use background::{Background, Readiness};
 pub use body::{BodyError, declared_bytes, read_body};

@@ -43,6 +43,7 @@ pub(crate) struct Metrics {
     /// Private tokens of Apple's clients, by outcome.
     pub private_tokens: IntCounterVec,
     spent_tokens: IntGaugeVec,
+    gateway_requests: IntCounterVec,
     key_lookups: IntCounterVec,
     key_departures: IntCounterVec,
     pub in_flight: IntGauge,
@@ -201,6 +202,11 @@ impl Metrics {
                 "Spent private tokens that are kept, by tier.",
                 &["tier"],
             )?,
+            gateway_requests: counters(
+                "spirea_gateway_requests_total",
+                "Requests to the OHTTP gateway, by outcome: answered, or why they were not opened.",
+                &["outcome"],
+            )?,
             key_lookups: counters(
                 "spirea_key_lookups_total",
                 "Requests that name evaluation keys, by where these were: memory, disk, shared by another server, or unknown.",
@@ -295,6 +301,11 @@ impl Metrics {
     pub fn responded(&self, database: &str, endpoint: &str, status: u16, bytes: u64) {
         self.requests.with_label_values(&[database, endpoint, &status.to_string()]).inc();
         self.sent.with_label_values(&[database]).inc_by(bytes);
+    }
+
+    /// Counts a request to the gateway whose body has arrived.
+    pub fn through_gateway(&self, outcome: &str) {
+        self.gateway_requests.with_label_values(&[outcome]).inc();
     }
 
     /// Returns the metrics of an existing database.

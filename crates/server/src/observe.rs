@@ -16,7 +16,7 @@ use crate::app::App;
 use crate::traces::{Stages, Trace, begin};
 
 /// Endpoint name for requests that match none.
-const NO_ENDPOINT: &str = "none";
+pub(crate) const NO_ENDPOINT: &str = "none";
 /// The endpoints of probes and monitors.
 const PROBES: [&str; 4] = ["/healthz", "/livez", "/readyz", "/metrics"];
 

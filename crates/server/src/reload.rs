@@ -1,5 +1,5 @@
-//! Files that are read again: the certificate and the tokens when they change, snapshots when they
-//! are watched, and all of them on request.
+//! Files that are read again: the certificate, the tokens and the gateway's keys when they change,
+//! snapshots when they are watched, and all of them on request.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 
 use crate::access::Tokens;
 use crate::app::App;
+use crate::apple::GatewayKeys;
 use crate::config::ServerConfig;
 use crate::tls::Certificates;
 
@@ -17,8 +18,8 @@ use crate::tls::Certificates;
 /// swapped as a whole.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// Asks a server to read its certificate, its tokens and its folders of snapshots again, even if
-/// they do not seem to have changed.
+/// Asks a server to read its certificate, its tokens, its gateway's keys and its folders of
+/// snapshots again, even if they do not seem to have changed.
 #[derive(Clone, Debug, Default)]
 pub struct Reloader(Arc<Notify>);
 
@@ -33,6 +34,7 @@ impl Reloader {
 pub(crate) struct Watched {
     pub certificates: Option<Arc<Certificates>>,
     pub tokens: Option<Arc<Tokens>>,
+    pub gateway: Option<Arc<GatewayKeys>>,
     /// Folders whose snapshots are adopted when they change.
     pub snapshots: Vec<PathBuf>,
     /// Stamps of the files before they were first read.
@@ -46,6 +48,7 @@ type Stamp = Vec<Option<(SystemTime, u64)>>;
 pub(crate) struct Stamps {
     certificates: Stamp,
     tokens: Stamp,
+    gateway: Stamp,
     snapshots: Stamp,
 }
 
@@ -55,6 +58,7 @@ impl Stamps {
         Self {
             certificates: stamp(config.tls.iter().flat_map(|files| [&*files.certificate, &*files.key])),
             tokens: stamp(config.tokens.as_deref()),
+            gateway: stamp(config.apple.gateway.as_deref()),
             snapshots: stamp_folders(&watched_folders(config)),
         }
     }
@@ -125,11 +129,15 @@ impl Watched {
             let look = move || {
                 let now = watched.stamps();
                 let Seen { before, mut tried } = seen;
-                watched.reload(
-                    &app,
-                    asked || now.certificates != before.certificates,
-                    asked || now.tokens != before.tokens,
-                );
+                if asked || now.certificates != before.certificates {
+                    watched.reload_certificates(&app);
+                }
+                if asked || now.tokens != before.tokens {
+                    watched.reload_tokens(&app);
+                }
+                if asked || now.gateway != before.gateway {
+                    watched.reload_gateway(&app);
+                }
                 // A folder that still changes may hold files that are not complete.
                 let settled = now.snapshots == before.snapshots;
                 if asked || (settled && now.snapshots != tried) {
@@ -148,26 +156,38 @@ impl Watched {
         Stamps {
             certificates: stamp(certificates),
             tokens: stamp(self.tokens.iter().map(|tokens| tokens.path())),
+            gateway: stamp(self.gateway.iter().map(|keys| keys.path())),
             snapshots: stamp_folders(&self.snapshots),
         }
     }
 
-    fn reload(&self, app: &App, certificates: bool, tokens: bool) {
-        if let Some(certificates) = self.certificates.as_ref().filter(|_| certificates) {
-            let outcome = certificates.reload();
-            app.metrics.reloaded("certificate", outcome.is_ok());
-            match outcome {
-                Ok(()) => tracing::info!("the certificate was read again; new connections get it"),
-                Err(error) => tracing::error!(%error, "the certificate stays as it was"),
-            }
+    fn reload_certificates(&self, app: &App) {
+        let Some(certificates) = &self.certificates else { return };
+        let outcome = certificates.reload();
+        app.metrics.reloaded("certificate", outcome.is_ok());
+        match outcome {
+            Ok(()) => tracing::info!("the certificate was read again; new connections get it"),
+            Err(error) => tracing::error!(%error, "the certificate stays as it was"),
         }
-        if let Some(tokens) = self.tokens.as_ref().filter(|_| tokens) {
-            let outcome = tokens.reload();
-            app.metrics.reloaded("tokens", outcome.is_ok());
-            match outcome {
-                Ok(()) => tracing::info!("the tokens were read again"),
-                Err(error) => tracing::error!(%error, "the tokens stay as they were"),
-            }
+    }
+
+    fn reload_tokens(&self, app: &App) {
+        let Some(tokens) = &self.tokens else { return };
+        let outcome = tokens.reload();
+        app.metrics.reloaded("tokens", outcome.is_ok());
+        match outcome {
+            Ok(()) => tracing::info!("the tokens were read again"),
+            Err(error) => tracing::error!(%error, "the tokens stay as they were"),
+        }
+    }
+
+    fn reload_gateway(&self, app: &App) {
+        let Some(keys) = &self.gateway else { return };
+        let outcome = keys.reload();
+        app.metrics.reloaded("gateway", outcome.is_ok());
+        match outcome {
+            Ok(()) => tracing::info!("the gateway's keys were read again"),
+            Err(error) => tracing::error!(%error, "the gateway's keys stay as they were"),
         }
     }
 }

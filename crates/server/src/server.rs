@@ -14,7 +14,7 @@ use tokio::net::TcpListener;
 
 use crate::access::{Access, Gate, OperatorNames, Tokens, TokensError};
 use crate::app::App;
-use crate::apple::{Apple, PrivateTokens, PrivateTokensError};
+use crate::apple::{Apple, GatewayKeys, GatewayKeysError, PrivateTokens, PrivateTokensError};
 use crate::backend::Backends;
 use crate::config::WrongSetting;
 use crate::connections::{ADMIN_CONNECTIONS, ADMIN_MEMORY, Port, Stopper};
@@ -85,6 +85,9 @@ pub enum ServeError {
     /// The private tokens of Apple's clients cannot be accepted.
     #[error(transparent)]
     PrivateTokens(#[from] PrivateTokensError),
+    /// The gateway of Apple's clients has no keys.
+    #[error(transparent)]
+    Gateway(#[from] GatewayKeysError),
     /// The backend cannot run here.
     #[error(transparent)]
     Backend(#[from] BackendError),
@@ -261,7 +264,13 @@ impl Server {
         let limits = config.limits.clone();
         let metrics = Metrics::new()?;
         let traces = config.traces.clone();
-        let apple = Apple::new(&config.apple, config.answering_threads(), metrics.private_tokens.clone())?;
+        let gateway = config.apple.gateway.as_deref().map(GatewayKeys::open).transpose()?.map(Arc::new);
+        let apple = Apple::new(
+            &config.apple,
+            config.answering_threads(),
+            gateway.clone(),
+            metrics.private_tokens.clone(),
+        )?;
         let app = App {
             engine,
             traces: traces.map(|collector| Spans::start(collector, metrics.dropped_traces.clone())),
@@ -290,7 +299,7 @@ impl Server {
             addresses: Addresses { data, admin: admin_address, tls: certificates.is_some() },
             app: Arc::new(app),
             limits,
-            watched: Watched { certificates, tokens, snapshots: watched_folders(config), opened },
+            watched: Watched { certificates, tokens, gateway, snapshots: watched_folders(config), opened },
             loading: None,
             stopper: Stopper::new(),
             reloader: Reloader::default(),
@@ -317,8 +326,8 @@ impl Server {
         &self.app.engine
     }
 
-    /// Returns a handle that makes the server read its certificate, its tokens and its folders of
-    /// snapshots again.
+    /// Returns a handle that makes the server read its certificate, its tokens, its gateway's keys
+    /// and its folders of snapshots again.
     pub fn reloader(&self) -> Reloader {
         self.reloader.clone()
     }
@@ -426,8 +435,8 @@ async fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), ServeE
 }
 
 /// Serves on a runtime of its own until SIGINT or SIGTERM; calls `bound` with the addresses once
-/// the ports are bound. SIGHUP makes the server read the certificate, the tokens and the folders of
-/// snapshots again.
+/// the ports are bound. SIGHUP makes the server read the certificate, the tokens, the gateway's
+/// keys and the folders of snapshots again.
 ///
 /// # Errors
 /// Those of [`Server::bind`]; [`ServeError::System`] if the system refuses threads or signals.

@@ -36,7 +36,7 @@ pub(super) fn server(apple: &AppleTables) -> Observer {
                 security.bdgl16,
                 security.core_svp
             ),
-            "who the client is: a User-Identifier is chosen by the client and proves nothing; without Apple's relay the server sees the address. A private token shows that its owner may ask, and not who that is; requests are unlinkable only as far as the User-Identifier and the evaluation key allow".into(),
+            "who the client is: a User-Identifier is chosen by the client and proves nothing; without a relay (apple.gateway) the server sees the address. A private token shows that its owner may ask, and not who that is; requests are unlinkable only as far as the User-Identifier and the evaluation key allow".into(),
         ],
     }
 }

@@ -221,6 +221,21 @@ fn tokens_that_allow_nothing_are_not_made() {
 }
 
 #[test]
+fn tiers_have_names_that_the_file_of_private_tokens_takes() {
+    let folder = TempDir::new().unwrap();
+    for arguments in [&["token", "issuer", "issuer.pem"][..], &["token", "user"]] {
+        for tier in ["", "a b", "a\"", "caf\u{e9}"] {
+            let output = spirea(folder.path(), &[arguments, &["--tier", tier]].concat(), &[]);
+            assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{tier:?}");
+            let said = text(&output.stderr);
+            assert!(said.contains("--tier") && said.contains("letters, digits"), "{said}");
+        }
+    }
+    assert!(!folder.path().join("issuer.pem").exists());
+    assert!(spirea(folder.path(), &["token", "user", "--tier", "free_2-a"], &[]).status.success());
+}
+
+#[test]
 fn the_doctor_examines_the_way_to_an_answer_and_says_what_is_wrong() {
     let folder = with_snapshot();
     let folder = folder.path();

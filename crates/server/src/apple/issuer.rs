@@ -1,7 +1,7 @@
 //! Issuing of private tokens: users, known by a bearer token, get as many as their tier allows.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use axum::http::header::AUTHORIZATION;
@@ -21,12 +21,18 @@ use crate::access::{Exceeded, Window, bearer};
 pub(crate) const ISSUE: &str = "/issue";
 
 /// User of a tier.
-struct User {
-    tier: String,
+pub(crate) struct User {
+    /// Key that signs the tier's tokens.
+    signer: Arc<Signer>,
     window: Mutex<Window>,
 }
 
 impl User {
+    /// Returns the public key that signs the user's tokens, as `SubjectPublicKeyInfo`.
+    pub fn key(&self) -> Vec<u8> {
+        self.signer.key.public().spki().to_vec()
+    }
+
     // No code under this lock panics.
     fn locked(&self) -> MutexGuard<'_, Window> {
         self.window.lock().unwrap_or_else(PoisonError::into_inner)
@@ -36,10 +42,10 @@ impl User {
 /// Issuer of private tokens.
 pub(crate) struct Issuer {
     /// Keys of each tier. The first one signs; the others are listed while keys are exchanged.
-    signers: BTreeMap<String, Vec<Signer>>,
+    signers: BTreeMap<String, Vec<Arc<Signer>>>,
     /// Users by the BLAKE3 hash of their token: the time of a look-up here depends on the hash, not
     /// on the token.
-    users: HashMap<[u8; 32], User>,
+    users: HashMap<[u8; 32], Arc<User>>,
     /// Requests for tokens, by outcome.
     outcomes: IntCounterVec,
 }
@@ -51,8 +57,15 @@ impl Issuer {
         users: impl IntoIterator<Item = ([u8; 32], String)>,
         outcomes: IntCounterVec,
     ) -> Self {
-        let user = |(hash, tier)| (hash, User { tier, window: Mutex::default() });
-        Self { signers, users: users.into_iter().map(user).collect(), outcomes }
+        let shared = |keys: Vec<Signer>| keys.into_iter().map(Arc::new).collect();
+        let signers: BTreeMap<_, Vec<_>> =
+            signers.into_iter().map(|(tier, keys)| (tier, shared(keys))).collect();
+        let user = |(hash, tier)| {
+            let signer = Arc::clone(signers.get(&tier)?.first()?);
+            Some((hash, Arc::new(User { signer, window: Mutex::default() })))
+        };
+        let users = users.into_iter().filter_map(user).collect();
+        Self { signers, users, outcomes }
     }
 
     /// Returns the directory of RFC 9578 (section 4).
@@ -62,15 +75,9 @@ impl Issuer {
         json!({ "issuer-request-uri": ISSUE, "token-keys": keys.map(key).collect::<Vec<_>>() })
     }
 
-    /// Returns the public key that signs a user's tokens, as `SubjectPublicKeyInfo`.
-    pub fn key_of(&self, headers: &HeaderMap) -> Result<Vec<u8>, AppleRefused> {
-        let (_, signer) = self.user(headers)?;
-        Ok(signer.key.public().spki().to_vec())
-    }
-
     /// Takes a token from a user's allowance and signs it. A request that is refused costs nothing.
-    pub fn issue(&self, headers: &HeaderMap, body: &[u8], now: Instant) -> Result<Vec<u8>, AppleRefused> {
-        let (user, signer) = self.user(headers)?;
+    pub fn issue(&self, user: &User, body: &[u8], now: Instant) -> Result<Vec<u8>, AppleRefused> {
+        let signer = &user.signer;
         let request = TokenRequest::from_bytes(body).map_err(|error| self.malformed(error))?;
         if let Some(quota) = signer.issues {
             user.locked().take(quota, 1, now).map_err(|exceeded| {
@@ -90,11 +97,11 @@ impl Issuer {
         Ok(signature.into())
     }
 
-    fn user(&self, headers: &HeaderMap) -> Result<(&User, &Signer), AppleRefused> {
+    /// Returns the user whose token a request has.
+    pub fn user(&self, headers: &HeaderMap) -> Result<Arc<User>, AppleRefused> {
         let presented = headers.get(AUTHORIZATION).and_then(|value| bearer(value.as_bytes()));
         let user = presented.and_then(|token| self.users.get(blake3::hash(token).as_bytes()));
-        let signer = user.and_then(|user| Some((user, self.signers.get(&user.tier)?.first()?)));
-        signer.ok_or_else(|| {
+        user.cloned().ok_or_else(|| {
             self.count("unknown_user");
             let message = "the request has no user's token of this issuer: send Authorization: Bearer ...";
             AppleRefused::unauthorized(message, HeaderValue::from_static("Bearer"))

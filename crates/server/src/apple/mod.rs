@@ -4,8 +4,10 @@
 //! with one; without it, quotas go by address. A client chooses its `User-Identifier` itself, so it
 //! names keys and proves nothing.
 
+mod gateway;
 mod issuer;
 mod keys;
+mod private_file;
 mod quota;
 mod refused;
 mod settings;
@@ -18,6 +20,8 @@ use std::sync::Arc;
 use prometheus::IntCounterVec;
 use tokio::sync::Semaphore;
 
+pub(crate) use self::gateway::GatewayKeys;
+pub use self::gateway::GatewayKeysError;
 pub(crate) use self::issuer::{ISSUE, Issuer};
 pub(crate) use self::keys::{KeyName, Keys};
 pub(crate) use self::quota::AddressQuota;
@@ -25,6 +29,7 @@ pub(crate) use self::refused::AppleRefused;
 pub use self::settings::AppleConfig;
 pub use self::token_file::PrivateTokensError;
 pub(crate) use self::token_file::check as check_token_file;
+pub use self::token_file::parse_tier;
 pub(crate) use self::tokens::{Payment, PrivateTokens};
 pub(crate) use self::use_cases::{Opened, UseCases};
 
@@ -38,12 +43,15 @@ pub(crate) struct Apple {
     pub tokens: Option<PrivateTokens>,
     /// Issuer of private tokens, if there are private keys.
     pub issuer: Option<Issuer>,
+    /// Keys of the gateway, if there is one.
+    pub gateway: Option<Arc<GatewayKeys>>,
     /// Permits of computations: one for each answering thread.
     pub computing: Arc<Semaphore>,
 }
 
 impl Apple {
-    /// Creates the state for `threads` computations at once. `outcomes` counts private tokens.
+    /// Creates the state for `threads` computations at once, with the keys of a gateway if there is
+    /// one. `outcomes` counts private tokens.
     ///
     /// # Errors
     /// [`PrivateTokensError`] if the file of private tokens, or a file that it names, cannot be
@@ -51,6 +59,7 @@ impl Apple {
     pub fn new(
         config: &AppleConfig,
         threads: usize,
+        gateway: Option<Arc<GatewayKeys>>,
         outcomes: IntCounterVec,
     ) -> Result<Self, PrivateTokensError> {
         let opened = config.tokens.as_deref().map(|file| PrivateTokens::open(file, outcomes)).transpose()?;
@@ -60,6 +69,7 @@ impl Apple {
             quota: AddressQuota::new(config.quota),
             tokens,
             issuer,
+            gateway,
             computing: Arc::new(Semaphore::new(threads)),
         })
     }

@@ -9,6 +9,9 @@ pub struct AppleConfig {
     /// File of the keys whose private tokens (Privacy Pass) requests must bring; without a file,
     /// they need none.
     pub tokens: Option<PathBuf>,
+    /// File of the keys of an OHTTP gateway, through which requests come from a relay; without a
+    /// file, there is no gateway.
+    pub gateway: Option<PathBuf>,
     /// Queries that one address may make in each period; `None` for any number. With private
     /// tokens it has no effect.
     pub quota: Option<Quota>,
@@ -22,10 +25,11 @@ pub struct AppleConfig {
 }
 
 impl Default for AppleConfig {
-    /// No private tokens; no quota; 1 GiB of keys, 64 from one address; 30 days.
+    /// No private tokens; no gateway; no quota; 1 GiB of keys, 64 from one address; 30 days.
     fn default() -> Self {
         Self {
             tokens: None,
+            gateway: None,
             quota: None,
             keys_memory: 1 << 30,
             client_keys: 64,

@@ -1,25 +1,20 @@
 //! The file of the keys whose private tokens are accepted, and of the users who get some.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fs::File as Opened;
-use std::io::{self, Read as _};
-use std::os::unix::fs::MetadataExt as _;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use rustls::pki_types::SubjectPublicKeyInfoDer;
 use rustls::pki_types::pem::PemObject;
 use serde::Deserialize;
 use spirea_apple::privacy_pass::{Challenge, IssuerKey, TokenKey, TokenKeyError};
-use zeroize::Zeroizing;
 
+use super::private_file;
 use crate::access::{Quota, hash};
 use crate::settings::Document;
 
 /// Default of the most spent tokens that are kept for a key: 64 MiB on disk.
 const MOST_SPENT: usize = 4 << 20;
-
-/// Maximum length of a private key's file, in bytes.
-const MAX_KEY_BYTES: u64 = 16 << 10;
 
 /// Reason why private tokens cannot be accepted.
 #[derive(Debug, thiserror::Error)]
@@ -119,6 +114,19 @@ pub(super) struct Rule {
     pub queries: Option<u64>,
 }
 
+/// Parses the name of a tier: ASCII letters, digits, `-` and `_`.
+///
+/// # Errors
+/// A text with the cause and the remedy.
+pub fn parse_tier(name: &str) -> Result<String, &'static str> {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+    if !name.is_empty() && name.bytes().all(fits) {
+        Ok(name.into())
+    } else {
+        Err("a tier's name has letters, digits, - and _; choose another")
+    }
+}
+
 /// Checks the file and the keys that it names.
 ///
 /// # Errors
@@ -140,10 +148,7 @@ pub(super) fn read(path: &Path) -> Result<Rules, PrivateTokensError> {
     let mut signers: BTreeMap<String, Vec<Signer>> = BTreeMap::new();
     for (i, Entry { tier, public, private, queries, issues }) in file.key.into_iter().enumerate() {
         let wrong = |key: &str, cause: &str| wrong(&format!("key.{i}.{key}"), cause);
-        if tier.is_empty() || !tier.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
-        {
-            return Err(wrong("tier", "a tier's name has letters, digits, - and _; choose another"));
-        }
+        let tier = parse_tier(&tier).map_err(|cause| wrong("tier", cause))?;
         if queries == Some(0) {
             return Err(wrong(
                 "queries",
@@ -216,18 +221,7 @@ fn public_key(path: &Path) -> Result<TokenKey, String> {
 
 /// Reads a private key, which only its owner may be able to read.
 fn private_key(path: &Path) -> Result<IssuerKey, String> {
-    let place = path.display();
-    let unreadable =
-        |error| format!("{place} cannot be read: {error}; name a file that `spirea token issuer` made");
-    let file = Opened::open(path).map_err(unreadable)?;
-    if file.metadata().map_err(unreadable)?.mode() & 0o077 != 0 {
-        return Err(format!(
-            "{place}: others than its owner may read this private key: chmod 600 it, or make a new one if they have"
-        ));
-    }
-    // Reserved at once: a text that grows leaves copies behind.
-    let mut text = Zeroizing::new(String::with_capacity(MAX_KEY_BYTES as usize));
-    file.take(MAX_KEY_BYTES).read_to_string(&mut text).map_err(unreadable)?;
+    let text = private_file::read(path, "spirea token issuer")?;
     IssuerKey::from_pem(&text)
-        .map_err(|error| format!("{place}: {error}; make one with `spirea token issuer`"))
+        .map_err(|error| format!("{}: {error}; make one with `spirea token issuer`", path.display()))
 }

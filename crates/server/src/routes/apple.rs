@@ -44,32 +44,67 @@ struct Admitted {
     queries: Option<u64>,
 }
 
+/// Admission and body of a request that came through the gateway, in the request's extensions. The
+/// request around it was admitted, and its body's memory is reserved.
+#[derive(Clone)]
+pub(super) struct Enclosed {
+    /// Sender of the request around it: the relay.
+    pub caller: Caller,
+    pub body: Received,
+}
+
+/// Admits a request without a token of this server, and responds as `respond` does.
+pub(super) async fn admit_anyone(
+    app: &Arc<App>,
+    request: Request,
+    respond: impl AsyncFnOnce(Request, Caller) -> Result<Response, AppleRefused>,
+) -> Response {
+    match app.gate.admit_anyone(&request) {
+        Ok((caller, permit)) => Held::attach(respond(request, caller).await.into_response(), permit),
+        Err(refused) => AppleRefused::from(refused).into_response(),
+    }
+}
+
 /// Admits a request, reads its body of at most `limit` bytes and responds as `respond` does.
 async fn admitted<F: Future<Output = Result<Response, AppleRefused>>>(
     app: &Arc<App>,
-    request: Request,
+    mut request: Request,
     limit: u64,
     respond: impl FnOnce(Admitted) -> F,
 ) -> Response {
-    let (caller, permit) = match app.gate.admit_anyone(&request) {
-        Ok(admitted) => admitted,
-        Err(refused) => return AppleRefused::from(refused).into_response(),
+    if let Some(Enclosed { caller, body }) = request.extensions_mut().remove() {
+        let fits = body.bytes.len() as u64 <= limit;
+        let body = async { if fits { Ok(body) } else { Err(Refused::too_large(limit)) } };
+        return paid(app, request.headers(), caller, body, respond).await.into_response();
+    }
+    admit_anyone(app, request, async |request, caller| {
+        let headers = request.headers().clone();
+        let body = app.receive("", Upload::of_any_type(request), limit, &caller);
+        paid(app, &headers, caller.clone(), body, respond).await
+    })
+    .await
+}
+
+/// Checks a request's headers, receives its body, spends its token and responds as `respond` does.
+async fn paid<F: Future<Output = Result<Response, AppleRefused>>>(
+    app: &Arc<App>,
+    headers: &HeaderMap,
+    caller: Caller,
+    body: impl Future<Output = Result<Received, Refused>>,
+    respond: impl FnOnce(Admitted) -> F,
+) -> Result<Response, AppleRefused> {
+    let user = user(headers)?;
+    let payment = match &app.apple.tokens {
+        Some(tokens) => Some(tokens.verify(headers)?),
+        None => None,
     };
-    let response = async {
-        let user = user(request.headers())?;
-        let payment = match &app.apple.tokens {
-            Some(tokens) => Some(tokens.verify(request.headers())?),
-            None => None,
-        };
-        let body = app.receive("", Upload::of_any_type(request), limit, &caller).await?;
-        let queries = payment.as_ref().and_then(Payment::queries);
-        // The token is spent only now, so a body that does not arrive costs none.
-        if let Some(payment) = payment {
-            spend(app, payment).await?;
-        }
-        respond(Admitted { user, caller, body, queries }).await
-    };
-    Held::attach(response.await.into_response(), permit)
+    let body = body.await?;
+    let queries = payment.as_ref().and_then(Payment::queries);
+    // The token is spent only now, so a body that does not arrive costs none.
+    if let Some(payment) = payment {
+        spend(app, payment).await?;
+    }
+    respond(Admitted { user, caller, body, queries }).await
 }
 
 /// Spends a token on the blocking pool, because it is written down.

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use axum::handler::Handler;
-use axum::http::{HeaderValue, Method};
+use axum::http::Method;
 use axum::routing::{MethodRouter, get};
 use spirea_wire::Code;
 
@@ -48,13 +48,6 @@ impl Endpoint {
             causes: Vec::new(),
             handler,
         }
-    }
-
-    /// Returns the methods of its path: `GET` implies `HEAD`, and `OPTIONS` lists the methods.
-    pub fn allow(&self) -> HeaderValue {
-        let head = if self.method == Method::GET { "HEAD, " } else { "" };
-        let methods = format!("{}, {head}OPTIONS", self.method);
-        HeaderValue::try_from(methods).expect("names of methods are a header's value")
     }
 }
 

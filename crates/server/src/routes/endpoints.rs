@@ -13,11 +13,12 @@ use super::endpoint::{Endpoint, HASH, Header, Parameter, Success};
 use super::openapi::{self, FORM};
 use super::publish::{CHANGES_TYPE, SNAPSHOT_TYPE};
 use super::response::json_text;
-use super::{admin, apple, control, follow, hint, issuer, keys, page, publish, query};
+use super::{admin, apple, control, follow, gateway, hint, issuer, keys, page, publish, query};
 use crate::accept::JSON;
 use crate::access::{self, Scope};
 use crate::app::App;
 use crate::apple::ISSUE;
+use crate::problem::PROBLEM;
 
 /// Content type of files.
 const BYTES: &str = "application/octet-stream";
@@ -306,17 +307,79 @@ pub(super) fn data_endpoints() -> Vec<Endpoint> {
                 ].concat(),
             handler: post(query::query),
         },
+    ]);
+    endpoints.extend(apple_endpoints());
+    endpoints.extend(issuer_endpoints());
+    endpoints.extend(gateway_endpoints());
+    endpoints
+}
+
+/// Returns the endpoints for Apple's clients, to which the gateway leads too.
+pub(super) fn apple_endpoints() -> [Endpoint; 3] {
+    [
         for_apple(
             "/config",
             "Configurations of use cases for Apple's clients (ConfigRequest), and the evaluation keys that they need.",
             "a message ConfigResponse",
             post(apple::config),
         ),
-        for_apple("/key", "Stores evaluation keys of an Apple client (EvaluationKeys).", "", post(apple::key)),
-        for_apple("/queries", "Look-ups of an Apple client (Requests).", "a message Responses", post(apple::queries)),
-    ]);
-    endpoints.extend(issuer_endpoints());
-    endpoints
+        for_apple(
+            "/key",
+            "Stores evaluation keys of an Apple client (EvaluationKeys).",
+            "",
+            post(apple::key),
+        ),
+        for_apple(
+            "/queries",
+            "Look-ups of an Apple client (Requests).",
+            "a message Responses",
+            post(apple::queries),
+        ),
+    ]
+}
+
+/// Returns the endpoints of the OHTTP gateway. RFC 9540 defines their path.
+fn gateway_endpoints() -> [Endpoint; 2] {
+    const PATH: &str = "/.well-known/ohttp-gateway";
+    const NONE: (u16, &str) = (404, "this server is no OHTTP gateway");
+    const BUSY: (u16, &str) = (429, "too many requests are being served");
+    const REFUSALS: [(u16, &str); 7] = [
+        NONE,
+        (408, "the body came too slowly"),
+        (413, "the body is too long"),
+        (415, "the body is no encapsulated request"),
+        BUSY,
+        (500, "a defect"),
+        (503, "too little memory is left"),
+    ];
+    let keys = Endpoint::open(
+        PATH,
+        "The key configurations of the OHTTP gateway for Apple's clients (RFC 9458, RFC 9540).",
+        or_refused(ok(gateway::KEYS, "the key configurations"), &[NONE, BUSY]),
+        gateway::keys,
+    );
+    let unopened = Success {
+        status: 400,
+        ..ok(
+            PROBLEM,
+            "the encapsulation cannot be removed, as problem details (RFC 9457); of type ohttp-key, if other keys help",
+        )
+    };
+    let mut successes =
+        or_refused(ok(gateway::RESPONSE, "an encapsulated response, whatever its status"), &REFUSALS);
+    successes.push(unopened);
+    let open = Endpoint {
+        method: Method::POST,
+        body: Some(gateway::REQUEST),
+        handler: post(gateway::open),
+        ..Endpoint::open(
+            PATH,
+            "An encapsulated request to /config, /key or /queries (RFC 9458), without its client's address.",
+            successes,
+            gateway::keys,
+        )
+    };
+    [keys, open]
 }
 
 /// Returns the endpoints of the issuer of private tokens.

@@ -9,11 +9,10 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use spirea_apple::privacy_pass::TokenRequest;
 
-use super::apple::computed;
+use super::apple::{admit_anyone, computed};
 use crate::app::App;
 use crate::apple::{AppleRefused, Issuer};
 use crate::body::Upload;
-use crate::held::Held;
 
 /// Media types of RFC 9578.
 pub(super) const DIRECTORY: &str = "application/private-token-issuer-directory";
@@ -30,42 +29,29 @@ fn typed(content_type: &'static str, body: Vec<u8>) -> Response {
     ([(CONTENT_TYPE, HeaderValue::from_static(content_type))], body).into_response()
 }
 
-/// Admits a request and responds as `respond` does.
-async fn admitted<F: Future<Output = Result<Response, AppleRefused>>>(
-    app: &Arc<App>,
-    request: Request,
-    respond: impl FnOnce(Request, crate::access::Caller) -> F,
-) -> Response {
-    match app.gate.admit_anyone(&request) {
-        Ok((caller, permit)) => Held::attach(respond(request, caller).await.into_response(), permit),
-        Err(refused) => AppleRefused::from(refused).into_response(),
-    }
-}
-
 pub(super) async fn directory(State(app): State<Arc<App>>, request: Request) -> Response {
-    admitted(&app, request, async |_, _| {
+    admit_anyone(&app, request, async |_, _| {
         Ok(typed(DIRECTORY, issuer(&app)?.directory().to_string().into_bytes()))
     })
     .await
 }
 
 pub(super) async fn key(State(app): State<Arc<App>>, request: Request) -> Response {
-    admitted(&app, request, async |request, _| {
-        Ok(typed("application/octet-stream", issuer(&app)?.key_of(request.headers())?))
+    admit_anyone(&app, request, async |request, _| {
+        Ok(typed("application/octet-stream", issuer(&app)?.user(request.headers())?.key()))
     })
     .await
 }
 
 pub(super) async fn issue(State(app): State<Arc<App>>, request: Request) -> Response {
-    admitted(&app, request, async |request, caller| {
+    admit_anyone(&app, request, async |request, caller| {
         // A user is known before the body is read.
-        let headers = request.headers().clone();
-        issuer(&app)?.key_of(&headers)?;
+        let user = issuer(&app)?.user(request.headers())?;
         let limit = TokenRequest::BYTES as u64;
         let body = app.receive("", Upload::of_any_type(request), limit, &caller).await?;
         let state = Arc::clone(&app);
         computed(&app, move || {
-            Ok(typed(RESPONSE, issuer(&state)?.issue(&headers, &body.bytes, Instant::now())?))
+            Ok(typed(RESPONSE, issuer(&state)?.issue(&user, &body.bytes, Instant::now())?))
         })
         .await
     })

@@ -9,6 +9,7 @@ mod demo;
 mod endpoint;
 mod endpoints;
 mod follow;
+mod gateway;
 mod hint;
 mod issuer;
 mod keys;
@@ -22,19 +23,22 @@ mod request;
 mod response;
 
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::header::ALLOW;
 use axum::http::{HeaderValue, Method, Uri};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
+use axum::routing::MethodRouter;
+use axum::{Extension, Router};
 use tower_http::catch_panic::CatchPanicLayer;
 
 use self::cors::admit_pages;
 use self::endpoint::Endpoint;
-use self::endpoints::{admin_endpoints, data_endpoints};
+use self::endpoints::{admin_endpoints, apple_endpoints, data_endpoints};
+use self::gateway::Inside;
 use crate::access::{Gate, Scope, one_host};
 use crate::app::App;
 use crate::held::Held;
@@ -48,6 +52,7 @@ pub(crate) fn data(app: &Arc<App>) -> Router {
     let negotiated = middleware::from_fn(negotiate);
     let page = app.demo.clone().map_or_else(Router::new, demo::page);
     router(app, data_endpoints())
+        .layer(Extension(Inside::new(app, apple_endpoints())))
         .merge(page)
         .layer(middleware::from_fn(one_host))
         .layer(negotiated)
@@ -70,22 +75,36 @@ pub(crate) fn admin(app: &Arc<App>) -> Router {
 }
 
 fn router(app: &Arc<App>, endpoints: Vec<Endpoint>) -> Router {
-    let add = |router: Router<Arc<App>>, endpoint: Endpoint| {
-        let allow = endpoint.allow();
-        let Endpoint { path, scope, handler, .. } = endpoint;
+    let mut paths: BTreeMap<_, (Vec<Method>, MethodRouter<_>)> = BTreeMap::new();
+    for Endpoint { method, path, scope, handler, .. } in endpoints {
         let admitted = |scope| middleware::from_fn_with_state((Arc::clone(&app.gate), scope), admit);
         let handler = match scope {
             Some(scope) => handler.route_layer(admitted(scope)),
             None => handler,
         };
-        router.route(path, handler.fallback(|method| other_method(method, allow)))
+        let (methods, handlers) = paths.entry(path).or_default();
+        methods.push(method);
+        *handlers = std::mem::take(handlers).merge(handler);
+    }
+    let add = |router: Router<_>, (path, (methods, handlers)): (_, (Vec<Method>, MethodRouter<_>))| {
+        let allow = allow(&methods);
+        router.route(path, handlers.fallback(|method| other_method(method, allow)))
     };
-    endpoints
+    paths
         .into_iter()
         .fold(Router::new(), add)
         .fallback(|uri: Uri| async move { Refused::no_such_endpoint(uri.path()) })
         .layer(CatchPanicLayer::custom(panicked))
         .with_state(Arc::clone(app))
+}
+
+/// Returns the value of `Allow` for a path's methods: `GET` implies `HEAD`, and `OPTIONS` lists the
+/// methods.
+fn allow(methods: &[Method]) -> HeaderValue {
+    let mut names: Vec<&str> = methods.iter().map(Method::as_str).collect();
+    names.extend(methods.contains(&Method::GET).then_some("HEAD"));
+    names.push("OPTIONS");
+    HeaderValue::try_from(names.join(", ")).expect("names of methods are a header's value")
 }
 
 /// Responds to a method without a handler: lists the methods that the path has.

@@ -109,6 +109,7 @@ struct KeySettings {
 #[serde(default, deny_unknown_fields)]
 struct AppleSettings {
     tokens: Option<PathBuf>,
+    gateway: Option<PathBuf>,
     #[serde(deserialize_with = "parsed")]
     quota: Option<Quota>,
     #[serde(deserialize_with = "size")]
@@ -198,7 +199,7 @@ impl Settings {
     /// Resolves the paths of a settings file relative to the file's folder.
     fn relative_to(mut self, folder: &Path) -> Self {
         let Self { databases, signing_key, follow, keys, apple, tls, tokens, .. } = &mut self;
-        let others = [&mut follow.token_file, &mut follow.ca, &mut apple.tokens];
+        let others = [&mut follow.token_file, &mut follow.ca, &mut apple.tokens, &mut apple.gateway];
         let files = [signing_key, &mut keys.folder, &mut tls.certificate, &mut tls.key, &mut tokens.file];
         let databases = databases.iter_mut().flatten().map(|database| &mut database.path);
         for path in files.into_iter().chain(others).flatten().chain(databases) {
@@ -265,6 +266,7 @@ impl Settings {
         set(&mut config.keys.expiry, keys.expiry);
         set(&mut config.redis, keys.redis.map(|url| Some(url.into())));
         set(&mut config.apple.tokens, apple.tokens.map(Some));
+        set(&mut config.apple.gateway, apple.gateway.map(Some));
         set(&mut config.apple.quota, apple.quota.map(Some));
         set(&mut config.apple.keys_memory, apple.keys_memory);
         set(&mut config.apple.client_keys, apple.client_keys);

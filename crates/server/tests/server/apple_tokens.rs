@@ -55,7 +55,7 @@ impl Issuer {
         token
     }
 
-    fn good(&self, nonce: u64) -> Vec<u8> {
+    pub fn good(&self, nonce: u64) -> Vec<u8> {
         self.token(nonce, Challenge::new(ISSUER).unwrap().digest())
     }
 }

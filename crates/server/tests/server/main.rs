@@ -11,6 +11,7 @@ mod fixture;
 mod follow;
 mod former;
 mod frames;
+mod gateway;
 mod hostile;
 mod keys;
 mod limits;

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use serde_json::Value;
+use spirea_apple::ohttp::GatewayKey;
 use spirea_client::{ClientOptions, HttpClient};
 use spirea_protocols::{KeysHash, Version};
 use spirea_server::{AppleConfig, ServerConfig};
@@ -12,7 +13,7 @@ use spirea_specimens::no_hook;
 use tempfile::tempdir;
 
 use crate::fixture::{Reply, eventually, options, request, serve_config, urls};
-use crate::{apple, apple_tokens, keys, publish, tokens};
+use crate::{apple, apple_tokens, gateway, keys, publish, tokens};
 
 /// Variable that makes the test rewrite the documents instead of comparing them.
 const REGENERATE: &str = "SPIREA_REGENERATE";
@@ -153,7 +154,9 @@ fn the_dashboard_shows_every_metric_and_asks_for_no_other() {
     let (file, token) = (folder.path().join("tokens.toml"), tokens::secret());
     tokens::write(&file, &[("client", &token, "scopes = [\"query\"]")]);
     let accepted = apple_tokens::write(folder.path(), "", &[(&apple_tokens::Issuer::new(), "")]);
-    let apple_config = AppleConfig { tokens: Some(accepted), ..AppleConfig::default() };
+    let gateway_keys = gateway::write(folder.path(), &[&GatewayKey::generate().unwrap()]);
+    let apple_config =
+        AppleConfig { tokens: Some(accepted), gateway: Some(gateway_keys), ..AppleConfig::default() };
     let server = publish::serve_with(ServerConfig {
         tokens: Some(file),
         apple: apple_config,
@@ -166,6 +169,7 @@ fn the_dashboard_shows_every_metric_and_asks_for_no_other() {
     assert!(client.get_keys(&[b"key-1"]).unwrap()[0].is_some());
     assert_eq!(server.get("/v1/databases").status, 401);
     assert_eq!(server.post_with("/config", apple::CLIENT, b"").status, 401);
+    assert_eq!(server.post_with(gateway::PATH, gateway::TYPE, b"").status, 400);
     server.reloader.reload();
     eventually("the tokens are read again", || {
         server.get("/metrics").text().contains("spirea_reloads_total{")
