@@ -86,8 +86,9 @@ def _choose_copies(
     brought = np.zeros(len(wanted), bool)
     owners, rows, turns = [], [], []
     for start, end in _runs(inference):
-        slots = table.slots[wanted[start:end]]
-        slots = np.unique(slots)
+        # Sorts. Without an index, numpy 2.3 and later hash in C++, and take the interpreter's lock again in a destructor: if
+        # the interpreter exits meanwhile, the process aborts.
+        slots, _ = np.unique(table.slots[wanted[start:end]], return_index=True)
         covers = (table.members[slots][:, :, None] == wanted[start:end]).any(axis=1)
         worth = times[start:end].astype(np.float64)
         left = np.full(table.bins, table.passes)
