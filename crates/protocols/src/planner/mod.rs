@@ -418,21 +418,31 @@ mod tests {
     }
 
     #[test]
-    fn bins_are_for_two_servers() {
+    fn bins_are_for_two_servers_or_for_packed_rows() {
         let needs = Needs { bins: 64, servers: 2, ..Needs::default() };
         let plans = plan(1 << 20, 256, &needs, &Rates::default());
         for plan in &plans {
             match &plan.outcome {
                 Ok(figures) => {
-                    assert!(plan.protocol.starts_with("dpf") && figures.params.bins() == 64);
-                    assert_eq!(figures.sizes.answer_bytes, 64 * 256);
+                    assert_eq!(figures.params.bins(), 64);
+                    match plan.protocol {
+                        "exppack-simple" => assert!(figures.sizes.answer_bytes > 64 * 256),
+                        protocol => {
+                            assert!(protocol.starts_with("dpf"), "{protocol}");
+                            assert_eq!(figures.sizes.answer_bytes, 64 * 256);
+                        }
+                    }
                 }
                 Err(error) => assert!(error.contains("has no bins"), "{}: {error}", plan.protocol),
             }
         }
         let recommended = needs.recommend(1 << 20, 256, &Rates::default()).unwrap();
         assert_eq!(recommended.choice.bins, 64);
-        assert!(recommended.others.iter().all(|other| other.params.name() == "dpf-sum"));
+        let others = recommended.others.iter().map(|other| other.params.name());
+        assert!(others.clone().all(|name| ["dpf-sum", "exppack-simple"].contains(&name)), "{:?}", others);
+        let one_server = Needs { servers: 1, ..needs };
+        let recommended = one_server.recommend(1 << 20, 256, &Rates::default()).unwrap();
+        assert_eq!((&recommended.choice.protocol[..], recommended.choice.bins), ("exppack-simple", 64));
     }
 
     #[test]

@@ -248,8 +248,8 @@ mod tests {
             ),
             (
                 FieldType::Number,
-                &["5", "0.1", "1e+21", "-0", "1E-7", "NaN", "-Infinity"],
-                &[".5", "5.", "1e", "nan", "0x1", "01"],
+                &["5", "0.1", "1e+21", "-0", "1E-7", "1e400", "NaN", "-Infinity"],
+                &[".5", "5.", "1e", "1e400+", "nan", "0x1", "01"],
             ),
             (FieldType::Decimal, &["12.5", "-0.25", "0", "3.00"], &["1e3", "12.", ".5", "NaN", "--1"]),
             (FieldType::Boolean, &["true", "false"], &["True", "1", "yes"]),
@@ -324,11 +324,11 @@ mod tests {
         fn numbers_and_json_are_those_of_the_parser(text in "[-+0-9.eE]{0,8}|[\\[\\]{}:,\"0-9a ]{0,10}") {
             let parsed = serde_json::from_str::<serde_json::Value>(&text);
             prop_assume!(!text.is_empty());
-            // The parser refuses numbers beyond the range of floating-point numbers.
-            let too_large = parsed.as_ref().is_err_and(|error| error.to_string().contains("out of range"));
+            // The parser refuses numbers beyond the range of floating-point numbers before it reads on.
+            prop_assume!(!parsed.as_ref().is_err_and(|error| error.to_string().contains("out of range")));
             let is_number = parsed.as_ref().is_ok_and(serde_json::Value::is_number) && text.trim() == text;
-            prop_assert_eq!(FieldType::Number.admits(text.as_bytes()), is_number || too_large);
-            prop_assert_eq!(FieldType::Json.admits(text.as_bytes()), parsed.is_ok() || too_large);
+            prop_assert_eq!(FieldType::Number.admits(text.as_bytes()), is_number);
+            prop_assert_eq!(FieldType::Json.admits(text.as_bytes()), parsed.is_ok());
         }
 
         #[test]
