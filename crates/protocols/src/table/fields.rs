@@ -324,7 +324,8 @@ mod tests {
         fn numbers_and_json_are_those_of_the_parser(text in "[-+0-9.eE]{0,8}|[\\[\\]{}:,\"0-9a ]{0,10}") {
             let parsed = serde_json::from_str::<serde_json::Value>(&text);
             prop_assume!(!text.is_empty());
-            // The parser refuses numbers beyond the range of floating-point numbers before it reads on.
+            // The parser refuses numbers beyond the range of floating-point numbers before it reads
+            // on.
             prop_assume!(!parsed.as_ref().is_err_and(|error| error.to_string().contains("out of range")));
             let is_number = parsed.as_ref().is_ok_and(serde_json::Value::is_number) && text.trim() == text;
             prop_assert_eq!(FieldType::Number.admits(text.as_bytes()), is_number);
