@@ -105,20 +105,17 @@ pub fn planted(known: &[u8], wanted: &[u8], ratio: u32) -> Vec<[u8; 2]> {
 
 /// The lying server: the honest table, and two forged tables, whose answers it adds to the honest
 /// answer.
-struct Attack {
-    honest: Setup,
-    planted: [Setup; 2],
-    keys: [PreparedKeys; 2],
+pub struct Attack {
+    pub honest: Setup,
+    pub planted: [Setup; 2],
+    pub keys: [PreparedKeys; 2],
 }
 
 impl Attack {
     /// Forges records for each column such that, if the quotient of factors is `ratio(column)`, the
     /// known record becomes a record that names the column.
     fn new(protocol: &str, ratio: impl Fn(u64) -> u32) -> Self {
-        let (backend, params) = (Arc::new(CpuBackend::new(2).unwrap()), parameters(protocol));
-        let mut honest = records(&params, Content::Random(5));
-        honest[KNOWN as usize] = record_of(KNOWN);
-        let known = record_of(KNOWN);
+        let (params, known) = (parameters(protocol), record_of(KNOWN));
         let per_column = params.grid().records_per_unit() as u64;
         // Position of the known record in its unit, used in all columns.
         let within = KNOWN % per_column;
@@ -129,13 +126,22 @@ impl Attack {
                 false => vec![[0; 2]; RECORD_BYTES],
             }
         };
+        Self::of(&params, KNOWN, planted)
+    }
+
+    /// Opens the tables. In the honest one, record `known` names itself; `planted` returns the
+    /// numbers at an index of the forged ones, each as two bytes to be added.
+    pub fn of(params: &ProtocolParams, known: u64, planted: impl Fn(u64) -> Vec<[u8; 2]>) -> Self {
+        let backend = Arc::new(CpuBackend::new(2).unwrap());
+        let mut honest = records(params, Content::Random(5));
+        honest[known as usize] = record_of(known);
         let table = |half: usize| -> Vec<Vec<u8>> {
             (0..params.records())
                 .map(|index| planted(index).iter().map(|bytes| bytes[half]).collect())
                 .collect()
         };
-        let honest = setup_of(&backend, &params, honest);
-        let planted = [0, 1].map(|half| setup_of(&backend, &params, table(half)));
+        let honest = setup_of(&backend, params, honest);
+        let planted = [0, 1].map(|half| setup_of(&backend, params, table(half)));
         let public = honest.client.keys().unwrap().bytes();
         let keys = [0, 1].map(|half: usize| planted[half].servers[0].prepare_keys(public).unwrap());
         Self { honest, planted, keys }

@@ -3,16 +3,15 @@
 //! asked for in the other bin. All bins are under one secret, so no earlier query is needed.
 #![allow(clippy::print_stdout, reason = "the number of accepted answers is worth seeing")]
 
-use std::sync::Arc;
-
-use spirea_conformance::{Content, Form, Setup, records, setup_of, with_grid};
-use spirea_cpu::CpuBackend;
+use spirea_conformance::{Form, with_grid};
 use spirea_lattice::RingSet;
 use spirea_math::random::SecretRng;
 use spirea_protocols::registry::{Choice, ProtocolParams};
-use spirea_protocols::{Prepared, PreparedKeys};
+use spirea_protocols::{Prepared, Query};
 
-use crate::added::{Coefficient, IN_BINS, RECORD_BYTES, accepted, add, is_tested, planted, record_of};
+use crate::added::{
+    Attack, Coefficient, IN_BINS, RECORD_BYTES, accepted, add, is_tested, planted, record_of,
+};
 
 const COLUMNS: usize = 256;
 /// Records of two bins in turn, one in each unit.
@@ -41,50 +40,35 @@ fn moved_up(response: &[u8], rows: usize) -> Vec<u8> {
     moved
 }
 
-/// The lying server: the honest table, and two tables with forged records in the second bin.
-struct Attack {
-    honest: Setup,
-    planted: [Setup; 2],
-    keys: [PreparedKeys; 2],
-}
+/// The lying server, whose forged records are in the second bin.
+struct AttackOnBins(Attack);
 
-impl Attack {
+impl AttackOnBins {
     /// Forges records for each column of the second bin such that, if the quotient of factors is
     /// `ratio(column)`, the known record becomes a record that names the column.
     fn new(ratio: impl Fn(u64) -> u32) -> Self {
-        let (backend, params) = (Arc::new(CpuBackend::new(2).unwrap()), parameters());
-        let mut honest = records(&params, Content::Random(5));
-        honest[KNOWN as usize] = record_of(KNOWN);
         let planted = |index: u64| match index % BINS {
             1 => planted(&record_of(KNOWN), &record_of(1000 + index / BINS), ratio(index / BINS)),
             _ => vec![[0; 2]; RECORD_BYTES],
         };
-        let table = |half: usize| -> Vec<Vec<u8>> {
-            (0..params.records())
-                .map(|index| planted(index).iter().map(|bytes| bytes[half]).collect())
-                .collect()
-        };
-        let honest = setup_of(&backend, &params, honest);
-        let planted = [0, 1].map(|half| setup_of(&backend, &params, table(half)));
-        let public = honest.client.keys().unwrap().bytes();
-        let keys = [0, 1].map(|half: usize| planted[half].servers[0].prepare_keys(public).unwrap());
-        Self { honest, planted, keys }
+        Self(Attack::of(&parameters(), KNOWN, planted))
     }
 
     /// Returns the name in the record that the client accepts in the first bin, if any, while it
     /// asks for a column of the second.
     fn lie(&self, column: u64, rng: &mut SecretRng) -> Option<u64> {
+        let Attack { honest, planted, keys } = &self.0;
         let asked = [KNOWN, BINS * column + 1];
-        let Prepared { queries, state } = self.honest.client.query_bins(&asked, rng).unwrap();
-        let mut answer = self.honest.answers(std::slice::from_ref(&queries)).remove(0).remove(0);
-        for (setup, keys) in self.planted.iter().zip(&self.keys) {
-            let query = spirea_protocols::Query { bytes: &queries[0], keys: Some(keys) };
+        let Prepared { queries, state } = honest.client.query_bins(&asked, rng).unwrap();
+        let mut answer = honest.answers(std::slice::from_ref(&queries)).remove(0).remove(0);
+        for (setup, keys) in planted.iter().zip(keys) {
+            let query = Query { bytes: &queries[0], keys: Some(keys) };
             let forged = setup.servers[0].answer(&[query]).unwrap().remove(0);
             add(&mut answer, &moved_up(&forged, RECORD_BYTES));
         }
-        let decoded = self.honest.client.decode_bins(state, &[&answer]).ok()?;
+        let decoded = honest.client.decode_bins(state, &[&answer]).ok()?;
         let [known, other] = [0, 1].map(|bin| &decoded[bin * RECORD_BYTES..][..RECORD_BYTES]);
-        assert!(other == self.honest.records[asked[1] as usize], "the second bin is answered honestly");
+        assert!(other == honest.records[asked[1] as usize], "the second bin is answered honestly");
         accepted(known)
     }
 }
@@ -96,7 +80,7 @@ fn one_quotient_of_factors_of_two_bins_in_256_lets_an_added_answer_through() {
     }
     // Column j holds what is accepted under the quotient j + 1, and the factors are the same each
     // time.
-    let attack = Attack::new(|column| column as u32 + 1);
+    let attack = AttackOnBins::new(|column| column as u32 + 1);
     let tries = (0..COLUMNS as u64).map(|column| {
         attack.lie(column, &mut SecretRng::deterministic_for_tests(4)).map(|name| (column, name))
     });
@@ -114,7 +98,7 @@ fn answers_of_other_bins_are_refused() {
     const TRIES: usize = 1000;
     const MOST_ACCEPTED: usize = 30;
     let share = if Form::of_environment() == Form::Long { 1 } else { 20 };
-    let (attack, mut rng) = (Attack::new(|_| 1), SecretRng::from_os().unwrap());
+    let (attack, mut rng) = (AttackOnBins::new(|_| 1), SecretRng::from_os().unwrap());
     let lies = (0..TRIES / share).map(|attempt| attack.lie((attempt % COLUMNS) as u64, &mut rng));
     let accepted = lies.flatten().count();
     assert!(accepted <= MOST_ACCEPTED.div_ceil(share) + 2, "{accepted} accepted");

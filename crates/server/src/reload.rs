@@ -1,6 +1,7 @@
 //! Files that are read again: the certificate, the tokens and the gateway's keys when they change,
 //! snapshots when they are watched, and all of them on request.
 
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -163,31 +164,27 @@ impl Watched {
 
     fn reload_certificates(&self, app: &App) {
         let Some(certificates) = &self.certificates else { return };
-        let outcome = certificates.reload();
-        app.metrics.reloaded("certificate", outcome.is_ok());
-        match outcome {
-            Ok(()) => tracing::info!("the certificate was read again; new connections get it"),
-            Err(error) => tracing::error!(%error, "the certificate stays as it was"),
-        }
+        let read = "the certificate was read again; new connections get it";
+        told(app, "certificate", certificates.reload(), read, "the certificate stays as it was");
     }
 
     fn reload_tokens(&self, app: &App) {
         let Some(tokens) = &self.tokens else { return };
-        let outcome = tokens.reload();
-        app.metrics.reloaded("tokens", outcome.is_ok());
-        match outcome {
-            Ok(()) => tracing::info!("the tokens were read again"),
-            Err(error) => tracing::error!(%error, "the tokens stay as they were"),
-        }
+        told(app, "tokens", tokens.reload(), "the tokens were read again", "the tokens stay as they were");
     }
 
     fn reload_gateway(&self, app: &App) {
         let Some(keys) = &self.gateway else { return };
-        let outcome = keys.reload();
-        app.metrics.reloaded("gateway", outcome.is_ok());
-        match outcome {
-            Ok(()) => tracing::info!("the gateway's keys were read again"),
-            Err(error) => tracing::error!(%error, "the gateway's keys stay as they were"),
-        }
+        let (read, kept) = ("the gateway's keys were read again", "the gateway's keys stay as they were");
+        told(app, "gateway", keys.reload(), read, kept);
+    }
+}
+
+/// Counts and logs the outcome of reading something again: `read` if it succeeded, else `kept`.
+fn told(app: &App, what: &str, outcome: Result<(), impl Display>, read: &str, kept: &str) {
+    app.metrics.reloaded(what, outcome.is_ok());
+    match outcome {
+        Ok(()) => tracing::info!("{read}"),
+        Err(error) => tracing::error!(%error, "{kept}"),
     }
 }

@@ -130,10 +130,7 @@ impl PackedShape {
 
     /// Returns the bins of records.
     fn record_bins(&self) -> Bins {
-        match self.bins {
-            1 => Bins::one(self.grid.records),
-            bins => Bins::dealt(self.grid.records, self.grid.records_per_unit() as u64, bins as u64),
-        }
+        Bins::dealt(self.grid.records, self.grid.records_per_unit() as u64, self.bins as u64)
     }
 
     /// Returns the number of bytes that the first fold reads.
