@@ -11,7 +11,7 @@
 use std::sync::Arc;
 
 use spirea_backend::PanelLayout;
-use spirea_conformance::{Content, Form, Setup, records, setup_of, setup_of_liar, with_grid};
+use spirea_conformance::{Content, Form, Setup, is_drawn, records, setup_of, setup_of_liar, with_grid};
 use spirea_cpu::CpuBackend;
 use spirea_lattice::lwe::FIELD_ORDER;
 use spirea_lattice::{LweSet, PublicMatrix, RingSet};
@@ -218,6 +218,12 @@ impl Attack {
     }
 }
 
+/// The short form draws one attack: each takes 20 seconds of a processor.
+fn is_mounted(attack: &str) -> bool {
+    let attacks = ["one quotient", "the first vector", "the second vector", "a threshold"];
+    is_tested(TWO_FOLDS) && is_drawn("added answers of two folds", &attacks, 1, attack)
+}
+
 fn ciphertext_bytes() -> usize {
     let (a, b) = RingSet::Fast.response_bits();
     (a + b) as usize * RingSet::DEGREE / 8
@@ -225,7 +231,7 @@ fn ciphertext_bytes() -> usize {
 
 #[test]
 fn one_quotient_of_factors_in_256_makes_a_record_name_an_earlier_group() {
-    if !is_tested(TWO_FOLDS) {
+    if !is_mounted("one quotient") {
         return;
     }
     // Group j holds what is accepted under the quotient j + 1.
@@ -278,7 +284,7 @@ impl Told {
 
 #[test]
 fn answers_added_to_the_hint_are_refused_or_change_nothing() {
-    if !is_tested(TWO_FOLDS) {
+    if !is_mounted("the first vector") {
         return;
     }
     let (attack, mut rng) = (Attack::new(|_| 1), SecretRng::from_os().unwrap());
@@ -303,7 +309,7 @@ fn answers_added_to_the_hint_are_refused_or_change_nothing() {
 /// would be accepted, and the server would recognise queries for one group.
 #[test]
 fn packed_rows_of_an_earlier_query_are_refused() {
-    if !is_tested(TWO_FOLDS) {
+    if !is_mounted("the second vector") {
         return;
     }
     let (attack, mut rng) = (Attack::new(|_| 1), SecretRng::from_os().unwrap());
@@ -322,7 +328,7 @@ fn packed_rows_of_an_earlier_query_are_refused() {
 /// something for the group.
 #[test]
 fn a_change_across_one_threshold_meets_the_first_factor() {
-    if !is_tested(TWO_FOLDS) {
+    if !is_mounted("a threshold") {
         return;
     }
     let (params, [known, other]) = (parameters(), neighbours());

@@ -7,7 +7,7 @@ use spirea_conformance::is_drawn;
 use spirea_protocols::registry::NAMES;
 use tempfile::TempDir;
 
-use crate::command::{SPIREA, Server, expect, folder_with, refusal, text};
+use crate::command::{RATES, SPIREA, Server, expect, folder_with, refusal, text};
 
 #[test]
 fn a_table_is_built_served_and_looked_up_by_key() {
@@ -200,7 +200,7 @@ fn what_cannot_be_built_is_refused_with_the_row_and_the_remedy() {
     let outlier = ["build", "--input", "outlier.csv", "--key", "k", "--value", "v", "--out", "out"];
     let said = refusal(folder, &[&outlier[..], &["--max-value", "64K"]].concat());
     assert!(said.contains("outlier.csv:30002") && said.contains("65536"), "{said}");
-    let said = text(&expect(folder, 0, &outlier).stdout);
+    let said = text(&expect(folder, 0, &[&outlier[..], &RATES].concat()).stdout);
     assert!(said.contains("(row 30001)"), "{said}");
 }
 
