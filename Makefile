@@ -84,6 +84,7 @@ test-all:
 	$(MAKE) test-embeddings
 	$(MAKE) test-cluster
 	$(MAKE) test-lists
+	$(MAKE) test-apple
 	$(MAKE) test-flaky
 	$(MAKE) check-crates check-semver
 	$(MAKE) test-newcomer check-release
@@ -93,6 +94,12 @@ test-all:
 .PHONY: test-lists
 test-lists: tests-built $(ENVIRONMENT)
 	$(PYTEST) tests/system/test_lists.py
+
+# Makes 1,000 look-ups with each parameter set by the client in Apple's library, where SPIREA_APPLE_SOURCES names its sources and
+# Swift is installed or SPIREA_SWIFT_ROOT names a file system with it: docs/apple.md. Elsewhere it says what is missing.
+.PHONY: test-apple
+test-apple: tests-built $(ENVIRONMENT)
+	SPIREA_CONFORMANCE=long $(PYTEST) tests/system/test_apple_library.py
 
 # Runs programs whose tests depend on time or threads 20 times each, half of the runs under a load on all processors.
 .PHONY: test-flaky

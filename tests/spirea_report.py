@@ -15,7 +15,10 @@ import pytest
 FULL = os.environ.get("CI_FULL") == "1"
 LONG = os.environ.get("SPIREA_CONFORMANCE") == "long"
 # Variables that change the choice of tests or their behaviour.
-SETTINGS = ("CI_FULL", "SPIREA_CONFORMANCE", "SPIREA_CLUSTER", "SPIREA_OPENAPI_EXAMPLES", "SPIREA_RELEASE_FILES", "SPIREA")
+SETTINGS = (
+    *("CI_FULL", "SPIREA_CONFORMANCE", "SPIREA_CLUSTER", "SPIREA_OPENAPI_EXAMPLES", "SPIREA_RELEASE_FILES"),
+    *("SPIREA_APPLE_SOURCES", "SPIREA_SWIFT_ROOT", "SPIREA"),
+)
 # Number of characters at the end of a log that a failing test prints.
 SHOWN = 8000
 # Logs that are being written (True), and logs that the current test has closed (False).

@@ -64,9 +64,9 @@ class Phone:
         assert status == 200, answer
         return answer
 
-    def client(self, use_case):
+    def client(self, use_case, make=apple.Client):
         """Returns a client with the use case's configuration, whose keys are stored."""
-        client = apple.Client(use_case, self.ask("/config", apple.field(1, use_case.encode())))
+        client = make(use_case, self.ask("/config", apple.field(1, use_case.encode())))
         assert self.ask("/key", client.evaluation_keys(self.now)) == b""
         return client
 

@@ -2,8 +2,8 @@
 //! the client's key in memory: `apple-bench ENTRIES VALUE_BYTES SET ISA THREADS BATCH RUNS`.
 //!
 //! Prints one JSON object. Times are of the processor, of all threads together, and the least of
-//! the runs, because a shared machine only adds to them. Keys and queries have arbitrary content,
-//! which no time depends on.
+//! the runs, because a shared machine only adds to them; with one thread, those of the stages as
+//! well. Keys and queries have arbitrary content, which no time depends on.
 #![allow(clippy::print_stdout)]
 
 use std::collections::BTreeMap;
@@ -21,7 +21,9 @@ use spirea_apple::messages::{
     Responses, SeededCiphertext, SerializedCiphertext, SerializedCiphertextVec, SerializedEvaluationKey,
     SerializedKeySwitchKey,
 };
-use spirea_apple::{Arithmetic, Compression, Database, EvaluationKey, KeyConfig, Query, Set, Shape, Sizes};
+use spirea_apple::{
+    Arithmetic, Compression, Database, EvaluationKey, KeyConfig, Query, Set, Shape, Sizes, Stage,
+};
 use spirea_backend::Backend as _;
 use spirea_cpu::{CpuBackend, Isa};
 
@@ -83,6 +85,35 @@ fn least<T>(runs: usize, mut run: impl FnMut() -> T) -> [f64; 2] {
     })
 }
 
+/// Returns the least processor time of each stage of several runs.
+fn stages(
+    database: &Database<CpuBackend>,
+    queries: &[(&Query, &EvaluationKey)],
+    runs: usize,
+) -> Vec<serde_json::Value> {
+    const NAMES: [(Stage, &str); 4] = [
+        (Stage::Expansion, "expand"),
+        (Stage::Rows, "rows"),
+        (Stage::Columns, "columns"),
+        (Stage::Division, "divide"),
+    ];
+    let mut least = [f64::INFINITY; NAMES.len()];
+    for _ in 0..runs {
+        let mut times = [0.0; NAMES.len()];
+        let mut last = processor_time();
+        let mut ended = |stage| {
+            let now = processor_time();
+            let place = NAMES.iter().position(|&(known, _)| known == stage).expect("a known stage");
+            times[place] += (now - last).as_secs_f64();
+            last = now;
+        };
+        black_box(database.answer_in_stages(queries, &mut ended).expect("responses"));
+        least.iter_mut().zip(times).for_each(|(least, time)| *least = least.min(time));
+    }
+    let line = |((_, name), seconds)| json!({ "name": name, "seconds": seconds });
+    NAMES.into_iter().zip(least).map(line).collect()
+}
+
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [entries, value_bytes, set, isa, threads, batch, runs] = &arguments[..] else {
@@ -135,6 +166,15 @@ fn main() -> Result<(), Box<dyn Error>> {
     let [write_seconds, _] = least(runs, || write(&responses[..1]));
     let [processor_seconds, seconds] =
         least(runs, || write(&answer(&(0..batch).map(|_| parse()).collect::<Vec<_>>())));
+    let mut steps = vec![
+        json!({ "name": "parse", "seconds": parse_seconds }),
+        json!({ "name": "write", "seconds": write_seconds }),
+    ];
+    // Stages of several threads overlap.
+    if threads == 1 {
+        let queries: Vec<_> = queries.iter().map(|query| (query, &key)).collect();
+        steps.extend(stages(&database, &queries, runs));
+    }
     let line = json!({
         "name": "apple",
         "params": set.name(),
@@ -153,10 +193,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         "prepare_seconds": prepare_seconds,
         "key_seconds": key_seconds,
         "memory_bytes": Sizes::of(shape, Compression::None).memory_bytes,
-        "steps": [
-            { "name": "parse", "seconds": parse_seconds },
-            { "name": "write", "seconds": write_seconds },
-        ],
+        "steps": steps,
     });
     println!("{line}");
     Ok(())

@@ -8,7 +8,7 @@ use crate::evaluation_key::EvaluationKey;
 use crate::keyword::{Bucket, Tables};
 use crate::query::Query;
 use crate::response::Response;
-use crate::server::{self, Arithmetic, Asked};
+use crate::server::{self, Arithmetic, Asked, Stage};
 use crate::shape::Shape;
 
 /// The tables of a shard as plaintext polynomials.
@@ -65,8 +65,21 @@ impl<B: ResidueBackend> Database<B> {
     /// [`AppleError::Malformed`] if an evaluation key lacks a Galois element that the expansion
     /// needs; [`AppleError::Backend`] if the computation fails.
     pub fn answer(&self, queries: &[(&Query, &EvaluationKey)]) -> Result<Vec<Response>, AppleError> {
+        self.answer_in_stages(queries, &mut |_| ())
+    }
+
+    /// Returns what [`Self::answer`] returns, and calls `ended` at the end of each stage: of the
+    /// expansion once, of the other stages once for each table.
+    ///
+    /// # Errors
+    /// Those of [`Self::answer`].
+    pub fn answer_in_stages(
+        &self,
+        queries: &[(&Query, &EvaluationKey)],
+        ended: &mut dyn FnMut(Stage),
+    ) -> Result<Vec<Response>, AppleError> {
         let asked: Vec<Asked<'_>> = queries.iter().map(|&(query, key)| (query.ciphertexts(), key)).collect();
-        let replies = server::answer(&self.arithmetic, &self.shape, &self.plaintexts, &asked)?;
+        let replies = server::answer(&self.arithmetic, &self.shape, &self.plaintexts, &asked, ended)?;
         Ok(replies.into_iter().map(|replies| Response::new(self.shape.set(), replies)).collect())
     }
 }

@@ -37,7 +37,7 @@ pub use error::AppleError;
 pub use evaluation_key::EvaluationKey;
 pub use query::Query;
 pub use response::Response;
-pub use server::Arithmetic;
+pub use server::{Arithmetic, Stage};
 pub use set::Set;
 pub use shape::{Compression, Shape};
 pub use sizes::Sizes;

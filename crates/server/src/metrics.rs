@@ -14,7 +14,7 @@ use spirea_engine::{Answers, Engine, KeyEvents, KeyUsage, State, Status};
 use spirea_protocols::Version;
 use spirea_wire::Code;
 
-use crate::apple::{Apple, PrivateTokens};
+use crate::apple::Apple;
 use crate::library::{FailedCompactions, Library};
 use crate::logs::LostLines;
 use crate::memory::Memory;
@@ -349,8 +349,10 @@ impl Metrics {
         let Amount { sets, bytes } = apple.keys.amount();
         self.keys.with_label_values(&["apple"]).set(sets as i64);
         self.keys_bytes.with_label_values(&["apple"]).set(bytes as i64);
-        for (tier, tokens) in apple.tokens.iter().flat_map(PrivateTokens::spent) {
-            self.spent_tokens.with_label_values(&[tier]).set(tokens as i64);
+        // A tier may have left the file.
+        self.spent_tokens.reset();
+        for (tier, tokens) in apple.tokens.iter().flat_map(|tokens| tokens.spent()) {
+            self.spent_tokens.with_label_values(&[&tier]).set(tokens as i64);
         }
         self.count_keys(engine.key_events());
         let LostLines { failed, dropped } = LostLines::now();

@@ -1,5 +1,5 @@
-//! Files that are read again: the certificate, the tokens and the gateway's keys when they change,
-//! snapshots when they are watched, and all of them on request.
+//! Files that are read again: the certificate, the tokens, the private tokens and the gateway's
+//! keys when they change, snapshots when they are watched, and all of them on request.
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 
 use crate::access::Tokens;
 use crate::app::App;
-use crate::apple::GatewayKeys;
+use crate::apple::{GatewayKeys, PrivateTokens};
 use crate::config::ServerConfig;
 use crate::tls::Certificates;
 
@@ -19,8 +19,8 @@ use crate::tls::Certificates;
 /// swapped as a whole.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// Asks a server to read its certificate, its tokens, its gateway's keys and its folders of
-/// snapshots again, even if they do not seem to have changed.
+/// Asks a server to read its certificate, its tokens, its private tokens, its gateway's keys and
+/// its folders of snapshots again, even if they do not seem to have changed.
 #[derive(Clone, Debug, Default)]
 pub struct Reloader(Arc<Notify>);
 
@@ -35,6 +35,7 @@ impl Reloader {
 pub(crate) struct Watched {
     pub certificates: Option<Arc<Certificates>>,
     pub tokens: Option<Arc<Tokens>>,
+    pub private_tokens: Option<Arc<PrivateTokens>>,
     pub gateway: Option<Arc<GatewayKeys>>,
     /// Folders whose snapshots are adopted when they change.
     pub snapshots: Vec<PathBuf>,
@@ -49,6 +50,7 @@ type Stamp = Vec<Option<(SystemTime, u64)>>;
 pub(crate) struct Stamps {
     certificates: Stamp,
     tokens: Stamp,
+    private_tokens: Stamp,
     gateway: Stamp,
     snapshots: Stamp,
 }
@@ -59,6 +61,7 @@ impl Stamps {
         Self {
             certificates: stamp(config.tls.iter().flat_map(|files| [&*files.certificate, &*files.key])),
             tokens: stamp(config.tokens.as_deref()),
+            private_tokens: stamp(config.apple.tokens.as_deref()),
             gateway: stamp(config.apple.gateway.as_deref()),
             snapshots: stamp_folders(&watched_folders(config)),
         }
@@ -136,6 +139,9 @@ impl Watched {
                 if asked || now.tokens != before.tokens {
                     watched.reload_tokens(&app);
                 }
+                if asked || now.private_tokens != before.private_tokens {
+                    watched.reload_private_tokens(&app);
+                }
                 if asked || now.gateway != before.gateway {
                     watched.reload_gateway(&app);
                 }
@@ -157,6 +163,7 @@ impl Watched {
         Stamps {
             certificates: stamp(certificates),
             tokens: stamp(self.tokens.iter().map(|tokens| tokens.path())),
+            private_tokens: stamp(self.private_tokens.iter().map(|tokens| tokens.path())),
             gateway: stamp(self.gateway.iter().map(|keys| keys.path())),
             snapshots: stamp_folders(&self.snapshots),
         }
@@ -171,6 +178,12 @@ impl Watched {
     fn reload_tokens(&self, app: &App) {
         let Some(tokens) = &self.tokens else { return };
         told(app, "tokens", tokens.reload(), "the tokens were read again", "the tokens stay as they were");
+    }
+
+    fn reload_private_tokens(&self, app: &App) {
+        let Some(tokens) = &self.private_tokens else { return };
+        let (read, kept) = ("the private tokens were read again", "the private tokens stay as they were");
+        told(app, "private_tokens", tokens.reload(), read, kept);
     }
 
     fn reload_gateway(&self, app: &App) {

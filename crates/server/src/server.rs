@@ -265,12 +265,10 @@ impl Server {
         let metrics = Metrics::new()?;
         let traces = config.traces.clone();
         let gateway = config.apple.gateway.as_deref().map(GatewayKeys::open).transpose()?.map(Arc::new);
-        let apple = Apple::new(
-            &config.apple,
-            config.answering_threads(),
-            gateway.clone(),
-            metrics.private_tokens.clone(),
-        )?;
+        let open = |file| PrivateTokens::open(file, metrics.private_tokens.clone());
+        let private_tokens = config.apple.tokens.as_deref().map(open).transpose()?.map(Arc::new);
+        let threads = config.answering_threads();
+        let apple = Apple::new(&config.apple, threads, private_tokens.clone(), gateway.clone());
         let app = App {
             engine,
             traces: traces.map(|collector| Spans::start(collector, metrics.dropped_traces.clone())),
@@ -299,7 +297,14 @@ impl Server {
             addresses: Addresses { data, admin: admin_address, tls: certificates.is_some() },
             app: Arc::new(app),
             limits,
-            watched: Watched { certificates, tokens, gateway, snapshots: watched_folders(config), opened },
+            watched: Watched {
+                certificates,
+                tokens,
+                private_tokens,
+                gateway,
+                snapshots: watched_folders(config),
+                opened,
+            },
             loading: None,
             stopper: Stopper::new(),
             reloader: Reloader::default(),
@@ -326,8 +331,8 @@ impl Server {
         &self.app.engine
     }
 
-    /// Returns a handle that makes the server read its certificate, its tokens, its gateway's keys
-    /// and its folders of snapshots again.
+    /// Returns a handle that makes the server read its certificate, its tokens, its private tokens,
+    /// its gateway's keys and its folders of snapshots again.
     pub fn reloader(&self) -> Reloader {
         self.reloader.clone()
     }
@@ -419,7 +424,7 @@ async fn release_unused(app: Arc<App>) {
         let app = Arc::clone(&app);
         let release = move || {
             app.engine.expire_keys();
-            app.apple.tokens.iter().for_each(PrivateTokens::sync);
+            app.apple.tokens.iter().for_each(|tokens| tokens.sync());
             app.library.iter().for_each(|library| library.release_idle());
         };
         // The next check makes up for a failed one.
@@ -435,8 +440,8 @@ async fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), ServeE
 }
 
 /// Serves on a runtime of its own until SIGINT or SIGTERM; calls `bound` with the addresses once
-/// the ports are bound. SIGHUP makes the server read the certificate, the tokens, the gateway's
-/// keys and the folders of snapshots again.
+/// the ports are bound. SIGHUP makes the server read the certificate, the tokens, the private
+/// tokens, the gateway's keys and the folders of snapshots again.
 ///
 /// # Errors
 /// Those of [`Server::bind`]; [`ServeError::System`] if the system refuses threads or signals.

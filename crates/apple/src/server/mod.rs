@@ -15,13 +15,27 @@ use crate::evaluation_key::EvaluationKey;
 use crate::set::{DEGREE, POLYNOMIALS, Polynomials, RINGS};
 use crate::shape::Shape;
 
+/// Stage of the computation of responses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Expansion of the queries to one-hot vectors.
+    Expansion,
+    /// Products of the rows' leaves and the plaintexts of a table.
+    Rows,
+    /// Products of the columns' leaves and the selected rows, and their relinearisation.
+    Columns,
+    /// Division by the last prime of q.
+    Division,
+}
+
 /// A client's query, as its ciphertexts in the form of [`Query`](crate::Query), with the client's
 /// key.
 pub type Asked<'a> = (&'a [Vec<u32>], &'a EvaluationKey);
 
 /// Returns for each query, and each table of a shard, the ciphertexts of the table's chunks, as
 /// coefficients modulo the first prime. `plaintexts` has a matrix for each table: a row for each
-/// column of each chunk. All queries are answered in one pass over them.
+/// column of each chunk. All queries are answered in one pass over them. `ended` is called at the
+/// end of each stage: of the expansion once, of the other stages once for each table.
 ///
 /// # Errors
 /// [`AppleError::Malformed`] if a key lacks a Galois element that the expansion needs;
@@ -31,6 +45,7 @@ pub fn answer<B: ResidueBackend>(
     shape: &Shape,
     plaintexts: &[B::Plain],
     queries: &[Asked<'_>],
+    ended: &mut dyn FnMut(Stage),
 ) -> Result<Vec<Vec<Vec<Polynomials>>>, AppleError> {
     if queries.is_empty() {
         return Ok(Vec::new());
@@ -56,16 +71,19 @@ pub fn answer<B: ResidueBackend>(
         }
     }
     expand(arithmetic, trees)?;
+    ended(Stage::Expansion);
 
     let mut replies: Vec<_> = queries.iter().map(|_| Vec::with_capacity(shape.tables())).collect();
     let of_table = leaves.chunks_exact(queries.len() * shape.table_leaves() * of_one);
     for (plaintexts, leaves) in plaintexts.iter().zip(of_table) {
         let (rows, columns) = leaves.split_at(queries.len() * shape.rows() * of_one);
-        let selected = select(arithmetic, shape, plaintexts, [rows, columns], queries);
+        let selected = select(arithmetic, shape, plaintexts, [rows, columns], queries, ended);
         let selected = selected.map_err(|error| AppleError::Backend(error.to_string()))?;
+        ended(Stage::Columns);
         let of_queries = selected.into_iter();
         let mut of_queries = of_queries.map(|selected| divided(arithmetic, &selected));
         replies.iter_mut().for_each(|reply| reply.push(of_queries.by_ref().take(shape.chunks()).collect()));
+        ended(Stage::Division);
     }
     Ok(replies)
 }
@@ -78,6 +96,7 @@ fn select<B: ResidueBackend>(
     plaintexts: &B::Plain,
     [rows, columns]: [&[u32]; 2],
     queries: &[Asked<'_>],
+    ended: &mut dyn FnMut(Stage),
 ) -> Result<Vec<Vec<u32>>, BackendError> {
     let Arithmetic { backend, ciphertext: tables, keys, products, memory } = arithmetic;
     let polynomial = RINGS.ciphertext.words();
@@ -85,6 +104,7 @@ fn select<B: ResidueBackend>(
     let folded = backend.poly_fold(tables, slice::from_ref(plaintexts), &leaves)?;
     let folded = backend.ciphertext_words(tables, &folded)?;
     drop(leaves);
+    ended(Stage::Rows);
     if columns.is_empty() {
         return Ok(map_each(&**backend, folded.chunks_exact(POLYNOMIALS * polynomial), |ciphertext| {
             let mut ciphertext = ciphertext.to_vec();

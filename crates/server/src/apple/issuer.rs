@@ -24,7 +24,8 @@ pub(crate) const ISSUE: &str = "/issue";
 pub(crate) struct User {
     /// Key that signs the tier's tokens.
     signer: Arc<Signer>,
-    window: Mutex<Window>,
+    /// Used part of the allowance. It survives a new reading of the file.
+    window: Arc<Mutex<Window>>,
 }
 
 impl User {
@@ -51,10 +52,12 @@ pub(crate) struct Issuer {
 }
 
 impl Issuer {
-    /// Creates an issuer. Every tier of `users` has a signer.
+    /// Creates an issuer. Every tier of `users` has a signer. Users of the issuer `before` keep
+    /// what is left of their allowance.
     pub(super) fn new(
         signers: BTreeMap<String, Vec<Signer>>,
         users: impl IntoIterator<Item = ([u8; 32], String)>,
+        before: Option<&Self>,
         outcomes: IntCounterVec,
     ) -> Self {
         let shared = |keys: Vec<Signer>| keys.into_iter().map(Arc::new).collect();
@@ -62,7 +65,9 @@ impl Issuer {
             signers.into_iter().map(|(tier, keys)| (tier, shared(keys))).collect();
         let user = |(hash, tier)| {
             let signer = Arc::clone(signers.get(&tier)?.first()?);
-            Some((hash, Arc::new(User { signer, window: Mutex::default() })))
+            let known = before.and_then(|before| before.users.get(&hash));
+            let window = known.map(|user| Arc::clone(&user.window)).unwrap_or_default();
+            Some((hash, Arc::new(User { signer, window })))
         };
         let users = users.into_iter().filter_map(user).collect();
         Self { signers, users, outcomes }

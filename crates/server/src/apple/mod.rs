@@ -17,7 +17,6 @@ mod use_cases;
 
 use std::sync::Arc;
 
-use prometheus::IntCounterVec;
 use tokio::sync::Semaphore;
 
 pub(crate) use self::gateway::GatewayKeys;
@@ -40,9 +39,7 @@ pub(crate) struct Apple {
     /// Queries of each address.
     pub quota: AddressQuota,
     /// Private tokens that admit requests; without them, everyone is admitted.
-    pub tokens: Option<PrivateTokens>,
-    /// Issuer of private tokens, if there are private keys.
-    pub issuer: Option<Issuer>,
+    pub tokens: Option<Arc<PrivateTokens>>,
     /// Keys of the gateway, if there is one.
     pub gateway: Option<Arc<GatewayKeys>>,
     /// Permits of computations: one for each answering thread.
@@ -50,27 +47,20 @@ pub(crate) struct Apple {
 }
 
 impl Apple {
-    /// Creates the state for `threads` computations at once, with the keys of a gateway if there is
-    /// one. `outcomes` counts private tokens.
-    ///
-    /// # Errors
-    /// [`PrivateTokensError`] if the file of private tokens, or a file that it names, cannot be
-    /// used.
+    /// Creates the state for `threads` computations at once, with private tokens and the keys of a
+    /// gateway if there are any.
     pub fn new(
         config: &AppleConfig,
         threads: usize,
+        tokens: Option<Arc<PrivateTokens>>,
         gateway: Option<Arc<GatewayKeys>>,
-        outcomes: IntCounterVec,
-    ) -> Result<Self, PrivateTokensError> {
-        let opened = config.tokens.as_deref().map(|file| PrivateTokens::open(file, outcomes)).transpose()?;
-        let (tokens, issuer) = opened.map_or((None, None), |(tokens, issuer)| (Some(tokens), issuer));
-        Ok(Self {
+    ) -> Self {
+        Self {
             keys: Keys::new(config),
             quota: AddressQuota::new(config.quota),
             tokens,
-            issuer,
             gateway,
             computing: Arc::new(Semaphore::new(threads)),
-        })
+        }
     }
 }

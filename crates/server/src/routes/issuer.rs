@@ -20,8 +20,8 @@ pub(super) const REQUEST: &str = "application/private-token-request";
 pub(super) const RESPONSE: &str = "application/private-token-response";
 
 /// Returns the issuer, if the file of private tokens has private keys.
-fn issuer(app: &App) -> Result<&Issuer, AppleRefused> {
-    let issuer = app.apple.issuer.as_ref();
+fn issuer(app: &App) -> Result<Arc<Issuer>, AppleRefused> {
+    let issuer = app.apple.tokens.as_ref().and_then(|tokens| tokens.issuer());
     issuer.ok_or_else(|| AppleRefused::new(StatusCode::NOT_FOUND, "this server issues no private tokens"))
 }
 
@@ -46,14 +46,11 @@ pub(super) async fn key(State(app): State<Arc<App>>, request: Request) -> Respon
 pub(super) async fn issue(State(app): State<Arc<App>>, request: Request) -> Response {
     admit_anyone(&app, request, async |request, caller| {
         // A user is known before the body is read.
-        let user = issuer(&app)?.user(request.headers())?;
+        let issuer = issuer(&app)?;
+        let user = issuer.user(request.headers())?;
         let limit = TokenRequest::BYTES as u64;
         let body = app.receive("", Upload::of_any_type(request), limit, &caller).await?;
-        let state = Arc::clone(&app);
-        computed(&app, move || {
-            Ok(typed(RESPONSE, issuer(&state)?.issue(&user, &body.bytes, Instant::now())?))
-        })
-        .await
+        computed(&app, move || Ok(typed(RESPONSE, issuer.issue(&user, &body.bytes, Instant::now())?))).await
     })
     .await
 }

@@ -12,12 +12,12 @@ use ring::rand::SystemRandom;
 use ring::rsa::KeyPair;
 use ring::signature::RSA_PSS_SHA384;
 use spirea_apple::messages::{ConfigRequest, ConfigResponse};
-use spirea_apple::privacy_pass::{Challenge, TokenKey};
+use spirea_apple::privacy_pass::{Challenge, IssuerKey, TokenKey};
 use spirea_server::{AppleConfig, ServerConfig};
 use tempfile::tempdir;
 
 use crate::apple::{BLOCK, CLIENT, asked, build, query, refused};
-use crate::fixture::{Reply, Running};
+use crate::fixture::{Reply, Running, eventually};
 use crate::publish::{config, serve_with};
 
 const ISSUER: &str = "issuer.example.net";
@@ -31,18 +31,30 @@ fn vector(number: usize, name: &str) -> Vec<u8> {
     (0..hex.len()).step_by(2).map(byte).collect()
 }
 
-/// An issuer's key, that of RFC 9578 (appendix B.2).
+/// An issuer's key.
 pub struct Issuer {
     pair: KeyPair,
     pub key: TokenKey,
 }
 
 impl Issuer {
+    /// Returns the key of RFC 9578 (appendix B.2).
     pub fn new() -> Self {
         let pem = String::from_utf8(vector(0, "skS")).unwrap();
+        Self::from_pem(&pem, TokenKey::from_spki(&vector(0, "pkS")).unwrap())
+    }
+
+    /// Returns a new key that may be in a file with `other`.
+    fn beside(other: &Self) -> Self {
+        let keys = std::iter::repeat_with(|| IssuerKey::generate().unwrap());
+        let fits = |key: &IssuerKey| key.public().truncated_id() != other.key.truncated_id();
+        let key = keys.into_iter().find(fits).unwrap();
+        Self::from_pem(&key.to_pem().unwrap(), key.public().clone())
+    }
+
+    fn from_pem(pem: &str, key: TokenKey) -> Self {
         let der: String = pem.lines().filter(|line| !line.starts_with('-')).collect();
-        let pair = KeyPair::from_pkcs8(&STANDARD.decode(der).unwrap()).unwrap();
-        Self { pair, key: TokenKey::from_spki(&vector(0, "pkS")).unwrap() }
+        Self { pair: KeyPair::from_pkcs8(&STANDARD.decode(der).unwrap()).unwrap(), key }
     }
 
     /// Returns a token: a signature that was not blinded has the same form.
@@ -145,6 +157,56 @@ fn each_request_spends_a_token_and_others_are_refused_with_a_challenge() {
     let server = serve(folder.path(), file);
     refused(&post(&server, "/config", &issuer.good(1), &ConfigRequest::default()), 401, "spent already");
     assert_eq!(post(&server, "/config", &issuer.good(5), &ConfigRequest::default()).status, 200);
+}
+
+#[test]
+fn keys_are_replaced_while_the_server_runs() {
+    let folder = tempdir().unwrap();
+    let old = Issuer::new();
+    let new = Issuer::beside(&old);
+    let file = write(folder.path(), "", &[(&old, "")]);
+    let server = serve(folder.path(), file.clone());
+    let ask = |token: &[u8]| post(&server, "/config", token, &ConfigRequest::default());
+    let spent = |tier| server.metric(&format!("spirea_spent_tokens{{tier=\"{tier}\"}}"));
+    let kept = || {
+        server.metric("spirea_reloads_total{outcome=\"kept the old\",what=\"private_tokens\"}").unwrap_or(0.0)
+    };
+    assert_eq!(ask(&old.good(1)).status, 200);
+    refused(&ask(&new.good(1)), 401, "key id");
+
+    // Tokens of both keys are accepted, and each of them once.
+    write(folder.path(), "", &[(&old, ""), (&new, "")]);
+    server.reloader.reload();
+    eventually("the new key", || ask(&new.good(1)).status == 200);
+    refused(&ask(&new.good(1)), 401, "spent already");
+    refused(&ask(&old.good(1)), 401, "spent already");
+    assert_eq!(ask(&old.good(2)).status, 200);
+    assert_eq!((spent("tier0"), spent("tier1")), (Some(2.0), Some(1.0)));
+
+    // A wrong file changes nothing, and neither does another folder for the tokens that are spent.
+    let text = std::fs::read_to_string(&file).unwrap();
+    for (i, wrong) in ["", &text.replace("spent = \"spent\"", "spent = \"other\"")].into_iter().enumerate() {
+        std::fs::write(&file, wrong).unwrap();
+        server.reloader.reload();
+        eventually("the file is refused", || kept() >= i as f64 + 1.0);
+        refused(&ask(&old.good(1)), 401, "spent already");
+    }
+    assert_eq!(ask(&old.good(3)).status, 200);
+
+    write(folder.path(), "", &[(&new, "")]);
+    server.reloader.reload();
+    eventually("the old key has left", || spent("tier1").is_none());
+    refused(&ask(&old.good(4)), 401, "key id");
+    refused(&ask(&new.good(1)), 401, "spent already");
+    assert_eq!((ask(&new.good(2)).status, spent("tier0")), (200, Some(2.0)));
+
+    // A key that comes back has its spent tokens, and fewer may be spent now. No request to reload.
+    write(folder.path(), "most_spent = 3", &[(&new, ""), (&old, "")]);
+    eventually("the old key is back", || spent("tier1") == Some(3.0));
+    refused(&ask(&old.good(3)), 401, "spent already");
+    refused(&ask(&old.good(4)), 503, "no room");
+    assert_eq!(ask(&new.good(3)).status, 200);
+    refused(&ask(&new.good(4)), 503, "no room");
 }
 
 #[test]
@@ -272,6 +334,27 @@ fn an_issuer_signs_the_vectors_of_the_rfc_and_its_tokens_are_redeemed() {
     let token = vector(3, "token");
     assert_eq!(post(&server, "/config", &token, &ConfigRequest::default()).status, 200);
     refused(&post(&server, "/config", &token, &ConfigRequest::default()), 401, "spent already");
+}
+
+#[test]
+fn users_come_while_the_server_runs_and_others_keep_what_they_have_used() {
+    let folder = tempdir().unwrap();
+    write_issuer(folder.path(), 3, "issues = \"2/day\"", &["QUJD"]);
+    let server = serve(folder.path(), folder.path().join("apple-tokens.toml"));
+    let request = vector(3, "token_request");
+    let issue = |user: &str| {
+        server.post_with("/issue", &format!("authorization: Bearer {user}\r\n"), &request).status
+    };
+    assert_eq!([issue("QUJD"), issue("REVG")], [200, 401]);
+    write_issuer(folder.path(), 3, "issues = \"2/day\"", &["REVG", "QUJD"]);
+    server.reloader.reload();
+    eventually("the new user", || issue("REVG") == 200);
+    assert_eq!([issue("QUJD"), issue("QUJD"), issue("REVG"), issue("REVG")], [200, 429, 200, 429]);
+
+    // Without private keys the server issues nothing any more.
+    write(folder.path(), "", &[(&Issuer::new(), "")]);
+    server.reloader.reload();
+    eventually("the issuer has left", || issue("REVG") == 404);
 }
 
 #[test]

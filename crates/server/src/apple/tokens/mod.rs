@@ -4,8 +4,9 @@
 mod spent;
 
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::sync::Arc;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use axum::http::header::AUTHORIZATION;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
@@ -56,19 +57,30 @@ struct Accepted {
     tier: String,
     key: TokenKey,
     queries: Option<u64>,
-    spent: Spent,
+    /// Maximum number of spent tokens.
+    most_spent: usize,
+    /// Kept as long as the key is in the file.
+    spent: Arc<Spent>,
+}
+
+/// Private tokens that admit requests: the content of a file, as of its last successful reading.
+pub(crate) struct PrivateTokens {
+    path: PathBuf,
+    content: RwLock<Arc<Content>>,
+    /// Tokens by outcome.
+    outcomes: IntCounterVec,
 }
 
 /// Keys whose private tokens admit requests.
-pub(crate) struct PrivateTokens {
+struct Content {
     /// Keys by the id that tokens name.
     keys: BTreeMap<[u8; 32], Arc<Accepted>>,
     /// Digest of the only challenge whose tokens are accepted; `None` for any.
     challenge: Option<[u8; 32]>,
     /// Value of `WWW-Authenticate`.
     asks: HeaderValue,
-    /// Tokens by outcome.
-    outcomes: IntCounterVec,
+    /// Issuer of private tokens, if the file has private keys.
+    issuer: Option<Arc<Issuer>>,
 }
 
 /// A valid token, not yet spent.
@@ -84,13 +96,14 @@ impl Payment {
     }
 }
 
-impl PrivateTokens {
-    /// Reads the file, and the spent tokens of its keys. If the file has private keys, this server
-    /// is an issuer.
-    ///
-    /// # Errors
-    /// [`PrivateTokensError`].
-    pub fn open(path: &Path, outcomes: IntCounterVec) -> Result<(Self, Option<Issuer>), PrivateTokensError> {
+impl Content {
+    /// Reads a file. A key that `before` has keeps its spent tokens, and a user what is left of the
+    /// allowance.
+    fn read(
+        path: &Path,
+        before: Option<&Self>,
+        outcomes: &IntCounterVec,
+    ) -> Result<Self, PrivateTokensError> {
         let Rules { challenge, accepts, spent: folder, most_spent, keys: rules, signers, users } =
             read(path)?;
         let kept = |path: &Path| {
@@ -101,23 +114,25 @@ impl PrivateTokens {
         let mut keys = BTreeMap::new();
         for Rule { tier, key, queries } in rules {
             let path = folder.join(blake3::Hash::from_bytes(*key.id()).to_hex().as_str());
-            let spent = Spent::open(&path, most_spent).map_err(kept(&path))?;
-            keys.insert(*key.id(), Arc::new(Accepted { tier, key, queries, spent }));
+            let spent = match before.and_then(|before| before.keys.get(key.id())) {
+                Some(known) if known.spent.path() != path => {
+                    let cause = "the key's spent tokens are in another folder, which cannot change while the server runs; restart it";
+                    return Err(kept(&path)(io::Error::other(cause)));
+                }
+                Some(known) => Arc::clone(&known.spent),
+                None => Arc::new(Spent::open(&path).map_err(kept(&path))?),
+            };
+            keys.insert(*key.id(), Arc::new(Accepted { tier, key, queries, most_spent, spent }));
         }
         let asks = format!("PrivateToken challenge=\"{}\"", URL_SAFE.encode(challenge.as_bytes()));
-        let issuer = (!signers.is_empty()).then(|| Issuer::new(signers, users, outcomes.clone()));
-        let tokens = Self {
+        let former = before.and_then(|before| before.issuer.as_deref());
+        let issuer = (!signers.is_empty()).then(|| Issuer::new(signers, users, former, outcomes.clone()));
+        Ok(Self {
             keys,
             challenge: (accepts == Accepts::Issuer).then(|| challenge.digest()),
             asks: HeaderValue::try_from(asks).expect("Base64 is ASCII"),
-            outcomes,
-        };
-        Ok((tokens, issuer))
-    }
-
-    /// Returns the valid token of a request.
-    pub fn verify(&self, headers: &HeaderMap) -> Result<Payment, AppleRefused> {
-        self.valid(headers).map_err(|reason| self.refusal(&reason))
+            issuer: issuer.map(Arc::new),
+        })
     }
 
     fn valid(&self, headers: &HeaderMap) -> Result<Payment, Unacceptable> {
@@ -135,10 +150,56 @@ impl PrivateTokens {
         }
         Ok(Payment { key: Arc::clone(key), token })
     }
+}
+
+impl PrivateTokens {
+    /// Reads the file, and the spent tokens of its keys. If the file has private keys, this server
+    /// is an issuer.
+    ///
+    /// # Errors
+    /// [`PrivateTokensError`].
+    pub fn open(path: &Path, outcomes: IntCounterVec) -> Result<Self, PrivateTokensError> {
+        let content = Content::read(path, None, &outcomes)?;
+        Ok(Self { path: path.into(), content: RwLock::new(Arc::new(content)), outcomes })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Reads the file and the keys that it names again. If one is wrong, everything stays
+    /// unchanged.
+    ///
+    /// # Errors
+    /// Those of [`PrivateTokens::open`], and [`PrivateTokensError::Spent`] if the folder of the
+    /// spent tokens changes.
+    pub fn reload(&self) -> Result<(), PrivateTokensError> {
+        let content = Content::read(&self.path, Some(&self.content()), &self.outcomes)?;
+        *self.content.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(content);
+        Ok(())
+    }
+
+    fn content(&self) -> Arc<Content> {
+        Arc::clone(&self.content.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Returns the issuer, if the file has private keys.
+    pub fn issuer(&self) -> Option<Arc<Issuer>> {
+        self.content().issuer.clone()
+    }
+
+    /// Returns the valid token of a request.
+    pub fn verify(&self, headers: &HeaderMap) -> Result<Payment, AppleRefused> {
+        self.content().valid(headers).map_err(|reason| self.refusal(&reason))
+    }
 
     /// Spends a token.
     pub fn spend(&self, payment: &Payment) -> Result<(), AppleRefused> {
-        let spent = payment.key.spent.spend(payment.token.nonce()).map_err(Unacceptable::from);
+        let spent = payment
+            .key
+            .spent
+            .spend(payment.token.nonce(), payment.key.most_spent)
+            .map_err(Unacceptable::from);
         if let Err(reason @ Unacceptable::Unspent(SpendError::Full | SpendError::Write(_))) = &spent {
             let cause = match reason {
                 Unacceptable::Unspent(SpendError::Write(error)) => error.to_string(),
@@ -157,13 +218,13 @@ impl PrivateTokens {
             Unacceptable::Unspent(SpendError::Full | SpendError::Write(_)) => {
                 AppleRefused::new(StatusCode::SERVICE_UNAVAILABLE, reason.to_string())
             }
-            _ => AppleRefused::unauthorized(reason.to_string(), self.asks.clone()),
+            _ => AppleRefused::unauthorized(reason.to_string(), self.content().asks.clone()),
         }
     }
 
     /// Makes sure that all spent tokens survive a loss of power.
     pub fn sync(&self) {
-        for accepted in self.keys.values() {
+        for accepted in self.content().keys.values() {
             if let Err(error) = accepted.spent.sync() {
                 tracing::error!(tier = accepted.tier, %error, "the spent tokens cannot be written");
             }
@@ -171,10 +232,10 @@ impl PrivateTokens {
     }
 
     /// Returns the number of spent tokens of each tier.
-    pub fn spent(&self) -> BTreeMap<&str, usize> {
+    pub fn spent(&self) -> BTreeMap<String, usize> {
         let mut tiers = BTreeMap::new();
-        for accepted in self.keys.values() {
-            *tiers.entry(accepted.tier.as_str()).or_default() += accepted.spent.len();
+        for accepted in self.content().keys.values() {
+            *tiers.entry(accepted.tier.clone()).or_default() += accepted.spent.len();
         }
         tiers
     }

@@ -2,7 +2,7 @@ use std::collections::HashSet;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// First bytes of a file of spent tokens.
@@ -26,7 +26,7 @@ pub(super) enum SpendError {
 
 /// Nonces of the spent tokens of one key: in memory, and in a file that survives a restart.
 pub(super) struct Spent {
-    most: usize,
+    path: PathBuf,
     state: Mutex<State>,
 }
 
@@ -38,9 +38,9 @@ struct State {
 }
 
 impl Spent {
-    /// Opens a file, or creates it, for at most `most` tokens. The file stays locked against other
-    /// servers. A tag that was cut off when the machine stopped is dropped.
-    pub fn open(path: &Path, most: usize) -> io::Result<Self> {
+    /// Opens a file, or creates it. The file stays locked against other servers. A tag that was cut
+    /// off when the machine stopped is dropped.
+    pub fn open(path: &Path) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         let mut file = options.read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
         file.try_lock().map_err(|error| match error {
@@ -70,7 +70,11 @@ impl Spent {
         let length = bytes.max(TAG_BYTES as u64) / TAG_BYTES as u64 * TAG_BYTES as u64;
         file.set_len(length)?;
         file.seek(SeekFrom::Start(length))?;
-        Ok(Self { most, state: Mutex::new(State { tags, file, length }) })
+        Ok(Self { path: path.into(), state: Mutex::new(State { tags, file, length }) })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Returns true if the token with this nonce is spent.
@@ -78,14 +82,15 @@ impl Spent {
         self.locked().tags.contains(&tag(nonce))
     }
 
-    /// Spends the token with this nonce. An error leaves it unspent.
-    pub fn spend(&self, nonce: &[u8; 32]) -> Result<(), SpendError> {
+    /// Spends the token with this nonce, if fewer than `most` are spent. An error leaves it
+    /// unspent.
+    pub fn spend(&self, nonce: &[u8; 32], most: usize) -> Result<(), SpendError> {
         let tag = tag(nonce);
         let mut state = self.locked();
         if state.tags.contains(&tag) {
             return Err(SpendError::Twice);
         }
-        if state.tags.len() >= self.most {
+        if state.tags.len() >= most {
             return Err(SpendError::Full);
         }
         let length = state.length;
@@ -135,23 +140,23 @@ mod tests {
     fn a_token_is_spent_once_also_after_a_restart_and_after_a_cut_off_write() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("key");
-        let spent = Spent::open(&path, 10).unwrap();
+        let spent = Spent::open(&path).unwrap();
         for number in 0..3 {
-            spent.spend(&nonce(number)).unwrap();
-            assert!(matches!(spent.spend(&nonce(number)), Err(SpendError::Twice)));
+            spent.spend(&nonce(number), 10).unwrap();
+            assert!(matches!(spent.spend(&nonce(number), 10), Err(SpendError::Twice)));
         }
-        let error = Spent::open(&path, 10).map(drop).unwrap_err();
+        let error = Spent::open(&path).map(drop).unwrap_err();
         assert!(error.to_string().contains("another server"), "{error}");
         drop(spent);
         let whole = std::fs::read(&path).unwrap();
         for cut in 0..TAG_BYTES {
             std::fs::write(&path, &whole[..whole.len() - cut]).unwrap();
-            let spent = Spent::open(&path, 10).unwrap();
+            let spent = Spent::open(&path).unwrap();
             assert_eq!(spent.len(), if cut == 0 { 3 } else { 2 });
             assert!(spent.contains(&nonce(1)) && spent.contains(&nonce(2)) == (cut == 0));
-            spent.spend(&nonce(7)).unwrap();
+            spent.spend(&nonce(7), 10).unwrap();
             drop(spent);
-            assert!(Spent::open(&path, 10).unwrap().contains(&nonce(7)), "{cut}");
+            assert!(Spent::open(&path).unwrap().contains(&nonce(7)), "{cut}");
         }
     }
 
@@ -159,16 +164,16 @@ mod tests {
     fn a_full_store_refuses_and_keeps_what_it_has() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("key");
-        let spent = Spent::open(&path, 2).unwrap();
-        spent.spend(&nonce(0)).unwrap();
-        spent.spend(&nonce(1)).unwrap();
-        assert!(matches!(spent.spend(&nonce(2)), Err(SpendError::Full)));
-        assert!(matches!(spent.spend(&nonce(1)), Err(SpendError::Twice)));
+        let spent = Spent::open(&path).unwrap();
+        spent.spend(&nonce(0), 2).unwrap();
+        spent.spend(&nonce(1), 2).unwrap();
+        assert!(matches!(spent.spend(&nonce(2), 2), Err(SpendError::Full)));
+        assert!(matches!(spent.spend(&nonce(1), 2), Err(SpendError::Twice)));
+        // More room.
+        spent.spend(&nonce(2), 3).unwrap();
         drop(spent);
-        // More room, after a restart.
-        let spent = Spent::open(&path, 3).unwrap();
-        assert!(spent.contains(&nonce(0)));
-        spent.spend(&nonce(2)).unwrap();
+        let spent = Spent::open(&path).unwrap();
+        assert!((0..3).all(|number| spent.contains(&nonce(number))));
         spent.sync().unwrap();
     }
 
@@ -178,7 +183,7 @@ mod tests {
         let path = folder.path().join("key");
         for other in [&b"short"[..], &[7; 64]] {
             std::fs::write(&path, other).unwrap();
-            assert!(Spent::open(&path, 2).is_err());
+            assert!(Spent::open(&path).is_err());
             assert_eq!(std::fs::read(&path).unwrap(), other);
         }
     }
@@ -186,8 +191,8 @@ mod tests {
     #[test]
     fn of_many_threads_with_one_token_one_spends_it() {
         let folder = tempfile::tempdir().unwrap();
-        let spent = Spent::open(&folder.path().join("key"), 100).unwrap();
-        let spend = || (0..50).filter(|&number| spent.spend(&nonce(number)).is_ok()).count();
+        let spent = Spent::open(&folder.path().join("key")).unwrap();
+        let spend = || (0..50).filter(|&number| spent.spend(&nonce(number), 100).is_ok()).count();
         let all: usize = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..4).map(|_| scope.spawn(spend)).collect();
             threads.into_iter().map(|thread| thread.join().unwrap()).sum()
