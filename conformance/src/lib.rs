@@ -97,7 +97,8 @@ pub fn setup_of<B: ProtocolBackend>(
     prepare(backend, backend, params, records)
 }
 
-/// The same of a server that lies: it changes the bytes of what it computed of the database.
+/// Sets up like [`setup_of`], but the server lies: `change` modifies the bytes that it precomputed
+/// from the database.
 pub fn setup_of_liar<B: ProtocolBackend>(
     backend: &Arc<B>,
     params: &ProtocolParams,
@@ -111,8 +112,8 @@ pub fn setup_of_liar<B: ProtocolBackend>(
     open(backend, params, records, stored)
 }
 
-/// The same with what is computed of the database once by another backend than the one that
-/// answers.
+/// Sets up like [`setup`], but the backend `preparing` does the precomputation from the database,
+/// and `backend` answers.
 pub fn setup_prepared_by<P: ProtocolBackend, B: ProtocolBackend>(
     preparing: &Arc<P>,
     backend: &Arc<B>,
@@ -207,7 +208,7 @@ pub fn slices(answers: &[Vec<u8>]) -> Vec<&[u8]> {
     answers.iter().map(Vec::as_slice).collect()
 }
 
-/// Minimum margin, in bits, between an answer's noise and what decoding tolerates.
+/// Minimum margin, in bits, between an answer's noise and the noise that decoding tolerates.
 pub const LEAST_MARGIN_BITS: f64 = 3.0;
 
 /// Checks that every record of `indices` decodes through bytes, in batches, with a margin of noise.

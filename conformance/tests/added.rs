@@ -1,6 +1,6 @@
-//! A lying server that adds answers. To the answer of a query whose record it knows, it adds the
-//! answer of an earlier query under the same keys over a forged table. The sum would be a valid
-//! record that names the earlier query's column.
+//! A lying server that adds answers. The server knows the record of the current query. To its
+//! answer, the server adds the answer that an earlier query under the same keys gets from a forged
+//! table. The sum would be a valid record that names the earlier query's column.
 #![allow(clippy::print_stdout, reason = "the number of accepted answers is worth seeing")]
 
 use std::ops::Range;
@@ -52,7 +52,8 @@ fn parameters(protocol: &str) -> ProtocolParams {
     ProtocolParams::from_json(json.to_string().as_bytes()).unwrap()
 }
 
-/// Splits a number into two bytes whose sum is the number: one element of the field is not a byte.
+/// Splits a number into two bytes whose sum is the number. Two bytes are needed because the largest
+/// element of the field, 256, is not a byte.
 fn bytes_of(number: u32) -> [u8; 2] {
     [number.min(255) as u8, (number / 256) as u8]
 }
@@ -87,7 +88,7 @@ impl Coefficient {
     }
 }
 
-/// The sum of two responses under one secret, coefficient by coefficient.
+/// Adds a response to another response under the same secret, coefficient by coefficient.
 pub fn add(sum: &mut [u8], other: &[u8]) {
     Coefficient::all().for_each(|coefficient| {
         coefficient.set(sum, coefficient.of(sum) + coefficient.of(other));
@@ -129,8 +130,8 @@ impl Attack {
         Self::of(&params, KNOWN, planted)
     }
 
-    /// Opens the tables. In the honest one, record `known` names itself; `planted` returns the
-    /// numbers at an index of the forged ones, each as two bytes to be added.
+    /// Opens the tables. In the honest table, record `known` names itself. For an index of the
+    /// forged tables, `planted` returns the numbers, each as two bytes to be added.
     pub fn of(params: &ProtocolParams, known: u64, planted: impl Fn(u64) -> Vec<[u8; 2]>) -> Self {
         let backend = Arc::new(CpuBackend::new(2).unwrap());
         let mut honest = records(params, Content::Random(5));
@@ -155,8 +156,8 @@ impl Attack {
         self.honest.client.query(index, rng).unwrap().queries.remove(0)
     }
 
-    /// Returns the name in the record that the client accepts, if any, when the answers to earlier
-    /// queries are added.
+    /// Adds the answers to earlier queries, and returns the name in the record if the client
+    /// accepts it.
     fn lie(&self, earlier: &[Vec<u8>], rng: &mut SecretRng) -> Option<u64> {
         let Prepared { queries, state } = self.honest.client.query(KNOWN, rng).unwrap();
         let mut answer = self.honest.answers(&[queries]).remove(0).remove(0);
@@ -170,7 +171,7 @@ impl Attack {
     }
 }
 
-/// The short and the full form draw one: each costs a minute.
+/// The short and the full form draw one protocol, since each takes a minute.
 pub fn is_tested(protocol: &str) -> bool {
     is_drawn("added answers", &PROTOCOLS, Count { short: 1, full: 1 }, protocol)
 }
@@ -182,7 +183,7 @@ fn of_one_fold() -> impl Iterator<Item = &'static str> {
 #[test]
 fn one_quotient_of_factors_in_256_lets_an_added_answer_through() {
     for protocol in of_one_fold() {
-        // Column j holds what is accepted under the quotient j + 1.
+        // The client accepts the record planted in column j if the quotient is j + 1.
         let attack = Attack::new(protocol, |column| column as u32 + 1);
         // All earlier queries use the same randomness and so the same factor: each column tests one
         // quotient of the same two factors.

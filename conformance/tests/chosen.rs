@@ -1,6 +1,6 @@
-//! Databases chosen against each protocol: they add up the noise of an expansion's tree, are
-//! aligned with the public matrix, or are extreme. The tests check the greatest error, since a mean
-//! square hides errors that add up.
+//! Databases chosen against each protocol: databases that add up the noise of an expansion's tree,
+//! databases aligned with the public matrix, and databases of extreme values. The tests check the
+//! greatest error, since a mean square hides errors that add up.
 #![allow(clippy::print_stdout, reason = "what was measured is worth seeing")]
 
 use std::sync::Arc;
@@ -19,11 +19,11 @@ use spirea_protocols::{Prepared, Query};
 
 /// Number of coefficients of a polynomial.
 const DEGREE: usize = 4096;
-/// Maximum error, as a share of what decoding tolerates, for a database that is aligned with the
-/// public matrix, on which it should not depend.
+/// Maximum error for a database that is aligned with the public matrix, as a share of the error
+/// that decoding tolerates. The alignment should not affect the error.
 const GREATEST_ALIGNED: f64 = 0.5;
 
-/// Protocols whose queries can bring their keys.
+/// Protocols whose queries can carry their keys.
 const BROUGHT: [&str; 3] = ["exppack-simple", "exppack-double", "hybrid"];
 
 /// Returns parameters whose grid has these numbers of groups and columns.
@@ -129,8 +129,8 @@ fn variance(errors: &[f64]) -> f64 {
     mean(&errors.iter().map(|error| error * error).collect::<Vec<_>>())
 }
 
-/// Rows that are equal have equal hints, so their errors are almost equal. They are no larger
-/// together than those of other content (docs/protocols/ring.md, "Noise").
+/// Rows that are equal have equal hints, so their errors are almost equal. Yet these errors are no
+/// larger than the errors of other content (docs/protocols/ring.md, "Noise").
 #[test]
 fn rows_that_repeat_have_errors_in_common_and_no_larger_ones() {
     let (backend, mut rng) = (backend(), SecretRng::from_os().unwrap());

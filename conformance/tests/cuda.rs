@@ -16,7 +16,7 @@ static CPU: LazyLock<Arc<CpuBackend>> = LazyLock::new(|| Arc::new(CpuBackend::ne
 
 /// Runs a test on two emulated devices. They lack the fast tensor cores, on which a product is
 /// computed as sixteen products of bytes: these are slow to emulate. Their execution order is one
-/// that no device promises.
+/// that real devices do not guarantee.
 fn emulated<T>(test: impl FnOnce() -> T) -> T {
     let config = Config {
         devices: 2,

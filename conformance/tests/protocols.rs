@@ -264,7 +264,8 @@ fn conservative_sets_decode_as_the_definition_says() {
     selects(&with_grid(&params, &[("groups", 3)]));
 }
 
-/// Decodes random records of databases of 32 MiB: 4, or the number in `SPIREA_LARGE_RECORDS`.
+/// Decodes random records of databases of 32 MiB. The number of records is 4, or the number in
+/// `SPIREA_LARGE_RECORDS`.
 mod random_records_of_large_databases {
     use super::*;
 

@@ -188,7 +188,7 @@ fn scale_value(value: &mut Value, factor: f64) {
     }
 }
 
-/// Returns a paper's file with the claims' values of `ours` and of the other column.
+/// Returns a paper's file with `ours` and the other column replaced by the values of `claims`.
 pub fn with_values(text: &str, claims: &[Claim]) -> String {
     let mut current: Option<&Claim> = None;
     let lines = text.lines().map(|line| match line.split_once(" = ") {

@@ -25,7 +25,7 @@ pub enum Steering {
     Address,
     /// The secret is an operand of a division, whose time depends on the operands.
     Division,
-    /// The secret leaves the instance where only public values may.
+    /// The secret leaves the instance at a point where only public values may leave.
     Export,
 }
 

@@ -374,7 +374,7 @@ mod tests {
         }
     }
 
-    /// Rules that mark everything would be sound, but would raise false alarms only.
+    /// Rules that mark every bit would be sound, but all of their alarms would be false.
     #[test]
     fn public_bits_stay_public() {
         let secret = |value: u128, marks: u128| Marked { value, marks };

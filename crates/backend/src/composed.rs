@@ -13,8 +13,8 @@ use crate::{
 };
 
 /// Backend composed of others: selects the backend for an operation and wraps its execution.
-/// Implements [`Backend`] and [`RingBackend`] as far as [`Composed::Rings`] does, and
-/// [`ShareBackend`] as far as [`Composed::Shares`] does.
+/// Implements [`Backend`] and [`RingBackend`] if [`Composed::Rings`] does, and [`ShareBackend`] if
+/// [`Composed::Shares`] does.
 pub trait Composed: Send + Sync + 'static {
     /// The backend for matrices and rings.
     type Rings: Send + Sync + 'static;

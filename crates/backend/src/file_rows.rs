@@ -16,8 +16,8 @@ pub trait FileLayout: Copy + Send + Sync {
     /// units of the layout.
     fn part(&self, rows: &Range<usize>) -> Result<Self, BackendError>;
 
-    /// Returns the ranges of these rows' bytes, in the order of their own layout: the fewest
-    /// possible.
+    /// Returns the byte ranges of `rows`, as few as possible, in the order of the layout of `rows`
+    /// alone.
     fn ranges(&self, rows: &Range<usize>) -> Vec<Range<usize>>;
 
     /// Checks that a database in this layout has `bytes` bytes.
@@ -57,7 +57,7 @@ impl<'a, L: FileLayout> FileRows<'a, L> {
         Self { layout, rows: layout.all(), file, residence }
     }
 
-    /// Restricts to some of these rows, counted from the first of them.
+    /// Restricts the selection to `rows`, which are counted from the first selected row.
     #[must_use]
     pub fn some(&self, rows: Range<usize>) -> Self {
         Self { rows: self.rows.start + rows.start..self.rows.start + rows.end, ..*self }

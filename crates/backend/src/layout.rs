@@ -168,7 +168,7 @@ impl FileLayout for PanelLayout {
         0..self.rows
     }
 
-    /// Units are panels.
+    /// The units of this layout are panels.
     fn part(&self, rows: &Range<usize>) -> Result<Self, BackendError> {
         let whole = rows.start.is_multiple_of(PANEL_ROWS) && rows.end.is_multiple_of(PANEL_ROWS);
         if rows.is_empty() || rows.end > self.rows || !whole {

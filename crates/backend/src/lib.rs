@@ -194,8 +194,8 @@ pub trait Backend: Send + Sync + 'static {
     /// [`BackendError::Shape`] if `queries` is not a whole number of queries within the bounds.
     fn scalar_fold(&self, matrix: &Self::Matrix, queries: &[u32]) -> Result<Self::Folded, BackendError>;
 
-    /// Runs [`Backend::scalar_fold`] for queries that a source writes: on a device, to the memory
-    /// that is copied to it.
+    /// Runs [`Backend::scalar_fold`] for queries whose words a source writes. For a device, the
+    /// source writes to the memory that is copied to the device.
     ///
     /// # Errors
     /// Those of [`Backend::scalar_fold`].
@@ -213,8 +213,8 @@ pub trait Backend: Send + Sync + 'static {
     /// [`BackendError::Device`] if their computation failed.
     fn words(&self, folded: Self::Folded) -> Result<Vec<u32>, BackendError>;
 
-    /// Returns the result of `read`, which reads the words of answers where they arrive: on a
-    /// device, in the memory that it copied them to. `read` must call no operation of this backend
+    /// Passes the words of answers to `read` and returns its result. For a device, `read` gets the
+    /// memory to which the device copied the words. `read` must call no operation of this backend
     /// but [`Backend::each`].
     ///
     /// # Errors
@@ -224,8 +224,8 @@ pub trait Backend: Send + Sync + 'static {
     }
 
     /// Returns answers made of `words`, an equal number for each of `queries` queries, so that this
-    /// backend can go on with them. They come from [`Backend::words`] of matrices here or
-    /// elsewhere.
+    /// backend can continue with them. The words come from [`Backend::words`] of this or another
+    /// backend.
     ///
     /// # Errors
     /// [`BackendError::Shape`] if the words do not divide evenly among the queries.

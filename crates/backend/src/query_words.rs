@@ -18,7 +18,7 @@ pub trait QueryWords: Sync {
     /// and the length of `to` are multiples of [`GROUP_WORDS`].
     ///
     /// # Panics
-    /// If there are not as many words.
+    /// If `to` extends past the last word.
     fn write(&self, first: usize, to: &mut [u32]);
 }
 

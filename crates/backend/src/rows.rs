@@ -139,7 +139,7 @@ impl FileLayout for RowLayout {
         0..self.rows
     }
 
-    /// Applies to each part.
+    /// Selects these rows in each part.
     fn part(&self, rows: &Range<usize>) -> Result<Self, BackendError> {
         if rows.is_empty() || rows.end > self.rows {
             let all = self.rows;
@@ -152,7 +152,7 @@ impl FileLayout for RowLayout {
         })
     }
 
-    /// Returns one range for all rows, otherwise one range for each part.
+    /// Returns a single range if `rows` are all rows, otherwise one range for each part.
     fn ranges(&self, rows: &Range<usize>) -> Vec<Range<usize>> {
         if *rows == self.all() {
             return std::iter::once(0..self.bytes()).collect();
@@ -213,7 +213,8 @@ impl Batch {
         let (mut start, end) = (met.start, met.end);
         while start < end {
             let point = (start - self.rows.start) as u64;
-            // Largest tree that begins here; the first leaf begins trees of any size.
+            // Points of the largest subtree that begins at this point. At point 0, subtrees of any
+            // size begin.
             let tree = if point == 0 { u64::MAX } else { 1 << point.trailing_zeros() };
             let count = tree.min((end - start) as u64);
             let subtree = |key| prf.visit(Subtree { key, points: point..point + count });

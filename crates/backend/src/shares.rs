@@ -8,14 +8,14 @@
 //!   bins' trees;
 //! - polynomials: such that the tournament of a share is a part of the whole tournament.
 //!
-//! If a database has fewer such pieces than shares, some shares are empty.
+//! If a database has fewer of these units than shares, some shares are empty.
 
 use std::ops::Range;
 
 use crate::{BackendError, PANEL_ROWS, PanelLayout, RowLayout};
 
-/// Largest number of points in a leaf of a query's tree, reached if outputs are bits. At its
-/// multiples, leaves of all output kinds begin.
+/// Largest number of points in a leaf of a query's tree, reached if outputs are bits. At multiples
+/// of this number, leaves of all output kinds begin.
 const LEAF_POINTS: usize = 512;
 
 /// One share of a database that several holders divide.
@@ -68,9 +68,8 @@ impl Share {
         bound(self.index)..bound(self.index + 1)
     }
 
-    /// Returns the share's rows for two servers. Every share but the last ones has as many rows as
-    /// a whole subtree has points. Rows in bins are divided as evenly as whole leaves of the bins'
-    /// trees allow.
+    /// Returns the share's rows for two servers. Every share but the last ones has the rows of a
+    /// whole subtree. Rows in bins are divided as evenly as whole leaves of the bins' trees allow.
     pub fn records(self, layout: RowLayout) -> Range<usize> {
         let Some(skipped) = layout.skipped() else { return self.aligned(layout.rows(), LEAF_POINTS) };
         let bound = |index: usize| {
@@ -96,8 +95,8 @@ impl Share {
         self.step(rows, 1).trailing_zeros() as usize
     }
 
-    /// Returns the smallest power of two, at least `least`, by which the shares reach the last of
-    /// `rows` rows.
+    /// Returns the number of rows of each share but the last ones: the smallest power of two, at
+    /// least `least`, with which the shares cover all `rows` rows.
     fn step(self, rows: usize, least: usize) -> usize {
         rows.div_ceil(self.count).next_power_of_two().max(least)
     }

@@ -61,7 +61,7 @@ impl Bars {
         canvas.legend(&names.zip(COLOURS).collect::<Vec<_>>(), (24, 74), total - 24)?;
         let longest = self.bars.iter().map(|bar| bar.parts.iter().sum::<f64>()).fold(0.0, f64::max);
         let step = round_step(longest / f64::from(TICKS));
-        // Sums of shares may slightly exceed their whole.
+        // By rounding, the sum of shares may slightly exceed the whole.
         let most = step * (longest / step - 1e-6).ceil().max(1.0);
         let at = |value: f64| left + (value / most * f64::from(PLOT)).round() as i32;
         for tick in 0..=(most / step).round() as i32 {

@@ -113,7 +113,7 @@ impl Source {
 }
 
 /// Returns the rates of this machine: those kept in `folder`, or those that `measure` returns. If
-/// the folder cannot be written to, nothing is kept.
+/// the folder is not writable, nothing is kept.
 fn kept_or(
     threads: Threads,
     folder: Option<&Path>,

@@ -72,7 +72,7 @@ impl Remote {
     }
 }
 
-/// The endpoints that publish a database.
+/// Client of the endpoints that publish a database.
 pub struct Publisher {
     agent: Agent,
     /// The proxy of the environment that requests go through.
@@ -140,18 +140,18 @@ impl Publisher {
         self.send("changes", CHANGES, SendBody::from_owned_reader(io::Cursor::new(lines)))
     }
 
-    /// Goes back to the version `to`, or to the one before the current.
+    /// Rolls back to the version `to`, or by default to the version before the current one.
     pub fn roll_back(&self, to: Option<&str>) -> anyhow::Result<Status> {
         let to = to.map(|version| format!("?to={version}")).unwrap_or_default();
         self.post(&format!("rollback{to}"), None, SendBody::none())
     }
 
-    /// Makes a new base of the base and its changes.
+    /// Merges the base and its changes into a new base.
     pub fn compact(&self) -> anyhow::Result<Status> {
         self.post("compact", None, SendBody::none())
     }
 
-    /// Sends a request, and prints the version that answers.
+    /// Sends a request, and prints the version that answers look-ups afterwards.
     fn post(&self, what: &str, content_type: Option<&str>, body: SendBody<'_>) -> anyhow::Result<Status> {
         let started = Instant::now();
         let published = self.send(what, content_type, body)?;
@@ -173,8 +173,8 @@ impl Publisher {
         self.read(response, MAX_REFUSAL_BYTES)
     }
 
-    /// Converts an error to the one that clients of other endpoints get, with the proxy and a
-    /// remedy.
+    /// Converts an error of this agent to the [`ClientError`] that look-ups report, with the proxy
+    /// and a remedy.
     fn failed(&self, error: ureq::Error) -> ClientError {
         let error = TransportError::from(error);
         match &self.through {

@@ -10,8 +10,7 @@ use crate::{ClientError, Hint, PartDescription};
 /// Storage for hints between sessions, and for what a client has seen of databases under pinned
 /// keys.
 ///
-/// A *slot* is a part of a database whose hints follow each other, such as the base of one
-/// database.
+/// A *slot* is a part of a database, such as its base. A new version replaces the slot's hint.
 pub trait HintCache: Send {
     /// Returns the hint of a part, if it is cached and undamaged.
     ///
@@ -88,7 +87,7 @@ struct Kept {
 }
 
 impl MemoryCache {
-    // A panic under the lock leaves every entry whole.
+    // A panic under the lock never leaves a partly changed entry.
     fn kept(&self) -> MutexGuard<'_, Kept> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -10,7 +10,7 @@ use spirea_wire::{KeysHash, Part, Version};
 
 use crate::{ClientError, Clock, Keys};
 
-/// The reason for which the hash of evaluation keys may steer the client.
+/// Reason why the client's control flow may depend on the hash of evaluation keys.
 const KEYS_ARE_NAMED: &str = "queries name their evaluation keys by the hash";
 /// Divisor of a key's life: the next keys are made when 1 / `LAST_SHARE` of its queries or of its
 /// time is left.

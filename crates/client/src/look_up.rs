@@ -28,7 +28,7 @@ pub(crate) trait Asking {
     /// Returns the number of queries in a round's request.
     fn count(pending: &Self::Pending) -> usize;
 
-    /// Accepts the responses to the requests that left `pending`.
+    /// Accepts the responses to the requests that were returned with `pending`.
     fn answer(
         &mut self,
         session: &Session,
@@ -41,12 +41,12 @@ pub(crate) trait Asking {
 /// [`LEAST_TOGETHER`] look-ups.
 const MAX_WAITING_BYTES: usize = 64 << 20;
 
-/// Minimum number of look-ups whose answers are decoded before the last one has come. The constant
-/// is the client's, so that no server chooses how few answers the time between two requests reveals
-/// something about.
+/// Minimum number of look-ups whose answers are decoded before the last one has come. The client
+/// fixes this number: if a server could choose a smaller one, the time between two requests would
+/// reveal something about few answers.
 const LEAST_TOGETHER: usize = 16;
 
-/// A look-up of any number of values, in as many requests as needed.
+/// A look-up of any number of values, in one or several requests.
 ///
 /// The number of requests, their lengths and times, and the keys that they name depend on what is
 /// looked up, never on an answer. Answers are decoded once the last has come, or once 16 look-ups
@@ -63,7 +63,8 @@ pub struct LookUp<'a> {
     wanted: Wanted<'a>,
     /// For each look-up answered so far, right or wrong, the version that answered.
     versions: Vec<Version>,
-    /// Undecoded rounds, in order, each with its responses or the reason for refusing one.
+    /// Undecoded rounds, in order, each with its responses or the reason why a response was
+    /// refused.
     rounds: Vec<(Pending, Result<Vec<Response>, ClientError>)>,
     /// Bytes of the answers in `rounds`.
     waiting_bytes: usize,
@@ -105,9 +106,9 @@ impl<'a> LookUp<'a> {
         session.round(self.wanted.part(self.versions.len(), session.max_batch()))
     }
 
-    /// Keeps the responses to the requests that left `pending`, of all servers in the order of
-    /// their parties, or the reason why [`Session::read`] refused one. [`LookUp::finish`] decodes
-    /// them.
+    /// Keeps the responses of all servers, in the order of their parties, to the requests that were
+    /// returned with `pending`; or the reason why [`Session::read`] refused a response.
+    /// [`LookUp::finish`] decodes them.
     pub fn answer(&mut self, pending: Pending, responses: Result<Vec<Response>, ClientError>) {
         self.versions.extend(std::iter::repeat_n(*pending.version(), pending.count()));
         self.waiting += pending.count();
@@ -172,8 +173,8 @@ impl Asking for LookUp<'_> {
 }
 
 impl Session {
-    /// Returns the number of look-ups in a part of a list: those of one request, or of enough
-    /// requests for [`LEAST_TOGETHER`].
+    /// Returns the number of look-ups in a part of a list: one request's, or those of the requests
+    /// needed to reach [`LEAST_TOGETHER`].
     pub(crate) fn part_len(&self) -> usize {
         let most = self.max_batch();
         most * LEAST_TOGETHER.div_ceil(most)

@@ -1,5 +1,5 @@
-//! HTTP/2 connection to a worker: opened by mutual TLS, with requests that its end cancels and
-//! responses of bounded length.
+//! HTTP/2 connection to a worker over mutual TLS. When the connection ends, its requests are
+//! cancelled. The length of responses is limited.
 
 use std::time::{Duration, SystemTime};
 

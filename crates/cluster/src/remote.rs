@@ -144,8 +144,9 @@ impl RemoteShares {
         try_join_all(asked).await
     }
 
-    /// Compares some partials with those of other replicas, beside the answers. The partials of
-    /// most protocols combine whatever is in them, and only clients see that the answers are wrong.
+    /// Compares some partials with those of other replicas, without delaying the answers. In most
+    /// protocols wrong partials combine without an error, and only clients notice the wrong
+    /// answers.
     fn compare_some(&self, ask: Ask, partials: Vec<Partial>, replicas: Vec<Arc<Replica>>) {
         let ask = Arc::new(ask);
         for (index, (partial, replica)) in partials.into_iter().zip(replicas).enumerate() {
@@ -158,7 +159,7 @@ impl RemoteShares {
                     groups[index].compare(&ask, bytes, &answered).await;
                     Ok(())
                 };
-                // Without an outcome if the coordinator ends.
+                // There is no outcome if the coordinator ends.
                 let _ = ending.unless_ended(compared).await;
                 drop(place);
             });
@@ -239,8 +240,8 @@ impl Responder for RemoteShares {
             .zip(&keys)
             .map(|(query, keys)| Query { bytes: query.bytes, keys: keys.map(|keys| &keys.joining) })
             .collect();
-        // A client's mistakes end here: a worker's refusal, or a partial that does not combine, is
-        // the worker's fault.
+        // Rejects invalid queries of clients. After this check, a refusal or a partial that does
+        // not combine is the worker's fault.
         self.joins.check(&joined)?;
         let ask = self.ask(queries, &keys)?;
         let answered = self.runtime.block_on(self.ending.unless_ended(self.partials(&ask)))?;

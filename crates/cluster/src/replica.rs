@@ -74,7 +74,7 @@ pub(crate) enum Refusal {
 
 /// End of a connection.
 enum Ended {
-    /// The worker is left, and has answered all requests.
+    /// The worker gets no more requests, and has answered all earlier ones.
     Done,
     /// Requests under way are lost.
     Broken(String),

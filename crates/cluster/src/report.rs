@@ -26,7 +26,8 @@ pub(crate) struct ReplicaReport {
     /// Reason why the share's other replicas are asked first, while they are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub avoided: Option<String>,
-    /// Batches that wait there, and batches for which this coordinator waits.
+    /// Number of batches that wait at the replica; then of batches for which this coordinator
+    /// waits.
     pub queue: usize,
     pub in_flight: usize,
     pub p50_ms: Option<f64>,

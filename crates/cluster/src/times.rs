@@ -7,7 +7,8 @@ use std::time::Duration;
 const KEPT: usize = 128;
 /// Number of times needed to tell which batches are slow.
 const TELLING: usize = 16;
-/// Number of size classes; sizes are told apart by powers of two up to this one.
+/// Number of size classes. Each class ends before the next power of two; the last class has all
+/// larger sizes.
 const SIZES: usize = 12;
 /// Factor applied to the longest time of any size to get a batch's slow time, if too few batches of
 /// its size were answered.

@@ -19,7 +19,7 @@ impl Texts<'_> {
         self.extend(command, "")
     }
 
-    /// Does so for the command at `path`.
+    /// Adds examples and statuses to the command at `path`.
     fn extend(&self, command: Command, path: &str) -> Command {
         let command = command.mut_subcommands(|inner| {
             let path = format!("{path} {}", inner.get_name());

@@ -13,7 +13,7 @@ use std::time::Instant;
 /// may be best left alone. On a Zen 4 core a fold of b halves alone takes a sixth less time with 0
 /// than with any distance.
 const NEAR: [usize; 6] = [0, 512, 1024, 2048, 4096, 8192];
-/// Distances in `NEAR`, and a distance that is prefetched long before use.
+/// Distances in `NEAR`, and [`SECOND_LEVEL`], at which lines are prefetched long before their use.
 const NEAR_AND_FAR: [usize; MOST] = [0, 512, 1024, 2048, 4096, 8192, SECOND_LEVEL];
 /// Place of the distance 0, no prefetching.
 const NOTHING: usize = 0;
@@ -42,7 +42,7 @@ const LARGE: usize = 64 << 20;
 
 /// Distance for a lone tile's block of the database.
 pub(crate) static SCAN: Ahead = Ahead::new("scan", 2048, &NEAR);
-/// Distance for two blocks at a time.
+/// Distance for two blocks of the database that are read at a time.
 pub(crate) static SCAN_PAIRS: Ahead = Ahead::new("scan_pairs", 2048, &NEAR);
 /// Distance for plaintext polynomials.
 pub(crate) static POLY_FOLD: Ahead = Ahead::new("poly_fold", 2048, &NEAR_AND_FAR);
@@ -51,7 +51,7 @@ pub(crate) static POLY_FOLD_B: Ahead = Ahead::new("poly_fold_b", 2048, &NEAR_AND
 /// Distance for rows that shares are folded with. On an Intel core, lines a whole page ahead and
 /// beyond cost a tenth to a fifth if rows are several lines wide.
 pub(crate) static SHARE_FOLD: Ahead = Ahead::new("share_fold", 3072, &NEAR);
-/// Distance for two blocks of such rows at a time.
+/// Distance for rows that shares are folded with, if two blocks are read at a time.
 pub(crate) static SHARE_FOLD_PAIRS: Ahead = Ahead::new("share_fold_pairs", 3072, &NEAR);
 
 /// Returns the kernels of this process that have chosen their prefetch distance, with the distance
@@ -124,7 +124,7 @@ impl Ahead {
     }
 
     fn trials(&self) -> MutexGuard<'_, Trials> {
-        // A panic leaves valid numbers.
+        // A panic leaves valid numbers behind, so a poisoned lock is safe to use.
         self.trials.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -40,7 +40,7 @@ impl Bytes {
                 // SAFETY: the mapping is read-only and private to this value. If another process
                 // shortened the file meanwhile, a read would end this process by a signal; if it
                 // wrote to the file, answers would be wrong. Files of a snapshot are never written
-                // again once they have their name.
+                // again once they have their final name.
                 let map = unsafe { MmapOptions::new().offset(range.start as u64).len(range.len()).map(file) };
                 let map = map.map_err(failed)?;
                 #[cfg(unix)]

@@ -17,7 +17,7 @@ use crate::isa::{Found, Isa, with_token};
 use crate::ring::{self, Direction, RingTables};
 use crate::{CpuBackend, PORTABLE};
 
-/// Number of runs of which [`read_bandwidth`] takes the best, for each prefetch distance.
+/// Number of runs for each prefetch distance; [`read_bandwidth`] takes the best run.
 pub const RUNS: usize = 4;
 
 /// Name of the floor for bounds by [`read_bandwidth`].
@@ -105,15 +105,17 @@ pub fn share_multiply_add_peak(isa: Isa) -> Option<f64> {
 pub const SHARE_MULTIPLY_ADD: &str = "vpmulld";
 
 /// Measures the calls of a pseudorandom function that one core makes in a second with no other
-/// work. For AES: blocks by the widest instruction that the machine has for `isa`, from registers.
+/// work. For AES, it encrypts blocks in registers with the widest instruction that the machine has
+/// for `isa`.
 pub fn prf_calls_per_second(isa: Isa, prf: PrfKind) -> f64 {
     let tree = crate::dpf::tree(isa, prf);
     per_second(|rounds| tree.only_expand(rounds)) / prf.blocks_per_call() as f64
 }
 
-/// Measures the rate of `work`, which runs a number of rounds and returns its number of units: the
-/// best of [`RUNS`] runs of milliseconds. These are as long as the runs that are compared with it;
-/// shorter runs would fit the idle gaps of a shared machine, which no longer run finds.
+/// Measures the units a second of `work`, which takes a number of rounds and returns the number of
+/// its units. Takes the best of [`RUNS`] runs of some milliseconds, as long as the runs that the
+/// rate is compared with. Shorter runs could fit into the idle gaps of a shared machine, so their
+/// rate would be out of reach for longer runs.
 fn per_second(work: impl Fn(u64) -> u64) -> f64 {
     let mut rounds = 1 << 10;
     loop {

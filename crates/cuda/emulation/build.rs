@@ -16,7 +16,7 @@ use std::time::SystemTime;
 /// error of the launch.
 const KERNEL_FLAGS: [&str; 6] = [
     "-O2",
-    // Half of a fiber's stack.
+    // A frame may take half of a fiber's stack.
     "-Werror=frame-larger-than=32768",
     "-fsanitize=alignment,shift-exponent,bounds,integer-divide-by-zero",
     "-fsanitize-undefined-trap-on-error",

@@ -20,8 +20,8 @@ const PIECE: usize = 4 << 20;
 /// Words of queries in a lane: one lane is copied while the next one is written. All threads meet
 /// at the end of a lane, so shorter lanes cost more (docs/kernels/cuda-scalar-fold.md).
 const LANE_WORDS: usize = 1 << 22;
-/// Words that the driver takes during the call, from any memory, and copies in the stream's order.
-/// For more words, the call would wait for the copy.
+/// Maximum number of words that the driver reads during the call, from any memory, and then copies
+/// in the stream's order. With more words, the call would wait for the copy.
 const TAKEN_AT_ONCE: usize = (64 << 10) / 4;
 /// Words that a thread writes at once.
 const WORDS: usize = 1 << 15;
@@ -151,7 +151,7 @@ impl Drop for Room {
     fn drop(&mut self) {
         let main = self.words.device().main();
         for lane in self.conveyor.streams() {
-            // A lost device returns nothing but errors.
+            // A lost device returns only errors.
             let _ = main.after(lane);
         }
     }

@@ -136,7 +136,7 @@ fn every_function_and_output() {
         let cuda = CudaBackend::new(0).unwrap();
         for prf in PrfKind::ALL {
             for output in FOLDED {
-                // A few keys, and as many as tensor cores multiply.
+                // Few keys, and enough keys for tensor cores.
                 for (count, party) in [(2, 0), (2, 1), (13, 0), (13, 1)] {
                     agrees(&cuda, Shape { party, ..Shape::new(1200, 40, count) }, output, prf);
                 }

@@ -13,7 +13,7 @@ use spirea_math::random::SecretRng;
 use spirea_math::sample::{Gaussian, ternary};
 use spirea_math::{Gadget, Ring};
 
-/// Big automorphisms: results are rotated one time less.
+/// Number of big automorphisms; a result takes one rotation less than this number.
 const BIG: usize = 16;
 
 /// Ciphertext (a, b) in coefficients, whose phase is b + a s.
@@ -69,7 +69,8 @@ impl Setting {
         message
     }
 
-    /// Returns the image of a ciphertext under X -> X^`exponent`, by the key for it.
+    /// Returns the image of a ciphertext under X -> X^`exponent`; `key` is the key for this
+    /// substitution.
     fn substitute(&self, key: &[Ciphertext], exponent: usize, c: &Ciphertext) -> Ciphertext {
         let Self { ring, gadget, .. } = self;
         let digits = gadget.decompose(ring, &ring.automorphism(&c.a, exponent));

@@ -111,8 +111,8 @@ impl<W: Write> Program<W> {
                 }
             }
         }
-        // Every prime and direction immediately after every other, and at all distances up to two
-        // polynomials.
+        // Runs every prime and direction immediately after every other, and at all distances up to
+        // two polynomials.
         for of in 0..8 {
             for next in 0..=of {
                 self.random_transform(of % 4, of >= 4)?;

@@ -32,8 +32,8 @@ impl Gadget {
         }
     }
 
-    /// Returns the number of forward transforms modulo one prime for the digits of a polynomial,
-    /// over all primes. A residue's values modulo its own prime are already known.
+    /// Returns the number of forward transforms for the digits of a polynomial, counting each prime
+    /// separately. A residue's values modulo its own prime are already known.
     pub fn forward_transforms(self, ring: &Ring) -> usize {
         let primes = ring.limbs().len();
         match self {

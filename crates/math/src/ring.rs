@@ -157,7 +157,8 @@ impl Ring {
         a
     }
 
-    /// Returns [`Ring::lift`] of numbers of magnitude up to 2^33 times every prime.
+    /// Returns the same polynomial as [`Ring::lift`], for numbers whose magnitude is at most 2^33
+    /// times the smallest prime.
     pub fn lift_wide(&self, coefficients: &[i64]) -> Vec<u32> {
         let mut a = self.zero();
         self.each_mut(&mut a, |limb, a| {

@@ -226,9 +226,9 @@ impl ShareBackend for PimBackend {
         self.share_folds(rows, prf, &[ShareFold { first_row, keys }])
     }
 
-    /// Keys without a common block are one query of a pass: their bits follow one another, and each
-    /// block's sum belongs to one key. So bins take as many queries of a pass as there are bins
-    /// that meet the same block: two if bins are not smaller than blocks.
+    /// Keys that meet no common block share one query of a pass: their bits follow one another, and
+    /// each block's sum belongs to one key. So bins need as many queries of a pass as there are
+    /// bins that overlap one block: two if bins are not smaller than blocks.
     ///
     /// # Errors
     /// The errors of the trait; [`BackendError::Unavailable`] for shares that are words, and
@@ -255,7 +255,7 @@ impl ShareBackend for PimBackend {
             return Ok(Vec::new());
         }
         let answers = Mutex::new(vec![None; keys.len()]);
-        // A pass takes only so many queries that every cluster gets some, as `Arrangement` plans.
+        // Limits the queries of a pass, so that every cluster gets some, as `Arrangement` plans.
         let queries =
             selections.count().div_ceil(self.machine.clusters.len()).min(self.queries_at_once(rows));
         let queue = Queue::new(2 * self.machine.config.queries * self.machine.clusters.len());

@@ -1,4 +1,4 @@
-//! Bins: disjoint sets of records, from each of which one query retrieves a record.
+//! Bins: disjoint sets of records. One query retrieves a record of each bin.
 //!
 //! (Partial batch retrieval, GPU-DPF section IV-A.) A query selects one record of every bin, at the
 //! server cost of a single selection. A bin without a wanted record returns a random record, a
@@ -118,9 +118,9 @@ impl Bins {
         Ok(Chosen { records, brought: brought.iter().map(told).collect() })
     }
 
-    /// Returns the record of bin `bin` among those of all bins, concatenated, each of
-    /// `record_bytes` bytes. All are read and the others masked, since the bin is a client's
-    /// secret.
+    /// Returns the record of bin `bin` from `records`, the concatenated records of all bins, of
+    /// `record_bytes` bytes each. All records are read and the others masked, since the bin is a
+    /// client's secret.
     pub(crate) fn pick(records: &[u8], record_bytes: usize, bin: u64) -> Vec<u8> {
         let mut record = vec![0; record_bytes];
         for (candidate, of_candidate) in records.chunks_exact(record_bytes).zip(0..) {
@@ -217,7 +217,8 @@ mod tests {
 
     #[test]
     fn dummies_are_all_records_of_their_bin() {
-        // Bins 0..4, 4..8 and 8..10; then 0, 1, 6, 7 and 2, 3, 8 and 4, 5.
+        // The bins of the first division are 0..4, 4..8 and 8..10. Those of the second are {0, 1,
+        // 6, 7}, {2, 3, 8} and {4, 5}.
         let consecutive = (Bins::consecutive(10, 4), [250, 250, 250, 250, 0, 1000, 0, 0, 500, 500]);
         let in_turn = (Bins::dealt(9, 2, 3), [250, 250, 333, 333, 0, 1000, 250, 250, 333]);
         let mut rng = SecretRng::from_os().unwrap();

@@ -60,8 +60,8 @@ pub trait IndexClient: Send + Sync {
     /// `state`.
     ///
     /// # Errors
-    /// [`ProtocolError::Malformed`] if the number of answers is not that of the parties, or an
-    /// answer does not have the form that the parameters give.
+    /// [`ProtocolError::Malformed`] if the number of answers differs from the number of parties, or
+    /// an answer does not have the form that the parameters give.
     fn decode(&self, state: &Self::State, answers: &[&[u8]]) -> Result<Vec<u8>, ProtocolError>;
 
     /// Makes queries for one record of each bin, in the order of the bins, like
@@ -91,10 +91,10 @@ pub trait IndexClient: Send + Sync {
         Ok(Zeroizing::new(self.decode(state, answers)?))
     }
 
-    /// Returns the errors of the answers, for measuring noise: for every number decoded on the way
-    /// to the record, its distance from the value that it decodes to, as a share of what decoding
-    /// tolerates. They are the true errors if the record decodes correctly. A protocol without
-    /// noise returns none.
+    /// Returns the errors of the answers, for measuring noise, for every number decoded on the way
+    /// to the record. An error is the distance of a number from its decoded value, as a fraction of
+    /// the distance that decoding tolerates. These are the true errors if the record decodes
+    /// correctly. A protocol without noise returns none.
     ///
     /// # Errors
     /// See [`IndexClient::decode`].

@@ -183,7 +183,7 @@ impl Sets {
     }
 }
 
-/// Bytes on the wire of one look-up, and once for each client; determined by the parameters.
+/// Bytes on the wire: for one look-up, and once for each client. Determined by the parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
     /// Bytes of a query, constant and equal for every server of the protocol.
@@ -277,8 +277,8 @@ pub trait Parameters {
     /// Returns the sizes of queries, answers, hint and keys in bytes.
     fn sizes(&self) -> Sizes;
 
-    /// Returns the probability that the error of any number decoded from a response exceeds `share`
-    /// of what decoding tolerates; `None` if there is no noise.
+    /// Returns the probability that the error of any number decoded from a response exceeds the
+    /// fraction `share` of the error that decoding tolerates; `None` if there is no noise.
     fn exceedance(&self, share: f64) -> Option<Failure>;
 
     /// Returns the probability that a record decodes incorrectly; `None` if decoding never fails.
@@ -334,8 +334,9 @@ pub trait Parameters {
         self.stored().bytes()
     }
 
-    /// Returns true if the hint may determine the records: its linear equations modulo 2^32 (one
-    /// for each of its columns) are at least as many as their unknowns (the database's columns). A
+    /// Returns true if the hint may determine the records. For each row, the hint gives linear
+    /// equations modulo 2^32, one for each of its columns. Each column of the database is an
+    /// unknown. The hint may determine the unknowns if there are at least as many equations. A
     /// rounded hint has the upper bits of these equations. It presumably determines the records
     /// too, but linear algebra alone does not find them.
     fn hint_determines_records(&self) -> bool {

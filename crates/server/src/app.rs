@@ -79,7 +79,7 @@ impl App {
     ) -> Result<Received, Refused> {
         let received = upload.receive(limit, self.read_rate, &self.memory, caller).await;
         let received = received.map_err(|refused| match self.engine.awaited(database) {
-            // The message may be one of the version that is awaited.
+            // The message may be valid for the awaited version, whose limit may be higher.
             Some(_) if refused.is_too_large() => EngineError::NotYet.into(),
             _ => refused,
         })?;

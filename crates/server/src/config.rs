@@ -43,7 +43,7 @@ pub struct ServerConfig {
     /// publications; without it, versions are published here.
     pub follow: Option<Follow>,
     /// Longest time that a version waits, after it was published, until all servers that follow
-    /// this one have it; without it, it does not wait.
+    /// this one have it; `None` if it does not wait.
     pub activate_after: Option<Duration>,
     /// Backend that answers.
     pub backend: BackendChoice,

@@ -35,7 +35,7 @@ use crate::tls::{HTTP_2, expired, peer_expiry};
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Maximum number of connections for publishing and administration: people and their tools are few.
 pub(crate) const ADMIN_CONNECTIONS: usize = 256;
-/// Bytes of memory for these connections and for what they send.
+/// Memory for connections of publishers and administrators and for their requests, in bytes.
 pub(crate) const ADMIN_MEMORY: u64 = 256 << 20;
 /// Maximum number of concurrent requests in an HTTP/2 connection.
 const STREAMS: u32 = 64;

@@ -3,8 +3,8 @@
 use crate::Limits;
 use crate::connections::ADMIN_CONNECTIONS;
 
-/// Open files other than connections: of databases that are loading, of keys, of a publication, of
-/// the log.
+/// Number of open files other than connections: for loading databases, keys, a publication, and the
+/// log.
 const OTHERS: usize = 256;
 
 /// Raises the process's soft limit of open files to the number that `limits` needs. If the system

@@ -254,7 +254,7 @@ mod tests {
             assert!(refused.contains(&wanted), "{refused}");
             let refused = open(device, needs(5, 1)).map(drop).unwrap_err().to_string();
             assert!(refused.contains(&format!("no room for {} bytes", 5 * UNIT)), "{refused}");
-            // The tables fit; its queries do not.
+            // The database's tables fit, but the memory for its queries does not.
             let refused = load(&memory, device, needs(4, 25)).map(drop).unwrap_err().to_string();
             assert!(refused.contains(&format!("no room for {} bytes", 25 * UNIT)), "{refused}");
             assert!(first.rehearse().is_ok() && second.rehearse().is_ok());
@@ -298,7 +298,7 @@ mod tests {
             let database = open(device, needs).unwrap();
             let reservation = memory.reserve(&database).unwrap();
             assert!(reservation.has_room_for_keys());
-            // Dropped keys that requests still hold.
+            // Requests still hold keys that the registry has dropped.
             let in_use = alloc(device, 7).unwrap();
             assert!(reservation.has_room_for_keys(), "what they may have, and what roundings may");
             let more = alloc(device, 1).unwrap();

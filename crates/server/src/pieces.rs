@@ -8,8 +8,8 @@ use spirea_engine::{EngineError, KeyOwner};
 use spirea_protocols::KeysHash;
 use spirea_wire::{KeysPiece, Part};
 
-/// Maximum bytes of all incomplete keys. The oldest of the client with the most bytes leave first;
-/// their client then sends keys with a query.
+/// Maximum bytes of all incomplete keys. Above this limit, the oldest keys of the client with the
+/// most bytes are dropped; that client then sends its keys with a query.
 const ROOM: usize = 64 << 20;
 /// Maximum number of incomplete keys, and of those of one client.
 const MOST: usize = 256;
@@ -128,7 +128,7 @@ mod tests {
         assert_eq!(add(&piece(1, 4, &[5]), None).unwrap(), Some(vec![1, 2, 3, 4, 5]));
         assert!(matches!(add(&piece(1, 4, &[5]), None), Err(EngineError::UnknownKeys)));
 
-        // Another replica, database, client or name does not have the pieces before.
+        // Another replica, database, client or name does not have the earlier pieces.
         add(&piece(2, 0, &[1]), None).unwrap();
         let other = KeyOwner::new(b"other");
         assert!(matches!(add(&piece(2, 1, &[2]), Some(other)), Err(EngineError::UnknownKeys)));
@@ -163,7 +163,7 @@ mod tests {
         }
         assert!(pieces.add("t", &piece(1, half.len(), &[1]), ROOM, None, now).is_err(), "the oldest left");
         assert_eq!(pieces.add("t", &piece(3, half.len(), &[1]), ROOM, None, now).unwrap(), None);
-        // A client with many incomplete keys displaces its own.
+        // A client with many incomplete keys displaces only its own keys.
         let other = Some(KeyOwner::new(b"other"));
         for whole in 0..=MOST_OF_OWNER as u8 {
             pieces.add("t", &piece(whole, 0, &[0]), ROOM, other, now).unwrap();

@@ -66,8 +66,8 @@ impl Stamps {
 }
 
 /// Returns the folders to watch: none unless the configuration says so. Repositories that the
-/// server publishes into are not watched; of others, the folder of the records changes with each
-/// version.
+/// server publishes into are not watched. In other repositories, the folder of records changes with
+/// each version.
 pub(crate) fn watched_folders(config: &ServerConfig) -> Vec<PathBuf> {
     let is_read = |folder: &PathBuf| !Repository::is_one(folder) || Repository::is_read_only(folder);
     let folders = config.snapshots.iter().filter(|folder| config.watch && is_read(folder));
@@ -97,7 +97,7 @@ fn stamp<'p>(paths: impl IntoIterator<Item = &'p Path>) -> Stamp {
 /// Stamps of the files that were seen.
 #[derive(Default)]
 struct Seen {
-    /// Stamps at the look before.
+    /// Stamps at the previous look.
     before: Stamps,
     /// Stamp of the snapshots that were read last.
     tried: Stamp,

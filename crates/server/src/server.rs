@@ -54,7 +54,7 @@ pub enum ServeError {
     /// Versions published through the server could not be signed.
     #[error(transparent)]
     Signer(#[from] SignerError),
-    /// A database needs the setting which of the two servers this is.
+    /// A database needs the setting that states which of the two servers this is.
     #[error("{}: database {name}: {cause}", .folder.display())]
     Party {
         /// The snapshot's folder.
@@ -64,7 +64,7 @@ pub enum ServeError {
         /// The missing setting.
         cause: ProtocolError,
     },
-    /// Two snapshots have one name.
+    /// Two snapshots have the same name.
     #[error(transparent)]
     Load(#[from] LoadError),
     /// The folder for evaluation keys cannot be used.
@@ -165,7 +165,8 @@ impl Server {
     /// - [`ServeError::Store`] if a manifest cannot be read.
     /// - [`ServeError::Signer`] if the configured key is not the key that signed the current
     ///   version.
-    /// - [`ServeError::Party`] if a database needs the setting which of the two servers this is.
+    /// - [`ServeError::Party`] if a database needs the setting that states which of the two servers
+    ///   this is.
     /// - [`ServeError::Load`] if two databases have the same name.
     /// - [`ServeError::Keys`] if the folder for keys cannot be used.
     /// - [`ServeError::Backend`] if the backend cannot run here.
@@ -341,7 +342,8 @@ impl Server {
     pub async fn run(self) -> Result<(), ServeError> {
         let Self { listener, admin, app, limits, watched, loading, stopper, reloader, .. } = self;
         if let Some((library, losses)) = loading {
-            // Not a thread of the runtime, which would wait for its end on shutdown.
+            // This is not a thread of the runtime, because the runtime would wait for the thread on
+            // shutdown.
             std::thread::Builder::new()
                 .name("spirea-load".into())
                 .spawn(move || library.run(&losses))

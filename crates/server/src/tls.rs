@@ -232,8 +232,8 @@ impl Certificates {
             .with_no_client_auth()
             .with_cert_resolver(resolver);
         config.alpn_protocols = vec![HTTP_2.into(), HTTP_1.into()];
-        // A resumed session would link two connections to one client, which queries without keys do
-        // not.
+        // A resumed session would show that two connections belong to one client. Queries without
+        // keys do not show that.
         config.send_tls13_tickets = 0;
         config.session_storage = Arc::new(NoServerSessionStorage {});
         TlsAcceptor::from(Arc::new(config))

@@ -12,7 +12,7 @@ pub const MAX_CONFIG_BYTES: u64 = 5 << 20;
 
 const CONFIG: &str = "configuration";
 const LIST: &str = "list of databases";
-/// Number of a configuration's field with the versions, and their maximum number.
+/// Number of a configuration's field with the versions, and the maximum number of versions.
 const VERSIONS: u32 = 8;
 const MAX_VERSIONS: usize = 256;
 /// Maximum number of databases in a list.
@@ -30,7 +30,7 @@ pub struct Config {
     pub version: Version,
     /// The table as it was built.
     pub base: PartConfig,
-    /// The changes since then, if any.
+    /// The changes since the base was built, if any.
     pub delta: Option<PartConfig>,
     /// Maximum number of look-ups in a request, at least 1.
     pub max_batch: usize,
@@ -41,8 +41,8 @@ pub struct Config {
     pub versions: Vec<Version>,
     /// The operator's signature of the version, as JSON; empty if it is not signed.
     pub signature: Bytes,
-    /// Maximum bytes that a request should have, so that proxies let it pass; 0 if the server does
-    /// not say.
+    /// Recommended maximum bytes of a request, so that proxies let it pass; 0 if the server
+    /// recommends none.
     pub request_bytes: u64,
 }
 

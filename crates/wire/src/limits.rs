@@ -5,7 +5,7 @@ use crate::WireError;
 pub enum Part {
     /// The table as it was built.
     Base,
-    /// The changes since then.
+    /// The changes since the base was built.
     Delta,
 }
 

@@ -12,7 +12,7 @@ use crate::{
 
 const REQUEST: &str = "request";
 const RESPONSE: &str = "response";
-/// Numbers of the fields with the queries or the answers, of the base and of the delta.
+/// Field numbers of the queries or answers, for the base and for the delta.
 const BASE: u32 = 3;
 const DELTA: u32 = 5;
 /// Numbers of the fields with keys that are sent with queries, for the base and for the delta.
@@ -216,7 +216,8 @@ impl Response {
     }
 }
 
-/// Checks that a request brings at most one set of keys for each part, of the part's length.
+/// Checks that a request carries at most one set of keys for each part, and that the keys have the
+/// part's length.
 fn check_sent_keys(body: &[u8], limits: &Limits) -> Result<(), WireError> {
     let of = |part| of_length("keys", limits.of(part).map_or(0, |lengths| lengths.keys_bytes));
     let (base, delta) = (of(Part::Base), of(Part::Delta));

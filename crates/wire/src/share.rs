@@ -24,11 +24,11 @@ pub struct ShareLimits {
     pub max_batch: usize,
     /// Bytes of a query.
     pub query_bytes: usize,
-    /// Need of a share for the evaluation keys of each query's client.
+    /// Presence of evaluation keys: a share needs those of each query's client, or none.
     pub keyed: Keyed,
 }
 
-/// Need of a share for evaluation keys.
+/// Presence of evaluation keys in the requests to a share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keyed {
     /// Each query names its client's keys.

@@ -281,8 +281,8 @@ impl Arch {
         if let Some((key, problem)) = check::mismatch(&table(IVE)?, &whole) {
             return Err(refuse(&key, problem, &every));
         }
-        // The types are checked above, so only a name can still be wrong, and a single key takes a
-        // name from a list.
+        // The types are checked above, so only a name can still be wrong. Only the key `core.gemm`
+        // takes a name from a list.
         let read = toml::Value::Table(whole).try_into::<Self>();
         let arch = read.map_err(|error| refuse("core.gemm", error.message().to_owned(), &every))?;
         let arch = Self { file: file.to_owned(), ..arch };

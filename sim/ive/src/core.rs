@@ -363,7 +363,8 @@ pub fn execute(arch: &Arch, schedule: &Schedule, graph: &Graph) -> CoreReport {
 /// Half of the number of subtrees of a layer, or of sums of images, that are simulated one by one;
 /// the others follow at the pace of the second half.
 const SIMULATED: u64 = 64;
-/// Maximum number of leaves in half of the simulated subtrees: fewer large subtrees are simulated.
+/// Maximum number of leaves in half of the simulated subtrees. So if subtrees are large, fewer of
+/// them are simulated.
 const LEAVES: u64 = 1 << 12;
 
 /// Executes a tournament of `rows` rows.

@@ -74,7 +74,8 @@ impl Event {
         Self { node, moment: Moment::Over }
     }
 
-    /// Returns the event that an operation has read the inputs that it then no longer needs.
+    /// Returns the event that an operation has read the inputs of its inverse transforms, which it
+    /// no longer needs afterwards.
     pub fn read(node: usize) -> Self {
         Self { node, moment: Moment::Read }
     }

@@ -13,7 +13,7 @@ use crate::system::{Deployment, Mapping, Schedules, usual_batch};
 /// Maximum load of a cluster, as a fraction of the rate that it can answer: queues remain bounded
 /// at this load.
 const MOST_LOAD: f64 = 0.9;
-/// Multiples of the necessary number of clusters that are considered: more clusters answer sooner.
+/// Considered multiples of the necessary number of clusters; more clusters answer sooner.
 const SPARE: [f64; 5] = [1.0, 1.5, 2.0, 3.0, 5.0];
 /// Number of queries over which latency is averaged.
 const COUNT: usize = 20_000;

@@ -14,8 +14,8 @@ use crate::rowsel::{Products, Residence, multiply};
 use crate::schedule::Digits;
 use crate::system::Schedules;
 
-/// Ciphertexts of a protocol, as the units see them: for each kind of key the gadget has its own
-/// number of digits.
+/// Parameters of a protocol's ciphertexts in the units. Each kind of key has its own number of
+/// digits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rings {
     /// Parameters for substitutions.

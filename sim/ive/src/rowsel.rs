@@ -60,8 +60,8 @@ impl RowSelReport {
 /// columns of all queries.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Products {
-    /// Number of products. Several products are divided among the cores; the rows of a single
-    /// product are.
+    /// Number of products. If there are several products, they are divided among the cores; if
+    /// there is one, its rows are divided.
     pub slices: u64,
     /// Rows of the database's matrix.
     pub rows: u64,
@@ -198,7 +198,8 @@ pub fn multiply(arch: &Arch, products: &Products, result_bytes: f64, residence: 
     };
     let hbm = arch.channel_bytes_per_cycle();
     let result_bytes = result_bytes / panels;
-    // HBM only writes if the database is in LPDDR.
+    // If the database is in LPDDR, HBM has no reads of the database between its writes, and so no
+    // turnarounds.
     let (load, turn) = match residence {
         Residence::Hbm => (panel_bytes / hbm, result_bytes * arch.turnaround_cycles_per_byte()),
         Residence::Lpddr => (panel_bytes / arch.lpddr_bytes_per_cycle(), 0.0),

@@ -351,9 +351,9 @@ impl<'a> Deployment<'a> {
     }
 }
 
-/// Returns the energy of one system. Each part has its peak power while it is busy; memories have
-/// it in proportion to the used bandwidth. The network and the other parts of a core have it while
-/// leaves and results are transposed.
+/// Returns the energy of one system. Each part draws its peak power while it is busy. Memories draw
+/// power in proportion to the used bandwidth. The network and the other parts of a core draw peak
+/// power while leaves and results are transposed.
 fn energy(arch: &Arch, trees: &CoreReport, selected: &RowSelReport, transposed: f64) -> Energy {
     let Budget { ntt, icrt, element_wise, automorphism, memories, rest, network, hbm } = arch.budget;
     let (core, scheme, cores) = (arch.core, arch.scheme, arch.chip.cores as f64);
@@ -384,7 +384,7 @@ fn energy(arch: &Arch, trees: &CoreReport, selected: &RowSelReport, transposed: 
     let accessed = ((lanes + sums + words) * scheme.word_bits as f64 / 8.0 + channels) / ports;
     let clock = arch.chip.clock_hz;
     let peak = arch.hbm.stacks as f64 * arch.hbm.stack_bytes_per_second;
-    // A word a cycle in each lane.
+    // Each lane transfers one word a cycle.
     let crossings = transposed * 2.0 * (scheme.primes * scheme.degree) as f64 / (cores * core.lanes as f64);
     Energy {
         cores: (units + memories.power_w * accessed + cores * rest.power_w * crossings) / clock,
@@ -419,7 +419,7 @@ mod tests {
             (16.0, 1, 0, "batch"),
             (16.0, 1, 3_000_000_000_000, "batch"),
             (16.0, 1, u64::MAX, "batch"),
-            // There is no room for leaves.
+            // HBM has no room for the leaves.
             (16.0, 1, 1024, "batch"),
         ] {
             let refused = of(gib, systems, queries);

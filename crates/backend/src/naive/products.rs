@@ -73,13 +73,13 @@ impl Tables {
         scaled.collect()
     }
 
-    /// Lifts coefficients modulo q to the extension: to the centred integers, or to ones that
-    /// differ by q.
+    /// Lifts coefficients modulo q to the extension: to the centred integers, or to integers that
+    /// differ from these by q.
     fn lift_coefficients(&self, a: &[u32]) -> Vec<u32> {
         let (ring, extension) = (&*self.rings.ciphertext, &self.rings.extension);
         let digits = digits(ring, a, 1 << LIFT_BITS);
-        // The digits represent 2^16 a + k q for a small k. The residue r modulo 2^16, divided by
-        // -q, gives k, and (2^16 a + k q + r q) / 2^16 is near a.
+        // The digits represent x = 2^16 a + k q for a small k. Dividing x by -q modulo 2^16 gives r
+        // = -k. So (x + r q) / 2^16 is a, or differs from a by q.
         let power = 1u64 << LIFT_BITS;
         let negative_inverse = power - inverse_of_odd((ring.modulus() % u128::from(power)) as u64, power);
         let corrections: Vec<i16> = (0..ring.degree())
@@ -104,7 +104,8 @@ impl Tables {
         lifted
     }
 
-    /// Returns the quotients by q of coefficients, rounded down or off by a little, modulo q.
+    /// Returns the quotients of coefficients by q, modulo q. Quotients are rounded down, with a
+    /// small error.
     fn divide_by_q(&self, product: &Lifted) -> Vec<u32> {
         let (ring, base, extension) = (&*self.rings.ciphertext, &*self.base, &self.rings.extension);
         // The quotient modulo the extension: (x - [x]_q) / q.

@@ -17,13 +17,14 @@ use crate::command::{SPIREA, Server, expect, refusal, text};
 #[derive(Clone, Copy, PartialEq)]
 enum Habit {
     Answers,
-    /// Answers the first requests, this number of them, with status 500.
+    /// Answers this number of requests, from the first on, with status 500.
     Fails(u32),
-    /// Ends the body early in the first responses, this number of them.
+    /// Ends the body early in this number of responses, from the first on.
     CutsOff(u32),
-    /// Serves another object from the second request on.
+    /// Serves changed content from the second request on.
     Changes,
-    /// Serves another object from the second request on, without telling by the status.
+    /// Serves changed content from the second request on, with a status that does not reveal the
+    /// change.
     ChangesSilently,
     /// Sends only whole objects.
     GivesNoRanges,
@@ -414,7 +415,7 @@ fn a_server_follows_a_repository_in_a_bucket() {
     await_value(folder, &server, "a", "1");
     await_value(folder, &server, "b", "3");
 
-    // A snapshot that is not what its version says is refused, and the former one answers.
+    // A snapshot that does not match its version is refused, and the former snapshot still answers.
     publish(&["--changes", "2.jsonl"]);
     let deltas = repository.join("deltas").read_dir().unwrap().map(|entry| entry.unwrap().path());
     let newest = deltas.max_by_key(|path| path.metadata().unwrap().modified().unwrap()).unwrap();

@@ -89,7 +89,7 @@ fn a_file_of_settings_and_a_token_are_all_that_a_server_needs() {
 
     let mut server = Server::start(folder, &["--config", "etc/spirea.toml"], 2);
     let get = ["get", &server.urls[0].clone(), "urls", "a.test", "--wait", "120"];
-    // A server that is asked to reload its files goes on.
+    // A server that is asked to reload its files continues to run.
     server.signal("-HUP");
     let refused = spirea(folder, &get, &[]);
     assert_eq!(refused.status.code(), Some(2));

@@ -49,7 +49,7 @@ pub(super) struct Failures {
 pub(super) enum HintPart {
     /// The bytes from `start`, still to be read.
     Bytes { start: u64 },
-    /// The server has no such bytes.
+    /// The server's hint does not have the requested bytes.
     OutOfRange,
     /// The server has another hint.
     Changed,
@@ -273,7 +273,7 @@ impl Server {
         let message = self.body(MAX_REFUSAL_BYTES).await;
         let Some(refusal) = message.ok().and_then(|message| Refusal::decode(message).ok()) else {
             let error = ClientError::UnexpectedStatus { status };
-            // A load balancer responds so while a server is being replaced.
+            // A load balancer responds with such a status while a server is being replaced.
             return Err(if is_down(&error) { Failure::Again(error, asked) } else { Failure::Final(error) });
         };
         let passes = matches!(
@@ -329,7 +329,7 @@ impl Server {
             return Err(error);
         }
         let is_round_over = count.is_multiple_of(addresses as u32);
-        // The failed address stays the current one, so that the caller names it.
+        // The failed address stays the current one, so that the error names it.
         if is_round_over && asked > self.max_pause {
             return Err(error);
         }

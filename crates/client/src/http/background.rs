@@ -1,4 +1,4 @@
-//! A thread that carries one conversation beside a client's look-ups.
+//! A thread that carries one conversation in parallel to a client's look-ups.
 
 use std::process;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ pub(super) struct Background {
     running: Option<Running>,
 }
 
-/// Running conversation, or its outcome that nobody has taken yet. Dropping it stops the thread
+/// Running conversation, or its outcome until it is taken. Dropping this value stops the thread
 /// without waiting: the thread notices within some hundredths of a second, or when it has made
 /// keys. A forked process has no such thread.
 struct Running {

@@ -25,7 +25,7 @@ fn remove(path: &Path) -> Result<(), ClientError> {
 }
 
 /// Returns a file name for a name that must stay secret: a user who lists the folder can only guess
-/// it.
+/// the secret name.
 fn unnamed(name: &str) -> blake3::Hash {
     blake3::Hash::from_bytes(blake3::derive_key("spirea 2026 file of a client's cache", name.as_bytes()))
 }

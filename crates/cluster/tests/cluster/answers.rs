@@ -112,7 +112,7 @@ fn keys_reach_a_worker_once_and_again_when_those_of_others_have_displaced_them()
         ["spirea_key_uploads_total{status=\"204\"}", "spirea_partial_responses_total{status=\"424\"}"]
             .map(|name| worker.metric(name))
     };
-    // The keys of dummy queries have been prepared there.
+    // Workers have prepared the keys of the coordinator's dummy queries.
     let [measured, none] = counts();
     assert_eq!(none, 0.0);
     (0..3).for_each(|_| answers_agree(&coordinator, &snapshot, 1, 2));

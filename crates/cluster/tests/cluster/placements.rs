@@ -165,7 +165,7 @@ fn operators_place_and_see_and_others_do_not() {
     }
     // Clients must not reach the endpoint.
     assert_eq!(exchange(coordinator.address, "GET", "/v1/placement", "", b"").0, 404);
-    // A folder without a snapshot is reported, and other databases go on.
+    // A folder without a snapshot is reported, and other databases continue to answer.
     assert_eq!(put(placed(place.path())).0, 200);
     eventually("the cause is told", || {
         coordinator.report()["databases"][0]["snapshots"][0]["state"] == "refused"

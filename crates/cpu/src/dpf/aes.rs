@@ -91,8 +91,8 @@ fn encrypt<L: AesLanes>(lanes: L, mut states: [L::Vector; PIPELINE]) -> [L::Vect
 /// Top bit of a block's lower half: see [`AesLanes::add128`].
 pub(crate) const TURNED: Block = 1 << 63;
 
-/// Vectors by pattern and by the control bits of their nodes, the first node's lowest. They are
-/// looked up rather than masked because the vector units are the bottleneck. The bits are
+/// Vectors by pattern, then by the control bits of their nodes; the first node's bit is the lowest.
+/// They are looked up rather than masked because the vector units are the bottleneck. The bits are
 /// pseudorandom for any index that a key selects.
 type ByControls<V> = [[V; COMBINATIONS]; PATTERNS];
 
@@ -203,7 +203,7 @@ fn nodes_of_vector<L: AesLanes, const N: usize>() -> usize {
     L::BLOCKS.div_ceil(N)
 }
 
-/// Runs a block for each vector of the pipeline, in order. A loop would be too long for the
+/// Runs a block of code for each vector of the pipeline, in order. A loop would be too long for the
 /// compiler to unroll, and the vectors would leave their registers.
 macro_rules! for_each_vector {
     ($v:ident => $body:block) => {
@@ -244,7 +244,8 @@ impl Prepared {
         }
     }
 
-    /// Prepares the nodes of one vector, as those from `first` on.
+    /// Prepares the first [`AesLanes::BLOCKS`] of `nodes`, which become the nodes from number
+    /// `first` on.
     #[inline(always)]
     fn set_vector<L: AesLanes>(&mut self, lanes: L, first: usize, nodes: &[Block]) {
         let nodes = lanes.load(nodes);
@@ -295,8 +296,8 @@ impl Prepared {
         let pipeline = encrypt(lanes, pipeline);
         for_each_vector!(v => {
             let node = v * L::BLOCKS / N;
-            // One word at a time: extracting bits gathered in a vector would cost instructions for
-            // each.
+            // One word at a time: if bits were gathered in a vector, extracting each bit would cost
+            // instructions.
             let mut combination = *reread(&controls[node]) as usize;
             if nodes_of_vector::<L, N>() == 2 {
                 combination |= (*reread(&controls[node + 1]) as usize) << 1;

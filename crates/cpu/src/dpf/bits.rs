@@ -24,7 +24,8 @@ use crate::prefetch::Lines;
 pub(super) const SIDE: usize = 8;
 /// Bytes of a row that are sliced together.
 const STRIPE: usize = 32;
-/// Bytes of a block's slices, if a row has less: a quarter of a first-level cache of 32 KiB.
+/// Bytes of a block's slices, before its rows are rounded up to whole groups: a quarter of a
+/// first-level cache of 32 KiB.
 const SLICES_BYTES: usize = 8 << 10;
 /// Least distance in bytes from a block to the lines that are prefetched meanwhile. They go to the
 /// second-level cache alone, since the first level has room for too few outstanding lines.
@@ -65,7 +66,8 @@ pub(crate) trait BitLanes: Copy {
     /// # Panics
     /// Panics if the last stripe reaches beyond the end of `bytes`.
     fn load_stripes(self, bytes: &[u8], stride: usize) -> [Self::Stripe; SIDE];
-    /// Returns the words whose byte r is the byte of stripe r. They are [`shuffled`].
+    /// Returns one word for each byte position of a stripe: byte r of the word is that byte of
+    /// stripe r. The words are [`shuffled`].
     fn interleave(self, stripes: [Self::Stripe; SIDE]) -> [Self::Stripe; SIDE];
     /// Returns the slice of a stripe of eight rows: the words of the stripes, [`shuffled`], with
     /// bit b of row r as bit r of byte 7 - b.
@@ -125,7 +127,7 @@ impl Sliced {
 
 /// Kernel `sums[k] ^= XOR of rows whose bit of key k is set`, for several keys. The bits of key k
 /// begin at word `k * stride` of `bits`, which also has bits for keys that fill the last set. Bits
-/// are read 256 at a time, and those behind the last row have no effect.
+/// are read 256 at a time; bits after the last row have no effect.
 pub(crate) struct XorSliced<'a> {
     pub block: Block<'a>,
     pub bits: Bits<'a>,
@@ -192,18 +194,20 @@ fn slice<L: BitLanes>(lanes: L, block: Block<'_>, slices: &mut [Slice], next: &m
 /// block.
 struct Next {
     lines: Lines,
-    /// Lines for all the work, and the work, in stripes of eight keys' products.
+    /// Number of lines to prefetch, and units of work over which they are spread. A unit is the
+    /// product of one stripe of eight rows for eight keys.
     count: usize,
     work: usize,
-    /// Lines that are due, times the work.
+    /// Lines that are due, multiplied by `work` so that the number is whole.
     due: usize,
 }
 
 impl Next {
-    /// Work of slicing eight rows' stripe.
+    /// Units of work for slicing one stripe of eight rows.
     const SLICE: usize = 3;
 
-    /// Returns as many lines as `block` has, for `work` units of work.
+    /// Creates the prefetch of the lines after `block`, as many as `block` has, spread over `work`
+    /// units of work.
     #[inline(always)]
     fn new(block: Block<'_>, work: usize) -> Self {
         let bytes = block.rows * block.row_bytes;

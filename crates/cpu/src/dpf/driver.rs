@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! for each task                                   in parallel: a bin's rows and the keys that meet them
-//!     for each group of keys                      as many as have room for their shares
+//!     for each group of keys                      limited by the room for their shares
 //!         for each piece of the tree              in parallel, contiguous
 //!             for each chunk of the piece         its nodes: breadth first, in the second-level cache
 //!                 for each tile of the chunk      its leaves' shares: in the second-level cache
@@ -177,7 +177,8 @@ impl Fold<'_> {
             None => Sums::Rows(self.no_sums()),
         };
         let mut nodes = Aligned::<Node>::zeros(self.keys.len() * self.chunk);
-        // The rows of a tree smaller than a group are padded to a group, keys to whole matrices.
+        // A tree with fewer rows than a group is padded to a whole group. The number of keys is
+        // padded to whole matrices of bits.
         let behind = group_leaves(self.batch);
         let padded = self.keys.len().next_multiple_of(SIDE);
         let mut shares = Aligned::<Leaf>::zeros(padded * self.tile + behind);
@@ -251,8 +252,8 @@ impl Fold<'_> {
                 let bytes = &self.bytes[start..];
                 let reach = whole * row_bytes + SLACK;
                 // Rows after the last point have shares of zero, unless the tile is smaller than a
-                // group. In that case these rows are replaced by zeros, as are bytes after the last
-                // row of all.
+                // group. In that case these rows are replaced by zeros. Bytes after the table's
+                // last row are also replaced by zeros.
                 let bytes: Cow<'_, [u8]> = if bytes.len() >= reach && (count == whole || covers_groups) {
                     bytes[..reach].into()
                 } else {
@@ -275,7 +276,8 @@ impl Fold<'_> {
         let (half, row_bytes) = (rows.len() / 2, self.layout.row_bytes());
         let alone = self.keys.len() == 1 && self.batch.domain.output() == OutputKind::Bit;
         let narrow = with_token!(self.found, Portable::<8>, lanes => is_narrow(lanes, row_bytes));
-        // The last row of all is followed by fewer bytes than a vector has.
+        // Vectors read up to [`SLACK`] bytes after a row; the table's last row has fewer bytes
+        // after it.
         let end = self.batch.rows.start + rows.end;
         let inner = self.layout.range(self.layout.parts() - 1, end..end).end + SLACK <= self.bytes.len();
         (alone

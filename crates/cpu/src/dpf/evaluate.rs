@@ -61,8 +61,8 @@ impl CpuBackend {
     /// place among the keys, to `done` as soon as they are complete: the evaluation workers of
     /// IM-PIR (section 3.4). Outputs after the last point are meaningless.
     ///
-    /// Keys are processed in parallel, and each by the threads that the others leave: subtrees of a
-    /// level are independent (section 3.2). `done` may block, for instance until there is room for
+    /// Keys are processed in parallel. Subtrees of a level are independent (section 3.2), so idle
+    /// threads help with the remaining keys. `done` may block, for instance until there is room for
     /// more shares.
     pub fn evaluate_shares(&self, prf: PrfKind, keys: &[Key], done: impl Fn(usize, Vec<Leaf>) + Sync) {
         let tree = trees::tree(self.isa(), prf);

@@ -13,7 +13,7 @@ use crate::isa::{Avx2, operations};
 pub(crate) struct Vaes(&'static RoundKeys);
 
 impl Vaes {
-    /// Returns the proof if the processor and the system have them.
+    /// Returns the proof if the processor and the system support these instructions.
     pub(crate) fn detect(_: Avx2) -> Option<Self> {
         let keys = AesNi::detect()?.keys();
         is_x86_feature_detected!("vaes").then_some(Self(keys))

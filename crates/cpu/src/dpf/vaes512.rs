@@ -13,7 +13,7 @@ use crate::isa::{Avx512, load, operations};
 pub(crate) struct Vaes512(&'static RoundKeys);
 
 impl Vaes512 {
-    /// Returns the proof if the processor and the system have them.
+    /// Returns the proof if the processor and the system support these instructions.
     pub(crate) fn detect(_: Avx512) -> Option<Self> {
         let keys = AesNi::detect()?.keys();
         is_x86_feature_detected!("vaes").then_some(Self(keys))

@@ -106,7 +106,8 @@ fn accumulate<L: RowLanes, const V: usize, const Q: usize>(
     }
 }
 
-/// Adds up all words of `quads` that a phase's load can see, to measure the cost of reading alone.
+/// Adds up the words of `quads` as the loads of phase 0 return them, to measure the cost of reading
+/// alone.
 #[inline(always)]
 pub(super) fn read<L: RowLanes>(lanes: L, quads: &[Quad], ahead: usize) -> u32 {
     let mut sums = [lanes.zero(); 8];
@@ -150,13 +151,13 @@ pub(crate) trait Microkernel: RowLanes + Send + Sync + 'static {
         }
     }
 
-    /// Reads all quads with full-width loads, prefetching `ahead` bytes in advance, and returns
-    /// some sum of them: the ceiling of a scan.
+    /// Reads all quads with full-width loads, prefetching `ahead` bytes in advance, and returns a
+    /// sum over them. Its speed is the ceiling of a scan.
     fn read(self, quads: &[Quad], ahead: usize) -> u32;
 
     /// Multiplies and adds, as the tile does, for a number of rounds; returns the number of
-    /// products of a byte and a word. Kernels with an instruction for this do nothing else: the
-    /// ceiling of the arithmetic.
+    /// products of a byte and a word. Kernels that have an instruction for this run nothing else,
+    /// so their speed is the ceiling of the arithmetic.
     fn multiply_adds(self, rounds: u64) -> u64 {
         tile_from_cache(self, rounds)
     }

@@ -41,7 +41,7 @@ impl<V: Copy> Scratch<V> {
 pub(crate) struct Rows<'a, V> {
     /// The public matrix.
     pub prepared: &'a Prepared,
-    /// Number of its chunk.
+    /// Number of the chunk of the public matrix.
     pub chunk: usize,
     /// The panel that contains the rows.
     pub panel: &'a [Quad],
@@ -100,7 +100,8 @@ fn unpack<L: PairLanes>(
     let centre = lanes.splat(0x8080_8080);
     let block = run.block + 2 * pair;
     let first = &panel[block * QUADS..(block + 1) * QUADS];
-    // A missing second block is multiplied by zeros of the public matrix, so any bytes will do.
+    // A missing second block is multiplied by zeros of the public matrix, so any bytes may stand
+    // here.
     let second =
         if 2 * pair + 1 < run.blocks { &panel[(block + 1) * QUADS..(block + 2) * QUADS] } else { first };
     for (words, (first, second)) in words.chunks_exact_mut(QUAD).zip(first.iter().zip(second)) {
@@ -177,7 +178,7 @@ fn reduce_sum<L: PairLanes>(lanes: L, prime: &Prime, sum: L::Vector) -> L::Vecto
     lanes.shift_right::<16>(lanes.sub_lanes(sum, multiple))
 }
 
-/// Combines ring columns j and j + 1, if there is one, in the two halves of a lane.
+/// Combines ring columns j and j + 1 in the two halves of a lane; column j + 1 may be missing.
 #[inline(always)]
 fn take_pair<L: PairLanes>(
     lanes: L,

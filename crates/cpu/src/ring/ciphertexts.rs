@@ -55,7 +55,8 @@ impl<const HALVES: usize> RingCiphertexts<HALVES> {
 }
 
 impl RingCiphertexts {
-    /// Builds ciphertexts from `words`, each a and then b in the order of the plans.
+    /// Builds ciphertexts from `words`: of each ciphertext the words of `a`, then those of `b`, in
+    /// the order of the plans.
     pub(super) fn of(
         tables: &RingTables,
         memory: &WorkingMemory,
@@ -68,7 +69,8 @@ impl RingCiphertexts {
         Ok(ciphertexts)
     }
 
-    /// Appends the words of each ciphertext, a and then b in the order of the plans.
+    /// Appends the words of each ciphertext, first those of `a`, then those of `b`, in the order of
+    /// the plans.
     pub(super) fn push_in_order(&self, tables: &RingTables, words: &mut Vec<u32>) {
         push_in_order(tables, self.words(tables), words);
     }

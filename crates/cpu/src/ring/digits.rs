@@ -174,7 +174,7 @@ impl Recombination {
         // Maximum magnitude of the highest digit: rounding and the carry of lower digits add 1
         // each.
         let highest = ((ring.modulus() / 2) >> top) + 2;
-        // A power of two that is larger, as offset.
+        // Logarithm of the offset, a power of two above `highest`.
         let top_log = u128::BITS - highest.leading_zeros();
         let limbs = ring.limbs().len() as u32;
         if top_log > 30 || top + top_log + 1 > 32 * limbs {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! for each tile (prime, vector of slots)            in parallel; one stream of the plain matrix
-//!     for each block of columns                     the leaves' blocks; about what 64 bits can sum
+//!     for each block of columns                     blocks of leaves: about as many columns as a 64-bit sum holds
 //!         for each group of rows                    the block of the group stays in the first-level cache
 //!             for each query                        registers: rows x 2 polynomials x even and odd lanes
 //! ```
@@ -57,8 +57,8 @@ struct PrimeWords {
 }
 
 impl PrimeWords {
-    /// Returns how many of the first `columns` columns are stored; these are whole blocks and
-    /// perhaps a part of one.
+    /// Returns the number of stored columns for the first `columns` columns, which are whole blocks
+    /// and perhaps a part of a block.
     fn stored(&self, columns: usize) -> usize {
         let stored = |columns| self.narrow.map_or(columns, |narrow| narrow.stored(columns));
         columns / BLOCK * stored(BLOCK) + stored(columns % BLOCK)
@@ -368,7 +368,7 @@ trait Ahead {
 struct NextLeaves(Lines);
 
 impl NextLeaves {
-    /// Returns the share of group number `group` of `groups`, in block number `block`.
+    /// Returns the lines of block number `block` that group number `group` of `groups` prefetches.
     #[inline(always)]
     fn new<const W: usize, const HALVES: usize>(
         leaves: &[&[u32]],
@@ -377,7 +377,7 @@ impl NextLeaves {
         groups: usize,
     ) -> Self {
         let share = const { BLOCK * HALVES * W / LINE }.div_ceil(groups);
-        // In this tile, or the first block of the next tile.
+        // The next block of this tile, or the first block of the next tile.
         let next = leaves.get(block).map_or_else(|| leaves[0].as_ptr_range().end, |block| block.as_ptr());
         Self(Lines::new(next.wrapping_add(group * share * LINE), share * LINE * 4))
     }
@@ -416,7 +416,7 @@ impl Ahead for NextPlain {
     }
 }
 
-/// The matrix's words ahead of the first query, and the next leaves.
+/// Prefetch of the matrix's words, which only the first query does, and of the query's next leaves.
 struct InTurns {
     plain: NextPlain,
     leaves: NextLeaves,

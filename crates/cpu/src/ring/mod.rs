@@ -67,7 +67,7 @@ use fixed::Room;
 use lanes::WordLanes;
 use modular::MultiplyAdds;
 
-/// Columns of a public matrix, to fold matrices of a layout with.
+/// Columns of a public matrix, with which matrices of a layout are folded.
 #[derive(Debug)]
 pub struct RingColumns {
     layout: PanelLayout,

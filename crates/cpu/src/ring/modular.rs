@@ -40,7 +40,7 @@ pub(super) struct Prime<V> {
     q: V,
     two_q: V,
     four_q: V,
-    /// Modulo 2^32, like the next constant.
+    /// 8q and 16q are stored modulo 2^32.
     eight_q: V,
     sixteen_q: V,
     /// 1/q modulo 2^32.

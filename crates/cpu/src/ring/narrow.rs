@@ -11,9 +11,9 @@
 //! The pieces are gathered by rotation: t = (t | piece) rotated left by s, for each vector in turn.
 //! After the last vector the carried vector is in t, in the same form. The reason: there are k =
 //! ceil(64 / s) - 1 carriers, whose pieces have at least 2b and at most 64 bits together, and the
-//! bits that they do not cover fall between the two words. With 26, 27 and 28 bits, 6, 7 and 8
-//! columns are stored as one fewer; with 29 bits, 11 columns would be stored as 10, which is not
-//! worth it (docs/kernels/ring.md).
+//! bits that they do not cover fall between the two words. With 26, 27 and 28 bits, groups of 6, 7
+//! and 8 columns are stored as 5, 6 and 7 columns. With 29 bits, 11 columns would be stored as 10,
+//! which is not worth the work (docs/kernels/ring.md).
 
 use spirea_math::Modulus;
 
@@ -31,8 +31,8 @@ pub(super) struct Narrow {
 }
 
 impl Narrow {
-    /// Returns the storage for a prime that the kernels support. Their sums must hold a block of
-    /// columns, so that reductions happen between groups.
+    /// Returns the storage for a prime that the kernels support. A sum must hold the products of a
+    /// whole block of columns, so that reductions happen between groups.
     pub(super) fn of(q: Modulus) -> Option<Self> {
         let bits = u32::BITS - q.value().leading_zeros();
         (matches!(bits, 26..=28) && lazy_terms(q, q.value().into()) >= BLOCK).then_some(Self { bits })

@@ -2,8 +2,8 @@
 //!
 //! The system clears every page that it hands out; for the leaves of a query this takes a good part
 //! of the time of their computation. Buffers of leaves and ciphertexts, and the threads' working
-//! memory, therefore return to their backend, for any database. Together with the buffers in use
-//! they never exceed the maximum that was in use at one time.
+//! memory, therefore return to their backend, for use with any database. Returned buffers and
+//! buffers in use together never exceed the maximum that was in use at one time.
 
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
@@ -126,7 +126,7 @@ impl<T: Piece> Stock<T> {
 
 impl<T: Piece> Pool<T> {
     fn stock(&self) -> MutexGuard<'_, Stock<T>> {
-        // No code panics between two changes of the stock.
+        // No code panics while it changes the stock, so a poisoned lock holds a valid stock.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

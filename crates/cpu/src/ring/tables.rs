@@ -86,8 +86,7 @@ impl RingTables {
             )));
         }
         let (degree, levels) = (ring.degree(), ring.degree().trailing_zeros());
-        // The rotations with the most steps for their entries; only the big step, 5^(2^log), is
-        // used.
+        // Rotations whose big step is 5^(2^log); only this step is used.
         let power = |log: u32| Rotations::new(2 << log, 1, 1 << log).keys(degree)[2];
         let last = primes().next_back().unwrap_or_default();
         let of_prime = |limb: &spirea_math::ring::Limb| {

@@ -44,7 +44,7 @@ impl Pipeline {
         }
     }
 
-    /// Returns the bytes after each step, as far as they are observable.
+    /// Returns the observable bytes after each step.
     fn run<B: RingBackend<Folded = Vec<u32>>>(&self, backend: &B) -> Vec<Vec<u8>> {
         let Self { ring, rows, .. } = self;
         let tables = backend.tables(ring).unwrap();

@@ -41,7 +41,7 @@ pub enum DriverError {
     /// No kernels were compiled for this device.
     #[error("{0}")]
     Kernels(String),
-    /// The driver refused to compile the kernels' PTX: no cubin runs on the device.
+    /// No cubin runs on the device, and the driver refused to compile the kernels' PTX.
     #[error(
         "no kernels are compiled for compute capability {capability}, and the driver cannot compile their PTX \
          ({reason}): update the driver, or use a version of Spirea that knows the device"

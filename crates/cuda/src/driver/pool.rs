@@ -29,8 +29,8 @@ impl Device {
         Ok(PoolWatch { device: Arc::clone(self), before })
     }
 
-    /// Makes sure that the pool has room for `bytes` beside the memory in use. Nobody else can take
-    /// that memory then.
+    /// Makes sure that the pool has room for `bytes` beside the memory in use. Allocations outside
+    /// the pool cannot take this room.
     ///
     /// # Errors
     /// [`DriverError::OutOfMemory`] if there is no room.

@@ -134,9 +134,8 @@ impl Stream {
         range: std::ops::Range<usize>,
         to: &View<'_, T>,
     ) -> Result<(), DriverError> {
-        // The borrow of the Arc keeps the values from changing through it. They must live until the
-        // copy has run: the owner of the Arc waits for that before reclaiming it with
-        // `Arc::get_mut`.
+        // The values cannot change while their Arc is borrowed. They must live until the copy has
+        // run: the owner of the Arc waits for that before reclaiming it with `Arc::get_mut`.
         self.upload(&from[range], to)
     }
 
@@ -225,7 +224,7 @@ impl Stream {
         let handle = result::event::create(sys::CUevent_flags::CU_EVENT_DEFAULT)
             .map_err(DriverError::of("cuEventCreate"))?;
         let event = Event { device: Arc::clone(&self.device), handle };
-        // SAFETY: both live.
+        // SAFETY: both handles are valid.
         unsafe { result::event::record(event.handle, self.handle) }
             .map_err(DriverError::of("cuEventRecord"))?;
         Ok(event)
@@ -245,7 +244,8 @@ impl Stream {
     /// The driver's error.
     pub fn after_event(&self, event: &Event) -> Result<(), DriverError> {
         self.device.bind()?;
-        // SAFETY: both live; the driver keeps the parts of a destroyed event that it needs.
+        // SAFETY: both handles are valid; the driver keeps the parts of a destroyed event that it
+        // needs.
         unsafe {
             result::stream::wait_event(
                 self.handle,
@@ -267,7 +267,7 @@ impl Drop for Stream {
 }
 
 impl Device {
-    /// Returns the main stream. Its work goes first when processors become free.
+    /// Returns the main stream. When processors become free, its work has priority.
     pub fn main(self: &Arc<Self>) -> Stream {
         Stream::borrowed(Arc::clone(self), self.main_handle())
     }
@@ -346,7 +346,7 @@ impl Event {
     /// The driver's error.
     pub fn seconds_since(&self, earlier: &Self) -> Result<f64, DriverError> {
         self.wait()?;
-        // SAFETY: both live.
+        // SAFETY: both handles are valid.
         let milliseconds = unsafe { result::event::elapsed(earlier.handle, self.handle) }
             .map_err(DriverError::of("cuEventElapsedTime"))?;
         Ok(f64::from(milliseconds) / 1e3)

@@ -37,7 +37,8 @@ impl CudaFolded {
 
     /// Wraps answers whose computation is at the end of `stream`.
     fn of(stream: &Stream, words: Buffer<u32>) -> Result<Self, BackendError> {
-        // First: without an event for the main stream to wait for, `stream` frees the words.
+        // Recorded first: if recording fails, the main stream has no event to wait for, so `stream`
+        // must free the words.
         let computed = Some(stream.record()?);
         Ok(Self { words: words.freed_by_main(), computed })
     }
@@ -58,7 +59,7 @@ impl CudaFolded {
 impl Drop for CudaFolded {
     /// Frees the words after their computation.
     fn drop(&mut self) {
-        // A lost device returns nothing but errors.
+        // A lost device returns only errors.
         let _ = self.wait();
     }
 }
@@ -117,7 +118,8 @@ impl CudaBackend {
         let batch = layout.batch_of(queries.count())?;
         let plan = ScalarFoldPlan::with_kernel(device, kernel, layout, batch)?;
         let stream = match kernel {
-            // Its blocks are short and leave room: the main stream expands and packs meanwhile.
+            // The vector kernel's blocks are short and leave room: the main stream expands and
+            // packs meanwhile.
             ScalarFoldKernel::Vector => device.scans(),
             // Blocks of the tensor cores take whole processors, each for a long time.
             ScalarFoldKernel::Mma | ScalarFoldKernel::Wgmma => device.main(),

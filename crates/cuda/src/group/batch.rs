@@ -56,8 +56,8 @@ impl DeviceGroup {
         self.strategy.of_plain(self.share(member)).competitors(rows)
     }
 
-    /// Sends ciphertexts (values) of `queries` queries, as many of each, to devices: those of the
-    /// queries whose places `own` returns for a device.
+    /// Sends ciphertexts (values) of `queries` queries, the same number for each query, to the
+    /// devices. Each device gets the ciphertexts of the queries whose places `own` returns for it.
     pub(super) fn sent(
         &self,
         tables: &[Tables],
@@ -221,9 +221,9 @@ impl DeviceGroup {
         if self.strategy == Strategy::Gather && queries > 0 { self.gather(tables, &made) } else { Ok(made) }
     }
 
-    /// Reorders products with several matrices whose rows are divided. Each device has its rows of
-    /// the first matrix, then of the second, and so on; afterwards it has the rows that it would
-    /// have of one matrix with all rows.
+    /// Reorders products with several matrices whose rows are divided. Before, each device has its
+    /// rows of the first matrix, then of the second, and so on. Afterwards it has the rows that it
+    /// would have if all rows belonged to one matrix.
     pub(super) fn in_order(
         &self,
         tables: &[Tables],

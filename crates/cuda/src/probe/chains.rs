@@ -78,8 +78,8 @@ pub(super) fn memory(device: &Arc<Device>) -> Result<(), SelfTestError> {
     equal("rate_read", &stream.read(&sink.all())?, expected)
 }
 
-/// Checks the products of a rate's tensor cores: sums of no rounds are zeros, and those of two
-/// rounds are other than those of one.
+/// Checks the products of a rate's tensor cores: sums of no rounds are zeros, and sums of two
+/// rounds differ from sums of one round.
 fn tensor(device: &Arc<Device>, name: &'static str, grid: Grid) -> Result<(), SelfTestError> {
     let (stream, kernel) = (device.main(), device.kernel(name)?);
     let sums = |rounds: u32| {

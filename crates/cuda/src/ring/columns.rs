@@ -37,8 +37,8 @@ pub struct Columns {
 struct Room {
     ring: Arc<Ring>,
     folded: FoldedBlocks,
-    /// Plans for the columns, each for as many columns as it takes. The plans hold the columns in
-    /// the form that their kernel multiplies by.
+    /// Plans, each for at most [`MAX_BATCH`] of the columns. A plan holds its columns in the form
+    /// that its kernel multiplies by.
     plans: Vec<ScalarFoldPlan>,
     lanes: Vec<Lane>,
     plain: Plain,

@@ -20,7 +20,8 @@ use crate::fold::{Arrivals, CudaMatrix};
 /// Bytes of values that are transformed at once, in whole rows.
 const CHUNK: usize = 64 << 20;
 
-/// Implements `encode`: the device transforms and stores some rows while the host fills the next.
+/// Implements `encode`: the device transforms and stores some rows while the host fills the next
+/// rows.
 pub(super) fn encode(
     tables: &Tables,
     rows: usize,
@@ -47,7 +48,8 @@ pub(super) fn encode(
         polynomials.for_each(|(j, words)| {
             fill(first + j / columns, j % columns, bytemuck::cast_slice_mut(words));
         });
-        // The rows before have arrived on the device, so their pinned memory may be filled again.
+        // Waits until the previous rows have arrived on the device, so that their pinned memory may
+        // be filled again.
         stream.synchronize()?;
         stream.upload_pinned(
             pinned,

@@ -81,10 +81,10 @@ fn expand_roots(
     Ok(leaves)
 }
 
-/// Returns the first level of the subtrees. The last nodes that split in one subtree, counted over
-/// all queries, must fill every processor twice with the two blocks that it holds, or half of the
-/// L2 cache, whichever is more. With that many queries or leaves, a subtree's intermediate nodes
-/// stay in the cache; with few, the whole tree is one subtree.
+/// Returns the first level of the subtrees. Subtrees are large enough that the last nodes that
+/// split in one subtree, over all queries, meet two bounds. They give each processor two rounds of
+/// two blocks, and they fill half of the L2 cache. With many queries or leaves, a subtree's
+/// intermediate nodes stay in the cache. With few, the whole tree is one subtree.
 fn first_of_subtrees(
     expansion: Expansion,
     queries: usize,

@@ -93,7 +93,7 @@ fn run(
 }
 
 /// Implements `rotate`: computes the chunks' images under powers of 5, one power after another,
-/// then all of those with the other sign. The first step reads the leaves, and also copies the
+/// then all images with the opposite sign. The first step reads the leaves, and also copies the
 /// chunks to the place of the images.
 pub(super) fn rotate(
     tables: &Tables,

@@ -113,8 +113,8 @@ impl Work<'_> {
         let working_set = self.working_set(queries.len());
         let chosen = working_set.granularity(self.tables.cache, self.tables.processors());
         let granularity = self.tables.granularity.unwrap_or(chosen);
-        // Recombination has the most blocks beyond the first dimension among the kernels by
-        // operations.
+        // Among the kernels for [`Granularity::Operations`], recombination has the most blocks
+        // beyond the first dimension.
         let of_query = match granularity {
             Granularity::Operations => self.items.saturating_mul(self.kernels.sources),
             Granularity::Stages | Granularity::Pairs => 1,

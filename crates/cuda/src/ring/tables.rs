@@ -130,7 +130,7 @@ impl Tables {
         Self { granularity: Some(granularity), ..self }
     }
 
-    /// Sets the bytes of the L2 cache that stages count on: others may use a part of the cache.
+    /// Sets the bytes of the L2 cache that stages count on: other work may use a part of the cache.
     pub fn with_cache(self, bytes: usize) -> Self {
         Self { cache: bytes, ..self }
     }

@@ -154,7 +154,7 @@ impl Evaluation {
         Ok(())
     }
 
-    /// Returns the shares of the last run: key by key, leaf by leaf. Outputs behind the last point
+    /// Returns the shares of the last run: key by key, leaf by leaf. Outputs after the last point
     /// are undefined.
     ///
     /// # Errors

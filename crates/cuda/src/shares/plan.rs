@@ -14,15 +14,16 @@ const NODE: usize = 16;
 const STACK_LEVEL: usize = THREADS * NODE;
 /// Maximum size of the shares of a tile, in bytes.
 const TILE_SHARES: usize = 24 << 10;
-/// Fewest keys whose bits tensor cores multiply by rows. On an H100, 8 keys are faster without them
-/// and 32 with them; numbers in between were not measured.
+/// Least number of keys from which tensor cores multiply the keys' bits by rows. On an H100, 8 keys
+/// are faster without tensor cores, and 32 keys are faster with them. Numbers in between were not
+/// measured.
 const TENSOR_KEYS: usize = 12;
 /// Keys of a product on tensor cores (`PRODUCT_KEYS` of `share_bits.cuh`), and of a group at most.
 const PRODUCT_KEYS: usize = 16;
 const TENSOR_GROUP: usize = 4 * PRODUCT_KEYS;
 /// Words of a row in a block of the products on tensor cores.
 const TENSOR_WORDS: usize = 64;
-/// Blocks of a fold for each processor: two rounds of two at a time.
+/// Blocks of a fold for each processor: two rounds of two blocks at a time.
 const BLOCKS_PER_PROCESSOR: usize = 4;
 /// Maximum height of a thread's subtree: computing its root costs 1/256 of the subtree.
 const MAX_HEIGHT: u32 = 8;
@@ -150,7 +151,8 @@ pub(super) struct FoldPlan {
     pub height: u32,
     /// Subtrees of a block, for each key of the group.
     pub subtrees: usize,
-    /// Number of blocks for a group, a part, and a division of rows.
+    /// Number of blocks for each combination of a group of keys, a part of the rows, and one of
+    /// `columns`.
     pub pieces: usize,
     /// Parts of a row that have blocks of their own.
     pub columns: usize,
@@ -180,7 +182,7 @@ impl FoldPlan {
             Products::Lanes => 0,
             Products::TensorCores => group.div_ceil(PRODUCT_KEYS) * THREADS * NODE,
         };
-        // A subtree for each thread, but only as many as have room for their shares.
+        // One subtree for each thread, limited by the room for the subtrees' shares.
         let shares = TILE_SHARES.min(machine.shared.saturating_sub(machine.tables + sums));
         let most = (THREADS / group).min(shares / leaf_bytes).max(1);
         let others = groups.saturating_mul(layout.parts()).saturating_mul(columns);

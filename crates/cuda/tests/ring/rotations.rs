@@ -37,7 +37,7 @@ fn packed<B: RingBackend>(
         clients.iter().map(|(case, data)| case.keys(backend, tables, levels, *data)).collect();
     let queries: Vec<_> = clients.iter().map(|&(_, data)| polynomials(ring, data, 2)).collect();
     let queries: Vec<(&B::Keys, &[u32])> = keys.iter().zip(queries.iter().map(Vec::as_slice)).collect();
-    // There is one leaf more than chunks, but fewer than constants.
+    // There is one leaf more than chunks, and leaves are not expanded down to constants.
     let partial = Expansion::partial(LEVELS, rotations.chunks() + 1);
     let leaves = backend.expand(tables, partial, &queries).unwrap();
     let keys: Vec<&B::Keys> = keys.iter().collect();

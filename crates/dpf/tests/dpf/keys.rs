@@ -130,7 +130,7 @@ fn what_is_no_domain_or_no_point_of_one_is_refused() {
     }
 }
 
-/// Keys of subtrees give what the whole key gives at their points.
+/// Keys of subtrees give the same shares as the whole key at their points.
 #[derive(Clone, Copy)]
 struct Subtrees {
     points: u64,

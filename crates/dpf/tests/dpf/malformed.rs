@@ -1,4 +1,4 @@
-//! Bytes that are no key of a domain are refused with the field's name; all others are a key.
+//! Bytes that are no key of a domain are refused with the field's name. All other bytes are a key.
 
 use proptest::prelude::*;
 use spirea_dpf::prf::Aes128;

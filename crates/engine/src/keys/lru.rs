@@ -181,7 +181,7 @@ impl<K: Copy + Eq + Hash, V> Lru<K, V> {
         self.all.amount
     }
 
-    /// Returns how many entries have left for others, and by their age.
+    /// Returns the numbers of entries that were evicted and that expired.
     pub fn departures(&self) -> Departures {
         self.departures
     }

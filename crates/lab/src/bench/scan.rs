@@ -18,8 +18,8 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    /// Measures both limits. The memory limit is the rate of only reading `bytes`, with the
-    /// benchmark's number of threads.
+    /// Measures both limits. The memory limit is the rate at which the benchmark's number of
+    /// threads reads `bytes`.
     pub fn measure(backend: &CpuBackend, bytes: &[u8]) -> anyhow::Result<Self> {
         let (isa, threads) = (backend.isa(), backend.threads());
         let one_core = rates::multiply_add_peak(isa).context("the path in use has a peak")?;

@@ -144,8 +144,8 @@ fn choose(bench: &Bench, plan: &Plan) -> anyhow::Result<ProtocolParams> {
     let (free, _) = bench.backend.device().memory()?;
     loop {
         let params = ProtocolParams::choose(&choice, [1; 32], records, plan.record_bytes)?;
-        // The queries of the batch have their leaves at the same time, as far as `leaves_memory`
-        // allows. The server's stated need includes the leaves of one query.
+        // The leaves of all queries of a batch are in memory at the same time, up to
+        // `leaves_memory`. `memory_bytes` includes the leaves of one query.
         let with_one = params.memory_bytes();
         let held = params.matrix_bytes() + params.server_bytes();
         let others = (plan.batch as u64 - 1) * with_one.saturating_sub(held);
@@ -170,7 +170,8 @@ fn open(params: &ProtocolParams, backend: &Arc<Timed<StandIn>>) -> anyhow::Resul
     Ok(params.on().open(backend, &files, params.openings(Residence::Copied)[0])?)
 }
 
-/// Returns rows and columns: of records and their bytes, of units, or of bytes.
+/// Returns the rows and the columns of the database. For folds of records these are the number of
+/// records and the bytes of each.
 fn shape(params: &ProtocolParams) -> [usize; 2] {
     match params.first_fold() {
         FirstFold::Rows { .. } => [params.records() as usize, params.record_bytes()],

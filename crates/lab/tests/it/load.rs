@@ -120,7 +120,8 @@ fn clients_with_keys_and_pairs_of_servers_are_asked_too() {
 
     build(folder, "old.csv", "pair", &["--value", "v", "--protocol", "dpf-xor", "--name", "t"]);
     let [zero, one] = ["0", "1"].map(|party| Server::with(folder, &["pair"], &["--party", party]));
-    // Servers in either order, and by position: with known and with unknown values.
+    // The servers are given in either order. Look-ups are by position, with known and with unknown
+    // values.
     let by_position = ["--expect", "old.csv", "--value", "v", "--other", &zero.url];
     assert_clean(&load(folder, 0, &one.url, &by_position), true);
     assert_clean(&load(folder, 0, &zero.url, &["--other", &one.url]), false);
@@ -137,7 +138,7 @@ fn a_server_that_lies_is_found_out() {
     assert_eq!(count(&report, "corrupted"), 0);
     assert_clean(&load(folder, 0, &server.url, &BOTH), true);
 
-    // Every third answer is garbled on its way.
+    // A proxy garbles every third answer.
     let address = server.address().to_owned();
     let url = proxy::start(move |part, before| match part {
         "query" if before % 3 == 0 => Fate::Garble(address.clone()),

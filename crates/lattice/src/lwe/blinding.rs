@@ -65,7 +65,7 @@ impl BlindingFactor {
 }
 
 /// Returns the distance of a phase, a fraction of 2^64, from the nearest multiple of 1/257, as a
-/// share of what decoding tolerates.
+/// fraction of the error that decoding tolerates.
 pub fn field_error(phase: u64) -> f64 {
     phase.wrapping_mul(FIELD_ORDER.into()) as i64 as f64 / 2f64.powi(63)
 }

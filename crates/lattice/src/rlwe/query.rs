@@ -22,7 +22,7 @@ pub fn parse_query(set: RingSet, bytes: &[u8]) -> Result<Vec<u32>, LatticeError>
     parse_seeded(set, "query", bytes, 1)
 }
 
-/// Rounding of a b half's coefficients to numbers without their lowest bits.
+/// Rounding of a b half's coefficients, which drops their lowest bits.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rounding {
     pub set: RingSet,
@@ -41,7 +41,7 @@ impl Rounding {
         u128::BITS - self.round(self.set.ring().modulus() - 1).leading_zeros()
     }
 
-    /// Rounds a coefficient in [0, q) to the nearest number.
+    /// Rounds a coefficient in [0, q) to the nearest number, without the dropped bits.
     fn round(self, coefficient: u128) -> u128 {
         (coefficient + ((1 << self.dropped) >> 1)) >> self.dropped
     }
@@ -91,10 +91,11 @@ pub fn parse_rounded_query(set: RingSet, bytes: &[u8]) -> Result<Vec<u32>, Latti
 
 impl RingSecret {
     /// Encrypts scale times number for each leaf, in the order of `leaves`, in one ciphertext that
-    /// expands to them. Scales are public, numbers secret. Its seed and noise are fresh.
+    /// expands to them. Scales are public, numbers secret. The ciphertext's seed and noise are
+    /// fresh.
     ///
     /// Message and noise are divided by 2^levels mod q, which the expansion's doublings cancel. (A
-    /// uniform a times a unit is uniform, so security does not change.)
+    /// uniform `a` times a unit is uniform, so security does not change.)
     ///
     /// # Panics
     /// If there are more leaves than the expansion has.
@@ -120,8 +121,8 @@ impl RingSecret {
     }
 
     /// Encrypts scale times number at some coefficients, and zeros at the others. Positions and
-    /// scales are public, numbers secret. Its seed and noise are fresh, and the noise is that of a
-    /// normal encryption. The b half is rounded, which reveals nothing more.
+    /// scales are public, numbers secret. The ciphertext's seed and noise are fresh, and the noise
+    /// is that of a normal encryption. The b half is rounded, which reveals nothing more.
     ///
     /// # Panics
     /// If a position is not below the degree, or the set has no such queries

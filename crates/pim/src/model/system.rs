@@ -50,8 +50,8 @@ impl QueryTimes {
 
 impl Parameters {
     /// Returns the instructions for a record of `record_bytes` bytes in a pass of `queries`
-    /// queries, or of the next number in the file. They are counted for 32 bytes, and assumed to be
-    /// proportional to the words of a record.
+    /// queries, or of the next larger number in the file. The file's counts are for 32 bytes;
+    /// instructions are assumed to be proportional to a record's size.
     pub fn instructions(&self, record_bytes: usize, queries: usize) -> f64 {
         of_queries(&self.program.instructions, queries) * (record_bytes as f64 / 32.0)
     }
@@ -149,7 +149,7 @@ impl Parameters {
     }
 }
 
-/// Returns the count for `queries` queries, or for the next number in the list.
+/// Returns the count for `queries` queries, or for the next larger number in the list.
 fn of_queries(counts: &[(usize, f64)], queries: usize) -> f64 {
     let found = counts.iter().find(|&&(there, _)| there >= queries).or(counts.last());
     found.map_or(0.0, |&(_, count)| count)

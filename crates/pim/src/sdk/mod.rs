@@ -13,7 +13,7 @@ pub use error::PimError;
 /// Place that the host and a program share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Symbol {
-    /// MRAM behind the program's own variables.
+    /// MRAM after the program's own variables.
     MramHeap,
     /// The program's `dpxor_arguments`.
     Arguments,
@@ -61,9 +61,9 @@ pub trait DpuSet: Send {
     /// overflow WRAM.
     fn load(&mut self) -> Result<(), PimError>;
 
-    /// Copies bytes to DPUs, to the place `offset` bytes behind a symbol: `dpu_prepare_xfer` for
-    /// every DPU that has bytes, then `dpu_push_xfer`. All bytes must have one length; a DPU
-    /// without any does not take part.
+    /// Copies bytes to DPUs, to the place `offset` bytes after the start of a symbol:
+    /// `dpu_prepare_xfer` for every DPU that has bytes, then `dpu_push_xfer`. All bytes must have
+    /// one length; a DPU without any does not take part.
     ///
     /// # Errors
     /// [`PimError::Transfer`] if the number of entries is not that of the DPUs, if lengths differ,

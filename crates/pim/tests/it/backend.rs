@@ -95,8 +95,8 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// Tests bins of several blocks, blocks of several bins, and folds of the same rows and in any
-    /// order.
+    /// Tests bins of several blocks, blocks of several bins, several folds of the same rows, and
+    /// folds in any order.
     #[test]
     fn several_folds_share_passes(
         dpus in 1usize..12, clusters in 1usize..3, queries in 1usize..5, mram_kib in 160usize..4096,

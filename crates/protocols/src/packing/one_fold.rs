@@ -198,8 +198,8 @@ impl<P: PackedProtocol> Parameters for FoldedParams<P> {
         Some(self.0.keys)
     }
 
-    /// Counts the bits of a selected group, which ciphertexts select by multiplication; each column
-    /// has a blinding factor.
+    /// Returns the number of bits of a selected group's number, because ciphertexts select the
+    /// group by multiplication. Columns do not count: each has a blinding factor.
     fn combined_answer_bits(&self) -> f64 {
         (self.shape().selected_from() as f64).log2()
     }
@@ -260,8 +260,8 @@ impl<P: PackedProtocol, B: RingBackend> Serve<B> for FoldedParams<P> {
 struct Client {
     folded: Folded,
     shape: PackedShape,
-    /// Encryptor for the columns of the first bin. Those of other bins are made for each query,
-    /// since all together may take more memory than a client has.
+    /// Encryptor for the columns of the first bin. Encryptors for the other bins are made for each
+    /// query, since all encryptors together may take more memory than a client has.
     encryptor: LweEncryptor,
     ring: Box<dyn PackClient>,
 }
@@ -286,7 +286,7 @@ struct AskedState {
     factors: Vec<BlindingFactor>,
 }
 
-/// State of a query: positions of the records, and what decrypts them.
+/// State of a query: positions of the records, and the secrets that decrypt them.
 struct State {
     /// Offset of each bin's record in its unit.
     offsets: Zeroizing<Vec<usize>>,

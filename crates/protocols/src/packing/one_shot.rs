@@ -115,8 +115,8 @@ impl Shape for OneShotShape {
         vec![Work::new("pack_fixed", Unit::FixedSubstitution(self.set()), substitutions)]
     }
 
-    /// Returns the number of bytes of the b halves: of the ciphertexts in a query, of what is made
-    /// from them (chunks or a key), and of the chunks' images.
+    /// Returns the number of bytes of the b halves: of the ciphertexts in a query, of the chunks or
+    /// the key derived from these ciphertexts, and of the chunks' images.
     fn leaves_bytes(&self) -> usize {
         let (ring, packing) = (self.set().ring(), self.packing());
         let made = match self.chunks {

@@ -115,8 +115,9 @@ impl<B: RingBackend, S: Packer<B>> RingServer<B, S> {
         Ok(first.into_iter().map(Ok).chain(groups))
     }
 
-    /// Runs step `pack`: packs, for each query, the LWE ciphertexts of `plain` with its bodies, N
-    /// into a ciphertext. `bodies` selects each query's words of `folded`.
+    /// Runs step `pack`: for each query, packs the LWE ciphertexts that consist of `plain` and the
+    /// query's bodies, N into each RLWE ciphertext. `bodies` selects each query's words of
+    /// `folded`.
     pub fn pack(
         &self,
         plain: &[B::Plain],

@@ -106,8 +106,8 @@ impl RotatedShape {
         numbers
     }
 
-    /// Returns the numbers that the ciphertexts of a query encrypt if each chunk has its own: those
-    /// of [`Self::numbers`] for a small integer for each column, chunk by chunk. Packing multiplies
+    /// Returns the numbers that a query encrypts if each chunk has its own ciphertext: as in
+    /// [`Self::numbers`], a small integer for each column, but chunk by chunk. Packing multiplies
     /// by the number of automorphisms.
     pub(super) fn numbers_of_chunks(&self, columns: &[i8]) -> Vec<Zeroizing<Vec<(usize, u128, i8)>>> {
         let entries = self.rotations.entries();

@@ -13,8 +13,8 @@ pub enum Unit {
     Product,
     /// A word of a result in `scalar_fold` of many queries and a matrix of few columns.
     ProductWord,
-    /// A column in `module_fold`, for each of the module's rank: its part of the public matrix is
-    /// transformed.
+    /// A column in `module_fold`, counted once for each unit of the module's rank: the column's
+    /// part of the public matrix is transformed.
     PublicColumn,
     /// A byte of a matrix in `module_fold`.
     TransformedByte,

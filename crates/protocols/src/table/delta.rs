@@ -34,7 +34,8 @@ impl<'a> Change<'a> {
     /// # Errors
     /// [`ProtocolError::Malformed`] if the bytes are no change.
     pub fn from_bytes(bytes: &'a [u8]) -> Result<Self, ProtocolError> {
-        // In a version with base and delta, it shows for each of the two whether it has the key.
+        // In a version with base and delta, this declassification reveals for each of the two
+        // whether it has the key.
         let kind = |&byte| declassify(byte, "a delta says whether a key has a new value or none");
         match bytes.split_first().map(|(first, value)| (kind(first), value)) {
             Some((PUT, value)) => Ok(Self::Put(value)),

@@ -162,7 +162,7 @@ mod tests {
         for _ in 0..FREE_RETRIES {
             assert!(charge(id(b'A'), b"first"));
         }
-        // Sending the request again and again is not a retry; nor is another body under this id.
+        // Further repetitions are charged, and so is another body under this id.
         assert!(charge(id(b'a'), b"first"));
         assert!(charge(id(b'a'), b"second"));
         assert!(!charge(id(b'b'), b"first"));

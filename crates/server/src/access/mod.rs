@@ -76,7 +76,7 @@ impl Gate {
         Self { access, permits, client_permits, client_bodies, charges: Charges::default() }
     }
 
-    /// Admits a request without a token if there is room: of clients that cannot have one.
+    /// Admits a request of a client that cannot have a token, if there is room.
     pub fn admit_anyone(self: &Arc<Self>, request: &Request) -> Result<(Caller, Permit), Refused> {
         let peer = request.extensions().get().copied();
         self.admit_caller(Caller { gate: Arc::clone(self), token: None, peer, request_id: None })

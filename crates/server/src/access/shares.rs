@@ -10,7 +10,7 @@ pub(crate) struct Shares {
 }
 
 impl Shares {
-    /// Creates a resource of which each client may have at most `most`.
+    /// Creates a resource with a limit of `most` for each client.
     pub fn new(most: u64) -> Arc<Self> {
         Arc::new(Self { most, taken: Mutex::default() })
     }

@@ -1,4 +1,5 @@
-//! Issuing of private tokens: users, known by a bearer token, get as many as their tier allows.
+//! Issuing of private tokens. A bearer token identifies a user, whose tier sets the number of
+//! private tokens.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -26,7 +26,8 @@ struct Stored {
     timestamp: u64,
 }
 
-/// Clients' evaluation keys in memory, within bounds. The least recently used ones leave first.
+/// Clients' evaluation keys in memory, within bounds. The least recently used keys are evicted
+/// first.
 pub(crate) struct Keys(Mutex<Lru<KeyName, Stored>>);
 
 impl Keys {
@@ -50,7 +51,7 @@ impl Keys {
         self.locked().insert(name, Stored { key, timestamp }, bytes, owner, now).is_some()
     }
 
-    /// Returns a key with its timestamp, unless it has left or expired.
+    /// Returns a key with its timestamp, unless the key was evicted or has expired.
     pub fn get(&self, name: &KeyName, now: SystemTime) -> Option<(Arc<EvaluationKey>, u64)> {
         let mut keys = self.locked();
         keys.get(name, now).map(|stored| (Arc::clone(&stored.key), stored.timestamp))

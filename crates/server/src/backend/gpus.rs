@@ -90,7 +90,8 @@ impl DatabaseBackend for Gpus {
         };
         let reservation = self.memory.reserve(&database)?;
         let database = database.with_reservation(reservation);
-        // Measured only now: its memory is reserved, and it takes turns with the other databases.
+        // Measured only now, after its memory has been reserved and while it takes turns with other
+        // databases.
         database.measure()?;
         Ok((database, name))
     }
@@ -180,8 +181,8 @@ mod tests {
             engine.publish(base("second", Strategy::Gather));
             let served = engine.version("test", None).unwrap();
             let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-            // A query's own selectors are made by the kernel that makes keys: both queries launch
-            // it equally often.
+            // The kernel that prepares keys also makes each query's selectors. Both queries launch
+            // it equally often, because the keys are already prepared.
             let made = [(), ()].map(|()| {
                 let queries = client.query(0, &mut rng).unwrap().queries.into_iter().map(Into::into);
                 let asked = Asked { keys: Some(keys), queries: queries.collect() };

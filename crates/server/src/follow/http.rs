@@ -29,7 +29,7 @@ const LEAST_RATE: u64 = 16 << 10;
 pub(crate) struct Look {
     /// Name of the follower.
     pub follower: [u8; 16],
-    /// Newest version whose files it has, if any.
+    /// Newest version whose files the follower has, if any.
     pub has: Option<Version>,
 }
 
@@ -104,12 +104,13 @@ impl<E: Fn() -> bool> HttpPublisher<E> {
 
     /// Reads a body of at most `most` bytes.
     fn read(&self, path: &str, response: Response<Body>, most: u64) -> Result<Vec<u8>, FollowError> {
-        // The library refuses a body of just the limit's length, too.
+        // The library also refuses a body whose length equals the limit.
         let body = response.into_body().into_with_config().limit(most + 1).read_to_vec();
         body.map_err(|error| self.broken(path, error))
     }
 
-    /// Converts an error to the one that clients of other endpoints get, with the proxy.
+    /// Converts a transport error of a request for `path`; the result names the proxy if there is
+    /// one.
     fn broken(&self, path: &str, error: ureq::Error) -> FollowError {
         let error = TransportError::from(error);
         let source = match &self.through {

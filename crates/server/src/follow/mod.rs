@@ -76,7 +76,7 @@ pub(crate) enum FollowError {
         /// Cause with a remedy.
         message: String,
     },
-    /// The response is not one of the endpoint.
+    /// The response is not a valid response of the endpoint.
     #[error("{url}: {detail}; is this a server's port for administration?")]
     Unexpected {
         /// Address that was asked.
@@ -120,8 +120,8 @@ impl Follow {
         BUCKETS.into_iter().any(|beginning| self.url.starts_with(beginning))
     }
 
-    /// Returns the repository of a database in the bucket, if a bucket is followed. It keeps the
-    /// credentials that it was given, so make it once, and use it for every look.
+    /// Returns the repository of a database in the bucket, if a bucket is followed. The repository
+    /// keeps its credentials, so make it once and use it for every look.
     ///
     /// # Errors
     /// [`StoreError::BadOption`].
@@ -147,7 +147,7 @@ impl Follow {
         }
     }
 
-    /// Reads the token, if there is a file of it.
+    /// Reads the token from its file, if there is one.
     fn token(&self) -> Result<Option<String>, FollowError> {
         let Some(path) = &self.token_file else { return Ok(None) };
         let wrong = |cause: String| FollowError::Token { path: path.clone(), cause };

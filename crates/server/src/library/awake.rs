@@ -14,8 +14,8 @@ use super::entries::Library;
 use super::former::IDLE;
 use super::version_files::VersionFiles;
 
-/// Number of a database's newest versions whose deltas stay open: the current one, and the one of
-/// clients that have not heard of it.
+/// Number of a database's newest versions whose deltas stay open: the current version, and the
+/// version of clients that do not know the current one yet.
 const READY: usize = 2;
 
 impl Library {

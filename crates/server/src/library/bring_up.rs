@@ -1,4 +1,4 @@
-//! Bringing versions up: at the start, when they are published, and after a device failure.
+//! Bringing versions into service: at the start, after a publication, and after a device failure.
 
 use std::sync::{Arc, mpsc};
 

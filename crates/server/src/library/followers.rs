@@ -63,7 +63,7 @@ impl Followers {
     }
 
     fn locked(&self) -> MutexGuard<'_, HashMap<FollowerId, Report>> {
-        // A panic leaves whole reports.
+        // A panic never leaves a partly changed report.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -8,9 +8,10 @@ use spirea_engine::Database;
 use spirea_protocols::Version;
 use tokio::sync::watch;
 
-/// Maximum number of deltas of further versions that a server opens at the same time.
+/// Maximum number of deltas of former versions that a server keeps open on request at the same
+/// time.
 const MOST_OPEN: usize = 2;
-/// Time without a request after which the memory of such a delta is released.
+/// Time without a request after which the memory of a delta opened on request is released.
 pub(super) const IDLE: Duration = Duration::from_secs(60);
 
 /// Result of opening: `None` until it has ended.
@@ -52,7 +53,7 @@ impl<T> Default for Former<T> {
 }
 
 impl<T> Former<T> {
-    /// Returns the outcome of opening a value; `None` if as many others as are allowed are in use.
+    /// Returns the outcome of opening a value; `None` if other values in use take all places.
     pub fn enter(&self, version: Version, now: Instant) -> Option<Entered<T>> {
         let mut released = None;
         let mut slots = self.locked();
@@ -81,14 +82,14 @@ impl<T> Former<T> {
         drop(released);
     }
 
-    /// Forgets all values. Requests that have them keep them.
+    /// Forgets all values. Requests keep the values that they hold.
     pub fn clear(&self) {
         let cleared = std::mem::take(&mut *self.locked());
         drop(cleared);
     }
 
     fn locked(&self) -> MutexGuard<'_, HashMap<Version, Slot<T>>> {
-        // A panic leaves whole slots.
+        // A panic never leaves a partly changed slot.
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -18,8 +18,8 @@ use crate::library::{FollowerId, PublishError};
 use crate::refused::Refused;
 
 /// `GET /v1/admin/databases/{name}/record`: the record of the current version, byte for byte, and
-/// the version that answers, which may be the one before; no content if nothing has been published.
-/// `?follower=NAME&has=VERSION` reports what a follower has.
+/// the version that answers, which may be the previous version; no content if nothing has been
+/// published. `?follower=NAME&has=VERSION` reports what a follower has.
 pub(super) async fn record(
     State(app): State<Arc<App>>,
     Name(name): Name,

@@ -180,7 +180,7 @@ async fn opened(
             let endpoint = inside.endpoint(request.uri().path());
             let response = inside.respond(request).await;
             let status = response.status().as_u16();
-            // The bytes of the encapsulated response are counted, not these too.
+            // Counts 0 bytes, because the bytes of the encapsulating response are counted.
             app.metrics.responded("", endpoint, status, 0);
             tracing::info!(endpoint, status, "request through the gateway");
             response
@@ -199,7 +199,7 @@ async fn computed<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) 
 }
 
 /// Returns the request that a message holds, without its content, and the content. Nothing of the
-/// request around it is passed on.
+/// encapsulating request is passed on.
 fn enclosed(message: Result<BinaryRequest, MessageError>) -> Result<(Request, Bytes), AppleRefused> {
     let wrong = |part: &str| AppleRefused::bad_request(format!("the {part} inside is not one of HTTP"));
     let BinaryRequest { method, path, fields, content, .. } =
@@ -216,7 +216,7 @@ fn enclosed(message: Result<BinaryRequest, MessageError>) -> Result<(Request, By
     Ok((request, content))
 }
 
-/// Encrypts a response. If there is no memory for its encrypted form, that is the response.
+/// Encrypts a response. If there is no memory for its encrypted form, encrypts a refusal instead.
 async fn encapsulated(
     response: Response,
     sealer: Sealer,

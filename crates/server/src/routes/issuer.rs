@@ -45,7 +45,7 @@ pub(super) async fn key(State(app): State<Arc<App>>, request: Request) -> Respon
 
 pub(super) async fn issue(State(app): State<Arc<App>>, request: Request) -> Response {
     admit_anyone(&app, request, async |request, caller| {
-        // A user is known before the body is read.
+        // The user is identified before the body is read.
         let user = issuer(&app)?.user(request.headers())?;
         let limit = TokenRequest::BYTES as u64;
         let body = app.receive("", Upload::of_any_type(request), limit, &caller).await?;

@@ -375,8 +375,8 @@ impl Configured {
         Ok(())
     }
 
-    /// Returns the settings of a server that follows another one, for the caller to override. The
-    /// server follows one from then on, which [`Configured::check`] refuses without an address.
+    /// Returns the settings of the section `follow`, for the caller to override. From then on, the
+    /// server follows another one; [`Configured::check`] refuses this without an address.
     pub fn following(&mut self) -> &mut Follow {
         self.config.follow.get_or_insert_with(|| self.follow.clone())
     }

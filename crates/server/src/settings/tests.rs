@@ -168,7 +168,7 @@ fn settings_of_followers_do_not_make_a_server_follow() {
     let follow = configured.config.follow.unwrap();
     assert_eq!((&*follow.url, follow.interval.as_secs()), ("http://127.0.0.1:1", 2));
 
-    // An empty address is a mistake of whoever set it.
+    // The error of an empty address names the variable that set it.
     let error = read("", &[("SPIREA_FOLLOW__URL", "")]).unwrap().check_settings().unwrap_err();
     assert_eq!(error.place, "SPIREA_FOLLOW__URL");
     let error = read("[follow]\nurl = \"http://127.0.0.1:1\"\ninterval = \"0s\"", &[]).unwrap();

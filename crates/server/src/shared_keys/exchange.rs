@@ -123,7 +123,8 @@ mod tests {
 
     use super::*;
 
-    /// Returns what a client hears from a server that says `reply` and closes the connection.
+    /// Returns the value that a client reads from a server that sends `reply` and closes the
+    /// connection.
     fn heard(reply: &[u8], most: usize) -> Result<Vec<u8>, RedisError> {
         let (socket, server) = Socket::pair(Domain::UNIX, Type::STREAM, None).unwrap();
         let mut connection = Connection { socket, parser: Parser::new() };

@@ -203,10 +203,11 @@ fn wrong_files_are_explained_with_their_line() {
     assert!(error.contains("key.1.public") && error.contains("openssl rsa"), "{error}");
 }
 
-/// Writes the private key of a vector, and a file of private tokens in which it signs.
+/// Writes the private key of a vector, and a file of private tokens that names it as the signing
+/// key.
 fn write_issuer(folder: &Path, number: usize, lines: &str, users: &[&str]) -> PathBuf {
     let key = folder.join("issuer.pem");
-    // A file that is there would keep its permissions.
+    // An existing file would keep its permissions, so it is removed.
     let _ = std::fs::remove_file(&key);
     let mut options = std::fs::OpenOptions::new();
     let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&key).unwrap();

@@ -93,8 +93,8 @@ fn a_request_above_a_clients_memory_is_refused() {
 
 const QUERY: &str = "/v1/databases/urls/query";
 
-/// A server of a table whose answers are longer than a request's own reservation, for clients of
-/// which each may have one answer at a time; and the bytes of a request.
+/// Starts a server of a table whose answers are longer than a request's own reservation. Each
+/// client may have one answer at a time. Also returns the bytes of a request.
 fn serve_long_answers(folder: &Path, hook: Hook) -> (Running, Vec<u8>) {
     let value = "v".repeat(700 << 10);
     let input = write_file(folder, "table.csv", format!("k,v\na,{value}\nb,{value}\n"));
@@ -140,7 +140,7 @@ fn an_answer_without_memory_is_refused_before_it_is_computed() {
     let answer = read(&mut first);
     assert_eq!(answer.status, 200);
     eventually("the memory is given back", || reserved_for_others(&server) == 0);
-    // The refused one was not computed.
+    // The refused request was not computed.
     assert_eq!(server.metric("spirea_batch_queries_sum{database=\"urls\"}"), Some(1.0));
     go.send(()).unwrap();
     assert_eq!(server.post(QUERY, &body).status, 200);

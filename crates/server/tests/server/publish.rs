@@ -148,7 +148,7 @@ fn changes_answer_when_their_publisher_is_told() {
         let expected = [after[0].clone(), None, Some(value(4, 1)), Some("again".into()), None];
         assert_eq!(ask(&mut client, &asked), expected, "{protocol}");
 
-        // A new base of everything holds the same table.
+        // A new base that includes all changes holds the same table.
         let compacted = published(&publish(&server, "compact", b""));
         assert_eq!(compacted["changes"], 0);
         assert_eq!(ask(&mut client, &asked), expected, "{protocol}");

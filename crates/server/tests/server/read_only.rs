@@ -37,8 +37,8 @@ fn permit(path: &Path, writable: bool) {
 
 /// Runs `work` as a user who may not write into the tests' folders.
 fn as_reader<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    // The system's user belongs to a thread, and to the threads that it starts. Permissions do not
-    // bind the superuser.
+    // The user id belongs to a thread, and to the threads that it starts. Permissions do not
+    // restrict the superuser.
     let as_nobody = move || {
         if getuid().is_root() {
             let nobody = Uid::from_raw(NOBODY);

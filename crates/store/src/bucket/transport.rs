@@ -99,7 +99,7 @@ impl HttpConnector for Transport {
 
 type Connections = Client<HttpsConnector<connect::HttpConnector>, HttpRequestBody>;
 
-/// Connections shared by all stores, so that many objects need only few.
+/// Connections shared by all stores, so that a table of many objects opens few connections.
 static CONNECTIONS: LazyLock<Connections> = LazyLock::new(|| {
     let roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
     let tls = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))

@@ -18,7 +18,7 @@ use crate::manifest::{APPLE_FILE, FileEntry};
 use crate::progress::go_on;
 use crate::{Phase, Progress, StoreError};
 
-/// Number of tables of a shard: of hash functions.
+/// Number of tables of a shard; each table has its own hash function.
 const TABLES: usize = 2;
 /// Rows between two reports of progress.
 const REPORT_ROWS: u64 = 1 << 13;
@@ -69,7 +69,7 @@ struct Caller {
 type Callers = BTreeMap<Vec<u8>, Caller>;
 
 impl AppleOptions {
-    /// Checks the options, and the columns as far as they are named.
+    /// Checks the options, and those columns that the selection names.
     ///
     /// # Errors
     /// [`StoreError::BadOption`] with the option.
@@ -95,7 +95,7 @@ impl AppleOptions {
     ///
     /// # Errors
     /// [`StoreError::BadOption`] if there is no key column or neither `name` nor `block`, or the
-    /// tables cannot be built; [`StoreError::Malformed`] with the place of a row; those of reading
+    /// tables cannot be built; [`StoreError::Malformed`] with the place of a row; errors of reading
     /// and writing.
     pub(super) fn write(
         &self,
@@ -181,7 +181,8 @@ fn read(
             Duplicates::First => {
                 callers.entry(number.into_owned()).or_insert(caller);
             }
-            // Numbers in several rows have been refused before, or the last row counts.
+            // Under `Refuse`, repeated numbers have been refused before. Under `Last`, the last row
+            // of a number overrides earlier rows.
             Duplicates::Refuse | Duplicates::Last => {
                 callers.insert(number.into_owned(), caller);
             }
@@ -204,7 +205,7 @@ fn check_number(key: &[u8]) -> Result<(), String> {
     }
 }
 
-/// Returns what devices are told of a row's number. Empty cells tell nothing.
+/// Returns the values that devices receive for the number of a row. An empty cell adds no value.
 fn caller<'r>(columns: &[Column], cells: impl Iterator<Item = &'r [u8]>) -> Result<Caller, String> {
     let mut caller = Caller::default();
     let mut identity = CallIdentity::default();

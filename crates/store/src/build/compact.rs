@@ -6,9 +6,9 @@
 //! tags in entries remain valid.
 //!
 //! If clients hold a hint, the seed stays. For records changed in place, the hint's rows that the
-//! changes affect are made anew, and clients fetch only the rows that differ. If
-//! clients hold no hint, the seed is drawn anew and everything is recomputed, so that content can
-//! be aimed at the public matrix for one base at most.
+//! changes affect are made anew, and clients fetch only the rows that differ. If clients hold no
+//! hint, the seed is drawn anew and everything is recomputed, so that content chosen against a
+//! public matrix meets that matrix in one base at most.
 //!
 //! Records with inclusion proofs are always rebuilt: a changed record is part of the proofs of all
 //! records under its root, so a few changes affect nearly all proofs.
@@ -291,8 +291,8 @@ fn patch<B: ProtocolBackend>(
     draft.complete(folder, computed, backend, progress)
 }
 
-/// Returns the seed of the public matrices of a base that follows one of `protocol`. Call it once
-/// the new base's records are fixed.
+/// Returns the seed of the public matrices for a base that replaces a base with the parameters
+/// `protocol`. Call this function only after the new base's records are fixed.
 fn seed_after(protocol: &ProtocolParams) -> Result<[u8; 32], StoreError> {
     match protocol.seed() {
         Some(seed) if protocol.hint_lasts() => Ok(seed),

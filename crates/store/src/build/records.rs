@@ -25,7 +25,8 @@ use crate::{Location, Phase, Progress, RepeatedKey, Statistics, StoreError};
 
 /// Rows between two reports of progress.
 const REPORT_ROWS: u64 = 1 << 13;
-/// The longest `1 / LONGEST_SHARE` of the values, whose cost is reported to the operator.
+/// Divisor of the number of values: the build reports the cost of the longest `1 / LONGEST_SHARE`
+/// of the values to the operator.
 const LONGEST_SHARE: u64 = 100;
 
 enum Spool {
@@ -39,7 +40,8 @@ enum Spooled {
 }
 
 impl Spooled {
-    /// Returns the loads of at most `units` units: of places, or of rows.
+    /// Returns the loads of at most `units` equal parts: parts of the range of places for keyed
+    /// rows, parts of the row numbers otherwise.
     fn loads(&mut self, units: u64, places: &[u8; 32], rows: u64) -> Result<Loads, StoreError> {
         match self {
             Self::Keyed(entries) => {
@@ -420,7 +422,8 @@ impl Summary {
         }
     }
 
-    /// Records the size of records without the longest values.
+    /// Stores in the statistics the record size that the table would have without its longest
+    /// values.
     fn weigh_longest(&mut self, proving: Proving) {
         let kept = self.lengths.without_longest(LONGEST_SHARE);
         let layout = Layout::choose(self.kind, &kept, proving);

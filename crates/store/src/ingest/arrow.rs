@@ -15,8 +15,8 @@ use super::typed::{Role, as_bytes, check, field_type};
 use super::{Row, RowSource, Selection, positions};
 use crate::{Location, StoreError};
 
-/// Rows of a batch that are turned into text at a time:
-/// [`MAX_TEXT_BYTES`](super::typed::MAX_TEXT_BYTES) is for each.
+/// Number of rows of a batch that are converted to text at a time.
+/// [`MAX_TEXT_BYTES`](super::typed::MAX_TEXT_BYTES) limits the text of each value.
 const SLICE_ROWS: usize = 64;
 
 /// Rows of a stream of batches.
@@ -63,12 +63,12 @@ impl<R: RecordBatchReader> BatchRows<R> {
         })
     }
 
-    /// The reader of the batches.
+    /// Returns the reader of the batches.
     pub(super) fn reader(&self) -> &R {
         &self.reader
     }
 
-    /// Goes on to the next rows; `false` at the end.
+    /// Loads the next rows; `false` at the end.
     fn next_slice(&mut self) -> Result<bool, StoreError> {
         let cells = unpanicked(|| self.read_slice().map_err(cause_of));
         let cells = cells.map_err(|cause| {
@@ -98,7 +98,7 @@ impl<R: RecordBatchReader> BatchRows<R> {
     }
 }
 
-/// The cause of an error, without its kind.
+/// Returns the cause of an error, without its kind.
 pub(super) fn cause_of(error: ArrowError) -> String {
     match error {
         ArrowError::IpcError(cause)
@@ -111,7 +111,8 @@ pub(super) fn cause_of(error: ArrowError) -> String {
     }
 }
 
-/// The result of `read`, or the cause of its failure. Damaged files make parsers panic.
+/// Returns the result of `read`, or the cause of its failure. Catches panics, because damaged files
+/// make parsers panic.
 pub(super) fn unpanicked<T, E: std::fmt::Display>(read: impl FnOnce() -> Result<T, E>) -> Result<T, String> {
     match catch_unwind(AssertUnwindSafe(read)) {
         Ok(result) => result.map_err(|error| error.to_string()),

@@ -20,7 +20,7 @@ pub struct CsvRows<R> {
     records: Records<R>,
     path: PathBuf,
     bytes: u64,
-    /// Description of the source of the column count, for messages.
+    /// Description, for messages, of the source from which the number of columns is known.
     named: &'static str,
     columns: Vec<String>,
     cells: Vec<usize>,

@@ -120,7 +120,7 @@ pub enum Quotes {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FormatHints<'a> {
     /// The format's name: `csv`, `tsv`, `json`, `jsonl`, `arrow`, `parquet`, `npy` or `raw`.
-    /// Without one the file's extension tells.
+    /// Without a name, the file's extension determines the format.
     pub name: Option<&'a str>,
     /// Byte between two fields of `csv`; implies `csv`.
     pub delimiter: Option<u8>,

@@ -18,8 +18,8 @@ pub(super) fn is_left_out(name: &str) -> bool {
     name.starts_with('.') || (name.starts_with('_') && !name.contains('='))
 }
 
-/// True if none of the names that a pattern matches in a path is excluded, unless a name in the
-/// pattern begins with the same character.
+/// True if the pattern admits all names that it matches in `path`. It admits an excluded name only
+/// if one of its own names begins with the same character.
 pub(super) fn is_found(pattern: &Path, path: &Path) -> bool {
     let literal = names(pattern).take_while(|name| !name.contains(WILDCARDS)).count();
     let is_named =

@@ -163,8 +163,8 @@ impl Object {
         self.content.get().map_or(0, |content| content.bytes)
     }
 
-    /// Opens the content; also returns its length. Each piece is requested after the one before has
-    /// been read.
+    /// Opens the content; also returns its length. Each piece is requested only after the previous
+    /// piece has been read.
     ///
     /// # Errors
     /// The fault of the first request; the reader returns the errors of later ones. Refuses an

@@ -91,7 +91,7 @@ fn buckets_of_rows_take_changes_are_compacted_in_place_and_made_anew() {
     changes.delete(index_key(26));
     let anew = compact(changes);
     check(&anew, &[(13, Some(b"short")), (26, None)]);
-    // Added rows lie behind the others, and a row far behind the last bucket does not exist.
+    // Added rows follow the existing rows, and a look-up past the last row fails.
     let mut changes = Changes::new();
     changes.put(index_key(ROWS), b"added".to_vec());
     let longer = compact(changes);

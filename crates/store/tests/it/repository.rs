@@ -173,8 +173,8 @@ fn a_base_compacted_in_place_is_a_built_one_under_every_protocol() {
         // The LWE set determines how a hint is patched, if clients hold one.
         let lasting = ["simple", "double"].contains(&protocol);
         let sets = LweSet::ALL.map(LweSet::name).into_iter().take(if lasting { usize::MAX } else { 1 });
-        // Under this set, content chosen against the matrix makes every record fail too often
-        // (docs/protocols/double.md).
+        // Skipped: under this set, content chosen against the matrix makes every record fail too
+        // often (docs/protocols/double.md).
         let sets = sets.filter(|&set| (protocol, set) != ("double", "module-1536"));
         // A hint of whole words is patched by products, and a rounded one by folding again.
         let forms = &HintForm::ALL[..if protocol == "simple" { 2 } else { 1 }];
@@ -372,7 +372,7 @@ fn roll_backs_in_a_row_go_back_version_by_version_and_never_to_one_that_was_left
     versions.extend(["one", "two", "three"].map(|value| publish(&repository, value)));
     for version in versions[..3].iter().rev() {
         assert_eq!(repository.roll_back(None).unwrap().version, *version);
-        // The log remembers it.
+        // The log keeps this across a restart.
         drop(repository);
         repository = open();
     }
@@ -380,10 +380,11 @@ fn roll_backs_in_a_row_go_back_version_by_version_and_never_to_one_that_was_left
     assert!(end.contains("--to") && end.contains(&repository.versions()[1].version.to_string()), "{end}");
     assert_eq!(repository.versions().len(), 4);
 
-    // A roll-back of the version that is published now leads to the version that was current then.
+    // A roll-back after this publication returns to the version that was current before it.
     publish(&repository, "four");
     assert_eq!(repository.roll_back(None).unwrap().version, versions[0]);
-    // One that is named answers again, and before it there is what was current.
+    // A roll-back to a named version makes it current; the next roll-back returns to the version
+    // that was current before.
     assert_eq!(repository.roll_back(Some(versions[2])).unwrap().version, versions[2]);
     assert_eq!(repository.roll_back(None).unwrap().version, versions[0]);
     let five = publish(&repository, "five");

@@ -57,7 +57,7 @@ struct Subject {
 enum Turn {
     /// Small shapes, which launch every kernel.
     First,
-    /// Larger shapes, as far as there is time.
+    /// Larger shapes, for which there may be no time.
     Later,
 }
 
@@ -74,7 +74,7 @@ impl Check {
         Self { name: name.into(), turn: Turn::First, run: Box::new(run) }
     }
 
-    /// Moves the check behind all others.
+    /// Moves the check to the turn after all small shapes.
     fn later(self) -> Self {
         Self { turn: Turn::Later, ..self }
     }

@@ -22,8 +22,8 @@ pub struct Scale {
     pub asking: Duration,
     /// Malformed requests.
     pub malformed: usize,
-    /// Connections that send one byte per second; the same number that send half a head and nothing
-    /// more; and the same number for each attack.
+    /// Number of connections that send one byte per second. The same number send half a head and
+    /// nothing more, and each attack has the same number.
     pub slow: usize,
     /// Look-ups during these attacks.
     pub beside: usize,

@@ -103,8 +103,8 @@ impl Plain {
     }
 
     /// Stores the whole rows `first` to `first + rows - 1`. `values` begins with them,
-    /// `[row][column][limb][N]`. It may be reused once the work queued here on the main stream has
-    /// run.
+    /// `[row][column][limb][N]`. The buffer may be reused once the work queued here on the main
+    /// stream has run.
     ///
     /// # Errors
     /// [`BackendError::Shape`] if the matrix does not have these rows, or there are too few values.

@@ -4,9 +4,9 @@
 //! For each chunk, its leaves are transposed and multiplied, and their sums transposed back, in
 //! this order, on one of a few lanes: a lane is a stream with room for one chunk. Products fill a
 //! device; divided into chunks, they leave gaps for the transpositions of other lanes (GPIR,
-//! section 5.2.2), and each kernel of a chunk reads the output of the one before from the L2 cache.
-//! The launches are recorded once for each number of queries; kernels read the addresses of leaves
-//! and results from a table on the device.
+//! section 5.2.2), and each kernel of a chunk reads the output of the previous kernel from the L2
+//! cache. The launches are recorded once for each number of queries; kernels read the addresses of
+//! leaves and results from a table on the device.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

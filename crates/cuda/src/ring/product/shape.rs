@@ -95,7 +95,8 @@ impl Shape {
         let height = self.form.octets() * 8;
         let stages = |rows: usize| STAGES * rows * height * STEP_BYTES;
         let panel = |rows| shared_bytes.saturating_sub(stages(rows)) / (columns * GROUP * STEP_BYTES);
-        // The most rows of warps that leave shared memory for enough of the columns.
+        // The largest number of rows of warps that leaves shared memory for enough steps of the
+        // columns.
         let most = self.rows.div_ceil(height).min(MOST_WARPS / columns).min(MOST_SIDE);
         let rows = (1..=most).rev().find(|&rows| panel(rows) >= self.steps().min(MOST_PANEL / 2));
         let rows = rows.unwrap_or(1);

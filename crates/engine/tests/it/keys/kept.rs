@@ -87,7 +87,8 @@ fn a_restart_keeps_keys_and_the_order_of_their_use() {
     assert_eq!(fixture.ask(hashes[0]).unwrap(), 1);
     drop(fixture);
 
-    // Less room than before: the first has been used again, and the third is the oldest.
+    // There is room for two sets only. The first was used again, and the third is the oldest, so
+    // the third is removed.
     let fixture = Fixture::new(&on_disk(folder.path(), 2));
     assert_eq!((fixture.usage()[1].0, files(folder.path())), (2, 2));
     assert_eq!(hashes.map(|keys| fixture.knows(keys)), [true, true, false]);
@@ -114,8 +115,8 @@ fn damaged_files_are_thrown_away_and_their_keys_unknown() {
         assert_eq!(fixture.register(&keys(1)), hash);
         assert!(fixture.knows(hash));
     }
-    // The file is removed behind the registry's back: the keys are unknown, and stored again when
-    // they are registered again.
+    // The file is removed without the registry's knowledge. The keys are then unknown, and are
+    // stored again when they are registered again.
     let fixture = Fixture::new(&options);
     std::fs::remove_file(&path).unwrap();
     assert_eq!(fixture.register(&keys(1)), hash);

@@ -97,7 +97,7 @@ impl Parameters for Params {
     }
 
     fn validate(&self) -> Result<(), ProtocolError> {
-        /// Far more than fit in any memory.
+        /// Maximum number of groups: far more than fit in any memory.
         const MAX_GROUPS: usize = 1 << 24;
         self.grid.validate(Spread::Rows)?;
         let set = onion_set(&self.ring)

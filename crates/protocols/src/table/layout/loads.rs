@@ -12,7 +12,7 @@ pub struct Loads {
 /// A table divided into buckets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cut {
-    /// Bytes of a bucket's payload: those of the shape, unless a single unit needs more.
+    /// Bytes of a bucket's payload: as many as in the shape, unless a single unit needs more.
     pub payload_bytes: usize,
     /// The widths of the buckets.
     pub widths: Widths,

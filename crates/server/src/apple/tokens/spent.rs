@@ -7,10 +7,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// First bytes of a file of spent tokens.
 const MAGIC: [u8; TAG_BYTES] = *b"spirea spent v1\n";
-/// Bytes that stand for a nonce.
+/// Length of a nonce's hash, in bytes.
 const TAG_BYTES: usize = 16;
 
-/// Hash of a nonce, short enough to keep millions. Two nonces of honest clients do not share one.
+/// Hash of a nonce, short enough to keep millions. Nonces of honest clients do not collide.
 type Tag = [u8; TAG_BYTES];
 
 /// Reason why a token is not spent.
@@ -90,7 +90,7 @@ impl Spent {
         }
         let length = state.length;
         if let Err(error) = state.file.write_all(&tag) {
-            // The rest of a tag that was written in part would displace all tags after it.
+            // A partially written tag would shift all tags after it.
             state.file.set_len(length)?;
             state.file.seek(SeekFrom::Start(length))?;
             return Err(error.into());
@@ -165,7 +165,7 @@ mod tests {
         assert!(matches!(spent.spend(&nonce(2)), Err(SpendError::Full)));
         assert!(matches!(spent.spend(&nonce(1)), Err(SpendError::Twice)));
         drop(spent);
-        // More room, after a restart.
+        // After a restart with room for more tokens.
         let spent = Spent::open(&path, 3).unwrap();
         assert!(spent.contains(&nonce(0)));
         spent.spend(&nonce(2)).unwrap();

@@ -12,7 +12,8 @@ use crate::repository::tests::{backend, base, changes, copy, interrupted, open};
 const NAME: &str = "rows";
 const TRUST: Trust<'_> = Trust { name: NAME, key: None, disk: None };
 
-/// A change of what a publisher sends, given its name: `record`, `manifest`, or a file's.
+/// Function that falsifies what a publisher sends. Its first argument is `record`, `manifest`, or
+/// the name of a file.
 type Lie<'a> = &'a dyn Fn(&str, Vec<u8>) -> Vec<u8>;
 
 /// The folder of a repository as a publisher. It counts the bytes of files that it sends, and can
@@ -129,7 +130,7 @@ fn a_follower_has_the_publisher_s_records_bases_and_deltas() {
         let current = pair.follower.current().unwrap();
         current.snapshots().for_each(|snapshot| snapshot.verify(&Silent).unwrap());
     }
-    // A restart finds the same version, and so does a follower that begins now.
+    // The version is the same after a restart, and for a follower that starts now.
     let Pair { folder, publisher, follower } = pair;
     let path = follower.folder().to_path_buf();
     drop(follower);
@@ -234,7 +235,7 @@ fn with_a_key_only_its_signatures_are_followed() {
         assert!(pair.follower.current().is_none());
     }
     let pair = Pair::new(Some(PrivateKey::from_bytes(&own)));
-    // A signed version under a higher number would hide those between.
+    // A signed version under a higher number would hide the versions between.
     let raised = |name: &str, bytes: Vec<u8>| match name {
         "record" => {
             let mut record = StoredRecord::from_bytes(&bytes).unwrap();
