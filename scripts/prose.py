@@ -4,8 +4,8 @@
 usage: prose.py check
        prose.py draw NUMBER [SEED]
 
-`check` fails if a sentence has more than LONGEST words between stops and semicolons, or begins with a word that hides its subject:
-CONTRIBUTING.md, "Prose".
+`check` fails if a sentence has more than LONGEST words between stops and semicolons, or begins with a word that hides its
+subject: CONTRIBUTING.md, "Prose".
 `draw` prints random sentences with the section and the sentence before each, for a reader who did not write them.
 """
 
