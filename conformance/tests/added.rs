@@ -14,7 +14,8 @@ use spirea_math::random::SecretRng;
 use spirea_protocols::registry::{Choice, ProtocolParams};
 use spirea_protocols::{Prepared, PreparedKeys, Query};
 
-/// Protocols of one fold, and those that `added_folds` and `added_bins` attack.
+/// Protocols that are attacked: those of one fold here, and the others in `added_folds` and
+/// `added_bins`.
 const PROTOCOLS: [&str; 4] = ["exppack-simple", "hybrid", TWO_FOLDS, IN_BINS];
 pub const TWO_FOLDS: &str = "exppack-double";
 /// The bins of `exppack-simple`, which `added_bins` attacks.
@@ -23,7 +24,7 @@ pub const IN_BINS: &str = "bins of exppack-simple";
 pub const RECORD_BYTES: usize = 64;
 const CHECKSUM_BYTES: usize = 8;
 const COLUMNS: usize = 256;
-/// Record that the server knows to be queried now.
+/// Index of the current query's record, which the server knows.
 const KNOWN: u64 = 3;
 
 /// Returns a record that a client accepts. Its checksum has a public key, like the checksums of
@@ -95,8 +96,8 @@ pub fn add(sum: &mut [u8], other: &[u8]) {
     });
 }
 
-/// Returns the numbers, each as two bytes to be added, that turn the `known` record into `wanted`
-/// if the quotient of factors is `ratio`.
+/// Returns the numbers to plant. They turn the `known` record into `wanted` if the quotient of the
+/// factors is `ratio`. Each number is split into two bytes whose sum is the number.
 pub fn planted(known: &[u8], wanted: &[u8], ratio: u32) -> Vec<[u8; 2]> {
     let inverse = (1..FIELD_ORDER).find(|x| x * ratio % FIELD_ORDER == 1).unwrap();
     let difference =
@@ -113,12 +114,13 @@ pub struct Attack {
 }
 
 impl Attack {
-    /// Forges records for each column such that, if the quotient of factors is `ratio(column)`, the
-    /// known record becomes a record that names the column.
+    /// Forges records for each column. If the quotient of the factors is `ratio(column)`, they turn
+    /// the known record into a record that names the column.
     fn new(protocol: &str, ratio: impl Fn(u64) -> u32) -> Self {
         let (params, known) = (parameters(protocol), record_of(KNOWN));
         let per_column = params.grid().records_per_unit() as u64;
-        // Position of the known record in its unit, used in all columns.
+        // The known record's position in its unit; forged records have this position in every
+        // column.
         let within = KNOWN % per_column;
         let planted = |index: u64| -> Vec<[u8; 2]> {
             let column = index / per_column;
@@ -130,8 +132,8 @@ impl Attack {
         Self::of(&params, KNOWN, planted)
     }
 
-    /// Opens the tables. In the honest table, record `known` names itself. For an index of the
-    /// forged tables, `planted` returns the numbers, each as two bytes to be added.
+    /// Opens the tables. In the honest table, record `known` names itself. `planted` returns the
+    /// numbers to plant at an index, each as two bytes: one for each forged table.
     pub fn of(params: &ProtocolParams, known: u64, planted: impl Fn(u64) -> Vec<[u8; 2]>) -> Self {
         let backend = Arc::new(CpuBackend::new(2).unwrap());
         let mut honest = records(params, Content::Random(5));
@@ -201,14 +203,15 @@ fn one_quotient_of_factors_in_256_lets_an_added_answer_through() {
 
 #[test]
 fn added_answers_are_refused() {
-    /// Number of tries in the long form, and maximum number of accepted ones; about 4 are expected.
+    /// Number of tries in the long form, and maximum number of accepted tries. About 4 accepted
+    /// tries are expected.
     const TRIES: usize = 1000;
     const MOST_ACCEPTED: usize = 30;
     let share = if Form::of_environment() == Form::Long { 1 } else { 20 };
     let mut rng = SecretRng::from_os().unwrap();
     for protocol in of_one_fold() {
         let attack = Attack::new(protocol, |_| 1);
-        // One or several earlier queries, each with its own factor.
+        // Counts for one earlier query and for three, each query with its own factor.
         let mut accepted = [0; 2];
         for (accepted, queries) in accepted.iter_mut().zip([1, 3]) {
             for attempt in 0..TRIES / share {

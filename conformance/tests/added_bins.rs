@@ -17,7 +17,7 @@ use crate::added::{
 const COLUMNS: usize = 256;
 /// Number of bins. Records belong to the bins in turn, and each unit has one record.
 const BINS: u64 = 2;
-/// Record of the first bin that the server knows to be queried.
+/// Index of the record that is queried in the first bin, which the server knows.
 const KNOWN: u64 = 0;
 
 fn parameters() -> ProtocolParams {
@@ -45,8 +45,8 @@ fn moved_up(response: &[u8], rows: usize) -> Vec<u8> {
 struct AttackOnBins(Attack);
 
 impl AttackOnBins {
-    /// Forges records for each column of the second bin such that, if the quotient of factors is
-    /// `ratio(column)`, the known record becomes a record that names the column.
+    /// Forges records for each column of the second bin. If the quotient of the factors is
+    /// `ratio(column)`, they turn the known record into a record that names the column.
     fn new(ratio: impl Fn(u64) -> u32) -> Self {
         let planted = |index: u64| match index % BINS {
             1 => planted(&record_of(KNOWN), &record_of(1000 + index / BINS), ratio(index / BINS)),
@@ -95,7 +95,8 @@ fn answers_of_other_bins_are_refused() {
     if !is_tested(IN_BINS) {
         return;
     }
-    /// Number of tries in the long form, and maximum number of accepted ones; about 4 are expected.
+    /// Number of tries in the long form, and maximum number of accepted tries. About 4 accepted
+    /// tries are expected.
     const TRIES: usize = 1000;
     const MOST_ACCEPTED: usize = 30;
     let share = if Form::of_environment() == Form::Long { 1 } else { 20 };

@@ -28,8 +28,8 @@ const NAME_BYTES: usize = 3;
 /// Columns of the first fold, and groups, which are the columns of the second fold.
 const WIDTH: usize = 256;
 const SEED: [u8; 32] = [7; 32];
-/// Record that the server knows to be queried now: it is in the first column, and in the group of
-/// this number.
+/// Index of the current query's record, which the server knows. The record is in the first column,
+/// and in the group of this number.
 const KNOWN: usize = 3;
 const KNOWN_NAME: u32 = (1 << (8 * NAME_BYTES)) - 1;
 /// Entry that the server changes in the rows of the hint.
@@ -71,9 +71,9 @@ fn from_the_middle([low, high]: [u8; 2]) -> u8 {
     low.abs_diff(128).max(high.abs_diff(128).saturating_mul(32))
 }
 
-/// Returns records, with the record of `name` as the known one. Two other records of the group are
-/// chosen so that, in each row of the known record, the entry that the server changes has the least
-/// `distance`.
+/// Returns records, of which the known record has the name `name`. Two other records of the group
+/// are chosen so that, in each row of the known record, the entry that the server changes has the
+/// least `distance`.
 fn favourable_records(params: &ProtocolParams, name: u32, distance: fn([u8; 2]) -> u8) -> Vec<Vec<u8>> {
     let mut records = records(params, Content::Random(5));
     records[KNOWN] = record_of(name);
@@ -109,8 +109,8 @@ fn named_group(name: u32) -> usize {
 /// Numbers that the server plants for a group, in both bytes of an entry of each row.
 type Plants = Vec<[u8; 2]>;
 
-/// Returns the numbers of the field that turn the known record into a record that names the group,
-/// each after its negative. All of them are bytes. They change the entry by a multiple of 2^32 /
+/// Returns the numbers of the field that turn the known record into a record that names the group.
+/// Each number follows its negative; both are bytes. They change the entry by a multiple of 2^32 /
 /// 257.
 fn naming(group: usize, ratio: u32) -> Plants {
     let inverse = (1..FIELD_ORDER).find(|x| x * ratio % FIELD_ORDER == 1).unwrap();
@@ -149,8 +149,8 @@ struct Attack {
 }
 
 impl Attack {
-    /// Plants numbers for each group such that, if the quotient of factors is `ratio(group)`, the
-    /// known record becomes a record that names the group.
+    /// Plants numbers for each group. If the quotient of the factors is `ratio(group)`, they turn
+    /// the known record into a record that names the group.
     fn new(ratio: impl Fn(usize) -> u32) -> Self {
         let params = parameters();
         let records = favourable_records(&params, KNOWN_NAME, from_the_middle);

@@ -52,7 +52,7 @@ fn fetch(setup: &Setup, batch: &[Vec<u64>], rng: &mut SecretRng) {
     }
 }
 
-/// Names of [`packed`] tables, by the property that distinguishes each from the others.
+/// Names of [`packed`] tables. Each name is the property that distinguishes its table.
 const PACKED: [&str; 8] = [
     "a unit per record",
     "units of several records",
@@ -85,13 +85,13 @@ fn packed(name: &str) -> ProtocolParams {
     }
 }
 
-/// Returns those small tables of `exppack-simple` that the form draws.
+/// Returns the small tables of `exppack-simple` that the tests' form draws.
 fn drawn(what: &str, count: Count) -> impl Iterator<Item = ProtocolParams> {
     PACKED.into_iter().filter(move |name| is_drawn(what, &PACKED, count, name)).map(packed)
 }
 
-/// Returns small tables: bins of one row, of parts of a leaf, and of several leaves; fewer or no
-/// records in the last bins; rows with several records, and records with several rows.
+/// Returns small tables. Their bins have one row, part of a leaf, or several leaves. The last bins
+/// have fewer records, or none. A row has several records, or a record has several rows.
 fn small() -> Vec<ProtocolParams> {
     let mut all = Vec::new();
     for protocol in ["dpf-xor", "dpf-sum"] {

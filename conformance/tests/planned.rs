@@ -29,8 +29,9 @@ struct Case {
 }
 
 impl Case {
-    /// Returns all cases. A matrix of `hybrid` whose queries bring their keys has one block of
-    /// rows, so with all columns it has 1 GiB: it is measured under the default LWE set only.
+    /// Returns all cases. If queries of `hybrid` bring their keys, the matrix has one block of
+    /// rows, so it has 1 GiB with all columns. This case is measured under the default LWE set
+    /// only.
     fn all() -> Vec<Self> {
         let registered = ["exppack-simple", "hybrid", "exppack-double", "double-pack"];
         let packing = registered.map(|protocol| (protocol, KeyDelivery::Registered));
@@ -112,7 +113,8 @@ fn piece(params: &ProtocolParams, members: &[(&str, u64)]) -> ProtocolParams {
 }
 
 /// Returns the standard deviation of errors by the parameters' estimate, as a share of the error
-/// that decoding tolerates. It is that of the Gaussian whose tail falls like the estimate's tail.
+/// that decoding tolerates. It is the standard deviation of the Gaussian whose tail falls like the
+/// estimate's tail.
 fn deviation(params: &ProtocolParams) -> f64 {
     const SHARES: [f64; 2] = [1.0, 0.8];
     let fall = |of: &dyn Fn(f64) -> f64| of(SHARES[1]) - of(SHARES[0]);
@@ -129,10 +131,10 @@ fn deviation(params: &ProtocolParams) -> f64 {
     low
 }
 
-/// Measures a protocol's databases of extreme content at the shapes of 1 GiB: in the long form
-/// under every set, else under the sets with the default LWE set and with few columns. A case with
-/// 4096 rows and all columns takes about half a minute of one core, and a case of 1 GiB takes a few
-/// minutes. By estimate, the long form takes one to two hours in all.
+/// Measures a protocol's databases of extreme content at the shapes of 1 GiB. The long form uses
+/// all sets. The other forms use only the sets with the default LWE set, and few columns. A case
+/// with 4096 rows and all columns takes about half a minute of one core, and a case of 1 GiB takes
+/// a few minutes. The whole long form takes an estimated one to two hours.
 fn check(protocol: &str) {
     let (backend, mut rng) = (Arc::new(CpuBackend::new(2).unwrap()), SecretRng::from_os().unwrap());
     let usual = |case: &Case| case.lwe.is_none_or(|set| set == LweSet::Module1280);

@@ -35,8 +35,8 @@ fn every_record_of_small_databases_decodes_on_every_backend() {
         if !is_drawn("LWE sets", &LweSet::ALL.map(LweSet::name), 1, set.name()) {
             continue;
         }
-        // One record; several in a column; one in a column; taller than the matrix and so in
-        // several columns.
+        // The matrix has one record, several records in a column, or one record in a column; or a
+        // record is taller than the matrix and takes several columns.
         let shapes = [(1, 1), (300, 9), (70, 33), (5, 4096), (3, 20_000)];
         for ((records, record_bytes), bits) in shapes.into_iter().zip([17, 17, 20, 31, 32]) {
             let params = Params { hint_bits: bits, ..choose(set, records, record_bytes) };

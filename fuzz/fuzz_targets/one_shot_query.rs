@@ -1,5 +1,5 @@
-//! Any bytes either decode to the b halves of a query, short or whole, and of its keys, with each
-//! value below its prime, or give an error.
+//! Any bytes either decode to the `b` halves of a query and of its keys, with each value below its
+//! prime, or give an error. The query is short or whole.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

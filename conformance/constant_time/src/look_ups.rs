@@ -37,7 +37,7 @@ fn is_long() -> bool {
 fn sizes(protocol: &str) -> (Size, Size) {
     let small = match protocol {
         "double" | "exppack-double" => Size { values: 20, value_bytes: 2 },
-        // More than one unit, since a table of one unit needs no keys.
+        // The table has more than one unit, since a table of one unit needs no keys.
         "onion" => Size { values: 200, value_bytes: 300 },
         _ => Size { values: 20, value_bytes: 300 },
     };
@@ -72,7 +72,7 @@ pub fn of(protocol: &str, keys: KeyDelivery, servers: &mut dyn Servers) {
     let choice = Choice { protocol: protocol.into(), keys, ..Choice::default() };
     for &(kind, spread, size, proof_levels) in &tables[..count] {
         let (client, rng) = &mut client(&choice, sealed(kind, spread, size, proof_levels), servers);
-        // One present and one absent value.
+        // The first value is present, the second one absent.
         for number in [size.values * 2 / 3, size.values + 5] {
             let expected = (number < size.values).then(|| value(number, size));
             let found = match kind {

@@ -118,8 +118,8 @@ pub fn check_payload(bytes: &[u8]) {
     assert!(matches!(plain.unseal(3, bytes), Err(ProtocolError::Corrupted)));
 }
 
-/// Returns a table with inclusion proofs, under roots of zeros, and one without. Their records are
-/// equally long and have the same checksums.
+/// Returns a table with inclusion proofs, whose roots are zeros, and a table without proofs. Their
+/// records are equally long and have the same checksums.
 fn tables() -> [Table; 2] {
     let proofs = Proofs::blank(1 << 16, [6; 32]);
     let plain = Table {
@@ -191,8 +191,8 @@ pub struct Combiner {
 }
 
 impl Combiner {
-    /// Returns servers of protocols whose shares' partials are joined or added, and of protocols
-    /// with bins.
+    /// Returns servers of three kinds of protocols: partials are joined, partials are added, or the
+    /// table has bins.
     pub fn all() -> Vec<Self> {
         let packed = ("exppack-simple", 300, 40, 3);
         [("simple", 40, 40, 1), ("onion", 2, 40, 1), ("dpf-sum", 600, 4, 1), ("dpf-sum", 900, 4, 3), packed]

@@ -56,7 +56,7 @@ fn serve(client: &mut BufReader<TcpStream>, decide: &Decide, seen: &Mutex<Vec<St
         Fate::Pass(address) => ask(&address, &head, &body)?,
         Fate::Garble(address) => {
             let mut response = ask(&address, &head, &body)?;
-            // The answer takes all of the body except a few bytes before and after it.
+            // The answer fills the body except for at most `ENVELOPE` bytes on each side.
             let (start, end) = (response.len() - length(&response)? + ENVELOPE, response.len() - ENVELOPE);
             response[start..end].iter_mut().for_each(|byte| *byte ^= 0xff);
             response

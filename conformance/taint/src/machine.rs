@@ -84,7 +84,7 @@ pub struct Machine<'m, S> {
     pub found: Found,
     /// Reasons for which marks were ended.
     pub reasons: BTreeSet<String>,
-    /// Reason whose marks are not ended.
+    /// Reason for which marks are kept instead of ended.
     pub kept: Option<String>,
     /// Number of executed instructions.
     pub steps: u64,

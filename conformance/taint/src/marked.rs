@@ -209,7 +209,7 @@ impl Binary {
                 if b.marks & u128::from(width.0 - 1) != 0 {
                     if a.most() == 0 { 0 } else { u128::MAX }
                 } else {
-                    // Marks move like the bits; a marked sign marks its copies.
+                    // Marks move like the bits. If the sign is marked, its copies are marked too.
                     self.value(width, a.marks, b.value).unwrap_or(u128::MAX)
                 }
             }

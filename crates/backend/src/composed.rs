@@ -92,9 +92,9 @@ pub trait Composed: Send + Sync + 'static {
 /// - `fn name(&self, argument: Type) -> Value => operation;` is a method that returns
 ///   `Result<Value, BackendError>`. [`Composed::run`](crate::Composed::run) runs it as `operation`,
 ///   an expression of an [`Operation`](crate::Operation) that may use `self` and the arguments.
-///   With `by other` before the semicolon, method `other` of the composed backend takes the part's
-///   place.
-/// - `also { ... }` has members that are written out.
+///   With `by other` before the semicolon, the method calls `other` of the composed backend instead
+///   of the part's method.
+/// - `also { ... }` contains members that are copied into the implementation unchanged.
 ///
 /// A method with a default body is listed too. Otherwise the wrapper would run the default body
 /// instead of the part's method.

@@ -16,8 +16,8 @@ pub trait FileLayout: Copy + Send + Sync {
     /// units of the layout.
     fn part(&self, rows: &Range<usize>) -> Result<Self, BackendError>;
 
-    /// Returns the byte ranges of `rows`, as few as possible, in the order of the layout of `rows`
-    /// alone.
+    /// Returns the fewest byte ranges that hold `rows`, in the order of a layout with only these
+    /// rows.
     fn ranges(&self, rows: &Range<usize>) -> Vec<Range<usize>>;
 
     /// Checks that a database in this layout has `bytes` bytes.
@@ -30,11 +30,12 @@ pub trait FileLayout: Copy + Send + Sync {
 /// Form in which a backend holds the content of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Residence {
-    /// Copied into memory that the backend owns, in huge pages if the system has them: the fastest
-    /// scan.
+    /// Copied into memory that the backend owns, in huge pages if the system has them. Scans are
+    /// fastest.
     #[default]
     Copied,
-    /// Mapped: starts at once and shares the page cache; scans are slower because of small pages.
+    /// Mapped. A database starts at once and shares the page cache, but scans are slower because of
+    /// small pages.
     Mapped,
 }
 

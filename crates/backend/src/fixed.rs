@@ -44,7 +44,8 @@ impl FixedPacking {
     /// Checks that `words` are the polynomials of a query.
     ///
     /// # Errors
-    /// [`BackendError::Shape`] if they are not, or the expansion does not give the chunks.
+    /// [`BackendError::Shape`] if they are not, or if an expansion to the chunks does not begin at
+    /// the first level or has too few leaves.
     pub fn check(&self, ring: &Ring, words: &[u32]) -> Result<(), BackendError> {
         let (polynomials, found) = (self.polynomials(ring), words.len());
         let rotated = match self.chunks {

@@ -100,7 +100,7 @@ impl PanelLayout {
         rows.start * self.columns..rows.end * self.columns
     }
 
-    /// Returns a matrix whose columns hold the given bytes from the top; all other bytes are zeros.
+    /// Returns a matrix whose columns begin with the given bytes; all other bytes are zeros.
     ///
     /// # Errors
     /// [`BackendError::Shape`] if there are more columns than in the layout, or a column has more

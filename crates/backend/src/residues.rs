@@ -49,9 +49,10 @@ pub trait ResidueBackend: RingBackend {
     /// and `to` are coefficients. Ties cannot occur.
     fn divide_by_last(&self, tables: &Self::Tables, polynomial: &[u32], to: &mut [u32]);
 
-    /// Writes the ciphertext of the image of a message under X -> X^(N / 2^level + 1) to `to`: the
-    /// image of the ciphertext `from`, whose second polynomial is switched to the client's secret
-    /// by `key`. `tables` are those of the ring of keys. Both ciphertexts are values.
+    /// Applies X -> X^(N / 2^level + 1) to the message of the ciphertext `from`, and writes the
+    /// resulting ciphertext to `to`. The second polynomial of the image of `from` is switched to
+    /// the client's secret by `key`. `tables` are those of the ring of keys. Both ciphertexts are
+    /// values.
     ///
     /// With c the image of c_1, the digits are the residues of c as integers; the sum of digits
     /// times keys is divided by P as in [`Self::divide_by_last`].
@@ -61,9 +62,9 @@ pub trait ResidueBackend: RingBackend {
     /// X^(-2^level). Both are values.
     fn split(&self, tables: &Self::Tables, level: u32, ciphertext: &mut [u32], image: &mut [u32]);
 
-    /// Writes the ciphertext of the phase c_0 + c_1 s + c_2 s^2 to `to`: the three polynomials
-    /// `product`, the last of which is switched from s^2 by `key`, as in [`Self::substitute`].
-    /// `tables` are those of the ring of keys. All are coefficients.
+    /// Writes to `to` a ciphertext with the phase c_0 + c_1 s + c_2 s^2, where c_0, c_1 and c_2 are
+    /// the three polynomials of `product`. c_2 is switched from s^2 by `key`, as in
+    /// [`Self::substitute`]. `tables` are those of the ring of keys. All are coefficients.
     fn relinearise(&self, tables: &Self::Tables, key: &SwitchKey, product: &[u32], to: &mut [u32]);
 
     /// Writes a polynomial (values modulo q) in the form of a factor: the values modulo q, then the

@@ -51,23 +51,24 @@ impl EvaluationKeys<'_> {
 /// magnitude of at most 2^31.
 pub type FillPolynomial<'a> = dyn Fn(usize, usize, &mut [i32]) + Sync + 'a;
 
-/// Bits of each coefficient of a switched ciphertext, for a and for b: 1 to 56 each.
+/// Numbers of bits of a switched ciphertext's coefficients: 1 to 56 for `a`, and 1 to 56 for `b`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SwitchedBits {
-    /// Bits of a coefficient of a.
+    /// Bits of a coefficient of `a`.
     pub a: u32,
-    /// Bits of a coefficient of b.
+    /// Bits of a coefficient of `b`.
     pub b: u32,
 }
 
 impl SwitchedBits {
-    /// Returns the number of bytes of a switched ciphertext: its N coefficients of a, then those of
-    /// b, each in its number of bits, lowest bit first, without gaps.
+    /// Returns the number of bytes of a switched ciphertext. It stores the N coefficients of `a`,
+    /// then those of `b`, each in its number of bits, lowest bit first, without gaps.
     pub fn bytes(&self, degree: usize) -> usize {
         (self.a + self.b) as usize * degree / 8
     }
 
-    /// Returns the bytes of the a halves of all switched ciphertexts, and those of the b halves.
+    /// Returns the bytes of the halves `a` of all switched ciphertexts, and the bytes of the halves
+    /// `b`.
     pub fn halves(&self, degree: usize, ciphertexts: &[u8]) -> [Vec<u8>; 2] {
         let of_a = self.a as usize * degree / 8;
         let halves = || ciphertexts.chunks_exact(self.bytes(degree)).map(|bytes| bytes.split_at(of_a));
@@ -129,7 +130,8 @@ pub struct Bodies {
 }
 
 impl Bodies {
-    /// Returns all words of the answers of `words` words each, from answer number `answer` on.
+    /// Returns positions for answers of `words` words, all of which are bodies. The first query's
+    /// answer has the number `answer`.
     pub fn whole(answer: usize, words: usize) -> Self {
         Self { first: answer * words..(answer + 1) * words, stride: words }
     }
@@ -325,9 +327,9 @@ pub trait RingBackend: Backend {
         leaves: &Self::Leaves,
     ) -> Result<Self::Leaves, BackendError>;
 
-    /// Steps `poly_fold` and, before bodies are added, `pack`. For each query, it takes the
-    /// matrices of `plain` in turn. For each row r of a matrix, it computes one ciphertext, the sum
-    /// over columns c of `matrix[r][c] * leaves[c]`.
+    /// Step `poly_fold`, and the part of step `pack` that precedes the addition of bodies. For each
+    /// query, it takes the matrices of `plain` in turn. For each row r of a matrix, it computes one
+    /// ciphertext, the sum over columns c of `matrix[r][c] * leaves[c]`.
     ///
     /// # Errors
     /// [`BackendError::Shape`] if there are fewer leaves than columns.
@@ -471,12 +473,12 @@ pub trait RingBackend: Backend {
     /// [`BackendError::Shape`] if `words` is not a whole number of columns, at least 1.
     fn columns(&self, layout: PanelLayout, words: &[u32]) -> Result<Self::Columns, BackendError>;
 
-    /// Steps `scalar_fold`, `encode` and `poly_fold` in one, with a separate matrix for each query:
-    /// folds the query's matrix with each of `columns`, encodes the fold as plaintext polynomials,
-    /// and returns [`Self::poly_fold`] of these and the query's leaves. Coefficient j of polynomial
-    /// (block, k) is word `block N + j` of the answer to column k, rounded and [`centred`]. The
-    /// polynomials are large and needed for one query's product only, so a backend holds those of
-    /// one query at a time.
+    /// Steps `scalar_fold`, `encode` and `poly_fold` in one, with a separate matrix for each query.
+    /// Folds the query's matrix with each of `columns`, and encodes the fold as plaintext
+    /// polynomials. Returns [`Self::poly_fold`] of these polynomials and the query's leaves.
+    /// Coefficient j of polynomial (block, k) is word `block N + j` of the answer to column k,
+    /// rounded and [`centred`]. The polynomials are large and needed for one query's product only,
+    /// so a backend holds those of one query at a time.
     ///
     /// # Errors
     /// [`BackendError::Shape`] if the columns are not for matrices of this layout, its rows do not

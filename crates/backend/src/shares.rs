@@ -45,7 +45,7 @@ impl Share {
         Ok(Self { index, count })
     }
 
-    /// Iterates over all shares of a database that is divided as for this share.
+    /// Iterates over all shares of the division that this share belongs to.
     pub fn all(self) -> impl ExactSizeIterator<Item = Self> + use<> {
         (0..self.count).map(move |index| Self { index, ..self })
     }
@@ -62,7 +62,7 @@ impl Share {
 
     /// Returns the share's rows of a matrix, in whole panels. Shares differ by at most one panel.
     pub fn rows(self, layout: PanelLayout) -> Range<usize> {
-        // In 64 bits, because the product may exceed a 32-bit word.
+        // Computed in 64 bits, because the product may exceed a 32-bit word.
         let bound =
             |index: usize| (layout.panels() as u64 * index as u64 / self.count as u64) as usize * PANEL_ROWS;
         bound(self.index)..bound(self.index + 1)
@@ -73,7 +73,7 @@ impl Share {
     pub fn records(self, layout: RowLayout) -> Range<usize> {
         let Some(skipped) = layout.skipped() else { return self.aligned(layout.rows(), LEAF_POINTS) };
         let bound = |index: usize| {
-            // In 64 bits, because 2^44 rows times 2^16 shares may exceed a 32-bit word.
+            // Computed in 64 bits, because 2^44 rows times 2^16 shares may exceed a 32-bit word.
             let even = (layout.rows() as u64 * index as u64 / self.count as u64) as usize + skipped;
             let within = even % layout.bin_rows();
             (even - within % LEAF_POINTS).saturating_sub(skipped)
@@ -179,8 +179,8 @@ mod tests {
             prop_assert!(covers(rows, &ranges));
             let rounds = Share::new(0, count).unwrap().rounds(rows);
             let of_rounds = |row: usize| row >> rounds;
-            // Competitors that meet within the rounds are in the same share; winners meet in the
-            // order of shares.
+            // Competitors that play each other within these rounds are in the same share. The
+            // winners play on in the order of the shares.
             for (place, range) in ranges.iter().enumerate().filter(|(_, range)| !range.is_empty()) {
                 prop_assert!(range.clone().all(|row| of_rounds(row) == place));
             }

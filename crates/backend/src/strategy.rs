@@ -10,12 +10,13 @@ use crate::Share;
 pub enum Strategy {
     /// Every device holds everything and answers its part of a batch.
     Replicate,
-    /// Devices hold shares of the matrix; after the fold each has all words of its part of the
-    /// batch.
+    /// Devices hold shares of the matrix. After the fold they exchange answers, so that each device
+    /// has all words of its part of the batch.
     Exchange,
-    /// Devices hold shares of everything and expand every query.
+    /// Devices hold shares of all data, and each device expands every query.
     Aggregate,
-    /// Devices hold shares of everything; each expands its part of the batch for all devices.
+    /// Devices hold shares of all data. Each device expands its part of the batch, and all devices
+    /// use the leaves.
     Gather,
 }
 
@@ -117,8 +118,8 @@ pub struct Division {
 }
 
 impl Strategy {
-    /// Chooses the strategy for a database; returns `None` if the database fits the devices in no
-    /// strategy.
+    /// Chooses the strategy for a database; returns `None` if no strategy fits the database on the
+    /// devices.
     ///
     /// A database that fits every device is replicated if the batch has at least as many queries as
     /// there are devices: no device then waits for another. A single query, or a database that fits

@@ -1,9 +1,9 @@
 //! Packing with constant uniform halves, by whole ciphertexts.
 //!
-//! The b half of a result is linear in the b halves that clients send. The factors follow from the
-//! uniform halves: digits of every substitution, and plaintexts. A backend may compute them once.
-//! Whole ciphertexts give the same results; the oracle uses them, and so do devices without a
-//! faster method.
+//! The b half of a result is linear in the b halves that clients send. The factors are the digits
+//! of every substitution, and plaintexts. They follow from the uniform halves, so a backend may
+//! compute them once. Whole ciphertexts give the same results; the oracle uses them, and so do
+//! devices without a faster method.
 
 use std::sync::Arc;
 

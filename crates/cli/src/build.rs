@@ -126,7 +126,7 @@ impl Options {
 pub fn run(options: &Options) -> anyhow::Result<Status> {
     let decision = options.decide(note)?;
     let build_options = options.build_options(options.files()?, decision.protocol.clone())?;
-    // Read before the work, so that an unreadable key does not cost a build.
+    // The key is read before the build, so that an unreadable key does not cost a build.
     let key = options.sign.as_deref().map(read_key).transpose()?;
     let started = Instant::now();
     let progress = Bars::new();

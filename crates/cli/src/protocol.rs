@@ -272,7 +272,7 @@ impl ProtocolOptions {
         Ok(Decision { protocol: Protocol::Chosen(chooser), reason: Reason::Recommended(automatic) })
     }
 
-    /// Returns the choice of the former parameters, changed by the options that are given.
+    /// Returns the choice that leads to the former parameters, changed by the given options.
     fn kept(&self, former: &ProtocolParams) -> anyhow::Result<Choice> {
         let choice = former.repeated();
         // Another security level chooses its own sets.

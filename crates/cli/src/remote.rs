@@ -59,7 +59,7 @@ impl Remote {
             .max_redirects(0)
             .max_redirects_will_error(false)
             // The response comes only when the version answers, which takes an unknown time. Hence
-            // no timeout but for connecting.
+            // only connecting has a timeout.
             .timeout_connect(Some(Duration::from_secs(10)))
             .tls_config(tls(self.access.ca.as_deref())?)
             .proxy(through.as_ref().map(|through| through.proxy().clone()))
@@ -75,7 +75,7 @@ impl Remote {
 /// Client of the endpoints that publish a database.
 pub struct Publisher {
     agent: Agent,
-    /// The proxy of the environment that requests go through.
+    /// Proxy that the environment names for requests to this server.
     through: Option<EnvironmentProxy>,
     /// Name of the database.
     database: String,
@@ -103,8 +103,8 @@ impl Publisher {
             Shrinking::Allow => "snapshot?shrinking=allow",
         };
         let sent = self.post(endpoint, SNAPSHOT, SendBody::from_owned_reader(reader));
-        // A server that refuses stops reading, and the pipe breaks. The refusal is then the error
-        // to report.
+        // If the server refuses the upload, it stops reading and the pipe breaks. The refusal is
+        // then the error to report.
         let packed = packing.join().map_err(|_| anyhow!("packing the snapshot was aborted by a defect"))?;
         let exit = sent?;
         packed.map(|()| exit)
@@ -115,7 +115,7 @@ impl Publisher {
         table_of(&self.versions()?)
     }
 
-    /// Returns the versions that the server keeps, and the table of the newest.
+    /// Returns the versions that the server keeps, and the table of the newest version.
     fn versions(&self) -> anyhow::Result<Value> {
         let response = self.authorized(self.agent.get(format!("{}/versions", self.url))).call();
         let response = response.map_err(|error| self.failed(error));

@@ -15,8 +15,8 @@ const FOLDER: &str = "spirea-tls";
 /// File of the system's host name.
 const HOST_NAME: &str = "/proc/sys/kernel/hostname";
 
-/// Returns the files of a certificate for this machine that its key has signed. Creates the files
-/// only if they are missing, so that clients can still trust the certificate after a restart.
+/// Returns the files of a self-signed certificate for this machine. Creates the files only if they
+/// are missing, so that clients can still trust the certificate after a restart.
 ///
 /// # Errors
 /// If the files cannot be written.

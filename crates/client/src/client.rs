@@ -28,7 +28,7 @@ pub struct Timings {
     pub received_bytes: u64,
     /// Time for making the queries.
     pub query: Duration,
-    /// Computation time that the server reports; of two servers, the longer.
+    /// Computation time that the server reports; with two servers, the longer of their times.
     pub server: Duration,
     /// Time between sending and the last server's answer, without the server's computation: the
     /// network, the server's queue, and pauses before retries.
@@ -123,8 +123,8 @@ pub struct Client {
     outdated: bool,
     /// Carrier of the upload of the next keys.
     aside: Option<Box<dyn Aside>>,
-    /// Hash of the present keys when the client last began to make the next keys, and true while it
-    /// awaits the next keys.
+    /// Hash of the keys that were in use when the client last began to make the next keys; and true
+    /// while the client still awaits these next keys.
     begun: Option<(KeysHash, bool)>,
 }
 
@@ -212,9 +212,10 @@ impl Client {
         self.aside = Some(aside);
     }
 
-    /// Takes next keys that have been uploaded, and begins to make some if it is time. This is
-    /// tried once for the present keys. If it fails, the look-up that needs new keys makes and
-    /// uploads them; if that also fails, the look-up returns the error.
+    /// Takes the next keys if they have been uploaded, and begins to make next keys if it is time.
+    /// The client tries this once during the life of the present keys. If it fails, the look-up
+    /// that needs new keys makes and uploads them; if that also fails, the look-up returns the
+    /// error.
     pub(crate) fn prepare(&mut self) {
         let most = self.description().request_bytes();
         let Some(aside) = &mut self.aside else { return };
@@ -409,7 +410,7 @@ impl Client {
                     _ => ClientError::StillStale,
                 });
             }
-            // The refused queries are dropped with their secrets; the new version gets new ones.
+            // The refused queries are dropped with their secrets; the new version gets new queries.
             self.follow().await?;
         }
         self.tell(look_up);

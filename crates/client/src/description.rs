@@ -170,7 +170,7 @@ impl Description {
 
     /// Combines the descriptions of all servers, in the order of their parties, into the one on
     /// which they agree. So a single server cannot choose the client's parameters: both servers
-    /// must state the same.
+    /// must state the same parameters.
     ///
     /// # Errors
     /// [`ClientError::BadAddress`] unless they are the servers of the protocol, each once;
@@ -297,7 +297,8 @@ impl Description {
 const LEAST_REQUEST_BYTES: u64 = 256 << 10;
 const MOST_REQUEST_BYTES: u64 = 64 << 20;
 
-/// Returns the maximum bytes of a request, given the server's statement, 0 if it makes none.
+/// Returns the maximum bytes of a request, given the number in the server's configuration, which is
+/// 0 if the server sets none.
 fn bounded(request_bytes: u64) -> u64 {
     match request_bytes {
         0 => MOST_REQUEST_BYTES,

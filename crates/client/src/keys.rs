@@ -23,8 +23,9 @@ impl Keys<'_> {
     /// look-up that has begun is finished under its keys.
     ///
     /// The time is that of the session's [`Clock`](crate::Clock). On most systems the system's
-    /// clock stands still while the machine is suspended, so a suspended machine uses its keys for
-    /// this much time awake. The only consequence is that look-ups can be linked for longer.
+    /// clock stands still while the machine is suspended, so this limit then counts only the time
+    /// during which the machine is awake. The only consequence is that look-ups can be linked for
+    /// longer.
     pub const LONGEST_USE: Duration = Duration::from_secs(24 * 3600);
 
     /// Returns the bytes of the keys.

@@ -14,8 +14,8 @@ pub(crate) trait Asking {
         answered == all
     }
 
-    /// Returns the number of answered values, right or wrong, and of all values; for an operation
-    /// answered at once, 0 or 1 of 1.
+    /// Returns the number of answered values, right or wrong, and of all values; an operation whose
+    /// answers come all at once counts as one value.
     fn answered(&self) -> (usize, usize);
 
     /// Returns the next requests. Until their answers have come, each call returns fresh requests
@@ -42,8 +42,9 @@ pub(crate) trait Asking {
 const MAX_WAITING_BYTES: usize = 64 << 20;
 
 /// Minimum number of look-ups whose answers are decoded before the last one has come. The client
-/// fixes this number: if a server could choose a smaller one, the time between two requests would
-/// reveal something about few answers.
+/// fixes this number. If a server could choose a smaller number, the client would decode only a few
+/// answers between two requests, and the time between these requests would reveal something about
+/// those answers.
 const LEAST_TOGETHER: usize = 16;
 
 /// A look-up of any number of values, in one or several requests.
@@ -173,8 +174,8 @@ impl Asking for LookUp<'_> {
 }
 
 impl Session {
-    /// Returns the number of look-ups in a part of a list: one request's, or those of the requests
-    /// needed to reach [`LEAST_TOGETHER`].
+    /// Returns the number of look-ups in a part of a list: those of one request or, if these are
+    /// too few, of the fewest full requests with at least [`LEAST_TOGETHER`] look-ups.
     pub(crate) fn part_len(&self) -> usize {
         let most = self.max_batch();
         most * LEAST_TOGETHER.div_ceil(most)

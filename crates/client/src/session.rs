@@ -14,7 +14,8 @@ use crate::known::{Known, is_nearly_used_up, name_of};
 use crate::wanted::{KEY_IS_NEWER, Wanted, WantedOne};
 use crate::{ClientError, Clock, Description, Hint, KeptKeys, Keys, NextKeys, PartDescription, WeakPrf};
 
-/// Reason why the client's control flow may depend on whether a row comes after the base's last.
+/// Reason why the client's control flow may depend on whether a row comes after the base's last
+/// row.
 const ROW_IS_TOLD: &str = "the application is told whether base or delta has the row";
 
 /// A value: its fields, in the order in which the table names them.
@@ -111,8 +112,8 @@ impl Asker {
         self.ring_keys().is_some_and(ClientKeys::have_ended) || self.is_used_up(now)
     }
 
-    /// Returns true if the keys are too old or have had their number of queries. No answer affects
-    /// this.
+    /// Returns true if the keys are too old or have been used for their maximum number of queries.
+    /// No answer affects this.
     fn is_used_up(&self, now: Duration) -> bool {
         self.ring_keys().is_some_and(|keys| {
             let age = now.saturating_sub(self.made);
@@ -233,7 +234,8 @@ pub(crate) fn settle<'k>(
 pub struct Answered {
     /// The values, in the order of the request; `None` for a key that the table does not have.
     pub values: Vec<Option<Value>>,
-    /// Computation time for the whole batch that the server reports; of two servers, the longer.
+    /// Computation time for the whole batch that the server reports; with two servers, the longer
+    /// of their times.
     pub compute: Duration,
 }
 
@@ -441,7 +443,7 @@ impl Session {
         self.askers().any(|asker| asker.is_over(now))
     }
 
-    /// Switches to other ring secrets and their keys if any of the present ones is over.
+    /// Switches to other ring secrets and their keys if any of the present keys is over.
     pub(crate) fn renew_keys(&mut self) -> Result<(), ClientError> {
         if self.needs_keys() { self.replace_keys() } else { Ok(()) }
     }

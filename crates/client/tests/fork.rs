@@ -19,10 +19,10 @@ use spirea_protocols::{Sizes, Table, TableKind, Version};
 use spirea_wire::{Config, KeysHash, Lengths, Limits, PartConfig, Queries, Request};
 
 const VALUE_BYTES: usize = 23;
-/// Large enough that a query has hundreds of words.
+/// Number of records. It is so large that a query has hundreds of words.
 const RECORDS: u64 = 100_000;
-/// Bound of the noise: the bodies of two queries under one secret differ by at most twice 30, and
-/// by their plaintexts.
+/// Bound of the noise. The bodies of two queries under one secret differ by the difference of their
+/// plaintexts, and by noise of at most twice 30.
 const NOISE: u32 = 1 << 8;
 /// Rows looked up by parent and child.
 const ROWS: [u64; 2] = [3, 98_765];

@@ -50,7 +50,7 @@ pub(crate) struct Connection {
 }
 
 /// Executor for a connection and the request tasks that HTTP/2 spawns beside it. Cancelling the
-/// token ends them all: on a dead connection they would wait for ever.
+/// token ends all of these tasks; without that, tasks on a dead connection would wait for ever.
 #[derive(Clone)]
 struct Tasks(CancellationToken);
 

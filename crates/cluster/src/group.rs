@@ -32,8 +32,8 @@ const STUCK_LEAST: Duration = Duration::from_secs(1);
 const STUCK_UNKNOWN: Duration = Duration::from_secs(2);
 const STUCK: &str = "it does not get on with a batch";
 
-/// On average, one batch in `COMPARED` is also sent to another replica. The first batch of each
-/// replica is, too.
+/// On average, one batch in `COMPARED` is also sent to another replica. So is the first batch of
+/// each replica.
 const COMPARED: u64 = 64;
 const DIFFERENT: &str = "its partial differs from that of two other replicas";
 const UNDECIDED: &str = "its partial differs from another replica's, and no third one tells which is right";
@@ -193,8 +193,9 @@ impl Group {
     }
 
     /// Compares the partial of a batch, `bytes` long, with another replica's. Honest replicas send
-    /// equal bytes. If the two differ, a third replica decides which of them is asked last for a
-    /// while. Without a decision, both are, so that an operator sees them.
+    /// equal bytes. If the two partials differ, a third replica decides which of the two replicas
+    /// is asked last for a while. Without a decision, both replicas are asked last, so that an
+    /// operator sees them.
     pub async fn compare(&self, ask: &Ask, bytes: usize, answered: &Answered) {
         let Answered { partial, replica } = answered;
         // An avoided replica may have lied, so its partial is no evidence against others.

@@ -78,8 +78,9 @@ impl Shares {
         self.groups.iter().all(|group| group.ready() > 0)
     }
 
-    /// Returns the maximum number of concurrent batches: the least number of ready replicas of any
-    /// share, plus one, so that workers compute while the coordinator combines earlier partials.
+    /// Returns the maximum number of concurrent batches: the smallest number of ready replicas of
+    /// any share, plus one, so that workers compute while the coordinator combines earlier
+    /// partials.
     pub fn slots(&self) -> usize {
         self.groups.iter().map(Group::ready).min().unwrap_or(0) + 1
     }
@@ -166,8 +167,8 @@ impl RemoteShares {
         }
     }
 
-    /// Combines partials that did not combine, after replacing some of them by those of other
-    /// replicas. The replicas whose partials had to be replaced are asked last for a while.
+    /// Handles partials that do not combine: replaces some of them by those of other replicas, and
+    /// combines again. The replicas whose partials had to be replaced are asked last for a while.
     ///
     /// # Errors
     /// `error` if no replica sends another partial, or if the partials still do not combine; an

@@ -10,7 +10,8 @@ const SMOOTHING: f64 = 0.8;
 /// slow replica is tried again.
 const FORGIVING: f64 = 0.98;
 
-/// Misbehaviour of a replica. For a while, longer each time, other replicas are preferred.
+/// Misbehaviour of a replica. After it, other replicas are preferred for a while; this time grows
+/// with each further offence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Offence {
     /// The replica refused a batch, failed on it, or is stuck.

@@ -62,8 +62,8 @@ fn collect(command: &Command, path: &str, found: &mut Vec<(String, Command)>) {
     inner.for_each(|inner| collect(inner, format!("{path} {}", inner.get_name()).trim_start(), found));
 }
 
-/// Checks that every command without subcommands has one to four examples, which parse as its own,
-/// and that judging commands have the table of statuses.
+/// Checks that every command without subcommands has one to four examples, that its examples parse
+/// as this command, and that judging commands have the table of statuses.
 ///
 /// # Errors
 /// The first command or example that breaks the rule.

@@ -54,7 +54,8 @@ impl fmt::Display for Isa {
     }
 }
 
-/// `N` lanes as an array, which the compiler keeps in the target's vectors: needs no proof.
+/// `N` lanes as an array, which the compiler keeps in the target's vectors. This token needs no
+/// proof.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Portable<const N: usize>;
 

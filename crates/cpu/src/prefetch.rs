@@ -33,8 +33,8 @@ fn hint<const BUT: u32>(address: *const u8) {
 #[cfg(not(target_arch = "x86_64"))]
 fn hint<const BUT: u32>(_address: *const u8) {}
 
-/// Lines of memory to prefetch one by one: a processor stalls on a burst of requests but continues
-/// to compute between a few.
+/// Lines of memory to prefetch one by one. A processor stalls on a burst of requests, but continues
+/// to compute if requests are spread out.
 #[derive(Clone, Copy)]
 pub(crate) struct Lines {
     next: *const u8,

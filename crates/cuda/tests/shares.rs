@@ -36,7 +36,7 @@ fn random_bytes(layout: RowLayout) -> Vec<u8> {
     bytes
 }
 
-/// Shape of a fold: `points` rows from `first_row` on meet the keys.
+/// Shape of a fold: the keys select from `points` rows, beginning with `first_row`.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
     rows: usize,

@@ -1,9 +1,9 @@
 //! Measures the noise of substitutions under a derived key.
 //!
 //! Packing by rotations needs keys for X -> X^5, X -> X^-1 and the big step X -> X^(5^h). Short
-//! queries bring the first two, and the server derives the third: a row of the key for
-//! X -> X^(5^j), substituted by X -> X^5, is a row of the key for X -> X^(5^(j+1)), plus the noise
-//! of a substitution. A rotation multiplies the noise of the derived rows by digits.
+//! queries carry the first two keys, and the server derives the third: a row of the key for X ->
+//! X^(5^j), substituted by X -> X^5, is a row of the key for X -> X^(5^(j+1)), plus the noise of a
+//! substitution. A rotation multiplies the noise of the derived rows by digits.
 //!
 //! Run: `cargo run --release --package spirea-lattice --example derived_keys [STEPS]`
 #![allow(clippy::print_stdout)]
@@ -123,8 +123,8 @@ fn measure(set: RingSet, steps: usize, rng: &mut SecretRng) {
     let setting = Setting::new(set, rng);
     let Setting { ring, gadget, .. } = setting;
     let (degree, doubled) = (ring.degree() as f64, 2 * ring.degree());
-    // A substitution adds the digits times the noise of the rows, and the dropped bits times the
-    // secret.
+    // A substitution adds two errors: the digits times the noise of the rows, and the dropped bits
+    // times the secret.
     let (digits, dropped) = gadget.mean_squares(ring);
     let dropped = dropped * 2.0 * degree / 3.0;
     let substitution = degree * digits * RingSet::SIGMA.powi(2) + dropped;

@@ -28,8 +28,9 @@ pub(crate) fn least_of_convex(function: impl Fn(f64) -> f64, most: f64) -> f64 {
 }
 
 /// Returns the variance added by rounding a body to a multiple of 2^k, k = `dropped_bits`. It is
-/// the variance of a uniform number from -2^(k-1) to 2^(k-1) whose ends are half as likely. A body
-/// is uniform over the choice of A, so for a given A this is an estimate.
+/// the variance of a number from -2^(k-1) to 2^(k-1) that is uniform, except that the two extremes
+/// are half as likely. A body is uniform over the choice of A, so for a given A this is an
+/// estimate.
 pub fn rounding_variance(dropped_bits: u32) -> f64 {
     match dropped_bits {
         0 => 0.0,
@@ -153,8 +154,8 @@ impl HintRounding {
     ///
     /// Bounds E exp(t X) E exp(t sum e_i s_i) for the best t. Given the entries' lower bits, the
     /// second factor is a product: a third of the s_i are 0, and the others contribute a variable
-    /// of mean 0 with the proxy of an entry. If the square of the maximum magnitude of e_i is below
-    /// that proxy, it is used instead.
+    /// of mean 0 with the proxy of an entry. The square of the maximum magnitude of e_i replaces
+    /// that proxy if the square is smaller.
     pub fn independent_tail_log2(self, tolerated: f64, proxy: f64) -> f64 {
         const NOT_ZERO: f64 = 2.0 / 3.0;
         let (entries, of_entry) = match self.bits {
@@ -443,7 +444,7 @@ mod tests {
                 for z in [2.0, 2.5, 3.0] {
                     let beyond = errors.iter().filter(|error| error.abs() > z * deviation).count() as f64;
                     let bound = hint.independent_tail_log2(z * deviation, 0.0).exp2() * MATRICES as f64;
-                    // Three deviations of a count with this mean.
+                    // Allows three standard deviations of a count with mean `bound`.
                     assert!(beyond <= bound + 3.0 * bound.sqrt(), "{beyond} beyond {z}, bound {bound}");
                 }
             }

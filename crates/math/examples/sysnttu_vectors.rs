@@ -98,7 +98,8 @@ impl<W: Write> Program<W> {
     fn all(&mut self) -> std::io::Result<()> {
         let degree = self.lanes * self.lanes;
         let (rows, columns) = self.rows_and_columns();
-        // Inputs that most likely reveal errors: all zeros, all maximal, and single coefficients.
+        // Writes transforms of inputs that most likely reveal errors: all zeros, all maximal, and
+        // single coefficients.
         for (prime, modulus) in PRIMES.iter().enumerate() {
             let largest = modulus.value() - 1;
             for inverse in [false, true] {
@@ -123,7 +124,7 @@ impl<W: Write> Program<W> {
             self.idle(cycles)?;
             self.random_transform(cycles % 4, cycles / 4 % 2 == 1)?;
         }
-        // Products, with the same kinds of inputs.
+        // Writes products, with the same kinds of inputs.
         for (prime, modulus) in PRIMES.iter().enumerate() {
             let largest = modulus.value() - 1;
             for depth in [1, DEPTH] {

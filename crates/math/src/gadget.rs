@@ -134,7 +134,7 @@ mod tests {
         for (i, (limb, a)) in ring.limbs().iter().zip(a.chunks_exact_mut(ring.degree())).enumerate() {
             public_residues(&[seed; 32], i as u64, limb.prime(), a);
         }
-        // The ends of the range would reveal a lost carry.
+        // The extreme values of the range would reveal a lost carry.
         let (half, low) = ((ring.modulus() / 2) as i128, -((ring.modulus() / 2) as i128));
         for (i, value) in
             [0, 1, -1, half, low, half - 1, low + 1, 1 << 17, (1 << 17) - 1].into_iter().enumerate()

@@ -219,7 +219,8 @@ impl Ring {
                 // The degree is a power of two.
                 let exponent = exponent(i) & (2 * self.degree - 1);
                 let prime = limb.prime().value();
-                // -a if a is not 0. A mask selects, since a may be secret; the exponent is public.
+                // The negative of a is the prime minus a, or 0 if a is 0. A mask selects the case,
+                // because a may be secret; the exponent is public.
                 let negative = prime.wrapping_sub(a) & opaque((a.wrapping_neg() as i32 >> 31) as u32);
                 out[exponent & (self.degree - 1)] = if exponent >= self.degree { negative } else { a };
             }

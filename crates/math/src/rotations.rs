@@ -340,7 +340,8 @@ mod tests {
         }
         assert_eq!(rotations.big_exponent(degree, 3), big * rotations.big_exponent(degree, 2) % 8192);
         assert_eq!((rotations.leaves(), rotations.of_chunk(2), rotations.big()), (80, 32..48, 16));
-        // 75 for the images of the chunks, and 15 for one result (docs/protocols/ring.md).
+        // 75 substitutions for the images of the chunks, and 15 for one result
+        // (docs/protocols/ring.md).
         assert_eq!(rotations.substitutions(1), 90);
     }
 

@@ -72,7 +72,7 @@ impl DomainKeys {
         Ok(Self { names, keys })
     }
 
-    /// All keys, in the order of the domains, the same number for each.
+    /// All keys, in the order of the domains, with the same number of keys for each domain.
     pub fn keys(&self) -> &[Zeroizing<Vec<u8>>] {
         &self.keys
     }

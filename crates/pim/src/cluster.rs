@@ -18,7 +18,7 @@ const ARGUMENTS: usize = 12;
 /// DPUs that hold a whole copy of every table.
 pub(crate) struct Cluster {
     set: Box<dyn DpuSet>,
-    /// True for each DPU that has failed: it is not used again.
+    /// True for each DPU that has failed and is not used again.
     failed: Vec<bool>,
     /// Reason of the last failure.
     reason: String,
@@ -146,7 +146,8 @@ impl Cluster {
         times.add(phases::FOLD, started.elapsed());
         if let Err(error) = outcome {
             match error {
-                // The other DPUs have finished nevertheless; the results below show which have not.
+                // The other DPUs have finished nevertheless. The results below show which DPUs have
+                // failed.
                 PimError::Fault(reason) => self.reason = reason,
                 error => return Err(error),
             }

@@ -69,7 +69,7 @@ pub(crate) fn fold(
             let result = &results[dpu * common.result_bytes()..][HEADER..common.result_bytes()];
             let of_selections = selections.iter().zip(&mut answers).zip(result.chunks_exact(record_bytes));
             for ((selection, answers), sum) in of_selections {
-                // A block that no key of a selection meets has no answer.
+                // A block has no answer if no key of the selection has rows in it.
                 if let Some(place) = selection.answer_of(block) {
                     answers[place].iter_mut().zip(sum).for_each(|(answer, byte)| *answer ^= byte);
                 }

@@ -7,15 +7,17 @@ use spirea_dpf::Leaf;
 
 use crate::shape::GROUP;
 
-/// Share bits over all rows of a table, lowest first: 0 for rows that no key meets.
+/// Share bits of all rows of a table, lowest first. Rows to which no key's point corresponds have
+/// the bit 0.
 pub(crate) type Bits = Vec<u64>;
 
-/// Selection of one query of a pass: the bits of keys that meet no common block, and the answer to
-/// which each block belongs.
+/// Selection of one query of a pass: the bits of keys that have no block in common, and the answer
+/// to which each block belongs.
 pub(crate) struct Selection {
     /// Bits of all keys.
     pub bits: Bits,
-    /// Blocks that each key meets, in order and disjoint, and the place of the key's answer.
+    /// For each key, the blocks that contain its rows and the place of its answer. The blocks are
+    /// in order, and no two keys have a common block.
     pub answers: Vec<(Range<usize>, usize)>,
 }
 
@@ -27,7 +29,8 @@ impl Selection {
     }
 }
 
-/// Adds the shares of a key to the bits of a table's rows; the key's point 0 meets row `first_row`.
+/// Adds the shares of a key to the bits of a table's rows; the key's point 0 corresponds to row
+/// `first_row`.
 pub(crate) fn place(leaves: &[Leaf], points: usize, first_row: usize, bits: &mut [u64]) {
     let words: &[u64] = bytemuck::cast_slice(leaves);
     let word = |i: usize| {

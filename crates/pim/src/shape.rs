@@ -5,7 +5,8 @@ use spirea_backend::RowLayout;
 
 use crate::sdk::{MOST_TASKLETS, PimError, WRAM_BYTES};
 
-/// Number of records whose selectors fill whole 64-bit words: blocks begin at a multiple of it.
+/// Number of records whose selectors fill whole 64-bit words; blocks begin at multiples of this
+/// number.
 pub(crate) const GROUP: usize = 64;
 /// Maximum number of queries that share a pass over MRAM.
 pub const MOST_QUERIES: usize = 4;

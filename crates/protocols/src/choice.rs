@@ -366,7 +366,7 @@ impl Choice {
         }
     }
 
-    /// Refuses a number of bins that no table has.
+    /// Refuses a number of bins outside 1 to [`MAX_BINS`].
     ///
     /// # Errors
     /// [`ProtocolError::BadRequest`].

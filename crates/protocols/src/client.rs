@@ -56,8 +56,8 @@ pub trait IndexClient: Send + Sync {
     /// [`ProtocolError::BadRequest`] if there is no such record.
     fn query(&self, index: u64, rng: &mut SecretRng) -> Result<Prepared<Self::State>, ProtocolError>;
 
-    /// Decodes the record from the answers of all parties, in order, to the queries that left
-    /// `state`.
+    /// Decodes the record from the answers of all parties, in order. `state` was returned with the
+    /// queries that were answered.
     ///
     /// # Errors
     /// [`ProtocolError::Malformed`] if the number of answers differs from the number of parties, or
@@ -68,7 +68,7 @@ pub trait IndexClient: Send + Sync {
     /// [`IndexClient::query`]. [`Bins::choose`] chooses the records.
     ///
     /// # Errors
-    /// [`ProtocolError::BadRequest`] unless `records` are one of each bin.
+    /// [`ProtocolError::BadRequest`] unless `records` has one record of each bin.
     fn query_bins(
         &self,
         records: &[u64],
@@ -78,8 +78,8 @@ pub trait IndexClient: Send + Sync {
         self.query(records[0], rng)
     }
 
-    /// Decodes the records of all bins, concatenated, from the answers of all parties to the
-    /// queries that left `state`.
+    /// Decodes the records of all bins from the answers of all parties, and concatenates the
+    /// records. `state` was returned with the queries that were answered.
     ///
     /// # Errors
     /// See [`IndexClient::decode`].

@@ -45,7 +45,8 @@ impl Stored {
         }
     }
 
-    /// Returns rows and columns: of bytes for a matrix, else of units.
+    /// Returns the numbers of rows and columns, counted in bytes for a matrix and otherwise in
+    /// units.
     pub fn shape(&self) -> [usize; 2] {
         match self {
             Self::Panels { layout, .. } => [layout.rows(), layout.columns()],
@@ -287,9 +288,9 @@ pub trait Parameters {
     }
 
     /// Returns a bound on the probability that a record decodes incorrectly. It holds for every
-    /// database that the protocol can hold: a matrix that stays may be known when content is
-    /// chosen, while a pad is drawn anew after each change. `None` if no bound is known, or if
-    /// there is no noise.
+    /// database that the protocol can hold: an attacker who chooses content may know a public
+    /// matrix that stays, but not a pad, which is drawn anew after each change. `None` if no bound
+    /// is known, or if there is no noise.
     fn worst_failure(&self) -> Option<Failure> {
         self.failure().filter(|failure| failure.claim == Claim::Bound)
     }

@@ -52,8 +52,8 @@ impl ProtocolParams {
         Choice { prefer: self.preference(), ..self.choice() }
     }
 
-    /// Returns the preference that the shape was chosen for, as far as it can be inferred: the
-    /// first that chooses this shape for these records.
+    /// Infers the preference under which the shape was chosen: returns the first preference that
+    /// chooses this shape for these records.
     fn preference(&self) -> Preference {
         let (records, record_bytes) = (self.grid().records, self.grid().record_bytes);
         let chosen = |&prefer: &Preference| {
@@ -204,8 +204,8 @@ mod tests {
                     assert_eq!([delta.hint_bits(), other.hint_bits()], [bits; 2], "{name}");
                 }
             }
-            // Protocols without a lasting hint refuse the member. All protocols refuse too few
-            // bits.
+            // Protocols without a lasting hint refuse the member `hint_bits`. All protocols refuse
+            // too few bits.
             let mut json: serde_json::Value = serde_json::from_slice(&whole.to_json()).unwrap();
             for (bits, admitted) in [(15, false), (16, false), (17, keeps), (31, keeps), (33, false)] {
                 json["hint_bits"] = bits.into();
@@ -232,7 +232,7 @@ mod tests {
                 let other = params.reshaped([2; 32], 1 << 10, 64).unwrap();
                 assert_eq!([delta.choice().queries, other.choice().queries], [form; 2], "{name}");
             }
-            // If keys are registered, the member is refused.
+            // If keys are registered, the member `queries` is refused.
             let mut json: serde_json::Value = serde_json::from_slice(&short.to_json()).unwrap();
             json["keys"] = "registered".into();
             let refusal = ProtocolParams::from_json(json.to_string().as_bytes()).unwrap_err();

@@ -31,7 +31,7 @@ pub(crate) struct Received {
 pub(crate) struct Upload {
     body: Body,
     declared: Option<u64>,
-    /// True if the content type is one that the endpoint takes.
+    /// True if the endpoint accepts the content type.
     accepted: bool,
 }
 

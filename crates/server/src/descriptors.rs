@@ -44,7 +44,7 @@ fn fit(limits: &mut Limits, allowed: std::io::Result<u64>) {
 
 /// Returns the number of connections that `allowed` files leave room for, if it is below `wanted`.
 fn affordable(wanted: usize, reserve: usize, allowed: usize) -> Option<usize> {
-    // With hardly any files left, clients and everything else get half each.
+    // If hardly any files are left, clients get half of them, and all other uses the other half.
     let room = allowed.saturating_sub(reserve).max(allowed / 2).max(1);
     (room < wanted).then_some(room)
 }

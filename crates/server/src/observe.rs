@@ -1,5 +1,5 @@
-//! Counts and logs every request: method, endpoint, status, bytes and a coarse duration. Never a
-//! body, a query string, a header's value or an address.
+//! Counts and logs every request: method, endpoint, status, bytes and a coarse duration. Neither
+//! the counts nor the log contain a body, a query string, a header's value or an address.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};

@@ -11,7 +11,7 @@ use spirea_wire::{KeysPiece, Part};
 /// Maximum bytes of all incomplete keys. Above this limit, the oldest keys of the client with the
 /// most bytes are dropped; that client then sends its keys with a query.
 const ROOM: usize = 64 << 20;
-/// Maximum number of incomplete keys, and of those of one client.
+/// Maximum number of incomplete keys, in total and of one client.
 const MOST: usize = 256;
 const MOST_OF_OWNER: usize = 16;
 /// Time after which incomplete keys are dropped.
@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 #[derive(Default)]
 pub(crate) struct Pieces(Mutex<VecDeque<Pending>>);
 
-/// Name of incomplete keys. Clients do not share them, so none disturbs the pieces of another.
+/// Name of incomplete keys. It includes the client, so no client disturbs the pieces of another.
 #[derive(Clone, PartialEq, Eq)]
 struct Name {
     database: String,
@@ -40,11 +40,11 @@ struct Pending {
 }
 
 impl Pieces {
-    /// Adds a piece of keys of `length` bytes. Returns the keys if it is the last one.
+    /// Adds a piece of keys of `length` bytes. Returns the keys if the piece is the last one.
     ///
     /// # Errors
-    /// [`EngineError::UnknownKeys`] if the pieces before it are not here: another replica may have
-    /// them.
+    /// [`EngineError::UnknownKeys`] if this server does not have the earlier pieces; another
+    /// replica may have them.
     pub fn add(
         &self,
         database: &str,
@@ -59,7 +59,7 @@ impl Pieces {
         pending.retain(|keys| now.saturating_duration_since(keys.since) < PATIENCE);
         let found = pending.iter().position(|keys| keys.name == name && keys.length == length);
         let mut keys = match found.and_then(|at| pending.remove(at)) {
-            // A piece may come again after a response that was lost.
+            // A client sends a piece again if the response to it was lost.
             Some(keys)
                 if keys.bytes[..].ends_with(&piece.bytes)
                     && keys.bytes.len() == piece.start + piece.bytes.len() =>

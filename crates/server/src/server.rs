@@ -176,7 +176,7 @@ impl Server {
         if config.snapshots.is_empty() {
             return Err(ServeError::NoSnapshots);
         }
-        // Before the folders are read, so that no later change is missed.
+        // The stamps are taken before the folders are read, so that no later change is missed.
         let opened = Stamps::of(&config);
         let keys = key_registry(&config)?;
         let engine = Arc::new(Engine::new(config.queue, keys).map_err(ServeError::system("a thread"))?);
@@ -191,7 +191,8 @@ impl Server {
             Ok::<_, ServeError>(source)
         };
         let sources = config.snapshots.iter().map(open).collect::<Result<_, _>>()?;
-        // Weak: the engine's databases own the closure, so it must not own the engine.
+        // This reference is weak: the engine's databases own the closure, so the closure must not
+        // own the engine.
         let keys = Arc::downgrade(&engine);
         let prepared =
             move |gpus: &[BackendId]| keys.upgrade().map_or(0, |engine| engine.keys_prepared_for(gpus));
@@ -399,7 +400,8 @@ impl Server {
     }
 }
 
-/// Returns the registry of clients' evaluation keys of a configuration, for [`Engine::new`].
+/// Creates the registry of clients' evaluation keys that a configuration describes, for
+/// [`Engine::new`].
 ///
 /// # Errors
 /// [`ServeError::Keys`] if the folder of the keys cannot be used, [`ServeError::Setting`] if the

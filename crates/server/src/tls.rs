@@ -94,7 +94,7 @@ const MAKE: &str = "`openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:pri
      -out certificate.pem -subj /CN=pir.example.org -addext subjectAltName=DNS:pir.example.org -addext \
      basicConstraints=critical,CA:FALSE`";
 
-/// A certificate with its key, as they are in their files.
+/// A certificate with its key, as read from their files.
 #[derive(Clone, Debug)]
 pub struct Identity {
     /// The certificate, its intermediates and the key.

@@ -126,7 +126,7 @@ impl AppleTables {
     /// Returns the parameter set.
     ///
     /// # Errors
-    /// A text if it is unknown.
+    /// A message, if the parameter set is unknown.
     pub fn set(&self) -> Result<Set, String> {
         let set = Set::ALL.into_iter().find(|set| set.name() == self.set);
         set.ok_or_else(|| format!("apple.set {:?} is unknown to this software", self.set))
@@ -135,7 +135,7 @@ impl AppleTables {
     /// Parses the use cases from `bytes`, the content of their file.
     ///
     /// # Errors
-    /// A text about the fault.
+    /// A message that describes the fault.
     pub(crate) fn parse(&self, mut bytes: &[u8]) -> Result<Vec<AppleUseCase>, String> {
         let set = self.set()?;
         let mut use_cases = Vec::new();

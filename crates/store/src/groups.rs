@@ -160,8 +160,8 @@ pub(crate) fn verify(
     })
 }
 
-/// Passes the first byte and the chaining value of each group of some ranges, which begin at group
-/// boundaries, to `take`, until `take` returns false.
+/// Passes the offset and the chaining value of each group in `ranges` to `take`, until `take`
+/// returns false. Each range must begin at a group boundary.
 fn each_group(
     file: &StoredFile,
     ranges: &[Range<u64>],
@@ -279,7 +279,7 @@ mod tests {
                 let error = verify(&StoredFile::at(&path), &list, &entry, &ranges).unwrap_err().to_string();
                 assert!(error.contains("matrix.groups"), "{error}");
             }
-            // A hole, longer than the memory of any machine.
+            // The list becomes a sparse file, longer than the memory of any machine.
             std::fs::File::create(&list).unwrap().set_len(1 << 42).unwrap();
             let error = verify(&StoredFile::at(&path), &list, &entry, &ranges).unwrap_err();
             assert!(matches!(error, StoreError::Damaged { .. }), "{error}");

@@ -165,8 +165,8 @@ impl Snapshot {
         &self.files
     }
 
-    /// Returns a file of the snapshot by its name, and what it must contain: the manifest, or a
-    /// file that the manifest names. `None` if there is no such file.
+    /// Returns the file of this name, and the entry with its expected length and hash. The file is
+    /// the manifest or a file that the manifest names; `None` if there is no such file.
     pub fn file(&self, name: &str) -> Option<(FileEntry, StoredFile)> {
         let entry = if name == MANIFEST_FILE {
             let bytes = self.manifest.to_bytes();

@@ -8,7 +8,7 @@ use super::hash::KeywordHash;
 use crate::shape::MAX_TABLES;
 use crate::{AppleError, Set, Shape};
 
-/// Evictions for one keyword before the tables grow.
+/// Maximum number of evictions for one keyword; after them, the tables grow.
 const MAX_EVICTIONS: usize = 100;
 /// Maximum number of buckets for each keyword. The tables grow by a tenth until all keywords fit or
 /// the tables exceed this number.
@@ -54,9 +54,9 @@ impl Tables {
     /// deterministically.
     ///
     /// # Errors
-    /// [`AppleError::Table`] if there are no or more than 8 tables, two keywords have the same hash
-    /// (for example because they are equal), a value does not fit a bucket or its length 16 bits,
-    /// or the tables do not fill.
+    /// [`AppleError::Table`] if the number of tables is 0 or above 8, two keywords have the same
+    /// hash (for example because they are equal), a value does not fit in a bucket, the length of a
+    /// value does not fit in 16 bits, or the tables do not fill.
     pub fn build<'a>(
         set: Set,
         tables: usize,
@@ -273,7 +273,7 @@ mod tests {
         let rows = rows(5000, |_| 2);
         let built = build(2, BucketSize::ByPlaintexts, &rows).unwrap();
         let buckets = built.buckets()[0].len() * 2;
-        // 12 bytes a slot in buckets of 1024: 59 full buckets.
+        // Slots have 12 bytes and buckets have 1024, so 59 full buckets would suffice.
         assert!(buckets <= 70, "{buckets}");
         assert_eq!(built, build(2, BucketSize::ByPlaintexts, &rows).unwrap(), "deterministic");
     }

@@ -73,8 +73,8 @@ impl Tables {
         scaled.collect()
     }
 
-    /// Lifts coefficients modulo q to the extension: to the centred integers, or to integers that
-    /// differ from these by q.
+    /// Lifts coefficients modulo q to the extension. The results represent the centred integers, or
+    /// integers that differ from these by q.
     fn lift_coefficients(&self, a: &[u32]) -> Vec<u32> {
         let (ring, extension) = (&*self.rings.ciphertext, &self.rings.extension);
         let digits = digits(ring, a, 1 << LIFT_BITS);
@@ -163,8 +163,8 @@ fn digits(ring: &Ring, a: &[u32], factor: u32) -> Vec<u32> {
     digits
 }
 
-/// Returns the sum of digits times q / q_i, times `factor`, modulo a prime of another ring. The
-/// ring has two primes.
+/// Returns the sum of digits times q / q_i, times `factor`, modulo a prime of another ring. `ring`,
+/// to which the digits belong, has two primes.
 fn convert<'a>(
     ring: &'a Ring,
     digits: &'a [u32],
@@ -248,7 +248,8 @@ pub(super) mod tests {
         let tables = tables();
         let (ring, extension) = (&tables.rings.ciphertext, &tables.rings.extension);
         let q = ring.modulus() as i128;
-        // Products of up to 2^111: more than any inner product of small ciphertexts times t / 2^30.
+        // The products reach 2^111, which exceeds t / 2^30 times any inner product of small
+        // ciphertexts.
         let numbers = uniform(ring, 2);
         let (mut own, mut wide) = (ring.zero(), extension.zero());
         let numbers: Vec<(i128, i128)> = (0..ring.degree())

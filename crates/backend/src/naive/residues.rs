@@ -113,7 +113,7 @@ fn divide_by_last(ring: &Ring, a: &[u32]) -> Vec<u32> {
     out
 }
 
-/// Returns a ciphertext with the phase c s' for the key's secret s': `c` and the result are
+/// Returns a ciphertext with the phase c s', where s' is the key's secret. `c` and the result are
 /// coefficients modulo q.
 ///
 /// The sum of digits times keys has the phase P c s' modulo q P, and the division by P reduces its

@@ -36,7 +36,7 @@ pub struct Found {
 /// A server over HTTP.
 pub struct Http {
     agent: Agent,
-    /// The proxy of the environment that requests go through.
+    /// Proxy that the environment names for requests to this server.
     through: Option<EnvironmentProxy>,
     url: String,
     authorization: Option<String>,
@@ -171,8 +171,8 @@ impl Http {
         report.fail("ready", detail, "wait while databases are loading; the server's log says why one failed")
     }
 
-    /// Checks that proxies let requests of clients' lengths pass. The lengths are that of a request
-    /// divided as the server asks, and that of a look-up followed by the client's keys.
+    /// Checks that proxies pass requests as long as those of clients. Checks two lengths: of a
+    /// request that is divided as the server asks, and of a look-up followed by the client's keys.
     fn examine_sizes(&self, report: &mut Report, name: &str, config: &[u8]) -> anyhow::Result<Option<()>> {
         let Ok(config) = Config::decode(config.to_vec().into()) else { return Ok(Some(())) };
         let limits = Limits { max_batch: 1, ..config.limits() };
@@ -203,8 +203,8 @@ impl Http {
         Ok(Some(()))
     }
 
-    /// Sends a body that the server refuses by its type before it reads it, and returns the status.
-    /// A proxy that takes no body of this length refuses it first.
+    /// Sends a body of `length` bytes, and returns the status. The server refuses the body by its
+    /// type, without reading it. A proxy that accepts no body of this length refuses it first.
     fn probe(&self, name: &str, length: u64) -> Result<u16, ureq::Error> {
         let mut request = self.agent.post(format!("{}/v1/databases/{name}/query", self.url));
         if let Some(authorization) = &self.authorization {

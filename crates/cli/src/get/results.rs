@@ -157,7 +157,7 @@ mod tests {
             (FieldType::Bytes, "text", "{\"hex\":\"74657874\"}"),
             (FieldType::Text, "5", "\"5\""),
             (FieldType::Text, "", "\"\""),
-            // Values of a server that lies.
+            // A lying server sends these values.
             (FieldType::Integer, "5,\"found\":true", "\"5,\\\"found\\\":true\""),
             (FieldType::Json, "}{", "\"}{\""),
         ];

@@ -281,8 +281,8 @@ struct Numbers<'a> {
     gpu_fits: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     gpu_least_seconds: Option<f64>,
-    /// False if the database fits no strategy of several GPUs. The next members are present if it
-    /// fits one.
+    /// False if the database fits no strategy of several GPUs. If it fits a strategy, the next
+    /// three members are present.
     #[serde(skip_serializing_if = "Option::is_none")]
     gpus_fit: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -342,7 +342,7 @@ pub fn run(Command { options, rates }: &Command) -> anyhow::Result<Status> {
     Ok(Status::of(best.is_some()))
 }
 
-/// Formats the plans, one JSON object each; the one for Apple's clients last.
+/// Formats each plan as a JSON object; the plan for Apple's clients is the last.
 fn as_json(
     plans: &[Plan],
     best: Option<usize>,

@@ -63,7 +63,7 @@ impl Lines {
         name: &str,
         send: impl FnOnce(&SyncSender<io::Result<Piece>>) + Send + 'static,
     ) -> io::Result<Self> {
-        // The thread has one piece ready while it waits for this one to be taken.
+        // The channel has no buffer: the thread reads one piece ahead, and waits until it is taken.
         let (sender, pieces) = sync_channel(0);
         thread::Builder::new().name("spirea-stream".into()).spawn(move || send(&sender))?;
         Ok(Self { pieces, name: name.into(), buffer: Vec::new(), start: 0, searched: 0, ended: false })

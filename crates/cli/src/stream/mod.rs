@@ -26,7 +26,7 @@ use spirea_store::{Changes, Location, Repository, Silent};
 use self::lines::{Lines, Next};
 use crate::remote::Publisher;
 
-/// Bytes of keys and values with which a group is published before it has enough changes.
+/// Bytes of keys and values at which a group is published even if it has too few changes.
 const GROUP_BYTES: usize = 64 << 20;
 /// Name of standard input in messages.
 const INPUT: &str = "standard input";
@@ -175,7 +175,7 @@ fn print_json(value: &Value) -> anyhow::Result<()> {
 }
 
 /// Groups lines until they end, and publishes each group. While a group is published, at most two
-/// chunks are read ahead, so that the producer waits. If the lines are those of files in `folder`,
+/// chunks are read ahead; then the producer must wait. If the lines are those of files in `folder`,
 /// the end of each file is a cursor.
 fn run(
     mut lines: Lines,

@@ -156,7 +156,7 @@ fn requests_wait_for_no_reader() {
     let folder = folder.path();
     let (all, requests) = whole(folder, &server);
 
-    // A reader that takes nothing until the last request has been made.
+    // The reader takes nothing until the last request has been made.
     let (url, seen) = passing(&server, |_, _| None);
     let mut slow = spawn(folder, &get(&url, &[]));
     await_requests(&seen, requests);
@@ -164,7 +164,7 @@ fn requests_wait_for_no_reader() {
     slow.stdout.take().unwrap().read_to_string(&mut read).unwrap();
     assert_eq!((slow.wait().unwrap().code(), read), (Some(0), all));
 
-    // A reader that closes the pipe at once.
+    // The reader closes the pipe at once.
     let (url, seen) = passing(&server, |_, _| None);
     let mut gone = spawn(folder, &get(&url, &["--resume", "progress"]));
     drop(gone.stdout.take());

@@ -17,9 +17,9 @@ use crate::command::{SPIREA, Server, expect, refusal, text};
 #[derive(Clone, Copy, PartialEq)]
 enum Habit {
     Answers,
-    /// Answers this number of requests, from the first on, with status 500.
+    /// Answers the first requests with status 500, up to this number.
     Fails(u32),
-    /// Ends the body early in this number of responses, from the first on.
+    /// Ends the body early in the first responses, up to this number.
     CutsOff(u32),
     /// Serves changed content from the second request on.
     Changes,
@@ -212,7 +212,7 @@ impl Fixture {
 
     /// Builds from these inputs, and returns the output of `inspect`.
     fn build(&self, inputs: &[&str], more: &[&str], out: &str) -> String {
-        // A protocol without a hint, which would take long to compute.
+        // The protocol has no hint, because a hint would take long to compute.
         let rest = ["--protocol", "dpf-xor", "--out", out];
         let built = self.run(&[&["--input"], inputs, &rest, more].concat(), &[]);
         assert!(built.status.success(), "{inputs:?}: {}", text(&built.stderr));

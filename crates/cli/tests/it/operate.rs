@@ -142,7 +142,7 @@ fn the_log_tells_of_a_snapshot_once_and_of_no_probes() {
     let mut server = Server::start(folder, &["urls", "--listen", "127.0.0.1:0"], 1);
     let url = server.urls[0].clone();
     assert!(spirea(folder, &["get", &url, "urls", "a.test", "--wait", "120"], &[]).status.success());
-    // The doctor asks the probes.
+    // The doctor requests the probes, such as /readyz.
     assert!(spirea(folder, &["doctor", &url], &[]).status.success());
     server.signal("-HUP");
     let log = || std::fs::read_to_string(folder.join("server.log")).unwrap();

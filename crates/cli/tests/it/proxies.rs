@@ -150,7 +150,7 @@ fn proxies_of_the_environment_are_used_or_refused_and_named() {
         examined.status.success() && lines.contains("socks5h://") && !lines.contains("dns"),
         "{lines}{said}"
     );
-    // This machine is reached directly.
+    // Requests to this machine do not go through the proxy.
     socks.asked();
     assert_eq!(get(&server.url, &[("ALL_PROXY", &proxy)]).0, Some(0));
     assert_eq!(socks.asked(), [""; 0]);

@@ -80,7 +80,8 @@ fn two_servers_answer_a_query_for_a_row_of_each_bin() {
     let lines: Vec<serde_json::Value> =
         plan.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let xor = lines.iter().find(|line| line["protocol"] == "dpf-xor").unwrap();
-    // Keys for 1250 rows have two levels, so 1 + 16 + 32 + 1 + 64 = 114 bytes each, 912 for 8 bins.
+    // Keys for 1250 rows have two levels. Each key has 1 + 16 + 32 + 1 + 64 = 114 bytes, and the
+    // keys of 8 bins have 912 bytes.
     assert_eq!(
         (&xor["bins"], &xor["upload_bytes"], &xor["download_bytes"]),
         (&8.into(), &912.into(), &512.into())

@@ -44,10 +44,10 @@ impl Aside for Background {
         let (sender, outcome) = mpsc::channel();
         self.running = Some(Running { stop, outcome, process: process::id() });
         let carry = move || {
-            // The receiver is gone once the client is.
+            // The receiver is gone if the client has been dropped.
             let _ = sender.send(carriers.hold(conversation));
         };
-        // Without a thread, the channel is closed.
+        // If the thread cannot be started, the channel is closed.
         let _ = thread::Builder::new().name("spirea-next-keys".into()).spawn(carry);
     }
 

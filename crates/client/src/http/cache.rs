@@ -88,7 +88,7 @@ impl FileCache {
         self.0.join(format!("{}.last", unnamed(slot)))
     }
 
-    /// Returns the hash of the hint last used as `slot`: a part of a database.
+    /// Returns the hash of the hint last used in `slot`, which is a part of a database.
     fn last(&self, slot: &str) -> Option<String> {
         let hash = fs::read_to_string(self.last_path(slot)).ok()?;
         blake3::Hash::from_hex(&hash).is_ok().then_some(hash)

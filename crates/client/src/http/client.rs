@@ -66,10 +66,10 @@ impl HttpClient {
         Self { client, carriers }
     }
 
-    /// Makes the calls that follow end with [`ClientError::Stopped`] while `stop` is true, some
-    /// hundredths of a second after it was set; replaces the flag of the options. A stopped call
-    /// leaves the client as a failed call does. Its pending transfers end by themselves, together
-    /// with their connections.
+    /// Sets the flag that stops this client's calls, in place of the flag in the options. While
+    /// `stop` is true, calls end with [`ClientError::Stopped`], some hundredths of a second after
+    /// the flag was set. A stopped call leaves the client as a failed call does. Its pending
+    /// transfers end by themselves, together with their connections.
     pub fn stop_by(&mut self, stop: Arc<AtomicBool>) {
         self.carriers.stop_by(stop);
     }
@@ -136,9 +136,9 @@ impl HttpClient {
     ///   which the options do not give.
     /// - Errors of the transport.
     ///
-    /// An error at one of two servers is wrapped in a [`ClientError::Party`] that names the party,
-    /// and an error at one of several addresses of an only server in a [`ClientError::Server`]. No
-    /// error means that a key is absent.
+    /// An error at one of two servers is wrapped in a [`ClientError::Party`] that names the party.
+    /// If there is one server with several addresses, an error at one of them is wrapped in a
+    /// [`ClientError::Server`]. No error means that a key is absent.
     pub fn look_up_keys(&mut self, keys: &[&[u8]]) -> Result<Lookups, ClientError> {
         self.carriers.hold(self.client.look_up_keys(keys))
     }

@@ -66,8 +66,9 @@ impl Service {
     }
 
     /// Returns the memory in bytes that a batch needs from its arrival until its partial is sent,
-    /// for a request of `length` bytes. The request needs as much again for a buffer or the words
-    /// of its queries, and the partial for the result over the rows.
+    /// for a request of `length` bytes. The request needs twice its length: for its bytes, and for
+    /// a buffer or the words of its queries. The partial also needs twice its length: for its
+    /// bytes, and for the result over the rows.
     fn batch_bytes(&self, length: u64) -> u64 {
         let responder = self.database.responder();
         let partial = responder.partial_bytes(responder.share(), self.limits.most_queries(length)) as u64;
@@ -196,7 +197,7 @@ async fn take_keys(service: &Arc<Service>, hash: &str, headers: &HeaderMap, body
     };
     let service = Arc::clone(service);
     let register = move || {
-        // Stays reserved until the keys are prepared, even if the coordinator goes away.
+        // The memory stays reserved until the keys are prepared, even if the coordinator goes away.
         let _memory = memory;
         if KeysHash::from(blake3::hash(&bytes)) != hash {
             return Ok(None);

@@ -13,7 +13,7 @@ use spirea_wire::{Queries, Request};
 use crate::fixture::{Coordinating, Place, ROWS, build, each_once, eventually, value};
 use crate::proxy::Proxy;
 
-/// Looks up rows on two threads until `happens` is over, and some more. Every answer must be right.
+/// Looks up rows on two threads before, during and after `happens`. Every answer must be right.
 /// Returns the number of answers.
 pub fn while_asked(
     place: &Place,
@@ -223,7 +223,7 @@ fn requests_at_a_worker_that_is_cut_off_are_asked_of_another_whether_it_is_still
             let placed = Instant::now();
             let (found, answered) = asked.join().unwrap();
             assert_eq!(found[0].as_ref().unwrap().fields(), [value(4, 1).into_bytes()]);
-            // Well before the batch timeout, which is one minute here.
+            // The answer comes well before the batch timeout, which is one minute here.
             assert!(answered.duration_since(placed) < Duration::from_secs(30));
         });
     }

@@ -184,7 +184,7 @@ fn a_batch_takes_all_its_memory_before_it_is_computed() {
         asking.ask("POST", "/v1/partial", batch.clone()).await.2
     });
     let needed = 2 * (batch.len() + partial.len()) as u64;
-    // One batch, and half of another.
+    // The worker has memory for one and a half batches.
     let limits = Limits { body_memory: needed * 3 / 2, ..Limits::default() };
     let worker = Working::start(WorkerConfig { limits, ..config });
     runtime.block_on(async {

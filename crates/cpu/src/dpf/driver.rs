@@ -44,14 +44,14 @@ pub(super) const MAX_CHUNK: usize = 1024;
 pub(super) const MAX_TILE: usize = 64;
 /// Bytes of rows in a block that is read by all keys: half of a first-level cache of 32 KiB.
 const BLOCK_BYTES: usize = 16 << 10;
-/// Bytes of rows in a block of a lone key, which reads it once.
+/// Bytes of rows in a block if there is a single key, which reads each block once.
 const LONE_BLOCK_BYTES: usize = 64 << 10;
-/// Pieces of the tree for each thread: enough to balance threads that are slowed down by other
-/// work.
+/// Number of pieces of the tree for each thread, large enough to balance threads that are slowed
+/// down by other work.
 const PIECES_PER_THREAD: usize = 4;
-/// Least number of keys for which tables of subsets cost less than masked rows.
+/// Minimum number of keys for which tables of subsets cost less than masked rows.
 const TABLE_KEYS: usize = 4;
-/// Least number of keys for which products of bit matrices cost less than masked rows.
+/// Minimum number of keys for which products of bit matrices cost less than masked rows.
 const SLICED_KEYS: usize = 2;
 
 /// Parameters of a fold, common to all its pieces.
@@ -270,8 +270,8 @@ impl Fold<'_> {
     }
 
     /// Returns the rows of each half of a tile if both halves are read at the same time. This
-    /// applies to a lone key with output bits, narrow rows, and halves that are whole blocks and
-    /// far enough apart.
+    /// applies if there is a single key with output bits, rows are narrow, and the halves are whole
+    /// blocks and at least [`APART_BYTES`] apart.
     fn halves(&self, rows: &Range<usize>, block_rows: usize) -> Option<usize> {
         let (half, row_bytes) = (rows.len() / 2, self.layout.row_bytes());
         let alone = self.keys.len() == 1 && self.batch.domain.output() == OutputKind::Bit;
@@ -330,8 +330,8 @@ impl Fold<'_> {
         }
     }
 
-    /// Returns the share bits of all keys from row `skipped` of the tile on, and the words from a
-    /// key's bits to the next key's.
+    /// Returns the share bits of all keys from row `skipped` of the tile on, and the number of
+    /// words from the bits of one key to those of the next.
     fn bits<'s>(&self, shares: &'s [Leaf], skipped: usize) -> (Bits<'s>, usize) {
         let bits = &bytemuck::cast_slice(shares.as_flattened())[skipped / GROUP_ROWS..];
         (bits, self.tile * size_of::<Leaf>() / size_of::<u64>())
@@ -364,8 +364,8 @@ impl Fold<'_> {
         sums
     }
 
-    /// Appends the answers: for each key its sums of all parts, without the bytes after a row's
-    /// end.
+    /// Appends the answers. The answer of a key is its sums of all parts, without the bytes after a
+    /// row's end.
     fn write(&self, sums: &[u8], answers: &mut Vec<u8>) {
         let row_bytes = self.layout.row_bytes();
         for key in 0..self.keys.len() {

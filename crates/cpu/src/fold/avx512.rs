@@ -27,9 +27,9 @@ impl Microkernel for Avx512 {
     const TILE: usize = 3;
 
     compiled! { Avx512:
-        /// Keeps 24 sums in 32 registers for 3 queries, and 16 sums for 2 queries. A lone query
-        /// also has 16 sums, because it takes two quads at a time. `vpdpbusd` has a latency of 4 or
-        /// 5 cycles at two instructions a cycle.
+        /// Keeps 24 sums in 32 registers for 3 queries, and 16 sums for 2 queries. A single query
+        /// also has 16 sums, because its tile processes two quads at a time. `vpdpbusd` has a
+        /// latency of 4 or 5 cycles at two instructions a cycle.
         #[inline]
         fn fold(lanes, tile: Tile<'_, 1>) {
             fold_up_to_3::<_, 2, 2>(lanes, tile);

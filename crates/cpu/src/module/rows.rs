@@ -172,7 +172,8 @@ fn multiply_tile<L: PairLanes, const R: usize>(
 /// Returns a 32-bit sum times 2^-16, mod q: up to |sum| / 2^16 + q / 2 in magnitude.
 #[inline(always)]
 fn reduce_sum<L: PairLanes>(lanes: L, prime: &Prime, sum: L::Vector) -> L::Vector {
-    // The low half of sum / q, in the low half alone, times q, is congruent to the sum's low half.
+    // The low half of `t` is that of sum / q, and its high half is 0. So t q is congruent to the
+    // sum modulo 2^16.
     let t = lanes.mul_low(sum, lanes.splat(prime.inverse_low));
     let multiple = lanes.multiply_add(lanes.splat(0), t, lanes.splat(prime.q_low));
     lanes.shift_right::<16>(lanes.sub_lanes(sum, multiple))
@@ -189,7 +190,8 @@ fn take_pair<L: PairLanes>(
     results: &mut [L::Vector],
 ) {
     for (result, sums) in results.iter_mut().zip(sums.chunks_exact(rank)) {
-        // At most 8 runs of 2^15 + q/2 each: this second reduction leaves little more than q / 2.
+        // Each of at most 8 runs added up to 2^15 + q/2, so this second reduction leaves little
+        // more than q / 2.
         let low = reduce_sum(lanes, prime, sums[j]);
         let high = reduce_sum(lanes, prime, sums[(j + 1).min(rank - 1)]);
         *result = lanes.transpose(low, high).0;

@@ -50,8 +50,8 @@ impl RingFixed {
         &self.digits.as_words()[number * self.of_one..][..self.of_one]
     }
 
-    /// Returns the number of the first substitution of a chunk: those by 5, in order, and then
-    /// those by -1.
+    /// Returns the number of the first substitution of a chunk. The order within a chunk is: the
+    /// substitutions by 5, then those by -1.
     fn of_chunk(&self, chunk: usize) -> usize {
         self.before_chunks + chunk * (self.packing.rotations.small() - 1)
     }

@@ -31,10 +31,11 @@ use crate::prefetch::{Lines, prefetch, prefetch_second_level};
 const GROUPS: usize = 4;
 /// Words of a cache line.
 const LINE: usize = 16;
-/// Queries in a group: their leaves' columns, 4 KiB each with 8 lanes, stay in the second-level
-/// cache.
+/// Number of queries in a group. The columns of their leaves, 4 KiB each with 8 lanes, stay in the
+/// second-level cache.
 const QUERIES: usize = 8;
-/// Words of the sums gathered before they are distributed: 4 MiB, a part of a third-level cache.
+/// Number of words of sums that are gathered before they are distributed. They are 4 MiB, a part of
+/// a third-level cache.
 const BAND_WORDS: usize = 1 << 20;
 
 /// Matrix of plaintext polynomials: values times 2^32, below the primes.
@@ -142,8 +143,8 @@ pub(super) fn encode_columns<L: WordLanes<W>, const W: usize>(
     fill: &FillPolynomial<'_>,
 ) -> Result<(), BackendError> {
     let (rows, first, width, polynomial) = (plain.rows, columns.start, columns.len(), tables.words());
-    // One group of rows of the columns at a time: transformed by polynomial, then distributed by
-    // tile.
+    // Encodes one group of rows of these columns at a time. First each polynomial is transformed,
+    // then the values are distributed to the tiles.
     let room = L::FOLD_ROWS.min(rows) * width * polynomial;
     let mut block = memory.words(Some(room), "the columns of a plain matrix")?;
     for top in (0..rows).step_by(L::FOLD_ROWS) {
@@ -196,7 +197,8 @@ impl Kernel for Encode<'_> {
             let q = tables.primes()[index].q;
             let prime = Prime::new(lanes, q);
             let one = Factor::splat(lanes, q.shoup(1));
-            // Signed words become unsigned words plus 2^31, which is subtracted modulo q: below 3q.
+            // Adding 2^31 turns signed words into unsigned ones. Then 2^31 is subtracted modulo q,
+            // and the result is below 3q.
             let centre = lanes.splat(1 << 31);
             let rest = lanes.splat(q.neg((1 << 31) % q.value()));
             for (words, residues) in
@@ -229,8 +231,8 @@ pub(super) fn poly_fold<L: WordLanes<W>, const W: usize, const HALVES: usize>(
     let rows = plain.iter().map(RingPlain::rows).sum();
     let mut results: Vec<_> =
         leaves.iter().map(|_| RingCiphertexts::room(tables, memory, rows)).collect::<Result<_, _>>()?;
-    // One band of tiles at a time, so that their sums stay in the caches until they are distributed
-    // to ciphertexts.
+    // Folds one band of tiles at a time, so that the sums stay in the caches until they are
+    // distributed to ciphertexts.
     let of_tile = (leaves.len() * rows * HALVES * W).max(1);
     let band = (BAND_WORDS / of_tile).clamp(rayon::current_num_threads(), tables.tiles());
     let mut sums = memory.words(Some(band * of_tile), "the sums of products")?;

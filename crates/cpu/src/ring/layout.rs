@@ -220,7 +220,7 @@ pub(super) enum Read {
     Later,
 }
 
-/// Stores a tile of a and of b.
+/// Stores a tile of `a` and a tile of `b`.
 #[inline(always)]
 pub(super) fn store_tile<L: WordLanes<W>, const W: usize>(
     lanes: L,
@@ -258,8 +258,8 @@ pub(super) fn in_tiles(tables: &RingTables, words: &[u32], ciphertext: &mut [u32
     }
 }
 
-/// Appends the words of ciphertexts: of each the words of `a`, then those of `b`, in the order of
-/// the plans.
+/// Appends the words of ciphertexts: for each ciphertext the words of `a`, then those of `b`, in
+/// the order of the plans.
 pub(super) fn push_in_order(tables: &RingTables, ciphertexts: &[u32], words: &mut Vec<u32>) {
     words.reserve(ciphertexts.len());
     for ciphertext in ciphertexts.chunks_exact(2 * tables.words()) {

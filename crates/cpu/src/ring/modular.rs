@@ -81,7 +81,8 @@ impl<V: Copy> Prime<V> {
         }
     }
 
-    /// Reduces from below 2q to below q: if the subtraction wraps, the other operand is smaller.
+    /// Reduces `a` from below 2q to below q: returns the smaller of `a` and `a - q`, which is `a`
+    /// if the subtraction wraps.
     #[inline(always)]
     pub(super) fn below_q<L: WordLanes<W, Vector = V>, const W: usize>(self, lanes: L, a: V) -> V {
         lanes.min(a, lanes.sub(a, self.q))

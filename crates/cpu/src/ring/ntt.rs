@@ -249,8 +249,8 @@ impl Transform for Inverse<'_> {
             groups /= 4;
             pass::<Self, L, H, W>(lanes, prime, twiddles, groups, to);
         }
-        // The last layer, or pair of layers, includes the scale; a multiplied word has it in the
-        // twiddle.
+        // The last layer, or pair of layers, includes the scale. For a word that is multiplied, the
+        // scale is part of the twiddle.
         let scale = Factor::splat(lanes, self.scale);
         let last = Factor::splat(lanes, q.shoup(q.mul(self.scale.value, twiddles[1].value)));
         let shift = lanes.splat(self.shift);

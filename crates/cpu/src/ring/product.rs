@@ -17,13 +17,14 @@ use super::tables::RingTables;
 
 /// Polynomials of a ciphertext whose digits are multiplied by keys, in the order of the keys' rows.
 pub(super) type Sources = &'static [usize];
-/// Sources of a substitution: a.
+/// Source of a substitution: `a`.
 pub(super) const SUBSTITUTION: Sources = &[0];
-/// Sources of an RGSW encryption: b, then a.
+/// Sources of an RGSW encryption: `b`, then `a`.
 pub(super) const RGSW: Sources = &[1, 0];
 
-/// Ciphertexts, one *row* for each digit of each source, in the order in which [`Accumulate`] reads
-/// them: tile by tile, row by row, the words of `a`, then those of `b`, as values times 2^32.
+/// Ciphertexts, one *row* for each digit of each source, as values times 2^32. They are in the
+/// order in which [`Accumulate`] reads them: tile by tile, row by row, the words of `a`, then those
+/// of `b`.
 #[derive(Debug)]
 pub(super) struct DigitKeys {
     decomposition: Decomposition,
@@ -189,7 +190,7 @@ impl<R: Results> Accumulate<'_, R> {
         }
     }
 
-    /// Handles any number of rows, in turns. The products of one turn fit a sum.
+    /// Handles any number of rows, a few rows at a time. The products of these few rows fit a sum.
     #[inline(always)]
     fn in_turns<L: WordLanes<W>, const W: usize>(mut self, lanes: L, rows: usize) {
         let (prime, most) = (Prime::new(lanes, self.q), lazy_terms(self.q, 1 << 32));
@@ -211,7 +212,7 @@ impl<R: Results> Accumulate<'_, R> {
     }
 }
 
-/// Adds a term times a key to the sums of a and b, of even and odd lanes.
+/// Adds a term times a key to the sums of `a` and `b`, separately for even and odd lanes.
 #[inline(always)]
 fn add_row<L: WordLanes<W>, const W: usize>(
     lanes: L,

@@ -119,7 +119,7 @@ impl Device {
         launched.filter(|(_, launched)| !launched.load(Ordering::Relaxed)).map(|(&name, _)| name).collect()
     }
 
-    /// Returns the bytes of memory that are free, and in all.
+    /// Returns the free bytes and the total bytes of memory.
     ///
     /// # Errors
     /// The driver's error.

@@ -121,7 +121,7 @@ impl Stream {
             .map_err(DriverError::of("cuMemcpyHtoDAsync"))
     }
 
-    /// Queues a copy of values to the device; the host continues meanwhile.
+    /// Queues a copy of values to the device; the host does not wait for the copy.
     ///
     /// # Errors
     /// The driver's error.
@@ -176,7 +176,8 @@ impl Stream {
         assert_eq!(from.len(), to.len(), "as many values as there is room for");
         self.device.bind()?;
         let (source, target) = (from.device(), to.device());
-        // SAFETY: both ranges are within their buffers, each of its context.
+        // SAFETY: both ranges are within their buffers, and each buffer belongs to the given
+        // context.
         unsafe {
             if Arc::ptr_eq(source, target) {
                 result::memcpy_dtod_async(to.address(), from.address(), to.bytes(), self.handle)

@@ -31,14 +31,14 @@ impl CudaMatrix {
         matrix.loaded()
     }
 
-    /// Returns the matrix once all work that loads it is queued on the main stream: scans wait for
-    /// that work.
+    /// Makes scans wait for the work queued on the main stream, and returns the matrix. All work
+    /// that loads the matrix must be queued there before.
     pub(crate) fn loaded(self) -> Result<Self, BackendError> {
         self.device().scans().after(&self.device().main())?;
         Ok(self)
     }
 
-    /// Allocates a matrix that stays ([`Device::hold`]), followed by zeros.
+    /// Allocates a matrix outside the pool ([`Device::hold`]), followed by zeros.
     pub(crate) fn held(device: &Arc<Device>, layout: PanelLayout) -> Result<Self, BackendError> {
         let bytes = device.hold(layout.bytes() + QUADS_BEHIND * QUAD_BYTES)?;
         device.main().zero(&bytes.range(layout.bytes()..bytes.len()))?;

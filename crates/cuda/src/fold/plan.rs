@@ -220,7 +220,7 @@ impl ScalarFoldPlan {
         // These rows are followed by other rows, or by the room after the matrix: kernels may read
         // there.
         let bytes = matrix.bytes().range(first * columns..last * columns);
-        // Blocks add their sums to the answers.
+        // The answers must begin with zeros, because blocks add their sums to them.
         stream.zero(answers)?;
         match &self.work {
             Work::Vector { kernel, grid } => {
@@ -300,7 +300,7 @@ fn tensor(
 fn piece(blocks: usize, stages: usize, kernel: &TensorKernel, processors: usize) -> usize {
     /// Blocks wanted for each processor, so that a last, incomplete wave costs little.
     const WAVES: usize = 16;
-    /// Least number of quads of a piece, so that beginnings and ends cost little.
+    /// Minimum number of quads of a piece, so that the start and the end of a piece cost little.
     const LEAST_QUADS: usize = 512;
     let pieces =
         (WAVES * processors / blocks).clamp(1, (stages * kernel.stage_quads()).div_ceil(LEAST_QUADS));

@@ -25,8 +25,8 @@ pub struct OfBatch<T> {
 pub type GroupLeaves = OfBatch<Leaves>;
 /// Selectors of each query, on its device or on all devices.
 pub type GroupSelectors = OfBatch<Selectors>;
-/// Ciphertexts of each query: all of them on the query's device, or on each device those of its
-/// rows.
+/// Ciphertexts of each query: either all of them on the query's device, or on each device the
+/// ciphertexts of its rows.
 pub type GroupCiphertexts = OfBatch<Ciphertexts>;
 /// Matrix of each query, on its device or on all devices.
 pub type GroupMatrices = OfBatch<Vec<CudaMatrix>>;
@@ -46,7 +46,8 @@ impl<T> OfBatch<Option<T>> {
     }
 }
 
-/// Plaintext polynomials: all of them on each device, encoded once and copied; or divided by rows.
+/// Plaintext polynomials. Either each device has all of them, encoded once and copied, or they are
+/// divided by rows.
 #[derive(Debug)]
 pub struct GroupPlain(pub(super) ByMember<Plain>);
 
@@ -101,8 +102,8 @@ impl DeviceGroup {
         Ok(OfBatch { queries: batch.queries, parts })
     }
 
-    /// Copies the leaves of all queries to every device, each query's from the device that expanded
-    /// it.
+    /// Copies the leaves of all queries to every device. The leaves of a query come from the device
+    /// that expanded it.
     pub(super) fn gather(
         &self,
         tables: &[Tables],
@@ -123,8 +124,8 @@ impl DeviceGroup {
         Ok(GroupLeaves { queries: expanded.queries, parts })
     }
 
-    /// Encodes polynomials that every device has in full: the first device encodes them, the others
-    /// copy.
+    /// Encodes polynomials that every device has in full. The first device encodes them, and the
+    /// other devices get copies.
     pub(super) fn encode_once(
         &self,
         tables: &[Tables],
@@ -231,8 +232,8 @@ impl DeviceGroup {
         products: &GroupCiphertexts,
     ) -> Result<GroupCiphertexts, BackendError> {
         let rows_of = |plain: &GroupPlain, member: usize| plain.0[member].as_ref().map_or(0, Plain::rows);
-        // For each piece of rows: its device, its place there, and its place in the order of all
-        // rows.
+        // Pieces of rows, each with its device, its place on this device, and its place in the
+        // order of all rows.
         let mut pieces = Vec::new();
         let (mut places, mut rows) = (vec![0; self.members.len()], 0);
         for plain in plain {
@@ -270,7 +271,7 @@ impl DeviceGroup {
     }
 }
 
-/// Unwraps a part that must be on this device; an error if it is on another one.
+/// Unwraps a part that must be on this device. Returns an error if the part is on another device.
 pub(super) fn here<T>(part: Option<T>) -> Result<T, BackendError> {
     part.ok_or_else(|| BackendError::Shape("not on the device that wants it".into()))
 }

@@ -11,7 +11,8 @@ use crate::driver::{Device, Grid};
 /// Rounds of instructions.
 const ROUNDS: u32 = 2;
 
-/// Returns the word that a thread of the first block keeps: `run_chains` in `rates.cu`.
+/// Returns the word that a thread of the first block keeps, computed like `run_chains` in
+/// `rates.cu`.
 fn chain(instruction: Instruction, thread: u32) -> u32 {
     let wide = instruction == Instruction::MultiplyAddWide;
     let step = |own: u64, next: u64| {

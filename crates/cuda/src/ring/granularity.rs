@@ -15,7 +15,8 @@ pub enum Granularity {
     Pairs,
 }
 
-/// Memory that a stage accesses if it is done by operations; the granularity depends on it.
+/// Memory that a stage accesses if it is computed operation by operation; the granularity depends
+/// on this memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct WorkingSet {
     /// Number of nodes or games, of all queries.

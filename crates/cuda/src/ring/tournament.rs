@@ -65,8 +65,8 @@ impl Round {
     }
 }
 
-/// RGSW encryptions of the bits of each query's index, lowest first: rows for the digits of b, then
-/// for those of a.
+/// RGSW encryptions of the bits of each query's index, lowest first. Each has rows for the digits
+/// of `b`, then for those of `a`.
 #[derive(Debug)]
 pub struct Selectors {
     queries: usize,
@@ -75,9 +75,9 @@ pub struct Selectors {
     bits: DigitKeys,
 }
 
-/// Implements `selectors`. Rows of b are the leaves themselves; rows of a are the leaves' products
-/// with the conversion key, computed as games against zeros. Consecutive queries whose keys have
-/// the same gadget are processed together.
+/// Implements `selectors`. The rows for `b` are the leaves themselves. The rows for `a` are the
+/// leaves' products with the conversion key, computed as games against zeros. Consecutive queries
+/// whose keys have the same gadget are processed together.
 pub(super) fn selectors(
     tables: &Tables,
     keys: &[&Keys],

@@ -85,7 +85,8 @@ pub fn polynomials(ring: &Ring, data: Data, count: usize) -> Vec<u32> {
     words
 }
 
-/// Ring with gadgets. Random words serve as keys: exact arithmetic needs no real ones.
+/// Ring with gadgets. Random words serve as keys, because a test of exact arithmetic needs no real
+/// keys.
 pub struct Case {
     pub ring: Arc<Ring>,
     pub expansion: Gadget,

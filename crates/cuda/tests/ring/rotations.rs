@@ -18,9 +18,9 @@ fn plain<B: RingBackend>(backend: &B, tables: &B::Tables, rows: usize, columns: 
     backend.encode(tables, rows, columns, &fill).unwrap()
 }
 
-/// Packs for a batch of clients and returns the results: the products of two matrices, their sums,
-/// products with the leaves that one leaf is expanded to, and products with ciphertexts that need
-/// no expansion.
+/// Packs for a batch of clients and returns the results. They are the products of two matrices, the
+/// sums of these products, products with the leaves that one leaf is expanded to, and products with
+/// ciphertexts that need no expansion.
 fn packed<B: RingBackend>(
     backend: &B,
     tables: &B::Tables,

@@ -1,4 +1,4 @@
-//! Each party's data look random, and the test of this notices wrongly made keys.
+//! Each party's data look random, and the same test detects wrongly made keys.
 //!
 //! No test can show that a key hides its point. This test catches the mistakes that leave the key's
 //! secrets in plain sight.

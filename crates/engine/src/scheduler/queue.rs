@@ -151,7 +151,8 @@ fn tell(
                 batch,
                 counts,
             });
-            // A caller that has gone wants no answer and cannot count the batch either.
+            // A caller that has gone receives no answer, so it cannot represent the batch in
+            // counts.
             counts &= reply.send(answers).is_err();
         }
     }

@@ -158,7 +158,7 @@ fn parts_that_do_not_belong_together_are_refused() {
     assert!(refused(Identity { table, ..identity() }, right));
 }
 
-/// Many callers at once, some of which go away: every other one gets its own answer.
+/// Many callers ask at once, and some of them go away. Each remaining caller gets its own answer.
 #[tokio::test]
 async fn many_callers_get_their_own_answers() {
     let engine = Arc::new(engine(64, Box::new(echo)));

@@ -1,5 +1,5 @@
-//! `spirea-lab bench dpf`: keys evaluated on their whole domain, compared with the cost of only the
-//! calls of the pseudorandom function.
+//! `spirea-lab bench dpf`: keys evaluated on their whole domain, compared with the cost of the
+//! pseudorandom function's calls alone.
 
 use std::time::Instant;
 

@@ -184,7 +184,7 @@ pub fn run(request: &ProtocolOptions) -> anyhow::Result<()> {
     let read_seconds = stored as f64 / limits.bandwidth;
     let product_seconds = (products > 0).then(|| stored as f64 / limits.products);
     let batch_seconds = median(times);
-    // The second of two servers takes the same time.
+    // The second of two servers takes the same time as the first.
     for (party, &opening) in openings.iter().enumerate().skip(1) {
         answers.push(params.on().open(&timed, &files, opening)?.answer(&batch(party))?);
     }

@@ -13,8 +13,8 @@ pub type Height = u32;
 
 /// Numbers from here on belong to accounts that never exist.
 const NEVER: u64 = 1 << 40;
-/// Of this many changes, one deletes an account, one creates an account, and the others replace
-/// states.
+/// On average, one in `RARE` changes concerns a new account, and one in `RARE` deletes its account.
+/// All other changes replace states.
 const RARE: u64 = 16;
 
 /// A block: the changed accounts, and true for each that is deleted.

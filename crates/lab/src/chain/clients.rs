@@ -72,7 +72,7 @@ pub struct Answers {
 pub struct Judged {
     /// Number of look-ups that were due.
     pub sent: u64,
-    /// Answers whose value differs from that of their version.
+    /// Answers whose value differs from the account's state in the version that answered.
     pub wrong: u64,
     /// Answers from versions that nobody published.
     pub unknown: u64,

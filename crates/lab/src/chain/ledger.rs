@@ -72,8 +72,8 @@ impl Ledger {
         self.state().changes.len()
     }
 
-    /// Returns the number of compactions: only these make the number of changes since the base
-    /// smaller.
+    /// Returns the number of compactions. Only a compaction reduces the number of changes since the
+    /// base.
     pub fn compactions(&self) -> usize {
         let changes: Vec<u64> = self.state().changes.values().copied().collect();
         changes.windows(2).filter(|pair| pair[1] < pair[0]).count()

@@ -42,7 +42,7 @@ impl Programs {
         command
     }
 
-    /// Runs the program until it ends with success.
+    /// Runs the program to its end; an error unless it succeeds.
     pub fn run(&self, arguments: &[&str]) -> anyhow::Result<()> {
         let output = self.command(arguments).output().with_context(|| self.program.display().to_string())?;
         ensure!(

@@ -156,7 +156,7 @@ impl Outcome {
 }
 
 impl Report {
-    /// True if all databases hold.
+    /// True if [`Outcome::holds`] is true for all databases.
     pub fn holds(&self) -> bool {
         self.databases.iter().all(Outcome::holds)
     }

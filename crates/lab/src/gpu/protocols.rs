@@ -179,8 +179,8 @@ fn shape(params: &ProtocolParams) -> [usize; 2] {
     }
 }
 
-/// Returns the lower bound of a batch's time: reading the database once, or the arithmetic on each
-/// of its bytes.
+/// Returns the lower bound of a batch's time: the time to read the database once or, if longer, the
+/// time of the arithmetic on all of its bytes.
 fn bound(bench: &Bench, params: &ProtocolParams, batch: usize) -> anyhow::Result<Bound> {
     let limits = &bench.limits;
     let (bytes, queries) = (params.folded_bytes() as f64, batch as f64);

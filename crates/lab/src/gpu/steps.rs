@@ -160,7 +160,7 @@ fn products(bench: &mut Bench) -> anyhow::Result<()> {
         },
     )?;
     let query = random(1);
-    // Stored row by row from one row of values: all rows are equal.
+    // The rows are stored one by one from the same values, so all rows are equal.
     let values = device.upload(&random(columns.div_ceil(2)))?;
     for form in Form::ALL {
         if !ring.limbs().iter().all(|limb| form.holds(limb.prime().value())) {

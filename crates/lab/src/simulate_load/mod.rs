@@ -56,7 +56,8 @@ pub struct Options {
     plot: Option<PathBuf>,
 }
 
-/// Shares of saturation: from loads with single-query batches to loads beyond capacity.
+/// Loads as fractions of the saturation rate, from loads with single-query batches to loads beyond
+/// capacity.
 const LOADS: [f64; 14] = [0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 1.1];
 
 /// Simulates and prints.

@@ -50,8 +50,8 @@ impl Point {
 }
 
 impl<'a> Path<'a> {
-    /// Creates the path with the server's scheduler: its window is as long as a scan, and a full
-    /// batch has `limit` queries.
+    /// Creates the path with the server's scheduler: its batching window is as long as a scan, and
+    /// a full batch has `limit` queries.
     pub fn batched(service: &'a Service, queue: usize, limit: usize) -> Self {
         let mut meter = PaceMeter::default();
         PaceMeter::probes(limit).into_iter().for_each(|queries| meter.note(queries, service.time(queries)));

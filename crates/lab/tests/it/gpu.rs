@@ -12,8 +12,8 @@ use tempfile::TempDir;
 
 use crate::command::LAB;
 
-/// Name under which the short form of the tests draws among the commands that take long on an
-/// emulated device. The tests of `spirea gpu check` draw by the same name.
+/// Name of the draw by which the tests, except in their long form, run only some of the commands
+/// that take long on an emulated device. The tests of `spirea gpu check` use the same draw.
 const COMMANDS: &str = "commands on an emulated device";
 
 fn lab(folder: &Path, driver: &Path, arguments: &[&str]) -> Output {

@@ -98,7 +98,8 @@ fn every_answer_of_a_server_is_compared() {
     let drawn = std::fs::read_to_string(folder.join("latency.svg")).unwrap();
     assert!(drawn.contains("<svg") && drawn.contains("0 wrong"));
 
-    // The report for a person, of keys whose values are not known; one key is not in the table.
+    // Checks the report for people. The values of the keys are not known, and one key is not in the
+    // table.
     std::fs::write(folder.join("keys.txt"), "key-1\nkey-49\nabsent\n").unwrap();
     let arguments = ["load", "--server", &server.url, "--database", "t", "--rate", "50", "--seconds", "0.5"];
     let said = text(&expect(folder, 0, &[&arguments[..], &["--keys", "keys.txt"]].concat()).stdout);

@@ -11,8 +11,8 @@ use super::{BlindingFactor, LweSet, PublicMatrix, RING_DEGREE, SCALE_BITS, Struc
 /// A ternary LWE secret. It is made with a query, used for the query's answer, and erased when
 /// dropped.
 ///
-/// The type does not allow reuse: A is fixed, so two queries under one secret differ by their
-/// plaintexts and noise, which a server could read.
+/// The type does not allow reuse: A is fixed, so the difference of two queries under one secret is
+/// the difference of their plaintexts plus small noise, which a server could read.
 pub struct LweSecret(Zeroizing<Box<[i8]>>);
 
 impl LweSecret {

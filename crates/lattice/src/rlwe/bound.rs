@@ -18,8 +18,9 @@ use crate::noise::{least_of_convex, square_sum_excess};
 /// log2 of the probability of each of the few events that the bound excludes. It is far below the
 /// required failure probability, and small enough to leave the rest of the bound nearly unchanged.
 const EXCEPTION_LOG2: f64 = -128.0;
-/// Number of excluded events: of the expansion's digits (their squares in each value, and in all),
-/// the selectors' noise, the secret's values and the conversion key's noise.
+/// Number of excluded events. Two concern the squares of the expansion's digits: in each value, and
+/// in all coefficients. The others concern the selectors' noise, the secret's values and the
+/// conversion key's noise.
 const EXCEPTIONS: f64 = 5.0;
 /// Maximum factor of small terms in squares: plaintexts' and selectors' means of -1/2, the query's
 /// own noise, and the two ends of the highest digit, which are 4 in its width.
@@ -200,7 +201,7 @@ impl PaddedFold {
         SMALL_TERMS * greatest * (leaves.sqrt() + converted).powi(2)
     }
 
-    /// Returns the proxy of rounding the a half of a response: at most half a unit in each
+    /// Returns the proxy of rounding half `a` of a response: at most half a unit in each
     /// coefficient, times s.
     fn switched(&self) -> f64 {
         let unit = self.set.ring().modulus() as f64 / 2f64.powi(self.set.response_bits().0 as i32);

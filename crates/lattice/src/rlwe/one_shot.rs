@@ -190,7 +190,7 @@ mod tests {
         let mut rng = SecretRng::deterministic_for_tests(21);
         let (set, ring) = (shape.set, shape.set.ring());
         let uniform = UniformHalves::new(shape, &[5; 32]);
-        // Other numbers in each ciphertext.
+        // Each ciphertext encrypts other numbers.
         let numbers: Vec<_> = (0..shape.ciphertexts())
             .map(|i| [(i, set.scale(), 1), (17, ring.modulus() / 3, -1 - i as i8)])
             .collect();

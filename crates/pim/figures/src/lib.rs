@@ -265,7 +265,7 @@ pub struct Shared {
     pub fold_seconds: f64,
     /// Seconds of a cluster for each query, including transfers and launch.
     pub in_memory_seconds: f64,
-    /// Queries a second of the memories alone.
+    /// Queries a second that the memories alone could answer.
     pub in_memory_throughput: f64,
     /// Queries a second in all, with evaluation in parallel with the folds.
     pub throughput: f64,

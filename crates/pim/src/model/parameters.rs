@@ -117,8 +117,8 @@ pub struct Program {
     pub instructions_once: Vec<(usize, f64)>,
 }
 
-/// Host transfers: pairs of the bytes for each DPU and the time for all DPUs, with straight lines
-/// between the pairs.
+/// Host transfers: pairs of the bytes for each DPU and the time for all DPUs. Times between the
+/// pairs are interpolated linearly.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Transfers {
@@ -152,7 +152,7 @@ pub struct Host {
     pub aggregate_bytes_per_second: f64,
 }
 
-/// CPU that IM-PIR is compared with: a thread for each query.
+/// CPU that IM-PIR is compared with; it uses a thread for each query.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cpu {

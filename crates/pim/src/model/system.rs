@@ -19,7 +19,8 @@ pub struct Setup {
     pub queries: usize,
 }
 
-/// Times of a query by phase, in seconds: its share of a pass.
+/// Times of a query's phases, in seconds. If queries share a pass, each query counts its share of
+/// the pass's time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct QueryTimes {
     /// Expansion of the key on the host, with all workers.
@@ -42,7 +43,8 @@ impl QueryTimes {
         self.evaluate + self.in_memory()
     }
 
-    /// Returns the time of a cluster.
+    /// Returns the time of the phases after the evaluation: the time for which a query occupies a
+    /// cluster.
     pub fn in_memory(&self) -> f64 {
         self.load + self.scatter + self.fold + self.gather + self.aggregate
     }

@@ -1,5 +1,5 @@
 //! Step `expand`: expands one ciphertext of a query to a ciphertext for each leaf (VIPIR section
-//! 2.6). Packing by expansion: the leaves are the LWE secret's entries.
+//! 2.6). In packing by expansion, the leaves are the LWE secret's entries.
 
 use std::ops::Range;
 

@@ -75,8 +75,8 @@ impl<P: PackedProtocol> FoldedParams<P> {
 #[derive(Clone, Copy, Debug)]
 pub struct PackedShape {
     pub(crate) grid: Grid,
-    /// Number of bins. Several bins are the grid's groups, and no group is selected; otherwise a
-    /// query selects a group.
+    /// Number of bins. If there are several, they are the grid's groups, and a query selects no
+    /// group. If there is one, a query selects a group.
     bins: usize,
     pub(crate) spread: Spread,
     pub(crate) lwe: LweSet,
@@ -344,7 +344,7 @@ impl IndexClient for Client {
         Ok(Prepared { queries: vec![query], state: State { offsets, bin: Zeroizing::new(0), asked } })
     }
 
-    /// Decodes all bins before it reports a wrong number in any.
+    /// Decodes all bins before it reports a wrong number in any bin.
     fn decode_bins(&self, state: &State, answers: &[&[u8]]) -> Result<Zeroizing<Vec<u8>>, ProtocolError> {
         let grid = &self.shape.grid;
         let mut bins: Vec<Numbers> =

@@ -203,12 +203,12 @@ const SLOWEST_SCAN: f64 = 1e-8;
 /// The planner's recommendation for a table.
 #[derive(Clone, Debug)]
 pub struct Recommendation {
-    /// The protocol, with the options that it was chosen for.
+    /// The protocol, and the options under which the planner chose it.
     pub choice: Choice,
     /// Figures of the recommended protocol.
     pub figures: Figures,
     /// Figures of the other protocols that the needs allow, ordered by the time of a look-up. A
-    /// protocol with several key deliveries appears with the fastest.
+    /// protocol with several key deliveries appears only once, with its fastest delivery.
     pub others: Vec<Figures>,
 }
 

@@ -122,7 +122,7 @@ impl Folded {
     /// # Errors
     /// [`ProtocolError::Malformed`] that names the member out of range.
     pub(crate) fn validate_blocks(&self) -> Result<(), ProtocolError> {
-        /// Maximum number of groups: their hints take far more room than any memory has.
+        /// Maximum number of groups. The hints of so many groups are far larger than any memory.
         const MAX_GROUPS: usize = 1 << 24;
         self.validate(Spread::Rows)?;
         let degree = self.validate_ring()?.ring().degree();

@@ -348,7 +348,8 @@ mod tests {
         LweHint { words, degree: SET.degree() }
     }
 
-    /// Returns random words, among them the ends of rounding intervals and of the range of words.
+    /// Returns random words, and among them the boundaries of rounding intervals, the smallest and
+    /// the largest word.
     fn words(seed: u64, rows: usize) -> Vec<u32> {
         let mut rng = SecretRng::deterministic_for_tests(seed);
         let ends = [0, 1, 1 << 14, (1 << 14) - 1, (1 << 15) - 1, 1 << 15, u32::MAX, u32::MAX - (1 << 14)];
@@ -359,7 +360,8 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(24))]
-        /// The client's products are those with the nearest multiples of 2^(32 - bits).
+        /// The client's products equal those with a hint whose words are rounded to the nearest
+        /// multiples of 2^(32 - bits).
         #[test]
         fn clients_multiply_rounded_words(bits in 16u32..33, rows in 1usize..4, seed: u64) {
             let words = words(seed, rows);

@@ -145,8 +145,8 @@ impl Folded {
     /// chosen with this knowledge of the first matrix. Bodies are unrounded, and clients hold the
     /// hint of the fixed rows.
     ///
-    /// The first secrets are independent of the first hint, and the second secret of the first
-    /// answers. The second fold's rows are made of the first hint and answers, so they do not
+    /// The first secrets are independent of the first hint. The second secret is independent of the
+    /// first answers. The second fold's rows are made of the first hint and answers, so they do not
     /// depend on the second matrix unless the content does.
     pub(crate) fn two_folds_bound_log2(&self, knowledge: Knowledge, share: f64) -> f64 {
         let (shape, rounded) = (self.second(), rounded_entirely(self.lwe_set()));
@@ -389,7 +389,8 @@ pub(crate) struct DecodedUnit {
 
 impl DecodedUnit {
     /// Decodes a unit from the numbers of the fixed rows and the moving rows' ciphertexts, part
-    /// after part. Both must belong to the query that left `state`.
+    /// after part. The numbers and the ciphertexts must belong to the query that was made with
+    /// `state`.
     pub fn new(shape: &SecondShape, fixed: Numbers, moving: &[u8], state: &TwoFoldsState) -> Self {
         let words = |bytes: &[u8]| -> Zeroizing<Vec<u32>> {
             Zeroizing::new(bytes.as_chunks::<ROUNDED_BYTES>().0.iter().map(|&bytes| unround(bytes)).collect())
@@ -418,7 +419,7 @@ impl DecodedUnit {
         Self { rows: [fixed, moving], unit, errors }
     }
 
-    /// Returns the record at the offset of the query that left `state`.
+    /// Returns the record at the offset in `state`, which was made with the query.
     ///
     /// # Errors
     /// [`ProtocolError::Corrupted`] if a number that the record depends on is not a byte.

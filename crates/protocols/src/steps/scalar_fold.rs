@@ -133,7 +133,7 @@ pub(crate) struct MatrixRows<B: Backend> {
     share: Share,
     /// Layout of the whole matrix.
     layout: PanelLayout,
-    /// The rows of each bin that has some, with the bin's number.
+    /// For each bin that has rows in this share: the bin's number and these rows.
     matrices: Vec<(usize, B::Matrix)>,
     query: FirstQueries,
 }

@@ -46,7 +46,8 @@ pub const MOST_KEY_QUERIES: u64 = 1 << 10;
 /// Minimum to which an operator can reduce the number of queries under one set of keys. If keys
 /// ended sooner, clients would upload more for keys than for queries.
 pub const LEAST_KEY_QUERIES: u64 = 1 << 6;
-/// Maximum number of rows in a record of an index table without widths: the bytes of a ring's unit.
+/// Maximum number of rows in a record of an index table without widths. It equals the number of
+/// bytes in a ring's unit, because a row takes at least one byte.
 pub const MAX_ROWS_PER_RECORD: u32 = 1 << 12;
 
 /// Kind of look-up.

@@ -67,8 +67,8 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    /// Creates a gate with the limits of concurrent requests, in total and for each client, and of
-    /// each client's memory for bodies.
+    /// Creates a gate. It limits the concurrent requests, in total and for each client, and each
+    /// client's memory for bodies.
     pub fn new(access: Access, limits: &Limits) -> Self {
         let permits = Arc::new(Semaphore::new(limits.requests.clamp(1, Semaphore::MAX_PERMITS)));
         let client_permits = Shares::new(limits.client_requests as u64);

@@ -2,8 +2,8 @@
 //! browser, may send.
 //!
 //! A page of another origin can send requests that need no consent of the server, such as a POST of
-//! text. If a page's name resolves to the server's address ("DNS rebinding"), its browser even
-//! takes the page's origin for the server's. The `Origin` header reveals the first attack; a `Host`
+//! text. If a page's name resolves to the server's address ("DNS rebinding"), the browser even
+//! treats the page's origin as the server's. The `Origin` header reveals the first attack; a `Host`
 //! name that the operator did not configure reveals the second.
 
 use std::net::IpAddr;

@@ -15,9 +15,9 @@ impl Shares {
         Arc::new(Self { most, taken: Mutex::default() })
     }
 
-    /// Takes `amount` for a client; `None` if the client would exceed its limit. A client that has
-    /// nothing may take any amount, so that a request larger than the limit can be served, one at a
-    /// time.
+    /// Takes `amount` for a client; `None` if the client would exceed its limit. A client that
+    /// holds nothing may take any amount, so that a request larger than the limit can be served,
+    /// one at a time.
     pub fn take(self: &Arc<Self>, client: &[u8], amount: u64) -> Option<Share> {
         let mut taken = self.lock();
         let has = taken.get(client).copied().unwrap_or(0);

@@ -42,7 +42,8 @@ impl User {
 
 /// Issuer of private tokens.
 pub(crate) struct Issuer {
-    /// Keys of each tier. The first one signs; the others are listed while keys are exchanged.
+    /// Keys of each tier. The first key signs new tokens; the others are only listed, while keys
+    /// are being replaced.
     signers: BTreeMap<String, Vec<Arc<Signer>>>,
     /// Users by the BLAKE3 hash of their token: the time of a look-up here depends on the hash, not
     /// on the token.

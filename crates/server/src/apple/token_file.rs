@@ -49,7 +49,7 @@ pub(super) enum Accepts {
     /// The challenge that names the issuer alone.
     #[default]
     Issuer,
-    /// Any challenge: the signature decides.
+    /// Any challenge: a valid signature suffices.
     Any,
 }
 

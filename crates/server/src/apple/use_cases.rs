@@ -84,7 +84,8 @@ impl UseCases {
         for (name, use_case) in opened {
             let entry = Entry { database: database.into(), versions: Vec::new() };
             let Entry { versions, .. } = entries.entry(name).or_insert(entry);
-            // Queries for an equal configuration are answered from the newest data.
+            // A former version with an equal configuration is dropped: its queries are answered
+            // from the newest data.
             versions.retain(|version| version.config_id() != use_case.config_id());
             versions.insert(0, use_case);
             versions.truncate(KEPT);

@@ -49,7 +49,8 @@ impl Gpus {
     /// `strategy`; without one, a strategy is chosen for each database.
     ///
     /// # Errors
-    /// [`BackendError::Unavailable`] if there is no GPU, or none with one of the numbers.
+    /// [`BackendError::Unavailable`] if there is no GPU, or if a number in `devices` belongs to no
+    /// GPU.
     pub fn open(
         devices: &[usize],
         strategy: Option<Strategy>,
@@ -90,8 +91,8 @@ impl DatabaseBackend for Gpus {
         };
         let reservation = self.memory.reserve(&database)?;
         let database = database.with_reservation(reservation);
-        // Measured only now, after its memory has been reserved and while it takes turns with other
-        // databases.
+        // The measurement follows the reservation, which provides memory and makes databases
+        // compute by turns.
         database.measure()?;
         Ok((database, name))
     }

@@ -20,9 +20,10 @@ use super::{Follow, FollowError};
 pub(crate) const ANSWERING: &str = "spirea-answering";
 /// Timeout for connecting.
 const CONNECTING: Duration = Duration::from_secs(10);
-/// Timeout of a request with its response, besides the time for the response's bytes.
+/// Timeout of a request with its response, in addition to the time for the response's bytes at
+/// [`LEAST_RATE`].
 const WAITING: Duration = Duration::from_secs(30);
-/// Least rate of a response, in bytes per second.
+/// Minimum rate of a response, in bytes per second.
 const LEAST_RATE: u64 = 16 << 10;
 
 /// State of a follower, reported with each look.
@@ -36,7 +37,7 @@ pub(crate) struct Look {
 /// The endpoints of a database for followers.
 pub(crate) struct HttpPublisher<E> {
     agent: Agent,
-    /// The proxy of the environment that requests go through.
+    /// Proxy from the environment, if requests go through one.
     through: Option<EnvironmentProxy>,
     /// Base URL of the endpoints.
     url: String,

@@ -36,8 +36,8 @@ pub struct Follow {
 }
 
 impl Default for Follow {
-    /// No address, no token, the roots of the web, no key, a look every 5 seconds, and as much of
-    /// the disk as is free.
+    /// No address, no token, no key, the public roots of the web, a look every 5 seconds, and all
+    /// free space of the disk.
     fn default() -> Self {
         let interval = Duration::from_secs(5);
         Self { url: String::new(), token_file: None, ca: None, key: None, interval, disk: None }

@@ -21,7 +21,7 @@ use super::version_files::VersionFiles;
 /// Reason why the snapshot in a folder is not adopted.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AdoptError {
-    /// The snapshot cannot be opened, or clients could not follow to its table.
+    /// The snapshot cannot be opened, or clients could not switch to its table.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// Clients that pin the key of the current version would refuse it.

@@ -67,7 +67,8 @@ impl Library {
         let protocol = &version.base.manifest().protocol;
         protocol.party(self.loader.opening()).map_err(|error| FollowError::Load(error.to_string()))?;
         let _turn = entry.turn();
-        // Opened before it is current on disk: a version that cannot be loaded here is not adopted.
+        // The version is opened before it becomes current on disk, so that a version that cannot be
+        // loaded here is not adopted.
         let served = self.open(name, &version, Loader::open_interim).map_err(FollowError::Load)?;
         let apple = self.open_apple(name, &version.base).map_err(FollowError::Load)?;
         let sequence = record.sequence;

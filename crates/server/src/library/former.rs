@@ -14,9 +14,9 @@ const MOST_OPEN: usize = 2;
 /// Time without a request after which the memory of a delta opened on request is released.
 pub(super) const IDLE: Duration = Duration::from_secs(60);
 
-/// Result of opening: `None` until it has ended.
+/// Result of opening a value; `None` while it is being opened.
 pub(super) type Outcome<T> = Option<Result<Arc<T>, String>>;
-/// A result to be waited for; with its sender if the caller has to open the value.
+/// Receiver of a result. If the caller has to open the value, also the sender of the result.
 pub(super) type Entered<T> = (watch::Receiver<Outcome<T>>, Option<watch::Sender<Outcome<T>>>);
 
 /// Values that were opened on request, by version.
@@ -39,7 +39,7 @@ impl<T> Slot<T> {
         }
     }
 
-    /// Returns true if the value could not be opened, or is open and no request has it.
+    /// Returns true if the value could not be opened, or is open and no request holds it.
     fn is_idle(&self) -> bool {
         let is_unused = |value: &Arc<T>| Arc::strong_count(value) == 1;
         self.has_failed() || matches!(&*self.outcome.borrow(), Some(Ok(value)) if is_unused(value))
@@ -75,7 +75,8 @@ impl<T> Former<T> {
         Some((outcome, Some(sender)))
     }
 
-    /// Releases the values that no request has had for a time.
+    /// Releases the values that no request holds and no request has asked for during the time
+    /// `idle`.
     pub fn release(&self, now: Instant, idle: Duration) {
         let left = |slot: &Slot<T>| slot.is_idle() && now.duration_since(slot.used) >= idle;
         let released: Vec<_> = self.locked().extract_if(|_, slot| left(slot)).collect();

@@ -245,7 +245,8 @@ pub(super) async fn queries(
             let key = state.apple.keys.get(&name, SystemTime::now()).map(|(key, _)| key);
             asked.push((version, pir, key));
         }
-        // Reserved before the computation: a response that finds no memory could not be sent.
+        // The response's memory is reserved before the computation: without memory, the response
+        // could not be sent.
         let reserved = memory.reserve(bytes).ok_or_else(Refused::short_of_connection_memory)?;
         let answer = move || {
             // The messages share the body's memory, which stays reserved until they are answered.

@@ -46,7 +46,7 @@ pub(super) async fn record(
     Ok(response)
 }
 
-/// Returns the name of the follower that looks, if the query string has one.
+/// Returns the name of the follower that sent the request, if the query string has one.
 fn follower(uri: &Uri) -> Result<Option<FollowerId>, Refused> {
     let Some(digits) = parameter(uri, "follower") else { return Ok(None) };
     let bad = || Refused::bad_parameter("follower", "it has 32 hexadecimal digits");

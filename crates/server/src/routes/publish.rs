@@ -30,8 +30,8 @@ pub(super) async fn versions(State(app): State<Arc<App>>, Name(name): Name) -> R
     Ok(json_body(&json!({ "versions": versions, "table": table })))
 }
 
-/// `POST /v1/admin/databases/{name}/changes`: applies lines of JSON, which answer once the response
-/// arrives.
+/// `POST /v1/admin/databases/{name}/changes`: applies changes, given as lines of JSON. Answers
+/// include the changes once the response arrives.
 pub(super) async fn changes(
     State(app): State<Arc<App>>,
     Name(name): Name,
@@ -54,8 +54,8 @@ pub(super) async fn snapshot(
     publish_upload(&app, request, SNAPSHOT_TYPE, take).await
 }
 
-/// `POST /v1/admin/databases/{name}/rollback`: makes an earlier version answer again, `?to=VERSION`
-/// or its first digits; the default is the version before.
+/// `POST /v1/admin/databases/{name}/rollback`: makes an earlier version answer again. `?to=VERSION`
+/// names it, also by its first digits; the default is the previous version.
 pub(super) async fn rollback(
     State(app): State<Arc<App>>,
     Name(name): Name,

@@ -333,7 +333,8 @@ pub struct Configured {
     pub config: ServerConfig,
     /// Warnings about environment variables that look like settings but are not.
     unknown: Vec<String>,
-    /// The section `follow`, which the configuration has only with an address to follow.
+    /// Settings of the section `follow`. They are part of the configuration only if the section
+    /// names an address.
     follow: Follow,
     origins: BTreeMap<String, String>,
 }

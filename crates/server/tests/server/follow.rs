@@ -200,10 +200,10 @@ enum Harm {
     Flip(usize),
 }
 
-/// Number of flipped bytes, more than the irrelevant parts of a response have.
+/// Number of flipped bytes. It exceeds the number of bytes in the irrelevant parts of a response.
 const FLIPPED: usize = 500;
 
-/// A proxy that harms the responses of a publisher that are long enough.
+/// A proxy that damages those responses of a publisher that are long enough.
 struct Middleman {
     address: SocketAddr,
     /// True as long as responses are harmed.

@@ -213,7 +213,7 @@ fn preparing_keys_keeps_nobody_else_waiting() {
     let engine = engine(8);
     engine.publish(database(hook));
     let server = serve_engine(&engine, Limits::default());
-    // More uploads than the server's runtime has threads.
+    // There are more uploads than threads in the server's runtime.
     let mut uploads = [1, 2, 3].map(|first| {
         let body = upload(first).encode();
         let length = body.len();
@@ -234,7 +234,7 @@ fn preparing_keys_keeps_nobody_else_waiting() {
     assert!(uploads.iter_mut().all(|stream| read(stream).status == 200));
 }
 
-/// End to end with a real protocol, on a server with room for a single client's keys.
+/// Tests keys end to end with a real protocol, on a server with room for a single client's keys.
 #[test]
 fn clients_that_displace_each_other_s_keys_get_their_values_all_the_same() {
     let folder = tempdir().unwrap();
@@ -265,7 +265,7 @@ fn clients_that_displace_each_other_s_keys_get_their_values_all_the_same() {
             }
         }
     }
-    // The steps are timed separately, at least those that every query needs.
+    // At least the steps that every query needs are timed separately.
     for step in ["scalar_fold", "expand", "poly_fold", "mod_switch"] {
         let seconds = format!("spirea_step_seconds_total{{database=\"words\",step=\"{step}\"}}");
         assert!(server.metric(&seconds).is_some_and(|seconds| seconds > 0.0), "{step}");

@@ -105,7 +105,7 @@ fn serve_long_answers(folder: &Path, hook: Hook) -> (Running, Vec<u8>) {
     engine.publish(database(&built.out, hook));
     let answer_bytes = engine.version("urls", None).unwrap().base().sizes().answer_bytes as u64;
     assert!(answer_bytes > 512 << 10, "{answer_bytes}");
-    // Two connections and their requests, and one and a half answers.
+    // There is room for two connections with their requests, and for one and a half answers.
     let client_connection_memory = 2 * OWN + answer_bytes * 3 / 2;
     let server = serve_engine(&engine, Limits { client_connection_memory, ..Limits::default() });
     let body = request(&server, 1).encode();

@@ -1,5 +1,5 @@
-//! The OpenAPI documents: the committed ones, the served ones and the actual behaviour agree. So do
-//! the dashboard's metrics and the existing metrics.
+//! The committed OpenAPI documents agree with the served documents and with the actual behaviour.
+//! The metrics of the dashboard agree with the existing metrics.
 
 use std::collections::BTreeSet;
 use std::path::Path;

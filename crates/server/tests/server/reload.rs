@@ -93,7 +93,7 @@ fn a_snapshot_in_the_place_of_a_served_one_is_adopted_on_request() {
     assert_eq!(reloaded(&reload(&server, "")), [(first.version().to_string(), false)]);
 
     let second = edition(&out, 2).make();
-    // The former snapshot answers until the server is told.
+    // The former snapshot answers until the server is told to reload.
     assert_eq!(ask(&mut client, 4), "row 4 of 1");
     assert_eq!(reloaded(&reload(&server, "")), [(second.version().to_string(), true)]);
     assert_eq!(served(&server), second.version().to_string());

@@ -58,18 +58,18 @@ impl Column {
     }
 }
 
-/// Values of a number, as devices read them.
+/// Values that devices receive for a telephone number.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Caller {
     identity: Option<Vec<u8>>,
     block: Option<u8>,
 }
 
-/// Callers by their numbers.
+/// Callers, keyed by their telephone numbers.
 type Callers = BTreeMap<Vec<u8>, Caller>;
 
 impl AppleOptions {
-    /// Checks the options, and those columns that the selection names.
+    /// Checks the options, and the value columns that the selection names.
     ///
     /// # Errors
     /// [`StoreError::BadOption`] with the option.
@@ -149,7 +149,7 @@ impl AppleOptions {
     }
 }
 
-/// Reads the columns, and the callers by their numbers.
+/// Reads the input. Returns its value columns and its callers, keyed by their telephone numbers.
 fn read(
     options: &BuildOptions,
     input: &Input,
@@ -272,8 +272,8 @@ mod tests {
         let encoded = BASE64_STANDARD.encode(heic);
         let from_bytes = of([b"Ada", heic, b"person", b"8", b"1"]).unwrap();
         assert_eq!(from_bytes, of([b"Ada", encoded.as_bytes(), b"person", b"8", b"true"]).unwrap());
-        // Written by hand from the schema: name (1), icon (2) {format (1), image (2)}, minutes (3),
-        // category (4).
+        // The expected bytes are written by hand from the schema: name (1), icon (2) {format (1),
+        // image (2)}, minutes (3), category (4).
         let identity = [&b"\x0a\x03Ada\x12\x10\x08\x01\x12\x0c"[..], heic, b"\x18\x08\x20\x01"].concat();
         assert_eq!(from_bytes, Caller { identity: Some(identity), block: Some(1) });
         assert_eq!(of([b"", heic, b"", b"", b""]).unwrap(), Caller::default(), "an icon without a name");

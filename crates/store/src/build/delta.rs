@@ -43,7 +43,7 @@ impl Shape {
     /// Chooses the shape of a delta with these entries. Keeps `before` if the entries fit;
     /// otherwise keeps its size if they fit at fresh places. Otherwise chooses, among the shapes
     /// that are no smaller, the shape with the lowest cost for clients of the base's protocol. This
-    /// shape is sized for at least as many further entries.
+    /// shape has room for at least twice the number of entries.
     ///
     /// # Errors
     /// The protocol's error if it has no such shape.
@@ -111,7 +111,7 @@ impl Shape {
     }
 }
 
-/// Returns the bytes of a record without its payload: those of the proof and the checksum.
+/// Returns the number of bytes in a record besides its payload: the proof and the checksum.
 fn beside(proving: Proving, records: u64) -> usize {
     proving.bytes_of()(records) + CHECKSUM_BYTES
 }

@@ -82,8 +82,8 @@ pub(super) enum ValueLimit {
 }
 
 impl ValueLimit {
-    /// Default length that values may have even if all values of the input are shorter, in bytes.
-    /// Values of this length do not make the records of any table large.
+    /// Minimum of the default limit, in bytes. Changes may add values of this length even if all
+    /// values of the input are shorter. Such values do not make the records of any table large.
     const LEAST: usize = 4 << 10;
 
     /// Returns the maximum length of a value while the table is built, in bytes.

@@ -40,8 +40,8 @@ enum Spooled {
 }
 
 impl Spooled {
-    /// Returns the loads of at most `units` equal parts: parts of the range of places for keyed
-    /// rows, parts of the row numbers otherwise.
+    /// Returns the loads of at most `units` equal parts. For keyed rows, the range of places is
+    /// divided; otherwise, the row numbers are divided.
     fn loads(&mut self, units: u64, places: &[u8; 32], rows: u64) -> Result<Loads, StoreError> {
         match self {
             Self::Keyed(entries) => {
@@ -78,7 +78,7 @@ impl Spooled {
 /// Rows in the order of their records.
 enum Ordered {
     Keyed(Vec<Partition>),
-    /// One row in each record.
+    /// Rows of a table in which each record has one row.
     Rows(IndexValues),
     BucketsOfRows(IndexValues),
 }
@@ -130,7 +130,7 @@ impl Ordered {
 
 /// Layout of entries in records.
 enum Layout {
-    /// The same number of rows in each record.
+    /// Each record has the same number of rows.
     Rows {
         in_record: u32,
         payload_bytes: usize,
@@ -434,7 +434,8 @@ impl Summary {
     }
 
     fn refuse_duplicates(&self, partitions: &[Partition]) -> Result<(), StoreError> {
-        // Ordered by the keys' second rows, so that the message does not depend on the salt.
+        // The keys are ordered by their second rows, so that the message does not depend on the
+        // salt.
         let (mut repeated, mut count) = (BTreeMap::new(), 0);
         for partition in partitions {
             for same in partition.entries()?.chunk_by(|a, b| a.hash == b.hash) {

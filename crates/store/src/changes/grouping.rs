@@ -11,8 +11,8 @@ use super::{After, Changes, Cursor, named};
 use crate::ingest::MAX_LINE_BYTES;
 use crate::{Location, StoreError};
 
-/// Maximum bytes of keys and values that may come without a cursor. They wait in memory for the
-/// next cursor.
+/// Maximum bytes of keys and values that no cursor covers yet. They stay in memory until the next
+/// cursor comes.
 const MOST_OPEN_BYTES: usize = if cfg!(test) { 1 << 10 } else { 256 << 20 };
 
 /// Collects the lines of a stream into groups. A group ends with a cursor, so that a producer that
@@ -48,7 +48,7 @@ struct Part {
 pub struct Group {
     /// The changes, with the cursors before and after them.
     pub changes: Changes,
-    /// Their lines.
+    /// Lines of these changes.
     pub lines: Lines,
 }
 
@@ -97,7 +97,7 @@ impl Grouping {
     ///
     /// # Errors
     /// Those of [`Changes::read_lines`], with the line's number, except that a key may occur again.
-    /// [`StoreError::Malformed`] also if more than the limit comes without a cursor, or if the
+    /// [`StoreError::Malformed`] also if the changes without a cursor exceed their limit, or if the
     /// cursor that the line follows is not the last one read.
     pub fn add(&mut self, line: &[u8]) -> Result<bool, StoreError> {
         self.lines += 1;

@@ -5,10 +5,10 @@
 //! {"key": "beta", "deleted": true}
 //! ```
 //!
-//! Keys and values are written as in JSONL tables: a string stands for its content, anything else
-//! for its JSON text without white space. With several fields, a value is an object of the fields;
-//! in a set it is `{}`. The key of a table by position is the row number. Bytes that are not text
-//! need [`Changes::to_bytes`].
+//! Keys and values are written as in JSONL tables: a string stands for its content, and any other
+//! value stands for its JSON text without white space. With several fields, a value is an object of
+//! the fields; in a set it is `{}`. The key of a table by position is the row number. Bytes that
+//! are not text need [`Changes::to_bytes`].
 //!
 //! A producer of a stream marks its position by cursors, on lines of their own or on the line of a
 //! change. A cursor covers its own line and all lines before it. The first line may name the cursor
@@ -193,7 +193,7 @@ impl Changes {
     }
 }
 
-/// Returns the error for changes from `place` on, after which no cursor comes.
+/// Returns the error for changes that no cursor covers. The first of them is at `place`.
 pub(super) fn uncovered(place: Location) -> StoreError {
     let detail = "no cursor follows the changes from here on, so they are not published: end with {\"cursor\": CURSOR}";
     StoreError::malformed(place, detail)

@@ -1,7 +1,7 @@
 //! Arrow batches: tables in memory, and the intermediate form of other formats.
 //!
-//! Strings and binary columns give their bytes. Rows of a fixed number of numbers, such as those of
-//! a matrix, give the bytes of the numbers. Each value of another type has one text (`typed`).
+//! A string or a binary value becomes its bytes. A list with a fixed number of numbers, such as a
+//! row of a matrix, becomes the bytes of the numbers. Any other value becomes its text (`typed`).
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ pub struct BatchRows<R> {
     batch: Cells,
     /// Rows of the reader's last batch that follow `batch`.
     rest: Option<RecordBatch>,
-    /// For each cell, its column in a batch.
+    /// Position in a batch of the column of each cell.
     columns: Vec<usize>,
     types: Vec<FieldType>,
     selection: Selection,

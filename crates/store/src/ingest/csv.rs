@@ -1,4 +1,5 @@
-//! Separated values: RFC 4180 with any byte as the delimiter; or without quotes, as TSV is written.
+//! Separated values: RFC 4180 with any byte as the delimiter, or the form of TSV, which has no
+//! quotes.
 //!
 //! A file with ambiguous rows is refused: an unclosed quote, a quote inside an unquoted field, a
 //! lone carriage return, a blank line in a file of one column.
@@ -146,7 +147,7 @@ struct Records<R> {
     blank: Option<u64>,
     /// Fields of the record, one after another.
     text: Vec<u8>,
-    /// Ends of the fields in `text`.
+    /// End of each field in `text`, as an offset in bytes.
     ends: Vec<usize>,
 }
 

@@ -31,7 +31,8 @@ const FEATHER_1: &[u8; 4] = b"FEA1";
 const TRAILER_BYTES: u64 = 10;
 /// Marker before a message's length since format 0.15.
 const CONTINUATION: [u8; 4] = [0xff; 4];
-/// Maximum number of decoded bytes for each byte of LZ4: each further byte of a length adds 255.
+/// Maximum number of decoded bytes for each byte of LZ4: each further byte of a length field adds
+/// at most 255 to the length.
 const LZ4_RATIO: u64 = 255;
 /// Maximum number of decoded bytes for each byte of zstd: the shortest block has 4 bytes, and
 /// decodes to 128 KiB.
@@ -210,11 +211,11 @@ fn schema_of(schema: Option<Schema<'_>>) -> Result<SchemaRef, ArrowError> {
     Ok(Arc::new(try_fb_to_schema(schema)?))
 }
 
-/// A message whose buffers lie within it.
+/// A message. Its buffers were checked to lie within its bytes.
 struct ArrowMessage {
     /// Framing, metadata and body.
     content: Buffer,
-    /// Lengths of metadata, with the framing, and of the body.
+    /// Length of the metadata including the framing, and length of the body.
     block: Block,
     /// Position of the byte after the message.
     end: u64,

@@ -18,8 +18,9 @@ pub(super) fn is_left_out(name: &str) -> bool {
     name.starts_with('.') || (name.starts_with('_') && !name.contains('='))
 }
 
-/// True if the pattern admits all names that it matches in `path`. It admits an excluded name only
-/// if one of its own names begins with the same character.
+/// True if `pattern` admits all names in `path` after the pattern's leading names without
+/// wildcards. A name that [`is_left_out`] excludes is admitted only if one of the pattern's
+/// remaining names begins with the same character.
 pub(super) fn is_found(pattern: &Path, path: &Path) -> bool {
     let literal = names(pattern).take_while(|name| !name.contains(WILDCARDS)).count();
     let is_named =

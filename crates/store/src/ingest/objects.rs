@@ -174,7 +174,7 @@ impl Object {
             ObjectReader { object: self.clone(), position: 0, end: 0, piece: None, chunk: Bytes::new() };
         if self.content.get().is_none_or(|content| content.bytes > 0) {
             let first = match self.get(Some(0..PIECE_BYTES)) {
-                // A server without ranges, or an empty object.
+                // The server supports no ranges, or the object is empty.
                 Err(error) if error.kind() == io::ErrorKind::Unsupported => self.get(None),
                 first => first,
             }?;

@@ -29,8 +29,8 @@ pub struct BucketPublisher {
     address: String,
     /// Key of the repository's folder.
     prefix: Path,
-    /// The delta that the last record names; the files of deltas have another folder than those of
-    /// bases.
+    /// The delta that the last record names. It tells deltas from bases, whose files are in another
+    /// folder.
     delta: Cell<Option<Version>>,
 }
 
@@ -72,7 +72,7 @@ impl BucketPublisher {
         let listed = listed.map_err(self.failed("list", VERSIONS))?;
         let is_record = |meta: &ObjectMeta| {
             let name = meta.location.filename().and_then(|name| name.strip_suffix(".json"));
-            // Twenty digits: names and numbers have the same order.
+            // Every name has twenty digits, so that names sort in the order of the numbers.
             name.is_some_and(|name| name.len() == 20 && name.bytes().all(|digit| digit.is_ascii_digit()))
         };
         Ok(listed.into_iter().filter(is_record).max_by(|a, b| a.location.cmp(&b.location)))

@@ -45,20 +45,20 @@ pub trait Publisher {
     /// [`MAX_RECORD_BYTES`]: super::MAX_RECORD_BYTES
     ///
     /// # Errors
-    /// Its own.
+    /// The error of the other repository.
     fn record(&self) -> Result<Option<Published>, Self::Error>;
 
     /// Returns the manifest of a snapshot, of at most
     /// [`MAX_MANIFEST_BYTES`](crate::manifest::MAX_MANIFEST_BYTES).
     ///
     /// # Errors
-    /// Its own.
+    /// The error of the other repository.
     fn manifest(&self, snapshot: &Version) -> Result<Vec<u8>, Self::Error>;
 
     /// Returns the bytes `range` of a file of a snapshot, and no others.
     ///
     /// # Errors
-    /// Its own.
+    /// The error of the other repository.
     fn piece(&self, snapshot: &Version, file: &FileEntry, range: Range<u64>) -> Result<Vec<u8>, Self::Error>;
 }
 
@@ -150,7 +150,7 @@ impl Repository {
     /// [`Repository::commit_copy`] makes it current.
     ///
     /// # Errors
-    /// Those of `publisher`, after which the next call goes on with the bytes received;
+    /// Those of `publisher`; the next call then resumes after the received bytes;
     /// [`StoreError::BadCopy`] and [`StoreError::Damaged`] if the received data does not match the
     /// record; [`StoreError::Io`], also if the disk has no room; [`StoreError::OverQuota`];
     /// [`StoreError::BadOption`] if the current version's clients could not follow.

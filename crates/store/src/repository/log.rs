@@ -19,7 +19,7 @@ pub const VERSIONS: &str = "versions";
 pub(super) const BASES: &str = "bases";
 /// Name of the folder of the deltas.
 pub(super) const DELTAS: &str = "deltas";
-/// The most bytes of a record.
+/// Maximum length of a record, in bytes.
 pub const MAX_RECORD_BYTES: usize = 1 << 20;
 
 /// A version of a database: a base and optionally a delta.
@@ -143,7 +143,7 @@ impl StoredRecord {
 
 /// Returns the path of a record.
 pub(super) fn record_path(folder: &Path, sequence: u64) -> PathBuf {
-    // Twenty digits: names and numbers have the same order.
+    // Every name has twenty digits, so that names sort in the order of the numbers.
     folder.join(VERSIONS).join(format!("{sequence:020}.json"))
 }
 

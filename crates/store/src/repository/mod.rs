@@ -61,9 +61,10 @@ pub const BUCKETS: [&str; 2] = ["s3://", "gs://"];
 /// Settings of a repository.
 #[derive(Debug)]
 pub struct Settings {
-    /// Number of versions to keep; 2 if less.
+    /// Number of versions to keep; a number below 2 means 2.
     pub kept: usize,
-    /// Number of their bases to keep, each as large as the table; 2 if less.
+    /// Number of bases of these versions to keep; a number below 2 means 2. Each base is as large
+    /// as the table.
     pub bases: usize,
     /// Key that signs new versions.
     pub key: Option<PrivateKey>,
@@ -104,8 +105,9 @@ impl Repository {
     ///
     /// # Errors
     /// [`StoreError::NotARepository`], [`StoreError::Busy`] if another process has locked it,
-    /// [`StoreError::BadOption`] if this process may write there, but not into a folder in it,
-    /// [`StoreError::BadLog`] or those of [`Snapshot::open`] if it is damaged, [`StoreError::Io`].
+    /// [`StoreError::BadOption`] if this process may write into `folder`, but not into one of its
+    /// folders, [`StoreError::BadLog`] or those of [`Snapshot::open`] if the repository is damaged,
+    /// [`StoreError::Io`].
     pub fn open(folder: impl AsRef<Path>, settings: Settings) -> Result<Self, StoreError> {
         let folder = folder.as_ref().to_path_buf();
         if !Self::is_one(&folder) {
@@ -459,8 +461,8 @@ impl Repository {
     }
 
     /// Makes a version current, and removes everything that no kept version names. The version is
-    /// signed with the repository's key. Without a key, it keeps the signature that came with it,
-    /// if that is newer than the current version.
+    /// signed with the repository's key. Without a key, the version keeps the signature that came
+    /// with it, if this signature is newer than the current version.
     fn commit(&self, content: Content, brought: Option<Signature>) -> Result<VersionRecord, StoreError> {
         let abandoned = self.current().map_or_else(Vec::new, |current| current.abandoned);
         self.commit_leaving(abandoned, content, brought)

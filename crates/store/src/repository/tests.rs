@@ -87,7 +87,7 @@ fn files_longer_than_they_may_be_are_refused_unread() {
     repository.add_base(&base(folder.path()), Shrinking::Refuse, &Silent).unwrap();
     let record = repository.apply(changes(&[(3, Some("changed"))]), backend(), &Silent).unwrap();
     drop(repository);
-    // A hole, longer than the memory of any machine.
+    // Makes a file sparse and longer than the memory of any machine.
     let extend = |path: &Path| File::options().write(true).open(path).unwrap().set_len(1 << 42).unwrap();
     extend(&record.delta.as_ref().unwrap().changes_path());
     let error = changes_of(&record).unwrap_err();
@@ -270,7 +270,8 @@ fn a_version_has_the_cursor_of_its_changes() {
     };
     let first = publish(&[(3, Some("one"))], None, Some("1")).unwrap();
     has(&first, Some("1"));
-    // A second producer, or a producer that received no acknowledgement for its changes.
+    // The changes are those of a second producer, or of a producer that received no
+    // acknowledgement.
     for after in [None, Some("0")] {
         let refused = publish(&[(3, Some("again"))], after, Some("1")).unwrap_err();
         let current = Some(cursor("1"));

@@ -15,9 +15,9 @@ use spirea_store::{Changes, Protocol, Repository, Silent, Snapshot};
 /// any padding of a table.
 const VALUE_BYTES: usize = 1000;
 
-/// Bucket size that evenly hashed keys never reach, while aimed keys in one bucket would need ten
-/// times as much. Bucket sizes differ between builds, since random places favour fewer, larger
-/// buckets in some of them.
+/// Bucket size, in bytes, that evenly hashed keys never reach. Aimed keys in one bucket would need
+/// ten times this size. Bucket sizes differ between builds, since random places favour fewer,
+/// larger buckets in some of them.
 const CROWDED: usize = 300 * VALUE_BYTES / 10;
 
 fn base(folder: &Path, protocol: &str) -> Snapshot {
@@ -35,8 +35,8 @@ fn repository(folder: &Path, base: &Snapshot, name: &str) -> Repository {
     repository
 }
 
-/// Returns three hundred keys in the first of 4096 buckets of a table, and so in the first of any
-/// smaller number.
+/// Returns three hundred keys in the first of 4096 buckets of a table. They are also in the first
+/// bucket if the table has fewer buckets.
 fn aimed(table: &Table) -> Vec<Vec<u8>> {
     let places = table.places.unwrap();
     let first = |key: &Vec<u8>| EntryPlace::new(&places, &KeyHash::new(&table.salt, key).tag).part(4096) == 0;

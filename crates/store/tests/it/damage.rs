@@ -131,7 +131,7 @@ fn without_verification_damage_gives_an_error_and_never_a_wrong_value() {
                 Err(other) => panic!("{other}"),
             }
         }
-        // Restored in reverse order: two flips may have hit the same byte.
+        // The bytes are restored in reverse order, because two flips may have hit the same byte.
         restore.into_iter().rev().for_each(|restore| restore());
     }
     assert!(corrupted > 20 && right > 0, "{right} right, {corrupted} corrupted");

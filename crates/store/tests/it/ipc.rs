@@ -281,7 +281,7 @@ fn peak_mib() -> u64 {
 
 const CHILD: &str = "SPIREA_TEST_CHILD_ARROW";
 
-/// Not a test: reads hostile inputs in a process of its own, run by the test below.
+/// Not a test: reads hostile inputs in a process of its own, which the test below starts.
 #[test]
 fn child() {
     if std::env::var_os(CHILD).is_none() {
@@ -327,7 +327,8 @@ fn rows_without_bytes_are_read_some_at_a_time() {
 
 #[test]
 fn encodings_within_values_are_decoded_across_slices() {
-    // 200 lists of three, each of a dictionary; and runs of 3 values over 600 items.
+    // Both columns have 200 lists of three items. The items of `w` are in a dictionary, and those
+    // of `r` in runs of two.
     let items = 600;
     let words: DictionaryArray<Int8Type> = (0..items).map(|i| ["x", "y", "z"][i % 3]).collect();
     let ends = Int32Array::from_iter_values((0..items as i32 / 2).map(|run| 2 * run + 2));

@@ -10,7 +10,7 @@ use spirea_specimens::snapshots::{BACKEND, options, try_build, write_file};
 use spirea_store::repository::{Settings, Shrinking};
 use spirea_store::{Changes, Protocol, Repository, Silent, Snapshot, StoreError};
 
-/// Rows of a table: mostly short values, and every 97th long.
+/// Number of rows of a table. Every 97th value is long, and the others are short.
 const ROWS: u64 = 400;
 
 fn value(row: u64) -> String {

@@ -41,7 +41,8 @@ pub struct CheckOptions {
     device: DeviceOptions,
 }
 
-/// Default limit for checks of full size, in minutes: together with `bench`, less than 8.
+/// Default limit for checks of full size, in minutes. With this limit, the checks and `bench`
+/// together take less than 8 minutes.
 const MINUTES: f64 = 1.75;
 
 /// The backends that a check compares.

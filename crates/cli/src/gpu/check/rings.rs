@@ -203,8 +203,8 @@ fn run<B: RingBackend>(backend: &B, tables: &B::Tables, inputs: &Inputs) -> anyh
     Ok(results)
 }
 
-/// Compares the CPU's results with those of every granularity, and of a mixture if the device
-/// chooses one.
+/// Compares the CPU's results with the device's results under every granularity. At full scale,
+/// also compares them under the granularities that the device chooses, possibly a mixture.
 fn compare(subject: &Subject, case: &Arc<Case>, shape: Shape, content: Content) -> anyhow::Result<String> {
     let inputs = Inputs::new(case, shape, content);
     let expected = run(&*subject.cpu, &subject.cpu.tables(&case.ring)?, &inputs)?;
@@ -231,7 +231,7 @@ fn compare(subject: &Subject, case: &Arc<Case>, shape: Shape, content: Content) 
     Ok(String::new())
 }
 
-/// Compares transforms with both butterflies with the definition.
+/// Compares transforms by each kind of butterfly with the definition.
 fn transforms(subject: &Subject, case: &Case, count: usize) -> anyhow::Result<String> {
     let (ring, device) = (&case.ring, subject.cuda.device());
     let tables = subject.cuda.tables(ring)?;
@@ -311,8 +311,8 @@ fn tiny(case: &Case) -> (Option<Content>, Option<Content>) {
     }
 }
 
-/// Returns a shape with which every kernel is launched. Its numbers are no powers of two, so that a
-/// ciphertext has no partner in the tournament.
+/// Returns a shape with which every kernel is launched. The number of rows is not a power of two,
+/// so that a ciphertext has no partner in the tournament.
 fn small(case: &Case) -> Shape {
     match case.set {
         Some(_) => Shape { rows: 3, columns: 5, batch: 2 },

@@ -68,7 +68,7 @@ fn a_running_server_answers_on_while_its_disk_cannot_be_read() {
     let http = Http::new();
     let cache = folder.join("cache");
     let found = |name: &str| editions(&service.url, name, &cache).unwrap();
-    // Clients that have a hint already; others cannot fetch it during the fault.
+    // The client fetches the hint now, because no client can fetch it during the fault.
     assert_eq!(found(NAME), vec![1; ROWS]);
     assert_eq!(found(KEYED), vec![1; ROWS]);
 

@@ -147,13 +147,14 @@ fn a_killed_stream_resumes_where_its_last_version_ends() {
     let path = repository(folder.path(), &base);
     let target = ["--repository", path.to_str().unwrap()];
 
-    // Killed inside a group: none of its changes are published, although a cursor came.
+    // The publisher is killed inside a group: none of the group's changes are published, although a
+    // cursor came.
     let mut stream = Stream::start(&target, &["--every-changes", "1000", "--every-seconds", "3600"]);
     assert_eq!(stream.before, 0);
     stream.send(&(lines(0) + &lines(1)));
     thread::sleep(Duration::from_millis(200));
     assert_eq!((stream.kill(), check(&path)), (0, 0));
-    // Killed between groups.
+    // The publisher is killed between groups.
     let mut stream = Stream::start(&target, &BLOCK_BY_BLOCK);
     stream.send(&(lines(0) + &lines(1)));
     assert_eq!(stream.output.by_ref().take(2).count(), 2);
@@ -203,7 +204,7 @@ fn a_stream_through_a_server_survives_the_end_of_either() {
     let mut service = Service::started(serve(&[&path], &[]), &log);
     let start =
         |service: &Service| Stream::start(&["--server", &service.admin, "--database", NAME], &BLOCK_BY_BLOCK);
-    // Two producers at one cursor: the second one publishes nothing.
+    // Two producers start at the same cursor: the second one publishes nothing.
     let [mut first, mut second] = [start(&service), start(&service)];
     first.send(&lines(0));
     assert_eq!(first.finish(), Ok(1));

@@ -45,7 +45,8 @@ fn next_keys_are_begun_once_and_not_waited_for() {
     };
     assert_eq!(look_up(&mut stage), 0);
     keys.count_queries(MOST_KEY_QUERIES / 8 * 7 - 2);
-    // The next keys are begun with the last query before the last eighth.
+    // The client begins to make the next keys at the query that leaves an eighth of the present
+    // keys' queries.
     assert_eq!([look_up(&mut stage), look_up(&mut stage)], [1, 1]);
     keys.count_queries(MOST_KEY_QUERIES / 8);
     assert_eq!(look_up(&mut stage), 1);

@@ -12,8 +12,8 @@ use crate::session::tests::{Server as Honest, response, value};
 const ROW: u64 = 3;
 
 /// Starts a server that answers correctly and accepts keys, unless `refused` gives another reply to
-/// an upload. Returns the server, a client whose keys allow one more query before it makes the next
-/// keys, these present keys, and the limits of requests.
+/// an upload. Returns the server, a client, the client's present keys, and the limits of requests.
+/// The client makes its next keys after one more query.
 fn near_the_end(
     refused: fn(usize) -> Option<Reply>,
     cache: &tempfile::TempDir,

@@ -42,7 +42,7 @@ fn add_to_b(ciphertext: &mut [u8], coefficient: usize, amount: i64) {
     add(ciphertext, N * a as usize + coefficient * b as usize, b, amount);
 }
 
-/// Returns the session's ring secret: the phases of the ciphertext (1, 0) are its entries.
+/// Returns the entries of the session's ring secret, which are the phases of the ciphertext (1, 0).
 fn secret(session: &Session) -> Vec<i64> {
     let index = session.base.client.index();
     let Prepared { state, .. } = index.query(0, &mut SecretRng::from_os().unwrap()).unwrap();
@@ -104,7 +104,7 @@ fn a_server_that_sees_which_answers_are_refused_learns_one_bit_of_each_secret_an
             0 => assert_eq!(result.unwrap()[0].as_ref().unwrap().fields(), [value(ROW)]),
             _ => assert!(matches!(result, Err(ClientError::Protocol(ProtocolError::Corrupted)))),
         }
-        // A refusal ends the secret before anything else is sent.
+        // After a refusal the client discards the secret before it sends anything else.
         assert_eq!(secret(&session) == *known, known[entry] == 0);
         // The server sees a refusal only by the client's change of keys, and the new keys were
         // never used before.
@@ -117,8 +117,8 @@ fn a_server_that_sees_which_answers_are_refused_learns_one_bit_of_each_secret_an
     }
     let different: HashSet<&Vec<i64>> = secrets.values().collect();
     assert_eq!(different.len(), refusals + usize::from(!seen[TRIES - 1]), "one secret for each refusal");
-    // By chance alone: an answer is refused with probability 2/3, and an entry is not 0 with
-    // probability 2/3, so both agree with probability 5/9.
+    // By chance, an answer is refused with probability 2/3, and an entry is not 0 with probability
+    // 2/3. So refusals agree with the entries of an unrelated secret with probability 5/9.
     for secret in different {
         let agree = seen.iter().zip(secret).filter(|&(&refused, &entry)| refused == (entry != 0)).count();
         assert!(agree < TRIES * 3 / 4, "{agree} of {TRIES} entries of one secret");

@@ -1,8 +1,9 @@
 //! Products of ciphertexts by the method of Bajard, Eynard, Hasan and Zucca.
 //!
-//! Factors that the method multiplies single residues by are part of the scale of the inverse
-//! transform before. Sums of residues times constants are sums of 64 bits, reduced once: constants
-//! carry the factor 2^32 for that. Signed numbers are shifted to be positive.
+//! If the method multiplies a single residue by a factor, the scale of the preceding inverse
+//! transform includes this factor. Sums of residues times constants have 64 bits and are reduced
+//! once; the constants carry the factor 2^32 for this reduction. Signed numbers are shifted to be
+//! positive.
 
 use std::array;
 
@@ -406,9 +407,9 @@ impl Kernel for InnerProduct<'_> {
 }
 
 /// Kernel that computes quotients by q modulo the primes of q. `residues` are derived from the
-/// product. Modulo the primes of q, they are its digits. Modulo the base, they are its residues
-/// over q, times the digits' factors. Modulo the last prime, they are its residues over -q and the
-/// base's product, plus half the prime.
+/// product. Modulo the primes of q, they are the product's digits. Modulo the base, they are the
+/// product's residues over q, times the digits' factors. Modulo the last prime, they are the
+/// product's residues over -q and the base's product, plus half the prime.
 struct Quotient<'a> {
     own: [Modulus; PRODUCT_PRIMES],
     extension: [Modulus; EXTENSION_PRIMES],

@@ -1,10 +1,10 @@
 //! Key switching with a special prime P, the last of a ring's primes.
 //!
-//! Ciphertexts are values. A switch of c at l primes of q takes (l + 1) (l + 2) transforms, 12 at
-//! two primes: l inverse ones of c to its digits, l^2 forward ones of digits modulo the other
-//! primes, 2 inverse ones of the sums modulo P, and 2 l forward ones of the remainders that are
-//! subtracted before the division by P. The digit of a prime needs no transform modulo this prime:
-//! its values are those of c.
+//! Ciphertexts are values. If q has l primes, a switch of c takes (l + 1) (l + 2) transforms, for
+//! example 12 for two primes. These are l inverse transforms of c to its digits, l^2 forward
+//! transforms of digits modulo the other primes, 2 inverse transforms of the sums modulo P, and 2 l
+//! forward transforms of the remainders that are subtracted before the division by P. The digit of
+//! a prime needs no transform modulo this prime: its values are those of c.
 //!
 //! Keys are divided by P in advance, so that the division is one more product in each sum.
 
@@ -88,7 +88,7 @@ pub(super) fn relinearise<L: WordLanes<W>, const W: usize>(
     }
 }
 
-/// Writes the ciphertext of the phase c s' for the key's secret s'. The values of c are in
+/// Writes a ciphertext with the phase c s', where s' is the key's secret. The values of c are in
 /// `scratch.images`.
 fn switch<L: WordLanes<W>, const W: usize>(
     lanes: L,

@@ -6,11 +6,12 @@ use crate::driver::Compute;
 /// form takes 4 bytes a residue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Form {
-    /// Words, by integer arithmetic: one multiply-add of 32 x 32 bits into 64.
+    /// Words, multiplied by integer arithmetic with one multiply-add of 32 x 32 bits into 64.
     Words,
-    /// Four planes of 8 bits, by tensor cores: 16 products of bytes.
+    /// Four planes of 8 bits, multiplied by tensor cores with 16 products of bytes.
     Octets,
-    /// Four planes of 7 bits, by tensor cores: 10 products of bytes. For primes below 2^28.
+    /// Four planes of 7 bits, multiplied by tensor cores with 10 products of bytes; for primes
+    /// below 2^28.
     Septets,
 }
 
@@ -84,9 +85,10 @@ impl Form {
 /// Threads that multiply together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Team {
-    /// Warp: any device, and any number of queries.
+    /// One warp, for any device and any number of queries.
     Warp,
-    /// Four warps, whose products run in the background: compute capability 9.0, for many queries.
+    /// Four warps, whose products run in the background; for compute capability 9.0 and many
+    /// queries.
     Warpgroup,
 }
 

@@ -1,4 +1,4 @@
-//! Step `poly_fold`: the plain matrix, transposed, times the leaves of a batch.
+//! Step `poly_fold`: the product of the transposed plain matrix and the leaves of a batch.
 //!
 //! docs/kernels/cuda-product.md describes the layout, the kernels and their overlap.
 

@@ -12,7 +12,7 @@ use spirea_specimens::{VERSION, gate, no_hook};
 
 use super::fixture::{Fixture, both, database, in_memory, publish, register, set_bytes, submit};
 
-/// Reservation that counts turns and has, or has not, room for keys.
+/// Reservation that counts turns, and whose room for keys a test sets.
 #[derive(Default)]
 struct Counted {
     turn: Mutex<()>,

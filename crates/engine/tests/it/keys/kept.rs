@@ -19,7 +19,7 @@ fn the_least_recently_used_leave_memory_first() {
     let c = fixture.register(&keys(3));
     assert_eq!([a, b, c].map(|keys| fixture.knows(keys)), [true, false, true]);
     assert_eq!((fixture.usage()[0], fixture.seen.alive()), ((2, 2 * PREPARED), 2));
-    // Their client uploads them again.
+    // The client of the evicted keys uploads them again.
     assert_eq!(fixture.register(&keys(2)), b);
     assert_eq!([a, b, c].map(|keys| fixture.knows(keys)), [false, true, true]);
 }
@@ -77,7 +77,8 @@ fn a_restart_keeps_keys_and_the_order_of_their_use() {
         let fixture = Fixture::new(&both(folder.path()));
         [1, 2, 3].map(|client| fixture.register(&keys(client)))
     };
-    // Times far enough apart for any file system, with the second as the latest.
+    // Sets times that are far enough apart for any file system. The second file has the latest
+    // time.
     for (client, age) in [(1, 20), (2, 0), (3, 40)] {
         let file = File::options().append(true).open(file_of(folder.path(), client).unwrap()).unwrap();
         file.set_modified(SystemTime::now() - Duration::from_secs(age)).unwrap();

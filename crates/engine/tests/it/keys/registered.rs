@@ -106,7 +106,7 @@ fn keys_serve_every_version_that_needs_their_form() {
     let next = publish(Version::new([2; 32]), NaiveBackend.id(), 0);
     assert_eq!(ask(&fixture.engine, "test", Version::new([2; 32]), hash).unwrap(), 1);
     assert_eq!((fixture.seen.prepared(), next.prepared()), (1, 0));
-    // The same version on another backend.
+    // Publishes the same version on another backend.
     let elsewhere = publish(Version::new([2; 32]), BackendId::unique(), 0);
     assert_eq!(ask(&fixture.engine, "test", Version::new([2; 32]), hash).unwrap(), 1);
     assert_eq!((next.prepared(), elsewhere.prepared()), (0, 1));

@@ -20,7 +20,7 @@ use spirea_pim_figures::{Figure, RECORD_BYTES, Shared, comparisons, figures, rec
 /// tasklet in the simulation.
 const TASKLETS: [u32; 8] = [1, 2, 4, 8, 11, 12, 16, 24];
 const BLOCKS: u32 = 50;
-/// Sizes in GiB of the tables for which passes shared by queries are priced.
+/// Sizes, in GiB, of the tables for which the gain by passes that queries share is computed.
 const SHARED_SIZES: [f64; 2] = [1.0, 8.0];
 
 /// Options of `spirea-lab bench pim`.

@@ -69,7 +69,8 @@ impl Params {
         PanelLayout::covering(self.rows, self.columns).expect("validated parameters have a layout")
     }
 
-    /// Returns log2 of a bound for every database, if the hint has `hint_bits` bits a word.
+    /// Returns log2 of a bound on the probability that an error exceeds the fraction `share` of the
+    /// tolerated error, for every database. The hint has `hint_bits` bits a word.
     fn exceedance_log2(&self, hint_bits: u32, share: f64) -> f64 {
         let hint = HintRounding { entries: self.lwe_set().degree(), bits: hint_bits };
         noise::exceedance_log2(self.columns, hint, ROUNDED_BITS, self.record_bytes, share)
@@ -87,7 +88,8 @@ impl Params {
         QueryLayout { first, dropped_bits: 0, second: 0, ciphertext: 0 }
     }
 
-    /// Returns the number of columns that a record takes: the ciphertext columns of a query.
+    /// Returns the number of columns that a record takes, which is the number of encrypted unit
+    /// vectors in a query.
     pub fn record_columns(&self) -> usize {
         self.record_bytes.div_ceil(self.rows)
     }

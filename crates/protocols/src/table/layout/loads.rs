@@ -45,7 +45,8 @@ impl Loads {
             most += most.div_ceil(8);
         }
         let buckets = self.widths(most).count().max(shape.buckets as usize);
-        // Searches the least fill that suffices: `most` does, and values up to `more` do not.
+        // Searches for the smallest fill that suffices: `most` suffices, and fills up to `more` do
+        // not.
         let (mut fill, mut more) = (most, 0);
         while fill - more > 1 {
             let middle = more.midpoint(fill);

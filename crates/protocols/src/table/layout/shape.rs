@@ -131,8 +131,8 @@ impl Shape {
         };
         let (total, squares) = (sum(|bytes| bytes), sum(|bytes| bytes * bytes));
         let longest = framing.entry(lengths.longest());
-        // Whole numbers of the longest entry, since entries of one length leave no smaller gaps to
-        // fill.
+        // Tries fills that are multiples of the longest entry, because entries of one length leave
+        // no smaller gaps to fill.
         let fills = successors(Some(1usize), |&entries| Some(entries + (entries / 2).max(1)))
             .map(|entries| (entries * longest) as f64);
         let of_fill = |fill: f64| {

@@ -10,7 +10,8 @@ const MAGIC: [u8; TAG_BYTES] = *b"spirea spent v1\n";
 /// Length of a nonce's hash, in bytes.
 const TAG_BYTES: usize = 16;
 
-/// Hash of a nonce, short enough to keep millions. Nonces of honest clients do not collide.
+/// Hash of a nonce. It is so short that a server can keep millions of them. Nonces of honest
+/// clients do not collide.
 type Tag = [u8; TAG_BYTES];
 
 /// Reason why a token is not spent.
@@ -165,7 +166,7 @@ mod tests {
         assert!(matches!(spent.spend(&nonce(2)), Err(SpendError::Full)));
         assert!(matches!(spent.spend(&nonce(1)), Err(SpendError::Twice)));
         drop(spent);
-        // After a restart with room for more tokens.
+        // The server restarts, with room for more tokens.
         let spent = Spent::open(&path, 3).unwrap();
         assert!(spent.contains(&nonce(0)));
         spent.spend(&nonce(2)).unwrap();

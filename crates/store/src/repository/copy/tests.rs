@@ -185,7 +185,7 @@ fn a_lying_publisher_changes_nothing() {
         ("record", &|_, bytes| flipped(bytes, 60)),
         ("record", &|_, _| Vec::new()),
         ("record", &|_, bytes| renumbered(&bytes, &|record| record.sequence = 1)),
-        // A base and a delta that do not belong together, and a delta for a base.
+        // The first record names a delta as its base; the second names a base as its delta.
         ("record", &|_, bytes| renumbered(&bytes, &|record| record.base = record.delta.unwrap())),
         ("record", &|_, bytes| renumbered(&bytes, &|record| record.delta = Some(record.base))),
         ("manifest", &|_, bytes| flipped(bytes, 600)),
@@ -295,7 +295,7 @@ fn a_copy_takes_no_more_of_the_disk_than_is_allowed() {
     let kept = bytes_below(&pair.follower.folder().join(BASES)).unwrap();
     let delta = pair.publisher.current().unwrap().delta.unwrap();
     let files: u64 = delta.manifest().files().map(|file| file.bytes).sum();
-    // The manifest comes first, and counts.
+    // The manifest is received before the files, and its bytes count towards the limit.
     let manifest = fs::metadata(delta.folder().join(MANIFEST_FILE)).unwrap().len();
     let needed = u64::try_from(kept).unwrap() + files + manifest;
     let within = |most| {

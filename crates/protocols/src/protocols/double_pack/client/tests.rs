@@ -28,8 +28,8 @@ const RECORD_BYTES: usize = 16;
 /// the upper eight bits of the coefficients of these bytes are whole bytes. A short checksum at
 /// such positions helps the server.
 const MARKED: [usize; 4] = [3, 7, 11, 15];
-/// The record that the server knows the client to ask for now: in the first column and the first
-/// group.
+/// Record that the client asks for now, as the server knows. It lies in the first column and the
+/// first group.
 const KNOWN: usize = 3;
 const KNOWN_NAME: usize = 200;
 
@@ -363,7 +363,7 @@ fn a_server_that_knows_factors_makes_a_record_name_an_earlier_query() {
 }
 
 /// The inner ciphertexts of the current query, folded with the second vector of an earlier one,
-/// decode if both vectors have one factor.
+/// decode if both vectors have the same factor.
 #[test]
 fn a_server_that_knows_factors_makes_an_earlier_query_select_the_group() {
     let mut rng = SecretRng::deterministic_for_tests(4);
@@ -389,7 +389,7 @@ fn groups_selected_by_an_earlier_query_are_refused() {
     assert!(accepted <= most_accepted, "{accepted} accepted");
 }
 
-/// If both vectors of a query had one factor, the query's own group could be added to a record
+/// If both vectors of a query had the same factor, the query's own group could be added to a record
 /// whose column the server knows.
 #[test]
 fn answers_of_a_querys_own_second_vector_are_refused() {
@@ -436,8 +436,9 @@ fn added_answers_are_refused() {
         let planted = server.planted(addition, 1);
         let added: Vec<_> =
             earlier.iter().map(|query| server.answer(&server.read(query), vector, &planted)).collect();
-        // Adds the answer of one earlier query, or those of two for one record. Each query has
-        // separate factors. With three queries, every pair has a different sum.
+        // Adds the answer of one earlier query, or the answers of two earlier queries for one
+        // record. Each query has separate factors. With three queries, every pair has a different
+        // sum.
         for count in [1, 2] {
             let mut accepted = 0;
             for (state, inner, outer) in &known {
