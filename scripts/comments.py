@@ -4,7 +4,7 @@
 usage: comments.py check
        comments.py draw NUMBER [SEED]
 
-`check` fails if a comment is wider than 100 columns or begins with a word that hides its subject: CONTRIBUTING.md, "Comments".
+`check` fails if a comment is wider than 100 columns or begins with a word that hides its subject: CONTRIBUTING.md, "Prose".
 `draw` prints random comments with the line of code below each, for a reader who did not write them.
 """
 

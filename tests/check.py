@@ -58,6 +58,8 @@ def commands(files):
     if packages:
         yield [PYTHON, "-m", "pytest", "tests/system/test_imports.py"]
         yield [PYTHON, "scripts/comments.py", "check"]
+    if any(file.endswith(".md") for file in files):
+        yield ["python3", "scripts/prose.py", "check"]
     if scripts:
         yield [VENV / "bin/ruff", "check", *scripts]
         yield [VENV / "bin/ruff", "format", "--check", *scripts]

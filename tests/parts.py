@@ -118,10 +118,11 @@ PARTS = [
     ),
     Part(
         "lint",
-        "formatting, comments, imports, and leftovers of merges",
+        "formatting, comments, sentences of documents, imports, and leftovers of merges",
         [
             [CARGO, "fmt", "--all", "--", "--check"],
             ["python3", "scripts/comments.py", "check"],
+            ["python3", "scripts/prose.py", "check"],
             ["sh", "-c", "! git grep -nE '^(<<<<<<<|>>>>>>>) '"],
             system("imports", "runner"),
         ],

@@ -10,12 +10,13 @@ use spirea_math::random::public_row;
 /// Extent of the tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Form {
-    /// Form of `make test`: of slow and similar cases, it tests a few that the commit draws.
+    /// Form of `make test`. If cases are slow and similar, it tests only a few, which are drawn by
+    /// the commit's hash.
     Short,
-    /// Every case, as `CI_FULL=1` asks, but for cases that only the long form repeats in full.
+    /// Form of `CI_FULL=1`: every case, except cases that only the long form tests in full.
     Full,
-    /// Everything that tests can do, as `SPIREA_CONFORMANCE=long` asks: the oracle for every
-    /// protocol, more clients, every number of shares.
+    /// Form of `SPIREA_CONFORMANCE=long`: everything, with the oracle for every protocol, more
+    /// clients, and every number of shares.
     Long,
 }
 
@@ -49,22 +50,22 @@ static DRAWS: Mutex<BTreeMap<String, Vec<String>>> = Mutex::new(BTreeMap::new())
 /// Number of cases that the short and the full form draw. The long form tests all.
 #[derive(Clone, Copy, Debug)]
 pub struct Count {
-    /// Of the short form.
+    /// Number for the short form.
     pub short: usize,
-    /// Of the full form.
+    /// Number for the full form.
     pub full: usize,
 }
 
-/// A number of the short form alone: the full form tests all cases.
+/// Converts the number for the short form; the full form then tests all cases.
 impl From<usize> for Count {
     fn from(short: usize) -> Self {
         Self { short, full: usize::MAX }
     }
 }
 
-/// Returns true if the form tests this case of `what`. The forms draw `count` of all `cases` by the
-/// commit's hash; the long form tests all. The first call for `what` prints the draw and the
-/// command that repeats it.
+/// Returns true if the form tests this case of `what`. The short and the full form draw `count` of
+/// all `cases` by the commit's hash; the long form tests all cases. The first call for `what`
+/// prints the draw and the command that repeats it.
 ///
 /// # Panics
 /// If `case` is not among the cases.
@@ -124,7 +125,7 @@ mod tests {
             assert!(drawn.len() == 2 && drawn[0] != drawn[1], "{drawn:?}");
             drawn.into_iter().for_each(|case| *times.entry(case).or_insert(0) += 1);
         }
-        // Each is expected 200 times of 500, with a standard deviation of 11.
+        // Each case is expected in 200 of the 500 draws, with a standard deviation of 11.
         assert!(
             times.len() == cases.len() && times.values().all(|&times| (130..270).contains(&times)),
             "{times:?}"

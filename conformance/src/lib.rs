@@ -97,7 +97,8 @@ pub fn setup_of<B: ProtocolBackend>(
     prepare(backend, backend, params, records)
 }
 
-/// The same of a server that lies: it changes the bytes of what it computed of the database.
+/// Sets up like [`setup_of`], but the server lies: `change` modifies the bytes that it precomputed
+/// from the database.
 pub fn setup_of_liar<B: ProtocolBackend>(
     backend: &Arc<B>,
     params: &ProtocolParams,
@@ -111,8 +112,8 @@ pub fn setup_of_liar<B: ProtocolBackend>(
     open(backend, params, records, stored)
 }
 
-/// The same with what is computed of the database once by another backend than the one that
-/// answers.
+/// Sets up like [`setup`], but the backend `preparing` does the precomputation from the database,
+/// and `backend` answers.
 pub fn setup_prepared_by<P: ProtocolBackend, B: ProtocolBackend>(
     preparing: &Arc<P>,
     backend: &Arc<B>,
@@ -207,11 +208,11 @@ pub fn slices(answers: &[Vec<u8>]) -> Vec<&[u8]> {
     answers.iter().map(Vec::as_slice).collect()
 }
 
-/// Minimum margin, in bits, between an answer's noise and what decoding tolerates.
+/// Minimum margin, in bits, between an answer's noise and the noise that decoding tolerates.
 pub const LEAST_MARGIN_BITS: f64 = 3.0;
 
-/// Checks that every record of `indices` decodes through bytes, in batches, with a margin of noise.
-/// Returns the measured margin in bits.
+/// Checks that every record of `indices` decodes from the bytes of answers to batches, and that the
+/// noise keeps a margin. Returns the measured margin in bits.
 pub fn records_decode(setup: &Setup, indices: &[u64], rng: &mut SecretRng) -> f64 {
     let sizes = setup.params.sizes();
     let (mut squares, mut count) = (0.0, 0usize);
@@ -235,13 +236,14 @@ pub fn records_decode(setup: &Setup, indices: &[u64], rng: &mut SecretRng) -> f6
     margin
 }
 
-/// log2 of the least acceptable probability of a greatest error, under the parameters' error model.
+/// log2 of the minimum probability that the parameters' error model must give to the greatest
+/// measured error.
 pub const LEAST_EXCEEDANCE_LOG2: f64 = -20.0;
 
-/// Returns the greatest error of any number in the answers to `indices`, as a share of what
-/// decoding tolerates, over `clients` clients with separate secrets and keys. Checks that every
-/// record decodes, and that the parameters' error model gives such an error a probability of at
-/// least 2^[`LEAST_EXCEEDANCE_LOG2`].
+/// Returns the greatest error of any number in the answers to `indices`, as a share of the error
+/// that decoding tolerates, over `clients` clients with separate secrets and keys. Checks that
+/// every record decodes, and that the parameters' error model gives such an error a probability of
+/// at least 2^[`LEAST_EXCEEDANCE_LOG2`].
 pub fn greatest_error(setup: &mut Setup, indices: &[u64], clients: usize, rng: &mut SecretRng) -> f64 {
     let greatest = greatest_error_of_any(setup, indices, clients, rng);
     let responses = (indices.len() * clients) as f64;
@@ -261,9 +263,9 @@ pub fn greatest_error_of_any(setup: &mut Setup, indices: &[u64], clients: usize,
     errors(setup, indices, clients, rng).into_iter().map(f64::abs).fold(0.0, f64::max)
 }
 
-/// Returns the errors of all numbers in the answers to `indices`, as shares of what decoding
-/// tolerates, over `clients` clients with separate secrets and keys. Checks that every record
-/// decodes.
+/// Returns the errors of all numbers in the answers to `indices`, as shares of the error that
+/// decoding tolerates, over `clients` clients with separate secrets and keys. Checks that every
+/// record decodes.
 pub fn errors(setup: &mut Setup, indices: &[u64], clients: usize, rng: &mut SecretRng) -> Vec<f64> {
     let mut all = Vec::new();
     for _ in 0..clients {

@@ -1,4 +1,5 @@
-//! Checks that shares of a database together give the answers of a server of the whole.
+//! Checks that the shares of a database together give the answers of a server of the whole
+//! database.
 
 use std::sync::Arc;
 
@@ -42,14 +43,15 @@ fn roles(count: usize) -> impl Iterator<Item = Role> {
     Share::new(0, count).unwrap().all().map(role)
 }
 
-/// A database in files, with the queries of a batch of look-ups, and the answers of a whole server.
+/// A database in files, with the queries of a batch of look-ups, and the answers of servers of the
+/// whole database.
 pub struct Divided {
     params: ProtocolParams,
     stored: Stored,
     client: Box<dyn AnyIndexClient>,
     /// Queries to each party.
     queries: Vec<Vec<Vec<u8>>>,
-    /// Answers of each party's whole server.
+    /// Answers of each party's server of the whole database.
     expected: Vec<Vec<Vec<u8>>>,
 }
 
@@ -124,8 +126,8 @@ impl Divided {
         shards.iter().map(|shard| partial(&**shard)).collect()
     }
 
-    /// Checks that `count` shares answer like the whole, both through the bytes of their partials
-    /// and as one [`Sharded`].
+    /// Checks that `count` shares answer like a server of the whole database, both through the
+    /// bytes of their partials and as one [`Sharded`].
     pub fn shares_answer<B: ProtocolBackend>(&self, backend: &Arc<B>, residence: Residence, count: usize) {
         self.partials_combine(backend, residence, count);
         for (party, opening) in self.openings(residence) {
@@ -137,8 +139,8 @@ impl Divided {
         }
     }
 
-    /// Checks that the partials of `count` shares, through their bytes and in any order, combine to
-    /// the answers of the whole.
+    /// Checks that the partials of `count` shares, parsed from bytes and in any order, combine to
+    /// the answers of a server of the whole database.
     pub fn partials_combine<B: ProtocolBackend>(&self, backend: &Arc<B>, residence: Residence, count: usize) {
         for (party, opening) in self.openings(residence) {
             let shards = self.shards(backend, opening, count);
@@ -222,8 +224,9 @@ impl Divided {
         }
     }
 
-    /// Checks that anything but one partial of each share of the batch is refused, and that a share
-    /// refuses to answer alone. Partials of wrong content give wrong answers.
+    /// Checks that partials are refused unless there is exactly one well-formed partial from each
+    /// share, for this batch. Also checks that a share refuses to answer alone. Partials with wrong
+    /// content are accepted, but give wrong answers.
     pub fn wrong_partials_are_refused<B: ProtocolBackend>(&self, backend: &Arc<B>, rng: &mut SecretRng) {
         for (party, opening) in self.openings(Residence::Copied) {
             let shards = self.shards(backend, opening, 2);

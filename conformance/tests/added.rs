@@ -1,6 +1,6 @@
-//! A lying server that adds answers. To the answer of a query whose record it knows, it adds the
-//! answer of an earlier query under the same keys over a forged table. The sum would be a valid
-//! record that names the earlier query's column.
+//! A lying server that adds answers. The server knows the record of the current query. To its
+//! answer, the server adds the answer that an earlier query under the same keys gets from a forged
+//! table. The sum would be a valid record that names the earlier query's column.
 #![allow(clippy::print_stdout, reason = "the number of accepted answers is worth seeing")]
 
 use std::ops::Range;
@@ -14,7 +14,8 @@ use spirea_math::random::SecretRng;
 use spirea_protocols::registry::{Choice, ProtocolParams};
 use spirea_protocols::{Prepared, PreparedKeys, Query};
 
-/// Protocols of one fold, and those that `added_folds` and `added_bins` attack.
+/// Protocols that are attacked: those of one fold here, and the others in `added_folds` and
+/// `added_bins`.
 const PROTOCOLS: [&str; 4] = ["exppack-simple", "hybrid", TWO_FOLDS, IN_BINS];
 pub const TWO_FOLDS: &str = "exppack-double";
 /// The bins of `exppack-simple`, which `added_bins` attacks.
@@ -23,7 +24,7 @@ pub const IN_BINS: &str = "bins of exppack-simple";
 pub const RECORD_BYTES: usize = 64;
 const CHECKSUM_BYTES: usize = 8;
 const COLUMNS: usize = 256;
-/// Record that the server knows to be queried now.
+/// Index of the current query's record, which the server knows.
 const KNOWN: u64 = 3;
 
 /// Returns a record that a client accepts. Its checksum has a public key, like the checksums of
@@ -52,7 +53,8 @@ fn parameters(protocol: &str) -> ProtocolParams {
     ProtocolParams::from_json(json.to_string().as_bytes()).unwrap()
 }
 
-/// Splits a number into two bytes whose sum is the number: one element of the field is not a byte.
+/// Splits a number into two bytes whose sum is the number. Two bytes are needed because the largest
+/// element of the field, 256, is not a byte.
 fn bytes_of(number: u32) -> [u8; 2] {
     [number.min(255) as u8, (number / 256) as u8]
 }
@@ -87,15 +89,15 @@ impl Coefficient {
     }
 }
 
-/// The sum of two responses under one secret, coefficient by coefficient.
+/// Adds a response to another response under the same secret, coefficient by coefficient.
 pub fn add(sum: &mut [u8], other: &[u8]) {
     Coefficient::all().for_each(|coefficient| {
         coefficient.set(sum, coefficient.of(sum) + coefficient.of(other));
     });
 }
 
-/// Returns the numbers, each as two bytes to be added, that turn the `known` record into `wanted`
-/// if the quotient of factors is `ratio`.
+/// Returns the numbers to plant. They turn the `known` record into `wanted` if the quotient of the
+/// factors is `ratio`. Each number is split into two bytes whose sum is the number.
 pub fn planted(known: &[u8], wanted: &[u8], ratio: u32) -> Vec<[u8; 2]> {
     let inverse = (1..FIELD_ORDER).find(|x| x * ratio % FIELD_ORDER == 1).unwrap();
     let difference =
@@ -112,12 +114,13 @@ pub struct Attack {
 }
 
 impl Attack {
-    /// Forges records for each column such that, if the quotient of factors is `ratio(column)`, the
-    /// known record becomes a record that names the column.
+    /// Forges records for each column. If the quotient of the factors is `ratio(column)`, they turn
+    /// the known record into a record that names the column.
     fn new(protocol: &str, ratio: impl Fn(u64) -> u32) -> Self {
         let (params, known) = (parameters(protocol), record_of(KNOWN));
         let per_column = params.grid().records_per_unit() as u64;
-        // Position of the known record in its unit, used in all columns.
+        // The known record's position in its unit; forged records have this position in every
+        // column.
         let within = KNOWN % per_column;
         let planted = |index: u64| -> Vec<[u8; 2]> {
             let column = index / per_column;
@@ -129,8 +132,8 @@ impl Attack {
         Self::of(&params, KNOWN, planted)
     }
 
-    /// Opens the tables. In the honest one, record `known` names itself; `planted` returns the
-    /// numbers at an index of the forged ones, each as two bytes to be added.
+    /// Opens the tables. In the honest table, record `known` names itself. `planted` returns the
+    /// numbers to plant at an index, each as two bytes: one for each forged table.
     pub fn of(params: &ProtocolParams, known: u64, planted: impl Fn(u64) -> Vec<[u8; 2]>) -> Self {
         let backend = Arc::new(CpuBackend::new(2).unwrap());
         let mut honest = records(params, Content::Random(5));
@@ -155,8 +158,8 @@ impl Attack {
         self.honest.client.query(index, rng).unwrap().queries.remove(0)
     }
 
-    /// Returns the name in the record that the client accepts, if any, when the answers to earlier
-    /// queries are added.
+    /// Adds the answers to earlier queries, and returns the name in the record if the client
+    /// accepts it.
     fn lie(&self, earlier: &[Vec<u8>], rng: &mut SecretRng) -> Option<u64> {
         let Prepared { queries, state } = self.honest.client.query(KNOWN, rng).unwrap();
         let mut answer = self.honest.answers(&[queries]).remove(0).remove(0);
@@ -170,7 +173,7 @@ impl Attack {
     }
 }
 
-/// The short and the full form draw one: each costs a minute.
+/// The short and the full form draw one protocol, since each takes a minute.
 pub fn is_tested(protocol: &str) -> bool {
     is_drawn("added answers", &PROTOCOLS, Count { short: 1, full: 1 }, protocol)
 }
@@ -182,7 +185,7 @@ fn of_one_fold() -> impl Iterator<Item = &'static str> {
 #[test]
 fn one_quotient_of_factors_in_256_lets_an_added_answer_through() {
     for protocol in of_one_fold() {
-        // Column j holds what is accepted under the quotient j + 1.
+        // The client accepts the record planted in column j if the quotient is j + 1.
         let attack = Attack::new(protocol, |column| column as u32 + 1);
         // All earlier queries use the same randomness and so the same factor: each column tests one
         // quotient of the same two factors.
@@ -200,14 +203,15 @@ fn one_quotient_of_factors_in_256_lets_an_added_answer_through() {
 
 #[test]
 fn added_answers_are_refused() {
-    /// Number of tries in the long form, and maximum number of accepted ones; about 4 are expected.
+    /// Number of tries in the long form, and maximum number of accepted tries. About 4 accepted
+    /// tries are expected.
     const TRIES: usize = 1000;
     const MOST_ACCEPTED: usize = 30;
     let share = if Form::of_environment() == Form::Long { 1 } else { 20 };
     let mut rng = SecretRng::from_os().unwrap();
     for protocol in of_one_fold() {
         let attack = Attack::new(protocol, |_| 1);
-        // One or several earlier queries, each with its own factor.
+        // Counts for one earlier query and for three, each query with its own factor.
         let mut accepted = [0; 2];
         for (accepted, queries) in accepted.iter_mut().zip([1, 3]) {
             for attempt in 0..TRIES / share {

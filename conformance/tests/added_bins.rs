@@ -1,6 +1,7 @@
-//! A lying server that adds answers of one query: to the answer of a bin whose record it knows, the
-//! answer of another bin over a forged table. The sum would be a valid record that names the column
-//! asked for in the other bin. All bins are under one secret, so no earlier query is needed.
+//! A lying server that adds answers of one query. The server knows the record that is queried in
+//! one bin. To the answer of this bin, it adds the answer of another bin over a forged table. The
+//! sum would be a valid record that names the column asked for in the other bin. All bins are under
+//! one secret, so no earlier query is needed.
 #![allow(clippy::print_stdout, reason = "the number of accepted answers is worth seeing")]
 
 use spirea_conformance::{Form, with_grid};
@@ -14,9 +15,9 @@ use crate::added::{
 };
 
 const COLUMNS: usize = 256;
-/// Records of two bins in turn, one in each unit.
+/// Number of bins. Records belong to the bins in turn, and each unit has one record.
 const BINS: u64 = 2;
-/// Record of the first bin that the server knows to be queried.
+/// Index of the record that is queried in the first bin, which the server knows.
 const KNOWN: u64 = 0;
 
 fn parameters() -> ProtocolParams {
@@ -44,8 +45,8 @@ fn moved_up(response: &[u8], rows: usize) -> Vec<u8> {
 struct AttackOnBins(Attack);
 
 impl AttackOnBins {
-    /// Forges records for each column of the second bin such that, if the quotient of factors is
-    /// `ratio(column)`, the known record becomes a record that names the column.
+    /// Forges records for each column of the second bin. If the quotient of the factors is
+    /// `ratio(column)`, they turn the known record into a record that names the column.
     fn new(ratio: impl Fn(u64) -> u32) -> Self {
         let planted = |index: u64| match index % BINS {
             1 => planted(&record_of(KNOWN), &record_of(1000 + index / BINS), ratio(index / BINS)),
@@ -54,8 +55,8 @@ impl AttackOnBins {
         Self(Attack::of(&parameters(), KNOWN, planted))
     }
 
-    /// Returns the name in the record that the client accepts in the first bin, if any, while it
-    /// asks for a column of the second.
+    /// Answers a query for the known record in the first bin and for a column of the second.
+    /// Returns the name in the first bin's record if the client accepts it.
     fn lie(&self, column: u64, rng: &mut SecretRng) -> Option<u64> {
         let Attack { honest, planted, keys } = &self.0;
         let asked = [KNOWN, BINS * column + 1];
@@ -78,8 +79,8 @@ fn one_quotient_of_factors_of_two_bins_in_256_lets_an_added_answer_through() {
     if !is_tested(IN_BINS) {
         return;
     }
-    // Column j holds what is accepted under the quotient j + 1, and the factors are the same each
-    // time.
+    // The client accepts the record planted in column j if the quotient is j + 1, and the factors
+    // are the same in every try.
     let attack = AttackOnBins::new(|column| column as u32 + 1);
     let tries = (0..COLUMNS as u64).map(|column| {
         attack.lie(column, &mut SecretRng::deterministic_for_tests(4)).map(|name| (column, name))
@@ -94,7 +95,8 @@ fn answers_of_other_bins_are_refused() {
     if !is_tested(IN_BINS) {
         return;
     }
-    /// Number of tries in the long form, and maximum number of accepted ones; about 4 are expected.
+    /// Number of tries in the long form, and maximum number of accepted tries. About 4 accepted
+    /// tries are expected.
     const TRIES: usize = 1000;
     const MOST_ACCEPTED: usize = 30;
     let share = if Form::of_environment() == Form::Long { 1 } else { 20 };

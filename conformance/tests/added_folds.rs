@@ -1,7 +1,8 @@
-//! A lying server of `exppack-double` that adds answers: to the packed rows of a query whose record
-//! it knows, those of an earlier query's second vector under the same keys, over a table of its
-//! own. They are bytes of the first fold's hint. The server changes one entry in every row of the
-//! record, which changes the record by a multiple of one entry of the query's first secret.
+//! A lying server of `exppack-double` that adds answers. The server knows the record of the current
+//! query. To the packed rows of its answer, the server adds packed rows from a table of its own,
+//! selected by the second vector of an earlier query under the same keys. Packed rows are bytes of
+//! the first fold's hint. The server changes one entry in every row of the record, which changes
+//! the record by a multiple of one entry of the query's first secret.
 //!
 //! Each of a query's two factors has a test that fails without it:
 //! `a_change_across_one_threshold_meets_the_first_factor` for the first vector's factor,
@@ -27,21 +28,22 @@ const NAME_BYTES: usize = 3;
 /// Columns of the first fold, and groups, which are the columns of the second fold.
 const WIDTH: usize = 256;
 const SEED: [u8; 32] = [7; 32];
-/// The record that the server knows the client to ask for now: of the first column, and the group
-/// of this number.
+/// Index of the current query's record, which the server knows. The record is in the first column,
+/// and in the group of this number.
 const KNOWN: usize = 3;
 const KNOWN_NAME: u32 = (1 << (8 * NAME_BYTES)) - 1;
-/// The entry of the hint's rows that the server changes.
+/// Entry that the server changes in the rows of the hint.
 const ENTRY: usize = 1;
 
-/// A record that a client accepts: its checksum has a public key, as those of tables.
+/// Returns a record that a client accepts. Its checksum has a public key, like the checksums of
+/// tables.
 fn record_of(name: u32) -> Vec<u8> {
     let name = &name.to_le_bytes()[..NAME_BYTES];
     let checksum = blake3::hash(name);
     [name, &checksum.as_bytes()[..RECORD_BYTES - NAME_BYTES]].concat()
 }
 
-/// The name in a record, if its checksum is right.
+/// Returns the name in a record if its checksum is right.
 fn accepted(record: &[u8]) -> Option<u32> {
     let bytes: [u8; NAME_BYTES] = *record.first_chunk()?;
     let name = bytes.iter().rfold(0, |name, &byte| name << 8 | u32::from(byte));
@@ -58,19 +60,20 @@ fn parameters() -> ProtocolParams {
     )
 }
 
-/// The index of the record in a column and a group.
+/// Returns the index of the record in a column and a group.
 fn index_of(column: usize, group: usize) -> usize {
     column * WIDTH + group
 }
 
-/// Distance of an entry's two bytes from the middle. Close to it, no byte goes below 0 or above 255
-/// when a number of the field is added.
+/// Returns the distance of an entry's two bytes from the middle of their range. At a small
+/// distance, no byte leaves the range 0 to 255 when a number of the field is added.
 fn from_the_middle([low, high]: [u8; 2]) -> u8 {
     low.abs_diff(128).max(high.abs_diff(128).saturating_mul(32))
 }
 
-/// Records with the one of `name` in the known place. In its rows the entry that the server changes
-/// has the least `distance`, by the choice of two other records of the group.
+/// Returns records, of which the known record has the name `name`. Two other records of the group
+/// are chosen so that, in each row of the known record, the entry that the server changes has the
+/// least `distance`.
 fn favourable_records(params: &ProtocolParams, name: u32, distance: fn([u8; 2]) -> u8) -> Vec<Vec<u8>> {
     let mut records = records(params, Content::Random(5));
     records[KNOWN] = record_of(name);
@@ -84,7 +87,7 @@ fn favourable_records(params: &ProtocolParams, name: u32, distance: fn([u8; 2]) 
         let of_others = others.fold(0, u32::wrapping_add);
         let distance_with = |[one, two]: &[u8; 2]| {
             let word = of_others.wrapping_add(entry(1, *one)).wrapping_add(entry(2, *two));
-            // As the server rounds it.
+            // Rounds the entry as the server does.
             let [.., low, high] = word.wrapping_add(1 << 15).to_le_bytes();
             distance([low, high])
         };
@@ -98,7 +101,7 @@ fn favourable_records(params: &ProtocolParams, name: u32, distance: fn([u8; 2]) 
     records
 }
 
-/// The group that a planted name names.
+/// Returns the group that a planted name names.
 fn named_group(name: u32) -> usize {
     (name % FIELD_ORDER) as usize
 }
@@ -106,8 +109,9 @@ fn named_group(name: u32) -> usize {
 /// Numbers that the server plants for a group, in both bytes of an entry of each row.
 type Plants = Vec<[u8; 2]>;
 
-/// Numbers of the field for the bytes of a record that names the group, each behind its negative.
-/// All are bytes. They change the entry by a multiple of 2^32 / 257.
+/// Returns the numbers of the field that turn the known record into a record that names the group.
+/// Each number follows its negative; both are bytes. They change the entry by a multiple of 2^32 /
+/// 257.
 fn naming(group: usize, ratio: u32) -> Plants {
     let inverse = (1..FIELD_ORDER).find(|x| x * ratio % FIELD_ORDER == 1).unwrap();
     let known = record_of(KNOWN_NAME);
@@ -123,7 +127,7 @@ fn naming(group: usize, ratio: u32) -> Plants {
     names.find_map(numbers).unwrap()
 }
 
-/// Two names whose records differ by 0 or 1 in each byte, found by hashing.
+/// Returns two names whose records differ by 0 or 1 in each byte, found by trying names.
 fn neighbours() -> [u32; 2] {
     let steps = (1..1 << NAME_BYTES)
         .map(|bits: u32| (0..NAME_BYTES).fold(0, |sum, i| sum | (bits >> i & 1) << (8 * i)));
@@ -138,22 +142,23 @@ fn neighbours() -> [u32; 2] {
 struct Attack {
     honest: Setup,
     liar: Setup,
-    /// Bytes of an answer that are packed.
+    /// Number of bytes of packed rows at the start of an answer.
     packed_bytes: usize,
-    /// Bytes of a query that are its first vector.
+    /// Number of bytes of the first vector at the start of a query.
     first_bytes: usize,
 }
 
 impl Attack {
-    /// Plants for each group what makes the known record one that names the group, if the quotient
-    /// of factors is `ratio(group)`.
+    /// Plants numbers for each group. If the quotient of the factors is `ratio(group)`, they turn
+    /// the known record into a record that names the group.
     fn new(ratio: impl Fn(usize) -> u32) -> Self {
         let params = parameters();
         let records = favourable_records(&params, KNOWN_NAME, from_the_middle);
         Self::planting(params, records, |group| naming(group, ratio(group)))
     }
 
-    /// A server of these records that adds, by an earlier query, what is planted for its group.
+    /// Sets up an honest server of these records, and a lying server that answers an earlier query
+    /// with the numbers planted for the query's group.
     fn planting(params: ProtocolParams, records: Vec<Vec<u8>>, planted: impl Fn(usize) -> Plants) -> Self {
         let backend = Arc::new(CpuBackend::new(2).unwrap());
         let degree = LweSet::Module1280.degree();
@@ -186,14 +191,15 @@ impl Attack {
         setup.answers(&[vec![query.to_vec()]]).remove(0).remove(0)
     }
 
-    /// The name in the record that the client accepts, if it accepts one, for the answer that a
-    /// server makes of the query.
+    /// Makes a query for the known record, and returns the name in the decoded record if the client
+    /// accepts it. `answer` computes the server's answer from the query.
     fn told(&self, answer: impl FnOnce(&[u8]) -> Vec<u8>, rng: &mut SecretRng) -> Option<u32> {
         let Prepared { queries, state } = self.honest.client.query(KNOWN as u64, rng).unwrap();
         accepted(&self.honest.client.decode(state, &[&answer(&queries[0])]).ok()?)
     }
 
-    /// The honest answer, to which those of earlier queries are added.
+    /// Returns the honest answer, with the lying server's answers to earlier queries added to its
+    /// packed rows.
     fn sum(&self, query: &[u8], earlier: &[Vec<u8>]) -> Vec<u8> {
         let mut answer = Self::answer(&self.honest, query);
         for query in earlier {
@@ -204,13 +210,13 @@ impl Attack {
         answer
     }
 
-    /// The answer to the query with the first vectors of an earlier one.
+    /// Returns the answer to the query with its first vector replaced by that of an earlier query.
     fn with_first_of(&self, query: &[u8], earlier: &[u8]) -> Vec<u8> {
         Self::answer(&self.honest, &[&earlier[..self.first_bytes], &query[self.first_bytes..]].concat())
     }
 
-    /// The answer to the query, with the packed rows that the second vector of an earlier one
-    /// selects.
+    /// Returns the answer to the query, with its packed rows replaced by those that the second
+    /// vector of an earlier query selects.
     fn with_second_of(&self, query: &[u8], earlier: &[u8]) -> Vec<u8> {
         let packed = Self::answer(&self.honest, earlier);
         let moving = Self::answer(&self.honest, query);
@@ -234,9 +240,10 @@ fn one_quotient_of_factors_in_256_makes_a_record_name_an_earlier_group() {
     if !is_mounted("one quotient") {
         return;
     }
-    // Group j holds what is accepted under the quotient j + 1.
+    // The client accepts the record planted for group j if the quotient is j + 1.
     let attack = Attack::new(|group| group as u32 + 1);
-    // Of one randomness, so that all have the same factors: each group tries one quotient of them.
+    // All queries of a kind use the same randomness and so the same factors: each group tests one
+    // quotient of the same two factors.
     let (of_earlier, of_current) =
         (|| SecretRng::deterministic_for_tests(9), || SecretRng::deterministic_for_tests(5));
     let tries = (0..WIDTH).map(|group| {
@@ -249,24 +256,25 @@ fn one_quotient_of_factors_in_256_makes_a_record_name_an_earlier_group() {
     assert_eq!(named_group(name), group, "the record names the earlier query");
 }
 
-/// Returns the number of tries, and of those that may be accepted. Of an attack that succeeds once
-/// in 256 times, more are accepted with probability 2^-18 in the short form, less in the long one.
-/// Without the first vector's factor, about 16 of 100 are.
+/// Returns the number of tries, and the maximum number of accepted ones. If an attack succeeds once
+/// in 256 times, it exceeds this maximum with probability 2^-18 in the short form, and with a lower
+/// probability in the long form. Without the first vector's factor, about 16 of 100 tries are
+/// accepted.
 fn tries() -> [usize; 2] {
     if Form::of_environment() == Form::Long { [1000, 30] } else { [100, 5] }
 }
 
-/// Names that a client accepted.
+/// Counts of the tries that a client accepted.
 struct Told {
     what: &'static str,
-    /// Accepted as another record.
+    /// Number of tries accepted as another record.
     others: usize,
-    /// Accepted as the right record.
+    /// Number of tries accepted as the right record.
     unchanged: usize,
 }
 
 impl Told {
-    /// Counts what the client accepts in all tries, for a record of the name `right`.
+    /// Makes all tries and counts the accepted names; the right record has the name `right`.
     fn count(what: &'static str, right: u32, attempt: impl FnMut(usize) -> Option<u32>) -> Self {
         let [tries, _] = tries();
         let names: Vec<u32> = (0..tries).filter_map(attempt).collect();
@@ -288,7 +296,7 @@ fn answers_added_to_the_hint_are_refused_or_change_nothing() {
         return;
     }
     let (attack, mut rng) = (Attack::new(|_| 1), SecretRng::from_os().unwrap());
-    // One earlier query, or several of one group: each has a factor of its own.
+    // Adds one earlier query, or several of one group. Each query has its own factor.
     for (what, queries) in [("one is added", 1), ("three are added", 3)] {
         let told = Told::count(what, KNOWN_NAME, |attempt| {
             let columns = 0..queries;
@@ -305,8 +313,9 @@ fn answers_added_to_the_hint_are_refused_or_change_nothing() {
     told.changes_are_refused();
 }
 
-/// Rows of the same group, in place of the query's own: without a factor of the second vector, all
-/// would be accepted, and the server would recognise queries for one group.
+/// Replaces the query's packed rows by rows of the same group from an earlier query. Without a
+/// factor of the second vector, all of these would be accepted, and the server would recognise
+/// queries for the same group.
 #[test]
 fn packed_rows_of_an_earlier_query_are_refused() {
     if !is_mounted("the second vector") {
@@ -323,9 +332,9 @@ fn packed_rows_of_an_earlier_query_are_refused() {
 }
 
 /// The lower byte of the hint's entry is near a threshold, so a number that the server adds there
-/// changes the record by one step or not at all. If the secret's entry is 1, it does so for half of
-/// the factors of the second vectors. So these factors alone do not hide whether the server plants
-/// something for the group.
+/// changes the record by one step or not at all. If the secret's entry is 1, the number changes the
+/// record for half of the factors of the second vectors. So these factors alone do not hide whether
+/// the server plants a number for the group.
 #[test]
 fn a_change_across_one_threshold_meets_the_first_factor() {
     if !is_mounted("a threshold") {

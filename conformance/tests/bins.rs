@@ -1,4 +1,5 @@
-//! Partial batch retrieval through the bytes on the wire: a record of each bin for the work of one.
+//! Partial batch retrieval through the bytes on the wire: one record from each bin, for the work of
+//! a single look-up.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -30,8 +31,8 @@ fn cpu() -> Arc<CpuBackend> {
     Arc::new(CpuBackend::new(2).unwrap())
 }
 
-/// Answers several queries as one batch, and checks the wanted records of each and the records of
-/// all bins.
+/// Answers several queries as one batch. For each query, checks the wanted records and the records
+/// of all bins.
 fn fetch(setup: &Setup, batch: &[Vec<u64>], rng: &mut SecretRng) {
     let (bins, sizes) = (setup.client.bins(), setup.params.sizes());
     let chosen: Vec<_> = batch.iter().map(|wanted| bins.choose(wanted, rng).unwrap()).collect();
@@ -51,7 +52,7 @@ fn fetch(setup: &Setup, batch: &[Vec<u64>], rng: &mut SecretRng) {
     }
 }
 
-/// Names of [`packed`] tables: what they have more than others.
+/// Names of [`packed`] tables. Each name is the property that distinguishes its table.
 const PACKED: [&str; 8] = [
     "a unit per record",
     "units of several records",
@@ -84,13 +85,13 @@ fn packed(name: &str) -> ProtocolParams {
     }
 }
 
-/// Returns the drawn ones of the small tables of `exppack-simple`.
+/// Returns the small tables of `exppack-simple` that the tests' form draws.
 fn drawn(what: &str, count: Count) -> impl Iterator<Item = ProtocolParams> {
     PACKED.into_iter().filter(move |name| is_drawn(what, &PACKED, count, name)).map(packed)
 }
 
-/// Returns small tables: bins of one row, of parts of a leaf, and of several leaves; fewer or no
-/// records in the last bins; rows with several records, and records with several rows.
+/// Returns small tables. Their bins have one row, part of a leaf, or several leaves. The last bins
+/// have fewer records, or none. A row has several records, or a record has several rows.
 fn small() -> Vec<ProtocolParams> {
     let mut all = Vec::new();
     for protocol in ["dpf-xor", "dpf-sum"] {
@@ -209,12 +210,12 @@ fn all_bins_of_a_batch_are_one_scan() {
     let setup = setup_prepared_by(&cpu(), &watched, &params, Content::Random(8));
     fetch(&setup, &[vec![1, 300], vec![], vec![999]], &mut rng);
     let Folds { operations, keys } = &**watched.observer();
-    // The servers of both parties.
+    // Each of the two parties' servers scans once, with a key for each of 10 bins of 3 queries.
     assert_eq!((operations.load(Ordering::Relaxed), keys.load(Ordering::Relaxed)), (2, 2 * 3 * 10));
 }
 
-/// Checks that the keys of all bins take as many evaluations as one key of all rows, except for the
-/// levels above the bins.
+/// Checks that the keys of all bins take the same number of evaluations as one key for all rows,
+/// except for the levels above the bins.
 #[test]
 fn bins_cost_no_more_evaluations() {
     let (whole, bins) = (choose("dpf-xor", 1 << 20, 40, 1), choose("dpf-xor", 1 << 20, 40, 64));

@@ -1,6 +1,6 @@
-//! Databases chosen against each protocol: they add up the noise of an expansion's tree, are
-//! aligned with the public matrix, or are extreme. The tests check the greatest error, since a mean
-//! square hides errors that add up.
+//! Databases chosen against each protocol: databases that add up the noise of an expansion's tree,
+//! databases aligned with the public matrix, and databases of extreme values. The tests check the
+//! greatest error, since a mean square hides errors that add up.
 #![allow(clippy::print_stdout, reason = "what was measured is worth seeing")]
 
 use std::sync::Arc;
@@ -19,11 +19,11 @@ use spirea_protocols::{Prepared, Query};
 
 /// Number of coefficients of a polynomial.
 const DEGREE: usize = 4096;
-/// Maximum error, as a share of what decoding tolerates, for a database that is aligned with the
-/// public matrix, on which it should not depend.
+/// Maximum error for a database that is aligned with the public matrix, as a share of the error
+/// that decoding tolerates. The alignment should not affect the error.
 const GREATEST_ALIGNED: f64 = 0.5;
 
-/// Protocols whose queries can bring their keys.
+/// Protocols whose queries can carry their keys.
 const BROUGHT: [&str; 3] = ["exppack-simple", "exppack-double", "hybrid"];
 
 /// Returns parameters whose grid has these numbers of groups and columns.
@@ -77,9 +77,10 @@ fn extreme_databases_decode_with_errors_as_small_as_they_are_said_to_be() {
     }
 }
 
-/// Checks the extremes under every pair of parameter sets and both deliveries of keys, in the long
-/// form at the shapes that are chosen for 64 MiB. For content of rank one, such as constants,
-/// errors within a response are correlated: each client adds only one independent sample.
+/// Checks extreme content under every pair of parameter sets and both deliveries of keys. In the
+/// long form, databases have the shapes that are chosen for 64 MiB. For content of rank one, such
+/// as constants, errors within a response are correlated: each client adds only one independent
+/// sample.
 #[test]
 fn extreme_databases_decode_under_every_parameter_set() {
     const REGISTERED: [&str; 4] = ["exppack-simple", "exppack-double", "double-pack", "hybrid"];
@@ -129,8 +130,8 @@ fn variance(errors: &[f64]) -> f64 {
     mean(&errors.iter().map(|error| error * error).collect::<Vec<_>>())
 }
 
-/// Rows that are equal have equal hints, so their errors are almost equal. They are no larger
-/// together than those of other content (docs/protocols/ring.md, "Noise").
+/// Rows that are equal have equal hints, so their errors are almost equal. Yet these errors are no
+/// larger than the errors of other content (docs/protocols/ring.md, "Noise").
 #[test]
 fn rows_that_repeat_have_errors_in_common_and_no_larger_ones() {
     let (backend, mut rng) = (backend(), SecretRng::from_os().unwrap());
@@ -204,7 +205,8 @@ fn signs_that_follow_the_tree_to_any_depth_decode() {
         if !is_long() && !is_drawn("depths of signs", &["0", "1", "5", "9"], 2, &depth.to_string()) {
             continue;
         }
-        // Bytes of 0x7f or 0x80, by the parity of `depth` bits of the column's number.
+        // All bytes of a record are 0x7f or 0x80, depending on the parity of `depth` bits of its
+        // column's number.
         let params = with_grid("onion", KeyDelivery::Registered, 16384, 2, 512);
         let parity = |index: u64| (index >> 1 & ((1 << depth) - 1)).count_ones() % 2;
         let records = (0..params.records()).map(|index| vec![[0x80, 0x7f][parity(index) as usize]; 16384]);
@@ -265,8 +267,8 @@ fn plus(a: &Polynomial, b: &Polynomial, sign: f64) -> Polynomial {
 
 impl Tree {
     fn split(&self, level: u32, noise: &Polynomial) -> [Polynomial; 2] {
-        // The root has only the noise of its substitution; below, a node's noise and its image add
-        // up.
+        // The root has only the noise of its substitution. At all other nodes, the noise and its
+        // image add up.
         let image =
             if level == 0 { noise.clone() } else { automorphism(noise, Expansion::exponent(DEGREE, level)) };
         let own = if level == 0 { vec![0.0; DEGREE] } else { noise.clone() };
@@ -302,9 +304,9 @@ impl Tree {
         nodes.remove(0)
     }
 
-    /// Returns signs of plaintexts' coefficients for which coefficient 0 of the leaves' sum with
-    /// them adds up the noise of the root's substitution, found by a few steps of a power
-    /// iteration. Also returns the variance relative to that of random signs.
+    /// Returns signs of the plaintexts' coefficients. With these signs, coefficient 0 of the sum of
+    /// leaves times plaintexts adds up the noise of the root's substitution. A few steps of a power
+    /// iteration find the signs. Also returns the variance relative to that of random signs.
     fn coherent_signs(&self) -> (Vec<Polynomial>, f64) {
         // Coefficient 0 of a product is a[0] b[0], minus the sum of a[i] b[N - i].
         let reversed = |a: &Polynomial| {
@@ -370,7 +372,7 @@ fn databases_aligned_with_the_public_matrix_decode_with_a_margin() {
         ("exppack-simple", KeyDelivery::PerQuery, Spread::Columns),
         ("double-pack", KeyDelivery::Registered, Spread::Rows),
     ];
-    // The short list has one case of each spread.
+    // The first two cases have one spread each.
     for &(protocol, keys, spread) in if is_long() { &all[..] } else { &all[..2] } {
         let name = format!("{protocol}, {keys:?}");
         let names = all.map(|(protocol, keys, _)| format!("{protocol}, {keys:?}"));

@@ -14,9 +14,9 @@ use spirea_protocols::registry::{NAMES, ProtocolParams};
 
 static CPU: LazyLock<Arc<CpuBackend>> = LazyLock::new(|| Arc::new(CpuBackend::new(2).unwrap()));
 
-/// Runs a test on two emulated devices. They lack the fast tensor cores, on which a product is
-/// computed as sixteen products of bytes: these are slow to emulate. Their execution order is one
-/// that no device promises.
+/// Runs a test on two emulated devices. The devices lack the fast tensor cores, which compute a
+/// product as sixteen products of bytes and are slow to emulate. Threads and streams run in an
+/// unusual order, since real devices guarantee no order.
 fn emulated<T>(test: impl FnOnce() -> T) -> T {
     let config = Config {
         devices: 2,
@@ -96,8 +96,8 @@ fn queries_that_bring_their_keys() {
     }
 }
 
-/// Checks a fold of each bin, and a packed block that ends with the last bin, for both deliveries
-/// of keys.
+/// Checks tables in bins under both deliveries of keys: a fold of each bin, and a packed block that
+/// ends with the last bin.
 #[test]
 fn packed_bins() {
     for keys in KeyDelivery::ALL {
@@ -120,7 +120,7 @@ fn two_devices_share_a_database() {
     }
 }
 
-/// Returns databases that two shares divide with rows for both.
+/// Returns the parameters of a database in which each of two shares has rows.
 fn divisible(protocol: &str) -> ProtocolParams {
     let choose = |records, bytes| ProtocolParams::choose(&named(protocol), [7; 32], records, bytes).unwrap();
     match protocol {
@@ -150,8 +150,8 @@ fn shares_of_devices_answer_as_the_whole() {
     }
 }
 
-/// Checks protocols that begin with an expansion to 1280 leaves once, with the protocol that has
-/// all steps after the fold.
+/// Of the protocols that begin with an expansion to 1280 leaves, checks only the one that has all
+/// steps after the fold.
 #[test]
 fn devices_combine_what_is_packed() {
     let database = divided(&CPU, &divisible("hybrid"), 1, &mut SecretRng::from_os().unwrap());

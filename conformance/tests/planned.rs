@@ -17,7 +17,7 @@ use spirea_math::random::SecretRng;
 use spirea_protocols::choice::KeyDelivery;
 use spirea_protocols::registry::{Choice, ProtocolParams};
 
-/// Columns of the short form, in place of those of 1 GiB.
+/// Number of columns in the short form, instead of the columns of a 1-GiB database.
 const FEW_COLUMNS: u64 = 1024;
 /// A protocol and its sets.
 #[derive(Clone, Copy, Debug)]
@@ -29,8 +29,9 @@ struct Case {
 }
 
 impl Case {
-    /// Returns all cases. A matrix of `hybrid` whose queries bring their keys has one block of
-    /// rows, so with all columns it has 1 GiB: it is measured under the default LWE set only.
+    /// Returns all cases. If queries of `hybrid` bring their keys, the matrix has one block of
+    /// rows, so it has 1 GiB with all columns. This case is measured under the default LWE set
+    /// only.
     fn all() -> Vec<Self> {
         let registered = ["exppack-simple", "hybrid", "exppack-double", "double-pack"];
         let packing = registered.map(|protocol| (protocol, KeyDelivery::Registered));
@@ -56,8 +57,8 @@ impl Case {
         cases
     }
 
-    /// Returns the parameters that are chosen for 1 GiB of records of 256 bytes, or of one byte
-    /// under a protocol of two folds.
+    /// Returns the parameters that are chosen for 1 GiB of records. Records have 256 bytes, or one
+    /// byte under a protocol of two folds.
     fn planned(self) -> ProtocolParams {
         let Self { protocol, keys, lwe, ring } = self;
         let [set, ring] =
@@ -71,7 +72,8 @@ impl Case {
         self.protocol.ends_with("double")
     }
 
-    /// Returns pieces of a planned matrix, by name: with all its columns, and with all its groups.
+    /// Returns two pieces of a planned matrix with their names: one with all columns, and one with
+    /// all groups.
     fn pieces(self, planned: &ProtocolParams) -> Vec<(&'static str, ProtocolParams)> {
         let columns = if is_long() { planned.grid().columns as u64 } else { FEW_COLUMNS };
         let all_columns = |rows: &[(&str, u64)]| piece(planned, &[rows, &[("columns", columns)]].concat());
@@ -95,7 +97,7 @@ impl Case {
     }
 }
 
-/// Returns the parameters with some members replaced, full of records.
+/// Returns the parameters with some members replaced, and with as many records as fit.
 fn piece(params: &ProtocolParams, members: &[(&str, u64)]) -> ProtocolParams {
     let mut json: serde_json::Value = serde_json::from_slice(&params.to_json()).unwrap();
     let shape = if json.get("grid").is_some() { &mut json["grid"] } else { &mut json };
@@ -110,8 +112,9 @@ fn piece(params: &ProtocolParams, members: &[(&str, u64)]) -> ProtocolParams {
     ProtocolParams::from_json(json.to_string().as_bytes()).unwrap()
 }
 
-/// Returns the deviation of errors by the parameters' estimate, as a share of what decoding
-/// tolerates: that of the Gaussian whose tail falls like the estimate's.
+/// Returns the standard deviation of errors by the parameters' estimate, as a share of the error
+/// that decoding tolerates. It is the standard deviation of the Gaussian whose tail falls like the
+/// estimate's tail.
 fn deviation(params: &ProtocolParams) -> f64 {
     const SHARES: [f64; 2] = [1.0, 0.8];
     let fall = |of: &dyn Fn(f64) -> f64| of(SHARES[1]) - of(SHARES[0]);
@@ -128,10 +131,10 @@ fn deviation(params: &ProtocolParams) -> f64 {
     low
 }
 
-/// Measures a protocol's databases of extreme content at the shapes of 1 GiB: in the long form
-/// under every set, else under the sets with the default LWE set and with few columns. A case with
-/// 4096 rows and all columns takes about half a minute of one core, and one of 1 GiB some minutes,
-/// so the long form takes one to two hours in all, by estimate.
+/// Measures a protocol's databases of extreme content at the shapes of 1 GiB. The long form uses
+/// all sets. The other forms use only the sets with the default LWE set, and few columns. A case
+/// with 4096 rows and all columns takes about half a minute of one core, and a case of 1 GiB takes
+/// a few minutes. The whole long form takes an estimated one to two hours.
 fn check(protocol: &str) {
     let (backend, mut rng) = (Arc::new(CpuBackend::new(2).unwrap()), SecretRng::from_os().unwrap());
     let usual = |case: &Case| case.lwe.is_none_or(|set| set == LweSet::Module1280);

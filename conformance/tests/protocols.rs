@@ -264,7 +264,8 @@ fn conservative_sets_decode_as_the_definition_says() {
     selects(&with_grid(&params, &[("groups", 3)]));
 }
 
-/// Decodes random records of databases of 32 MiB: 4, or the number in `SPIREA_LARGE_RECORDS`.
+/// Decodes random records of databases of 32 MiB. The number of records is 4, or the number in
+/// `SPIREA_LARGE_RECORDS`.
 mod random_records_of_large_databases {
     use super::*;
 
@@ -353,9 +354,9 @@ fn clients_share_a_batch(params: &ProtocolParams, clients: usize, batch: usize) 
         let record = clients[i % clients.len()].decode(state, &[answer]).unwrap();
         assert!(record == records[indices[i] as usize], "query {i} of the batch");
     }
-    // Another client's keys decode to noise. The noise never equals a record of eight bytes by
-    // chance, but a record of one byte once in 256 times: three times in eight with probability
-    // 2^-18.
+    // With another client's keys, an answer decodes to noise. Noise never equals a record of eight
+    // bytes by chance. It equals a record of one byte with probability 1/256, so three of eight
+    // answers match with probability 2^-18.
     let right = (0..8)
         .filter(|_| {
             let mut prepared = clients[0].query(indices[0], &mut rng).unwrap();
@@ -395,9 +396,9 @@ fn a_thousand_queries_of_one_client_share_no_secret_and_no_seed() {
         let mut seen = HashSet::new();
         for _ in 0..1000 {
             let query = client.query(3, &mut rng).unwrap().queries.remove(0);
-            // Bodies under one secret would agree up to noise, and a seed has 32 bytes at its
-            // position. So neither the first bytes of a query (of bodies or of a seed) nor its
-            // ciphertext's seed may ever repeat.
+            // A query begins with bodies or with a seed of 32 bytes. Bodies under one secret would
+            // agree up to noise. So neither the first bytes of a query nor the seed of its
+            // ciphertext may ever repeat.
             let bodies = query.len() - query_bytes_of_ring(&params);
             for start in [0, bodies] {
                 seen.insert((start, query[start..][..32].to_vec()));

@@ -16,7 +16,7 @@ use spirea_protocols::{Partial, Prepared, ProtocolError, Query, Table, TableKind
 
 const GROUPS: usize = 8;
 const PAYLOAD_BYTES: usize = 40;
-/// Record that the server knows to be queried now.
+/// Index of the current query's record, which the server knows.
 const KNOWN: u64 = 3;
 
 /// Returns onion's parameters for records of this size, in eight groups of one unit each.

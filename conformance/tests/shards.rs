@@ -1,5 +1,5 @@
-//! On every backend, shares of a database together give the answers of a server of the whole, bit
-//! for bit.
+//! On every backend, the shares of a database together give the answers of a server of the whole
+//! database, bit for bit.
 
 use std::sync::Arc;
 
@@ -16,8 +16,8 @@ fn choose(protocol: &str, records: u64, record_bytes: usize) -> ProtocolParams {
     ProtocolParams::choose(&choice, [7; 32], records, record_bytes).unwrap()
 }
 
-/// Returns databases of several panels, subtrees or groups, whose numbers are not powers of two,
-/// and databases with fewer of them than shares.
+/// Returns databases of several panels, subtrees or groups, whose numbers are not powers of two.
+/// Also returns databases with fewer panels, subtrees or groups than shares.
 fn databases(protocol: &str) -> Vec<ProtocolParams> {
     let shapes: &[(u64, usize)] = match protocol {
         "simple" => &[(700, 150), (3, 20)],
@@ -30,7 +30,8 @@ fn databases(protocol: &str) -> Vec<ProtocolParams> {
         _ => &[(1300, 33), (5, 9000)],
     };
     let chosen = shapes.iter().map(|&(records, record_bytes)| choose(protocol, records, record_bytes));
-    // Bins within which shares end, at leaves or panels, and bins smaller than a leaf.
+    // Numbers of records and of bins. Shares end within bins, at leaves or panels; or bins are
+    // smaller than a leaf.
     let bins: &[(u64, usize)] = match protocol {
         "dpf-xor" | "dpf-sum" => &[(3000, 2), (900, 7)],
         "exppack-simple" => &[(900, 5)],
@@ -84,7 +85,7 @@ fn shares_answer(database: &Divided) {
         database.partials_combine(&cpu(isa), Residence::Mapped, 3);
     }
     database.shares_need_their_own_bytes_alone(&best, Residence::Copied, 3);
-    // More shares than panels, subtrees or groups, so some shares are empty.
+    // There are more shares than panels, subtrees or groups, so some shares are empty.
     database.shares_answer(&best, Residence::Mapped, 23);
     database.shares_need_their_own_bytes_alone(&best, Residence::Mapped, 23);
     database.wrong_partials_are_refused(&best, &mut SecretRng::from_os().unwrap());

@@ -35,8 +35,8 @@ fn every_record_of_small_databases_decodes_on_every_backend() {
         if !is_drawn("LWE sets", &LweSet::ALL.map(LweSet::name), 1, set.name()) {
             continue;
         }
-        // One record; several in a column; one in a column; taller than the matrix and so in
-        // several columns.
+        // The matrix has one record, several records in a column, or one record in a column; or a
+        // record is taller than the matrix and takes several columns.
         let shapes = [(1, 1), (300, 9), (70, 33), (5, 4096), (3, 20_000)];
         for ((records, record_bytes), bits) in shapes.into_iter().zip([17, 17, 20, 31, 32]) {
             let params = Params { hint_bits: bits, ..choose(set, records, record_bytes) };
@@ -89,19 +89,19 @@ fn random_records_of_a_large_database_decode() {
     records_decode(&setup, &indices, &mut rng);
 }
 
-/// The rounding errors of a hint's entries, as multiples of the largest one.
+/// Distribution of the rounding errors of a hint's entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rounding {
-    /// Every entry is off by the largest error: the most that content chosen against the public
-    /// matrix could reach.
+    /// Every entry has the largest error, which is the most that content chosen against the public
+    /// matrix could cause.
     Largest,
-    /// As they are for content that does not depend on the matrix: uniform.
+    /// Errors are uniform, as for content that does not depend on the matrix.
     Usual,
 }
 
-/// Returns z, the error that decoding tolerates over the measured deviation, of clients whose
-/// hints are off as by rounding to `bits` bits. The hints of `setup` are whole, so that their
-/// errors can be chosen. Checks that every record decodes.
+/// Returns z, the error that decoding tolerates divided by the measured standard deviation. The
+/// clients' hints have errors as if rounded to `bits` bits; the hints of `setup` are whole, so that
+/// these errors can be chosen. Checks that every record decodes.
 fn measured_z(setup: &Setup, bits: u32, rounding: Rounding, rng: &mut SecretRng) -> f64 {
     let largest = 1u32 << (31 - bits);
     let (mut squares, mut count) = (0.0, 0.0);
@@ -131,8 +131,8 @@ fn measured_z(setup: &Setup, bits: u32, rounding: Rounding, rng: &mut SecretRng)
     (count / squares).sqrt()
 }
 
-/// Rounding to 16 bits is good enough on average, and not where every error is at its largest.
-/// Rounding to the bits that are chosen is good enough in both cases.
+/// Rounding to 16 bits suffices for uniform errors, but not if every error is the largest. Rounding
+/// to the chosen number of bits suffices in both cases.
 #[test]
 fn content_aimed_at_the_matrix_does_not_make_rounded_hints_fail() {
     const NEEDED_LOG2: f64 = -60.0;
@@ -154,7 +154,8 @@ fn content_aimed_at_the_matrix_does_not_make_rounded_hints_fail() {
         let [largest, usual] =
             [Rounding::Largest, Rounding::Usual].map(|rounding| failure_log2(chosen.hint_bits, rounding));
         assert!(largest < NEEDED_LOG2 && usual < NEEDED_LOG2);
-        // The stated bound is for a whole record, and no better than what was measured of a byte.
+        // The stated bound is for a whole record, so it must not be far below the failure
+        // probability measured for one byte.
         assert!(chosen.failure().unwrap().log2 > largest - 25.0);
         let [largest, usual] =
             [Rounding::Largest, Rounding::Usual].map(|rounding| failure_log2(16, rounding));

@@ -1,7 +1,7 @@
-//! Answers of any bytes decode to records as long as always, or give an error.
+//! Answers of any bytes decode to records of the fixed length, or give an error.
 #![no_main]
 
-// The file alone: the package around it would compile Arrow and an engine with sanitisers.
+// Includes only this file, because its package would compile Arrow and an engine with sanitisers.
 #[path = "../../conformance/specimens/src/hostile.rs"]
 #[expect(dead_code, reason = "other targets check manifests, payloads and partials")]
 mod hostile;

@@ -1,6 +1,6 @@
-//! Any bytes are a message of Apple's clients or an error, and what is in a message is a query, an
-//! evaluation key or an error. Any bytes are a private token, a request in binary form, or an
-//! error.
+//! Any bytes decode to a message of Apple's clients, or give an error. The contents of a message
+//! decode to queries and evaluation keys, or give an error. Any bytes also decode to a private
+//! token or a request in binary form, or give an error.
 #![no_main]
 
 use std::sync::LazyLock;
@@ -17,7 +17,7 @@ use spirea_apple::{Compression, EvaluationKey, KeyConfig, Query, Set, Shape};
 static SHAPE: LazyLock<Shape> = LazyLock::new(|| Shape::new(Set::Logt5, 1, 2, 2048).unwrap());
 static KEYS: LazyLock<KeyConfig> = LazyLock::new(|| KeyConfig::new(Set::Logt5, [&*SHAPE], Compression::Max));
 
-/// Messages are the same after another round.
+/// Decodes a message, and checks that encoding and decoding it again gives the same message.
 fn read_back<M: Inbound + Clone + PartialEq + std::fmt::Debug>(bytes: &Bytes) -> Option<M> {
     let message = M::from_bytes(bytes.clone()).ok()?;
     assert_eq!(M::from_bytes(message.encode_to_vec().into()), Ok(message.clone()));

@@ -1,4 +1,5 @@
-//! Any bytes are changes or an error, in both forms, and what is read is written the same.
+//! Any bytes, read as binary changes or as lines of changes, decode or give an error. Changes that
+//! were read are the same after they are written and read again.
 #![no_main]
 
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! Any bytes are rows or an error that says where, and rows survive being written and read again.
+//! Any bytes decode to rows, or give an error that names the input. Rows survive being written and
+//! read again.
 #![no_main]
 
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! Any bytes are a key of a domain, which they are again when it is written, or an error; and a key
-//! evaluates.
+//! Any bytes either decode to a key of a domain, and encoding the key gives the same bytes, or give
+//! an error. Every key can be evaluated.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -16,7 +16,8 @@ fuzz_target!(|bytes: &[u8]| {
         return;
     };
     check(domain, bytes);
-    // The bytes over and over, as long as a key is, with what is fixed put right: always a key.
+    // Repeats the bytes to the length of a key, and sets the fixed bits. The result is always a
+    // key.
     if !bytes.is_empty() {
         let mut key: Vec<u8> = bytes.iter().copied().cycle().take(domain.key_bytes()).collect();
         let depth = domain.depth() as usize;
@@ -30,7 +31,8 @@ fuzz_target!(|bytes: &[u8]| {
     }
 });
 
-/// Returns true if the bytes are a key, and checks that it keeps them and has shares.
+/// Returns true if the bytes are a key. Checks that encoding the key gives the same bytes, and that
+/// the key can be evaluated.
 fn check(domain: Domain, bytes: &[u8]) -> bool {
     let Ok(key) = Key::from_bytes(domain, bytes) else { return false };
     assert_eq!(key.to_bytes(), bytes);

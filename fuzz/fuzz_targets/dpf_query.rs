@@ -1,5 +1,5 @@
-//! Any bytes are a query for the bins of a table, which is answered with a row of each, or an
-//! error.
+//! Any bytes either decode to a query for the bins of a table, whose answer has a row of each bin,
+//! or give an error.
 #![no_main]
 
 use std::sync::{Arc, LazyLock};
@@ -10,7 +10,8 @@ use spirea_dpf::{Domain, OutputKind};
 use spirea_protocols::registry::{Choice, ProtocolParams};
 use spirea_protocols::{Files, Opening, Party, Query, Responder};
 
-/// Bins of more than a leaf under one protocol, and of less under the other.
+/// Servers of two protocols: bins have more records than a leaf under one, and fewer under the
+/// other.
 static SERVERS: LazyLock<Vec<Server>> = LazyLock::new(|| {
     let of = |(protocol, records, output)| server(protocol, records, output);
     [("dpf-xor", 1300, OutputKind::Bit), ("dpf-sum", 40, OutputKind::U32)].map(of).into()
@@ -44,8 +45,8 @@ fuzz_target!(|bytes: &[u8]| {
     if let Ok(answers) = answer(bytes) {
         assert_eq!((bytes.len(), answers[0].len()), (sizes.query_bytes, sizes.answer_bytes));
     }
-    // The bytes over and over, as long as a query is, with what is fixed of each key put right:
-    // always a query.
+    // Repeats the bytes to the length of a query, and sets the fixed bits of each key. The result
+    // is always a query.
     if !bytes.is_empty() {
         let mut query: Vec<u8> = bytes.iter().copied().cycle().take(sizes.query_bytes).collect();
         let depth = key.depth() as usize;
@@ -57,7 +58,7 @@ fuzz_target!(|bytes: &[u8]| {
             }
         }
         assert_eq!(answer(&query).unwrap()[0].len(), sizes.answer_bytes);
-        // The other party's key is refused, whichever bin's it is.
+        // A key for the other party is refused, here that of the last bin.
         let last = query.len() - key.key_bytes();
         query[last] = 1;
         assert!(answer(&query).is_err());

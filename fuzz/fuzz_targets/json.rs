@@ -1,5 +1,5 @@
-//! Any bytes are rows or an error that says where; an array of strings is what serde_json reads of
-//! it, and no more.
+//! Any bytes decode to rows, or give an error that names the input. An array of strings gives
+//! exactly the strings that serde_json reads.
 #![no_main]
 
 use std::path::Path;

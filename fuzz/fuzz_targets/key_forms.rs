@@ -1,4 +1,4 @@
-//! Any key has a form or none, and has its form after it has been brought into it.
+//! Any key is normalised or refused. Normalising a normalised key does not change it.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,7 +1,8 @@
-//! Any bytes are a manifest in canonical form or an error, and what is accepted is consistent.
+//! Any bytes decode to a manifest in canonical form, or give an error. Accepted manifests are
+//! consistent.
 #![no_main]
 
-// The file alone: the package around it would compile Arrow and an engine with sanitisers.
+// Includes only this file, because its package would compile Arrow and an engine with sanitisers.
 #[path = "../../conformance/specimens/src/hostile.rs"]
 #[expect(dead_code, reason = "another target checks partials")]
 mod hostile;

@@ -1,5 +1,5 @@
-//! Any bytes are the b halves of a query, short or whole, and of the keys that it brings, each
-//! value below its prime, or an error.
+//! Any bytes either decode to the `b` halves of a query and of its keys, with each value below its
+//! prime, or give an error. The query is short or whole.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -23,7 +23,7 @@ fuzz_target!(|bytes: &[u8]| {
             }
         };
         check(bytes);
-        // The bytes over and over, as long as a query is.
+        // Repeats the bytes to the length of a query.
         if !bytes.is_empty() {
             check(&bytes.iter().copied().cycle().take(shape.bytes()).collect::<Vec<u8>>());
         }

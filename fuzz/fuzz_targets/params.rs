@@ -1,5 +1,5 @@
-//! Any bytes are parameters that hold what they promise, or an error; answers of any bytes decode
-//! or fail.
+//! Any bytes either decode to parameters within the bounds checked below, or give an error. Queries
+//! and keys of any bytes decode or fail.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -22,7 +22,7 @@ fuzz_target!(|bytes: &[u8]| {
         }
         assert!(params.work().iter().all(|work| work.count > 0.0));
     }
-    // The bytes over and over, as long as the parsers want them.
+    // Repeats the bytes to the lengths that the parsers require.
     if let Some(first) = bytes.first() {
         let set = RingSet::ALL[usize::from(*first) % RingSet::ALL.len()];
         let repeated = |length| -> Vec<u8> { bytes.iter().copied().cycle().take(length).collect() };

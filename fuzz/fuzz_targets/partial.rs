@@ -1,8 +1,9 @@
-//! Any bytes are a partial of a share, which they are again when it is sent on, or an error; and
-//! whatever a partial holds, what combines it gives answers as long as always, or an error.
+//! Any bytes either decode to a partial of a share, and encoding the partial gives the same bytes,
+//! or give an error. Combining a partial with any content gives answers of the fixed length, or an
+//! error.
 #![no_main]
 
-// The file alone: the package around it would compile Arrow and an engine with sanitisers.
+// Includes only this file, because its package would compile Arrow and an engine with sanitisers.
 #[path = "../../conformance/specimens/src/hostile.rs"]
 #[expect(dead_code, reason = "another target checks manifests")]
 mod hostile;

@@ -1,7 +1,8 @@
-//! Any bytes are what a record holds, or an error; and no content has an inclusion proof by chance.
+//! Any bytes decode to the content of a record, or give an error. No content has a valid inclusion
+//! proof by chance.
 #![no_main]
 
-// The file alone: the package around it would compile Arrow and an engine with sanitisers.
+// Includes only this file, because its package would compile Arrow and an engine with sanitisers.
 #[path = "../../conformance/specimens/src/hostile.rs"]
 #[expect(dead_code, reason = "other targets check manifests, answers and partials")]
 mod hostile;

@@ -1,7 +1,7 @@
-//! Any bytes are the record of a version in canonical form or an error.
+//! Any bytes decode to the record of a version in canonical form, or give an error.
 #![no_main]
 
-// The file alone: the package around it would compile Arrow and an engine with sanitisers.
+// Includes only this file, because its package would compile Arrow and an engine with sanitisers.
 #[path = "../../conformance/specimens/src/hostile.rs"]
 #[expect(dead_code, reason = "another target checks partials")]
 mod hostile;

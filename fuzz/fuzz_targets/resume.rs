@@ -1,9 +1,9 @@
-//! Any bytes are a file of `spirea get --resume`, or an error that names the file.
+//! Any bytes decode to a file of `spirea get --resume`, or give an error that names the file.
 #![no_main]
 
 #[path = "../../crates/cli/src/get/resume/check.rs"]
 mod check;
-// The file alone: the command around it would compile a server with sanitisers.
+// Includes this file directly, because its package would compile a server with sanitisers.
 #[path = "../../crates/cli/src/get/resume.rs"]
 #[expect(dead_code, reason = "the command restarts lists")]
 mod resume;

@@ -1,5 +1,5 @@
-//! Any bytes are a request to the server of a share, which they are again when it is sent on, or an
-//! error.
+//! Any bytes either decode to a request to a share's server, and encoding the request gives the
+//! same bytes, or give an error.
 #![no_main]
 
 use bytes::Bytes;

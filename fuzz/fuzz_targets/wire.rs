@@ -1,4 +1,4 @@
-//! Any bytes are a message of the envelope or an error.
+//! Any bytes decode to a message of the envelope, or give an error.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

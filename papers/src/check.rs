@@ -9,7 +9,7 @@ use crate::{Claim, Kind, Origin, Paper, Parameter, digits};
 
 /// Relative change of a parameter.
 const CHANGE: f64 = 0.15;
-/// Relative change of a row from which a fitted parameter counts as moving it.
+/// Minimum relative change of a row for which a fitted parameter counts as moving the row.
 const MOVED: f64 = 0.01;
 
 /// A model that computes a paper's claims from a file of parameters.
@@ -121,8 +121,8 @@ pub fn kinds(claims: &[Claim]) -> Vec<String> {
     wrong.collect()
 }
 
-/// Returns true if a row leaves its tolerance or disappears. Rows that were outside before do not
-/// count, nor do comparisons of the paper with itself.
+/// Returns true if a row leaves its tolerance or disappears. Rows that were outside their tolerance
+/// before do not count, nor do comparisons of the paper with itself.
 fn notices(parts: &[Part], before: &[Claim]) -> bool {
     let watching: Vec<&Claim> =
         before.iter().filter(|claim| claim.kind != Kind::Identity && claim.is_within()).collect();
@@ -188,7 +188,7 @@ fn scale_value(value: &mut Value, factor: f64) {
     }
 }
 
-/// Returns a paper's file with the claims' values of `ours` and of the other column.
+/// Returns a paper's file with `ours` and the other column replaced by the values of `claims`.
 pub fn with_values(text: &str, claims: &[Claim]) -> String {
     let mut current: Option<&Claim> = None;
     let lines = text.lines().map(|line| match line.split_once(" = ") {

@@ -143,7 +143,7 @@ fn missing(paper: &Paper) -> String {
     paper.missing.iter().map(|missing| format!("- {}: {}\n", missing.what, missing.why)).collect()
 }
 
-/// Classes of rows, in the order in which tables show them.
+/// Class of a row. Tables show the classes in this order.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Class {
     Derived,

@@ -78,7 +78,7 @@ pub struct Claim {
     /// the parameters that were fitted to it.
     #[serde(default)]
     pub fits: Vec<String>,
-    /// Reason why `ours` is outside the tolerance: the row is not reproduced.
+    /// Reason why `ours` is outside the tolerance, so that the row is not reproduced.
     pub off: Option<String>,
     /// Recorded result that holds `ours`, for values that take long to measure.
     pub recorded: Option<Recorded>,
@@ -168,7 +168,7 @@ impl Paper {
 }
 
 impl Claim {
-    /// Returns the project's value over the paper's, less 1.
+    /// Returns the project's value divided by the paper's, minus 1.
     pub fn deviation(&self) -> f64 {
         self.ours / self.paper - 1.0
     }

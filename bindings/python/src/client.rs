@@ -78,8 +78,8 @@ pub struct Client {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A client after a panic is like one after a failed look-up, and the other values are replaced
-    // as a whole.
+    // A poisoned lock is safe to use: a panic leaves a client as a failed look-up does, and all
+    // other locked values are only ever replaced whole.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -1,8 +1,8 @@
 //! Jobs: the work of calls, on threads of their own, without the interpreter's lock.
 //!
 //! These threads never wait for the lock to report completion: a waiting caller polls, or watches a
-//! descriptor. Hence an interpreter that exits waits for none of them, and cuts off none that has
-//! Rust frames on its stack.
+//! descriptor. Hence an exiting interpreter neither waits for these threads nor cuts one off while
+//! Rust frames are on its stack.
 
 use std::io::{PipeReader, PipeWriter};
 use std::os::fd::AsRawFd;

@@ -85,7 +85,7 @@ impl Source {
     }
 }
 
-/// Error of a reading after the interpreter has gone.
+/// Error of a read after the interpreter has exited.
 const EXITS: &str = "the interpreter exits";
 
 /// An object that returns Arrow streams.

@@ -19,19 +19,19 @@ extern "C" fn input(length: usize) -> *mut u8 {
     with(|rules| rules.input.make_room(length).as_mut_ptr())
 }
 
-/// Returns the address of the message that the last call left.
+/// Returns the address of the last call's message.
 #[unsafe(no_mangle)]
 extern "C" fn output() -> *const u8 {
     with(|rules| rules.output.bytes().as_ptr())
 }
 
-/// Returns the length of that message in bytes.
+/// Returns the length of the last call's message in bytes.
 #[unsafe(no_mangle)]
 extern "C" fn output_length() -> usize {
     with(|rules| rules.output.bytes().len())
 }
 
-/// Erases that message.
+/// Erases the last call's message.
 #[unsafe(no_mangle)]
 extern "C" fn erase() {
     with(|rules| {

@@ -66,7 +66,8 @@ impl Rules {
     }
 
     /// Brings a key, the body of the input, into the form in the head. The body of the output is
-    /// the key to ask for. The head is true if these rules know the key's form for certain.
+    /// the key to ask for. The head of the output is true if these rules know the key's form for
+    /// certain.
     pub fn bring(&mut self) -> bool {
         self.attempt(|rules| {
             let (form, key): (KeyForm, _) = rules.input.take()?;

@@ -12,8 +12,8 @@ use zeroize::{Zeroize as _, Zeroizing};
 /// Length of the field with the head's length, in bytes.
 const LENGTH_BYTES: usize = 4;
 
-/// Error for a message that this half does not know: JavaScript and the module are of different
-/// versions.
+/// Error for a message that this module cannot read, because JavaScript and the module have
+/// different versions.
 #[derive(Debug)]
 pub struct Mismatch;
 

@@ -13,7 +13,7 @@ unsafe extern "Rust" fn __getrandom_v03_custom(
     start: *mut u8,
     length: usize,
 ) -> Result<(), getrandom::Error> {
-    // SAFETY: the caller owns `length` bytes from `start`, and JavaScript writes no others.
+    // SAFETY: the caller owns `length` bytes from `start`, and JavaScript writes no other bytes.
     match unsafe { random(start, length) } {
         0 => Ok(()),
         _ => Err(getrandom::Error::UNEXPECTED),

@@ -25,13 +25,13 @@ extern "C" fn output() -> *const u8 {
     with(|shim| shim.output.bytes().as_ptr())
 }
 
-/// Returns the length of that message in bytes.
+/// Returns the length of the last call's message in bytes.
 #[unsafe(no_mangle)]
 extern "C" fn output_length() -> usize {
     with(|shim| shim.output.bytes().len())
 }
 
-/// Erases that message.
+/// Erases the last call's message.
 #[unsafe(no_mangle)]
 extern "C" fn erase() {
     with(|shim| {

@@ -26,7 +26,7 @@ pub enum Next {
     Send = 1,
     /// Read the next piece of a response.
     Read = 2,
-    /// Wait until something is received, or for at most the time in the output, if it has one.
+    /// Wait until something is received; if the output has a time, at most for that time.
     Wait = 3,
     /// Done: the client is connected, and the output describes its database.
     Connected = 4,
@@ -265,7 +265,8 @@ impl Shim {
         self.attempt(|shim| {
             let (options, _): (Options, _) = shim.input.take()?;
             let now = shim.clock.now();
-            // Both stay until the client is connected, since it may have to start again with rules.
+            // `secrets` and `keys` stay here until the client is connected, because connecting may
+            // start again with rules.
             let kept = shim.secrets.iter().filter_map(|record| {
                 let keys = shim.keys.get(&KeptKeys::keys_of(record)?)?;
                 KeptKeys::read(record, keys.clone(), now)
@@ -409,7 +410,7 @@ impl Shim {
         self.course = Course::Idle;
     }
 
-    /// Writes a change to be stored to the output. Returns false if there is none.
+    /// Writes to the output the next change that must be stored. Returns false if there is none.
     pub fn take_change(&mut self) -> bool {
         let Some(change) = self.hints.take_change() else { return false };
         let bytes = match &change {
@@ -431,7 +432,8 @@ impl Shim {
             self.lender.as_ref().and_then(|lender| lender.read(Client::kept_keys)).unwrap_or_default();
     }
 
-    /// Writes evaluation keys to be stored to the output. Returns false if there are no more.
+    /// Writes to the output the next evaluation keys that must be stored. Returns false if there
+    /// are no more.
     pub fn take_keys(&mut self) -> bool {
         let Some(kept) = self.kept.pop() else { return false };
         let record = kept.record();

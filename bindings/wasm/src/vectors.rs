@@ -48,7 +48,7 @@ fn hash(bytes: &[u8]) -> String {
     blake3::hash(bytes).to_hex().to_string()
 }
 
-/// Takes the next bytes of each of these lengths.
+/// Splits pieces of these lengths off the start of `rest`.
 fn taken<'b>(rest: &mut &'b [u8], lengths: &[usize]) -> Vec<&'b [u8]> {
     let next = |&length: &usize| {
         let (taken, others) = rest.split_at(length);

@@ -14,9 +14,10 @@ use spirea_protocols::registry::NAMES;
 
 use crate::look_ups::Servers;
 
-/// Protocols with queries that carry their keys.
+/// Names of the kinds whose queries carry their keys.
 const PER_QUERY: [&str; 2] = ["exppack-simple-per-query", "exppack-double-per-query"];
-/// Fetches of several records with one query, from two servers and from one.
+/// Names of the kinds that fetch several records with one query: from two servers, and from one
+/// server.
 const BINS: &str = "bins";
 const PACKED_BINS: &str = "packed-bins";
 

@@ -37,7 +37,7 @@ fn is_long() -> bool {
 fn sizes(protocol: &str) -> (Size, Size) {
     let small = match protocol {
         "double" | "exppack-double" => Size { values: 20, value_bytes: 2 },
-        // More than one unit, since a table of one unit needs no keys.
+        // The table has more than one unit, since a table of one unit needs no keys.
         "onion" => Size { values: 200, value_bytes: 300 },
         _ => Size { values: 20, value_bytes: 300 },
     };
@@ -61,8 +61,8 @@ pub fn of(protocol: &str, keys: KeyDelivery, servers: &mut dyn Servers) {
         (TableKind::Index, Spread::Several, small, Some(1)),
     ];
     // Wide buckets are handled by the table's code, which is the same for every protocol, so most
-    // protocols test one table of each kind. `double-pack` gets one table: its server takes the
-    // longest for what it adds to `exppack-simple`.
+    // protocols test one table of each kind. `double-pack` gets one table: its server takes
+    // longest, and it adds little to the test of `exppack-simple`.
     let count = match protocol {
         _ if is_long() => 5,
         "simple" | "onion" | "dpf-xor" => 5,
@@ -72,7 +72,7 @@ pub fn of(protocol: &str, keys: KeyDelivery, servers: &mut dyn Servers) {
     let choice = Choice { protocol: protocol.into(), keys, ..Choice::default() };
     for &(kind, spread, size, proof_levels) in &tables[..count] {
         let (client, rng) = &mut client(&choice, sealed(kind, spread, size, proof_levels), servers);
-        // One present and one absent value.
+        // The first value is present, the second one absent.
         for number in [size.values * 2 / 3, size.values + 5] {
             let expected = (number < size.values).then(|| value(number, size));
             let found = match kind {
@@ -102,7 +102,8 @@ fn client(
     (client, rng)
 }
 
-/// Marks as public bytes that must still be secret.
+/// Checks that bytes are still marked as secret, and then marks them as public for the reason
+/// `why`.
 fn public(bytes: &mut [u8], why: &'static str) {
     let marked = spirea_memcheck::undefined_bits(bytes) > 0 || !spirea_memcheck::running();
     assert!(marked || bytes.is_empty(), "nothing of it was marked as secret any more: {why}");
@@ -149,8 +150,8 @@ fn finish(
     Ok(value)
 }
 
-/// Fetches several values at once from two servers, by position and by key: values in different
-/// bins, a dropped value, and none.
+/// Fetches several values at once from two servers, by position and by key. The fetches ask for
+/// values in different bins, for a value that is dropped, and for no value.
 pub fn from_bins(servers: &mut dyn Servers) {
     let (even, wide) = ((TableKind::Index, Spread::Even), (TableKind::Index, Spread::Wide));
     fetches("dpf-xor", &[even, wide, (TableKind::Keyword, Spread::Even)], servers);

@@ -45,7 +45,8 @@ pub enum Spread {
 pub fn sealed(kind: TableKind, spread: Spread, size: Size, proof_levels: Option<u32>) -> Sealed {
     let (salt, places) = ([5; 32], (kind == TableKind::Keyword).then_some([6; 32]));
     let of_keys = kind == TableKind::Keyword;
-    // Rows, or buckets of two values; some buckets are a little wider.
+    // A record has one row in an even table by position, and two values in all other tables. With
+    // individual widths, some records are a little wider.
     let records = if of_keys || spread != Spread::Even { size.values.div_ceil(2) } else { size.values };
     let widths = (0..records).map(|i| 1 + u8::from(i + 1 < records && i % 3 == 1));
     let widths = (spread == Spread::Wide).then(|| Widths::new(widths.collect()).unwrap());

@@ -18,13 +18,14 @@ use life::{Ended, Life};
 const SECRET: u32 = 1;
 const SPARE: u32 = 2;
 
-/// Queries, decodes with the secret at that time, and decides. A correct answer verifies only if
-/// the secret has not been replaced by then.
+/// Makes a query, decodes the answer under the secret at that time, and accepts or refuses the
+/// answer. A correct answer verifies only if the secret has not been replaced before the decoding.
 fn look_up(life: &Life<u32>, answer_is_right: bool) -> Option<Result<(), Ended>> {
     let asked = life.read(|&secret| secret);
     let verified = answer_is_right && life.read(|&secret| secret) == SECRET;
     let decision = if verified { life.accept() } else { life.end() };
-    // A query under the spare tells a server nothing, so its decision does not count.
+    // The decision on a query under the spare secret does not count, because such a query tells a
+    // server nothing.
     (asked == SECRET).then_some(decision)
 }
 

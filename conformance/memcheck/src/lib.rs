@@ -22,11 +22,11 @@ fn request(code: usize, arguments: [usize; 3]) -> usize {
     let [first, second, third] = arguments;
     let message = [code, first, second, third, 0, 0];
     let mut answer = 0usize;
-    // SAFETY: the rotations add up to two full turns, and the exchange is of a register with
-    // itself, so a processor computes nothing. Valgrind recognises the sequence, reads the message
-    // that rax points to, and writes its answer to rdx. It may change the bits that it considers
-    // defined and, for GET_VALIDITY, the bytes at the second argument, which [`validity`] lends to
-    // it. The compiler assumes that any memory may change.
+    // SAFETY: the rotations add up to two full turns, and the exchange swaps a register with
+    // itself, so the instructions change nothing on a processor. Valgrind recognises the sequence,
+    // reads the message that rax points to, and writes its answer to rdx. It may change the bits
+    // that it considers defined and, for GET_VALIDITY, the bytes at the second argument, which
+    // [`validity`] lends to it. The compiler assumes that any memory may change.
     unsafe {
         std::arch::asm!(
             "rol rdi, 3", "rol rdi, 13", "rol rdi, 61", "rol rdi, 51", "xchg rbx, rbx",

@@ -41,7 +41,7 @@ pub fn check_manifest(bytes: &[u8]) {
     }
 }
 
-/// Returns records of versions with all members and with few.
+/// Returns two records of versions: one with all members, and one with few.
 pub fn records() -> [Vec<u8>; 2] {
     let record = StoredRecord {
         sequence: 1_800_000_000,
@@ -85,9 +85,10 @@ pub fn payloads() -> [Vec<u8>; 3] {
     [bucket.payload(), rows, Table::index_payload(b"a value")]
 }
 
-/// Checks that bytes are a bucket, rows, a value or a change, or give an error, and that searching
-/// a bucket without branches finds what reading its entries finds. Then checks that a record with a
-/// right checksum and this content is refused for its inclusion proof.
+/// Checks that bytes parse as a bucket, rows, a value or a change, or give an error. Checks that
+/// the branch-free search of a bucket finds the same value as reading its entries. Then checks that
+/// a record with this content and a right checksum is refused because it lacks a valid inclusion
+/// proof.
 pub fn check_payload(bytes: &[u8]) {
     let read: Result<Vec<_>, _> = entries(bytes).collect();
     let tags = read.iter().flatten().map(|(tag, _)| **tag).take(4);
@@ -101,7 +102,7 @@ pub fn check_payload(bytes: &[u8]) {
             (found, read) => panic!("find: {found:?}, entries: {read:?}"),
         }
     }
-    // A row takes a byte at least.
+    // Each row takes at least one byte.
     assert!(rows(bytes).count() <= bytes.len());
     let _ = Table::index_value(bytes);
     if let Ok(change) = Change::from_bytes(bytes) {
@@ -117,8 +118,8 @@ pub fn check_payload(bytes: &[u8]) {
     assert!(matches!(plain.unseal(3, bytes), Err(ProtocolError::Corrupted)));
 }
 
-/// Returns a table with inclusion proofs, under roots of zeros, and one without. Their records are
-/// equally long and have the same checksums.
+/// Returns a table with inclusion proofs, whose roots are zeros, and a table without proofs. Their
+/// records are equally long and have the same checksums.
 fn tables() -> [Table; 2] {
     let proofs = Proofs::blank(1 << 16, [6; 32]);
     let plain = Table {
@@ -190,7 +191,8 @@ pub struct Combiner {
 }
 
 impl Combiner {
-    /// Returns servers of protocols that join words, add words, and have bins.
+    /// Returns servers of three kinds of protocols: partials are joined, partials are added, or the
+    /// table has bins.
     pub fn all() -> Vec<Self> {
         let packed = ("exppack-simple", 300, 40, 3);
         [("simple", 40, 40, 1), ("onion", 2, 40, 1), ("dpf-sum", 600, 4, 1), ("dpf-sum", 900, 4, 3), packed]
@@ -243,7 +245,8 @@ impl Combiner {
             assert!(partial.share().index() < partial.share().count());
             let _ = server.combine(&batch, &[partial, other.clone()]);
         }
-        // Behind a valid header, repeats the bytes up to the length that the parameters require.
+        // After a valid header, the content repeats the bytes up to the length that the parameters
+        // require.
         if !bytes.is_empty() {
             let mut right = own.as_bytes().to_vec();
             let content = right[Partial::HEADER_BYTES..].iter_mut();

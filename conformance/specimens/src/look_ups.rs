@@ -20,8 +20,8 @@ impl LookUps {
         Self::between(snapshot, snapshot)
     }
 
-    /// Opens a client that knows the table of snapshot `known`, and servers, including the hint, of
-    /// another snapshot under the same parameters.
+    /// Opens a client that has the table of the snapshot `known`. The servers and the hint are
+    /// those of `snapshot`, another snapshot with the same parameters.
     pub fn between(known: &Snapshot, snapshot: &Snapshot) -> Self {
         let params = &snapshot.manifest().protocol;
         let hint = std::fs::read(snapshot.hint_path()).unwrap();

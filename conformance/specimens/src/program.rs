@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 
 use tempfile::TempDir;
 
-/// Runs a program in a folder, which also has its cache, and waits for its end.
+/// Runs a program in a folder, which also contains the program's cache, and waits for its end.
 pub fn run(program: &str, folder: &Path, arguments: &[&str]) -> Output {
     Command::new(program)
         .args(arguments)

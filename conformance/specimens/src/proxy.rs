@@ -21,7 +21,8 @@ pub enum Fate {
 /// Upper bound of the bytes before and after a single answer in a response's body.
 const ENVELOPE: usize = 80;
 
-/// Decides by the last part of the path, and by the number of earlier requests with the same part.
+/// Function that decides the fate of a request. Its arguments are the last part of the path and the
+/// number of earlier requests with this part.
 pub type Decide = dyn Fn(&str, usize) -> Fate + Send + Sync;
 
 /// Starts a proxy, and returns its address.
@@ -55,7 +56,7 @@ fn serve(client: &mut BufReader<TcpStream>, decide: &Decide, seen: &Mutex<Vec<St
         Fate::Pass(address) => ask(&address, &head, &body)?,
         Fate::Garble(address) => {
             let mut response = ask(&address, &head, &body)?;
-            // The answer takes all of the body except a few bytes before and after it.
+            // The answer fills the body except for at most `ENVELOPE` bytes on each side.
             let (start, end) = (response.len() - length(&response)? + ENVELOPE, response.len() - ENVELOPE);
             response[start..end].iter_mut().for_each(|byte| *byte ^= 0xff);
             response
@@ -82,7 +83,7 @@ fn ask(address: &str, head: &str, body: &[u8]) -> Option<Vec<u8>> {
     Some([head.as_bytes(), &body].concat())
 }
 
-/// Length of a response's body.
+/// Returns the length of a response's body.
 fn length(response: &[u8]) -> Option<usize> {
     let head = response.windows(4).position(|four| four == b"\r\n\r\n")?;
     Some(response.len() - head - 4)

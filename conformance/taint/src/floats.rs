@@ -1,4 +1,4 @@
-//! Operations on floating-point numbers, whose results are marked entirely or not at all.
+//! Operations on floating-point numbers. Either all bits of a result are marked, or none.
 
 use crate::marked::{Marked, Width};
 

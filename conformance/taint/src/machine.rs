@@ -25,7 +25,7 @@ pub enum Steering {
     Address,
     /// The secret is an operand of a division, whose time depends on the operands.
     Division,
-    /// The secret leaves the instance where only public values may.
+    /// The secret leaves the instance at a point where only public values may leave.
     Export,
 }
 
@@ -84,7 +84,7 @@ pub struct Machine<'m, S> {
     pub found: Found,
     /// Reasons for which marks were ended.
     pub reasons: BTreeSet<String>,
-    /// Reason whose marks are not ended.
+    /// Reason for which marks are kept instead of ended.
     pub kept: Option<String>,
     /// Number of executed instructions.
     pub steps: u64,

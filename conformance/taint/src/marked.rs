@@ -209,7 +209,7 @@ impl Binary {
                 if b.marks & u128::from(width.0 - 1) != 0 {
                     if a.most() == 0 { 0 } else { u128::MAX }
                 } else {
-                    // Marks move like the bits; a marked sign marks its copies.
+                    // Marks move like the bits. If the sign is marked, its copies are marked too.
                     self.value(width, a.marks, b.value).unwrap_or(u128::MAX)
                 }
             }
@@ -374,7 +374,7 @@ mod tests {
         }
     }
 
-    /// Rules that mark everything would be sound, but would raise false alarms only.
+    /// Rules that mark every bit would be sound, but all of their alarms would be false.
     #[test]
     fn public_bits_stay_public() {
         let secret = |value: u128, marks: u128| Marked { value, marks };

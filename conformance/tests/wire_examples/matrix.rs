@@ -62,8 +62,8 @@ fn matrix() -> Vec<String> {
     ]
 }
 
-/// Computes by definition, since the implementation's rounding is not public; the vectors compare
-/// both.
+/// Computes the roundings by definition, since the implementation's rounding is not public. The
+/// committed vectors test the implementation.
 fn rounding() -> Vec<String> {
     let round = |word: u32| hex(((word.wrapping_add(1 << 15) >> 16) as u16).to_le_bytes());
     let byte = |phase: u32| phase.wrapping_add(1 << 23) >> 24;
@@ -73,7 +73,7 @@ fn rounding() -> Vec<String> {
     [words, bytes].concat()
 }
 
-/// Computes by definition; the vectors compare with the implementation's hints.
+/// Computes the hint by definition. The committed vectors test the implementation's hints.
 fn rounded_hint() -> Vec<String> {
     const BITS: usize = 17;
     let entries = [0, 0x3fff, 0x4000, 0xffff_bfff, 0xffff_c000, 0x1234_5678, 0x8000_0000, 0xc0ff_ee00u32];
@@ -87,7 +87,8 @@ fn rounded_hint() -> Vec<String> {
     ]
 }
 
-/// Computes by definition; the vectors compare with the implementation's rounding of bodies.
+/// Computes the bodies by definition. The committed vectors test the implementation's rounding of
+/// bodies.
 fn rounded_bodies() -> Vec<String> {
     const DROPPED: u32 = 5;
     let bodies = [0xf, 0x10, 0x11, 0xffff_ffef, 0xffff_fff0, 0, 0x1234_5678, 0x8000_0000];
@@ -105,7 +106,7 @@ fn rounded_bodies() -> Vec<String> {
     ]
 }
 
-/// Computes by definition; the vectors compare with the implementation's factors.
+/// Computes the factors by definition. The committed vectors test the implementation's factors.
 fn blinding() -> Vec<String> {
     let inverse = |c: u64| (1..257).find(|inverse| inverse * c % 257 == 1).expect("units have inverses");
     let factor = |c: u64| {

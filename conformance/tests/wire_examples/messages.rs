@@ -9,7 +9,8 @@ use spirea_wire::{Code, KeysRequest, Part, Queries, Refusal, Request};
 
 use super::{Example, hex};
 
-/// Returns the examples by name, those of parameters for the documented `parameters`.
+/// Returns the examples by name. The examples about parameters are computed for the documented
+/// `parameters`.
 pub fn examples(parameters: &str) -> Vec<Example> {
     vec![
         ("lengths", lengths()),

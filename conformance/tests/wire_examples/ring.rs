@@ -196,7 +196,7 @@ fn one_shot(form: Option<&str>) -> Vec<String> {
     let (uniform, words) = (UniformHalves::new(shape, &COUNTED), RingSet::Fast.ring().words());
     let halves: Vec<&[u32]> = uniform.words().chunks_exact(words).collect();
     let ciphertext = 28 * 1024 + 512;
-    // Bytes of the keys: the query without bodies and ciphertexts.
+    // The keys take the bytes of the query besides bodies and ciphertexts.
     let keys = query_bytes - 256 * 27 / 8 - ciphertexts * ciphertext;
     let last = halves.len() - 1;
     vec![
@@ -215,7 +215,8 @@ fn one_shot(form: Option<&str>) -> Vec<String> {
     ]
 }
 
-/// Computes by definition; the vectors compare with the implementation's packing of bits.
+/// Computes the packing of bits by definition. The committed vectors test the implementation's
+/// packing.
 fn response() -> Vec<String> {
     let numbers = [1u64, 31, 16, 2, 3, 4, 5, 6];
     let packed = (0..).zip(&numbers).fold(0, |packed, (i, number)| packed | number << (5 * i));

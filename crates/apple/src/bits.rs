@@ -1,6 +1,6 @@
 //! Numbers of a fixed number of bits in bytes, the most significant bit first, without gaps.
 
-/// Appends the `width` low bits of each number, 1 to 32; zero bits fill the last byte.
+/// Appends the `width` low bits of each number; `width` is 1 to 32. Zero bits fill the last byte.
 pub fn push(bytes: &mut Vec<u8>, width: u32, numbers: impl IntoIterator<Item = u32>) {
     let (mut pending, mut count) = (0u64, 0);
     for number in numbers {
@@ -16,7 +16,7 @@ pub fn push(bytes: &mut Vec<u8>, width: u32, numbers: impl IntoIterator<Item = u
     }
 }
 
-/// Returns the numbers of `width` bits, 1 to 32, in `bytes`: as many as are complete.
+/// Returns all complete numbers of `width` bits in `bytes`; `width` is 1 to 32.
 pub fn numbers(bytes: &[u8], width: u32) -> impl Iterator<Item = u32> {
     let (mut pending, mut count) = (0u64, 0);
     let mut bytes = bytes.iter();

@@ -15,7 +15,8 @@ use crate::shape::Shape;
 pub struct Database<B: ResidueBackend> {
     arithmetic: Arc<Arithmetic<B>>,
     shape: Shape,
-    /// Plaintexts of each table: a row for each column of each chunk.
+    /// Matrix of plaintexts of each table. The matrix has a row for each column of each chunk of
+    /// the table.
     plaintexts: Vec<B::Plain>,
 }
 

@@ -90,8 +90,8 @@ mod tests {
     use super::*;
     use crate::set::RINGS;
 
-    /// The generator's vector without reseeding of NIST's Cryptographic Algorithm Validation
-    /// Program is for requests of 64 bytes; this test computes the same definition block by block.
+    /// NIST's Cryptographic Algorithm Validation Program has a vector without reseeding, but for
+    /// requests of 64 bytes. So this test computes the definition block by block.
     #[test]
     fn the_stream_is_the_definition_block_by_block() {
         let seed: [u8; SEED_BYTES] = std::array::from_fn(|i| i as u8);

@@ -16,7 +16,8 @@ pub const LOG2_DEGREE: u32 = DEGREE.ilog2();
 const PRIMES: [Modulus; 2] = [Modulus::new(134_176_769), Modulus::new(268_369_921)];
 /// Special prime P of key switching.
 const SPECIAL_PRIME: Modulus = Modulus::new(268_361_729);
-/// Primes of products of ciphertexts beyond q: the least ones above 2^28 that are 1 mod 2N.
+/// Additional primes, besides those of q, for products of ciphertexts: the smallest primes above
+/// 2^28 that are 1 mod 2N.
 const EXTENSION_PRIMES: [Modulus; 3] =
     [Modulus::new(268_460_033), Modulus::new(268_582_913), Modulus::new(268_640_257)];
 
@@ -26,7 +27,8 @@ pub const POLYNOMIALS: usize = CIPHERTEXT_POLYNOMIALS;
 /// Polynomials (c_0, c_1) of a ciphertext, with phase c_0 + c_1 s.
 pub type Polynomials = [Vec<u32>; POLYNOMIALS];
 
-/// The rings of all sets. Values are at the odd powers of the least primitive root.
+/// The rings of all sets. The values of a polynomial are those at the odd powers of the least
+/// primitive root.
 pub struct Rings {
     /// Ring of ciphertexts, modulo q.
     pub ciphertext: Arc<Ring>,
@@ -97,8 +99,9 @@ impl Set {
 
     /// Returns the number of low bits that a response drops from each polynomial's coefficients.
     ///
-    /// Rounding c_0 loses l bits at most if it takes an eighth of what decryption tolerates; the
-    /// error of c_1 grows by the secret's size, 8 sqrt(2 N / 9) with high probability.
+    /// `l` is the number of bits of c_0 whose rounding takes at most an eighth of the error that
+    /// decryption tolerates. The rounding error of c_1 is multiplied by the secret, whose size is
+    /// at most 8 sqrt(2 N / 9) with high probability.
     pub fn dropped_bits(self) -> [u32; POLYNOMIALS] {
         let l = (PRIMES[0].value() / self.plaintext_modulus()).ilog2() - 3;
         let secret = (64 * 2 * DEGREE / 9).isqrt();

@@ -48,7 +48,8 @@ impl Shape {
                 dimensions[axis] += 1;
             }
         }
-        // Columns are more expensive than rows. A longer query is free up to the next power of two.
+        // Columns are more expensive than rows. Further leaves of a query are free up to the next
+        // power of two.
         let leaves = |dimensions: [usize; 2]| (tables * (dimensions[0] + dimensions[1])).next_power_of_two();
         let limit = leaves(dimensions);
         while dimensions[1] > 1 {
@@ -132,7 +133,8 @@ impl Shape {
         (self.set.plaintext_bytes() / self.entry_size).max(1)
     }
 
-    /// Returns the number of plaintexts of a bucket, which are in as many chunks of a table.
+    /// Returns the number of plaintexts of a bucket, which is also the number of a table's chunks:
+    /// each chunk has one plaintext of a bucket.
     pub fn chunks(&self) -> usize {
         self.entry_size.div_ceil(self.set.plaintext_bytes())
     }
@@ -224,7 +226,7 @@ mod tests {
         assert_eq!(elements(&shape(51, 611), Compression::None), [257, 513, 1025, 2049, 4097]);
         assert_eq!(elements(&shape(41, 3011), Compression::Hybrid), [257, 1025]);
         assert_eq!(elements(&shape(41, 3011), Compression::Max), [257]);
-        // Many leaves: the lower half of the levels is of several elements.
+        // With many leaves, the lower half of the levels has several elements.
         let large = shape(100_000, 2048);
         assert_eq!(elements(&large, Compression::Max), [5, 9, 17, 33, 65, 129]);
         assert_eq!(elements(&large, Compression::Hybrid), [5, 9, 17, 33, 65, 129, 1025]);

@@ -81,8 +81,8 @@ impl<B: ResidueBackend> UseCase<B> {
         self.shards.iter().map(ciphertexts).max().unwrap_or(0) * ciphertext
     }
 
-    /// Answers a request under its own evaluation key, or else under the one that is `stored` for
-    /// the client and the identifier of [`UseCase::key_config`].
+    /// Answers a request under its own evaluation key. If the request has none, uses `stored`, the
+    /// key stored for the client and the identifier of [`UseCase::key_config`].
     ///
     /// # Errors
     /// [`AppleError::UnknownConfiguration`] (410 over HTTP), [`AppleError::UnknownEvaluationKey`]
@@ -125,7 +125,8 @@ fn pir_config<'a>(
     sharding: Sharding,
     key_hash: Bytes,
 ) -> PirConfig {
-    // Clients before iOS 18.2 know neither another sharding function nor a message of this one.
+    // Clients before iOS 18.2 know only `Sha256`, and do not know a message for it. So the message
+    // is left out for this function.
     let function = match sharding {
         Sharding::Sha256(_) => None,
         Sharding::DoubleMod(_) => Some(ShardingFunction { function: Some(sharding) }),

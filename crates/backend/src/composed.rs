@@ -13,8 +13,8 @@ use crate::{
 };
 
 /// Backend composed of others: selects the backend for an operation and wraps its execution.
-/// Implements [`Backend`] and [`RingBackend`] as far as [`Composed::Rings`] does, and
-/// [`ShareBackend`] as far as [`Composed::Shares`] does.
+/// Implements [`Backend`] and [`RingBackend`] if [`Composed::Rings`] does, and [`ShareBackend`] if
+/// [`Composed::Shares`] does.
 pub trait Composed: Send + Sync + 'static {
     /// The backend for matrices and rings.
     type Rings: Send + Sync + 'static;
@@ -92,9 +92,9 @@ pub trait Composed: Send + Sync + 'static {
 /// - `fn name(&self, argument: Type) -> Value => operation;` is a method that returns
 ///   `Result<Value, BackendError>`. [`Composed::run`](crate::Composed::run) runs it as `operation`,
 ///   an expression of an [`Operation`](crate::Operation) that may use `self` and the arguments.
-///   With `by other` before the semicolon, method `other` of the composed backend takes the part's
-///   place.
-/// - `also { ... }` has members that are written out.
+///   With `by other` before the semicolon, the method calls `other` of the composed backend instead
+///   of the part's method.
+/// - `also { ... }` contains members that are copied into the implementation unchanged.
 ///
 /// A method with a default body is listed too. Otherwise the wrapper would run the default body
 /// instead of the part's method.

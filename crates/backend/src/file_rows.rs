@@ -16,8 +16,8 @@ pub trait FileLayout: Copy + Send + Sync {
     /// units of the layout.
     fn part(&self, rows: &Range<usize>) -> Result<Self, BackendError>;
 
-    /// Returns the ranges of these rows' bytes, in the order of their own layout: the fewest
-    /// possible.
+    /// Returns the fewest byte ranges that hold `rows`, in the order of a layout with only these
+    /// rows.
     fn ranges(&self, rows: &Range<usize>) -> Vec<Range<usize>>;
 
     /// Checks that a database in this layout has `bytes` bytes.
@@ -30,11 +30,12 @@ pub trait FileLayout: Copy + Send + Sync {
 /// Form in which a backend holds the content of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Residence {
-    /// Copied into memory that the backend owns, in huge pages if the system has them: the fastest
-    /// scan.
+    /// Copied into memory that the backend owns, in huge pages if the system has them. Scans are
+    /// fastest.
     #[default]
     Copied,
-    /// Mapped: starts at once and shares the page cache; scans are slower because of small pages.
+    /// Mapped. A database starts at once and shares the page cache, but scans are slower because of
+    /// small pages.
     Mapped,
 }
 
@@ -57,7 +58,7 @@ impl<'a, L: FileLayout> FileRows<'a, L> {
         Self { layout, rows: layout.all(), file, residence }
     }
 
-    /// Restricts to some of these rows, counted from the first of them.
+    /// Restricts the selection to `rows`, which are counted from the first selected row.
     #[must_use]
     pub fn some(&self, rows: Range<usize>) -> Self {
         Self { rows: self.rows.start + rows.start..self.rows.start + rows.end, ..*self }

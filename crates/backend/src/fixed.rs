@@ -6,13 +6,13 @@ use spirea_math::{Gadget, Ring, Rotations, SentChunks};
 
 use crate::BackendError;
 
-/// Packing of queries that bring their keys: the chunks, then their rotations.
+/// Packing of queries that include their keys: computes the chunks, then their rotations.
 ///
 /// The polynomials of a query are, in this order:
 ///
 /// - those of its keys, in the order of [`SentChunks::exponents`]: one ciphertext for each digit of
 ///   the gadget;
-/// - those of the ciphertexts behind the keys ([`SentChunks::ciphertexts`]).
+/// - those of the ciphertexts after the keys ([`SentChunks::ciphertexts`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FixedPacking {
     /// The gadget of all substitutions.
@@ -44,7 +44,8 @@ impl FixedPacking {
     /// Checks that `words` are the polynomials of a query.
     ///
     /// # Errors
-    /// [`BackendError::Shape`] if they are not, or the expansion does not give the chunks.
+    /// [`BackendError::Shape`] if they are not, or if an expansion to the chunks does not begin at
+    /// the first level or has too few leaves.
     pub fn check(&self, ring: &Ring, words: &[u32]) -> Result<(), BackendError> {
         let (polynomials, found) = (self.polynomials(ring), words.len());
         let rotated = match self.chunks {
@@ -60,7 +61,7 @@ impl FixedPacking {
     }
 
     /// Splits `words` into the polynomials of each substitution's key, in order, and those of the
-    /// ciphertexts behind the keys.
+    /// ciphertexts after the keys.
     pub fn split<'a>(&self, ring: &Ring, words: &'a [u32]) -> (ChunksExact<'a, u32>, &'a [u32]) {
         let of_key = self.gadget.levels(ring) * ring.words();
         let (keys, ciphertexts) = words.split_at(self.chunks.keys() * of_key);

@@ -100,7 +100,7 @@ impl PanelLayout {
         rows.start * self.columns..rows.end * self.columns
     }
 
-    /// Returns a matrix whose columns hold the given bytes from the top; all other bytes are zeros.
+    /// Returns a matrix whose columns begin with the given bytes; all other bytes are zeros.
     ///
     /// # Errors
     /// [`BackendError::Shape`] if there are more columns than in the layout, or a column has more
@@ -168,7 +168,7 @@ impl FileLayout for PanelLayout {
         0..self.rows
     }
 
-    /// Units are panels.
+    /// The units of this layout are panels.
     fn part(&self, rows: &Range<usize>) -> Result<Self, BackendError> {
         let whole = rows.start.is_multiple_of(PANEL_ROWS) && rows.end.is_multiple_of(PANEL_ROWS);
         if rows.is_empty() || rows.end > self.rows || !whole {

@@ -2,9 +2,9 @@
 //!
 //! A backend supplies coarse operations on whole batches; the control flow of a protocol lives in
 //! the protocol, once. The database is uploaded once and stays where the backend wants it. Every
-//! backend gives the same bytes for the same input: the arithmetic is exact, modulo 2^32 in
-//! [`Backend`], modulo a ring's primes in [`RingBackend`] and [`ResidueBackend`], and in the
-//! shares' group in [`ShareBackend`].
+//! backend gives the same bytes for the same input, because the arithmetic is exact. It is modulo
+//! 2^32 in [`Backend`], modulo a ring's primes in [`RingBackend`] and [`ResidueBackend`], and in
+//! the shares' group in [`ShareBackend`].
 
 mod composed;
 mod each;
@@ -100,14 +100,13 @@ impl<B: RingBackend + ShareBackend> ProtocolBackend for B {}
 /// Public matrix A of a hint in ring form: `block_rows` x `rank` polynomials of degree below
 /// [`RING_DEGREE`] with coefficients modulo 2^32, row-major, coefficient 0 first.
 ///
-/// Block (i, j) with polynomial a stands for the 256 x 256 matrix M of multiplication by a:
-/// `M[k][l] = a[k - l]` for k >= l and `-a[256 + k - l]` for k < l, so that `M s` is the product a
-/// s.
+/// Block (i, j) with polynomial `a` stands for the 256 x 256 matrix M such that `M s` is the
+/// product `a s`. It has `M[k][l] = a[k - l]` for k >= l and `-a[256 + k - l]` for k < l.
 #[derive(Clone, Copy, Debug)]
 pub struct RingMatrix<'a> {
     /// Polynomials, `block_rows * rank * 256` coefficients.
     pub coefficients: &'a [u32],
-    /// Rows of blocks; block row i meets the database's columns 256 i to 256 i + 255.
+    /// Rows of blocks; block row i is multiplied by the database's columns 256 i to 256 i + 255.
     pub block_rows: usize,
     /// Columns of blocks.
     pub rank: usize,
@@ -150,7 +149,7 @@ pub fn check_answers(queries: usize, words: usize) -> Result<(), BackendError> {
 pub trait Backend: Send + Sync + 'static {
     /// Database matrix in the form that this backend uses.
     type Matrix: Send + Sync;
-    /// Answers of a fold, in the place where this backend left them.
+    /// Answers of a fold, in memory of the backend's choice.
     type Folded: Send + Sync;
 
     /// Returns the name for reports, such as `cpu-avx2`.
@@ -187,15 +186,15 @@ pub trait Backend: Send + Sync + 'static {
     /// Step `scalar_fold` (VIPIR section 4.1): multiplies the database by a batch of query columns.
     ///
     /// `queries` holds B = 1 to [`MAX_BATCH`] queries one after another, each `layout.columns()`
-    /// words; the result holds B answers one after another, each `layout.rows()` words:
+    /// words. The result holds B answers one after another, each `layout.rows()` words:
     /// `answer[b][r] = sum over c of matrix[r][c] * queries[b][c] mod 2^32`.
     ///
     /// # Errors
     /// [`BackendError::Shape`] if `queries` is not a whole number of queries within the bounds.
     fn scalar_fold(&self, matrix: &Self::Matrix, queries: &[u32]) -> Result<Self::Folded, BackendError>;
 
-    /// Runs [`Backend::scalar_fold`] for queries that a source writes: on a device, to the memory
-    /// that is copied to it.
+    /// Runs [`Backend::scalar_fold`] for queries whose words a source writes. For a device, the
+    /// source writes to the memory that is copied to the device.
     ///
     /// # Errors
     /// Those of [`Backend::scalar_fold`].
@@ -213,8 +212,8 @@ pub trait Backend: Send + Sync + 'static {
     /// [`BackendError::Device`] if their computation failed.
     fn words(&self, folded: Self::Folded) -> Result<Vec<u32>, BackendError>;
 
-    /// Returns the result of `read`, which reads the words of answers where they arrive: on a
-    /// device, in the memory that it copied them to. `read` must call no operation of this backend
+    /// Passes the words of answers to `read` and returns its result. For a device, `read` gets the
+    /// memory to which the device copied the words. `read` must call no operation of this backend
     /// but [`Backend::each`].
     ///
     /// # Errors
@@ -224,8 +223,8 @@ pub trait Backend: Send + Sync + 'static {
     }
 
     /// Returns answers made of `words`, an equal number for each of `queries` queries, so that this
-    /// backend can go on with them. They come from [`Backend::words`] of matrices here or
-    /// elsewhere.
+    /// backend can continue with them. The words come from [`Backend::words`] of this or another
+    /// backend.
     ///
     /// # Errors
     /// [`BackendError::Shape`] if the words do not divide evenly among the queries.

@@ -2,10 +2,10 @@
 
 use crate::{Backend, map_each};
 
-/// Words of a group: a source is asked for whole groups only.
+/// Number of words of a group; a source is only asked for whole groups.
 pub const GROUP_WORDS: usize = 8;
 
-/// Words that a thread writes at once: whole groups.
+/// Number of words that a thread writes at once, a whole number of groups.
 const PIECE_WORDS: usize = 1 << 16;
 
 /// Source of the words of a batch's queries, such as their packed bytes. A backend lets several
@@ -18,7 +18,7 @@ pub trait QueryWords: Sync {
     /// and the length of `to` are multiples of [`GROUP_WORDS`].
     ///
     /// # Panics
-    /// If there are not as many words.
+    /// If `to` extends past the last word.
     fn write(&self, first: usize, to: &mut [u32]);
 }
 

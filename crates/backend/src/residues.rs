@@ -9,9 +9,9 @@ use crate::{BackendError, RingBackend};
 
 /// Number of polynomials of a ciphertext.
 pub const CIPHERTEXT_POLYNOMIALS: usize = 2;
-/// Primes of a ring whose ciphertexts are multiplied.
+/// Number of primes of a ring whose ciphertexts are multiplied.
 pub const PRODUCT_PRIMES: usize = 2;
-/// Primes of the extension of a ring whose ciphertexts are multiplied.
+/// Number of primes of the extension of a ring whose ciphertexts are multiplied.
 pub const EXTENSION_PRIMES: usize = 3;
 
 /// Operations on polynomials in the form of [`Ring`]: for each prime its residues, below the prime,
@@ -45,13 +45,14 @@ pub trait ResidueBackend: RingBackend {
     /// Doubles the polynomials in `words`, in either form.
     fn double(&self, tables: &Self::Tables, words: &mut [u32]);
 
-    /// Writes round(a / q_l) modulo the primes before the last one, q_l; `polynomial`, a, and
-    /// `to` are coefficients. Ties cannot occur.
+    /// Writes round(a / q_l) to `to`, modulo the primes before the last prime q_l. `polynomial` (a)
+    /// and `to` are coefficients. Ties cannot occur.
     fn divide_by_last(&self, tables: &Self::Tables, polynomial: &[u32], to: &mut [u32]);
 
-    /// Writes the ciphertext of the image of a message under X -> X^(N / 2^level + 1) to `to`: the
-    /// image of the ciphertext `from`, whose second polynomial is switched to the client's secret
-    /// by `key`. `tables` are those of the ring of keys. Both ciphertexts are values.
+    /// Applies X -> X^(N / 2^level + 1) to the message of the ciphertext `from`, and writes the
+    /// resulting ciphertext to `to`. The second polynomial of the image of `from` is switched to
+    /// the client's secret by `key`. `tables` are those of the ring of keys. Both ciphertexts are
+    /// values.
     ///
     /// With c the image of c_1, the digits are the residues of c as integers; the sum of digits
     /// times keys is divided by P as in [`Self::divide_by_last`].
@@ -61,17 +62,18 @@ pub trait ResidueBackend: RingBackend {
     /// X^(-2^level). Both are values.
     fn split(&self, tables: &Self::Tables, level: u32, ciphertext: &mut [u32], image: &mut [u32]);
 
-    /// Writes the ciphertext of the phase c_0 + c_1 s + c_2 s^2 to `to`: the three polynomials
-    /// `product`, the last of which is switched from s^2 by `key`, as in [`Self::substitute`].
-    /// `tables` are those of the ring of keys. All are coefficients.
+    /// Writes to `to` a ciphertext with the phase c_0 + c_1 s + c_2 s^2, where c_0, c_1 and c_2 are
+    /// the three polynomials of `product`. c_2 is switched from s^2 by `key`, as in
+    /// [`Self::substitute`]. `tables` are those of the ring of keys. All are coefficients.
     fn relinearise(&self, tables: &Self::Tables, key: &SwitchKey, product: &[u32], to: &mut [u32]);
 
-    /// Writes a polynomial (values modulo q) as a factor of products: the values modulo q, then
-    /// values modulo the extension of the centred integers, or of ones that differ by q.
+    /// Writes a polynomial (values modulo q) in the form of a factor: the values modulo q, then the
+    /// values modulo the extension. The latter represent the centred integers, or integers that
+    /// differ from these by q.
     fn lift(&self, tables: &Self::ProductTables, polynomial: &[u32], to: &mut [u32]);
 
-    /// Returns the sum of the products of ciphertexts `left` and `right`, times `scale` / q and
-    /// rounded down, or off by a little: three polynomials of coefficients modulo q.
+    /// Returns the sum of the products of ciphertexts `left` and `right`, times `scale` / q: three
+    /// polynomials of coefficients modulo q. Coefficients are rounded down, with a small error.
     ///
     /// `left` and `right` have the same number of ciphertexts, whose polynomials are lifted.
     fn inner_product(
@@ -101,9 +103,8 @@ impl ProductRings {
 
 /// Key-switching key with a special prime P: for each prime of q a ciphertext modulo q P.
 ///
-/// Words are stored in the form in which kernels multiply by them: values times 2^32, and divided
-/// by P modulo the primes of q; prime by prime, then ciphertext by ciphertext, then polynomial by
-/// polynomial.
+/// Words are stored in the form in which kernels multiply by them: values times 2^32, also divided
+/// by P modulo the primes of q. They are ordered by prime, then by ciphertext, then by polynomial.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SwitchKey {
     words: Vec<u32>,
@@ -119,7 +120,8 @@ impl SwitchKey {
     /// Creates a key from ciphertexts as values modulo q P: one for each prime of q.
     ///
     /// # Panics
-    /// If there are more or fewer polynomials than that, or P exceeds 3 times another prime.
+    /// If the number of ciphertexts is not the number of primes of q, or P exceeds 3 times another
+    /// prime.
     pub fn new(ring: &Ring, ciphertexts: &[[Vec<u32>; CIPHERTEXT_POLYNOMIALS]]) -> Self {
         let factors = Self::factors(ring);
         assert_eq!(ciphertexts.len() + 1, ring.limbs().len(), "a ciphertext for each prime of q");

@@ -1,8 +1,8 @@
 //! The steps on rings: expansion, products with plaintext polynomials, tournaments, modulus
 //! switching.
 //!
-//! A ciphertext (a, b) is two polynomials, a first, with phase b + a s. All arithmetic is exact
-//! modulo the ring's primes, so every backend gives the same words.
+//! A ciphertext (`a`, `b`) consists of two polynomials in this order, and has the phase b + a s.
+//! All arithmetic is exact modulo the ring's primes, so every backend gives the same words.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -51,23 +51,24 @@ impl EvaluationKeys<'_> {
 /// magnitude of at most 2^31.
 pub type FillPolynomial<'a> = dyn Fn(usize, usize, &mut [i32]) + Sync + 'a;
 
-/// Bits of each coefficient of a switched ciphertext, for a and for b: 1 to 56 each.
+/// Numbers of bits of a switched ciphertext's coefficients: 1 to 56 for `a`, and 1 to 56 for `b`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SwitchedBits {
-    /// Bits of a coefficient of a.
+    /// Bits of a coefficient of `a`.
     pub a: u32,
-    /// Bits of a coefficient of b.
+    /// Bits of a coefficient of `b`.
     pub b: u32,
 }
 
 impl SwitchedBits {
-    /// Returns the number of bytes of a switched ciphertext: its N coefficients of a, then those of
-    /// b, each in its number of bits, lowest bit first, without gaps.
+    /// Returns the number of bytes of a switched ciphertext. It stores the N coefficients of `a`,
+    /// then those of `b`, each in its number of bits, lowest bit first, without gaps.
     pub fn bytes(&self, degree: usize) -> usize {
         (self.a + self.b) as usize * degree / 8
     }
 
-    /// Returns the bytes of the a halves of all switched ciphertexts, and those of the b halves.
+    /// Returns the bytes of the halves `a` of all switched ciphertexts, and the bytes of the halves
+    /// `b`.
     pub fn halves(&self, degree: usize, ciphertexts: &[u8]) -> [Vec<u8>; 2] {
         let of_a = self.a as usize * degree / 8;
         let halves = || ciphertexts.chunks_exact(self.bytes(degree)).map(|bytes| bytes.split_at(of_a));
@@ -84,7 +85,7 @@ pub fn centred(word: u32, bits: u32) -> i32 {
 }
 
 /// Shape of a fold in [`RingBackend::encode_fold`]: `blocks` rows of polynomials with coefficients
-/// of `bits` bits, a ring's degree of them in each polynomial.
+/// of `bits` bits. A polynomial has as many coefficients as the ring's degree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FoldedBlocks {
     /// Rows of polynomials.
@@ -98,7 +99,8 @@ impl FoldedBlocks {
     /// of all blocks.
     ///
     /// # Errors
-    /// [`BackendError::Shape`] if not, or if the bits are not 1 to 31.
+    /// [`BackendError::Shape`] if they are not, if rows are missing, or if the bits are not 1 to
+    /// 31.
     pub fn check(
         &self,
         matrix: PanelLayout,
@@ -128,7 +130,8 @@ pub struct Bodies {
 }
 
 impl Bodies {
-    /// Returns all words of the answers of `words` words each, from answer number `answer` on.
+    /// Returns positions for answers of `words` words, all of which are bodies. The first query's
+    /// answer has the number `answer`.
     pub fn whole(answer: usize, words: usize) -> Self {
         Self { first: answer * words..(answer + 1) * words, stride: words }
     }
@@ -228,7 +231,7 @@ pub trait RingBackend: Backend {
     /// A matrix of plaintext polynomials in transformed form (step `encode`), the same for all
     /// queries.
     type Plain: Send + Sync;
-    /// Columns of a public matrix, to fold matrices with.
+    /// Columns of a public matrix, with which matrices are folded.
     type Columns: Send + Sync;
     /// Leaves of a batch of expanded queries, the same number for each query.
     type Leaves: Send + Sync;
@@ -282,8 +285,8 @@ pub trait RingBackend: Backend {
         queries: &[(&Self::Keys, &[u32])],
     ) -> Result<Self::Leaves, BackendError>;
 
-    /// Creates leaves from ciphertexts (values) that need no expansion: those of each of `queries`
-    /// queries, the same number for each.
+    /// Creates leaves from ciphertexts (values) that need no expansion. All `queries` queries have
+    /// the same number of ciphertexts.
     ///
     /// # Errors
     /// Those of [`Self::ciphertexts`].
@@ -295,7 +298,7 @@ pub trait RingBackend: Backend {
     ) -> Result<Self::Leaves, BackendError>;
 
     /// Continues the expansion of a batch at one leaf of each query, with the keys of the query's
-    /// client: one of `keys` for each query.
+    /// client. `keys` has one element for each query.
     ///
     /// # Errors
     /// [`BackendError::Shape`] if there is no such leaf, the numbers of keys and queries differ, or
@@ -310,8 +313,8 @@ pub trait RingBackend: Backend {
     ) -> Result<Self::Leaves, BackendError>;
 
     /// Step `rotate`: computes the images of each query's chunks, which are its first leaves, under
-    /// the small automorphisms, in the order of [`Rotations::of_chunk`]. The image under 5^(i + 1)
-    /// is computed from the image under 5^i, and so is the image under -5^i.
+    /// the small automorphisms, in the order of [`Rotations::of_chunk`]. The images under 5^(i + 1)
+    /// and under -5^i are computed from the image under 5^i.
     ///
     /// # Errors
     /// [`BackendError::Shape`] if there are fewer leaves than chunks, the numbers of keys and
@@ -324,9 +327,9 @@ pub trait RingBackend: Backend {
         leaves: &Self::Leaves,
     ) -> Result<Self::Leaves, BackendError>;
 
-    /// Steps `poly_fold` and, before bodies are added, `pack`: computes for each query, for each
-    /// row r of each of `plain` in turn, the ciphertext that is the sum over columns c of
-    /// `plain[r][c] * leaves[c]`.
+    /// Step `poly_fold`, and the part of step `pack` that precedes the addition of bodies. For each
+    /// query, it takes the matrices of `plain` in turn. For each row r of a matrix, it computes one
+    /// ciphertext, the sum over columns c of `matrix[r][c] * leaves[c]`.
     ///
     /// # Errors
     /// [`BackendError::Shape`] if there are fewer leaves than columns.
@@ -369,7 +372,7 @@ pub trait RingBackend: Backend {
 
     /// Builds RGSW encryptions of `depth` bits, for `gadget`. Leaf `first + bit * levels + i` of a
     /// query encrypts factor i of the gadget times the bit. The conversion keys of the query's
-    /// client, one of `keys` for each query, multiply it by s.
+    /// client multiply these leaves by s. `keys` has one element for each query.
     ///
     /// # Errors
     /// [`BackendError::Shape`] if there are too few leaves, the numbers of keys and queries differ,
@@ -386,7 +389,7 @@ pub trait RingBackend: Backend {
 
     /// Step `rgsw_fold`: selects from each query the ciphertext whose number its selectors encrypt,
     /// lowest bit first, by a tournament of external products: `c0 + bit * (c1 - c0)`. A ciphertext
-    /// without a partner goes on unchanged.
+    /// without a partner advances unchanged.
     ///
     /// # Errors
     /// [`BackendError::Shape`] if a query has no ciphertexts or more than 2^depth, or the selectors
@@ -399,8 +402,8 @@ pub trait RingBackend: Backend {
     ) -> Result<Self::Ciphertexts, BackendError>;
 
     /// Returns the words of ciphertexts, for use outside the backend. Query by query, each
-    /// ciphertext has a's values and then b's, prime by prime, below the primes, in the order of
-    /// the ring's transform.
+    /// ciphertext has the values of `a`, then those of `b`, prime by prime, below the primes, in
+    /// the order of the ring's transform.
     ///
     /// # Errors
     /// [`BackendError::Device`] if their computation failed.
@@ -411,7 +414,7 @@ pub trait RingBackend: Backend {
     ) -> Result<Vec<u32>, BackendError>;
 
     /// Returns ciphertexts made of `words`, the same number for each of `queries` queries, so that
-    /// this backend can go on with them. The words come from [`Self::ciphertext_words`], here or
+    /// this backend can continue with them. The words come from [`Self::ciphertext_words`], here or
     /// elsewhere.
     ///
     /// # Errors
@@ -463,19 +466,19 @@ pub trait RingBackend: Backend {
         queries: &[u32],
     ) -> Result<Self::Folded, BackendError>;
 
-    /// Uploads columns of a public matrix, to fold matrices in `layout` with: `layout.columns()`
-    /// words each.
+    /// Uploads columns of a public matrix, with which matrices in `layout` are folded. Each column
+    /// has `layout.columns()` words.
     ///
     /// # Errors
     /// [`BackendError::Shape`] if `words` is not a whole number of columns, at least 1.
     fn columns(&self, layout: PanelLayout, words: &[u32]) -> Result<Self::Columns, BackendError>;
 
-    /// Steps `scalar_fold`, `encode` and `poly_fold` in one, with a separate matrix for each query:
-    /// folds the query's matrix with each of `columns`, encodes the fold as plaintext polynomials,
-    /// and returns [`Self::poly_fold`] of these and the query's leaves. Coefficient j of polynomial
-    /// (block, k) is word `block N + j` of the answer to column k, rounded and [`centred`]. The
-    /// polynomials are large and needed for one query's product only, so a backend holds those of
-    /// one query at a time.
+    /// Steps `scalar_fold`, `encode` and `poly_fold` in one, with a separate matrix for each query.
+    /// Folds the query's matrix with each of `columns`, and encodes the fold as plaintext
+    /// polynomials. Returns [`Self::poly_fold`] of these polynomials and the query's leaves.
+    /// Coefficient j of polynomial (block, k) is word `block N + j` of the answer to column k,
+    /// rounded and [`centred`]. The polynomials are large and needed for one query's product only,
+    /// so a backend holds those of one query at a time.
     ///
     /// # Errors
     /// [`BackendError::Shape`] if the columns are not for matrices of this layout, its rows do not
@@ -490,11 +493,11 @@ pub trait RingBackend: Backend {
         leaves: &Self::Leaves,
     ) -> Result<Self::Ciphertexts, BackendError>;
 
-    /// Computes the values common to all queries with the same uniform halves, including those of
-    /// the keys that they bring: `uniform` (values, in the order of [`FixedPacking`]); results are
-    /// packed with `plain`. The values are the digits of every substitution, so that a query needs
-    /// transforms only for what is added and what is sent. Returns them with the a halves of all
-    /// results, in the bits of a response.
+    /// Computes the values common to all queries with the same uniform halves. `uniform` holds the
+    /// uniform halves of a query and its keys (values, in the order of [`FixedPacking`]). Results
+    /// are packed with `plain`. The computed values are the digits of every substitution. With
+    /// them, a query needs transforms only for the bodies that are added and the results that are
+    /// sent. Returns the values, and the a halves of all results in the bits of a response.
     ///
     /// # Errors
     /// [`BackendError::Shape`] if these are not the polynomials of a query, or the plaintexts are

@@ -15,15 +15,17 @@ pub const MAX_KEYS: usize = 512;
 /// second rows, and so on. A share multiplies a record's row in every part.
 ///
 /// Rows may be divided into *bins* of equally many consecutive rows ([`RowLayout::in_bins`]). A
-/// key's points then meet the rows of one bin (partial batch retrieval, GPU-DPF section IV-A).
+/// key's points then correspond to the rows of one bin (partial batch retrieval, GPU-DPF section
+/// IV-A).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RowLayout {
     rows: usize,
     row_bytes: usize,
     parts: usize,
-    /// Rows of a bin; all rows if they are not divided.
+    /// Number of rows of a bin; the number of all rows if these are not divided.
     bin_rows: usize,
-    /// Rows of the first bin that are missing here: a part of a table may begin within a bin.
+    /// Number of rows of the first bin that precede these rows; it is not 0 if a part of a table
+    /// begins within a bin.
     skipped: usize,
 }
 
@@ -102,12 +104,12 @@ impl RowLayout {
         (first + rows.start) * self.row_bytes..(first + rows.end) * self.row_bytes
     }
 
-    /// Returns the properties that the keys of a batch share, and the rows that their points meet,
-    /// from `first_row` on.
+    /// Returns the properties that the keys of a batch share, including the rows to which their
+    /// points correspond. The row of point 0 is `first_row`.
     ///
     /// # Errors
     /// [`BackendError::Shape`] unless there are 1 to [`MAX_KEYS`] keys of one party and one domain,
-    /// every point meets a row, and outputs are bits, or words that divide a row evenly.
+    /// every point has a row, and outputs are bits, or words that divide a row evenly.
     pub fn check_keys(&self, first_row: usize, keys: &[Key]) -> Result<Batch, BackendError> {
         let wrong = |detail: &str| Err(BackendError::Shape(detail.into()));
         let Some(first) = keys.first().filter(|_| keys.len() <= MAX_KEYS) else {
@@ -139,7 +141,7 @@ impl FileLayout for RowLayout {
         0..self.rows
     }
 
-    /// Applies to each part.
+    /// Selects these rows in each part.
     fn part(&self, rows: &Range<usize>) -> Result<Self, BackendError> {
         if rows.is_empty() || rows.end > self.rows {
             let all = self.rows;
@@ -152,7 +154,7 @@ impl FileLayout for RowLayout {
         })
     }
 
-    /// Returns one range for all rows, otherwise one range for each part.
+    /// Returns a single range if `rows` are all rows, otherwise one range for each part.
     fn ranges(&self, rows: &Range<usize>) -> Vec<Range<usize>> {
         if *rows == self.all() {
             return std::iter::once(0..self.bytes()).collect();
@@ -179,11 +181,11 @@ pub struct Batch {
     pub domain: Domain,
     /// Party of the keys.
     pub party: Party,
-    /// Rows that the keys' points meet.
+    /// Rows to which the keys' points correspond, one for each point.
     pub rows: Range<usize>,
 }
 
-/// Rows that a batch's keys meet, within one subtree of the keys' trees.
+/// Rows that the batch's keys select from, within one subtree of the keys' trees.
 #[derive(Clone, Debug)]
 pub struct MetRows {
     /// First of these rows, counted from the first requested row.
@@ -200,20 +202,22 @@ impl MetRows {
 }
 
 impl Batch {
-    /// Restricts a batch to `rows`: returns the fewest subtree keys that cover the rows that the
-    /// batch meets, each with its rows. Returns nothing if it meets none of the rows.
+    /// Restricts a batch to `rows`: returns the fewest subtree keys that cover the batch's rows
+    /// among them, each with its rows. Returns nothing if the batch has none of these rows.
     ///
-    /// Points from one leaf to another need at most two subtrees for each level of the tree.
+    /// A range of points from one leaf to another is covered by at most two subtrees for each level
+    /// of the tree.
     ///
     /// # Errors
-    /// [`BackendError::Shape`] if the first row that is met does not begin a leaf.
+    /// [`BackendError::Shape`] if the first of the covered rows is not the first row of a leaf.
     pub fn on(&self, rows: &Range<usize>, prf: PrfKind, keys: &[Key]) -> Result<Vec<MetRows>, BackendError> {
         let met = rows.start.max(self.rows.start)..rows.end.min(self.rows.end);
         let mut pieces = Vec::new();
         let (mut start, end) = (met.start, met.end);
         while start < end {
             let point = (start - self.rows.start) as u64;
-            // Largest tree that begins here; the first leaf begins trees of any size.
+            // Number of points of the largest subtree that begins at this point. At point 0,
+            // subtrees of any size begin.
             let tree = if point == 0 { u64::MAX } else { 1 << point.trailing_zeros() };
             let count = tree.min((end - start) as u64);
             let subtree = |key| prf.visit(Subtree { key, points: point..point + count });
@@ -227,7 +231,7 @@ impl Batch {
     }
 }
 
-/// One of several folds: keys, and the rows that their points meet.
+/// One of several folds: its keys, and the first of the rows that correspond to their points.
 #[derive(Clone, Copy, Debug)]
 pub struct ShareFold<'a> {
     /// The row of point 0.
@@ -278,9 +282,9 @@ pub trait ShareBackend: Send + Sync + 'static {
     ) -> Result<Vec<u8>, BackendError>;
 
     /// Computes several folds at once, each over its own rows by its own keys: a batch of queries
-    /// to rows in bins (GPU-DPF section IV-A). Rows are read once, by the keys that meet them. The
-    /// answers of all folds follow one another and equal those of [`ShareBackend::share_fold`], bit
-    /// for bit.
+    /// to rows in bins (GPU-DPF section IV-A). Each row is read once, for all keys that select from
+    /// it. The answers of all folds follow one another and equal those of
+    /// [`ShareBackend::share_fold`], bit for bit.
     ///
     /// # Errors
     /// Errors of [`ShareBackend::share_fold`].
@@ -309,7 +313,8 @@ pub fn partial_folds<B: ShareBackend>(
     if *own == layout.all() {
         return backend.share_folds(rows, prf, folds);
     }
-    // For each piece that these rows meet, the place of its answers.
+    // The rows of each fold within `own` form one or more pieces. `places` has the place of each
+    // piece's answers in `sums`.
     let (mut places, mut pieces, mut length, mut output) = (Vec::new(), Vec::new(), 0, OutputKind::Bit);
     for fold in folds {
         let (batch, bytes) =

@@ -8,14 +8,14 @@
 //!   bins' trees;
 //! - polynomials: such that the tournament of a share is a part of the whole tournament.
 //!
-//! If a database has fewer such pieces than shares, some shares are empty.
+//! If a database has fewer of these units than shares, some shares are empty.
 
 use std::ops::Range;
 
 use crate::{BackendError, PANEL_ROWS, PanelLayout, RowLayout};
 
-/// Largest number of points in a leaf of a query's tree, reached if outputs are bits. At its
-/// multiples, leaves of all output kinds begin.
+/// Largest number of points in a leaf of a query's tree, reached if outputs are bits. At multiples
+/// of this number, leaves of all output kinds begin.
 const LEAF_POINTS: usize = 512;
 
 /// One share of a database that several holders divide.
@@ -45,7 +45,7 @@ impl Share {
         Ok(Self { index, count })
     }
 
-    /// Iterates over all shares of a database that is divided as for this share.
+    /// Iterates over all shares of the division that this share belongs to.
     pub fn all(self) -> impl ExactSizeIterator<Item = Self> + use<> {
         (0..self.count).map(move |index| Self { index, ..self })
     }
@@ -62,19 +62,18 @@ impl Share {
 
     /// Returns the share's rows of a matrix, in whole panels. Shares differ by at most one panel.
     pub fn rows(self, layout: PanelLayout) -> Range<usize> {
-        // In 64 bits, because the product may exceed a 32-bit word.
+        // Computed in 64 bits, because the product may exceed a 32-bit word.
         let bound =
             |index: usize| (layout.panels() as u64 * index as u64 / self.count as u64) as usize * PANEL_ROWS;
         bound(self.index)..bound(self.index + 1)
     }
 
-    /// Returns the share's rows for two servers. Every share but the last ones has as many rows as
-    /// a whole subtree has points. Rows in bins are divided as evenly as whole leaves of the bins'
-    /// trees allow.
+    /// Returns the share's rows for two servers. Every share but the last ones has the rows of a
+    /// whole subtree. Rows in bins are divided as evenly as whole leaves of the bins' trees allow.
     pub fn records(self, layout: RowLayout) -> Range<usize> {
         let Some(skipped) = layout.skipped() else { return self.aligned(layout.rows(), LEAF_POINTS) };
         let bound = |index: usize| {
-            // In 64 bits, because 2^44 rows times 2^16 shares may exceed a 32-bit word.
+            // Computed in 64 bits, because 2^44 rows times 2^16 shares may exceed a 32-bit word.
             let even = (layout.rows() as u64 * index as u64 / self.count as u64) as usize + skipped;
             let within = even % layout.bin_rows();
             (even - within % LEAF_POINTS).saturating_sub(skipped)
@@ -96,8 +95,8 @@ impl Share {
         self.step(rows, 1).trailing_zeros() as usize
     }
 
-    /// Returns the smallest power of two, at least `least`, by which the shares reach the last of
-    /// `rows` rows.
+    /// Returns the number of rows of each share but the last ones: the smallest power of two, at
+    /// least `least`, with which the shares cover all `rows` rows.
     fn step(self, rows: usize, least: usize) -> usize {
         rows.div_ceil(self.count).next_power_of_two().max(least)
     }
@@ -180,8 +179,8 @@ mod tests {
             prop_assert!(covers(rows, &ranges));
             let rounds = Share::new(0, count).unwrap().rounds(rows);
             let of_rounds = |row: usize| row >> rounds;
-            // Competitors that meet within the rounds are in the same share; winners meet in the
-            // order of shares.
+            // Competitors that play each other within these rounds are in the same share. The
+            // winners play on in the order of the shares.
             for (place, range) in ranges.iter().enumerate().filter(|(_, range)| !range.is_empty()) {
                 prop_assert!(range.clone().all(|row| of_rounds(row) == place));
             }

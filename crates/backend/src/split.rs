@@ -53,7 +53,7 @@ mod tests {
         ShareFold,
     };
 
-    /// Backend with nothing but folds by shares, which counts the keys that it receives.
+    /// Backend that only folds by shares, and counts the keys that it receives.
     struct Shares {
         keys: AtomicUsize,
     }

@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 /// share the opened file.
 ///
 /// Another process can still write into the opened file, but files of a snapshot are never written
-/// again once they have their name.
+/// again once they have their final name.
 #[derive(Clone, Debug)]
 pub struct StoredFile {
     path: PathBuf,

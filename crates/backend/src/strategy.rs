@@ -10,12 +10,13 @@ use crate::Share;
 pub enum Strategy {
     /// Every device holds everything and answers its part of a batch.
     Replicate,
-    /// Devices hold shares of the matrix; after the fold each has all words of its part of the
-    /// batch.
+    /// Devices hold shares of the matrix. After the fold they exchange answers, so that each device
+    /// has all words of its part of the batch.
     Exchange,
-    /// Devices hold shares of everything and expand every query.
+    /// Devices hold shares of all data, and each device expands every query.
     Aggregate,
-    /// Devices hold shares of everything; each expands its part of the batch for all devices.
+    /// Devices hold shares of all data. Each device expands its part of the batch, and all devices
+    /// use the leaves.
     Gather,
 }
 
@@ -117,15 +118,16 @@ pub struct Division {
 }
 
 impl Strategy {
-    /// Chooses the strategy for a database; returns `None` if the database fits the devices in no
-    /// strategy.
+    /// Chooses the strategy for a database; returns `None` if no strategy fits the database on the
+    /// devices.
     ///
     /// A database that fits every device is replicated if the batch has at least as many queries as
     /// there are devices: no device then waits for another. A single query, or a database that fits
-    /// only in shares, is divided, to use the bandwidth of every device. A fold of a matrix is
-    /// exchanged. Polynomials are folded where they are. If devices reach each other directly, a
-    /// batch's expansions are divided and gathered, since leaves are large (1 GiB for 32 queries,
-    /// GPIR section 6). Otherwise every device computes all expansions.
+    /// only in shares, is divided, to use the bandwidth of every device. If the database is folded
+    /// as a matrix, the answers are exchanged. Polynomials are folded on the devices that hold
+    /// them. If devices reach each other directly, a batch's expansions are divided and gathered.
+    /// Otherwise every device computes all expansions, since leaves are large (1 GiB for 32
+    /// queries, GPIR section 6).
     pub fn choose(devices: usize, memory_bytes: u64, links: Links, demand: Demand) -> Option<Division> {
         let share = demand.device_bytes(devices, Self::Gather);
         let whole = demand.whole_bytes <= memory_bytes;
@@ -190,7 +192,8 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_in_shares_is_refused() {
-        // Four devices hold 20 bytes each that do not divide, and 20 of the 80 that do.
+        // Each of four devices holds the 20 bytes that cannot be divided, and 20 of the 80 bytes
+        // that can.
         assert_eq!(chosen(4, 40, Links::Direct, DEMAND), Some(Strategy::Exchange));
         assert_eq!(chosen(4, 39, Links::Direct, DEMAND), None);
         assert_eq!(chosen(1, 99, Links::Direct, DEMAND), None);

@@ -1,9 +1,9 @@
 //! Packing with constant uniform halves, by whole ciphertexts.
 //!
-//! The b half of a result is linear in the b halves that clients send. The factors follow from the
-//! uniform halves: digits of every substitution, and plaintexts. A backend may compute them once.
-//! Whole ciphertexts give the same results; the oracle uses them, and so do devices that have
-//! nothing better.
+//! The b half of a result is linear in the b halves that clients send. The factors are the digits
+//! of every substitution, and plaintexts. They follow from the uniform halves, so a backend may
+//! compute them once. Whole ciphertexts give the same results; the oracle uses them, and so do
+//! devices without a faster method.
 
 use std::sync::Arc;
 
@@ -18,7 +18,8 @@ pub struct WholeHalves<P> {
     ring: Arc<Ring>,
     packing: FixedPacking,
     uniform: Vec<u32>,
-    /// Plaintexts whose fold is the derived key among the images of a key, if there is one.
+    /// Plaintexts whose fold selects the derived key from the images of a key; `None` if no key is
+    /// derived.
     derived: Option<[P; 1]>,
 }
 
@@ -118,8 +119,9 @@ impl<P> WholeHalves<P> {
         backend.sum_rotated(tables, rotations, &keys, folded)
     }
 
-    /// Creates the keys of queries that bring those for X -> X^5 and X -> X^-1. The key of the big
-    /// step has the last images of the rows of the key for X -> X^5, as if they were chunks.
+    /// Creates the keys of queries that include only the keys for X -> X^5 and X -> X^-1. The key
+    /// of the big step consists of the last images of the rows of the key for X -> X^5. These rows
+    /// are rotated like chunks.
     fn keys_with_derived<B: RingBackend<Plain = P>>(
         &self,
         backend: &B,
@@ -128,7 +130,7 @@ impl<P> WholeHalves<P> {
     ) -> Result<Vec<B::Keys>, BackendError> {
         let Self { ring, packing, derived, .. } = self;
         let of_key = self.of_key();
-        // The images of chunks need no key of the big step; another one takes its place.
+        // The images of chunks need no key of the big step; another key takes its place.
         let by_step =
             queries.iter().map(|keys| self.keys(backend, tables, &[], &[keys, &keys[..of_key]].concat()));
         let by_step = by_step.collect::<Result<Vec<_>, _>>()?;
@@ -160,7 +162,7 @@ impl<P> WholeHalves<P> {
         self.packing.gadget.levels(&self.ring) * 2 * self.ring.words()
     }
 
-    /// Returns the ciphertexts of a query, each as a and then b.
+    /// Returns the ciphertexts of a query, each with the words of `a`, then those of `b`.
     fn whole(&self, query: &[u32]) -> Vec<u32> {
         let words = self.ring.words();
         let halves = self.uniform.chunks_exact(words).zip(query.chunks_exact(words));

@@ -1,5 +1,5 @@
-//! An operation outside this crate: it takes a trait, an entry in the list of what composed
-//! backends forward, and a method of each backend that has more than the default body.
+//! An operation outside this crate. It needs a trait, an entry in the list of operations that
+//! composed backends forward, and a method of each backend that does not use the default body.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -27,7 +27,7 @@ forward! {
 
 const SUMS: Operation = Operation::Other { name: "sums", step: "fold_again" };
 
-/// Backend with nothing but the default body.
+/// Backend with only the default body.
 struct Toy;
 
 impl Sums for Toy {}

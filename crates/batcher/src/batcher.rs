@@ -130,7 +130,7 @@ impl<T> Group<T> {
             *sum += waiting.request.queries;
             Some(*sum)
         });
-        // A single request is never too large, or it would wait for ever.
+        // A single request is taken even if it exceeds the limit; otherwise it would wait forever.
         let count = sums.take_while(|&sum| sum <= self.terms.limit).count().max(1);
         let requests: Vec<_> = self.waiting.drain(..count).map(|waiting| waiting.request).collect();
         self.queries -= requests.iter().map(|request| request.queries).sum::<usize>();
@@ -158,8 +158,8 @@ struct Running {
 /// A group's window opens with its first waiting request. The group is ready when the window ends
 /// or when it has a full batch, and is launched as soon as a slot is free. Among several ready
 /// groups, the group with the oldest request is launched first. While all slots are taken, groups
-/// continue to fill. The queue is bounded; while it is full no request can arrive, so no group
-/// waits for more.
+/// continue to fill. The queue is bounded. While it is full, no request can arrive, so every group
+/// is ready at once.
 pub struct Batcher<T> {
     window: Window,
     capacity: usize,

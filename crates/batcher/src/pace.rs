@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Estimated time of a batch, apart from batches computed at the same time: one scan of the
-/// database, and a time for each query.
+/// Estimated time of one batch, not counting other batches computed at the same time: one scan of
+/// the database, and a time for each query.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pace {
-    /// Time that a batch of any size takes once.
+    /// Time of the scan, independent of the batch's size.
     pub scan: Duration,
     /// Time that each query adds.
     pub each: Duration,
@@ -22,9 +22,10 @@ impl Pace {
 
 /// Estimator of a [`Pace`] from the latest batches.
 ///
-/// The time for each query is the median of the slopes between pairs of batches, the time for the
-/// scan is the median of the rest (Theil and Sen). A few batches that took long by accident do not
-/// change the estimate; when most of the latest batches are slower or faster, it has followed.
+/// The time for each query is the median of the slopes between pairs of batches. The time for the
+/// scan is the median of what remains of each batch's time (Theil and Sen). A few batches that took
+/// long by accident do not change the estimate. The estimate changes when most of the latest
+/// batches are slower or faster.
 #[derive(Clone, Debug, Default)]
 pub struct PaceMeter {
     /// Number of queries and seconds of each batch.
@@ -37,11 +38,13 @@ impl PaceMeter {
     /// seconds and to evaluate all pairs in microseconds, but enough that a quarter of them may be
     /// outliers.
     const REMEMBERED: usize = 16;
-    /// Number of pairs of remembered batches, and room for a slope without a meaning.
+    /// Number of pairs of remembered batches, plus a place for the discarded slope of batches of
+    /// equal size.
     const PAIRS: usize = Self::REMEMBERED * (Self::REMEMBERED - 1) / 2 + 1;
 
-    /// Returns sizes of batches that separate the time of the scan from that of queries at little
-    /// cost, for a database that takes `limit` queries at once.
+    /// Returns the sizes of batches to measure first. They separate the time of the scan from the
+    /// time of queries at little cost. `limit` is the number of queries that the database takes at
+    /// once.
     pub fn probes(limit: usize) -> [usize; 3] {
         [1, limit.min(4), 1]
     }
@@ -68,7 +71,8 @@ impl PaceMeter {
         let (mut slopes, mut count) = ([0.0; Self::PAIRS], 0);
         for (i, a) in latest.iter().enumerate() {
             for b in &latest[..i] {
-                // The next slope takes the place of one without a meaning.
+                // If the sizes are equal, the slope is meaningless, and the next slope overwrites
+                // it.
                 slopes[count] = (a.1 - b.1) / (a.0 - b.0);
                 count += usize::from(a.0 != b.0);
             }
@@ -83,16 +87,17 @@ impl PaceMeter {
         }
     }
 
-    /// Returns a value of each remembered batch, and zeros behind them.
+    /// Returns `value` of each remembered batch, followed by zeros.
     fn of_each(&self, value: impl Fn((f64, f64)) -> f64) -> [f64; Self::REMEMBERED] {
         let mut values = [0.0; Self::REMEMBERED];
         values.iter_mut().zip(&self.latest).for_each(|(to, batch)| *to = value(*batch));
         values
     }
 
-    /// Scales the estimate if all batches have one size, which shows only how fast the machine is:
-    /// both parts keep their shares. If the parts are not known yet, the estimate assumes that
-    /// queries share nothing, which errs towards short windows.
+    /// Scales the estimate if all batches have the same size. Such batches show only how fast the
+    /// machine is, so the scan and the queries keep their shares of the time. If the shares are not
+    /// known yet, the estimate assumes that queries share nothing, which errs towards short
+    /// windows.
     fn scaled(&self) -> [f64; 2] {
         let mut times = self.of_each(|(_, time)| time);
         let Some(time) = median(&mut times[..self.latest.len()]) else { return [0.0; 2] };
@@ -166,7 +171,8 @@ mod tests {
             (0..20).for_each(|_| meter.note(10, pace.time(10)));
         }
         assert!(near(meter.pace(), of(200, 20)), "{:?}", meter.pace());
-        // A lone query's whole time is its window; the parts of a full batch are unknown.
+        // If all batches had one query, the estimated scan is the whole time. A full batch does not
+        // show its parts, so its queries are assumed to share nothing.
         assert_eq!(noted(of(100, 10), &[1, 1]).pace().scan, ms(110));
         let full = noted(of(100, 10), &[64]).pace();
         assert!(full.scan < ms(12) && full.time(64).abs_diff(of(100, 10).time(64)) < ms(1), "{full:?}");

@@ -238,7 +238,7 @@ fn a_refusal_tells_how_long_what_waits_takes() {
     // One batch runs; two requests of the first group wait, and one of the second: 4 scans and 4 +
     // 6 + 3 queries.
     assert_eq!(full.backlog, ms(4000 + 130));
-    // Two batches at the same time need half of that.
+    // With two batches at the same time, the backlog takes half of that time.
     batcher.set_slots(2);
     assert_eq!(batcher.arrive(ms(2), terms(0), 1, ()).unwrap_err().backlog, ms(4130 / 2));
 }
@@ -270,7 +270,8 @@ struct Backend {
     limit: usize,
 }
 
-/// Backends from a database that is all scan to a database whose queries share little.
+/// Backends of four databases. For the first, the scan is almost the whole time; for the last,
+/// queries share little.
 const BACKENDS: [Backend; 4] = [
     Backend { pace: Pace { scan: Duration::from_millis(100), each: Duration::from_micros(100) }, limit: 64 },
     Backend { pace: Pace { scan: Duration::from_millis(100), each: Duration::from_millis(2) }, limit: 64 },
@@ -348,8 +349,8 @@ impl Replicas {
 fn replicas_answer_as_many_times_as_much_as_there_are_of_them() {
     let [one, two, three] = [1, 2, 3].map(|count| Replicas::throughput(count, count + 1));
     assert!(two >= 1.9 * one && three >= 2.8 * one, "{one} {two} {three}");
-    // With one batch at a time a second replica gains nothing, and joining keeps both replicas
-    // waiting.
+    // With one batch at a time, a second replica gains nothing, and both replicas wait while
+    // results are joined.
     assert!((Replicas::throughput(2, 1) / Replicas::throughput(1, 1) - 1.0).abs() < 1e-9);
     assert!(one >= 1.2 * Replicas::throughput(1, 1), "{one}");
 }

@@ -61,7 +61,7 @@ impl Bars {
         canvas.legend(&names.zip(COLOURS).collect::<Vec<_>>(), (24, 74), total - 24)?;
         let longest = self.bars.iter().map(|bar| bar.parts.iter().sum::<f64>()).fold(0.0, f64::max);
         let step = round_step(longest / f64::from(TICKS));
-        // Sums of shares may slightly exceed their whole.
+        // Because of rounding, the sum of shares may slightly exceed the whole.
         let most = step * (longest / step - 1e-6).ceil().max(1.0);
         let at = |value: f64| left + (value / most * f64::from(PLOT)).round() as i32;
         for tick in 0..=(most / step).round() as i32 {
@@ -95,7 +95,7 @@ impl Bars {
     }
 }
 
-/// Rounds up to the next of 1, 2 and 5 of a decade.
+/// Rounds up to the next number of the form 1, 2 or 5 times a power of ten.
 fn round_step(value: f64) -> f64 {
     let decade = 10f64.powf(value.max(f64::MIN_POSITIVE).log10().floor());
     let steps = [1.0, 2.0, 5.0, 10.0].map(|step| step * decade);

@@ -18,8 +18,8 @@ pub const FAINT_INK: RGBColor = RGBColor(0x5f, 0x6b, 0x7a);
 pub const GRID: RGBColor = RGBColor(0xe1, 0xe5, 0xea);
 const GROUND: RGBColor = RGBColor(0xff, 0xff, 0xff);
 
-/// Colours that are distinguishable for every kind of colour vision (Okabe and Ito), the grey last,
-/// then darker ones. Further series start again from the first colour.
+/// Seven colours that are distinguishable for every kind of colour vision (Okabe and Ito), grey,
+/// and darker variants of these. Further series start again from the first colour.
 pub const COLOURS: [RGBColor; 14] = [
     RGBColor(0x00, 0x72, 0xb2),
     RGBColor(0xe6, 0x9f, 0x00),

@@ -92,7 +92,7 @@ struct Span {
 }
 
 impl Span {
-    /// Returns a range from a round value below all values to one above.
+    /// Returns a range from a round value below all values to a round value above them.
     fn of(values: impl Iterator<Item = f64>, first: i32, last: i32) -> Self {
         let (least, most) = values
             .fold((f64::MAX, f64::MIN_POSITIVE), |(least, most), value| (least.min(value), most.max(value)));

@@ -11,12 +11,12 @@ use spirea_cuda::driver::{Device, device_count, driver_version};
 /// Name and value of a fact.
 pub type Fact = (&'static str, String);
 
-/// Variables of the environment whose presence changes what the program does, beside those of its
-/// own prefix.
+/// Environment variables, besides those with the program's own prefix, whose presence changes the
+/// program's behaviour.
 const VARIABLES: [&str; 5] = ["http_proxy", "https_proxy", "all_proxy", "no_proxy", "rust_backtrace"];
 const PREFIX: &str = "spirea_";
 
-/// A fact as a line of text.
+/// Formats a fact as a line of text.
 pub fn line((name, value): &Fact) -> String {
     format!("{name:<13}  {value}")
 }
@@ -29,7 +29,7 @@ pub fn is_asked(arguments: &[impl AsRef<OsStr>]) -> bool {
     version && given.iter().any(|argument| *argument == "--verbose")
 }
 
-/// Facts about the program. The commit is the value of `SPIREA_COMMIT` at compile time.
+/// Returns facts about the program. The commit is the value of `SPIREA_COMMIT` at compile time.
 pub fn program() -> Vec<Fact> {
     let commit = option_env!("SPIREA_COMMIT").filter(|commit| !commit.is_empty());
     let checked = if cfg!(debug_assertions) { "with debug assertions" } else { "without debug assertions" };
@@ -44,7 +44,7 @@ pub fn program() -> Vec<Fact> {
     ]
 }
 
-/// Facts about the machine: no name, path or value that a user chose.
+/// Returns facts about the machine, without any name, path or value that a user chose.
 pub fn machine() -> Vec<Fact> {
     let release = read_to_string("/etc/os-release").unwrap_or_default();
     let system = release.lines().find_map(|line| line.strip_prefix("PRETTY_NAME=")).unwrap_or(OS);
@@ -60,14 +60,14 @@ pub fn machine() -> Vec<Fact> {
     ]
 }
 
-/// The processor's name if the system tells it, else its architecture.
+/// Returns the processor's name if the system reports it, else its architecture.
 pub fn processor() -> String {
     let described = read_to_string("/proc/cpuinfo").unwrap_or_default();
     let name = described.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
     name.map_or(ARCH, |(_, name)| name.trim()).to_owned()
 }
 
-/// The C library that the program is linked to.
+/// Returns the C library that the program is linked to.
 fn environment() -> &'static str {
     match () {
         () if cfg!(target_env = "gnu") => "gnu",
@@ -77,7 +77,7 @@ fn environment() -> &'static str {
     }
 }
 
-/// Soft and hard limit of open files.
+/// Returns the soft and the hard limit of open files.
 fn open_files() -> String {
     let limits = read_to_string("/proc/self/limits").unwrap_or_default();
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"));
@@ -88,7 +88,7 @@ fn open_files() -> String {
     }
 }
 
-/// The driver and the devices, or why there are none.
+/// Returns the driver and the devices, or the reason why there are none.
 fn gpus() -> String {
     let described = driver_version().and_then(|driver| {
         let devices: Result<Vec<_>, _> = (0..device_count()?).map(Device::open).collect();
@@ -102,7 +102,8 @@ fn gpus() -> String {
     described.unwrap_or_else(|error| format!("none: {error}"))
 }
 
-/// Names of the variables that are set, of those that matter. Values may be secret.
+/// Returns the names of those environment variables that are set and matter to the program. Their
+/// values may be secret.
 fn variables() -> Vec<String> {
     let mut set: Vec<String> = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()).collect();
     set.retain(|name| {
@@ -113,7 +114,7 @@ fn variables() -> Vec<String> {
     set
 }
 
-/// Names with commas between them.
+/// Joins names with commas.
 fn names<T: ToString>(names: impl IntoIterator<Item = T>) -> String {
     let names: Vec<String> = names.into_iter().map(|name| name.to_string()).collect();
     if names.is_empty() { "none".to_owned() } else { names.join(", ") }

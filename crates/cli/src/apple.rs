@@ -1,4 +1,5 @@
-//! Options of `spirea build` for tables that Apple's clients look up, and the texts about them.
+//! Options of `spirea build` for tables that Apple's clients look up, and texts that describe these
+//! tables.
 
 use clap::{Args, ValueEnum};
 use serde::Serialize;
@@ -14,7 +15,7 @@ pub enum Audience {
     Apple,
 }
 
-/// Parameter sets, by the bits that a coefficient of a plaintext holds.
+/// Parameter sets, named by the number of bits that a coefficient of a plaintext holds.
 #[derive(Clone, Copy, ValueEnum)]
 enum AppleSet {
     /// 3 bits.
@@ -92,11 +93,11 @@ pub struct ApplePlan {
 }
 
 impl ApplePlan {
-    /// Returns the plan for one shard of `keywords` numbers with `value_bytes` bytes of values, the
-    /// longest value of `longest` bytes. The server's time is not predicted.
+    /// Returns the plan for one shard of `keywords` numbers. Their values have `value_bytes` bytes
+    /// in total, and the longest has `longest` bytes. The server's time is not predicted.
     ///
     /// # Errors
-    /// A text if no tables hold so much.
+    /// A message, if no table can hold the values.
     pub fn new(keywords: u64, value_bytes: u64, longest: u64) -> anyhow::Result<Self> {
         let [keywords, value_bytes, longest] =
             [keywords, value_bytes, longest].map(|number| usize::try_from(number).unwrap_or(usize::MAX));

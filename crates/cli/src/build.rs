@@ -26,8 +26,8 @@ use crate::protocol::{Decision, ProtocolOptions};
 #[derive(Args)]
 pub struct Options {
     /// The table: CSV, TSV, JSON, JSONL, Arrow, Parquet, npy or fixed-width, or a pipe; - for
-    /// standard input, with --format. What is compressed by gzip, zstd or xz, or is the only file
-    /// of a zip, is told by its content. Several files, a folder of files or a pattern such as
+    /// standard input, with --format. Compression by gzip, zstd or xz, and a zip with a single
+    /// file, are detected from the content. Several files, a folder of files or a pattern such as
     /// 'logs/*.csv' make one table; folders called column=value give columns.
     #[arg(help_heading = "Input", long, required = true, num_args = 1..)]
     input: Vec<PathBuf>,
@@ -56,22 +56,22 @@ pub struct Options {
     audience: AudienceOptions,
     #[command(flatten)]
     protocol: ProtocolOptions,
-    /// The most bytes of a value, in the input and in later changes, such as 64KiB, up to 1MiB;
-    /// without it as many as the longest value has, and at least 4 KiB. Every record has room for
-    /// the longest.
+    /// Maximum length of a value, in the input and in later changes, such as 64KiB, up to 1MiB; by
+    /// default the length of the longest value, and at least 4 KiB. Every record has room for the
+    /// longest value.
     #[arg(help_heading = "Table", long, value_name = "SIZE", value_parser = parse_length)]
     max_value: Option<usize>,
     /// Inclusion proofs, by which a client verifies that a record is the one built here: include or
     /// omit. They take 16 bytes for each level of a tree over the records, except the upper eight.
-    /// Short rows share a record and its proof. By default onion and hybrid with several groups
-    /// include proofs if clients register keys, because a lying server could learn an earlier index
-    /// from accepted answers otherwise.
+    /// Short rows share a record and its proof. By default, onion and hybrid with several groups
+    /// include proofs if clients register keys: without proofs, a lying server could learn an
+    /// earlier index from accepted answers.
     #[arg(help_heading = "Table", long, value_name = "CHOICE", num_args = 0..=1, require_equals = true, default_missing_value = "include")]
     proofs: Option<Proving>,
-    /// Refuse an input of another number of rows: 5000, 4000.. for at least so many, or 4000..6000.
+    /// Refuse an input with another number of rows: 5000, 4000.. for at least 4000, or 4000..6000.
     #[arg(help_heading = "Input", long, value_name = "ROWS")]
     expect_rows: Option<ExpectedRows>,
-    /// Replace a snapshot that is there, when the new one is complete.
+    /// Replace an existing snapshot once the new one is complete.
     #[arg(help_heading = "Snapshot", long)]
     overwrite: bool,
     /// Sign the snapshot with the private key in this file.
@@ -126,7 +126,7 @@ impl Options {
 pub fn run(options: &Options) -> anyhow::Result<Status> {
     let decision = options.decide(note)?;
     let build_options = options.build_options(options.files()?, decision.protocol.clone())?;
-    // Read before the work, so that an unreadable key does not cost a build.
+    // The key is read before the build, so that an unreadable key does not cost a build.
     let key = options.sign.as_deref().map(read_key).transpose()?;
     let started = Instant::now();
     let progress = Bars::new();

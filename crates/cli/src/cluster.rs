@@ -72,8 +72,7 @@ fn time(text: &str) -> Result<Duration, String> {
 /// Options of `spirea worker`.
 #[derive(Args)]
 pub struct WorkerOptions {
-    /// Folder of the snapshot, of which only the bytes that `spirea worker-files` lists need be
-    /// there.
+    /// Folder of the snapshot; only the bytes that `spirea worker-files` lists must be present.
     #[arg(long, value_name = "DIR")]
     snapshot: PathBuf,
     /// Version that the snapshot must have, in 64 hexadecimal digits: the worker refuses any other.
@@ -83,22 +82,23 @@ pub struct WorkerOptions {
     /// Share to serve: its number from 0 on, and the number of shares, such as 0/4.
     #[arg(long, value_name = "I/N")]
     share: ShareName,
-    /// Address for the coordinator, by a name or a number that the certificate has; port 0 takes a
-    /// free one.
+    /// Address at which the coordinator reaches the worker: a host name or an IP address that the
+    /// certificate contains; port 0 takes a free port.
     #[arg(long, value_name = "HOST:PORT")]
     listen: Place,
-    /// Certificate by which the coordinator knows it, as PEM, with those of its issuers.
+    /// Certificate by which the coordinator authenticates the worker, as PEM, with those of its
+    /// issuers.
     #[arg(long, value_name = "FILE", alias = "tls-certificate")]
     tls_cert: PathBuf,
     /// The certificate's private key, as PEM.
     #[arg(long, value_name = "FILE")]
     tls_key: PathBuf,
-    /// Certificate of whoever signs coordinators' certificates, as PEM: nobody else is answered, so
-    /// it signs nobody else.
+    /// Certificate of the authority that signs coordinators' certificates, as PEM. The worker
+    /// answers every holder of such a certificate, so the authority must sign no others.
     #[arg(long, value_name = "FILE")]
     client_ca: PathBuf,
-    /// Backend: cpu, auto (GPUs if the share fits them), cuda (all GPUs, or an error),
-    /// cuda:0,1 (these) and so on. A worker whose GPU fails ends.
+    /// Backend: cpu, auto (GPUs if the share fits them), cuda (all GPUs, or an error), cuda:0,1
+    /// (these) and so on. If a GPU fails, the worker ends.
     #[arg(long, default_value = "cpu")]
     backend: BackendChoice,
     /// Threads that compute on the processor; 0 for all. [default: 0]
@@ -111,10 +111,11 @@ pub struct WorkerOptions {
     /// Party of this server, 0 or 1, for protocols with two servers.
     #[arg(long, value_name = "0|1")]
     party: Option<Party>,
-    /// Batches that may wait while one is computed; the coordinator asks another replica for more.
+    /// Batches that may wait while another batch is computed; for further batches the coordinator
+    /// asks another replica.
     #[arg(long, default_value_t = 8)]
     queue: usize,
-    /// Memory for batches and keys that come, for computing and for partials; a request that needs
+    /// Memory for received batches and keys, for computing and for partials; a request that needs
     /// more than is left is refused, and the coordinator asks another replica. [default: 1GiB]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     request_memory: Option<u64>,
@@ -125,15 +126,15 @@ pub struct WorkerOptions {
     /// Address of metrics and probes, without TLS; none by default.
     #[arg(long, value_name = "HOST:PORT")]
     metrics: Option<Place>,
-    /// Host name under which metrics may be asked, beside addresses, localhost and the host of
-    /// --metrics; may be repeated.
+    /// Host name under which metrics may be requested, besides IP addresses, localhost and the host
+    /// of --metrics; may be repeated.
     #[arg(long, value_name = "NAME")]
     metrics_name: Vec<String>,
     /// Collector that takes traces by OTLP, such as http://127.0.0.1:4318; none by default.
     #[arg(long, value_name = "URL")]
     otlp: Option<Collector>,
-    /// Time between the stop signal and the end of its endpoints, so that the coordinator notices
-    /// first.
+    /// Time between the stop signal and the closing of the endpoints, so that the coordinator
+    /// notices the stop first.
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "1s")]
     drain_delay: Duration,
 }
@@ -196,7 +197,7 @@ pub fn worker(options: WorkerOptions) -> anyhow::Result<Status> {
 /// Options of `spirea worker-files`.
 #[derive(Args)]
 pub struct FilesOptions {
-    /// Folder of the snapshot, of which only manifest.json need be there.
+    /// Folder of the snapshot; only manifest.json must be present.
     #[arg(long, value_name = "DIR")]
     snapshot: PathBuf,
     /// Share: its number from 0 on, and the number of shares, such as 0/4.
@@ -236,10 +237,11 @@ pub struct CoordinatorOptions {
     /// read again when it changes.
     #[arg(long, value_name = "FILE")]
     placement: PathBuf,
-    /// Certificate of whoever signs workers' certificates, as PEM.
+    /// Certificate of the authority that signs workers' certificates, as PEM.
     #[arg(long, value_name = "FILE")]
     worker_ca: PathBuf,
-    /// Certificate by which workers know the coordinator, as PEM, with those of its issuers.
+    /// Certificate by which workers authenticate the coordinator, as PEM, with those of its
+    /// issuers.
     #[arg(long, value_name = "FILE")]
     tls_client_cert: PathBuf,
     /// Private key of the certificate, as PEM.
@@ -295,7 +297,7 @@ pub fn coordinator(options: CoordinatorOptions) -> anyhow::Result<Status> {
 /// the command line before this program sees it.
 #[derive(Args)]
 pub struct Elsewhere {
-    /// Whatever is asked of it.
+    /// Arguments of the command.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
     arguments: Vec<String>,
 }

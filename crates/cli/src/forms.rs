@@ -8,12 +8,12 @@ use spirea_protocols::table::{FieldType, KeyForm, KeyStep};
 #[derive(Args)]
 pub struct FormOptions {
     /// Types of fields, each as NAME=TYPE: text, bytes, integer, number, decimal, boolean, date,
-    /// time, datetime, instant (in UTC), duration, uuid or json. Parquet and Arrow say theirs
-    /// themselves. Clients return values of these types.
+    /// time, datetime, instant (in UTC), duration, uuid or json. Parquet and Arrow files state
+    /// their own types. Clients return values of these types.
     #[arg(help_heading = "Table", long, value_name = "NAME=TYPE", value_delimiter = ',', value_parser = parse_type)]
     types: Vec<(String, FieldType)>,
-    /// Form of the keys, which clients bring a key into before they ask for it: any of trim, nfc
-    /// and lower, in the order in which they are made, with commas between them; or domain, hex,
+    /// Form of the keys, to which clients convert a key before they look it up: any of trim, nfc
+    /// and lower, in the order in which they are applied, with commas between them; or domain, hex,
     /// e164, or e164:REGION such as e164:CH for phone numbers of one country.
     #[arg(help_heading = "Table", long, value_name = "STEPS", value_parser = parse_form)]
     normalise: Option<KeyForm>,

@@ -32,8 +32,8 @@ pub struct Options {
     /// Also read every file and check its hash.
     #[arg(long)]
     verify: bool,
-    /// Also say what each party to a look-up learns, and what not; of a repository's newest
-    /// version.
+    /// Also report what each party to a look-up learns, and what it does not learn; for a
+    /// repository, of its newest version.
     #[arg(long)]
     leaks: bool,
     /// The manifest as one JSON object, with the security of its parameter sets; with --leaks what

@@ -46,7 +46,7 @@ pub use spirea_console::threads::Threads;
 #[derive(Parser)]
 #[command(name = "spirea", version, max_term_width = 110)]
 struct Command {
-    /// Print results and errors alone: no progress, and nothing of what was built.
+    /// Print only results and errors: no progress, and no description of what was built.
     #[arg(long, short, global = true)]
     quiet: bool,
     /// With --version: print the commit, features and kernels, too.
@@ -69,7 +69,7 @@ enum Action {
     Publish(publish::Publish),
     /// Go back to an earlier version of a repository.
     Rollback(publish::Rollback),
-    /// Make a new base of a repository's base and its changes.
+    /// Merge a repository's base and its changes into a new base.
     Compact(publish::Compact),
     /// Make a key that signs versions.
     #[command(subcommand)]
@@ -82,7 +82,7 @@ enum Action {
     Worker(Box<cluster::WorkerOptions>),
     /// List the bytes of a snapshot's files that the worker of a share reads.
     WorkerFiles(cluster::FilesOptions),
-    /// Serve databases whose shares workers have.
+    /// Serve databases whose shares lie on workers.
     Coordinator(Box<cluster::CoordinatorOptions>),
     /// Serve databases larger than one machine, on Ray: with the Python package and its extra
     /// `cluster`.
@@ -93,7 +93,7 @@ enum Action {
     Token(token::Token),
     /// Look records up privately.
     Get(get::Options),
-    /// Examine the way from here to an answer, and say what is wrong.
+    /// Examine the path from this machine to an answer, and report faults.
     Doctor(doctor::Options),
     /// Check a GPU.
     #[command(subcommand)]

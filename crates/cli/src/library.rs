@@ -27,8 +27,8 @@ pub fn build_options(
     Ok((options.build_options(input, options.decide(|_| ())?.protocol)?, options.threads()))
 }
 
-/// Returns the configuration with which `spirea serve` would serve for these arguments. The
-/// environment gives the settings that the arguments omit.
+/// Returns the configuration with which `spirea serve` would serve for these arguments. Settings
+/// that the arguments omit come from the environment.
 ///
 /// # Errors
 /// A [`clap::Error`], or an error in the settings.
@@ -97,7 +97,7 @@ mod tests {
         let given = arguments(&["--records=1000", "--record-bytes=32", "--for=apple"]);
         let lines = plan_lines(&given, &Rates::default()).unwrap();
         let apple: serde_json::Value = serde_json::from_str(lines.last().unwrap()).unwrap();
-        // One ciphertext: c_0 and the seed of c_1.
+        // The query is one ciphertext: c_0 and the seed of c_1.
         assert_eq!((&apple["protocol"], &apple["upload_bytes"]), (&"apple".into(), &28_192.into()));
         assert!(plan_lines(&arguments(&["--records=0", "--record-bytes=32"]), &Rates::default()).is_err());
     }

@@ -19,7 +19,7 @@ pub struct Completions {
 /// Options of `spirea man`.
 #[derive(Args)]
 pub struct Man {
-    /// Folder for the pages, such as /usr/local/share/man/man1; it is made if it is not there.
+    /// Folder for the pages, such as /usr/local/share/man/man1; it is created if it does not exist.
     #[arg(long, value_name = "DIR", default_value = "man1")]
     out: PathBuf,
 }

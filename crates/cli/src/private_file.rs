@@ -7,8 +7,8 @@ use std::path::Path;
 
 use anyhow::Context as _;
 
-/// Writes a key's text to a new file that its owner alone can read. A key that is overwritten is
-/// lost, so a file that exists is an error.
+/// Writes a key's text to a new file that its owner alone can read. Fails if the file exists,
+/// because an overwritten key would be lost.
 pub(crate) fn write_new(path: &Path, text: &str) -> anyhow::Result<()> {
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
     let written = file.and_then(|mut file| {

@@ -21,7 +21,7 @@ impl Bars {
         Self { current: Mutex::new(None), left_out: AtomicU64::new(0) }
     }
 
-    /// Number of rows left out because other rows with their keys were taken.
+    /// Returns the number of rows that were left out in favour of other rows with the same keys.
     pub fn rows_left_out(&self) -> u64 {
         self.left_out.load(Ordering::Relaxed)
     }

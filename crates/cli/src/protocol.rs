@@ -22,13 +22,13 @@ use crate::rates::Source;
 #[derive(Args)]
 pub struct ProtocolOptions {
     /// Protocol: simple, double, exppack-simple, exppack-double, double-pack, hybrid, onion;
-    /// dpf-xor or dpf-sum, which two servers answer; or auto, for the one of one server that
-    /// `spirea plan` recommends for the table and this machine. Without it auto, but a snapshot
+    /// dpf-xor or dpf-sum, which two servers answer; or auto, for the single-server protocol that
+    /// `spirea plan` recommends for the table and this machine. The default is auto, but a snapshot
     /// that is replaced (--overwrite) keeps its protocol.
     #[arg(help_heading = "Protocol", long)]
     protocol: Option<String>,
     /// Choose by the rates in this file, which `spirea plan --save-rates` wrote, instead of
-    /// measuring this machine once; the variable SPIREA_RATES names one for all commands.
+    /// measuring this machine once; the variable SPIREA_RATES names such a file for all commands.
     #[arg(help_heading = "Protocol", long, value_name = "FILE")]
     rates: Option<PathBuf>,
     /// Security that parameter sets must reach: standard, the default, at least 128 bits by the
@@ -36,8 +36,9 @@ pub struct ProtocolOptions {
     /// module-1536, fast and onion-26 are chosen and a weaker --set or --ring is refused.
     #[arg(help_heading = "Protocol", long)]
     security: Option<SecurityLevel>,
-    /// Aim of the protocol's shape: time, the server's; communication, the bytes of a query and its
-    /// answer where that takes the server at most 2.1 times as long; or balance, the default.
+    /// Aim of the protocol's shape: time, for the least time of the server; communication, for the
+    /// fewest bytes of a query and its answer that take the server at most 2.1 times as long; or
+    /// balance, the default.
     #[arg(help_heading = "Protocol", long)]
     prefer: Option<Preference>,
     /// LWE set, if not the level's: module-1280, module-1536, or paper for a uniform public matrix.
@@ -51,13 +52,13 @@ pub struct ProtocolOptions {
     /// salsa20, salsa12, sha-256; or siphash or highwayhash, with --accept-weak-prf.
     #[arg(help_heading = "Parameters", long)]
     prf: Option<PrfKind>,
-    /// Take a pseudorandom function that has little cryptanalysis behind it.
+    /// Accept a pseudorandom function that has had little cryptanalysis.
     #[arg(help_heading = "Parameters", long)]
     accept_weak_prf: bool,
-    /// Way of a client's evaluation keys to the server: registered, once; or per-query, with each
-    /// query of exppack-simple, exppack-double or hybrid, whose secret is used for nothing else, so
-    /// that of what a query holds only the version links it to others. Without it, registered, and
-    /// with --protocol auto whichever is better.
+    /// Delivery of a client's evaluation keys to the server: registered, once; or per-query, with
+    /// each query of exppack-simple, exppack-double or hybrid. The secret of such a query is used
+    /// for nothing else, so of its contents only the version links it to other queries. The default
+    /// is registered; with --protocol auto, whichever is better.
     #[arg(help_heading = "Protocol", long, value_name = "WAY")]
     keys: Option<KeyDelivery>,
     /// Form of the hint of simple and double: rounded, the default, to the fewest bits that are
@@ -66,25 +67,25 @@ pub struct ProtocolOptions {
     #[arg(help_heading = "Parameters", long, value_name = "FORM")]
     hint: Option<HintForm>,
     /// Form of queries that bring their keys: short, the default; or whole, about twice as long,
-    /// for clients that do not know short ones.
+    /// for clients that do not know short queries.
     #[arg(help_heading = "Parameters", long, value_name = "FORM")]
     queries: Option<QueryForm>,
     /// Bits of the words of dpf-sum: 32, the default, or 64.
     #[arg(help_heading = "Parameters", long, value_name = "32|64")]
     word_bits: Option<u32>,
-    /// Bins of about as many records each, of exppack-simple, dpf-xor and dpf-sum: a query brings a
-    /// record of each for one pass over the table, and grows with their number. Such a table has no
-    /// deltas: changes make a new base.
+    /// Number of bins, each with about the same number of records, for exppack-simple, dpf-xor and
+    /// dpf-sum: a query returns one record from each bin for one pass over the table, and grows
+    /// with the number of bins. Such a table has no deltas: changes make a new base.
     #[arg(help_heading = "Parameters", long)]
     bins: Option<usize>,
-    /// Most queries that a client sends under one set of registered keys, 64 to 1024; 1024 by
-    /// default. A shorter life reveals less when an answer is refused, and links fewer queries;
-    /// clients upload keys more often.
+    /// Maximum number of queries that a client sends under one set of registered keys, 64 to 1024;
+    /// 1024 by default. A shorter life reveals less when an answer is refused, and links fewer
+    /// queries; clients upload keys more often.
     #[arg(help_heading = "Protocol", long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(LEAST_KEY_QUERIES..=MOST_KEY_QUERIES))]
     pub key_queries: Option<u64>,
 }
 
-/// An option that not every protocol has.
+/// An option that only some protocols use.
 struct Particular {
     flag: &'static str,
     is_given: fn(&ProtocolOptions) -> bool,
@@ -92,7 +93,7 @@ struct Particular {
     is_used: fn(&ProtocolParams) -> bool,
 }
 
-/// The options that not every protocol has.
+/// The options that only some protocols use.
 const PARTICULAR: [Particular; 9] = [
     Particular {
         flag: "--prefer",
@@ -195,14 +196,14 @@ impl Chooser for Automatic {
                 (self.needs.recommend(records, record_bytes, &rates)?, "")
             }
         };
-        // A second call would be for the same table.
+        // If the reason is set already, a former call for the same table has set it.
         let _ = self.reason.set(describe(&recommendation, bound));
         Ok(recommendation.choice)
     }
 }
 
-/// Formats the reason for a recommendation in one line. `bound` precedes the times of other
-/// protocols.
+/// Formats the reason for a recommendation in one line. The text `bound` is put before the times of
+/// other protocols.
 fn describe(recommendation: &Recommendation, bound: &str) -> String {
     /// Number of other protocols to name.
     const OTHERS: usize = 3;
@@ -232,8 +233,8 @@ fn describe(recommendation: &Recommendation, bound: &str) -> String {
 }
 
 impl ProtocolOptions {
-    /// Returns the protocol that the user named, the one of the snapshot to replace, or the
-    /// planner's. `tell` receives a line before the machine is measured.
+    /// Returns the protocol that the user named, else the protocol of the snapshot to replace, else
+    /// the planner. `tell` receives a line before the machine is measured.
     pub fn decide(
         &self,
         former: Option<&ProtocolParams>,
@@ -271,7 +272,7 @@ impl ProtocolOptions {
         Ok(Decision { protocol: Protocol::Chosen(chooser), reason: Reason::Recommended(automatic) })
     }
 
-    /// Returns the choice of the former parameters, changed by the options that are given.
+    /// Returns the choice that leads to the former parameters, changed by the given options.
     fn kept(&self, former: &ProtocolParams) -> anyhow::Result<Choice> {
         let choice = former.repeated();
         // Another security level chooses its own sets.
@@ -324,8 +325,8 @@ impl ProtocolOptions {
             "--queries is the form of queries that bring their keys: add --keys per-query, or leave it away"
         );
         ProtocolParams::check(choice)?;
-        // A protocol uses the same options for every table, and records of a panel's rows have a
-        // shape under all protocols, however many bins there are.
+        // A sample table suffices, since a protocol uses the same options for every table. With
+        // records of `PANEL_ROWS` bytes, every protocol has a shape for any number of bins.
         let sample =
             |choice: &Choice| ProtocolParams::choose(choice, [0; 32], choice.bins as u64 + 1, PANEL_ROWS);
         let own = sample(choice)?;

@@ -25,7 +25,8 @@ use crate::stream::{Destination, StreamOptions};
 /// Options for the repository and for working on it.
 #[derive(Args)]
 pub struct Target {
-    /// Folder of the repository. No server may have it open: such a server publishes, see --server.
+    /// Folder of the repository. No server may have it open: publish through such a server, see
+    /// --server.
     #[arg(help_heading = "Repository", long, value_name = "FOLDER", conflicts_with = "server")]
     repository: Option<PathBuf>,
     #[command(flatten)]
@@ -43,11 +44,11 @@ pub struct Target {
     threads: Threads,
 }
 
-/// Versions that a publication keeps by default.
+/// Number of versions that a publication keeps by default.
 const KEPT: usize = 2;
 
 impl Target {
-    /// The settings, with the versions that are kept unless the user says how many.
+    /// Returns the settings; `kept` is the number of versions to keep if the user gives none.
     fn settings(&self, kept: usize) -> anyhow::Result<Settings> {
         let key = self.sign.as_deref().map(read_key).transpose()?;
         let kept = self.keep.unwrap_or(kept);
@@ -147,7 +148,7 @@ pub fn publish(options: &Publish) -> anyhow::Result<Status> {
             return server.base(base, options.shrinking());
         }
         options.check()?;
-        // Errors name the file and its line, and come before anything is sent.
+        // The changes are read before anything is sent, so that errors name the file and its line.
         let table = server.table()?;
         return server.changes(Cursor::new(options.changes(&table)?.to_lines(&table)?));
     }
@@ -219,7 +220,7 @@ pub struct Compact {
     target: Target,
 }
 
-/// Makes a new base of the base and its delta.
+/// Merges the base and its delta into a new base.
 pub fn compact(options: &Compact) -> anyhow::Result<Status> {
     let started = Instant::now();
     if let Some(server) = options.target.remote.publisher()? {

@@ -96,7 +96,8 @@ impl Source {
         }
     }
 
-    /// Returns the rates: of the file, kept from an earlier build, or measured now and kept.
+    /// Returns the rates of the file, rates kept from an earlier build, or rates that are measured
+    /// now and then kept.
     pub fn rates(&self) -> anyhow::Result<Rates> {
         match self {
             Self::File(rates) => Ok(rates.clone()),
@@ -113,7 +114,7 @@ impl Source {
 }
 
 /// Returns the rates of this machine: those kept in `folder`, or those that `measure` returns. If
-/// the folder cannot be written to, nothing is kept.
+/// the folder is not writable, nothing is kept.
 fn kept_or(
     threads: Threads,
     folder: Option<&Path>,
@@ -262,7 +263,8 @@ mod tests {
         assert!(kept().is_err(), "nothing is kept yet");
         assert_eq!(measured().unwrap(), expected);
         assert_eq!(kept().unwrap(), expected);
-        // Files of another machine and of other threads are not read, nor is a damaged one.
+        // A file of another machine, a file for another number of threads, and a damaged file are
+        // not read.
         let others = [Saved { processor: "another".into(), ..of_this() }, Saved { threads: 2, ..of_this() }];
         for other in others {
             other.replace(&path).unwrap();

@@ -59,7 +59,7 @@ impl Remote {
             .max_redirects(0)
             .max_redirects_will_error(false)
             // The response comes only when the version answers, which takes an unknown time. Hence
-            // no timeout but for connecting.
+            // only connecting has a timeout.
             .timeout_connect(Some(Duration::from_secs(10)))
             .tls_config(tls(self.access.ca.as_deref())?)
             .proxy(through.as_ref().map(|through| through.proxy().clone()))
@@ -72,10 +72,10 @@ impl Remote {
     }
 }
 
-/// The endpoints that publish a database.
+/// Client of the endpoints that publish a database.
 pub struct Publisher {
     agent: Agent,
-    /// The proxy of the environment that requests go through.
+    /// Proxy that the environment names for requests to this server.
     through: Option<EnvironmentProxy>,
     /// Name of the database.
     database: String,
@@ -103,8 +103,8 @@ impl Publisher {
             Shrinking::Allow => "snapshot?shrinking=allow",
         };
         let sent = self.post(endpoint, SNAPSHOT, SendBody::from_owned_reader(reader));
-        // A server that refuses stops reading, and the pipe breaks. The refusal is then the error
-        // to report.
+        // If the server refuses the upload, it stops reading and the pipe breaks. The refusal is
+        // then the error to report.
         let packed = packing.join().map_err(|_| anyhow!("packing the snapshot was aborted by a defect"))?;
         let exit = sent?;
         packed.map(|()| exit)
@@ -115,7 +115,7 @@ impl Publisher {
         table_of(&self.versions()?)
     }
 
-    /// Returns the versions that the server keeps, and the table of the newest.
+    /// Returns the versions that the server keeps, and the table of the newest version.
     fn versions(&self) -> anyhow::Result<Value> {
         let response = self.authorized(self.agent.get(format!("{}/versions", self.url))).call();
         let response = response.map_err(|error| self.failed(error));
@@ -140,18 +140,18 @@ impl Publisher {
         self.send("changes", CHANGES, SendBody::from_owned_reader(io::Cursor::new(lines)))
     }
 
-    /// Goes back to the version `to`, or to the one before the current.
+    /// Rolls back to the version `to`, or by default to the version before the current one.
     pub fn roll_back(&self, to: Option<&str>) -> anyhow::Result<Status> {
         let to = to.map(|version| format!("?to={version}")).unwrap_or_default();
         self.post(&format!("rollback{to}"), None, SendBody::none())
     }
 
-    /// Makes a new base of the base and its changes.
+    /// Merges the base and its changes into a new base.
     pub fn compact(&self) -> anyhow::Result<Status> {
         self.post("compact", None, SendBody::none())
     }
 
-    /// Sends a request, and prints the version that answers.
+    /// Sends a request, and prints the version that answers look-ups afterwards.
     fn post(&self, what: &str, content_type: Option<&str>, body: SendBody<'_>) -> anyhow::Result<Status> {
         let started = Instant::now();
         let published = self.send(what, content_type, body)?;
@@ -173,8 +173,8 @@ impl Publisher {
         self.read(response, MAX_REFUSAL_BYTES)
     }
 
-    /// Converts an error to the one that clients of other endpoints get, with the proxy and a
-    /// remedy.
+    /// Converts an error of this agent to the [`ClientError`] that look-ups report, with the proxy
+    /// and a remedy.
     fn failed(&self, error: ureq::Error) -> ClientError {
         let error = TransportError::from(error);
         match &self.through {

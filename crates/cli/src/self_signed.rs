@@ -15,8 +15,8 @@ const FOLDER: &str = "spirea-tls";
 /// File of the system's host name.
 const HOST_NAME: &str = "/proc/sys/kernel/hostname";
 
-/// Returns the files of a certificate for this machine that its key has signed. Makes them unless
-/// they are there, so that clients can go on trusting the certificate after a restart.
+/// Returns the files of a self-signed certificate for this machine. Creates the files only if they
+/// are missing, so that clients can still trust the certificate after a restart.
 ///
 /// # Errors
 /// If the files cannot be written.
@@ -37,7 +37,7 @@ fn make(folder: &Path, certificate: &PathBuf, key: &PathBuf, names: Vec<String>)
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     let signed = params.self_signed(&pair)?;
     fs::create_dir_all(folder)?;
-    // The key belongs to its owner alone from the beginning.
+    // The file of the key is readable by its owner only, from its creation on.
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(key)?;
     file.write_all(pair.serialize_pem().as_bytes())?;
     File::create(certificate)?.write_all(signed.pem().as_bytes())?;

@@ -25,11 +25,11 @@ use crate::self_signed::self_signed;
 pub struct Options {
     /// Folders of snapshots, and of repositories.
     snapshots: Vec<PathBuf>,
-    /// Adopt a snapshot that `spirea build --overwrite` or a copy puts in a served one's place,
-    /// once its files are complete. Without it, SIGHUP has the folders read again (as it has
-    /// certificates and tokens), and so has POST /v1/admin/reload on --admin-listen, whose response
-    /// tells a job whether the new snapshot answers. A table that changes often is better published
-    /// in a repository: see `spirea publish`.
+    /// Adopt a snapshot that `spirea build --overwrite` or a copy puts in the place of a served
+    /// snapshot, once its files are complete. Without this option, SIGHUP makes the server read the
+    /// folders again, as it does certificates and tokens. So does POST /v1/admin/reload on
+    /// --admin-listen, whose response tells a job whether the new snapshot answers. A table that
+    /// changes often is better published in a repository: see `spirea publish`.
     #[arg(long)]
     watch: bool,
     /// File of settings, as TOML.
@@ -43,25 +43,26 @@ pub struct Options {
     #[arg(help_heading = "Access", long, value_name = "FILE")]
     signing_key: Option<PathBuf>,
     /// Address of another server's port for administration, or of a folder in a bucket
-    /// (s3://BUCKET/FOLDER or gs://BUCKET/FOLDER) with a repository for each database: the folders
-    /// here, which are repositories or empty, become copies of its databases, and take no
-    /// publications. The name of an empty folder is the database's. The settings follow.* have
-    /// more.
+    /// (s3://BUCKET/FOLDER or gs://BUCKET/FOLDER) with a repository for each database. The served
+    /// folders, which must be repositories or empty, become copies of these databases, and accept
+    /// no publications. An empty folder must have the name of its database. The settings follow.*
+    /// offer more options.
     #[arg(help_heading = "Following", long, value_name = "URL", value_parser = address::server)]
     follow: Option<String>,
     /// File whose first line is a token of that server, with the scope follow.
     #[arg(help_heading = "Following", long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// File of certificates, as PEM, that lead to that server's; the public ones of the web by
-    /// default.
+    /// File of certificates, as PEM, by which that server's certificate is verified; by default the
+    /// public certificates of the web.
     #[arg(help_heading = "Following", long, value_name = "FILE")]
     ca: Option<PathBuf>,
     /// Public key that must have signed every version; without it, unsigned versions are copied
     /// too.
     #[arg(help_heading = "Following", long, value_name = "KEY")]
     pin_key: Option<PublicKey>,
-    /// The most that a repository's files take while a version is copied, such as 30GiB: three
-    /// times the table's size, and that of its deltas. By default as much as is free on the disk.
+    /// Maximum size of a repository's files while a version is copied, such as 30GiB. Copying needs
+    /// three times the table's size, and the size of its deltas. By default the limit is the free
+    /// space of the disk.
     #[arg(help_heading = "Following", long, value_name = "SIZE", value_parser = parse_bytes)]
     follow_disk: Option<u64>,
     /// Longest time that a version waits, after it was published here, until all servers that
@@ -76,11 +77,11 @@ pub struct Options {
     #[arg(help_heading = "Addresses", long, value_name = "ADDRESS", alias = "admin", value_parser = parse_address)]
     admin_listen: Option<SocketAddr>,
     /// Encrypt connections with a certificate for this machine that is made in the folder
-    /// spirea-tls and kept there; a line of output says how clients trust it. For other names make
-    /// one: see --tls-certificate.
+    /// spirea-tls and kept there; a line of output says how clients trust it. For other names,
+    /// provide a certificate: see --tls-certificate.
     #[arg(help_heading = "Addresses", long, value_enum, conflicts_with = "tls_certificate")]
     tls: Option<Tls>,
-    /// Certificate, as PEM, with those of its issuers: connections are encrypted.
+    /// Certificate for encrypted connections, as PEM, with those of its issuers.
     #[arg(help_heading = "Addresses", long, value_name = "FILE", requires = "tls_key")]
     tls_certificate: Option<PathBuf>,
     /// The certificate's private key, as PEM.
@@ -89,7 +90,7 @@ pub struct Options {
     /// File of the tokens that may ask: see `spirea token new`.
     #[arg(help_heading = "Access", long, value_name = "FILE")]
     tokens: Option<PathBuf>,
-    /// Listen on addresses that other machines reach though there are no tokens.
+    /// Listen on addresses that other machines can reach even if there are no tokens.
     #[arg(help_heading = "Access", long)]
     insecure_no_auth: bool,
     /// Backend: auto (GPUs where a database fits them, the processor elsewhere and where a GPU
@@ -107,9 +108,9 @@ pub struct Options {
     /// copied]
     #[arg(help_heading = "Computation", long, value_enum)]
     memory: Option<Memory>,
-    /// Party of this server, 0 or 1, for protocols with two servers. Whoever runs both, or sees
-    /// what both are asked, can tell what is looked up: the two must not be run by parties that
-    /// work together.
+    /// Party of this server, 0 or 1, for protocols with two servers. A party that runs both
+    /// servers, or sees the queries to both, can tell what is looked up. So the two must not be run
+    /// by parties that collude.
     #[arg(help_heading = "Computation", long, value_name = "0|1")]
     party: Option<Party>,
     /// Requests that may wait while one is answered; more are refused with status 429. [default:
@@ -122,12 +123,12 @@ pub struct Options {
     /// Memory for evaluation keys; the least recently used leave first. [default: 1GiB]
     #[arg(help_heading = "Evaluation keys", long, value_name = "SIZE", value_parser = parse_bytes)]
     keys_memory: Option<u64>,
-    /// The most that the folder for evaluation keys takes. [default: 16GiB]
+    /// Maximum size of the folder for evaluation keys. [default: 16GiB]
     #[arg(help_heading = "Evaluation keys", long, value_name = "SIZE", value_parser = parse_bytes)]
     keys_disk: Option<u64>,
-    /// Serve the demo page too: look-ups in a browser. It is in share/spirea/web beside the
-    /// program's folder, where `make web` puts it, or else in this one. A line of output has its
-    /// address.
+    /// Serve the demo page too: look-ups in a browser. Without a value, the page is in
+    /// share/spirea/web beside the program's folder, where `make web` puts it; otherwise it is in
+    /// the folder DIR. A line of output has its address.
     #[arg(long, value_name = "DIR", require_equals = true)]
     demo: Option<Option<PathBuf>>,
     /// Form of the log on standard error. [default: text]

@@ -7,11 +7,10 @@ use spirea_protocols::signature::{Pin, PublicKey};
 
 use crate::{ClientError, Hint, PartDescription};
 
-/// Storage for hints between sessions, and for what a client has seen of databases under pinned
-/// keys.
+/// Storage for hints between sessions, and for the highest sequence numbers that a client has seen
+/// under pinned keys.
 ///
-/// A *slot* is a part of a database whose hints follow each other, such as the base of one
-/// database.
+/// A *slot* is a part of a database, such as its base. A new version replaces the slot's hint.
 pub trait HintCache: Send {
     /// Returns the hint of a part, if it is cached and undamaged.
     ///
@@ -19,19 +18,20 @@ pub trait HintCache: Send {
     /// If the cache fails.
     fn load(&mut self, part: &PartDescription) -> Result<Option<Hint>, ClientError>;
 
-    /// Begins or resumes a download of a part's hint: returns it with the bytes of an earlier
-    /// attempt. May block until other users of the cache have finished their download.
+    /// Begins or resumes a download of a part's hint. A resumed download already contains the bytes
+    /// of an earlier attempt. May block until other users of the cache have finished their
+    /// download.
     ///
     /// # Errors
     /// If the cache fails.
     fn begin(&mut self, part: &PartDescription) -> Result<Box<dyn Download>, ClientError>;
 
     /// Returns the bytes of the hint last used in `slot`, if their length is that of this part's
-    /// hint. The bytes are not verified; the result computed from them is.
+    /// hint. The bytes are not verified; a hint that is computed from them is verified.
     fn former(&self, slot: &str, part: &PartDescription) -> Option<Vec<u8>>;
 
-    /// Notes that a part's hint is used in `slot`, and removes the former hint of the slot: new
-    /// versions may come every second.
+    /// Notes that a part's hint is used in `slot`, and removes the former hint of the slot.
+    /// Otherwise hints would pile up, because new versions may come every second.
     ///
     /// # Errors
     /// If the cache fails.
@@ -72,8 +72,8 @@ pub trait Download: Send {
     fn finish(&mut self, part: &PartDescription) -> Result<Hint, ClientError>;
 }
 
-/// A cache in memory, dropped with its last clone, for systems without files or clients that must
-/// leave none.
+/// A cache in memory, dropped with its last clone, for systems without files, and for clients that
+/// must leave no files.
 #[derive(Clone, Default)]
 pub struct MemoryCache(Arc<Mutex<Kept>>);
 
@@ -88,7 +88,7 @@ struct Kept {
 }
 
 impl MemoryCache {
-    // A panic under the lock leaves every entry whole.
+    // A panic under the lock never leaves a partly changed entry.
     fn kept(&self) -> MutexGuard<'_, Kept> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

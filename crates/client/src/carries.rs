@@ -1,4 +1,4 @@
-//! Requests that carry keys without being asked to.
+//! Requests that carry evaluation keys although no server has asked for them.
 
 /// Maximum number of requests in a row that carry keys after a refusal.
 const MOST: u32 = 32;
@@ -6,10 +6,10 @@ const MOST: u32 = 32;
 /// Number of requests that carry the client's keys because an earlier request met a server that did
 /// not know them.
 ///
-/// A balancer that goes round gives a client's refused requests to the same replica, and the same
-/// requests with keys to another one, for ever. So some requests after a refusal carry keys too,
-/// and twice as many after each further refusal: among n replicas a client sends its keys about 2n
-/// times. Refusals alone decide, never an answer.
+/// With a round-robin balancer, one replica could forever get the requests without keys and refuse
+/// them, while another replica gets their repetitions with keys. So after a refusal some further
+/// requests also carry keys; after each further refusal, twice as many do. Among n replicas a
+/// client sends its keys about 2n times. Only refusals affect this, never an answer.
 #[derive(Debug)]
 pub(crate) struct Carries {
     /// Number of requests that still carry keys, from the next one on.

@@ -28,7 +28,7 @@ pub struct Timings {
     pub received_bytes: u64,
     /// Time for making the queries.
     pub query: Duration,
-    /// Computation time that the server reports; of two servers, the longer.
+    /// Computation time that the server reports; with two servers, the longer of their times.
     pub server: Duration,
     /// Time between sending and the last server's answer, without the server's computation: the
     /// network, the server's queue, and pauses before retries.
@@ -55,8 +55,8 @@ pub struct Lookups {
     pub timings: Timings,
 }
 
-/// A part of a list of look-ups: those of one request, or of several requests with at least 16
-/// look-ups together.
+/// A part of a list of look-ups: the look-ups of one request, or of several requests with at least
+/// 16 look-ups together.
 #[derive(Debug)]
 pub struct Part<'p> {
     /// Positions of its look-ups in the list, from 0.
@@ -91,7 +91,7 @@ impl Fetches {
     }
 }
 
-/// Carrier of one conversation beside a client's look-ups, such as a thread.
+/// Carrier, such as a thread, of one conversation in parallel to a client's look-ups.
 pub trait Aside: Send {
     /// Begins to carry a conversation. The previous one is over, or no longer wanted.
     fn begin(&mut self, conversation: Conversation<'static, NextKeys>);
@@ -123,7 +123,8 @@ pub struct Client {
     outdated: bool,
     /// Carrier of the upload of the next keys.
     aside: Option<Box<dyn Aside>>,
-    /// The present keys for which the next ones were last begun; true while these are awaited.
+    /// Hash of the keys that were in use when the client last began to make the next keys; and true
+    /// while the client still awaits these next keys.
     begun: Option<(KeysHash, bool)>,
 }
 
@@ -205,14 +206,16 @@ impl Client {
     }
 
     /// Makes the client prepare and upload its next evaluation keys through `aside`, before the
-    /// present ones are used up. Without it, the look-up that finds them used up does both.
+    /// present ones are used up. Without this call, the look-up that finds the present keys used up
+    /// does both.
     pub fn prepare_by(&mut self, aside: Box<dyn Aside>) {
         self.aside = Some(aside);
     }
 
-    /// Takes next keys that have been uploaded, and begins to make some if it is time. This is
-    /// tried once for the present keys. If it fails, the look-up that needs new keys makes and
-    /// uploads them, and returns the error if that fails, too.
+    /// Takes the next keys if they have been uploaded, and begins to make next keys if it is time.
+    /// The client tries this once during the life of the present keys. If it fails, the look-up
+    /// that needs new keys makes and uploads them; if that also fails, the look-up returns the
+    /// error.
     pub(crate) fn prepare(&mut self) {
         let most = self.description().request_bytes();
         let Some(aside) = &mut self.aside else { return };
@@ -250,8 +253,8 @@ impl Client {
         self.description().table()
     }
 
-    /// Looks up the values of keys, and their cost. The errors of the conversation are those of
-    /// [`HttpClient::look_up_keys`](crate::HttpClient::look_up_keys).
+    /// Looks up the values of keys. Also returns the cost. The errors of the conversation are those
+    /// of [`HttpClient::look_up_keys`](crate::HttpClient::look_up_keys).
     pub fn look_up_keys<'a>(&'a mut self, keys: &'a [&'a [u8]]) -> Conversation<'a, Lookups> {
         Conversation::new(self.lines().clone(), self.values_of_keys(keys))
     }
@@ -261,8 +264,8 @@ impl Client {
         self.look_up(look_up).await
     }
 
-    /// Looks up the values at indices, and their cost. The errors of the conversation are those of
-    /// [`HttpClient::look_up_indices`](crate::HttpClient::look_up_indices).
+    /// Looks up the values at indices. Also returns the cost. The errors of the conversation are
+    /// those of [`HttpClient::look_up_indices`](crate::HttpClient::look_up_indices).
     pub fn look_up_indices<'a>(&'a mut self, indices: &'a [u64]) -> Conversation<'a, Lookups> {
         Conversation::new(self.lines().clone(), self.values_at(indices))
     }
@@ -293,8 +296,8 @@ impl Client {
         Conversation::new(self.lines().clone(), self.values_in_parts(Wanted::Indices(indices), each))
     }
 
-    /// Fetches values of keys with a single query: one value of each bin of the table in which the
-    /// keys lie, and the cost. Sends one request with one query, whatever the keys are. The errors
+    /// Fetches values of keys with a single query, at most one value from each bin of the table.
+    /// Also returns the cost. Sends one request with one query, whatever the keys are. The errors
     /// of the conversation are those of [`HttpClient::fetch_keys`](crate::HttpClient::fetch_keys).
     pub fn fetch_keys<'a>(&'a mut self, keys: &'a [&'a [u8]]) -> Conversation<'a, Fetches> {
         Conversation::new(self.lines().clone(), self.fetched_keys(keys))
@@ -329,9 +332,9 @@ impl Client {
         making_keys(&self.policy, bytes, || begin(&mut self.session))
     }
 
-    /// Looks up the values of a list part by part, each part as a look-up of its own. Requests are
-    /// made whatever the answers are. Keys ended by a refused answer keep their names until the
-    /// list is done or their queries are used up: see
+    /// Looks up the values of a list part by part, each part as a look-up of its own. The requests
+    /// do not depend on the answers: after a refused answer has ended keys, requests still name
+    /// these keys until the list is done or their queries are used up. See
     /// [`HttpClient::look_up_keys_in_parts`](crate::HttpClient::look_up_keys_in_parts).
     async fn values_in_parts(
         &mut self,
@@ -407,7 +410,7 @@ impl Client {
                     _ => ClientError::StillStale,
                 });
             }
-            // The refused queries are dropped with their secrets; the new version gets new ones.
+            // The refused queries are dropped with their secrets; the new version gets new queries.
             self.follow().await?;
         }
         self.tell(look_up);
@@ -485,9 +488,9 @@ impl Client {
 
     /// Returns the responses to requests for `count` values, and the round-trip time of the
     /// answered requests. A server that does not know the keys reports that before it computes
-    /// anything. It, or another replica in its place, then gets the same request once more, with
-    /// the keys: whoever answers needs nothing that another replica has. Some of the requests that
-    /// follow bring the keys at once ([`Carries`]).
+    /// anything. The client then sends the same request once more, with the keys. So any replica
+    /// can answer it, even one that shares nothing with the others. Some later requests carry the
+    /// keys from the start ([`Carries`]).
     async fn exchange(
         &mut self,
         requests: &[Bytes],
@@ -538,9 +541,9 @@ impl Client {
     }
 }
 
-/// Registers keys at all servers, in requests of at most `most` bytes, and returns the bytes of the
-/// requests. If the pieces reach several replicas, none has the whole; a query then brings the
-/// keys.
+/// Registers keys at all servers, in requests of at most `most` bytes. Returns the number of bytes
+/// of the requests. If the pieces reach several replicas, no replica has all of the keys; a query
+/// then carries them.
 async fn upload(
     servers: &mut Servers,
     keys: &Keys<'_>,

@@ -3,14 +3,14 @@ use std::time::Duration;
 
 /// A clock that only goes forward; clones show the same time.
 ///
-/// A client measures with it the age of its keys, the pauses, and the cost of look-ups. The time
-/// reveals nothing of a look-up's content.
+/// With this clock a client measures the age of its keys, its pauses, and the cost of look-ups. The
+/// time reveals nothing of a look-up's content.
 #[derive(Clone)]
 pub struct Clock(Arc<dyn Fn() -> Duration + Send + Sync>);
 
 impl Clock {
-    /// Creates a clock from `now`, which returns the time since a moment of its choice and never
-    /// decreases.
+    /// Creates a clock from `now`, which returns the time since a fixed but arbitrary origin and
+    /// never decreases.
     pub fn new(now: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
         Self(Arc::new(now))
     }
@@ -23,7 +23,7 @@ impl Clock {
         Self::new(move || start.elapsed())
     }
 
-    /// Returns the time since the clock's moment.
+    /// Returns the time since the clock's origin.
     pub fn now(&self) -> Duration {
         self.0()
     }

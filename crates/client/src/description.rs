@@ -20,7 +20,7 @@ pub struct PartDescription {
 }
 
 impl PartDescription {
-    /// Parses the base of the dataset `name`, or its delta of the base `delta_of`.
+    /// Parses the base of the dataset `name`, or its delta to the base `delta_of`.
     fn parse(name: &str, delta_of: Option<Version>, config: &PartConfig) -> Result<Self, ClientError> {
         let wrong = |detail: String| Err(ClientError::WrongConfig(detail));
         let invalid = |error: &dyn std::fmt::Display| ClientError::WrongConfig(error.to_string());
@@ -98,7 +98,7 @@ pub struct Description {
     party: Option<Party>,
     versions: Vec<Version>,
     signature: Option<Signature>,
-    /// True if the version is the hash of what it describes.
+    /// True if the server sent the manifests whose hash is the version.
     bound: bool,
 }
 
@@ -169,7 +169,8 @@ impl Description {
     }
 
     /// Combines the descriptions of all servers, in the order of their parties, into the one on
-    /// which they agree. A single server cannot make a client use other parameters than both have.
+    /// which they agree. So a single server cannot choose the client's parameters: both servers
+    /// must state the same parameters.
     ///
     /// # Errors
     /// [`ClientError::BadAddress`] unless they are the servers of the protocol, each once;
@@ -209,7 +210,7 @@ impl Description {
         Ok(())
     }
 
-    /// Returns the newest version that all of them answer, if there is one.
+    /// Returns the newest version that the servers of all descriptions answer, if there is one.
     pub fn common_version(descriptions: &[Self]) -> Option<Version> {
         let (first, others) = descriptions.split_first()?;
         let everywhere = |version: &&Version| others.iter().all(|other| other.versions.contains(version));
@@ -252,7 +253,7 @@ impl Description {
     ///
     /// # Errors
     /// [`ProtocolError::Untrusted`] if the key does not vouch for it, or if the server does not
-    /// send the manifests of which the version is the hash.
+    /// send the manifests whose hash is the version.
     pub fn accept(&self, pin: &mut Pin) -> Result<(), ProtocolError> {
         if !self.bound {
             return Err(ProtocolError::Untrusted(format!(
@@ -291,12 +292,13 @@ impl Description {
     }
 }
 
-/// Bounds of [`Description::request_bytes`]. The lower one is the client's own, so that no server
-/// divides requests as finely as it likes.
+/// Bounds of [`Description::request_bytes`]. The client sets the lower bound itself, so that no
+/// server can make it send many tiny requests.
 const LEAST_REQUEST_BYTES: u64 = 256 << 10;
 const MOST_REQUEST_BYTES: u64 = 64 << 20;
 
-/// Returns the maximum bytes of a request, given the server's statement, 0 if it makes none.
+/// Returns the maximum bytes of a request, given the number in the server's configuration, which is
+/// 0 if the server sets none.
 fn bounded(request_bytes: u64) -> u64 {
     match request_bytes {
         0 => MOST_REQUEST_BYTES,

@@ -69,8 +69,8 @@ pub enum ClientError {
         /// The server's refusal.
         refusal: Refusal,
     },
-    /// No Spirea server sends such a response: something between client and server does, or it is
-    /// another server.
+    /// The response cannot be a Spirea server's. It comes from something between client and server,
+    /// or from another kind of server.
     #[error("{}", explained(*.status))]
     UnexpectedStatus {
         /// The status.
@@ -133,13 +133,13 @@ pub enum ClientError {
         /// The function.
         prf: PrfKind,
     },
-    /// One of several addresses failed: of two servers before the server could say which party it
-    /// is, or of an only server.
+    /// One of several addresses failed: an address of a single server, or an address of one of two
+    /// servers before that server has named its party.
     #[error("{url}: {cause}")]
     Server {
         /// Address.
         url: String,
-        /// The error there.
+        /// The error at this address.
         cause: Box<ClientError>,
     },
     /// One of two servers failed.
@@ -149,7 +149,7 @@ pub enum ClientError {
         party: Party,
         /// Address.
         url: String,
-        /// The error there.
+        /// The error at this server.
         cause: Box<ClientError>,
     },
     /// The keys of the table have a form, and this client was built without rules for forms.

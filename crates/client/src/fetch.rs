@@ -50,15 +50,15 @@ impl<'a> Fetch<'a> {
     /// fresh requests for the same values.
     ///
     /// # Errors
-    /// [`ClientError::Protocol`] if the table is looked up the other way, has no such index, or the
-    /// version has a delta;
-    /// [`ClientError::NoEntropy`] if the system gives no randomness.
+    /// [`ClientError::Protocol`] if the table is not looked up in this way (by key or by index), if
+    /// it has no such index, or if the version has a delta; [`ClientError::NoEntropy`] if the
+    /// system gives no randomness.
     pub fn ask(&self, session: &Session) -> Result<Round<PendingFetch>, ClientError> {
         session.fetch_round(self.wanted)
     }
 
-    /// Accepts the responses to the requests that left `pending`, like
-    /// [`LookUp::answer`](crate::LookUp::answer).
+    /// Accepts the responses to the requests that were returned with `pending`, as
+    /// [`LookUp::answer`](crate::LookUp::answer) does.
     pub fn answer(
         &mut self,
         session: &Session,

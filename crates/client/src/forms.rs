@@ -8,7 +8,8 @@ use zeroize::Zeroizing;
 
 use crate::ClientError;
 
-/// Rules for the forms of keys: the functions of `spirea-normalise`, or calls of them elsewhere.
+/// Rules for the forms of keys: the functions of `spirea-normalise`, or functions that call them in
+/// another module.
 #[derive(Clone, Copy)]
 pub struct Rules {
     /// Checks that the rules can convert keys to a form; otherwise returns the fault.
@@ -41,8 +42,8 @@ const OWN: Option<Rules> = {
 #[cfg(not(feature = "forms"))]
 const OWN: Option<Rules> = None;
 
-/// Sets the rules for forms of keys for all clients of this process, once and for all. Clients
-/// built with the feature `forms` need no such call.
+/// Sets the rules for forms of keys for all clients of this process. Later calls have no effect.
+/// Clients built with the feature `forms` do not need this call.
 pub fn provide_rules(rules: Rules) {
     // The first rules stay, so that the keys of one look-up are never converted by two sets of
     // rules.

@@ -15,11 +15,11 @@ const CONTEXT: &str = "spirea 2026 kept evaluation keys";
 /// Evaluation keys with their secret, kept for a later session of the same client, which then need
 /// not make and upload new keys.
 ///
-/// They consist of two pieces: the keys, megabytes without a secret, and a record of a few
-/// kilobytes with the secret and the count of queries, which changes with every look-up. The caller
-/// removes the record before a look-up, and writes it again after a look-up whose answers were all
-/// correct. So a session that ends in the middle of a look-up also ends its keys, and a server
-/// learns no second bit of them.
+/// They consist of two pieces. The keys take megabytes and contain no secret. The record takes a
+/// few kilobytes. It contains the secret and the count of queries, and changes with every look-up.
+/// The caller removes the record before a look-up, and writes it again after a look-up whose
+/// answers were all correct. So a session that ends in the middle of a look-up also ends its keys,
+/// and a server learns at most one bit of them.
 pub struct KeptKeys {
     pub(crate) saved: SavedKeys,
     pub(crate) blake3: KeysHash,
@@ -100,7 +100,7 @@ mod tests {
 
     use super::*;
 
-    /// Appends the checksum, so that damage behind it is found by the reader's other checks.
+    /// Appends a valid checksum to `content`, so that only the reader's other checks can reject it.
     fn sealed(content: &[u8]) -> Vec<u8> {
         [content, &blake3::derive_key(CONTEXT, content)].concat()
     }

@@ -22,9 +22,10 @@ impl Keys<'_> {
     /// Maximum time for which one ring secret is used, and for which look-ups name the same keys. A
     /// look-up that has begun is finished under its keys.
     ///
-    /// The time is that of the session's [`Clock`](crate::Clock). The system's clock stands still
-    /// on most systems while the machine is suspended, so the keys of such a machine are used for
-    /// this much time awake. Only the link between look-ups lasts longer for it.
+    /// The time is that of the session's [`Clock`](crate::Clock). On most systems the system's
+    /// clock stands still while the machine is suspended, so this limit then counts only the time
+    /// during which the machine is awake. The only consequence is that look-ups can be linked for
+    /// longer.
     pub const LONGEST_USE: Duration = Duration::from_secs(24 * 3600);
 
     /// Returns the bytes of the keys.
@@ -66,7 +67,7 @@ impl Keys<'_> {
         blake3::Hash::from_bytes(digest).to_hex()[..32].to_owned()
     }
 
-    /// Returns an encoded request with keys behind it, for a server that does not know them.
+    /// Returns an encoded request followed by keys, for a server that does not know them.
     pub fn join(request: &Bytes, keys: &[Keys<'_>]) -> Bytes {
         Request::with_keys(request, keys.iter().map(|keys| (keys.part, keys.bytes))).into()
     }

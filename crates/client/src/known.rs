@@ -10,7 +10,7 @@ use spirea_wire::{KeysHash, Part, Version};
 
 use crate::{ClientError, Clock, Keys};
 
-/// The reason for which the hash of evaluation keys may steer the client.
+/// Reason why the client's control flow may depend on the hash of evaluation keys.
 const KEYS_ARE_NAMED: &str = "queries name their evaluation keys by the hash";
 /// Divisor of a key's life: the next keys are made when 1 / `LAST_SHARE` of its queries or of its
 /// time is left.
@@ -30,7 +30,7 @@ pub(crate) struct Known {
 }
 
 /// Evaluation keys with their secret, for a session whose present keys are over. Nothing is
-/// encrypted under them before.
+/// encrypted under these keys before the session uses them.
 #[derive(Clone, Default)]
 pub struct NextKeys {
     version: Version,
@@ -70,7 +70,8 @@ impl NextKeys {
         })
     }
 
-    /// Returns true if there are keys, made by this process, with most of their life left.
+    /// Returns true if there are keys that have not ended, were made by this process, and have more
+    /// than `1 / LAST_SHARE` of their time left.
     pub(crate) fn are_usable(&self, now: Duration) -> bool {
         let is_usable = |(_, known): &(Part, Known)| !is_old(known.made, now) && !known.keys.have_ended();
         !self.keys.is_empty() && self.keys.iter().all(is_usable)
@@ -92,8 +93,8 @@ fn is_old(made: Duration, now: Duration) -> bool {
     now.saturating_sub(made) >= Keys::LONGEST_USE / LAST_SHARE * (LAST_SHARE - 1)
 }
 
-/// Returns true if keys are near their end, after `queries` queries of at most `most`. No answer
-/// affects this.
+/// Returns true if keys are near their end. They have been used for `queries` queries, and allow
+/// `most`. No answer affects this.
 pub(crate) fn is_nearly_used_up(queries: u64, most: u64, made: Duration, now: Duration) -> bool {
     queries >= most - most / u64::from(LAST_SHARE) || is_old(made, now)
 }

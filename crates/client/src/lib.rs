@@ -9,7 +9,7 @@
 //! A server learns when a client queries it and how many values are looked up at once, but not
 //! which; with two servers, neither learns which as long as they do not collude. A server that
 //! changes answers learns, when the next look-up comes, whether all answers of the last one were
-//! accepted: at most one bit of one key, which ends if they were not ([`LookUp`]).
+//! accepted. That is at most one bit of one key, and a refused answer ends that key ([`LookUp`]).
 
 mod cache;
 mod carries;

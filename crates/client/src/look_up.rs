@@ -14,8 +14,8 @@ pub(crate) trait Asking {
         answered == all
     }
 
-    /// Returns the number of answered values, right or wrong, and of all values; for an operation
-    /// answered at once, 0 or 1 of 1.
+    /// Returns the number of answered values, right or wrong, and of all values; an operation whose
+    /// answers come all at once counts as one value.
     fn answered(&self) -> (usize, usize);
 
     /// Returns the next requests. Until their answers have come, each call returns fresh requests
@@ -28,7 +28,7 @@ pub(crate) trait Asking {
     /// Returns the number of queries in a round's request.
     fn count(pending: &Self::Pending) -> usize;
 
-    /// Accepts the responses to the requests that left `pending`.
+    /// Accepts the responses to the requests that were returned with `pending`.
     fn answer(
         &mut self,
         session: &Session,
@@ -41,12 +41,13 @@ pub(crate) trait Asking {
 /// [`LEAST_TOGETHER`] look-ups.
 const MAX_WAITING_BYTES: usize = 64 << 20;
 
-/// Minimum number of look-ups whose answers are decoded before the last one has come. The constant
-/// is the client's, so that no server chooses how few answers the time between two requests reveals
-/// something about.
+/// Minimum number of look-ups whose answers are decoded before the last one has come. The client
+/// fixes this number. If a server could choose a smaller number, the client would decode only a few
+/// answers between two requests, and the time between these requests would reveal something about
+/// those answers.
 const LEAST_TOGETHER: usize = 16;
 
-/// A look-up of any number of values, in as many requests as needed.
+/// A look-up of any number of values, in one or several requests.
 ///
 /// The number of requests, their lengths and times, and the keys that they name depend on what is
 /// looked up, never on an answer. Answers are decoded once the last has come, or once 16 look-ups
@@ -63,7 +64,8 @@ pub struct LookUp<'a> {
     wanted: Wanted<'a>,
     /// For each look-up answered so far, right or wrong, the version that answered.
     versions: Vec<Version>,
-    /// Undecoded rounds, in order, each with its responses or the reason for refusing one.
+    /// Undecoded rounds, in order, each with its responses or the reason why a response was
+    /// refused.
     rounds: Vec<(Pending, Result<Vec<Response>, ClientError>)>,
     /// Bytes of the answers in `rounds`.
     waiting_bytes: usize,
@@ -105,9 +107,9 @@ impl<'a> LookUp<'a> {
         session.round(self.wanted.part(self.versions.len(), session.max_batch()))
     }
 
-    /// Keeps the responses to the requests that left `pending`, of all servers in the order of
-    /// their parties, or the reason why [`Session::read`] refused one. [`LookUp::finish`] decodes
-    /// them.
+    /// Keeps the responses of all servers, in the order of their parties, to the requests that were
+    /// returned with `pending`; or the reason why [`Session::read`] refused a response.
+    /// [`LookUp::finish`] decodes them.
     pub fn answer(&mut self, pending: Pending, responses: Result<Vec<Response>, ClientError>) {
         self.versions.extend(std::iter::repeat_n(*pending.version(), pending.count()));
         self.waiting += pending.count();
@@ -172,8 +174,8 @@ impl Asking for LookUp<'_> {
 }
 
 impl Session {
-    /// Returns the number of look-ups in a part of a list: those of one request, or of enough
-    /// requests for [`LEAST_TOGETHER`].
+    /// Returns the number of look-ups in a part of a list: those of one request or, if these are
+    /// too few, of the fewest full requests with at least [`LEAST_TOGETHER`] look-ups.
     pub(crate) fn part_len(&self) -> usize {
         let most = self.max_batch();
         most * LEAST_TOGETHER.div_ceil(most)

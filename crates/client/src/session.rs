@@ -14,7 +14,8 @@ use crate::known::{Known, is_nearly_used_up, name_of};
 use crate::wanted::{KEY_IS_NEWER, Wanted, WantedOne};
 use crate::{ClientError, Clock, Description, Hint, KeptKeys, Keys, NextKeys, PartDescription, WeakPrf};
 
-/// The reason for which a row behind the base's last may steer the client.
+/// Reason why the client's control flow may depend on whether a row comes after the base's last
+/// row.
 const ROW_IS_TOLD: &str = "the application is told whether base or delta has the row";
 
 /// A value: its fields, in the order in which the table names them.
@@ -47,8 +48,8 @@ impl std::fmt::Debug for Value {
 /// The client of one version of a database, without a transport.
 ///
 /// A session holds no random generator: every look-up draws from the operating system. So two
-/// processes or machines that continue from the same memory share nothing in what they send, and
-/// that memory reveals nothing of other look-ups to a later reader.
+/// processes or machines that continue from the same memory send unrelated queries. The memory also
+/// reveals nothing of other look-ups to a later reader.
 ///
 /// If the protocol has evaluation keys, the keys and their secret end with the first answer that
 /// does not verify, after [`Table::key_queries`](spirea_protocols::Table::key_queries) queries, or
@@ -111,8 +112,8 @@ impl Asker {
         self.ring_keys().is_some_and(ClientKeys::have_ended) || self.is_used_up(now)
     }
 
-    /// Returns true if the keys are too old or have had their number of queries. No answer affects
-    /// this.
+    /// Returns true if the keys are too old or have been used for their maximum number of queries.
+    /// No answer affects this.
     fn is_used_up(&self, now: Duration) -> bool {
         self.ring_keys().is_some_and(|keys| {
             let age = now.saturating_sub(self.made);
@@ -151,7 +152,7 @@ impl Asker {
     }
 }
 
-/// Requests to send, and what their responses need to be decoded.
+/// Requests to send, and the state for decoding their responses.
 pub struct Round<P = Pending> {
     /// Bodies of the requests, one for each server, in the order of the parties.
     pub requests: Vec<Vec<u8>>,
@@ -161,7 +162,7 @@ pub struct Round<P = Pending> {
 
 /// State of a round that stays with the client: secrets, erased when dropped.
 pub struct Pending {
-    /// The asker: the session may have new keys when the answers come.
+    /// Asker that made the queries; the session may have new keys when the answers come.
     base: Arc<Asker>,
     delta: Option<Arc<Asker>>,
     look_ups: Vec<Asked>,
@@ -182,7 +183,8 @@ struct Asked {
 enum Found {
     Value(Value),
     Absent,
-    /// There is no such key in the form that this software gave it.
+    /// The table does not have the key in the form that this software computed, but that form is
+    /// uncertain.
     Unknown,
     /// The table has no such row, and its delta adds none.
     NoSuchEntry,
@@ -194,7 +196,7 @@ impl Pending {
         self.look_ups.len()
     }
 
-    /// Returns the version that was queried, which alone may answer.
+    /// Returns the version that was queried. No other version may answer.
     pub fn version(&self) -> &Version {
         &self.version
     }
@@ -205,8 +207,8 @@ fn ring_keys<'s>(base: &'s Asker, delta: Option<&'s Arc<Asker>>) -> impl Iterato
     [base].into_iter().chain(delta.map(|delta| &**delta)).filter_map(Asker::ring_keys)
 }
 
-/// Settles a look-up whose answers all `verified` or not, at once for all threads that share the
-/// keys. If they did not verify, the keys end before the caller learns the result.
+/// Settles a look-up, atomically for all threads that share its keys; `verified` is true if all
+/// answers verified. If not, the keys end before the caller learns the result.
 ///
 /// # Errors
 /// [`ClientError::KeysEnded`] if an answer to another look-up was refused before.
@@ -232,7 +234,8 @@ pub(crate) fn settle<'k>(
 pub struct Answered {
     /// The values, in the order of the request; `None` for a key that the table does not have.
     pub values: Vec<Option<Value>>,
-    /// Computation time for the whole batch that the server reports; of two servers, the longer.
+    /// Computation time for the whole batch that the server reports; with two servers, the longer
+    /// of their times.
     pub compute: Duration,
 }
 
@@ -440,7 +443,7 @@ impl Session {
         self.askers().any(|asker| asker.is_over(now))
     }
 
-    /// Switches to other ring secrets and their keys if any of the present ones is over.
+    /// Switches to other ring secrets and their keys if any of the present keys is over.
     pub(crate) fn renew_keys(&mut self) -> Result<(), ClientError> {
         if self.needs_keys() { self.replace_keys() } else { Ok(()) }
     }
@@ -527,9 +530,9 @@ impl Session {
         response.inspect_err(|_| self.ring_keys().for_each(ClientKeys::end))
     }
 
-    /// Decodes the responses of all servers, in the order of the parties, to the requests that left
-    /// `pending`. A response that does not verify ends the keys under which it was requested, in
-    /// all sessions that have them.
+    /// Decodes the responses of all servers, in the order of the parties, to the requests that were
+    /// returned with `pending`. A response that does not verify ends the keys under which it was
+    /// requested, in all sessions that have them.
     ///
     /// # Errors
     /// [`ClientError::Protocol`] if an answer is missing, fails its checksum or contradicts the

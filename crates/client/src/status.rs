@@ -1,5 +1,5 @@
-//! Statuses that no Spirea server sends in this way: each comes from something between client and
-//! server, or from another server.
+//! Statuses of responses without a refusal. No Spirea server sends such a response: it comes from
+//! something between client and server, or from another kind of server.
 
 /// Returns a message for a status whose response has no refusal: the status, its usual cause and a
 /// remedy.

@@ -21,7 +21,7 @@ impl Wanted<'_> {
         }
     }
 
-    /// Returns at most `most` of them, from `start`.
+    /// Returns at most `most` of the wanted values, from position `start`.
     pub(crate) fn part(&self, start: usize, most: usize) -> Self {
         let part = start..self.len().min(start + most);
         match self {
@@ -30,7 +30,7 @@ impl Wanted<'_> {
         }
     }
 
-    /// Returns them one by one, for a table whose keys have this form.
+    /// Returns the wanted values one by one, for a table whose keys have this form.
     pub(crate) fn each(&self, form: Option<&KeyForm>) -> impl Iterator<Item = WantedOne> {
         (0..self.len()).map(move |i| match self {
             Self::Keys(keys) => {

@@ -4,7 +4,7 @@ use crate::ClientError;
 
 /// Policy for a pseudorandom function with little cryptanalysis behind it
 /// ([`PrfKind::needs_consent`](spirea_protocols::PrfKind::needs_consent)). The servers name the
-/// function, but it decides what they can learn, so the choice is the client's.
+/// function, but the function decides what they can learn, so the client chooses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WeakPrf {
     /// Refuses with [`ClientError::WeakPrf`].

@@ -1,5 +1,5 @@
-//! Two processes that continue the same session send nothing that is related. Registered keys
-//! belong to the process that made them: a child ends its copy before its first query.
+//! Two processes that continue the same session send unrelated queries. Registered keys belong to
+//! the process that made them: a child ends its copy before its first query.
 //!
 //! The same holds for two machines started from one image: each round draws from the system's
 //! generator when it is made, and kernels reseed the generator of their clones.
@@ -19,10 +19,10 @@ use spirea_protocols::{Sizes, Table, TableKind, Version};
 use spirea_wire::{Config, KeysHash, Lengths, Limits, PartConfig, Queries, Request};
 
 const VALUE_BYTES: usize = 23;
-/// Large enough that a query has hundreds of words.
+/// Number of records. It is so large that a query has hundreds of words.
 const RECORDS: u64 = 100_000;
-/// Bound of the noise: the bodies of two queries under one secret differ by at most twice 30, and
-/// by their plaintexts.
+/// Bound of the noise. The bodies of two queries under one secret differ by the difference of their
+/// plaintexts, and by noise of at most twice 30.
 const NOISE: u32 = 1 << 8;
 /// Rows looked up by parent and child.
 const ROWS: [u64; 2] = [3, 98_765];
@@ -67,8 +67,8 @@ fn far_apart(queries: [&[u8]; 2]) -> usize {
     a.zip(b).filter(|(a, b)| a.wrapping_sub(*b).wrapping_add(NOISE) > 2 * NOISE).count()
 }
 
-/// Returns what `make` makes in this process and in a child that continues from its memory. `make`
-/// receives the row to look up.
+/// Returns the results of `make` in this process and in a child that continues from its memory.
+/// `make` receives the row to look up.
 fn in_two_processes(make: impl FnOnce(u64) -> Vec<u8>) -> [Vec<u8>; 2] {
     let mut pipe = [0; 2];
     // SAFETY: the array has room for the two descriptors.
@@ -120,7 +120,7 @@ fn two_unit_vectors_are_left_of_one_generator_and_nothing_of_the_system_s() {
     let hint = vec![0; base.hint_bytes() as usize];
     let client = base.params().client(&hint, &[], &mut SecretRng::from_os().unwrap()).unwrap();
 
-    // With the same generator in both, only their two unit vectors remain in the difference.
+    // Queries made from equal generators differ only in their two unit vectors.
     let [a, b] = ROWS.map(|row| {
         let copied = &mut SecretRng::deterministic_for_tests(1);
         client.query(row, copied).unwrap().queries.remove(0)
@@ -132,7 +132,7 @@ fn two_unit_vectors_are_left_of_one_generator_and_nothing_of_the_system_s() {
     assert_eq!(a.len(), b.len());
     let words = a.len() / 4;
     assert!(words > 200, "{words}");
-    // Any two words are this close by chance with probability 2^-23.
+    // Two random words are this close with probability 2^-23.
     assert!(far_apart([&a, &b]) >= words - 1);
 }
 

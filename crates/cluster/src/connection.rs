@@ -1,5 +1,5 @@
-//! HTTP/2 connection to a worker: opened by mutual TLS, with requests that its end cancels and
-//! responses of bounded length.
+//! HTTP/2 connection to a worker over mutual TLS. When the connection ends, its requests are
+//! cancelled. The length of responses is limited.
 
 use std::time::{Duration, SystemTime};
 
@@ -50,7 +50,7 @@ pub(crate) struct Connection {
 }
 
 /// Executor for a connection and the request tasks that HTTP/2 spawns beside it. Cancelling the
-/// token ends them all: on a dead connection they would wait for ever.
+/// token ends all of these tasks; without that, tasks on a dead connection would wait for ever.
 #[derive(Clone)]
 struct Tasks(CancellationToken);
 

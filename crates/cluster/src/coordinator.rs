@@ -212,7 +212,7 @@ async fn placement(State(databases): State<Arc<Databases>>) -> Response {
     json(&serde_json::json!({ "databases": databases.report() }))
 }
 
-/// Applies another placement, which holds until the file changes.
+/// Applies another placement, which stays in effect until the file changes.
 async fn place(State(databases): State<Arc<Databases>>, body: Body) -> Response {
     let refused = |status: StatusCode, cause: String| (status, format!("{cause}\n")).into_response();
     let body = match read_body(body, MAX_PLACEMENT_BYTES as u64, &Limits::default()).await {

@@ -24,7 +24,8 @@ use crate::tls::MutualTls;
 
 /// Pause before another attempt to open a snapshot that could not be opened.
 const REOPEN: Duration = Duration::from_secs(2);
-/// Time for which a snapshot stays current while some share has no replica: workers come back.
+/// Time for which a snapshot stays current while some share has no replica, because workers may
+/// come back.
 const GRACE: Duration = Duration::from_secs(10);
 
 /// Resources for opening snapshots.
@@ -197,7 +198,7 @@ impl Databases {
         }
     }
 
-    /// Has every version answer that can.
+    /// Serves every version that can answer; the last complete one becomes the current version.
     fn settle(self: &Arc<Self>) {
         let mut placed = lock(&self.placed);
         for (name, snapshots) in &placed.databases {
@@ -229,8 +230,8 @@ impl Databases {
         placed.let_go();
     }
 
-    /// Returns a snapshot that answers, with `true` if all its shares are served. Retries a
-    /// snapshot that could not be read.
+    /// Returns the snapshot if it answers, with `true` if all its shares had a replica within the
+    /// last [`GRACE`]. Retries a snapshot that could not be read.
     fn look(self: &Arc<Self>, name: &str, opened: &Arc<Mutex<Opened>>) -> Option<(Served, bool)> {
         let mut this = lock(opened);
         let now = Instant::now();

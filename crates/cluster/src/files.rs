@@ -39,7 +39,7 @@ impl ShareFiles {
             optional,
         };
         let matrix = &manifest.matrix;
-        // Whole groups, because a share's bytes are verified by group.
+        // The range consists of whole groups, because a share's bytes are verified by group.
         let covering = Groups::covering(matrix.bytes, &manifest.protocol.share_bytes(share));
         let ranges = covering.into_iter().map(|range| [range.start, range.end]).collect();
         let list_bytes = Groups::list_bytes(matrix.bytes);

@@ -32,7 +32,7 @@ const STUCK_LEAST: Duration = Duration::from_secs(1);
 const STUCK_UNKNOWN: Duration = Duration::from_secs(2);
 const STUCK: &str = "it does not get on with a batch";
 
-/// One batch in `COMPARED`, on average, is also sent to another replica, as is the first one of
+/// On average, one batch in `COMPARED` is also sent to another replica. So is the first batch of
 /// each replica.
 const COMPARED: u64 = 64;
 const DIFFERENT: &str = "its partial differs from that of two other replicas";
@@ -79,7 +79,7 @@ pub(crate) struct Group {
     times: Mutex<Times>,
     budget: Mutex<HedgeBudget>,
     opinions: Mutex<SecondOpinions>,
-    /// Place for the one batch that is being compared.
+    /// Permit for comparing one batch at a time.
     comparing: Arc<Semaphore>,
     tls: Arc<MutualTls>,
     runtime: Handle,
@@ -180,7 +180,7 @@ impl Group {
         timeout(self.stuck_after(ask), other.partial(ask, bytes)).await.ok()?.ok()
     }
 
-    /// Returns the place for comparing a batch of the replica, if that batch is to be compared.
+    /// Returns the permit for comparing a batch of the replica, if that batch is to be compared.
     /// Batches are drawn at random, so that no replica knows which of its partials are compared.
     pub fn draw(&self, replica: &Replica) -> Option<OwnedSemaphorePermit> {
         let drawn = RandomState::new().build_hasher().finish().is_multiple_of(COMPARED);
@@ -192,12 +192,13 @@ impl Group {
         Some(place)
     }
 
-    /// Compares the partial of a batch, `bytes` long, with another replica's. Replicas send equal
-    /// bytes. If theirs differ, a third replica decides which of the two is asked last for a while;
-    /// without a decision, it is both, so that an operator sees them.
+    /// Compares the partial of a batch, `bytes` long, with another replica's. Honest replicas send
+    /// equal bytes. If the two partials differ, a third replica decides which of the two replicas
+    /// is asked last for a while. Without a decision, both replicas are asked last, so that an
+    /// operator sees them.
     pub async fn compare(&self, ask: &Ask, bytes: usize, answered: &Answered) {
         let Answered { partial, replica } = answered;
-        // A replica that is avoided, perhaps for a lie, does not speak against others.
+        // An avoided replica may have lied, so its partial is no evidence against others.
         let pick = |asked: &[Arc<Replica>]| self.pick(asked).filter(|other| !other.rank().0);
         let patience = self.stuck_after(ask);
         let opinion_of =

@@ -7,7 +7,8 @@
 //! workers; it may change at any time.
 //!
 //! A request to a share is a [`spirea_wire::ShareRequest`], and the response is a
-//! [`spirea_protocols::Partial`]. `docs/cluster-wire.md` describes all messages between the two.
+//! [`spirea_protocols::Partial`]. `docs/cluster-wire.md` describes all messages between a
+//! coordinator and a worker.
 
 mod connection;
 mod coordinator;

@@ -78,8 +78,9 @@ impl Shares {
         self.groups.iter().all(|group| group.ready() > 0)
     }
 
-    /// Returns the maximum number of concurrent batches: the least number of ready replicas of any
-    /// share, plus one, so that workers compute while the coordinator combines earlier partials.
+    /// Returns the maximum number of concurrent batches: the smallest number of ready replicas of
+    /// any share, plus one, so that workers compute while the coordinator combines earlier
+    /// partials.
     pub fn slots(&self) -> usize {
         self.groups.iter().map(Group::ready).min().unwrap_or(0) + 1
     }
@@ -144,8 +145,9 @@ impl RemoteShares {
         try_join_all(asked).await
     }
 
-    /// Compares some partials with those of other replicas, beside the answers. The partials of
-    /// most protocols combine whatever is in them, and only clients see that the answers are wrong.
+    /// Compares some partials with those of other replicas, without delaying the answers. In most
+    /// protocols wrong partials combine without an error, and only clients notice the wrong
+    /// answers.
     fn compare_some(&self, ask: Ask, partials: Vec<Partial>, replicas: Vec<Arc<Replica>>) {
         let ask = Arc::new(ask);
         for (index, (partial, replica)) in partials.into_iter().zip(replicas).enumerate() {
@@ -158,15 +160,15 @@ impl RemoteShares {
                     groups[index].compare(&ask, bytes, &answered).await;
                     Ok(())
                 };
-                // Without an outcome if the coordinator ends.
+                // There is no outcome if the coordinator ends.
                 let _ = ending.unless_ended(compared).await;
                 drop(place);
             });
         }
     }
 
-    /// Combines partials that did not combine, after replacing some of them by those of other
-    /// replicas. The replicas whose partials had to be replaced are asked last for a while.
+    /// Handles partials that do not combine: replaces some of them by those of other replicas, and
+    /// combines again. The replicas whose partials had to be replaced are asked last for a while.
     ///
     /// # Errors
     /// `error` if no replica sends another partial, or if the partials still do not combine; an
@@ -239,8 +241,8 @@ impl Responder for RemoteShares {
             .zip(&keys)
             .map(|(query, keys)| Query { bytes: query.bytes, keys: keys.map(|keys| &keys.joining) })
             .collect();
-        // A client's mistakes end here: a worker's refusal, or a partial that does not combine, is
-        // the worker's fault.
+        // Rejects invalid queries of clients. After this check, a refusal or a partial that does
+        // not combine is the worker's fault.
         self.joins.check(&joined)?;
         let ask = self.ask(queries, &keys)?;
         let answered = self.runtime.block_on(self.ending.unless_ended(self.partials(&ask)))?;

@@ -35,7 +35,7 @@ const MISREAD: &str = "it refused queries that the coordinator has read";
 /// Maximum number of key hashes remembered per worker. Above it the set is cleared and keys are
 /// sent again.
 const MOST_KNOWN_KEYS: usize = 1 << 20;
-/// Maximum queue length that a worker's status is trusted with.
+/// Upper bound for the queue length that a worker reports; longer ones count as this length.
 const MOST_QUEUED: usize = 1 << 16;
 
 /// Version and share that a replica must serve.
@@ -74,7 +74,7 @@ pub(crate) enum Refusal {
 
 /// End of a connection.
 enum Ended {
-    /// The worker is left, and has answered all requests.
+    /// The worker gets no more requests, and has answered all earlier ones.
     Done,
     /// Requests under way are lost.
     Broken(String),
@@ -166,8 +166,8 @@ impl Replica {
         self.link().state
     }
 
-    /// Returns the sort key for choosing a replica: `true` if the share's other replicas come
-    /// first, then the expected seconds of a batch.
+    /// Returns the sort key for choosing a replica. Its first part is `true` if the share's other
+    /// replicas are preferred; its second part is the expected seconds of a batch.
     pub fn rank(&self) -> (bool, f64) {
         let (link, now) = (self.link(), Instant::now());
         (link.standing.avoided(now).is_some(), link.standing.burden(link.queue, now))
@@ -315,7 +315,7 @@ impl Replica {
         send(sender, request).await.map_err(Refusal::Lost)
     }
 
-    /// Reconnects until the worker is left and has answered all requests.
+    /// Reconnects until the worker gets no more requests and has answered all earlier ones.
     async fn attend(self: Arc<Self>, tls: Arc<MutualTls>) {
         let [mut pause, longest] = PAUSES;
         while !self.link().left {
@@ -330,7 +330,8 @@ impl Replica {
                             Ok(Some(Err(error))) => Ended::Broken(told(&error)),
                             _ => Ended::Refused("it closed the connection".into()),
                         },
-                        // The key's present holder may not be the worker.
+                        // After the expiry, the holder of the certificate's key may no longer be
+                        // the worker.
                         () = expired(expires) => Ended::Broken("its certificate has expired".into()),
                         ended = self.watch(sender) => ended,
                     };

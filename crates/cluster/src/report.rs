@@ -23,10 +23,11 @@ pub(crate) struct ReplicaReport {
     pub state: ReplicaState,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
-    /// Reason why the share's other replicas are asked first, while they are.
+    /// Reason why the share's other replicas are asked first at present; `None` if they are not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub avoided: Option<String>,
-    /// Batches that wait there, and batches for which this coordinator waits.
+    /// Number of batches that wait at the replica; `in_flight` is the number of batches that this
+    /// coordinator awaits from it.
     pub queue: usize,
     pub in_flight: usize,
     pub p50_ms: Option<f64>,

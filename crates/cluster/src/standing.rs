@@ -10,7 +10,8 @@ const SMOOTHING: f64 = 0.8;
 /// slow replica is tried again.
 const FORGIVING: f64 = 0.98;
 
-/// Misbehaviour that ranks others before a replica for a while, longer each time.
+/// Misbehaviour of a replica. After it, other replicas are preferred for a while; this time grows
+/// with each further offence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Offence {
     /// The replica refused a batch, failed on it, or is stuck.
@@ -39,7 +40,7 @@ pub(crate) struct Standing {
     next: u64,
     /// Number of offences, less the batches answered since.
     offences: u32,
-    /// Time until which others come first, and the reason.
+    /// Time until which other replicas are preferred, and the reason.
     avoided: Option<(Instant, String)>,
 }
 
@@ -78,7 +79,7 @@ impl Standing {
         };
     }
 
-    /// Ranks others before the replica for a while.
+    /// Makes the coordinator prefer other replicas for a while.
     pub fn offend(&mut self, offence: Offence, why: &str, now: Instant) {
         let [least, most] = offence.pauses();
         let pause = least.saturating_mul(1 << self.offences.min(16)).min(most);
@@ -87,7 +88,7 @@ impl Standing {
         self.avoided = Some((until, why.into()));
     }
 
-    /// Returns the reason why others come first, if they do.
+    /// Returns the reason why other replicas are preferred, if they are.
     pub fn avoided(&self, now: Instant) -> Option<&str> {
         self.avoided.as_ref().filter(|(until, _)| now < *until).map(|(_, why)| &**why)
     }

@@ -7,10 +7,11 @@ use std::time::Duration;
 const KEPT: usize = 128;
 /// Number of times needed to tell which batches are slow.
 const TELLING: usize = 16;
-/// Number of size classes; sizes are told apart by powers of two up to this one.
+/// Number of size classes. Each class ends before the next power of two; the last class has all
+/// larger sizes.
 const SIZES: usize = 12;
-/// Factor applied to the longest time of any size to get a batch's slow time, if too few batches of
-/// its size were answered.
+/// Factor for a size of which too few batches were answered: a batch of this size is slow after the
+/// longest time of any size, times this factor.
 const UNKNOWN_FACTOR: u32 = 3;
 /// Quantile of a size's times from which a batch counts as slow.
 const SLOW: f64 = 0.95;
@@ -70,7 +71,7 @@ fn quantile(times: &VecDeque<Duration>, share: f64) -> Option<Duration> {
     Some(ordered[(last as f64 * share).ceil() as usize])
 }
 
-/// Budget for second requests: each first request adds a twentieth of a second request.
+/// Budget for second requests. Each first request adds 5% of the cost of one second request.
 #[derive(Debug)]
 pub(crate) struct HedgeBudget(f64);
 
@@ -94,7 +95,7 @@ impl HedgeBudget {
 }
 
 impl Default for HedgeBudget {
-    /// Starts with one second request, for the first slow batch.
+    /// The budget starts with the cost of one second request, for the first slow batch.
     fn default() -> Self {
         Self(1.0)
     }
@@ -141,7 +142,8 @@ mod tests {
         slow: Vec<(usize, Option<u64>)>,
     }
 
-    /// Requests; then second requests, and the number of them that the budget pays.
+    /// Number of first requests, number of second requests that follow, and number of these that
+    /// the budget pays for.
     #[derive(serde::Deserialize)]
     struct BudgetStep {
         earn: usize,

@@ -107,7 +107,7 @@ impl MutualTls {
     /// # Errors
     /// [`MutualTlsError`].
     pub fn open(files: &MutualFiles) -> Result<Arc<Self>, MutualTlsError> {
-        // Taken before the files are read, so that no later change is missed.
+        // The stamps are taken before the files are read, so that no later change is missed.
         let opened = stamps(files);
         Ok(Arc::new(Self { files: files.clone(), opened, current: RwLock::new(Current::read(files)?) }))
     }

@@ -1,5 +1,5 @@
-//! Workers on the emulated GPU: the answers of its kernels are the same, and if it fails, those of
-//! the processor.
+//! Workers on the emulated GPU. Its kernels give the same answers as the processor; if the GPU
+//! fails, another replica answers on the processor.
 
 #[allow(dead_code, reason = "shared with the other tests")]
 #[path = "cluster/authority.rs"]

@@ -15,12 +15,12 @@ const TOKEN_VARIABLE: &str = "SPIREA_TOKEN";
 /// Options for a token and for trusted certificates.
 #[derive(Args)]
 pub struct Access {
-    /// File whose first line is the token that the server asks for; else the variable SPIREA_TOKEN,
-    /// if it is set.
+    /// File whose first line is the token for the server; by default the token in the variable
+    /// SPIREA_TOKEN, if it is set.
     #[arg(help_heading = "Access", long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// File of certificates, as PEM, that lead to the server's; the public ones of the web by
-    /// default.
+    /// File of certificates, as PEM, by which the server's certificate is verified; by default the
+    /// public certificates of the web.
     #[arg(help_heading = "Access", long, value_name = "FILE")]
     pub ca: Option<PathBuf>,
 }

@@ -7,7 +7,7 @@ use spirea_store::manifest::{NAME_RULE, valid_name};
 /// Parses the address of a server.
 ///
 /// # Errors
-/// If the text names a file or a folder, which has no address: the commands that serve it.
+/// If the text names a file or a folder, an error that names the commands that serve it.
 pub fn server(text: &str) -> Result<String, String> {
     let path = Path::new(text);
     let steps = if text.starts_with("http://") || text.starts_with("https://") || !path.exists() {

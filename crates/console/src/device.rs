@@ -20,7 +20,7 @@ const EMULATION: &str = "Spirea emulation";
 pub enum Scale {
     /// Sizes of real databases.
     Full,
-    /// The least sizes that reach every kernel.
+    /// The smallest sizes that launch every kernel.
     Tiny,
 }
 
@@ -30,7 +30,7 @@ pub struct DeviceOptions {
     /// Number of the device.
     #[arg(long, default_value_t = 0)]
     device: usize,
-    /// Sizes of what runs: full, or tiny for a quick look; tiny by default where the device is
+    /// Sizes of the work: full, or tiny for a quick look; tiny by default if the device is
     /// emulated.
     #[arg(long, value_enum)]
     scale: Option<Scale>,
@@ -55,7 +55,7 @@ impl DeviceOptions {
     /// the exit status for it, 3.
     ///
     /// # Errors
-    /// If a device is there and fails.
+    /// If a device exists and fails.
     pub fn open(&self, program: &str) -> anyhow::Result<Result<Arc<CudaBackend>, Status>> {
         let error = match Device::open(self.device) {
             Ok(device) => return Ok(Ok(Arc::new(CudaBackend::on(device)))),

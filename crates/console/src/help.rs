@@ -19,7 +19,7 @@ impl Texts<'_> {
         self.extend(command, "")
     }
 
-    /// Does so for the command at `path`.
+    /// Adds examples and statuses to the command at `path`.
     fn extend(&self, command: Command, path: &str) -> Command {
         let command = command.mut_subcommands(|inner| {
             let path = format!("{path} {}", inner.get_name());
@@ -62,8 +62,8 @@ fn collect(command: &Command, path: &str, found: &mut Vec<(String, Command)>) {
     inner.for_each(|inner| collect(inner, format!("{path} {}", inner.get_name()).trim_start(), found));
 }
 
-/// Checks that every command without subcommands has one to four examples, which parse as its own,
-/// and that judging commands have the table of statuses.
+/// Checks that every command without subcommands has one to four examples, that its examples parse
+/// as this command, and that judging commands have the table of statuses.
 ///
 /// # Errors
 /// The first command or example that breaks the rule.

@@ -13,7 +13,8 @@ use crate::output::parse_length;
 /// Description of a file besides its name.
 #[derive(Args)]
 pub struct InputOptions {
-    /// Format, if the file's name does not tell: csv, tsv, json, jsonl, arrow, parquet, npy, raw.
+    /// Format, if it does not follow from the file's name: csv, tsv, json, jsonl, arrow, parquet,
+    /// npy, raw.
     #[arg(help_heading = "Input", long)]
     format: Option<String>,
     /// Separator of a line's fields: one character, or tab. Implies csv.
@@ -81,11 +82,12 @@ struct LineOptions {
     /// Leave out the lines of csv or tsv that begin with this, such as # or //.
     #[arg(help_heading = "Lines", long, value_name = "PREFIX")]
     comment: Option<String>,
-    /// Leave out so many lines before the header, or before the first row of a file without one.
+    /// Leave out this number of lines before the header, or before the first row of a file without
+    /// a header.
     #[arg(help_heading = "Lines", long, value_name = "LINES", default_value_t = 0)]
     skip_rows: u64,
-    /// Leave out the blank lines of a file of one column, which may be empty values; those of
-    /// others are left out anyway.
+    /// Leave out the blank lines of a file with one column, which may be empty values; with several
+    /// columns, blank lines are always left out.
     #[arg(help_heading = "Lines", long)]
     skip_blank: bool,
     /// Leave out spaces and tabs around the fields of csv and tsv.

@@ -134,8 +134,8 @@ pub fn print_error(line: &str) {
     let _ = std::io::stderr().write_all(format!("{}\n", printable(line)).as_bytes());
 }
 
-/// Formats an error with its causes, each once. Some messages contain their cause already, and some
-/// begin with the context that was put before them.
+/// Formats an error with its causes, each once. This removes repetitions: some messages already
+/// contain their cause, and some begin with the context that was added to them.
 pub fn explained(error: &anyhow::Error) -> String {
     error.chain().fold(String::new(), |text, cause| match cause.to_string() {
         cause if text.is_empty() || cause.starts_with(&format!("{text}: ")) => cause,

@@ -2,12 +2,12 @@
 
 use std::str::FromStr;
 
-/// Number of threads, at least 1 and at most the number that this machine runs at once.
+/// Number of threads, at least 1 and at most the number that this machine runs in parallel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Threads(usize);
 
 impl Threads {
-    /// Returns the number that this machine runs at once.
+    /// Returns the number of threads that this machine runs in parallel.
     pub fn all() -> Self {
         Self(std::thread::available_parallelism().map_or(1, usize::from))
     }

@@ -13,7 +13,7 @@ use std::time::Instant;
 /// may be best left alone. On a Zen 4 core a fold of b halves alone takes a sixth less time with 0
 /// than with any distance.
 const NEAR: [usize; 6] = [0, 512, 1024, 2048, 4096, 8192];
-/// Distances in `NEAR`, and a distance that is prefetched long before use.
+/// Distances in `NEAR`, and [`SECOND_LEVEL`], at which lines are prefetched long before their use.
 const NEAR_AND_FAR: [usize; MOST] = [0, 512, 1024, 2048, 4096, 8192, SECOND_LEVEL];
 /// Place of the distance 0, no prefetching.
 const NOTHING: usize = 0;
@@ -22,36 +22,37 @@ const NOTHING: usize = 0;
 const FAVOUR: f64 = 0.95;
 /// Maximum number of distances to choose from.
 const MOST: usize = 7;
-/// Least distance at which lines are prefetched into the second-level cache alone. The first level
-/// would evict them before use, and holds two dozen outstanding lines (Zen 4), fewer than memory
-/// can serve.
+/// Minimum distance at which lines are prefetched into the second-level cache alone. The first
+/// level would evict them before use, and holds two dozen outstanding lines (Zen 4), fewer than
+/// memory can serve.
 pub(crate) const SECOND_LEVEL: usize = 16 << 10;
 /// Marker: no distance has been chosen yet.
 const NONE_YET: usize = usize::MAX;
-/// Stretches that each distance is tried on before the slower half of the distances is dropped.
-/// Their median tolerates other load on a shared machine.
+/// Number of stretches on which each distance is tried before the slower half of the distances is
+/// dropped. Their median tolerates other load on a shared machine.
 const TRIALS: usize = 24;
-/// Least stretch in bytes: times of shorter ones measure the clock rather than memory.
+/// Minimum length of a stretch in bytes; times of shorter stretches measure the clock rather than
+/// memory.
 const LEAST_STRETCH: usize = 32 << 10;
-/// Least distance between the starts of two streams that a kernel reads at the same time. Memory
-/// delivers two such streams faster than one (a Zen 4 core: 29 GB/s instead of 26). Nearer streams
-/// disturb each other.
+/// Minimum distance between the starts of two streams that a kernel reads at the same time. Memory
+/// delivers two such streams faster than one: a Zen 4 core reads 29 GB/s instead of 26. Streams
+/// that are closer together slow each other down.
 pub(crate) const APART_BYTES: usize = 512 << 10;
-/// Least bytes of a matrix that is hardly ever found in a cache.
+/// Minimum size in bytes of a large matrix, which is hardly ever found in a cache.
 const LARGE: usize = 64 << 20;
 
-/// Distance for a lone tile's block of the database.
+/// Distance for a block of the database that is read by a single tile.
 pub(crate) static SCAN: Ahead = Ahead::new("scan", 2048, &NEAR);
-/// Distance for two blocks at a time.
+/// Distance for two blocks of the database that are read at the same time.
 pub(crate) static SCAN_PAIRS: Ahead = Ahead::new("scan_pairs", 2048, &NEAR);
 /// Distance for plaintext polynomials.
 pub(crate) static POLY_FOLD: Ahead = Ahead::new("poly_fold", 2048, &NEAR_AND_FAR);
 /// Distance for plaintext polynomials if leaves are b halves alone.
 pub(crate) static POLY_FOLD_B: Ahead = Ahead::new("poly_fold_b", 2048, &NEAR_AND_FAR);
-/// Distance for rows that shares are folded with. On an Intel core, lines a whole page ahead and
-/// beyond cost a tenth to a fifth if rows are several lines wide.
+/// Distance for rows that shares are folded with. On an Intel core, prefetching a page ahead or
+/// more costs a tenth to a fifth of the time if rows are several lines wide.
 pub(crate) static SHARE_FOLD: Ahead = Ahead::new("share_fold", 3072, &NEAR);
-/// Distance for two blocks of such rows at a time.
+/// Distance for rows that shares are folded with, if two blocks are read at the same time.
 pub(crate) static SHARE_FOLD_PAIRS: Ahead = Ahead::new("share_fold_pairs", 3072, &NEAR);
 
 /// Returns the kernels of this process that have chosen their prefetch distance, with the distance
@@ -65,7 +66,7 @@ pub fn prefetch_distances() -> impl Iterator<Item = (&'static str, usize)> {
 /// Prefetch distance of one kernel.
 pub(crate) struct Ahead {
     kernel: &'static str,
-    /// Distance until one is chosen.
+    /// Distance that is used until one is chosen.
     default: usize,
     distances: &'static [usize],
     chosen: AtomicUsize,
@@ -87,7 +88,7 @@ struct Trials {
 
 /// One trial: identifies its round by the number of remaining distances, and its number in the
 /// round. Each distance has two trials in a row, and only the second counts: the first begins with
-/// the lines that the distance before has prefetched.
+/// the lines that were prefetched for the previous distance.
 #[derive(Clone, Copy)]
 struct Turn {
     left: usize,
@@ -124,7 +125,7 @@ impl Ahead {
     }
 
     fn trials(&self) -> MutexGuard<'_, Trials> {
-        // A panic leaves valid numbers.
+        // A panic leaves valid numbers behind, so a poisoned lock is safe to use.
         self.trials.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -54,11 +54,12 @@ impl fmt::Display for Isa {
     }
 }
 
-/// `N` lanes as an array, which the compiler keeps in the target's vectors: needs no proof.
+/// `N` lanes as an array, which the compiler keeps in the target's vectors. This token needs no
+/// proof.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Portable<const N: usize>;
 
-/// SSE2, which the x86-64 target itself proves.
+/// SSE2, which every x86-64 processor has.
 #[cfg(target_arch = "x86_64")]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sse2;
@@ -83,7 +84,7 @@ pub(crate) struct Avx512(());
 
 #[cfg(target_arch = "x86_64")]
 impl Avx512 {
-    /// Returns the proof if the processor and the system have them.
+    /// Returns the proof if the processor and the system support these instructions.
     pub(crate) fn detect() -> Option<Self> {
         (is_x86_feature_detected!("avx512f")
             && is_x86_feature_detected!("avx512bw")

@@ -9,8 +9,8 @@ const UNKNOWN: u64 = 8 << 30;
 /// groups.
 const BOUNDS: [&str; 2] = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
 
-/// Bytes of memory that this process may have: what the machine has, or its group of processes if
-/// that is less.
+/// Returns the bytes of memory that this process may use: the memory of the machine, or the limit
+/// of the process's control group if that is lower.
 pub fn memory_bytes() -> u64 {
     static BYTES: LazyLock<u64> = LazyLock::new(|| {
         let all = read_to_string("/proc/meminfo").ok().and_then(|text| total_of(&text));

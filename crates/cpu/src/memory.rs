@@ -30,7 +30,8 @@ impl Bytes {
         Ok(Self::Owned(buffer))
     }
 
-    /// Opens rows of a file. A single range can be mapped; several ranges are apart and are copied.
+    /// Opens rows of a file. A single range can be mapped; several ranges are not contiguous and
+    /// are copied.
     pub(crate) fn open<L: FileLayout>(stored: &FileRows<'_, L>) -> Result<Self, BackendError> {
         let failed = |source| stored.failed(source);
         stored.check_length()?;
@@ -38,14 +39,15 @@ impl Bytes {
             (Residence::Mapped, [range]) => {
                 let file = stored.file.file().map_err(failed)?;
                 // SAFETY: the mapping is read-only and private to this value. If another process
-                // shortened the file meanwhile, a read would end this process by a signal; if it
+                // shortened the file, a read would end this process by a signal. If another process
                 // wrote to the file, answers would be wrong. Files of a snapshot are never written
-                // again once they have their name.
+                // again once they have their final name.
                 let map = unsafe { MmapOptions::new().offset(range.start as u64).len(range.len()).map(file) };
                 let map = map.map_err(failed)?;
                 #[cfg(unix)]
                 {
-                    // Only advice: a file system that cannot follow it still serves the scan.
+                    // This is only advice. If the file system cannot follow it, the scan still
+                    // works.
                     let _ = map.advise(memmap2::Advice::Sequential);
                     let _ = map.advise(memmap2::Advice::WillNeed);
                 }
@@ -100,13 +102,13 @@ impl HugeBuffer {
     /// Allocates `length` bytes, at least 1. Pages appear at their first write, so filling the
     /// buffer in parallel also spreads the page faults.
     pub(crate) fn zeroed(length: usize) -> io::Result<Self> {
-        // No alignment for a small matrix, which would waste most of a huge page.
+        // A small matrix is not aligned, because the alignment would waste most of a huge page.
         let slack = if length >= HUGE_PAGE { HUGE_PAGE } else { 0 };
         let map = MmapOptions::new().len(length + slack).map_anon()?;
         let start = if slack > 0 { map.as_ptr().align_offset(HUGE_PAGE) } else { 0 };
         #[cfg(target_os = "linux")]
         if slack > 0 {
-            // Only advice: without huge pages the scan is slower but correct.
+            // This is only advice. Without huge pages the scan is slower but correct.
             let _ = map.advise(memmap2::Advice::HugePage);
         }
         Ok(Self { map, start, length })

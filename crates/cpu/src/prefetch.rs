@@ -33,8 +33,8 @@ fn hint<const BUT: u32>(address: *const u8) {
 #[cfg(not(target_arch = "x86_64"))]
 fn hint<const BUT: u32>(_address: *const u8) {}
 
-/// Lines of memory to prefetch one by one: a processor stalls on a burst of requests but continues
-/// to compute between a few.
+/// Lines of memory to prefetch one by one. A processor stalls on a burst of requests, but continues
+/// to compute if requests are spread out.
 #[derive(Clone, Copy)]
 pub(crate) struct Lines {
     next: *const u8,
@@ -85,9 +85,9 @@ impl Lines {
     }
 }
 
-/// Returns the same reference in such a way that the compiler cannot tell that the value has been
-/// read before, and reads it again. In a large register tile a load is free, while keeping the
-/// vector would push sums out of 16 registers.
+/// Returns `value`, but hides from the compiler that it was read before, so that the compiler reads
+/// it again. In a large register tile a load is free, while keeping the vector would push sums out
+/// of 16 registers.
 #[inline(always)]
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
@@ -100,7 +100,7 @@ pub(crate) fn reread<T>(value: &T) -> &T {
     }
 }
 
-/// Returns the same reference.
+/// Returns `value` unchanged.
 #[inline(always)]
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) fn reread<T>(value: &T) -> &T {

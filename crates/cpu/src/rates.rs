@@ -17,10 +17,10 @@ use crate::isa::{Found, Isa, with_token};
 use crate::ring::{self, Direction, RingTables};
 use crate::{CpuBackend, PORTABLE};
 
-/// Number of runs of which [`read_bandwidth`] takes the best, for each prefetch distance.
+/// Number of runs for each prefetch distance; [`read_bandwidth`] takes the best run.
 pub const RUNS: usize = 4;
 
-/// Name of the floor for bounds by [`read_bandwidth`].
+/// Name, in reports, of a lower bound on time that follows from [`read_bandwidth`].
 pub const MEMORY: &str = "memory";
 
 /// Measures the bytes a second that `threads` threads together read in sequence, with the widest
@@ -53,9 +53,10 @@ pub fn read_bandwidth(threads: usize, bytes: &[u8]) -> Result<f64, BackendError>
 /// in a second, from registers and with no other work; returns `None` if the machine lacks the
 /// instruction set.
 ///
-/// One `vpdpbusd` does 16 such products (64 bytes by 4 digits each), one `vpmaddwd` with its
-/// `vpaddd` 8. The portable kernel has no instruction for this: its ceiling is its own inner tile
-/// with operands in the first-level cache. [`multiply_add_floor`] names the measured instruction.
+/// One `vpdpbusd` does 16 such products (64 bytes by 4 digits each); one `vpmaddwd` with its
+/// `vpaddd` does 8. The portable kernel has no instruction for this: its ceiling is its own inner
+/// tile with operands in the first-level cache. [`multiply_add_floor`] names the measured
+/// instruction.
 pub fn multiply_add_peak(isa: Isa) -> Option<f64> {
     let found = Found::detect(isa)?;
     let multiply_adds = |iterations| with_token!(found, PORTABLE, kernel => kernel.multiply_adds(iterations));
@@ -71,8 +72,8 @@ pub fn multiply_add_peak(isa: Isa) -> Option<f64> {
     }
 }
 
-/// Returns the name of what [`multiply_add_peak`] measures: `vpdpbusd`, `vpmaddwd` or
-/// `portable-tile`.
+/// Returns the name of the instruction or code that [`multiply_add_peak`] measures: `vpdpbusd`,
+/// `vpmaddwd` or `portable-tile`.
 pub fn multiply_add_floor(isa: Isa) -> &'static str {
     match isa {
         Isa::Portable => "portable-tile",
@@ -90,7 +91,7 @@ pub fn word_multiply_add_peak(isa: Isa) -> Option<f64> {
     Some(ring::multiply_adds(found, rounds) as f64 / best_of(20, || ring::multiply_adds(found, rounds)))
 }
 
-/// Name of the floor for bounds by [`word_multiply_add_peak`].
+/// Name, in reports, of a lower bound on time that follows from [`word_multiply_add_peak`].
 pub const WORD_MULTIPLY_ADD: &str = "vpmuludq";
 
 /// Measures the products of two 32-bit words modulo 2^32 that one core computes and adds up in a
@@ -101,19 +102,21 @@ pub fn share_multiply_add_peak(isa: Isa) -> Option<f64> {
     Some(per_second(|rounds| crate::dpf::multiply_adds32(found, rounds)))
 }
 
-/// Name of the floor for bounds by [`share_multiply_add_peak`].
+/// Name, in reports, of a lower bound on time that follows from [`share_multiply_add_peak`].
 pub const SHARE_MULTIPLY_ADD: &str = "vpmulld";
 
 /// Measures the calls of a pseudorandom function that one core makes in a second with no other
-/// work. For AES: blocks by the widest instruction that the machine has for `isa`, from registers.
+/// work. For AES, it encrypts blocks in registers with the widest instruction that the machine has
+/// for `isa`.
 pub fn prf_calls_per_second(isa: Isa, prf: PrfKind) -> f64 {
     let tree = crate::dpf::tree(isa, prf);
     per_second(|rounds| tree.only_expand(rounds)) / prf.blocks_per_call() as f64
 }
 
-/// Measures the rate of `work`, which runs a number of rounds and returns its number of units: the
-/// best of [`RUNS`] runs of milliseconds. These are as long as the runs that are compared with it;
-/// shorter runs would fit the idle gaps of a shared machine, which no longer run finds.
+/// Measures the units a second of `work`, which takes a number of rounds and returns the number of
+/// its units. Takes the best of [`RUNS`] runs. A run takes some milliseconds, like the runs that
+/// the rate is compared with. Shorter runs could fit into the idle gaps of a shared machine, so
+/// their rate would be out of reach for longer runs.
 fn per_second(work: impl Fn(u64) -> u64) -> f64 {
     let mut rounds = 1 << 10;
     loop {

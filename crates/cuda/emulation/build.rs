@@ -11,12 +11,12 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::SystemTime;
 
-/// The checks cover what a GPU refuses, or does differently from this processor: misaligned
-/// accesses, and shifts by a word's width. A failed check traps, which the runtime reports as an
-/// error of the launch.
+/// The checks cover operations that a GPU refuses, or that it executes differently from this
+/// processor: misaligned accesses, and shifts by a word's width. A failed check traps, which the
+/// runtime reports as an error of the launch.
 const KERNEL_FLAGS: [&str; 6] = [
     "-O2",
-    // Half of a fiber's stack.
+    // A frame may take half of a fiber's stack.
     "-Werror=frame-larger-than=32768",
     "-fsanitize=alignment,shift-exponent,bounds,integer-divide-by-zero",
     "-fsanitize-undefined-trap-on-error",
@@ -27,7 +27,8 @@ const KERNEL_FLAGS: [&str; 6] = [
 const RUNTIME_FLAGS: [&str; 1] = ["-O3"];
 const COMMON_FLAGS: [&str; 7] =
     ["-std=c++20", "-g1", "-fno-strict-aliasing", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra"];
-/// At this level, instrumented kernels compile in two thirds of the time and run as fast.
+/// At this level, instrumented kernels compile in two thirds of the time that `-O2` takes, and run
+/// as fast.
 const ASAN_KERNEL_FLAGS: [&str; 1] = ["-O1"];
 /// Frames grow under the sanitizer, and stacks are larger.
 const ASAN_FLAGS: [&str; 3] = ["-fsanitize=address", "-fno-omit-frame-pointer", "-Wno-frame-larger-than"];

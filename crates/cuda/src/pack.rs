@@ -18,11 +18,11 @@ static PACK: &[u8] = include_bytes!("../pack/kernels.pack");
 
 const MAGIC: &[u8] = b"SPIRCUDA";
 const FORMAT: u32 = 4;
-/// Maximum length of a cubin or of PTX, far above any real one: bounds what is allocated for a
-/// length read from the table.
+/// Maximum length of a cubin or of PTX, far above any real length. It bounds the allocation for a
+/// length that is read from the table.
 const MAX_IMAGE_BYTES: usize = 16 << 20;
-/// Maximum length of a stream before an image's end, far above any real one: bounds what is
-/// decompressed for a position read from the table.
+/// Maximum length of a stream before an image's end, far above any real length. It bounds the
+/// decompression up to a position that is read from the table.
 const MAX_STREAM_BYTES: usize = 64 << 20;
 /// Maximum memory of the decoder, in KiB: a dictionary of 4 MiB, which `scripts/cuda_pack.py` sets,
 /// and its tables.
@@ -90,7 +90,7 @@ pub fn pack_architectures() -> Result<String, BackendError> {
     Ok(pack.architectures())
 }
 
-/// Target of an image. The order is from the lesser to the better.
+/// Target of an image. The better of two targets is the greater one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Target {
     /// PTX, which the driver compiles for this compute capability or any later one.
@@ -317,9 +317,9 @@ mod tests {
         name: &'static str,
         target: (u8, u8, u8),
         kernels: &'static str,
-        /// Compressed images of the file: another one, then the row's.
+        /// Compressed images of the file: first another image, then the row's image.
         stored: Vec<u8>,
-        /// Added to the row's true offset.
+        /// Number that is added to the row's true offset.
         shift: u32,
         stored_length: u32,
         start: u32,

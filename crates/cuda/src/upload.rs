@@ -17,11 +17,12 @@ use crate::driver::{Buffer, Device, Event, Pinned, Stream, View};
 const CHUNK: usize = 32 << 20;
 /// Bytes that a thread reads at once.
 const PIECE: usize = 4 << 20;
-/// Words of queries in a lane: one lane is copied while the next one is written. All threads meet
-/// at the end of a lane, so shorter lanes cost more (docs/kernels/cuda-scalar-fold.md).
+/// Words of queries in a lane: one lane is copied while the next one is written. All threads wait
+/// for each other at the end of a lane, so shorter lanes cost more
+/// (docs/kernels/cuda-scalar-fold.md).
 const LANE_WORDS: usize = 1 << 22;
-/// Words that the driver takes during the call, from any memory, and copies in the stream's order.
-/// For more words, the call would wait for the copy.
+/// Maximum number of words that the driver reads during the call, from any memory, and then copies
+/// in the stream's order. With more words, the call would wait for the copy.
 const TAKEN_AT_ONCE: usize = (64 << 10) / 4;
 /// Words that a thread writes at once.
 const WORDS: usize = 1 << 15;
@@ -117,8 +118,8 @@ impl Staging {
         room.write(queries)?;
         room.conveyor.streams().try_for_each(|lane| stream.after(lane))?;
         let value = read(&room.words.range(0..length));
-        // Also after a failure: the words may be overwritten or freed only after the stream has
-        // read them.
+        // The lanes wait also after a failure, because the words may be overwritten or freed only
+        // after the stream has read them.
         room.conveyor.streams().try_for_each(|lane| lane.after(stream))?;
         let value = value?;
         kept.replace(room);
@@ -146,12 +147,12 @@ impl Room {
 }
 
 impl Drop for Room {
-    /// Lets the main stream, which frees the words, wait for the lanes, and so for the words'
-    /// readers.
+    /// Makes the main stream, which frees the words, wait for the lanes. The lanes wait for the
+    /// readers of the words.
     fn drop(&mut self) {
         let main = self.words.device().main();
         for lane in self.conveyor.streams() {
-            // A lost device returns nothing but errors.
+            // A lost device returns only errors.
             let _ = main.after(lane);
         }
     }
@@ -180,7 +181,7 @@ impl QueryWords for RowWords<'_> {
 
 /// Copies rows of a file to the device: checks the file's length, allocates with `room`, fills the
 /// buffer that `bytes` returns, and returns the result of `room`. All threads read one chunk while
-/// the one before is copied.
+/// the previous chunk is copied.
 ///
 /// # Errors
 /// [`BackendError::Io`] if the file cannot be read, [`BackendError::Shape`] as for
@@ -214,7 +215,7 @@ pub(crate) fn upload_file<L: FileLayout, T>(
                 .map_err(|source| stored.failed(source))
         })
     });
-    // Also after a failure: the lanes must live until their copies have run.
+    // Waits also after a failure, because the lanes must live until their copies have run.
     let ended = conveyor.streams().try_for_each(Stream::synchronize);
     copied?;
     ended?;

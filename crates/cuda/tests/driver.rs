@@ -114,7 +114,7 @@ fn what_is_computed_and_what_stays_have_room_of_their_own() {
         assert_eq!(free(), all - 17 * MEBI, "the pool keeps what it had");
         assert_eq!(device.pool_room(), Ok(8 << 20));
 
-        // Buffers that stay cannot take the pool's room until it is given back.
+        // Memory that the pool keeps is unavailable to `hold` until the pool releases it.
         let kept_too = device.alloc::<u8>(MEBI).unwrap();
         assert_eq!((watch.passing_bytes(), watch.most_bytes()), (Ok(7 << 20), Ok(8 << 20)));
         drop(kept_too);

@@ -114,8 +114,8 @@ fn a_source_of_words_gives_the_answers_of_its_words() {
     });
 }
 
-/// Tests that the main stream goes on while a lone query's scan has not begun, and that answers
-/// which nobody reads are freed after their computation.
+/// Tests that the main stream continues while the scan of a single query has not begun. Also tests
+/// that answers which nobody reads are freed after their computation.
 #[test]
 fn a_lone_scan_leaves_the_main_stream_free() {
     let config = Config { streams: StreamOrder::Lazy, ..Config::default() };

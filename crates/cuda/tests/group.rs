@@ -15,12 +15,13 @@ use spirea_lattice::rlwe::{Conversion, KeyShape, RingSecret, parse_query};
 use spirea_math::random::{SecretRng, public_residues};
 use spirea_math::{Expansion, Rotations};
 
-/// Queries of a batch: more than devices, and not a multiple of their number.
+/// Number of queries of a batch. It exceeds the number of devices and is not a multiple of it.
 const BATCH: usize = 5;
 const SET: RingSet = RingSet::Fast;
 /// Number of leaves that rows are folded with.
 const COLUMNS: usize = 3;
-/// Ciphertexts of a tournament: the last device of four has fewer rows than the others.
+/// Number of ciphertexts of a tournament. With four devices, the last device has fewer rows than
+/// the others.
 const ROWS: usize = 7;
 
 /// Runs a test on four devices, alone in this process. The devices multiply words: products of
@@ -128,8 +129,8 @@ impl Clients {
         let plain = backend.encode(&tables, rows, COLUMNS, &fill).unwrap();
         let packed = || backend.poly_fold(&tables, std::slice::from_ref(&plain), &leaves).unwrap();
 
-        // Bodies are words of a fold. Each query's words are added to its ciphertexts: as many
-        // words as coefficients, or fewer.
+        // Bodies are words of a fold. Each query's words are added to its ciphertexts. Either there
+        // is a word for every coefficient, or there are fewer words.
         let count = rows * SET.ring().degree();
         let layout = PanelLayout::covering(count, 4).unwrap();
         let matrix = backend.upload(layout, &bytes(layout.bytes(), 9)).unwrap();
@@ -283,9 +284,9 @@ fn keys_of_shares() -> Vec<(OutputKind, usize, Vec<Key>)> {
     keys
 }
 
-/// Returns the results of packing by rotations and of selecting, with keys of random words:
-/// products with one or several matrices, sums of rotated products within devices and across them,
-/// and the winners of a tournament between the sums.
+/// Returns the results of packing by rotations and of selecting, with keys of random words. They
+/// are products with one or several matrices, sums of rotated products within devices and across
+/// them, and the winners of a tournament between the sums.
 fn packed_by_rotations<B: RingBackend>(backend: &B) -> Vec<Vec<u32>> {
     const LEVELS: u32 = 1;
     const DEPTH: usize = 2;
@@ -327,8 +328,8 @@ fn packed_by_rotations<B: RingBackend>(backend: &B) -> Vec<Vec<u32>> {
     let ones = backend.encode(&tables, 4, 1, &|row, _, to| to.fill(row as i32)).unwrap();
     let of_sent = backend.poly_fold(&tables, &[ones], &sent).unwrap();
     let mut results = vec![backend.ciphertext_words(&tables, &of_sent).unwrap()];
-    // Four devices have single terms of sums, or whole sums once they have rows of both matrices;
-    // two devices always have whole sums.
+    // Each of four devices has single terms of sums; with the rows of both matrices, it has whole
+    // sums. Each of two devices always has whole sums.
     for rows in [&[4][..], &[4, 2]] {
         let plain = |&rows: &usize| {
             let fill = |row: usize, column: usize, to: &mut [i32]| {

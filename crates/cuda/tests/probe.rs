@@ -27,7 +27,7 @@ fn a_device_knows_which_kernels_were_never_launched() {
         let backend = CudaBackend::new(0).unwrap();
         let device = backend.device();
         assert_eq!(device.never_launched(), device.kernels());
-        // To look a kernel up is not to launch it.
+        // Looking up a kernel does not count as a launch.
         device.kernel("selftest_mma").unwrap();
         for test in SelfTest::all(device) {
             if ["warp", "grid-barrier"].contains(&test.name()) {

@@ -36,7 +36,7 @@ fn random_bytes(layout: RowLayout) -> Vec<u8> {
     bytes
 }
 
-/// Shape of a fold: `points` rows from `first_row` on meet the keys.
+/// Shape of a fold: the keys select from `points` rows, beginning with `first_row`.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
     rows: usize,
@@ -136,7 +136,7 @@ fn every_function_and_output() {
         let cuda = CudaBackend::new(0).unwrap();
         for prf in PrfKind::ALL {
             for output in FOLDED {
-                // A few keys, and as many as tensor cores multiply.
+                // Few keys, and enough keys for tensor cores.
                 for (count, party) in [(2, 0), (2, 1), (13, 0), (13, 1)] {
                     agrees(&cuda, Shape { party, ..Shape::new(1200, 40, count) }, output, prf);
                 }

@@ -12,9 +12,9 @@ pub const LEAF_BLOCKS: usize = 4;
 
 /// Expansion of the seed at the end of a path: a cache line, one call of a stream cipher, four
 /// calls of a block cipher. A tree ends as soon as the remaining outputs fit a leaf (early
-/// termination, CCS 2016 section 3.2.1). Wider leaves need fewer levels and so fewer calls for each
-/// output: 6 with 4 blocks, where leaves of one block would need 12, for a key that is 16 bytes
-/// longer.
+/// termination, CCS 2016 section 3.2.1). Wider leaves need fewer levels, and so fewer calls for
+/// each output: a leaf of 4 blocks needs 6 calls, and 4 leaves of one block would need 12. The key
+/// is 16 bytes longer.
 pub type Leaf = [Block; LEAF_BLOCKS];
 
 /// Returns all ones if the node is corrected, else 0.

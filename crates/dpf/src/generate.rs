@@ -57,9 +57,9 @@ pub fn generate<P: Prf, O: Output>(
 }
 
 /// Descends `path` from both parties' roots, and expands the seeds of its leaf into `leaves`.
-/// Returns the corrections of the levels, and the choice that is set if party 1's leaf is corrected
-/// and unset if party 0's is. Independent of the outputs, so that programs contain it once for each
-/// function.
+/// Returns the corrections of the levels, and a choice. The choice is set if party 1's leaf is
+/// corrected, and unset if party 0's leaf is corrected. Not generic over the outputs, so that
+/// programs contain this code only once for each pseudorandom function.
 fn descend<P: Prf>(
     prf: P,
     depth: u32,

@@ -6,9 +6,9 @@ use crate::{Block, CONTROL, Domain, DpfError, LEAF_BLOCKS, Leaf, Party};
 /// the control bit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Level {
-    /// For the left child.
+    /// Correction of the left child.
     pub left: Block,
-    /// For the right child.
+    /// Correction of the right child.
     pub right: Block,
 }
 

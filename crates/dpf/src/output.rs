@@ -4,7 +4,7 @@ use subtle::ConditionallySelectable;
 
 use crate::{DpfError, LEAF_BLOCKS, Leaf, Party};
 
-/// Kind of a function's output at a point: the group of which it is an element.
+/// Kind of a function's output at a point: the group that contains the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OutputKind {

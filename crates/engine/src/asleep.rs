@@ -1,14 +1,14 @@
 use spirea_backend::BackendError;
 use spirea_protocols::{ProtocolError, Query, Responder, Sizes};
 
-/// Responder in place of one whose memory was released. It keeps the sizes, and answers nothing.
+/// Stand-in for a responder whose memory was released. Keeps the sizes, and answers no query.
 pub(crate) struct Asleep {
     sizes: Sizes,
     max_batch: usize,
 }
 
 impl Asleep {
-    /// Creates a responder in place of `responder`.
+    /// Creates a stand-in for `responder`.
     pub fn of(responder: &dyn Responder) -> Self {
         Self { sizes: responder.sizes(), max_batch: responder.max_batch() }
     }

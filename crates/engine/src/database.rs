@@ -21,7 +21,7 @@ use crate::{EngineError, LoadError, Reservation};
 /// larger.
 pub const MAX_REQUEST_BYTES: usize = 64 << 20;
 
-/// Retry delay for a client whose keys find no room because other requests' keys take it. These
+/// Retry delay for a client, if the keys of other requests take the room that its keys need. These
 /// requests are answered within a batch or two.
 const KEYS_RETRY: Duration = Duration::from_secs(1);
 
@@ -57,7 +57,7 @@ pub struct HintFile {
     pub blake3: [u8; 32],
     /// The file of the hashes of its rows.
     pub rows: StoredFile,
-    /// The length of that list.
+    /// Length of the file of row hashes.
     pub rows_bytes: u64,
 }
 
@@ -87,8 +87,8 @@ pub struct Database {
     identity: Identity,
     responder: Box<dyn Responder>,
     max_batch: usize,
-    /// Number that identifies the database within this process, for example a version on two
-    /// backends.
+    /// Number that identifies the database within this process. The same version on two backends
+    /// has two numbers.
     instance: u64,
     pace: Mutex<PaceMeter>,
     on_loss: Option<LossHandler>,
@@ -101,7 +101,7 @@ pub struct Database {
     asleep: bool,
 }
 
-/// Form of prepared evaluation keys: all that they depend on.
+/// Form of prepared evaluation keys: the backend and the shape that they were prepared for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct KeyForm {
     backend: BackendId,
@@ -115,7 +115,7 @@ impl KeyForm {
     }
 }
 
-/// Callback for device failures during an answer, with the reason.
+/// Callback for device failures during an answer; its argument is the reason.
 pub type LossHandler = Box<dyn Fn(&str) + Send + Sync>;
 
 impl Database {
@@ -147,7 +147,7 @@ impl Database {
         Ok(Self::of(identity, responder, max_batch))
     }
 
-    /// Creates a database whose parts belong together.
+    /// Creates a database; the caller has checked that the parts belong together.
     fn of(identity: Identity, responder: Box<dyn Responder>, max_batch: usize) -> Self {
         static INSTANCES: AtomicU64 = AtomicU64::new(0);
         let instance = INSTANCES.fetch_add(1, Ordering::Relaxed);

@@ -101,16 +101,16 @@ impl Engine {
         }
     }
 
-    /// Sets the version that a database will have. Until then its other versions continue to
-    /// answer.
+    /// Sets the version that a database will have. Until that version is published, the other
+    /// versions continue to answer.
     pub fn expect(&self, name: &str, version: Version) {
         self.write().entry(name.into()).or_default().expected = version;
     }
 
-    /// Publishes a version as the newest of its database; a version of the same name is replaced.
-    /// Former versions continue to answer requests that name them: the newest few, as long as all
-    /// versions together have at most two bases. Accepted requests are answered even if their
-    /// version is dropped.
+    /// Publishes a version as the newest of its database. If the same version already answers, it
+    /// is replaced. The newest former versions continue to answer requests that name them, as long
+    /// as all versions together have at most two bases. Accepted requests are answered even if
+    /// their version is dropped.
     pub fn publish(&self, version: impl Into<Served>) {
         let served = version.into();
         let mut databases = self.write();
@@ -138,7 +138,7 @@ impl Engine {
         self.write().remove(name);
     }
 
-    /// Publishes an older version, behind all that already answer, for requests that name it.
+    /// Publishes an older version, as the oldest of those that answer, for requests that name it.
     pub fn publish_former(&self, served: Served) {
         let mut databases = self.write();
         databases.entry(served.base().identity().name.clone()).or_default().versions.push_former(served);

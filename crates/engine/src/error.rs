@@ -28,15 +28,14 @@ pub enum EngineError {
     /// The number or length of the queries differs from the parameters.
     #[error("malformed request: {0}")]
     Malformed(String),
-    /// The evaluation keys that the queries need are not here, or no longer. The client has to
-    /// register them and may then send the same queries again.
+    /// The server does not have the evaluation keys that the queries need, or has them no longer.
+    /// The client has to register the keys and may then send the same queries again.
     #[error("the evaluation keys of the queries are not known")]
     UnknownKeys,
     /// The limits of memory and disk are both too small for a single client's keys.
     #[error("the server has no room for evaluation keys")]
     NoRoomForKeys,
-    /// All room for keys is taken by those of waiting requests and of clients that registered
-    /// theirs.
+    /// Keys of waiting requests, and keys that clients registered, take all the room for keys.
     #[error("the keys of other requests take all the room for evaluation keys")]
     KeysInUse {
         /// Time until the next try.

@@ -39,9 +39,9 @@ impl Database {
         Self::open_behind(snapshot, backend, opening, |responder| responder)
     }
 
-    /// Loads a verified snapshot as [`Database::open`] does, and replaces its responder by
-    /// `in_place` of it: for example a responder that lets other servers fold and combines their
-    /// partials.
+    /// Loads a verified snapshot as [`Database::open`] does, and replaces its responder by the
+    /// result of `in_place`: for example, a responder that lets other servers fold and combines
+    /// their partials.
     ///
     /// # Errors
     /// Errors of [`Database::open`].

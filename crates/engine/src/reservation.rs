@@ -7,8 +7,9 @@ pub trait Reservation: Send + Sync {
     /// it until they are prepared.
     fn compute_turn(&self) -> ComputeTurn<'_>;
 
-    /// Returns true if there is room for a client's keys beside that for batches. The caller must
-    /// hold the turn. Keys dropped from the registry also take room while requests still need them.
+    /// Returns true if there is room for a client's keys in addition to the room for batches. The
+    /// caller must hold the turn. Keys dropped from the registry also take room while requests
+    /// still need them.
     fn has_room_for_keys(&self) -> bool;
 }
 

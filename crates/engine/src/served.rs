@@ -50,8 +50,8 @@ impl Served {
         Ok(Self { version, base, delta, signature: None, values, lane: Lane::default() })
     }
 
-    /// Returns the version with its delta in another form, such as one that was opened again;
-    /// unchanged if `delta` is not its delta.
+    /// Returns the version with `delta`, another form of its delta, for example after the delta was
+    /// opened again. If `delta` belongs to another version, the version is unchanged.
     #[must_use]
     pub fn with_delta(self, delta: Arc<Database>) -> Self {
         let is_own = |own: &Arc<Database>| own.identity().version == delta.identity().version;
@@ -92,7 +92,7 @@ impl Served {
         &self.base
     }
 
-    /// Returns the changes since then, if any.
+    /// Returns the delta, the changes since the base was built, if any.
     pub fn delta(&self) -> Option<&Arc<Database>> {
         self.delta.as_ref()
     }

@@ -6,8 +6,9 @@ use std::path::Path;
 /// Keywords of items that need an example.
 const ITEMS: [&str; 8] = ["const", "enum", "fn", "mod", "struct", "trait", "type", "use"];
 
-/// Returns the public items of a source file without an example in their documentation. Modules of
-/// their own file, and items that the crate defines and re-exports, have it where they are defined.
+/// Returns the public items of a source file without an example in their documentation. Modules
+/// with their own file, and items that the crate both defines and re-exports, have their example at
+/// the definition.
 fn without_example(source: &str) -> Vec<&str> {
     let (mut has_example, mut found) = (false, Vec::new());
     for line in source.lines().map(str::trim) {

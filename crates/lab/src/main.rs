@@ -1,5 +1,5 @@
-//! The `spirea-lab` command: benchmarks of kernels, steps, protocols and GPUs beside the limits of
-//! the machine, loads on servers, and drawings of the results.
+//! The `spirea-lab` command: benchmarks of kernels, steps, protocols and GPUs compared with the
+//! limits of the machine, loads on servers, and drawings of the results.
 
 mod bench;
 mod chain;
@@ -15,7 +15,7 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use spirea_console::output::{explained, print_error};
 use spirea_console::status::Status;
 
-/// Measurements of Spirea: kernels, steps, protocols, GPUs and servers, beside what limits them.
+/// Measurements of Spirea: kernels, steps, protocols, GPUs and servers, compared with their limits.
 #[derive(Parser)]
 #[command(name = "spirea-lab", version, max_term_width = 110)]
 struct Command {
@@ -25,7 +25,7 @@ struct Command {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Measure, beside the limits of this machine.
+    /// Measure kernels, steps and protocols, and compare them with the limits of this machine.
     #[command(subcommand)]
     Bench(bench::Bench),
     /// Change a table with every block of a chain while clients ask for the newest accounts, and
@@ -34,7 +34,7 @@ enum Action {
     /// Measure a GPU.
     #[command(subcommand)]
     Gpu(gpu::Gpu),
-    /// Ask a server at a set rate, as many clients would, and check every answer.
+    /// Send look-ups of many clients to a server at a set rate, and check every answer.
     Load(Box<load::Options>),
     /// Simulate latency against load, by the server's own scheduler.
     SimulateLoad(simulate_load::Options),

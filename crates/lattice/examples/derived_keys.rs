@@ -1,9 +1,9 @@
 //! Measures the noise of substitutions under a derived key.
 //!
 //! Packing by rotations needs keys for X -> X^5, X -> X^-1 and the big step X -> X^(5^h). Short
-//! queries bring the first two, and the server derives the third: a row of the key for
-//! X -> X^(5^j), substituted by X -> X^5, is a row of the key for X -> X^(5^(j+1)), plus the noise
-//! of a substitution. A rotation multiplies the noise of the derived rows by digits.
+//! queries carry the first two keys, and the server derives the third: a row of the key for X ->
+//! X^(5^j), substituted by X -> X^5, is a row of the key for X -> X^(5^(j+1)), plus the noise of a
+//! substitution. A rotation multiplies the noise of the derived rows by digits.
 //!
 //! Run: `cargo run --release --package spirea-lattice --example derived_keys [STEPS]`
 #![allow(clippy::print_stdout)]
@@ -13,7 +13,7 @@ use spirea_math::random::SecretRng;
 use spirea_math::sample::{Gaussian, ternary};
 use spirea_math::{Gadget, Ring};
 
-/// Big automorphisms: results are rotated one time less.
+/// Number of big automorphisms; a result takes one rotation less than this number.
 const BIG: usize = 16;
 
 /// Ciphertext (a, b) in coefficients, whose phase is b + a s.
@@ -69,7 +69,8 @@ impl Setting {
         message
     }
 
-    /// Returns the image of a ciphertext under X -> X^`exponent`, by the key for it.
+    /// Returns the image of a ciphertext under X -> X^`exponent`; `key` is the key for this
+    /// substitution.
     fn substitute(&self, key: &[Ciphertext], exponent: usize, c: &Ciphertext) -> Ciphertext {
         let Self { ring, gadget, .. } = self;
         let digits = gadget.decompose(ring, &ring.automorphism(&c.a, exponent));
@@ -122,8 +123,8 @@ fn measure(set: RingSet, steps: usize, rng: &mut SecretRng) {
     let setting = Setting::new(set, rng);
     let Setting { ring, gadget, .. } = setting;
     let (degree, doubled) = (ring.degree() as f64, 2 * ring.degree());
-    // A substitution adds the digits times the noise of the rows, and the dropped bits times the
-    // secret.
+    // A substitution adds two errors: the digits times the noise of the rows, and the dropped bits
+    // times the secret.
     let (digits, dropped) = gadget.mean_squares(ring);
     let dropped = dropped * 2.0 * degree / 3.0;
     let substitution = degree * digits * RingSet::SIGMA.powi(2) + dropped;

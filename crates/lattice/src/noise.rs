@@ -11,8 +11,9 @@ use std::f64::consts::LOG2_E;
 
 use crate::lwe::{LweSet, SCALE_BITS};
 
-/// Returns the least value of a convex function between 0 and `most`, up to the precision of
-/// numbers. What it returns is a value of the function, so a bound by every argument stays one.
+/// Returns the least value of a convex function between 0 and `most`, up to floating-point
+/// precision. The result is always a value of the function. If every value of the function is a
+/// valid bound, so is the result.
 pub(crate) fn least_of_convex(function: impl Fn(f64) -> f64, most: f64) -> f64 {
     let (mut low, mut high) = (0.0, most);
     for _ in 0..200 {
@@ -26,9 +27,10 @@ pub(crate) fn least_of_convex(function: impl Fn(f64) -> f64, most: f64) -> f64 {
     function(low)
 }
 
-/// Returns the variance added by rounding a body to a multiple of 2^k, k = `dropped_bits`: that of
-/// a uniform number from -2^(k-1) to 2^(k-1), with its ends half as likely. A body is uniform over
-/// the choice of A, so for a given A this is an estimate.
+/// Returns the variance added by rounding a body to a multiple of 2^k, k = `dropped_bits`. It is
+/// the variance of a number from -2^(k-1) to 2^(k-1) that is uniform, except that the two extremes
+/// are half as likely. A body is uniform over the choice of A, so for a given A this is an
+/// estimate.
 pub fn rounding_variance(dropped_bits: u32) -> f64 {
     match dropped_bits {
         0 => 0.0,
@@ -36,8 +38,8 @@ pub fn rounding_variance(dropped_bits: u32) -> f64 {
     }
 }
 
-/// Returns the standard deviation of the noise in an answer's entry, for a database row with the
-/// given sum of squared bytes and bodies without their `dropped_bits` lowest bits. It is the
+/// Returns the standard deviation of the noise in an answer's entry. The database row has the given
+/// sum of squared bytes, and bodies lack their `dropped_bits` lowest bits. The result is the
 /// deviation of a body times sqrt(sum of squares), since the noise of the columns is independent.
 pub fn fold_deviation(sum_of_squares: f64, dropped_bits: u32) -> f64 {
     ((LweSet::SIGMA.powi(2) + rounding_variance(dropped_bits)) * sum_of_squares).sqrt()
@@ -62,8 +64,8 @@ pub fn sub_gaussian_tail_log2(z: f64) -> f64 {
 
 /// Returns the factor x such that a sum of squares exceeds x times its mean with probability at
 /// most 2^`log2`. The sum is over independent sub-Gaussian variables whose proxies add up to
-/// `freedom` times the greatest proxy, or over their images under a linear map whose squared
-/// singular values do.
+/// `freedom` times the greatest proxy. It may also be over the images of such variables under a
+/// linear map; then the squared singular values of the map add up to `freedom` times the greatest.
 ///
 /// The sum exceeds x times the sum of the proxies with probability at most exp(-freedom (x - 1 - ln
 /// x) / 2): Markov's inequality for exp(t times the sum), whose mean is at most the product of (1 -
@@ -87,7 +89,7 @@ pub fn square_sum_excess(freedom: f64, log2: f64) -> f64 {
 /// deviations, for estimates.
 ///
 /// For z of at least 1, the result is the bound erfc(z / sqrt 2) <= sqrt(2 / pi) exp(-z^2 / 2) / z,
-/// which is within 0.1 bit of the true value from z = 4 on. Below, it is 0 (no claim).
+/// which is within 0.1 bit of the true value from z = 4 on. For z below 1, it is 0 (no claim).
 pub fn two_sided_tail_log2(z: f64) -> f64 {
     if z < 1.0 {
         return 0.0;
@@ -95,7 +97,7 @@ pub fn two_sided_tail_log2(z: f64) -> f64 {
     (-z * z / 2.0 * LOG2_E - z.log2() + 0.5 * std::f64::consts::FRAC_2_PI.log2()).min(0.0)
 }
 
-/// Entries of a hint of which the upper bits are kept, rounded to the nearest.
+/// Rounding of a hint's entries to the nearest numbers with fewer bits: only upper bits are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HintRounding {
     /// Number of rounded entries in a row: at most the length of the secret.
@@ -107,10 +109,10 @@ pub struct HintRounding {
 impl HintRounding {
     /// Bits of an exact entry.
     pub const EXACT_BITS: u32 = u32::BITS;
-    /// The fewest bits that this software packs. No bound of a fold admits fewer.
+    /// Least number of bits that this software packs. No bound of a fold permits fewer bits.
     pub const LEAST_BITS: u32 = 16;
-    /// Number of low bits that entries of a row may have in common by the content's structure: a
-    /// byte is no multiple of 2^8.
+    /// Number of low bits of a row's entries that may depend on each other through the content: a
+    /// byte other than 0 is no multiple of 2^8.
     const TIED_BITS: u32 = 8;
     /// A hint without rounded entries.
     pub const NONE: Self = Self { entries: 0, bits: Self::EXACT_BITS };
@@ -122,8 +124,8 @@ impl HintRounding {
     /// matrix determine e_i, whose magnitude is at most 2^(31 - `bits`); both are fixed before the
     /// secret is drawn. An entry s_i of the secret is uniform ternary, so strictly sub-Gaussian
     /// with variance 2/3, and independent of the others. The proxy assumes every e_i at its
-    /// maximum: content chosen against the matrix may come near it. Averages over content that does
-    /// not depend on the matrix are a third.
+    /// maximum: content chosen against the matrix may come near it. For content that does not
+    /// depend on the matrix, the average is a third of this proxy.
     pub fn proxy(self) -> f64 {
         match self.bits {
             Self::EXACT_BITS.. => 0.0,
@@ -152,7 +154,8 @@ impl HintRounding {
     ///
     /// Bounds E exp(t X) E exp(t sum e_i s_i) for the best t. Given the entries' lower bits, the
     /// second factor is a product: a third of the s_i are 0, and the others contribute a variable
-    /// of mean 0 with the proxy of an entry. Below that, the magnitude of each e_i suffices.
+    /// of mean 0 with the proxy of an entry. The square of the maximum magnitude of e_i replaces
+    /// that proxy if the square is smaller.
     pub fn independent_tail_log2(self, tolerated: f64, proxy: f64) -> f64 {
         const NOT_ZERO: f64 = 2.0 / 3.0;
         let (entries, of_entry) = match self.bits {
@@ -163,8 +166,9 @@ impl HintRounding {
             let of_secret = (NOT_ZERO * (t * t * of_entry / 2.0).exp_m1()).ln_1p();
             t * t * proxy / 2.0 + entries * of_secret - t * tolerated
         };
-        // The exponent is convex in t. Its least t is at most the one for entries of this proxy
-        // that are 0 in a third of all cases.
+        // The exponent is convex in t. The t of its minimum is at most the best t for a Gaussian
+        // with variance proxy + 2/3 entries of_entry. This holds because the derivative of
+        // of_secret is at least 2/3 t of_entry.
         let most = tolerated.max(0.0) / (proxy + entries * NOT_ZERO * of_entry);
         (1.0 + least_of_convex(exponent, most) * LOG2_E).min(0.0)
     }
@@ -178,9 +182,10 @@ impl HintRounding {
     }
 }
 
-/// Returns log2 of a bound on the probability that the error of any of `entries` bytes exceeds
-/// `share` of what decoding tolerates, for every database of `columns` columns. The database is
-/// fixed before noise and secret are drawn, and the rounding error of the answer is bounded.
+/// Returns log2 of a bound on the probability that the error of any of `entries` bytes exceeds the
+/// fraction `share` of the error that decoding tolerates, for every database of `columns` columns.
+/// The database is fixed before noise and secret are drawn, and the rounding error of the answer is
+/// bounded.
 pub fn exceedance_log2(
     columns: usize,
     hint: HintRounding,
@@ -317,8 +322,8 @@ mod tests {
         assert!(exceedance_log2(1 << 20, HintRounding::NONE, 16, 1, 1.0) < -60.0);
         assert!(exceedance_log2(1 << 23, HintRounding::NONE, 16, 1, 1.0) > -60.0);
     }
-    /// The deviation of the sum of e_i s_i, over fresh secrets, with every rounding error at its
-    /// maximum and as it is on average.
+    /// Measures the deviation of the sum of e_i s_i over fresh secrets: first with every rounding
+    /// error at its maximum, then with uniform rounding errors.
     #[test]
     fn measured_errors_of_rounded_hints_are_near_their_proxy() {
         let mut rng = SecretRng::deterministic_for_tests(7);
@@ -380,9 +385,9 @@ mod tests {
         [0, 1, 2, 3].map(|i| number >> (bits * i) & ((1 << bits) - 1))
     }
 
-    /// The step of the bound's proof about products, checked for all numbers of a small ring: if
-    /// coefficients of `row` are below 2^m, row * a has equally many values in all cases with the
-    /// same lower m bits. Here m is 2; the proof has 8.
+    /// Checks the step of the bound's proof about products, for all elements of a small ring. If
+    /// the coefficients of `row` are below 2^m and `a` is uniform, all values of row * a with the
+    /// same lower m bits are equally likely. Here m is 2; in the proof, m is 8.
     #[test]
     fn products_of_any_row_and_a_uniform_polynomial_have_independent_upper_bits() {
         const TIED: u32 = 2;
@@ -403,8 +408,8 @@ mod tests {
         assert!(tied_above_one_bit, "a smaller m would do");
     }
 
-    /// The errors of rounded rows of content that has nothing to do with the matrix: constant rows
-    /// of odd and of even bytes, and a single byte.
+    /// Tests the errors of rounded rows of content that does not depend on the matrix: constant
+    /// rows of an odd and of an even byte, an alternating row, and a single byte.
     #[test]
     fn errors_of_rows_that_do_not_depend_on_the_matrix_stay_below_their_bound() {
         const COLUMNS: usize = 256;
@@ -439,7 +444,7 @@ mod tests {
                 for z in [2.0, 2.5, 3.0] {
                     let beyond = errors.iter().filter(|error| error.abs() > z * deviation).count() as f64;
                     let bound = hint.independent_tail_log2(z * deviation, 0.0).exp2() * MATRICES as f64;
-                    // Three deviations of a count with this mean.
+                    // Allows three standard deviations of a count with mean `bound`.
                     assert!(beyond <= bound + 3.0 * bound.sqrt(), "{beyond} beyond {z}, bound {bound}");
                 }
             }
@@ -457,23 +462,26 @@ mod tests {
             assert!(found <= every + 1e-9, "{bits} bits, {columns} columns: {found}, {every}");
             let average = proxy + hint.proxy() / 3.0;
             let gaussian = two_sided_tail_log2(tolerated / average.sqrt());
-            // The factor sqrt(pi / 2) z, and the fourth moments of the products e_i s_i.
+            // The bound loses the factor sqrt(pi / 2) z, and more through the fourth moments of the
+            // products e_i s_i.
             let loss = found - gaussian;
             assert!(loss > 0.0 && loss < 8.0 - 0.05 * gaussian, "{bits} bits, {columns} columns: {loss}");
         }
-        // Without roundings it is the sub-Gaussian tail.
+        // Without roundings, the bound is the sub-Gaussian tail.
         for z in [1.0, 3.0, 12.0] {
             let found = HintRounding::NONE.independent_tail_log2(z * 7.0, 49.0);
             assert!((found - sub_gaussian_tail_log2(z)).abs() < 1e-6, "{z}: {found}");
         }
         assert_eq!(HintRounding::NONE.independent_tail_log2(-1.0, 49.0), 0.0);
-        // 24 kept bits leave 8: the magnitude alone. With fewer bits, the mean counts little.
+        // With 24 kept bits, 8 bits are rounded away, and the proxy is the squared maximum
+        // magnitude. With fewer kept bits, the mean counts little.
         let of_entry = |bits| HintRounding { entries: 1, bits }.proxy_of_entry();
         assert_eq!([of_entry(24), of_entry(31)], [2f64.powi(14), 1.0]);
         assert!((of_entry(16) / (2f64.powi(32) / 12.0) - 1.0).abs() < 1e-4);
     }
 
-    /// By averages 16 bits would do, with z = 15. Content chosen against the matrix has z = 8.6.
+    /// For average errors 16 bits would suffice, with z = 15. For content chosen against the
+    /// matrix, z is only 8.6.
     #[test]
     fn the_fewest_bits_are_those_of_the_largest_errors_and_not_of_average_ones() {
         for set in LweSet::ALL {
@@ -483,23 +491,24 @@ mod tests {
                         exceedance_log2(columns, HintRounding { entries: degree, bits }, 16, entries, 1.0)
                     };
                     let chosen = HintRounding::fewest_bits(-60.0, |bits| of(bits, set.degree()));
-                    // An average error has a third of the square.
+                    // The mean square of an error is a third of its maximum square.
                     let average = HintRounding::fewest_bits(-60.0, |bits| of(bits, set.degree() / 3));
                     assert_eq!((chosen, average), (17, 16), "{}: {columns}, {entries}", set.name());
                     assert!(of(17, set.degree()) < -60.0 && of(16, set.degree()) > -60.0);
                 }
             }
         }
-        // 8355840 / sqrt((3.2 * 255)^2 * 32768 + 2/3 1280 2^28) = 16.70, and 8.603 for 2^30.
+        // 8355840 / sqrt((3.2 * 255)^2 * 32768 + 2/3 1280 2^28) = 16.68, and 8.63 with 2^30 in
+        // place of 2^28.
         let z = |bits| -> f64 {
             let log2 = exceedance_log2(1 << 15, HintRounding { entries: 1280, bits }, 16, 1, 1.0);
             (2.0 * (1.0 - log2) / LOG2_E).sqrt()
         };
         assert!((z(17) - 16.70).abs() < 0.05 && (z(16) - 8.63).abs() < 0.05, "{} and {}", z(17), z(16));
-        // No shape of a fold has so little noise that fewer would do.
+        // Even without the noise of a fold, 16 bits do not suffice.
         let least = exceedance_log2(0, HintRounding { entries: 1280, bits: 16 }, 16, 1, 1.0);
         assert!(least > -60.0, "{least}");
-        // Where the noise alone takes nearly all, no rounding is small enough.
+        // If the noise alone exceeds the allowed failure, no rounding is small enough.
         assert_eq!(HintRounding::fewest_bits(-60.0, |_| -59.0), 32);
     }
 }

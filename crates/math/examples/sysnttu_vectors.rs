@@ -98,7 +98,8 @@ impl<W: Write> Program<W> {
     fn all(&mut self) -> std::io::Result<()> {
         let degree = self.lanes * self.lanes;
         let (rows, columns) = self.rows_and_columns();
-        // Inputs that most likely reveal errors: all zeros, all maximal, and single coefficients.
+        // Writes transforms of inputs that most likely reveal errors: all zeros, all maximal, and
+        // single coefficients.
         for (prime, modulus) in PRIMES.iter().enumerate() {
             let largest = modulus.value() - 1;
             for inverse in [false, true] {
@@ -111,8 +112,8 @@ impl<W: Write> Program<W> {
                 }
             }
         }
-        // Every prime and direction immediately after every other, and at all distances up to two
-        // polynomials.
+        // Runs every prime and direction immediately after every other, and at all distances up to
+        // two polynomials.
         for of in 0..8 {
             for next in 0..=of {
                 self.random_transform(of % 4, of >= 4)?;
@@ -123,7 +124,7 @@ impl<W: Write> Program<W> {
             self.idle(cycles)?;
             self.random_transform(cycles % 4, cycles / 4 % 2 == 1)?;
         }
-        // Products, with the same kinds of inputs.
+        // Writes products, with the same kinds of inputs.
         for (prime, modulus) in PRIMES.iter().enumerate() {
             let largest = modulus.value() - 1;
             for depth in [1, DEPTH] {

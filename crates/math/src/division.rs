@@ -28,8 +28,8 @@ impl Divisor {
     #[inline]
     pub const fn divide(self, number: u64) -> (u64, u64) {
         let high = ((number as u128 * self.reciprocal as u128) >> 64) as u64;
-        // The sum would take 65 bits, so half of the difference is added first, unless the divisor
-        // is 1.
+        // The sum of `high` and `number` may take 65 bits, so half of their difference is added
+        // instead, unless the divisor is 1.
         let (first, then) = if self.bits == 0 { (0, 0) } else { (1, self.bits - 1) };
         let quotient = (high + ((number - high) >> first)) >> then;
         (quotient, number - quotient * self.divisor)

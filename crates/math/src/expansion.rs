@@ -86,7 +86,8 @@ mod tests {
     fn a_pruned_tree_has_few_more_substitutions_than_leaves() {
         let expansion = Expansion::covering(1320);
         assert_eq!((expansion.levels(), expansion.nodes(0), expansion.nodes(11)), (11, 1, 1320));
-        // The papers' tree has 2047; a binary tree of 1320 leaves has 1319 inner nodes.
+        // The papers' tree has 2047 substitutions. A binary tree of 1320 leaves has 1319 inner
+        // nodes, each a substitution.
         assert!((1319..1330).contains(&expansion.substitutions()), "{}", expansion.substitutions());
     }
 

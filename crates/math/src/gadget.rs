@@ -32,8 +32,8 @@ impl Gadget {
         }
     }
 
-    /// Returns the number of forward transforms modulo one prime for the digits of a polynomial,
-    /// over all primes. A residue's values modulo its own prime are already known.
+    /// Returns the number of forward transforms for the digits of a polynomial, counting each prime
+    /// separately. A residue's values modulo its own prime are already known.
     pub fn forward_transforms(self, ring: &Ring) -> usize {
         let primes = ring.limbs().len();
         match self {
@@ -134,7 +134,7 @@ mod tests {
         for (i, (limb, a)) in ring.limbs().iter().zip(a.chunks_exact_mut(ring.degree())).enumerate() {
             public_residues(&[seed; 32], i as u64, limb.prime(), a);
         }
-        // The ends of the range would reveal a lost carry.
+        // The extreme values of the range would reveal a lost carry.
         let (half, low) = ((ring.modulus() / 2) as i128, -((ring.modulus() / 2) as i128));
         for (i, value) in
             [0, 1, -1, half, low, half - 1, low + 1, 1 << 17, (1 << 17) - 1].into_iter().enumerate()

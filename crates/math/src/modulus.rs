@@ -48,21 +48,22 @@ impl Modulus {
         self.sub(0, a)
     }
 
-    /// Returns a b mod q for any words. Uses a division, whose time may depend on the words: for
-    /// public values only.
+    /// Returns `a` times `b` mod q, for any words. Uses a division, whose time may depend on the
+    /// words: for public values only.
     #[inline]
     pub const fn mul(self, a: u32, b: u32) -> u32 {
         (a as u64 * b as u64 % self.0 as u64) as u32
     }
 
-    /// Returns a signed number of magnitude below q, mod q. A single masked addition: usable for
-    /// secrets.
+    /// Returns `a` mod q, for a signed number of magnitude below q. A single masked addition:
+    /// usable for secrets.
     #[inline]
     pub const fn lift(self, a: i32) -> u32 {
         (a as u32).wrapping_add(self.0 & (a >> 31) as u32)
     }
 
-    /// Returns a signed number mod q, in [0, q). Uses a division: for public values only.
+    /// Returns `a` mod q, in [0, q), for any signed number. Uses a division: for public values
+    /// only.
     #[inline]
     pub const fn from_signed(self, a: i64) -> u32 {
         a.rem_euclid(self.0 as i64) as u32
@@ -128,7 +129,7 @@ impl Modulus {
     pub fn least_root_of_unity(self, order: usize) -> u32 {
         let root = self.root_of_unity(order);
         let square = self.mul(root, root);
-        // The primitive roots are the odd powers of any of them.
+        // The primitive roots are the odd powers of any primitive root.
         let odd_powers = std::iter::successors(Some(root), |&power| Some(self.mul(power, square)));
         odd_powers.take(order.div_ceil(2)).min().unwrap_or(root)
     }
@@ -156,7 +157,7 @@ impl Barrett {
         subtract_if_reached((x - quotient * self.modulus.0 as u64) as u32, self.modulus.0)
     }
 
-    /// Returns a b mod q for any words.
+    /// Returns `a` times `b` mod q, for any words.
     #[inline]
     pub const fn mul(self, a: u32, b: u32) -> u32 {
         self.reduce(a as u64 * b as u64)

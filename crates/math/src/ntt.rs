@@ -26,7 +26,8 @@ impl NttPlan {
     }
 
     /// Creates a plan whose values are those at the odd powers of `root`: place i has the value at
-    /// `root`^(2 r + 1), where r is i with its bits reversed. The root decides the order alone.
+    /// `root`^(2 r + 1), where r is i with its bits reversed. The choice of the root affects only
+    /// the order of the values.
     ///
     /// # Panics
     /// If `degree` is not a power of two of at least 2, or `root` is not a primitive 2 `degree`-th

@@ -68,8 +68,8 @@ pub fn public_row(seed: &Seed, row: u64, words: &mut [u32]) {
 
 /// Fills `words` with the uniform residues of stream `row` of `seed`.
 ///
-/// They are the words of [`public_row`]'s stream in order, each truncated to the bits of the prime,
-/// without those that are not below the prime.
+/// They are the words of [`public_row`]'s stream in order, each truncated to the bits of the prime.
+/// Truncated words that are not below the prime are skipped.
 pub fn public_residues(seed: &Seed, row: u64, modulus: Modulus, words: &mut [u32]) {
     let mut stream = ChaCha20Rng::from_seed(*seed);
     stream.set_stream(row);

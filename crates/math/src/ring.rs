@@ -157,7 +157,8 @@ impl Ring {
         a
     }
 
-    /// Returns [`Ring::lift`] of numbers of magnitude up to 2^33 times every prime.
+    /// Returns the same polynomial as [`Ring::lift`], for numbers whose magnitude is at most 2^33
+    /// times the smallest prime.
     pub fn lift_wide(&self, coefficients: &[i64]) -> Vec<u32> {
         let mut a = self.zero();
         self.each_mut(&mut a, |limb, a| {
@@ -218,7 +219,8 @@ impl Ring {
                 // The degree is a power of two.
                 let exponent = exponent(i) & (2 * self.degree - 1);
                 let prime = limb.prime().value();
-                // -a if a is not 0. A mask selects, since a may be secret; the exponent is public.
+                // The negative of a is the prime minus a, or 0 if a is 0. A mask selects the case,
+                // because a may be secret; the exponent is public.
                 let negative = prime.wrapping_sub(a) & opaque((a.wrapping_neg() as i32 >> 31) as u32);
                 out[exponent & (self.degree - 1)] = if exponent >= self.degree { negative } else { a };
             }

@@ -32,11 +32,11 @@ pub struct Rotations {
     steps: usize,
 }
 
-/// Form of the chunks in a query that brings its keys, and with it the keys that the query brings.
+/// Form of the chunks in a query that carries its keys. The form determines these keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SentChunks {
-    /// One ciphertext, which expands to the chunks. It takes a key for each level of the expansion,
-    /// and those of all rotations ([`Rotations::keys`]).
+    /// One ciphertext, which expands to the chunks. The query carries a key for each level of the
+    /// expansion, and the keys of all rotations ([`Rotations::keys`]).
     Expanded(Expansion),
     /// A ciphertext for each chunk. The keys are those for X -> X^5 and X -> X^-1. The server
     /// derives the key of the big step: a row of the key for X -> X^(5^j), substituted by X -> X^5,
@@ -45,7 +45,7 @@ pub enum SentChunks {
 }
 
 impl SentChunks {
-    /// Returns the number of keys that a query brings.
+    /// Returns the number of keys that a query carries.
     pub fn keys(self) -> usize {
         match self {
             Self::Expanded(expansion) => expansion.levels() as usize + Rotations::KEYS,
@@ -53,7 +53,7 @@ impl SentChunks {
         }
     }
 
-    /// Returns the number of ciphertexts behind the keys.
+    /// Returns the number of ciphertexts that follow the keys.
     pub fn ciphertexts(self, rotations: Rotations) -> usize {
         match self {
             Self::Expanded(_) => 1,
@@ -70,7 +70,7 @@ impl SentChunks {
         }
     }
 
-    /// Returns the exponents of the substitutions whose keys a query brings, in order.
+    /// Returns the exponents of the substitutions whose keys a query carries, in order.
     pub fn exponents(self, degree: usize, rotations: Rotations) -> Vec<usize> {
         let by_rotations = rotations.keys(degree);
         match self {
@@ -160,8 +160,8 @@ impl Rotations {
     }
 
     /// Returns the number of substitutions by X -> X^5 that derive a row of the big step's key from
-    /// the row for X -> X^5; 0 if there is no big step. The row is the last of as many images of a
-    /// chunk.
+    /// the row for X -> X^5; 0 if there is no big step. If the row for X -> X^5 were a chunk, the
+    /// derived row would be the last of its images under powers of 5.
     pub fn derivations(&self) -> usize {
         if self.big() == 1 { 0 } else { self.steps - 1 }
     }
@@ -191,12 +191,13 @@ impl Rotations {
         power(degree, self.steps * big)
     }
 
-    /// Returns the sums P_g of a chunk's plaintexts H_0, H_1, ... for all g: sum m is that for the
+    /// Returns the sums P_g of a chunk's plaintexts H_0, H_1, ... for all g: sum m belongs to the
     /// exponent 2 m + 1. `plaintexts` are `entries` polynomials, concatenated. Each coefficient is
     /// a sum of `entries` numbers.
     ///
-    /// The sums E and O over the even and the odd entries depend on the exponent modulo half as
-    /// much, and P = E + g(Y)^-1 O. This takes n log2 n additions of polynomials instead of n^2.
+    /// The sums E and O over the even and the odd entries depend on the exponent modulo n only,
+    /// instead of 2n, and P = E + g(Y)^-1 O. This takes n log2 n additions of polynomials instead
+    /// of n^2.
     pub fn sums(&self, degree: usize, plaintexts: Vec<i32>) -> Vec<i32> {
         let (entries, stride) = (self.entries, degree / self.entries);
         let (mut from, mut to) = (plaintexts, vec![0; entries * degree]);
@@ -227,8 +228,8 @@ impl Rotations {
         let big = self.big_exponent(degree, big);
         let exponent = big * self.small_exponent(degree, small) % (2 * self.entries);
         let sum = &sums[exponent / 2 * degree..][..degree];
-        // Coefficient i of the image is at i times the exponent of the inverse of the applied map.
-        // The applied map is the inverse of big, so this is big itself.
+        // Coefficient i of the image comes from place i k, where k is the exponent of the inverse
+        // of the applied map. The applied map is the inverse of `big`, so k is `big` itself.
         let mut place = 0;
         for coefficient in plaintext {
             *coefficient = if place < degree { sum[place] } else { -sum[place - degree] };
@@ -339,7 +340,8 @@ mod tests {
         }
         assert_eq!(rotations.big_exponent(degree, 3), big * rotations.big_exponent(degree, 2) % 8192);
         assert_eq!((rotations.leaves(), rotations.of_chunk(2), rotations.big()), (80, 32..48, 16));
-        // 75 for the images of the chunks, and 15 for one result (docs/protocols/ring.md).
+        // 75 substitutions for the images of the chunks, and 15 for one result
+        // (docs/protocols/ring.md).
         assert_eq!(rotations.substitutions(1), 90);
     }
 
@@ -381,7 +383,7 @@ mod tests {
             for (m, sum) in sums.chunks_exact(degree).enumerate() {
                 let mut expected = vec![0; degree];
                 for (i, plaintext) in plaintexts.chunks_exact(degree).enumerate() {
-                    // Multiplied by X^-(k i N/n), k = 2m + 1.
+                    // The plaintext is multiplied by X^-(k i N/n), where k = 2m + 1.
                     let shift = (2 * m + 1) * i * (degree / entries) % (2 * degree);
                     for (r, &coefficient) in plaintext.iter().enumerate() {
                         let place = (r + 2 * degree - shift) % (2 * degree);

@@ -66,7 +66,7 @@ mod tests {
         for _ in 0..300_000 {
             counts[(ternary(&mut rng) + 1) as usize] += 1;
         }
-        // Six standard deviations of a binomial with p = 1/3.
+        // Allows six standard deviations of a binomial distribution with p = 1/3.
         assert!(counts.iter().all(|&c| (c - 100_000).abs() < 6 * 258), "{counts:?}");
     }
 

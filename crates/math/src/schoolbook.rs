@@ -2,7 +2,7 @@
 
 use crate::modulus::Modulus;
 
-/// Returns a b in Z_q\[X\]/(X^N + 1), N = `a.len()`.
+/// Returns `a` times `b` in Z_q\[X\]/(X^N + 1), N = `a.len()`.
 ///
 /// # Panics
 /// If the lengths differ.
@@ -20,7 +20,7 @@ pub fn negacyclic_product(modulus: Modulus, a: &[u32], b: &[u32]) -> Vec<u32> {
     product
 }
 
-/// Returns a b in Z_{2^32}\[X\]/(X^N + 1), N = `a.len()`.
+/// Returns `a` times `b` in Z_{2^32}\[X\]/(X^N + 1), N = `a.len()`.
 ///
 /// # Panics
 /// If the lengths differ.

@@ -1,9 +1,11 @@
-//! Marks in the code where secrets begin and end, so that a test can follow them in between.
+//! Functions that mark where secrets begin and end in the code, so that a test can follow the
+//! secrets in between.
 //!
-//! No branch and no address in client code depends on a secret. `make test-constant-time` runs it
-//! under valgrind with every secret marked as undefined, and `make test-constant-time-web`
-//! interprets the WebAssembly module that ships; both fail if a secret affects control flow or
-//! addresses. In all other builds these functions do nothing. (docs/constant-time.md)
+//! No branch and no address in client code depends on a secret. `make test-constant-time` runs
+//! client code under valgrind with every secret marked as undefined, and
+//! `make test-constant-time-web` interprets the WebAssembly module that ships; both fail if a
+//! secret affects control flow or addresses. In all other builds these functions do nothing.
+//! (docs/constant-time.md)
 
 /// Reason for declassifying whether stored evaluation keys are intact.
 pub const DAMAGED_KEYS_ARE_DROPPED: &str = "kept evaluation keys that are damaged are dropped";

@@ -41,8 +41,8 @@ fn names_of(name: &str, count: usize) -> Asked {
 /// Length of the random part of a dummy's name, in bytes.
 const DUMMY_BYTES: usize = 16;
 
-/// Keys to look up for domains, the same number for each domain: itself, its shortest parents, and
-/// dummies that no table contains.
+/// Keys to look up for domains, the same number for each domain: the domain itself, its shortest
+/// parents, and dummies that no table contains.
 ///
 /// Duplicates are kept. Hence servers learn the number of domains, and nothing about their labels.
 pub struct DomainKeys {
@@ -72,12 +72,13 @@ impl DomainKeys {
         Ok(Self { names, keys })
     }
 
-    /// All keys, in the order of the domains, the same number for each.
+    /// All keys, in the order of the domains, with the same number of keys for each domain.
     pub fn keys(&self) -> &[Zeroizing<Vec<u8>>] {
         &self.keys
     }
 
-    /// Names of each domain: those asked for, whose keys precede the dummies, and those left out.
+    /// Names of each domain: the names asked for, whose keys precede the dummies, and the names
+    /// left out.
     pub fn names(&self) -> &[Asked] {
         &self.names
     }

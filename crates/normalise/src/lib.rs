@@ -41,7 +41,7 @@ pub fn form(steps: Vec<KeyStep>, region: Option<String>) -> Result<KeyForm, Stri
 /// Checks that this software can bring keys into a form.
 ///
 /// # Errors
-/// The fault, if it cannot: an unknown region.
+/// The fault: an unknown region.
 pub fn check(form: &KeyForm) -> Result<(), String> {
     form.region.as_deref().map_or(Ok(()), |region| steps::region(region).map(drop))
 }
@@ -58,8 +58,8 @@ pub fn normalised(form: &KeyForm, key: &[u8]) -> Result<Zeroizing<Vec<u8>>, &'st
         for step in &form.steps {
             text = Zeroizing::new(steps::step(*step, form.region.as_deref(), &text)?);
         }
-        // A step may undo another: composed text is decomposed if only the capital letter has an
-        // accented form.
+        // A step may undo another. For example, converting to lower case decomposes a letter if
+        // only its capital has a composed form.
         if form.steps.len() == 1 || text == before {
             break;
         }

@@ -43,8 +43,8 @@ fn domain(text: &str) -> Option<String> {
     (!name.is_empty()).then_some(name)
 }
 
-/// Returns a phone number in E.164 form. The library reads numbers even from nonsense with a plus
-/// sign, and may read another number from the number that it wrote; such a text has no form.
+/// Returns a phone number in E.164 form. The library parses even nonsense with a plus sign. If it
+/// then parses its own output as another number, the text has no form.
 fn phone(text: &str, region_code: Option<&str>) -> Option<String> {
     let region = region_code.map(region).transpose().ok()?;
     let e164 = |text: &str| {

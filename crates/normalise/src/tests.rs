@@ -81,7 +81,7 @@ fn characters_that_are_newer_than_this_software_are_unknown_to_it() {
     assert!(is_known(Some(&of(&[KeyStep::Hex], None)), key) && is_known(None, key));
 }
 
-/// Every character, alone and after a letter with which it may combine.
+/// Tests every character alone and next to letters with which it may combine.
 #[test]
 fn forms_of_characters_are_reached_at_once() {
     use KeyStep::{Domain, Lower, Nfc, Trim};

@@ -60,7 +60,7 @@ struct Machine {
 
 /// Backend for folds by shares of bits, in the memories of DPUs; the processor expands the keys.
 ///
-/// To run rings as well: `Split::new(cpu, pim)`.
+/// `Split::new(cpu, pim)` creates a backend that also runs rings.
 #[derive(Clone)]
 pub struct PimBackend {
     machine: Arc<Machine>,
@@ -83,9 +83,9 @@ impl PimBackend {
     /// Allocates DPUs, loads the program and detects the DPUs that work.
     ///
     /// # Errors
-    /// [`PimError::Settings`] for no clusters, or queries other than 1 to 4; [`PimError::Tasklets`]
-    /// and [`PimError::Wram`] for an impossible build; the errors of the SDK; [`PimError::Lost`] if
-    /// no DPU of a cluster works.
+    /// [`PimError::Settings`] if there are no clusters, or the number of queries is not 1 to 4;
+    /// [`PimError::Tasklets`] and [`PimError::Wram`] for an impossible build; the errors of the
+    /// SDK; [`PimError::Lost`] if no DPU of a cluster works.
     pub fn new(sdk: &dyn Sdk, config: PimConfig, cpu: Arc<CpuBackend>) -> Result<Self, PimError> {
         if config.clusters == 0 || !(1..=MOST_QUERIES).contains(&config.queries) {
             return Err(PimError::Settings(format!(
@@ -226,9 +226,10 @@ impl ShareBackend for PimBackend {
         self.share_folds(rows, prf, &[ShareFold { first_row, keys }])
     }
 
-    /// Keys without a common block are one query of a pass: their bits follow one another, and each
-    /// block's sum belongs to one key. So bins take as many queries of a pass as there are bins
-    /// that meet the same block: two if bins are not smaller than blocks.
+    /// Keys that have no block in common share one query of a pass. Their bits follow one another,
+    /// and each block's sum belongs to one key. The number of queries that bins need is therefore
+    /// the largest number of bins that overlap one block. It is two if bins are not smaller than
+    /// blocks.
     ///
     /// # Errors
     /// The errors of the trait; [`BackendError::Unavailable`] for shares that are words, and
@@ -255,7 +256,7 @@ impl ShareBackend for PimBackend {
             return Ok(Vec::new());
         }
         let answers = Mutex::new(vec![None; keys.len()]);
-        // A pass takes only so many queries that every cluster gets some, as `Arrangement` plans.
+        // Limits the queries of a pass, so that every cluster gets some, as `Arrangement` plans.
         let queries =
             selections.count().div_ceil(self.machine.clusters.len()).min(self.queries_at_once(rows));
         let queue = Queue::new(2 * self.machine.config.queries * self.machine.clusters.len());

@@ -18,7 +18,7 @@ const ARGUMENTS: usize = 12;
 /// DPUs that hold a whole copy of every table.
 pub(crate) struct Cluster {
     set: Box<dyn DpuSet>,
-    /// True for each DPU that has failed: it is not used again.
+    /// True for each DPU that has failed and is not used again.
     failed: Vec<bool>,
     /// Reason of the last failure.
     reason: String,
@@ -43,7 +43,7 @@ impl Common {
     const NOTHING: Self =
         Self { slice_bytes: 8, slices: 0, queries: 1, block_bytes: 8, database: 0, slice_stride: 0 };
 
-    /// Returns the bytes of each DPU's result. Selectors lie behind the result.
+    /// Returns the bytes of each DPU's result. Selectors follow the result.
     pub fn result_bytes(&self) -> usize {
         HEADER + self.queries * self.slices * self.slice_bytes
     }
@@ -101,7 +101,7 @@ impl Cluster {
                 for (&block, to) in round.blocks.iter().zip(staging.chunks_exact_mut(bytes)) {
                     let Range { start, end } = records(block);
                     let (from, to_record) = ((start + first).min(end), (start + first + count).min(end));
-                    // Bytes behind the last record of a shorter block are never read.
+                    // Bytes after the last record of a shorter block are never read.
                     let to = &mut to[..(to_record - from) * slices.bytes];
                     slices.gather(table.bytes(), slice, from..to_record, to);
                 }
@@ -146,7 +146,8 @@ impl Cluster {
         times.add(phases::FOLD, started.elapsed());
         if let Err(error) = outcome {
             match error {
-                // The other DPUs have finished nevertheless; the results below show which have not.
+                // The other DPUs have finished nevertheless. The results below show which DPUs have
+                // failed.
                 PimError::Fault(reason) => self.reason = reason,
                 error => return Err(error),
             }

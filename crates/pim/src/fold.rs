@@ -13,9 +13,9 @@ use crate::selectors::{Bits, Selection, interleave};
 use crate::shape::{GROUP, HEADER};
 use crate::table::Table;
 
-/// Returns the answers to some selections, at most as many selections as a pass of the table takes,
-/// in the DPUs' form: for each answer of a selection the exclusive or of the selected records'
-/// slices. A DPU that fails is not used again, and other DPUs fold its block.
+/// Returns the answers of `selections`; their number must not exceed the queries of a pass over the
+/// table. An answer has the DPUs' form: the exclusive or of the selected records' slices. If a DPU
+/// fails, it is not used again, and other DPUs fold its block.
 ///
 /// # Errors
 /// [`PimError::Lost`] if too few DPUs are left, and the errors of the SDK.
@@ -69,7 +69,7 @@ pub(crate) fn fold(
             let result = &results[dpu * common.result_bytes()..][HEADER..common.result_bytes()];
             let of_selections = selections.iter().zip(&mut answers).zip(result.chunks_exact(record_bytes));
             for ((selection, answers), sum) in of_selections {
-                // A block that no key of a selection meets has no answer.
+                // A block has no answer if no key of the selection has rows in it.
                 if let Some(place) = selection.answer_of(block) {
                     answers[place].iter_mut().zip(sum).for_each(|(answer, byte)| *answer ^= byte);
                 }

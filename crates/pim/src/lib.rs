@@ -1,11 +1,11 @@
 //! Processing in memory: folds by shares of bits, done where the records are (IM-PIR, Mwaisela and
 //! others, Middleware 2025).
 //!
-//! The host expands keys of distributed point functions. Processors beside each bank of memory
-//! (DPUs) fold the records that they hold, and the host adds up their results. [`PimBackend`]
-//! implements `ShareBackend` in this way. It reaches the hardware only through [`sdk`], which has
-//! two implementations: the vendor's library, found at run time, and [`Emulation`]. The device
-//! program is `dpu/dpxor.c`. `docs/protocols/pim.md` describes the whole.
+//! The host expands keys of distributed point functions. Processors at each bank of memory (DPUs)
+//! fold the records that they hold, and the host adds up their results. [`PimBackend`] implements
+//! `ShareBackend` in this way. It reaches the hardware only through [`sdk`], which has two
+//! implementations: the vendor's library, found at run time, and [`Emulation`]. The device program
+//! is `dpu/dpxor.c`. `docs/protocols/pim.md` describes the whole.
 
 mod backend;
 mod cluster;

@@ -4,7 +4,7 @@
 pub const EVALUATE: &str = "dpf_evaluate";
 /// Transfer of share bits and arguments to the DPUs.
 pub const SCATTER: &str = "pim_scatter";
-/// Fold of the records on the DPUs: dpXOR.
+/// Fold of the records on the DPUs (dpXOR in the paper).
 pub const FOLD: &str = "pim_fold";
 /// Transfer of results to the host.
 pub const GATHER: &str = "pim_gather";
@@ -14,5 +14,5 @@ pub const AGGREGATE: &str = "pim_aggregate";
 /// cannot hold.
 pub const LOAD: &str = "pim_load";
 
-/// All phases, in the order in which a query meets them.
+/// All phases, in the order in which a query passes through them.
 pub const ALL: [&str; 6] = [EVALUATE, LOAD, SCATTER, FOLD, GATHER, AGGREGATE];

@@ -20,7 +20,7 @@ pub(crate) struct Queue<T> {
     room: usize,
 }
 
-/// Cluster that takes tasks, until this is dropped.
+/// Registration of a cluster that takes tasks; it ends when dropped.
 pub(crate) struct Worker<'a, T>(&'a Queue<T>);
 
 impl<T> Queue<T> {
@@ -65,8 +65,8 @@ impl<T> Queue<T> {
 
 impl<T> Worker<'_, T> {
     /// Waits for `count` tasks, so that the number of passes does not depend on the time at which
-    /// tasks come. Takes fewer once the queue is closed. Returns none if no task is left and none
-    /// can be given back by another cluster.
+    /// tasks come. Takes fewer once the queue is closed. Returns an empty list if no task is left,
+    /// and no other cluster can give a task back.
     pub fn take(&self, count: usize) -> Vec<T> {
         let count = count.min(self.0.room);
         let mut state = self.0.state();

@@ -12,8 +12,7 @@ use crate::table::Table;
 
 /// Keys of several folds, and the selections made from them.
 pub(crate) struct Round {
-    /// All keys, those of a selection one after another: selections are completed approximately in
-    /// this order.
+    /// All keys, ordered by selection. Selections are completed approximately in this order.
     pub keys: Vec<Key>,
     /// Selections made from the keys.
     pub selections: Selections,
@@ -28,7 +27,7 @@ pub(crate) struct Selections {
     open: Vec<Mutex<Option<(Selection, usize)>>>,
 }
 
-/// Key, as (fold, key), and the blocks that it meets.
+/// Key, as (fold, key), and the blocks that contain its rows.
 type Taken = ((usize, usize), Range<usize>);
 
 impl Round {

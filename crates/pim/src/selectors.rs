@@ -7,15 +7,17 @@ use spirea_dpf::Leaf;
 
 use crate::shape::GROUP;
 
-/// Share bits over all rows of a table, lowest first: 0 for rows that no key meets.
+/// Share bits of all rows of a table, lowest first. Rows to which no key's point corresponds have
+/// the bit 0.
 pub(crate) type Bits = Vec<u64>;
 
-/// Selection of a query of a pass: bits of keys without a common block, and the answers that blocks
-/// belong to.
+/// Selection of one query of a pass: the bits of keys that have no block in common, and the answer
+/// to which each block belongs.
 pub(crate) struct Selection {
     /// Bits of all keys.
     pub bits: Bits,
-    /// Blocks that each key meets, in order and disjoint, and the place of the key's answer.
+    /// For each key, the blocks that contain its rows and the place of its answer. The blocks are
+    /// in order, and no two keys have a common block.
     pub answers: Vec<(Range<usize>, usize)>,
 }
 
@@ -27,13 +29,14 @@ impl Selection {
     }
 }
 
-/// Adds the shares of a key to the bits of a table's rows; the key's point 0 meets row `first_row`.
+/// Adds the shares of a key to the bits of a table's rows; the key's point 0 corresponds to row
+/// `first_row`.
 pub(crate) fn place(leaves: &[Leaf], points: usize, first_row: usize, bits: &mut [u64]) {
     let words: &[u64] = bytemuck::cast_slice(leaves);
     let word = |i: usize| {
         let left = points.saturating_sub(i * GROUP);
         let known = words.get(i).copied().unwrap_or_default();
-        // Outputs behind the last point are undefined.
+        // Outputs after the last point are undefined.
         if left >= GROUP { known } else { known & ((1 << left) - 1) }
     };
     let (skipped, shift) = (first_row / GROUP, first_row % GROUP);
@@ -43,10 +46,10 @@ pub(crate) fn place(leaves: &[Leaf], points: usize, first_row: usize, bits: &mut
     }
 }
 
-/// Writes the selectors of the groups `groups` for `queries` queries (1, 2 or 4); queries behind
-/// the last of `bits` select nothing. Each group has one word for each query. The selector of
-/// record r begins at bit `r * queries`, with the first query lowest. A table's last block has
-/// fewer groups than others; the missing ones are 0.
+/// Writes the selectors of the groups `groups` for `queries` queries (1, 2 or 4); queries after the
+/// last of `bits` select nothing. Each group has one word for each query. The selector of record r
+/// begins at bit `r * queries`, with the first query lowest. A table's last block has fewer groups
+/// than others; the selectors of missing groups are 0.
 pub(crate) fn interleave(bits: &[&Bits], queries: usize, groups: Range<usize>, to: &mut [u8]) {
     let word = |query: usize, group: usize| -> u64 {
         bits.get(query).and_then(|bits| bits.get(group)).copied().unwrap_or_default()

@@ -5,11 +5,12 @@ use spirea_backend::RowLayout;
 
 use crate::sdk::{MOST_TASKLETS, PimError, WRAM_BYTES};
 
-/// Number of records whose selectors fill whole 64-bit words: blocks begin at a multiple of it.
+/// Number of records whose selectors fill whole 64-bit words; blocks begin at multiples of this
+/// number.
 pub(crate) const GROUP: usize = 64;
 /// Maximum number of queries that share a pass over MRAM.
 pub const MOST_QUERIES: usize = 4;
-/// Possible numbers of queries that share a pass: they divide a word.
+/// Possible numbers of queries that share a pass; each divides the number of bits of a word.
 const QUERIES: [usize; 3] = [1, 2, 4];
 /// Bytes of WRAM for the program's variables.
 const VARIABLES: usize = 256;
@@ -100,7 +101,7 @@ impl Slices {
     }
 
     /// Returns the least possible number of queries of a pass that is at least `wanted`, or the
-    /// largest that has room.
+    /// largest number for which WRAM has room if this is smaller.
     pub fn queries(&self, wanted: usize, wram: Wram) -> usize {
         let fits = |&queries: &usize| {
             ((1 << queries) - 1) * self.bytes <= wram.accumulator_bytes
@@ -145,7 +146,7 @@ impl Slices {
 pub(crate) struct Mram {
     /// Bytes at the start for results and selectors.
     pub scratch: usize,
-    /// Bytes for tables behind the scratch space.
+    /// Bytes for tables, after the scratch space.
     pub tables: usize,
 }
 

@@ -1,9 +1,10 @@
-//! Bins: disjoint sets of records, from each of which one query retrieves a record.
+//! Bins: disjoint sets of records. One query retrieves a record of each bin.
 //!
-//! (Partial batch retrieval, GPU-DPF section IV-A.) A query selects one record of every bin, at the
-//! server cost of a single selection. A bin without a wanted record returns a random record, a
-//! dummy, which only the client can tell from a wanted record. If two wanted records lie in one
-//! bin, the query retrieves the first; the second is dropped, and the client is told.
+//! The method is partial batch retrieval (GPU-DPF section IV-A). A query selects one record of
+//! every bin, at the server cost of a single selection. A bin without a wanted record returns a
+//! random record, a dummy, which only the client can tell from a wanted record. If two wanted
+//! records lie in one bin, the query retrieves the first; the second is dropped, and the client is
+//! told.
 
 use spirea_math::Divisor;
 use spirea_math::random::SecretRng;
@@ -33,10 +34,10 @@ pub struct Chosen {
 }
 
 impl Bins {
-    /// Creates bins of one run of `bin_records` records each; the last may have fewer.
+    /// Creates bins that each have one run of `bin_records` records; the last bin may have fewer.
     ///
     /// # Panics
-    /// If either number is 0.
+    /// If `records` or `bin_records` is 0.
     pub fn consecutive(records: u64, bin_records: u64) -> Self {
         Self::dealt(records, bin_records, u64::MAX)
     }
@@ -44,7 +45,7 @@ impl Bins {
     /// Deals runs of `run` records to `count` bins, or to as many bins as there are runs.
     ///
     /// # Panics
-    /// If any number is 0.
+    /// If an argument is 0.
     pub fn dealt(records: u64, run: u64, count: u64) -> Self {
         assert!(records > 0 && run > 0 && count > 0, "a bin has records");
         Self { records, run, count: count.min(records.div_ceil(run)) }
@@ -55,7 +56,7 @@ impl Bins {
         Self::consecutive(records, records)
     }
 
-    /// Returns the number of bins. Each has records.
+    /// Returns the number of bins. No bin is empty.
     pub fn count(&self) -> u64 {
         self.count
     }
@@ -118,9 +119,9 @@ impl Bins {
         Ok(Chosen { records, brought: brought.iter().map(told).collect() })
     }
 
-    /// Returns the record of bin `bin` among those of all bins, concatenated, each of
-    /// `record_bytes` bytes. All are read and the others masked, since the bin is a client's
-    /// secret.
+    /// Returns the record of bin `bin` from `records`, the concatenated records of all bins, of
+    /// `record_bytes` bytes each. All records are read and all but the returned one are masked,
+    /// because the bin is a client's secret.
     pub(crate) fn pick(records: &[u8], record_bytes: usize, bin: u64) -> Vec<u8> {
         let mut record = vec![0; record_bytes];
         for (candidate, of_candidate) in records.chunks_exact(record_bytes).zip(0..) {
@@ -217,7 +218,8 @@ mod tests {
 
     #[test]
     fn dummies_are_all_records_of_their_bin() {
-        // Bins 0..4, 4..8 and 8..10; then 0, 1, 6, 7 and 2, 3, 8 and 4, 5.
+        // The bins of the first division are 0..4, 4..8 and 8..10. Those of the second are {0, 1,
+        // 6, 7}, {2, 3, 8} and {4, 5}.
         let consecutive = (Bins::consecutive(10, 4), [250, 250, 250, 250, 0, 1000, 0, 0, 500, 500]);
         let in_turn = (Bins::dealt(9, 2, 3), [250, 250, 333, 333, 0, 1000, 250, 250, 333]);
         let mut rng = SecretRng::from_os().unwrap();

@@ -35,7 +35,8 @@ pub(crate) fn extend_upper_bits(bytes: &mut Vec<u8>, words: &[u32], dropped: u32
     debug_assert_eq!(count, 0, "words are a multiple of 8");
 }
 
-/// Fills `words`, a multiple of 8, with the words that [`extend_upper_bits`] wrote to `bytes`.
+/// Fills `words`, whose number is a multiple of 8, with the words that [`extend_upper_bits`] wrote
+/// to `bytes`.
 ///
 /// # Panics
 /// If the lengths do not fit together, or if `dropped` exceeds 16.
@@ -70,7 +71,7 @@ fn words_of_groups<const BITS: usize>(words: &mut [u32], bytes: &[u8]) {
     assert_eq!(words.len(), groups.len(), "a group of bytes for each group of words");
     for (words, group) in words.iter_mut().zip(groups) {
         for (i, word) in words.iter_mut().enumerate() {
-            // The last loads begin earlier, so that none leaves the group.
+            // The last loads begin earlier, so that no load reads beyond the group.
             let start = (i * BITS / 8).min(BITS - 8);
             let loaded = u64::from_le_bytes(*group[start..].first_chunk().expect("eight bytes"));
             // The left shift removes the bits of the next word.

@@ -174,16 +174,16 @@ impl FromStr for KeyDelivery {
     }
 }
 
-/// Form of the queries that bring their keys.
+/// Form of the queries that carry their keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum QueryForm {
-    /// One ciphertext that expands to the chunks, with a key for each substitution: the form of
-    /// parameters that name none.
+    /// One ciphertext that expands to the chunks, with a key for each substitution. The default if
+    /// parameters name no form.
     #[default]
     Whole,
-    /// A ciphertext for each chunk, with two keys, from which the server derives a third: about
-    /// half as long.
+    /// A ciphertext for each chunk, with two keys, from which the server derives a third. These
+    /// queries are about half as long.
     Short,
 }
 
@@ -214,10 +214,11 @@ impl FromStr for QueryForm {
     }
 }
 
-/// Numbers of the hints that clients download.
+/// Form of the words in the hints that clients download.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum HintForm {
-    /// The fewest upper bits of each word whose bound on failures suffices for every database.
+    /// The upper bits of each word only: the fewest bits for which the failure bound suffices for
+    /// every database.
     #[default]
     Rounded,
     /// Whole words, for clients that cannot read rounded ones.
@@ -242,7 +243,7 @@ impl HintForm {
     }
 
     /// Returns the bits of each word: the fewest for which `failure_log2`, a bound for every
-    /// database, is at most `most_log2`, or all.
+    /// database, is at most `most_log2`, or all bits if no fewer bits suffice.
     pub(crate) fn bits(self, most_log2: f64, failure_log2: impl Fn(u32) -> f64) -> u32 {
         match self {
             Self::Rounded => HintRounding::fewest_bits(most_log2, failure_log2),
@@ -294,7 +295,7 @@ pub struct Choice {
     pub bins: usize,
     /// Delivery of evaluation keys to a server that packs.
     pub keys: KeyDelivery,
-    /// Form of queries that bring their keys.
+    /// Form of queries that carry their keys.
     pub queries: QueryForm,
     /// Form of a hint that clients keep across versions.
     pub hint: HintForm,
@@ -365,7 +366,7 @@ impl Choice {
         }
     }
 
-    /// Refuses a number of bins that no table has.
+    /// Refuses a number of bins outside 1 to [`MAX_BINS`].
     ///
     /// # Errors
     /// [`ProtocolError::BadRequest`].
@@ -407,7 +408,8 @@ impl Choice {
     }
 }
 
-/// Returns the ring sets that pack LWE ciphertexts: their plaintexts leave room for a rounded one.
+/// Returns the ring sets that pack LWE ciphertexts: those whose plaintexts have room for a rounded
+/// LWE ciphertext.
 pub(crate) fn packing_sets() -> impl Iterator<Item = RingSet> {
     RingSet::ALL.into_iter().filter(|set| set.plaintext_bits() < 20)
 }

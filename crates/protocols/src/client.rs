@@ -56,19 +56,19 @@ pub trait IndexClient: Send + Sync {
     /// [`ProtocolError::BadRequest`] if there is no such record.
     fn query(&self, index: u64, rng: &mut SecretRng) -> Result<Prepared<Self::State>, ProtocolError>;
 
-    /// Decodes the record from the answers of all parties, in order, to the queries that left
-    /// `state`.
+    /// Decodes the record from the answers of all parties, in order. `state` was returned with the
+    /// queries that were answered.
     ///
     /// # Errors
-    /// [`ProtocolError::Malformed`] if the number of answers is not that of the parties, or an
-    /// answer does not have the form that the parameters give.
+    /// [`ProtocolError::Malformed`] if the number of answers differs from the number of parties, or
+    /// an answer does not have the form that the parameters give.
     fn decode(&self, state: &Self::State, answers: &[&[u8]]) -> Result<Vec<u8>, ProtocolError>;
 
     /// Makes queries for one record of each bin, in the order of the bins, like
     /// [`IndexClient::query`]. [`Bins::choose`] chooses the records.
     ///
     /// # Errors
-    /// [`ProtocolError::BadRequest`] unless `records` are one of each bin.
+    /// [`ProtocolError::BadRequest`] unless `records` has one record of each bin.
     fn query_bins(
         &self,
         records: &[u64],
@@ -78,8 +78,8 @@ pub trait IndexClient: Send + Sync {
         self.query(records[0], rng)
     }
 
-    /// Decodes the records of all bins, concatenated, from the answers of all parties to the
-    /// queries that left `state`.
+    /// Decodes the records of all bins from the answers of all parties, and concatenates the
+    /// records. `state` was returned with the queries that were answered.
     ///
     /// # Errors
     /// See [`IndexClient::decode`].
@@ -91,10 +91,10 @@ pub trait IndexClient: Send + Sync {
         Ok(Zeroizing::new(self.decode(state, answers)?))
     }
 
-    /// Returns the errors of the answers, for measuring noise: for every number decoded on the way
-    /// to the record, its distance from the value that it decodes to, as a share of what decoding
-    /// tolerates. They are the true errors if the record decodes correctly. A protocol without
-    /// noise returns none.
+    /// Returns the errors of the answers, for measuring noise, for every number decoded on the way
+    /// to the record. An error is the distance of a number from its decoded value, as a fraction of
+    /// the distance that decoding tolerates. These are the true errors if the record decodes
+    /// correctly. A protocol without noise returns none.
     ///
     /// # Errors
     /// See [`IndexClient::decode`].

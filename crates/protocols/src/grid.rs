@@ -11,14 +11,14 @@ use crate::oblivious::equal;
 /// Arrangement of the parts of a record that is larger than a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spread {
-    /// Parts lie in one group of neighbouring columns: each part is a query of its own.
+    /// Parts lie in one group of neighbouring columns: each part needs a separate query.
     Columns,
     /// Parts lie below each other in one column: one query selects all parts.
     Rows,
 }
 
-/// Longest side of a matrix. Clients compute numbers of the order of a side times small factors,
-/// and some of their words have 32 bits; such clients refuse longer sides.
+/// Maximum length of a matrix's side. Clients compute products of a side and small factors. Clients
+/// with words of 32 bits therefore have a lower maximum.
 pub(crate) const MAX_SIDE: u128 = if usize::BITS < 64 { 1 << 24 } else { 1 << 40 };
 
 /// Layout of a database's records in a matrix of bytes.

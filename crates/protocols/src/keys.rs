@@ -23,8 +23,8 @@ struct SecretAndKeys {
     bytes: Vec<u8>,
     secret: Life<RingSecret>,
     queries: AtomicU64,
-    /// The process that made or restored the keys. Copies of the process end them before they
-    /// query.
+    /// The process that made or restored the keys. A copy of the process ends the keys before it
+    /// makes a query.
     process: Process,
 }
 
@@ -45,7 +45,7 @@ impl ClientKeys {
         })
     }
 
-    /// Returns true if both are the same shared keys, which end together.
+    /// Returns true if `self` and `other` share the same keys, and so end together.
     pub fn are(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
@@ -69,8 +69,8 @@ impl ClientKeys {
     /// Accepts an answer that verified.
     ///
     /// # Errors
-    /// [`Ended`] if an answer was refused before, in any thread, if the keys were ended, or in a
-    /// copy of the process: the caller withholds this answer.
+    /// [`Ended`] if any thread refused an answer before, if the keys have ended, or if this process
+    /// is a copy. The caller then withholds this answer.
     pub fn accept(&self) -> Result<(), Ended> {
         self.end_copies();
         self.0.secret.accept()
@@ -117,8 +117,8 @@ impl ClientKeys {
         })
     }
 
-    /// Restores saved keys; `None` unless their shape is among `shapes`, they have its length, and
-    /// the secret is intact. The caller must ensure that the keys match the secret.
+    /// Restores saved keys; `None` unless their shape is among `shapes`, their length is that of
+    /// the shape, and the secret is intact. The caller must ensure that the keys match the secret.
     pub fn restore(
         saved: SavedKeys,
         mut shapes: impl Iterator<Item = KeyShape>,

@@ -6,7 +6,7 @@
 //!   one.
 //! - [`protocols`]: one folder for each; [`steps`]: their components; [`mod@registry`]: the list of
 //!   protocols.
-//! - [`bins`]: bins, from each of which one query retrieves a record.
+//! - [`bins`]: bins of records; one query retrieves a record of each bin.
 //! - [`parameters`]: properties that every protocol's parameters give; [`grid`]: positions of
 //!   records; [`choice`]: a protocol with its parameter sets, at a level of security; [`planner`]:
 //!   the choice among protocols.

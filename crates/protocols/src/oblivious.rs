@@ -39,8 +39,8 @@ pub(crate) fn divide(number: u64, by: u32) -> (u64, u64) {
 /// Moves the bytes from the secret position `start` on to the front. The last bytes are meaningless
 /// afterwards.
 ///
-/// For each power of two in turn, all bytes move by it or, under a mask, stay. The work depends on
-/// the number of bytes only.
+/// For each power of two in turn, a mask selects whether all bytes move by that power or stay. The
+/// work depends on the number of bytes only.
 pub(crate) fn move_to_front(bytes: &mut [u8], start: usize) {
     for bit in 0..usize::BITS - bytes.len().leading_zeros() {
         let step = 1 << bit;

@@ -43,7 +43,7 @@ impl Role {
         }
     }
 
-    /// Returns the rows that it folds, of its share's `rows`.
+    /// Returns the rows that a server of this role folds: all `rows` of its share, or none.
     pub(crate) fn folds(self, rows: Range<usize>) -> Range<usize> {
         match self {
             Self::Combines(_) | Self::Folds(_) => rows,

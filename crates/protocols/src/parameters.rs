@@ -45,7 +45,8 @@ impl Stored {
         }
     }
 
-    /// Returns rows and columns: of bytes for a matrix, else of units.
+    /// Returns the numbers of rows and columns, counted in bytes for a matrix and otherwise in
+    /// units.
     pub fn shape(&self) -> [usize; 2] {
         match self {
             Self::Panels { layout, .. } => [layout.rows(), layout.columns()],
@@ -183,7 +184,7 @@ impl Sets {
     }
 }
 
-/// Bytes on the wire of one look-up, and once for each client; determined by the parameters.
+/// Bytes on the wire: for one look-up, and once for each client. Determined by the parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
     /// Bytes of a query, constant and equal for every server of the protocol.
@@ -277,8 +278,8 @@ pub trait Parameters {
     /// Returns the sizes of queries, answers, hint and keys in bytes.
     fn sizes(&self) -> Sizes;
 
-    /// Returns the probability that the error of any number decoded from a response exceeds `share`
-    /// of what decoding tolerates; `None` if there is no noise.
+    /// Returns the probability that the error of any number decoded from a response exceeds the
+    /// fraction `share` of the error that decoding tolerates; `None` if there is no noise.
     fn exceedance(&self, share: f64) -> Option<Failure>;
 
     /// Returns the probability that a record decodes incorrectly; `None` if decoding never fails.
@@ -287,9 +288,9 @@ pub trait Parameters {
     }
 
     /// Returns a bound on the probability that a record decodes incorrectly. It holds for every
-    /// database that the protocol can hold: a matrix that stays may be known when content is
-    /// chosen, while a pad is drawn anew after each change. `None` if no bound is known, or if
-    /// there is no noise.
+    /// database that the protocol can hold: an attacker who chooses content may know a public
+    /// matrix that stays, but not a pad, which is drawn anew after each change. `None` if no bound
+    /// is known, or if there is no noise.
     fn worst_failure(&self) -> Option<Failure> {
         self.failure().filter(|failure| failure.claim == Claim::Bound)
     }
@@ -334,8 +335,9 @@ pub trait Parameters {
         self.stored().bytes()
     }
 
-    /// Returns true if the hint may determine the records: its linear equations modulo 2^32 (one
-    /// for each of its columns) are at least as many as their unknowns (the database's columns). A
+    /// Returns true if the hint may determine the records. For each row, the hint gives linear
+    /// equations modulo 2^32, one for each of its columns. Each column of the database is an
+    /// unknown. The hint may determine the unknowns if there are at least as many equations. A
     /// rounded hint has the upper bits of these equations. It presumably determines the records
     /// too, but linear algebra alone does not find them.
     fn hint_determines_records(&self) -> bool {

@@ -77,8 +77,8 @@ pub trait Protocol: Parameters + Send + Sync {
 
     /// Returns the choice for the records of a delta beside this base: the same parameter sets,
     /// under the simplest protocol of the kind. A second fold, a second packing or a tournament
-    /// saves work for a large table, but costs a small table hints, keys and time that do not
-    /// shrink with the table.
+    /// saves work for a large table. For a small table, each of these costs hints, keys and time
+    /// that do not shrink with the table.
     fn delta_choice(&self) -> Choice {
         self.choice()
     }

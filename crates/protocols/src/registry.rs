@@ -52,8 +52,8 @@ impl ProtocolParams {
         Choice { prefer: self.preference(), ..self.choice() }
     }
 
-    /// Returns the preference that the shape was chosen for, as far as it can be inferred: the
-    /// first that chooses this shape for these records.
+    /// Infers the preference under which the shape was chosen: returns the first preference that
+    /// chooses this shape for these records.
     fn preference(&self) -> Preference {
         let (records, record_bytes) = (self.grid().records, self.grid().record_bytes);
         let chosen = |&prefer: &Preference| {
@@ -184,7 +184,7 @@ mod tests {
         }
     }
 
-    /// Tables that clients of whole hints read stay such tables, and so do their deltas.
+    /// Tables with whole hints keep whole hints when they are reshaped, and so do their deltas.
     #[test]
     fn hints_are_rounded_where_clients_keep_them_unless_they_are_to_be_whole() {
         for name in NAMES {
@@ -204,7 +204,8 @@ mod tests {
                     assert_eq!([delta.hint_bits(), other.hint_bits()], [bits; 2], "{name}");
                 }
             }
-            // Elsewhere, the member is refused, and so are too few bits.
+            // Protocols without a lasting hint refuse the member `hint_bits`. All protocols refuse
+            // too few bits.
             let mut json: serde_json::Value = serde_json::from_slice(&whole.to_json()).unwrap();
             for (bits, admitted) in [(15, false), (16, false), (17, keeps), (31, keeps), (33, false)] {
                 json["hint_bits"] = bits.into();
@@ -214,7 +215,7 @@ mod tests {
         }
     }
 
-    /// Tables for clients of whole queries stay such tables, and so do their deltas.
+    /// Tables with whole queries keep whole queries when they are reshaped, and so do their deltas.
     #[test]
     fn queries_that_bring_their_keys_are_short_unless_they_are_to_be_whole() {
         for name in ["exppack-simple", "exppack-double", "hybrid"] {
@@ -231,7 +232,7 @@ mod tests {
                 let other = params.reshaped([2; 32], 1 << 10, 64).unwrap();
                 assert_eq!([delta.choice().queries, other.choice().queries], [form; 2], "{name}");
             }
-            // Where keys are registered, the member is refused.
+            // If keys are registered, the member `queries` is refused.
             let mut json: serde_json::Value = serde_json::from_slice(&short.to_json()).unwrap();
             json["keys"] = "registered".into();
             let refusal = ProtocolParams::from_json(json.to_string().as_bytes()).unwrap_err();

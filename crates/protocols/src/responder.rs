@@ -74,7 +74,7 @@ pub trait Responder: Send + Sync {
     /// Computes the partial of a batch from the rows of its share.
     ///
     /// # Errors
-    /// Those of [`Responder::answer`], except that a server of a share is allowed.
+    /// Those of [`Responder::answer`]. A server without the whole database is not an error here.
     fn partial(&self, queries: &[Query<'_>]) -> Result<Partial, ProtocolError> {
         Ok(Partial::new(self.share(), queries, &self.answer(queries)?.concat()))
     }

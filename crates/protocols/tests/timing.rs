@@ -11,7 +11,7 @@ use spirea_protocols::keyword::{Bucket, TAG_BYTES, find};
 fn best_guess(mut times: Vec<(Duration, bool)>) -> f64 {
     times.sort_unstable();
     let (absent, all) = (times.iter().filter(|(_, present)| !present).count(), times.len());
-    // Right, if all times below the threshold are guessed to be of absent keys.
+    // Number of right guesses, if all times below the threshold are taken for those of absent keys.
     let mut right = all - absent;
     let mut best = right.max(all - right);
     for (_, present) in times {

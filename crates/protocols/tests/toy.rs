@@ -1,4 +1,5 @@
-//! A protocol outside this crate: it takes a type with its traits, and a line in a list.
+//! A protocol outside this crate. Adding a protocol takes a type with its traits, and a line in a
+//! list.
 //!
 //! The answer is the whole database, which hides the wanted record.
 

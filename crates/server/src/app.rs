@@ -23,7 +23,7 @@ use crate::traces::Spans;
 pub(crate) struct App {
     pub engine: Arc<Engine>,
     pub metrics: Metrics,
-    /// Memory of bodies that are being received or wait.
+    /// Memory of the bodies that are being received, or that wait for the computation.
     pub memory: Memory,
     /// Minimum rate of request bodies.
     pub read_rate: Rate,
@@ -31,7 +31,7 @@ pub(crate) struct App {
     pub preparing: Arc<Mutex<()>>,
     /// Keys that arrive in pieces.
     pub pieces: Pieces,
-    /// Maximum bytes of a request that clients are asked to keep to.
+    /// Maximum bytes of a request. Clients are asked not to exceed it.
     pub request_bytes: u64,
     pub gate: Arc<Gate>,
     /// Host names of the port for operators.
@@ -79,7 +79,7 @@ impl App {
     ) -> Result<Received, Refused> {
         let received = upload.receive(limit, self.read_rate, &self.memory, caller).await;
         let received = received.map_err(|refused| match self.engine.awaited(database) {
-            // The message may be one of the version that is awaited.
+            // The message may be valid for the awaited version, whose limit may be higher.
             Some(_) if refused.is_too_large() => EngineError::NotYet.into(),
             _ => refused,
         })?;

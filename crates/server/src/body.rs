@@ -31,7 +31,7 @@ pub(crate) struct Received {
 pub(crate) struct Upload {
     body: Body,
     declared: Option<u64>,
-    /// True if the content type is one that the endpoint takes.
+    /// True if the endpoint accepts the content type.
     accepted: bool,
 }
 
@@ -133,8 +133,8 @@ impl Paced {
         Self { body, pace: Pace::new(now, rate), came: now }
     }
 
-    /// Reads the body to its end, which comes after at most `most` bytes. The buffer grows with the
-    /// received bytes, not to the allowed length.
+    /// Reads the whole body, of at most `most` bytes. The buffer grows with the received bytes, not
+    /// to the allowed length.
     async fn collect(mut self, most: u64) -> Result<Bytes, BodyError> {
         let mut bytes = BytesMut::new();
         while let Some(data) = self.next().await? {

@@ -43,7 +43,7 @@ pub struct ServerConfig {
     /// publications; without it, versions are published here.
     pub follow: Option<Follow>,
     /// Longest time that a version waits, after it was published, until all servers that follow
-    /// this one have it; without it, it does not wait.
+    /// this one have it; `None` if it does not wait.
     pub activate_after: Option<Duration>,
     /// Backend that answers.
     pub backend: BackendChoice,
@@ -318,10 +318,11 @@ impl Limits {
 }
 
 impl Default for Limits {
-    /// 30 seconds to read, to write and to drain; 16 KiB per second to read and 4 KiB to write; 2
-    /// minutes of idleness; no drain delay; 1020 KiB for a request; 1 GiB for bodies; 2 GiB for
-    /// connections; 4096 connections; 1024 requests. One client gets half of these, and a quarter
-    /// of the connections.
+    /// Timeouts of 30 seconds to read, to write and to drain, and of 2 minutes for idle
+    /// connections; no drain delay. Rates of at least 16 KiB per second to read and 4 KiB per
+    /// second to write. At most 1020 KiB for a request, 1 GiB for bodies, 2 GiB for connections,
+    /// 4096 connections and 1024 requests. One client gets at most half of the requests and of the
+    /// memory, and a quarter of the connections.
     fn default() -> Self {
         Self {
             read_timeout: Duration::from_secs(30),
@@ -331,7 +332,7 @@ impl Default for Limits {
             write_rate: 4 << 10,
             drain_delay: Duration::ZERO,
             drain_timeout: Duration::from_secs(30),
-            // Just under 1 MiB, the default of nginx.
+            // Just under 1 MiB, which is the default limit of nginx.
             request_bytes: 1020 << 10,
             body_memory: 1 << 30,
             connection_memory: 2 << 30,

@@ -35,7 +35,7 @@ use crate::tls::{HTTP_2, expired, peer_expiry};
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Maximum number of connections for publishing and administration: people and their tools are few.
 pub(crate) const ADMIN_CONNECTIONS: usize = 256;
-/// Bytes of memory for these connections and for what they send.
+/// Memory for connections of publishers and administrators and for their requests, in bytes.
 pub(crate) const ADMIN_MEMORY: u64 = 256 << 20;
 /// Maximum number of concurrent requests in an HTTP/2 connection.
 const STREAMS: u32 = 64;
@@ -85,8 +85,8 @@ impl Default for Stopper {
     }
 }
 
-/// Serves a program's own router on a port, with the limits of a server's ports, until `stopper`
-/// stops it and accepted requests are finished.
+/// Serves a program's own router on a port, with the limits of a server's ports. Returns after
+/// `stopper` has stopped it and accepted requests are finished.
 pub async fn serve_router(
     listener: TcpListener,
     tls: Option<TlsAcceptor>,
@@ -307,8 +307,9 @@ impl Connection {
     }
 }
 
-/// Returns the memory of a response, reserved before it was computed or taken now; `None` if too
-/// little is left. A response without a length comes from a file, in pieces.
+/// Returns the memory of a response: the reservation made before the response was computed or,
+/// without one, a new reservation. `None` if too little memory is left. A response without a length
+/// comes from a file, in pieces.
 fn rest_of(response: &Response, memory: &ResponseMemory) -> Option<Accounted> {
     let reserved = response.extensions().get().cloned();
     reserved.or_else(|| memory.reserve(response.body().size_hint().exact().unwrap_or(0)))

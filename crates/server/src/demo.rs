@@ -49,7 +49,7 @@ pub(crate) struct Demo(HashMap<String, PageFile>);
 type Files = HashMap<String, (&'static str, Bytes)>;
 
 impl Demo {
-    /// Reads the files of a folder whose types a page may have.
+    /// Reads those files of a folder whose types a page may have.
     pub fn read(folder: &Path) -> Result<Self, DemoError> {
         let pack = |(path, (content_type, content)): (String, (&'static str, Bytes))| {
             let (blake3, packed) = (blake3::hash(&content).into(), packed(&content));

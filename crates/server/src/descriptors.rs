@@ -3,8 +3,8 @@
 use crate::Limits;
 use crate::connections::ADMIN_CONNECTIONS;
 
-/// Open files other than connections: of databases that are loading, of keys, of a publication, of
-/// the log.
+/// Number of open files other than connections: for loading databases, keys, a publication, and the
+/// log.
 const OTHERS: usize = 256;
 
 /// Raises the process's soft limit of open files to the number that `limits` needs. If the system
@@ -44,7 +44,7 @@ fn fit(limits: &mut Limits, allowed: std::io::Result<u64>) {
 
 /// Returns the number of connections that `allowed` files leave room for, if it is below `wanted`.
 fn affordable(wanted: usize, reserve: usize, allowed: usize) -> Option<usize> {
-    // With hardly any files left, clients and everything else get half each.
+    // If hardly any files are left, clients get half of them, and all other uses the other half.
     let room = allowed.saturating_sub(reserve).max(allowed / 2).max(1);
     (room < wanted).then_some(room)
 }

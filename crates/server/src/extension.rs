@@ -1,4 +1,4 @@
-//! Additions of a program to a server whose databases it loads itself.
+//! Additions to a server by a program that loads the server's databases itself.
 
 use prometheus::proto::MetricFamily;
 

@@ -18,7 +18,7 @@ const PIECE_BYTES: u64 = 32 << 10;
 /// Part of a file as a body. It has no exact size, because it is never in memory as a whole.
 pub(crate) struct FileBody {
     file: StoredFile,
-    /// Bytes of which no read has begun.
+    /// Remaining bytes, for which no read has begun.
     rest: Slice,
     /// The piece that is being read.
     reading: Option<JoinHandle<io::Result<Bytes>>>,

@@ -2,8 +2,8 @@
 //! the queries of all other databases.
 //!
 //! Loaded tables and computations have separate memory. A device's pool serves computations. It has
-//! room for one batch at a time, of the size that the largest batch of any database takes, measured
-//! when the database is loaded. It also has room for clients' keys: those already registered and
+//! room for one batch at a time. Its size is that of the largest batch of any database, as measured
+//! when the database was loaded. It also has room for clients' keys: those already registered and
 //! those that may still come. This room is reserved before a database answers, and loading never
 //! takes any of it, so a query always finds room.
 
@@ -83,8 +83,8 @@ impl GpuMemory {
         Ok(())
     }
 
-    /// Rehearses a database whose tables are loaded, and reserves the memory that its queries need
-    /// besides that of all other databases.
+    /// Rehearses a database whose tables are loaded, and reserves memory for its queries, in
+    /// addition to the reservations of all other databases.
     ///
     /// # Errors
     /// Those of the rehearsal; [`BackendError::Unavailable`] with the wanted and the free bytes.
@@ -115,8 +115,8 @@ impl GpuMemory {
     }
 
     /// Returns the bytes that a device's pool needs beyond its current use: one batch of the
-    /// largest database, and keys. Preparing a client's keys takes twice their size; the same size
-    /// once more covers the rounding of allocations.
+    /// largest database, and keys. Preparing a client's keys takes twice their size; a third time
+    /// their size covers the rounding of allocations.
     fn pool_bytes(&self, reservations: &[Arc<GpuReservation>], member: usize) -> u64 {
         let keys = match reservations.iter().map(|reservation| reservation.keys).max() {
             None | Some(0) => 0,
@@ -254,14 +254,15 @@ mod tests {
             assert!(refused.contains(&wanted), "{refused}");
             let refused = open(device, needs(5, 1)).map(drop).unwrap_err().to_string();
             assert!(refused.contains(&format!("no room for {} bytes", 5 * UNIT)), "{refused}");
-            // The tables fit; its queries do not.
+            // The database's tables fit, but the memory for its queries does not.
             let refused = load(&memory, device, needs(4, 25)).map(drop).unwrap_err().to_string();
             assert!(refused.contains(&format!("no room for {} bytes", 25 * UNIT)), "{refused}");
             assert!(first.rehearse().is_ok() && second.rehearse().is_ok());
             let elsewhere = open(other, needs(40, 24)).unwrap();
             memory.reserve(&elsewhere).unwrap();
             drop((first, elsewhere));
-            // The dropped reservation is released, except what the second database needs.
+            // The reservation of the dropped database is released, except the part that the second
+            // database needs.
             load(&memory, device, needs(40, 4)).unwrap();
         });
     }
@@ -283,7 +284,7 @@ mod tests {
                 KeyBudget { most: most * UNIT, prepared: Box::new(prepared) }
             };
             let needs = Needs { tables: 16, working: 8, keys: 1 };
-            // A batch with its keys takes 9; a client's keys being registered take 3.
+            // A batch takes 8 units and its keys 1; registering a client's keys takes 3 units.
             load(&GpuMemory::new(devices.to_vec(), bound(36)), device, needs).unwrap();
             let refused =
                 load(&GpuMemory::new(devices.to_vec(), bound(37)), device, needs).map(drop).unwrap_err();
@@ -298,7 +299,7 @@ mod tests {
             let database = open(device, needs).unwrap();
             let reservation = memory.reserve(&database).unwrap();
             assert!(reservation.has_room_for_keys());
-            // Dropped keys that requests still hold.
+            // Requests still hold keys that the registry has dropped.
             let in_use = alloc(device, 7).unwrap();
             assert!(reservation.has_room_for_keys(), "what they may have, and what roundings may");
             let more = alloc(device, 1).unwrap();
@@ -308,8 +309,8 @@ mod tests {
         });
     }
 
-    /// Queries find room at any time, even during a load, whatever is loaded and dropped and
-    /// whatever number of keys is registered within the limit.
+    /// Queries find room at any time: during a load, after any sequence of loads and drops, and
+    /// with any number of registered keys within the limit.
     #[test]
     fn queries_find_room_after_every_load() {
         const MOST_KEYS: usize = 12;

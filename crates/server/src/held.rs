@@ -9,8 +9,8 @@ use axum::response::Response;
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 
-/// Bytes of a body passed on at once: one HTTP/2 frame. The protocol buffers one piece of each
-/// stalled response.
+/// Bytes of a body that are passed on in one piece: one HTTP/2 frame. The protocol buffers one
+/// piece of each stalled response.
 const PIECE_BYTES: usize = 16 << 10;
 
 /// A value that a response can hold.

@@ -39,10 +39,10 @@
 //! | `.../databases/{name}/versions`, `changes`, `snapshot`, `rollback`, `compact` | versions of a repository |
 //! | probes, `/metrics` and `/openapi.json` | as above |
 //!
-//! HTTP/1.1, and HTTP/2 where TLS negotiates it. Endpoints below `/v1` need a token where there is
-//! a file of them. Every response with a status of 400 or above carries a protobuf
-//! [`Error`](spirea_wire::proto::Error) with the cause and a remedy, or the same as problem details
-//! (RFC 9457) where `Accept` prefers JSON or HTML.
+//! The server speaks HTTP/1.1, and HTTP/2 if TLS negotiates it. Endpoints below `/v1` need a token
+//! if the server has a file of tokens. Every response with a status of 400 or above carries a
+//! protobuf [`Error`](spirea_wire::proto::Error) with the cause and a remedy. If `Accept` prefers
+//! JSON or HTML, problem details (RFC 9457) state the cause and the remedy instead.
 
 mod accept;
 mod access;

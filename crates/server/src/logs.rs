@@ -17,8 +17,8 @@ use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 const WAITING_BYTES: usize = 4 << 20;
 /// Minimum cost of a line in bytes, which covers its overhead.
 const LEAST_LINE: usize = 256;
-/// The queue's bound in lines, which the bound in bytes never lets it reach; one extra line is
-/// being written.
+/// Bound of the queue in lines, for the library. The bound in bytes is always reached first, also
+/// while one more line is being written.
 const WAITING_LINES: usize = WAITING_BYTES / LEAST_LINE + 1;
 
 /// Number of failed writes; a process has one log.

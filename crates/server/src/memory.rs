@@ -28,8 +28,8 @@ impl Memory {
         (u64::from(self.total) - self.permits.available_permits() as u64) * Self::UNIT
     }
 
-    /// Takes `bytes`, or `None` if too few are left. An amount above the budget takes the whole
-    /// budget.
+    /// Takes `bytes`; returns `None` if too few are left. An amount above the budget takes the
+    /// whole budget.
     pub fn take(&self, bytes: u64) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.permits).try_acquire_many_owned(self.units(bytes)).ok()
     }
@@ -88,8 +88,8 @@ pub(crate) struct ResponseMemory {
 }
 
 impl ResponseMemory {
-    /// Bytes of a response that its request's own reservation has room for: a short body, or the
-    /// pieces of a file that wait to be written.
+    /// Bytes of a response that fit in the reservation of its request: a short body, or the pieces
+    /// of a file that wait to be written.
     pub const OWN_BYTES: u64 = 192 << 10;
 
     pub fn new(memory: Arc<ConnectionMemory>, client: &[u8]) -> Self {
@@ -113,8 +113,8 @@ impl RequestMemory {
         Self(Memory::new(bytes))
     }
 
-    /// Takes `bytes`, or `None` if too few are left. An amount above the budget takes the whole
-    /// budget.
+    /// Takes `bytes`; returns `None` if too few are left. An amount above the budget takes the
+    /// whole budget.
     pub fn take(&self, bytes: u64) -> Option<Accounted> {
         Some(Accounted(Arc::new(self.0.take(bytes)?)))
     }

@@ -102,7 +102,7 @@ fn raise(counter: &IntCounter, value: u64) {
 
 impl Metrics {
     pub fn new() -> prometheus::Result<Self> {
-        /// From a tenth of a millisecond to a minute.
+        /// Upper bounds of the histogram buckets, from a tenth of a millisecond to a minute.
         const SECONDS: [f64; 18] = [
             0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0,
             10.0, 30.0, 60.0,

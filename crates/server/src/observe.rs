@@ -1,5 +1,5 @@
-//! Counts and logs every request: method, endpoint, status, bytes and a coarse duration. Never a
-//! body, a query string, a header's value or an address.
+//! Counts and logs every request: method, endpoint, status, bytes and a coarse duration. Neither
+//! the counts nor the log contain a body, a query string, a header's value or an address.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -61,7 +61,7 @@ pub(crate) async fn observe(State(app): State<Arc<App>>, mut request: Request, n
     app.metrics.responded(&database, endpoint, status, bytes);
     let elapsed = started.elapsed();
     let took = bucket(elapsed);
-    // Probes and monitors come all the time and tell nothing.
+    // Requests of probes and monitors are frequent and carry no information.
     if PROBES.contains(&endpoint) {
         tracing::debug!(method, endpoint, status, bytes, took, "request");
     } else {

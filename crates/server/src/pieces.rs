@@ -8,10 +8,10 @@ use spirea_engine::{EngineError, KeyOwner};
 use spirea_protocols::KeysHash;
 use spirea_wire::{KeysPiece, Part};
 
-/// Maximum bytes of all incomplete keys. The oldest of the client with the most bytes leave first;
-/// their client then sends keys with a query.
+/// Maximum bytes of all incomplete keys. Above this limit, the oldest keys of the client with the
+/// most bytes are dropped; that client then sends its keys with a query.
 const ROOM: usize = 64 << 20;
-/// Maximum number of incomplete keys, and of those of one client.
+/// Maximum number of incomplete keys, in total and of one client.
 const MOST: usize = 256;
 const MOST_OF_OWNER: usize = 16;
 /// Time after which incomplete keys are dropped.
@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 #[derive(Default)]
 pub(crate) struct Pieces(Mutex<VecDeque<Pending>>);
 
-/// Name of incomplete keys. Clients do not share them, so none disturbs the pieces of another.
+/// Name of incomplete keys. It includes the client, so no client disturbs the pieces of another.
 #[derive(Clone, PartialEq, Eq)]
 struct Name {
     database: String,
@@ -40,11 +40,11 @@ struct Pending {
 }
 
 impl Pieces {
-    /// Adds a piece of keys of `length` bytes. Returns the keys if it is the last one.
+    /// Adds a piece of keys of `length` bytes. Returns the keys if the piece is the last one.
     ///
     /// # Errors
-    /// [`EngineError::UnknownKeys`] if the pieces before it are not here: another replica may have
-    /// them.
+    /// [`EngineError::UnknownKeys`] if this server does not have the earlier pieces; another
+    /// replica may have them.
     pub fn add(
         &self,
         database: &str,
@@ -59,7 +59,7 @@ impl Pieces {
         pending.retain(|keys| now.saturating_duration_since(keys.since) < PATIENCE);
         let found = pending.iter().position(|keys| keys.name == name && keys.length == length);
         let mut keys = match found.and_then(|at| pending.remove(at)) {
-            // A piece may come again after a response that was lost.
+            // A client sends a piece again if the response to it was lost.
             Some(keys)
                 if keys.bytes[..].ends_with(&piece.bytes)
                     && keys.bytes.len() == piece.start + piece.bytes.len() =>
@@ -128,7 +128,7 @@ mod tests {
         assert_eq!(add(&piece(1, 4, &[5]), None).unwrap(), Some(vec![1, 2, 3, 4, 5]));
         assert!(matches!(add(&piece(1, 4, &[5]), None), Err(EngineError::UnknownKeys)));
 
-        // Another replica, database, client or name does not have the pieces before.
+        // Another replica, database, client or name does not have the earlier pieces.
         add(&piece(2, 0, &[1]), None).unwrap();
         let other = KeyOwner::new(b"other");
         assert!(matches!(add(&piece(2, 1, &[2]), Some(other)), Err(EngineError::UnknownKeys)));
@@ -163,7 +163,7 @@ mod tests {
         }
         assert!(pieces.add("t", &piece(1, half.len(), &[1]), ROOM, None, now).is_err(), "the oldest left");
         assert_eq!(pieces.add("t", &piece(3, half.len(), &[1]), ROOM, None, now).unwrap(), None);
-        // A client with many incomplete keys displaces its own.
+        // A client with many incomplete keys displaces only its own keys.
         let other = Some(KeyOwner::new(b"other"));
         for whole in 0..=MOST_OF_OWNER as u8 {
             pieces.add("t", &piece(whole, 0, &[0]), ROOM, other, now).unwrap();

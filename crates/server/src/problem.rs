@@ -19,12 +19,12 @@ use crate::refused::{Refused, name};
 pub(crate) const PROBLEM: &str = "application/problem+json";
 /// The media type that browsers ask for.
 const HTML: &str = "text/html";
-/// Name of the list of problems in a port's description: `type` leads there.
+/// Name of the list of problems in a port's description; `type` of a problem links to its entry.
 pub(crate) const PROBLEMS: &str = "x-problems";
 
 /// Converts a refusal to the form that its request prefers, whatever part of the server made it.
 pub(crate) async fn negotiate(request: Request, next: Next) -> Response {
-    // A browser shows JSON, and would save a message as a file.
+    // A browser shows JSON, but would save a protobuf message as a file.
     let wanted = [PROBLEM, JSON, HTML]
         .iter()
         .any(|wanted| prefers(request.headers(), wanted, spirea_wire::CONTENT_TYPE));

@@ -291,7 +291,8 @@ impl Refused {
             Code::Unauthenticated => StatusCode::UNAUTHORIZED,
             Code::Forbidden => StatusCode::FORBIDDEN,
             Code::Loading | Code::Failed | Code::Stopping => StatusCode::SERVICE_UNAVAILABLE,
-            // Not 404 or 412, which a proxy or a cache may send for other reasons.
+            // The status is not 404 or 412, because a proxy or a cache may send these for other
+            // reasons.
             Code::UnknownKeys => StatusCode::FAILED_DEPENDENCY,
             Code::WrongRange => StatusCode::RANGE_NOT_SATISFIABLE,
             Code::Internal | Code::Unspecified => StatusCode::INTERNAL_SERVER_ERROR,
@@ -304,7 +305,7 @@ impl IntoResponse for Refused {
         let mut response = (Self::status(self.refusal.code), self.refusal.encode()).into_response();
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(spirea_wire::CONTENT_TYPE));
         if let Some(delay) = self.retry_after {
-            // Rounded up: a retry a moment too early would be refused again.
+            // The delay is rounded up, because a retry a moment too early would be refused again.
             let seconds = delay.as_secs() + u64::from(delay.subsec_nanos() > 0);
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds.max(1)));
         }

@@ -69,8 +69,8 @@ impl Stamps {
 }
 
 /// Returns the folders to watch: none unless the configuration says so. Repositories that the
-/// server publishes into are not watched; of others, the folder of the records changes with each
-/// version.
+/// server publishes into are not watched. Other repositories can be watched, because the folder of
+/// records changes with each version.
 pub(crate) fn watched_folders(config: &ServerConfig) -> Vec<PathBuf> {
     let is_read = |folder: &PathBuf| !Repository::is_one(folder) || Repository::is_read_only(folder);
     let folders = config.snapshots.iter().filter(|folder| config.watch && is_read(folder));
@@ -100,7 +100,7 @@ fn stamp<'p>(paths: impl IntoIterator<Item = &'p Path>) -> Stamp {
 /// Stamps of the files that were seen.
 #[derive(Default)]
 struct Seen {
-    /// Stamps at the look before.
+    /// Stamps at the previous look.
     before: Stamps,
     /// Stamp of the snapshots that were read last.
     tried: Stamp,
@@ -193,7 +193,8 @@ impl Watched {
     }
 }
 
-/// Counts and logs the outcome of reading something again: `read` if it succeeded, else `kept`.
+/// Counts the outcome of reading `what` again, and logs it: as `read` after a success, otherwise as
+/// `kept`.
 fn told(app: &App, what: &str, outcome: Result<(), impl Display>, read: &str, kept: &str) {
     app.metrics.reloaded(what, outcome.is_ok());
     match outcome {

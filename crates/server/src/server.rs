@@ -54,7 +54,7 @@ pub enum ServeError {
     /// Versions published through the server could not be signed.
     #[error(transparent)]
     Signer(#[from] SignerError),
-    /// A database needs the setting which of the two servers this is.
+    /// A database needs the setting that states which of the two servers this is.
     #[error("{}: database {name}: {cause}", .folder.display())]
     Party {
         /// The snapshot's folder.
@@ -64,7 +64,7 @@ pub enum ServeError {
         /// The missing setting.
         cause: ProtocolError,
     },
-    /// Two snapshots have one name.
+    /// Two snapshots have the same name.
     #[error(transparent)]
     Load(#[from] LoadError),
     /// The folder for evaluation keys cannot be used.
@@ -165,7 +165,8 @@ impl Server {
     /// - [`ServeError::Store`] if a manifest cannot be read.
     /// - [`ServeError::Signer`] if the configured key is not the key that signed the current
     ///   version.
-    /// - [`ServeError::Party`] if a database needs the setting which of the two servers this is.
+    /// - [`ServeError::Party`] if a database needs the setting that states which of the two servers
+    ///   this is.
     /// - [`ServeError::Load`] if two databases have the same name.
     /// - [`ServeError::Keys`] if the folder for keys cannot be used.
     /// - [`ServeError::Backend`] if the backend cannot run here.
@@ -175,7 +176,7 @@ impl Server {
         if config.snapshots.is_empty() {
             return Err(ServeError::NoSnapshots);
         }
-        // Before the folders are read, so that no later change is missed.
+        // The stamps are taken before the folders are read, so that no later change is missed.
         let opened = Stamps::of(&config);
         let keys = key_registry(&config)?;
         let engine = Arc::new(Engine::new(config.queue, keys).map_err(ServeError::system("a thread"))?);
@@ -190,7 +191,8 @@ impl Server {
             Ok::<_, ServeError>(source)
         };
         let sources = config.snapshots.iter().map(open).collect::<Result<_, _>>()?;
-        // Weak: the engine's databases own the closure, so it must not own the engine.
+        // This reference is weak: the engine's databases own the closure, so the closure must not
+        // own the engine.
         let keys = Arc::downgrade(&engine);
         let prepared =
             move |gpus: &[BackendId]| keys.upgrade().map_or(0, |engine| engine.keys_prepared_for(gpus));
@@ -346,7 +348,8 @@ impl Server {
     pub async fn run(self) -> Result<(), ServeError> {
         let Self { listener, admin, app, limits, watched, loading, stopper, reloader, .. } = self;
         if let Some((library, losses)) = loading {
-            // Not a thread of the runtime, which would wait for its end on shutdown.
+            // This is not a thread of the runtime, because the runtime would wait for the thread on
+            // shutdown.
             std::thread::Builder::new()
                 .name("spirea-load".into())
                 .spawn(move || library.run(&losses))
@@ -402,7 +405,8 @@ impl Server {
     }
 }
 
-/// Returns the registry of clients' evaluation keys of a configuration, for [`Engine::new`].
+/// Creates the registry of clients' evaluation keys that a configuration describes, for
+/// [`Engine::new`].
 ///
 /// # Errors
 /// [`ServeError::Keys`] if the folder of the keys cannot be used, [`ServeError::Setting`] if the

@@ -94,7 +94,7 @@ const MAKE: &str = "`openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:pri
      -out certificate.pem -subj /CN=pir.example.org -addext subjectAltName=DNS:pir.example.org -addext \
      basicConstraints=critical,CA:FALSE`";
 
-/// A certificate with its key, as they are in their files.
+/// A certificate with its key, as read from their files.
 #[derive(Clone, Debug)]
 pub struct Identity {
     /// The certificate, its intermediates and the key.
@@ -232,8 +232,8 @@ impl Certificates {
             .with_no_client_auth()
             .with_cert_resolver(resolver);
         config.alpn_protocols = vec![HTTP_2.into(), HTTP_1.into()];
-        // A resumed session would link two connections to one client, which queries without keys do
-        // not.
+        // A resumed session would show that two connections belong to one client. Queries without
+        // keys do not show that.
         config.send_tls13_tickets = 0;
         config.session_storage = Arc::new(NoServerSessionStorage {});
         TlsAcceptor::from(Arc::new(config))

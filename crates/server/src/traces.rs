@@ -153,8 +153,8 @@ pub struct Span {
 }
 
 impl Span {
-    /// Creates the span of work for another server's request, within the span that this request
-    /// named: an endpoint, with the database's name and the number of queries.
+    /// Creates the span of work for another server's request, as a child of the span that the
+    /// request named. The span has the endpoint, the database's name and the number of queries.
     pub fn within(
         parent: TraceContext,
         endpoint: &str,

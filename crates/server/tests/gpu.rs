@@ -1,4 +1,5 @@
-//! Servers on the emulated GPU: they answer on it, and continue without it where allowed.
+//! Servers on the emulated GPU: they answer on the GPU and, if their settings allow it, continue
+//! without the GPU.
 
 #[allow(dead_code, reason = "shared with the server's other tests")]
 #[path = "server/fixture.rs"]

@@ -1,7 +1,8 @@
 //! The tables of a snapshot for Apple's clients: their layout in the manifest, and their file.
 //!
-//! The file has the buckets of all use cases, one after another: shard by shard, table by table. A
-//! bucket is as `docs/wire/apple.md` says, with zeros to the shard's length of a bucket.
+//! The file has the buckets of all use cases, one after another: shard by shard, table by table.
+//! `docs/wire/apple.md` describes a bucket; zeros pad each bucket to the bucket length of its
+//! shard.
 
 use serde::{Deserialize, Serialize};
 use spirea_apple::keyword::{Bucket, Tables};
@@ -35,7 +36,7 @@ pub struct UseCaseEntry {
     pub keywords: u64,
     /// Number of tables of each shard.
     pub tables: usize,
-    /// The shards; a keyword is in the shard of its hash modulo their number.
+    /// The shards. A keyword's shard number is its hash modulo the number of shards.
     pub shards: Vec<ShardEntry>,
 }
 
@@ -59,8 +60,8 @@ pub struct AppleUseCase {
 }
 
 impl AppleTables {
-    /// Creates the layout of these use cases, given with the number of keywords of each, and the
-    /// content of their file.
+    /// Creates the layout of `use_cases`, and the content of their file. Each use case comes with
+    /// its number of keywords.
     pub(crate) fn new(set: Set, use_cases: &[(u64, AppleUseCase)]) -> (Self, Vec<u8>) {
         let mut bytes = Vec::new();
         for (shape, tables) in use_cases.iter().flat_map(|(_, use_case)| &use_case.shards) {
@@ -114,7 +115,7 @@ impl AppleTables {
             for shard in shards {
                 let shape =
                     shard.shape(set, *tables).map_err(|detail| wrong(format!("apple.{name}: {detail}")))?;
-                // A shape's numbers are bounded, so that no product overflows.
+                // The numbers of a shape are bounded, so their product cannot overflow.
                 let product = shape.tables() as u64 * shape.entries() as u64 * shape.entry_size() as u64;
                 bytes = bytes.saturating_add(product);
             }
@@ -125,16 +126,16 @@ impl AppleTables {
     /// Returns the parameter set.
     ///
     /// # Errors
-    /// A text if it is unknown.
+    /// A message, if the parameter set is unknown.
     pub fn set(&self) -> Result<Set, String> {
         let set = Set::ALL.into_iter().find(|set| set.name() == self.set);
         set.ok_or_else(|| format!("apple.set {:?} is unknown to this software", self.set))
     }
 
-    /// Returns the use cases that `bytes`, the content of the file, has.
+    /// Parses the use cases from `bytes`, the content of their file.
     ///
     /// # Errors
-    /// A text about the fault.
+    /// A message that describes the fault.
     pub(crate) fn parse(&self, mut bytes: &[u8]) -> Result<Vec<AppleUseCase>, String> {
         let set = self.set()?;
         let mut use_cases = Vec::new();

@@ -233,7 +233,7 @@ pub enum StoreError {
         /// The versions that exist instead.
         detail: String,
     },
-    /// Changes of a stream follow another cursor than that of the current version.
+    /// The cursor that changes of a stream follow is not the cursor of the current version.
     #[error(
         "{}: the changes follow {}, and the current version has {}: resume the stream there", .path.display(), named(.after.as_ref()), named(.current.as_ref())
     )]
@@ -245,14 +245,14 @@ pub enum StoreError {
         /// Cursor of the current version.
         current: Option<Cursor>,
     },
-    /// A copy of another repository would take more of the disk than is allowed.
+    /// A copy of another repository would exceed the allowed bytes on disk.
     #[error(
         "{}: a copy needs {needed} bytes beside the {kept} bytes that are kept, and {most} bytes are allowed (follow.disk, --follow-disk): allow more", .path.display()
     )]
     OverQuota {
         /// The repository.
         path: PathBuf,
-        /// Bytes that are to come.
+        /// Bytes still to be received.
         needed: u64,
         /// Bytes of the repository's files.
         kept: u64,

@@ -47,7 +47,8 @@ pub(crate) fn entry(
     Ok(FileEntry { file: name.into(), bytes, blake3: hash_file(&file, progress)? })
 }
 
-/// Reads a file of at most `most` bytes; of a longer one, which is damaged, one byte more.
+/// Reads a file of at most `most` bytes. If the file is longer, it is damaged; then reads
+/// `most + 1` bytes, so that the caller detects this.
 pub(crate) fn read_at_most(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(most.saturating_add(1)).read_to_end(&mut bytes)?;

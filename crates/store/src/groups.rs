@@ -1,9 +1,10 @@
-//! Verification of parts of a file without the rest of it.
+//! Verification of parts of a file without reading the rest of the file.
 //!
 //! BLAKE3 is a tree: the hash of a file follows from the chaining values of its groups, 1 MiB each,
-//! the last one shorter. They are stored beside the file, 32 bytes each, in a list that needs no
-//! hash of its own: merged, the values must give the file's hash, which the manifest contains. With
-//! the list, any groups of the file can be verified without reading other groups.
+//! the last one shorter. The chaining values are stored beside the file, 32 bytes each, in a list.
+//! The list needs no hash of its own: merged, the values must give the file's hash, which the
+//! manifest contains. With the list, any groups of the file can be verified without reading other
+//! groups.
 
 use std::ops::Range;
 use std::path::Path;
@@ -103,8 +104,8 @@ pub(crate) fn matrix_entry(folder: &Path, progress: &mut dyn FnMut(u64)) -> Resu
     Ok(FileEntry { file: MATRIX_FILE.into(), bytes, blake3: groups.hash() })
 }
 
-/// Verifies some ranges of a file by the list in `list`. Without a list, which files of a single
-/// group do not have, verifies the whole file.
+/// Verifies `ranges` of a file by the list in `list`. If there is no list, verifies the whole file;
+/// a file of a single group never has a list.
 ///
 /// # Errors
 /// [`StoreError::Damaged`] with the file, [`StoreError::Io`] if a file cannot be read.
@@ -159,8 +160,8 @@ pub(crate) fn verify(
     })
 }
 
-/// Passes the first byte and the chaining value of each group of some ranges, which begin at group
-/// boundaries, to `take`, until `take` returns false.
+/// Passes the offset and the chaining value of each group in `ranges` to `take`, until `take`
+/// returns false. Each range must begin at a group boundary.
 fn each_group(
     file: &StoredFile,
     ranges: &[Range<u64>],
@@ -278,7 +279,7 @@ mod tests {
                 let error = verify(&StoredFile::at(&path), &list, &entry, &ranges).unwrap_err().to_string();
                 assert!(error.contains("matrix.groups"), "{error}");
             }
-            // A hole, longer than the memory of any machine.
+            // The list becomes a sparse file, longer than the memory of any machine.
             std::fs::File::create(&list).unwrap().set_len(1 << 42).unwrap();
             let error = verify(&StoredFile::at(&path), &list, &entry, &ranges).unwrap_err();
             assert!(matches!(error, StoreError::Damaged { .. }), "{error}");

@@ -1,13 +1,13 @@
 //! Ingest of tables, keyword index and hashed snapshots on disk.
 //!
-//! - [`snapshot`] and [`manifest`]: what lies on disk, and how a server opens and verifies it.
+//! - [`snapshot`] and [`manifest`]: the files on disk, and how a server opens and verifies them.
 //! - [`ingest`]: readers of CSV, JSONL, Arrow, Parquet, `.npy` and fixed-width files.
-//! - [`mod@build`]: from a table to a snapshot, through a spool on disk.
-//! - [`changes`] of a table, and the [`repository`] of its versions; [`signing`] them;
-//!   [`succession`] of its bases.
+//! - [`mod@build`]: builds a snapshot from a table, through a spool on disk.
+//! - [`changes`], [`repository`], [`signing`] and [`succession`]: changes of a table, its versions,
+//!   their signatures, and the rules for a new base.
 //!
-//! Rows are counted from 1 in every message, without a header; an index table's record i is row i +
-//! 1.
+//! In every message, rows are counted from 1, and a header is not counted. Record i of an index
+//! table is row i + 1.
 
 mod apple;
 #[cfg(feature = "object-store")]

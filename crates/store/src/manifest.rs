@@ -32,7 +32,7 @@ pub const CHANGES_FILE: &str = "changes.bin";
 /// Name of the file of a snapshot's signature, beside the manifest that it signs.
 pub const SIGNATURE_FILE: &str = "signature.json";
 /// Name of the file of the chaining values of the matrix's groups ([`crate::Groups`]), beside the
-/// manifest, whose hash of the matrix vouches for it.
+/// manifest. The manifest's hash of the matrix proves the list.
 pub const GROUPS_FILE: &str = "matrix.groups";
 /// Name of the file of the tables for Apple's clients.
 pub const APPLE_FILE: &str = "apple.bin";
@@ -112,7 +112,7 @@ pub struct Manifest {
     pub protocol: ProtocolParams,
     /// The matrix, in the backends' layout.
     pub matrix: FileEntry,
-    /// The hint: words, or the upper bits of each, packed.
+    /// The hint: words, or the packed upper bits of each word.
     pub hint: FileEntry,
     /// Hashes of the hint's rows ([`spirea_protocols::hint_rows`]), if the protocol has a hint.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -101,7 +101,7 @@ impl RecordFile {
         let Stored::Panels { layout, .. } = self.stored else {
             return (0..grid.records).try_for_each(|index| each(index, &self.read(index)?));
         };
-        // Whole quads and whole records.
+        // A group has whole quads and whole records.
         let unit = QUAD * if spread == Spread::Columns { grid.parts() } else { 1 };
         let wide = (GROUP_BYTES / layout.rows() / unit * unit).max(unit);
         let mut columns = Columns { layout, first: 0, count: 0, bytes: Vec::new() };
@@ -121,11 +121,12 @@ impl RecordFile {
     }
 }
 
-/// A piece of a record down one column of one panel: every fourth byte.
+/// Piece of a record in one column of one panel. Its bytes are every fourth byte of a range of the
+/// file.
 struct Piece {
-    /// Offset of its first byte in the file.
+    /// Offset of the piece's first byte in the file.
     offset: u64,
-    /// Range of its bytes in the record.
+    /// Range of the piece's bytes in the record.
     bytes: Range<usize>,
 }
 
@@ -142,7 +143,7 @@ impl Piece {
         })
     }
 
-    /// Returns the number of bytes from its first byte in the file to its last.
+    /// Returns the length of the range of the file from the piece's first byte to its last.
     fn span(&self) -> usize {
         (self.bytes.len() - 1) * QUAD + 1
     }

@@ -95,17 +95,19 @@ impl Snapshot {
         self.files.matrix.path().into()
     }
 
-    /// The path of its hint.
+    /// Returns the path of the hint.
     pub fn hint_path(&self) -> PathBuf {
         self.hint.path().into()
     }
 
-    /// The file of its hint: the one that was verified, if this snapshot or a clone of it was.
+    /// Returns the file of the hint: the verified file, if this snapshot or a clone of it was
+    /// verified.
     pub fn hint(&self) -> &StoredFile {
         &self.hint
     }
 
-    /// The file of the hashes of its hint's rows, as [`Self::hint`].
+    /// Returns the file with the hashes of the hint's rows: the verified file, as for
+    /// [`Self::hint`].
     pub fn hint_rows(&self) -> &StoredFile {
         &self.hint_rows
     }
@@ -163,8 +165,8 @@ impl Snapshot {
         &self.files
     }
 
-    /// Returns a file of the snapshot by its name, and what it must contain: the manifest, or a
-    /// file that the manifest names. `None` if there is no such file.
+    /// Returns the file of this name, and the entry with its expected length and hash. The file is
+    /// the manifest or a file that the manifest names; `None` if there is no such file.
     pub fn file(&self, name: &str) -> Option<(FileEntry, StoredFile)> {
         let entry = if name == MANIFEST_FILE {
             let bytes = self.manifest.to_bytes();
@@ -234,8 +236,8 @@ impl Snapshot {
         self.folder.join(GROUPS_FILE)
     }
 
-    /// Reads and verifies all files except the matrix, for a server that joins the shares of
-    /// others.
+    /// Reads and verifies all files except the matrix, for a server that joins the answers of
+    /// servers of shares.
     ///
     /// # Errors
     /// Those of [`Snapshot::verify`].
@@ -244,8 +246,8 @@ impl Snapshot {
     }
 
     /// Verifies the bytes of the matrix that a server of a share reads. If there is a list of the
-    /// matrix's groups, no others are read; without a list, this takes as long as reading the whole
-    /// matrix.
+    /// matrix's groups, only the groups with these bytes are read; without a list, the whole matrix
+    /// is read.
     ///
     /// # Errors
     /// [`StoreError::Damaged`] with the file, [`StoreError::Io`] if it cannot be read.

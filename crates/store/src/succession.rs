@@ -1,4 +1,4 @@
-//! The rules for a base that takes the place of another one while clients ask.
+//! The rules for a base that replaces another base while clients send queries.
 
 use spirea_protocols::TableKind;
 use spirea_protocols::table::KeyForm;
@@ -13,7 +13,7 @@ pub enum Shrinking {
     /// It is refused.
     #[default]
     Refuse,
-    /// It is taken like any other.
+    /// It is accepted.
     Allow,
 }
 
@@ -29,13 +29,13 @@ pub fn check_base(snapshot: &Snapshot) -> Result<(), StoreError> {
     Err(StoreError::BadOption(detail.into()))
 }
 
-/// Checks that clients of the base `former` can follow to `new`. `former_values` counts the values
-/// that the current version has with its delta.
+/// Checks that clients of the base `former` can move to the base `new`. `former_values` is the
+/// number of values of the current version, including its delta.
 ///
 /// # Errors
-/// [`StoreError::BadOption`] if it is of another database or of the other kind, or brings keys into
-/// their form by older rules; [`StoreError::Shrunk`] if it has less than half of the values, unless
-/// that is allowed.
+/// [`StoreError::BadOption`] if `new` belongs to another database, has the other kind of table, or
+/// converts keys to their form by older rules. [`StoreError::Shrunk`] if `new` has less than half
+/// of the values, unless that is allowed.
 pub fn check_successor(
     new: &Manifest,
     former: &Manifest,

@@ -6,18 +6,19 @@ use crate::limits::{check_length, of_length};
 pub use crate::proto::DatabaseState;
 use crate::{FORMAT, Lengths, Limits, Version, WireError, check_format, hash, proto};
 
-/// Maximum bytes of a configuration or a list of databases: base and delta, each with a manifest of
-/// at most 1 MiB, and a second copy of the table and the parameters that it contains.
+/// Maximum bytes of a configuration or a list of databases. A configuration has a base and a delta.
+/// Each has a manifest of at most 1 MiB, and a second copy of the manifest's table and parameters.
 pub const MAX_CONFIG_BYTES: u64 = 5 << 20;
 
 const CONFIG: &str = "configuration";
 const LIST: &str = "list of databases";
-/// Number of a configuration's field with the versions, and their maximum number.
+/// Field number of the versions in a configuration.
 const VERSIONS: u32 = 8;
+/// Maximum number of versions in a configuration.
 const MAX_VERSIONS: usize = 256;
 /// Maximum number of databases in a list.
 const MAX_DATABASES: usize = 4096;
-/// Number of a list's field with the databases.
+/// Field number of the databases in a list.
 const DATABASES: u32 = 2;
 
 /// Description of a database that a client needs for queries. The client must check, against the
@@ -30,7 +31,7 @@ pub struct Config {
     pub version: Version,
     /// The table as it was built.
     pub base: PartConfig,
-    /// The changes since then, if any.
+    /// The changes since the base was built, if any.
     pub delta: Option<PartConfig>,
     /// Maximum number of look-ups in a request, at least 1.
     pub max_batch: usize,
@@ -41,8 +42,8 @@ pub struct Config {
     pub versions: Vec<Version>,
     /// The operator's signature of the version, as JSON; empty if it is not signed.
     pub signature: Bytes,
-    /// Maximum bytes that a request should have, so that proxies let it pass; 0 if the server does
-    /// not say.
+    /// Recommended maximum bytes of a request, so that proxies let it pass; 0 if the server
+    /// recommends none.
     pub request_bytes: u64,
 }
 

@@ -55,7 +55,8 @@ fn next_field<'a>(bytes: &mut &'a [u8]) -> Option<Field<'a>> {
     Some(Field { number, payload })
 }
 
-/// Field with a bound on its occurrences and a check of its lengths.
+/// Field that may occur several times: the maximum number of occurrences, and a check of the length
+/// of each.
 pub struct Repeated<'a> {
     pub number: u32,
     pub most: usize,
@@ -66,7 +67,7 @@ pub struct Repeated<'a> {
 /// format; and the `repeated` fields have allowed numbers of occurrences and lengths. Other fields
 /// pass, including those of later versions.
 pub fn check(message: &'static str, mut bytes: &[u8], repeated: &[Repeated<'_>]) -> Result<(), WireError> {
-    // No check is of more than two such fields.
+    // Callers pass at most two repeated fields.
     let mut counts = [0; 2];
     while !bytes.is_empty() {
         let Some(field) = next_field(&mut bytes) else {
@@ -91,8 +92,8 @@ pub fn check(message: &'static str, mut bytes: &[u8], repeated: &[Repeated<'_>])
     Ok(())
 }
 
-/// Returns the version that a request or an upload of this format names. It decides which lengths
-/// the rest must have. The body is parsed but not decoded.
+/// Returns the version that a request or an upload of this format names. The version determines the
+/// lengths that the other fields must have. The body is parsed but not decoded.
 pub fn named_version(message: &'static str, mut bytes: &[u8]) -> Result<Version, WireError> {
     const VERSION: u32 = 2;
     check(message, bytes, &[])?;

@@ -5,7 +5,7 @@ use crate::WireError;
 pub enum Part {
     /// The table as it was built.
     Base,
-    /// The changes since then.
+    /// The changes since the base was built.
     Delta,
 }
 
@@ -61,8 +61,8 @@ impl Limits {
         keys.map(|bytes| bytes.saturating_add(Self::FIELD_BYTES)).fold(queries, u64::saturating_add)
     }
 
-    /// Returns the number of look-ups that a request of at most `bytes` has, without keys: at least
-    /// one, and at most `max_batch`.
+    /// Returns the number of look-ups that fit in a request of at most `bytes` bytes without keys:
+    /// at least one, and at most `max_batch`.
     pub fn look_ups_within(&self, bytes: u64) -> usize {
         let each = self.parts().map(|part| (part.query_bytes as u64).saturating_add(Self::FIELD_BYTES));
         let look_up = each.fold(0, u64::saturating_add);

@@ -12,11 +12,13 @@ use crate::{
 
 const REQUEST: &str = "request";
 const RESPONSE: &str = "response";
-/// Numbers of the fields with the queries or the answers, of the base and of the delta.
+/// Field number of the base's queries or answers.
 const BASE: u32 = 3;
+/// Field number of the delta's queries or answers.
 const DELTA: u32 = 5;
-/// Numbers of the fields with keys that are sent with queries, for the base and for the delta.
+/// Field number of the base's keys that are sent with queries.
 const SENT_KEYS: u32 = 7;
+/// Field number of the delta's keys that are sent with queries.
 const SENT_DELTA_KEYS: u32 = 8;
 
 /// Queries to one part of a database.
@@ -43,7 +45,8 @@ pub struct Request {
     pub version: Version,
     /// The queries to the base, one for each look-up.
     pub base: Queries,
-    /// The queries to the delta, if the version has one: the same number as to the base.
+    /// The queries to the delta, if the version has one. Their number equals the number of queries
+    /// to the base.
     pub delta: Option<Queries>,
 }
 
@@ -155,7 +158,8 @@ pub struct Response {
     pub newest: Version,
     /// The base's answers, one for each look-up, in order.
     pub answers: Vec<Bytes>,
-    /// The delta's answers, if the version has a delta: the same number as of the base.
+    /// The delta's answers, if the version has a delta. Their number equals the number of the
+    /// base's answers.
     pub delta_answers: Option<Vec<Bytes>>,
     /// Time of computation for the whole batch, to the microsecond.
     pub compute: Duration,
@@ -216,7 +220,8 @@ impl Response {
     }
 }
 
-/// Checks that a request brings at most one set of keys for each part, of the part's length.
+/// Checks that a request carries at most one set of keys for each part, and that the keys have the
+/// part's length.
 fn check_sent_keys(body: &[u8], limits: &Limits) -> Result<(), WireError> {
     let of = |part| of_length("keys", limits.of(part).map_or(0, |lengths| lengths.keys_bytes));
     let (base, delta) = (of(Part::Base), of(Part::Delta));

@@ -13,8 +13,9 @@ const REQUEST: &str = "request to a share";
 const MAGIC: &[u8; 8] = b"SPIRPAR1";
 /// Bytes before keys and queries.
 const HEADER_BYTES: u64 = 8 + 32 + 4 + 4;
-/// Bytes of a key's hash, and of a query's place in the list of keys.
+/// Bytes of a key's hash.
 const HASH_BYTES: u64 = 32;
+/// Bytes of the place of a query's keys in the list of keys.
 const PLACE_BYTES: u64 = 4;
 
 /// Limits on a request to a share, from the database's parameters.
@@ -24,11 +25,11 @@ pub struct ShareLimits {
     pub max_batch: usize,
     /// Bytes of a query.
     pub query_bytes: usize,
-    /// Need of a share for the evaluation keys of each query's client.
+    /// Presence of evaluation keys: a share needs those of each query's client, or none.
     pub keyed: Keyed,
 }
 
-/// Need of a share for evaluation keys.
+/// Presence of evaluation keys in the requests to a share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keyed {
     /// Each query names its client's keys.

@@ -348,12 +348,12 @@ fn other_formats_are_told_from_broken_messages() {
 
 #[test]
 fn lengths_are_checked_before_anything_else() {
-    // One byte over the limit, of bytes that are not a message.
+    // This body exceeds the limit by one byte, and is not a message.
     let limit = LIMITS.request_bytes();
     let oversized = Bytes::from(vec![0xff; limit as usize + 1]);
     assert_eq!(Request::decode(oversized, &LIMITS), Err(WireError::TooLarge { bytes: limit + 1, limit }));
-    // Within the limit of bytes, many empty queries: refused at the first query, before a list of
-    // them is built.
+    // This body is within the limit but has many empty queries. It is refused at the first query,
+    // before a list of queries is built.
     let many = Bytes::from([&[0x08, 1][..], &[0x1a, 0].repeat(400)].concat());
     let error = Request::decode(many, &LIMITS).unwrap_err().to_string();
     assert!(error.contains("0 bytes where the parameters say 3"), "{error}");
@@ -511,7 +511,7 @@ fn debug_output_has_no_query_and_no_keys() {
     let request = Request { base: asked.clone(), delta: Some(asked), ..request() };
     let upload = KeysRequest { keys: secret, ..upload() };
     for shown in [format!("{request:?}"), format!("{upload:?}")] {
-        // As text, or as a list of bytes.
+        // The secret must appear neither as text nor as a list of bytes.
         assert!(!shown.contains("secret") && !shown.contains("115, 101"), "{shown}");
     }
 }

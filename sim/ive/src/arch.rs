@@ -86,19 +86,20 @@ pub enum Gemm {
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Core {
-    /// Coefficients a cycle of a transform unit, of the iCRT unit and of the automorphism unit.
+    /// Coefficients that a transform unit, the iCRT unit or the automorphism unit processes in a
+    /// cycle.
     pub lanes: u64,
     /// Number of transform units that also work as arrays.
     pub ntt_units: u64,
     /// Units that multiply matrices.
     pub gemm: Gemm,
-    /// Rows of an array: rows of the database.
+    /// Number of rows of an array; each of them processes a row of the database.
     pub array_rows: u64,
-    /// Columns of an array: columns of the queries.
+    /// Number of columns of an array; each of them processes a column of the queries.
     pub array_columns: u64,
     /// Additional cycles of a product on the array, beyond one for each column of its left factor.
     pub array_overhead: u64,
-    /// Multiply-adds a cycle of the element-wise unit.
+    /// Multiply-adds that the element-wise unit computes in a cycle.
     pub element_wise_rate: u64,
     /// KB of the register file.
     pub register_file_kb: u64,
@@ -281,8 +282,8 @@ impl Arch {
         if let Some((key, problem)) = check::mismatch(&table(IVE)?, &whole) {
             return Err(refuse(&key, problem, &every));
         }
-        // The types are checked above, so only a name can still be wrong, and a single key takes a
-        // name from a list.
+        // The types are checked above, so only a name can still be wrong. Only the key `core.gemm`
+        // takes a name from a list.
         let read = toml::Value::Table(whole).try_into::<Self>();
         let arch = read.map_err(|error| refuse("core.gemm", error.message().to_owned(), &every))?;
         let arch = Self { file: file.to_owned(), ..arch };

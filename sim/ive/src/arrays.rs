@@ -71,8 +71,8 @@ pub fn multiply(
     results
 }
 
-/// Returns the cells of an array when it is drained, row by row. In each step a word of every row
-/// of the panel meets a word of every column.
+/// Returns the cells of an array when it is drained, row by row. In each step, a word of every row
+/// of the panel is multiplied by a word of every column.
 fn output_stationary(panel: &[u32], columns: &[Vec<u32>], prime: u64) -> Vec<Vec<u64>> {
     let depth = columns[0].len();
     let mut cells = vec![vec![0u64; columns.len()]; panel.len() / depth];
@@ -120,7 +120,7 @@ mod tests {
             })
             .collect();
         let ive = Arch::ive().unwrap();
-        // Panels of two rows and tiles of four columns, on cores with equal and with unequal
+        // Panels have two rows, and tiles have four columns. The cores have equal, then unequal
         // numbers of slices.
         for (database_buffer_kb, cores) in [(448, 32), (1, 3)] {
             let mut arch = ive.clone();

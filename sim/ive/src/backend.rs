@@ -1,9 +1,8 @@
 //! Backend that executes the lowered graphs: protocols run on the simulated machine unchanged.
 //! Their answers agree with those of other backends byte for byte, unless a schedule is wrong.
 //!
-//! For steps without a schedule, the oracle of all backends takes over, as far as the machine's
-//! protocols need them: folds of bytes, adding bodies, switching moduli. Other operations are
-//! refused.
+//! Steps without a schedule that the machine's protocols need are computed by the oracle of all
+//! backends: folds of bytes, adding bodies, switching moduli. Other operations are refused.
 
 use std::sync::{Arc, LazyLock};
 

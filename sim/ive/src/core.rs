@@ -3,7 +3,7 @@
 //!
 //! An instruction is the work of one unit on a residue polynomial. An external product has 8
 //! inverse transforms, 2 iCRTs, 40 transforms, and 80 products of residue polynomials; a
-//! substitution has half of each, and an automorphism. The difference Y - X and the sums are
+//! substitution has half of each number, and an automorphism. The difference Y - X and the sums are
 //! computed as operands are read and written; the paper does not count them either.
 
 use std::cmp::Reverse;
@@ -46,14 +46,14 @@ pub struct CoreReport {
 }
 
 impl CoreReport {
-    /// Returns the report of both works, one after another.
+    /// Returns the report of this work followed by `other`.
     pub fn then(self, other: Self) -> Self {
         let mut busy = self.busy;
         busy.iter_mut().zip(other.busy).for_each(|(sum, more)| *sum += more);
         Self { cycles: self.cycles + other.cycles, busy }
     }
 
-    /// Returns the report of `count` times this work, one after another.
+    /// Returns the report of `count` repetitions of this work, one after another.
     pub fn times(self, count: f64) -> Self {
         Self { cycles: self.cycles * count, busy: self.busy.map(|busy| busy * count) }
     }
@@ -69,11 +69,11 @@ const NO_UNIT: u8 = u8::MAX;
 enum DigitPlace {
     /// No effect.
     None,
-    /// Takes a place, and begins when it has one.
+    /// The instruction takes a place, and begins when there is one.
     Takes,
-    /// Has a place that it had to wait for.
+    /// The instruction had to wait for a place, and has it now.
     Has,
-    /// Frees a place.
+    /// The instruction frees a place.
     Frees,
 }
 
@@ -83,8 +83,8 @@ struct Instruction {
     interval: u64,
     /// Ticks of the interval in which the unit is idle.
     idle: u64,
-    /// Ticks from the end of the interval until followers may begin; if `forwards`, from its
-    /// beginning.
+    /// Ticks until followers may begin. They count from the end of the interval, or from its
+    /// beginning if `forwards` is true.
     latency: u64,
     /// True if followers take results as they come, instead of reading all of them from memory.
     forwards: bool,
@@ -95,7 +95,8 @@ struct Instruction {
     followers: Vec<u32>,
 }
 
-/// Instructions at which the operands of an operation have been read, and at which it is over.
+/// Two instructions of an operation: the operands have been read after `read`, and the operation is
+/// over after `over`.
 #[derive(Clone, Copy)]
 struct Executed {
     read: u32,
@@ -112,7 +113,7 @@ impl Executed {
 }
 
 impl From<u32> for Executed {
-    /// Converts a transfer, which has read its operands only when it is over.
+    /// Converts a transfer, whose operands have been read only when the transfer is over.
     fn from(over: u32) -> Self {
         Self { read: over, over }
     }
@@ -249,7 +250,8 @@ impl Program<'_> {
         free[Unit::Ntt as usize] = vec![0; self.arch.core.ntt_units as usize];
         let mut busy = [0u64; UNITS];
         let mut end = 0;
-        // Ordered by the time at which they are ready, then by the order of the program.
+        // Instructions are ordered by the time at which they are ready, then by the order of the
+        // program.
         let mut ready: BinaryHeap<Reverse<(u64, u32)>> = (0..self.instructions.len() as u32)
             .filter(|&number| self.instructions[number as usize].waits == 0)
             .map(|number| Reverse((0, number)))
@@ -360,10 +362,11 @@ pub fn execute(arch: &Arch, schedule: &Schedule, graph: &Graph) -> CoreReport {
     program.run()
 }
 
-/// Half of the number of subtrees of a layer, or of sums of images, that are simulated one by one;
-/// the others follow at the pace of the second half.
+/// Half of the number of subtrees of a layer, or of sums of images, that are simulated one by one.
+/// For the others, the pace of the second half is assumed.
 const SIMULATED: u64 = 64;
-/// Maximum number of leaves in half of the simulated subtrees: fewer large subtrees are simulated.
+/// Maximum number of leaves in half of the simulated subtrees. So if subtrees are large, fewer of
+/// them are simulated.
 const LEAVES: u64 = 1 << 12;
 
 /// Executes a tournament of `rows` rows.
@@ -376,8 +379,8 @@ pub fn tournament(arch: &Arch, schedule: &Schedule, rows: u64) -> Result<CoreRep
         Ok::<_, IveError>(execute(arch, schedule, &graph))
     };
     let mut sum = CoreReport::default();
-    // A layer's keys take the place of those of the layer before, so it begins when that layer is
-    // over.
+    // A layer's keys replace the keys of the layer before, so the layer begins when the one before
+    // is over.
     for of in schedule.layers(rows) {
         let simulated = (LEAVES >> of.levels).clamp(1, SIMULATED);
         sum = sum.then(if of.subtrees <= 2 * simulated {
@@ -404,8 +407,8 @@ pub fn expand(arch: &Arch, schedule: &Schedule, expansion: Expansion) -> Result<
     Ok(sum)
 }
 
-/// Executes ExpandQuery for a database of `rows` rows: the leaves of the first dimension and of the
-/// selectors, and the selectors.
+/// Executes ExpandQuery for a database of `rows` rows: expands the query to the leaves of the first
+/// dimension and of the selectors, then assembles the selectors from their leaves.
 ///
 /// # Errors
 /// [`IveError::RegisterFile`] if the schedule does not fit.
@@ -450,8 +453,8 @@ pub fn sum_rotated(
     Ok(further(some(SIMULATED)?, some(2 * SIMULATED)?, sums, SIMULATED))
 }
 
-/// Extrapolates to `count` equal parts from reports for `simulated` parts and for twice as many:
-/// the other parts follow at the pace of the second half.
+/// Extrapolates to `count` equal parts from the report `half` for `simulated` parts, and the report
+/// `whole` for twice the number. For the other parts, the pace of the second half is assumed.
 fn further(half: CoreReport, whole: CoreReport, count: u64, simulated: u64) -> CoreReport {
     let pace = whole.then(half.times(-1.0));
     whole.then(pace.times((count - 2 * simulated) as f64 / simulated as f64))

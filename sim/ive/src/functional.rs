@@ -326,7 +326,8 @@ impl<'a> Core<'a> {
         exponent.ok_or_else(|| absent(number, "an exponent"))
     }
 
-    /// Moves an operation's input of the decomposition out of the register file.
+    /// Reads the polynomials that an operation decomposes from the register file into the iCRT
+    /// buffer.
     fn read(&mut self, number: usize) -> Result<(), IveError> {
         let ring = self.ring;
         self.read[number] = match self.graph.nodes()[number].work {
@@ -419,9 +420,9 @@ impl<'a> Core<'a> {
         Ok((self.sum(c, &image), odd))
     }
 
-    /// Multiplies the digits of the read polynomials by the rows of a key. The order is that in
-    /// which digits become polynomials of the register file: all of them before the first is
-    /// multiplied, or a residue of one digit at a time.
+    /// Multiplies the digits of the read polynomials by the rows of a key. If digits are stored,
+    /// all of them are computed before the first is multiplied. If digits are forwarded, each
+    /// residue of a digit is multiplied as soon as it is computed.
     fn key_product(&mut self, number: usize) -> Result<Ciphertext, IveError> {
         let (ring, key, degree) = (self.ring, self.key(number)?, self.ring.degree());
         let polynomials = std::mem::take(&mut self.read[number]);

@@ -6,7 +6,7 @@ use crate::error::IveError;
 /// Kind of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
-    /// Load of a key from HBM: that of a level of the layer.
+    /// Load from HBM of the key of a level of the layer.
     LoadKey {
         /// Level, counted from the first one that is processed.
         level: u32,
@@ -22,13 +22,13 @@ pub enum Work {
         index: u64,
     },
     /// External product and the sum that follows it, Z = X + RGSW * (Y - X), written to the place
-    /// of X. Y is read once, before its inverse transform; the result of that is in the iCRT buffer
-    /// from then on (section IV-F).
+    /// of X. Y is read once, before its inverse transform, whose result then stays in the iCRT
+    /// buffer (section IV-F).
     Product,
     /// External product of a selector's row and the key, in a place of its own.
     Assembly,
     /// Image of a ciphertext under an automorphism, plus the second operand if there is one. The
-    /// result is in a place of its own, or in that of the first operand.
+    /// result is in a place of its own, or in the place of the first operand.
     Rotation {
         /// Number of the exponent, and of its key.
         exponent: u32,
@@ -74,7 +74,8 @@ impl Event {
         Self { node, moment: Moment::Over }
     }
 
-    /// Returns the event that an operation has read the inputs that it then no longer needs.
+    /// Returns the event that an operation has read the inputs of its inverse transforms, which it
+    /// no longer needs afterwards.
     pub fn read(node: usize) -> Self {
         Self { node, moment: Moment::Read }
     }
@@ -100,8 +101,8 @@ pub struct Node {
     /// Place that the operation fills, besides those of its operands: a place for a key if it loads
     /// one, otherwise for a ciphertext.
     pub place: Option<usize>,
-    /// Other events that must happen before: those that empty its place, or that read what the
-    /// operation empties.
+    /// Other events that must happen before the operation: events that empty its place, and reads
+    /// of a place that the operation empties.
     pub after: Vec<Event>,
 }
 
@@ -122,7 +123,7 @@ pub struct Places {
     pub keys: usize,
 }
 
-/// Operations without a cycle in their order, in existing places of a register file.
+/// Acyclic graph of operations. Each operation uses only places that the register file has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Graph {
     nodes: Vec<Node>,
@@ -131,8 +132,9 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// Checks operations. They are given in the order of the program: units take ready operations
-    /// first, and earlier ones before later ones.
+    /// Checks operations, which are given in the order of the program. A unit takes operations in
+    /// the order in which they become ready. If several become ready at the same time, the unit
+    /// takes the earliest one first.
     ///
     /// # Errors
     /// [`IveError::Graph`] if an operation needs an operation or a place that does not exist, or

@@ -1,5 +1,5 @@
-//! Backend that computes nothing: its values are their shapes. A protocol's server runs on it
-//! unchanged, over files without content. So the operations of its backend can be recorded for
+//! Backend that computes nothing: its values consist of their shapes only. A protocol's server runs
+//! on this backend unchanged, over files without content. So the operations can be recorded for
 //! databases of any size.
 
 use std::fs::File;
@@ -19,7 +19,7 @@ use crate::recorder::{Phase, Recorder, phases};
 
 /// Maximum number of queries of a batch.
 const MOST_QUERIES: usize = 1 << 12;
-/// Maximum size in bytes of a hint without content for a client.
+/// Maximum size in bytes of a client's hint, which is made of zeros.
 const MOST_HINT: u64 = 1 << 31;
 
 /// Records the operations that a server's backend executes for a batch of `queries` queries,

@@ -1,5 +1,5 @@
-//! Number of systems for a database and a rate: clusters whose systems share the database, and as
-//! many clusters as answer all queries in time.
+//! Number of systems for a database and a rate. The systems of a cluster share the database, and
+//! there are enough clusters to answer all queries in time.
 
 use serde::Serialize;
 
@@ -13,7 +13,7 @@ use crate::system::{Deployment, Mapping, Schedules, usual_batch};
 /// Maximum load of a cluster, as a fraction of the rate that it can answer: queues remain bounded
 /// at this load.
 const MOST_LOAD: f64 = 0.9;
-/// Multiples of the necessary number of clusters that are considered: more clusters answer sooner.
+/// Considered multiples of the necessary number of clusters; more clusters answer sooner.
 const SPARE: [f64; 5] = [1.0, 1.5, 2.0, 3.0, 5.0];
 /// Number of queries over which latency is averaged.
 const COUNT: usize = 20_000;
@@ -119,7 +119,8 @@ mod tests {
         let arch = Arch::ive().unwrap();
         let choices = plan(&arch, 1280.0, 500.0).unwrap();
         let best = best(&choices);
-        // Transformed, the database has 4.4 TiB: 16 systems hold it, and no switch takes more.
+        // After its transform, the database has 4.4 TiB. 16 systems can hold it, and a switch takes
+        // no more systems.
         assert!(choices.iter().all(|choice| choice.systems_of_cluster == 16 && choice.most_qps >= 500.0));
         assert!(best.len() > 1 && best[0].systems == choices[0].systems, "{best:?}");
         for pair in best.windows(2) {

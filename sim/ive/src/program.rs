@@ -1,5 +1,5 @@
-//! Times of protocols other than the paper's on a machine: of phases that were recorded on the
-//! project's own servers, or that a paper describes.
+//! Times of protocols other than the paper's on a machine. Their phases were recorded on the
+//! project's own servers, or are described in a paper.
 
 use spirea_lattice::RingSet;
 use spirea_math::{Expansion, Gadget, Rotations};
@@ -14,8 +14,8 @@ use crate::rowsel::{Products, Residence, multiply};
 use crate::schedule::Digits;
 use crate::system::Schedules;
 
-/// Ciphertexts of a protocol, as the units see them: for each kind of key the gadget has its own
-/// number of digits.
+/// Parameters of a protocol's ciphertexts, as the machine's units process them. Each kind of key
+/// has its own number of digits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rings {
     /// Parameters for substitutions.
@@ -114,7 +114,7 @@ impl Program {
             Phase::PolyFold { rows, columns, queries },
             Phase::SumRotated { rotations, sums: blocks, queries },
             Phase::Assemble { leaves: blocks, queries },
-            // Packing is an expansion backwards.
+            // Packing is modelled as an expansion, whose steps it reverses.
             Phase::Expand { leaves: blocks, queries },
         ];
         Self { rings, phases }

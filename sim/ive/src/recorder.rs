@@ -131,7 +131,7 @@ fn refuse(node: usize, problem: String) -> IveError {
 }
 
 /// Converts the operations of one batch, and of the database before it, to phases. Each fold of
-/// polynomials processes its part of all encoded polynomials; all parts have one size.
+/// polynomials processes a part of all encoded polynomials; the parts have equal sizes.
 ///
 /// # Errors
 /// [`IveError::Graph`] with the number of an operation that the machine does not execute, or that

@@ -257,8 +257,8 @@ fn other_schemes(found: &mut Reproduction, arch: &Arch) {
     }
 }
 
-/// Adds Figure 14a: the ARK-like machine, for 16 GiB; as in its file, and with the register file's
-/// bandwidth of the other machine.
+/// Adds Figure 14a: the ARK-like machine, for 16 GiB. This machine is simulated twice: with the
+/// values of its file, and with the register file bandwidth of `arch`.
 fn other_machine(found: &mut Reproduction, arch: &Arch) {
     let ours = usual(arch, 16.0, 1);
     let ark = Arch::ark();

@@ -19,7 +19,8 @@ const BY_BIG: u32 = 2;
 /// Number of chains that run in parallel.
 const CHAINS: u64 = 4;
 
-/// Returns a schedule with three substitution keys in the register file; ciphertexts take the rest.
+/// Returns a schedule that keeps three substitution keys in the register file; ciphertexts take the
+/// remaining space.
 pub fn rotating(digits: Digits) -> Schedule {
     Schedule { step: Step::Expand, order: Order::Dfs, digits, depth: Rotations::KEYS as u32 }
 }

@@ -49,7 +49,7 @@ pub struct RowSelReport {
 }
 
 impl RowSelReport {
-    /// Returns the report of `count` times this work, one after another.
+    /// Returns the report of `count` repetitions of this work, one after another.
     pub fn times(self, count: f64) -> Self {
         let Self { cycles, multiplying, channel } = self;
         Self { cycles: cycles * count, multiplying: multiplying * count, channel: channel * count }
@@ -60,8 +60,8 @@ impl RowSelReport {
 /// columns of all queries.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Products {
-    /// Number of products. Several products are divided among the cores; the rows of a single
-    /// product are.
+    /// Number of products. If there are several products, they are divided among the cores; if
+    /// there is one, its rows are divided.
     pub slices: u64,
     /// Rows of the database's matrix.
     pub rows: u64,
@@ -173,8 +173,8 @@ pub fn element_wise_rate(arch: &Arch, word_bytes: f64) -> f64 {
     ports.min(arch.core.element_wise_rate as f64)
 }
 
-/// Number of panels that are simulated one by one; the others follow at the pace of the second
-/// half.
+/// Number of panels that are simulated one by one. For the others, the pace of the second half is
+/// assumed.
 const SIMULATED: u64 = 1 << 15;
 
 /// Simulates the busiest core: panels of rows stream through the buffer, each array takes the next
@@ -198,7 +198,8 @@ pub fn multiply(arch: &Arch, products: &Products, result_bytes: f64, residence: 
     };
     let hbm = arch.channel_bytes_per_cycle();
     let result_bytes = result_bytes / panels;
-    // HBM only writes if the database is in LPDDR.
+    // If the database is in LPDDR, HBM has no reads of the database between its writes, and so no
+    // turnarounds.
     let (load, turn) = match residence {
         Residence::Hbm => (panel_bytes / hbm, result_bytes * arch.turnaround_cycles_per_byte()),
         Residence::Lpddr => (panel_bytes / arch.lpddr_bytes_per_cycle(), 0.0),
@@ -236,7 +237,7 @@ impl Stream {
     fn cycles(&self, panels: u64, latency: f64) -> f64 {
         let Self { tiling, residence, units, compute, load, store } = *self;
         let mut arrays = vec![0.0f64; units as usize];
-        // Ends of the computation of the panels in the buffer.
+        // Time at which the computation of each panel in the buffer ends.
         let mut computed = vec![0.0f64; tiling.buffered.min(panels as usize)];
         // Times at which the channels become free; with the database in HBM there is only one
         // channel.
@@ -244,7 +245,7 @@ impl Stream {
         for number in 0..panels {
             let place = tiling.place(number);
             if number >= tiling.buffered as u64 {
-                // The panel that was in this place is over, and its results are written.
+                // The panel that was in this place has been computed, and its results are written.
                 storing = storing.max(computed[place]) + store;
             }
             loading = loading.max(computed[place]);
@@ -289,8 +290,8 @@ mod tests {
         let arch = Arch::ive().unwrap();
         let (rows, cores) = (1u64 << 12, arch.chip.cores as f64);
         let batch = row_selection(&arch, rows, 64, 64.0 / cores, Residence::Hbm);
-        // Two multiply-adds for each of 4N residues of each polynomial and query; overhead makes it
-        // (256 + 36) / 256 of the cycles.
+        // Each polynomial takes two multiply-adds for each query and each of its 4N residues. The
+        // overhead multiplies the cycles by (256 + 36) / 256.
         let products = 2.0 * (rows * 256) as f64 * 16384.0 * 64.0;
         let arithmetic = products / cores / 1024.0 * 292.0 / 256.0;
         assert!((batch.cycles / arithmetic - 1.0).abs() < 0.01, "{batch:?} {arithmetic}");

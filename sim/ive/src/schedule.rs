@@ -255,7 +255,7 @@ impl Schedule {
         let mut lowered = Lowering::new(self, arch, depth)?;
         for root in 0..expansion.nodes(top) as u64 {
             let loaded = lowered.load(root)?;
-            // Level, number within the level, and ciphertext.
+            // An entry has a node's level, its number within the level, and its ciphertext.
             let mut open = VecDeque::from([(top, root, loaded)]);
             while let Some((level, number, made)) = open.pop_front() {
                 if level == top + depth {

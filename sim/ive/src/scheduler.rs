@@ -109,7 +109,8 @@ mod tests {
 
     #[test]
     fn queries_alone_wait_as_queueing_theory_says() {
-        // M/D/1: the service time, plus half of the waiting time of M/M/1.
+        // For an M/D/1 queue, the latency is the service time plus half of the waiting time of an
+        // M/M/1 queue.
         for load in [0.2, 0.5, 0.8] {
             let expected = 1.0 + load / (2.0 * (1.0 - load));
             let mean = mean_latency(Policy::ALONE, &[1.0], load, 400_000);

@@ -83,7 +83,7 @@ impl Energy {
         self.cores + self.network + self.hbm
     }
 
-    /// Adds the energy of `systems` such systems, and `other`.
+    /// Returns the energy of `systems` systems with this energy each, plus `other`.
     fn of_systems(self, systems: u64, other: Self) -> Self {
         let sum = |of: fn(&Self) -> f64| of(&self) * systems as f64 + of(&other);
         Self { cores: sum(|it| it.cores), network: sum(|it| it.network), hbm: sum(|it| it.hbm) }
@@ -124,7 +124,7 @@ impl BatchReport {
 
     /// Returns the queries a second of consecutive batches: the keys of one batch cross the link
     /// while another is computed. Figure 13c implies that the paper counts in this way: for a batch
-    /// of 64, latency grows 3.46 times, and 64 over the gain is 3.39.
+    /// of 64, latency grows 3.46 times, but 64 divided by the gain in throughput is 3.39.
     pub fn queries_per_second(&self) -> f64 {
         self.queries as f64 / self.computing().max(self.upload)
     }
@@ -312,8 +312,8 @@ impl<'a> Deployment<'a> {
         let (residence, passes) = (placement.residence, placement.passes(queries)?);
         let rows = placement.rows.div_ceil(passes);
         let (of_core, all) = (queries.div_ceil(cores) as f64, queries as f64);
-        // Reports of the busiest core, and of all cores. The queries of a core follow one another,
-        // because their keys fill the register file.
+        // Reports of ColTor on the busiest core, and on all cores. The queries of a core follow one
+        // another, because their keys fill the register file.
         let (coltor, games, of_channel) = match mapping {
             Mapping::QueryPerCore => {
                 let one = self.tournament(rows)?;
@@ -351,9 +351,9 @@ impl<'a> Deployment<'a> {
     }
 }
 
-/// Returns the energy of one system. Each part has its peak power while it is busy; memories have
-/// it in proportion to the used bandwidth. The network and the other parts of a core have it while
-/// leaves and results are transposed.
+/// Returns the energy of one system. Each part draws its peak power while it is busy. Memories draw
+/// power in proportion to the used bandwidth. The network and the other parts of a core draw peak
+/// power while leaves and results are transposed.
 fn energy(arch: &Arch, trees: &CoreReport, selected: &RowSelReport, transposed: f64) -> Energy {
     let Budget { ntt, icrt, element_wise, automorphism, memories, rest, network, hbm } = arch.budget;
     let (core, scheme, cores) = (arch.core, arch.scheme, arch.chip.cores as f64);
@@ -384,7 +384,7 @@ fn energy(arch: &Arch, trees: &CoreReport, selected: &RowSelReport, transposed: 
     let accessed = ((lanes + sums + words) * scheme.word_bits as f64 / 8.0 + channels) / ports;
     let clock = arch.chip.clock_hz;
     let peak = arch.hbm.stacks as f64 * arch.hbm.stack_bytes_per_second;
-    // A word a cycle in each lane.
+    // Each lane transfers one word a cycle.
     let crossings = transposed * 2.0 * (scheme.primes * scheme.degree) as f64 / (cores * core.lanes as f64);
     Energy {
         cores: (units + memories.power_w * accessed + cores * rest.power_w * crossings) / clock,
@@ -419,7 +419,7 @@ mod tests {
             (16.0, 1, 0, "batch"),
             (16.0, 1, 3_000_000_000_000, "batch"),
             (16.0, 1, u64::MAX, "batch"),
-            // There is no room for leaves.
+            // With this batch, HBM has no room for the leaves.
             (16.0, 1, 1024, "batch"),
         ] {
             let refused = of(gib, systems, queries);
@@ -436,10 +436,10 @@ mod tests {
         let arch = Arch::ive().unwrap();
         let schedules = Schedules::depth_first(&arch, Digits::Forwarded).unwrap();
         let passes = |gib, queries| Placement::of(&arch, gib, 1).unwrap().passes(queries).unwrap();
-        // 60 GB of the database, 30 GB of results and 4 GB of keys, leaves and selectors just fit
-        // in 96 GB.
+        // With 64 queries, the database has 60 GB, the results have 30 GB, and keys, leaves and
+        // selectors have 4 GB. Together they just fit in 96 GB.
         assert_eq!([64, 96, 128].map(|queries| passes(16.0, queries)), [1, 2, 4]);
-        // 481 GB of results, with the database in the other memory.
+        // The results have 481 GB, and the database is in LPDDR.
         assert_eq!(passes(128.0, 128), 8);
         let parts = of(16.0, 1, 96).unwrap();
         let mut larger = arch.clone();
@@ -469,7 +469,8 @@ mod tests {
         let schedules = Schedules::depth_first(&arch, Digits::Forwarded).unwrap();
         let report = tournament(&arch, &schedules.coltor, 1 << 9).unwrap();
         let products = ((1 << 9) - 1) as f64;
-        // 48 transforms of 64 cycles and 20 * 4N multiply-adds at 128 a cycle.
+        // An external product has 48 transforms of 64 cycles, and 20 * 4N multiply-adds at 128 a
+        // cycle.
         assert!((report.busy[Unit::Ntt as usize] / products - 3072.0).abs() < 1.0);
         assert!((report.busy[Unit::ElementWise as usize] / products - 2560.0).abs() < 1.0);
         for (unit, units) in [(Unit::Ntt, 2.0), (Unit::ElementWise, 1.0), (Unit::Channel, 1.0)] {

@@ -2,7 +2,8 @@ use serde_json::{Value as Json, json};
 
 use super::*;
 
-/// Heads of messages from the JavaScript half, whose own test compares them with its messages.
+/// Returns the heads of messages from the JavaScript half. A test of that half compares these heads
+/// with its messages.
 fn heads() -> Json {
     serde_json::from_str(include_str!("heads.json")).unwrap()
 }

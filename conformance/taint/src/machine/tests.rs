@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Provides a secret number of 4 bytes, 3.
+/// Environment whose import writes the secret number 3, in 4 bytes.
 struct Secret;
 
 impl Surroundings for Secret {

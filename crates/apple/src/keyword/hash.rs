@@ -6,7 +6,8 @@ use crate::messages::Sharding;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KeywordHash(pub u64);
 
-/// Attempts to find a bucket number that differs from those of the earlier tables.
+/// Largest counter that is tried to find a bucket number that differs from those of the earlier
+/// tables.
 const MAX_COUNTER: usize = 10;
 
 impl KeywordHash {
@@ -35,7 +36,7 @@ impl KeywordHash {
     /// If `entries` is 0.
     pub fn buckets(self, tables: usize, entries: usize) -> Vec<usize> {
         let mut found = Vec::with_capacity(tables);
-        // Numbers by counter: the tables share them.
+        // Bucket numbers by counter, computed once for all tables.
         let (mut candidates, mut known) = ([0; MAX_COUNTER + 1], 0);
         for _ in 0..tables {
             for (counter, candidate) in candidates.iter_mut().enumerate() {
@@ -77,7 +78,7 @@ mod tests {
             ("+16049131257", 9_580_737_964_914_541_836, 2, 41, &[31, 19]),
             ("+17813239565", 15_132_479_366_750_465_295, 1, 106, &[100]),
             ("absent.example/none", 6_283_924_267_254_463_684, 2, 14, &[11, 0]),
-            // A single bucket: both tables take it.
+            // The tables have a single bucket each, so both take the same number.
             ("absent.example/none", 6_283_924_267_254_463_684, 2, 1, &[0, 0]),
         ] {
             assert_eq!(KeywordHash::of(keyword.as_bytes()), KeywordHash(hash));

@@ -8,10 +8,10 @@ use super::hash::KeywordHash;
 use crate::shape::MAX_TABLES;
 use crate::{AppleError, Set, Shape};
 
-/// Evictions for one keyword before the tables grow.
+/// Maximum number of evictions for one keyword; after them, the tables grow.
 const MAX_EVICTIONS: usize = 100;
-/// Maximum number of buckets for each keyword. The tables grow by a tenth until they fit or have
-/// more.
+/// Maximum number of buckets for each keyword. The tables grow by a tenth until all keywords fit or
+/// the tables exceed this number.
 const MAX_BUCKETS_OF_KEYWORD: usize = 64;
 
 /// Maximum serialised length of a bucket.
@@ -26,7 +26,8 @@ pub enum BucketSize {
 }
 
 impl BucketSize {
-    /// Returns the maximum length of a bucket; the longest slot alone needs one of `needed` bytes.
+    /// Returns the maximum length of a bucket; a bucket with only the longest slot has `needed`
+    /// bytes.
     fn limit(self, set: Set, needed: usize) -> usize {
         match self {
             Self::Bytes(limit) => limit,
@@ -36,8 +37,8 @@ impl BucketSize {
     }
 }
 
-/// Returns the number of buckets of all tables to begin with, for slots of `all` bytes. Cuckoo
-/// tables fill to nine tenths at most.
+/// Returns the initial total number of buckets of all tables, for slots of `all` bytes in total.
+/// Cuckoo tables fill to at most nine tenths.
 fn least_buckets(all: usize, limit: usize, tables: usize) -> usize {
     (all.div_ceil(limit).saturating_mul(10)).div_ceil(9).next_multiple_of(tables.max(1))
 }
@@ -53,9 +54,9 @@ impl Tables {
     /// deterministically.
     ///
     /// # Errors
-    /// [`AppleError::Table`] if there are no or more than 8 tables, two keywords have the same hash
-    /// (for example because they are equal), a value does not fit a bucket or its length 16 bits,
-    /// or the tables do not fill.
+    /// [`AppleError::Table`] if the number of tables is 0 or above 8, two keywords have the same
+    /// hash (for example because they are equal), a value does not fit in a bucket, the length of a
+    /// value does not fit in 16 bits, or the tables do not fill.
     pub fn build<'a>(
         set: Set,
         tables: usize,
@@ -90,8 +91,9 @@ impl Tables {
         Err(AppleError::Table(format!("{} keywords do not fit {buckets} buckets", rows.len())))
     }
 
-    /// Returns the smallest shape that tables of `keywords` keywords may have whose values are
-    /// `value_bytes` bytes in all, the longest `longest`. Tables that do not fill are larger.
+    /// Returns the smallest possible shape of tables for `keywords` keywords. Their values have
+    /// `value_bytes` bytes in total, and the longest has `longest` bytes. If the keywords do not
+    /// fit this shape, the built tables are larger.
     ///
     /// # Errors
     /// [`AppleError::Table`] if a number is too large.
@@ -114,8 +116,8 @@ impl Tables {
     /// Returns tables with these buckets.
     ///
     /// # Errors
-    /// [`AppleError::Table`] if there are no tables, too many, or they have different numbers of
-    /// buckets.
+    /// [`AppleError::Table`] if there are no tables or too many, or if they have different numbers
+    /// of buckets.
     pub fn of_buckets(tables: Vec<Vec<Bucket>>) -> Result<Self, AppleError> {
         let equal = tables.iter().all(|table| table.len() == tables[0].len() && !table.is_empty());
         if !(1..=MAX_TABLES).contains(&tables.len()) || !equal {
@@ -136,7 +138,7 @@ impl Tables {
         self.tables.iter().zip(buckets).find_map(|(table, bucket)| table[bucket].value(hash))
     }
 
-    /// Returns the shape whose buckets are as long as the longest one here.
+    /// Returns the shape whose buckets have the length of these tables' longest bucket.
     ///
     /// # Errors
     /// [`AppleError::Table`] if there are too many buckets or they are too long.
@@ -182,7 +184,7 @@ impl Filling {
         rows.iter().all(|&(hash, value)| self.insert(hash, value.to_vec())).then_some(self.tables)
     }
 
-    /// Inserts a row and evicts others as needed. Returns whether all of them found a place.
+    /// Inserts a row and evicts others as needed. Returns true if all of these rows found a place.
     fn insert(&mut self, mut hash: KeywordHash, mut value: Vec<u8>) -> bool {
         for _ in 0..=MAX_EVICTIONS {
             let buckets = hash.buckets(self.tables.len(), self.tables[0].len());
@@ -197,7 +199,7 @@ impl Filling {
                 self.tables[table][bucket].slots.push((hash, value));
                 return true;
             }
-            // The slots that leave enough room when they are evicted.
+            // The slots whose eviction makes enough room for the value.
             let evictable: Vec<(usize, usize, usize)> = places()
                 .flat_map(|(table, bucket)| {
                     let room = self.limit - self.sizes[table][bucket];
@@ -271,7 +273,7 @@ mod tests {
         let rows = rows(5000, |_| 2);
         let built = build(2, BucketSize::ByPlaintexts, &rows).unwrap();
         let buckets = built.buckets()[0].len() * 2;
-        // 12 bytes a slot in buckets of 1024: 59 full buckets.
+        // Slots have 12 bytes and buckets have 1024, so 59 full buckets would suffice.
         assert!(buckets <= 70, "{buckets}");
         assert_eq!(built, build(2, BucketSize::ByPlaintexts, &rows).unwrap(), "deterministic");
     }

@@ -1,4 +1,4 @@
-//! Values of caller ID: what a device shows of a number that calls.
+//! Values of caller ID: the data that a device shows for a calling number.
 
 use bytes::Bytes;
 use prost::Message;

@@ -21,7 +21,7 @@ pub struct PirConfig {
     /// Algorithm: 1, MulPir.
     #[prost(int32, tag = "4")]
     pub algorithm: i32,
-    /// Number of tables, each asked for one bucket by a query.
+    /// Number of tables; a query asks each table for one bucket.
     #[prost(uint64, tag = "5")]
     pub batch_size: u64,
     /// SHA-256 of the serialised `EvaluationKeyConfig`.

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::he::{EvaluationKeyConfig, SerializedEvaluationKey};
 
-/// An evaluation key that the server asks for, and the state of the client's.
+/// Evaluation key that the server asks for, and the state of the client's stored key.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct KeyStatus {
     /// Time at which the client made its stored key, in seconds since 1970; 0 if none is stored.

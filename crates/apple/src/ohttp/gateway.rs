@@ -49,7 +49,7 @@ pub enum SealError {
     /// There is no randomness for the response's nonce.
     #[error("the operating system gives no randomness for a nonce")]
     NoEntropy,
-    /// The response is longer than AES-GCM encrypts.
+    /// The response exceeds the maximum length for AES-GCM.
     #[error("the response is too long to be encrypted")]
     TooLong,
 }
@@ -72,7 +72,7 @@ impl Gateway {
         }
     }
 
-    /// Returns the keys, those for new requests first.
+    /// Returns the keys; the first key is for new requests.
     pub fn keys(&self) -> &[GatewayKey] {
         &self.0
     }
@@ -83,8 +83,8 @@ impl Gateway {
         configs.flat_map(|config| [&(config.len() as u16).to_be_bytes()[..], &config].concat()).collect()
     }
 
-    /// Decrypts an encapsulated request in place. Returns the message in binary form, and what
-    /// encrypts its response.
+    /// Decrypts an encapsulated request in place. Returns the message in binary form, and the
+    /// sealer for its response.
     ///
     /// # Errors
     /// [`OpenError`].
@@ -133,8 +133,8 @@ impl Sealer {
     /// Number of bytes by which an encapsulated response is longer than its message.
     pub const OVERHEAD: usize = RESPONSE_NONCE_BYTES + TAG_BYTES;
 
-    /// Encrypts a response under a nonce of its own, so that a request that is sent twice gets
-    /// responses under two keys.
+    /// Encrypts a response under a fresh nonce. So if a request is sent twice, its two responses
+    /// are encrypted under different keys.
     ///
     /// # Errors
     /// [`SealError`].

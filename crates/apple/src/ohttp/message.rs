@@ -17,7 +17,7 @@ const INDETERMINATE_LENGTH_REQUEST: u64 = 2;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MessageError {
-    /// The message begins as no request does.
+    /// The framing indicator at the start of the message is not that of a request.
     #[error("the message is no request: its framing indicator is neither 0 nor 2")]
     Framing,
     /// The message ends within a part.
@@ -29,7 +29,7 @@ pub enum MessageError {
     /// A field has no name.
     #[error("a field of the message has no name")]
     NoName,
-    /// The message goes on after its end.
+    /// The padding after the end of the message has nonzero bytes.
     #[error("the padding of the message has bytes other than zero")]
     Padding,
 }
@@ -92,7 +92,7 @@ type Part = Range<usize>;
 struct Reader {
     message: Vec<u8>,
     at: usize,
-    /// End of the section that is read; otherwise, of the message.
+    /// End of the section that is being read; outside of sections, the end of the message.
     end: usize,
     /// Number of fields read.
     fields: usize,
@@ -101,7 +101,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// Returns true at the end of the message, where the rest of the parts is empty.
+    /// Returns true at the end of the message; parts that are left out there are empty.
     fn is_over(&self) -> bool {
         self.at == self.end
     }
@@ -122,7 +122,7 @@ impl Reader {
         Ok(self.message[rest].iter().fold(most, |number, &byte| number << 8 | u64::from(byte)))
     }
 
-    /// Reads a length, and as many bytes.
+    /// Reads a length, and then a part of this length.
     fn prefixed(&mut self) -> Result<Part, MessageError> {
         let bytes = usize::try_from(self.number()?).map_err(|_| MessageError::Truncated)?;
         self.take(bytes)

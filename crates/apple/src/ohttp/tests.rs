@@ -195,7 +195,9 @@ proptest! {
         let bytes = [&[indicator][..], &rest].concat();
         if let Ok(request) = BinaryRequest::from_bytes(bytes.clone()) {
             prop_assert!(request.fields.len() <= MAX_FIELDS);
-            // The library knows no end within a section, joins cookies, and takes any padding.
+            // Compared only if the library reads the message, too: the library refuses messages
+            // that end within a section. Messages with cookies are skipped, since the library joins
+            // cookies.
             let joined = request.fields.iter().any(|(name, _)| name == "cookie");
             if let Some(message) = by_the_library(&bytes).filter(|_| !joined) {
                 same(&request, &message);

@@ -16,7 +16,7 @@ impl Challenge {
     /// Creates the challenge of an issuer.
     ///
     /// # Errors
-    /// [`ChallengeError`] if the name is not one of a host.
+    /// [`ChallengeError`] if the name is not a host's name.
     pub fn new(issuer: &str) -> Result<Self, ChallengeError> {
         let visible = issuer.bytes().all(|byte| byte.is_ascii_graphic());
         if !visible || !(1..=253).contains(&issuer.len()) {

@@ -115,8 +115,9 @@ impl IssuerKey {
         &self.public
     }
 
-    /// Signs the blinded message of a request. Anyone chooses it, so the library blinds it again,
-    /// computes in constant time with blinded exponents, and checks the result.
+    /// Signs the blinded message of a request. The message may be chosen by an attacker. So the
+    /// library blinds it again, computes in constant time with blinded exponents, and checks the
+    /// result.
     ///
     /// # Errors
     /// [`RequestError::Key`], [`RequestError::Message`] and [`RequestError::Signing`].

@@ -85,7 +85,7 @@ fn keys_of_other_kinds_are_refused() {
     let key = TokenKey::from_spki(&good).unwrap();
     let modulus = &good[good.len() - 261..good.len() - 5];
     assert_eq!(TokenKey::from_modulus(modulus), Ok(key.clone()));
-    // The same key as other programs write it has the same id.
+    // The key has the same id in the form that other programs write.
     let plain = [super::key::PLAIN_HEAD, &good[super::key::HEAD.len()..]].concat();
     assert_eq!(TokenKey::from_spki(&plain), Ok(key));
     let mut small = good.clone();
@@ -110,7 +110,7 @@ fn an_issuer_signs_as_the_vectors_of_the_rfc() {
         let mut other = request.clone();
         other[2] ^= 1;
         assert_eq!(key.sign(&TokenRequest::from_bytes(&other).unwrap()), Err(RequestError::Key));
-        // Neither the modulus nor anything above it is a message.
+        // A message must be below the modulus.
         let modulus = &key.public().spki()[81..337];
         for message in [modulus, &[255; 256]] {
             let request = TokenRequest::from_bytes(&[&request[..3], message].concat()).unwrap();

@@ -16,15 +16,16 @@ pub struct Expansion<'a, 'w> {
 
 /// Substitution of one level of a tree, with the client's key.
 struct Substitution<'a> {
-    /// Level of the substitution that the key is for.
+    /// Level of the key's substitution.
     level: u32,
     key: &'a SwitchKey,
-    /// Repetitions that make it the substitution of the tree's level.
+    /// Number of repetitions of the key's substitution that give the substitution of the tree's
+    /// level.
     times: usize,
 }
 
-/// Computes ciphertexts of the first coefficients of each message, times 2^ceil(log2 count) for
-/// `count` outputs.
+/// Expands each ciphertext to ciphertexts of the first coefficients of its message. For `count`
+/// outputs, the coefficients are multiplied by 2^ceil(log2 count).
 ///
 /// # Errors
 /// [`AppleError::Malformed`] if a key lacks a Galois element.
@@ -38,9 +39,9 @@ pub fn expand<B: ResidueBackend>(
 
 /// Expands a tree level by level.
 ///
-/// Node c of level l gives the outputs c, c + 2^l, c + 2^(l + 1) and so on: node c of the next
-/// level gives every other one of these, and node c + 2^l the rest. A node that gives one output is
-/// a leaf. If it has one level less than the others, it is doubled.
+/// Node c of level l expands to the outputs c, c + 2^l, c + 2 * 2^l and so on. Of these, node c of
+/// the next level expands to every other output, and node c + 2^l to the rest. A node with one
+/// output is a leaf. A leaf that is one level above the deepest leaves is doubled.
 fn expand_tree<B: ResidueBackend>(
     arithmetic: &Arithmetic<B>,
     Expansion { nodes, key }: Expansion<'_, '_>,
@@ -65,8 +66,8 @@ fn expand_tree<B: ResidueBackend>(
     Ok(())
 }
 
-/// Returns the substitution X -> X^(N / 2^level + 1): that of the key's greatest element up to it,
-/// repeated as often as needed.
+/// Returns the substitution X -> X^(N / 2^level + 1). It repeats the substitution of the key's
+/// greatest Galois element that is at most N / 2^level + 1.
 fn substitution(key: &EvaluationKey, level: u32) -> Result<Substitution<'_>, AppleError> {
     let exponent = LOG2_DEGREE - level;
     let (element, key) = key.galois((1 << exponent) + 1).ok_or_else(|| {

@@ -25,7 +25,7 @@ impl Memory {
     pub fn words(&self, length: usize) -> Words<'_> {
         let mut buffer = self.take(length + LINE);
         if buffer.len() < length + LINE {
-            // Nothing of the former content is copied to a new place.
+            // Clearing first avoids copying the former content when the buffer grows.
             buffer.clear();
             buffer.resize(length + LINE, 0);
         }
@@ -84,7 +84,8 @@ mod tests {
         assert_eq!((large.len(), small.len(), lengths(&memory)), (1000, 10, vec![]));
         drop((large, small));
         assert_eq!(lengths(&memory), [10, 1000]);
-        // The smallest that fits; a larger one takes the place of the largest.
+        // Lends the smallest buffer that fits. If none fits, a larger buffer replaces the largest
+        // one.
         assert_eq!((memory.words(5).len(), memory.words(900).len()), (5, 900));
         assert_eq!(lengths(&memory), [10, 1000]);
         drop(memory.words(5000));

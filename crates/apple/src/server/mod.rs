@@ -32,10 +32,10 @@ pub enum Stage {
 /// key.
 pub type Asked<'a> = (&'a [Vec<u32>], &'a EvaluationKey);
 
-/// Returns for each query, and each table of a shard, the ciphertexts of the table's chunks, as
-/// coefficients modulo the first prime. `plaintexts` has a matrix for each table: a row for each
-/// column of each chunk. All queries are answered in one pass over them. `ended` is called at the
-/// end of each stage: of the expansion once, of the other stages once for each table.
+/// Returns the ciphertexts of the chunks of each table of a shard, for each query, as coefficients
+/// modulo the first prime. `plaintexts` has a matrix for each table, with a row for each column of
+/// each chunk. All queries are answered in one pass over `plaintexts`. `ended` is called at the end
+/// of each stage: once for the expansion, and once for each table for the other stages.
 ///
 /// # Errors
 /// [`AppleError::Malformed`] if a key lacks a Galois element that the expansion needs;
@@ -51,7 +51,8 @@ pub fn answer<B: ResidueBackend>(
         return Ok(Vec::new());
     }
     let of_one = POLYNOMIALS * RINGS.ciphertext.words();
-    // For each table the rows' leaves of all queries, then the columns' leaves of all queries.
+    // Order of the leaves: for each table, the rows' leaves of all queries, then the columns'
+    // leaves of all queries.
     let mut leaves = arithmetic.memory.words(queries.len() * shape.leaves() * of_one);
     let parts = [shape.rows(), shape.table_leaves() - shape.rows()];
     let mut places = leaves.chunks_exact_mut(of_one);
@@ -89,7 +90,7 @@ pub fn answer<B: ResidueBackend>(
 }
 
 /// Returns the ciphertext of each chunk of a table for each query, query by query, as coefficients
-/// modulo q. Leaves are those of all queries: the rows' and the columns'.
+/// modulo q. The leaves are those of the rows and those of the columns, each for all queries.
 fn select<B: ResidueBackend>(
     arithmetic: &Arithmetic<B>,
     shape: &Shape,

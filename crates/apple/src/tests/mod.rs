@@ -1,4 +1,5 @@
-//! Tests of whole look-ups: recorded ones of Apple's, and those of a client for tests.
+//! Tests of whole look-ups: recorded look-ups of Apple's client and server, and look-ups of a
+//! client for tests.
 
 mod client;
 mod round_trips;

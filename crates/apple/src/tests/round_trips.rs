@@ -184,7 +184,7 @@ fn requests_are_refused_for_their_stated_reasons() {
     assert!(use_case.answer(&PirRequest { evaluation_key: own, ..good }, None).is_ok());
 }
 
-/// A use case and a request to it with an evaluation key, as bytes.
+/// A use case, and the bytes of a request to this use case with an evaluation key.
 static WHOLE_REQUEST: LazyLock<(UseCase<CpuBackend>, Vec<u8>)> = LazyLock::new(|| {
     let use_case = use_case(Set::Logt5, Compression::Max, &rows(10, 20));
     let mut client = Client::new(9);

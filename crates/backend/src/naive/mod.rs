@@ -1,4 +1,4 @@
-//! The operations by definition: the oracle of every backend.
+//! Operations that follow their definitions literally: the oracle for every other backend.
 
 mod products;
 mod residues;

@@ -73,13 +73,13 @@ impl Tables {
         scaled.collect()
     }
 
-    /// Lifts coefficients modulo q to the extension: to the centred integers, or to ones that
-    /// differ by q.
+    /// Lifts coefficients modulo q to the extension. The results represent the centred integers, or
+    /// integers that differ from these by q.
     fn lift_coefficients(&self, a: &[u32]) -> Vec<u32> {
         let (ring, extension) = (&*self.rings.ciphertext, &self.rings.extension);
         let digits = digits(ring, a, 1 << LIFT_BITS);
-        // The digits represent 2^16 a + k q for a small k. The residue r modulo 2^16, divided by
-        // -q, gives k, and (2^16 a + k q + r q) / 2^16 is near a.
+        // The digits represent x = 2^16 a + k q for a small k. Dividing x by -q modulo 2^16 gives r
+        // = -k. So (x + r q) / 2^16 is a, or differs from a by q.
         let power = 1u64 << LIFT_BITS;
         let negative_inverse = power - inverse_of_odd((ring.modulus() % u128::from(power)) as u64, power);
         let corrections: Vec<i16> = (0..ring.degree())
@@ -104,7 +104,8 @@ impl Tables {
         lifted
     }
 
-    /// Returns the quotients by q of coefficients, rounded down or off by a little, modulo q.
+    /// Returns the quotients of coefficients by q, modulo q. Quotients are rounded down, with a
+    /// small error.
     fn divide_by_q(&self, product: &Lifted) -> Vec<u32> {
         let (ring, base, extension) = (&*self.rings.ciphertext, &*self.base, &self.rings.extension);
         // The quotient modulo the extension: (x - [x]_q) / q.
@@ -162,8 +163,8 @@ fn digits(ring: &Ring, a: &[u32], factor: u32) -> Vec<u32> {
     digits
 }
 
-/// Returns the sum of digits times q / q_i, times `factor`, modulo a prime of another ring. The
-/// ring has two primes.
+/// Returns the sum of digits times q / q_i, times `factor`, modulo a prime of another ring. `ring`,
+/// to which the digits belong, has two primes.
 fn convert<'a>(
     ring: &'a Ring,
     digits: &'a [u32],
@@ -247,7 +248,8 @@ pub(super) mod tests {
         let tables = tables();
         let (ring, extension) = (&tables.rings.ciphertext, &tables.rings.extension);
         let q = ring.modulus() as i128;
-        // Products of up to 2^111: more than any inner product of small ciphertexts times t / 2^30.
+        // The products reach 2^111, which exceeds t / 2^30 times any inner product of small
+        // ciphertexts.
         let numbers = uniform(ring, 2);
         let (mut own, mut wide) = (ring.zero(), extension.zero());
         let numbers: Vec<(i128, i128)> = (0..ring.degree())

@@ -99,7 +99,7 @@ fn divide_by_last(ring: &Ring, a: &[u32]) -> Vec<u32> {
     };
     let (a, remainders) = a.split_at(limbs.len() * ring.degree());
     let (last, half) = (last.prime(), last.prime().value() / 2);
-    // round(x / q_l) = (x + half - [x + half]) / q_l for the remainder in brackets.
+    // round(x / q_l) = (x + half - r) / q_l, where r = (x + half) mod q_l.
     let mut out = Vec::with_capacity(a.len());
     for (limb, a) in limbs.iter().zip(a.chunks_exact(ring.degree())) {
         let prime = limb.prime();
@@ -113,7 +113,7 @@ fn divide_by_last(ring: &Ring, a: &[u32]) -> Vec<u32> {
     out
 }
 
-/// Returns a ciphertext with the phase c s' for the key's secret s': `c` and the result are
+/// Returns a ciphertext with the phase c s', where s' is the key's secret. `c` and the result are
 /// coefficients modulo q.
 ///
 /// The sum of digits times keys has the phase P c s' modulo q P, and the division by P reduces its

@@ -55,8 +55,8 @@ impl DigitKeys {
         Self { gadget, ciphertexts }
     }
 
-    /// Returns the image of `c` under X -> X^`exponent`; this key must be the one for that
-    /// exponent.
+    /// Returns the image of `c` under X -> X^`exponent`, switched back to the client's secret by
+    /// this key. The key must belong to `exponent`.
     fn substitute(&self, ring: &Ring, exponent: usize, c: &Ciphertext) -> Ciphertext {
         let image = c.map(|a| ring.automorphism(a, exponent));
         let mut substituted = self.times(ring, &image.a);
@@ -64,7 +64,7 @@ impl DigitKeys {
         substituted
     }
 
-    /// Returns the sum over the digits of `a` (coefficients) of digit times ciphertext, in
+    /// Returns the sum of the digits of `a` (coefficients), each times its ciphertext, as
     /// coefficients.
     fn times(&self, ring: &Ring, a: &[u32]) -> Ciphertext {
         let mut sum = Ciphertext { a: ring.zero(), b: ring.zero() };
@@ -120,7 +120,7 @@ pub struct NaivePlain {
     polynomials: Vec<Vec<u32>>,
 }
 
-/// Columns to fold matrices of a layout with.
+/// Columns with which matrices of a layout are folded.
 #[derive(Clone, Debug)]
 pub struct NaiveColumns {
     layout: PanelLayout,

@@ -50,7 +50,8 @@ impl PrfVisitor for Answer<'_> {
 }
 
 impl Answer<'_> {
-    /// Adds to every word of the sum the word of each row times the row's share.
+    /// Returns the sum of all rows; `add` multiplies a word by its row's share and adds the product
+    /// to a word of the sum.
     fn fold<P: Prf, O: Output>(&self, prf: P, word: usize, add: impl Fn(O, &[u8], &mut [u8])) -> Vec<u8> {
         let (leaves, per_leaf) = (evaluate_all::<P, O>(prf, self.key), O::KIND.per_leaf() as usize);
         let mut sum = vec![0; self.rows.layout.answer_bytes()];

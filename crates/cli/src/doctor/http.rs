@@ -36,7 +36,7 @@ pub struct Found {
 /// A server over HTTP.
 pub struct Http {
     agent: Agent,
-    /// The proxy of the environment that requests go through.
+    /// Proxy that the environment names for requests to this server.
     through: Option<EnvironmentProxy>,
     url: String,
     authorization: Option<String>,
@@ -95,7 +95,7 @@ impl Http {
         self.get(path, &headers)
     }
 
-    /// Examines the server and a database: `wanted`, or the first that answers.
+    /// Examines the server and a database: `wanted`, or the first database that answers.
     pub fn examine(
         &self,
         report: &mut Report,
@@ -155,7 +155,8 @@ impl Http {
             return report.ok("ready", "all databases answer");
         }
         if reply.status == 404 {
-            // The configurations in deploy/balancers do so. The list of databases follows.
+            // The configurations in deploy/balancers keep /readyz from clients. The list of
+            // databases is examined next.
             return report.ok("ready", "a proxy keeps /readyz from clients");
         }
         if said["leaving"] == true {
@@ -170,8 +171,8 @@ impl Http {
         report.fail("ready", detail, "wait while databases are loading; the server's log says why one failed")
     }
 
-    /// Examines whether proxies let requests of the lengths pass that clients send: divided as the
-    /// server asks, and a look-up with the client's keys behind it.
+    /// Checks that proxies pass requests as long as those of clients. Checks two lengths: of a
+    /// request that is divided as the server asks, and of a look-up followed by the client's keys.
     fn examine_sizes(&self, report: &mut Report, name: &str, config: &[u8]) -> anyhow::Result<Option<()>> {
         let Ok(config) = Config::decode(config.to_vec().into()) else { return Ok(Some(())) };
         let limits = Limits { max_batch: 1, ..config.limits() };
@@ -183,7 +184,7 @@ impl Http {
         };
         for length in [divided, with_keys].map(|length| length.min(PROBE_BYTES)) {
             let refused = match self.probe(name, length) {
-                // The refusal of the server itself.
+                // The server itself refused the request, so the request passed all proxies.
                 Ok(415) => continue,
                 Ok(status) => format!("status {status}"),
                 Err(error) => error.to_string(),
@@ -202,8 +203,8 @@ impl Http {
         Ok(Some(()))
     }
 
-    /// Sends a body that the server refuses by its type before it reads it, and returns the status.
-    /// A proxy that takes no body of this length refuses it first.
+    /// Sends a body of `length` bytes, and returns the status. The server refuses the body by its
+    /// type, without reading it. A proxy that accepts no body of this length refuses it first.
     fn probe(&self, name: &str, length: u64) -> Result<u16, ureq::Error> {
         let mut request = self.agent.post(format!("{}/v1/databases/{name}/query", self.url));
         if let Some(authorization) = &self.authorization {

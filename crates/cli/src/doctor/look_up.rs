@@ -42,7 +42,7 @@ pub fn examine(
     let mut round_trips = Vec::new();
     let (mut server, mut traffic) = (0.0, 0);
     for _ in 0..LOOK_UPS {
-        // An absent key is an answer too, from a record with its own checksum.
+        // An absent key suffices: its answer also comes from a record with a checksum.
         let looked_up = match client.table().kind {
             TableKind::Index => client.look_up_indices(&[0]),
             TableKind::Keyword => client.look_up_keys(&[b"spirea doctor"]),

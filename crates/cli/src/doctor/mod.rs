@@ -27,8 +27,8 @@ pub struct Options {
     /// The database to look something up in; the first that is ready by default.
     #[arg(long, value_name = "NAME", value_parser = address::database)]
     database: Option<String>,
-    /// Print facts about the program and this machine first: what a bug report needs, and no name,
-    /// path or value of yours.
+    /// First print the facts about the program and this machine that a bug report needs. They
+    /// contain no name, path or value of yours.
     #[arg(long)]
     report: bool,
     #[command(flatten)]
@@ -55,7 +55,7 @@ pub fn run(options: &Options) -> anyhow::Result<Status> {
             databases.push(http.examine(&mut report, &address, options.database.as_deref())?);
         }
     }
-    // A look-up needs all servers, and would only repeat what was said.
+    // A look-up needs all servers. After a failure it would only repeat the reported fault.
     if !report.has_failed() && !urls.is_empty() {
         let names: Vec<_> = databases.into_iter().flatten().collect();
         look_up::examine(&mut report, &urls, &names, options.access.options()?)?;

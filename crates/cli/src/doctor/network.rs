@@ -40,7 +40,7 @@ pub fn examine(report: &mut Report, url: &str, ca: Option<&Path>) -> anyhow::Res
     };
     match proxy_for(url) {
         Ok(None) => (),
-        // A direct connection would show this machine where the proxy is there to hide it.
+        // A direct connection would reveal this machine, which the proxy may be meant to hide.
         Ok(Some(through)) => {
             let detail = format!("requests go through {through}, which examines name and connection");
             report.ok("proxy", detail)?;

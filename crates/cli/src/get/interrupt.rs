@@ -36,7 +36,7 @@ impl Interrupt {
         Arc::clone(&self.0)
     }
 
-    /// True after Ctrl-C.
+    /// Returns true after Ctrl-C.
     pub fn came(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }

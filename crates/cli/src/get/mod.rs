@@ -58,31 +58,30 @@ pub struct Options {
     other_replica: Vec<String>,
     #[command(flatten)]
     access: Access,
-    /// Ask also under a pseudorandom function that has little cryptanalysis behind it.
+    /// Also accept a database whose pseudorandom function has had little cryptanalysis.
     #[arg(help_heading = "Access", long)]
     accept_weak_prf: bool,
     /// Ask two servers over http:// through one proxy of the environment, which can then tell what
     /// is looked up.
     #[arg(help_heading = "Access", long, requires = "other")]
     accept_shared_proxy: bool,
-    /// Look up domain names together with their parents, so many names for each: itself and its
-    /// shortest parents, such as example.com and com for www.example.com. Servers see as many
-    /// look-ups whatever the name; what is not asked for is said.
+    /// Look up domain names together with their parents, this number of names for each domain:
+    /// itself and its shortest parents, such as example.com and com for www.example.com. Servers
+    /// see the same number of look-ups for every domain; names that are left out are reported.
     #[arg(help_heading = "Look-ups", long, value_name = "NAMES", value_parser = clap::value_parser!(u8).range(1..=16), conflicts_with_all = ["index", "fetch", "resume", "hex", "base64"])]
     parents: Option<u8>,
     /// Look up by position, from 0, in a table without keys.
     #[arg(help_heading = "Look-ups", long, num_args = 1.., conflicts_with_all = ["keys", "keys_from"])]
     index: Vec<u64>,
-    /// Ask for all of them with one query, for the work of one: a value of each of the table's
-    /// bins. What lies in the bin of one before it is dropped, and said to be.
+    /// Ask for all records with one query, for the work of a single look-up: one value of each of
+    /// the table's bins. A record in the bin of an earlier one is dropped, and reported as dropped.
     #[arg(help_heading = "Look-ups", long)]
     fetch: bool,
     /// Also look up every line of this file; - for standard input.
     #[arg(help_heading = "Look-ups", long)]
     keys_from: Option<PathBuf>,
-    /// File that records how many look-ups of the list are complete, so that the same command
-    /// continues behind them after an interruption. A reader of the file can test guesses of the
-    /// list.
+    /// File that records how many look-ups of the list are complete, so that after an interruption
+    /// the same command continues after them. A reader of the file can test guesses of the list.
     #[arg(help_heading = "Look-ups", long, value_name = "FILE", conflicts_with = "fetch")]
     resume: Option<PathBuf>,
     /// Encoding of this file by its label on the web, such as windows-1252, shift_jis or utf-16;
@@ -98,16 +97,16 @@ pub struct Options {
     /// One JSON object a line, in the order asked for.
     #[arg(help_heading = "Output", long)]
     json: bool,
-    /// Folder in which hints are kept; the user's cache folder by default. Where that cannot be
-    /// written to, memory serves.
+    /// Folder in which hints are kept; the user's cache folder by default. If it is not writable,
+    /// hints are kept in memory.
     #[arg(help_heading = "Hints", long)]
     cache: Option<PathBuf>,
     /// Keep hints in memory: write nothing to the disk, and download them again the next time. With
     /// --pin-key, older versions are then known within this command only.
     #[arg(help_heading = "Hints", long, conflicts_with = "cache")]
     no_cache: bool,
-    /// Seconds that a request may take, beside a second for each 16 KiB of it and its response, and
-    /// that it is tried again.
+    /// Timeout of a request in seconds, plus a second for each 16 KiB of the request and its
+    /// response; also the time for which a failed request is tried again.
     #[arg(help_heading = "Servers", long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
     timeout: u64,
     /// Seconds to wait for a server that is not reachable or still loading.
@@ -116,8 +115,8 @@ pub struct Options {
     /// Also say, on standard error, what the look-ups cost.
     #[arg(help_heading = "Output", long)]
     timings: bool,
-    /// The operator's public key, as `spirea key public` prints it: refuse versions that it did not
-    /// sign, and those that are older than what has been seen.
+    /// The operator's public key, as `spirea key public` prints it: refuse versions that this key
+    /// did not sign, and versions older than one seen before.
     #[arg(help_heading = "Access", long, value_name = "KEY")]
     pin_key: Option<PublicKey>,
 }
@@ -184,7 +183,7 @@ struct Wanted {
     /// Keys as bytes; empty in a table without keys.
     keys: Vec<Vec<u8>>,
     indices: Vec<u64>,
-    /// Messages about the names of each domain that are not asked for.
+    /// Messages that name, for each domain, the names that are not looked up.
     unasked: Vec<String>,
 }
 
@@ -222,7 +221,7 @@ impl Wanted {
         Ok(Self { labels, keys, indices: Vec::new(), unasked })
     }
 
-    /// Returns the list and the servers, which `--resume` compares.
+    /// Returns the list and the servers. `--resume` compares both with those of the earlier run.
     fn asked<'a>(&'a self, options: &'a Options) -> Asked<'a> {
         let mut addresses = options.urls();
         addresses.extend(options.replica.iter().chain(&options.other_replica).map(String::as_str));

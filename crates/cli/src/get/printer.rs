@@ -15,9 +15,9 @@ use super::resume::Resume;
 /// Name of a look-up in the printed results.
 #[derive(Clone)]
 pub struct Label {
-    /// The key as written, the index, or a name that is asked for in place of a domain.
+    /// The key as written, the index, or one of the names that are looked up for a domain.
     pub name: String,
-    /// Number of the domain in whose place the name is asked for.
+    /// Number of the domain for which the name is looked up, if any.
     pub domain: Option<usize>,
 }
 
@@ -82,7 +82,7 @@ struct Printing {
     layout: Layout,
     resume: Option<Resume>,
     printed: Printed,
-    /// First loss of results.
+    /// First error by which results were lost.
     loss: anyhow::Result<()>,
     /// True while standard output accepts results.
     has_reader: bool,

@@ -11,7 +11,7 @@ use spirea_protocols::table::FieldType;
 pub struct Layout {
     /// Text or JSON.
     pub format: Format,
-    /// Name of the looked-up item: `key` or `index`.
+    /// Kind of the looked-up item: `key` or `index`.
     pub label: &'static str,
     /// True if the command looks up one value.
     pub is_alone: bool,
@@ -120,7 +120,7 @@ fn field_json(kind: Option<FieldType>, bytes: &[u8]) -> Box<RawValue> {
     match kind.filter(|kind| kind.admits(bytes)) {
         None | Some(FieldType::Text) => json(text),
         Some(_) if text.is_empty() => json(()),
-        // JSON has no such numbers.
+        // JSON has no numbers such as infinity or NaN.
         Some(FieldType::Number) if !text.ends_with(|last: char| last.is_ascii_digit()) => json(()),
         Some(
             FieldType::Integer
@@ -157,7 +157,7 @@ mod tests {
             (FieldType::Bytes, "text", "{\"hex\":\"74657874\"}"),
             (FieldType::Text, "5", "\"5\""),
             (FieldType::Text, "", "\"\""),
-            // Values of a server that lies.
+            // A lying server sends these values.
             (FieldType::Integer, "5,\"found\":true", "\"5,\\\"found\\\":true\""),
             (FieldType::Json, "}{", "\"}{\""),
         ];

@@ -10,8 +10,8 @@ pub(super) fn server(apple: &AppleTables) -> Observer {
     let names: Vec<&str> = apple.use_cases.iter().map(|use_case| use_case.name.as_str()).collect();
     let keywords = apple.use_cases.iter().map(|use_case| use_case.keywords).max().unwrap_or(0);
     let shards = apple.use_cases.iter().map(|use_case| use_case.shards.len()).max().unwrap_or(1);
-    // The degree, the secret and the noise are equal, and this modulus has 83 bits, not 87: attacks
-    // cost more.
+    // The estimate for `Fast` is a lower bound here: degree, secret and noise are equal, and
+    // Apple's modulus has 83 bits instead of 87, so attacks cost more.
     let security = RingSet::Fast.security();
     let mut learns = vec![
         format!("which of the use cases {} a request is for, and which configuration the client has", names.join(", ")),

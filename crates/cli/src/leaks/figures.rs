@@ -37,7 +37,7 @@ pub struct SetSecurity {
     pub matzov: f64,
     /// Operations, by the model of Becker, Ducas, Gama and Laarhoven.
     pub bdgl16: f64,
-    /// Core-SVP: one sieve call, nothing else counted.
+    /// Core-SVP: only one sieve call is counted.
     pub core_svp: f64,
     /// True if none of the three values is below ML-KEM-512's.
     pub at_least_ml_kem_512: bool,
@@ -137,7 +137,7 @@ impl Figures {
 }
 
 /// Bounds the probability that at least one of two failures happens, by twice the likelier one. The
-/// bound is an estimate if either probability is.
+/// bound is an estimate if either probability is an estimate.
 fn either(a: Failure, b: Failure) -> Failure {
     let claim = if b.claim == Claim::Estimate { b.claim } else { a.claim };
     Failure { log2: a.log2.max(b.log2) + 1.0, claim }

@@ -19,7 +19,7 @@ pub struct Observer {
     pub(super) does_not_learn: Vec<String>,
 }
 
-/// A version, with the data from which its report is made.
+/// A version, with the data for its report.
 pub(super) struct Subject<'s> {
     pub(super) figures: Figures,
     pub(super) base: &'s Manifest,

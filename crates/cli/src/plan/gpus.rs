@@ -34,9 +34,9 @@ impl Gpu {
 /// Connection between GPUs.
 #[derive(Clone, Copy, ValueEnum)]
 enum Link {
-    /// They copy from memory to memory.
+    /// GPUs copy directly between their memories.
     Nvlink,
-    /// They copy through the host.
+    /// GPUs copy through the host.
     Pcie,
 }
 
@@ -47,14 +47,14 @@ pub(super) struct GpuOptions {
     /// why.
     #[arg(help_heading = "Devices", long, requires = "gpu_memory", value_parser = clap::value_parser!(u16).range(1..=64))]
     gpus: Option<u16>,
-    /// Memory of each, such as 94GiB.
+    /// Memory of each GPU, such as 94GiB.
     #[arg(help_heading = "Devices", long, value_name = "SIZE", requires = "gpus", value_parser = parse_bytes)]
     gpu_memory: Option<u64>,
     /// Link between the GPUs.
     #[arg(help_heading = "Devices", long, requires = "gpus", default_value = "pcie")]
     gpu_link: Link,
-    /// Queries that they answer at once. A server plans for one, so that all GPUs have a part in a
-    /// lone query.
+    /// Queries that the GPUs answer at once. A server plans for one query, so that all GPUs take
+    /// part in a lone query.
     #[arg(help_heading = "Devices", long, value_name = "QUERIES", requires = "gpus", default_value_t = 1,
           value_parser = clap::value_parser!(u16).range(1..=1024))]
     gpu_batch: u16,

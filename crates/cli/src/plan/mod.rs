@@ -45,11 +45,13 @@ pub struct Options {
     /// Number of records, such as 5000 or 1e6.
     #[arg(help_heading = "Table", long, value_parser = parse_count)]
     records: Option<u64>,
-    /// Take both from the snapshot in this folder, and say what its longest values cost.
+    /// Take the number and the length of the records from the snapshot in this folder, and report
+    /// the cost of its longest values.
     #[arg(help_heading = "Table", long, value_name = "FOLDER", conflicts_with_all = ["records", "record_bytes"])]
     snapshot: Option<PathBuf>,
-    /// Take both from the table that `spirea build` would make of these files, and say what its
-    /// longest values cost; - for standard input, with --format.
+    /// Take the number and the length of the records from the table that `spirea build` would make
+    /// of these files, and report the cost of its longest values; - for standard input, with
+    /// --format.
     #[arg(help_heading = "Table", long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["records", "snapshot"])]
     input: Vec<PathBuf>,
     /// Column of the keys of --input; without one the table is looked up by position.
@@ -85,8 +87,8 @@ pub struct Options {
     /// Memory of the server, such as 16GiB.
     #[arg(help_heading = "Needs", long, value_parser = parse_bytes)]
     memory: Option<u64>,
-    /// Servers that there are: 2 if another party, which must not work together with this one, runs
-    /// the second.
+    /// Number of servers: 2 if another party, which must not collude with this one, runs the second
+    /// server.
     #[arg(help_heading = "Needs", long, default_value_t = 1)]
     servers: usize,
     /// Look-ups of a client between two versions of the database, over which its hint and keys are
@@ -97,15 +99,16 @@ pub struct Options {
     /// model.
     #[arg(help_heading = "Needs", long, default_value = "standard")]
     security: SecurityLevel,
-    /// Goal of shapes: time, the server's; communication, the bytes of a query and its answer where
-    /// that takes the server at most 2.1 times as long; or balance.
+    /// Goal of shapes: time, for the least time of the server; communication, for the fewest bytes
+    /// of a query and its answer that take the server at most 2.1 times as long; or balance.
     #[arg(help_heading = "Needs", long, default_value = "balance")]
     prefer: Preference,
-    /// Recommend only protocols whose keys reach the server so, or that have none: registered, or
-    /// per-query, where nothing may link two queries of a client.
+    /// Recommend only protocols that have no keys, or whose keys reach the server in this way:
+    /// registered; or per-query, if nothing may link two queries of a client.
     #[arg(help_heading = "Needs", long, value_name = "WAY")]
     keys: Option<KeyDelivery>,
-    /// Bins of the table, of exppack-simple, dpf-xor and dpf-sum: a query brings a record of each.
+    /// Number of bins of the table, for exppack-simple, dpf-xor and dpf-sum: a query returns one
+    /// record from each bin.
     #[arg(help_heading = "Needs", long, default_value_t = 1)]
     bins: usize,
     /// Also show what a look-up of Apple's clients sends and receives, without a prediction of the
@@ -194,8 +197,8 @@ impl Options {
         }
     }
 
-    /// Returns the table of a snapshot, or the one that a build would make, with the statistics of
-    /// its values, if one is given.
+    /// If a snapshot or an input is given, returns its table with the statistics of its values: the
+    /// snapshot's table, or the table that a build would make of the input.
     fn table(&self) -> anyhow::Result<Option<(Table, Statistics)>> {
         if let Some(folder) = &self.snapshot {
             let Manifest { table, statistics, .. } = Snapshot::open(folder)?.manifest().clone();
@@ -220,7 +223,8 @@ impl Options {
 struct Wanted {
     records: u64,
     record_bytes: usize,
-    /// Table that is or would be built, with the statistics of its values, if one is given.
+    /// Table of the given snapshot, or the table that a build would make of the given input, with
+    /// the statistics of its values.
     table: Option<(Table, Statistics)>,
 }
 
@@ -248,7 +252,7 @@ struct Line<'a> {
 #[derive(Serialize)]
 struct Numbers<'a> {
     params: String,
-    /// Number of bins; a query brings one record of each.
+    /// Number of bins; a query returns one record from each bin.
     bins: usize,
     shape: [usize; 2],
     upload_bytes: usize,
@@ -277,8 +281,8 @@ struct Numbers<'a> {
     gpu_fits: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     gpu_least_seconds: Option<f64>,
-    /// False if the database fits no strategy of several GPUs. The next members are present if it
-    /// fits one.
+    /// False if the database fits no strategy of several GPUs. If it fits a strategy, the next
+    /// three members are present.
     #[serde(skip_serializing_if = "Option::is_none")]
     gpus_fit: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -287,7 +291,8 @@ struct Numbers<'a> {
     gpus_bytes_each: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     gpus_reason: Option<String>,
-    /// Present for protocols that processing in memory answers, like the members after it.
+    /// This member and the following ones are present for protocols that processing in memory
+    /// answers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pim_clusters: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -337,7 +342,7 @@ pub fn run(Command { options, rates }: &Command) -> anyhow::Result<Status> {
     Ok(Status::of(best.is_some()))
 }
 
-/// Formats the plans, one JSON object each; the one for Apple's clients last.
+/// Formats each plan as a JSON object; the plan for Apple's clients is the last.
 fn as_json(
     plans: &[Plan],
     best: Option<usize>,
@@ -398,7 +403,7 @@ fn line<'a>(plan: &'a Plan, recommended: bool, devices: &Devices) -> Line<'a> {
     }
 }
 
-/// Returns the delivery of a protocol's evaluation keys, if it has any.
+/// Returns the delivery of a protocol's evaluation keys; `None` if the protocol has no keys.
 fn delivery(plan: &Plan) -> Option<KeyDelivery> {
     match &plan.outcome {
         Ok(figures) => figures.params.key_delivery(),

@@ -18,7 +18,7 @@ pub(super) struct PimOptions {
     /// dpf-xor, and how fast, by a model. Keys are expanded by this machine's threads.
     #[arg(help_heading = "Devices", long, value_name = "DPUS")]
     pim: Option<usize>,
-    /// Queries at once, for which clusters and passes are chosen.
+    /// Number of simultaneous queries, for which clusters and passes are chosen.
     #[arg(help_heading = "Devices", long, value_name = "QUERIES", requires = "pim", default_value_t = 32,
           value_parser = clap::value_parser!(u16).range(1..=1024))]
     pim_batch: u16,
@@ -55,12 +55,12 @@ impl PimOptions {
 }
 
 impl Pim {
-    /// Prices a protocol; `None` if this machine does not answer it.
+    /// Predicts the cost of a protocol; `None` if this machine does not answer the protocol.
     pub(super) fn price(&self, figures: &Figures) -> Option<Priced> {
         let params = &figures.params;
         let FirstFold::Rows { domain, bins, .. } = params.first_fold() else { return None };
-        // The model assumes that each query has whole passes over the table, so it does not cover
-        // bins.
+        // The model assumes that each query is answered by passes over the whole table, so it does
+        // not cover bins.
         if domain.output() != OutputKind::Bit || bins > 1 {
             return None;
         }
@@ -70,7 +70,7 @@ impl Pim {
         Some(Priced { arrangement, bound: arrangement.bound(&self.parameters, records) })
     }
 
-    /// Describes the price of a protocol.
+    /// Describes the predicted cost of a protocol.
     pub(super) fn describe(&self, figures: &Figures) -> Option<String> {
         let Priced { arrangement, bound } = self.price(figures)?;
         let Arrangement { clusters, passes, queries, throughput, times } = arrangement;

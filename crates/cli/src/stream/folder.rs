@@ -14,13 +14,13 @@ use spirea_store::changes::Cursor;
 use super::NO_THREAD;
 use super::lines::{Lines, Piece, send_bytes};
 
-/// End of the names of files. Other files are ignored, so a producer writes under another name, and
-/// renames the complete file.
+/// Suffix of the names of files that are read. Other files are ignored, so a producer writes under
+/// another name, and renames the complete file.
 const ENDING: &str = ".jsonl";
-/// Pause between looks into the folder.
+/// Pause between two listings of the folder.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Returns the cursor behind a file.
+/// Returns the cursor that marks the end of a file.
 ///
 /// # Errors
 /// The name is too long.
@@ -28,10 +28,11 @@ pub fn cursor(name: &str, lines: u64) -> anyhow::Result<Cursor> {
     format!("{name}:{lines}").try_into().with_context(|| format!("{name}: its name is too long"))
 }
 
-/// Begins to read the files behind a cursor, and those that appear later.
+/// Begins to read the files after a cursor, and files that appear later.
 ///
 /// # Errors
-/// The folder cannot be read; the cursor is not of a file, or of one with other lines.
+/// The folder cannot be read; the cursor does not name a file; or the file has another number of
+/// lines than the cursor says.
 pub fn read(folder: &Path, after: Option<&Cursor>) -> anyhow::Result<Lines> {
     let last = after.map(|cursor| last(folder, cursor)).transpose()?;
     let mut reader = Reader { folder: folder.into(), read: names(folder)?, last: last.unwrap_or_default() };
@@ -40,8 +41,8 @@ pub fn read(folder: &Path, after: Option<&Cursor>) -> anyhow::Result<Lines> {
     Lines::pieces(&name, move |pieces| reader.send(pieces)).context(NO_THREAD)
 }
 
-/// Returns the name of the last file that was read, and checks that the file is as it was, if it is
-/// still there.
+/// Returns the name of the last file that was read. If the file still exists, checks that its
+/// number of lines is that of the cursor.
 fn last(folder: &Path, cursor: &Cursor) -> anyhow::Result<String> {
     let parts = cursor.as_str().rsplit_once(':');
     let parts = parts.and_then(|(name, lines)| Some((name, lines.parse::<u64>().ok()?)));
@@ -73,7 +74,7 @@ fn names(folder: &Path) -> anyhow::Result<BTreeSet<String>> {
     let place = || folder.display().to_string();
     let mut names = BTreeSet::new();
     for entry in folder.read_dir().with_context(place)? {
-        // A name that is no text does not end so.
+        // Names that are not valid text are ignored like names without the suffix.
         if let Ok(name) = entry.with_context(place)?.file_name().into_string()
             && name.ends_with(ENDING)
         {
@@ -93,7 +94,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// Sends files as they appear, until nobody takes them or until one cannot be read.
+    /// Sends files as they appear, until the receiver is dropped or a file cannot be read.
     fn send(mut self, pieces: &SyncSender<io::Result<Piece>>) {
         loop {
             match self.send_new(pieces) {
@@ -104,7 +105,7 @@ impl Reader {
         }
     }
 
-    /// Sends the files that are new. Returns true if others may follow.
+    /// Sends the files that are new. Returns true if further files may follow.
     fn send_new(&mut self, pieces: &SyncSender<io::Result<Piece>>) -> anyhow::Result<bool> {
         for name in names(&self.folder)? {
             if self.read.contains(&name) {

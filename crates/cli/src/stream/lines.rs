@@ -26,12 +26,12 @@ pub struct Lines {
     pieces: Receiver<io::Result<Piece>>,
     /// Name of the input in messages.
     name: String,
-    /// Bytes that are not in a returned line follow `start`.
+    /// Bytes that were received. Bytes from `start` on belong to no returned line yet.
     buffer: Vec<u8>,
     start: usize,
     /// Number of bytes of the buffer that were searched for the end of the line.
     searched: usize,
-    /// True if the file has ended whose last line was returned.
+    /// True if the last returned line was the last line of its file.
     ended: bool,
 }
 
@@ -43,7 +43,7 @@ pub enum Next<'a> {
     Begin(String),
     /// The end of the file.
     End,
-    /// Nothing by the time that was given.
+    /// Nothing came by the given time.
     Due,
     /// The end of the input.
     Over,
@@ -57,18 +57,19 @@ impl Lines {
         })
     }
 
-    /// Begins to read the pieces that `send` sends on a thread. It ends when nobody takes them.
+    /// Runs `send` on a new thread, and reads the pieces that it sends. The thread ends when these
+    /// lines are dropped.
     pub fn pieces(
         name: &str,
         send: impl FnOnce(&SyncSender<io::Result<Piece>>) + Send + 'static,
     ) -> io::Result<Self> {
-        // The thread has one piece ready while it waits for this one to be taken.
+        // The channel has no buffer: the thread reads one piece ahead, and waits until it is taken.
         let (sender, pieces) = sync_channel(0);
         thread::Builder::new().name("spirea-stream".into()).spawn(move || send(&sender))?;
         Ok(Self { pieces, name: name.into(), buffer: Vec::new(), start: 0, searched: 0, ended: false })
     }
 
-    /// Returns the next line or end, or waits for it until `due`.
+    /// Returns the next line, beginning or end. Waits for it until `due`.
     pub fn next(&mut self, due: Option<Instant>) -> anyhow::Result<Next<'_>> {
         loop {
             if let Some(length) = self.buffer[self.searched..].iter().position(|&byte| byte == b'\n') {
@@ -118,8 +119,8 @@ impl Lines {
     }
 }
 
-/// Reads an input until it ends or fails, or until nobody takes its bytes. Returns true if it
-/// ended.
+/// Reads an input until it ends or fails, or until the receiver is dropped. Returns true if the
+/// input ended.
 pub fn send_bytes(mut input: impl Read, pieces: &SyncSender<io::Result<Piece>>) -> bool {
     loop {
         let mut chunk = vec![0; CHUNK_BYTES];

@@ -26,12 +26,12 @@ use spirea_store::{Changes, Location, Repository, Silent};
 use self::lines::{Lines, Next};
 use crate::remote::Publisher;
 
-/// Bytes of keys and values with which a group is published before it has enough changes.
+/// Bytes of keys and values at which a group is published even if it has too few changes.
 const GROUP_BYTES: usize = 64 << 20;
 /// Name of standard input in messages.
 const INPUT: &str = "standard input";
 
-/// Options that publish something else than a stream.
+/// Options that publish anything other than a stream.
 const OTHERS: [&str; 4] = ["base", "put", "delete", "changes"];
 
 /// The value of `--stream` for standard input.
@@ -69,8 +69,8 @@ pub struct StreamOptions {
     /// adds its cursor to a line, `"cursor": TEXT` with at most 256 bytes, or sends
     /// `{"cursor": TEXT}`; in a folder, a file's end is its cursor, NAME:LINES. A cursor covers its
     /// line and all lines before. Only changes that a cursor covers are published, and the version
-    /// stores the cursor. The first line of output has the cursor to resume behind, and each
-    /// version has a line, all as JSON. A socket's lines go to its connections.
+    /// stores the cursor. The first line of output has the cursor to resume after, and each version
+    /// has a line, all as JSON. A socket's lines go to its connections.
     #[arg(help_heading = "Stream", long, value_name = "FOLDER|unix:PATH", num_args = 0..=1,
         default_missing_value = STANDARD_INPUT, conflicts_with_all = OTHERS)]
     stream: Option<Source>,
@@ -175,7 +175,7 @@ fn print_json(value: &Value) -> anyhow::Result<()> {
 }
 
 /// Groups lines until they end, and publishes each group. While a group is published, at most two
-/// chunks are read ahead, so that the producer waits. If the lines are those of files in `folder`,
+/// chunks are read ahead; then the producer must wait. If the lines are those of files in `folder`,
 /// the end of each file is a cursor.
 fn run(
     mut lines: Lines,
@@ -238,7 +238,7 @@ mod tests {
         format!("{{\"key\": \"{number}\", \"value\": \"\", \"cursor\": \"{number}\"}}\n")
     }
 
-    /// An input without end, which counts what was read of it.
+    /// An endless input that counts the bytes read from it.
     struct Endless {
         number: usize,
         rest: Vec<u8>,
@@ -271,7 +271,7 @@ mod tests {
             &Bounds { changes: 500, age: Duration::from_secs(3600) },
             |changes| {
                 assert_eq!(changes.len(), 500);
-                // Time in which a reader that did not wait would read far more.
+                // In this time, a reader that did not wait would read far more.
                 thread::sleep(Duration::from_millis(100));
                 published += 1;
                 taken +=

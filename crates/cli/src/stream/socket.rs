@@ -16,7 +16,7 @@ use super::lines::Lines;
 use super::{Bounds, Destination, NO_THREAD, run};
 
 /// Publishes the lines of connections to a socket, one connection after another, for ever. An error
-/// ends its connection only.
+/// ends only the connection on which it occurs.
 pub fn publish(path: &Path, destination: &Destination, bounds: &Bounds) -> anyhow::Result<Status> {
     let place = || path.display().to_string();
     let listener = listen(path).with_context(place)?;
@@ -28,7 +28,7 @@ pub fn publish(path: &Path, destination: &Destination, bounds: &Bounds) -> anyho
             // The producer may have left already.
             let _ = reply(&connection, &json!({ "error": text }));
         }
-        // The thread that reads has the connection, too.
+        // The reading thread also holds the connection, so dropping it here would not close it.
         let _ = connection.shutdown(Shutdown::Both);
     }
 }

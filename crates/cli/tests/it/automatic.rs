@@ -60,7 +60,7 @@ fn the_rates_of_a_file_decide_and_a_rebuild_keeps_its_protocol() {
     assert_eq!(name, "onion");
     let kept = "onion, the protocol of the snapshot that was replaced; --protocol auto would choose anew";
     assert_eq!(chosen(&printed), [kept]);
-    // Options change only their part of the kept choice.
+    // An option changes only its own part of the kept choice.
     assert_eq!(built(folder, "t", &["--overwrite", "--ring", "onion-30"]).0, "onion");
     let explained = text(&expect(folder, 0, &["inspect", "t"]).stdout);
     assert!(explained.contains("onion, set onion-30"), "{explained}");

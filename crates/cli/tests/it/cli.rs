@@ -131,8 +131,8 @@ fn every_protocol_looks_up_keys_and_indices() {
         let common = ["build", "--input", "rows.csv", "--protocol", protocol, "--value", "value"];
         expect(folder, 0, &[&common[..], more].concat());
     };
-    // Rows and keys differ in how a value is found within a record, for every protocol. Hence one
-    // protocol of each kind suffices.
+    // In a table by position, a value is found in its record by another method than in a keyed
+    // table. The method does not depend on the protocol, so one protocol of each kind suffices.
     const KINDS: [&str; 4] = ["simple", "exppack-simple", "onion", "dpf-xor"];
     let kinds = KINDS.into_iter().filter(|kind| is_drawn("commands with lists", &KINDS, 2, kind));
     let lists: Vec<_> = kinds.map(|protocol| (protocol, format!("{protocol}-list"))).collect();

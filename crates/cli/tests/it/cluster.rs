@@ -135,7 +135,7 @@ fn workers_and_a_coordinator_answer_as_one_server_does_and_one_is_killed() {
     for key in ["8", "9", "1999"] {
         assert!(look_up(url, key).starts_with(&format!("{key} x")), "{key}");
     }
-    // A worker that is asked to end exits with success, and so does a coordinator.
+    // A worker that is asked to end exits with success. So does a coordinator.
     place(folder, &json!([[of_third["address"]], own]));
     assert_eq!(coordinator.ask_to_end(), 0);
     assert_eq!((second.ask_to_end(), third.ask_to_end()), (0, 0));

@@ -9,7 +9,8 @@ use spirea_specimens::program::{objects, text};
 use tempfile::TempDir;
 
 const SPIREA: &str = env!("CARGO_BIN_EXE_spirea");
-/// Name for the draw of the short form, of the commands that take long on an emulated device.
+/// Name under which the short form of the tests draws among the commands that take long on an
+/// emulated device.
 const COMMANDS: &str = "commands on an emulated device";
 
 fn spirea(folder: &Path, driver: &Path, arguments: &[&str]) -> Output {

@@ -58,7 +58,7 @@ fn await_requests(seen: &Receiver<usize>, requests: usize) {
     }
 }
 
-/// Number of complete look-ups in the file of `--resume`.
+/// Returns the number of complete look-ups in the file of `--resume`.
 fn recorded(folder: &Path) -> u64 {
     let record = std::fs::read_to_string(folder.join("progress")).unwrap();
     let record: serde_json::Value = serde_json::from_str(&record).unwrap();
@@ -105,7 +105,7 @@ fn a_list_whose_server_dies_prints_what_was_answered_and_is_resumed_behind_it() 
     }
     assert!(!folder.join("progress.new").exists());
 
-    // Another list, then another server.
+    // The file is refused for another list, then for another server.
     std::fs::write(folder.join("others.txt"), "key1\n").unwrap();
     let other = ["get", &url, "t", "--keys-from", "others.txt", "--resume", "progress"];
     for refused in [refusal(folder, &other), refusal(folder, &get(&server.url, &resume))] {
@@ -138,7 +138,7 @@ fn a_refused_answer_changes_no_request_and_resumes_nothing() {
     let (printed, said) = (text(&refused.stdout), text(&refused.stderr));
     assert!(said.contains("were withheld; ask for the whole list again"), "{said}");
     assert_eq!(seen.try_iter().count(), requests);
-    // Requests of this protocol share no secret, so the results of the others are printed.
+    // Requests of this protocol share no secret, so the results of the other requests are printed.
     let printed: Vec<_> = printed.lines().collect();
     assert!(printed.iter().all(|line| all.contains(line)) && (KEYS / 2..KEYS).contains(&printed.len()));
     assert_eq!(recorded(folder), 0);
@@ -156,7 +156,7 @@ fn requests_wait_for_no_reader() {
     let folder = folder.path();
     let (all, requests) = whole(folder, &server);
 
-    // A reader that takes nothing until the last request has been made.
+    // The reader takes nothing until the last request has been made.
     let (url, seen) = passing(&server, |_, _| None);
     let mut slow = spawn(folder, &get(&url, &[]));
     await_requests(&seen, requests);
@@ -164,7 +164,7 @@ fn requests_wait_for_no_reader() {
     slow.stdout.take().unwrap().read_to_string(&mut read).unwrap();
     assert_eq!((slow.wait().unwrap().code(), read), (Some(0), all));
 
-    // A reader that closes the pipe at once.
+    // The reader closes the pipe at once.
     let (url, seen) = passing(&server, |_, _| None);
     let mut gone = spawn(folder, &get(&url, &["--resume", "progress"]));
     drop(gone.stdout.take());

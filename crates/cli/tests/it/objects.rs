@@ -17,13 +17,14 @@ use crate::command::{SPIREA, Server, expect, refusal, text};
 #[derive(Clone, Copy, PartialEq)]
 enum Habit {
     Answers,
-    /// Answers the first requests, this number of them, with status 500.
+    /// Answers the first requests with status 500, up to this number.
     Fails(u32),
-    /// Ends the body early in the first responses, this number of them.
+    /// Ends the body early in the first responses, up to this number.
     CutsOff(u32),
-    /// Serves another object from the second request on.
+    /// Serves changed content from the second request on.
     Changes,
-    /// Serves another object from the second request on, without telling by the status.
+    /// Serves changed content from the second request on, with a status that does not reveal the
+    /// change.
     ChangesSilently,
     /// Sends only whole objects.
     GivesNoRanges,
@@ -211,7 +212,7 @@ impl Fixture {
 
     /// Builds from these inputs, and returns the output of `inspect`.
     fn build(&self, inputs: &[&str], more: &[&str], out: &str) -> String {
-        // A protocol without a hint, which would take long to compute.
+        // The protocol has no hint, because a hint would take long to compute.
         let rest = ["--protocol", "dpf-xor", "--out", out];
         let built = self.run(&[&["--input"], inputs, &rest, more].concat(), &[]);
         assert!(built.status.success(), "{inputs:?}: {}", text(&built.stderr));
@@ -414,7 +415,7 @@ fn a_server_follows_a_repository_in_a_bucket() {
     await_value(folder, &server, "a", "1");
     await_value(folder, &server, "b", "3");
 
-    // A snapshot that is not what its version says is refused, and the former one answers.
+    // A snapshot that does not match its version is refused, and the former snapshot still answers.
     publish(&["--changes", "2.jsonl"]);
     let deltas = repository.join("deltas").read_dir().unwrap().map(|entry| entry.unwrap().path());
     let newest = deltas.max_by_key(|path| path.metadata().unwrap().modified().unwrap()).unwrap();

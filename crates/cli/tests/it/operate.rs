@@ -89,7 +89,7 @@ fn a_file_of_settings_and_a_token_are_all_that_a_server_needs() {
 
     let mut server = Server::start(folder, &["--config", "etc/spirea.toml"], 2);
     let get = ["get", &server.urls[0].clone(), "urls", "a.test", "--wait", "120"];
-    // A server that is asked to reload its files goes on.
+    // A server that is asked to reload its files continues to run.
     server.signal("-HUP");
     let refused = spirea(folder, &get, &[]);
     assert_eq!(refused.status.code(), Some(2));
@@ -142,7 +142,7 @@ fn the_log_tells_of_a_snapshot_once_and_of_no_probes() {
     let mut server = Server::start(folder, &["urls", "--listen", "127.0.0.1:0"], 1);
     let url = server.urls[0].clone();
     assert!(spirea(folder, &["get", &url, "urls", "a.test", "--wait", "120"], &[]).status.success());
-    // The doctor asks the probes.
+    // The doctor requests the probes, such as /readyz.
     assert!(spirea(folder, &["doctor", &url], &[]).status.success());
     server.signal("-HUP");
     let log = || std::fs::read_to_string(folder.join("server.log")).unwrap();

@@ -8,7 +8,7 @@ use std::thread;
 
 use crate::command::{SPIREA, Server, expect, folder_with, text};
 
-/// Variables that name a proxy or what goes without one.
+/// Variables that name a proxy, or the hosts that are reached without a proxy.
 const VARIABLES: [&str; 8] = [
     "ALL_PROXY",
     "all_proxy",
@@ -20,7 +20,7 @@ const VARIABLES: [&str; 8] = [
     "no_proxy",
 ];
 
-/// Runs the command with these variables, and no others of proxies.
+/// Runs the command with these variables, and without other variables about proxies.
 fn spirea(folder: &std::path::Path, arguments: &[&str], variables: &[(&str, &str)]) -> Output {
     let mut command = Command::new(SPIREA);
     for variable in VARIABLES {
@@ -30,7 +30,8 @@ fn spirea(folder: &std::path::Path, arguments: &[&str], variables: &[(&str, &str
     command.envs(variables.iter().copied()).output().unwrap()
 }
 
-/// A SOCKS proxy that connects to one server, whatever it is asked for, and notes what that was.
+/// A SOCKS proxy that connects every client to one server, and records the addresses that clients
+/// ask for.
 struct Socks {
     address: SocketAddr,
     asked: Arc<Mutex<Vec<String>>>,
@@ -44,7 +45,7 @@ impl Socks {
         thread::spawn(move || {
             for client in listener.incoming() {
                 let log = Arc::clone(&log);
-                // A client may go before it has said what it wants.
+                // A client may disconnect before it has named an address.
                 thread::spawn(move || carry(client.unwrap(), server, &log).unwrap_or_default());
             }
         });
@@ -129,7 +130,7 @@ fn proxies_of_the_environment_are_used_or_refused_and_named() {
         (output.status.code(), text(&output.stdout), text(&output.stderr))
     };
 
-    // An address that is nowhere: without the proxy nothing answers there.
+    // No server has these addresses, so only the proxy can answer.
     for (scheme, url, asked) in [
         ("socks5h", "http://pir.invalid", "pir.invalid"),
         ("socks5", "http://192.0.2.1", "192.0.2.1"),
@@ -141,7 +142,7 @@ fn proxies_of_the_environment_are_used_or_refused_and_named() {
         let seen = socks.asked();
         assert!(!seen.is_empty() && seen.iter().all(|seen| seen == asked), "{scheme}: {seen:?}");
     }
-    // The doctor opens no connection beside the proxy.
+    // The doctor opens no connection that bypasses the proxy.
     let proxy = format!("socks5h://{}", socks.address);
     let examined = spirea(folder, &["doctor", "http://pir.invalid"], &[("ALL_PROXY", &proxy)]);
     let (lines, said) = (text(&examined.stdout), text(&examined.stderr));
@@ -149,7 +150,7 @@ fn proxies_of_the_environment_are_used_or_refused_and_named() {
         examined.status.success() && lines.contains("socks5h://") && !lines.contains("dns"),
         "{lines}{said}"
     );
-    // This machine is reached directly.
+    // Requests to this machine do not go through the proxy.
     socks.asked();
     assert_eq!(get(&server.url, &[("ALL_PROXY", &proxy)]).0, Some(0));
     assert_eq!(socks.asked(), [""; 0]);

@@ -66,7 +66,7 @@ fn two_servers_answer_a_query_for_a_row_of_each_bin() {
     let lines = text(&answer.stdout);
     let dropped: serde_json::Value = serde_json::from_str(lines.lines().nth(1).unwrap()).unwrap();
     assert_eq!((&dropped["index"], &dropped["dropped"]), (&7.into(), &true.into()), "{lines}");
-    // Each index is looked up by a query of its own.
+    // Each index has its own query.
     let answer = of_both(0, &["--timings", "--index", "4", "7"]);
     assert_eq!(text(&answer.stdout), "4\tvalue 4\n7\tvalue 7\n");
     assert_eq!((zero.stop(), one.stop()), (0, 0));
@@ -80,7 +80,8 @@ fn two_servers_answer_a_query_for_a_row_of_each_bin() {
     let lines: Vec<serde_json::Value> =
         plan.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let xor = lines.iter().find(|line| line["protocol"] == "dpf-xor").unwrap();
-    // Keys for 1250 rows have two levels, so 1 + 16 + 32 + 1 + 64 = 114 bytes each, 912 for 8 bins.
+    // Keys for 1250 rows have two levels. Each key has 1 + 16 + 32 + 1 + 64 = 114 bytes, and the
+    // keys of 8 bins have 912 bytes.
     assert_eq!(
         (&xor["bins"], &xor["upload_bytes"], &xor["download_bytes"]),
         (&8.into(), &912.into(), &512.into())

@@ -102,7 +102,7 @@ impl Lines {
 }
 
 impl Line {
-    /// Returns the line to the same server among other lines.
+    /// Returns the line in `lines` to the same server.
     pub fn among(&self, lines: &Lines) -> Self {
         lines.to(self.server)
     }

@@ -57,8 +57,8 @@ pub enum Step<T> {
 /// The caller asks for the next [`step`](Self::step), performs it, passes the result to
 /// [`received`](Self::received), and repeats that until the conversation is over. Steps for two
 /// servers run in parallel: ask for all available steps before waiting. The conversation decides
-/// which requests are sent, how often, and after which pauses. It also decides how much of a
-/// response is read; pieces of at most a megabyte keep that bound.
+/// which requests are sent, how often, and after which pauses. It also limits how much of a
+/// response is read; pass pieces of at most a megabyte, so that this limit holds.
 ///
 /// A conversation always ends, whatever the servers send: the number of attempts of every request
 /// is bounded. A conversation dropped early leaves its client as after a failed look-up.

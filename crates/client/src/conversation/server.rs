@@ -14,7 +14,7 @@ use spirea_wire::{
 use super::{Head, Line, Lines, Method, Request, TransportError};
 use crate::{ClientError, Description, PartDescription, Policy};
 
-/// First pause between attempts; each further pause doubles.
+/// First pause between attempts; each further pause is twice as long as the one before.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 
 /// Header with a request's id, by which a server recognises retries.
@@ -49,7 +49,7 @@ pub(super) struct Failures {
 pub(super) enum HintPart {
     /// The bytes from `start`, still to be read.
     Bytes { start: u64 },
-    /// The server has no such bytes.
+    /// The server's hint does not have the requested bytes.
     OutOfRange,
     /// The server has another hint.
     Changed,
@@ -173,8 +173,8 @@ impl Server {
         self.once(&Call::get(path, rows.list_bytes(part.hint_bytes()))).await
     }
 
-    /// Requests the hint from byte `start` to its end, or to before byte `end`, in a single
-    /// attempt. [`Server::read`] returns the bytes.
+    /// Requests the hint in a single attempt, from byte `start` to the hint's end or, if given, up
+    /// to but not including byte `end`. [`Server::read`] returns the bytes.
     pub async fn hint(
         &mut self,
         part: &PartDescription,
@@ -273,7 +273,7 @@ impl Server {
         let message = self.body(MAX_REFUSAL_BYTES).await;
         let Some(refusal) = message.ok().and_then(|message| Refusal::decode(message).ok()) else {
             let error = ClientError::UnexpectedStatus { status };
-            // A load balancer responds so while a server is being replaced.
+            // A load balancer responds with such a status while a server is being replaced.
             return Err(if is_down(&error) { Failure::Again(error, asked) } else { Failure::Final(error) });
         };
         let passes = matches!(
@@ -329,7 +329,7 @@ impl Server {
             return Err(error);
         }
         let is_round_over = count.is_multiple_of(addresses as u32);
-        // The failed address stays the current one, so that the caller names it.
+        // The failed address stays the current one, so that the error names it.
         if is_round_over && asked > self.max_pause {
             return Err(error);
         }
@@ -342,9 +342,9 @@ impl Server {
         Ok(self.back_off(rounds, asked).await?)
     }
 
-    /// Waits after the `rounds`-th round of attempts, at least for the time `asked`. Each pause is
-    /// twice the one before, up to the policy's maximum, times a random factor between 0.5 and 1.5,
-    /// so that clients that failed together do not return together.
+    /// Waits after the `rounds`-th round of attempts, at least for the time `asked`. Pauses double
+    /// from round to round, up to the policy's maximum. Each is multiplied by a random factor
+    /// between 0.5 and 1.5, so that clients that failed together do not return together.
     pub async fn back_off(&mut self, rounds: u32, asked: Duration) -> Result<(), NoEntropy> {
         let pause = FIRST_PAUSE.saturating_mul(1 << (rounds - 1).min(16)).min(self.max_pause);
         let share = (SecretRng::from_os()?.next_u64() >> 11) as f64 / (1u64 << 53) as f64;

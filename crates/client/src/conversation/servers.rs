@@ -58,8 +58,8 @@ impl Servers {
         &mut self.servers[0]
     }
 
-    /// Returns the description on which the servers agree: that of the newest version or, while one
-    /// of two servers is behind or ahead, that of the newest version that both answer.
+    /// Returns the description on which the servers agree. If two servers have different newest
+    /// versions, describes the newest version that both answer.
     pub async fn describe(&mut self) -> Result<Description, ClientError> {
         let described = at_once(self.servers.iter_mut().map(|server| server.describe(None))).await;
         let mut described = self.all(described, Self::at_address)?;
@@ -80,8 +80,8 @@ impl Servers {
     }
 
     /// Sends each server its query and returns the responses, of at most `limit` bytes each, in the
-    /// order of the parties; of two failures, that of party 0.
-    /// `affinity` is the value of a header by which a balancer may choose the replica.
+    /// order of the parties. If both fail, returns the error of party 0. `affinity` is the value of
+    /// a header by which a balancer may choose the replica.
     pub async fn query(
         &mut self,
         requests: &[Bytes],
@@ -126,7 +126,8 @@ impl Servers {
         said.into_iter().enumerate().map(located).collect()
     }
 
-    /// Adds the failed server, if there are two, and its address, if it has several.
+    /// Adds to an error the failed server's party, if there are two servers, and its address, if it
+    /// has several.
     fn locate(
         &self,
         i: usize,

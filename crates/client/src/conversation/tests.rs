@@ -208,8 +208,8 @@ fn a_server_that_forgets_keys_for_ever_gets_them_twice() {
     assert_eq!(request_with_keys(again).0, request_with_keys(refused).0);
 }
 
-/// Answers as replicas that share nothing, each request by the replica that `choose` names. Returns
-/// the number of uploads and of requests with keys.
+/// Runs look-ups against replicas that share nothing; `choose` selects the replica for each
+/// request. Returns the number of uploads and of requests with keys.
 fn asked_of_replicas(look_ups: usize, mut choose: impl FnMut(&Request) -> usize) -> (usize, usize) {
     let mut stage = Stage::new();
     let mut client = keyed(&stage);

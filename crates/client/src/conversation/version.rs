@@ -1,6 +1,6 @@
 //! Everything a client needs of a version before its first query: the configuration, agreed on and
-//! accepted, and the hints. Hints are resumed where a download broke off, patched from a former
-//! hint if there is one, and verified before use.
+//! accepted, and the hints. The download of a hint is resumed where it broke off. If there is a
+//! former hint, the new hint is made by patching it. Hints are verified before use.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -199,7 +199,8 @@ async fn once(
         if piece.is_empty() {
             return Err(Failure::Again(ClientError::Broken("the hint ended early".into()), None));
         }
-        // Truncated to the hint's length, whatever the server sends.
+        // The piece is truncated so that the download never exceeds the hint's length, whatever the
+        // server sends.
         piece.truncate(usize::try_from(total - download.bytes()).unwrap_or(usize::MAX));
         download.push(&piece).map_err(Failure::Final)?;
         if let Some(progress) = &policy.progress {

@@ -101,18 +101,18 @@ fn what_the_manifests_do_not_say_is_refused() {
     let (base, manifest) = part(TableKind::Index, None, Some(Proofs::blank(10, [4; 32])));
     let honest = signed(base.clone(), None);
 
-    // The server's own roots beside the operator's manifest.
+    // The server sends its own roots with the operator's manifest.
     let mut forged = Proofs::blank(10, [4; 32]);
     forged.roots[3] = [7; 16];
     let (lying, _) = part(TableKind::Index, None, Some(forged));
     let beside = PartConfig { manifest: base.manifest.clone(), ..lying.clone() };
     assert!(refusal(&Config { base: beside, ..honest.clone() }).contains("what stands beside it"));
-    // The server's own manifest beside the operator's version.
+    // The server sends its own manifest with the operator's version.
     assert!(refusal(&Config { base: lying, ..honest.clone() }).contains("not that of its manifests"));
-    // The server's own hint.
+    // The server sends the hash of its own hint.
     let hint = PartConfig { hint_blake3: [9; 32], ..base.clone() };
     assert!(refusal(&Config { base: hint, ..honest.clone() }).contains("what stands beside it"));
-    // The manifest of another dataset.
+    // The server sends the manifest of another dataset.
     let mut other = manifest;
     other["name"] = "other".into();
     let other = PartConfig { manifest: serde_json::to_vec(&other).unwrap().into(), ..base.clone() };

@@ -1,5 +1,5 @@
-//! Connections of clients, as `ureq` makes them except for TLS, which never resumes a session. A
-//! resumed session would link a client's connections for the server.
+//! Connections of clients, as `ureq` makes them except for TLS, which never resumes a session. With
+//! a resumed session, the server could link a client's connections.
 
 use std::fmt;
 use std::io::{Read as _, Write as _};

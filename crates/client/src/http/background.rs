@@ -1,4 +1,4 @@
-//! A thread that carries one conversation beside a client's look-ups.
+//! A thread that carries one conversation in parallel to a client's look-ups.
 
 use std::process;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ pub(super) struct Background {
     running: Option<Running>,
 }
 
-/// Running conversation, or its outcome that nobody has taken yet. Dropping it stops the thread
+/// Running conversation, or its outcome until it is taken. Dropping this value stops the thread
 /// without waiting: the thread notices within some hundredths of a second, or when it has made
 /// keys. A forked process has no such thread.
 struct Running {
@@ -44,10 +44,10 @@ impl Aside for Background {
         let (sender, outcome) = mpsc::channel();
         self.running = Some(Running { stop, outcome, process: process::id() });
         let carry = move || {
-            // The receiver is gone once the client is.
+            // The receiver is gone if the client has been dropped.
             let _ = sender.send(carriers.hold(conversation));
         };
-        // Without a thread, the channel is closed.
+        // If the thread cannot be started, the channel is closed.
         let _ = thread::Builder::new().name("spirea-next-keys".into()).spawn(carry);
     }
 

@@ -25,7 +25,7 @@ fn remove(path: &Path) -> Result<(), ClientError> {
 }
 
 /// Returns a file name for a name that must stay secret: a user who lists the folder can only guess
-/// it.
+/// the secret name.
 fn unnamed(name: &str) -> blake3::Hash {
     blake3::Hash::from_bytes(blake3::derive_key("spirea 2026 file of a client's cache", name.as_bytes()))
 }
@@ -88,7 +88,7 @@ impl FileCache {
         self.0.join(format!("{}.last", unnamed(slot)))
     }
 
-    /// Returns the hash of the hint last used as `slot`: a part of a database.
+    /// Returns the hash of the hint last used in `slot`, which is a part of a database.
     fn last(&self, slot: &str) -> Option<String> {
         let hash = fs::read_to_string(self.last_path(slot)).ok()?;
         blake3::Hash::from_hex(&hash).is_ok().then_some(hash)

@@ -66,10 +66,10 @@ impl HttpClient {
         Self { client, carriers }
     }
 
-    /// Makes the calls that follow end with [`ClientError::Stopped`] while `stop` is true, some
-    /// hundredths of a second after it was set; replaces the flag of the options. A stopped call
-    /// leaves the client as a failed call does. Its pending transfers end by themselves, together
-    /// with their connections.
+    /// Sets the flag that stops this client's calls, in place of the flag in the options. While
+    /// `stop` is true, calls end with [`ClientError::Stopped`], some hundredths of a second after
+    /// the flag was set. A stopped call leaves the client as a failed call does. Its pending
+    /// transfers end by themselves, together with their connections.
     pub fn stop_by(&mut self, stop: Arc<AtomicBool>) {
         self.carriers.stop_by(stop);
     }
@@ -107,7 +107,7 @@ impl HttpClient {
         self.description().table()
     }
 
-    /// Returns the values of keys, in as many requests as they need.
+    /// Returns the values of keys. Sends several requests if one cannot carry all look-ups.
     ///
     /// # Errors
     /// See [`HttpClient::look_up_keys`].
@@ -115,7 +115,8 @@ impl HttpClient {
         Ok(self.look_up_keys(keys)?.values)
     }
 
-    /// Returns the values at indices, in as many requests as they need; `None` for a deleted row.
+    /// Returns the values at indices; `None` for a deleted row. Sends several requests if one
+    /// cannot carry all look-ups.
     ///
     /// # Errors
     /// See [`HttpClient::look_up_indices`].
@@ -123,7 +124,7 @@ impl HttpClient {
         Ok(self.look_up_indices(indices)?.values)
     }
 
-    /// Looks up the values of keys, and their cost.
+    /// Looks up the values of keys. Also returns the cost.
     ///
     /// # Errors
     /// - [`ClientError::Protocol`] if the table is looked up by index or an answer is wrong.
@@ -135,14 +136,14 @@ impl HttpClient {
     ///   which the options do not give.
     /// - Errors of the transport.
     ///
-    /// An error at one of two servers is wrapped in a [`ClientError::Party`] that names the party,
-    /// and an error at one of several addresses of an only server in a [`ClientError::Server`]. No
-    /// error means that a key is absent.
+    /// An error at one of two servers is wrapped in a [`ClientError::Party`] that names the party.
+    /// If there is one server with several addresses, an error at one of them is wrapped in a
+    /// [`ClientError::Server`]. No error means that a key is absent.
     pub fn look_up_keys(&mut self, keys: &[&[u8]]) -> Result<Lookups, ClientError> {
         self.carriers.hold(self.client.look_up_keys(keys))
     }
 
-    /// Looks up the values at indices, and their cost.
+    /// Looks up the values at indices. Also returns the cost.
     ///
     /// # Errors
     /// Those of [`HttpClient::look_up_keys`]; [`ClientError::Protocol`] if the table is looked up
@@ -154,12 +155,12 @@ impl HttpClient {
     /// Looks up a list of keys in parts, and passes each part's values to `each` once all of the
     /// part's answers have verified.
     ///
-    /// A part has the look-ups of one request, or of several requests if these have fewer than 16.
-    /// Requests follow each other as in [`HttpClient::look_up_keys`]: their number, sizes and key
-    /// hashes do not depend on any answer. After an answer that does not verify, `each` receives
-    /// the part's error, and all further requests are still made. New evaluation keys are made
-    /// within the list if the present keys are used up, otherwise by the next call. `each` should
-    /// pass values on and return: the next request waits for it.
+    /// A part has the look-ups of one request, or of several requests if one request has fewer than
+    /// 16. Requests follow each other as in [`HttpClient::look_up_keys`]: their number, sizes and
+    /// key hashes do not depend on any answer. After an answer that does not verify, `each`
+    /// receives the part's error, and all further requests are still made. New evaluation keys are
+    /// made within the list if the present keys are used up, otherwise by the next call. `each`
+    /// should pass values on and return: the next request waits for it.
     ///
     /// # Errors
     /// Those of [`HttpClient::look_up_keys`] that end the list: later parts were not looked up.
@@ -185,10 +186,10 @@ impl HttpClient {
     }
 
     /// Fetches values of any number of keys for the work of a single look-up: one value of each bin
-    /// of the table. A value that is dropped is marked so
-    /// ([`Fetched::Dropped`](crate::Fetched::Dropped)). All fetches look alike to servers: one
-    /// request with one query, always of the same length. Servers do see that a client fetches
-    /// again; if that reveals something, fetch a fixed number of times.
+    /// of the table. A dropped value is marked as [`Fetched::Dropped`](crate::Fetched::Dropped).
+    /// All fetches look alike to servers: one request with one query, always of the same length.
+    /// Servers do see that a client fetches again; if that reveals something, fetch a fixed number
+    /// of times.
     ///
     /// # Errors
     /// Those of [`HttpClient::look_up_keys`]; [`ClientError::Protocol`] if the version has a delta,

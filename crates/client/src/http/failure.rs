@@ -26,7 +26,8 @@ impl From<ureq::Error> for TransportError {
                 ErrorKind::ConnectionRefused => Self::Unreachable(words),
                 _ => Self::Broken(words),
             },
-            // The proxy reached the server too late or not at all, as a balancer says it.
+            // A proxy responds with a 5xx status, like a balancer, if it reached the server too
+            // late or not at all.
             ureq::Error::ConnectProxyFailed(reason) if reason.contains("responded 5") => {
                 Self::Unreachable(words)
             }

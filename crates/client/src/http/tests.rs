@@ -154,9 +154,9 @@ fn keys_that_the_server_has_forgotten_are_sent_with_the_same_request() {
         assert_eq!(keys, [(Part::Base, Bytes::from_static(KEYS.bytes()))]);
     }
     assert!(queries[0] != queries[1] && queries[1] != queries[4]);
-    // The request after a refused one brings the keys at once.
+    // The request after a refused one carries the keys from the start.
     assert_eq!(request_with_keys(&queries[3]).1.len(), 1);
-    // Keys are counted separately, whichever way they go.
+    // Keys are counted separately, whether they are uploaded or sent with a query.
     let behind = queries[2].len() - queries[1].len();
     assert_eq!(sent, [server.bodies("keys")[0].len(), behind, behind, behind]);
 }
@@ -168,7 +168,7 @@ fn a_server_that_keeps_no_keys_is_not_asked_forever() {
     let mut client = server.client(&cache);
     assert!(matches!(look_up(&mut client), Err(ClientError::KeysForgotten)));
     assert_eq!(server.paths(), ["keys", "query", "query"]);
-    // The client does not give up for good either.
+    // The client tries again in its next look-up.
     assert!(matches!(look_up(&mut client), Err(ClientError::KeysForgotten)));
 }
 
@@ -205,7 +205,7 @@ fn what_another_version_calls_malformed_is_outdated() {
         ("keys", 400, Code::Malformed),
         ("query", 400, Code::Malformed),
     ] {
-        // The version of the configuration decides.
+        // The server's current version decides whether the refusal only means an outdated version.
         for (version, outdated) in [(NEW, true), (OLD, false)] {
             let server = Server::start(move |path, _| match path {
                 "config" => (200, config(version).encode()),

@@ -21,13 +21,14 @@ use crate::{ClientError, Conversation, Head, Method, Received, Request, Step, Tr
 const PIECE_BYTES: usize = 64 << 10;
 
 /// Minimum rate of a request or a response, in bytes per second: each byte extends the deadline of
-/// its request by its time at this rate.
+/// its request by the time of a byte at this rate.
 const LEAST_RATE: f64 = (16 << 10) as f64;
 
 /// Interval at which a waiting call checks whether to stop.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Connections that carry conversations, separate ones for each server and shared with nobody else.
+/// Connections that carry a client's conversations. Servers have separate connections, and other
+/// clients do not share them.
 pub(super) struct Carriers {
     /// Connections in the order of the servers' addresses.
     connections: Vec<Connections>,
@@ -249,8 +250,9 @@ impl Way {
         self.tasks.send(task).expect("its thread waits for tasks");
     }
 
-    /// Waits for the thread, whose connection is then free for the next conversation. A thread that
-    /// waits for its server is detached: it ends when the server answers or the request times out.
+    /// Waits for the thread if it is idle; its connection is then free for the next conversation. A
+    /// thread with a pending request is detached instead, and ends when the server answers or the
+    /// request times out.
     fn end(self) {
         let Self { tasks, thread, is_busy } = self;
         drop(tasks);

@@ -19,7 +19,7 @@ pub fn check_address(url: &str, with_token: bool) -> Result<(), ClientError> {
     if !plain && !url.starts_with("https://") {
         return Err(bad("the server's address must begin with http:// or https://"));
     }
-    // Parsed with the parser of the HTTP library, so that both read the same.
+    // Parsed with the HTTP library's parser, so that this check and the library read the same host.
     let uri: Uri = url.parse().map_err(|error| bad(&format!("it is no address: {error}")))?;
     let Some(authority) = uri.authority().filter(|authority| !authority.host().is_empty()) else {
         return Err(bad("there is no host in it"));

@@ -22,7 +22,7 @@ use spirea_wire::{Config, KeysRequest, Lengths, PartConfig, Version};
 
 use super::*;
 
-/// Rows of the tables, one byte each.
+/// Number of rows of the tables; each row has one byte.
 const ROWS: u64 = 20;
 
 const VERSION: Version = Version::new([1; 32]);
@@ -260,7 +260,8 @@ fn after_an_answer_that_does_not_verify_all_requests_are_made_under_the_keys_of_
             1 | 2 => assert!(matches!(error, ClientError::Wire(_)), "{error:?}"),
             _ => assert!(matches!(error, ClientError::WrongConfig(_)), "{error:?}"),
         }
-        // Nothing of it shows in the look-up itself, only in the next, which has new keys.
+        // The requests of this look-up do not show the refusal; only the next look-up does, because
+        // it has new keys.
         let expected: Vec<_> = shape(&honest).iter().map(|&(length, _)| (length, keys)).collect();
         assert_eq!(shape(&requests), expected);
         assert!(seen.insert(keys));
@@ -293,7 +294,7 @@ fn keys_that_are_accepted_go_on_until_they_are_old() {
     let mut session = server.session();
     let keys = named(&session);
     let mut asked = session.look_up_indices(&[1]).unwrap();
-    // In the middle of a look-up, however many queries it has.
+    // Within a look-up, the keys stay the same even if their queries are used up.
     session.base.ring_keys().unwrap().count_queries(MOST_KEY_QUERIES - 1);
     let first = asked.ask(&session).unwrap();
     assert_eq!(server.read(&first.requests[0]).base.keys, Some(keys));
@@ -302,7 +303,7 @@ fn keys_that_are_accepted_go_on_until_they_are_old() {
     assert_eq!(server.read(&asked.ask(&session).unwrap().requests[0]).base.keys, Some(keys));
     server.register_keys(&session);
 
-    // The next look-up has others, and the answer to this one is still read.
+    // The next look-up has other keys, and the answer to this look-up is still read.
     let second = session.query_indices(&[2]).unwrap();
     assert_ne!(server.read(&second.requests[0]).base.keys, Some(keys));
     let answer = server.answer(&server.read(&first.requests[0])).unwrap();
@@ -328,7 +329,7 @@ fn keys_grow_old_across_versions() {
     session.query_indices(&[1]).unwrap();
     let fresh = named(&session);
     assert_ne!(fresh, keys);
-    // These are as old as they are, not as those before them.
+    // The age of the fresh keys counts from their own creation, not from that of the former keys.
     session.query_indices(&[1]).unwrap();
     assert_eq!(named(&session), fresh);
 }
@@ -343,7 +344,7 @@ fn a_session_with_another_version_goes_on_with_keys_but_not_with_a_secret_that_h
     };
     let keys = named(&session);
     let mut later = follow(&session, &server);
-    // Both have asked when the answer to one is refused.
+    // Both sessions have sent a query before the answer to one of them is refused.
     let [first, second] = [&mut session, &mut later].map(|session| session.query_indices(&[1]).unwrap());
     assert!([&first, &second].iter().all(|round| server.read(&round.requests[0]).base.keys == Some(keys)));
     server.register_keys(&session);
@@ -357,7 +358,7 @@ fn a_session_with_another_version_goes_on_with_keys_but_not_with_a_secret_that_h
     let error = later.decode(second.pending, &responses[1..]).unwrap_err();
     assert!(matches!(error, ClientError::KeysEnded), "{error:?}");
 
-    // In the middle of a look-up the same keys are named as before, at its end new ones are drawn.
+    // Within a look-up, requests name the same keys as before; after its end, new keys are drawn.
     let mut even_later = follow(&later, &server);
     assert_eq!(named(&even_later), keys);
     for session in [&mut session, &mut later, &mut even_later] {

@@ -21,7 +21,8 @@ use super::metrics::WorkerMetrics;
 use super::queue::{Batch, Computed, NoPartial, Queue};
 use crate::status::{ShareState, ShareStatus};
 
-/// Bytes that receiving or computing holds at most, in multiples of the bytes that result.
+/// Upper bound on the memory for receiving a request or computing a partial, in multiples of its
+/// length.
 const BUFFER_FACTOR: u64 = 2;
 /// Path for batches.
 const PARTIAL: &str = "/v1/partial";
@@ -34,7 +35,7 @@ pub(super) struct Service {
     pub queue: Queue,
     /// Memory for bodies, computing and partials.
     pub memory: RequestMemory,
-    /// Limits of the port, of which bodies have the minimum rate.
+    /// Limits of the port, with the minimum rate of bodies.
     pub port: Limits,
     /// Bytes of the database that the worker holds.
     pub bytes: u64,
@@ -64,9 +65,10 @@ impl Service {
         ShareStatus { queue, running, state, ..status(&self.database, self.bytes) }
     }
 
-    /// Returns the bytes that a batch needs from its arrival until its partial is sent, for a
-    /// request of `length` bytes: a buffer or the words of the queries beside it, and the partial
-    /// beside the rows' result.
+    /// Returns the memory in bytes that a batch needs from its arrival until its partial is sent,
+    /// for a request of `length` bytes. The request needs twice its length: for its bytes, and for
+    /// a buffer or the words of its queries. The partial also needs twice its length: for its
+    /// bytes, and for the result over the rows.
     fn batch_bytes(&self, length: u64) -> u64 {
         let responder = self.database.responder();
         let partial = responder.partial_bytes(responder.share(), self.limits.most_queries(length)) as u64;
@@ -187,7 +189,7 @@ async fn take_keys(service: &Arc<Service>, hash: &str, headers: &HeaderMap, body
     let Some(hash) = KeysHash::from_hex(hash) else {
         return refused(StatusCode::BAD_REQUEST, "keys are named by 64 hexadecimal digits");
     };
-    // The registry has a limit of its own for what it prepares.
+    // The registry itself limits the memory of prepared keys.
     let received = receive(service, headers, body, needed as u64, |length| BUFFER_FACTOR * length).await;
     let (bytes, memory) = match received {
         Ok(received) => received,
@@ -195,7 +197,7 @@ async fn take_keys(service: &Arc<Service>, hash: &str, headers: &HeaderMap, body
     };
     let service = Arc::clone(service);
     let register = move || {
-        // Stays reserved until the keys are prepared, even if the coordinator goes away.
+        // The memory stays reserved until the keys are prepared, even if the coordinator goes away.
         let _memory = memory;
         if KeysHash::from(blake3::hash(&bytes)) != hash {
             return Ok(None);

@@ -58,8 +58,8 @@ fn protocol_agrees(protocol: &str) {
     let snapshot =
         if protocol == "onion" { build_keyed(place.path()) } else { build(place.path(), protocol, 1) };
     let party = (snapshot.manifest().protocol.parties() > 1).then_some(Party::Zero);
-    // Timing long batches is slow. One number of shares tests as much as three, unless a long run
-    // is asked for.
+    // Timing long batches is slow. Only a long run tests three numbers of shares; other runs test
+    // one number, which tests as much.
     let long = std::env::var("SPIREA_CONFORMANCE").is_ok_and(|wanted| wanted == "long");
     let counts = if protocol == "double-pack" && !long { 2..=2 } else { 1..=3 };
     for count in counts {
@@ -112,12 +112,13 @@ fn keys_reach_a_worker_once_and_again_when_those_of_others_have_displaced_them()
         ["spirea_key_uploads_total{status=\"204\"}", "spirea_partial_responses_total{status=\"424\"}"]
             .map(|name| worker.metric(name))
     };
-    // The keys of dummy queries have been prepared there.
+    // Workers have prepared the keys of the coordinator's dummy queries.
     let [measured, none] = counts();
     assert_eq!(none, 0.0);
     (0..3).for_each(|_| answers_agree(&coordinator, &snapshot, 1, 2));
     assert_eq!(counts(), [measured + 1.0, 0.0]);
-    // There is room for one client's keys, and the coordinator does not know whose were evicted.
+    // There is room for one client's keys, and the coordinator does not know whose keys were
+    // evicted.
     answers_agree(&coordinator, &snapshot, 2, 1);
     assert_eq!(counts(), [measured + 2.0, 0.0]);
     answers_agree(&coordinator, &snapshot, 1, 1);

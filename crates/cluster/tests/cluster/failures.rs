@@ -13,7 +13,7 @@ use spirea_wire::{Queries, Request};
 use crate::fixture::{Coordinating, Place, ROWS, build, each_once, eventually, value};
 use crate::proxy::Proxy;
 
-/// Looks up rows on two threads until `happens` is over, and some more. Every answer must be right.
+/// Looks up rows on two threads before, during and after `happens`. Every answer must be right.
 /// Returns the number of answers.
 pub fn while_asked(
     place: &Place,
@@ -200,8 +200,8 @@ fn a_slow_replica_gets_company_and_one_behind_a_parted_network_is_given_up() {
     assert!(hedged as f64 <= 2.0 + all as f64 * 0.05, "{hedged} of {all}");
 }
 
-/// By then the request counts as slow, but there was no other replica to ask. It must be sent again
-/// because its connection is lost.
+/// The request counts as slow before a second replica is placed, so it was not sent twice. It must
+/// be sent again because its connection is lost.
 #[test]
 fn requests_at_a_worker_that_is_cut_off_are_asked_of_another_whether_it_is_still_placed_or_not() {
     for still_placed in [true, false] {
@@ -223,7 +223,7 @@ fn requests_at_a_worker_that_is_cut_off_are_asked_of_another_whether_it_is_still
             let placed = Instant::now();
             let (found, answered) = asked.join().unwrap();
             assert_eq!(found[0].as_ref().unwrap().fields(), [value(4, 1).into_bytes()]);
-            // Well before the batch timeout, which is one minute here.
+            // The answer comes well before the batch timeout, which is one minute here.
             assert!(answered.duration_since(placed) < Duration::from_secs(30));
         });
     }
@@ -310,7 +310,8 @@ fn a_coordinator_that_stops_gives_up_a_batch_that_a_worker_holds() {
     }));
     // The coordinator sends the first batch itself, to measure how long a batch takes.
     eventually("it is asked", || coordinator.replica(0, 0)["in_flight"].as_u64() == Some(1));
-    // Ends the runtime too, on whose timers the batch waits. A panic would come at once.
+    // This also ends the runtime, and the batch waits on that runtime's timers. A panic would come
+    // at once.
     coordinator.stop();
     std::thread::sleep(Duration::from_millis(300));
     let of_runtime = |panic: &&String| panic.contains("shutdown");

@@ -1,5 +1,6 @@
-//! Requests of a coordinator that an attacker controls: any bytes at any path of a worker's port.
-//! Placements and workers' states of any bytes. `SPIREA_CONFORMANCE=long` makes 100,000 of each.
+//! Hostile bytes at any path of a worker's port, as from a coordinator that an attacker controls;
+//! also as placements, and as workers' status reports. `SPIREA_CONFORMANCE=long` makes 100,000 of
+//! each.
 
 use bytes::Bytes;
 use spirea_cluster::{Placement, ShareState, ShareStatus};

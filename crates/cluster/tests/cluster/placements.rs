@@ -22,7 +22,8 @@ fn versions_roll_over_under_load_without_an_error() {
     let config = |query: &str| exchange(coordinator.address, "GET", &format!("{path}{query}"), "", b"").0;
     let mut workers = Vec::new();
     while_asked(&place, &coordinator, &[1, 2], || {
-        // Share by share: at first only one share of the new version is served.
+        // The shares of the new version start one after another: at first only one of them is
+        // served.
         workers.push(place.worker(&second, 0, 2));
         place.place(&[(&first, of_first.clone()), (&second, vec![vec![workers[0].url()], vec![]])]);
         std::thread::sleep(Duration::from_millis(500));
@@ -51,7 +52,7 @@ fn a_former_version_is_listed_until_all_that_it_accepted_is_answered() {
     coordinator.ready(&second);
     assert!(coordinator.snapshots().iter().all(|snapshot| snapshot["in_flight"] == 0));
     let query_bytes = first.manifest().protocol.sizes().query_bytes;
-    // Full batches, more than the worker computes while it drains.
+    // These are full batches, and more of them than the worker computes while it drains.
     let queries = vec![vec![1; query_bytes].into(); former.status.max_batch];
     let base = Queries { keys: None, queries };
     let request = Request { version: first.version(), base, delta: None }.encode();
@@ -82,7 +83,7 @@ fn a_former_version_is_listed_until_all_that_it_accepted_is_answered() {
 fn workers_that_drain_are_left_before_they_end() {
     let place = Place::new();
     let snapshot = build(place.path(), "simple", 1);
-    // Far longer than the interval of the coordinator's status requests.
+    // The drain delay is far longer than the interval of the coordinator's status requests.
     let drain_delay = Duration::from_secs(4);
     let mut first = Working::start(WorkerConfig { drain_delay, ..place.worker_config(&snapshot, 0, 1) });
     let second = place.worker(&snapshot, 0, 1);
@@ -165,7 +166,7 @@ fn operators_place_and_see_and_others_do_not() {
     }
     // Clients must not reach the endpoint.
     assert_eq!(exchange(coordinator.address, "GET", "/v1/placement", "", b"").0, 404);
-    // A folder without a snapshot is reported, and other databases go on.
+    // A folder without a snapshot is reported, and other databases continue to answer.
     assert_eq!(put(placed(place.path())).0, 200);
     eventually("the cause is told", || {
         coordinator.report()["databases"][0]["snapshots"][0]["state"] == "refused"

@@ -61,8 +61,7 @@ fn pass(mut from: TcpStream, mut to: TcpStream, delay: &AtomicU64, parted: &Atom
             Ok(count) => count,
         };
         std::thread::sleep(Duration::from_millis(delay.load(Ordering::Relaxed)));
-        // Bytes held during a partition arrive when the network is whole again, as by
-        // retransmission.
+        // Bytes held during a partition arrive when it ends, as retransmission would deliver them.
         while parted.load(Ordering::Relaxed) {
             std::thread::sleep(Duration::from_millis(20));
         }

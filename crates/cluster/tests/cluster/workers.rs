@@ -184,12 +184,12 @@ fn a_batch_takes_all_its_memory_before_it_is_computed() {
         asking.ask("POST", "/v1/partial", batch.clone()).await.2
     });
     let needed = 2 * (batch.len() + partial.len()) as u64;
-    // One batch, and half of another.
+    // The worker has memory for one and a half batches.
     let limits = Limits { body_memory: needed * 3 / 2, ..Limits::default() };
     let worker = Working::start(WorkerConfig { limits, ..config });
     runtime.block_on(async {
         let mut protocol = http2::Builder::new(TokioExecutor::new());
-        // A partial is longer than what is sent before it is read.
+        // The partial is longer than the data that is sent before the client reads.
         assert!(partial.len() > 256 << 10, "{}", partial.len());
         protocol.initial_stream_window_size(1 << 14);
         let asking = Asking::open_with(&files, &worker, &protocol).await.unwrap();

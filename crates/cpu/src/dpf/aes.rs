@@ -91,22 +91,22 @@ fn encrypt<L: AesLanes>(lanes: L, mut states: [L::Vector; PIPELINE]) -> [L::Vect
 /// Top bit of a block's lower half: see [`AesLanes::add128`].
 pub(crate) const TURNED: Block = 1 << 63;
 
-/// Vectors by pattern and by the control bits of their nodes, the first node's lowest. They are
-/// looked up rather than masked because the vector units are the bottleneck. The bits are
+/// Vectors by pattern, then by the control bits of their nodes; the first node's bit is the lowest.
+/// They are looked up rather than masked because the vector units are the bottleneck. The bits are
 /// pseudorandom for any index that a key selects.
 type ByControls<V> = [[V; COMBINATIONS]; PATTERNS];
 
 /// Constants in which the N blocks of a seed differ, as vectors: pattern p has the blocks from
 /// `p * BLOCKS` on, modulo N.
 struct Constants<V> {
-    /// Added before the cipher, by pattern: `sigma(i)` and the first round's key.
+    /// Values added before the cipher, by pattern: `sigma(i)` and the first round's key.
     first: [V; PATTERNS],
-    /// Added in the last round: `sigma(i)`, the round's key and, if shares add by exclusive or, the
-    /// correction.
+    /// Values added in the last round: `sigma(i)`, the round's key and, if shares add by exclusive
+    /// or, the correction.
     last: ByControls<V>,
-    /// Added after the cipher, if shares add as numbers: the correction.
+    /// Corrections that are added after the cipher if shares add as numbers.
     summands: ByControls<V>,
-    /// If the numbers are whole blocks: the complement of the correction.
+    /// Complements of the corrections, used if the numbers are whole blocks.
     complements: ByControls<V>,
 }
 
@@ -170,8 +170,8 @@ impl<V: Copy> Constants<V> {
     }
 
     /// Returns the constants of a key's leaves. Party 0 adds the correction c if a node is
-    /// corrected. Party 1 needs the negative, `-(F + t c) = not F + 1 - t c`: its blocks are
-    /// inverted in the last round, and it adds 1 or 1 - c.
+    /// corrected. Party 1 needs the negative, `-(F + t c) = not F + 1 - t c`. Its blocks are
+    /// therefore inverted in the last round, and it adds 1 or 1 - c.
     #[inline(always)]
     fn of_leaves<L: AesLanes<Vector = V>, O: Output>(lanes: L, key: &Key) -> Self {
         match key.party() {
@@ -203,7 +203,7 @@ fn nodes_of_vector<L: AesLanes, const N: usize>() -> usize {
     L::BLOCKS.div_ceil(N)
 }
 
-/// Runs a block for each vector of the pipeline, in order. A loop would be too long for the
+/// Runs a block of code for each vector of the pipeline, in order. A loop would be too long for the
 /// compiler to unroll, and the vectors would leave their registers.
 macro_rules! for_each_vector {
     ($v:ident => $body:block) => {
@@ -244,7 +244,8 @@ impl Prepared {
         }
     }
 
-    /// Prepares the nodes of one vector, as those from `first` on.
+    /// Prepares the first [`AesLanes::BLOCKS`] of `nodes`, which become the nodes from number
+    /// `first` on.
     #[inline(always)]
     fn set_vector<L: AesLanes>(&mut self, lanes: L, first: usize, nodes: &[Block]) {
         let nodes = lanes.load(nodes);
@@ -295,8 +296,8 @@ impl Prepared {
         let pipeline = encrypt(lanes, pipeline);
         for_each_vector!(v => {
             let node = v * L::BLOCKS / N;
-            // One word at a time: extracting bits gathered in a vector would cost instructions for
-            // each.
+            // Reads one word at a time. If bits were gathered in a vector, extracting each bit
+            // would cost instructions.
             let mut combination = *reread(&controls[node]) as usize;
             if nodes_of_vector::<L, N>() == 2 {
                 combination |= (*reread(&controls[node + 1]) as usize) << 1;
@@ -322,7 +323,8 @@ impl Prepared {
 pub(crate) fn expand<L: AesLanes>(lanes: L, nodes: &mut [Block], count: usize, level: &Level) {
     let constants = Constants::of_level(lanes, level);
     let mut prepared = Prepared::EMPTY;
-    // From the last to the first, so that children never overwrite nodes that are still to come.
+    // Expands the last nodes first, so that children never overwrite nodes that are not expanded
+    // yet.
     for first in (0..count).step_by(NODES).rev() {
         let end = count.min(first + NODES);
         prepared.set(lanes, &nodes[first..end]);

@@ -23,7 +23,7 @@ impl AesNi {
             return None;
         }
         static KEYS: OnceLock<RoundKeys> = OnceLock::new();
-        // SAFETY: AES-NI is there.
+        // SAFETY: the processor has AES-NI.
         Some(Self(KEYS.get_or_init(|| unsafe { round_keys() })))
     }
 

@@ -1,10 +1,11 @@
 //! Products of share bits and rows over GF(2), for several keys at a time.
 //!
-//! The share bits of eight keys for eight rows are a matrix of 8 x 8 bits. One instruction
-//! multiplies it by the same byte of these rows, also 8 x 8 bits, and returns that byte of eight
-//! sums; a vector does so for four or eight bytes of a row. The instruction wants its second matrix
-//! with the bits of one column in each byte. Rows stay in memory as they are, and a block of them
-//! is *sliced* into this form in the caches, once for all keys.
+//! The share bits of eight keys for eight rows are a matrix of 8 x 8 bits. The bytes at one
+//! position of these eight rows are also a matrix of 8 x 8 bits. One instruction multiplies the two
+//! matrices, which gives the bytes of eight sums at this position; a vector does so for four or
+//! eight bytes of a row. The instruction requires its second matrix with the bits of one column in
+//! each byte. Rows stay in memory as they are, and a block of them is *sliced* into this form in
+//! the caches, once for all keys.
 //!
 //! ```text
 //! rows        a stripe of 32 bytes of each of 8 rows
@@ -24,10 +25,12 @@ use crate::prefetch::Lines;
 pub(super) const SIDE: usize = 8;
 /// Bytes of a row that are sliced together.
 const STRIPE: usize = 32;
-/// Bytes of a block's slices, if a row has less: a quarter of a first-level cache of 32 KiB.
+/// Bytes of a block's slices, before its rows are rounded up to whole groups: a quarter of a
+/// first-level cache of 32 KiB.
 const SLICES_BYTES: usize = 8 << 10;
-/// Least distance in bytes from a block to the lines that are prefetched meanwhile. They go to the
-/// second-level cache alone, since the first level has room for too few outstanding lines.
+/// Minimum distance in bytes from a block to the lines that are prefetched while the block is
+/// multiplied. These lines go to the second-level cache alone, since the first level has room for
+/// too few outstanding lines.
 const NEXT_BYTES: usize = 24 << 10;
 
 /// One word for each byte of a stripe.
@@ -46,7 +49,7 @@ pub(crate) trait BitLanes: Copy {
     type Vector: Pod;
     /// Register for slicing: the bytes of a stripe.
     type Stripe: Pod;
-    /// Sets of eight keys whose sums of a stripe fit the registers together.
+    /// Number of sets of eight keys whose sums of a stripe fit the registers together.
     const SETS: usize;
 
     /// Runs an algorithm compiled for this instruction set.
@@ -56,16 +59,17 @@ pub(crate) trait BitLanes: Copy {
     fn splat(self, word: u64) -> Self::Vector;
     /// Returns the exclusive or.
     fn xor(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
-    /// Returns, in each word, for each byte s of `bits`: the byte whose bit b is the parity of s
-    /// and byte 7 - b of `matrices`.
+    /// Multiplies word by word. Each byte s of `bits` gives a byte whose bit b is the parity of s
+    /// AND byte 7 - b of the same word of `matrices`.
     fn multiply(self, bits: Self::Vector, matrices: Self::Vector) -> Self::Vector;
 
-    /// Loads eight stripes, at every `stride`-th byte.
+    /// Loads eight stripes, which begin `stride` bytes apart.
     ///
     /// # Panics
     /// Panics if the last stripe reaches beyond the end of `bytes`.
     fn load_stripes(self, bytes: &[u8], stride: usize) -> [Self::Stripe; SIDE];
-    /// Returns the words whose byte r is the byte of stripe r. They are [`shuffled`].
+    /// Returns one word for each byte position of a stripe: byte r of the word is that byte of
+    /// stripe r. The words are [`shuffled`].
     fn interleave(self, stripes: [Self::Stripe; SIDE]) -> [Self::Stripe; SIDE];
     /// Returns the slice of a stripe of eight rows: the words of the stripes, [`shuffled`], with
     /// bit b of row r as bit r of byte 7 - b.
@@ -124,8 +128,8 @@ impl Sliced {
 }
 
 /// Kernel `sums[k] ^= XOR of rows whose bit of key k is set`, for several keys. The bits of key k
-/// begin at word `k * stride` of `bits`, which also has bits for keys that fill the last set. Bits
-/// are read 256 at a time, and those behind the last row have no effect.
+/// begin at word `k * stride` of `bits`, which also has bits for the keys that pad the last set.
+/// Bits are read 256 at a time; bits after the last row have no effect.
 pub(crate) struct XorSliced<'a> {
     pub block: Block<'a>,
     pub bits: Bits<'a>,
@@ -160,7 +164,7 @@ impl BitKernel for XorSliced<'_> {
     }
 }
 
-/// Fills the selections of eight keys: the share bits of 256 rows at a time.
+/// Fills the selections of eight keys with the share bits of 256 rows at a time.
 #[inline(always)]
 fn select<L: BitLanes>(lanes: L, bits: Bits<'_>, stride: usize, selections: &mut [Slice]) {
     let bits: &[u8] = bytemuck::cast_slice(bits);
@@ -192,18 +196,20 @@ fn slice<L: BitLanes>(lanes: L, block: Block<'_>, slices: &mut [Slice], next: &m
 /// block.
 struct Next {
     lines: Lines,
-    /// Lines for all the work, and the work, in stripes of eight keys' products.
+    /// Number of lines to prefetch, and units of work over which they are spread. A unit is the
+    /// product of one stripe of eight rows for eight keys.
     count: usize,
     work: usize,
-    /// Lines that are due, times the work.
+    /// Lines that are due, multiplied by `work` so that the number is whole.
     due: usize,
 }
 
 impl Next {
-    /// Work of slicing eight rows' stripe.
+    /// Units of work for slicing one stripe of eight rows.
     const SLICE: usize = 3;
 
-    /// Returns as many lines as `block` has, for `work` units of work.
+    /// Creates the prefetch of the lines after `block`, as many as `block` has, spread over `work`
+    /// units of work.
     #[inline(always)]
     fn new(block: Block<'_>, work: usize) -> Self {
         let bytes = block.rows * block.row_bytes;
@@ -226,7 +232,7 @@ impl Next {
 struct Product<'a> {
     /// Slices of the stripe, by rows.
     slices: &'a [Slice],
-    /// Selections from the first set on: a word for each slice, at every `chunks`-th place.
+    /// Selections from the first set on. The words for each slice are at every `chunks`-th place.
     selections: &'a [Slice],
     chunks: usize,
     /// Sums from the first set on, at every `stripes`-th place.
@@ -254,8 +260,9 @@ impl Product<'_> {
             4 if columns >= STRIPE / 2 => self.add_vectors::<L, K, 4>(lanes, 0),
             8 if columns >= STRIPE / 2 => self.add_vectors::<L, K, 8>(lanes, 0),
             _ => {
-                // Half of a vector's words belong to the first half of a stripe. No closure, which
-                // would be compiled without the caller's instruction set.
+                // Half of a vector's words belong to the first half of a stripe. The body is not a
+                // closure, because a closure would be compiled without the caller's instruction
+                // set.
                 for vector in 0..columns.min(STRIPE / 2).div_ceil(words / 2) {
                     self.add_vectors::<L, K, 1>(lanes, vector * words);
                 }

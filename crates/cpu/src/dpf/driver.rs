@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! for each task                                   in parallel: a bin's rows and the keys that meet them
-//!     for each group of keys                      as many as have room for their shares
+//!     for each group of keys                      limited by the room for their shares
 //!         for each piece of the tree              in parallel, contiguous
 //!             for each chunk of the piece         its nodes: breadth first, in the second-level cache
 //!                 for each tile of the chunk      its leaves' shares: in the second-level cache
@@ -44,14 +44,14 @@ pub(super) const MAX_CHUNK: usize = 1024;
 pub(super) const MAX_TILE: usize = 64;
 /// Bytes of rows in a block that is read by all keys: half of a first-level cache of 32 KiB.
 const BLOCK_BYTES: usize = 16 << 10;
-/// Bytes of rows in a block of a lone key, which reads it once.
+/// Bytes of rows in a block if there is a single key, which reads each block once.
 const LONE_BLOCK_BYTES: usize = 64 << 10;
-/// Pieces of the tree for each thread: enough to balance threads that are slowed down by other
-/// work.
+/// Number of pieces of the tree for each thread, large enough to balance threads that are slowed
+/// down by other work.
 const PIECES_PER_THREAD: usize = 4;
-/// Least number of keys for which tables of subsets cost less than masked rows.
+/// Minimum number of keys for which tables of subsets cost less than masked rows.
 const TABLE_KEYS: usize = 4;
-/// Least number of keys for which products of bit matrices cost less than masked rows.
+/// Minimum number of keys for which products of bit matrices cost less than masked rows.
 const SLICED_KEYS: usize = 2;
 
 /// Parameters of a fold, common to all its pieces.
@@ -177,7 +177,8 @@ impl Fold<'_> {
             None => Sums::Rows(self.no_sums()),
         };
         let mut nodes = Aligned::<Node>::zeros(self.keys.len() * self.chunk);
-        // The rows of a tree smaller than a group are padded to a group, keys to whole matrices.
+        // A tree with fewer rows than a group is padded to a whole group. The number of keys is
+        // padded to whole matrices of bits.
         let behind = group_leaves(self.batch);
         let padded = self.keys.len().next_multiple_of(SIDE);
         let mut shares = Aligned::<Leaf>::zeros(padded * self.tile + behind);
@@ -251,8 +252,8 @@ impl Fold<'_> {
                 let bytes = &self.bytes[start..];
                 let reach = whole * row_bytes + SLACK;
                 // Rows after the last point have shares of zero, unless the tile is smaller than a
-                // group. In that case these rows are replaced by zeros, as are bytes after the last
-                // row of all.
+                // group. In that case these rows are replaced by zeros. Bytes after the table's
+                // last row are also replaced by zeros.
                 let bytes: Cow<'_, [u8]> = if bytes.len() >= reach && (count == whole || covers_groups) {
                     bytes[..reach].into()
                 } else {
@@ -269,13 +270,14 @@ impl Fold<'_> {
     }
 
     /// Returns the rows of each half of a tile if both halves are read at the same time. This
-    /// applies to a lone key with output bits, narrow rows, and halves that are whole blocks and
-    /// far enough apart.
+    /// applies if there is a single key with output bits, rows are narrow, and the halves are whole
+    /// blocks and at least [`APART_BYTES`] apart.
     fn halves(&self, rows: &Range<usize>, block_rows: usize) -> Option<usize> {
         let (half, row_bytes) = (rows.len() / 2, self.layout.row_bytes());
         let alone = self.keys.len() == 1 && self.batch.domain.output() == OutputKind::Bit;
         let narrow = with_token!(self.found, Portable::<8>, lanes => is_narrow(lanes, row_bytes));
-        // The last row of all is followed by fewer bytes than a vector has.
+        // Vectors read up to [`SLACK`] bytes after a row; the table's last row has fewer bytes
+        // after it.
         let end = self.batch.rows.start + rows.end;
         let inner = self.layout.range(self.layout.parts() - 1, end..end).end + SLACK <= self.bytes.len();
         (alone
@@ -328,8 +330,8 @@ impl Fold<'_> {
         }
     }
 
-    /// Returns the share bits of all keys from row `skipped` of the tile on, and the words from a
-    /// key's bits to the next key's.
+    /// Returns the share bits of all keys from row `skipped` of the tile on, and the number of
+    /// words from the bits of one key to those of the next.
     fn bits<'s>(&self, shares: &'s [Leaf], skipped: usize) -> (Bits<'s>, usize) {
         let bits = &bytemuck::cast_slice(shares.as_flattened())[skipped / GROUP_ROWS..];
         (bits, self.tile * size_of::<Leaf>() / size_of::<u64>())
@@ -362,8 +364,8 @@ impl Fold<'_> {
         sums
     }
 
-    /// Appends the answers: for each key its sums of all parts, without the bytes after a row's
-    /// end.
+    /// Appends the answers. The answer of a key is its sums of all parts, without the bytes after a
+    /// row's end.
     fn write(&self, sums: &[u8], answers: &mut Vec<u8>) {
         let row_bytes = self.layout.row_bytes();
         for key in 0..self.keys.len() {

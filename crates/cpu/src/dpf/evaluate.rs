@@ -13,19 +13,21 @@ use crate::CpuBackend;
 use crate::aligned::Aligned;
 use crate::isa::{Found, Portable, with_token};
 
-/// Leaves whose shares are summed at a time: half of a first-level cache of 32 KiB.
+/// Number of leaves whose shares are summed at a time; they fill half of a first-level cache of 32
+/// KiB.
 const TILE: usize = 256;
 
 /// Order in which a tree is expanded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Traversal {
-    /// Subtrees with the number of leaves that fit the cache, each breadth first; used by folds.
+    /// Expands one subtree after another, each breadth first. The leaves of a subtree fit the
+    /// cache. Folds use this order.
     #[default]
     MemoryBounded,
-    /// One whole level after another, in memory of the size of the last level.
+    /// Expands one whole level after another, in memory of the size of the last level.
     LevelByLevel,
-    /// Every leaf separately from the root on: the number of calls is multiplied by the number of
-    /// levels.
+    /// Computes every leaf separately, from the root on. The number of calls is multiplied by the
+    /// number of levels.
     BranchParallel,
 }
 
@@ -57,12 +59,12 @@ impl CpuBackend {
         self.install(|| keys.par_iter().map(|key| of_key(evaluation, key)).collect())
     }
 
-    /// Expands the whole domain of each key and passes the shares of its leaves, with the key's
-    /// place among the keys, to `done` as soon as they are complete: the evaluation workers of
-    /// IM-PIR (section 3.4). Outputs after the last point are meaningless.
+    /// Expands the whole domain of each key. As soon as the shares of a key's leaves are complete,
+    /// passes them and the key's place among the keys to `done`. The evaluation workers of IM-PIR
+    /// do the same (section 3.4). Outputs after the last point are meaningless.
     ///
-    /// Keys are processed in parallel, and each by the threads that the others leave: subtrees of a
-    /// level are independent (section 3.2). `done` may block, for instance until there is room for
+    /// Keys are processed in parallel. Subtrees of a level are independent (section 3.2), so idle
+    /// threads help with the remaining keys. `done` may block, for instance until there is room for
     /// more shares.
     pub fn evaluate_shares(&self, prf: PrfKind, keys: &[Key], done: impl Fn(usize, Vec<Leaf>) + Sync) {
         let tree = trees::tree(self.isa(), prf);

@@ -1,9 +1,9 @@
 //! Products of blocks of rows and shares, for any vectors: [`ByteLanes::run`] compiles them for an
 //! instruction set.
 //!
-//! A block consists of rows, a multiple of [`GROUP_ROWS`], with at least [`SLACK`] readable bytes
-//! after its last row: vectors reach beyond a row's end, and the values read there are discarded.
-//! For the same reason sums have one vector of room beyond a row's bytes.
+//! The number of rows of a block is a multiple of [`GROUP_ROWS`]. At least [`SLACK`] bytes after
+//! its last row are readable, because vectors reach beyond a row's end. The values read there are
+//! discarded. For the same reason sums have one vector of room beyond a row's bytes.
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -13,9 +13,9 @@ use spirea_dpf::Leaf;
 use super::lanes::{ByteLanes, RowKernel, Word};
 use crate::prefetch::{Lines, prefetch};
 
-/// Divisor of a block's number of rows: a word of share bits.
+/// Number of rows in a word of share bits; a block's number of rows is a multiple of it.
 pub(crate) const GROUP_ROWS: usize = 64;
-/// Readable bytes after a block: the widest vector.
+/// Number of readable bytes after a block: the size of the widest vector.
 pub(crate) const SLACK: usize = 64;
 
 /// Block of rows in memory.
@@ -27,8 +27,8 @@ pub(crate) struct Block<'a> {
     pub row_bytes: usize,
     /// Rows.
     pub rows: usize,
-    /// Prefetch distance in bytes from the current row, so that rows are under way from memory
-    /// before their turn; 0 means no prefetching.
+    /// Prefetch distance in bytes from the current row, so that rows are requested from memory
+    /// before they are used; 0 means no prefetching.
     pub ahead: usize,
 }
 
@@ -75,9 +75,10 @@ impl<const P: usize> RowKernel for XorMasked<'_, P> {
     }
 }
 
-/// Returns true if a row has so few vectors that the sums of masked rows stay in registers. Wider
-/// rows are not read faster two at a time. With AVX2, rows of 256 bytes took 1.14 and 1.29 times
-/// the time of reading in this way, and 1.12 and 1.16 times one after another.
+/// Returns true if a row has so few vectors that the sums of masked rows stay in registers. With
+/// wider rows, reading two blocks at the same time gains nothing. With AVX2 and rows of 256 bytes,
+/// two folds took 1.14 and 1.29 times the time of reading alone. With one block after another, the
+/// same folds took 1.12 and 1.16 times the time of reading alone.
 pub(crate) fn is_narrow<L: ByteLanes>(_: L, row_bytes: usize) -> bool {
     row_bytes <= 4 * L::BYTES
 }
@@ -151,7 +152,7 @@ fn xor_masked_wide<L: ByteLanes>(lanes: L, block: Block<'_>, bits: Bits<'_>, sum
     }
 }
 
-/// Rows whose subset sums are in one table: the method of the four Russians.
+/// Number of rows whose subset sums are in one table (the method of the four Russians).
 const TABLE_ROWS: usize = 4;
 /// Tables for a group of rows.
 const TABLES: usize = GROUP_ROWS / TABLE_ROWS;
@@ -271,13 +272,13 @@ impl<W: Word> RowKernel for Sum<'_, W> {
         let groups = sums.len().div_ceil(W::KEYS * width);
         let block_bytes = block.rows * block.row_bytes;
         for (group, sums) in sums.chunks_mut(W::KEYS * width).enumerate() {
-            // Each of several groups prefetches its part of the next block, so that memory works
-            // during the computation.
+            // If there are several groups of keys, each prefetches its part of the next block, so
+            // that memory works during the computation.
             let share = block_bytes.div_ceil(groups).next_multiple_of(64);
             let next = block.bytes.as_ptr().wrapping_add(block_bytes + group * share);
             let ahead = if groups > 1 { Lines::new(next, share) } else { Lines::NONE };
             let shares = &shares[group * W::KEYS * stride..];
-            // The number of sums that fit the registers beside the row's vectors.
+            // Each shape (keys times vectors) keeps all sums and the row's vectors in registers.
             match (W::KEYS, sums.len() / width) {
                 (1, _) => sum_key::<L, W, 4>(lanes, block, ahead, shares, sums),
                 (_, 1) => sum_key::<L, W, 8>(lanes, block, ahead, shares, sums),
@@ -287,8 +288,8 @@ impl<W: Word> RowKernel for Sum<'_, W> {
     }
 }
 
-/// Rows that a lone key folds stripe by stripe, if a row has several stripes: few enough that
-/// memory is still read in order.
+/// Number of rows that are folded stripe by stripe if there is a single key and a row has several
+/// stripes. It is so small that memory is still read in order.
 const LONE_ROWS: usize = 16;
 
 /// Folds one key over stripes of at most V vectors.
@@ -357,7 +358,7 @@ fn sum_stripe<L: ByteLanes, W: Word, const K: usize, const V: usize>(
     stride: usize,
     sums: &mut [u8],
 ) {
-    // No call and no division, since a stripe of few rows takes little time.
+    // Calls and divisions are avoided, because a stripe of few rows takes little time.
     let mut of_keys: [&[W]; K] = [&[]; K];
     for (k, of_key) in of_keys.iter_mut().enumerate() {
         *of_key = &bytemuck::cast_slice(&shares[k * stride..][..block.rows * size_of::<W>()])[..block.rows];
@@ -398,7 +399,8 @@ impl RowKernel for XorLeaves<'_> {
     #[inline(always)]
     fn run<L: ByteLanes>(self, _: L) {
         let Self { leaves, sum } = self;
-        // A copy, so that the sum stays in registers; of words, which the compiler vectorises.
+        // The sum is copied, so that it stays in registers. It is an array of words, because the
+        // compiler vectorises operations on words.
         let mut total: [u64; 8] = bytemuck::cast(*sum);
         for leaf in leaves {
             let words: [u64; 8] = bytemuck::cast(*leaf);

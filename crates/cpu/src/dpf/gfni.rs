@@ -16,14 +16,14 @@ pub(crate) struct Gfni256(());
 pub(crate) struct Gfni512(());
 
 impl Gfni256 {
-    /// Returns the proof if the processor and the system have them.
+    /// Returns the proof if the processor and the system support these instructions.
     pub fn detect(_: Avx2) -> Option<Self> {
         is_x86_feature_detected!("gfni").then_some(Self(()))
     }
 }
 
 impl Gfni512 {
-    /// Returns the proof if the processor and the system have them.
+    /// Returns the proof if the processor and the system support these instructions.
     pub fn detect(_: Avx512) -> Option<Self> {
         (is_x86_feature_detected!("avx2") && is_x86_feature_detected!("gfni")).then_some(Self(()))
     }
@@ -85,8 +85,8 @@ impl BitLanes for Gfni512 {
     }
 }
 
-/// Implements [`BitLanes::load_stripes`], with one check in place of sixteen: they would take half
-/// of the time.
+/// Implements [`BitLanes::load_stripes`] with a single check of bounds: sixteen checks would take
+/// half of the time.
 #[inline(always)]
 #[allow(unsafe_code)]
 fn load_stripes(bytes: &[u8], stride: usize) -> [__m256i; SIDE] {
@@ -95,8 +95,8 @@ fn load_stripes(bytes: &[u8], stride: usize) -> [__m256i; SIDE] {
     let first = bytes.as_ptr();
     let mut stripes = [__m256i::zeroed(); SIDE];
     for (i, stripe) in stripes.iter_mut().enumerate() {
-        // SAFETY: the last stripe ends within `bytes`, and all others before it. Any bytes are a
-        // vector.
+        // SAFETY: the last stripe ends within `bytes`, and all others before it. Any bytes form a
+        // valid vector.
         *stripe = unsafe { first.add(i * stride).cast::<__m256i>().read_unaligned() };
     }
     stripes
@@ -134,8 +134,9 @@ fn interleave16(a: __m256i, b: __m256i) -> [__m256i; 2] {
     [_mm256_unpacklo_epi16(a, b), _mm256_unpackhi_epi16(a, b)]
 }
 
-/// Implements [`BitLanes::slice`]: multiplies the matrix that has bit 7 - k alone in byte k by each
-/// word of the rows, whose order this reverses.
+/// Implements [`BitLanes::slice`]: multiplies a mirror matrix, with only bit 7 - k set in byte k,
+/// by each word of the rows. The product reverses the order of the rows, so they are interleaved in
+/// reverse order.
 #[inline]
 #[target_feature(enable = "avx2,gfni")]
 fn sliced(mut rows: [__m256i; SIDE]) -> [__m256i; SIDE] {

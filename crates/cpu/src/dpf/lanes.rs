@@ -109,9 +109,9 @@ impl Word for u32 {
     }
 }
 
-/// A product modulo 2^64 of halves is `low low' + 2^32 (low high' + high low')`. Two sums are kept:
-/// the full products of lower halves and, in the two halves of a word, the two cross products
-/// modulo 2^32.
+/// In terms of 32-bit halves, a product modulo 2^64 is `low low' + 2^32 (low high' + high low')`.
+/// Two sums are kept: the full products of lower halves and, in the two halves of a word, the two
+/// cross products modulo 2^32.
 impl Word for u64 {
     const KEYS: usize = 1;
     type Splat<V: Copy> = (V, V);

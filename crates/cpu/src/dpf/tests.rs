@@ -1,4 +1,4 @@
-//! Every tree against the definition, node by node and over whole domains.
+//! Compares every tree with the definition, node by node and over whole domains.
 
 use spirea_backend::RowLayout;
 use spirea_dpf::prf::Aes128;
@@ -61,8 +61,8 @@ fn aes_expands_as_its_definition_on_every_width() {
     }
 }
 
-/// Returns the children of nodes at a level of the key, and the nodes' shares as if they were
-/// leaves, for each number of nodes up to all of them.
+/// Returns the children of `nodes` at a level of the key. For each number of nodes up to all of
+/// them, also returns the shares of the first nodes as if these were leaves.
 fn expanded(tree: &dyn Tree, nodes: &[Block], key: &Key) -> (Vec<Block>, Vec<Vec<Leaf>>) {
     let mut children = nodes.to_vec();
     children.resize(2 * nodes.len(), 0);

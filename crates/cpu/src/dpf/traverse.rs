@@ -29,14 +29,14 @@ impl<'a> Descent<'a> {
     /// `chunk * nodes.len()` on: descends to the root of their subtree, then expands it breadth
     /// first.
     ///
-    /// The descent begins where the path leaves that of the previous chunk, so chunks in order cost
-    /// one expansion each, on average.
+    /// The descent begins where the path to this chunk leaves the path to the previous chunk.
+    /// Chunks in order therefore cost one expansion each, on average.
     pub fn leaf_nodes(&mut self, chunk: u64, nodes: &mut [Block]) {
         let (above, within) = self.key.levels().split_at(self.path.len());
         let side = |level: usize| (chunk >> (above.len() - 1 - level) & 1) as usize;
         let known = self.chunk.replace(chunk).map_or(0, |before| {
-            // Number of levels in which the sides differ; the children at the fork belong to both
-            // paths.
+            // Number of levels from the fork of the two paths down. The children at the fork belong
+            // to both paths.
             let differing = u64::BITS - (before ^ chunk).leading_zeros();
             (above.len() + 1 - differing as usize).min(above.len())
         });

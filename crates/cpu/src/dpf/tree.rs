@@ -1,4 +1,4 @@
-//! Trees: nodes to children, seeds to shares, over any pseudorandom function.
+//! Trees over any pseudorandom function: they expand nodes to children, and seeds to shares.
 
 use spirea_dpf::{Bit, Block, CONTROL, Key, LEAF_BLOCKS, Leaf, Level, Output, OutputKind, Prf};
 
@@ -16,7 +16,7 @@ pub(crate) trait Tree: Send + Sync {
     fn only_expand(&self, rounds: u64) -> u64;
 }
 
-/// Nodes expanded at a time: enough for every function's lanes.
+/// Number of nodes expanded at a time, large enough for every function's lanes.
 const GROUP: usize = 32;
 
 /// Implements [`Tree::expand`] by the function's own code. It is inlined, so that it is compiled
@@ -25,8 +25,8 @@ const GROUP: usize = 32;
 pub(crate) fn expand<P: Prf>(prf: P, nodes: &mut [Block], count: usize, level: &Level) {
     let mut seeds = [0; GROUP];
     let mut children = [[0; 2]; GROUP];
-    // From the last group to the first, so that children never overwrite nodes that are still to
-    // come.
+    // Expands the last group first, so that children never overwrite nodes that are not expanded
+    // yet.
     for first in (0..count).step_by(GROUP).rev() {
         let group = GROUP.min(count - first);
         let masks: [Block; GROUP] = seeds_and_masks(&nodes[first..first + group], &mut seeds);

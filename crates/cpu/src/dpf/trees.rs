@@ -29,7 +29,7 @@ pub(crate) fn tree(isa: Isa, prf: PrfKind) -> Box<dyn Tree> {
     prf.visit(Compile(isa))
 }
 
-/// Visitor that compiles a function's own code for an instruction set.
+/// Visitor that instantiates a pseudorandom function's portable code for an instruction set.
 struct Compile(Isa);
 
 impl PrfVisitor for Compile {

@@ -13,7 +13,7 @@ use crate::isa::{Avx2, operations};
 pub(crate) struct Vaes(&'static RoundKeys);
 
 impl Vaes {
-    /// Returns the proof if the processor and the system have them.
+    /// Returns the proof if the processor and the system support these instructions.
     pub(crate) fn detect(_: Avx2) -> Option<Self> {
         let keys = AesNi::detect()?.keys();
         is_x86_feature_detected!("vaes").then_some(Self(keys))
@@ -41,7 +41,7 @@ impl AesLanes for Vaes {
         last_round(state, key) = _mm256_aesenclast_epi128(state, key);
         add32(a, b) = _mm256_add_epi32(a, b);
         add64(a, b) = _mm256_add_epi64(a, b);
-        // A carry is all ones, so it is subtracted from the upper half.
+        // A carry is a word of all ones, which is -1, so it is subtracted from the upper half.
         add128(a, b, not_b) = {
             let carry = _mm256_cmpgt_epi64(a, not_b);
             _mm256_sub_epi64(_mm256_add_epi64(a, b), _mm256_bslli_epi128::<8>(carry))

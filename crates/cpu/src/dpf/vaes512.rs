@@ -13,7 +13,7 @@ use crate::isa::{Avx512, load, operations};
 pub(crate) struct Vaes512(&'static RoundKeys);
 
 impl Vaes512 {
-    /// Returns the proof if the processor and the system have them.
+    /// Returns the proof if the processor and the system support these instructions.
     pub(crate) fn detect(_: Avx512) -> Option<Self> {
         let keys = AesNi::detect()?.keys();
         is_x86_feature_detected!("vaes").then_some(Self(keys))
@@ -53,7 +53,7 @@ impl AesLanes for Vaes512 {
         last_round(state, key) = _mm512_aesenclast_epi128(state, key);
         add32(a, b) = _mm512_add_epi32(a, b);
         add64(a, b) = _mm512_add_epi64(a, b);
-        // A carry is all ones, so it is subtracted from the upper half.
+        // A carry is a word of all ones, which is -1, so it is subtracted from the upper half.
         add128(a, b, not_b) = {
             let carry = _mm512_maskz_set1_epi64(_mm512_cmpgt_epi64_mask(a, not_b), -1);
             _mm512_sub_epi64(_mm512_add_epi64(a, b), _mm512_bslli_epi128::<8>(carry))

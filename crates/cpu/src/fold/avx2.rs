@@ -28,7 +28,8 @@ impl Microkernel for Avx2 {
     const TILE: usize = 3;
 
     compiled! { Avx2:
-        /// Keeps 12 sums in 16 registers for 3 queries; a lone query takes the panel's full width.
+        /// Keeps 12 sums in 16 registers for 3 queries; for a single query, a tile covers the
+        /// panel's full width.
         #[inline]
         fn fold(lanes, tile: Tile<'_, 1>) {
             fold_up_to_3::<_, 4, 1>(lanes, tile);

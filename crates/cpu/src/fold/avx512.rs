@@ -27,14 +27,15 @@ impl Microkernel for Avx512 {
     const TILE: usize = 3;
 
     compiled! { Avx512:
-        /// Keeps 24 sums in 32 registers for 3 queries, and 16 sums for 2 queries and, by two quads
-        /// at a time, for 1: `vpdpbusd` has a latency of 4 or 5 cycles at two instructions a cycle.
+        /// Keeps 24 sums in 32 registers for 3 queries, and 16 sums for 2 queries. A single query
+        /// also has 16 sums, because its tile processes two quads at a time. `vpdpbusd` has a
+        /// latency of 4 or 5 cycles at two instructions a cycle.
         #[inline]
         fn fold(lanes, tile: Tile<'_, 1>) {
             fold_up_to_3::<_, 2, 2>(lanes, tile);
         }
 
-        /// Keeps 16 sums as well.
+        /// Keeps 16 sums, 8 for each panel.
         #[inline]
         fn fold_pair(lanes, tile: Tile<'_, 2>) {
             fold_tile::<_, 2, 2, 1, 1>(lanes, tile);

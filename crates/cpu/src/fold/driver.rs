@@ -20,11 +20,13 @@ use crate::prefetch::Lines;
 
 /// Maximum bytes of packed queries for a block of columns: half of a small second-level cache.
 const OPERANDS_BYTES: usize = 128 << 10;
-/// Quads of a block that several tiles read: 16 KiB of the database, half of the first-level cache.
+/// Number of quads of a block that several tiles read. They are 16 KiB of the database, half of the
+/// first-level cache.
 const REREAD_QUADS: usize = 64;
 /// Minimum quads of a block, so that adding a tile's sums to memory stays a small part of its work.
 const LEAST_QUADS: usize = 32;
-/// Chunks of panels for each thread: enough to balance threads that are slowed down by other work.
+/// Number of chunks of panels for each thread, large enough to balance threads that are slowed down
+/// by other work.
 const CHUNKS_PER_THREAD: usize = 4;
 
 /// Multiplies the database by `queries` on the current thread pool; returns one answer after
@@ -140,8 +142,8 @@ fn fold_chunk<K: Microkernel>(
     }
 }
 
-/// Folds a block of columns for a lone query over all pairs of panels, if these are far enough
-/// apart; returns the number of panels folded.
+/// Folds a block of columns for a single query over all pairs of panels, if the panels of a pair
+/// are far enough apart. Returns the number of panels folded.
 fn fold_pairs<K: Microkernel>(
     kernel: K,
     layout: PanelLayout,

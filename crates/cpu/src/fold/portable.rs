@@ -1,4 +1,4 @@
-//! Lanes as arrays: the portable kernel of machines other than x86-64.
+//! Lanes as arrays, for the portable kernel of machines other than x86-64.
 //!
 //! Each step takes one column and the whole word of the query, without digits.
 

@@ -1,4 +1,5 @@
-//! The portable kernel on x86-64, where every processor has SSE2: `pmaddwd`, 4 rows in each vector.
+//! The portable kernel on x86-64, where every processor has SSE2. It uses `pmaddwd`, with 4 rows in
+//! each vector.
 
 use std::arch::x86_64::*;
 

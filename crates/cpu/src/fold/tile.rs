@@ -1,5 +1,5 @@
-//! The register tile: a block of one panel, or of two, times a few queries, with all sums in
-//! registers.
+//! The register tile: the product of a block of one or two panels and a few queries, with all sums
+//! in registers.
 
 use std::hint::black_box;
 
@@ -8,11 +8,12 @@ use spirea_backend::{PANEL_ROWS, QUAD_BYTES};
 use super::{Operand, PanelSums, Quad, RowLanes};
 use crate::prefetch::{Lines, prefetch, reread};
 
-/// Operands of a tile: a block of each of `P` panels, of the same columns, and some query columns.
+/// Operands of a tile: one block of each of `P` panels, all with the same columns, and some query
+/// columns.
 pub(crate) struct Tile<'a, const P: usize> {
     /// The blocks.
     pub blocks: [&'a [Quad]; P],
-    /// Lines to prefetch meanwhile.
+    /// Lines to prefetch while the tile is computed.
     pub ahead: [Lines; P],
     /// Operands by quad, then by query.
     pub operands: &'a [Operand],
@@ -68,8 +69,8 @@ pub(super) fn fold_tile<L: RowLanes, const P: usize, const V: usize, const Q: us
     }
 }
 
-/// Computes a tile of 1 to 3 queries; a lone query takes `V` vectors of rows and `U` quads at a
-/// time.
+/// Computes a tile of 1 to 3 queries; for a single query, processes `V` vectors of rows and `U`
+/// quads at a time.
 #[inline(always)]
 pub(super) fn fold_up_to_3<L: RowLanes, const V: usize, const U: usize>(lanes: L, tile: Tile<'_, 1>) {
     match tile.sums.len() {
@@ -106,7 +107,8 @@ fn accumulate<L: RowLanes, const V: usize, const Q: usize>(
     }
 }
 
-/// Adds up all words of `quads` that a phase's load can see, to measure the cost of reading alone.
+/// Adds up the words of `quads` as the loads of phase 0 return them, to measure the cost of reading
+/// alone.
 #[inline(always)]
 pub(super) fn read<L: RowLanes>(lanes: L, quads: &[Quad], ahead: usize) -> u32 {
     let mut sums = [lanes.zero(); 8];
@@ -150,13 +152,13 @@ pub(crate) trait Microkernel: RowLanes + Send + Sync + 'static {
         }
     }
 
-    /// Reads all quads with full-width loads, prefetching `ahead` bytes in advance, and returns
-    /// some sum of them: the ceiling of a scan.
+    /// Reads all quads with full-width loads, prefetching `ahead` bytes in advance, and returns a
+    /// sum over them. Its speed is the ceiling of a scan.
     fn read(self, quads: &[Quad], ahead: usize) -> u32;
 
     /// Multiplies and adds, as the tile does, for a number of rounds; returns the number of
-    /// products of a byte and a word. Kernels with an instruction for this do nothing else: the
-    /// ceiling of the arithmetic.
+    /// products of a byte and a word. Kernels that have an instruction for this run nothing else,
+    /// so their speed is the ceiling of the arithmetic.
     fn multiply_adds(self, rounds: u64) -> u64 {
         tile_from_cache(self, rounds)
     }

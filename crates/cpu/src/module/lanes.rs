@@ -27,33 +27,34 @@ pub(crate) trait PairLanes: Copy {
         store(vector, lanes);
     }
 
-    /// 16-bit words: sum modulo 2^16.
+    /// Returns the sums of 16-bit words modulo 2^16.
     fn add(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
-    /// 16-bit words: sum, saturated to the signed range.
+    /// Returns the sums of 16-bit words, saturated to the signed range.
     fn add_saturating(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
-    /// 16-bit words: difference modulo 2^16.
+    /// Returns the differences of 16-bit words modulo 2^16.
     fn sub(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
-    /// 16-bit words: low half of the product.
+    /// Returns the low halves of the products of 16-bit words.
     fn mul_low(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
-    /// 16-bit words: high half of the signed product.
+    /// Returns the high halves of the signed products of 16-bit words.
     fn mul_high(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
-    /// 16-bit words: the signed low bytes.
+    /// Returns the signed low bytes of 16-bit words.
     fn low_bytes(self, a: Self::Vector) -> Self::Vector;
-    /// 16-bit words: the signed high bytes.
+    /// Returns the signed high bytes of 16-bit words.
     fn high_bytes(self, a: Self::Vector) -> Self::Vector;
     /// Maps lanes (a0, a1) and (b0, b1), low half first, to (a0, b0) and (a1, b1).
     fn transpose(self, a: Self::Vector, b: Self::Vector) -> (Self::Vector, Self::Vector);
 
-    /// 32-bit lanes: `sums` plus the sum of the signed products of the low and of the high words.
+    /// Returns, in each 32-bit lane, `sums` plus the signed product of the low words plus that of
+    /// the high words.
     fn multiply_add(self, sums: Self::Vector, a: Self::Vector, b: Self::Vector) -> Self::Vector;
-    /// 32-bit lanes: sum.
+    /// Returns the sums of 32-bit lanes.
     fn add_lanes(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
-    /// 32-bit lanes: difference.
+    /// Returns the differences of 32-bit lanes.
     fn sub_lanes(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
-    /// 32-bit lanes: shifted left; zeros are shifted in.
+    /// Shifts 32-bit lanes left; zeros are shifted in.
     fn shift_left<const BITS: i32>(self, a: Self::Vector) -> Self::Vector;
-    /// 32-bit lanes: shifted right; copies of the sign are shifted in.
+    /// Shifts 32-bit lanes right; copies of the sign are shifted in.
     fn shift_right<const BITS: i32>(self, a: Self::Vector) -> Self::Vector;
-    /// Bit by bit: exclusive or.
+    /// Returns the bitwise exclusive or.
     fn xor(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
 }

@@ -3,9 +3,9 @@
 //!
 //! Row r of the database is cut into bytes d_i of 256 columns. Ring column j of the result is H =
 //! sum over i of d_i^T M(a_ij). With `d^T M(a) = d(X) a(X^-1)` in Z\[X\]/(X^256 + 1) each term is a
-//! product of polynomials, and the sum is taken between the transforms: one forward transform for
-//! each d_i, one multiplication for each of its 256 values and each j, one inverse transform for
-//! each row and j.
+//! product of polynomials. The sum is taken between the transforms. This needs one forward
+//! transform for each d_i, one multiplication for each of its 256 values and each j, and one
+//! inverse transform for each row and j.
 //!
 //! # Four small primes
 //! The integer result is recovered from residues modulo four primes of 14 bits ([`primes`]), not
@@ -26,9 +26,10 @@
 //! # Why the result is exact
 //! Bytes are centred to [-128, 127] and coefficients to [-2^31, 2^31), so the integer sum over c
 //! columns has a magnitude of at most c 2^38. Four primes recover integers of magnitude below Q/2 =
-//! 2^53.2: [`CHUNK_BLOCKS`] = 128 blocks, 2^15 columns, make at most 2^53. Longer rows are folded a
-//! chunk at a time, and the chunks are added modulo 2^32. Centring subtracts 128 from every byte;
-//! to restore it, 128 times the column sums of the public matrix are added, the same for every row.
+//! 2^53.2. A chunk has [`CHUNK_BLOCKS`] = 128 blocks, which are 2^15 columns, so its sum is at most
+//! 2^53. Longer rows are folded a chunk at a time, and the chunks are added modulo 2^32. Centring
+//! subtracts 128 from every byte. To correct the result, 128 times the column sums of the public
+//! matrix are added, which are the same for every row.
 
 mod lanes;
 mod ntt;

@@ -1,10 +1,10 @@
 //! Transforms of degree 256 on 16-bit words, many rows and two blocks at a time.
 //!
-//! Words are signed and reduced as late as 16 bits allow. The bounds for the largest prime q =
-//! 13313: with inputs up to 128 the first layers leave 6,797, 14,143, 22,237 and 31,152, below
-//! 2^15. Before the fifth layer the words that are not multiplied are reduced (below 0.72 q for
-//! every prime), and again before the seventh and the eighth. [`OUTPUT_BOUND`] bounds the result. A
-//! product's operand needs no reduction.
+//! Words are signed and reduced as late as 16 bits allow. For the largest prime, q = 13313, and
+//! inputs up to 128, the words after the first four layers are at most 6,797, 14,143, 22,237 and
+//! 31,152, which are below 2^15. Before the fifth, the seventh and the eighth layer, the words that
+//! are not multiplied are reduced to below 0.72 q (for every prime). [`OUTPUT_BOUND`] bounds the
+//! result. A product's operand needs no reduction.
 
 use spirea_backend::RING_DEGREE;
 use spirea_math::NttPlan;
@@ -35,8 +35,8 @@ const fn product_bound(q: i64, y: i64) -> i64 {
 const fn reduce_bound(q: i64, y: i64) -> i64 {
     let reciprocal = (65536 + q / 2) / q;
     let error = (reciprocal * q - 65536).abs();
-    // The offset 2^15 / reciprocal is rounded down: at most another 1/reciprocal of a quotient
-    // step.
+    // The offset 2^15 / reciprocal is rounded down, which adds an error of at most 1/reciprocal of
+    // a quotient step.
     let bound = q / 2 + y * error / 65536 + q * reciprocal / 65536 + 2;
     // A saturated operand has the largest possible quotient, which must suffice for the largest y.
     assert!(y < 1 << 15 && y - ((32767 * reciprocal) >> 16) * q <= bound, "saturation spoils a quotient");

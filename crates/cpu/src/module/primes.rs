@@ -164,7 +164,7 @@ impl Recombination {
             high = lanes.multiply_add(high, y, lanes.splat(cofactors.high));
             fraction = lanes.multiply_add(fraction, y, lanes.splat(fractions));
         }
-        // v is small: its low half is v, and its high half is multiplied by zero.
+        // v is small, so the low half of its lane is v itself. The high half is multiplied by zero.
         let v = lanes.shift_right::<{ Self::FRACTION_BITS }>(fraction);
         let zero = lanes.splat(0);
         low = lanes.sub_lanes(low, lanes.multiply_add(zero, v, lanes.splat(Self::PRODUCT_DIGITS.low)));

@@ -41,7 +41,7 @@ impl<V: Copy> Scratch<V> {
 pub(crate) struct Rows<'a, V> {
     /// The public matrix.
     pub prepared: &'a Prepared,
-    /// Number of its chunk.
+    /// Number of the chunk of the public matrix.
     pub chunk: usize,
     /// The panel that contains the rows.
     pub panel: &'a [Quad],
@@ -100,7 +100,8 @@ fn unpack<L: PairLanes>(
     let centre = lanes.splat(0x8080_8080);
     let block = run.block + 2 * pair;
     let first = &panel[block * QUADS..(block + 1) * QUADS];
-    // A missing second block is multiplied by zeros of the public matrix, so any bytes will do.
+    // A missing second block is multiplied by zeros of the public matrix, so any bytes may stand
+    // here.
     let second =
         if 2 * pair + 1 < run.blocks { &panel[(block + 1) * QUADS..(block + 2) * QUADS] } else { first };
     for (words, (first, second)) in words.chunks_exact_mut(QUAD).zip(first.iter().zip(second)) {
@@ -171,13 +172,14 @@ fn multiply_tile<L: PairLanes, const R: usize>(
 /// Returns a 32-bit sum times 2^-16, mod q: up to |sum| / 2^16 + q / 2 in magnitude.
 #[inline(always)]
 fn reduce_sum<L: PairLanes>(lanes: L, prime: &Prime, sum: L::Vector) -> L::Vector {
-    // The low half of sum / q, in the low half alone, times q, is congruent to the sum's low half.
+    // The low half of `t` is that of sum / q, and its high half is 0. So t q is congruent to the
+    // sum modulo 2^16.
     let t = lanes.mul_low(sum, lanes.splat(prime.inverse_low));
     let multiple = lanes.multiply_add(lanes.splat(0), t, lanes.splat(prime.q_low));
     lanes.shift_right::<16>(lanes.sub_lanes(sum, multiple))
 }
 
-/// Combines ring columns j and j + 1, if there is one, in the two halves of a lane.
+/// Combines ring columns j and j + 1 in the two halves of a lane; column j + 1 may be missing.
 #[inline(always)]
 fn take_pair<L: PairLanes>(
     lanes: L,
@@ -188,7 +190,8 @@ fn take_pair<L: PairLanes>(
     results: &mut [L::Vector],
 ) {
     for (result, sums) in results.iter_mut().zip(sums.chunks_exact(rank)) {
-        // At most 8 runs of 2^15 + q/2 each: this second reduction leaves little more than q / 2.
+        // Each of at most 8 runs added up to 2^15 + q/2, so this second reduction leaves little
+        // more than q / 2.
         let low = reduce_sum(lanes, prime, sums[j]);
         let high = reduce_sum(lanes, prime, sums[(j + 1).min(rank - 1)]);
         *result = lanes.transpose(low, high).0;

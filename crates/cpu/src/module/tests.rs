@@ -55,7 +55,7 @@ proptest! {
                     prop_assert_eq!(q.from_signed(word), expected);
                 }
             }
-            // The way back: words up to 3/4 of q, here the reduced values.
+            // Tests the inverse transform with words up to 3/4 of q, here the reduced values.
             let mut words: Vec<[u32; 1]> = to.iter().map(|word| {
                 let centred = |half: u32| {
                     let residue = q.from_signed(i64::from((word[0] >> (16 * half)) as i16));

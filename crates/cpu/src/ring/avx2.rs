@@ -22,7 +22,7 @@ impl WordLanes<8> for Avx2 {
     fn stream(self, a: __m256i, words: &mut [u32; 8]) {
         let to: *mut __m256i = words.as_mut_ptr().cast();
         if to.is_aligned() {
-            // SAFETY: `self` proves AVX2; the array has the vector's bytes, and its alignment.
+            // SAFETY: `self` proves AVX2; the array has the size and the alignment of the vector.
             unsafe { _mm256_stream_si256(to, a) }
         } else {
             self.store(a, words);
@@ -45,7 +45,8 @@ impl WordLanes<8> for Avx2 {
         splat_wide(number: u64) = _mm256_set1_epi64x(number as i64);
         pairs(a) = a;
         even(a) = a;
-        // A shuffle instead of a shift: the compiler knows that it leaves a splat unchanged.
+        // A shuffle instead of a shift, because the compiler knows that this shuffle leaves a splat
+        // unchanged.
         odd(a) = _mm256_shuffle_epi32::<0xF5>(a);
         mul_wide(a, b) = _mm256_mul_epu32(a, b);
         add_wide(a, b) = _mm256_add_epi64(a, b);

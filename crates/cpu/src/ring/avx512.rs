@@ -22,8 +22,8 @@ impl WordLanes<16> for Avx512 {
     fn stream(self, a: __m512i, words: &mut [u32; 16]) {
         let to: *mut __m512i = words.as_mut_ptr().cast();
         if to.is_aligned() {
-            // SAFETY: `self` proves AVX-512 F, BW and VNNI; the array has the vector's bytes, and
-            // its alignment.
+            // SAFETY: `self` proves AVX-512 F, BW and VNNI; the array has the size and the
+            // alignment of the vector.
             unsafe { _mm512_stream_si512(to, a) }
         } else {
             self.store(a, words);
@@ -46,7 +46,8 @@ impl WordLanes<16> for Avx512 {
         splat_wide(number: u64) = _mm512_set1_epi64(number as i64);
         pairs(a) = a;
         even(a) = a;
-        // A shuffle instead of a shift: the compiler knows that it leaves a splat unchanged.
+        // A shuffle instead of a shift, because the compiler knows that this shuffle leaves a splat
+        // unchanged.
         odd(a) = _mm512_shuffle_epi32::<0xF5>(a);
         mul_wide(a, b) = _mm512_mul_epu32(a, b);
         add_wide(a, b) = _mm512_add_epi64(a, b);

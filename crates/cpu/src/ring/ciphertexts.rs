@@ -55,7 +55,8 @@ impl<const HALVES: usize> RingCiphertexts<HALVES> {
 }
 
 impl RingCiphertexts {
-    /// Builds ciphertexts from `words`, each a and then b in the order of the plans.
+    /// Builds ciphertexts from `words`, which has for each ciphertext the words of `a`, then those
+    /// of `b`, in the order of the plans.
     pub(super) fn of(
         tables: &RingTables,
         memory: &WorkingMemory,
@@ -68,7 +69,8 @@ impl RingCiphertexts {
         Ok(ciphertexts)
     }
 
-    /// Appends the words of each ciphertext, a and then b in the order of the plans.
+    /// Appends the words of each ciphertext, first those of `a`, then those of `b`, in the order of
+    /// the plans.
     pub(super) fn push_in_order(&self, tables: &RingTables, words: &mut Vec<u32>) {
         push_in_order(tables, self.words(tables), words);
     }
@@ -208,8 +210,9 @@ const MOST_BITS: u32 = 56;
 /// Bits of the fractions that represent y / q_i.
 const FRACTION_BITS: u32 = 96;
 
-/// Rounding of x 2^bits / q, where x is the sum of y_i q / q_i modulo q. This is the sum of y_i
-/// 2^bits / q_i; whole multiples of 2^bits, like those of q in x, change nothing.
+/// Rounding of x 2^bits / q, where x is the sum of y_i q / q_i modulo q. The quotient is the sum of
+/// y_i 2^bits / q_i, apart from multiples of 2^bits. These change nothing, like the multiples of q
+/// in x.
 ///
 /// The fractions 1 / q_i are rounded down to 96 bits, so the sum is too small by less than 4 * 2^30
 /// units of 2^-96. If adding this error does not change the rounded result, the result is right.

@@ -7,10 +7,10 @@
 //! digits therefore cost no more than unsigned ones.
 //!
 //! - [`Gadget::Residues`]: the field is the residue times (q/q_i)^-1, plus (q_i - 1)/2, modulo q_i.
-//! - [`Gadget::Digits`]: all residues plus those of h = (q - 1)/2, so that x + h in [0, q) stands
-//!   for the centred x. Its digits in mixed radix (Garner's) give it as a number of 32-bit limbs.
-//!   Adding one constant then subtracts h again, rounds the dropped bits, and turns every signed
-//!   digit into an unsigned field.
+//! - [`Gadget::Digits`]: the residues of h = (q - 1)/2 are added to those of x, so that x + h in
+//!   [0, q) stands for the centred x. The digits of x + h in mixed radix (Garner's) are converted
+//!   to a number of 32-bit limbs. Adding one constant then subtracts h again, rounds the dropped
+//!   bits, and turns every signed digit into an unsigned field.
 
 use spirea_backend::BackendError;
 use spirea_math::{Gadget, Modulus, Ring, ShoupWord};
@@ -36,8 +36,8 @@ impl Decomposition {
     /// Prepares the decomposition.
     ///
     /// # Errors
-    /// [`BackendError::Shape`] for digits too large for the words: more than twice the smallest
-    /// prime in magnitude.
+    /// [`BackendError::Shape`] if digits are too large for the words, that is, above twice the
+    /// smallest prime in magnitude.
     pub(super) fn new(ring: &Ring, gadget: Gadget) -> Result<Self, BackendError> {
         let halves = ring.limbs().iter().map(|limb| limb.prime().value() / 2);
         let h = ring.modulus() / 2;
@@ -174,7 +174,7 @@ impl Recombination {
         // Maximum magnitude of the highest digit: rounding and the carry of lower digits add 1
         // each.
         let highest = ((ring.modulus() / 2) >> top) + 2;
-        // A power of two that is larger, as offset.
+        // Logarithm of the offset, a power of two above `highest`.
         let top_log = u128::BITS - highest.leading_zeros();
         let limbs = ring.limbs().len() as u32;
         if top_log > 30 || top + top_log + 1 > 32 * limbs {

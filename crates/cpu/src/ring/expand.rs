@@ -25,11 +25,11 @@ use crate::parallel::Each as _;
 /// Order in which a tree of substitutions is traversed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Schedule {
-    /// Level by level over the whole tree: a level's key is read once, and the nodes of a level go
-    /// through memory.
+    /// Traverses the whole tree level by level. A level's key is read once, and the nodes of a
+    /// level go through memory.
     BreadthFirst,
-    /// Level by level down to subtrees, then subtree by subtree (IVE, section IV: hierarchical
-    /// search): nodes stay in the caches.
+    /// Traverses the tree level by level down to subtrees, then subtree by subtree (IVE, section
+    /// IV: hierarchical search). Nodes stay in the caches.
     #[default]
     Hierarchical,
 }
@@ -197,8 +197,8 @@ impl<'a, L> Tree<'a, L> {
     }
 }
 
-/// Places of the children of some nodes, an even and an odd child for each, but none beyond the
-/// number wanted.
+/// Places of the children of some nodes: an even and an odd child for each node. Children beyond
+/// the wanted number have no place.
 struct Children<'a> {
     words: &'a mut [u32],
     first: TilePlace,

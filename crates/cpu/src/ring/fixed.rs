@@ -50,8 +50,8 @@ impl RingFixed {
         &self.digits.as_words()[number * self.of_one..][..self.of_one]
     }
 
-    /// Returns the number of the first substitution of a chunk: those by 5, in order, and then
-    /// those by -1.
+    /// Returns the number of the first substitution of a chunk. The order within a chunk is: the
+    /// substitutions by 5, then those by -1.
     fn of_chunk(&self, chunk: usize) -> usize {
         self.before_chunks + chunk * (self.packing.rotations.small() - 1)
     }
@@ -125,7 +125,7 @@ pub(super) fn fix<L: WordLanes<W>, const W: usize>(
             (keys, chunks)
         }
         SentChunks::Apart => {
-            // The images of chunks need no key of the big step; another one takes its place.
+            // The images of chunks need no key of the big step; another key takes its place.
             let by_step = &sent_keys[..of_key];
             let keys = keys_of(tables, &packing, &[], &[sent_keys, by_step].concat())?;
             let rows = [RingLeaves::of(lanes, tables, memory, by_step)?];
@@ -167,7 +167,7 @@ pub(super) fn fix<L: WordLanes<W>, const W: usize>(
     Ok((fixed, vec![sums.keep(results)]))
 }
 
-/// Returns the ciphertexts with these uniform halves whose b halves are 0.
+/// Returns the ciphertexts that have these uniform halves and b halves of 0.
 fn with_zeros(tables: &RingTables, uniform: &[u32]) -> Vec<u32> {
     let zeros = vec![0; tables.words()];
     uniform.chunks_exact(tables.words()).flat_map(|a| a.iter().chain(&zeros)).copied().collect()
@@ -388,8 +388,8 @@ impl<L> Packer<'_, L> {
         }
     }
 
-    /// Computes the sums over the big automorphisms, in place of their terms; the sums are then
-    /// moved together.
+    /// Computes the sums over the big automorphisms, in place of their terms. Then moves the sums,
+    /// so that they follow one another.
     fn sum<const W: usize>(&self, queries: &[&[u32]], sums: &mut [RingCiphertexts<1>])
     where
         L: WordLanes<W>,
@@ -422,7 +422,7 @@ impl<L> Packer<'_, L> {
         }
     }
 
-    /// Returns the b halves of key number `number` among those that a query brings.
+    /// Returns the b halves of key number `number` among the keys that a query includes.
     fn key<'q>(&self, query: &'q [u32], number: usize) -> &'q [u32] {
         let (mut keys, _) = self.fixed.packing.split(self.room.tables.ring(), query);
         keys.nth(number).expect("a key for each substitution")

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! for each tile (prime, vector of slots)            in parallel; one stream of the plain matrix
-//!     for each block of columns                     the leaves' blocks; about what 64 bits can sum
+//!     for each block of columns                     blocks of leaves: about as many columns as a 64-bit sum holds
 //!         for each group of rows                    the block of the group stays in the first-level cache
 //!             for each query                        registers: rows x 2 polynomials x even and odd lanes
 //! ```
@@ -31,10 +31,11 @@ use crate::prefetch::{Lines, prefetch, prefetch_second_level};
 const GROUPS: usize = 4;
 /// Words of a cache line.
 const LINE: usize = 16;
-/// Queries in a group: their leaves' columns, 4 KiB each with 8 lanes, stay in the second-level
-/// cache.
+/// Number of queries in a group. The columns of their leaves, 4 KiB each with 8 lanes, stay in the
+/// second-level cache.
 const QUERIES: usize = 8;
-/// Words of the sums gathered before they are distributed: 4 MiB, a part of a third-level cache.
+/// Number of words of sums that are gathered before they are distributed. They are 4 MiB, a part of
+/// a third-level cache.
 const BAND_WORDS: usize = 1 << 20;
 
 /// Matrix of plaintext polynomials: values times 2^32, below the primes.
@@ -57,8 +58,8 @@ struct PrimeWords {
 }
 
 impl PrimeWords {
-    /// Returns how many of the first `columns` columns are stored; these are whole blocks and
-    /// perhaps a part of one.
+    /// Returns the number of stored columns for the first `columns` columns, which are whole blocks
+    /// and perhaps a part of a block.
     fn stored(&self, columns: usize) -> usize {
         let stored = |columns| self.narrow.map_or(columns, |narrow| narrow.stored(columns));
         columns / BLOCK * stored(BLOCK) + stored(columns % BLOCK)
@@ -142,8 +143,8 @@ pub(super) fn encode_columns<L: WordLanes<W>, const W: usize>(
     fill: &FillPolynomial<'_>,
 ) -> Result<(), BackendError> {
     let (rows, first, width, polynomial) = (plain.rows, columns.start, columns.len(), tables.words());
-    // One group of rows of the columns at a time: transformed by polynomial, then distributed by
-    // tile.
+    // Encodes one group of rows of these columns at a time. First each polynomial is transformed,
+    // then the values are distributed to the tiles.
     let room = L::FOLD_ROWS.min(rows) * width * polynomial;
     let mut block = memory.words(Some(room), "the columns of a plain matrix")?;
     for top in (0..rows).step_by(L::FOLD_ROWS) {
@@ -196,7 +197,8 @@ impl Kernel for Encode<'_> {
             let q = tables.primes()[index].q;
             let prime = Prime::new(lanes, q);
             let one = Factor::splat(lanes, q.shoup(1));
-            // Signed words become unsigned words plus 2^31, which is subtracted modulo q: below 3q.
+            // Adding 2^31 turns signed words into unsigned ones. Then 2^31 is subtracted modulo q,
+            // and the result is below 3q.
             let centre = lanes.splat(1 << 31);
             let rest = lanes.splat(q.neg((1 << 31) % q.value()));
             for (words, residues) in
@@ -229,8 +231,8 @@ pub(super) fn poly_fold<L: WordLanes<W>, const W: usize, const HALVES: usize>(
     let rows = plain.iter().map(RingPlain::rows).sum();
     let mut results: Vec<_> =
         leaves.iter().map(|_| RingCiphertexts::room(tables, memory, rows)).collect::<Result<_, _>>()?;
-    // One band of tiles at a time, so that their sums stay in the caches until they are distributed
-    // to ciphertexts.
+    // Folds one band of tiles at a time, so that the sums stay in the caches until they are
+    // distributed to ciphertexts.
     let of_tile = (leaves.len() * rows * HALVES * W).max(1);
     let band = (BAND_WORDS / of_tile).clamp(rayon::current_num_threads(), tables.tiles());
     let mut sums = memory.words(Some(band * of_tile), "the sums of products")?;
@@ -368,7 +370,7 @@ trait Ahead {
 struct NextLeaves(Lines);
 
 impl NextLeaves {
-    /// Returns the share of group number `group` of `groups`, in block number `block`.
+    /// Returns the lines of block number `block` that group number `group` of `groups` prefetches.
     #[inline(always)]
     fn new<const W: usize, const HALVES: usize>(
         leaves: &[&[u32]],
@@ -377,7 +379,7 @@ impl NextLeaves {
         groups: usize,
     ) -> Self {
         let share = const { BLOCK * HALVES * W / LINE }.div_ceil(groups);
-        // In this tile, or the first block of the next tile.
+        // The next block of this tile, or the first block of the next tile.
         let next = leaves.get(block).map_or_else(|| leaves[0].as_ptr_range().end, |block| block.as_ptr());
         Self(Lines::new(next.wrapping_add(group * share * LINE), share * LINE * 4))
     }
@@ -416,7 +418,7 @@ impl Ahead for NextPlain {
     }
 }
 
-/// The matrix's words ahead of the first query, and the next leaves.
+/// Prefetch of the matrix's words, which only the first query does, and of the query's next leaves.
 struct InTurns {
     plain: NextPlain,
     leaves: NextLeaves,

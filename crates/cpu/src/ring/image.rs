@@ -66,7 +66,8 @@ impl Kernel for Write<'_> {
     }
 }
 
-/// Destination of a substituted ciphertext: takes the product with the key and adds b of the image.
+/// Destination of a substituted ciphertext: takes the product with the key and adds the image's
+/// `b`.
 pub(super) struct Substituted<'a, R> {
     pub image: Image<'a>,
     pub results: R,

@@ -52,7 +52,7 @@ pub(crate) trait WordLanes<const W: usize>: Copy + Send + Sync + 'static {
     fn add(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
     /// Returns a - b modulo 2^32.
     fn sub(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
-    /// Returns the smaller, unsigned.
+    /// Returns the minimum of unsigned words.
     fn min(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
     /// Returns the low half of the product.
     fn mul_low(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;

@@ -1,9 +1,10 @@
 //! Storage of ciphertexts in the order in which the kernels read them.
 //!
 //! A *tile* is a vector of slots modulo one prime; tiles are ordered by prime, then by slot. A
-//! ciphertext is, tile by tile, a's words and then b's, or b's alone if a is a constant: two
-//! *halves* or one. The leaves of an expanded query form *blocks* of [`BLOCK`] leaves. A block is,
-//! tile by tile, its leaves' words: a fold reads a tile of a block as one stream, and one thread
+//! ciphertext (`a`, `b`) is stored tile by tile: the words of `a`, then those of `b`. If `a` is
+//! constant, only the words of `b` are stored. A ciphertext therefore has two *halves* or one. The
+//! leaves of an expanded query form *blocks* of [`BLOCK`] leaves. A block is stored tile by tile,
+//! each with the words of all its leaves: a fold reads a tile of a block as one stream. One thread
 //! writes a block.
 
 use rayon::prelude::*;
@@ -91,8 +92,8 @@ impl<const HALVES: usize> RingLeaves<HALVES> {
 }
 
 impl RingLeaves {
-    /// Creates leaves from ciphertexts, each as a and then b in the order of the plans with
-    /// arbitrary words.
+    /// Creates leaves from ciphertexts. Each has the words of `a`, then those of `b`, in the order
+    /// of the plans; the words may exceed the primes.
     pub(super) fn of<L: WordLanes<W>, const W: usize>(
         lanes: L,
         tables: &RingTables,
@@ -107,8 +108,8 @@ impl RingLeaves {
     }
 }
 
-/// Kernel that sets all leaves of a block to ciphertexts, each as a and then b with arbitrary
-/// words.
+/// Kernel that sets all leaves of a block to ciphertexts. Each has the words of `a`, then those of
+/// `b`; the words may exceed the primes.
 struct SetReduced<'a> {
     block: LeafBlock<'a>,
     ciphertexts: &'a [u32],
@@ -126,7 +127,7 @@ impl Kernel for SetReduced<'_> {
         let ciphertexts = ciphertexts.as_chunks::<W>().0;
         for (index, tables) in tables.primes().iter().enumerate() {
             let (prime, one) = (Prime::new(lanes, tables.q), Factor::splat(lanes, tables.q.shoup(1)));
-            // Some tiles at a time, so that whole lines of neighbours are read from each ciphertext
+            // Takes some tiles at a time, so that whole cache lines are read from each ciphertext
             // and written to each tile.
             for first in (0..vectors).step_by(TILES) {
                 let places = index * vectors + first..index * vectors + vectors.min(first + TILES);
@@ -166,7 +167,7 @@ impl<const HALVES: usize> LeafBlock<'_, HALVES> {
     pub(super) fn set_all(&mut self, ciphertexts: &[u32]) {
         let (width, of_one) = (self.step(), HALVES * self.tables.words());
         let tile = self.words.len() / self.tables.tiles();
-        // Some tiles at a time, so that whole lines of neighbours are read from each ciphertext.
+        // Takes some tiles at a time, so that whole cache lines are read from each ciphertext.
         for (i, tiles) in self.words.chunks_mut(TILES * tile).enumerate() {
             for (leaf, ciphertext) in ciphertexts.chunks_exact(of_one).enumerate() {
                 let from = ciphertext[i * TILES * width..].chunks_exact(width);
@@ -219,7 +220,7 @@ pub(super) enum Read {
     Later,
 }
 
-/// Stores a tile of a and of b.
+/// Stores a tile of `a` and a tile of `b`.
 #[inline(always)]
 pub(super) fn store_tile<L: WordLanes<W>, const W: usize>(
     lanes: L,
@@ -241,8 +242,8 @@ pub(super) fn store_tile<L: WordLanes<W>, const W: usize>(
     }
 }
 
-/// Converts a ciphertext, a and then b in the order of the plans with arbitrary words, to tiles
-/// below the primes.
+/// Converts a ciphertext to tiles of words below the primes. It has the words of `a`, then those of
+/// `b`, in the order of the plans; the words may exceed the primes.
 pub(super) fn in_tiles(tables: &RingTables, words: &[u32], ciphertext: &mut [u32]) {
     let lanes = tables.lanes();
     for (polynomial, words) in words.chunks_exact(tables.words()).enumerate() {
@@ -257,7 +258,8 @@ pub(super) fn in_tiles(tables: &RingTables, words: &[u32], ciphertext: &mut [u32
     }
 }
 
-/// Appends the words of ciphertexts, each as a and then b in the order of the plans.
+/// Appends the words of ciphertexts: for each ciphertext the words of `a`, then those of `b`, in
+/// the order of the plans.
 pub(super) fn push_in_order(tables: &RingTables, ciphertexts: &[u32], words: &mut Vec<u32>) {
     words.reserve(ciphertexts.len());
     for ciphertext in ciphertexts.chunks_exact(2 * tables.words()) {

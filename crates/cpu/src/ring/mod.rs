@@ -67,7 +67,7 @@ use fixed::Room;
 use lanes::WordLanes;
 use modular::MultiplyAdds;
 
-/// Columns of a public matrix, to fold matrices of a layout with.
+/// Columns of a public matrix, with which matrices of a layout are folded.
 #[derive(Debug)]
 pub struct RingColumns {
     layout: PanelLayout,
@@ -106,7 +106,7 @@ pub(crate) fn transform(
     with_lanes!(found, lanes => ntt::transform(lanes, tables, direction, from, to));
 }
 
-/// Divisor of the machine's memory for leaves: databases need the rest.
+/// Leaves may take 1/16 of the machine's memory; databases need the rest.
 const LEAVES_SHARE: u64 = 16;
 
 impl RingBackend for CpuBackend {

@@ -40,7 +40,7 @@ pub(super) struct Prime<V> {
     q: V,
     two_q: V,
     four_q: V,
-    /// Modulo 2^32, like the next constant.
+    /// 8q and 16q are stored modulo 2^32.
     eight_q: V,
     sixteen_q: V,
     /// 1/q modulo 2^32.
@@ -81,7 +81,8 @@ impl<V: Copy> Prime<V> {
         }
     }
 
-    /// Reduces from below 2q to below q: if the subtraction wraps, the other operand is smaller.
+    /// Reduces `a` from below 2q to below q: returns the smaller of `a` and `a - q`, which is `a`
+    /// if the subtraction wraps.
     #[inline(always)]
     pub(super) fn below_q<L: WordLanes<W, Vector = V>, const W: usize>(self, lanes: L, a: V) -> V {
         lanes.min(a, lanes.sub(a, self.q))

@@ -1,4 +1,5 @@
-//! Plaintexts in words with the bits of their prime, so that a fold reads fewer bytes.
+//! Plaintexts stored with only the number of bits that their prime needs, so that a fold reads
+//! fewer bytes.
 //!
 //! Residues of b bits leave s = 64 - 2b bits free in two neighbouring words. A *group* is a few
 //! columns of a matrix whose vectors carry, in their free bits, the vector of one more column:
@@ -9,11 +10,11 @@
 //! ```
 //!
 //! The pieces are gathered by rotation: t = (t | piece) rotated left by s, for each vector in turn.
-//! After the last vector the carried vector is in t, in the same form. The reason: there are k =
-//! ceil(64 / s) - 1 carriers, whose pieces have at least 2b and at most 64 bits together, and the
-//! bits that they do not cover fall between the two words. With 26, 27 and 28 bits, 6, 7 and 8
-//! columns are stored as one fewer; with 29 bits, 11 columns would be stored as 10, which is not
-//! worth it (docs/kernels/ring.md).
+//! After the last vector, t holds the carried vector in the same form. This works because the
+//! pieces of the k = ceil(64 / s) - 1 carriers have at least 2b and at most 64 bits together, and
+//! the bits that they do not cover fall between the two words. With 26, 27 and 28 bits, groups of
+//! 6, 7 and 8 columns are stored as 5, 6 and 7 columns. With 29 bits, 11 columns would be stored as
+//! 10, which is not worth the work (docs/kernels/ring.md).
 
 use spirea_math::Modulus;
 
@@ -31,8 +32,8 @@ pub(super) struct Narrow {
 }
 
 impl Narrow {
-    /// Returns the storage for a prime that the kernels support. Their sums must hold a block of
-    /// columns, so that reductions happen between groups.
+    /// Returns the storage for a prime that the kernels support. A sum must hold the products of a
+    /// whole block of columns, so that reductions happen between groups.
     pub(super) fn of(q: Modulus) -> Option<Self> {
         let bits = u32::BITS - q.value().leading_zeros();
         (matches!(bits, 26..=28) && lazy_terms(q, q.value().into()) >= BLOCK).then_some(Self { bits })

@@ -62,8 +62,9 @@ impl<T: Transform> Kernel for T {
     }
 }
 
-/// Forward transform: `from` (coefficients) plus `lift`, word by word modulo 2^32, which must be
-/// below 4q, to `to` (values): arbitrary words congruent to the values.
+/// Forward transform of coefficients in `from` to values in `to`, which are arbitrary words
+/// congruent to the values. It first adds `lift` to each coefficient modulo 2^32; the sums must be
+/// below 4q.
 pub(super) struct Forward<'a> {
     pub tables: &'a RingTables,
     pub prime: usize,
@@ -149,7 +150,7 @@ fn forward_blocks<L: WordLanes<W>, H: Headroom, const W: usize>(
     let tail = tail.as_chunks::<W>().0.chunks_exact(2 * (W - 1));
     for (words, tail) in to.as_chunks_mut::<W>().0.iter_mut().zip(tail) {
         let mut x = load_block(lanes, words);
-        // Written out, because from a loop over layers the compiler sometimes makes code that keeps
+        // Written out, because the compiler sometimes turns a loop over layers into code that keeps
         // the block in memory.
         const { assert!(W == 4 || W == 8 || W == 16) };
         forward_layer::<L, H, W>(lanes, prime, tail, &mut x, 0);
@@ -199,9 +200,9 @@ fn butterfly<L: WordLanes<W>, const W: usize>(
     (lanes.add(u, v), prime.sub_lazy(lanes, u, v))
 }
 
-/// Inverse transform: `from` (values below 2q), times N `scale`, to `to` (coefficients), plus
-/// `shift` below q; the result is below q. `scale` contains 1/N and any other factor of the
-/// coefficients.
+/// Inverse transform of values below 2q in `from` to coefficients below q in `to`. It multiplies
+/// the coefficients by N `scale` and adds `shift`, which is below q. `scale` contains 1/N and any
+/// other factor of the coefficients.
 pub(super) struct Inverse<'a> {
     pub tables: &'a RingTables,
     pub prime: usize,
@@ -248,8 +249,8 @@ impl Transform for Inverse<'_> {
             groups /= 4;
             pass::<Self, L, H, W>(lanes, prime, twiddles, groups, to);
         }
-        // The last layer, or pair of layers, includes the scale; a multiplied word has it in the
-        // twiddle.
+        // The last layer, or pair of layers, includes the scale. For a word that is multiplied, the
+        // scale is part of the twiddle.
         let scale = Factor::splat(lanes, self.scale);
         let last = Factor::splat(lanes, q.shoup(q.mul(self.scale.value, twiddles[1].value)));
         let shift = lanes.splat(self.shift);
@@ -343,7 +344,7 @@ fn inverse_layer<L: WordLanes<W>, H: Headroom, const W: usize>(
 }
 
 /// Computes the Gentleman-Sande butterfly of words below `bound` q: u + v, reduced to below 2
-/// `bound` q and [`Headroom::TERM`] q, and (u - v) w, below 2q.
+/// `bound` q or [`Headroom::TERM`] q, whichever is less, and (u - v) w, below 2q.
 #[inline(always)]
 fn inverse_butterfly<L: WordLanes<W>, H: Headroom, const W: usize>(
     lanes: L,

@@ -1,9 +1,10 @@
 //! Reused memory.
 //!
-//! The system clears every page that it hands out; for the leaves of a query this takes a good part
-//! of the time of their computation. Buffers of leaves and ciphertexts, and the threads' working
-//! memory, therefore return to their backend, for any database. Together with the buffers in use
-//! they never exceed the maximum that was in use at one time.
+//! The system clears every page that it hands out. For the leaves of a query, clearing takes a
+//! considerable part of the time in which they are computed. Buffers of leaves and ciphertexts, and
+//! the threads' working memory, therefore return to their backend, for use with any database.
+//! Returned buffers and buffers in use together never exceed the maximum that was in use at one
+//! time.
 
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
@@ -97,8 +98,7 @@ impl<T: Piece> Stock<T> {
         Some(piece)
     }
 
-    /// Removes the pieces for which there is no room beside `size` more, least recently returned
-    /// first.
+    /// Removes pieces, least recently returned first, until there is room for `size` more.
     fn make_room(&mut self, size: usize) -> Vec<T> {
         let lent = self.lent_size.saturating_add(size);
         let room = self.most.max(lent) - lent;
@@ -126,7 +126,7 @@ impl<T: Piece> Stock<T> {
 
 impl<T: Piece> Pool<T> {
     fn stock(&self) -> MutexGuard<'_, Stock<T>> {
-        // No code panics between two changes of the stock.
+        // No code panics while it changes the stock, so a poisoned lock holds a valid stock.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -1,9 +1,9 @@
 //! Sums of digits times keys: the core of substitutions and of external products.
 //!
 //! For each prime the digits are transformed and multiplied at once (IVE, section IV: reduction
-//! overlapping), so that only the transformed digits of one prime are ever stored. A sum of 64 bits
-//! takes as many products as fit and is then reduced by Montgomery's method; keys carry the factor
-//! 2^32 for that.
+//! overlapping), so that only the transformed digits of one prime are ever stored. A 64-bit sum
+//! takes products until it is full, and is then reduced by Montgomery's method. Keys carry the
+//! factor 2^32 for this reduction.
 
 use spirea_backend::BackendError;
 use spirea_math::{Gadget, Modulus};
@@ -17,13 +17,14 @@ use super::tables::RingTables;
 
 /// Polynomials of a ciphertext whose digits are multiplied by keys, in the order of the keys' rows.
 pub(super) type Sources = &'static [usize];
-/// Sources of a substitution: a.
+/// Source of a substitution: `a`.
 pub(super) const SUBSTITUTION: Sources = &[0];
-/// Sources of an RGSW encryption: b, then a.
+/// Sources of an RGSW encryption: `b`, then `a`.
 pub(super) const RGSW: Sources = &[1, 0];
 
-/// Ciphertexts, one *row* for each digit of each source, in the order in which [`Accumulate`] reads
-/// them: tile by tile, row by row, a's words and then b's, as values times 2^32.
+/// Ciphertexts, one *row* for each digit of each source, as values times 2^32. They are in the
+/// order in which [`Accumulate`] reads them: tile by tile, row by row, the words of `a`, then those
+/// of `b`.
 #[derive(Debug)]
 pub(super) struct DigitKeys {
     decomposition: Decomposition,
@@ -42,8 +43,8 @@ impl DigitKeys {
         Ok(Self { decomposition, sources, words })
     }
 
-    /// Fills the rows with ciphertexts, one for each row, each a and then b in the order of the
-    /// plans.
+    /// Fills the rows with ciphertexts, one for each row. Each has the words of `a`, then those of
+    /// `b`, in the order of the plans.
     pub(super) fn filled(mut self, tables: &RingTables, ciphertexts: &[u32]) -> Self {
         let mut tiles = vec![0; 2 * tables.words()];
         for (row, ciphertext) in ciphertexts.chunks_exact(2 * tables.words()).enumerate() {
@@ -189,7 +190,7 @@ impl<R: Results> Accumulate<'_, R> {
         }
     }
 
-    /// Handles any number of rows, in turns of as many rows as fit a sum.
+    /// Handles any number of rows, a few rows at a time. The products of these few rows fit a sum.
     #[inline(always)]
     fn in_turns<L: WordLanes<W>, const W: usize>(mut self, lanes: L, rows: usize) {
         let (prime, most) = (Prime::new(lanes, self.q), lazy_terms(self.q, 1 << 32));
@@ -211,7 +212,7 @@ impl<R: Results> Accumulate<'_, R> {
     }
 }
 
-/// Adds a term times a key to the sums of a and b, of even and odd lanes.
+/// Adds a term times a key to the sums of `a` and `b`, separately for even and odd lanes.
 #[inline(always)]
 fn add_row<L: WordLanes<W>, const W: usize>(
     lanes: L,

@@ -171,7 +171,7 @@ pub(super) fn sum_rotated<L: WordLanes<W>, const W: usize>(
     }
     let sums = |ciphertexts: &RingCiphertexts| ciphertexts.count() / big;
     let all: usize = ciphertexts.iter().map(sums).sum();
-    // Sums computed together: as many as possible while every thread has work.
+    // Number of sums computed together: the largest with which every thread has work.
     let together = all.div_ceil(rayon::current_num_threads()).clamp(1, GROUP);
     let of_query = |(keys, mut ciphertexts): (&&RingKeys, RingCiphertexts)| {
         let sums = sums(&ciphertexts);

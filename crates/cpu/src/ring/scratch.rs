@@ -5,7 +5,7 @@
 pub(super) struct Scratch {
     /// Nodes of two levels of a tree.
     pub nodes: [Vec<u32>; 2],
-    /// Sources of operands that are multiplied by keys, as values.
+    /// Polynomials as values, from which the operands of products with keys are computed.
     pub images: Vec<u32>,
     pub residues: Vec<u32>,
     pub fields: Vec<u32>,

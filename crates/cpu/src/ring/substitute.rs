@@ -184,7 +184,8 @@ impl<R: HalfResults> Substitute<'_, R> {
         }
     }
 
-    /// Handles any number of digits, in turns of as many digits as fit a sum.
+    /// Handles any number of digits, a few digits at a time. The products of these few digits fit a
+    /// sum.
     #[inline(always)]
     fn in_turns<L: WordLanes<W>, const W: usize>(mut self, lanes: L, levels: usize) {
         let (prime, most) = (Prime::new(lanes, self.q), lazy_terms(self.q, self.q.value().into()));

@@ -26,7 +26,7 @@ pub struct RingTables {
     sign: Automorphism,
 }
 
-/// Tables for transforms modulo one prime, beside the plan's own twiddles.
+/// Tables for transforms modulo one prime, in addition to the plan's own twiddles.
 #[derive(Debug)]
 pub(super) struct PrimeTables {
     pub q: Modulus,
@@ -34,7 +34,7 @@ pub(super) struct PrimeTables {
     pub forward_tail: Vec<u32>,
     /// Twiddles of the inverse transform's first layers, see [`tail`].
     pub inverse_tail: Vec<u32>,
-    /// -2^32 over the ring's last prime; 0 for this prime itself.
+    /// -2^32 divided by the ring's last prime, modulo this prime; 0 for the last prime itself.
     pub minus_inverse_of_last: u32,
 }
 
@@ -62,8 +62,8 @@ pub(super) struct Substitution {
 }
 
 /// Values of a monomial modulo one prime with their companions. The roots of 2^level consecutive
-/// slots differ by factors that the exponent takes to 1: from some level on, all slots of a vector
-/// have the same value.
+/// slots differ by factors whose power by the exponent is 1, so these slots have the same value.
+/// From some level on, all slots of a vector have the same value.
 #[derive(Debug)]
 pub(super) enum Monomial {
     /// For each vector: `W` values, `W` companions.
@@ -86,8 +86,7 @@ impl RingTables {
             )));
         }
         let (degree, levels) = (ring.degree(), ring.degree().trailing_zeros());
-        // The rotations with the most steps for their entries; only the big step, 5^(2^log), is
-        // used.
+        // Rotations whose big step is 5^(2^log); only this step is used.
         let power = |log: u32| Rotations::new(2 << log, 1, 1 << log).keys(degree)[2];
         let last = primes().next_back().unwrap_or_default();
         let of_prime = |limb: &spirea_math::ring::Limb| {
@@ -156,9 +155,9 @@ impl RingTables {
 
 /// Returns the twiddles of the layers that combine the lanes of a vector, for transposed blocks of
 /// `lanes` vectors. Lane l of block number b works on group b `lanes` + l of the layer that joins
-/// halves of a vector. Layer s has 2^s twiddles for each of these groups: for each block, layer and
-/// i < 2^s, `lanes` values, then their companions. If the degree is too small for a block, there
-/// are none.
+/// halves of a vector. Layer s has 2^s twiddles for each of these groups. For each block, layer and
+/// i < 2^s, the result has `lanes` values, then their companions. If the degree is too small for a
+/// block, there are none.
 fn tail(twiddles: &[ShoupWord], lanes: usize) -> Vec<u32> {
     let groups = twiddles.len() / lanes;
     let mut words = Vec::with_capacity(2 * twiddles.len());

@@ -73,8 +73,8 @@ impl Results for &mut [u32] {
     }
 }
 
-/// Implements `selectors`: rows of b are the leaves themselves, rows of a are their products with
-/// the conversion key.
+/// Implements `selectors`. The rows for `b` are the leaves themselves; the rows for `a` are the
+/// leaves' products with the conversion key.
 #[allow(clippy::too_many_arguments, reason = "those of the operation")]
 pub(super) fn selectors<L: WordLanes<W>, const W: usize>(
     lanes: L,

@@ -138,7 +138,8 @@ fn the_largest_residues_agree() {
     }
 }
 
-/// Servers plan with these bytes.
+/// Servers plan with the number of bytes that
+/// [`FixedPacking::digits_bytes`](spirea_backend::FixedPacking::digits_bytes) states.
 #[test]
 fn digits_take_the_bytes_that_are_stated() {
     for form in [Form::Expanded, Form::Apart] {

@@ -69,7 +69,7 @@ fn the_largest_integers_are_recovered() {
     }
 }
 
-/// More than one chunk of random bytes, against the other step with the expanded matrix.
+/// Compares with `scalar_fold` of the expanded matrix, for random bytes of more than one chunk.
 #[test]
 fn long_rows_agree_with_scalar_fold() {
     let (block_rows, rank) = (150, 1);

@@ -10,7 +10,7 @@ use spirea_math::{Modulus, NttPlan, Ring};
 
 use crate::common::{Stream, backends, cases};
 
-/// Primes of 27 to 30 bits, one to four, each at most 3 times another.
+/// One to four primes of 27 to 30 bits, each at most 3 times any other.
 const RINGS: [&[u32]; 5] = [
     &[134_176_769, 268_369_921, 268_361_729],
     &[268_460_033, 268_582_913, 268_640_257],

@@ -44,7 +44,7 @@ impl Pipeline {
         }
     }
 
-    /// Returns the bytes after each step, as far as they are observable.
+    /// Returns the observable bytes after each step.
     fn run<B: RingBackend<Folded = Vec<u32>>>(&self, backend: &B) -> Vec<Vec<u8>> {
         let Self { ring, rows, .. } = self;
         let tables = backend.tables(ring).unwrap();
@@ -105,8 +105,8 @@ impl Pipeline {
             seen.push(see(&folded, self.bits));
         }
 
-        // The switched bytes of packed ciphertexts as a matrix with spare room; then folded and
-        // packed again.
+        // Takes the switched bytes of packed ciphertexts as a matrix with spare room, then folds
+        // and packs this matrix.
         let bits = SwitchedBits { a: 9 + self.seed as u32 % 9, b: 1 + self.seed as u32 % 16 };
         let bytes = bits.bytes(ring.degree());
         let layout = PanelLayout::covering(bytes.max(2 * ring.degree()), rows + 1).unwrap();

@@ -73,7 +73,8 @@ impl Packing {
             see_leaves(&rest, self.further),
             see_leaves(&leaves, rotations.leaves()),
         ];
-        // Ciphertexts that need no expansion, one for each query and all of one query.
+        // Ciphertexts that need no expansion: first one for each query, then all for a single
+        // query.
         let sent: Vec<u32> = clients.iter().flat_map(|(_, words)| words).copied().collect();
         for queries in [clients.len(), 1] {
             let leaves = backend.leaves(&tables, queries, &sent).unwrap();

@@ -33,13 +33,14 @@ fn every_batch_agrees() {
 
 #[test]
 fn many_blocks_of_columns_agree() {
-    // Several blocks and a shorter last block, for a lone query, one tile and many tiles.
+    // Several blocks and a shorter last block, for a single query, one tile and many tiles.
     for (columns, batch) in [(40_004, 1), (20_004, 2), (20_004, 3), (1_540, 32), (1_028, 256)] {
         let layout = PanelLayout::covering(96, columns).unwrap();
         let bytes = matrix(layout, Fill::Ends, 2);
         check_scalar_fold(layout, &bytes, &words(layout.columns() * batch, 2, 3), 2);
     }
-    // A lone query takes panels in pairs: a thread with five panels takes two pairs and one panel.
+    // A single query is folded over pairs of panels: a thread with five panels folds two pairs and
+    // one panel.
     let layout = PanelLayout::covering(32 * 20, 40_004).unwrap();
     let bytes = matrix(layout, Fill::Random, 3);
     check_scalar_fold(layout, &bytes, &words(layout.columns(), 2, 4), 1);

@@ -8,7 +8,7 @@
 //! The emulation shows bugs that a GPU hides. Threads and blocks run in a configurable order
 //! ([`ThreadOrder`]), and shared and freshly allocated memory is poisoned. A kernel that breaks a
 //! rule (a barrier or a warp operation that some threads do not reach, a misaligned access, a wild
-//! pointer) ends its launch: its context is lost, as on a GPU, and [`Emulation::last_error`]
+//! pointer) ends its launch. The context is then lost, as on a GPU, and [`Emulation::last_error`]
 //! reports the place and the reason. Streams are queues that run when something waits for them
 //! ([`StreamOrder`]), so that a missing wait on the host changes the result. The legacy and the
 //! per-thread default streams are refused.
@@ -56,11 +56,11 @@ pub enum ThreadOrder {
 /// Time at which work in streams runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StreamOrder {
-    /// At the call that queues it.
+    /// Work runs at the call that queues it.
     Eager,
-    /// When the host waits for it; runs only the work that is waited for.
+    /// Work runs when the host waits for it; no other work runs then.
     Lazy,
-    /// When the host waits for anything; runs all work that can run, the youngest stream first.
+    /// When the host waits for any work, all work that can run runs, the youngest stream first.
     LastFirst,
 }
 
@@ -201,7 +201,8 @@ impl Emulation {
         self.configure(Config { threads, streams, ..self.config() });
     }
 
-    /// Makes every launch after the next `launches` lose its device; `None` ends this.
+    /// Makes every launch after the next `launches` launches lose its device. `None` ends this
+    /// effect.
     pub fn lose_after(&self, launches: Option<u32>) {
         self.functions.lose_after(launches.map_or(-1, i64::from));
     }

@@ -26,7 +26,8 @@ fn outcomes(body: impl Fn(&Device, &Stream) -> common::Result<Vec<u32>>) -> [Out
     })
 }
 
-/// Runs one block of `threads` threads of a kernel (from, to, ..), on the words 0 to `count` - 1.
+/// Runs one block of `threads` threads of a kernel with the parameters (from, to, ..), on the words
+/// 0 to `count` - 1.
 fn one_block(kernel: &str, threads: u32, count: u32, last: u32) -> [Outcome; 3] {
     outcomes(|device, stream| {
         let from = device.upload(&(0..count).collect::<Vec<_>>());
@@ -92,7 +93,7 @@ fn a_missing_warp_barrier_shows() {
     assert_seen(&one_block("warp_shift", 256, 256, 1), &expected);
 }
 
-/// Runs one block of a kernel (words, parameter).
+/// Runs one block of a kernel with the parameters (words, parameter).
 fn in_place(kernel: &str, threads: u32, parameter: u32) -> [Outcome; 3] {
     outcomes(|device, stream| {
         let words = device.upload(&vec![0; threads as usize]);

@@ -166,8 +166,7 @@ fn memory_belongs_to_its_place_in_the_stream() {
                 add(&device, &stream, source, memory, 1);
                 add(&device, &stream, memory, source, 1);
                 result::free_async(memory, stream.0).unwrap();
-                // No call after the one that frees the memory may use it, not even before the free
-                // has run.
+                // After `free_async`, no call may use the memory, even if the free has not run yet.
                 let mut words = [0_u32; COUNT];
                 assert_eq!(code(result::memcpy_dtoh_async(&mut words, memory, stream.0)), 1);
             }
@@ -198,7 +197,7 @@ fn events_are_asked_and_timed() {
             let start = stream.record();
             add(&device, &stream, memory, memory, 1);
             let end = stream.record();
-            // SAFETY: both events live.
+            // SAFETY: both events are valid.
             unsafe {
                 if order == StreamOrder::Lazy {
                     assert_eq!(code(result::event::elapsed(start.0, end.0)), 600);
@@ -222,7 +221,7 @@ fn graphs_repeat_what_streams_did() {
             let (stream, side) = (device.stream(), device.stream());
             let [a, b, c] = [1, 0, 0].map(|word| device.upload(&[word; COUNT]));
             let words = pinned();
-            // SAFETY: all handles and ranges live.
+            // SAFETY: all handles and ranges are valid.
             unsafe {
                 let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
                 result::stream::begin_capture(stream.0, mode).unwrap();

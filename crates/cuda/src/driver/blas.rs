@@ -55,9 +55,8 @@ pub struct ByteProduct {
 }
 
 impl ByteProduct {
-    /// Prepares the product of matrices with `side` rows and columns, which must be a multiple of
-    /// 16 each. Returns `None` if the library is not installed or has no such product for this
-    /// device.
+    /// Prepares the product of matrices with `side` rows and columns; `side` must be a multiple of
+    /// 16. Returns `None` if the library is not installed or has no such product for this device.
     pub fn load(device: &Arc<Device>, side: usize) -> Option<Self> {
         device.bind().ok()?;
         // SAFETY: a library of NVIDIA's, whose initialisers have no side effects of note.

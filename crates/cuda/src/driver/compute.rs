@@ -10,7 +10,8 @@ pub struct Compute {
 }
 
 impl Compute {
-    /// Capability with warpgroup instructions for the tensor cores, which later ones lack.
+    /// Capability with warpgroup instructions for the tensor cores. Later capabilities lack these
+    /// instructions.
     pub const WARPGROUPS: Self = Self { major: 9, minor: 0 };
 }
 

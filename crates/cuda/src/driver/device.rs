@@ -119,7 +119,7 @@ impl Device {
         launched.filter(|(_, launched)| !launched.load(Ordering::Relaxed)).map(|(&name, _)| name).collect()
     }
 
-    /// Returns the bytes of memory that are free, and in all.
+    /// Returns the free bytes and the total bytes of memory.
     ///
     /// # Errors
     /// The driver's error.
@@ -134,7 +134,8 @@ impl Device {
         unsafe { result::ctx::set_current(self.context) }.map_err(DriverError::of("cuCtxSetCurrent"))
     }
 
-    /// Lets the pool keep all memory that it ever had, except what [`Self::trim`] releases.
+    /// Lets the pool keep all memory that buffers free; only [`Self::trim`] releases memory to the
+    /// driver.
     fn keep_freed_memory(&self) -> Result<(), DriverError> {
         self.set_pool(PoolAttribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, u64::MAX)
     }
@@ -245,7 +246,7 @@ impl std::fmt::Debug for Device {
 
 impl Drop for Device {
     fn drop(&mut self) {
-        // Errors cannot be handled here, and a lost device returns nothing but errors.
+        // Errors cannot be handled here, and a lost device returns only errors.
         if self.bind().is_err() {
             return;
         }

@@ -1,4 +1,4 @@
-//! Errors of the driver: why there is no device, or why a call failed.
+//! Errors of the driver: the reason why no device is available, or why a call failed.
 
 use cudarc::driver::result;
 use cudarc::driver::sys::CUresult;
@@ -10,7 +10,7 @@ use super::Compute;
 /// does not find.
 pub const DRIVER_VARIABLE: &str = "SPIREA_CUDA_DRIVER";
 
-/// Error of the driver: why there is no device, or why a call failed.
+/// Error of the driver: the reason why no device is available, or why a call failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DriverError {
@@ -27,7 +27,7 @@ pub enum DriverError {
     OldDriver {
         /// CUDA version of the driver, such as 11.4.
         found: String,
-        /// Least CUDA version for the kernels.
+        /// Minimum CUDA version that the kernels need.
         wanted: String,
     },
     /// No device has this number.
@@ -41,7 +41,7 @@ pub enum DriverError {
     /// No kernels were compiled for this device.
     #[error("{0}")]
     Kernels(String),
-    /// The driver refused to compile the kernels' PTX: no cubin runs on the device.
+    /// No cubin runs on the device, and the driver refused to compile the kernels' PTX.
     #[error(
         "no kernels are compiled for compute capability {capability}, and the driver cannot compile their PTX \
          ({reason}): update the driver, or use a version of Spirea that knows the device"

@@ -40,7 +40,7 @@ impl Graph {
     /// The driver's error.
     pub fn launch(&self, stream: &Stream) -> Result<(), DriverError> {
         self.device.bind()?;
-        // SAFETY: both live.
+        // SAFETY: both handles are valid.
         unsafe { result::graph::launch(self.executable, stream.handle) }
             .map_err(DriverError::of("cuGraphLaunch"))
     }

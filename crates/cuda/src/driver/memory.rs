@@ -24,7 +24,7 @@ unsafe impl Send for Source {}
 unsafe impl Sync for Source {}
 
 /// Values in a device's memory. The buffer owns them and frees them in the order of one of the
-/// device's streams, the main one if nothing else is said.
+/// device's streams: by default, the main stream.
 #[derive(Debug)]
 pub struct Buffer<T> {
     device: Arc<Device>,
@@ -40,8 +40,9 @@ impl<T: Pod> Buffer<T> {
         let bytes = length.saturating_mul(size_of::<T>()).max(1);
         let exhausted = |free, total| DriverError::OutOfMemory { wanted: bytes, free, total };
         if source == Source::Device {
-            // The driver would take unused memory of the pool, which is reserved for queries. What
-            // it rounds an allocation up by is not counted.
+            // Without this check, the driver would take unused memory of the pool, which is
+            // reserved for queries. The check ignores the bytes that the driver adds to round an
+            // allocation up.
             let (free, total) = device.memory()?;
             if bytes > free {
                 return Err(exhausted(free, total));
@@ -135,7 +136,7 @@ impl Device {
 
 impl<T> Drop for Buffer<T> {
     fn drop(&mut self) {
-        // A lost device returns nothing but errors, and its memory is lost as well.
+        // A lost device returns only errors, and its memory is lost as well.
         if self.device.bind().is_ok() {
             let main = self.device.main_handle();
             // SAFETY: allocated from this source; freed once, after all work queued on the stream.

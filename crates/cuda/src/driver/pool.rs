@@ -29,8 +29,8 @@ impl Device {
         Ok(PoolWatch { device: Arc::clone(self), before })
     }
 
-    /// Makes sure that the pool has room for `bytes` beside the memory in use. Nobody else can take
-    /// that memory then.
+    /// Makes sure that the pool has room for `bytes` in addition to the memory in use. Allocations
+    /// outside the pool cannot take this room.
     ///
     /// # Errors
     /// [`DriverError::OutOfMemory`] if there is no room.
@@ -51,7 +51,7 @@ impl Device {
         Ok(reserved.saturating_sub(self.pool(PoolAttribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT)?))
     }
 
-    /// Keeps room in the pool for `bytes` beside the memory in use, and releases the rest.
+    /// Keeps room in the pool for `bytes` in addition to the memory in use, and releases the rest.
     ///
     /// # Errors
     /// The driver's error, also of work queued before.

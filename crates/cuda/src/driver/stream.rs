@@ -121,7 +121,7 @@ impl Stream {
             .map_err(DriverError::of("cuMemcpyHtoDAsync"))
     }
 
-    /// Queues a copy of values to the device; the host continues meanwhile.
+    /// Queues a copy of values to the device; the host does not wait for the copy.
     ///
     /// # Errors
     /// The driver's error.
@@ -134,9 +134,8 @@ impl Stream {
         range: std::ops::Range<usize>,
         to: &View<'_, T>,
     ) -> Result<(), DriverError> {
-        // The borrow of the Arc keeps the values from changing through it. They must live until the
-        // copy has run: the owner of the Arc waits for that before reclaiming it with
-        // `Arc::get_mut`.
+        // The values cannot change while their Arc is borrowed. They must live until the copy has
+        // run: the owner of the Arc waits for that before reclaiming it with `Arc::get_mut`.
         self.upload(&from[range], to)
     }
 
@@ -177,7 +176,8 @@ impl Stream {
         assert_eq!(from.len(), to.len(), "as many values as there is room for");
         self.device.bind()?;
         let (source, target) = (from.device(), to.device());
-        // SAFETY: both ranges are within their buffers, each of its context.
+        // SAFETY: both ranges are within their buffers, and each buffer belongs to the given
+        // context.
         unsafe {
             if Arc::ptr_eq(source, target) {
                 result::memcpy_dtod_async(to.address(), from.address(), to.bytes(), self.handle)
@@ -225,7 +225,7 @@ impl Stream {
         let handle = result::event::create(sys::CUevent_flags::CU_EVENT_DEFAULT)
             .map_err(DriverError::of("cuEventCreate"))?;
         let event = Event { device: Arc::clone(&self.device), handle };
-        // SAFETY: both live.
+        // SAFETY: both handles are valid.
         unsafe { result::event::record(event.handle, self.handle) }
             .map_err(DriverError::of("cuEventRecord"))?;
         Ok(event)
@@ -245,7 +245,8 @@ impl Stream {
     /// The driver's error.
     pub fn after_event(&self, event: &Event) -> Result<(), DriverError> {
         self.device.bind()?;
-        // SAFETY: both live; the driver keeps the parts of a destroyed event that it needs.
+        // SAFETY: both handles are valid; the driver keeps the parts of a destroyed event that it
+        // needs.
         unsafe {
             result::stream::wait_event(
                 self.handle,
@@ -267,7 +268,7 @@ impl Drop for Stream {
 }
 
 impl Device {
-    /// Returns the main stream. Its work goes first when processors become free.
+    /// Returns the main stream. When processors become free, its work has priority.
     pub fn main(self: &Arc<Self>) -> Stream {
         Stream::borrowed(Arc::clone(self), self.main_handle())
     }
@@ -346,7 +347,7 @@ impl Event {
     /// The driver's error.
     pub fn seconds_since(&self, earlier: &Self) -> Result<f64, DriverError> {
         self.wait()?;
-        // SAFETY: both live.
+        // SAFETY: both handles are valid.
         let milliseconds = unsafe { result::event::elapsed(earlier.handle, self.handle) }
             .map_err(DriverError::of("cuEventElapsedTime"))?;
         Ok(f64::from(milliseconds) / 1e3)

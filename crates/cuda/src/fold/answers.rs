@@ -17,7 +17,8 @@ pub(crate) struct Arrivals(Mutex<Option<Pinned<u32>>>);
 
 impl Arrivals {
     /// Copies the words from the device, after all queued work, and returns the result of `take`,
-    /// which reads them in the pinned buffer. `take` must not use these arrivals itself.
+    /// which reads them in the pinned buffer. `take` must not call [`Self::download`] on the same
+    /// value, which is locked.
     pub(crate) fn download<T>(
         &self,
         stream: &Stream,

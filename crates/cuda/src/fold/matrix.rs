@@ -6,7 +6,7 @@ use spirea_backend::{BackendError, FileLayout, PanelLayout, QUAD_BYTES};
 
 use crate::driver::{Buffer, Device};
 
-/// Quads that kernels read behind the last panel; their content does not matter.
+/// Number of quads that kernels may read after the last panel; their content does not matter.
 pub(super) const QUADS_BEHIND: usize = 31;
 
 /// Database matrix in a device's memory, in the unchanged panel layout.
@@ -31,22 +31,21 @@ impl CudaMatrix {
         matrix.loaded()
     }
 
-    /// Returns the matrix once all work that loads it is queued on the main stream: scans wait for
-    /// that work.
+    /// Makes scans wait for the work queued on the main stream, and returns the matrix. All work
+    /// that loads the matrix must be queued there before.
     pub(crate) fn loaded(self) -> Result<Self, BackendError> {
         self.device().scans().after(&self.device().main())?;
         Ok(self)
     }
 
-    /// Allocates a matrix that stays ([`Device::hold`]), with zeros behind it.
+    /// Allocates a matrix outside the pool ([`Device::hold`]), followed by zeros.
     pub(crate) fn held(device: &Arc<Device>, layout: PanelLayout) -> Result<Self, BackendError> {
         let bytes = device.hold(layout.bytes() + QUADS_BEHIND * QUAD_BYTES)?;
         device.main().zero(&bytes.range(layout.bytes()..bytes.len()))?;
         Ok(Self { layout, bytes })
     }
 
-    /// Allocates a matrix that is computed from queries; the matrix and the room behind it are
-    /// zero.
+    /// Allocates a matrix that is computed from queries; the matrix and the room after it are zero.
     pub(crate) fn zeros(device: &Arc<Device>, layout: PanelLayout) -> Result<Self, BackendError> {
         let bytes = device.alloc(layout.bytes() + QUADS_BEHIND * QUAD_BYTES)?;
         device.main().zero(&bytes.all())?;

@@ -25,7 +25,7 @@ pub use plan::ScalarFoldPlan;
 #[derive(Debug)]
 pub struct CudaFolded {
     words: Buffer<u32>,
-    /// End of a computation on another stream than the main one.
+    /// End of the computation, if it runs on a stream other than the main one.
     computed: Option<Event>,
 }
 
@@ -35,9 +35,10 @@ impl CudaFolded {
         Self { words, computed: None }
     }
 
-    /// Wraps answers whose computation is at the end of `stream`.
+    /// Wraps answers whose computation is the last work queued on `stream`.
     fn of(stream: &Stream, words: Buffer<u32>) -> Result<Self, BackendError> {
-        // First: without an event for the main stream to wait for, `stream` frees the words.
+        // Recorded first: if recording fails, the main stream has no event to wait for, so `stream`
+        // must free the words.
         let computed = Some(stream.record()?);
         Ok(Self { words: words.freed_by_main(), computed })
     }
@@ -58,7 +59,7 @@ impl CudaFolded {
 impl Drop for CudaFolded {
     /// Frees the words after their computation.
     fn drop(&mut self) {
-        // A lost device returns nothing but errors.
+        // A lost device returns only errors.
         let _ = self.wait();
     }
 }
@@ -117,7 +118,8 @@ impl CudaBackend {
         let batch = layout.batch_of(queries.count())?;
         let plan = ScalarFoldPlan::with_kernel(device, kernel, layout, batch)?;
         let stream = match kernel {
-            // Its blocks are short and leave room: the main stream expands and packs meanwhile.
+            // The vector kernel's blocks are short and leave room on the processors. The main
+            // stream can expand and pack at the same time.
             ScalarFoldKernel::Vector => device.scans(),
             // Blocks of the tensor cores take whole processors, each for a long time.
             ScalarFoldKernel::Mma | ScalarFoldKernel::Wgmma => device.main(),
@@ -142,8 +144,8 @@ impl Backend for CudaBackend {
         self.id
     }
 
-    /// Runs on the global thread pool, which also fills pinned memory, and a single call on the
-    /// caller's thread.
+    /// Runs the calls on the global thread pool, which also fills pinned memory. Runs a single call
+    /// on the caller's thread.
     fn each(&self, count: usize, work: &(dyn Fn(usize) + Sync)) {
         match count {
             1 => work(0),
@@ -193,7 +195,8 @@ impl Backend for CudaBackend {
         Ok(CudaFolded::new(self.device().upload(&words)?))
     }
 
-    /// Uses `scalar_fold` and not transforms: the hint is computed only once for a database.
+    /// Uses `scalar_fold` instead of transforms, because the hint is computed only once for a
+    /// database.
     fn module_fold(&self, matrix: &CudaMatrix, a: RingMatrix<'_>) -> Result<Vec<u32>, BackendError> {
         module::module_fold(matrix, a)
     }

@@ -16,7 +16,8 @@ const THREADS: usize = 256;
 const VECTOR_PANELS: usize = THREADS / 32;
 /// Quads of a panel in a block of the vector kernels (`PIECE_QUADS` in scalar_fold_vector.cu).
 const VECTOR_QUADS: usize = 512;
-/// Quads that such a block takes in a round; the last round may go beyond the panel.
+/// Quads that a block of the vector kernels takes in a round; the last round may go beyond the
+/// panel.
 const VECTOR_ROUND_QUADS: usize = 16;
 /// Quads of a step, and queries and words of a tile (scalar_fold.cuh).
 const STEP_QUADS: usize = 8;
@@ -153,9 +154,9 @@ impl ScalarFoldPlan {
     /// Queues the work on `stream`. `queries` and `answers` follow one another, as in
     /// [`spirea_backend::Backend::scalar_fold`].
     ///
-    /// On a stream other than the main one, the caller must order the work after whatever fills the
-    /// buffers, and before whatever drops them or this plan ([`Stream::after`]). Runs of one plan
-    /// share its scratch memory, so only one stream may run it at a time.
+    /// On a stream other than the main one, the caller must order the work after the work that
+    /// fills the buffers, and before the buffers or this plan are dropped ([`Stream::after`]). Runs
+    /// of one plan share its scratch memory, so only one stream may run it at a time.
     ///
     /// # Errors
     /// [`BackendError::Shape`] if a shape differs from the plan's; the device's error.
@@ -216,9 +217,10 @@ impl ScalarFoldPlan {
         {
             return Err(self.refused(queries, answers));
         }
-        // Behind these rows are other rows, or the room behind the matrix: kernels may read there.
+        // These rows are followed by other rows, or by the room after the matrix: kernels may read
+        // there.
         let bytes = matrix.bytes().range(first * columns..last * columns);
-        // Blocks add their sums to the answers.
+        // The answers must begin with zeros, because blocks add their sums to them.
         stream.zero(answers)?;
         match &self.work {
             Work::Vector { kernel, grid } => {
@@ -298,7 +300,7 @@ fn tensor(
 fn piece(blocks: usize, stages: usize, kernel: &TensorKernel, processors: usize) -> usize {
     /// Blocks wanted for each processor, so that a last, incomplete wave costs little.
     const WAVES: usize = 16;
-    /// Least number of quads of a piece, so that beginnings and ends cost little.
+    /// Minimum number of quads of a piece, so that the start and the end of a piece cost little.
     const LEAST_QUADS: usize = 512;
     let pieces =
         (WAVES * processors / blocks).clamp(1, (stages * kernel.stage_quads()).div_ceil(LEAST_QUADS));

@@ -25,8 +25,8 @@ pub struct OfBatch<T> {
 pub type GroupLeaves = OfBatch<Leaves>;
 /// Selectors of each query, on its device or on all devices.
 pub type GroupSelectors = OfBatch<Selectors>;
-/// Ciphertexts of each query: all of them on the query's device, or on each device those of its
-/// rows.
+/// Ciphertexts of each query: either all of them on the query's device, or on each device the
+/// ciphertexts of its rows.
 pub type GroupCiphertexts = OfBatch<Ciphertexts>;
 /// Matrix of each query, on its device or on all devices.
 pub type GroupMatrices = OfBatch<Vec<CudaMatrix>>;
@@ -46,7 +46,8 @@ impl<T> OfBatch<Option<T>> {
     }
 }
 
-/// Plaintext polynomials: all of them on each device, encoded once and copied; or divided by rows.
+/// Plaintext polynomials. Either each device has all of them, encoded once and copied, or they are
+/// divided by rows.
 #[derive(Debug)]
 pub struct GroupPlain(pub(super) ByMember<Plain>);
 
@@ -56,8 +57,8 @@ impl DeviceGroup {
         self.strategy.of_plain(self.share(member)).competitors(rows)
     }
 
-    /// Sends ciphertexts (values) of `queries` queries, as many of each, to devices: those of the
-    /// queries whose places `own` returns for a device.
+    /// Sends ciphertexts (values) of `queries` queries, the same number for each query, to the
+    /// devices. Each device gets the ciphertexts of the queries whose places `own` returns for it.
     pub(super) fn sent(
         &self,
         tables: &[Tables],
@@ -101,8 +102,8 @@ impl DeviceGroup {
         Ok(OfBatch { queries: batch.queries, parts })
     }
 
-    /// Copies the leaves of all queries to every device, each query's from the device that expanded
-    /// it.
+    /// Copies the leaves of all queries to every device. The leaves of a query come from the device
+    /// that expanded it.
     pub(super) fn gather(
         &self,
         tables: &[Tables],
@@ -123,8 +124,8 @@ impl DeviceGroup {
         Ok(GroupLeaves { queries: expanded.queries, parts })
     }
 
-    /// Encodes polynomials that every device has in full: the first device encodes them, the others
-    /// copy.
+    /// Encodes polynomials that every device has in full. The first device encodes them, and the
+    /// other devices get copies.
     pub(super) fn encode_once(
         &self,
         tables: &[Tables],
@@ -221,9 +222,9 @@ impl DeviceGroup {
         if self.strategy == Strategy::Gather && queries > 0 { self.gather(tables, &made) } else { Ok(made) }
     }
 
-    /// Reorders products with several matrices whose rows are divided. Each device has its rows of
-    /// the first matrix, then of the second, and so on; afterwards it has the rows that it would
-    /// have of one matrix with all rows.
+    /// Reorders products with several matrices whose rows are divided. Before, each device has its
+    /// rows of the first matrix, then of the second, and so on. Afterwards it has the rows that it
+    /// would have if all rows belonged to one matrix.
     pub(super) fn in_order(
         &self,
         tables: &[Tables],
@@ -231,8 +232,8 @@ impl DeviceGroup {
         products: &GroupCiphertexts,
     ) -> Result<GroupCiphertexts, BackendError> {
         let rows_of = |plain: &GroupPlain, member: usize| plain.0[member].as_ref().map_or(0, Plain::rows);
-        // For each piece of rows: its device, its place there, and its place in the order of all
-        // rows.
+        // Pieces of rows, each with its device, its place on this device, and its place in the
+        // order of all rows.
         let mut pieces = Vec::new();
         let (mut places, mut rows) = (vec![0; self.members.len()], 0);
         for plain in plain {
@@ -270,7 +271,7 @@ impl DeviceGroup {
     }
 }
 
-/// Unwraps a part that must be on this device; an error if it is on another one.
+/// Unwraps a part that must be on this device. Returns an error if the part is on another device.
 pub(super) fn here<T>(part: Option<T>) -> Result<T, BackendError> {
     part.ok_or_else(|| BackendError::Shape("not on the device that wants it".into()))
 }

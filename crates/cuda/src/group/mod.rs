@@ -12,15 +12,15 @@
 //!
 //! A query *on one device* is on device `i mod n`, where `i` is its place in the batch.
 //! - Under `Aggregate` and `Gather` each device plays its share of the tournament. The winners, one
-//!   ciphertext for each device and query, meet on the first device.
+//!   ciphertext for each device and query, are collected on the first device.
 //! - The ciphertexts that are switched into a matrix go to the device of the next steps. Under the
 //!   first two strategies they are on the query's device already. Under the others each device gets
 //!   all ciphertexts, holds the whole matrix, which is small, and encodes its rows of the
 //!   polynomials.
-//! - Leaves are rotated, and expanded further, where they were expanded.
+//! - The device that expands a query also rotates the leaves and expands them further.
 //! - If there are several matrices of polynomials, their rows are exchanged after the fold, so that
 //!   each device has consecutive rows of all matrices. A device adds up rotated ciphertexts itself
-//!   if it has whole sums; otherwise all of them meet on the first device.
+//!   if it has all terms of its sums; otherwise all ciphertexts are collected on the first device.
 //! - Shares of rows for two servers (`share_fold`) are summed on the host: an answer is one row.
 
 mod batch;
@@ -137,8 +137,8 @@ impl DeviceGroup {
 }
 
 /// Copies values to another device's memory (or within one). The copy is ordered after the work
-/// queued on the source, and before later work there, so the host does not wait for either side.
-/// The driver copies through the host if it must.
+/// queued on the source, and before later work on the destination, so the host waits for neither
+/// device. The driver copies through the host if it must.
 fn transfer<T: Pod>(from: &View<'_, T>, to: &View<'_, T>) -> Result<(), DriverError> {
     let (source, target) = (from.device().main(), to.device().main());
     target.after(&source)?;

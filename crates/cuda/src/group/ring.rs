@@ -1,5 +1,5 @@
-//! The ring steps: queries are divided, or rows of polynomials are divided and the winners of the
-//! tournament meet.
+//! The ring steps. Either queries are divided, or rows of polynomials are divided and the winners
+//! of the tournament are collected on one device.
 
 use std::sync::Arc;
 
@@ -25,8 +25,9 @@ impl RingBackend for DeviceGroup {
     type Selectors = GroupSelectors;
     type Matrices = GroupMatrices;
 
-    /// Returns the least device's memory if rows are divided, because every device then needs the
-    /// leaves of all queries. Otherwise each device adds memory for its own queries.
+    /// Returns the smallest limit of any device if rows are divided, because every device then
+    /// needs the leaves of all queries. Otherwise multiplies this limit by the number of devices,
+    /// because each holds only its own queries.
     fn leaves_memory(&self) -> u64 {
         let least = self.members.iter().map(CudaBackend::leaves_memory).min().unwrap_or(0);
         if self.strategy.divides_plain() { least } else { least.saturating_mul(self.members.len() as u64) }
@@ -135,7 +136,7 @@ impl RingBackend for DeviceGroup {
     }
 
     /// Adds up each device's own ciphertexts. If a sum's ciphertexts are on several devices, all
-    /// ciphertexts meet on the first device that has any.
+    /// ciphertexts are collected on the first device that has any.
     fn sum_rotated(
         &self,
         tables: &Vec<Tables>,
@@ -160,8 +161,8 @@ impl RingBackend for DeviceGroup {
         Ok(OfBatch { queries: keys.len(), parts: parts.collect::<Result<_, BackendError>>()? })
     }
 
-    /// Adds words to each device's own ciphertexts; if rows are divided, these words follow those
-    /// of the devices before it.
+    /// Adds words to each device's own ciphertexts; if rows are divided, a device's words follow
+    /// those of the preceding devices.
     fn add_bodies(
         &self,
         tables: &Vec<Tables>,
@@ -210,8 +211,8 @@ impl RingBackend for DeviceGroup {
         })
     }
 
-    /// Plays the rounds of each device's rows. If rows are divided, the winners then meet on the
-    /// first device that has any, which plays the remaining rounds.
+    /// Plays the rounds of each device's rows. If rows are divided, the winners are then collected
+    /// on the first device that has any. This device plays the remaining rounds.
     fn rgsw_fold(
         &self,
         tables: &Vec<Tables>,

@@ -1,4 +1,5 @@
-//! Folds of byte matrices: queries are divided, or rows are divided and the answers exchanged.
+//! Folds of byte matrices. Either queries are divided, or rows are divided and the answers are
+//! exchanged.
 
 use std::ops::Range;
 

@@ -1,5 +1,5 @@
-//! Folds by shares of distributed point functions: keys are divided, or rows are divided and the
-//! answers added up.
+//! Folds by shares of distributed point functions. Either keys are divided, or rows are divided and
+//! the answers are added up.
 
 use std::ops::Range;
 

@@ -11,7 +11,8 @@ use crate::driver::{Device, Grid};
 /// Rounds of instructions.
 const ROUNDS: u32 = 2;
 
-/// Returns the word that a thread of the first block keeps: `run_chains` in `rates.cu`.
+/// Returns the word that a thread of the first block keeps, computed like `run_chains` in
+/// `rates.cu`.
 fn chain(instruction: Instruction, thread: u32) -> u32 {
     let wide = instruction == Instruction::MultiplyAddWide;
     let step = |own: u64, next: u64| {
@@ -78,8 +79,8 @@ pub(super) fn memory(device: &Arc<Device>) -> Result<(), SelfTestError> {
     equal("rate_read", &stream.read(&sink.all())?, expected)
 }
 
-/// Checks the products of a rate's tensor cores: sums of no rounds are zeros, and those of two
-/// rounds are other than those of one.
+/// Checks the products of a rate's tensor cores: sums of no rounds are zeros, and sums of two
+/// rounds differ from sums of one round.
 fn tensor(device: &Arc<Device>, name: &'static str, grid: Grid) -> Result<(), SelfTestError> {
     let (stream, kernel) = (device.main(), device.kernel(name)?);
     let sums = |rounds: u32| {

@@ -1,4 +1,4 @@
-//! Measured peak rates of a device: the floors that steps are compared with.
+//! Measured peak rates of a device. Lower bounds on the times of steps follow from them.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -7,7 +7,8 @@ use super::fill;
 use crate::args;
 use crate::driver::{Arg, Buffer, ByteProduct, Compute, Device, DriverError, Grid, Pinned, Stream, View};
 
-/// Repetitions of a measurement. The best counts: a limit is the rate of an undisturbed run.
+/// Repetitions of a measurement. The best run counts, because a limit is the rate of an undisturbed
+/// run.
 const RUNS: usize = 5;
 /// For kernels that run instructions in rounds: threads of a block, and blocks on a processor.
 pub(super) const THREADS: usize = 512;
@@ -38,7 +39,7 @@ pub enum Instruction {
     Add,
     /// Bitwise function of three words.
     Logic,
-    /// Bytes of two words.
+    /// Selection of bytes from two words.
     Permute,
     /// Shift of 64 bits.
     Shift,
@@ -97,7 +98,7 @@ pub struct Rates {
     device: Arc<Device>,
     stream: Stream,
     sink: Buffer<u32>,
-    /// Least duration of a run, in seconds.
+    /// Minimum duration of a run, in seconds.
     seconds: f64,
 }
 

@@ -272,7 +272,7 @@ fn wgmma(device: &Arc<Device>, kernel: &'static str, columns: usize) -> Result<(
     Ok(())
 }
 
-/// Checks `mma` of bits: random tiles, and tiles with no, all and alternating ones.
+/// Checks `mma` of bits: random tiles, and tiles with only zeros, only ones, and both in turn.
 fn common_ones(device: &Arc<Device>) -> Result<(), SelfTestError> {
     const TILES: usize = 100;
     let (mut a, mut b) = (random(12, TILES * 128), random(13, TILES * 64));

@@ -2,10 +2,10 @@
 //! `double-pack`.
 //!
 //! The answers of a fold and their values are large (80 and 240 MiB for 1280 columns and 16,384
-//! rows). Room for two blocks of them, and for the polynomials, is allocated for the first query
-//! and reused by every later one: the main stream computes a query's product before the room is
-//! filled again (VIPIR section 4.4). Blocks alternate between two streams, so that one block is
-//! folded while another is transformed. The host only queues work.
+//! rows). Memory for two blocks of them, and for the polynomials, is allocated for the first query
+//! and reused by every later query. This is safe because the main stream computes a query's product
+//! before the memory is filled again (VIPIR section 4.4). Blocks alternate between two streams, so
+//! that one block is folded while another is transformed. The host only queues work.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -37,8 +37,8 @@ pub struct Columns {
 struct Room {
     ring: Arc<Ring>,
     folded: FoldedBlocks,
-    /// Plans for the columns, each for as many columns as it takes. The plans hold the columns in
-    /// the form that their kernel multiplies by.
+    /// Plans, each for at most [`MAX_BATCH`] of the columns. A plan holds its columns in the form
+    /// that its kernel multiplies by.
     plans: Vec<ScalarFoldPlan>,
     lanes: Vec<Lane>,
     plain: Plain,
@@ -148,8 +148,8 @@ impl Room {
             ends::encode_words(tables, &lane.stream, &lane.answers, columns.count, rounding, &lane.values)?;
             self.plain.store_on(&lane.stream, tables, block, 1, &lane.values)
         });
-        // Also after a failure: buffers that are dropped or reused on the main stream must come
-        // after the lanes.
+        // The main stream waits also after a failure: it may drop or reuse buffers only after the
+        // work of the lanes.
         self.lanes.iter().try_for_each(|lane| main.after(&lane.stream))?;
         queued
     }

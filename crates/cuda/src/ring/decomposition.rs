@@ -7,10 +7,10 @@
 //! unsigned ones.
 //!
 //! - [`Gadget::Residues`]: the field is the residue times (q/q_i)^-1, plus (q_i - 1)/2, modulo q_i.
-//! - [`Gadget::Digits`]: all residues plus those of h = (q - 1)/2, so that x + h in [0, q) stands
-//!   for the centred x. Its mixed-radix digits (Garner) give it as a number of 32-bit words. Adding
-//!   one constant then subtracts h again, rounds the dropped bits, and turns every signed digit
-//!   into an unsigned field.
+//! - [`Gadget::Digits`]: the residues of h = (q - 1)/2 are added to those of x, so that x + h in
+//!   [0, q) stands for the centred x. The mixed-radix digits (Garner) of x + h are converted to a
+//!   number of 32-bit words. Adding one constant then subtracts h again, rounds the dropped bits,
+//!   and turns every signed digit into an unsigned field.
 
 use bytemuck::{Pod, Zeroable};
 use spirea_backend::BackendError;
@@ -19,7 +19,7 @@ use spirea_math::{Gadget, Ring};
 use super::primes::{MOST_PRIMES, Prime};
 use super::twiddles::Factor;
 
-/// Maximum number of digits of a gadget: kernels have constants for that many.
+/// Maximum number of digits of a gadget, limited by the constants that kernels take.
 const MOST_DIGITS: usize = 24;
 /// Value of `own` for a digit that is no limb's own residue.
 const NONE: u32 = u32::MAX;
@@ -58,8 +58,8 @@ pub(super) struct Decomposition {
     pub levels: usize,
     pub constants: Constants,
     /// Factors of the keys in Montgomery products, `[digit][limb]`: 2^64, so that a factor of 2^32
-    /// remains in the keys. For a limb's own digit, also the constant by which the limb's values
-    /// differ from the digit.
+    /// remains in the keys. The factor for a limb's own digit also includes the constant by which
+    /// the limb's values differ from the digit.
     pub key_factors: Vec<u32>,
 }
 

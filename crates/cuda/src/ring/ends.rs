@@ -20,7 +20,8 @@ use crate::fold::{Arrivals, CudaMatrix};
 /// Bytes of values that are transformed at once, in whole rows.
 const CHUNK: usize = 64 << 20;
 
-/// Implements `encode`: the device transforms and stores some rows while the host fills the next.
+/// Implements `encode`: the device transforms and stores some rows while the host fills the next
+/// rows.
 pub(super) fn encode(
     tables: &Tables,
     rows: usize,
@@ -47,7 +48,8 @@ pub(super) fn encode(
         polynomials.for_each(|(j, words)| {
             fill(first + j / columns, j % columns, bytemuck::cast_slice_mut(words));
         });
-        // The rows before have arrived on the device, so their pinned memory may be filled again.
+        // Waits until the previous rows have arrived on the device, so that their pinned memory may
+        // be filled again.
         stream.synchronize()?;
         stream.upload_pinned(
             pinned,
@@ -57,7 +59,7 @@ pub(super) fn encode(
         encode_words(tables, &stream, &coefficients, rows * columns, Rounding::NONE, &values)?;
         plain.store(tables, first, rows, &values)
     });
-    // Also after a failure: the pinned memory must live until it is copied.
+    // Waits also after a failure, because the pinned memory must live until it is copied.
     stream.synchronize()?;
     encoded?;
     Ok(plain)
@@ -72,7 +74,7 @@ pub(super) struct Rounding {
 }
 
 impl Rounding {
-    /// For words that are coefficients already.
+    /// Rounding that changes nothing, for words that are coefficients already.
     pub(super) const NONE: Self = Self { half: 0, dropped: 0 };
 
     /// Rounds to the upper `bits` bits (1 to 31), like [`spirea_backend::centred`].
@@ -235,7 +237,7 @@ pub(super) fn mod_switch(
     parts.iter().try_for_each(|part| check_batches(queries, part.queries()))?;
     let switch = switching(tables, bits)?;
     let words_of = |part: &Ciphertexts| part.count() * bits.bytes(tables.degree()) / 4;
-    // Order: part by part, then query by query.
+    // The bytes are ordered by part, then by query.
     let switched = tables.device.alloc::<u32>(parts.iter().map(|part| queries * words_of(part)).sum())?;
     let mut end = 0;
     for part in parts.iter().filter(|part| queries * part.count() > 0) {

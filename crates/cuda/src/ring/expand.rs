@@ -81,10 +81,10 @@ fn expand_roots(
     Ok(leaves)
 }
 
-/// Returns the first level of the subtrees. The last nodes that split in one subtree, counted over
-/// all queries, must fill every processor twice with the two blocks that it holds, or half of the
-/// L2 cache, whichever is more. With that many queries or leaves, a subtree's intermediate nodes
-/// stay in the cache; with few, the whole tree is one subtree.
+/// Returns the first level of the subtrees. Subtrees are so large that the last nodes that split in
+/// one subtree, over all queries, satisfy two conditions. They give each processor two rounds of
+/// two blocks, and they fill half of the L2 cache. With many queries or leaves, a subtree's
+/// intermediate nodes stay in the cache. With few, the whole tree is one subtree.
 fn first_of_subtrees(
     expansion: Expansion,
     queries: usize,
@@ -207,9 +207,9 @@ mod tests {
         let (expansion, bytes) = (Expansion::covering(1024), 96 << 10);
         let top =
             |queries, cache, processors| first_of_subtrees(expansion, queries, bytes, cache, processors);
-        // H200: 528 blocks are more than a whole tree of one query has.
+        // On an H200, 528 blocks are more than a whole tree of one query has.
         assert_eq!([1, 2, 4, 64, 1024].map(|queries| top(queries, 60 << 20, 132)), [0, 0, 1, 5, 9]);
-        // Small device with a large cache: 512 nodes, 8 of each query.
+        // A small device with a large cache splits 512 nodes last, 8 of each query.
         assert_eq!(top(64, 96 << 20, 10), 6);
         assert_eq!(first_of_subtrees(Expansion::covering(1), 64, bytes, 60 << 20, 132), 0);
     }

@@ -15,7 +15,8 @@ pub enum Granularity {
     Pairs,
 }
 
-/// Memory that a stage accesses if it is done by operations; the granularity depends on it.
+/// Memory that a stage accesses if it is computed operation by operation; the granularity depends
+/// on this memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct WorkingSet {
     /// Number of nodes or games, of all queries.
@@ -33,8 +34,8 @@ impl WorkingSet {
     /// Returns the granularity for a stage, from its shape alone (GPIR, section 4.4): operations,
     /// as long as the L2 cache holds all their intermediate results. Operations are also chosen for
     /// fewer items than the device has processors, because blocks of whole items would leave
-    /// processors idle; the paper's devices, with large caches, reach the first bound later. Whole
-    /// stages are computed in pairs if every processor gets one.
+    /// processors idle. On the paper's devices, which have large caches, the first bound covers
+    /// more items. Whole stages are computed in pairs if every processor gets one.
     pub(super) fn granularity(self, cache: usize, processors: usize) -> Granularity {
         let bytes = self.items.saturating_mul(self.of_item).saturating_add(self.keys);
         if bytes <= cache || self.items < processors {

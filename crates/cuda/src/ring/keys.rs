@@ -87,11 +87,11 @@ impl DigitKeys {
 /// Evaluation keys of a client.
 #[derive(Debug)]
 pub struct Keys {
-    /// Key for each level, with a row for each digit of a.
+    /// Key for each level, with a row for each digit of `a`.
     pub(super) expansion: DigitKeys,
-    /// Key for each of [`Rotations::keys`], with a row for each digit of a.
+    /// Key for each of [`Rotations::keys`], with a row for each digit of `a`.
     pub(super) rotations: Option<DigitKeys>,
-    /// RGSW(s): rows for the digits of b, then for those of a.
+    /// RGSW(s): rows for the digits of `b`, then for those of `a`.
     pub(super) conversion: Option<DigitKeys>,
 }
 

@@ -3,7 +3,7 @@
 use bytemuck::{Pod, Zeroable};
 use spirea_math::Modulus;
 
-/// Maximum number of primes of a ring: kernels keep registers for that many.
+/// Maximum number of primes of a ring, limited by the registers that kernels keep for them.
 pub(super) const MOST_PRIMES: usize = 4;
 
 /// Prime with the constants of Montgomery's method (`modular.cuh`).

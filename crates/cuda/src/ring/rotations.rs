@@ -38,8 +38,8 @@ fn checked<'a>(
     })
 }
 
-/// First ciphertext of a query that a step reads or writes: its number among the given ciphertexts
-/// or among the computed ones.
+/// Number of the first ciphertext of a query that a step reads or writes, among the given
+/// ciphertexts or among the computed ones.
 #[derive(Clone, Copy)]
 enum Place {
     Given(usize),
@@ -93,7 +93,7 @@ fn run(
 }
 
 /// Implements `rotate`: computes the chunks' images under powers of 5, one power after another,
-/// then all of those with the other sign. The first step reads the leaves, and also copies the
+/// then all images with the opposite sign. The first step reads the leaves, and also copies the
 /// chunks to the place of the images.
 pub(super) fn rotate(
     tables: &Tables,
@@ -106,7 +106,8 @@ pub(super) fn rotate(
     let (powers, of_chunk) = (rotations.steps(), rotations.small() as u32);
     let [by_step, by_sign, _] = rotations.keys(tables.degree()).map(|exponent| exponent as u32);
     let step = |number: usize| {
-        // Leaves follow one another; later steps read chunks that lie between their images.
+        // In the first step the chunks are consecutive leaves. Later steps read chunks that lie
+        // between their images.
         let (leaves, source_stride, keeps) = if number == 0 { (true, 1, 1) } else { (false, of_chunk, 0) };
         let image = |i: usize| if leaves { Place::Given(i) } else { Place::Made(i) };
         let common =

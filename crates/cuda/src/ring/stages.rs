@@ -54,8 +54,8 @@ pub(super) const GAMES: Kernels = Kernels {
     two: Some(by_degree!("ring_two_games")),
 };
 
-/// Stage: the same number of items for each query of a batch, whose digits are multiplied by the
-/// query's key.
+/// Stage: multiplies the digits of items by their query's key. Each query of the batch has the same
+/// number of items.
 pub(super) struct Stage<Query> {
     /// Number of items of each query.
     pub items: usize,
@@ -113,8 +113,8 @@ impl Work<'_> {
         let working_set = self.working_set(queries.len());
         let chosen = working_set.granularity(self.tables.cache, self.tables.processors());
         let granularity = self.tables.granularity.unwrap_or(chosen);
-        // Recombination has the most blocks beyond the first dimension among the kernels by
-        // operations.
+        // Among the kernels for [`Granularity::Operations`], recombination has the most blocks
+        // beyond the first dimension.
         let of_query = match granularity {
             Granularity::Operations => self.items.saturating_mul(self.kernels.sources),
             Granularity::Stages | Granularity::Pairs => 1,
@@ -273,8 +273,8 @@ mod tests {
 
             let expected = found(Granularity::Operations, 100).unwrap();
             emulation.reset();
-            // Blocks of a query: one for a node, four for its two games for a selector, two for its
-            // last game.
+            // A query needs one block for a node, four blocks for the two games that make a
+            // selector, and two blocks for the last game.
             assert!(found(Granularity::Operations, 4).unwrap() == expected);
             assert_eq!(launches(["ring_split_children", "ring_game_sums"]), [2, 5 + 3]);
             assert!(matches!(found(Granularity::Operations, 3), Err(BackendError::Shape(_))));

@@ -65,7 +65,7 @@ pub struct Tables {
     montgomery: Twiddles,
     /// Powers of the 2N-th root, `[limb][N]`, with the exponent's bits reversed.
     powers: Buffer<Factor>,
-    /// 1 for each limb; the product with it reduces any word.
+    /// The factor 1 for each limb; a product with this factor reduces any word.
     pub(super) ones: Buffer<Factor>,
     /// Scale of bodies, `[bits][limb]`, for every number of bits.
     pub(super) body_scales: Buffer<Factor>,
@@ -130,7 +130,7 @@ impl Tables {
         Self { granularity: Some(granularity), ..self }
     }
 
-    /// Sets the bytes of the L2 cache that stages count on: others may use a part of the cache.
+    /// Sets the bytes of the L2 cache that stages count on: other work may use a part of the cache.
     pub fn with_cache(self, bytes: usize) -> Self {
         Self { cache: bytes, ..self }
     }
@@ -185,7 +185,7 @@ impl Tables {
     }
 
     /// Returns a grid of blocks that transform. Their shared memory holds `polynomials` polynomials
-    /// of words beside the room for exchanges.
+    /// of words, and the room for exchanges.
     pub(super) fn grid(&self, blocks: [usize; 3], polynomials: usize) -> Grid {
         Grid::cube(blocks, self.degree() / COEFFICIENTS).shared(self.shared_bytes(polynomials))
     }

@@ -65,8 +65,8 @@ impl Round {
     }
 }
 
-/// RGSW encryptions of the bits of each query's index, lowest first: rows for the digits of b, then
-/// for those of a.
+/// RGSW encryptions of the bits of each query's index, lowest first. Each has rows for the digits
+/// of `b`, then for those of `a`.
 #[derive(Debug)]
 pub struct Selectors {
     queries: usize,
@@ -75,9 +75,9 @@ pub struct Selectors {
     bits: DigitKeys,
 }
 
-/// Implements `selectors`. Rows of b are the leaves themselves; rows of a are the leaves' products
-/// with the conversion key, computed as games against zeros. Consecutive queries whose keys have
-/// the same gadget are processed together.
+/// Implements `selectors`. The rows for `b` are the leaves themselves. The rows for `a` are the
+/// leaves' products with the conversion key, computed as games against zeros. Consecutive queries
+/// whose keys have the same gadget are processed together.
 pub(super) fn selectors(
     tables: &Tables,
     keys: &[&Keys],
@@ -101,9 +101,10 @@ pub(super) fn selectors(
         let players = tables.device.alloc(2 * all * one)?;
         let (products, rows) = (players.range(0..all * one), players.range(all * one..2 * all * one));
         stream.zero(&products)?;
-        // Games destroy their second ciphertext, but the leaves must stay, so they are copied. The
-        // copies are queued, one for each query, and the host does not wait: the driver promises
-        // copies of several rows at once only for memory whose rows it has laid out itself.
+        // Games destroy their second ciphertext, but the leaves must stay, so they are copied. One
+        // copy for each query is queued, and the host does not wait. A single copy of several rows
+        // is no alternative: the driver guarantees such copies only for memory whose rows it has
+        // laid out itself.
         for query in 0..queries {
             let to = rows.range(query * of_query * one..(query + 1) * of_query * one);
             stream.copy(&leaves.of(tables, query).range(first * one..end * one), &to)?;

@@ -9,7 +9,7 @@ use super::primes::Prime;
 /// which take any words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Butterfly {
-    /// Shoup's products: lazy unsigned words.
+    /// Shoup's products of unsigned words, reduced lazily.
     Shoup,
     /// Montgomery's products of signed words.
     Montgomery,

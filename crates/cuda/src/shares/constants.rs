@@ -33,8 +33,8 @@ impl Constants {
         match prf {
             PrfKind::Aes128 => {
                 words[..44].copy_from_slice(&aes_schedule(AES_KEY));
-                // The kernel adds these round keys before it rotates columns by half a word:
-                // `column` in `prf_aes.cuh`.
+                // The kernel adds these round keys before it rotates columns by half a word
+                // (`column` in `prf_aes.cuh`), so they are rotated here.
                 words[4..40].iter_mut().for_each(|word| *word = word.rotate_left(16));
             }
             PrfKind::Sha256 => words = SHA_CONSTANTS,
@@ -57,8 +57,8 @@ const fn multiply(mut a: u8, mut b: u8) -> u8 {
     product
 }
 
-/// Applies the S-box of FIPS 197, section 5.1.1: the inverse, computed as the 254th power, then an
-/// affine map.
+/// Applies the S-box of FIPS 197, section 5.1.1. Computes the inverse as the 254th power, then
+/// applies an affine map.
 const fn substitute(byte: u8) -> u8 {
     let (mut inverse, mut i) = (1, 0);
     while i < 254 {

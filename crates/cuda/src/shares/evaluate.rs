@@ -92,7 +92,7 @@ impl CudaBackend {
         Ok((blocks * THREADS) as f64 * f64::from(leaves) * of_leaf as f64 / seconds)
     }
 
-    /// Returns the last seeds of the chains of leaves that [`CudaBackend::prf_rate`] computes, of
+    /// Returns the last seed of each chain of leaves that [`CudaBackend::prf_rate`] computes, for
     /// the threads of one block. The seed of thread t is 2 t; the exclusive or of a leaf's blocks,
     /// with its lowest bit cleared, is the next seed.
     ///
@@ -154,7 +154,7 @@ impl Evaluation {
         Ok(())
     }
 
-    /// Returns the shares of the last run: key by key, leaf by leaf. Outputs behind the last point
+    /// Returns the shares of the last run: key by key, leaf by leaf. Outputs after the last point
     /// are undefined.
     ///
     /// # Errors

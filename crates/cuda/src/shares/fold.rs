@@ -76,7 +76,7 @@ fn fold_run(
     let (domain, count) = (run[0].batch.domain, run[0].keys.len());
     let machine = Machine::new(device.properties(), functions);
     let plan = FoldPlan::new(machine, domain, layout, count)?;
-    // Keys are repeated to fill a task's last group, unless no other task's keys follow.
+    // If the run has several tasks, keys are repeated to fill each task's last group.
     let padded = if run.len() == 1 { count } else { plan.group * plan.groups };
     let with_padding = |task: &Task<'_>| {
         let last = task.keys.last().expect("a task has keys").clone();

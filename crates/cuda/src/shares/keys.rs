@@ -75,8 +75,8 @@ impl DeviceKeys {
     }
 
     /// Returns the kernel argument for the keys from `first` on. Its `count` remains the number of
-    /// all keys, because the corrections of a level lie that far apart. A kernel that takes fewer
-    /// keys iterates over whole groups.
+    /// all keys, because kernels compute the places of a level's corrections from it. A kernel that
+    /// takes fewer keys iterates over whole groups.
     pub(super) fn argument_from(&self, first: usize) -> KeysArgument {
         let (count, depth) = (self.count, self.domain.depth());
         let levels = count + 2 * count * depth as usize;

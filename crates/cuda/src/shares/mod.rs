@@ -23,7 +23,7 @@ use crate::driver::Buffer;
 use crate::upload::upload_file;
 use constants::Constants;
 
-/// Bytes behind the last row that kernels read along with it.
+/// Bytes after the last row that kernels read together with the row.
 const SLACK: usize = 32;
 
 /// Rows of bytes on a device.

@@ -1,4 +1,5 @@
-//! Division of a batch into blocks: pure functions of the batch's and the device's shape.
+//! Division of a batch into blocks. All functions are pure: they depend only on the shape of the
+//! batch and on the device's properties.
 
 use spirea_backend::{BackendError, RowLayout};
 use spirea_dpf::{Domain, OutputKind};
@@ -14,15 +15,18 @@ const NODE: usize = 16;
 const STACK_LEVEL: usize = THREADS * NODE;
 /// Maximum size of the shares of a tile, in bytes.
 const TILE_SHARES: usize = 24 << 10;
-/// Fewest keys whose bits tensor cores multiply by rows. On an H100, 8 keys are faster without them
-/// and 32 with them; numbers in between were not measured.
+/// Minimum number of keys for which tensor cores multiply the keys' bits by rows. On an H100, 8
+/// keys are faster without tensor cores, and 32 keys are faster with them. Numbers in between were
+/// not measured.
 const TENSOR_KEYS: usize = 12;
-/// Keys of a product on tensor cores (`PRODUCT_KEYS` of `share_bits.cuh`), and of a group at most.
+/// Number of keys in a product on tensor cores (`PRODUCT_KEYS` of `share_bits.cuh`), and maximum
+/// number of keys in a group.
 const PRODUCT_KEYS: usize = 16;
 const TENSOR_GROUP: usize = 4 * PRODUCT_KEYS;
 /// Words of a row in a block of the products on tensor cores.
 const TENSOR_WORDS: usize = 64;
-/// Blocks of a fold for each processor: two rounds of two at a time.
+/// Number of blocks of a fold for each processor, which computes two blocks at a time in two
+/// rounds.
 const BLOCKS_PER_PROCESSOR: usize = 4;
 /// Maximum height of a thread's subtree: computing its root costs 1/256 of the subtree.
 const MAX_HEIGHT: u32 = 8;
@@ -80,9 +84,9 @@ impl Machine {
         }
     }
 
-    /// Returns the maximum height of subtrees whose stacks fit in shared memory beside `room`
-    /// bytes. Two blocks share a processor if they fit at all. (A block takes 1 KiB more than it
-    /// asks for.)
+    /// Returns the maximum height of subtrees whose stacks fit in shared memory in addition to
+    /// `room` bytes. If two blocks have room for the tables and `room`, they share a processor. (A
+    /// block takes 1 KiB more than it asks for.)
     fn max_height(self, room: usize) -> u32 {
         let fixed = self.tables + room;
         let half = (self.shared + 1024) / 2 - 1024;
@@ -106,9 +110,9 @@ fn top(keys: usize, levels: u32) -> u32 {
 /// Kernel that multiplies rows by shares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Products {
-    /// `share_fold.cuh`: each thread adds lanes of rows.
+    /// Kernel of `share_fold.cuh`: each thread adds lanes of rows.
     Lanes,
-    /// `share_bits.cuh`: tensor cores count ones. For bits and rows of whole words.
+    /// Kernel of `share_bits.cuh`, for bits and rows of whole words: tensor cores count ones.
     TensorCores,
 }
 
@@ -150,7 +154,8 @@ pub(super) struct FoldPlan {
     pub height: u32,
     /// Subtrees of a block, for each key of the group.
     pub subtrees: usize,
-    /// Number of blocks for a group, a part, and a division of rows.
+    /// Number of blocks for each combination of a group of keys, a part of the rows, and one of
+    /// `columns`.
     pub pieces: usize,
     /// Parts of a row that have blocks of their own.
     pub columns: usize,
@@ -175,12 +180,12 @@ impl FoldPlan {
         let groups = keys.div_ceil(most_keys);
         let group = keys.div_ceil(groups);
         let leaf_bytes = products.leaf_bytes(domain.output(), group);
-        // Sums in shared memory, beside the shares.
+        // Bytes of sums in shared memory, in addition to the shares.
         let sums = match products {
             Products::Lanes => 0,
             Products::TensorCores => group.div_ceil(PRODUCT_KEYS) * THREADS * NODE,
         };
-        // A subtree for each thread, but only as many as have room for their shares.
+        // One subtree for each thread, limited by the room for the subtrees' shares.
         let shares = TILE_SHARES.min(machine.shared.saturating_sub(machine.tables + sums));
         let most = (THREADS / group).min(shares / leaf_bytes).max(1);
         let others = groups.saturating_mul(layout.parts()).saturating_mul(columns);
@@ -210,7 +215,8 @@ impl FoldPlan {
         })
     }
 
-    /// Returns the plan for tops of `keys` trees that are held at once.
+    /// Returns this plan with fewer levels in the tops if the tops of `keys` trees would not fit at
+    /// once.
     pub(super) fn with_keys(self, keys: usize) -> Self {
         Self { top: top(keys, self.top), ..self }
     }

@@ -49,8 +49,8 @@ pub fn in_orders(ring: &Ring, mut test: impl FnMut()) {
     emulation().with(Config { threads, streams, ..device() }, &mut test);
 }
 
-/// Ring of half the degree, with primes of different sizes. One prime is too large for products of
-/// bytes to win.
+/// Ring of half the degree, with primes of different sizes. One prime is so large that products of
+/// words are faster than products of bytes.
 pub static SHORT: LazyLock<Arc<Ring>> = LazyLock::new(|| {
     Arc::new(Ring::new(
         2048,
@@ -85,7 +85,8 @@ pub fn polynomials(ring: &Ring, data: Data, count: usize) -> Vec<u32> {
     words
 }
 
-/// Ring with gadgets. Random words serve as keys: exact arithmetic needs no real ones.
+/// Ring with gadgets. Random words serve as keys, because a test of exact arithmetic needs no real
+/// keys.
 pub struct Case {
     pub ring: Arc<Ring>,
     pub expansion: Gadget,

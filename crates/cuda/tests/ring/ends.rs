@@ -32,8 +32,9 @@ fn switching_agrees_with_its_definition() {
     }
 }
 
-/// Adds words of folds by a matrix of other bytes as bodies: fewer than there are coefficients; for
-/// the first ciphertext alone one for each coefficient, without gaps.
+/// Adds words of a fold as bodies and returns the switched ciphertexts. Two ciphertexts get fewer
+/// words than coefficients. One ciphertext gets one word for each coefficient, without and with
+/// gaps between the queries.
 fn with_bodies<B: RingBackend>(backend: &B, case: &Case, tables: &B::Tables, bits: u32) -> Vec<u8> {
     const QUERIES: usize = 3;
     let degree = case.ring.degree();

@@ -50,8 +50,8 @@ fn a_batch_is_launched_once() {
     });
 }
 
-/// Tests that every power, all signs together, and every big rotation are one stage each, whatever
-/// the number of queries and chunks.
+/// Tests that every power, all signs together, and every big rotation are computed in one stage
+/// each, whatever the number of queries and chunks.
 #[test]
 fn a_batch_is_rotated_at_once() {
     const LEVELS: u32 = 2;
@@ -97,8 +97,8 @@ fn a_batch_is_rotated_at_once() {
     });
 }
 
-/// Tests that small stages are done by operations and large ones as a whole, and that the host
-/// never waits.
+/// Tests that a small stage runs as one kernel for each operation and a large stage as a single
+/// kernel, and that the host never waits.
 #[test]
 fn granularity_follows_the_working_set() {
     let case = Case::short();
@@ -124,7 +124,8 @@ fn granularity_follows_the_working_set() {
         };
         let tables = backend.tables(&case.ring).unwrap();
         assert_eq!(run(&tables), [2, 2, 2, 2, 0]);
-        // A single node is fewer than the device's processors, two nodes are not.
+        // The stage of one node runs operation by operation, because the device has two processors.
+        // The stage of two nodes runs as a single kernel.
         assert_eq!(run(&tables.with_cache(1 << 20)), [1, 1, 1, 1, 1]);
     });
 }

@@ -18,9 +18,9 @@ fn plain<B: RingBackend>(backend: &B, tables: &B::Tables, rows: usize, columns: 
     backend.encode(tables, rows, columns, &fill).unwrap()
 }
 
-/// Packs for a batch of clients and returns the results: the products of two matrices, their sums,
-/// products with the leaves that one leaf is expanded to, and products with ciphertexts that need
-/// no expansion.
+/// Packs for a batch of clients and returns the results. They are the products of two matrices, the
+/// sums of these products, products with the leaves that one leaf is expanded to, and products with
+/// ciphertexts that need no expansion.
 fn packed<B: RingBackend>(
     backend: &B,
     tables: &B::Tables,
@@ -37,7 +37,7 @@ fn packed<B: RingBackend>(
         clients.iter().map(|(case, data)| case.keys(backend, tables, levels, *data)).collect();
     let queries: Vec<_> = clients.iter().map(|&(_, data)| polynomials(ring, data, 2)).collect();
     let queries: Vec<(&B::Keys, &[u32])> = keys.iter().zip(queries.iter().map(Vec::as_slice)).collect();
-    // There is one leaf more than chunks, but fewer than constants.
+    // There is one leaf more than chunks, and leaves are not expanded down to constants.
     let partial = Expansion::partial(LEVELS, rotations.chunks() + 1);
     let leaves = backend.expand(tables, partial, &queries).unwrap();
     let keys: Vec<&B::Keys> = keys.iter().collect();

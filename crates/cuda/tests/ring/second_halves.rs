@@ -70,8 +70,8 @@ fn second_halves_of_other_sets_agree() {
     ]);
 }
 
-/// Tests that, between the ciphertexts of both halves, nothing is copied to the host and little
-/// from it.
+/// Tests that, between the ciphertexts of both halves, nothing is copied to the host, and little is
+/// copied from the host.
 #[test]
 fn second_halves_stay_on_the_device() {
     let case = Case::short();

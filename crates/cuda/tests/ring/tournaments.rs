@@ -35,8 +35,8 @@ fn tournaments_of_the_shorter_degree_agree() {
 }
 
 /// Plays tournaments for a batch of clients, each with its own selectors, by conversion keys of
-/// different gadgets. Returns results computed from the winners, which have gaps between them: with
-/// bodies, as matrices, and switched beside ciphertexts without gaps.
+/// different gadgets. The winners have gaps between them. Returns three results computed from them:
+/// with bodies added, as matrices, and switched together with ciphertexts without gaps.
 fn of_clients<B: RingBackend>(backend: &B, tables: &B::Tables, clients: &[(&Case, Data)]) -> Vec<u8> {
     const DEPTH: usize = 2;
     let (case, _) = clients[0];

@@ -6,7 +6,7 @@ use super::{Prf, PrfKind};
 use crate::Block;
 
 /// The cipher's key, in the order of FIPS 197: the first 16 bytes of the fractional part of pi, as
-/// in Blowfish's first round keys. Any key is suitable that nobody could choose for a purpose.
+/// in Blowfish's first round keys. A key is suitable if nobody could have chosen it for a purpose.
 pub const KEY: [u8; 16] = 0x243F_6A88_85A3_08D3_1319_8A2E_0370_7344u128.to_be_bytes();
 
 /// AES-128 with one fixed, public key: `F(s, i) = E(sigma(s + i)) + sigma(s + i)` with
@@ -21,7 +21,8 @@ pub struct Aes128;
 
 static CIPHER: LazyLock<aes::Aes128> = LazyLock::new(|| aes::Aes128::new(&KEY.into()));
 
-/// Computes the orthomorphism: sigma, and the sum of sigma and the identity, are both invertible.
+/// Computes sigma. It is an orthomorphism: both sigma and the sum of sigma and the identity are
+/// invertible.
 #[inline(always)]
 fn sigma(block: Block) -> Block {
     let (high, low) = ((block >> 64) as u64, block as u64);

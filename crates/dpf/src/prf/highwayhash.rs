@@ -24,8 +24,8 @@ const LANES: usize = 8;
 /// Bytes of a message, which is shorter than a packet of 32.
 const BYTES: u64 = 8;
 
-/// Digits of pi. A bit of the first word of a row is set where at most one of the other words has
-/// it.
+/// Digits of pi. In each row, a bit of the first word is set if at most one of the other three
+/// words has that bit.
 const MULTIPLIERS: [[u64; 4]; 2] = [
     [0xdbe6_d5d5_fe4c_ce2f, 0xa409_3822_299f_31d0, 0x1319_8a2e_0370_7344, 0x243f_6a88_85a3_08d3],
     [0x3bd3_9e10_cb0e_f593, 0xc0ac_f169_b5f1_8a8c, 0xbe54_66cf_34e9_0c6c, 0x4528_21e6_38d0_1377],
@@ -90,7 +90,8 @@ impl State {
         self.update([message, 0, 0, 0])
     }
 
-    /// Performs a step of the end of the hash, in which the state is its own packet.
+    /// Performs a step of the hash's finalisation: absorbs a permutation of the state as the
+    /// packet.
     #[inline(always)]
     fn permute(self) -> Self {
         let packet = [2, 3, 0, 1].map(|i: usize| self.v[0][i].rotate_left(32));

@@ -58,8 +58,8 @@ functions! {
 
 impl PrfKind {
     /// Returns true if the function must be chosen by name, with knowledge of [`PrfKind::trust`],
-    /// before anything runs with it. The function decides what a server can learn, and SipHash and
-    /// HighwayHash have too little evidence behind them to be chosen for their speed alone.
+    /// before anything runs with it. The function decides what a server can learn, and there is too
+    /// little evidence for SipHash and HighwayHash to choose them for their speed alone.
     pub fn needs_consent(self) -> bool {
         matches!(self, Self::SipHash24 | Self::HighwayHash)
     }

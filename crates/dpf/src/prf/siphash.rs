@@ -34,8 +34,8 @@ impl Lanes<u64, LANES, 2, 2> for SipHash24 {
     }
 }
 
-/// Computes the tag. Written without a loop where rounds differ, since the state must stay out of
-/// memory for lanes to become vectors.
+/// Computes the tag. Written without a loop where rounds differ: lanes become vectors only if the
+/// state stays in registers.
 #[inline(always)]
 fn tag(key: [u64; 2], message: u64) -> [u64; 2] {
     let mut v: [u64; 4] = std::array::from_fn(|i| CONSTANTS[i] ^ key[i % 2]);

@@ -28,8 +28,8 @@ pub trait Cipher: Copy + Default + Send + Sync + 'static {
     fn double_round(state: [u32; 16]) -> [u32; 16];
 }
 
-/// Stream cipher with 20 or 12 rounds: `F(s, i)` is the i-th 16 bytes of the keystream, of which a
-/// block has four.
+/// Stream cipher with 20 or 12 rounds: `F(s, i)` is the i-th group of 16 bytes of the keystream; a
+/// block of the keystream has four groups.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stream<C, const ROUNDS: usize>(PhantomData<C>);
 

@@ -3,7 +3,7 @@
 use spirea_dpf::prf::PrfVisitor;
 use spirea_dpf::*;
 
-/// Output with a sample value that is not zero and has bits at both ends.
+/// Output with a sample value that is not zero, and whose highest and lowest bits are set.
 pub trait Sample: Output {
     /// The sample value.
     const VALUE: Self;

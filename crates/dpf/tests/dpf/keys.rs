@@ -46,7 +46,8 @@ fn everywhere(kinds: &[PrfKind], sizes: &[u64], secrets: impl Fn(u64) -> Vec<u64
     }
 }
 
-/// Returns both ends, their neighbours and both sides of a power of two.
+/// Returns the first and the last point, their neighbours, and the points on both sides of a power
+/// of two.
 fn spread(points: u64) -> Vec<u64> {
     let middle = points.next_power_of_two() / 2;
     let mut spread: Vec<u64> = [0, 1, middle - 1, middle, points / 3, points - 2, points - 1]
@@ -79,7 +80,8 @@ fn every_function() {
     everywhere(&PrfKind::ALL, &[2, 3, 17, 64, 65, 129, 700], spread);
 }
 
-/// The keys of `point` add up to the function there, at the ends and at one more point.
+/// The keys of `point` add up to the function at `point`, at its neighbour, at the first and the
+/// last point, and at one more point.
 #[derive(Clone, Copy)]
 struct Here {
     points: u64,
@@ -130,7 +132,7 @@ fn what_is_no_domain_or_no_point_of_one_is_refused() {
     }
 }
 
-/// Keys of subtrees give what the whole key gives at their points.
+/// Keys of subtrees give the same shares as the whole key at their points.
 #[derive(Clone, Copy)]
 struct Subtrees {
     points: u64,

@@ -1,4 +1,5 @@
-//! Bytes that are no key of a domain are refused with the field's name; all others are a key.
+//! Bytes that are not a key of the domain are refused, and the error names the malformed field. All
+//! other bytes are a key.
 
 use proptest::prelude::*;
 use spirea_dpf::prf::Aes128;

@@ -1,4 +1,4 @@
-//! Each party's data look random, and the test of this notices wrongly made keys.
+//! Each party's data look random, and the same test detects wrongly made keys.
 //!
 //! No test can show that a key hides its point. This test catches the mistakes that leave the key's
 //! secrets in plain sight.
@@ -82,8 +82,8 @@ fn view<O: Output>(domain: Domain, bytes: &[u8], point: u64) -> Vec<bool> {
     of_key.chain(of_share).collect()
 }
 
-/// Returns the number of bits that are not set in half of a party's views, within six standard
-/// deviations.
+/// Returns the number of biased bits: the frequency with which they are set in a party's views
+/// differs from one half by more than six standard deviations.
 fn biased_bits<O: Sample>(fault: Fault, party: Party) -> usize {
     let domain = Domain::new(100 * O::KIND.per_leaf(), O::KIND).unwrap();
     let point = domain.points() / 3;

@@ -26,7 +26,7 @@ struct PrfVector {
 struct Blocks(Vec<(Block, Vec<Block>)>);
 
 impl Blocks {
-    /// Checks the first N blocks of `seeds` seeds, which repeat those of the vectors.
+    /// Checks the first N blocks of `seeds` seeds: the seeds of the vectors, repeated.
     fn check<const N: usize>(&self, prf: impl Prf, seeds: usize) {
         let vectors = || self.0.iter().cycle().take(seeds);
         let given: Vec<Block> = vectors().map(|(seed, _)| *seed).collect();

@@ -64,7 +64,8 @@ impl Disk {
             }
         }
         found.sort_unstable_by_key(|&(used, KeyId(id), _)| (used, id));
-        // Small compared with the expiry; otherwise a restart would forget keys in use.
+        // The lag must be small compared with the expiry; otherwise a restart would forget keys in
+        // use.
         let lag = LAG.min(budget.expiry / 8);
         let disk = Self { folder: folder.into(), index: Mutex::new(Lru::new(budget)), lag };
         for (used, id, bytes) in found {

@@ -181,7 +181,7 @@ impl<K: Copy + Eq + Hash, V> Lru<K, V> {
         self.all.amount
     }
 
-    /// Returns how many entries have left for others, and by their age.
+    /// Returns the numbers of entries that were evicted and that expired.
     pub fn departures(&self) -> Departures {
         self.departures
     }
@@ -262,7 +262,8 @@ mod tests {
         for (key, owner) in [(1, two), (2, one), (3, one)] {
             assert_eq!(insert(key, 1, owner), Some(vec![]));
         }
-        // Limits by number and by bytes, then a single entry that alone exceeds the owner's limit.
+        // Tests the limits by number and by bytes, then a single entry that alone exceeds the
+        // owner's limit.
         assert_eq!(insert(4, 1, one), Some(vec![2]));
         assert_eq!(insert(5, 10, one), Some(vec![3, 4]));
         assert_eq!(insert(6, 30, one), Some(vec![5]));
@@ -285,7 +286,7 @@ mod tests {
         assert!(lru.get(&2, after(110)).is_none());
         assert_eq!(keys(lru.expire(after(110))), [2]);
         assert!(lru.expire(after(119)).is_empty());
-        // After the clock is set back, nothing is older.
+        // After the clock is set back, no entry counts as expired.
         assert!(lru.get(&3, START).is_some());
         assert!(lru.expire(START).is_empty());
         assert_eq!(keys(lru.expire(after(199))), [1, 3]);

@@ -22,7 +22,7 @@ pub struct KeyOptions {
 /// Limits of one client; the default of each is half of the total limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClientBudget {
-    /// Sets of keys, separately in memory and in the folder.
+    /// Sets of keys; applies to memory and to the folder separately.
     pub sets: Option<usize>,
     /// Bytes of prepared keys in memory.
     pub memory_bytes: Option<u64>,
@@ -31,8 +31,8 @@ pub struct ClientBudget {
 }
 
 impl Default for KeyOptions {
-    /// Returns limits of 1 GiB of memory and no folder; with a folder 16 GiB or 65,536 sets; half
-    /// of each for one client; 30 days.
+    /// Returns the defaults: 1 GiB of memory; no folder, but limits of 16 GiB and 65,536 sets if a
+    /// folder is configured; half of each limit for one client; expiry after 30 days.
     fn default() -> Self {
         Self {
             memory_bytes: 1 << 30,

@@ -51,8 +51,8 @@ pub struct KeyRegistry {
     /// need another form.
     memory: Mutex<Lru<(KeyForm, KeyId), PreparedKeys>>,
     disk: Option<Disk>,
-    /// Lock held while keys are prepared and files are changed, so that two requests never do the
-    /// same work, and memory for preparing keys is taken once at a time.
+    /// Lock held while keys are prepared and files are changed. Two requests therefore never do the
+    /// same work, and only one set of keys at a time takes memory for its preparation.
     turn: Mutex<()>,
     clock: Clock,
     lookups: Lookups,

@@ -47,8 +47,8 @@ pub(super) struct Computed {
 /// Answers requests together, with one outcome for each.
 ///
 /// A query that cannot be read fails the whole computation, and so does a query that triggers a
-/// defect. Each half of the requests is then answered separately, and so on, until only the
-/// requests fail that fail alone.
+/// defect. Each half of the requests is then answered separately, and so on. In the end only
+/// requests fail that would also fail alone.
 pub(super) fn answer(
     requests: &[Vec<DatabaseQueries>],
     clock: &Clock,

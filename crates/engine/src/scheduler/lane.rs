@@ -29,10 +29,11 @@ impl Lane {
         let scheduler = match self.0.get() {
             Some(scheduler) => scheduler,
             None => {
-                // The system gave no thread now but may later.
+                // The system gave no thread, but may give one later.
                 let overloaded = |_| EngineError::Overloaded { retry_after: THREAD_RETRY };
                 let made = Scheduler::of_slots(queue, Window::default(), slots()).map_err(overloaded)?;
-                // If two are created at the same time, one of them ends at once.
+                // If two requests create a scheduler at the same time, one of the schedulers ends
+                // at once.
                 self.0.get_or_init(|| made)
             }
         };

@@ -29,8 +29,8 @@ pub struct Answers {
     pub batch: usize,
     /// Times of the computation's steps, by name, if they are measured.
     pub steps: Arc<Steps>,
-    /// True if this request represents its batch in counts of batches: exactly one of the requests
-    /// computed together does.
+    /// True if this request represents its batch in counts of batches: true for exactly one of the
+    /// requests computed together.
     pub counts: bool,
 }
 
@@ -151,7 +151,8 @@ fn tell(
                 batch,
                 counts,
             });
-            // A caller that has gone wants no answer and cannot count the batch either.
+            // A caller that has gone receives no answer, so it cannot represent the batch in
+            // counts.
             counts &= reply.send(answers).is_err();
         }
     }

@@ -10,7 +10,7 @@ use std::str::FromStr;
 pub struct TraceContext {
     /// The trace.
     pub trace: [u8; 16],
-    /// The span that contains the others.
+    /// The computing span, the parent of the spans on other machines.
     pub span: [u8; 8],
 }
 

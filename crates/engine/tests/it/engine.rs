@@ -158,7 +158,7 @@ fn parts_that_do_not_belong_together_are_refused() {
     assert!(refused(Identity { table, ..identity() }, right));
 }
 
-/// Many callers at once, some of which go away: every other one gets its own answer.
+/// Many callers ask at once, and some of them go away. Each remaining caller gets its own answer.
 #[tokio::test]
 async fn many_callers_get_their_own_answers() {
     let engine = Arc::new(engine(64, Box::new(echo)));
@@ -282,7 +282,7 @@ fn the_newest_versions_of_two_bases_are_kept() {
             assert!(kept().len() >= published.len().min(2) && kept().len() <= 16);
         }
     }
-    // A database that is now held in another form takes its place in all versions.
+    // A database in another form replaces the old form in all versions.
     let newest = engine.versions("test").unwrap()[0].clone();
     let held = base(3);
     engine.replace(&held);
@@ -292,12 +292,12 @@ fn the_newest_versions_of_two_bases_are_kept() {
     );
     assert!(engine.versions("test").unwrap().iter().all(|served| !Arc::ptr_eq(served.base(), newest.base())));
     assert_eq!(kept(), published[..16]);
-    // No room behind the answering versions for a version that is too old, or that answers already.
+    // A version that is too old, or that already answers, is not added as a former version.
     for former in [Served::new(base(1), None).unwrap(), newest] {
         engine.publish_former(former);
         assert_eq!(kept(), published[..16]);
     }
-    // An older version again, as the newest.
+    // An older version is published again, as the newest.
     let older = engine.versions("test").unwrap()[3].clone();
     engine.publish(older.clone());
     assert_eq!((kept()[0], kept().len()), (*older.version(), 16));

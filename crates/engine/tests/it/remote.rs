@@ -10,7 +10,7 @@ use spirea_specimens::scripted::{Behaviour, Scripted, echo, gated, identity, que
 
 /// Time limit for any event, on a machine with much other load.
 const PATIENCE: Duration = Duration::from_secs(40);
-/// Time in which an event that must not happen is watched for.
+/// Time to wait for an event that must not happen.
 const NEVER: Duration = Duration::from_millis(200);
 
 fn version(number: u8, behaviour: Behaviour) -> Database {

@@ -100,7 +100,7 @@ fn a_request_of_two_parts_is_answered_from_both_with_one_call_each() {
     assert_eq!(answers[2], [vec![3], vec![103, 104]]);
     assert_eq!((&*base_calls.lock().unwrap(), &*delta_calls.lock().unwrap()), (&vec![3], &vec![3]));
 
-    // A second database gets no more queries at once than it takes.
+    // The second database never gets more queries at once than its limit.
     let requests = vec![both(&[1], &[1, 2, 3]), both(&[2], &[4, 5, 6])];
     let outcomes = together(&scheduler(8), requests);
     let answers: Vec<_> = outcomes.into_iter().map(|outcome| firsts(&outcome.unwrap())).collect();
@@ -130,8 +130,8 @@ fn only_the_guilty_request_of_a_batch_fails() {
                     Err(error) => assert!(i == place && is_right(&error), "{error}"),
                 }
             }
-            // One call with all requests, then one for each half; of the bad half, one for each
-            // request.
+            // The calls: one with all requests, one for each half, and one for each request of the
+            // failing half.
             let mut calls = calls.lock().unwrap().clone();
             calls.sort_unstable();
             assert_eq!(calls, [1, 1, 2, 2, 4]);
@@ -155,7 +155,7 @@ fn batches_that_failed_and_callers_that_went_are_counted_as_what_was_computed() 
     assert_eq!(counted, [(2, true), (2, false), (1, true)]);
     assert_eq!(picky.pace(), Pace::default(), "how long a failure takes tells nothing");
 
-    // The caller that represents the batch has gone, so the next caller does.
+    // The caller that represented the batch has gone, so the next caller represents it.
     let scheduler = scheduler(8);
     let (behaviour, begins, go) = gated();
     let gate = Arc::new(database(behaviour));

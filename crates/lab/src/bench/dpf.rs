@@ -1,5 +1,5 @@
 //! `spirea-lab bench dpf`: keys evaluated on their whole domain, compared with the cost of the
-//! function's calls alone.
+//! pseudorandom function's calls alone.
 
 use std::time::Instant;
 
@@ -68,7 +68,7 @@ pub fn run(request: &DpfOptions) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Median seconds for generating both keys of a point.
+/// Returns the median time for generating both keys of a point, in seconds.
 fn generation_seconds(domain: Domain, prf: PrfKind, rng: &mut SecretRng) -> anyhow::Result<f64> {
     const KEYS: usize = 200;
     let mut times = Vec::with_capacity(KEYS);

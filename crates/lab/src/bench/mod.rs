@@ -32,7 +32,7 @@ pub enum Bench {
     Hint(Options),
     /// Whole look-ups through loopback HTTP.
     Simple(Options),
-    /// The steps on rings, each against what bounds it.
+    /// The steps on rings, each compared with its limit.
     Steps(Options),
     /// Keys of distributed point functions, evaluated on their whole domain.
     Dpf(dpf::DpfOptions),
@@ -40,7 +40,7 @@ pub enum Bench {
     DpfXor(shares::ShareOptions),
     /// One server's fold by shared words, with a key for each query.
     DpfSum(shares::ShareOptions),
-    /// Processing in memory: a model of the machine beside what IM-PIR reports.
+    /// Processing in memory: a model of the machine, compared with the values that IM-PIR reports.
     Pim(pim::PimOptions),
     /// The server of any protocol, split by step.
     Protocol(protocol::ProtocolOptions),
@@ -60,10 +60,10 @@ pub struct Options {
     /// Threads of the server's computation; 0 for all.
     #[arg(long, default_value = "1")]
     threads: Threads,
-    /// Timed runs, after one that does not count.
+    /// Number of timed runs, after one warm-up run.
     #[arg(long, default_value_t = 5)]
     runs: usize,
-    /// Instruction set: portable, avx2 or avx512; the best there is by default.
+    /// Instruction set: portable, avx2 or avx512; by default the best available.
     #[arg(long)]
     isa: Option<String>,
     /// LWE set: module-1280, module-1536 or paper.

@@ -33,7 +33,8 @@ pub struct ProtocolOptions {
     /// Ring set, if not the protocol's default.
     #[arg(long)]
     ring: Option<String>,
-    /// Bins of exppack-simple, dpf-xor and dpf-sum: a query brings a record of each.
+    /// Number of bins, for exppack-simple, dpf-xor and dpf-sum: a query returns one record from
+    /// each bin.
     #[arg(long, default_value_t = 1)]
     bins: usize,
     /// Delivery of evaluation keys: registered, or per-query.
@@ -78,7 +79,7 @@ struct ProtocolReport {
     /// Time of one query's products at the instruction's peak, if bytes are multiplied by words.
     #[serde(skip_serializing_if = "Option::is_none")]
     product_seconds: Option<f64>,
-    /// Time that the planner predicts for one query, from rates measured in this process.
+    /// Time that the planner predicts for one query, based on rates measured in this process.
     predicted_seconds: f64,
     upload_bytes: usize,
     download_bytes: usize,
@@ -173,15 +174,17 @@ pub fn run(request: &ProtocolOptions) -> anyhow::Result<()> {
     }
     drop(server);
     let stored = usize::try_from(params.stored().bytes())?;
-    // Huge pages like a database's: with small pages, reading the same memory is a quarter slower.
+    // The matrix lies in huge pages, as a database does: with small pages, reading the same memory
+    // is a quarter slower.
     let limits = Limits::measure(&backend, random_matrix(&backend, options.layout()?)?.bytes())?;
-    // Folds of polynomials and of shares have other products.
+    // The products limit applies to folds of bytes only; folds of polynomials and of shares compute
+    // other products.
     let products = if matches!(params.first_fold(), FirstFold::Bytes) { options.batch } else { 0 };
     let (floor, floor_seconds) = limits.floor(stored, products);
     let read_seconds = stored as f64 / limits.bandwidth;
     let product_seconds = (products > 0).then(|| stored as f64 / limits.products);
     let batch_seconds = median(times);
-    // The second of two servers takes the same time.
+    // The second of two servers takes the same time as the first.
     for (party, &opening) in openings.iter().enumerate().skip(1) {
         answers.push(params.on().open(&timed, &files, opening)?.answer(&batch(party))?);
     }

@@ -18,8 +18,8 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    /// Measures both limits. The memory limit is the rate of only reading `bytes`, with the
-    /// benchmark's number of threads.
+    /// Measures both limits. The memory limit is the rate at which the benchmark's number of
+    /// threads reads `bytes`.
     pub fn measure(backend: &CpuBackend, bytes: &[u8]) -> anyhow::Result<Self> {
         let (isa, threads) = (backend.isa(), backend.threads());
         let one_core = rates::multiply_add_peak(isa).context("the path in use has a peak")?;
@@ -30,8 +30,8 @@ impl Limits {
         })
     }
 
-    /// Returns the lower limit for a scan of `bytes` for `batch` queries, and the time at that
-    /// limit.
+    /// Returns the name of the bottleneck of a scan of `bytes` for `batch` queries, and the scan's
+    /// time at that limit.
     pub fn floor(&self, bytes: usize, batch: usize) -> (String, f64) {
         let memory = bytes as f64 / self.bandwidth;
         let products = bytes as f64 * batch as f64 / self.products;
@@ -46,8 +46,8 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     let matrix = random_matrix(&backend, layout)?;
     let queries = random_words(layout.columns() * options.batch)?;
     // The speed of a shared machine drifts, so each run is compared with limits measured right
-    // after it. A limit is the best of several tries; for a fair comparison, the run is the best of
-    // the same number of tries.
+    // after it. A limit is the best of several tries. For a fair comparison, a run's time is the
+    // best of the same number of tries.
     let (mut times, mut floors, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
     let mut floor = String::new();
     for _ in 0..options.runs.max(1) {

@@ -148,7 +148,7 @@ fn look_ups(options: &Options, snapshot: &Snapshot, folder: &Path) -> anyhow::Re
     Ok(LookUps { query, server, network, decode })
 }
 
-/// Measurements of the same matrix without a server around it.
+/// Measurements of the same matrix without a server.
 struct Alone {
     scan_seconds: f64,
     limits: Limits,

@@ -189,8 +189,8 @@ fn steps(options: &Options, backend: &CpuBackend, set: RingSet, floors: &Floors)
         std::hint::black_box(backend.rgsw_fold(&tables, &selectors, entries)?);
         Ok(())
     })?;
-    // Forward transforms of both polynomials' digits, and inverse transforms of the sum's two
-    // polynomials.
+    // An external product needs forward transforms of the digits of both polynomials, and inverse
+    // transforms of the two polynomials of the sum.
     let product =
         (2 * selector_levels * primes) as f64 * floors.forward + (2 * primes) as f64 * floors.inverse;
     print("rgsw_fold", [ROWS, degree], 1, seconds, "transforms", (ROWS - 1) as f64 * product)
@@ -249,8 +249,8 @@ impl<'a> Packed<'a> {
         Ok(())
     }
 
-    /// Returns the bytes that a batch must read: digits and plaintexts once, and each query's
-    /// halves.
+    /// Returns the bytes that a batch must read: the digits and the plaintexts once, and the halves
+    /// of each query.
     fn bytes(&self, batch: usize) -> usize {
         let ring = self.set.ring();
         let plain = ROWS * self.packing.rotations.leaves() * ring.words();

@@ -13,7 +13,8 @@ pub type Height = u32;
 
 /// Numbers from here on belong to accounts that never exist.
 const NEVER: u64 = 1 << 40;
-/// One change in so many deletes an account, one creates an account, and the rest replace states.
+/// On average, one in `RARE` changes concerns a new account, and one in `RARE` deletes its account.
+/// All other changes replace states.
 const RARE: u64 = 16;
 
 /// A block: the changed accounts, and true for each that is deleted.
@@ -115,7 +116,7 @@ impl Accounts {
         }
     }
 
-    /// Returns an account's state behind a block; `None` if there is no such account then.
+    /// Returns an account's state after a block; `None` if the account does not exist then.
     pub fn state_at(&self, account: u64, height: Height) -> Option<String> {
         let history = self.read();
         let changes = history.changes.get(&account).map_or(&[][..], Vec::as_slice);
@@ -142,12 +143,12 @@ impl Accounts {
     }
 }
 
-/// Returns the key of an account, of the form of an address.
+/// Returns the key of an account, in the form of an address.
 pub fn key(account: u64) -> String {
     format!("0x{:016x}{:016x}{:08x}", mix(account), mix(!account), account as u32)
 }
 
-/// Permutes the numbers of 64 bits: splitmix64's finalizer (Steele, Lea and Flood, 2014).
+/// Permutes the 64-bit numbers by the finalizer of splitmix64 (Steele, Lea and Flood, 2014).
 fn mix(number: u64) -> u64 {
     let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let number = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -21,7 +21,7 @@ use super::ledger::Ledger;
 /// Number of clients of a service. Each makes one look-up at a time, so this bounds the look-ups
 /// under way; a look-up that waits for a client counts that time as latency.
 pub const CLIENTS: u64 = 16;
-/// Longest time until a block is visible, before the probe gives it up.
+/// Time after which the probe gives up on a block that is not visible.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Servers of a database, and its versions.
@@ -52,13 +52,15 @@ struct Answer {
 /// Pace of a load.
 #[derive(Clone, Copy)]
 pub enum Pace {
-    /// So many clients, each of which asks again when it has its answer.
+    /// Closed loop with this number of clients, each of which asks again as soon as it has its
+    /// answer.
     Closed(u64),
-    /// Look-ups per second, due at random times whether or not others have been answered.
+    /// Open loop with this number of look-ups per second, due at random times whether or not
+    /// earlier look-ups have been answered.
     Open(f64),
 }
 
-/// Answers of a load, and why others are missing.
+/// Answers of a load, and the reasons for missing answers.
 #[derive(Default)]
 pub struct Answers {
     answered: Vec<Answer>,
@@ -70,7 +72,7 @@ pub struct Answers {
 pub struct Judged {
     /// Number of look-ups that were due.
     pub sent: u64,
-    /// Answers with another value than their version has.
+    /// Answers whose value differs from the account's state in the version that answered.
     pub wrong: u64,
     /// Answers from versions that nobody published.
     pub unknown: u64,
@@ -78,7 +80,7 @@ pub struct Judged {
     pub lost: u64,
     /// Look-ups without an answer, by reason.
     pub errors: BTreeMap<String, u64>,
-    /// Answers from a version older than the newest when they were due.
+    /// Answers from a version older than the newest version at the time when the look-up was due.
     pub older: u64,
     /// Largest number of blocks by which an answer was older.
     pub most_blocks_older: Height,
@@ -153,9 +155,9 @@ impl Target {
         Ok((value, found.versions[0]))
     }
 
-    /// Waits for each published block until an answer comes from a version with it. Returns the
-    /// seconds from when the block went to the stream until that answer; `None` for a block that
-    /// was never seen.
+    /// For each published block, waits until an answer comes from a version that contains the
+    /// block. Returns the seconds between sending the block to the stream and this answer; `None`
+    /// for a block that was never seen.
     pub fn probe(&self, published: &Receiver<Height>, stop: &AtomicBool) -> (Vec<Option<f64>>, Answers) {
         let (mut client, mut rng) = (None, generator(0));
         let (mut seen, mut answers) = (Vec::new(), Answers::default());

@@ -1,4 +1,4 @@
-//! Versions of a service: the blocks that they contain, and the times when they came.
+//! Versions of a service: the blocks that they contain, and the times of these blocks.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -39,7 +39,7 @@ struct State {
 }
 
 impl Ledger {
-    /// Records that a block is there, and goes to the stream now.
+    /// Records that a block is sent to the stream now.
     pub fn send(&self, height: Height) {
         self.state().sent.insert(height, Instant::now());
     }
@@ -72,8 +72,8 @@ impl Ledger {
         self.state().changes.len()
     }
 
-    /// Returns the number of compactions: only these make the number of changes since the base
-    /// smaller.
+    /// Returns the number of compactions. Only a compaction reduces the number of changes since the
+    /// base.
     pub fn compactions(&self) -> usize {
         let changes: Vec<u64> = self.state().changes.values().copied().collect();
         changes.windows(2).filter(|pair| pair[1] < pair[0]).count()

@@ -30,16 +30,16 @@ use self::programs::{Programs, Stream};
 use self::report::{Memory, Outcome, Report};
 use self::service::{KINDS, Service};
 
-/// Part of the capacity that clients use.
+/// Fraction of the capacity that clients use.
 const LOAD: f64 = 0.5;
-/// Part of the time with changes for which the capacity is measured, and for which clients ask
-/// without changes; each at most [`LONGEST_PHASE`].
+/// Durations of two phases, as fractions of the time with changes: measuring the capacity, and
+/// look-ups without changes. Each is at most [`LONGEST_PHASE`].
 const PHASES: [f64; 2] = [0.1, 0.25];
 const LONGEST_PHASE: Duration = Duration::from_secs(300);
-/// Pause between looks at the servers' versions and memory. A server keeps 16 versions, so none is
-/// missed.
+/// Pause between two reads of the servers' versions and memory. A server keeps 16 versions, so no
+/// version is missed.
 const LOOK: Duration = Duration::from_millis(250);
-/// Least bytes of a state: those that make every state different, and some more.
+/// Minimum length of a state in bytes: enough to make every state different, with some padding.
 const LEAST_STATE: usize = 40;
 
 /// Options of `spirea-lab chain`.
@@ -61,7 +61,7 @@ pub struct Options {
     /// change if that is later.
     #[arg(long, default_value_t = 60.0)]
     minutes: f64,
-    /// The spirea program; by default the one beside this program.
+    /// The spirea program; by default the file spirea in the folder of this program.
     #[arg(long, value_name = "FILE")]
     spirea: Option<PathBuf>,
     /// Existing folder for the tables, about 8 times their size, which are deleted at the end; by
@@ -184,7 +184,7 @@ fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> anyhow::Result<T> {
     thread.join().map_err(|_| anyhow!("a thread was aborted by a defect"))
 }
 
-/// The part with changes.
+/// The part of the scenario in which the table changes.
 struct Traffic<'a> {
     options: &'a Options,
     programs: &'a Programs,
@@ -204,11 +204,12 @@ struct ChangedService {
     answers: Answers,
     /// Delays of the blocks until their versions were reported.
     published: Vec<f64>,
-    /// Delays of the blocks until an answer came with them, and the probe's answers.
+    /// Delays of the blocks until an answer came from a version with the block; `None` for a block
+    /// that was never seen.
     seen: Vec<Option<f64>>,
     probed: Answers,
     blocks: Height,
-    /// Times between which the compaction that was asked for ran.
+    /// Start and end of the requested compaction.
     compaction: [Instant; 2],
     memory: Vec<Memory>,
 }
@@ -284,15 +285,15 @@ impl Traffic<'_> {
             let block = accounts.next_block(self.options.changes, &mut rng);
             let lines = Arc::new(accounts.lines(&block));
             blocks = block.height;
-            // A service that failed takes no blocks any more; its error is reported at the end.
+            // A service that failed no longer receives blocks; its error is reported at the end.
             senders.iter().for_each(|sender| drop(sender.send((blocks, Arc::clone(&lines)))));
         }
         thread::sleep((began + self.duration).saturating_duration_since(Instant::now()));
         blocks
     }
 
-    /// Asks a service, probes it, streams the blocks to it, and has it compacted in the middle, or
-    /// at the first change if that is later.
+    /// Sends look-ups to a service, probes it, streams the blocks to it, and requests a compaction.
+    /// The compaction is in the middle, or at the first change if that is later.
     fn serve(
         &self,
         service: &Service,
@@ -309,7 +310,8 @@ impl Traffic<'_> {
             let (changed, first_change) = channel();
             let compacting = scope.spawn(move || {
                 thread::sleep(self.duration / 2);
-                // Before the first change there is nothing to compact. The stream may end without.
+                // Before the first change there is nothing to compact. The stream may also end
+                // without a change.
                 let _ = first_change.recv();
                 let began = Instant::now();
                 let place = ["--server", service.admin(), "--database", &target.database];
@@ -319,13 +321,13 @@ impl Traffic<'_> {
             let (sender, published) = channel();
             let reading = scope.spawn(move || -> anyhow::Result<Vec<f64>> {
                 let mut delays = Vec::new();
-                // The first line has the cursor to resume behind.
+                // The first line has the cursor to resume after, and no version.
                 for line in output.iter().skip(1) {
                     let version = Published::deserialize(&line).with_context(|| line.to_string())?;
                     target.ledger.add(&version);
                     delays.extend(target.ledger.since(version.height()));
                     let _ = changed.send(());
-                    // The probe may have given up.
+                    // The probe may have ended already.
                     let _ = sender.send(version.height());
                 }
                 Ok(delays)
@@ -350,7 +352,7 @@ fn send(stream: &mut Stream, target: &Target, blocks: &Receiver<Lines>) -> anyho
     stream.finish()
 }
 
-/// Records versions and the servers' memory again and again. Returns the memory.
+/// Repeatedly records the versions and the memory of the servers. Returns the memory.
 fn watch(services: &[Service], stop: &AtomicBool) -> anyhow::Result<Vec<Memory>> {
     let servers = || services.iter().flat_map(|service| &service.servers);
     let mut seen: Vec<Memory> = servers()

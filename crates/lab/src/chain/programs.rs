@@ -16,7 +16,7 @@ use ureq::Agent;
 
 /// Longest time until a server is ready, or has ended.
 const PATIENCE: Duration = Duration::from_secs(1800);
-/// Pause between looks at a server that is not ready.
+/// Pause between two checks of a server that is not ready.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// The program, and the folder where its processes run and log.
@@ -42,7 +42,7 @@ impl Programs {
         command
     }
 
-    /// Runs the program until it ends with success.
+    /// Runs the program to its end; an error unless it succeeds.
     pub fn run(&self, arguments: &[&str]) -> anyhow::Result<()> {
         let output = self.command(arguments).output().with_context(|| self.program.display().to_string())?;
         ensure!(
@@ -92,7 +92,8 @@ impl Programs {
     /// Starts `spirea publish --stream` to a server, with a group for each `changes` changes.
     pub fn stream(&self, admin: &str, database: &str, changes: usize) -> anyhow::Result<Stream> {
         let changes = changes.to_string();
-        // A group ends with its block, however long the block takes to arrive.
+        // With these bounds a group ends with its block, no matter how long the block takes to
+        // arrive.
         let groups = ["--every-changes", &changes, "--every-seconds", "3600"];
         let target = ["publish", "--stream", "--server", admin, "--database", database];
         let log = self.folder.join(format!("{database}-stream.log"));
@@ -183,7 +184,7 @@ impl Stream {
         self.lines.take().unwrap_or_else(|| channel().1)
     }
 
-    /// Sends lines. Waits while the stream takes none.
+    /// Sends lines. Blocks while the stream accepts none.
     pub fn send(&mut self, lines: &[u8]) -> anyhow::Result<()> {
         let sent = self.input.as_mut().map_or(Ok(()), |input| input.write_all(lines));
         sent.with_context(|| self.said())

@@ -13,7 +13,7 @@ pub struct Distribution {
     pub count: usize,
     /// Median.
     pub p50: f64,
-    /// Value that 1 in 20 exceeds.
+    /// Value that 1 in 20 values exceeds.
     pub p95: f64,
     /// Maximum.
     pub max: f64,
@@ -36,11 +36,11 @@ impl From<Vec<f64>> for Distribution {
 pub struct Memory {
     /// Name of the server.
     pub server: String,
-    /// Before the first change.
+    /// Memory before the first change.
     pub before: u64,
-    /// The most while the table changed.
+    /// Maximum while the table changed.
     pub most: u64,
-    /// At the end.
+    /// Memory at the end.
     pub end: u64,
 }
 
@@ -49,7 +49,7 @@ pub struct Memory {
 pub struct Outcome {
     /// Name of the database and of its protocol.
     pub database: String,
-    /// Look-ups per second that clients get at most, all databases asked at once.
+    /// Maximum number of look-ups per second, measured on all databases at the same time.
     pub capacity: f64,
     /// Look-ups per second of the open loop.
     pub rate: f64,
@@ -62,9 +62,10 @@ pub struct Outcome {
     pub changing: Distribution,
     /// Latencies during the compaction that the scenario asks for.
     pub compacting: Distribution,
-    /// Delays from when a block goes to the stream until its version is reported.
+    /// Delays between sending a block to the stream and the report of its version.
     pub published: Distribution,
-    /// Delays from when a block goes to the stream until a client gets an answer with it.
+    /// Delays between sending a block to the stream and the first answer from a version with the
+    /// block.
     pub visible: Distribution,
     /// Blocks that were sent and that no client saw.
     pub invisible: usize,
@@ -155,7 +156,7 @@ impl Outcome {
 }
 
 impl Report {
-    /// True if all databases hold.
+    /// True if [`Outcome::holds`] is true for all databases.
     pub fn holds(&self) -> bool {
         self.databases.iter().all(Outcome::holds)
     }

@@ -13,7 +13,8 @@ use super::clients::Target;
 use super::ledger::{Ledger, Published};
 use super::programs::{Programs, Server, Stream, requests};
 
-/// Setting of a follower. One that looks often shows what publishing and copying take.
+/// Setting of a follower: it looks for new versions often, so that its delay shows the time for
+/// publishing and copying.
 const LOOKS: (&str, &str) = ("SPIREA_FOLLOW__INTERVAL", "250ms");
 
 /// A kind of database.
@@ -22,12 +23,12 @@ pub struct Kind {
     pub name: &'static str,
     /// Number of servers.
     parties: usize,
-    /// Options of `spirea build` beside the input and the output.
+    /// Options of `spirea build` other than the input and the output.
     options: &'static [&'static str],
 }
 
-/// Databases whose clients keep no state: two servers, and one server to which each query brings
-/// its keys.
+/// Databases whose clients keep no state. One has two servers; the other has one server, and each
+/// query brings its keys.
 pub const KINDS: [Kind; 2] = [
     Kind { name: "dpf-xor", parties: 2, options: &[] },
     Kind { name: "exppack-simple", parties: 1, options: &["--keys", "per-query"] },
@@ -91,8 +92,8 @@ impl Service {
         programs.stream(self.admin(), &self.target.database, changes)
     }
 
-    /// Records the versions that the publishing server keeps: those of compactions appear only
-    /// there.
+    /// Records the versions that the publishing server keeps. Versions made by compactions appear
+    /// only in this list.
     pub fn look(&self) -> anyhow::Result<()> {
         let url = format!("{}/v1/admin/databases/{}/versions", self.admin(), self.target.database);
         let mut response = self.http.get(&url).call()?;

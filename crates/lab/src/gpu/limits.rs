@@ -58,8 +58,8 @@ impl Limits {
         results.limit("host to device", up, "bytes")?;
         results.limit("device to host", down, "bytes")?;
 
-        // The faster of two counts: a library's product, if there is a library, or tensor cores
-        // without memory traffic.
+        // Takes the faster of two rates: that of a library's product, if there is a library, and
+        // that of tensor cores without memory traffic.
         let library = if scale == Scale::Full { rates.library()? } else { None };
         let mut products = (0.0, String::new());
         for rate in [Some(rates.tensor()?), library].into_iter().flatten() {
@@ -86,23 +86,23 @@ impl Limits {
         Ok(Self { read, products, multiply_add_wide, calls })
     }
 
-    /// Bound of reading `bytes` bytes.
+    /// Returns the bound for reading `bytes` bytes.
     pub fn memory(&self, bytes: f64) -> Bound {
         Bound { floor: MEMORY.into(), seconds: bytes / self.read }
     }
 
-    /// Bound of `count` products of bytes.
+    /// Returns the bound for `count` products of bytes.
     pub fn byte_products(&self, count: f64) -> Bound {
         Bound { floor: self.products.1.clone(), seconds: count / self.products.0 }
     }
 
-    /// Bound of `count` products of words.
+    /// Returns the bound for `count` products of words.
     pub fn word_products(&self, count: f64) -> Bound {
         Bound { floor: Instruction::MultiplyAddWide.name().into(), seconds: count / self.multiply_add_wide }
     }
 
-    /// Bound of `count` products of residues of a ring: as words or, faster on some devices, as
-    /// planes of bytes.
+    /// Returns the bound for `count` products of residues of a ring. Products are computed as words
+    /// or, if the device is faster that way, as planes of bytes.
     pub fn residue_products(&self, ring: &Ring, count: f64) -> Bound {
         let planes =
             if ring.limbs().iter().all(|limb| limb.prime().value() <= 1 << 28) { 10.0 } else { 16.0 };
@@ -110,7 +110,7 @@ impl Limits {
         if bytes.seconds < words.seconds { bytes } else { words }
     }
 
-    /// Bound of `count` calls of a function.
+    /// Returns the bound for `count` calls of a function.
     pub fn calls(&self, prf: PrfKind, count: f64) -> Bound {
         Bound { floor: prf.name().into(), seconds: count / self.calls[&prf] }
     }

@@ -27,17 +27,17 @@ use results::Results;
 /// Commands of `spirea-lab gpu`.
 #[derive(Subcommand)]
 pub enum Gpu {
-    /// Measure the device's limits, and the steps and protocols beside them.
+    /// Measure the device's limits, and compare steps and protocols with them.
     Bench(BenchOptions),
 }
 
 /// Options of `spirea-lab gpu bench`.
 #[derive(Args)]
 pub struct BenchOptions {
-    /// Minutes that it takes at most: what would not end within them is skipped.
+    /// Maximum duration in minutes. Measurements that would not end within it are skipped.
     #[arg(long, default_value_t = 6.0)]
     minutes: f64,
-    /// Where the figures go; by default bench/results/DEVICE-DATE.json.
+    /// File for the figures; by default bench/results/DEVICE-DATE.json.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Only the figures whose names contain this text.
@@ -114,7 +114,8 @@ impl Bench {
             let reason = format!("of {:.1} minutes too few are left", self.seconds / 60.0);
             return self.results.skipped(what, &reason);
         }
-        // Memory that the former figure needed becomes available for a database.
+        // Frees the memory that the previous measurement used, so that it is available for a
+        // database.
         let trimmed = self.backend.device().trim(0).map_err(BackendError::from);
         let Err(error) = trimmed.map_err(Into::into).and_then(|()| measure(self)) else { return Ok(()) };
         // A measurement that does not fit the device's memory is skipped; any other error is a

@@ -144,8 +144,8 @@ fn choose(bench: &Bench, plan: &Plan) -> anyhow::Result<ProtocolParams> {
     let (free, _) = bench.backend.device().memory()?;
     loop {
         let params = ProtocolParams::choose(&choice, [1; 32], records, plan.record_bytes)?;
-        // The queries of the batch have their leaves at the same time, as far as `leaves_memory`
-        // allows. The server's stated need includes the leaves of one query.
+        // The leaves of all queries of a batch are in memory at the same time, up to
+        // `leaves_memory`. `memory_bytes` includes the leaves of one query.
         let with_one = params.memory_bytes();
         let held = params.matrix_bytes() + params.server_bytes();
         let others = (plan.batch as u64 - 1) * with_one.saturating_sub(held);
@@ -170,7 +170,8 @@ fn open(params: &ProtocolParams, backend: &Arc<Timed<StandIn>>) -> anyhow::Resul
     Ok(params.on().open(backend, &files, params.openings(Residence::Copied)[0])?)
 }
 
-/// Returns rows and columns: of records and their bytes, of units, or of bytes.
+/// Returns the rows and the columns of the database. For folds of records these are the number of
+/// records and the bytes of each.
 fn shape(params: &ProtocolParams) -> [usize; 2] {
     match params.first_fold() {
         FirstFold::Rows { .. } => [params.records() as usize, params.record_bytes()],
@@ -178,8 +179,8 @@ fn shape(params: &ProtocolParams) -> [usize; 2] {
     }
 }
 
-/// Returns the lower bound of a batch's time: reading the database once, or the arithmetic on each
-/// of its bytes.
+/// Returns the lower bound of a batch's time: the time to read the database once or, if longer, the
+/// time of the arithmetic on all of its bytes.
 fn bound(bench: &Bench, params: &ProtocolParams, batch: usize) -> anyhow::Result<Bound> {
     let limits = &bench.limits;
     let (bytes, queries) = (params.folded_bytes() as f64, batch as f64);

@@ -1,4 +1,4 @@
-//! Output of measured figures: one line each on standard output, and in a file.
+//! Output of measured figures: each is one line on standard output and one line in a file.
 
 use std::fs::File;
 use std::io::Write as _;

@@ -1,4 +1,5 @@
-//! A backend on the device with generated databases: servers open databases that no file holds.
+//! A backend on the device with generated databases, so that servers open databases without the
+//! content of files.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -14,7 +15,8 @@ enum Stage {
     Opening,
     /// Queries are answered.
     Serving,
-    /// Queries are answered, and every step is waited for, so that each step can be timed.
+    /// Queries are answered, and the backend waits for the end of each step, so that each step can
+    /// be timed.
     ByStep,
 }
 

@@ -80,7 +80,7 @@ fn scalar_fold(bench: &mut Bench) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Transforms alone, from memory to memory.
+/// Measures transforms alone, from memory to memory.
 fn transforms(bench: &mut Bench) -> anyhow::Result<()> {
     let polynomials = if bench.scale == Scale::Full { 1 << 17 } else { 4 };
     let set = RingSet::Fast;
@@ -106,7 +106,8 @@ fn transforms(bench: &mut Bench) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns polynomials of random residues. A few come from the host, the others are copies of them.
+/// Returns polynomials of random residues. A few come from the host; the others are copies of these
+/// on the device.
 fn random_polynomials(bench: &Bench, set: RingSet, polynomials: usize) -> anyhow::Result<Buffer<u32>> {
     const FROM_HOST: usize = 64;
     let (ring, device) = (set.ring(), bench.backend.device());
@@ -135,7 +136,7 @@ fn random_residues(ring: &Ring, count: usize) -> Vec<u32> {
     polynomials.collect()
 }
 
-/// `poly_fold` for every form of residues, over a database of 1 GiB.
+/// Measures `poly_fold` for every form of residues, over a database of 1 GiB at full scale.
 fn products(bench: &mut Bench) -> anyhow::Result<()> {
     let (rows, columns, batches): (_, _, &[usize]) = match bench.scale {
         Scale::Full => (256, 256, &[1, 32, 64]),
@@ -159,7 +160,7 @@ fn products(bench: &mut Bench) -> anyhow::Result<()> {
         },
     )?;
     let query = random(1);
-    // Stored row by row from one row of values: all rows are equal.
+    // The rows are stored one by one from the same values, so all rows are equal.
     let values = device.upload(&random(columns.div_ceil(2)))?;
     for form in Form::ALL {
         if !ring.limbs().iter().all(|limb| form.holds(limb.prime().value())) {
@@ -173,7 +174,8 @@ fn products(bench: &mut Bench) -> anyhow::Result<()> {
                 bench.backend.poly_fold(&tables, std::slice::from_ref(&plain), &leaves)?;
                 Ok(())
             })?;
-            // Two products per residue and query: with a and with b. Leaves and sums travel once.
+            // Each residue and query needs two products, with `a` and with `b`. Leaves and sums
+            // cross the memory bus once.
             let products = (2 * rows * columns * ring.words() * batch) as f64;
             let travel = (plain.bytes() + 8 * ring.words() * batch * (columns + rows)) as f64;
             let arithmetic = match form {
@@ -195,7 +197,7 @@ fn products(bench: &mut Bench) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whole domains of 128-bit outputs.
+/// Measures the evaluation of keys on whole domains of 128-bit outputs.
 fn dpf(bench: &mut Bench) -> anyhow::Result<()> {
     let (points, batches): (u64, &[usize]) = match bench.scale {
         Scale::Full => (1 << 20, &[1, 32, 256]),

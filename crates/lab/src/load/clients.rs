@@ -91,8 +91,8 @@ pub struct Fleet {
     servers: Vec<Endpoint>,
     name: String,
     weak_prf: WeakPrf,
-    /// Clients of a protocol without keys share one entry: nothing in their requests tells them
-    /// apart.
+    /// Clients of a protocol without keys share one entry, because nothing in their requests
+    /// distinguishes them.
     clients: Vec<Mutex<Life>>,
     current: RwLock<Arc<Edition>>,
     refreshing: Mutex<()>,

@@ -25,7 +25,7 @@ use super::tally::Tally;
 /// Memory for requests that are made ahead of time, in bytes. They are made ahead so that the
 /// client's work does not count as the server's.
 const AHEAD_BYTES: usize = 64 << 20;
-/// Maximum number of such requests.
+/// Maximum number of requests that are made ahead of time.
 const AHEAD: usize = 64;
 /// Maximum number of times that a look-up is sent: versions and keys may change, but not for ever.
 const ATTEMPTS: usize = 4;
@@ -147,8 +147,8 @@ impl Shared {
         });
     }
 
-    /// Sends a look-up. Returns its responses with the requests that they belong to, or the reason
-    /// why there are none.
+    /// Sends a look-up. Returns the responses with the requests to which they belong, or the reason
+    /// why there are no responses.
     async fn exchange(
         &self,
         lookup: &Lookup,
@@ -215,7 +215,7 @@ impl Shared {
             responses.iter().map(|response| response.newest).find(|newest| *newest != prepared.version);
         let answered = match session.decode(prepared.pending, &responses) {
             Ok(answered) => answered,
-            // Another answer to this client was wrong.
+            // The keys have ended because another answer to this client was wrong.
             Err(ClientError::KeysEnded) => return (Verdict::Unusable, newest),
             Err(_) => return (Verdict::Corrupted, newest),
         };

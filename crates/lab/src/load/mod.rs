@@ -40,7 +40,7 @@ pub struct Options {
     /// Look-ups a second, at random times: a Poisson process.
     #[arg(long)]
     rate: f64,
-    /// For how long.
+    /// Duration in seconds.
     #[arg(long, default_value_t = 10.0)]
     seconds: f64,
     /// Simulated clients, each with evaluation keys of its own where the protocol needs them.
@@ -53,10 +53,10 @@ pub struct Options {
     /// The longest that a request may take, in seconds.
     #[arg(long, default_value_t = 60.0)]
     timeout: f64,
-    /// Ask also under a pseudorandom function that has little cryptanalysis behind it.
+    /// Also accept a database whose pseudorandom function has had little cryptanalysis.
     #[arg(long)]
     accept_weak_prf: bool,
-    /// Seed of when what is asked by whom.
+    /// Seed for the times of the look-ups, their clients and their questions.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// One JSON object.
@@ -73,7 +73,8 @@ pub fn run(options: &Options) -> anyhow::Result<Status> {
     let timeout = checked_seconds("--timeout", options.timeout)?;
     ensure!(options.rate.is_finite() && options.rate > 0.0, "--rate must be above 0");
     ensure!(options.clients > 0, "--clients must be at least 1");
-    // One thread per core makes queries and decodes answers; more threads would only take turns.
+    // One thread per core makes queries and decodes answers; more threads would only compete for
+    // the cores.
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(cores)
@@ -171,7 +172,8 @@ fn print(report: &Report, known: bool) -> anyhow::Result<()> {
 /// Draws latency against the share of answers that exceed it.
 fn chart(report: &Report, latencies: &Latencies) -> Chart {
     let most = latencies.count().max(1) as f64;
-    // 1 answer in x exceeds the latency at x; ten points per decade.
+    // At the mark x, the chart shows the latency that 1 answer in x exceeds. There are ten marks
+    // per decade.
     let marks = (0..).map(|i| 10f64.powf(f64::from(i) / 10.0)).take_while(|&x| x <= most);
     let points = marks.map(|x| (x, latencies.quantile(1.0 - 1.0 / x)));
     Chart {

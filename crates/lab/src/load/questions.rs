@@ -18,19 +18,19 @@ const SAMPLE: usize = 100_000;
 /// Source of questions and right answers.
 #[derive(Args)]
 pub struct Source {
-    /// Ask for the keys in this file, one a line. The values are not known, so of wrong answers
-    /// only those are found that fail their checksum.
+    /// Ask for the keys in this file, one a line. The values are not known, so a wrong answer is
+    /// detected only if it fails its checksum.
     #[arg(long, value_name = "FILE", conflicts_with = "expect")]
     keys: Option<PathBuf>,
-    /// The table that the database was built from, as `spirea build --input`: its rows are asked
-    /// for, and every answer is compared. Several, for versions that take turns: an answer is right
-    /// if one of them has it.
+    /// The table that the database was built from, as for `spirea build --input`: its rows are
+    /// looked up, and every answer is compared. Give several tables for versions that take turns:
+    /// an answer is right if one of the tables has it.
     #[arg(long, value_name = "FILE")]
     expect: Vec<PathBuf>,
-    /// Column of the keys, as of `spirea build`.
+    /// Column of the keys, as for `spirea build`.
     #[arg(long, requires = "expect")]
     key: Option<String>,
-    /// Columns of the values, as of `spirea build`.
+    /// Columns of the values, as for `spirea build`.
     #[arg(long, num_args = 1.., requires = "expect")]
     value: Vec<String>,
     #[command(flatten)]

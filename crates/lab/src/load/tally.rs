@@ -39,7 +39,7 @@ pub struct Tally {
     /// Maximum delay between the time when a look-up was due and its sending, in seconds: how far
     /// this machine fell behind.
     pub behind: f64,
-    /// End of the last look-up, in seconds from the beginning.
+    /// Time at which the last look-up ended, in seconds from the beginning.
     pub ended: f64,
 }
 

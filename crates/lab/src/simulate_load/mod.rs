@@ -26,14 +26,14 @@ pub struct Options {
     /// Times of batches, in place of a snapshot: queries=seconds, interpolated in between.
     #[arg(long, value_name = "1=0.035,32=0.4", value_parser = Service::parse)]
     batch_seconds: Option<Service>,
-    /// The most queries of a batch; by default what the snapshot takes, or the largest that is
-    /// given, but no more than may wait.
+    /// Maximum number of queries in a batch; by default the snapshot's limit, or the largest given
+    /// size. Never more than the requests that may wait.
     #[arg(long)]
     limit: Option<usize>,
-    /// Requests that may wait, as of `spirea serve`.
+    /// Requests that may wait, as for `spirea serve`.
     #[arg(long, default_value_t = ServerConfig::default().queue)]
     queue: usize,
-    /// Loads, as shares of what full batches answer.
+    /// Loads, as fractions of the rate that full batches answer.
     #[arg(long, value_delimiter = ',', value_name = "SHARES", conflicts_with = "rate")]
     load: Vec<f64>,
     /// Loads, as queries a second.
@@ -56,7 +56,8 @@ pub struct Options {
     plot: Option<PathBuf>,
 }
 
-/// Shares of saturation: from loads with single-query batches to loads beyond capacity.
+/// Loads as fractions of the saturation rate, from loads with single-query batches to loads beyond
+/// capacity.
 const LOADS: [f64; 14] = [0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 1.1];
 
 /// Simulates and prints.

@@ -50,7 +50,8 @@ impl Point {
 }
 
 impl<'a> Path<'a> {
-    /// The server's scheduler: a window as long as a scan, full batches of `limit`.
+    /// Creates the path with the server's scheduler: its batching window is as long as a scan, and
+    /// a full batch has `limit` queries.
     pub fn batched(service: &'a Service, queue: usize, limit: usize) -> Self {
         let mut meter = PaceMeter::default();
         PaceMeter::probes(limit).into_iter().for_each(|queries| meter.note(queries, service.time(queries)));
@@ -58,7 +59,7 @@ impl<'a> Path<'a> {
         Self { name: "batched", service, simulation }
     }
 
-    /// A scheduler that answers one query after another, in order of arrival.
+    /// Creates the path with a scheduler that answers one query after another, in order of arrival.
     pub fn direct(service: &'a Service, queue: usize) -> Self {
         let batched = Self::batched(service, queue, 1);
         let window = Window::Fixed(std::time::Duration::ZERO);

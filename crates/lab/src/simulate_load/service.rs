@@ -49,8 +49,8 @@ impl Service {
         Ok(Self { points, origin: "with batches as long as given".into() })
     }
 
-    /// Times batches of 1, 2, 4 and so on, up to the largest batch and to `most`, of a snapshot's
-    /// database on this machine.
+    /// Times batches of a snapshot's database on this machine. The batch sizes are 1, 2, 4 and so
+    /// on, up to the smaller of the database's largest batch and `most`.
     pub fn measure(folder: &Path, wanted: Threads, most: usize) -> anyhow::Result<Self> {
         let snapshot = Snapshot::open(folder)?;
         snapshot.verify(&Silent)?;
@@ -91,7 +91,7 @@ impl Service {
         Ok(Self { points, origin })
     }
 
-    /// Source of the times.
+    /// Returns a description of the source of the times.
     pub fn origin(&self) -> &str {
         &self.origin
     }

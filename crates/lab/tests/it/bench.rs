@@ -1,4 +1,4 @@
-//! `spirea-lab bench`: ratios to measured limits, and a model beside its paper.
+//! `spirea-lab bench`: ratios to measured limits, and a model compared with its paper.
 
 use serde_json::Value;
 use spirea_specimens::program::{folder_with, objects, text};

@@ -1,4 +1,5 @@
-//! `spirea-lab chain`: options that cannot be used. `tests/system/test_chain.py` runs it.
+//! `spirea-lab chain`: refusals of unusable options. `tests/system/test_chain.py` tests a run of
+//! the command.
 
 use spirea_specimens::program::folder_with;
 

@@ -45,7 +45,7 @@ impl Server {
         Self::with(folder, snapshots, &[])
     }
 
-    /// Does so with further options of `spirea serve`.
+    /// Starts a server like [`Server::ready`], with further options of `spirea serve`.
     pub fn with(folder: &Path, snapshots: &[&str], options: &[&str]) -> Self {
         let mut arguments: Vec<String> =
             snapshots.iter().map(|name| folder.join(name).display().to_string()).collect();

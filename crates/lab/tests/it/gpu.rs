@@ -12,8 +12,8 @@ use tempfile::TempDir;
 
 use crate::command::LAB;
 
-/// Name for the draw of the short form, of the commands that take long on an emulated device. The
-/// tests of `spirea gpu check` draw by the same name.
+/// Name of the draw by which the tests, except in their long form, run only some of the commands
+/// that take long on an emulated device. The tests of `spirea gpu check` use the same draw.
 const COMMANDS: &str = "commands on an emulated device";
 
 fn lab(folder: &Path, driver: &Path, arguments: &[&str]) -> Output {
@@ -77,8 +77,8 @@ fn an_emulated_device_is_measured_and_the_results_are_drawn() {
             assert_eq!(result["backend"], "cuda-sm90");
         }
     }
-    // The floor is the longest of the least times at the limits; the ratio is its share of the
-    // measured time.
+    // The floor is the maximum, over the limits, of the least time at each limit. The ratio is the
+    // floor divided by the measured time.
     for result in results.iter().filter(|result| result["name"] == "scalar_fold") {
         let [rows, columns, batch] =
             [&result["shape"][0], &result["shape"][1], &result["batch"]].map(|n| n.as_f64().unwrap());

@@ -98,7 +98,8 @@ fn every_answer_of_a_server_is_compared() {
     let drawn = std::fs::read_to_string(folder.join("latency.svg")).unwrap();
     assert!(drawn.contains("<svg") && drawn.contains("0 wrong"));
 
-    // The report for a person, of keys whose values are not known; one key is not in the table.
+    // Checks the report for people. The values of the keys are not known, and one key is not in the
+    // table.
     std::fs::write(folder.join("keys.txt"), "key-1\nkey-49\nabsent\n").unwrap();
     let arguments = ["load", "--server", &server.url, "--database", "t", "--rate", "50", "--seconds", "0.5"];
     let said = text(&expect(folder, 0, &[&arguments[..], &["--keys", "keys.txt"]].concat()).stdout);
@@ -120,7 +121,8 @@ fn clients_with_keys_and_pairs_of_servers_are_asked_too() {
 
     build(folder, "old.csv", "pair", &["--value", "v", "--protocol", "dpf-xor", "--name", "t"]);
     let [zero, one] = ["0", "1"].map(|party| Server::with(folder, &["pair"], &["--party", party]));
-    // Servers in either order, and by position: with known and with unknown values.
+    // The servers are given in either order. Look-ups are by position, with known and with unknown
+    // values.
     let by_position = ["--expect", "old.csv", "--value", "v", "--other", &zero.url];
     assert_clean(&load(folder, 0, &one.url, &by_position), true);
     assert_clean(&load(folder, 0, &zero.url, &["--other", &one.url]), false);
@@ -137,7 +139,7 @@ fn a_server_that_lies_is_found_out() {
     assert_eq!(count(&report, "corrupted"), 0);
     assert_clean(&load(folder, 0, &server.url, &BOTH), true);
 
-    // Every third answer is garbled on its way.
+    // A proxy garbles every third answer.
     let address = server.address().to_owned();
     let url = proxy::start(move |part, before| match part {
         "query" if before % 3 == 0 => Fate::Garble(address.clone()),

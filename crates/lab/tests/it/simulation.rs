@@ -31,8 +31,8 @@ fn batches_cost_little_at_low_load_and_carry_all_at_high_load() {
     // A lone query waits for the batching window.
     assert!(figure("batched", 0, "p50_seconds") > 1.8 * ALONE);
     assert!(figure("direct", 0, "p50_seconds") < 1.01 * ALONE);
-    // Answering one query after another, the server does not carry a tenth of that load; with
-    // batches it carries all of it.
+    // If the server answers one query after another, it cannot carry a tenth of the load; with
+    // batches it carries the whole load.
     assert!(figure("direct", 1, "refused") > 0.0 && figure("batched", 2, "refused") == 0.0);
     assert!(figure("batched", 3, "throughput") > 0.97 * SATURATION);
     assert!(figure("batched", 3, "mean_batch") > 62.0);

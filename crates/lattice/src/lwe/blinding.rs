@@ -65,7 +65,7 @@ impl BlindingFactor {
 }
 
 /// Returns the distance of a phase, a fraction of 2^64, from the nearest multiple of 1/257, as a
-/// share of what decoding tolerates.
+/// fraction of the error that decoding tolerates.
 pub fn field_error(phase: u64) -> f64 {
     phase.wrapping_mul(FIELD_ORDER.into()) as i64 as f64 / 2f64.powi(63)
 }
@@ -134,7 +134,7 @@ mod tests {
         assert_eq!(counts[0], 0);
         let expected = f64::from(DRAWS) / 256.0;
         let chi: f64 = counts[1..].iter().map(|&n| (f64::from(n) - expected).powi(2) / expected).sum();
-        // Mean 255, standard deviation 22.6.
+        // The statistic has mean 255 and standard deviation 22.6.
         assert!((165.0..345.0).contains(&chi), "{chi}");
     }
 

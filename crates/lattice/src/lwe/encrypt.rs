@@ -11,8 +11,8 @@ use super::{BlindingFactor, LweSet, PublicMatrix, RING_DEGREE, SCALE_BITS, Struc
 /// A ternary LWE secret. It is made with a query, used for the query's answer, and erased when
 /// dropped.
 ///
-/// The type does not allow reuse: A is fixed, so two queries under one secret differ by their
-/// plaintexts and noise, which a server could read.
+/// The type does not allow reuse: A is fixed, so the difference of two queries under one secret is
+/// the difference of their plaintexts plus small noise, which a server could read.
 pub struct LweSecret(Zeroizing<Box<[i8]>>);
 
 impl LweSecret {
@@ -60,7 +60,7 @@ pub struct LweEncryptor {
 
 impl LweEncryptor {
     /// Prepares `matrix`. For a structured matrix, transforms its polynomials, which takes 8 bytes
-    /// for each polynomial's coefficient and prime.
+    /// for each coefficient of a polynomial and each prime.
     pub fn new(matrix: PublicMatrix) -> Self {
         let ring = match matrix.set().structure() {
             Structure::Module => Some(RingProduct::new(&matrix)),
@@ -146,9 +146,9 @@ impl LweEncryptor {
     }
 }
 
-/// Rounds words to the nearest multiples of 2^`bits`, for at least one bit; a random bit decides
-/// the direction of halves. If halves were always rounded up, errors would have a mean of 1/2, and
-/// a sum over columns times bytes an error of millions.
+/// Rounds words to the nearest multiples of 2^`bits`, where `bits` is at least 1. A random bit
+/// decides the direction of halves. If halves were always rounded up, errors would have a mean of
+/// 1/2. A fold, the sum over columns of words times bytes, would then have an error of millions.
 fn round_bodies(bodies: &mut [u32], bits: u32, rng: &mut SecretRng) {
     let below_half = (1 << (bits - 1)) - 1;
     for bodies in bodies.chunks_mut(u32::BITS as usize) {

@@ -53,7 +53,7 @@ impl PublicMatrix {
     }
 
     /// Returns the matrix of a first fold over the columns of bin `bin`, from the same parameters'
-    /// `seed`. That of bin 0 is [`PublicMatrix::new`].
+    /// `seed`. The matrix of bin 0 is [`PublicMatrix::new`].
     ///
     /// # Panics
     /// If `columns` is zero or not a multiple of 256.
@@ -165,8 +165,8 @@ impl PublicRows {
     }
 }
 
-/// Returns the window words. Entry l of row k is `a[k - l]` or `-a[256 + k - l]`: it depends on k -
-/// l only, from 255 down to -255.
+/// Returns the cached words of a polynomial. Entry l of row k is `a[k - l]` or `-a[256 + k - l]`,
+/// so it depends on k - l only. The words are ordered by k - l, from 255 down to -255.
 fn windows(polynomial: &[u32]) -> impl Iterator<Item = u32> + '_ {
     let wrapped = polynomial[1..].iter().rev().map(|word| word.wrapping_neg());
     polynomial.iter().rev().copied().chain(wrapped)

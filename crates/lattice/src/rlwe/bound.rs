@@ -18,18 +18,19 @@ use crate::noise::{least_of_convex, square_sum_excess};
 /// log2 of the probability of each of the few events that the bound excludes. It is far below the
 /// required failure probability, and small enough to leave the rest of the bound nearly unchanged.
 const EXCEPTION_LOG2: f64 = -128.0;
-/// Number of excluded events: of the expansion's digits (their squares in each value, and in all),
-/// the selectors' noise, the secret's values and the conversion key's noise.
+/// Number of excluded events. Two concern the squares of the expansion's digits: in each value, and
+/// in all coefficients. The others concern the selectors' noise, the secret's values and the
+/// conversion key's noise.
 const EXCEPTIONS: f64 = 5.0;
 /// Maximum factor of small terms in squares: plaintexts' and selectors' means of -1/2, the query's
 /// own noise, and the two ends of the highest digit, which are 4 in its width.
 const SMALL_TERMS: f64 = 1.01;
 /// Variance of a secret's entry, which is also its proxy.
 const TERNARY: f64 = 2.0 / 3.0;
-/// Weight of the roundings of substitutions, 6 * 11. All of them meet one secret, so the deviations
-/// of levels add: they are shares 1/2, 1/4, ... of a square, and their sum squared is below 6. They
-/// also share the secret with the rounding of a response, which is weighted 1 + 0.1; hence the
-/// factor 11 = 1 + 1/0.1 here.
+/// Weight of the roundings of substitutions, 6 * 11. All roundings are multiplied by one secret, so
+/// the deviations of levels add. Their squares are 1/2, 1/4, ... of the total, so the square of
+/// their sum is below 6 times the total. The rounding of a response is multiplied by the same
+/// secret. That rounding is weighted 1 + 0.1; hence the factor 11 = 1 + 1/0.1 here.
 const DROPPED_WEIGHT: f64 = 66.0;
 const SWITCHED_WEIGHT: f64 = 1.1;
 
@@ -54,8 +55,8 @@ struct Squares {
 }
 
 impl Squares {
-    /// Returns the bound that the squared length of the image exceeds with the probability of an
-    /// exception only.
+    /// Returns a bound that the squared length of the image exceeds only with the probability of
+    /// one excluded event.
     fn exceeded(self) -> f64 {
         self.sum * square_sum_excess(self.sum / self.greatest, EXCEPTION_LOG2)
     }
@@ -82,8 +83,8 @@ fn step(gadget: Gadget) -> f64 {
 
 impl PaddedFold {
     /// Returns log2 of a bound on the probability that the error of any of `coefficients`
-    /// coefficients in the responses to one query exceeds `share` of half a step of q / p, which
-    /// decoding tolerates.
+    /// coefficients in the responses to one query exceeds the fraction `share` of half a step of q
+    /// / p, the error that decoding tolerates.
     pub fn exceedance_log2(&self, coefficients: usize, share: f64) -> f64 {
         let q = self.set.ring().modulus() as f64;
         let fold = self.leaves(0, self.columns);
@@ -116,8 +117,8 @@ impl PaddedFold {
     }
 
     /// Returns a bound on the probability that all digits of some node vanish together in a value
-    /// modulo a prime. The a halves of the keys then do not make those of the node's children
-    /// uniform.
+    /// modulo a prime. The `a` halves of the keys then do not make the `a` halves of the node's
+    /// children uniform.
     fn vanishing(&self) -> f64 {
         let ring = self.set.ring();
         let digits = self.set.expansion_gadget().levels(ring) as i32;
@@ -183,8 +184,9 @@ impl PaddedFold {
         let (selector, conversion) = (self.set.selector_gadget(), self.set.conversion_gadget());
         let rows = self.depth * selector.levels(ring);
         let leaves = self.leaves(self.columns, rows).exceeded();
-        // The rows that the digits of a multiply are leaves times s, at the maximum of a product in
-        // every value of the transform, plus the conversion's noise and rounding at their worst.
+        // The digits of `a` multiply rows that are leaves times s. Their noise is bounded by the
+        // maximum of a product in every value of the transform, plus the conversion's noise and
+        // rounding at their worst.
         let in_value = secret() * square_sum_excess(2.0, EXCEPTION_LOG2 - (degree() / 2.0).log2());
         let keys = 2.0 * conversion.levels(ring) as f64 * degree();
         let key_noise = RingSet::SIGMA.powi(2) * keys * square_sum_excess(keys, EXCEPTION_LOG2);
@@ -195,11 +197,11 @@ impl PaddedFold {
             + (rows as f64).sqrt() * ((largest_digits * key_noise).sqrt() + rounding.sqrt());
         let (digits, _) = selector.digit_mean_squares(ring);
         let greatest = digits.into_iter().fold(0.0, f64::max);
-        // Digits of a and of b are dependent, so their deviations add.
+        // Digits of `a` and of `b` are dependent, so their deviations add.
         SMALL_TERMS * greatest * (leaves.sqrt() + converted).powi(2)
     }
 
-    /// Returns the proxy of rounding the a half of a response: at most half a unit in each
+    /// Returns the proxy of rounding half `a` of a response: at most half a unit in each
     /// coefficient, times s.
     fn switched(&self) -> f64 {
         let unit = self.set.ring().modulus() as f64 / 2f64.powi(self.set.response_bits().0 as i32);

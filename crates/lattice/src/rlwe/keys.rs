@@ -34,7 +34,8 @@ pub struct EvaluationKeyWords {
     /// For each level, with exponent k, and each digit i of the expansion's gadget: phase `factor_i
     /// s(X^k)`.
     pub expansion: Vec<u32>,
-    /// The same phases for each exponent of [`Rotations::keys`]; empty without rotations.
+    /// Ciphertexts with the phases of `expansion`, for each exponent of [`Rotations::keys`]; empty
+    /// without rotations.
     pub rotations: Vec<u32>,
     /// Phase `factor_i s` for each digit of the conversion's gadget, then phase `factor_i s^2` for
     /// each digit; empty without conversion.
@@ -93,8 +94,8 @@ impl KeyShape {
 }
 
 impl RingSecret {
-    /// Makes fresh evaluation keys: a 32-byte seed, then the b halves, as docs/wire/ring.md has
-    /// them (11.3).
+    /// Makes fresh evaluation keys: a 32-byte seed, then the b halves, in the form of
+    /// docs/wire/ring.md (11.3).
     ///
     /// # Panics
     /// If `shape` belongs to another set.

@@ -34,7 +34,8 @@ impl RingNoise {
         Self { set, levels: 0, encrypted: Self::encrypted(set.chunk_dropped_bits()) }
     }
 
-    /// Returns the variance of an encryption that is rounded to numbers without their lowest bits.
+    /// Returns the noise variance of an encryption whose coefficients lose their `dropped` lowest
+    /// bits by rounding.
     fn encrypted(dropped: u32) -> f64 {
         RingSet::SIGMA.powi(2) + 4f64.powi(dropped as i32) / 12.0
     }
@@ -110,8 +111,8 @@ impl RingNoise {
         self.rotated(rotations, encrypted, Self::degree() * row * digits + dropped * Self::secret())
     }
 
-    /// Returns the variance of packing by rotations. `encrypted` is what the noise of encryption
-    /// adds to each of the entries' products with a plaintext of variance 1, and `by_big` the
+    /// Returns the variance of packing by rotations. `encrypted` is the variance that the noise of
+    /// encryption adds for each entry of a chunk, if plaintexts have variance 1. `by_big` is the
     /// variance of a substitution of the big step.
     fn rotated(&self, rotations: Rotations, encrypted: f64, by_big: f64) -> f64 {
         let uniform = 4f64.powi(self.set.plaintext_bits() as i32) / 12.0;
@@ -124,8 +125,8 @@ impl RingNoise {
         (products * Self::degree() + encrypted) * entries * uniform + (rotations.big() - 1) as f64 * by_big
     }
 
-    /// Returns the variance of a selector's rows that the digits of a multiply: leaves times s,
-    /// converted by RGSW(s).
+    /// Returns the variance of the selector rows that are multiplied by the digits of `a`: leaves
+    /// times s, converted by RGSW(s).
     pub fn converted(&self) -> f64 {
         let (digits, dropped) = self.mean_squares(self.set.conversion_gadget());
         self.leaf() * Self::secret()

@@ -22,7 +22,7 @@ const NAME: &str = "spirea v1: uniform halves of queries that bring their keys";
 pub struct OneShotQuery {
     /// Ring set with rounded queries.
     pub set: RingSet,
-    /// Form of the chunks, and with it the keys.
+    /// Form of the chunks, which determines the keys.
     pub chunks: SentChunks,
     /// Rotations of the chunks.
     pub rotations: Rotations,
@@ -34,12 +34,12 @@ impl OneShotQuery {
         self.chunks.keys() * self.set.expansion_gadget().levels(self.set.ring())
     }
 
-    /// Returns the number of ciphertexts behind the keys.
+    /// Returns the number of ciphertexts that follow the keys.
     fn ciphertexts(&self) -> usize {
         self.chunks.ciphertexts(self.rotations)
     }
 
-    /// Returns the rounding of the ciphertexts behind the keys.
+    /// Returns the rounding of the ciphertexts that follow the keys.
     fn rounding(&self) -> Rounding {
         let dropped = match self.chunks {
             SentChunks::Expanded(_) => self.set.dropped_bits(),
@@ -53,12 +53,14 @@ impl OneShotQuery {
     }
 
     /// Returns the number of bytes of a query with its keys: the keys' b halves in the order of
-    /// [`SentChunks::exponents`], then those of the ciphertexts behind them, rounded.
+    /// [`SentChunks::exponents`], then the rounded b halves of the ciphertexts that follow the
+    /// keys.
     pub fn bytes(&self) -> usize {
         self.key_bytes() + self.ciphertexts() * self.rounding().bytes()
     }
 
-    /// Parses the b halves of a query, first the keys' and then the others, as values.
+    /// Parses the b halves of a query into values: first those of the keys, then those of the
+    /// ciphertexts that follow.
     ///
     /// # Errors
     /// [`LatticeError`] if the length is wrong, or a word is not below its prime.
@@ -100,18 +102,18 @@ impl UniformHalves {
         self.shape
     }
 
-    /// Returns the halves as values: one for each ciphertext of the keys, then those of the
-    /// ciphertexts behind them.
+    /// Returns the halves as values: one for each ciphertext of the keys, then one for each
+    /// ciphertext that follows the keys.
     pub fn words(&self) -> &[u32] {
         &self.words
     }
 
-    /// Encrypts, in each ciphertext behind the keys, scale times number at some coefficients
-    /// (positions and scales are public, numbers secret), with keys, under a secret that is drawn
-    /// here and encrypts nothing else.
+    /// Makes a query: keys, then ciphertexts, each of which encrypts scale times number at some
+    /// coefficients. Positions and scales are public, numbers secret. The secret of the query is
+    /// drawn here and encrypts nothing else.
     ///
     /// # Panics
-    /// If there is another number of ciphertexts than the shape has, or a position is not below the
+    /// If the number of ciphertexts is not that of the shape, or a position is not below the
     /// degree.
     pub fn ask<N: AsRef<[(usize, u128, i8)]>>(
         &self,
@@ -188,7 +190,7 @@ mod tests {
         let mut rng = SecretRng::deterministic_for_tests(21);
         let (set, ring) = (shape.set, shape.set.ring());
         let uniform = UniformHalves::new(shape, &[5; 32]);
-        // Other numbers in each ciphertext.
+        // Each ciphertext encrypts other numbers.
         let numbers: Vec<_> = (0..shape.ciphertexts())
             .map(|i| [(i, set.scale(), 1), (17, ring.modulus() / 3, -1 - i as i8)])
             .collect();

@@ -9,7 +9,7 @@ use super::{
     LatticeError, RingSecret, RingSet, SEED_BYTES, parse_seeded, seeded_bytes, split_seed, uniform_half,
 };
 
-/// Returns the number of bytes of a query's ciphertext: a seed and the b half.
+/// Returns the number of bytes of a query's ciphertext: a seed and half `b`.
 pub fn query_bytes(set: RingSet) -> usize {
     seeded_bytes(set, 1)
 }
@@ -22,7 +22,7 @@ pub fn parse_query(set: RingSet, bytes: &[u8]) -> Result<Vec<u32>, LatticeError>
     parse_seeded(set, "query", bytes, 1)
 }
 
-/// Rounding of a b half's coefficients to numbers without their lowest bits.
+/// Rounding of the coefficients of half `b` of a ciphertext. It drops their lowest bits.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rounding {
     pub set: RingSet,
@@ -41,17 +41,18 @@ impl Rounding {
         u128::BITS - self.round(self.set.ring().modulus() - 1).leading_zeros()
     }
 
-    /// Rounds a coefficient in [0, q) to the nearest number.
+    /// Rounds a coefficient in [0, q) to the nearest number, without the dropped bits.
     fn round(self, coefficient: u128) -> u128 {
         (coefficient + ((1 << self.dropped) >> 1)) >> self.dropped
     }
 
-    /// Returns the number of bytes of a rounded b half: numbers without gaps.
+    /// Returns the number of bytes of a rounded half `b`, whose coefficients are packed without
+    /// gaps.
     pub fn bytes(self) -> usize {
         self.set.ring().degree() * self.bits() as usize / 8
     }
 
-    /// Rounds a b half (values) and appends it.
+    /// Rounds half `b`, given as values, and appends it to `bytes`.
     pub fn push(self, mut b: Zeroizing<Vec<u32>>, bytes: &mut Vec<u8>) {
         let ring = self.set.ring();
         ring.inverse(&mut b);
@@ -59,7 +60,7 @@ impl Rounding {
         push_bits(bytes, self.bits(), numbers);
     }
 
-    /// Returns the values of a rounded b half, whose length is right.
+    /// Returns the values of a rounded half `b`. The caller has checked its length.
     pub fn values(self, half: &[u8]) -> Vec<u32> {
         let (ring, bits) = (self.set.ring(), self.bits());
         let mut numbers = Bits::new(half);
@@ -71,8 +72,8 @@ impl Rounding {
     }
 }
 
-/// Returns the number of bytes of a query's ciphertext with a rounded b half: a seed, and numbers
-/// without gaps.
+/// Returns the number of bytes of a query's ciphertext with a rounded half `b`: a seed, and
+/// coefficients packed without gaps.
 pub fn rounded_query_bytes(set: RingSet) -> usize {
     SEED_BYTES + Rounding::of_query(set).bytes()
 }
@@ -91,10 +92,11 @@ pub fn parse_rounded_query(set: RingSet, bytes: &[u8]) -> Result<Vec<u32>, Latti
 
 impl RingSecret {
     /// Encrypts scale times number for each leaf, in the order of `leaves`, in one ciphertext that
-    /// expands to them. Scales are public, numbers secret. Its seed and noise are fresh.
+    /// expands to them. Scales are public, numbers secret. The ciphertext's seed and noise are
+    /// fresh.
     ///
     /// Message and noise are divided by 2^levels mod q, which the expansion's doublings cancel. (A
-    /// uniform a times a unit is uniform, so security does not change.)
+    /// uniform `a` times a unit is uniform, so security does not change.)
     ///
     /// # Panics
     /// If there are more leaves than the expansion has.
@@ -120,8 +122,8 @@ impl RingSecret {
     }
 
     /// Encrypts scale times number at some coefficients, and zeros at the others. Positions and
-    /// scales are public, numbers secret. Its seed and noise are fresh, and the noise is that of a
-    /// normal encryption. The b half is rounded, which reveals nothing more.
+    /// scales are public, numbers secret. The ciphertext's seed and noise are fresh, and the noise
+    /// is that of a normal encryption. The b half is rounded, which reveals nothing more.
     ///
     /// # Panics
     /// If a position is not below the degree, or the set has no such queries

@@ -81,11 +81,11 @@ impl RingSecret {
     }
 
     /// Returns the phases of a switched ciphertext as fractions of 2^64. The ciphertext has N
-    /// coefficients of a with `a_bits` bits each, then N of b with `b_bits`, lowest bit first,
-    /// without gaps; a phase is (a s) / 2^`a_bits` + b / 2^`b_bits` mod 1.
+    /// coefficients of `a` with `a_bits` bits each, then N of `b` with `b_bits` bits each, lowest
+    /// bit first, without gaps. A phase is (a s) / 2^`a_bits` + b / 2^`b_bits` mod 1.
     ///
     /// The result is exact. The product uses the ring's own transforms, so a sum of 4096 centred
-    /// coefficients of a, each of magnitude at most 2^`a_bits` / 2, must stay below q / 2.
+    /// coefficients of `a`, each of magnitude at most 2^`a_bits` / 2, must stay below q / 2.
     ///
     /// # Errors
     /// [`LatticeError`] if the length is wrong, or `a_bits` is too large for the ring.

@@ -17,8 +17,8 @@ pub enum RingSet {
     /// `fast`: the ring of `paper`, with residues as digits of the expansion, which saves half of
     /// its transforms.
     Fast,
-    /// `brief`: the ring of `fast` without the lowest third of what keys multiply: two digits, so
-    /// keys are a third shorter.
+    /// `brief`: the ring of `fast`, with two digits: the lowest third of the bits that keys
+    /// multiply is dropped, so keys are a third shorter.
     Brief,
     /// `small`: two primes and shorter digits; plaintexts and leaves take two thirds of the memory.
     Small,
@@ -143,13 +143,13 @@ impl RingSet {
             Self::Fast | Self::Brief => Gadget::Digits { levels: 3, base_log: 16, dropped: 39 },
             Self::Small => Gadget::Digits { levels: 3, base_log: 9, dropped: 33 },
             Self::Onion30 | Self::Onion32 => Gadget::Digits { levels: 3, base_log: 22, dropped: 42 },
-            // The dropped bits of ten levels, all with the worst sign, are a thousandth of what
-            // decoding tolerates.
+            // The dropped bits of ten levels, all with the worst sign, are a thousandth of the
+            // error that decoding tolerates.
             Self::Onion26 => Gadget::Digits { levels: 3, base_log: 17, dropped: 39 },
         }
     }
 
-    /// Returns the numbers of bits of a coefficient of a and of b in a response.
+    /// Returns the numbers of bits of a coefficient of `a` and of `b` in a response.
     pub fn response_bits(self) -> (u32, u32) {
         match self {
             Self::Paper | Self::Fast | Self::Brief | Self::Small => (18, 14),

@@ -36,8 +36,8 @@ struct Party {
     noise: RingNoise,
 }
 
-/// Returns the bits of measured switched ciphertexts, the most that the ring allows: their rounding
-/// is far below any noise.
+/// Returns the numbers of bits of the switched ciphertexts to measure: the maximum that the ring
+/// allows, so that rounding is far below any noise.
 fn measured(set: RingSet) -> SwitchedBits {
     let bits = (set.ring().log2_modulus() as u32 - 13).min(56);
     SwitchedBits { a: bits, b: bits }
@@ -132,14 +132,15 @@ impl Party {
         (f64::sqrt(squares / count), fourths * count / (squares * squares))
     }
 
-    /// Compares the measured deviation with a variance in units of 1, and the kurtosis with a
-    /// Gaussian's.
+    /// Compares the measured deviation with `variance`, which is absolute and not relative to q,
+    /// and the kurtosis with a Gaussian's.
     fn check(&self, step: &str, ciphertexts: &Ciphertexts, variance: f64) {
         let kurtosis = self.check_deviation(step, ciphertexts, variance);
         assert!((kurtosis - 3.0).abs() < 0.6, "{} {step}: kurtosis {kurtosis}", self.set.name());
     }
 
-    /// Compares the measured deviation with a variance in units of 1; returns the kurtosis.
+    /// Compares the measured deviation with `variance`, which is absolute and not relative to q;
+    /// returns the kurtosis.
     fn check_deviation(&self, step: &str, ciphertexts: &Ciphertexts, variance: f64) -> f64 {
         let (deviation, kurtosis) = self.measure(ciphertexts);
         let predicted = variance.sqrt() / self.set.ring().modulus() as f64;
@@ -301,7 +302,7 @@ fn every_level_of_a_tournament_adds_its_noise() {
         let selectors = BACKEND
             .selectors(&party.tables, &[&party.keys], &party.leaves, 0, depth, set.selector_gadget())
             .unwrap();
-        // Large and known entries. Of their noise, the selection keeps only that of the last entry,
+        // The entries are large and known. The selection keeps only the noise of the last entry,
         // which is 0 here. The differences of the entries are uniform, so the digits are as the
         // model assumes.
         let last = (1 << depth) - 1;

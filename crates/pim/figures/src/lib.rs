@@ -59,7 +59,7 @@ impl Asked<'_> {
     }
 
     /// Returns the queries a second of a batch; a batch smaller than the number of clusters leaves
-    /// some idle.
+    /// some clusters idle.
     fn throughput_of_batch(self, gib: f64, clusters: usize, batch: usize) -> f64 {
         let setup = self.setup(gib, clusters);
         if clusters == 1 {
@@ -80,8 +80,8 @@ impl Asked<'_> {
         1.0 / self.0.gpu_query(records(gib), RECORD_BYTES)
     }
 
-    /// Returns the percentages of Table 1, averaged over the sizes: evaluation, to DPUs, fold, from
-    /// DPUs, aggregation.
+    /// Returns the percentages of Table 1, averaged over the sizes: evaluation, transfer to DPUs,
+    /// fold, transfer from DPUs, aggregation.
     fn shares(self) -> [f64; 5] {
         let mut sums = [0.0; 5];
         for gib in SIZES {
@@ -265,7 +265,7 @@ pub struct Shared {
     pub fold_seconds: f64,
     /// Seconds of a cluster for each query, including transfers and launch.
     pub in_memory_seconds: f64,
-    /// Queries a second of the memories alone.
+    /// Queries a second that the memories alone could answer.
     pub in_memory_throughput: f64,
     /// Queries a second in all, with evaluation in parallel with the folds.
     pub throughput: f64,

@@ -118,7 +118,7 @@ unsafe impl Send for Mram {}
 unsafe impl Sync for Mram {}
 
 impl Mram {
-    /// Allocates zeros; returns `None` if the system has no memory.
+    /// Allocates zeroed memory; returns `None` if the system does not have enough memory.
     pub fn new(bytes: usize) -> Option<Self> {
         // SAFETY: any number is allowed.
         let start = NonNull::new(unsafe { spirea_mram_new(bytes) })?;
@@ -176,8 +176,8 @@ pub(crate) fn run(
         fault: [0; 256],
     };
     // SAFETY: the program's memory is the MRAM borrowed here, and the runtime checks every copy
-    // against its length. The runtime keeps no state of the run, and has its own state for each
-    // thread.
+    // against its length. The runtime keeps no state after the run, and each thread has its own
+    // state.
     let whole = unsafe { spirea_run_dpu(&mut run, symbols.as_mut_ptr()) };
     if whole {
         return Ok(run.counts);

@@ -277,7 +277,7 @@ impl Machine<'_> {
     }
 
     /// Executes an instruction of RV32IM without environment calls: C without atomics needs no
-    /// others.
+    /// other instructions.
     fn execute(&mut self, tasklet: &mut Tasklet, instruction: u32) -> Result<(), String> {
         let field = |from: u32, bits: u32| instruction >> from & ((1 << bits) - 1);
         let signed = instruction as i32;

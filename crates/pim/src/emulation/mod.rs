@@ -108,11 +108,11 @@ pub struct EmulationCounts {
     pub bytes_from: u64,
     /// Copies from MRAM to WRAM.
     pub reads: u64,
-    /// Bytes of these copies.
+    /// Bytes of the copies from MRAM to WRAM.
     pub read_bytes: u64,
     /// Copies from WRAM to MRAM.
     pub writes: u64,
-    /// Bytes of these copies.
+    /// Bytes of the copies from WRAM to MRAM.
     pub write_bytes: u64,
     /// Instructions of all tasklets; 0 unless interpreted.
     pub instructions: u64,

@@ -16,10 +16,10 @@ pub struct BlockWork {
 impl BlockWork {
     /// Returns the cycles in which every tasklet processes one block.
     ///
-    /// Three bounds hold; the largest one counts, since the other work overlaps. The pipeline
-    /// issues one instruction a cycle for all tasklets: `T I`. The DMA engine does one copy at a
-    /// time: `T D`. A tasklet issues an instruction every 11 cycles and waits for its own copy: `11
-    /// I + D`.
+    /// Three bounds hold for T tasklets, I instructions and D cycles of a copy. The largest bound
+    /// counts, since the other work overlaps. The pipeline issues one instruction a cycle for all
+    /// tasklets: `T I`. The DMA engine does one copy at a time: `T D`. A tasklet issues an
+    /// instruction every 11 cycles and waits for its own copy: `11 I + D`.
     pub fn cycles(&self) -> f64 {
         let Self { tasklets, instructions, copy_cycles, issue_interval } = *self;
         let tasklets = f64::from(tasklets);

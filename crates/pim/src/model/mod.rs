@@ -1,4 +1,5 @@
-//! Model of a machine with DPUs, for want of the machine: computes times from stated parameters.
+//! Model of a machine with DPUs, used because no such machine is available. It computes times from
+//! stated parameters.
 //!
 //! [`parameters`] come from a file. [`cycles`] has the closed form for tasklets that share a
 //! pipeline and a DMA engine; [`events`] has the simulation that checks it. [`system`] adds up the

@@ -112,13 +112,13 @@ pub struct Program {
     /// Pairs of a number of queries that share a pass, and the instructions for a record of 32
     /// bytes in such a pass.
     pub instructions: Vec<(usize, f64)>,
-    /// Pairs of a number of queries, and the instructions of tasklet 0 that do not overlap others,
-    /// once a launch.
+    /// Pairs of a number of queries, and the instructions that tasklet 0 runs once in a launch,
+    /// without overlap with other tasklets.
     pub instructions_once: Vec<(usize, f64)>,
 }
 
-/// Host transfers: pairs of the bytes for each DPU and the time for all DPUs, with straight lines
-/// between the pairs.
+/// Host transfers: pairs of the bytes for each DPU and the time for all DPUs. Times between the
+/// pairs are interpolated linearly.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Transfers {
@@ -152,7 +152,7 @@ pub struct Host {
     pub aggregate_bytes_per_second: f64,
 }
 
-/// CPU that IM-PIR is compared with: a thread for each query.
+/// CPU that IM-PIR is compared with; it uses a thread for each query.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cpu {
@@ -244,7 +244,8 @@ pub(crate) fn between(points: &[(f64, f64)], bytes: f64) -> f64 {
         return y0;
     }
     if bytes < x0 {
-        // Below the first point the time is that of the first: a transfer has a least time.
+        // Below the first point, the time of the first point applies: a transfer has a minimum
+        // time.
         return y0;
     }
     let last = points.partition_point(|&(x, _)| x < bytes).clamp(1, points.len() - 1);

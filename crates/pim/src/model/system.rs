@@ -19,7 +19,8 @@ pub struct Setup {
     pub queries: usize,
 }
 
-/// Times of a query by phase, in seconds: its share of a pass.
+/// Times of a query's phases, in seconds. If queries share a pass, each query counts its share of
+/// the pass's time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct QueryTimes {
     /// Expansion of the key on the host, with all workers.
@@ -42,7 +43,8 @@ impl QueryTimes {
         self.evaluate + self.in_memory()
     }
 
-    /// Returns the time of a cluster.
+    /// Returns the time of the phases after the evaluation: the time for which a query occupies a
+    /// cluster.
     pub fn in_memory(&self) -> f64 {
         self.load + self.scatter + self.fold + self.gather + self.aggregate
     }
@@ -50,8 +52,8 @@ impl QueryTimes {
 
 impl Parameters {
     /// Returns the instructions for a record of `record_bytes` bytes in a pass of `queries`
-    /// queries, or of the next number in the file. They are counted for 32 bytes, and assumed to be
-    /// proportional to the words of a record.
+    /// queries, or of the next larger number in the file. The file's counts are for 32 bytes;
+    /// instructions are assumed to be proportional to a record's size.
     pub fn instructions(&self, record_bytes: usize, queries: usize) -> f64 {
         of_queries(&self.program.instructions, queries) * (record_bytes as f64 / 32.0)
     }
@@ -149,7 +151,7 @@ impl Parameters {
     }
 }
 
-/// Returns the count for `queries` queries, or for the next number in the list.
+/// Returns the count for `queries` queries, or for the next larger number in the list.
 fn of_queries(counts: &[(usize, f64)], queries: usize) -> f64 {
     let found = counts.iter().find(|&&(there, _)| there >= queries).or(counts.last());
     found.map_or(0.0, |&(_, count)| count)

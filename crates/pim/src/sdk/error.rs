@@ -1,10 +1,10 @@
-//! Errors of DPUs: why there is none, or why a call failed.
+//! Errors of DPUs: the reason why no DPU is available, or why a call failed.
 
 use spirea_backend::BackendError;
 
 use super::MOST_TASKLETS;
 
-/// Error of DPUs: why there is none, or why a call failed.
+/// Error of DPUs: the reason why no DPU is available, or why a call failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PimError {
@@ -49,7 +49,7 @@ pub enum PimError {
     /// A table does not fit in any number of passes.
     #[error("no room in MRAM for {wanted} bytes of a table: {free} are free in each DPU")]
     Memory {
-        /// Least number of bytes in each DPU.
+        /// Minimum number of bytes that the table needs in each DPU.
         wanted: usize,
         /// Number of free bytes in each DPU.
         free: usize,

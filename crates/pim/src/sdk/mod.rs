@@ -13,7 +13,7 @@ pub use error::PimError;
 /// Place that the host and a program share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Symbol {
-    /// MRAM behind the program's own variables.
+    /// MRAM after the program's own variables.
     MramHeap,
     /// The program's `dpxor_arguments`.
     Arguments,
@@ -61,12 +61,12 @@ pub trait DpuSet: Send {
     /// overflow WRAM.
     fn load(&mut self) -> Result<(), PimError>;
 
-    /// Copies bytes to DPUs, to the place `offset` bytes behind a symbol: `dpu_prepare_xfer` for
-    /// every DPU that has bytes, then `dpu_push_xfer`. All bytes must have one length; a DPU
-    /// without any does not take part.
+    /// Copies bytes to DPUs, to the place `offset` bytes after the start of a symbol:
+    /// `dpu_prepare_xfer` for every DPU that has bytes, then `dpu_push_xfer`. All bytes must have
+    /// one length; a DPU without any does not take part.
     ///
     /// # Errors
-    /// [`PimError::Transfer`] if the number of entries is not that of the DPUs, if lengths differ,
+    /// [`PimError::Transfer`] if `bytes` does not have one entry for each DPU, if lengths differ,
     /// if a length or an offset is not a multiple of 8, or if the place does not exist.
     fn push_to(&mut self, symbol: Symbol, offset: usize, bytes: &[Option<&[u8]>]) -> Result<(), PimError>;
 
@@ -105,8 +105,8 @@ pub trait DpuSet: Send {
 /// Checks a transfer of `bytes` bytes at `offset` of a place with `room` bytes.
 ///
 /// # Errors
-/// [`PimError::Transfer`] unless both numbers are multiples of 8 and the transfer ends within the
-/// place.
+/// [`PimError::Transfer`] unless `offset` and `bytes` are multiples of 8 and the transfer ends
+/// within the place.
 pub(crate) fn check_transfer(offset: usize, bytes: usize, room: usize) -> Result<(), PimError> {
     if !offset.is_multiple_of(8) || !bytes.is_multiple_of(8) {
         return Err(PimError::Transfer(format!("{bytes} bytes at {offset}: not multiples of 8")));
@@ -120,7 +120,7 @@ pub(crate) fn check_transfer(offset: usize, bytes: usize, room: usize) -> Result
 /// Returns the common length of all DPUs' bytes, 0 if there are none.
 ///
 /// # Errors
-/// [`PimError::Transfer`] if the number of entries is not that of the DPUs, or lengths differ.
+/// [`PimError::Transfer`] if `bytes` does not have one entry for each DPU, or lengths differ.
 pub(crate) fn common_length(dpus: usize, bytes: &[Option<&[u8]>]) -> Result<usize, PimError> {
     if bytes.len() != dpus {
         return Err(PimError::Transfer(format!("buffers for {} DPUs of {dpus}", bytes.len())));

@@ -25,8 +25,8 @@ const LIBRARY: &str = "libdpu.so";
 const OK: u32 = 0;
 /// Code `DPU_ERR_ALLOCATION`.
 const ALLOCATION: u32 = 4;
-/// Codes of `DPU_ERR_DPU_FAULT` in the two versions of the list of errors: one member was added
-/// before it.
+/// Codes of `DPU_ERR_DPU_FAULT` in the two versions of the SDK's list of errors. The second version
+/// has one more error before this one.
 const FAULT: [u32; 2] = [20, 21];
 const ALLOCATE_ALL: u32 = u32::MAX;
 const SYNCHRONOUS: u32 = 1;
@@ -35,7 +35,7 @@ const FROM_DPU: u32 = 1;
 /// Flag `DPU_XFER_DEFAULT`: the library forgets buffers after a transfer.
 const DEFAULT: u32 = 0;
 
-/// `struct dpu_set_t`: ranks or one DPU, by kind.
+/// `struct dpu_set_t`: several ranks or one DPU, depending on `kind`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Set {
@@ -121,7 +121,8 @@ impl Vendor {
 }
 
 fn open(path: &Path) -> Result<Library, PimError> {
-    // SAFETY: the vendor's library, as the person who installed it or set the variable promises.
+    // SAFETY: the person who installed the library or set the variable promises that it is the
+    // vendor's.
     unsafe { Library::new(path) }
         .map_err(|error| PimError::NoLibrary(format!("{} ({error})", path.display())))
 }

@@ -95,8 +95,8 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// Tests bins of several blocks, blocks of several bins, and folds of the same rows and in any
-    /// order.
+    /// Tests bins of several blocks, blocks of several bins, several folds of the same rows, and
+    /// folds in any order.
     #[test]
     fn several_folds_share_passes(
         dpus in 1usize..12, clusters in 1usize..3, queries in 1usize..5, mram_kib in 160usize..4096,
@@ -212,7 +212,7 @@ fn what_is_counted_is_the_same_compiled_and_interpreted() {
     });
     let [compiled, interpreted] = counted;
     assert_eq!(compiled.instructions, 0);
-    // For 5000 records of 32 bytes in 3 DPUs: reads every record once, and one bit for each.
+    // The 3 DPUs read each of the 5000 records of 32 bytes once, and one bit for each record.
     assert!(compiled.read_bytes >= 5000 * 32 + 5000 / 8 && compiled.read_bytes < 5000 * 34);
     assert_eq!((compiled.launches, compiled.transfers_to, compiled.transfers_from), (1, 2, 1));
     assert!(
@@ -224,7 +224,7 @@ fn what_is_counted_is_the_same_compiled_and_interpreted() {
 
 #[test]
 fn tables_beyond_mram_are_folded_in_passes() {
-    // 128 KiB of MRAM, 56 KiB of them for tables: 2 DPUs have room for 3584 of 20000 records.
+    // Of the 128 KiB of MRAM, 56 KiB are for tables, so 2 DPUs have room for 3584 of 20000 records.
     let case = Case { dpus: 2, rows: 20_000, mram_bytes: 128 << 10, ..Case::default() };
     let (emulation, config) = case.machine();
     let (backend, machine) = backend(emulation, config);
@@ -276,8 +276,8 @@ fn dpus_that_never_work_are_skipped() {
 
 #[test]
 fn the_block_of_a_dpu_that_fails_in_a_launch_moves() {
-    // Fails at the first copy, in the middle, and at the very last copy, which writes the result's
-    // header: 19 groups in 10 tasklets.
+    // A DPU fails at the first copy, in the middle, and at the very last copy, which writes the
+    // result's header. The DPU has 19 groups in 10 tasklets.
     for (queries, last) in [(1, 10 + 19 + 1), (4, 10 + 19 + 4)] {
         for copy in [0, 17, last] {
             let fault = PlannedFault { dpu: 2, time: FaultTime::Launch { launch: 2, copy } };
@@ -290,7 +290,7 @@ fn the_block_of_a_dpu_that_fails_in_a_launch_moves() {
 
 #[test]
 fn dpus_fail_one_after_another() {
-    // MRAM has room for at most two blocks: the last DPUs fold the table in passes.
+    // MRAM has room for at most two blocks, so the last working DPUs fold the table in passes.
     let fault =
         |dpu: usize| PlannedFault { dpu, time: FaultTime::Launch { launch: 2 + dpu as u64, copy: 0 } };
     for mram_bytes in [160 << 10, 4 << 20] {

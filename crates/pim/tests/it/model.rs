@@ -42,8 +42,8 @@ fn the_closed_form_agrees_with_the_simulation() {
 
 #[test]
 fn the_simulation_is_bounded_as_the_machine_is() {
-    // A single tasklet: an instruction every 11 cycles and its own copy. Many tasklets: an
-    // instruction a cycle, or copies alone.
+    // A single tasklet is bound by an instruction every 11 cycles plus its own copy. Many tasklets
+    // are bound by an instruction a cycle, or by the copies alone.
     let work = |tasklets, instructions, copy_cycles| BlockWork {
         tasklets,
         instructions,
@@ -81,7 +81,8 @@ fn passes_take_longer_than_what_fits() {
     assert!(beyond.in_memory() > 2.5 * fits.in_memory());
 }
 
-/// Counts, on the emulation, the instructions for a record and those that a launch has once.
+/// Counts, on the emulation, the instructions for each record, and the instructions that a launch
+/// executes once.
 fn counted(queries: usize) -> (f64, f64) {
     let launch = |records: usize| {
         let emulation =

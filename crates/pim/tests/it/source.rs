@@ -1,4 +1,5 @@
-//! The device program for compilers other than the machine's; `make check-pim-program` compiles it.
+//! Tests of the source of the device program. `make check-pim-program` compiles it with compilers
+//! other than the machine's.
 
 use std::path::Path;
 

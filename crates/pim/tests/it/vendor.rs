@@ -1,5 +1,5 @@
-//! The vendor's library: errors if it is missing, and every call, made to a library with the same
-//! functions.
+//! The vendor's library: tests the errors if it is missing, and every call, made to a library with
+//! the same functions.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

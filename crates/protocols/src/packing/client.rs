@@ -11,8 +11,8 @@ use crate::keys::ClientKeys;
 use crate::steps::numbers::Numbers;
 use crate::steps::ring::RingClient;
 
-/// Secret that decrypts the results for one ciphertext of a query: the query's own, or `None` for
-/// that of the client's registered keys at the time of the answer.
+/// Secret that decrypts the results for one ciphertext of a query. `None` stands for the secret of
+/// the client's registered keys at the time of the answer.
 pub(crate) type Reader = Option<AnswerSecret>;
 
 /// Client half of a packing.
@@ -31,7 +31,7 @@ pub(crate) trait PackClient: Send + Sync {
     fn phases_of(&self, reader: &Reader, answer: &[u8]) -> Result<Vec<Zeroizing<Vec<u64>>>, ProtocolError>;
 
     /// Appends the numbers of all results for one ciphertext, in order. `factor` is the blinding
-    /// factor of the unit vector that they were folded by.
+    /// factor of the unit vector by which the results were folded.
     ///
     /// # Errors
     /// Those of [`Self::phases_of`].
@@ -47,7 +47,8 @@ pub(crate) trait PackClient: Send + Sync {
         Ok(())
     }
 
-    /// Returns the errors of these results' phases, as shares of what decoding tolerates.
+    /// Returns the errors of these results' phases, as fractions of the error that decoding
+    /// tolerates.
     ///
     /// # Errors
     /// Those of [`Self::phases_of`].

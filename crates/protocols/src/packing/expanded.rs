@@ -1,5 +1,5 @@
 //! Step `expand`: expands one ciphertext of a query to a ciphertext for each leaf (VIPIR section
-//! 2.6). Packing by expansion: the leaves are the LWE secret's entries.
+//! 2.6). In packing by expansion, the leaves are the LWE secret's entries.
 
 use std::ops::Range;
 
@@ -18,7 +18,7 @@ use crate::steps::ring::{RegisteredShape, RingServer, Shape, TRANSFORM};
 use crate::steps::select::depth;
 use crate::steps::{Unit, Work};
 
-/// The shape whose leaves of one expansion are the columns, followed by the rows of selectors.
+/// Shape with a single expansion, whose leaves are the columns, followed by the rows of selectors.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ExpandedShape {
     /// The parameters of the ring.
@@ -65,8 +65,8 @@ pub(crate) fn expand_work(shape: &impl Shape, substitutions: usize) -> Vec<Work>
     work
 }
 
-/// Returns the number of transforms modulo one prime in a substitution: of the digits of a, and of
-/// the polynomial that they are taken from.
+/// Returns the number of transforms modulo one prime in a substitution: of the digits of `a`, and
+/// of the polynomial that the digits are taken from.
 fn substitution_transforms(set: RingSet) -> usize {
     set.expansion_gadget().forward_transforms(set.ring()) + set.ring().limbs().len()
 }
@@ -173,8 +173,9 @@ impl<B: RingBackend> Packer<B> for ExpandedShape {
 }
 
 impl<B: RingBackend> RingServer<B, ExpandedShape> {
-    /// Runs [`Self::pack`] on LWE ciphertexts from folds of each query's own matrix: entry k is the
-    /// matrix's answer to column k, and the body its answer in `folded`.
+    /// Runs [`Self::pack`] on LWE ciphertexts from folds of a separate matrix for each query. Entry
+    /// k of a ciphertext is the matrix's answer to column k of the public matrix. The body is the
+    /// matrix's answer in `folded`.
     pub fn pack_folds(
         &self,
         matrices: &B::Matrices,

@@ -55,7 +55,7 @@ pub(crate) enum PackingShape {
 impl PackingShape {
     /// Returns the shape of a protocol with these validated parameters that packs into `results`
     /// ciphertexts for each query, and selects among `groups`. The set `paper` packs by expansion,
-    /// as in VIPIR. Queries that carry their keys have one group and another set than `paper`.
+    /// as in VIPIR. Queries that carry their keys require one group and a set other than `paper`.
     pub fn new(folded: &Folded, results: usize, groups: usize) -> Self {
         let (lwe, set) = (folded.lwe_set(), folded.ring_set());
         match (folded.keys, set) {
@@ -65,7 +65,7 @@ impl PackingShape {
         }
     }
 
-    /// Opens the server half for the database of `seed`. `hint` is that of the packed rows.
+    /// Opens the server half for the database of `seed`. `hint` is the hint of the packed rows.
     ///
     /// # Errors
     /// Those of the backend; [`ProtocolError::Malformed`] if the hint has too few rows.
@@ -126,8 +126,9 @@ impl Deref for PackingShape {
     }
 }
 
-/// Returns log2 of an estimate for `entries` bytes that are folded under `lwe`, packed, and
-/// selected if the shape selects.
+/// Returns log2 of the estimated probability that the error of any of `entries` bytes exceeds the
+/// fraction `share` of the tolerated error. The bytes are folded under `lwe`, packed, and selected
+/// if the shape selects.
 pub(crate) fn packed_exceedance_log2(
     shape: &dyn Shape,
     lwe: LweSet,

@@ -75,8 +75,8 @@ impl<P: PackedProtocol> FoldedParams<P> {
 #[derive(Clone, Copy, Debug)]
 pub struct PackedShape {
     pub(crate) grid: Grid,
-    /// Number of bins. Several bins are the grid's groups, and no group is selected; otherwise a
-    /// query selects a group.
+    /// Number of bins. If there are several, they are the grid's groups, and a query selects no
+    /// group. If there is one, a query selects a group.
     bins: usize,
     pub(crate) spread: Spread,
     pub(crate) lwe: LweSet,
@@ -198,8 +198,8 @@ impl<P: PackedProtocol> Parameters for FoldedParams<P> {
         Some(self.0.keys)
     }
 
-    /// Counts the bits of a selected group, which ciphertexts select by multiplication; each column
-    /// has a blinding factor.
+    /// Returns the number of bits of a selected group's number, because ciphertexts select the
+    /// group by multiplication. Columns do not count: each has a blinding factor.
     fn combined_answer_bits(&self) -> f64 {
         (self.shape().selected_from() as f64).log2()
     }
@@ -260,8 +260,8 @@ impl<P: PackedProtocol, B: RingBackend> Serve<B> for FoldedParams<P> {
 struct Client {
     folded: Folded,
     shape: PackedShape,
-    /// Encryptor for the columns of the first bin. Those of other bins are made for each query,
-    /// since all together may take more memory than a client has.
+    /// Encryptor for the columns of the first bin. Encryptors for the other bins are made for each
+    /// query, since all encryptors together may take more memory than a client has.
     encryptor: LweEncryptor,
     ring: Box<dyn PackClient>,
 }
@@ -286,7 +286,7 @@ struct AskedState {
     factors: Vec<BlindingFactor>,
 }
 
-/// State of a query: positions of the records, and what decrypts them.
+/// State of a query: positions of the records, and the secrets that decrypt them.
 struct State {
     /// Offset of each bin's record in its unit.
     offsets: Zeroizing<Vec<usize>>,
@@ -344,7 +344,7 @@ impl IndexClient for Client {
         Ok(Prepared { queries: vec![query], state: State { offsets, bin: Zeroizing::new(0), asked } })
     }
 
-    /// Decodes all bins before it reports a wrong number in any.
+    /// Decodes all bins before it reports a wrong number in any bin.
     fn decode_bins(&self, state: &State, answers: &[&[u8]]) -> Result<Zeroizing<Vec<u8>>, ProtocolError> {
         let grid = &self.shape.grid;
         let mut bins: Vec<Numbers> =

@@ -68,7 +68,7 @@ impl OneShotShape {
         FixedPacking { gadget, chunks: self.chunks, rotations }
     }
 
-    /// Returns the number of bytes of the a half of a result.
+    /// Returns the number of bytes of half `a` of a result.
     fn uniform_bytes(&self) -> usize {
         switched(self.set()).a as usize * self.degree() / 8
     }
@@ -115,8 +115,8 @@ impl Shape for OneShotShape {
         vec![Work::new("pack_fixed", Unit::FixedSubstitution(self.set()), substitutions)]
     }
 
-    /// Returns the number of bytes of the b halves: of the ciphertexts in a query, of what is made
-    /// from them (chunks or a key), and of the chunks' images.
+    /// Returns the number of bytes of all `b` halves: of the ciphertexts in a query, of the chunks
+    /// or the key derived from these ciphertexts, and of the chunks' images.
     fn leaves_bytes(&self) -> usize {
         let (ring, packing) = (self.set().ring(), self.packing());
         let made = match self.chunks {
@@ -167,7 +167,7 @@ impl Shape for OneShotShape {
 pub(crate) struct OneShotClient {
     shape: OneShotShape,
     uniform: UniformHalves,
-    /// The a halves of all results.
+    /// The `a` halves of all results.
     results: Vec<u8>,
 }
 
@@ -230,7 +230,7 @@ impl<B: RingBackend> OneShotServer<B> {
     }
 }
 
-/// Writes the a halves of all results, for clients.
+/// Writes the `a` halves of all results, for clients.
 pub(crate) fn write_uniform<B: RingBackend>(
     shape: OneShotShape,
     backend: &Arc<B>,
@@ -248,7 +248,8 @@ pub(crate) fn write_uniform<B: RingBackend>(
     Ok(())
 }
 
-/// Plaintexts of some results, the data precomputed for them, and their a halves.
+/// Plaintexts of some results, the data precomputed from these plaintexts, and the `a` halves of
+/// these results.
 type Fixed<B> = (Vec<<B as RingBackend>::Plain>, <B as RingBackend>::Fixed, Vec<u8>);
 
 fn fix<B: RingBackend>(

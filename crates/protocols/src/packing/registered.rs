@@ -100,8 +100,8 @@ impl<B: RingBackend, S: Packer<B>> RingServer<B, S> {
 
     /// Computes the leaves of a whole batch. The batch is split evenly into the fewest groups that
     /// fit the backend's memory; each item holds a group's query range and leaves. The first group
-    /// is started immediately, so that a device computes while the host continues; the others when
-    /// they are requested.
+    /// is started immediately, so that a device computes while the host continues. Each other group
+    /// is started when it is requested.
     pub fn unpack_groups<'a, 'b>(
         &'b self,
         asked: &'b [Asked<'a>],
@@ -115,8 +115,9 @@ impl<B: RingBackend, S: Packer<B>> RingServer<B, S> {
         Ok(first.into_iter().map(Ok).chain(groups))
     }
 
-    /// Runs step `pack`: packs, for each query, the LWE ciphertexts of `plain` with its bodies, N
-    /// into a ciphertext. `bodies` selects each query's words of `folded`.
+    /// Runs step `pack`: for each query, packs the LWE ciphertexts that consist of `plain` and the
+    /// query's bodies, N into each RLWE ciphertext. `bodies` selects each query's words of
+    /// `folded`.
     pub fn pack(
         &self,
         plain: &[B::Plain],

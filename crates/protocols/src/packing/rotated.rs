@@ -1,9 +1,9 @@
-//! Step `rotate`: an LWE secret in a few chunks, whose images under automorphisms are the leaves
-//! for packing.
+//! Step `rotate`: a query encrypts an LWE secret in a few chunks. The images of these chunks under
+//! automorphisms are the leaves for packing.
 //!
-//! Compared with an expansion to every entry, it takes a tenth of the substitutions and a sixteenth
-//! of the leaves, with the same number of products and the same response. See [`Rotations`] for the
-//! method.
+//! Compared with an expansion to every entry, this step takes a tenth of the substitutions and a
+//! sixteenth of the leaves, with the same number of products and the same response. See
+//! [`Rotations`] for the method.
 
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -31,9 +31,9 @@ const SUBSTITUTION: f64 = 1.6e6;
 /// reading.
 const PLAINTEXT: f64 = 1.5;
 
-/// Target number of rows of a matrix of plaintexts if a block has fewer: kernels multiply that many
-/// together. The sums for building the matrix take 20 MiB for each block, and a matrix has four
-/// blocks of 16 rows.
+/// Target number of rows of a matrix of plaintexts if a block has fewer: kernels multiply this
+/// number of rows together. The sums for building the matrix take 20 MiB for each block, and a
+/// matrix has four blocks of 16 rows.
 const MATRIX_ROWS: usize = 64;
 
 /// The shape whose columns are rotated chunks of an LWE secret.
@@ -106,8 +106,8 @@ impl RotatedShape {
         numbers
     }
 
-    /// Returns the numbers that the ciphertexts of a query encrypt if each chunk has its own: those
-    /// of [`Self::numbers`] for a small integer for each column, chunk by chunk. Packing multiplies
+    /// Returns the numbers that a query encrypts if each chunk has its own ciphertext: as in
+    /// [`Self::numbers`], a small integer for each column, but chunk by chunk. Packing multiplies
     /// by the number of automorphisms.
     pub(super) fn numbers_of_chunks(&self, columns: &[i8]) -> Vec<Zeroizing<Vec<(usize, u128, i8)>>> {
         let entries = self.rotations.entries();

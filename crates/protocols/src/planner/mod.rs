@@ -203,12 +203,12 @@ const SLOWEST_SCAN: f64 = 1e-8;
 /// The planner's recommendation for a table.
 #[derive(Clone, Debug)]
 pub struct Recommendation {
-    /// The protocol, with the options that it was chosen for.
+    /// The protocol, and the options under which the planner chose it.
     pub choice: Choice,
     /// Figures of the recommended protocol.
     pub figures: Figures,
-    /// Figures of the other protocols that the needs allow, by the time of a look-up. A protocol
-    /// with several key deliveries appears with the fastest.
+    /// Figures of the other protocols that the needs allow, ordered by the time of a look-up. A
+    /// protocol with several key deliveries appears only once, with its fastest delivery.
     pub others: Vec<Figures>,
 }
 
@@ -284,8 +284,9 @@ mod tests {
         }
     }
 
-    /// Checks sizes, memory and work of every protocol. They change with a protocol's shapes and
-    /// its count of work, and only this file records them: `SPIREA_WRITE_VECTORS=1` rewrites it.
+    /// Checks sizes, memory and work of every protocol against `tests/vectors/figures.txt`, the
+    /// only record of these figures. They change with a protocol's shapes and its count of work;
+    /// `SPIREA_WRITE_VECTORS=1` rewrites the file.
     #[test]
     fn figures_of_usual_tables_are_those_that_were_written_down() {
         let mut found = String::new();

@@ -41,7 +41,7 @@ pub struct Folded {
     /// Key delivery, if the protocol packs.
     #[serde(default, skip_serializing_if = "KeyDelivery::is_default")]
     pub keys: KeyDelivery,
-    /// Form of the queries, if they bring their keys.
+    /// Form of the queries, if they carry their keys.
     #[serde(default, skip_serializing_if = "QueryForm::is_default")]
     pub queries: QueryForm,
     /// Number of upper bits of each word of the hint that clients download, if the protocol has
@@ -122,7 +122,7 @@ impl Folded {
     /// # Errors
     /// [`ProtocolError::Malformed`] that names the member out of range.
     pub(crate) fn validate_blocks(&self) -> Result<(), ProtocolError> {
-        /// Far more groups than any memory has room for the hints of.
+        /// Maximum number of groups. The hints of so many groups are far larger than any memory.
         const MAX_GROUPS: usize = 1 << 24;
         self.validate(Spread::Rows)?;
         let degree = self.validate_ring()?.ring().degree();
@@ -271,8 +271,8 @@ impl Folded {
     }
 
     /// Returns the maximum number of queries in a batch whose queries have `folds` columns in the
-    /// first fold, each in `bins` bins. The words of a batch are at most those of the largest batch
-    /// for the most columns.
+    /// first fold, each in `bins` bins. A batch has at most as many words as the largest batch over
+    /// [`MAX_COLUMNS`] columns without bins.
     pub(crate) fn max_batch_in_bins(&self, folds: usize, bins: usize) -> usize {
         let words = MAX_PACKED_BATCH * MAX_COLUMNS / (self.grid.columns * bins);
         self.max_batch(folds).min(words.max(1))
@@ -305,7 +305,7 @@ pub(crate) fn grids_of_blocks(records: u64, record_bytes: usize) -> impl Iterato
     })
 }
 
-/// Parameters of protocol `P` that consist of those of a first fold. Public, and part of a
+/// Parameters of protocol `P`, which are the parameters of its first fold. Public, and part of a
 /// snapshot's identity.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -334,8 +334,8 @@ pub trait FoldedProtocol: Clone + PartialEq + Debug + Send + Sync + Sized + 'sta
         choice.packing_set().map(Some)
     }
 
-    /// Returns the bits of each word of the hint that clients download, in this form; all if
-    /// clients download none.
+    /// Returns the bits of each word of the hint that clients download, in this form; all bits if
+    /// clients download no hint.
     fn hint_bits(_form: HintForm, _folded: &Folded) -> u32 {
         exact_bits()
     }
@@ -447,7 +447,8 @@ where
         let chosen = cheapest(choice.prefer, records, record_bytes, candidates, &checks, |params| {
             LookupCost::new(params.sizes(), P::read_bytes(params))
         });
-        // The hint of the chosen shape is rounded, so that a table has one shape in both forms.
+        // The hint is rounded only after the shape is chosen, so that a table has one shape for
+        // both forms of the hint.
         chosen.map(|Self(folded, protocol)| {
             Self(Folded { hint_bits: P::hint_bits(choice.hint, &folded), ..folded }, protocol)
         })

@@ -30,7 +30,7 @@ const CHANGED_AT_ONCE: usize = 1 << 20;
 /// Bytes of panels that are folded in one call.
 const FOLDED_AT_ONCE: usize = 64 << 20;
 
-/// A row of n words, the degree of the LWE set, for each row of a matrix.
+/// LWE hint: for each row of a matrix, a row of n words, where n is the degree of the LWE set.
 pub struct LweHint {
     words: Vec<u32>,
     degree: usize,
@@ -236,8 +236,8 @@ impl ClientHint {
     }
 }
 
-/// Writes the rows of a rounded hint, in a file, whose panels have a changed byte. The result
-/// equals a hint of the changed matrix that is computed anew.
+/// Rewrites, in a file with a rounded hint, the rows of all panels that have a changed byte. The
+/// result equals a hint of the changed matrix that is computed anew.
 ///
 /// # Errors
 /// See [`refold`]; [`ProtocolError::Backend`] if the hint has another length,
@@ -260,7 +260,7 @@ pub(crate) fn patch_rounded_hint<B: Backend>(
     })
 }
 
-/// Folds the panels of a matrix in a file that have a changed byte, and passes the hint's rows of
+/// Folds the panels that have a changed byte, for a matrix in a file. Passes the hint's rows of
 /// these panels to `put`, with their numbers.
 ///
 /// # Errors
@@ -348,7 +348,8 @@ mod tests {
         LweHint { words, degree: SET.degree() }
     }
 
-    /// Words at the ends of roundings and of the range among others.
+    /// Returns random words, and among them the boundaries of rounding intervals, the smallest and
+    /// the largest word.
     fn words(seed: u64, rows: usize) -> Vec<u32> {
         let mut rng = SecretRng::deterministic_for_tests(seed);
         let ends = [0, 1, 1 << 14, (1 << 14) - 1, (1 << 15) - 1, 1 << 15, u32::MAX, u32::MAX - (1 << 14)];
@@ -359,7 +360,8 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(24))]
-        /// The client's products are those with the nearest multiples of 2^(32 - bits).
+        /// The client's products equal those with a hint whose words are rounded to the nearest
+        /// multiples of 2^(32 - bits).
         #[test]
         fn clients_multiply_rounded_words(bits in 16u32..33, rows in 1usize..4, seed: u64) {
             let words = words(seed, rows);
@@ -390,7 +392,8 @@ mod tests {
             }
         }
 
-        /// Changes upon changes leave the hint of the last matrix: roundings do not add up.
+        /// After several rounds of changes, the hint is that of the last matrix: roundings do not
+        /// add up.
         #[test]
         fn rounded_hints_of_changed_matrices_are_those_computed_anew(
             changes in proptest::collection::vec(proptest::collection::vec((0usize..96, 0usize..256, any::<u8>()), 0..12), 1..5),

@@ -1,5 +1,5 @@
-//! Step `mod_switch`: reduces ciphertexts to the fewest bits that a response needs; the client's
-//! decoding of them.
+//! Step `mod_switch`, which reduces ciphertexts to the fewest bits that a response needs, and the
+//! client's decoding of these ciphertexts.
 
 use spirea_backend::RingBackend;
 use zeroize::Zeroizing;
@@ -7,8 +7,8 @@ use zeroize::Zeroizing;
 use super::ring::{RingClient, RingServer, Shape, switched};
 use crate::ProtocolError;
 
-/// Returns the distance of each phase from that of the `bits`-bit number that it decodes to, as a
-/// share of what decoding tolerates.
+/// Returns the distance of each phase from the phase of its decoded `bits`-bit number, as a
+/// fraction of the distance that decoding tolerates.
 pub(crate) fn phase_errors(phases: &[u64], bits: u32) -> impl Iterator<Item = f64> + '_ {
     // The low bits of a phase, centred: half a step is 2^(63 - bits).
     phases.iter().map(move |&phase| ((phase << bits) as i64) as f64 / 2f64.powi(63))
@@ -21,8 +21,8 @@ impl RingClient {
         Ok(self.keys.with_secret(|secret| secret.phases(ciphertext, a, b))?)
     }
 
-    /// Returns the distance of each phase of a response's ciphertext from that of the `bits`-bit
-    /// number that it decodes to, as a share of what decoding tolerates.
+    /// Returns, for each phase of a response's ciphertext, the distance from the phase of its
+    /// decoded `bits`-bit number. The result is a fraction of the distance that decoding tolerates.
     pub fn errors(&self, ciphertext: &[u8], bits: u32) -> Result<Vec<f64>, ProtocolError> {
         Ok(phase_errors(&self.phases(ciphertext)?, bits).collect())
     }

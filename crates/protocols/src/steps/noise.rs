@@ -1,4 +1,5 @@
-//! Probability that the error of a number in a response exceeds a share of what decoding tolerates.
+//! Probability that the error of a number in a response exceeds a given fraction of the error that
+//! decoding tolerates.
 //!
 //! For packing it is an estimate: variances are added as if the terms were independent, and the
 //! entries of LWE ciphertexts and roundings are assumed uniform. The estimate holds for content
@@ -8,9 +9,10 @@
 use spirea_lattice::lwe::{ENCODING_ERROR, FIELD_ORDER};
 use spirea_lattice::noise::two_sided_tail_log2;
 
-/// Returns log2 of the estimate for any of `entries` numbers in the field of 257 elements, whose
-/// errors have this variance and are nearly Gaussian. Decoding tolerates half a step; the rounding
-/// of encoded factors takes part of it.
+/// Returns log2 of the estimated probability that the error of any of `entries` numbers in the
+/// field of 257 elements exceeds the fraction `share` of the tolerated error. These errors have the
+/// variance `variance` and are nearly Gaussian. Decoding tolerates half a step; the rounding of
+/// encoded factors takes part of it.
 pub(crate) fn field_exceedance_log2(variance: f64, entries: usize, share: f64) -> f64 {
     let tolerated = share / f64::from(2 * FIELD_ORDER) - ENCODING_ERROR / 2f64.powi(32);
     let z = tolerated / variance.sqrt();

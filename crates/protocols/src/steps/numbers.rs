@@ -45,8 +45,8 @@ impl Numbers {
         &self.bytes
     }
 
-    /// Returns the record at `offset` of decoded units. Checks that all its numbers are bytes, and
-    /// all numbers of `others`, from which the units were decoded.
+    /// Returns the record at `offset` of decoded units. Checks that all numbers of the record and
+    /// of `others` are bytes; the units were decoded from `others`.
     ///
     /// # Errors
     /// [`ProtocolError::Corrupted`] otherwise, without naming the wrong number.
@@ -67,7 +67,8 @@ mod tests {
     use super::*;
     use spirea_math::random::SecretRng;
 
-    /// Returns a phase that decodes to 256 under this factor; one of the 257 elements does.
+    /// Returns a phase that decodes to 256 under this factor. Exactly one of the 257 elements has
+    /// such a phase.
     fn beyond(factor: &BlindingFactor) -> u64 {
         let mut phases = (0..257u64).map(|x| (u128::from(x) * (1 << 64) / 257) as u64);
         phases.find(|&phase| factor.unblind(phase) == 256).unwrap()

@@ -11,7 +11,7 @@ use crate::bytes::{extend_upper_bits, words_of_upper_bits, words_to_bytes};
 pub(crate) struct QueryLayout {
     /// Total words of the first folds' queries: a multiple of 8.
     pub first: usize,
-    /// Number of their low bits that are 0 and not sent.
+    /// Number of low bits of each of these words that are 0 and not sent.
     pub dropped_bits: u32,
     /// Words of the second fold's query.
     pub second: usize,

@@ -130,7 +130,8 @@ impl Folded {
         self.second().fixed_layout().bytes() as u64
     }
 
-    /// Returns log2 of an estimate for two folds whose second fold is decoded from rounded words.
+    /// Returns log2 of the estimated failure probability of two folds, if the second fold is
+    /// decoded from rounded words.
     pub(crate) fn two_folds_exceedance_log2(&self, second_rows: usize, share: f64) -> f64 {
         let [first, second] = [self.folded_columns(), FoldedColumns::whole(self.grid.groups)];
         let first = rounded_exceedance_log2(self.lwe_set(), first, self.grid.record_bytes, share);
@@ -139,12 +140,13 @@ impl Folded {
 }
 
 impl Folded {
-    /// Returns log2 of a bound on the probability that the error of any number exceeds `share` of
-    /// what decoding tolerates, for every database that was chosen with this knowledge of the first
-    /// matrix. Bodies are unrounded, and clients hold the hint of the fixed rows.
+    /// Returns log2 of a bound on the probability that the error of any number exceeds the fraction
+    /// `share` of the error that decoding tolerates. The bound holds for every database that was
+    /// chosen with this knowledge of the first matrix. Bodies are unrounded, and clients hold the
+    /// hint of the fixed rows.
     ///
-    /// The first secrets are independent of the first hint, and the second secret of the first
-    /// answers. The second fold's rows are made of the first hint and answers, so they do not
+    /// The first secrets are independent of the first hint. The second secret is independent of the
+    /// first answers. The second fold's rows are made of the first hint and answers, so they do not
     /// depend on the second matrix unless the content does.
     pub(crate) fn two_folds_bound_log2(&self, knowledge: Knowledge, share: f64) -> f64 {
         let (shape, rounded) = (self.second(), rounded_entirely(self.lwe_set()));
@@ -155,7 +157,8 @@ impl Folded {
         noise::either(noise::either(fixed, moving), unit)
     }
 
-    /// Returns the bound of the fixed rows alone, if their hint has `hint_bits` bits a word.
+    /// Returns log2 of the bound for the fixed rows alone, if their hint has `hint_bits` bits a
+    /// word.
     pub(crate) fn fixed_bound_log2(&self, knowledge: Knowledge, hint_bits: u32, share: f64) -> f64 {
         let hint = HintRounding { entries: self.lwe_set().degree(), bits: hint_bits };
         rounded_bound_log2(knowledge, self.grid.groups, hint, self.second().fixed_rows(), share)
@@ -379,13 +382,15 @@ pub(crate) struct DecodedUnit {
     rows: [Numbers; 2],
     /// The unit's bytes, part after part.
     unit: Numbers,
-    /// The errors of the moving rows and of the unit, as shares of what decoding tolerates.
+    /// The errors of the moving rows and of the unit, as fractions of the error that decoding
+    /// tolerates.
     pub errors: Vec<f64>,
 }
 
 impl DecodedUnit {
     /// Decodes a unit from the numbers of the fixed rows and the moving rows' ciphertexts, part
-    /// after part. Both must belong to the query that left `state`.
+    /// after part. The numbers and the ciphertexts must belong to the query that was made with
+    /// `state`.
     pub fn new(shape: &SecondShape, fixed: Numbers, moving: &[u8], state: &TwoFoldsState) -> Self {
         let words = |bytes: &[u8]| -> Zeroizing<Vec<u32>> {
             Zeroizing::new(bytes.as_chunks::<ROUNDED_BYTES>().0.iter().map(|&bytes| unround(bytes)).collect())
@@ -414,7 +419,7 @@ impl DecodedUnit {
         Self { rows: [fixed, moving], unit, errors }
     }
 
-    /// Returns the record at the offset of the query that left `state`.
+    /// Returns the record at the offset in `state`, which was made with the query.
     ///
     /// # Errors
     /// [`ProtocolError::Corrupted`] if a number that the record depends on is not a byte.

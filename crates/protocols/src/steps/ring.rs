@@ -14,8 +14,9 @@ use crate::ProtocolError;
 use crate::keys::{ClientKeys, PreparedKeys};
 
 /// Bytes read from memory in the time of a transform modulo one prime, with its digits and
-/// products. With AVX-512 at 29 GB/s, a substitution of `onion-32` takes as long as 4.4 MB for its
-/// 28 transforms, an external product as long as 4.8 MB for 32.
+/// products. With AVX-512 at 29 GB/s, a substitution of `onion-32`, with 28 transforms, takes as
+/// long as reading 4.4 MB. An external product, with 32 transforms, takes as long as reading 4.8
+/// MB.
 pub(crate) const TRANSFORM: f64 = 1.5e5;
 
 /// Content and processing of a query's ciphertext, on which both halves of a protocol with a ring

@@ -54,8 +54,8 @@ pub(crate) fn nearest_byte(phase: u32) -> u8 {
     (phase.wrapping_add(1 << (SCALE_BITS - 1)) >> SCALE_BITS) as u8
 }
 
-/// Returns the distance of a phase from that of the byte that it decodes to, as a share of what
-/// decoding tolerates.
+/// Returns the distance of a phase from the phase of its decoded byte, as a fraction of the
+/// distance that decoding tolerates.
 pub(crate) fn byte_error(phase: u32) -> f64 {
     let distance = phase.wrapping_sub(u32::from(nearest_byte(phase)) << SCALE_BITS) as i32;
     f64::from(distance) / f64::from(1 << (SCALE_BITS - 1))
@@ -81,13 +81,13 @@ impl FoldedColumns {
     }
 }
 
-/// Returns log2 of an estimate for `entries` bytes whose LWE ciphertexts under `set` are rounded
-/// entirely.
+/// Returns log2 of the estimated failure probability of `entries` bytes, if all words of their LWE
+/// ciphertexts under `set` are rounded.
 pub(crate) fn rounded_exceedance_log2(set: LweSet, folded: FoldedColumns, entries: usize, share: f64) -> f64 {
     field_exceedance_log2(folded.variance() + lwe_rounding(set, ROUNDED_BITS), entries, share)
 }
 
-/// Returns the rounding of a hint of which 16 bits are kept, as of words between two folds.
+/// Returns the rounding of a hint whose words keep 16 bits, like the words between two folds.
 pub(crate) fn rounded_entirely(set: LweSet) -> HintRounding {
     HintRounding { entries: set.degree(), bits: ROUNDED_BITS }
 }
@@ -102,9 +102,10 @@ pub(crate) enum Knowledge {
 }
 
 /// Returns log2 of a bound on the probability that the error of any of `entries` numbers of the
-/// field exceeds `share` of what decoding tolerates. They are decoded after a fold over `columns`
-/// columns, from an answer rounded to 16 bits and a hint rounded as `hint` says. The bound holds
-/// for every database that was chosen with this knowledge of the matrix.
+/// field exceeds the fraction `share` of the error that decoding tolerates. The numbers are decoded
+/// after a fold over `columns` columns, from an answer rounded to 16 bits and a hint rounded as
+/// `hint` says. The bound holds for every database that was chosen with this knowledge of the
+/// matrix.
 ///
 /// The rounding of the hint does not depend on the secret, so it is sub-Gaussian
 /// ([`HintRounding::proxy`], [`HintRounding::independent_tail_log2`]). The rounding of the answer
@@ -132,7 +133,7 @@ pub(crate) struct MatrixRows<B: Backend> {
     share: Share,
     /// Layout of the whole matrix.
     layout: PanelLayout,
-    /// The rows of each bin that has some, with the bin's number.
+    /// For each bin that has rows in this share: the bin's number and these rows.
     matrices: Vec<(usize, B::Matrix)>,
     query: FirstQueries,
 }
@@ -175,7 +176,7 @@ impl<B: Backend> MatrixRows<B> {
     }
 }
 
-/// The words of a bin in the first folds' queries in a batch's bytes.
+/// The words of one bin in a batch's queries for the first fold.
 struct FirstWords<'a> {
     layout: QueryLayout,
     /// The bin's words in each part.
@@ -247,7 +248,8 @@ impl<B: Backend> Rows for MatrixRows<B> {
 }
 
 impl<B: Backend> MatrixRows<B> {
-    /// Joins `answers` answers of the rows of each bin to answers of all rows.
+    /// Joins the folds of all bins: for each of `answers` answers, concatenates the words of all
+    /// bins' rows.
     fn below_each_other(&self, answers: usize, folded: Vec<B::Folded>) -> Result<B::Folded, ProtocolError> {
         let rows = |(_, matrix): &(usize, B::Matrix)| self.backend.layout(matrix).rows();
         let all: usize = self.matrices.iter().map(rows).sum();

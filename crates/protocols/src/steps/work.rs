@@ -13,8 +13,8 @@ pub enum Unit {
     Product,
     /// A word of a result in `scalar_fold` of many queries and a matrix of few columns.
     ProductWord,
-    /// A column in `module_fold`, for each of the module's rank: its part of the public matrix is
-    /// transformed.
+    /// A column in `module_fold`, counted once for each unit of the module's rank: the column's
+    /// part of the public matrix is transformed.
     PublicColumn,
     /// A byte of a matrix in `module_fold`.
     TransformedByte,
@@ -22,9 +22,9 @@ pub enum Unit {
     Substitution(RingSet),
     /// A polynomial that `poly_fold` reads: a plaintext, or half of a leaf.
     FoldedPolynomial(RingSet),
-    /// A substitution of a b half in `pack_fixed`, with known digits.
+    /// A substitution of half `b` of a ciphertext in `pack_fixed`, with known digits.
     FixedSubstitution(RingSet),
-    /// A polynomial that `pack_fixed` reads: a plaintext, or a leaf's b half.
+    /// A polynomial that `pack_fixed` reads: a plaintext, or half `b` of a leaf.
     FixedPolynomial(RingSet),
     /// A plaintext polynomial in `encode`.
     EncodedPolynomial(RingSet),

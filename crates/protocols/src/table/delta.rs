@@ -34,7 +34,8 @@ impl<'a> Change<'a> {
     /// # Errors
     /// [`ProtocolError::Malformed`] if the bytes are no change.
     pub fn from_bytes(bytes: &'a [u8]) -> Result<Self, ProtocolError> {
-        // In a version with base and delta, it shows for each of the two whether it has the key.
+        // In a version with base and delta, this declassification reveals for each of the two
+        // whether it has the key.
         let kind = |&byte| declassify(byte, "a delta says whether a key has a new value or none");
         match bytes.split_first().map(|(first, value)| (kind(first), value)) {
             Some((PUT, value)) => Ok(Self::Put(value)),
@@ -68,9 +69,9 @@ pub fn seed(base: &Version) -> [u8; 32] {
 ///
 /// Anyone who knows the base knows the salt before contributing keys, but cannot exploit it: tags
 /// only decide whether two keys are distinguished. Matching the tag of a given key takes 2^96
-/// hashes. Two keys of one's own with equal tags take 2^48; a delta with both is refused, but a
-/// delta of the next base, with another salt, is not. The positions of entries depend on the
-/// table's places, which cannot be predicted.
+/// hashes. Finding two keys with equal tags takes 2^48 hashes. A delta that contains both keys is
+/// refused, but a delta of the next base has another salt and is not refused. The positions of
+/// entries depend on the table's places, which cannot be predicted.
 pub fn salt(base: &Version) -> [u8; 32] {
     blake3::derive_key("spirea 2026 salt of a base's deltas", base.as_bytes())
 }

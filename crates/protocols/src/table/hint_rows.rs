@@ -2,7 +2,7 @@
 //! fetch.
 //!
 //! A list has 16 bytes of BLAKE3 for each row, which has as many numbers as an LWE secret has
-//! entries: 0.6% of a hint of 17 bits a number, and half of that of whole words. The manifest
+//! entries: 0.6% of a hint with 17 bits a number, and 0.3% of a hint of whole words. The manifest
 //! authenticates the list, the list authenticates the rows, and finally the hint's own hash
 //! authenticates the result.
 

@@ -39,7 +39,7 @@ pub enum KeyStep {
     Lower,
     /// Converts a domain name to the ASCII form of UTS #46, without a trailing dot.
     Domain,
-    /// Converts a phone number to that of E.164, preceded by `+`.
+    /// Converts a phone number to its E.164 form, preceded by `+`.
     E164,
     /// Converts hexadecimal digits to lower case, and removes a leading `0x`.
     Hex,

@@ -40,13 +40,14 @@ const ABSENT: u8 = 0x80;
 /// Maximum bytes of a value.
 pub const MAX_VALUE_BYTES: usize = 1 << 20;
 /// Maximum number of queries under one set of registered keys. A first refusal reveals which of
-/// them was refused, 10 bits (docs/soundness.md). Keys of 0.6 to 4 MiB add 0.6 to 4 KiB to each
-/// query: 0.2% of the 244 KiB of `exppack-simple` at 1 GiB, 6% of the 64 KiB of `onion`.
+/// these queries was refused: 10 bits (docs/soundness.md). Keys of 0.6 to 4 MiB add 0.6 to 4 KiB to
+/// each query: 0.2% of the 244 KiB of `exppack-simple` at 1 GiB, 6% of the 64 KiB of `onion`.
 pub const MOST_KEY_QUERIES: u64 = 1 << 10;
 /// Minimum to which an operator can reduce the number of queries under one set of keys. If keys
 /// ended sooner, clients would upload more for keys than for queries.
 pub const LEAST_KEY_QUERIES: u64 = 1 << 6;
-/// Maximum number of rows in a record of an index table without widths: the bytes of a ring's unit.
+/// Maximum number of rows in a record of an index table without widths. It equals the number of
+/// bytes in a ring's unit, because a row takes at least one byte.
 pub const MAX_ROWS_PER_RECORD: u32 = 1 << 12;
 
 /// Kind of look-up.

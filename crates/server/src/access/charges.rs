@@ -11,10 +11,10 @@ use crate::refused::Refused;
 /// Limits for remembered charges: their age and their number.
 const MEMORY_TIME: Duration = Duration::from_secs(10 * 60);
 const MEMORY_REQUESTS: usize = 1 << 16;
-/// Number of free retries of a charged request; clients retry less often.
+/// Number of free retries of a charged request. Clients make fewer retries than that.
 const FREE_RETRIES: u32 = 16;
 
-/// A client's name for one request: random, and the same for its retries.
+/// Random id that a client gives to a request. Retries of the request have the same id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RequestId([u8; 32]);
 
@@ -115,8 +115,8 @@ struct Taken<'a> {
     at: Instant,
 }
 
-/// The part of a quota taken for one request. Dropping it gives that part back, unless the request
-/// was accepted.
+/// Part of a quota that was taken for one request. Dropping this value gives the part back, unless
+/// the request was accepted.
 #[must_use = "a charge that is dropped is given back"]
 pub(crate) struct Charge<'a>(Option<Taken<'a>>);
 
@@ -162,7 +162,7 @@ mod tests {
         for _ in 0..FREE_RETRIES {
             assert!(charge(id(b'A'), b"first"));
         }
-        // Sending the request again and again is not a retry; nor is another body under this id.
+        // Further repetitions are charged, and so is another body under this id.
         assert!(charge(id(b'a'), b"first"));
         assert!(charge(id(b'a'), b"second"));
         assert!(!charge(id(b'b'), b"first"));

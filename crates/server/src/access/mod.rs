@@ -67,8 +67,8 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    /// Creates a gate with the limits of concurrent requests, in total and for each client, and of
-    /// each client's memory for bodies.
+    /// Creates a gate. It limits the concurrent requests, in total and for each client, and each
+    /// client's memory for bodies.
     pub fn new(access: Access, limits: &Limits) -> Self {
         let permits = Arc::new(Semaphore::new(limits.requests.clamp(1, Semaphore::MAX_PERMITS)));
         let client_permits = Shares::new(limits.client_requests as u64);
@@ -76,7 +76,7 @@ impl Gate {
         Self { access, permits, client_permits, client_bodies, charges: Charges::default() }
     }
 
-    /// Admits a request without a token if there is room: of clients that cannot have one.
+    /// Admits a request of a client that cannot have a token, if there is room.
     pub fn admit_anyone(self: &Arc<Self>, request: &Request) -> Result<(Caller, Permit), Refused> {
         let peer = request.extensions().get().copied();
         self.admit_caller(Caller { gate: Arc::clone(self), token: None, peer, request_id: None })

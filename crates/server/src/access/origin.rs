@@ -2,9 +2,9 @@
 //! browser, may send.
 //!
 //! A page of another origin can send requests that need no consent of the server, such as a POST of
-//! text. A page whose name resolves to the server's address ("DNS rebinding") even has the server's
-//! origin in its browser's eyes. The `Origin` header reveals the first attack; a `Host` name that
-//! the operator did not configure reveals the second.
+//! text. If a page's name resolves to the server's address ("DNS rebinding"), the browser even
+//! treats the page's origin as the server's. The `Origin` header reveals the first attack; a `Host`
+//! name that the operator did not configure reveals the second.
 
 use std::net::IpAddr;
 

@@ -9,9 +9,9 @@ pub const TOKEN_PREFIX: &str = "spirea_";
 /// A token: 256 random bits in hexadecimal after [`TOKEN_PREFIX`]. Erased when dropped; `Debug`
 /// does not print it.
 ///
-/// The server keeps a single fast hash of it at rest. Slow password hashes make guessing expensive,
-/// but nobody guesses 256 random bits, and anyone could cause the work of a slow hash by sending
-/// wrong tokens.
+/// The server stores only a fast hash of the token. A slow password hash would gain nothing,
+/// because nobody guesses 256 random bits. Anyone could also load the server with slow hashes by
+/// sending wrong tokens.
 pub struct Secret(Zeroizing<String>);
 
 impl Secret {

@@ -10,14 +10,14 @@ pub(crate) struct Shares {
 }
 
 impl Shares {
-    /// Creates a resource of which each client may have at most `most`.
+    /// Creates a resource with a limit of `most` for each client.
     pub fn new(most: u64) -> Arc<Self> {
         Arc::new(Self { most, taken: Mutex::default() })
     }
 
-    /// Takes `amount` for a client; `None` if the client would exceed its limit. A client that has
-    /// nothing may take any amount, so that a request larger than the limit can be served, one at a
-    /// time.
+    /// Takes `amount` for a client; `None` if the client would exceed its limit. A client that
+    /// holds nothing may take any amount, so that a request larger than the limit can be served,
+    /// one at a time.
     pub fn take(self: &Arc<Self>, client: &[u8], amount: u64) -> Option<Share> {
         let mut taken = self.lock();
         let has = taken.get(client).copied().unwrap_or(0);

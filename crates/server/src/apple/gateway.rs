@@ -29,8 +29,8 @@ impl GatewayKeys {
     /// one.
     ///
     /// # Errors
-    /// [`GatewayKeysError`] if the file cannot be read, others than its owner may read it, or its
-    /// keys cannot be used.
+    /// [`GatewayKeysError`] if the file cannot be read, users other than its owner may read it, or
+    /// its keys cannot be used.
     pub fn open(path: &Path) -> Result<Self, GatewayKeysError> {
         Ok(Self { path: path.into(), gateway: RwLock::new(Arc::new(read(path)?)) })
     }

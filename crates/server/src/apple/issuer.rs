@@ -1,4 +1,5 @@
-//! Issuing of private tokens: users, known by a bearer token, get as many as their tier allows.
+//! Issuing of private tokens. A bearer token identifies a user, whose tier sets the number of
+//! private tokens.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -42,7 +43,8 @@ impl User {
 
 /// Issuer of private tokens.
 pub(crate) struct Issuer {
-    /// Keys of each tier. The first one signs; the others are listed while keys are exchanged.
+    /// Keys of each tier. The first key signs new tokens; the others are only listed, while keys
+    /// are being replaced.
     signers: BTreeMap<String, Vec<Arc<Signer>>>,
     /// Users by the BLAKE3 hash of their token: the time of a look-up here depends on the hash, not
     /// on the token.

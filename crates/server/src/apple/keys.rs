@@ -7,8 +7,9 @@ use spirea_engine::keys::{Amount, Budget, Lru};
 
 use super::settings::AppleConfig;
 
-/// Name of a key: the client's identifier, which the client chooses, and the identifier of the keys
-/// that the use case asks for. It is a hash, so that the names of clients are not in memory.
+/// Name of a key: a hash of the client's identifier, which the client chooses, and of the
+/// identifier of the keys that the use case asks for. Because of the hash, the identifiers of
+/// clients are not in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct KeyName([u8; 32]);
 
@@ -26,7 +27,8 @@ struct Stored {
     timestamp: u64,
 }
 
-/// Clients' evaluation keys in memory, within bounds. The least recently used ones leave first.
+/// Clients' evaluation keys in memory, within bounds. The least recently used keys are evicted
+/// first.
 pub(crate) struct Keys(Mutex<Lru<KeyName, Stored>>);
 
 impl Keys {
@@ -36,8 +38,8 @@ impl Keys {
         Self(Mutex::new(Lru::new(Budget { all, owner, expiry: config.key_life })))
     }
 
-    /// Stores a key that `owner` sent; replaces one of the same name. False if the key alone is
-    /// above the limit.
+    /// Stores a key that `owner` sent, in place of any key of the same name. Returns false if the
+    /// key alone is above the limit.
     pub fn insert(
         &self,
         name: KeyName,
@@ -50,7 +52,7 @@ impl Keys {
         self.locked().insert(name, Stored { key, timestamp }, bytes, owner, now).is_some()
     }
 
-    /// Returns a key with its timestamp, unless it has left or expired.
+    /// Returns a key with its timestamp, unless the key was evicted or has expired.
     pub fn get(&self, name: &KeyName, now: SystemTime) -> Option<(Arc<EvaluationKey>, u64)> {
         let mut keys = self.locked();
         keys.get(name, now).map(|stored| (Arc::clone(&stored.key), stored.timestamp))

@@ -1,8 +1,8 @@
 //! Look-ups of Apple's clients: use cases of the served snapshots, and clients' evaluation keys.
 //!
-//! Apple's clients send no tokens of this server. With a file of private tokens, each request pays
-//! with one; without it, quotas go by address. A client chooses its `User-Identifier` itself, so it
-//! names keys and proves nothing.
+//! Apple's clients send no tokens of this server. With a file of private tokens, each request
+//! spends one token; without the file, quotas count by address. A client chooses its
+//! `User-Identifier` itself, so this header names keys and proves nothing.
 
 mod gateway;
 mod issuer;

@@ -23,7 +23,7 @@ pub(super) fn read(path: &Path, command: &str) -> Result<Zeroizing<String>, Stri
             "{place}: others than its owner may read this private key: chmod 600 it, or make a new one if they have"
         ));
     }
-    // Reserved at once: a text that grows leaves copies behind.
+    // Allocated at its maximum length: growing would leave copies in freed memory.
     let mut text = Zeroizing::new(String::with_capacity(MAX_BYTES as usize));
     file.take(MAX_BYTES).read_to_string(&mut text).map_err(unreadable)?;
     Ok(text)

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::access::{Exceeded, Quota, Window};
 
-/// Maximum number of addresses whose queries are counted. Above it all begin anew.
+/// Maximum number of addresses whose queries are counted. Above this number, all counts restart.
 const MOST_ADDRESSES: usize = 1 << 16;
 
 /// Counts the queries of each address.

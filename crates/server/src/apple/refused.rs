@@ -88,7 +88,7 @@ impl IntoResponse for AppleRefused {
             response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
         }
         if let Some(delay) = self.retry_after {
-            // Rounded up: a retry a moment too early would be refused again.
+            // The delay is rounded up, because a retry a moment too early would be refused again.
             let seconds = delay.as_secs() + u64::from(delay.subsec_nanos() > 0);
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds.max(1)));
         }

@@ -6,26 +6,27 @@ use crate::access::Quota;
 /// Limits of Apple's clients.
 #[derive(Clone, Debug)]
 pub struct AppleConfig {
-    /// File of the keys whose private tokens (Privacy Pass) requests must bring; without a file,
-    /// they need none.
+    /// File of the keys whose private tokens (Privacy Pass) are accepted. With a file, every
+    /// request needs a token; without a file, none does.
     pub tokens: Option<PathBuf>,
     /// File of the keys of an OHTTP gateway, through which requests come from a relay; without a
     /// file, there is no gateway.
     pub gateway: Option<PathBuf>,
-    /// Queries that one address may make in each period; `None` for any number. With private
-    /// tokens it has no effect.
+    /// Queries that one address may make in each period; `None` for any number. With private tokens
+    /// this quota has no effect.
     pub quota: Option<Quota>,
     /// Maximum bytes of clients' evaluation keys in memory. Keys of one address take half at most.
     pub keys_memory: u64,
     /// Maximum number of evaluation keys from one address, or of one `User-Identifier` with private
-    /// tokens; the least recently used leave first.
+    /// tokens; the least recently used keys are evicted first.
     pub client_keys: usize,
     /// Time after which unused evaluation keys expire.
     pub key_life: Duration,
 }
 
 impl Default for AppleConfig {
-    /// No private tokens; no gateway; no quota; 1 GiB of keys, 64 from one address; 30 days.
+    /// No private tokens, no gateway and no quota. At most 1 GiB of keys, and 64 from one address;
+    /// unused keys expire after 30 days.
     fn default() -> Self {
         Self {
             tokens: None,

@@ -1,4 +1,5 @@
-//! The file of the keys whose private tokens are accepted, and of the users who get some.
+//! The file of the keys whose private tokens are accepted, and of the users to whom private tokens
+//! are issued.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -13,7 +14,7 @@ use super::private_file;
 use crate::access::{Quota, hash};
 use crate::settings::Document;
 
-/// Default of the most spent tokens that are kept for a key: 64 MiB on disk.
+/// Default maximum number of spent tokens that are kept for a key: 64 MiB on disk.
 const MOST_SPENT: usize = 4 << 20;
 
 /// Reason why private tokens cannot be accepted.
@@ -48,7 +49,7 @@ pub(super) enum Accepts {
     /// The challenge that names the issuer alone.
     #[default]
     Issuer,
-    /// Any challenge: the signature decides.
+    /// Any challenge: a valid signature suffices.
     Any,
 }
 

@@ -21,9 +21,9 @@ pub(crate) type Opened = Vec<(String, Arc<OnCpu>)>;
 /// Reason why a use case does not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Absent {
-    /// No snapshot has it.
+    /// No snapshot has the use case.
     Unknown,
-    /// Its snapshot is being loaded, or could not be.
+    /// The snapshot of the use case is being loaded, or could not be loaded.
     Loading,
 }
 
@@ -75,8 +75,8 @@ impl UseCases {
         use_cases.into_iter().map(open).collect()
     }
 
-    /// Makes opened use cases the newest of their database; removes those that its newest version
-    /// does not have.
+    /// Makes `opened` the newest versions of the database's use cases. Removes use cases of the
+    /// database that are not in `opened`.
     pub fn publish(&self, database: &str, opened: Opened) {
         let mut entries = self.write();
         entries
@@ -84,7 +84,8 @@ impl UseCases {
         for (name, use_case) in opened {
             let entry = Entry { database: database.into(), versions: Vec::new() };
             let Entry { versions, .. } = entries.entry(name).or_insert(entry);
-            // Queries for an equal configuration are answered from the newest data.
+            // A former version with an equal configuration is dropped: its queries are answered
+            // from the newest data.
             versions.retain(|version| version.config_id() != use_case.config_id());
             versions.insert(0, use_case);
             versions.truncate(KEPT);
@@ -113,7 +114,7 @@ impl UseCases {
         configs.find(|config| config.hash() == identifier).cloned()
     }
 
-    // A panic under this lock leaves whole entries.
+    // A panic under this lock never leaves a partly changed entry.
     fn read(&self) -> RwLockReadGuard<'_, BTreeMap<String, Entry>> {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }

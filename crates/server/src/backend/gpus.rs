@@ -49,7 +49,8 @@ impl Gpus {
     /// `strategy`; without one, a strategy is chosen for each database.
     ///
     /// # Errors
-    /// [`BackendError::Unavailable`] if there is no GPU, or none with one of the numbers.
+    /// [`BackendError::Unavailable`] if there is no GPU, or if a number in `devices` belongs to no
+    /// GPU.
     pub fn open(
         devices: &[usize],
         strategy: Option<Strategy>,
@@ -90,7 +91,8 @@ impl DatabaseBackend for Gpus {
         };
         let reservation = self.memory.reserve(&database)?;
         let database = database.with_reservation(reservation);
-        // Measured only now: its memory is reserved, and it takes turns with the other databases.
+        // The measurement follows the reservation, which provides memory and makes databases
+        // compute by turns.
         database.measure()?;
         Ok((database, name))
     }
@@ -180,8 +182,8 @@ mod tests {
             engine.publish(base("second", Strategy::Gather));
             let served = engine.version("test", None).unwrap();
             let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-            // A query's own selectors are made by the kernel that makes keys: both queries launch
-            // it equally often.
+            // The kernel that prepares keys also makes each query's selectors. Both queries launch
+            // it equally often, because the keys are already prepared.
             let made = [(), ()].map(|()| {
                 let queries = client.query(0, &mut rng).unwrap().queries.into_iter().map(Into::into);
                 let asked = Asked { keys: Some(keys), queries: queries.collect() };

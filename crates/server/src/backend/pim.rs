@@ -18,7 +18,7 @@ use super::entry::DatabaseBackend;
 
 /// Default number of emulated DPUs: one rank of the real machine.
 const EMULATED_DPUS: usize = 64;
-/// Batch size for which the number of clusters is chosen: that of IM-PIR.
+/// Batch size for which the number of clusters is chosen: the batch size of IM-PIR.
 const BATCH: usize = 32;
 
 /// Processing in memory, for databases whose shares are bits.

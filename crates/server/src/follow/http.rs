@@ -20,23 +20,24 @@ use super::{Follow, FollowError};
 pub(crate) const ANSWERING: &str = "spirea-answering";
 /// Timeout for connecting.
 const CONNECTING: Duration = Duration::from_secs(10);
-/// Timeout of a request with its response, besides the time for the response's bytes.
+/// Timeout of a request with its response, in addition to the time for the response's bytes at
+/// [`LEAST_RATE`].
 const WAITING: Duration = Duration::from_secs(30);
-/// Least rate of a response, in bytes per second.
+/// Minimum rate of a response, in bytes per second.
 const LEAST_RATE: u64 = 16 << 10;
 
 /// State of a follower, reported with each look.
 pub(crate) struct Look {
     /// Name of the follower.
     pub follower: [u8; 16],
-    /// Newest version whose files it has, if any.
+    /// Newest version whose files the follower has, if any.
     pub has: Option<Version>,
 }
 
 /// The endpoints of a database for followers.
 pub(crate) struct HttpPublisher<E> {
     agent: Agent,
-    /// The proxy of the environment that requests go through.
+    /// Proxy from the environment, if requests go through one.
     through: Option<EnvironmentProxy>,
     /// Base URL of the endpoints.
     url: String,
@@ -104,12 +105,13 @@ impl<E: Fn() -> bool> HttpPublisher<E> {
 
     /// Reads a body of at most `most` bytes.
     fn read(&self, path: &str, response: Response<Body>, most: u64) -> Result<Vec<u8>, FollowError> {
-        // The library refuses a body of just the limit's length, too.
+        // The library also refuses a body whose length equals the limit.
         let body = response.into_body().into_with_config().limit(most + 1).read_to_vec();
         body.map_err(|error| self.broken(path, error))
     }
 
-    /// Converts an error to the one that clients of other endpoints get, with the proxy.
+    /// Converts a transport error of a request for `path`; the result names the proxy if there is
+    /// one.
     fn broken(&self, path: &str, error: ureq::Error) -> FollowError {
         let error = TransportError::from(error);
         let source = match &self.through {

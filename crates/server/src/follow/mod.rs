@@ -36,8 +36,8 @@ pub struct Follow {
 }
 
 impl Default for Follow {
-    /// No address, no token, the roots of the web, no key, a look every 5 seconds, and as much of
-    /// the disk as is free.
+    /// No address, no token, no key, the public roots of the web, a look every 5 seconds, and all
+    /// free space of the disk.
     fn default() -> Self {
         let interval = Duration::from_secs(5);
         Self { url: String::new(), token_file: None, ca: None, key: None, interval, disk: None }
@@ -76,7 +76,7 @@ pub(crate) enum FollowError {
         /// Cause with a remedy.
         message: String,
     },
-    /// The response is not one of the endpoint.
+    /// The response is not a valid response of the endpoint.
     #[error("{url}: {detail}; is this a server's port for administration?")]
     Unexpected {
         /// Address that was asked.
@@ -120,8 +120,8 @@ impl Follow {
         BUCKETS.into_iter().any(|beginning| self.url.starts_with(beginning))
     }
 
-    /// Returns the repository of a database in the bucket, if a bucket is followed. It keeps the
-    /// credentials that it was given, so make it once, and use it for every look.
+    /// Returns the repository of a database in the bucket, if a bucket is followed. The repository
+    /// keeps its credentials, so make it once and use it for every look.
     ///
     /// # Errors
     /// [`StoreError::BadOption`].
@@ -147,7 +147,7 @@ impl Follow {
         }
     }
 
-    /// Reads the token, if there is a file of it.
+    /// Reads the token from its file, if there is one.
     fn token(&self) -> Result<Option<String>, FollowError> {
         let Some(path) = &self.token_file else { return Ok(None) };
         let wrong = |cause: String| FollowError::Token { path: path.clone(), cause };

@@ -20,8 +20,8 @@ pub(crate) enum Origin<'b, E> {
 }
 
 impl<'b, E: Fn() -> bool> Origin<'b, E> {
-    /// Prepares requests for the database `name`, which `bucket` has if one is followed. Transfers
-    /// fail once `ended` returns true.
+    /// Prepares requests for the database `name`; `bucket` is its repository if a bucket is
+    /// followed. Transfers fail once `ended` returns true.
     ///
     /// # Errors
     /// [`FollowError::Settings`] and [`FollowError::Token`].

@@ -1,6 +1,6 @@
-//! Adoption of snapshots that took the place of served ones, for example by `spirea build
-//! --overwrite`, and of versions that another process published into a repository that this one
-//! only reads.
+//! Adoption of snapshots that took the place of served ones, for example by
+//! `spirea build --overwrite`, and of versions that another process published into a repository
+//! that this process only reads.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use super::version_files::VersionFiles;
 /// Reason why the snapshot in a folder is not adopted.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AdoptError {
-    /// The snapshot cannot be opened, or clients could not follow to its table.
+    /// The snapshot cannot be opened, or clients could not switch to its table.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// Clients that pin the key of the current version would refuse it.
@@ -30,7 +30,7 @@ pub(crate) enum AdoptError {
     /// The snapshot does not fit the server's party.
     #[error("the snapshot's protocol needs the setting party (--party): {0}")]
     Party(ProtocolError),
-    /// One of the two versions is for two servers.
+    /// The snapshot and the current version need different numbers of servers.
     #[error(
         "of the snapshot and the current version one needs two servers, and the other one: clients could not follow; build it with a protocol for as many servers, or under another name (--name)"
     )]
@@ -56,13 +56,13 @@ pub(crate) struct Reloaded {
 }
 
 impl Library {
-    /// Reads the folders of snapshots, and of repositories that are only read, again, and adopts
-    /// what is new, one after another. Other repositories are left alone. When this returns, the
-    /// new versions answer.
+    /// Reads again the folders of snapshots and of repositories that this process only reads.
+    /// Adopts new versions one after another. Other repositories are not affected. When this
+    /// returns, the new versions answer.
     ///
     /// # Errors
     /// [`ReloadError`] if a snapshot is not adopted; its former version continues to answer. Each
-    /// one is logged.
+    /// failure is logged.
     pub fn reload(self: &Arc<Self>, shrinking: Shrinking) -> Result<Vec<Reloaded>, ReloadError> {
         let (mut reloaded, mut failed) = (Vec::new(), Vec::new());
         for (name, entry) in &self.entries {

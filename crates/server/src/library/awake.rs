@@ -14,8 +14,8 @@ use super::entries::Library;
 use super::former::IDLE;
 use super::version_files::VersionFiles;
 
-/// Number of a database's newest versions whose deltas stay open: the current one, and the one of
-/// clients that have not heard of it.
+/// Number of a database's newest versions whose deltas stay open: the current version, and the
+/// version of clients that do not know the current one yet.
 const READY: usize = 2;
 
 impl Library {
@@ -56,8 +56,8 @@ impl Library {
     }
 
     /// Releases the memory of the deltas that only former versions have, except for the newest
-    /// [`READY`] versions, and of deltas that were opened on request and are idle. The caller has
-    /// the turn of the database.
+    /// [`READY`] versions, and of deltas that were opened on request and are idle. The caller must
+    /// hold the turn of the database.
     pub(super) fn release_former(&self, name: &str) {
         let versions = self.engine.versions(name).unwrap_or_default();
         let deltas = |versions: &[Served]| -> Vec<Arc<Database>> {

@@ -1,4 +1,4 @@
-//! Bringing versions up: at the start, when they are published, and after a device failure.
+//! Bringing versions into service: at the start, after a publication, and after a device failure.
 
 use std::sync::{Arc, mpsc};
 
@@ -176,8 +176,8 @@ impl Library {
         }
     }
 
-    /// Makes a version answer, opened by `open` in its interim form. A thread then replaces a new
-    /// base by its final form.
+    /// Opens a version in its interim form by `open`, and makes it answer. A thread then replaces a
+    /// new base by its final form.
     ///
     /// # Errors
     /// The cause if a part cannot be opened; the former version continues to answer.

@@ -1,4 +1,4 @@
-//! The end of a server, for threads that wait.
+//! Signal of a server's end, for threads that wait.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

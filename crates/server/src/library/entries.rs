@@ -53,11 +53,11 @@ pub(crate) struct Library {
     pub(super) entries: BTreeMap<String, Entry>,
     /// The server from which the versions of repositories are copied, if there is one.
     pub(super) follow: Option<Follow>,
-    /// Longest time that a new version waits for followers; without it, it does not wait.
+    /// Maximum time that a new version waits for followers; `None` if it does not wait.
     pub(super) activate_after: Option<Duration>,
     /// Deltas of former versions that were opened for a client.
     pub(super) former: Former,
-    /// Number of times that one was opened.
+    /// Number of times that a delta of a former version was opened.
     pub(super) former_opened: AtomicU64,
     /// Ends the threads that follow.
     pub(super) ending: Arc<Ending>,

@@ -1,5 +1,5 @@
-//! The folder of a snapshot, which another snapshot may replace while the server runs; or of a
-//! repository into which this process may not write, and another process may publish.
+//! Folder of a snapshot that another snapshot may replace while the server runs; or folder of a
+//! repository in which this process may not write, but another process may publish.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,8 +8,8 @@ use spirea_store::{Repository, Snapshot, StoreError};
 
 use super::version_files::VersionFiles;
 
-/// Number of versions kept when one is adopted: the current one, and one that clients may still
-/// query.
+/// Number of versions kept when a new version is adopted: the new one, and one that clients may
+/// still query.
 const KEPT: usize = 2;
 
 /// A folder that the server only reads, and its versions.
@@ -61,7 +61,7 @@ impl Folder {
     }
 
     fn locked(&self) -> MutexGuard<'_, Vec<VersionFiles>> {
-        // A panic leaves a whole list.
+        // A panic never leaves a partly changed list.
         self.versions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -15,7 +15,7 @@ use super::thread::spawn;
 use super::version_files::VersionFiles;
 use crate::follow::{Follow, FollowError, Look, Origin};
 
-/// Longest time between looks while a version was received that does not answer yet.
+/// Maximum time between looks while a received version does not answer yet.
 const WAITING: Duration = Duration::from_millis(500);
 /// Longest pause after failures.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5 * 60);
@@ -67,7 +67,8 @@ impl Library {
         let protocol = &version.base.manifest().protocol;
         protocol.party(self.loader.opening()).map_err(|error| FollowError::Load(error.to_string()))?;
         let _turn = entry.turn();
-        // Opened before it is current on disk: a version that cannot be loaded here is not adopted.
+        // The version is opened before it becomes current on disk, so that a version that cannot be
+        // loaded here is not adopted.
         let served = self.open(name, &version, Loader::open_interim).map_err(FollowError::Load)?;
         let apple = self.open_apple(name, &version.base).map_err(FollowError::Load)?;
         let sequence = record.sequence;
@@ -84,15 +85,15 @@ impl Library {
     }
 }
 
-/// Result of a look at what is followed.
+/// Result of a look at the followed server or bucket.
 enum Outcome {
-    /// It has no version yet.
+    /// The followed server has no version yet.
     Nothing,
-    /// Its current version answers here.
+    /// The followed server's current version answers here.
     Same,
-    /// Its current version was copied, and does not answer there yet.
+    /// The followed server's current version was copied, but does not answer at that server yet.
     Received(Version),
-    /// Its current version was copied, and answers.
+    /// The followed server's current version was copied, and answers here.
     Adopted {
         /// Number of the version.
         sequence: u64,
@@ -130,8 +131,8 @@ fn run(library: &Weak<Library>, follow: &Follow, name: &str) {
                         received = Some(version);
                         follow.interval.min(WAITING)
                     }
-                    // Another version may have come during the transfer, and the next look reports
-                    // this one.
+                    // The next look follows at once: another version may have come during the
+                    // transfer, and the look reports that this version has arrived.
                     Outcome::Adopted { sequence } => {
                         tracing::info!(database = %name, sequence, "a version was copied, and answers");
                         Duration::ZERO

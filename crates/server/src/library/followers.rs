@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use spirea_protocols::Version;
 
-/// Time after which a follower that asks for nothing is forgotten. It covers the verification of a
-/// large file.
+/// Time after which a follower that sends no request is forgotten. It is long enough for the
+/// verification of a large file.
 const FORGOTTEN: Duration = Duration::from_secs(5 * 60);
-/// Maximum number of followers that are known; others are not waited for.
+/// Maximum number of followers that are remembered. The server does not wait for further followers.
 const MOST: usize = 1024;
 
 /// Name of a follower, drawn at its start.
@@ -41,8 +41,8 @@ impl Followers {
         self.told.notify_all();
     }
 
-    /// Notes that a follower asks for a file. A transfer may take longer than a follower is
-    /// remembered.
+    /// Notes that a follower asks for a file. The request restarts the time after which the
+    /// follower is forgotten, because a transfer may take longer than that time.
     pub fn see(&self, follower: FollowerId) {
         if let Some(report) = self.locked().get_mut(&follower) {
             report.seen = Instant::now();
@@ -63,7 +63,7 @@ impl Followers {
     }
 
     fn locked(&self) -> MutexGuard<'_, HashMap<FollowerId, Report>> {
-        // A panic leaves whole reports.
+        // A panic never leaves a partly changed report.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -8,14 +8,15 @@ use spirea_engine::Database;
 use spirea_protocols::Version;
 use tokio::sync::watch;
 
-/// Maximum number of deltas of further versions that a server opens at the same time.
+/// Maximum number of deltas of former versions that a server keeps open on request at the same
+/// time.
 const MOST_OPEN: usize = 2;
-/// Time without a request after which the memory of such a delta is released.
+/// Time without a request after which the memory of a delta opened on request is released.
 pub(super) const IDLE: Duration = Duration::from_secs(60);
 
-/// Result of opening: `None` until it has ended.
+/// Result of opening a value; `None` while it is being opened.
 pub(super) type Outcome<T> = Option<Result<Arc<T>, String>>;
-/// A result to be waited for; with its sender if the caller has to open the value.
+/// Receiver of a result. If the caller has to open the value, also the sender of the result.
 pub(super) type Entered<T> = (watch::Receiver<Outcome<T>>, Option<watch::Sender<Outcome<T>>>);
 
 /// Values that were opened on request, by version.
@@ -38,7 +39,7 @@ impl<T> Slot<T> {
         }
     }
 
-    /// Returns true if the value could not be opened, or is open and no request has it.
+    /// Returns true if the value could not be opened, or is open and no request holds it.
     fn is_idle(&self) -> bool {
         let is_unused = |value: &Arc<T>| Arc::strong_count(value) == 1;
         self.has_failed() || matches!(&*self.outcome.borrow(), Some(Ok(value)) if is_unused(value))
@@ -52,7 +53,7 @@ impl<T> Default for Former<T> {
 }
 
 impl<T> Former<T> {
-    /// Returns the outcome of opening a value; `None` if as many others as are allowed are in use.
+    /// Returns the outcome of opening a value; `None` if other values in use take all places.
     pub fn enter(&self, version: Version, now: Instant) -> Option<Entered<T>> {
         let mut released = None;
         let mut slots = self.locked();
@@ -74,21 +75,22 @@ impl<T> Former<T> {
         Some((outcome, Some(sender)))
     }
 
-    /// Releases the values that no request has had for a time.
+    /// Releases the values that no request holds and no request has asked for during the time
+    /// `idle`.
     pub fn release(&self, now: Instant, idle: Duration) {
         let left = |slot: &Slot<T>| slot.is_idle() && now.duration_since(slot.used) >= idle;
         let released: Vec<_> = self.locked().extract_if(|_, slot| left(slot)).collect();
         drop(released);
     }
 
-    /// Forgets all values. Requests that have them keep them.
+    /// Forgets all values. Requests keep the values that they hold.
     pub fn clear(&self) {
         let cleared = std::mem::take(&mut *self.locked());
         drop(cleared);
     }
 
     fn locked(&self) -> MutexGuard<'_, HashMap<Version, Slot<T>>> {
-        // A panic leaves whole slots.
+        // A panic never leaves a partly changed slot.
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

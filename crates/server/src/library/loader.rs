@@ -133,7 +133,7 @@ impl Loader {
         Arc::clone(self.read().cpu())
     }
 
-    // A panic while a device is removed leaves a whole value.
+    // A panic while a device is removed never leaves a partly changed value.
     fn read(&self) -> RwLockReadGuard<'_, Backends> {
         self.backends.read().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,12 +1,12 @@
-//! The databases of a server: the sources of their versions, and the way of a new version to its
-//! first answer.
+//! The databases of a server: the sources of their versions, and the steps by which a new version
+//! begins to answer.
 //!
-//! A database is served from a snapshot's folder or from a repository. From a folder, the server
-//! adopts a snapshot that takes the served one's place when it is told to. Into a repository,
-//! publishers put new versions while the database answers. A version is on disk before it answers,
-//! and answers before its publisher is told. The deltas of former versions are opened when a client
-//! asks for them. A server that follows another one copies that one's
-//! versions into its repositories, and takes no publications.
+//! A database is served from a snapshot's folder or from a repository. If another snapshot replaces
+//! the one in a folder, the server adopts it on request. Publishers put new versions into a
+//! repository while the database answers. A version is on disk before it answers, and answers
+//! before its publisher gets the response. The deltas of former versions are opened when a client
+//! asks for them. A server that follows another server copies its versions into its own
+//! repositories, and takes no publications.
 
 mod adopt;
 mod awake;

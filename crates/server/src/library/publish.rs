@@ -80,8 +80,8 @@ impl Library {
         Ok(())
     }
 
-    /// Returns a file of a snapshot that a kept version names, with its length and hash, perhaps
-    /// for a follower.
+    /// Returns a file of a snapshot that a kept version names, with its length and hash. Notes the
+    /// request of `follower`, if given.
     ///
     /// # Errors
     /// [`PublishError::UnknownDatabase`], [`PublishError::Fixed`], [`PublishError::UnknownFile`].
@@ -161,8 +161,8 @@ impl Library {
         Ok(Published::from(&record))
     }
 
-    /// Makes an earlier version answer again: the one that begins with the digits `to`, or the one
-    /// before.
+    /// Makes an earlier version answer again: the version whose hash begins with the digits `to`,
+    /// or without `to` the previous version.
     ///
     /// # Errors
     /// See [`PublishError`].

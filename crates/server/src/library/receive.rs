@@ -129,7 +129,8 @@ mod tests {
 
     use super::*;
 
-    /// Limits the long form: each input may sync four files.
+    /// Maximum number of inputs in the long form of the test, because each input may sync four
+    /// files.
     const MOST_INPUTS: usize = 10_000;
 
     #[test]

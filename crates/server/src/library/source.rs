@@ -25,7 +25,7 @@ pub(crate) enum OpenError {
     Signer(#[from] SignerError),
 }
 
-/// Returns settings by which a repository keeps the number of versions that the engine keeps.
+/// Returns settings with which a repository keeps the same number of versions as the engine.
 fn settings(key: Option<PrivateKey>) -> Settings {
     Settings { kept: MOST_VERSIONS, key, ..Settings::default() }
 }
@@ -38,8 +38,8 @@ fn is_empty(folder: &Path) -> bool {
     }
 }
 
-/// Returns true if copies of another server's versions are stored in `folder`: the server follows
-/// one, and the folder is a repository or is going to be one.
+/// Returns true if copies of another server's versions are stored in `folder`: this server follows
+/// another server, and the folder is a repository or will become one.
 ///
 /// # Errors
 /// [`StoreError::BadOption`] if this process may not write there.
@@ -57,10 +57,10 @@ fn is_copy(folder: &Path, follow: Option<&Follow>) -> Result<bool, StoreError> {
 
 /// Source of a database's versions.
 pub(crate) enum Source {
-    /// The snapshot in a folder, and those that take its place; or the versions of a repository
+    /// The snapshot in a folder, and the snapshots that replace it; or the versions of a repository
     /// that this process only reads.
     Folder(Folder),
-    /// Those of a repository.
+    /// The versions of a repository that this process may change.
     Repository(Box<Repository>),
 }
 

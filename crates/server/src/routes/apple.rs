@@ -45,10 +45,10 @@ struct Admitted {
 }
 
 /// Admission and body of a request that came through the gateway, in the request's extensions. The
-/// request around it was admitted, and its body's memory is reserved.
+/// encapsulating request was admitted, and memory for its body is reserved.
 #[derive(Clone)]
 pub(super) struct Enclosed {
-    /// Sender of the request around it: the relay.
+    /// Sender of the encapsulating request: the relay.
     pub caller: Caller,
     pub body: Received,
 }
@@ -100,14 +100,14 @@ async fn paid<F: Future<Output = Result<Response, AppleRefused>>>(
     };
     let body = body.await?;
     let queries = payment.as_ref().and_then(Payment::queries);
-    // The token is spent only now, so a body that does not arrive costs none.
+    // The token is spent only now, so a body that does not arrive costs no token.
     if let Some(payment) = payment {
         spend(app, payment).await?;
     }
     respond(Admitted { user, caller, body, queries }).await
 }
 
-/// Spends a token on the blocking pool, because it is written down.
+/// Marks a token as spent. This writes to disk, so it runs on the blocking pool.
 async fn spend(app: &Arc<App>, payment: Payment) -> Result<(), AppleRefused> {
     let app = Arc::clone(app);
     let spend = move || app.apple.tokens.as_ref().map_or(Ok(()), |tokens| tokens.spend(&payment));
@@ -245,7 +245,8 @@ pub(super) async fn queries(
             let key = state.apple.keys.get(&name, SystemTime::now()).map(|(key, _)| key);
             asked.push((version, pir, key));
         }
-        // Reserved before the computation: a response that finds no memory could not be sent.
+        // The response's memory is reserved before the computation: without memory, the response
+        // could not be sent.
         let reserved = memory.reserve(bytes).ok_or_else(Refused::short_of_connection_memory)?;
         let answer = move || {
             // The messages share the body's memory, which stays reserved until they are answered.

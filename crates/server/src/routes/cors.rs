@@ -1,5 +1,5 @@
-//! CORS: pages of any origin may use the port for clients. There are no cookies, and a page that
-//! has a token got it from its user.
+//! CORS: pages of any origin may use the port for clients. This is safe: the server uses no
+//! cookies, and a page has a token only if its user gave it one.
 
 use axum::extract::Request;
 use axum::http::header::{
@@ -16,8 +16,8 @@ const READABLE: HeaderValue = HeaderValue::from_static("accept-ranges,content-ra
 /// Time for which a browser may cache these permissions: a day, in seconds.
 const MEMORY: HeaderValue = HeaderValue::from_static("86400");
 
-/// Adds the CORS headers that allow requests from pages and list the headers they may read. An
-/// `OPTIONS` request may be a preflight.
+/// Adds the CORS headers. They allow requests from pages, and list the response headers that pages
+/// may read. Every `OPTIONS` request is treated as a preflight.
 pub(super) async fn admit_pages(request: Request, next: Next) -> Response {
     let preflight = request.method() == Method::OPTIONS;
     let asked = request.headers().get(ACCESS_CONTROL_REQUEST_HEADERS).cloned();

@@ -17,8 +17,8 @@ use super::response::entity_tag;
 use crate::demo::{Demo, INDEX};
 use crate::refused::Refused;
 
-/// Besides its own files, the page may run the compiled client and connect to other servers,
-/// because a protocol may have two.
+/// Policy of the page. Besides loading its own files, the page may run the compiled client and
+/// connect to other servers, because a protocol may have two servers.
 const POLICY: &str = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; img-src 'self'; \
      worker-src 'self'; connect-src 'self' http: https:; form-action 'none'; base-uri 'none'; frame-ancestors 'none'";
 

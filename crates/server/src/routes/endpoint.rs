@@ -29,7 +29,8 @@ pub(super) struct Endpoint {
 }
 
 impl Endpoint {
-    /// Creates a GET endpoint that is open to everyone. If it refuses, `successes` says how.
+    /// Creates a GET endpoint that is open to everyone. `successes` also lists its refusals, if it
+    /// has any.
     pub fn open<H: Handler<T, Arc<App>>, T: 'static>(
         path: &'static str,
         summary: &'static str,

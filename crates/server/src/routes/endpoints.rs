@@ -314,7 +314,7 @@ pub(super) fn data_endpoints() -> Vec<Endpoint> {
     endpoints
 }
 
-/// Returns the endpoints for Apple's clients, to which the gateway leads too.
+/// Returns the endpoints for Apple's clients, to which the gateway also forwards requests.
 pub(super) fn apple_endpoints() -> [Endpoint; 3] {
     [
         for_apple(

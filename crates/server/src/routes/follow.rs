@@ -18,8 +18,8 @@ use crate::library::{FollowerId, PublishError};
 use crate::refused::Refused;
 
 /// `GET /v1/admin/databases/{name}/record`: the record of the current version, byte for byte, and
-/// the version that answers, which may be the one before; no content if nothing has been published.
-/// `?follower=NAME&has=VERSION` reports what a follower has.
+/// the version that answers, which may be the previous version; no content if nothing has been
+/// published. `?follower=NAME&has=VERSION` reports what a follower has.
 pub(super) async fn record(
     State(app): State<Arc<App>>,
     Name(name): Name,
@@ -46,7 +46,7 @@ pub(super) async fn record(
     Ok(response)
 }
 
-/// Returns the name of the follower that looks, if the query string has one.
+/// Returns the name of the follower that sent the request, if the query string has one.
 fn follower(uri: &Uri) -> Result<Option<FollowerId>, Refused> {
     let Some(digits) = parameter(uri, "follower") else { return Ok(None) };
     let bad = || Refused::bad_parameter("follower", "it has 32 hexadecimal digits");

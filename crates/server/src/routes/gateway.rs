@@ -1,5 +1,6 @@
 //! The OHTTP gateway for Apple's clients (RFC 9458): requests that a relay forwards without their
-//! client's address. It leads to `/config`, `/key` and `/queries` of this server, and nowhere else.
+//! client's address. The gateway passes them to `/config`, `/key` and `/queries` of this server,
+//! and nowhere else.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -45,7 +46,7 @@ const MAX_REQUEST_BYTES: u64 = (MAX_INBOUND_BYTES + (256 << 10)) as u64;
 /// Header fields that the endpoints read. Others are dropped.
 const READ: [&str; 3] = ["authorization", "user-agent", "user-identifier"];
 
-/// The endpoints to which the gateway leads.
+/// The endpoints to which the gateway passes requests.
 #[derive(Clone)]
 pub(super) struct Inside {
     router: Router,
@@ -163,7 +164,7 @@ async fn opened(
     }
     let mut body = app.receive("", Upload::of_any_type(request), MAX_REQUEST_BYTES, &caller).await?;
     let open = move || {
-        // Decrypted in place, in memory that `body` has reserved.
+        // The message is decrypted in place, in memory that `body` has reserved.
         let (message, sealer) = gateway.open(Vec::from(std::mem::take(&mut body.bytes)))?;
         Ok((BinaryRequest::from_bytes(message), body, sealer))
     };
@@ -180,7 +181,7 @@ async fn opened(
             let endpoint = inside.endpoint(request.uri().path());
             let response = inside.respond(request).await;
             let status = response.status().as_u16();
-            // The bytes of the encapsulated response are counted, not these too.
+            // Counts 0 bytes, because the bytes of the encapsulating response are counted.
             app.metrics.responded("", endpoint, status, 0);
             tracing::info!(endpoint, status, "request through the gateway");
             response
@@ -198,8 +199,8 @@ async fn computed<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) 
     tokio::task::spawn_blocking(work).await.map_err(|_| aborted())
 }
 
-/// Returns the request that a message holds, without its content, and the content. Nothing of the
-/// request around it is passed on.
+/// Splits the request in a message into the request without its content, and the content. Nothing
+/// of the encapsulating request is passed on.
 fn enclosed(message: Result<BinaryRequest, MessageError>) -> Result<(Request, Bytes), AppleRefused> {
     let wrong = |part: &str| AppleRefused::bad_request(format!("the {part} inside is not one of HTTP"));
     let BinaryRequest { method, path, fields, content, .. } =
@@ -216,7 +217,7 @@ fn enclosed(message: Result<BinaryRequest, MessageError>) -> Result<(Request, By
     Ok((request, content))
 }
 
-/// Encrypts a response. If there is no memory for its encrypted form, that is the response.
+/// Encrypts a response. If there is no memory for its encrypted form, encrypts a refusal instead.
 async fn encapsulated(
     response: Response,
     sealer: Sealer,

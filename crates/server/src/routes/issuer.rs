@@ -45,7 +45,7 @@ pub(super) async fn key(State(app): State<Arc<App>>, request: Request) -> Respon
 
 pub(super) async fn issue(State(app): State<Arc<App>>, request: Request) -> Response {
     admit_anyone(&app, request, async |request, caller| {
-        // A user is known before the body is read.
+        // The user is identified before the body is read.
         let issuer = issuer(&app)?;
         let user = issuer.user(request.headers())?;
         let limit = TokenRequest::BYTES as u64;

@@ -56,8 +56,8 @@ pub(super) async fn keys(
     Ok(protobuf(KeysResponse { blake3 }.encode()))
 }
 
-/// Registers the keys of a caller for a part of a version. Returns the body in which they came, and
-/// their hash.
+/// Registers the keys of a caller for a part of a version. Returns the body that contained the
+/// keys, and the hash of the keys.
 pub(super) async fn register(
     app: &App,
     served: &Served,

@@ -9,7 +9,7 @@ use super::endpoint::{Endpoint, HASH, Header, Parameter, Success};
 use crate::problem::{PROBLEM, PROBLEMS, title};
 use crate::refused::{Refused, name};
 
-/// Refusals of requests with a token that occur before the endpoint is reached.
+/// Refusals of an endpoint that needs a token, before its handler is reached.
 const AT_THE_GATE: [Code; 4] = [Code::Unauthenticated, Code::Forbidden, Code::Overloaded, Code::Malformed];
 
 const DESCRIPTION: &str = "\

@@ -19,7 +19,7 @@ const STATIC_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; form
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; form-action 'none'; \
      base-uri 'none'; frame-ancestors 'none'";
 
-/// `GET /` of the port for clients: says what this server is, and where to go on.
+/// `GET /` of the port for clients: tells a person what this server is, and where to continue.
 pub(super) async fn welcome(State(app): State<Arc<App>>) -> Response {
     const DEMO: &str = "<li><a href=\"/demo/\">Look something up</a>: the demo page</li>";
     let demo = app.demo.as_ref().map_or("", |_| DEMO);

@@ -30,8 +30,8 @@ pub(super) async fn versions(State(app): State<Arc<App>>, Name(name): Name) -> R
     Ok(json_body(&json!({ "versions": versions, "table": table })))
 }
 
-/// `POST /v1/admin/databases/{name}/changes`: applies lines of JSON, which answer once the response
-/// arrives.
+/// `POST /v1/admin/databases/{name}/changes`: applies changes, given as lines of JSON. Answers
+/// include the changes once the response arrives.
 pub(super) async fn changes(
     State(app): State<Arc<App>>,
     Name(name): Name,
@@ -54,8 +54,8 @@ pub(super) async fn snapshot(
     publish_upload(&app, request, SNAPSHOT_TYPE, take).await
 }
 
-/// `POST /v1/admin/databases/{name}/rollback`: makes an earlier version answer again, `?to=VERSION`
-/// or its first digits; the default is the version before.
+/// `POST /v1/admin/databases/{name}/rollback`: makes an earlier version answer again. `?to=VERSION`
+/// names it, also by its first digits; the default is the previous version.
 pub(super) async fn rollback(
     State(app): State<Arc<App>>,
     Name(name): Name,
@@ -104,16 +104,16 @@ pub(super) fn library(App { library, .. }: &App) -> Result<&Arc<Library>, Refuse
 }
 
 /// Runs a publication on an upload, which its thread reads as fast as the data arrives; the data
-/// must arrive at the minimum rate. A refusal is sent after the whole upload has been read. A
-/// snapshot may be larger than the server drains beside a response, and then its publisher, who may
-/// send all of it anyway, would never learn what was wrong.
+/// must arrive at the minimum rate. A refusal is sent after the whole upload has been read.
+/// Otherwise a publisher could miss the refusal of a snapshot that is longer than the server drains
+/// while it sends a response. Publishers are allowed to send the whole snapshot anyway.
 async fn publish_upload(
     app: &App,
     request: Request,
     content_type: &str,
     work: impl FnOnce(&Arc<Library>, &mut dyn Read) -> Result<Published, PublishError> + Send + 'static,
 ) -> Result<Response, Refused> {
-    // The form of a page cannot send these types.
+    // An HTML form cannot send these types.
     if !has_type(request.headers(), content_type) {
         return Err(Refused::wrong_content_type(content_type));
     }

@@ -41,7 +41,8 @@ pub(super) async fn query(
     let limits = limits(&served);
     let (request, sent_keys) = spirea_wire::Request::decode_with_keys(received.bytes.clone(), &limits)?;
     check_names(&request, &sent_keys)?;
-    // Reserved before the computation: an answer that finds no memory could not be sent.
+    // The answer's memory is reserved before the computation: without memory, the answer could not
+    // be sent.
     let reserved = memory.reserve(limits.response_bytes(request.base.queries.len()));
     let reserved = reserved.ok_or_else(Refused::short_of_connection_memory)?;
     let measured = app.metrics.of(&name);

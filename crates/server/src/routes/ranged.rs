@@ -16,11 +16,11 @@ use crate::file_body::FileBody;
 use crate::range::{Asked, Slice, parse};
 use crate::refused::Refused;
 
-/// Tells a cache to ask whether its copy is still the file.
+/// Makes caches revalidate their copy before each use.
 pub(super) const ASK_AGAIN: HeaderValue = HeaderValue::from_static("no-cache");
 
-/// Returns the part of a file that the headers ask for: the file has this length, and its hash is
-/// its entity tag.
+/// Returns the part of a file that the headers ask for. The file must have `bytes` bytes; its hash
+/// is its entity tag.
 ///
 /// # Errors
 /// If the file cannot be read, or has another length.

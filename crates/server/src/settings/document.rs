@@ -29,7 +29,7 @@ fn before(place: &str, cause: &str) -> String {
 struct Entry {
     /// Full key: parts are joined by dots, and tables of an array have their number.
     key: String,
-    /// Byte range of the key's name; `value` is that of its value.
+    /// Byte range of the key's name; `value` is the byte range of the key's value.
     name: Range<usize>,
     value: Range<usize>,
 }

@@ -60,8 +60,8 @@ fn setting(key: &str, value: &str) -> Result<Settings, String> {
     let parsed = toml::de::ValueDeserializer::parse(value).and_then(Value::deserialize).ok();
     match parsed.map(nested) {
         Some(Ok(settings)) => Ok(settings),
-        // A number may be meant as text. If that fails too, the error about the number is the
-        // better message.
+        // A number may be meant as text. If the setting does not accept text either, the error
+        // about the number is the better message.
         Some(Err(cause)) => nested(Value::String(value.into())).map_err(|_| cause),
         None => nested(Value::String(value.into())),
     }

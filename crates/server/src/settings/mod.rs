@@ -333,7 +333,8 @@ pub struct Configured {
     pub config: ServerConfig,
     /// Warnings about environment variables that look like settings but are not.
     unknown: Vec<String>,
-    /// The section `follow`, which the configuration has only with an address to follow.
+    /// Settings of the section `follow`. They are part of the configuration only if the section
+    /// names an address.
     follow: Follow,
     origins: BTreeMap<String, String>,
 }
@@ -375,8 +376,8 @@ impl Configured {
         Ok(())
     }
 
-    /// Returns the settings of a server that follows another one, for the caller to override. The
-    /// server follows one from then on, which [`Configured::check`] refuses without an address.
+    /// Returns the settings of the section `follow`, for the caller to override. From then on, the
+    /// server follows another one; [`Configured::check`] refuses this without an address.
     pub fn following(&mut self) -> &mut Follow {
         self.config.follow.get_or_insert_with(|| self.follow.clone())
     }

@@ -153,7 +153,7 @@ fn settings_of_followers_do_not_make_a_server_follow() {
         configured.check_settings().unwrap();
         let warnings = configured.warnings();
         assert!(warnings.len() >= 2 && warnings.iter().all(|warning| warning.contains("--follow")));
-        // The command line may name the server, and overrides these settings then.
+        // The command line names the server; the other settings of the section then take effect.
         configured.following().url = "http://127.0.0.1:1".into();
         let follow = configured.config.follow.as_ref().unwrap();
         let seconds = if variables.is_empty() { 60 } else { 2 };
@@ -168,7 +168,7 @@ fn settings_of_followers_do_not_make_a_server_follow() {
     let follow = configured.config.follow.unwrap();
     assert_eq!((&*follow.url, follow.interval.as_secs()), ("http://127.0.0.1:1", 2));
 
-    // An empty address is a mistake of whoever set it.
+    // The error of an empty address names the variable that set it.
     let error = read("", &[("SPIREA_FOLLOW__URL", "")]).unwrap().check_settings().unwrap_err();
     assert_eq!(error.place, "SPIREA_FOLLOW__URL");
     let error = read("[follow]\nurl = \"http://127.0.0.1:1\"\ninterval = \"0s\"", &[]).unwrap();

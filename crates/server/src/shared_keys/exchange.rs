@@ -13,7 +13,8 @@ use socket2::{SockAddr, Socket, Type};
 /// Maximum bytes of a reply beside its value: type, length, line ends, or the text of an error.
 const MAX_HEAD_BYTES: usize = 4 << 10;
 
-/// Connection to a Redis server. After an error it is out of step, and must be dropped.
+/// Connection to a Redis server. After an error, replies may no longer match commands, so the
+/// connection must be dropped.
 pub(super) struct Connection {
     socket: Socket,
     parser: Parser,
@@ -85,7 +86,8 @@ fn left_until(deadline: Instant) -> io::Result<Duration> {
     if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
 }
 
-/// One exchange: reads and writes end by its deadline, and it reads a bounded number of bytes.
+/// Stream of one exchange. Reads and writes end by its deadline, and the number of bytes that it
+/// reads is bounded.
 struct Bounded<'s> {
     socket: &'s Socket,
     deadline: Instant,
@@ -123,7 +125,8 @@ mod tests {
 
     use super::*;
 
-    /// Returns what a client hears from a server that says `reply` and closes the connection.
+    /// Returns the value that a client reads from a server that sends `reply` and closes the
+    /// connection.
     fn heard(reply: &[u8], most: usize) -> Result<Vec<u8>, RedisError> {
         let (socket, server) = Socket::pair(Domain::UNIX, Type::STREAM, None).unwrap();
         let mut connection = Connection { socket, parser: Parser::new() };

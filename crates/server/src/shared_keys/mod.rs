@@ -15,8 +15,8 @@ use spirea_engine::keys::SharedKeys;
 
 use self::exchange::Connection;
 
-/// Maximum time of an exchange, from connecting to the last byte of the reply; and of a request's
-/// wait for the exchanges of other requests.
+/// Maximum time of an exchange, from connecting to the last byte of the reply. Also the maximum
+/// time that a request waits for the exchanges of other requests.
 const PATIENCE: Duration = Duration::from_millis(500);
 /// Time for which a Redis server is not contacted after a failure.
 const PAUSE: Duration = Duration::from_secs(5);

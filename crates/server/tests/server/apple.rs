@@ -1,5 +1,5 @@
-//! The endpoints for Apple's clients: statuses, wrong bytes, and their place beside tokens.
-//! `tests/system/test_apple_service.py` looks numbers up.
+//! The endpoints for Apple's clients: statuses, malformed messages, and admission without the
+//! server's tokens. `tests/system/test_apple_service.py` looks numbers up.
 
 use std::path::{Path, PathBuf};
 
@@ -22,7 +22,7 @@ use crate::tokens;
 pub const BLOCK: &str = "net.example.block";
 pub const CLIENT: &str = "user-identifier: 1\r\nuser-agent: lookup iOS/18.0\r\n";
 
-/// Builds a table of `rows` numbers in place of any that is there.
+/// Builds a table of `rows` numbers, which replaces any existing table.
 pub fn build(folder: &Path, rows: usize) -> PathBuf {
     let out = folder.join("numbers");
     let lines: String = (0..rows).map(|row| format!("+41446680{row:03},{}\n", row % 2)).collect();
@@ -179,6 +179,6 @@ fn a_version_takes_over_and_the_one_before_it_is_kept() {
         assert_eq!(reply.status, 200, "{reply:?}");
         configs.push(newest());
     }
-    // A known configuration gets as far as the missing key.
+    // With a known configuration, a request fails only because the evaluation key is missing.
     assert_eq!(configs.iter().map(status).collect::<Vec<_>>(), [410, 400, 400]);
 }

@@ -57,7 +57,8 @@ impl Issuer {
         Self { pair: KeyPair::from_pkcs8(&STANDARD.decode(der).unwrap()).unwrap(), key }
     }
 
-    /// Returns a token: a signature that was not blinded has the same form.
+    /// Returns a token. The token is signed without blinding, which gives a signature of the same
+    /// form.
     fn token(&self, nonce: u64, challenge: [u8; 32]) -> Vec<u8> {
         let nonce = blake3::hash(&nonce.to_le_bytes());
         let mut token = [&[0, 2][..], nonce.as_bytes(), &challenge, self.key.id()].concat();
@@ -138,7 +139,7 @@ fn each_request_spends_a_token_and_others_are_refused_with_a_challenge() {
 
     let reply = ask(&issuer.good(1));
     assert_eq!(reply.status, 200, "{reply:?}");
-    // Another signature of the same nonce is the same token.
+    // A token with the same nonce and another signature counts as the same token.
     no(&ask(&issuer.good(1)), "spent already", "spent_before");
     no(&post(&server, "/key", &issuer.good(1), &ConfigRequest::default()), "spent already", "spent_before");
 
@@ -265,10 +266,11 @@ fn wrong_files_are_explained_with_their_line() {
     assert!(error.contains("key.1.public") && error.contains("openssl rsa"), "{error}");
 }
 
-/// Writes the private key of a vector, and a file of private tokens in which it signs.
+/// Writes the private key of a vector, and a file of private tokens that names it as the signing
+/// key.
 fn write_issuer(folder: &Path, number: usize, lines: &str, users: &[&str]) -> PathBuf {
     let key = folder.join("issuer.pem");
-    // A file that is there would keep its permissions.
+    // An existing file would keep its permissions, so it is removed.
     let _ = std::fs::remove_file(&key);
     let mut options = std::fs::OpenOptions::new();
     let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&key).unwrap();
@@ -308,7 +310,7 @@ fn an_issuer_signs_the_vectors_of_the_rfc_and_its_tokens_are_redeemed() {
     let request = vector(3, "token_request");
     refused(&issue("other", &request), 401, "no user's token");
     refused(&server.post_with("/issue", "", &request), 401, "no user's token");
-    // Refused requests cost nothing of the allowance.
+    // Refused requests do not reduce the allowance.
     for _ in 0..3 {
         refused(&issue("QUJD", &request[1..]), 422, "has 259 bytes");
         refused(&issue("QUJD", &[&[0, 1], &request[2..]].concat()), 422, "type 1");

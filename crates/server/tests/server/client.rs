@@ -153,7 +153,7 @@ fn requests_are_sent_again_under_one_name_where_that_may_help() {
         assert!(!error.to_string().contains("key-3"));
         assert_eq!(proxy.seen("/query").len(), requests);
     };
-    // Accepted and failed: no retry.
+    // The request was accepted and then failed, so the client does not retry.
     fails(|error| matches!(error, ClientError::Refused { status: 500, .. }), 4);
     fails(|error| matches!(error, ClientError::Refused { status: 429, .. }), 5);
     // An hour exceeds the client's longest wait.
@@ -185,7 +185,7 @@ fn wrong_answers_are_errors_and_never_absent_keys() {
     let server = serve_urls(folder.path(), Limits::default(), 8, no_hook());
     let proxy = Proxy::start(server.address, |seen, before, mut response| {
         if seen.path().ends_with("/query") {
-            // Damages one byte of the answers, further back each time.
+            // Damages one byte of each answer, at an earlier position each time.
             let at = response.len() - 10 - before * 20;
             response[at] ^= 0x80;
         }
@@ -248,7 +248,7 @@ fn damaged_configurations_are_errors() {
 fn any_bytes_are_a_configuration_that_agrees_with_itself_or_an_error() {
     let folder = tempdir().unwrap();
     let whole = config(&serve_urls(folder.path(), Limits::default(), 8, no_hook()));
-    // Without a manifest, no hash finds a change of the table or of the parameters.
+    // Without a manifest, no hash reveals a change of the table or of the parameters.
     let base = PartConfig { manifest: Bytes::new(), ..whole.base.clone() };
     let unbound = Config { base, signature: Bytes::new(), ..whole.clone() };
     let corpus = [whole, unbound].map(|config| config.encode());

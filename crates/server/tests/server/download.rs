@@ -84,7 +84,7 @@ fn what_a_killed_process_left_is_used() {
     connect(&proxy.url(), "urls", &cache).unwrap();
     assert!(proxy.seen("/hint")[2].head.contains("\nrange: bytes="));
 
-    // A process left a file that is too long: discarded.
+    // A process left a file that is too long; the client discards it.
     std::fs::remove_file(&hint).unwrap();
     std::fs::write(&part, [&bytes[..], b"more"].concat()).unwrap();
     connect(&proxy.url(), "urls", &cache).unwrap();
@@ -98,7 +98,7 @@ fn a_hint_that_changes_in_between_is_not_pieced_together() {
     engine.publish(database(&write_snapshot(folder.path(), "urls", TableKind::Keyword, 1), no_hook()));
     let edition =
         |number| database(&write_snapshot(folder.path(), "urls", TableKind::Keyword, number), no_hook());
-    // Two newer bases, so that the first is gone.
+    // Two newer bases follow, so that the server no longer has the first base.
     let newer = Mutex::new(vec![edition(2), edition(3)]);
     let server = serve_engine(&engine, Limits::default());
     let proxy = Proxy::start(server.address, move |seen, before, response| {

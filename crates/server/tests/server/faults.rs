@@ -25,8 +25,8 @@ fn head(length: usize) -> String {
     )
 }
 
-/// A timeout that passes in these tests, but not while a thread with data to send waits to be
-/// scheduled.
+/// A timeout that is short enough to wait for in these tests, but longer than a thread with data to
+/// send waits to be scheduled.
 const SHORT: Duration = Duration::from_secs(2);
 
 #[test]
@@ -140,7 +140,7 @@ fn memory_for_bodies_is_bounded() {
     let body = request(&server, 1).encode();
     let mut first = dial(server.address);
     first.write_all(&[head(body.len()).as_bytes(), &body[..10]].concat()).unwrap();
-    // The whole budget, since the first body exceeds it.
+    // The first body exceeds the budget, so it takes the whole budget.
     eventually("the first body", || server.metric("spirea_body_memory_bytes") == Some(1024.0));
     let reply = server.post(QUERY, &body);
     assert_eq!((reply.status, reply.refusal().code), (429, Code::Overloaded));
@@ -155,8 +155,8 @@ fn memory_for_bodies_is_bounded() {
 fn a_refusal_reaches_a_client_that_is_still_sending() {
     let folder = tempdir().unwrap();
     let server = serve_urls(folder.path(), Limits::default(), 8, no_hook());
-    // Far more than the system's buffers hold, so the client is still sending when the refusal
-    // comes.
+    // The body is far longer than the system's buffers, so the client is still sending when the
+    // refusal comes.
     let body = vec![0; 24 << 20];
     for _ in 0..3 {
         let reply = server.post("/v1/databases/other/query", &body);
@@ -176,7 +176,7 @@ fn a_refusal_reaches_a_client_that_waited_for_consent() {
     let headers =
         "connection: close\r\ncontent-type: application/x-protobuf\r\ntransfer-encoding: chunked\r\n";
     let mut stream = begin_slowly(server.address, QUERY, headers);
-    // The refusal comes while the client sends what it was allowed to send.
+    // The server refuses while the client still sends the body that the server has asked for.
     let chunk = [b"100000\r\n".to_vec(), vec![0; 1 << 20], b"\r\n".to_vec()].concat();
     for _ in 0..24 {
         stream.write_all(&chunk).unwrap();

@@ -213,7 +213,7 @@ pub fn exchange(address: SocketAddr, request: &[u8]) -> Reply {
 }
 
 /// Sends the head of a request and waits until the server asks for the body. By then the request
-/// has its permit; probing for that with other requests would only compete for permits.
+/// has its permit. Other requests cannot test for this, because they would compete for permits.
 pub fn begin_slowly(address: SocketAddr, path: &str, headers: &str) -> TcpStream {
     let mut stream = dial(address);
     let head = format!("POST {path} HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\n{headers}\r\n");

@@ -1,4 +1,4 @@
-//! Servers that follow another one: the same versions, whatever comes over the connection.
+//! Servers that follow another server get the same versions, whatever happens to the connection.
 
 use std::cell::Cell;
 use std::io::{Read as _, Write as _};
@@ -23,8 +23,8 @@ use crate::fixture::{PATIENCE, Running, eventually};
 use crate::publish::{config, repository, serve_with, snapshot};
 use crate::tls::Authority;
 
-/// Settings of a server that follows the one at `address`, into a folder that is named as the
-/// database.
+/// Returns the settings of a server that follows the one at `address`, into a folder with the
+/// database's name.
 fn following(folder: &Path, address: SocketAddr) -> ServerConfig {
     let follow =
         Follow { url: format!("http://{address}"), interval: Duration::from_millis(50), ..Follow::default() };
@@ -92,7 +92,8 @@ fn a_follower_answers_from_the_publisher_s_versions() {
         let refused = follower.post_admin(&format!("/v1/admin/databases/table/{what}"), b"");
         assert_eq!((refused.status, refused.refusal().code), (409, Code::NotPublishable), "{what}");
     }
-    // After a restart it answers alone, and a follower of the follower has the same version.
+    // After a restart the follower answers without its publisher, and a follower of the follower
+    // has the same version.
     drop((publisher, follower));
     let mut alone = following(folder.path(), ([127, 0, 0, 1], 1).into());
     alone.follow.as_mut().unwrap().interval = Duration::from_secs(60);
@@ -111,7 +112,7 @@ fn a_version_answers_when_all_followers_have_it_or_after_the_time() {
     let (short, long) = (Duration::from_secs(3), Duration::from_secs(120));
     let publisher = serve_with(ServerConfig { activate_after: Some(long), ..config(&path) });
     let follower = serve_with(following(folder.path(), publisher.admin.unwrap()));
-    // The publisher knows the follower once that has asked for a version after its first one.
+    // The publisher knows the follower once the follower has reported its first version.
     publish(&publisher, "changes", br#"{"key": "key-3", "value": "changed first"}"#);
     eventually("the follower", || served(&follower) == served(&publisher));
     let started = Instant::now();
@@ -123,7 +124,7 @@ fn a_version_answers_when_all_followers_have_it_or_after_the_time() {
     eventually("the follower", || served(&follower) == served(&publisher));
     drop((publisher, follower));
 
-    // A follower that has stopped delays a version by the time, and the others wait with it.
+    // A stopped follower delays a version by the configured time, also for the other followers.
     let publisher = serve_with(ServerConfig { activate_after: Some(short), ..config(&path) });
     let follower = serve_with(following(folder.path(), publisher.admin.unwrap()));
     let former = served(&publisher);
@@ -178,8 +179,8 @@ fn a_follower_reports_its_first_version_at_once() {
     settings.follow.as_mut().unwrap().interval = Duration::from_secs(3600);
     let follower = serve_with(settings);
     let edition = Cell::new(0);
-    // The publisher waits for a follower that has reported a version. This one looks for the next
-    // version in an hour only.
+    // The publisher waits for a follower that has reported a version. This follower looks for the
+    // next version only after an hour.
     eventually("a publication that waits", || {
         edition.set(edition.get() + 1);
         let change = format!(r#"{{"key": "key-3", "value": "edition {}"}}"#, edition.get());
@@ -199,10 +200,10 @@ enum Harm {
     Flip(usize),
 }
 
-/// Number of flipped bytes: more than any part of a response that does not matter.
+/// Number of flipped bytes. It exceeds the number of bytes in the irrelevant parts of a response.
 const FLIPPED: usize = 500;
 
-/// A proxy that harms the responses of a publisher that are long enough.
+/// A proxy that damages those responses of a publisher that are long enough.
 struct Middleman {
     address: SocketAddr,
     /// True as long as responses are harmed.
@@ -261,7 +262,7 @@ fn a_publisher_that_lies_or_is_cut_off_changes_nothing() {
         let folder = tempdir().unwrap();
         let path = repository(folder.path(), &snapshot(folder.path(), "simple", true, 1));
         let publisher = serve_with(config(&path));
-        // The first version comes without harm.
+        // The first version arrives undamaged.
         let admin = publisher.admin.unwrap();
         drop(serve_with(following(folder.path(), admin)));
         let former = record(&replica(folder.path()));
@@ -405,7 +406,7 @@ fn followers_get_the_files_of_kept_versions_and_no_others() {
         assert_eq!(get(&path, "").status, status, "{path}");
     }
     assert_eq!(server.get_admin("/v1/admin/databases/other/record", "").status, 404);
-    // The port for clients has none of it.
+    // The port for clients has none of these endpoints.
     assert_eq!(server.get("/v1/admin/databases/table/record").status, 404);
 }
 

@@ -49,7 +49,7 @@ fn few_of_many_versions_are_open() {
     change(&server, 1..=1);
     let mut early = client(&server);
     change(&server, 2..=6);
-    // The newest two, and the base without a delta.
+    // The two newest versions are open, and so is the base without a delta.
     assert_eq!((open(&server), opened(&server)), (Some(3.0), Some(0.0)));
     assert_eq!(ask(&mut early), "change 1");
     assert_eq!(opened(&server), Some(1.0));

@@ -229,7 +229,7 @@ fn a_request_inside_has_its_own_headers_and_none_of_those_around_it() {
         encapsulate(&key.config(), &message("POST", "/config", &[], b"", Mode::KnownLength));
     let reply = opener.open(&server.post_with(PATH, &format!("{TYPE}{CLIENT}"), &sealed));
     refused(&reply, 400, "User-Agent is missing");
-    // Names are in lower case; others are not fields of HTTP.
+    // Names must be in lower case; other names are not valid HTTP fields.
     let fields = [("User-Agent", "a"), ("user-identifier", "1")];
     let reply = through(&server, &key, &message("POST", "/config", &fields, b"", Mode::KnownLength));
     refused(&reply, 400, "User-Agent is missing");
@@ -281,7 +281,7 @@ fn what_cannot_be_opened_is_refused_outside() {
         "content type",
     );
     refused(&send(&vec![0; 11 << 20]), 413, "longer");
-    // Refused by its declared length, before it comes.
+    // The request is refused by its declared length, before its body arrives.
     let declared = format!("POST {PATH} HTTP/1.1\r\nhost: x\r\n{TYPE}content-length: 99999999999\r\n\r\n");
     refused(&crate::fixture::exchange(server.address, declared.as_bytes()), 413, "longer");
     for inside in [&b""[..], b"\x01\x40\xc8", b"\x07", b"\x00\x04POST", &[0xff; 100], &[0; 10]] {
@@ -332,7 +332,7 @@ fn a_private_token_is_inside_and_a_replay_cannot_spend_it_again() {
         let fields = [&PHONE[..], &[("authorization", &token)]].concat();
         message("POST", path, &fields, body, Mode::KnownLength)
     };
-    // A token of the request around it does not count.
+    // A token in the encapsulating request does not count.
     let (sealed, opener) =
         encapsulate(&key.config(), &message("POST", "/config", &PHONE, b"", Mode::KnownLength));
     let outside = format!("{TYPE}authorization: PrivateToken token={}\r\n", URL_SAFE.encode(issuer.good(9)));
@@ -352,7 +352,7 @@ fn a_private_token_is_inside_and_a_replay_cannot_spend_it_again() {
     for nonce in [2, 3, 4] {
         refused(&through(&server, &key, &paid("/queries", &request, nonce)), 400, "Evaluation key not found");
     }
-    // Too long for the endpoint, so the token stays.
+    // The body is too long for the endpoint, so the token stays unspent.
     refused(&through(&server, &key, &paid("/config", &vec![0; 300 << 10], 5)), 413, "longer");
     assert_eq!(
         through(&server, &key, &paid("/config", &ConfigRequest::default().encode_to_vec(), 5)).status,
@@ -367,7 +367,8 @@ fn limits_of_the_address_are_those_of_the_relay_and_count_a_request_once() {
     let [key] = keys();
     let settings = settings(folder.path(), &[&key]);
     let apple = AppleConfig { quota: Some("2/day".parse().unwrap()), ..settings.apple.clone() };
-    // One request at once, of 400 KiB: too little to reserve a request and the one inside it.
+    // One request at a time, with 400 KiB: too little to reserve memory for both a request and the
+    // request inside it.
     let limits = Limits { client_requests: 1, requests: 1, body_memory: 400 << 10, ..Limits::default() };
     let server = serve_with(ServerConfig { apple, limits, ..settings });
     let reply = post(&server, &key, "/config", b"");
@@ -379,12 +380,12 @@ fn limits_of_the_address_are_those_of_the_relay_and_count_a_request_once() {
     let reply = post(&server, &key, "/queries", &request);
     refused(&reply, 429, "quota of 2/day");
     assert!(reply.header("retry-after").is_some());
-    // While one request comes, the others of the relay are refused outside.
+    // While one request arrives, the relay's other requests are refused before they are decrypted.
     let slow = begin_slowly(server.address, PATH, &format!("{TYPE}content-length: 100\r\n"));
     refused(&server.post_with(PATH, TYPE, b""), 429, "");
     drop(slow);
     eventually("the place is free again", || server.post_with(PATH, TYPE, b"").status == 400);
-    // All memory is back.
+    // All memory has been released.
     refused(&post(&server, &key, "/key", &vec![0xff; 390 << 10]), 400, "malformed");
     assert_eq!(server.metric("spirea_body_memory_bytes"), Some(0.0));
 }

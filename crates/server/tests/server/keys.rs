@@ -111,7 +111,7 @@ fn keys_that_come_with_queries_are_registered_and_used() {
     };
     assert_eq!(first(joined(&one, &one)), 1);
     assert_eq!(first(ask(&server, hash(&one))), 1);
-    // Other keys than those that the queries name are refused before they are prepared.
+    // Keys that the queries do not name are refused before they are prepared.
     for (named, sent) in [(&one, &two), (&two, &one)] {
         let reply = joined(named, sent);
         assert_eq!((reply.status, reply.refusal().code), (400, Code::Malformed));
@@ -141,7 +141,7 @@ fn keys_that_come_in_pieces_are_registered_when_the_last_has_come() {
     }
     assert_eq!(first(ask(&server, whole)), 1);
 
-    // The whole does not have the hash.
+    // The whole keys do not have the hash that the piece names.
     let two = upload(2);
     let bytes = two.keys.clone();
     let wrong =
@@ -213,7 +213,7 @@ fn preparing_keys_keeps_nobody_else_waiting() {
     let engine = engine(8);
     engine.publish(database(hook));
     let server = serve_engine(&engine, Limits::default());
-    // More uploads than the server's runtime has threads.
+    // There are more uploads than threads in the server's runtime.
     let mut uploads = [1, 2, 3].map(|first| {
         let body = upload(first).encode();
         let length = body.len();
@@ -234,7 +234,7 @@ fn preparing_keys_keeps_nobody_else_waiting() {
     assert!(uploads.iter_mut().all(|stream| read(stream).status == 200));
 }
 
-/// End to end with a real protocol, on a server with room for a single client's keys.
+/// Tests keys end to end with a real protocol, on a server with room for a single client's keys.
 #[test]
 fn clients_that_displace_each_other_s_keys_get_their_values_all_the_same() {
     let folder = tempdir().unwrap();
@@ -254,8 +254,7 @@ fn clients_that_displace_each_other_s_keys_get_their_values_all_the_same() {
 
     let mut clients = [(); 2].map(|()| connect(&server.url(), "words", folder.path()).unwrap());
     // Each client asks twice, then again after the other client: keys are sent if the server lacks
-    // them.
-    // The request after one that was refused brings the keys once more.
+    // them. The request after a refused request carries the keys again.
     for uploads in [&[true, false][..], &[true, true, false]] {
         for client in &mut clients {
             for &sent in uploads {
@@ -266,7 +265,7 @@ fn clients_that_displace_each_other_s_keys_get_their_values_all_the_same() {
             }
         }
     }
-    // The steps are timed separately, at least those that every query needs.
+    // At least the steps that every query needs are timed separately.
     for step in ["scalar_fold", "expand", "poly_fold", "mod_switch"] {
         let seconds = format!("spirea_step_seconds_total{{database=\"words\",step=\"{step}\"}}");
         assert!(server.metric(&seconds).is_some_and(|seconds| seconds > 0.0), "{step}");

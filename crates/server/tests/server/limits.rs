@@ -14,7 +14,7 @@ use crate::fixture::{
 };
 
 const QUERY: &str = "/v1/databases/urls/query";
-/// A timeout that passes in these tests.
+/// A timeout that is short enough to wait for in these tests.
 const SHORT: Duration = Duration::from_secs(1);
 
 fn send(server: &crate::fixture::Running, connection: &str, body: &[u8]) -> TcpStream {
@@ -85,7 +85,7 @@ fn a_client_that_takes_nothing_of_its_responses_is_cut_off() {
     let limits = Limits { write_timeout: SHORT, ..Limits::default() };
     let server = serve_urls(folder.path(), limits, 8, no_hook());
     let hint = server.get("/v1/databases/urls/hint").body.len();
-    // Far more than the system's buffers hold.
+    // Together the responses are far longer than the system's buffers.
     let count = (64 << 20) / hint + 1;
     let mut stream = dial(server.address);
     let get = "GET /v1/databases/urls/hint HTTP/1.1\r\nhost: x\r\n\r\n";
@@ -136,7 +136,7 @@ fn a_first_byte_and_a_whole_head_have_the_time_to_read_and_no_more() {
             let server = &server;
             scope.spawn(move || {
                 let lived = lifetime(server, dripped);
-                // A former version allowed twice the time.
+                // An earlier implementation allowed twice the time.
                 assert!(lived < 2 * read_timeout, "{} bytes: {lived:?}", dripped.len());
             });
         }
@@ -152,7 +152,7 @@ fn connections_that_say_nothing_make_room_for_those_that_do() {
     let idle: Vec<_> = (0..4).map(|_| dial(server.address)).collect();
     let started = Instant::now();
     assert_eq!(server.get("/healthz").status, 200);
-    // Well below the thirty seconds allowed for a first byte.
+    // The response comes well before the thirty seconds that are allowed for a first byte.
     assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
     drop(idle);
     server.assert_serving();

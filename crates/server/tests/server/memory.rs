@@ -93,8 +93,8 @@ fn a_request_above_a_clients_memory_is_refused() {
 
 const QUERY: &str = "/v1/databases/urls/query";
 
-/// A server of a table whose answers are longer than a request's own reservation, for clients of
-/// which each may have one answer at a time; and the bytes of a request.
+/// Starts a server of a table whose answers are longer than a request's own reservation. Each
+/// client may have one answer at a time. Also returns the bytes of a request.
 fn serve_long_answers(folder: &Path, hook: Hook) -> (Running, Vec<u8>) {
     let value = "v".repeat(700 << 10);
     let input = write_file(folder, "table.csv", format!("k,v\na,{value}\nb,{value}\n"));
@@ -105,7 +105,7 @@ fn serve_long_answers(folder: &Path, hook: Hook) -> (Running, Vec<u8>) {
     engine.publish(database(&built.out, hook));
     let answer_bytes = engine.version("urls", None).unwrap().base().sizes().answer_bytes as u64;
     assert!(answer_bytes > 512 << 10, "{answer_bytes}");
-    // Two connections and their requests, and one and a half answers.
+    // There is room for two connections with their requests, and for one and a half answers.
     let client_connection_memory = 2 * OWN + answer_bytes * 3 / 2;
     let server = serve_engine(&engine, Limits { client_connection_memory, ..Limits::default() });
     let body = request(&server, 1).encode();
@@ -140,7 +140,7 @@ fn an_answer_without_memory_is_refused_before_it_is_computed() {
     let answer = read(&mut first);
     assert_eq!(answer.status, 200);
     eventually("the memory is given back", || reserved_for_others(&server) == 0);
-    // The refused one was not computed.
+    // The refused request was not computed.
     assert_eq!(server.metric("spirea_batch_queries_sum{database=\"urls\"}"), Some(1.0));
     go.send(()).unwrap();
     assert_eq!(server.post(QUERY, &body).status, 200);

@@ -1,5 +1,5 @@
-//! The OpenAPI documents: the committed ones, the served ones and the actual behaviour agree. So do
-//! the dashboard's metrics and the existing metrics.
+//! The committed OpenAPI documents agree with the served documents and with the actual behaviour.
+//! The metrics of the dashboard agree with the existing metrics.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -130,14 +130,14 @@ fn shown() -> BTreeSet<String> {
     words.filter(|word| word.starts_with("spirea_")).map(str::to_owned).collect()
 }
 
-/// The metrics that the alerts ask for.
+/// Returns the names of the metrics that the alerts use.
 fn alerted() -> BTreeSet<String> {
     let text = std::fs::read_to_string(root().join("deploy/alerts.yml")).unwrap();
     let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
     words.filter(|word| word.starts_with("spirea_")).map(str::to_owned).collect()
 }
 
-/// The names under which a server gives its metrics: a histogram has three.
+/// Returns the names of each metric in a server's output; a histogram has three names.
 fn given(metrics: &str) -> Vec<Vec<String>> {
     let families = metrics.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
     let names = families.map(|(name, kind)| match kind {

@@ -49,7 +49,7 @@ fn a_refusal_is_json_for_whoever_prefers_that_and_a_message_for_others() {
         assert_eq!(problem(&reply)["title"], "Unknown database");
         assert_eq!(problem(&reply)["accepted"], false);
     }
-    // A browser shows it.
+    // A browser gets JSON, which it shows.
     let reply = server.get_with(path, "accept: text/html,application/xhtml+xml,*/*;q=0.8\r\n");
     assert_eq!(cause(&reply), (404, "UNKNOWN_DATABASE".into()));
     for accept in ["*/*", "application/json;q=0.5, application/x-protobuf"] {

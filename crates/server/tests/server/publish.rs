@@ -148,7 +148,7 @@ fn changes_answer_when_their_publisher_is_told() {
         let expected = [after[0].clone(), None, Some(value(4, 1)), Some("again".into()), None];
         assert_eq!(ask(&mut client, &asked), expected, "{protocol}");
 
-        // A new base of everything holds the same table.
+        // A new base that includes all changes holds the same table.
         let compacted = published(&publish(&server, "compact", b""));
         assert_eq!(compacted["changes"], 0);
         assert_eq!(ask(&mut client, &asked), expected, "{protocol}");
@@ -300,8 +300,8 @@ fn what_is_no_snapshot_changes_nothing() {
         let reply = publish(&server, "snapshot", upload);
         assert_eq!((reply.status, reply.refusal().code), (400, Code::Malformed), "upload {i}");
     }
-    // Far more than the system's buffers hold, and more than the server drains beside a response:
-    // the publisher is still sending when the refusal comes.
+    // The upload is far longer than the system's buffers, and longer than the part that the server
+    // drains while it responds. So the publisher is still sending when the refusal comes.
     let long = [archive(second.folder(), &["matrix.bin"]), vec![0; 100 << 20]].concat();
     for what in ["snapshot", "changes"] {
         let reply = publish(&server, what, &long);
@@ -448,8 +448,8 @@ fn a_client_that_pins_a_key_takes_what_it_signed_and_nothing_older() {
     pinned.get_keys(&[b"key-1"]).unwrap();
     let unsigned = pinned.get_keys(&[b"key-1"]).unwrap_err();
     assert!(unsigned.to_string().contains("is not signed"), "{unsigned}");
-    // Signed with a sequence number above the following one, so the client has seen a higher
-    // number.
+    // This version is signed with a higher sequence number than the next version. So the client
+    // will have seen a higher number when the next version comes.
     let later = Signature::new(&key(), "table", &first.version(), record.sequence + 1000, &record.created);
     std::fs::write(first.folder().join("signature.json"), later.to_json()).unwrap();
     let names: Vec<String> = files(&first).into_iter().chain(["signature.json".into()]).collect();
@@ -499,8 +499,8 @@ fn a_server_with_the_key_signs_all_that_it_publishes() {
     assert_eq!(ask(&mut pinned, &["key-1"]), [changed]);
     drop(server);
 
-    // With another key neither the server starts nor the settings pass the check, until that key
-    // has signed the current version.
+    // Until another key has signed the current version, a server with that key does not start, and
+    // its settings do not pass the check.
     let new = new_key(&other).unwrap();
     let error = with_key(&other).check().unwrap_err();
     assert!(error.key == "signing_key" && error.cause.contains(&new.public().to_string()), "{error}");

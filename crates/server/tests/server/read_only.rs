@@ -37,8 +37,8 @@ fn permit(path: &Path, writable: bool) {
 
 /// Runs `work` as a user who may not write into the tests' folders.
 fn as_reader<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    // The system's user belongs to a thread, and to the threads that it starts. Permissions do not
-    // bind the superuser.
+    // The user id belongs to a thread, and to the threads that it starts. Permissions do not
+    // restrict the superuser.
     let as_nobody = move || {
         if getuid().is_root() {
             let nobody = Uid::from_raw(NOBODY);
@@ -77,7 +77,7 @@ fn a_repository_is_served_without_writing_there() {
     let refused = server.post_admin("/v1/admin/databases/table/changes", br#"{"key": "a", "value": "b"}"#);
     assert_eq!((refused.status, refused.refusal().code), (409, Code::NotPublishable));
 
-    // Another machine publishes there, and the server adopts the version when it is told.
+    // Another machine publishes there, and the server adopts the version when it is told to reload.
     permit(&path, true);
     let second = snapshot(folder.path(), "simple", true, 2);
     let publisher = Repository::open(&path, Settings::default()).unwrap();

@@ -49,7 +49,7 @@ fn keys_that_are_registered_at_one_replica_are_known_at_the_others() {
     register(&one, 3);
     let (_, seconds, bytes) = redis.only();
     assert!(bytes == keys.keys);
-    // Minus the elapsed time.
+    // The elapsed time is subtracted.
     assert!((expiry.as_secs() - 60..=expiry.as_secs()).contains(&seconds), "{seconds}");
     for _ in 0..2 {
         assert_eq!(first(ask(&other, hash(&keys))), 3);

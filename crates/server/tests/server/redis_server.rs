@@ -249,7 +249,7 @@ impl Redis for Real {
         let entry = |name: Vec<u8>| {
             let milliseconds: i64 = cmd("PTTL").arg(&name).query(&mut link).unwrap();
             let bytes: Option<Vec<u8>> = cmd("GET").arg(&name).query(&mut link).unwrap();
-            // An entry that expired meanwhile has neither.
+            // An entry that expired meanwhile has neither an expiry nor bytes.
             Some((name, u64::try_from(milliseconds).ok()?.div_ceil(1000), bytes?))
         };
         names.into_iter().filter_map(entry).collect()

@@ -1,5 +1,4 @@
-//! Snapshots that take the places of served ones, as a job that builds them every night leaves
-//! them.
+//! Snapshots that replace served ones on disk, as a nightly build job writes them.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +17,7 @@ use crate::publish::{config, repository, serve_with, snapshot};
 
 const ROWS: usize = 40;
 
-/// A snapshot in the place of any that is there.
+/// A snapshot to build, which replaces any existing snapshot in its folder.
 struct Build<'a> {
     out: &'a Path,
     protocol: &'a str,
@@ -94,18 +93,19 @@ fn a_snapshot_in_the_place_of_a_served_one_is_adopted_on_request() {
     assert_eq!(reloaded(&reload(&server, "")), [(first.version().to_string(), false)]);
 
     let second = edition(&out, 2).make();
-    // The former snapshot answers until the server is told.
+    // The former snapshot answers until the server is told to reload.
     assert_eq!(ask(&mut client, 4), "row 4 of 1");
     assert_eq!(reloaded(&reload(&server, "")), [(second.version().to_string(), true)]);
     assert_eq!(served(&server), second.version().to_string());
-    // Clients that began with the former version are answered, hear of the new one, and follow.
+    // Clients that began with the former version are answered, learn of the new version, and follow
+    // it.
     assert_eq!(ask(&mut client, 5), "row 5 of 1");
     assert_eq!(ask(&mut client, 5), "row 5 of 2");
     assert_eq!(reloaded(&reload(&server, "")), [(second.version().to_string(), false)]);
     assert_eq!(server.metric("spirea_reloads_total{outcome=\"used\",what=\"snapshots\"}"), Some(3.0));
 }
 
-/// Ends a thread's loop when its test ends, however that is.
+/// Ends a thread's loop when its test passes or panics.
 struct Ends<'a>(&'a AtomicBool);
 
 impl Drop for Ends<'_> {
@@ -229,7 +229,7 @@ fn a_database_that_failed_is_loaded_by_a_reload() {
     std::fs::write(first.matrix_path(), vec![0; bytes.len()]).unwrap();
     let server = Running::start(Server::bind(config(&out)));
     eventually("the failure", || server.get("/readyz").text().contains("failed"));
-    // Not another database under its name.
+    // A snapshot of another database is not adopted.
     std::fs::rename(&out, folder.path().join("kept")).unwrap();
     Build { name: "other", ..edition(&out, 2) }.make();
     assert!(reload(&server, "").refusal().message.contains("--name table"));

@@ -112,7 +112,7 @@ fn a_server_that_does_not_have_a_version_yet_is_left_for_another_and_no_older_ve
     };
     assert_eq!(named(*new.version()), (503, Code::Loading, true));
     assert_eq!(named(Version::new([9; 32])), (409, Code::StaleVersion, false));
-    // A message that is too long may be one of that version.
+    // A message that is too long may be valid for the awaited version.
     let long = vec![0; 24 << 20];
     assert_eq!(behind.post("/v1/databases/urls/query", &long).refusal().code, Code::Loading);
     slow.expect("urls", *former.version());
@@ -186,7 +186,7 @@ fn keys_and_lists_are_divided_as_the_server_asks() {
     assert_eq!(client.get_indices(&list).unwrap().len(), list.len());
     assert!(proxy.seen("/query").iter().all(|request| request.body.len() as u64 <= most));
 
-    // The client keeps to a bound of its own.
+    // The client enforces its own lower bound for the length of requests.
     let greedy = serve_words(&snapshot, Limits { request_bytes: 1, ..Limits::default() });
     let proxy = Proxy::start(greedy.address, |_, _, response| response);
     let mut client = connect(&proxy.url(), "words", folder.path()).unwrap();
@@ -195,7 +195,7 @@ fn keys_and_lists_are_divided_as_the_server_asks() {
     let whole: usize = pieces.iter().map(|piece| piece.body.len()).sum();
     assert_eq!(pieces.len(), whole.div_ceil(256 << 10));
 
-    // A proxy that takes no pieces in order costs nothing but time.
+    // A refused piece only costs time: the query then carries the keys.
     let proxy = Proxy::start(server.address, |seen, before, response| {
         match seen.path().ends_with("/keys") && before == 1 {
             true => refusing("424 Failed Dependency", "", &unknown_keys()),

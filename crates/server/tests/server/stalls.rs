@@ -56,7 +56,7 @@ impl Stalled {
         let no_window = [0, 4, 0, 0, 0, 0];
         let begin = [PREFACE.to_vec(), frame(SETTINGS, 0, 0, &no_window)];
         stream.write_all(&[begin.concat(), get(1, "/v1/databases")].concat()).unwrap();
-        // After the handshake, which takes as long as it takes.
+        // The timeout is set after the handshake, whose duration is not limited.
         stream.sock.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
         Self(stream)
     }

@@ -322,7 +322,7 @@ fn browsers_may_call() {
     let reply = exchange(server.address, preflight.as_bytes());
     assert_eq!((reply.status, reply.header("access-control-allow-origin")), (200, Some("*")));
     assert!(reply.header("access-control-allow-methods").unwrap().contains("post"));
-    // Not `*`: browsers do not include the header with the token in the wildcard.
+    // The value is not `*`, because browsers' wildcard does not cover the `Authorization` header.
     assert_eq!(reply.header("access-control-allow-headers"), Some("authorization, content-type"));
     let reply = server.get_with("/v1/databases/other/hint", "origin: https://page.example\r\n");
     assert_eq!((reply.status, reply.header("access-control-allow-origin")), (404, Some("*")));

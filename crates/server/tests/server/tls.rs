@@ -255,7 +255,7 @@ fn certificates_that_cannot_be_used_are_refused_with_the_cause() {
     let error = refused(&good);
     assert!(matches!(error, TlsError::Expired { .. }) && error.to_string().contains("renew"));
 
-    // Those that clients would reject, which a check of the settings finds as well.
+    // Certificates that clients would reject. A check of the settings also rejects them.
     let made = |names: &[&str], change: fn(&mut CertificateParams)| {
         let pair = KeyPair::generate().unwrap();
         let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
@@ -294,7 +294,7 @@ fn the_message_tells_a_command_that_makes_a_good_certificate() {
     std::fs::write(&files.key, pair.serialize_pem()).unwrap();
     let said = spirea_server::Identity::of_server(&files).map(drop).unwrap_err().to_string();
     let command = said.split('`').nth(1).unwrap().replace("pir.example.org", "localhost");
-    // A machine without openssl has nothing to try.
+    // Without openssl on this machine, there is nothing to test.
     let Ok(made) = Command::new("sh").args(["-c", &command]).current_dir(folder.path()).output() else {
         return;
     };

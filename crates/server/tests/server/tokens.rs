@@ -18,7 +18,7 @@ use crate::proxy::Proxy;
 
 const QUERY: &str = "/v1/databases/urls/query";
 
-/// Writes a file of tokens; the third part holds a token's further lines.
+/// Writes a file of tokens. Each token is given by its name, its secret, and its further lines.
 pub fn write(path: &Path, tokens: &[(&str, &Secret, &str)]) {
     let entry = |(name, token, rest): &(&str, &Secret, &str)| {
         format!("[[token]]\nname = \"{name}\"\nblake3 = \"{}\"\n{rest}\n", token.hash().to_hex())

@@ -98,7 +98,7 @@ fn a_query_is_a_trace_of_its_wait_and_its_computation() {
     assert_eq!(identities.len(), spans.len());
     assert!(spans.iter().all(|span| span["traceId"].as_str().unwrap().len() == 32));
 
-    // Only the attributes that metrics have.
+    // Spans have only the attributes that metrics have.
     let attributes = spans.iter().flat_map(|span| span["attributes"].as_array().unwrap());
     let keys: BTreeSet<_> = attributes.map(|attribute| attribute["key"].as_str().unwrap()).collect();
     let known = [

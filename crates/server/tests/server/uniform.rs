@@ -13,7 +13,7 @@ use tempfile::tempdir;
 use crate::fixture::{Reply, connect, engine, serve_engine};
 use crate::proxy::Proxy;
 
-/// Returns what an observer sees of a response: its head without the date, and its length.
+/// Returns the observable form of a response: its head without the date, and its length.
 fn shape(response: &[u8]) -> (Vec<String>, usize) {
     let reply = Reply::parse(response);
     let head = reply.head.lines().filter(|line| !line.starts_with("date: ")).map(str::to_owned).collect();

@@ -39,7 +39,8 @@ static RUNTIME: LazyLock<io::Result<Runtime>> =
     LazyLock::new(|| Builder::new_current_thread().enable_all().build());
 
 impl Bucket {
-    /// Creates the bucket `host` of a cloud, configured by the environment.
+    /// Creates a client of the bucket `host` in the cloud of `scheme`. The settings come from the
+    /// environment.
     pub fn of_cloud(scheme: &str, host: &str) -> Result<Self, String> {
         let transport = Transport::default();
         let last_fault = transport.last_fault();
@@ -59,8 +60,8 @@ impl Bucket {
         Ok(Self { store, last_fault })
     }
 
-    /// Creates the web server of `url`. The query, which may be a signature, is sent with every
-    /// request.
+    /// Creates a client of the web server at `url`. Every request sends the URL's query, which may
+    /// be a signature.
     pub fn of_web(url: &Url) -> Result<Self, String> {
         let transport = Transport::default();
         let last_fault = transport.last_fault();

@@ -26,7 +26,7 @@ const ANSWERING: Duration = Duration::from_secs(60);
 /// Number of idle connections kept for each host.
 const KEPT_CONNECTIONS: usize = 1;
 
-/// Fault of a request. Of the request, it reveals at most the host.
+/// Fault of a request. It reveals no part of the request except the host.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum Fault {
     #[error("{0} answers with status {1}{remedy}", remedy = remedy(*.1))]
@@ -99,7 +99,7 @@ impl HttpConnector for Transport {
 
 type Connections = Client<HttpsConnector<connect::HttpConnector>, HttpRequestBody>;
 
-/// Connections shared by all stores, so that many objects need only few.
+/// Connections shared by all stores, so that a table of many objects opens few connections.
 static CONNECTIONS: LazyLock<Connections> = LazyLock::new(|| {
     let roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
     let tls = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))

@@ -18,7 +18,7 @@ use crate::manifest::{APPLE_FILE, FileEntry};
 use crate::progress::go_on;
 use crate::{Phase, Progress, StoreError};
 
-/// Number of tables of a shard: of hash functions.
+/// Number of tables of a shard; each table has its own hash function.
 const TABLES: usize = 2;
 /// Rows between two reports of progress.
 const REPORT_ROWS: u64 = 1 << 13;
@@ -58,18 +58,18 @@ impl Column {
     }
 }
 
-/// Values of a number, as devices read them.
+/// Values that devices receive for a telephone number.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Caller {
     identity: Option<Vec<u8>>,
     block: Option<u8>,
 }
 
-/// Callers by their numbers.
+/// Callers, keyed by their telephone numbers.
 type Callers = BTreeMap<Vec<u8>, Caller>;
 
 impl AppleOptions {
-    /// Checks the options, and the columns as far as they are named.
+    /// Checks the options, and the value columns that the selection names.
     ///
     /// # Errors
     /// [`StoreError::BadOption`] with the option.
@@ -95,7 +95,7 @@ impl AppleOptions {
     ///
     /// # Errors
     /// [`StoreError::BadOption`] if there is no key column or neither `name` nor `block`, or the
-    /// tables cannot be built; [`StoreError::Malformed`] with the place of a row; those of reading
+    /// tables cannot be built; [`StoreError::Malformed`] with the place of a row; errors of reading
     /// and writing.
     pub(super) fn write(
         &self,
@@ -149,7 +149,7 @@ impl AppleOptions {
     }
 }
 
-/// Reads the columns, and the callers by their numbers.
+/// Reads the input. Returns its value columns and its callers, keyed by their telephone numbers.
 fn read(
     options: &BuildOptions,
     input: &Input,
@@ -181,7 +181,8 @@ fn read(
             Duplicates::First => {
                 callers.entry(number.into_owned()).or_insert(caller);
             }
-            // Numbers in several rows have been refused before, or the last row counts.
+            // Under `Refuse`, repeated numbers have been refused before. Under `Last`, the last row
+            // of a number overrides earlier rows.
             Duplicates::Refuse | Duplicates::Last => {
                 callers.insert(number.into_owned(), caller);
             }
@@ -204,7 +205,7 @@ fn check_number(key: &[u8]) -> Result<(), String> {
     }
 }
 
-/// Returns what devices are told of a row's number. Empty cells tell nothing.
+/// Returns the values that devices receive for the number of a row. An empty cell adds no value.
 fn caller<'r>(columns: &[Column], cells: impl Iterator<Item = &'r [u8]>) -> Result<Caller, String> {
     let mut caller = Caller::default();
     let mut identity = CallIdentity::default();
@@ -271,8 +272,8 @@ mod tests {
         let encoded = BASE64_STANDARD.encode(heic);
         let from_bytes = of([b"Ada", heic, b"person", b"8", b"1"]).unwrap();
         assert_eq!(from_bytes, of([b"Ada", encoded.as_bytes(), b"person", b"8", b"true"]).unwrap());
-        // Written by hand from the schema: name (1), icon (2) {format (1), image (2)}, minutes (3),
-        // category (4).
+        // The expected bytes are written by hand from the schema: name (1), icon (2) {format (1),
+        // image (2)}, minutes (3), category (4).
         let identity = [&b"\x0a\x03Ada\x12\x10\x08\x01\x12\x0c"[..], heic, b"\x18\x08\x20\x01"].concat();
         assert_eq!(from_bytes, Caller { identity: Some(identity), block: Some(1) });
         assert_eq!(of([b"", heic, b"", b"", b""]).unwrap(), Caller::default(), "an icon without a name");

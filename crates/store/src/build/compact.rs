@@ -1,4 +1,4 @@
-//! Compaction: from a base and the changes of its delta to a new base.
+//! Compaction: merges a base and the changes of its delta into a new base.
 //!
 //! If every changed value still fits its record, and few records change, the new base is the old
 //! one with these records replaced. Otherwise all records are rebuilt from the old records and the
@@ -6,9 +6,9 @@
 //! tags in entries remain valid.
 //!
 //! If clients hold a hint, the seed stays. For records changed in place, the hint's rows that the
-//! changes affect are made anew, and clients fetch only the rows that differ. If
-//! clients hold no hint, the seed is drawn anew and everything is recomputed, so that content can
-//! be aimed at the public matrix for one base at most.
+//! changes affect are made anew, and clients fetch only the rows that differ. If clients hold no
+//! hint, the seed is drawn anew and everything is recomputed, so that content chosen against a
+//! public matrix affects one base at most.
 //!
 //! Records with inclusion proofs are always rebuilt: a changed record is part of the proofs of all
 //! records under its root, so a few changes affect nearly all proofs.
@@ -38,8 +38,8 @@ use crate::manifest::{FileEntry, HINT_FILE, MATRIX_FILE, SERVER_FILE};
 use crate::record_file::RecordFile;
 use crate::{Changes, Location, Phase, Progress, Snapshot, Statistics, StoreError, time};
 
-/// Minimum number of unchanged records for each changed one, for a table to be changed in place.
-/// With fewer, computing the whole hint anew is less work.
+/// Minimum ratio of unchanged to changed records at which a table is changed in place. Below this
+/// ratio, computing the whole hint anew is less work.
 const STAYING: u64 = 16;
 /// Records between two reports of progress.
 const REPORT_RECORDS: u64 = 1 << 13;
@@ -61,7 +61,7 @@ pub(crate) fn compact<B: ProtocolBackend>(
     }
 }
 
-/// The records of a base that changes affect, before and after.
+/// The affected records of a base, before and after the changes.
 struct Edits {
     records: Vec<ChangedRecord>,
     entries: u64,
@@ -188,8 +188,9 @@ fn by_record<'c>(
     touched
 }
 
-/// Returns the number of values of `base` with the changes `before`, then `changes`; `values` is
-/// the number with `before` alone. Rows of a table by position count even without a value.
+/// Returns the number of values that `base` has after the changes `before` and then `changes`.
+/// `values` is the number after `before` alone. Rows of a table by position count even without a
+/// value.
 ///
 /// # Errors
 /// [`StoreError::Damaged`] if an affected record cannot be read, [`StoreError::Io`].
@@ -291,8 +292,8 @@ fn patch<B: ProtocolBackend>(
     draft.complete(folder, computed, backend, progress)
 }
 
-/// Returns the seed of the public matrices of a base that follows one of `protocol`. Call it once
-/// the new base's records are fixed.
+/// Returns the seed of the public matrices for a base that replaces a base with the parameters
+/// `protocol`. Call this function only after the new base's records are fixed.
 fn seed_after(protocol: &ProtocolParams) -> Result<[u8; 32], StoreError> {
     match protocol.seed() {
         Some(seed) if protocol.hint_lasts() => Ok(seed),

@@ -42,8 +42,8 @@ impl Shape {
 
     /// Chooses the shape of a delta with these entries. Keeps `before` if the entries fit;
     /// otherwise keeps its size if they fit at fresh places. Otherwise chooses, among the shapes
-    /// that are no smaller, the one that costs clients of the base's protocol least for these
-    /// entries and as many more.
+    /// that are no smaller, the shape with the lowest cost for clients of the base's protocol. This
+    /// shape has room for at least twice the number of entries.
     ///
     /// # Errors
     /// The protocol's error if it has no such shape.
@@ -91,8 +91,8 @@ impl Shape {
     }
 
     /// Returns the smallest shape of `records` records, no smaller than this one, in which a bucket
-    /// of `fullest` bytes fits. A longer proof takes room from a record's payload: records do not
-    /// double because of it.
+    /// of `fullest` bytes fits. A longer proof takes room from a record's payload, so that the
+    /// proof does not double the record size.
     fn grown(self, proving: Proving, records: u64, fullest: usize, places: [u8; 32]) -> Self {
         let needed = Self { records, payload_bytes: fullest, places }.record_bytes(proving);
         let record_bytes = needed.max(self.record_bytes(proving)).next_power_of_two();
@@ -111,7 +111,7 @@ impl Shape {
     }
 }
 
-/// Returns the bytes of a record beside its payload: the proof and the checksum.
+/// Returns the number of bytes in a record besides its payload: the proof and the checksum.
 fn beside(proving: Proving, records: u64) -> usize {
     proving.bytes_of()(records) + CHECKSUM_BYTES
 }
@@ -201,8 +201,8 @@ pub(crate) fn build_delta<B: ProtocolBackend>(
         proofs: proving.blank(shape.records, &Draws::System)?,
     };
     table.validate()?;
-    // If clients hold a hint, the next delta's hint must differ from this one's only where the
-    // changes do. If they hold none, nobody may know the matrix before the changes are fixed.
+    // If clients hold a hint, the hints of successive deltas must differ only where their changes
+    // differ. If clients hold no hint, the matrix must be unknown until the changes are fixed.
     let seed = match of_base.hint_lasts() {
         true => delta::seed(&version),
         false => Draws::System.seed()?,

@@ -82,7 +82,7 @@ impl PartialFolder {
             renamed => renamed.at("rename", &self.path)?,
         }
         sync_folder(&self.parent)
-        // Dropping removes what has the temporary name now: nothing, or the old snapshot.
+        // Dropping `self` removes the old snapshot, which has the temporary name after an exchange.
     }
 
     /// Exchanges the names of the folder and the target in one step, so that a snapshot exists at
@@ -106,7 +106,7 @@ impl PartialFolder {
 
 impl Drop for PartialFolder {
     fn drop(&mut self) {
-        // The next build removes what cannot be removed now.
+        // If removal fails, the next build removes the folder.
         let _ = fs::remove_dir_all(&self.path);
     }
 }

@@ -54,8 +54,8 @@ impl MatrixWriter {
     ) -> Result<Self, StoreError> {
         let file = File::create_new(path).at("create", path)?;
         reserve(&file, layout.bytes() as u64).at("write", path)?;
-        // Whole quads and whole records; and a small matrix must not be held in memory as a whole
-        // either.
+        // A group has whole quads and whole records. Its size is limited to about 1/16 of the
+        // matrix, so that even a small matrix is not held in memory as a whole.
         let unit = QUAD * if spread == Spread::Columns { grid.parts() } else { 1 };
         let bytes = group_bytes.min(layout.bytes() / 16);
         let group_columns = (bytes / layout.rows() / unit * unit).max(unit).min(layout.columns());

@@ -123,7 +123,7 @@ fn lay_out<C>(
     Ok((choice, planned, input))
 }
 
-/// Chooses the protocol, and whether to include proofs unless the options decide that.
+/// Chooses the protocol. Also decides whether to include proofs, unless the options decide it.
 fn decide(options: &BuildOptions, rows: &Rows) -> Result<(Choice, Proving), StoreError> {
     let (records, record_bytes) = rows.records(options.proving.unwrap_or(Proving::Omit));
     let choice = match &options.protocol {

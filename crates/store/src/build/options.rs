@@ -30,9 +30,9 @@ pub enum Duplicates {
     /// The table is refused; the error names the keys and their rows.
     #[default]
     Refuse,
-    /// The first row is taken, in the order of the input.
+    /// The first row, in the order of the input, is stored.
     First,
-    /// The last row is taken, in the order of the input.
+    /// The last row, in the order of the input, is stored.
     Last,
 }
 
@@ -82,8 +82,8 @@ pub(super) enum ValueLimit {
 }
 
 impl ValueLimit {
-    /// Default length that values may have even if all values of the input are shorter, in bytes.
-    /// Values of this length do not make the records of any table large.
+    /// Minimum of the default limit, in bytes. Changes may add values of this length even if all
+    /// values of the input are shorter. Such values do not make the records of any table large.
     const LEAST: usize = 4 << 10;
 
     /// Returns the maximum length of a value while the table is built, in bytes.
@@ -140,14 +140,14 @@ pub struct BuildOptions {
     pub name: Option<String>,
     /// The protocol and its parameter sets.
     pub protocol: Protocol,
-    /// Maximum length of a value, now and in changes, in bytes; `None` uses that of the longest
-    /// value and at least 4 KiB.
+    /// Maximum length of a value, now and in changes, in bytes; `None` uses the length of the
+    /// longest value, and at least 4 KiB.
     pub max_value: Option<usize>,
     /// Inclusion proofs of the records. By default, records carry proofs only where a lying server
     /// could otherwise combine the answers of several queries under one registered key: under
     /// `onion`, and under `hybrid` with several groups.
     pub proving: Option<Proving>,
-    /// Types of fields, if the input gives none or others.
+    /// Types of fields; they override the types that the input gives.
     pub types: Vec<(String, FieldType)>,
     /// Form of the keys; `None` for plain bytes.
     pub key_form: Option<KeyForm>,

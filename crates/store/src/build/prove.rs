@@ -43,9 +43,9 @@ impl Proving {
     }
 
     /// Returns `Include` if, under the parameters that `protocol` returns, answers to queries under
-    /// one set of keys combine (docs/soundness.md, "Answers that add up"). The number of buckets
-    /// may exceed the estimate from the lengths of values, and groups grow with it, so an eighth
-    /// more records is checked, too.
+    /// one set of keys combine (docs/soundness.md, "Answers that add up"). Also checks an eighth
+    /// more records, because the number of buckets may exceed the estimate from the lengths of
+    /// values, and the number of groups grows with it.
     pub(super) fn needed(
         records: u64,
         protocol: impl Fn(u64) -> Result<ProtocolParams, ProtocolError>,
@@ -54,9 +54,10 @@ impl Proving {
         if [records, records + records / 8].into_iter().any(combine) { Self::Include } else { Self::Omit }
     }
 
-    /// Returns the proving of a base that follows one of this table and protocol and has records of
-    /// this number and size. Keeps the proofs of the former base, and adds proofs if answers begin
-    /// to combine. If answers combined before, the operator has chosen to omit proofs.
+    /// Decides on proofs for a base that replaces a base with this table and protocol. The new base
+    /// has `records` records of `record_bytes` bytes. Keeps the proofs of the former base, and adds
+    /// proofs if answers begin to combine. If answers combined before without proofs, the operator
+    /// has chosen to omit proofs.
     pub(super) fn anew(
         table: &Table,
         protocol: &ProtocolParams,
@@ -68,8 +69,8 @@ impl Proving {
         Self::needed(records, |records| protocol.reshaped([0; 32], records, record_bytes))
     }
 
-    /// Returns proofs of `records` records without roots. Call it once the content is fixed, since
-    /// it draws their salt.
+    /// Returns proofs of `records` records, without roots. The content must be fixed before this
+    /// call, which draws the salt of the proofs.
     pub(super) fn blank(self, records: u64, draws: &Draws) -> Result<Option<Proofs>, StoreError> {
         match self {
             Self::Include => Ok(Some(Proofs::blank(records, draws.proofs()?))),
@@ -128,7 +129,7 @@ pub(super) struct Batch {
 impl Batch {
     /// Target size of a batch, in bytes.
     const BYTES: usize = 1 << 20;
-    /// Minimum that a payload counts for, in bytes.
+    /// Bytes that a shorter payload counts for in the size of a batch.
     const LEAST: usize = 64;
 
     /// Adds the payload of the next record; returns true if the batch is full.

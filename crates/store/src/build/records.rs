@@ -25,7 +25,8 @@ use crate::{Location, Phase, Progress, RepeatedKey, Statistics, StoreError};
 
 /// Rows between two reports of progress.
 const REPORT_ROWS: u64 = 1 << 13;
-/// The longest `1 / LONGEST_SHARE` of the values, whose cost is reported to the operator.
+/// Divisor of the number of values: the build reports the cost of the longest `1 / LONGEST_SHARE`
+/// of the values to the operator.
 const LONGEST_SHARE: u64 = 100;
 
 enum Spool {
@@ -39,7 +40,8 @@ enum Spooled {
 }
 
 impl Spooled {
-    /// Returns the loads of at most `units` units: of places, or of rows.
+    /// Returns the loads of at most `units` equal parts. For keyed rows, the range of places is
+    /// divided; otherwise, the row numbers are divided.
     fn loads(&mut self, units: u64, places: &[u8; 32], rows: u64) -> Result<Loads, StoreError> {
         match self {
             Self::Keyed(entries) => {
@@ -76,7 +78,7 @@ impl Spooled {
 /// Rows in the order of their records.
 enum Ordered {
     Keyed(Vec<Partition>),
-    /// One row in each record.
+    /// Rows of a table in which each record has one row.
     Rows(IndexValues),
     BucketsOfRows(IndexValues),
 }
@@ -128,7 +130,7 @@ impl Ordered {
 
 /// Layout of entries in records.
 enum Layout {
-    /// The same number of rows in each record.
+    /// Each record has the same number of rows.
     Rows {
         in_record: u32,
         payload_bytes: usize,
@@ -420,7 +422,8 @@ impl Summary {
         }
     }
 
-    /// Records the size of records without the longest values.
+    /// Stores in the statistics the record size that the table would have without its longest
+    /// values.
     fn weigh_longest(&mut self, proving: Proving) {
         let kept = self.lengths.without_longest(LONGEST_SHARE);
         let layout = Layout::choose(self.kind, &kept, proving);
@@ -431,7 +434,8 @@ impl Summary {
     }
 
     fn refuse_duplicates(&self, partitions: &[Partition]) -> Result<(), StoreError> {
-        // Ordered by the keys' second rows, so that the message does not depend on the salt.
+        // The keys are ordered by their second rows, so that the message does not depend on the
+        // salt.
         let (mut repeated, mut count) = (BTreeMap::new(), 0);
         for partition in partitions {
             for same in partition.entries()?.chunk_by(|a, b| a.hash == b.hash) {

@@ -1,10 +1,10 @@
 //! The spool: rows of the input on disk between the first pass and the second.
 //!
 //! Entries with keys stay in the order of the input until all have been read, since their places
-//! are drawn only then. They are in two files: headers of 24 bytes, which planning reads alone, and
-//! values. Then they are partitioned by the upper bits of their places. A partition, again two such
-//! files, is a contiguous range of buckets, whatever the number of buckets turns out to be, and can
-//! be sorted in memory.
+//! are drawn only then. They are in two files. The first has headers of 24 bytes each, which
+//! suffice for planning; the second has the values. Then the entries are partitioned by the upper
+//! bits of their places. A partition has two such files too, and can be sorted in memory. It is a
+//! contiguous range of buckets, whatever the number of buckets turns out to be.
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Seek, Write};
@@ -142,7 +142,7 @@ impl KeyedEntries {
         })
     }
 
-    /// Passes the row and the value's length of each entry to `take`.
+    /// Passes the row number and the value's length of each entry to `take`.
     pub(super) fn rows(&self, mut take: impl FnMut(u64, usize)) -> Result<(), StoreError> {
         self.headers(|header| {
             take(header.row, header.value_bytes as usize);

@@ -45,7 +45,7 @@ impl Samples {
         }
     }
 
-    /// Checks that a client accepts them, by checksum and proof.
+    /// Checks that a client accepts the chosen records, by checksum and proof.
     pub(super) fn check_seals(&self, table: &Table) -> Result<(), StoreError> {
         self.0.iter().try_for_each(|(&record, sealed)| match table.unseal(record, sealed) {
             Ok(_) => Ok(()),
@@ -53,7 +53,7 @@ impl Samples {
         })
     }
 
-    /// Queries each of them through the client and all server halves, over the files on disk.
+    /// Queries each chosen record through the client and all server halves, over the files on disk.
     pub(super) fn test<B: ProtocolBackend>(
         self,
         params: &ProtocolParams,

@@ -49,10 +49,11 @@ impl fmt::Display for Cursor {
 /// The cursor that changes follow.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum After {
-    /// Any: changes that no stream orders.
+    /// Any cursor: the changes do not come from an ordered stream.
     #[default]
     Any,
-    /// This one, or none for the first changes of a stream. Changes of another version are refused.
+    /// This cursor, or `None` for the first changes of a stream. If the current version has another
+    /// cursor, the changes are refused.
     Exactly(Option<Cursor>),
 }
 

@@ -11,8 +11,8 @@ use super::{After, Changes, Cursor, named};
 use crate::ingest::MAX_LINE_BYTES;
 use crate::{Location, StoreError};
 
-/// Maximum bytes of keys and values that may come without a cursor. They wait in memory until one
-/// comes.
+/// Maximum bytes of keys and values that no cursor covers yet. They stay in memory until the next
+/// cursor comes.
 const MOST_OPEN_BYTES: usize = if cfg!(test) { 1 << 10 } else { 256 << 20 };
 
 /// Collects the lines of a stream into groups. A group ends with a cursor, so that a producer that
@@ -29,7 +29,7 @@ pub struct Grouping {
     before: Option<Cursor>,
     /// Changes up to the newest cursor, with their number of bytes and first line.
     ready: Part,
-    /// Changes behind the newest cursor.
+    /// Changes after the newest cursor.
     open: Part,
 }
 
@@ -46,13 +46,13 @@ struct Part {
 /// A group of changes.
 #[derive(Debug)]
 pub struct Group {
-    /// The changes, with the cursors before and behind them.
+    /// The changes, with the cursors before and after them.
     pub changes: Changes,
-    /// Their lines.
+    /// Lines of these changes.
     pub lines: Lines,
 }
 
-/// Successive lines, in one input or over several.
+/// Successive lines, from one input or from several.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lines {
     /// Place of the first line.
@@ -77,7 +77,7 @@ impl Grouping {
     /// Maximum length of a line in bytes. The caller must not add longer ones.
     pub const MOST_LINE_BYTES: usize = MAX_LINE_BYTES;
 
-    /// Begins to read changes of `table` behind the cursor `before`; messages call the stream
+    /// Begins to read changes of `table` that follow the cursor `before`; messages call the stream
     /// `name`.
     pub fn new(table: Table, before: Option<Cursor>, name: impl Into<PathBuf>) -> Self {
         Self { table, name: name.into(), lines: 0, before, ready: Part::default(), open: Part::default() }
@@ -96,9 +96,9 @@ impl Grouping {
     /// Adds the next line. Returns true if it has a cursor.
     ///
     /// # Errors
-    /// Those of [`Changes::read_lines`], with the line's number. A key may change again, though.
-    /// [`StoreError::Malformed`] also if too much comes without a cursor, or if the line follows
-    /// another cursor than the one that was read last.
+    /// Those of [`Changes::read_lines`], with the line's number, except that a key may occur again.
+    /// [`StoreError::Malformed`] also if the changes without a cursor exceed their limit, or if the
+    /// cursor that the line follows is not the last one read.
     pub fn add(&mut self, line: &[u8]) -> Result<bool, StoreError> {
         self.lines += 1;
         let place = self.place();
@@ -139,7 +139,7 @@ impl Grouping {
         Ok(false)
     }
 
-    /// Sets the cursor behind all lines that were added.
+    /// Sets the cursor that covers all lines added so far.
     pub fn cover(&mut self, cursor: Cursor) {
         let Part { changes, bytes, lines } = std::mem::take(&mut self.open);
         self.ready.changes.extend(changes);
@@ -178,7 +178,7 @@ impl Grouping {
     /// Ends the stream.
     ///
     /// # Errors
-    /// [`StoreError::Malformed`] if there are changes behind the newest cursor.
+    /// [`StoreError::Malformed`] if there are changes after the newest cursor.
     pub fn finish(self) -> Result<(), StoreError> {
         match self.open.lines {
             Some(Lines { first, .. }) if !self.open.changes.is_empty() => Err(uncovered(first)),
@@ -211,8 +211,8 @@ mod tests {
     }
 
     proptest! {
-        /// The groups together have the changes that cursors cover, in order, whatever is taken
-        /// when.
+        /// Together, the groups have all changes that cursors cover, in order, no matter when
+        /// groups are taken.
         #[test]
         fn groups_have_each_covered_change_once(
             lines in proptest::collection::vec((0..5u8, any::<Option<bool>>(), any::<bool>(), any::<bool>()), 0..40)

@@ -5,12 +5,12 @@
 //! {"key": "beta", "deleted": true}
 //! ```
 //!
-//! Keys and values are written as in JSONL tables: a string stands for its content, anything else
-//! for its JSON text without white space. With several fields, a value is an object of the fields;
-//! in a set it is `{}`. The key of a table by position is the row number. Bytes that are not text
-//! need [`Changes::to_bytes`].
+//! Keys and values are written as in JSONL tables: a string stands for its content, and any other
+//! value stands for its JSON text without white space. With several fields, a value is an object of
+//! the fields; in a set it is `{}`. The key of a table by position is the row number. Bytes that
+//! are not text need [`Changes::to_bytes`].
 //!
-//! A producer of a stream says where it stands with cursors, on lines of their own or with a
+//! A producer of a stream marks its position by cursors, on lines of their own or on the line of a
 //! change. A cursor covers its own line and all lines before it. The first line may name the cursor
 //! that the changes follow, or null for none:
 //!
@@ -63,12 +63,12 @@ fn exactly<'de, D: Deserializer<'de>>(deserializer: D) -> Result<After, D::Error
 
 /// Content of a line.
 pub(super) struct Entry {
-    /// Key and new value of a change, or `None` in the value's place for a deletion. The key of a
-    /// table by position is the row number as text.
+    /// Key and new value of a change; the value is `None` for a deletion. The key of a table by
+    /// position is the row number as text.
     pub change: Option<(Vec<u8>, Option<Vec<u8>>)>,
     /// Cursor that the change follows.
     pub after: After,
-    /// Cursor behind the change.
+    /// Cursor after the change.
     pub cursor: Option<Cursor>,
 }
 
@@ -193,7 +193,7 @@ impl Changes {
     }
 }
 
-/// Returns the error for changes, from `place` on, that no cursor follows.
+/// Returns the error for changes that no cursor covers. The first of them is at `place`.
 pub(super) fn uncovered(place: Location) -> StoreError {
     let detail = "no cursor follows the changes from here on, so they are not published: end with {\"cursor\": CURSOR}";
     StoreError::malformed(place, detail)

@@ -23,7 +23,7 @@ use crate::forms::{check_types, in_form};
 /// A set of changes, at most one for each key. The key of a row of a table by position is its
 /// [`index_key`].
 ///
-/// Changes of a stream also have the cursors before and behind them. These are not part of
+/// Changes of a stream also have the cursors before and after them. These are not part of
 /// [`Changes::to_bytes`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
@@ -74,12 +74,12 @@ impl Changes {
         &self.after
     }
 
-    /// Sets the producer's position behind these changes, which the version stores.
+    /// Sets the producer's position after these changes, which the version stores.
     pub fn set_cursor(&mut self, cursor: Cursor) {
         self.cursor = Some(cursor);
     }
 
-    /// Returns the producer's position behind these changes, if it was given.
+    /// Returns the producer's position after these changes, if the producer gave it.
     pub fn cursor(&self) -> Option<&Cursor> {
         self.cursor.as_ref()
     }
@@ -95,8 +95,9 @@ impl Changes {
         self.cursor = later.cursor.or(self.cursor.take());
     }
 
-    /// Returns the changes that are not in `compacted`, an earlier state of this set. `None` if a
-    /// key of `compacted` is missing here, because then it is not an earlier state.
+    /// Returns the changes that are not in `compacted`, an earlier state of this set. Returns
+    /// `None` if a key of `compacted` is missing in this set: then `compacted` is not an earlier
+    /// state.
     pub(crate) fn since(&self, compacted: &Self) -> Option<Self> {
         if compacted.by_key.keys().any(|key| !self.by_key.contains_key(key)) {
             return None;
@@ -154,7 +155,8 @@ impl Changes {
         Ok(())
     }
 
-    /// Returns the new rows behind those of a table by position, in order.
+    /// For a table by position, returns the numbers of the rows added after its last row, in
+    /// ascending order.
     fn added_rows(&self, table: &Table) -> Vec<u64> {
         let row = |key: &Vec<u8>| key.as_slice().try_into().map(u64::from_le_bytes).ok();
         let mut rows: Vec<u64> =

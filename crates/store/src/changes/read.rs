@@ -87,8 +87,8 @@ impl<'t> Reader<'t> {
     }
 }
 
-/// Checks a change found at `place`, and returns its key in the form that the table has it in. For
-/// a table by position, `key` is the row number as text.
+/// Checks a change found at `place`, and returns its key in the form in which the table stores
+/// keys. For a table by position, `key` is the row number as text.
 pub(super) fn checked(
     table: &Table,
     key: &[u8],

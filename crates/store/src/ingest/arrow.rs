@@ -1,7 +1,7 @@
 //! Arrow batches: tables in memory, and the intermediate form of other formats.
 //!
-//! Strings and binary columns give their bytes. Rows of a fixed number of numbers, such as those of
-//! a matrix, give the bytes of the numbers. Each value of another type has one text (`typed`).
+//! A string or a binary value becomes its bytes. A list with a fixed number of numbers, such as a
+//! row of a matrix, becomes the bytes of the numbers. Any other value becomes its text (`typed`).
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -15,8 +15,8 @@ use super::typed::{Role, as_bytes, check, field_type};
 use super::{Row, RowSource, Selection, positions};
 use crate::{Location, StoreError};
 
-/// Rows of a batch that are turned into text at a time:
-/// [`MAX_TEXT_BYTES`](super::typed::MAX_TEXT_BYTES) is for each.
+/// Number of rows of a batch that are converted to text at a time.
+/// [`MAX_TEXT_BYTES`](super::typed::MAX_TEXT_BYTES) limits the text of each value.
 const SLICE_ROWS: usize = 64;
 
 /// Rows of a stream of batches.
@@ -26,7 +26,7 @@ pub struct BatchRows<R> {
     batch: Cells,
     /// Rows of the reader's last batch that follow `batch`.
     rest: Option<RecordBatch>,
-    /// For each cell, its column in a batch.
+    /// Position in a batch of the column of each cell.
     columns: Vec<usize>,
     types: Vec<FieldType>,
     selection: Selection,
@@ -63,12 +63,12 @@ impl<R: RecordBatchReader> BatchRows<R> {
         })
     }
 
-    /// The reader of the batches.
+    /// Returns the reader of the batches.
     pub(super) fn reader(&self) -> &R {
         &self.reader
     }
 
-    /// Goes on to the next rows; `false` at the end.
+    /// Loads the next rows; `false` at the end.
     fn next_slice(&mut self) -> Result<bool, StoreError> {
         let cells = unpanicked(|| self.read_slice().map_err(cause_of));
         let cells = cells.map_err(|cause| {
@@ -98,7 +98,7 @@ impl<R: RecordBatchReader> BatchRows<R> {
     }
 }
 
-/// The cause of an error, without its kind.
+/// Returns the cause of an error, without its kind.
 pub(super) fn cause_of(error: ArrowError) -> String {
     match error {
         ArrowError::IpcError(cause)
@@ -111,7 +111,8 @@ pub(super) fn cause_of(error: ArrowError) -> String {
     }
 }
 
-/// The result of `read`, or the cause of its failure. Damaged files make parsers panic.
+/// Returns the result of `read`, or the cause of its failure. Catches panics, because damaged files
+/// make parsers panic.
 pub(super) fn unpanicked<T, E: std::fmt::Display>(read: impl FnOnce() -> Result<T, E>) -> Result<T, String> {
     match catch_unwind(AssertUnwindSafe(read)) {
         Ok(result) => result.map_err(|error| error.to_string()),

@@ -28,7 +28,7 @@ impl Compression {
     pub(super) fn detect(start: &[u8]) -> Option<Self> {
         match start {
             [0x1f, 0x8b, 8, ..] => Some(Self::Gzip),
-            // A zstd frame, or a skippable frame.
+            // Zstd content begins with a zstd frame, or with a skippable frame.
             [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Some(Self::Zstd),
             [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Some(Self::Xz),
             [b'P', b'K', 3, 4, ..] | [b'P', b'K', 5, 6, ..] => Some(Self::Zip),
@@ -126,7 +126,7 @@ impl Member {
     }
 }
 
-/// A reader that verifies length and checksum at the end.
+/// A reader that verifies the length and the checksum once the content ends.
 struct Checked {
     content: Box<dyn Read>,
     crc: flate2::Crc,

@@ -1,4 +1,5 @@
-//! Separated values: RFC 4180 with any byte as the delimiter; or without quotes, as TSV is written.
+//! Separated values: RFC 4180 with any byte as the delimiter, or the form of TSV, which has no
+//! quotes.
 //!
 //! A file with ambiguous rows is refused: an unclosed quote, a quote inside an unquoted field, a
 //! lone carriage return, a blank line in a file of one column.
@@ -20,7 +21,7 @@ pub struct CsvRows<R> {
     records: Records<R>,
     path: PathBuf,
     bytes: u64,
-    /// Description of the source of the column count, for messages.
+    /// Description, for messages, of the source from which the number of columns is known.
     named: &'static str,
     columns: Vec<String>,
     cells: Vec<usize>,
@@ -146,7 +147,7 @@ struct Records<R> {
     blank: Option<u64>,
     /// Fields of the record, one after another.
     text: Vec<u8>,
-    /// Ends of the fields in `text`.
+    /// End of each field in `text`, as an offset in bytes.
     ends: Vec<usize>,
 }
 

@@ -1,4 +1,5 @@
-//! Files that make one table: those of a list, of a pattern or of a folder.
+//! Files that together make one table: a list of files, the matches of a pattern, or the files of a
+//! folder.
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
@@ -14,7 +15,7 @@ use super::{Format, FormatHints, RowSource, Selection, is_standard_input};
 use crate::error::IoContext;
 use crate::{Location, StoreError};
 
-/// The value of a partition that stands for a null, as Hive writes it.
+/// Value by which Hive represents a null in the name of a partition's folder.
 const NULL_PARTITION: &str = "__HIVE_DEFAULT_PARTITION__";
 
 /// Files of one format that make one table, in the order of its rows.
@@ -26,7 +27,8 @@ pub struct Files {
 }
 
 impl Files {
-    /// The file, pipe or standard input (`-`) at `path`. Its folders give no columns.
+    /// Creates a table of the single file, pipe or standard input (`-`) at `path`. The names of its
+    /// folders give no columns.
     pub fn one(path: impl Into<PathBuf>, format: Format) -> Self {
         let path = path.into();
         let name = name_of(&path);
@@ -35,20 +37,21 @@ impl Files {
         Self { name, format, files: [file].into() }
     }
 
-    /// Finds the files of `inputs`, in their order. Each is a file, a pipe, `-` for standard input
-    /// alone, a folder, or a pattern with `*`, `?`, `[...]` and `**` if no file has that name. The
-    /// files of a folder or a pattern are in the byte order of their paths; those of folders below
-    /// belong to it. Hidden files and names that begin with `_` are left out, unless they are
-    /// partitions or the pattern names them so. Folders called `column=value` give columns.
+    /// Finds the files of `inputs`, in their order. An input is a file, a pipe, a folder, or `-`
+    /// for standard input, which must be the only input. If no file has the input's name, the input
+    /// may be a pattern with `*`, `?`, `[...]` and `**`. The files of a folder or a pattern are in
+    /// the byte order of their paths, including files in subfolders. Hidden files, and names that
+    /// begin with `_` and are not partitions, are left out unless the pattern names them. Folders
+    /// called `column=value` give columns.
     ///
     /// With the feature `object-store` an input may be an address: `https://` for one file,
     /// `s3://bucket/` and `gs://bucket/` with a key, a pattern, or a prefix that ends in `/` for a
     /// folder. Credentials come from the environment.
     ///
     /// # Errors
-    /// [`StoreError::BadOption`] for standard input beside others, [`StoreError::Malformed`] if no
-    /// file is found, or files have several formats, [`StoreError::Io`]; those of
-    /// [`Format::choose`].
+    /// [`StoreError::BadOption`] for standard input together with other inputs,
+    /// [`StoreError::Malformed`] if no file is found, or files have several formats,
+    /// [`StoreError::Io`]; those of [`Format::choose`].
     pub fn find(inputs: &[PathBuf], hints: &FormatHints<'_>) -> Result<Self, StoreError> {
         if inputs.len() > 1 && inputs.iter().any(|input| is_standard_input(input)) {
             let detail = "standard input (-) is a table of its own; name no other --input beside it";
@@ -73,35 +76,36 @@ impl Files {
         }
         let name = match (inputs, others) {
             ([_], []) => first.name.clone(),
-            // One address of several files has no secrets.
+            // An address of several files contains no secrets.
             ([input], _) => input.clone(),
             _ => format!("{} and {} more inputs", first.name.display(), inputs.len() - 1).into(),
         };
         Ok(Self { name, format, files: files.into() })
     }
 
-    /// The name in messages.
+    /// Returns the name in messages.
     pub fn name(&self) -> &Path {
         &self.name
     }
 
-    /// The format of all files.
+    /// Returns the format of all files.
     pub fn format(&self) -> &Format {
         &self.format
     }
 
-    /// The rows of all files, which are opened one after another. Copies of those that are read at
-    /// any place, and are no plain files, lie in the system's folder for temporary files.
+    /// Opens the rows of all files; the files themselves are opened one after another. If a format
+    /// needs random access, an input that is not a plain file is copied into the system's folder
+    /// for temporary files.
     ///
     /// # Errors
     /// [`StoreError::BadOption`] if the columns do not suit the format,
-    /// [`StoreError::NoSuchColumn`] that lists the columns there are, [`StoreError::Malformed`] for
-    /// a file of another format, [`StoreError::Io`].
+    /// [`StoreError::NoSuchColumn`] with a list of the columns, [`StoreError::Malformed`] for a
+    /// file of another format, [`StoreError::Io`].
     pub fn open(&self, selection: &Selection) -> Result<Box<dyn RowSource>, StoreError> {
         self.open_in(&std::env::temp_dir(), selection)
     }
 
-    /// The same, with copies in the folder `scratch`.
+    /// Opens the rows as [`Files::open`] does, with copies in the folder `scratch`.
     ///
     /// # Errors
     /// Those of [`Files::open`].
@@ -130,13 +134,13 @@ impl Files {
         }
     }
 
-    /// Tests that a file can be read only once: standard input, a pipe.
+    /// Returns true if a file can be read only once: standard input or a pipe.
     pub(crate) fn read_once(&self) -> bool {
         self.files.iter().any(TableFile::reads_once)
     }
 
-    /// The files, with copies in `folder` of those that can be read only once: refused rows are
-    /// read again.
+    /// Returns the files, with copies in `folder` of files that can be read only once. The copies
+    /// are needed because refused rows are read again.
     ///
     /// # Errors
     /// [`StoreError::Io`].
@@ -155,7 +159,8 @@ impl Files {
 }
 
 impl TableFile {
-    /// The file at `path`, with what its name says.
+    /// Creates the entry of the file at `path`, with its length and the partitions that its path
+    /// names.
     fn find(path: PathBuf) -> Result<Self, StoreError> {
         let (name, bytes) = (name_of(&path), fs::metadata(&path).map_or(0, |found| found.len()));
         let partitions = partitions(&path, &name)?;
@@ -168,7 +173,7 @@ impl TableFile {
         Ok(Self { place: Place::Object(object), name, bytes, partitions })
     }
 
-    /// The path whose extension may name the format.
+    /// Returns the path whose extension may name the format.
     fn path(&self) -> &Path {
         match &self.place {
             Place::Path(path) => path,
@@ -187,7 +192,7 @@ fn name_of(path: &Path) -> PathBuf {
     if is_standard_input(path) { "standard input".into() } else { path.into() }
 }
 
-/// The files of an input: at least one.
+/// Returns the files of an input, at least one.
 fn files_of(input: &Path) -> Result<Vec<TableFile>, StoreError> {
     match input.to_str().filter(|input| input.contains("://")) {
         Some(address) => objects::find(address)?.into_iter().map(TableFile::of_object).collect(),
@@ -195,12 +200,12 @@ fn files_of(input: &Path) -> Result<Vec<TableFile>, StoreError> {
     }
 }
 
-/// The paths of the files of an input: at least one.
+/// Returns the paths of the files of an input, at least one.
 fn paths_of(input: &Path) -> Result<Vec<PathBuf>, StoreError> {
     let malformed = |detail: String| StoreError::malformed(Location::File(input.into()), detail);
     let roots = match input.to_str() {
         Some(text) if text.contains(WILDCARDS) && !input.exists() => {
-            // `**` alone finds folders below, and not the files beside them.
+            // A final `**` finds only folders; with `/*` appended, the pattern also finds files.
             let text = if text.ends_with("**") { format!("{text}/*") } else { text.into() };
             let found = glob::glob_with(&text, PATTERNS)
                 .map_err(|error| malformed(format!("the pattern cannot be read: {}", error.msg)))?;
@@ -219,7 +224,7 @@ fn paths_of(input: &Path) -> Result<Vec<PathBuf>, StoreError> {
     for root in roots {
         walk(root, &mut Vec::new(), &mut paths)?;
     }
-    // A pattern such as `**` finds a folder and what lies in it.
+    // A pattern such as `**` finds a folder and also its files, so a path may occur twice.
     paths.sort_unstable_by(|a, b| a.as_os_str().as_encoded_bytes().cmp(b.as_os_str().as_encoded_bytes()));
     paths.dedup();
     match paths.is_empty() {
@@ -231,7 +236,8 @@ fn paths_of(input: &Path) -> Result<Vec<PathBuf>, StoreError> {
     }
 }
 
-/// Adds the files in a folder and below it, or a file. `above` are the folders that lead to it.
+/// Adds a file, or all files in a folder and its subfolders. `above` lists the parent folders of
+/// `path`.
 fn walk(path: PathBuf, above: &mut Vec<PathBuf>, paths: &mut Vec<PathBuf>) -> Result<(), StoreError> {
     if !path.is_dir() {
         paths.push(path);
@@ -253,10 +259,11 @@ fn walk(path: PathBuf, above: &mut Vec<PathBuf>, paths: &mut Vec<PathBuf>) -> Re
     Ok(())
 }
 
-/// The columns that the folders of a path give; `name` is what messages call it.
+/// Returns the columns that the folder names in `path` give; messages call the path `name`.
 ///
 /// # Errors
-/// [`StoreError::Malformed`] for a name that is no text, or is there twice.
+/// [`StoreError::Malformed`] if a folder's name is not valid text, or if two folders give the same
+/// column.
 fn partitions(path: &Path, name: &Path) -> Result<Vec<Partition>, StoreError> {
     let malformed = |detail: String| StoreError::malformed(Location::File(name.into()), detail);
     let mut partitions: Vec<Partition> = Vec::new();

@@ -72,11 +72,11 @@ impl Lines {
 /// The names of columns.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Header {
-    /// The first line contains them.
+    /// The first line contains the names.
     #[default]
     Line,
-    /// The file does not contain them: use these names, or `column1`, `column2` and so on if the
-    /// list is empty.
+    /// The file contains no names. The columns have these names, or `column1`, `column2` and so on
+    /// if the list is empty.
     Absent(Vec<String>),
 }
 
@@ -116,11 +116,11 @@ pub enum Quotes {
     Literal,
 }
 
-/// Hints about a file's format, in addition to its name.
+/// Hints about a file's format, in addition to the name of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FormatHints<'a> {
     /// The format's name: `csv`, `tsv`, `json`, `jsonl`, `arrow`, `parquet`, `npy` or `raw`.
-    /// Without one the file's extension tells.
+    /// Without a name, the file's extension determines the format.
     pub name: Option<&'a str>,
     /// Byte between two fields of `csv`; implies `csv`.
     pub delimiter: Option<u8>,
@@ -130,8 +130,8 @@ pub struct FormatHints<'a> {
     pub quotes: Option<Quotes>,
     /// Encoding of `csv`, `tsv`, `json` or `jsonl`; UTF-8 by default.
     pub encoding: Option<Encoding>,
-    /// Lines of `csv` or `tsv` that are rows. If the extension names no format, lines other than
-    /// plain ones imply `csv`.
+    /// Lines of `csv` or `tsv` that are rows. If the extension names no format, a setting other
+    /// than [`Lines::PLAIN`] implies `csv`.
     pub lines: Lines,
 }
 

@@ -23,7 +23,7 @@ use super::typed::kind_of;
 use super::{Column, Row, RowSource, Selection, positions};
 use crate::{Location, StoreError};
 
-/// Start and end of an IPC file. Every other start is that of a stream.
+/// Start and end of an IPC file. Input with any other start is read as a stream.
 const MAGIC: &[u8; 6] = b"ARROW1";
 /// Start of Feather version 1, an older format.
 const FEATHER_1: &[u8; 4] = b"FEA1";
@@ -31,10 +31,11 @@ const FEATHER_1: &[u8; 4] = b"FEA1";
 const TRAILER_BYTES: u64 = 10;
 /// Marker before a message's length since format 0.15.
 const CONTINUATION: [u8; 4] = [0xff; 4];
-/// Bytes that a byte of LZ4 decodes to at most: each further byte of a length adds 255.
+/// Maximum number of decoded bytes for each byte of LZ4: each further byte of a length field adds
+/// at most 255 to the length.
 const LZ4_RATIO: u64 = 255;
-/// Bytes that a byte of zstd decodes to at most: the shortest block has 4 bytes, and 128 KiB of
-/// content.
+/// Maximum number of decoded bytes for each byte of zstd: the shortest block has 4 bytes, and
+/// decodes to 128 KiB.
 const ZSTD_RATIO: u64 = 1 << 15;
 
 /// Rows of an IPC file or stream.
@@ -45,11 +46,11 @@ pub struct IpcRows {
 }
 
 impl IpcRows {
-    /// Rows of a file of `bytes` bytes, which is called `path` in messages.
+    /// Opens the rows of a file of `bytes` bytes; messages call it `path`.
     ///
     /// # Errors
-    /// [`StoreError::NoSuchColumn`] that lists the columns, [`StoreError::Malformed`] if it is not
-    /// Arrow or a column's type has no text.
+    /// [`StoreError::NoSuchColumn`] with a list of the columns, [`StoreError::Malformed`] if the
+    /// file is not Arrow or a column's type has no text form.
     pub fn new(file: File, bytes: u64, path: &Path, selection: &Selection) -> Result<Self, StoreError> {
         let place = Location::File(path.into());
         let opened = unpanicked(|| Batches::open(Source { file, bytes }).map_err(cause_of));
@@ -201,7 +202,7 @@ impl RecordBatchReader for Batches {
     }
 }
 
-/// The schema of a footer or a message.
+/// Converts the schema of a footer or a message.
 fn schema_of(schema: Option<Schema<'_>>) -> Result<SchemaRef, ArrowError> {
     let schema = schema.ok_or_else(|| damaged("it does not begin with a schema"))?;
     if !schema.endianness().equals_to_target_endianness() {
@@ -210,25 +211,25 @@ fn schema_of(schema: Option<Schema<'_>>) -> Result<SchemaRef, ArrowError> {
     Ok(Arc::new(try_fb_to_schema(schema)?))
 }
 
-/// A message whose buffers lie within it.
+/// A message. Its buffers were checked to lie within its bytes.
 struct ArrowMessage {
     /// Framing, metadata and body.
     content: Buffer,
-    /// Lengths of metadata, with the framing, and of the body.
+    /// Length of the metadata including the framing, and length of the body.
     block: Block,
     /// Position of the byte after the message.
     end: u64,
 }
 
 impl ArrowMessage {
-    /// The metadata.
+    /// Returns the metadata.
     fn header(&self) -> Result<Message<'_>, ArrowError> {
         let framing = if self.content.starts_with(&CONTINUATION) { 8 } else { 4 };
         root_as_message(&self.content[framing..]).map_err(parse_error)
     }
 
-    /// Checks that every buffer lies in the body, and that compressed ones can have the lengths
-    /// that they claim.
+    /// Checks that every buffer lies in the body, and that compressed buffers can decode to the
+    /// lengths that they claim.
     fn check_buffers(&self) -> Result<(), ArrowError> {
         let header = self.header()?;
         let batch = match header.header_type() {
@@ -249,7 +250,8 @@ impl ArrowMessage {
             let range = usize::try_from(buffer.offset()).ok().zip(usize::try_from(buffer.length()).ok());
             let range = range.and_then(|(start, bytes)| Some(start..start.checked_add(bytes)?));
             let stored = range.and_then(|range| body.get(range)).ok_or_else(outside)?;
-            // The length of the content, or -1 if it is stored as it is.
+            // A compressed buffer begins with its decoded length, or -1 if its content is stored
+            // uncompressed.
             if let (Some(_), Some(length)) = (ratio, stored.first_chunk()) {
                 decoded = decoded.saturating_add(i64::from_le_bytes(*length).max(0) as u64);
             }
@@ -260,7 +262,7 @@ impl ArrowMessage {
                 body.len()
             )));
         }
-        // The decoder would end the process.
+        // The decoder would abort the process if this allocation failed.
         Vec::<u8>::new().try_reserve_exact(usize::try_from(decoded).unwrap_or(usize::MAX)).map_err(|_| {
             ArrowError::MemoryError(format!(
                 "a batch has {decoded} bytes of content, more than the memory has room for"
@@ -269,7 +271,7 @@ impl ArrowMessage {
     }
 }
 
-/// A file of which messages are read, each whole.
+/// A file from which whole messages are read.
 struct Source {
     file: File,
     bytes: u64,
@@ -298,8 +300,8 @@ impl Source {
         self.message(at)?.ok_or_else(outside)
     }
 
-    /// Reads the message at position `at`; `None` at the mark of a stream's end, which nothing may
-    /// follow.
+    /// Reads the message at position `at`; `None` at the end-of-stream mark, which must be the last
+    /// bytes of the file.
     fn message(&mut self, at: u64) -> Result<Option<ArrowMessage>, ArrowError> {
         if at == self.bytes {
             return Err(damaged("it is cut off: the mark of its end is missing"));
@@ -333,7 +335,7 @@ fn damaged(cause: impl Into<String>) -> ArrowError {
     ArrowError::IpcError(cause.into())
 }
 
-/// The error for a length or an offset that does not fit the file.
+/// Returns the error for a length or an offset that points outside of the file.
 fn outside() -> ArrowError {
     damaged("a length or an offset in it points outside of it")
 }

@@ -31,7 +31,8 @@ pub struct JsonRows<R> {
 enum Shape {
     /// Objects with a member for each column.
     Objects,
-    /// Keys, or members with key and value; for each cell, 0 for the key or 1 for the value.
+    /// Keys, or members with key and value. The list states the content of each cell: 0 for the
+    /// key, 1 for the value.
     Columns(Vec<usize>),
 }
 
@@ -40,7 +41,8 @@ const MEMBERS: [&str; 2] = ["key", "value"];
 
 impl<R: Read> JsonRows<R> {
     /// Creates the rows of `input`, which has `bytes` bytes; messages call it `path`. If the
-    /// selection has no columns, an array of keys is a set, and an object a table of its members.
+    /// selection has no columns, an array of keys becomes a set, and an object becomes a table of
+    /// its members.
     ///
     /// # Errors
     /// [`StoreError::NoSuchColumn`] with a list of the columns, [`StoreError::BadOption`] if

@@ -11,8 +11,8 @@ use super::text::{TextReader, explain};
 use super::{Encoding, MAX_LINE_BYTES, Row, RowSource, Selection};
 use crate::{Location, StoreError};
 
-/// Rows of a JSONL file. A string stands for its content; another value for its JSON text without
-/// white space, with numbers as they are written.
+/// Rows of a JSONL file. A string stands for its content. Any other value stands for its JSON text
+/// without white space, in which numbers keep their notation.
 pub struct JsonlRows<R> {
     reader: BufReader<TextReader<R>>,
     line: Vec<u8>,
@@ -155,7 +155,8 @@ pub(crate) fn cell(json: &str) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-/// Returns the bytes of a JSON value that is a key, which must be a value that people can repeat.
+/// Returns the bytes of a JSON value that is a key. Users must be able to write the key again, so
+/// it must be a string, an integer or a boolean.
 ///
 /// # Errors
 /// The fault: a list, an object, a number that is not an integer, or the fault from [`cell`].
@@ -227,7 +228,7 @@ impl<'de> Visitor<'de> for Wanted<'_> {
     }
 }
 
-/// The first wanted column with a member's name.
+/// Visitor of a member's name. It returns the position of the first wanted column with this name.
 struct Name<'c>(&'c [String]);
 
 impl<'de> DeserializeSeed<'de> for Name<'_> {

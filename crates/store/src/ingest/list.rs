@@ -74,7 +74,7 @@ pub(super) struct ListRows {
     current: Option<Box<dyn RowSource>>,
     /// Number of files that have been read to their end.
     done: usize,
-    /// Bytes of these files, plus 1 for each.
+    /// Bytes of the files that have been read to their end, plus 1 for each of these files.
     done_bytes: u64,
     total_bytes: u64,
     row: Row,

@@ -214,7 +214,7 @@ pub trait RowSource {
         Vec::new()
     }
 
-    /// Returns the columns of a table that names them itself, if the selection named none.
+    /// If the selection names no columns, returns the columns that the table itself names.
     fn own_columns(&self) -> Option<Selection> {
         None
     }

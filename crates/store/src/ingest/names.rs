@@ -18,8 +18,9 @@ pub(super) fn is_left_out(name: &str) -> bool {
     name.starts_with('.') || (name.starts_with('_') && !name.contains('='))
 }
 
-/// True if none of the names that a pattern matches in a path is excluded, unless a name in the
-/// pattern begins with the same character.
+/// True if `pattern` admits all names in `path` after the pattern's leading names without
+/// wildcards. A name that [`is_left_out`] excludes is admitted only if one of the pattern's
+/// remaining names begins with the same character.
 pub(super) fn is_found(pattern: &Path, path: &Path) -> bool {
     let literal = names(pattern).take_while(|name| !name.contains(WILDCARDS)).count();
     let is_named =

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use crate::StoreError;
 
-/// An object, of which there are none.
+/// An object. This type has no values, because the feature is off.
 #[derive(Clone, Debug)]
 pub(super) struct Object(Infallible);
 

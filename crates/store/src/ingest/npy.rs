@@ -137,7 +137,7 @@ enum Order {
     Big,
 }
 
-/// Items of an array, with their length in bytes.
+/// Kind of an array's items, and the length of each item in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Items {
     /// Items whose bytes are the value.

@@ -163,8 +163,8 @@ impl Object {
         self.content.get().map_or(0, |content| content.bytes)
     }
 
-    /// Opens the content; also returns its length. Each piece is requested after the one before has
-    /// been read.
+    /// Opens the content; also returns its length. Each piece is requested only after the previous
+    /// piece has been read.
     ///
     /// # Errors
     /// The fault of the first request; the reader returns the errors of later ones. Refuses an
@@ -174,7 +174,7 @@ impl Object {
             ObjectReader { object: self.clone(), position: 0, end: 0, piece: None, chunk: Bytes::new() };
         if self.content.get().is_none_or(|content| content.bytes > 0) {
             let first = match self.get(Some(0..PIECE_BYTES)) {
-                // A server without ranges, or an empty object.
+                // The server supports no ranges, or the object is empty.
                 Err(error) if error.kind() == io::ErrorKind::Unsupported => self.get(None),
                 first => first,
             }?;

@@ -44,8 +44,8 @@ pub(super) fn open_as(
     rows(|| Input::open(place, path), path, format, selection, scratch)
 }
 
-/// Opens the table whose bytes `stream` gives, possibly compressed; messages call it `name`. Copies
-/// are written to the system's folder for temporary files.
+/// Opens the table whose bytes come from `stream`, possibly compressed; messages call it `name`.
+/// Copies are written to the system's folder for temporary files.
 ///
 /// # Errors
 /// Those of [`super::Files::open`].

@@ -24,7 +24,7 @@ pub struct ParquetRows {
     path: PathBuf,
     /// Batch being read.
     batch: Cells,
-    /// Column of each cell in a batch.
+    /// Position in a batch of the column of each cell.
     columns: Vec<usize>,
     types: Vec<FieldType>,
     /// Columns of the file.

@@ -174,8 +174,8 @@ impl<R: Read> TextReader<R> {
         Ok(())
     }
 
-    /// Drops a byte order mark, and refuses UTF-16 and UTF-32 in place of UTF-8: taken as bytes,
-    /// they would give a table of nonsense.
+    /// Drops a byte order mark. Refuses UTF-16 and UTF-32 if the encoding is UTF-8, because their
+    /// bytes would give a table of nonsense.
     fn start(&mut self) {
         self.started = true;
         // Decoders handle the mark themselves.

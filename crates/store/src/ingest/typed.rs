@@ -1,7 +1,7 @@
-//! The one text of each type: what a typed value of a file or a data frame is stored as, and what a
-//! look-up asks for.
+//! The text form of each type. A typed value of a file or a data frame is stored as this text, and
+//! a look-up asks for a key by this text.
 //!
-//! Clients in other languages write the same texts of their own values (docs/tables.md, "Types").
+//! Clients in other languages write the same texts for their own values (docs/tables.md, "Types").
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -21,17 +21,18 @@ use arrow_schema::{ArrowError, DataType, Field, FieldRef, Fields, TimeUnit};
 use arrow_select::take::take;
 use spirea_protocols::table::FieldType;
 
-/// The longest text of a value: more than a record takes. Columns without bytes of their own, such
-/// as nulls in a list, would fill any memory otherwise.
+/// Maximum length of a value's text, above the limit of a record. Without this limit, columns whose
+/// values take no bytes, such as nulls in a list, could fill any memory.
 pub(super) const MAX_TEXT_BYTES: usize = 4 << 20;
 
-/// Nested types may be so deep: more is the work of somebody who wants the stack to overflow.
+/// Maximum depth of nested types. The limit prevents a stack overflow, which deeper types of an
+/// attacker would cause.
 const MAX_DEPTH: usize = 32;
 
 /// The meaning of a column for the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
-    /// It is asked for by its text.
+    /// A column of keys, which look-ups name by their text.
     Key,
     Value,
 }
@@ -39,18 +40,18 @@ pub(super) enum Role {
 /// The way in which the values of a column become bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
-    /// Text and binary: the bytes that they are.
+    /// Text and binary: the bytes themselves.
     Bytes,
-    /// Lists of `count` numbers of `bytes` bytes each: the bytes of these.
+    /// Lists of `count` numbers with `bytes` bytes each: the bytes of the numbers.
     Numbers { count: usize, bytes: usize },
-    /// Their text.
+    /// Other scalars: their text.
     Text,
-    /// Nested: their JSON.
+    /// Nested values: their JSON.
     Json,
 }
 
 impl Form {
-    /// The form of a column.
+    /// Returns the form of a column.
     ///
     /// # Errors
     /// The fault of its type, and a remedy.
@@ -78,9 +79,9 @@ impl Form {
     }
 }
 
-/// Refuses a type of which no text is agreed.
+/// Refuses a type for which no text form is defined.
 fn check_scalar(field: &Field, kind: &DataType) -> Result<(), String> {
-    // The storage of these is a number whose meaning only pandas knows.
+    // These types store a number whose meaning only pandas knows.
     if let Some(name @ ("pandas.period" | "pandas.interval")) = field.extension_type_name() {
         return Err(format!("of type {name}; make them text first, such as with astype(str)"));
     }
@@ -116,7 +117,7 @@ fn check_nested(field: &Field, depth: usize) -> Result<(), String> {
     }
 }
 
-/// Checks that a column can be of keys or of values.
+/// Checks that a column can have this role.
 ///
 /// # Errors
 /// The fault of its type, and a remedy.
@@ -137,7 +138,7 @@ pub(super) fn check(field: &Field, role: Role) -> Result<(), String> {
     }
 }
 
-/// The type of the texts of a column that [`check`] accepts.
+/// Returns the field type of a column that [`check`] accepts.
 pub(super) fn field_type(field: &Field) -> FieldType {
     let kind = decoded(field.data_type());
     match kind {
@@ -157,11 +158,10 @@ pub(super) fn field_type(field: &Field) -> FieldType {
     }
 }
 
-/// The column as strings or bytes, in its own memory where that is possible; what is null in it is
-/// null there.
+/// Converts a column to strings or bytes, without copying if possible. Nulls stay nulls.
 ///
 /// # Errors
-/// A value that has no text: a date beyond the calendar, a hole in a list of numbers.
+/// A value that has no text: a date beyond the calendar, or a list of numbers with a null.
 pub(super) fn as_bytes(column: &ArrayRef, field: &Field) -> Result<ArrayRef, ArrowError> {
     let form = Form::of(field).map_err(ArrowError::SchemaError)?;
     let kind = decoded(column.data_type());
@@ -190,10 +190,11 @@ pub(super) fn as_bytes(column: &ArrayRef, field: &Field) -> Result<ArrayRef, Arr
     Ok(Arc::new(texts.finish()))
 }
 
-/// The column without encodings, of type `kind`. A null of an encoding is one of the column.
+/// Decodes a column of dictionaries or runs to the type `kind`. A null of the encoding becomes a
+/// null of the column.
 ///
-/// It repeats values and converts none: `arrow_cast` does both, and its conversions between all
-/// types would be a tenth of a program.
+/// This function only repeats values and never converts them. `arrow_cast` does both, but its
+/// conversions between all types would make up a tenth of a program's size.
 fn decode(column: &ArrayRef, kind: &DataType) -> Result<ArrayRef, ArrowError> {
     if kind == column.data_type() {
         return Ok(Arc::clone(column));
@@ -223,8 +224,8 @@ fn undecodable(encoded: &DataType, kind: &DataType) -> ArrowError {
     ArrowError::CastError(format!("{encoded} is no encoding of {kind}"))
 }
 
-/// The array and the row in which an encoding of `column` has its value of row `row`; `None` for a
-/// null.
+/// Resolves the encodings of `column`: returns the array and the row that contain the value of row
+/// `row`, or `None` for a null.
 fn behind(column: &dyn Array, row: usize) -> Option<(&dyn Array, usize)> {
     downcast_dictionary_array! {
         column => column.key(row).and_then(|key| behind(column.values(), key)),
@@ -242,7 +243,7 @@ fn too_long() -> ArrowError {
     ))
 }
 
-/// A type without the encodings of repeated values, within it too.
+/// Removes the encodings of repeated values from a type, also from nested types.
 fn decoded(kind: &DataType) -> DataType {
     let of = |field: &FieldRef| -> FieldRef {
         Arc::new(field.as_ref().clone().with_data_type(decoded(field.data_type())))
@@ -259,7 +260,8 @@ fn decoded(kind: &DataType) -> DataType {
     }
 }
 
-/// The type of a column for messages: columns of one type have the same text for the same value.
+/// Returns the type of a column for messages. Columns of the same type have the same text for the
+/// same value.
 pub(super) fn kind_of(field: &Field) -> String {
     match decoded(field.data_type()) {
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => "text".into(),
@@ -276,7 +278,7 @@ fn is_uuid(field: &Field) -> bool {
         && decoded(field.data_type()) == DataType::FixedSizeBinary(16)
 }
 
-/// Appends the text of a value that is no null.
+/// Appends the text of a value that is not null.
 fn push_text(column: &dyn Array, field: &Field, row: usize, text: &mut String) -> Result<(), ArrowError> {
     macro_rules! integer {
         ($type:ty) => {
@@ -318,7 +320,7 @@ fn push(text: &mut String, shown: impl std::fmt::Display) {
     write!(text, "{shown}").expect("strings take any text");
 }
 
-/// Appends a number or a time without zeros at the end of its fraction.
+/// Appends a number or a time, without trailing zeros in its fraction.
 fn push_shortest(text: &mut String, shown: impl std::fmt::Display) {
     let start = text.len();
     push(text, shown);
@@ -328,7 +330,7 @@ fn push_shortest(text: &mut String, shown: impl std::fmt::Display) {
     }
 }
 
-/// The text of a decimal number; none of other types.
+/// Returns the text of a decimal number; `None` for other types.
 fn decimal(column: &dyn Array, row: usize) -> Option<String> {
     use arrow_array::types::{Decimal32Type, Decimal64Type, Decimal128Type, Decimal256Type};
     Some(match column.data_type() {
@@ -340,7 +342,7 @@ fn decimal(column: &dyn Array, row: usize) -> Option<String> {
     })
 }
 
-/// Appends a date, a time of day, or both, by ISO 8601.
+/// Appends a date, a time of day, or both, in the form of ISO 8601.
 fn push_time<T: ArrowTemporalType>(text: &mut String, value: i64) -> Result<(), ArrowError> {
     let shown = match T::DATA_TYPE {
         DataType::Date32 | DataType::Date64 => as_date::<T>(value).map(|date| date.to_string()),
@@ -354,7 +356,7 @@ fn push_time<T: ArrowTemporalType>(text: &mut String, value: i64) -> Result<(), 
     Ok(())
 }
 
-/// Appends a duration by ISO 8601, in seconds.
+/// Appends a duration in seconds, in the form of ISO 8601.
 fn push_duration(
     text: &mut String,
     column: &dyn Array,
@@ -452,7 +454,7 @@ fn push_json_scalar(
     let mut scalar = String::new();
     push_text(column, field, row, &mut scalar)?;
     match kind {
-        // JSON has no other numbers.
+        // JSON has no infinity and no NaN.
         _ if kind.is_floating() && !scalar.ends_with(|last: char| last.is_ascii_digit()) => {
             text.push_str("null")
         }
@@ -494,7 +496,7 @@ fn push_quoted(text: &mut String, string: &str) {
     text.push_str(&serde_json::to_string(string).expect("strings are JSON"));
 }
 
-/// The string in a column of strings; none of other types.
+/// Returns the string in a column of strings; `None` for other types.
 fn string_at(column: &dyn Array, row: usize) -> Option<&str> {
     match column.data_type() {
         DataType::Utf8 => Some(column.as_string::<i32>().value(row)),
@@ -504,8 +506,8 @@ fn string_at(column: &dyn Array, row: usize) -> Option<&str> {
     }
 }
 
-/// Lists of `count` numbers of `bytes` bytes each, as the bytes of these, which lie one after
-/// another.
+/// Converts lists of `count` numbers with `bytes` bytes each to the bytes of the numbers, which are
+/// contiguous in memory.
 fn rows_of_numbers(column: &ArrayRef, count: usize, bytes: usize) -> Result<ArrayRef, ArrowError> {
     let lists = column.as_fixed_size_list();
     let numbers = lists.values();
@@ -518,6 +520,6 @@ fn rows_of_numbers(column: &ArrayRef, count: usize, bytes: usize) -> Result<Arra
     let values = data.buffers()[0].slice_with_length(from, numbers.len() * bytes);
     let row =
         i32::try_from(count * bytes).map_err(|error| ArrowError::InvalidArgumentError(error.to_string()))?;
-    // The rows of empty lists have no bytes to be counted by.
+    // The number of rows is given, since it does not follow from the bytes if the lists are empty.
     Ok(Arc::new(FixedSizeBinaryArray::try_new_with_len(row, values, lists.nulls().cloned(), lists.len())?))
 }

@@ -20,8 +20,8 @@ use crate::manifest::{FileEntry, MANIFEST_FILE, MAX_MANIFEST_BYTES};
 /// A repository in a bucket of S3 or Google Cloud Storage: the keys of its objects are the paths of
 /// the repository's files, below a prefix. Credentials come from the environment.
 ///
-/// Its snapshots must be there before the records that name them. Nothing tells which version
-/// answers elsewhere, so its newest version answers at once.
+/// Snapshots must be uploaded before the records that name them. The bucket does not tell which
+/// version answers elsewhere, so followers answer from the newest version at once.
 #[derive(Debug)]
 pub struct BucketPublisher {
     bucket: Bucket,
@@ -29,7 +29,8 @@ pub struct BucketPublisher {
     address: String,
     /// Key of the repository's folder.
     prefix: Path,
-    /// The delta that the last record names: its files lie elsewhere than those of bases.
+    /// The delta that the last record names. It tells deltas from bases, whose files are in another
+    /// folder.
     delta: Cell<Option<Version>>,
 }
 
@@ -71,13 +72,14 @@ impl BucketPublisher {
         let listed = listed.map_err(self.failed("list", VERSIONS))?;
         let is_record = |meta: &ObjectMeta| {
             let name = meta.location.filename().and_then(|name| name.strip_suffix(".json"));
-            // Twenty digits: names and numbers have the same order.
+            // Every name has twenty digits, so that names sort in the order of the numbers.
             name.is_some_and(|name| name.len() == 20 && name.bytes().all(|digit| digit.is_ascii_digit()))
         };
         Ok(listed.into_iter().filter(is_record).max_by(|a, b| a.location.cmp(&b.location)))
     }
 
-    /// Reads an object of at most `most` bytes, or a range of one of `most` bytes.
+    /// Reads a whole object of at most `most` bytes, or a range of an object with exactly `most`
+    /// bytes.
     fn read(&self, below: &str, most: u64, range: Option<Range<u64>>) -> Result<Bytes, StoreError> {
         let wrong = |detail: String| StoreError::BadCopy(format!("{}/{below}: {detail}", self.address));
         let options = GetOptions { range: range.clone().map(GetRange::Bounded), ..GetOptions::default() };

@@ -1,8 +1,8 @@
 //! Copies of another repository's versions: the same records, bases and deltas, byte for byte.
 //!
 //! A follower reads the record of the current version there, receives the snapshots that the record
-//! names and that are not here, and commits the record. Nothing received changes what is here
-//! before all of it is verified:
+//! names and that are not here, and commits the record. Received data does not change the local
+//! versions before all of it is verified:
 //!
 //! - the record is in canonical form, newer than the current version, and signed if a key is given;
 //! - each manifest has the hash that the record names, and each file the length and the hash that
@@ -31,12 +31,12 @@ use crate::{Silent, Snapshot, StoreError};
 
 /// Name of the folder of snapshots that are being received.
 const INCOMING: &str = "incoming";
-/// Number of bytes of a file that are requested at once. The files of tests are short.
+/// Number of bytes of a file that are requested at once. Shorter in tests, whose files are short.
 const PIECE_BYTES: u64 = if cfg!(test) { 64 << 10 } else { 4 << 20 };
 
 /// Another repository, from which versions are copied. Nothing that it returns is trusted.
 pub trait Publisher {
-    /// Reason why the other repository gave nothing.
+    /// Error of the other repository.
     type Error: From<StoreError>;
 
     /// Returns the current version, whose record has at most [`MAX_RECORD_BYTES`]; `None` if there
@@ -45,20 +45,20 @@ pub trait Publisher {
     /// [`MAX_RECORD_BYTES`]: super::MAX_RECORD_BYTES
     ///
     /// # Errors
-    /// Its own.
+    /// The error of the other repository.
     fn record(&self) -> Result<Option<Published>, Self::Error>;
 
     /// Returns the manifest of a snapshot, of at most
     /// [`MAX_MANIFEST_BYTES`](crate::manifest::MAX_MANIFEST_BYTES).
     ///
     /// # Errors
-    /// Its own.
+    /// The error of the other repository.
     fn manifest(&self, snapshot: &Version) -> Result<Vec<u8>, Self::Error>;
 
     /// Returns the bytes `range` of a file of a snapshot, and no others.
     ///
     /// # Errors
-    /// Its own.
+    /// The error of the other repository.
     fn piece(&self, snapshot: &Version, file: &FileEntry, range: Range<u64>) -> Result<Vec<u8>, Self::Error>;
 }
 
@@ -67,14 +67,14 @@ pub trait Publisher {
 pub struct Published {
     /// The version's record, byte for byte.
     pub record: Vec<u8>,
-    /// The version that answers there, which may be the one before; `None` if nobody knows.
+    /// The version that answers there, which may be the previous version; `None` if unknown.
     pub answering: Option<Version>,
 }
 
 /// Relation of the version that another repository offers to the current one here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Offer {
-    /// There is no version yet.
+    /// The other repository has no version yet.
     Nothing,
     /// The current version here is the same.
     Same,
@@ -134,7 +134,7 @@ impl Repository {
         if let Some(key) = key.copied().or(signature.map(|signature| signature.key)) {
             Pin { key, sequence: record.sequence }.accept(name, &version, signature)?;
         }
-        // A signature of an earlier number could be one of a version that was withdrawn.
+        // A signature with an earlier number could be that of a withdrawn version.
         if signature.is_some_and(|signature| signature.sequence != record.sequence) {
             let detail = "the record's number is not the one that its signature signs";
             return Err(StoreError::BadCopy(detail.into()));
@@ -150,9 +150,9 @@ impl Repository {
     /// [`Repository::commit_copy`] makes it current.
     ///
     /// # Errors
-    /// Those of `publisher`, after which the next call goes on with the bytes received;
-    /// [`StoreError::BadCopy`] and [`StoreError::Damaged`] if what comes is not what the record
-    /// names; [`StoreError::Io`], also if the disk has no room; [`StoreError::OverQuota`];
+    /// Those of `publisher`; the next call then resumes after the received bytes;
+    /// [`StoreError::BadCopy`] and [`StoreError::Damaged`] if the received data does not match the
+    /// record; [`StoreError::Io`], also if the disk has no room; [`StoreError::OverQuota`];
     /// [`StoreError::BadOption`] if the current version's clients could not follow.
     pub fn receive<P: Publisher>(
         &self,
@@ -190,7 +190,7 @@ impl Repository {
         Ok(())
     }
 
-    /// Removes what was received of snapshots other than `kept`.
+    /// Removes the received parts of all snapshots except `kept`.
     fn forget_incoming(&self, kept: &[Incoming]) -> Result<(), StoreError> {
         let folder = self.folder().join(INCOMING);
         fs::create_dir_all(&folder).at("create", &folder)?;

@@ -19,17 +19,17 @@ pub const VERSIONS: &str = "versions";
 pub(super) const BASES: &str = "bases";
 /// Name of the folder of the deltas.
 pub(super) const DELTAS: &str = "deltas";
-/// The most bytes of a record.
+/// Maximum length of a record, in bytes.
 pub const MAX_RECORD_BYTES: usize = 1 << 20;
 
 /// A version of a database: a base and optionally a delta.
 #[derive(Clone, Debug)]
 pub struct VersionRecord {
-    /// Hash by which clients name it: see [`delta::version`].
+    /// Hash by which clients name this version: see [`delta::version`].
     pub version: Version,
-    /// Sequence number, which rises with every version that becomes current, also with a rollback.
+    /// Sequence number. It rises each time a version becomes current, also by a rollback.
     pub sequence: u64,
-    /// Time when it became current: RFC 3339 in UTC, to the second.
+    /// Time when the version became current: RFC 3339 in UTC, to the second.
     pub created: String,
     /// The base.
     pub base: Snapshot,
@@ -40,8 +40,8 @@ pub struct VersionRecord {
     pub values: Option<u64>,
     /// The operator's signature.
     pub signature: Option<Signature>,
-    /// Versions that a roll-back left behind by the time that this one became current, and that
-    /// nobody has named since.
+    /// Versions that roll-backs had abandoned when this version became current, without those that
+    /// became current again.
     pub abandoned: Vec<Version>,
     /// Position of the producer whose changes the version contains, if the producer gave one.
     pub cursor: Option<Cursor>,
@@ -78,7 +78,7 @@ pub struct StoredRecord {
     /// The operator's signature.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signature: Option<Signature>,
-    /// Versions that a roll-back left: see [`VersionRecord::abandoned`].
+    /// Versions that roll-backs abandoned: see [`VersionRecord::abandoned`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub abandoned: Vec<Version>,
     /// Position of the producer: see [`VersionRecord::cursor`].
@@ -143,7 +143,7 @@ impl StoredRecord {
 
 /// Returns the path of a record.
 pub(super) fn record_path(folder: &Path, sequence: u64) -> PathBuf {
-    // Twenty digits: names and numbers have the same order.
+    // Every name has twenty digits, so that names sort in the order of the numbers.
     folder.join(VERSIONS).join(format!("{sequence:020}.json"))
 }
 

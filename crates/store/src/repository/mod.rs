@@ -2,11 +2,11 @@
 //!
 //! ```text
 //! bases/HASH/     snapshots, by version
-//! deltas/HASH/    snapshots of what has changed since a base, by version
+//! deltas/HASH/    snapshots of the changes since a base, by version
 //! versions/N.json which base and which delta are version number N; the highest number is current
-//! work/           what is not complete
+//! work/           incomplete work
 //! incoming/HASH/  snapshots that are being received from another repository
-//! lock            held by the process that has the repository
+//! lock            held by the process that has the repository open
 //! ```
 //!
 //! A snapshot is complete, verified and synced before it is moved into place, and in place before a
@@ -51,19 +51,20 @@ pub use crate::succession::Shrinking;
 use crate::succession::{check_base, check_successor};
 use crate::{Changes, Progress, Snapshot, StoreError, time};
 
-/// Minimum number of versions, and of their bases, that are kept: the current one, and one for
-/// queries in transit and for rollback.
+/// Minimum number of versions, and of their bases, to keep: the current version, and the previous
+/// version for queries in transit and for rollback.
 const LEAST_KEPT: usize = 2;
 const LOCK: &str = "lock";
-/// Beginnings of the addresses of buckets: of S3 and of Google Cloud Storage.
+/// Prefixes of the addresses of buckets, for S3 and Google Cloud Storage.
 pub const BUCKETS: [&str; 2] = ["s3://", "gs://"];
 
 /// Settings of a repository.
 #[derive(Debug)]
 pub struct Settings {
-    /// Number of versions to keep; 2 if less.
+    /// Number of versions to keep; a number below 2 means 2.
     pub kept: usize,
-    /// Number of their bases to keep, each as large as the table; 2 if less.
+    /// Number of bases of these versions to keep; a number below 2 means 2. Each base is as large
+    /// as the table.
     pub bases: usize,
     /// Key that signs new versions.
     pub key: Option<PrivateKey>,
@@ -75,7 +76,7 @@ impl Default for Settings {
     }
 }
 
-/// The folder of one database's versions. One process has it.
+/// The folder of one database's versions. A single process at a time has it open.
 #[derive(Debug)]
 pub struct Repository {
     folder: PathBuf,
@@ -92,7 +93,7 @@ impl Drop for Repository {
     /// Releases the repository for other processes. Closing the file would not suffice: a child
     /// process that is just being started shares the open file until it executes its own program.
     fn drop(&mut self) {
-        // The file is closed in any case.
+        // If this fails, closing the file still releases the lock.
         let _ = self.lock.unlock();
     }
 }
@@ -104,8 +105,9 @@ impl Repository {
     ///
     /// # Errors
     /// [`StoreError::NotARepository`], [`StoreError::Busy`] if another process has locked it,
-    /// [`StoreError::BadOption`] if this process may write there, but not into a folder in it,
-    /// [`StoreError::BadLog`] or those of [`Snapshot::open`] if it is damaged, [`StoreError::Io`].
+    /// [`StoreError::BadOption`] if this process may write into `folder`, but not into one of its
+    /// folders, [`StoreError::BadLog`] or those of [`Snapshot::open`] if the repository is damaged,
+    /// [`StoreError::Io`].
     pub fn open(folder: impl AsRef<Path>, settings: Settings) -> Result<Self, StoreError> {
         let folder = folder.as_ref().to_path_buf();
         if !Self::is_one(&folder) {
@@ -311,8 +313,8 @@ impl Repository {
         all.extend(changes);
         all.check(&current.base.manifest().table)?;
         if !has_deltas {
-            // A delta would be queried for each bin. The table is compacted instead, which for two
-            // servers is a copy.
+            // With a delta, clients would query the delta for each bin. The table is compacted
+            // instead; under the protocols for two servers, this only copies records.
             let staging = self.staging()?;
             compact(&current.base, &all, staging.path(), backend, progress)?;
             let snapshot = Snapshot::open(staging.path())?;
@@ -327,8 +329,8 @@ impl Repository {
     /// Finds the one version that begins with some hexadecimal digits.
     ///
     /// # Errors
-    /// [`StoreError::NoSuchVersion`] if none is kept that does; [`StoreError::BadOption`] if
-    /// several do.
+    /// [`StoreError::NoSuchVersion`] if no kept version begins with `digits`;
+    /// [`StoreError::BadOption`] if several do.
     pub fn find(&self, digits: &str) -> Result<Version, StoreError> {
         let digits = digits.to_ascii_lowercase();
         let records = self.versions();
@@ -344,9 +346,9 @@ impl Repository {
         }
     }
 
-    /// Makes an earlier version current again, under a new sequence number: `to`, or else the
-    /// newest version before the current one that no roll-back has left. The versions that were
-    /// newer are left from then on.
+    /// Makes an earlier version current again, under a new sequence number. The earlier version is
+    /// `to`, or by default the newest version before the current one that no roll-back has
+    /// abandoned. The newer versions count as abandoned from then on.
     ///
     /// # Errors
     /// [`StoreError::NoSuchVersion`] if the version is not kept.
@@ -370,8 +372,8 @@ impl Repository {
             }));
         };
         let VersionRecord { version, base, delta, values, cursor, .. } = records[place].clone();
-        // A version that had been left is not an earlier one: the current version stays to go back
-        // to.
+        // If `version` was abandoned before, this roll-back is not a step back: a later roll-back
+        // may return to the current version.
         if !abandoned.contains(&version) {
             abandoned.extend(records[..place].iter().map(|record| record.version));
         }
@@ -459,15 +461,15 @@ impl Repository {
     }
 
     /// Makes a version current, and removes everything that no kept version names. The version is
-    /// signed with the repository's key. Without a key, it keeps the signature that came with it,
-    /// if that is newer than the current version.
+    /// signed with the repository's key. Without a key, the version keeps the signature that came
+    /// with it, if this signature is newer than the current version.
     fn commit(&self, content: Content, brought: Option<Signature>) -> Result<VersionRecord, StoreError> {
         let abandoned = self.current().map_or_else(Vec::new, |current| current.abandoned);
         self.commit_leaving(abandoned, content, brought)
     }
 
-    /// Commits a version as [`Repository::commit`] does, by which time roll-backs have left the
-    /// `abandoned` ones.
+    /// Commits a version as [`Repository::commit`] does, and records that roll-backs have abandoned
+    /// the versions in `abandoned`.
     fn commit_leaving(
         &self,
         mut abandoned: Vec<Version>,
@@ -596,6 +598,7 @@ fn changes_of(record: &VersionRecord) -> Result<Changes, StoreError> {
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A panic leaves whole values: each is replaced in one step.
+    // A poisoned lock is safe to use: each value is replaced in one step, so a panic leaves whole
+    // values.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

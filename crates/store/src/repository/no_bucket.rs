@@ -8,7 +8,7 @@ use spirea_protocols::Version;
 use super::copy::{Published, Publisher};
 use crate::{FileEntry, StoreError};
 
-/// A repository in a bucket, of which there are none.
+/// A repository in a bucket. This type has no values, because the feature is off.
 #[derive(Debug)]
 pub struct BucketPublisher(Infallible);
 

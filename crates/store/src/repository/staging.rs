@@ -19,7 +19,8 @@ pub struct Staging {
 
 impl Staging {
     pub(super) fn create(repository: &Path) -> Result<Self, StoreError> {
-        // A single process has the repository, and starts with an empty folder.
+        // A counter suffices for unique names: only one process has the repository open, and
+        // opening it empties the folder.
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let path = repository.join(WORK).join(NEXT.fetch_add(1, Ordering::Relaxed).to_string());
         fs::create_dir(&path).at("create", &path)?;

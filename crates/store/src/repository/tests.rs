@@ -87,7 +87,7 @@ fn files_longer_than_they_may_be_are_refused_unread() {
     repository.add_base(&base(folder.path()), Shrinking::Refuse, &Silent).unwrap();
     let record = repository.apply(changes(&[(3, Some("changed"))]), backend(), &Silent).unwrap();
     drop(repository);
-    // A hole, longer than the memory of any machine.
+    // Makes a file sparse and longer than the memory of any machine.
     let extend = |path: &Path| File::options().write(true).open(path).unwrap().set_len(1 << 42).unwrap();
     extend(&record.delta.as_ref().unwrap().changes_path());
     let error = changes_of(&record).unwrap_err();
@@ -270,7 +270,8 @@ fn a_version_has_the_cursor_of_its_changes() {
     };
     let first = publish(&[(3, Some("one"))], None, Some("1")).unwrap();
     has(&first, Some("1"));
-    // A second producer, or one that did not hear that its changes were published.
+    // The changes are those of a second producer, or of a producer that received no
+    // acknowledgement.
     for after in [None, Some("0")] {
         let refused = publish(&[(3, Some("again"))], after, Some("1")).unwrap_err();
         let current = Some(cursor("1"));
@@ -278,7 +279,7 @@ fn a_version_has_the_cursor_of_its_changes() {
         has(&repository.current().unwrap(), Some("1"));
         assert_eq!(repository.current().unwrap().version, first.version);
     }
-    // The cursor moves without changes, and stays with changes that have none.
+    // A group without changes moves the cursor; changes without a cursor leave the cursor as it is.
     let moved = publish(&[], Some("1"), Some("2")).unwrap();
     has(&moved, Some("2"));
     assert!(moved.version == first.version && moved.sequence > first.sequence);
@@ -286,10 +287,10 @@ fn a_version_has_the_cursor_of_its_changes() {
     let repaired = repository.apply(changes(&[(4, Some("repaired"))]), backend(), &Silent).unwrap();
     has(&repaired, Some("2"));
     has(&publish(&[(5, None)], Some("2"), Some("3")).unwrap(), Some("3"));
-    // A roll-back goes back to the cursor of its version, and a compaction keeps it.
+    // A roll-back restores the cursor of its version, and a compaction keeps the cursor.
     has(&repository.roll_back(None).unwrap(), Some("2"));
     has(&repository.compact(backend(), &Silent).unwrap(), Some("2"));
-    // Nobody knows where the producer of another base stands.
+    // The producer's position is unknown for a new base.
     has(&repository.add_base(&base, Shrinking::Refuse, &Silent).unwrap(), None);
 }
 

@@ -11,12 +11,13 @@ use spirea_specimens::snapshots::{BACKEND, options, try_build, write_file};
 use spirea_store::repository::{Settings, Shrinking};
 use spirea_store::{Changes, Protocol, Repository, Silent, Snapshot};
 
-/// Length of a value, in bytes: with it, a few hundred keys in one bucket exceed any padding of a
-/// table.
+/// Length of a value, in bytes. With values of this length, a few hundred keys in one bucket exceed
+/// any padding of a table.
 const VALUE_BYTES: usize = 1000;
 
-/// Bucket size that evenly hashed keys never reach, while aimed keys in one bucket would need ten
-/// times as much. By luck, one draw of places favours fewer and larger buckets than another.
+/// Bucket size, in bytes, that evenly hashed keys never reach. Aimed keys in one bucket would need
+/// ten times this size. Bucket sizes differ between builds, since random places favour fewer,
+/// larger buckets in some of them.
 const CROWDED: usize = 300 * VALUE_BYTES / 10;
 
 fn base(folder: &Path, protocol: &str) -> Snapshot {
@@ -34,8 +35,8 @@ fn repository(folder: &Path, base: &Snapshot, name: &str) -> Repository {
     repository
 }
 
-/// Returns three hundred keys in the first of 4096 buckets of a table, and so in the first of any
-/// smaller number.
+/// Returns three hundred keys in the first of 4096 buckets of a table. They are also in the first
+/// bucket if the table has fewer buckets.
 fn aimed(table: &Table) -> Vec<Vec<u8>> {
     let places = table.places.unwrap();
     let first = |key: &Vec<u8>| EntryPlace::new(&places, &KeyHash::new(&table.salt, key).tag).part(4096) == 0;
@@ -68,8 +69,8 @@ fn keys_aimed_at_a_bucket_of_the_last_delta_lie_apart_in_the_next() {
     let (control, _) = first("control");
     let evenly = control.apply(puts(&even()), &BACKEND, &Silent).unwrap().delta.unwrap();
     let [bytes, needed] = [&delta, &evenly].map(|delta| delta.manifest().matrix.bytes);
-    // Sizes of deltas are slightly above powers of two: luck may cost two steps, keys in one bucket
-    // three.
+    // Sizes of deltas are slightly above powers of two. Random places may cost two doublings; keys
+    // in one bucket would cost three.
     assert!(bytes < 5 * needed, "{bytes} where evenly hashed keys need {needed}");
     assert!(table.payload_bytes < CROWDED, "buckets of {}", table.payload_bytes);
     assert!(table.places != known.places && table.salt == known.salt);

@@ -82,7 +82,8 @@ fn lines_have_the_cursors_before_and_behind_the_changes() {
     assert_eq!(read(lines).unwrap(), expected);
     let again = expected.to_lines(&table).unwrap();
     assert_eq!(read(str::from_utf8(&again).unwrap()).unwrap(), expected);
-    // The first changes of a stream follow no cursor, others follow any.
+    // With `after` null, the changes must be the first of a stream. Without `after`, they may
+    // follow any cursor.
     let [first, any] = ["{\"after\": null}", ""].map(|lines| read(lines).unwrap());
     assert_eq!((first.after(), any.after()), (&After::Exactly(None), &After::Any));
     for (lines, part) in [

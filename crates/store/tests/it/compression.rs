@@ -126,7 +126,7 @@ fn damaged_data_is_refused_with_its_name() {
 #[test]
 fn a_bomb_is_read_as_a_stream_and_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
-    // A single line of 80 MB in 80 KB: longer than any line may be.
+    // A single line of 80 MB, longer than the limit, which is compressed to 80 KB.
     let bomb = gzip(&[b"k,v\n".to_vec(), vec![b'a'; 80 << 20]].concat());
     assert!(bomb.len() < 1 << 20);
     let input = write_file(folder.path(), "data.csv.gz", bomb);

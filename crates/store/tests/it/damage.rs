@@ -116,7 +116,7 @@ fn without_verification_damage_gives_an_error_and_never_a_wrong_value() {
     for round in 0..60 {
         let path = if round % 2 == 0 { snapshot.matrix_path() } else { snapshot.hint_path() };
         let length = path.metadata().unwrap().len();
-        // A number of flips such that some look-ups meet one and others none.
+        // The number of flips is chosen so that some look-ups read flipped bytes and others do not.
         let restore: Vec<_> = (0..if round % 2 == 0 { 20 } else { 3 })
             .map(|_| flip(&path, rng.next_u64() % length, (rng.next_u64() % 255 + 1) as u8))
             .collect();
@@ -131,7 +131,7 @@ fn without_verification_damage_gives_an_error_and_never_a_wrong_value() {
                 Err(other) => panic!("{other}"),
             }
         }
-        // Restored in reverse order: two flips may have hit the same byte.
+        // The bytes are restored in reverse order, because two flips may have hit the same byte.
         restore.into_iter().rev().for_each(|restore| restore());
     }
     assert!(corrupted > 20 && right > 0, "{right} right, {corrupted} corrupted");

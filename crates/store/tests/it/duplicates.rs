@@ -1,4 +1,4 @@
-//! Keys in several rows, of which one row is kept; and sets.
+//! Tables with keys in several rows, of which one row is kept; and sets.
 
 use std::cell::Cell;
 
@@ -44,7 +44,8 @@ fn the_first_or_the_last_row_of_a_key_is_taken() {
 fn one_row_of_each_key_is_taken_of_a_table_that_is_divided_for_it() {
     let folder = tempfile::tempdir().unwrap();
     let pad = "x".repeat(1000);
-    // Needs more than two partitions of 16 MiB; every third row repeats the key of the row before.
+    // The rows take more than two partitions of 16 MiB. Every third row repeats the key of the row
+    // before.
     let rows: String = (0..36_000u32).map(|i| format!("k{},{pad}{i}\n", i - u32::from(i % 3 == 2))).collect();
     let input = write_file(folder.path(), "data.csv", format!("key,value\n{rows}"));
     for duplicates in [Duplicates::First, Duplicates::Last] {

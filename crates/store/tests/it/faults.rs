@@ -1,6 +1,6 @@
 //! Killed builds, and full disks.
 
-// Measurements are worth reading in a log.
+// The tests print their measurements for the log.
 #![allow(clippy::print_stdout)]
 
 use std::cell::Cell;
@@ -266,7 +266,7 @@ fn full_disks() {
     let mut options = options(&input, Some("key"), &["value"]);
     let snapshot = try_build(&options).unwrap();
     let needed = snapshot.manifest().matrix.bytes + snapshot.manifest().hint.bytes;
-    // From almost no room to nearly enough: the disk fills up in every phase.
+    // The disk has from 1% to 99% of the needed space, so that it fills up in every phase.
     for share in [1, 10, 30, 45, 60, 75, 90, 99] {
         let disk = SmallDisk::mount(needed * share / 100);
         options.out = disk.0.path().join("table");

@@ -413,7 +413,7 @@ fn parquet_of_every_compression_and_type() {
     ];
     for compression in compressions {
         parquet(&path, typed_columns(), compression);
-        // In another order than in the file, with one column twice.
+        // The columns are selected in another order than in the file, and one of them twice.
         let values = ["text", "fixed", "large", "view", "categories", "integer", "float", "bool"];
         let rows = read(&path, &columns(Some("binary"), &values)).unwrap();
         let text = |text: &str| text.as_bytes().to_vec();

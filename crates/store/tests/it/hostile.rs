@@ -1,4 +1,4 @@
-//! NumPy arrays and Parquet files from an attacker: any bytes are rows or an error that names the
+//! NumPy arrays and Parquet files from an attacker. Any bytes give rows or an error that names the
 //! file. `SPIREA_CONFORMANCE=long` reads 100,000 of each.
 
 use std::path::Path;
@@ -13,7 +13,7 @@ use spirea_specimens::{Inputs, inputs};
 use spirea_store::StoreError;
 use spirea_store::ingest::{self, Format, Row, Selection};
 
-/// Rows of a file that are read: a length in a header may be any.
+/// Maximum number of rows read from a file, because a header may state any length.
 const MOST_ROWS: usize = 1 << 10;
 
 /// Reads the first rows of a file with this content, and returns their number.

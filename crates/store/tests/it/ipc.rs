@@ -46,7 +46,7 @@ fn batch(columns: Vec<(&str, ArrayRef)>) -> RecordBatch {
         .unwrap()
 }
 
-/// Batches of `k`, an unread column and the dictionary `v`.
+/// Returns batches with the column `k`, an unread column and the dictionary `v`.
 fn batches() -> Vec<RecordBatch> {
     let words: ArrayRef = Arc::new(StringArray::from(vec!["even", "odd"]));
     let of = |rows: std::ops::Range<i64>| {
@@ -65,7 +65,7 @@ fn keys() -> Vec<Vec<u8>> {
     (0..180).map(|row| format!("key {row}").into_bytes()).collect()
 }
 
-/// All rows, cells joined by `=`, or the error without the folder.
+/// Returns all rows, with cells joined by `=`, or the error without the folder's path.
 fn read(name: &str, content: &[u8], selection: &Selection) -> Result<Vec<String>, String> {
     let folder = tempfile::tempdir().unwrap();
     let path = write_file(folder.path(), name, content);
@@ -98,7 +98,7 @@ fn files_and_streams_are_told_by_their_content() {
             }
         }
     }
-    // The framing before format 0.15.
+    // Uses the framing from before format 0.15.
     let options = IpcWriteOptions::try_new(8, true, MetadataVersion::V4).unwrap();
     for write in [file, stream] {
         assert_eq!(read("a.arrow", &write(&batches(), options.clone()), &selection).unwrap(), expected);
@@ -205,7 +205,7 @@ fn patched(content: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
     content
 }
 
-/// A stream of one column `k` whose values have 3,961 bytes, all the same.
+/// Returns a stream of one column `k`, whose values have 3,961 bytes, all the same.
 fn repetitive(compression: Option<CompressionType>) -> Vec<u8> {
     let values = ["a".repeat(3960), "a".into()];
     stream(&[batch(vec![("k", Arc::new(StringArray::from_iter_values(values)))])], written(compression))
@@ -215,7 +215,8 @@ fn position_of_batch(stream: &[u8]) -> usize {
     8 + u32::from_le_bytes(stream[4..8].try_into().unwrap()) as usize
 }
 
-/// Inputs of some kilobytes that claim more, with the cause for which they are refused.
+/// Returns inputs of a few kilobytes that claim far more content, each with the expected cause in
+/// the error.
 fn hostile() -> Vec<(&'static str, Vec<u8>)> {
     let outside = "points outside of it";
     let at = |mut content: Vec<u8>, at: usize, bytes: &[u8]| {
@@ -253,7 +254,7 @@ fn hostile() -> Vec<(&'static str, Vec<u8>)> {
         cases.push(("compressed bytes cannot have", patched(&content, &length, &huge)));
         cases.push(("compressed bytes cannot have", patched(&content, &length, &i64::MAX.to_le_bytes())));
     }
-    // Columns that have any number of values without a byte for each.
+    // Columns whose values take no bytes can have any number of values.
     let many = 1usize << 40;
     let items = |kind: DataType| Arc::new(Field::new_list_field(kind, true));
     let offsets = || OffsetBuffer::<i64>::from_lengths([many]);
@@ -271,7 +272,7 @@ fn hostile() -> Vec<(&'static str, Vec<u8>)> {
     cases
 }
 
-/// Virtual memory of this process at its peak, in MiB.
+/// Returns the peak virtual memory of this process, in MiB.
 fn peak_mib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmPeak:")).unwrap();
@@ -280,7 +281,7 @@ fn peak_mib() -> u64 {
 
 const CHILD: &str = "SPIREA_TEST_CHILD_ARROW";
 
-/// Not a test: reads hostile inputs in a process of its own, run by the test below.
+/// Not a test: reads hostile inputs in a process of its own, which the test below starts.
 #[test]
 fn child() {
     if std::env::var_os(CHILD).is_none() {
@@ -326,7 +327,8 @@ fn rows_without_bytes_are_read_some_at_a_time() {
 
 #[test]
 fn encodings_within_values_are_decoded_across_slices() {
-    // 200 lists of three, each of a dictionary; and runs of 3 values over 600 items.
+    // Both columns have 200 lists of three items. The items of `w` are in a dictionary, and those
+    // of `r` in runs of two.
     let items = 600;
     let words: DictionaryArray<Int8Type> = (0..items).map(|i| ["x", "y", "z"][i % 3]).collect();
     let ends = Int32Array::from_iter_values((0..items as i32 / 2).map(|run| 2 * run + 2));

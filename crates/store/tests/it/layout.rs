@@ -10,7 +10,7 @@ use spirea_specimens::snapshots::{BACKEND, options, try_build, write_file};
 use spirea_store::repository::{Settings, Shrinking};
 use spirea_store::{Changes, Protocol, Repository, Silent, Snapshot, StoreError};
 
-/// Rows of a table: mostly short values, and every 97th long.
+/// Number of rows of a table. Every 97th value is long, and the others are short.
 const ROWS: u64 = 400;
 
 fn value(row: u64) -> String {
@@ -91,7 +91,7 @@ fn buckets_of_rows_take_changes_are_compacted_in_place_and_made_anew() {
     changes.delete(index_key(26));
     let anew = compact(changes);
     check(&anew, &[(13, Some(b"short")), (26, None)]);
-    // Added rows lie behind the others, and a row far behind the last bucket does not exist.
+    // Added rows follow the existing rows, and a look-up past the last row fails.
     let mut changes = Changes::new();
     changes.put(index_key(ROWS), b"added".to_vec());
     let longer = compact(changes);

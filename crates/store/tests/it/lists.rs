@@ -244,8 +244,8 @@ fn files_of_other_columns_or_types_are_refused() {
         let said = read(at, &inputs, selection).unwrap_err();
         assert!(said.starts_with(error), "{said}");
     }
-    // The same text in two types, the same numbers in two byte orders, and an unread column with
-    // different types.
+    // These files can be combined: they have the same text in two types, the same numbers in two
+    // byte orders, or an unread column of different types.
     assert_eq!(read(at, &["a.parquet", "b.parquet"], &table).unwrap(), ["a,1", "b,1"]);
     assert_eq!(read(at, &["a.arrow", "b.arrow"], &table).unwrap(), ["a,1", "b,1"]);
     assert_eq!(read(at, &["a.npy", "b.npy"], &Selection::default()).unwrap(), ["abcd", "abcd"]);

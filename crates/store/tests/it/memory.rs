@@ -34,7 +34,7 @@ fn peak_mib() -> f64 {
     line.trim().trim_end_matches(" kB").parse::<f64>().unwrap() / 1024.0
 }
 
-/// Not a test: the build in its own process, started by the test below.
+/// Not a test: runs the build in its own process, which the test below starts.
 #[test]
 fn child() {
     let Some(input) = std::env::var_os(CHILD_INPUT) else { return };

@@ -1,5 +1,5 @@
-//! Inclusion proofs: tables with proofs work under every protocol, and a server that gives other
-//! records than the published ones is caught, however consistent these are.
+//! Inclusion proofs: tables with proofs work under every protocol, and a server that returns
+//! records other than the published ones is detected, even if its records are consistent.
 
 use std::ops::Range;
 use std::path::Path;
@@ -103,7 +103,8 @@ fn deltas_and_compacted_bases_have_proofs_of_their_own() {
     assert!(ours.proofs.is_some() && ours.proofs != theirs.proofs && ours.salt == theirs.salt);
     let change = LookUps::new(&second).key(b"key 7").unwrap().unwrap();
     assert_eq!(Change::from_bytes(&change).unwrap(), Change::Put(b"other 7"));
-    // The former delta instead of the newest: its records are valid, but belong to another version.
+    // The server returns the former delta instead of the newest: its records are valid, but belong
+    // to another version.
     assert!(matches!(LookUps::between(&second, &first).key(b"key 7"), Err(ProtocolError::Unproven)));
 
     let compacted = repository.compact(&BACKEND, &Silent).unwrap();

@@ -44,7 +44,7 @@ fn duplicate_keys_are_named_with_all_their_lines() {
             "data.csv: duplicate keys: {keys}; keep one row of each, or take one with --on-duplicate first or last"
         )
     );
-    // Long lists are counted, and long keys are shortened.
+    // The message names at most 20 keys and counts the others. It shortens long keys.
     let key = |i: usize| format!("{i}\u{1b}{}", "x".repeat(100));
     let rows: String = (0..100).map(|i| format!("{},v\n", key(i % 50))).collect();
     let (error, message) = refusal(format!("key,value\n{rows}"), Some("key"), &["value"]);

@@ -17,7 +17,7 @@ use spirea_specimens::snapshots::{BACKEND, options, try_build, write_file};
 use spirea_store::repository::{Settings, Shrinking};
 use spirea_store::{Changes, Protocol, Repository, Silent, Snapshot, StoreError, VersionRecord};
 
-/// Base and delta of a version, queried like a client does: always both.
+/// Base and delta of a version. Every look-up queries both, as a client does.
 struct Versioned {
     base: LookUps,
     delta: Option<LookUps>,
@@ -86,8 +86,8 @@ fn build_base(folder: &Path, protocol: &str, kind: TableKind, model: &Model) -> 
     try_build(&options).unwrap()
 }
 
-/// Fast protocols, for which all records of every version are looked up; for other protocols, those
-/// of two versions.
+/// Fast protocols: under them, all records of every version are looked up. Under the other
+/// protocols, the records of two versions are looked up.
 const QUICK: [&str; 3] = ["simple", "dpf-xor", "dpf-sum"];
 
 fn sequence(protocol: &str, kind: TableKind, seed: u64) {
@@ -153,16 +153,16 @@ fn versions_under_every_protocol_by_key() {
 
 #[test]
 fn versions_by_position() {
-    // Rows differ from keys in how a value is found in a record, whatever the protocol: one
-    // protocol of each kind suffices.
+    // In a table by position, a value is found in its record by another method than in a keyed
+    // table. The method does not depend on the protocol, so one protocol of each kind suffices.
     for (seed, protocol) in (100..).zip(["simple", "exppack-simple", "onion", "dpf-xor"]) {
         sequence(protocol, TableKind::Index, seed);
     }
 }
 
 /// A base compacted in place has the records that a build of the changed table would have. If
-/// clients hold a hint, it equals that build byte for byte. If they hold none, the public matrix
-/// differs, and everything computed with it.
+/// clients hold a hint, the compacted base equals the built one byte for byte. If clients hold no
+/// hint, the public matrix differs, and so does everything computed with it.
 #[test]
 fn a_base_compacted_in_place_is_a_built_one_under_every_protocol() {
     let mut rng = SecretRng::deterministic_for_tests(7);
@@ -173,10 +173,11 @@ fn a_base_compacted_in_place_is_a_built_one_under_every_protocol() {
         // The LWE set determines how a hint is patched, if clients hold one.
         let lasting = ["simple", "double"].contains(&protocol);
         let sets = LweSet::ALL.map(LweSet::name).into_iter().take(if lasting { usize::MAX } else { 1 });
-        // Under this set, content chosen against the matrix makes every record fail too often
-        // (docs/protocols/double.md).
+        // This set is skipped: under it, content chosen against the matrix makes every record fail
+        // too often (docs/protocols/double.md).
         let sets = sets.filter(|&set| (protocol, set) != ("double", "module-1536"));
-        // A hint of whole words is patched by products, and a rounded one by folding again.
+        // A hint of whole words is patched by adding products. A rounded hint is patched by folding
+        // again.
         let forms = &HintForm::ALL[..if protocol == "simple" { 2 } else { 1 }];
         for (set, &hint) in sets.flat_map(|set| forms.iter().map(move |hint| (set, hint))) {
             let mut model: Model = (0..300u64).map(|key| (key, value(&mut rng, 90))).collect();
@@ -278,7 +279,7 @@ fn a_delta_keeps_its_geometry_and_most_of_its_hint() {
             let bytes: u64 = differing.iter().map(|range| range.end - range.start).sum();
             assert!(bytes > 0 && bytes <= held.len() as u64 / 4, "{bytes} of {}", held.len());
         }
-        // Copied, since the repository may remove the delta.
+        // The delta is copied, because the repository may remove it.
         let copy = folder.path().join(step.to_string());
         std::fs::create_dir(&copy).unwrap();
         for file in delta.folder().read_dir().unwrap() {
@@ -372,7 +373,7 @@ fn roll_backs_in_a_row_go_back_version_by_version_and_never_to_one_that_was_left
     versions.extend(["one", "two", "three"].map(|value| publish(&repository, value)));
     for version in versions[..3].iter().rev() {
         assert_eq!(repository.roll_back(None).unwrap().version, *version);
-        // The log remembers it.
+        // The log keeps the roll-backs across a restart.
         drop(repository);
         repository = open();
     }
@@ -380,10 +381,11 @@ fn roll_backs_in_a_row_go_back_version_by_version_and_never_to_one_that_was_left
     assert!(end.contains("--to") && end.contains(&repository.versions()[1].version.to_string()), "{end}");
     assert_eq!(repository.versions().len(), 4);
 
-    // A roll-back of the version that is published now leads to the version that was current then.
+    // A roll-back after this publication returns to the version that was current before it.
     publish(&repository, "four");
     assert_eq!(repository.roll_back(None).unwrap().version, versions[0]);
-    // One that is named answers again, and before it there is what was current.
+    // A roll-back to a named version makes it current; the next roll-back returns to the version
+    // that was current before.
     assert_eq!(repository.roll_back(Some(versions[2])).unwrap().version, versions[2]);
     assert_eq!(repository.roll_back(None).unwrap().version, versions[0]);
     let five = publish(&repository, "five");
@@ -497,7 +499,7 @@ fn versions_are_signed_and_their_numbers_rise() {
     let folder = tempfile::tempdir().unwrap();
     let (base, _) = small(folder.path());
     let key = || PrivateKey::from_bytes(&[7; 32]);
-    // Signed where it was built, and added to a repository without the key.
+    // The base is signed where it was built, then added to a repository that does not have the key.
     let signature = spirea_store::signing::sign(&base, &key()).unwrap();
     let plain = Repository::create(folder.path().join("plain"), Settings::default()).unwrap();
     let brought = plain.add_base(&base, Shrinking::Refuse, &Silent).unwrap();

@@ -12,7 +12,7 @@ use spirea_store::ingest::{RowSource, RowTable, Selection};
 use spirea_store::manifest::{HINT_FILE, MATRIX_FILE};
 use spirea_store::{BuildOptions, Input, Phase, Progress, StoreError, build};
 
-/// Values of 4 bytes.
+/// Table of values of 4 bytes each.
 #[derive(Debug)]
 struct Bytes(Vec<u8>);
 
@@ -26,7 +26,7 @@ impl RowTable for Bytes {
     }
 }
 
-/// Keys and values, in batches of three rows.
+/// Table of keys and values, which is read in batches of three rows.
 #[derive(Debug)]
 struct Batches(Vec<(String, String)>);
 

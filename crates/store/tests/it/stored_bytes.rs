@@ -1,5 +1,5 @@
-//! Stored bytes of a table's records for each byte of its tags and values, from build to build.
-//! Builds are only planned: nothing is computed from the records.
+//! Ratio of the stored bytes of a table's records to the bytes of its tags and values, and its
+//! spread over several builds. Builds are only planned: nothing is computed from the records.
 #![allow(clippy::print_stdout)]
 
 use spirea_protocols::Table;

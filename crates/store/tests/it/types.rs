@@ -1,4 +1,4 @@
-//! The one text of each type, from Arrow, from Parquet and from batches in memory.
+//! The text form of each type, from Arrow, from Parquet and from batches in memory.
 
 use std::fs::File;
 use std::path::Path;
@@ -261,7 +261,7 @@ fn types_without_one_text_are_refused_from_files_too() {
     let (field, column) = of(IntervalMonthDayNanoArray::from(vec![None]));
     let error = from_memory(&field, &column, &columns(None, &["v"])).unwrap_err().to_string();
     assert!(error.contains("no text is agreed"), "{error}");
-    // A date beyond the calendar.
+    // The date is beyond the calendar, so it has no text.
     let (field, column) = of(TimestampSecondArray::from(vec![i64::MAX]));
     let error = from_memory(&field, &column, &columns(None, &["v"])).unwrap_err().to_string();
     assert!(error.contains("beyond the calendar"), "{error}");

@@ -55,7 +55,7 @@ impl Case {
         self.graph.nodes().to_vec()
     }
 
-    /// Checks that a changed graph, in this order, gives nothing or another result.
+    /// Checks that a changed graph, executed in this order, gives no result or another result.
     fn differs(&self, nodes: Vec<Node>, order: impl Iterator<Item = Event>, what: &str) {
         let changed = Graph::new(nodes, self.graph.places()).and_then(|graph| self.run(&graph, order));
         assert!(changed.as_ref() != Ok(&self.stored), "{what}");

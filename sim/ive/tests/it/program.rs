@@ -1,5 +1,5 @@
-//! Servers that are recorded over databases without content, and their times on machines of other
-//! files.
+//! Servers that are recorded over databases without content, and their times on machines that other
+//! files describe.
 
 use std::sync::Arc;
 

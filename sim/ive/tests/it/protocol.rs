@@ -1,5 +1,5 @@
-//! The project's own server of `onion` on the simulated machine: it is observed, answers, and
-//! agrees with any other backend.
+//! The project's own server of `onion` on the simulated machine. Its operations are recorded, and
+//! its answers agree with those of any other backend.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ fn params(records: u64, groups: u64, columns: u64) -> ProtocolParams {
 fn the_server_of_onion_is_recorded_and_answers_the_bytes_of_the_processor() {
     let arch = Arch::ive().unwrap();
     let mut rng = SecretRng::deterministic_for_tests(5);
-    // Rows without a partner, and a last row that is not full.
+    // The database has a row without a partner, and a last row that is not full.
     let params = params(57, 5, 3);
     let on_cpu = setup(&Arc::new(CpuBackend::new(2).unwrap()), &params, Content::Random(3));
     let indices = [0, 31, 56];

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use super::{Asked, Resume};
 
-/// Checks the reader with a file in `folder`: the bytes as a file, and as the progress in one.
+/// Checks the reader with two files in `folder`: a file that consists of the bytes, and a valid
+/// file whose progress is replaced by the bytes.
 ///
 /// # Panics
 /// If the progress exceeds the list, is read differently a second time or cannot be continued, or
@@ -13,7 +14,7 @@ pub fn check(folder: &Path, bytes: &[u8]) {
     let (path, fresh) = (folder.join("progress"), folder.join("fresh"));
     let keys = [b"a".to_vec(), b"b".to_vec(), b"c".to_vec()];
     let asked = Asked { database: "words", addresses: vec!["http://a"], keys: &keys, indices: &[] };
-    // Created once: a new file is synced to the disk.
+    // The file is created only once, because each new file is synced to the disk.
     assert_eq!(Resume::open(&fresh, &asked).unwrap().complete(), 0);
     let fresh = std::fs::read(&fresh).unwrap();
     let progress = fresh.strip_suffix(b"0}\n").expect("the progress is the last member");

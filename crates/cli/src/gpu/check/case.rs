@@ -8,7 +8,7 @@ use spirea_math::{Gadget, Modulus, Ring};
 /// Ring with gadgets.
 pub(super) struct Case {
     pub(super) name: &'static str,
-    /// The set; `None` for a ring that no protocol has.
+    /// The set; `None` for a ring that no protocol uses.
     pub(super) set: Option<RingSet>,
     pub(super) ring: Arc<Ring>,
     pub(super) expansion_gadget: Gadget,

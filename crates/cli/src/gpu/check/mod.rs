@@ -41,7 +41,8 @@ pub struct CheckOptions {
     device: DeviceOptions,
 }
 
-/// Default limit for checks of full size, in minutes: together with `bench`, less than 8.
+/// Default limit for checks of full size, in minutes. With this limit, the checks and `bench`
+/// together take less than 8 minutes.
 const MINUTES: f64 = 1.75;
 
 /// The backends that a check compares.
@@ -57,7 +58,7 @@ struct Subject {
 enum Turn {
     /// Small shapes, which launch every kernel.
     First,
-    /// Larger shapes, as far as there is time.
+    /// Larger shapes, for which there may be no time.
     Later,
 }
 
@@ -74,7 +75,7 @@ impl Check {
         Self { name: name.into(), turn: Turn::First, run: Box::new(run) }
     }
 
-    /// Moves the check behind all others.
+    /// Moves the check to the turn after all small shapes.
     fn later(self) -> Self {
         Self { turn: Turn::Later, ..self }
     }

@@ -16,8 +16,8 @@ fn choose(protocol: &str, records: u64, record_bytes: usize) -> anyhow::Result<P
     Ok(ProtocolParams::choose(&choice, [7; 32], records, record_bytes)?)
 }
 
-/// Returns the protocols of a scale. At tiny scale, leaves out those whose substitutions take an
-/// emulated device half a minute: the tests of `conformance` run them there.
+/// Returns the protocols of a scale. At tiny scale, leaves out protocols whose substitutions take
+/// an emulated device half a minute. The tests of `conformance` run these on an emulated device.
 fn protocols(scale: Scale) -> impl Iterator<Item = &'static str> {
     NAMES.into_iter().filter(move |name| scale == Scale::Full || !substitutes_often(name))
 }
@@ -95,7 +95,7 @@ fn large_shape(protocol: &str, gib: f64) -> (u64, usize) {
 /// to `wanted` records.
 fn large(subject: &Subject, protocol: &str, wanted: u64, record_bytes: usize) -> anyhow::Result<String> {
     let mut rng = SecretRng::from_os()?;
-    // Memory that former checks needed becomes available for a database.
+    // Frees the memory that earlier checks used, so that it is available for the database.
     subject.cuda.device().trim(0)?;
     let (free, _) = subject.cuda.device().memory()?;
     let mut records = wanted;

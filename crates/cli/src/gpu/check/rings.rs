@@ -146,7 +146,7 @@ fn residues(ring: &Ring, content: Content, stream: u64) -> Vec<u32> {
     words
 }
 
-/// Number of queries of a batch whose ciphertexts are reinterpreted as bytes and packed again.
+/// Number of queries of a batch for which ciphertexts are reinterpreted as bytes and packed again.
 const SECOND_HALVES: usize = 2;
 
 /// Output of a step.
@@ -176,8 +176,8 @@ fn run<B: RingBackend>(backend: &B, tables: &B::Tables, inputs: &Inputs) -> anyh
     let images = backend.rotate(tables, rotations, &keys, &leaves)?;
     let products = backend.poly_fold(tables, &[matrix], &images)?;
     note("rotate, sum_rotated", &backend.sum_rotated(tables, rotations, &keys, products)?)?;
-    // Bodies for all ciphertexts except some words of the last, taken from answers that a fold left
-    // with the backend.
+    // Adds bodies to all ciphertexts except the last half of the last one. The bodies are answers
+    // of a fold that stay with the backend.
     let degree = ring.degree();
     let words = shape.rows * degree - degree / 2;
     let layout = PanelLayout::covering(words, 4)?;
@@ -203,8 +203,8 @@ fn run<B: RingBackend>(backend: &B, tables: &B::Tables, inputs: &Inputs) -> anyh
     Ok(results)
 }
 
-/// Compares the CPU's results with those of every granularity, and of a mixture if the device
-/// chooses one.
+/// Compares the CPU's results with the device's results under every granularity. At full scale,
+/// also compares them under the granularities that the device chooses, possibly a mixture.
 fn compare(subject: &Subject, case: &Arc<Case>, shape: Shape, content: Content) -> anyhow::Result<String> {
     let inputs = Inputs::new(case, shape, content);
     let expected = run(&*subject.cpu, &subject.cpu.tables(&case.ring)?, &inputs)?;
@@ -231,7 +231,7 @@ fn compare(subject: &Subject, case: &Arc<Case>, shape: Shape, content: Content) 
     Ok(String::new())
 }
 
-/// Compares transforms with both butterflies with the definition.
+/// Compares transforms by each kind of butterfly with the definition.
 fn transforms(subject: &Subject, case: &Case, count: usize) -> anyhow::Result<String> {
     let (ring, device) = (&case.ring, subject.cuda.device());
     let tables = subject.cuda.tables(ring)?;
@@ -299,9 +299,9 @@ fn products(subject: &Subject, case: &Arc<Case>, shape: Shape, content: Content)
     Ok(forms.join(", "))
 }
 
-/// Returns the contents with which a case's steps and products are checked at tiny scale, where
-/// each takes an emulated device a quarter of a minute. Only the default sets of protocols are
-/// checked, which have all forms, and the steps of the shorter degree.
+/// Returns the contents with which a case's steps and products are checked at tiny scale. Each
+/// check takes an emulated device a quarter of a minute. So only the default sets of protocols,
+/// which have all forms, and the steps of the shorter degree are checked.
 fn tiny(case: &Case) -> (Option<Content>, Option<Content>) {
     match case.set {
         None => (Some(Content::Random), None),
@@ -311,8 +311,8 @@ fn tiny(case: &Case) -> (Option<Content>, Option<Content>) {
     }
 }
 
-/// Returns a shape with which every kernel is launched. Its numbers are no powers of two: a
-/// ciphertext has no partner in the tournament.
+/// Returns a shape with which every kernel is launched. The number of rows is not a power of two,
+/// so that a ciphertext has no partner in the tournament.
 fn small(case: &Case) -> Shape {
     match case.set {
         Some(_) => Shape { rows: 3, columns: 5, batch: 2 },
@@ -342,7 +342,7 @@ const SHAPES_OF_PRODUCTS: [Shape; 4] = [
     Shape { rows: 3, columns: 31, batch: 70 },
 ];
 
-/// Shape of a product that the warpgroups of a device multiply, if it has any.
+/// Shape of a product that a device computes with its warpgroups, if it has warpgroups.
 const WARPGROUPS: Shape = Shape { rows: 33, columns: 2, batch: 9 };
 
 /// Function that checks a case with a shape and a content.

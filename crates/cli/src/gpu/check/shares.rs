@@ -14,7 +14,7 @@ fn keys(prf: PrfKind, domain: Domain, count: usize) -> anyhow::Result<[Vec<Key>;
     let mut rng = SecretRng::from_os()?;
     let mut keys = [Vec::new(), Vec::new()];
     for i in 0..count {
-        // The first and the last point, then random points.
+        // The points are the first and the last one, then random ones.
         let point = match i {
             0 => 0,
             1 => domain.points() - 1,
@@ -81,7 +81,7 @@ fn evaluation(
     Ok(())
 }
 
-/// Chains of leaves of the first threads, by definition.
+/// Visitor that computes the chains of leaves of the first threads, by definition.
 struct Chains {
     threads: usize,
     leaves: u32,
@@ -101,7 +101,7 @@ impl PrfVisitor for Chains {
     }
 }
 
-/// Compares chains of calls with the definition.
+/// Compares the device's chains of calls with the definition.
 fn calls(subject: &Subject, prf: PrfKind) -> anyhow::Result<String> {
     const LEAVES: u32 = 2;
     let found = subject.cuda.prf_chains(prf, LEAVES)?;

@@ -195,7 +195,8 @@ fn connections_that_are_held_do_not_stop_others() {
         println!(
             "memory: {before} KiB before the attacks, {during} KiB beside them, {reserved} MiB reserved"
         );
-        // The attackers take their share or slightly less, and the honest client a few connections.
+        // The attackers take their share of memory or slightly less, and the honest client takes a
+        // few connections.
         assert!((MEMORY_MIB / 2..=MEMORY_MIB + 2).contains(&reserved), "{reserved} MiB are reserved");
         assert!(during <= before + (MEMORY_MIB << 10) + ROOM_KIB, "{before} KiB became {during} KiB");
         drop(stops);

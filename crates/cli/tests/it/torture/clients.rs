@@ -1,4 +1,4 @@
-//! Clients ask while versions are published continuously.
+//! Clients send queries while versions are published continuously.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -21,7 +21,7 @@ const CHANGES_EVERY: Duration = Duration::from_secs(1);
 /// Every publication whose number is a multiple of this is a whole snapshot.
 const SNAPSHOTS_EVERY: u64 = 5;
 
-/// State shared by the clients, with the version that they consider the newest.
+/// State shared by the clients, including the version that they consider the newest.
 struct Shared<'a> {
     service: &'a Service,
     edition: RwLock<Arc<Edition>>,
@@ -79,7 +79,7 @@ impl Client {
             let code = reply.refusal().code;
             assert!(!reply.refusal().accepted, "an accepted query was lost: {:?}", reply.refusal());
             *tally.refused.entry(code.as_str_name()).or_default() += 1;
-            // A version of another shape has other lengths.
+            // If the version has changed its shape, messages have other lengths.
             assert!(matches!(code, Code::StaleVersion | Code::Malformed | Code::TooLarge | Code::Overloaded));
             if code != Code::Overloaded {
                 shared.refresh(http, &version);
@@ -108,7 +108,7 @@ fn publish(shared: &Shared<'_>, folder: &std::path::Path, until: Instant) -> [u6
     for edition in 2.. {
         next += CHANGES_EVERY;
         thread::sleep(next.saturating_duration_since(Instant::now()));
-        // Even on a slow machine, each kind is published at least once.
+        // Continues until each kind is published at least once, even on a slow machine.
         if Instant::now() >= until && counts.iter().all(|&count| count > 0) {
             break;
         }

@@ -20,7 +20,7 @@ fn jumps_of_the_clock_change_no_answer_no_order_and_no_quota() {
     let folder = folder.path();
     let path = repository(folder, &snapshot(folder, NAME, "simple", 1));
     let faults = Faults::new(folder);
-    // Each jump costs two look-ups of one client.
+    // After each jump, one client makes two look-ups. It makes another one at the end.
     let quota = 2 * JUMPS.len() + 1;
     let (token, file) = token(folder, quota);
     let admin = ["--tokens", file.to_str().unwrap()];

@@ -5,8 +5,8 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Length of the buffer for a part of a path, including the terminating zero: `struct faults` in
-/// faults.c.
+/// Length of the buffer for a part of a path, including the terminating zero. It equals the length
+/// in `struct faults` of faults.c.
 const PART: usize = 240;
 const SECONDS_AT: u64 = 0;
 const FAILED_AT: u64 = 8;

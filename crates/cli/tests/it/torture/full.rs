@@ -37,12 +37,12 @@ fn a_full_disk_refuses_a_version_and_keeps_the_one_before() {
     let folder = folder.path();
     let snapshots = [1, 2].map(|edition| snapshot(folder, NAME, "simple", edition));
     let path = repository(folder, &snapshots[0]);
-    // The log goes to no file, which the limit would affect.
+    // The log is discarded, because the limit would affect a log file too.
     let service = Service::started(limited(&serve(&[&path], &[])), "/dev/null".as_ref());
     let http = Http::new();
     let found = || editions(&service.url, NAME, &folder.join("cache")).unwrap();
     let publications = [("snapshot", archive(&snapshots[1])), ("changes", changes([3], 3))];
-    // From no bytes at all to limits at which a write stops in the middle of something.
+    // The limits range from no bytes to lengths at which a write stops in the middle of a file.
     for most in [0, 64, 2000, 5000] {
         allow(&service, Some(most));
         for (what, body) in &publications {
@@ -107,7 +107,7 @@ fn a_follower_with_a_full_disk_answers_from_its_version_and_copies_the_next_one_
     let follower = start(limited(&command(&[])));
     let mut expected = vec![1; ROWS];
     eventually(&follower, "the first version", || found(&follower) == expected);
-    // From no bytes at all to limits at which a write stops in the middle of a file.
+    // The limits range from no bytes to lengths at which a write stops in the middle of a file.
     for (edition, most) in [(10, 0), (11, 64), (12, 5000)] {
         allow(&follower, Some(most));
         publisher.published(&http, NAME, "changes", &changes([3], edition));

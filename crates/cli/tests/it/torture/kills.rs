@@ -22,14 +22,14 @@ const KEYED: &str = "keyed";
 const REMEMBERED: usize = 3;
 /// Far longer than a server takes to accept a client's keys.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// First edition of changes; snapshots have the editions before.
+/// First edition that changes publish; snapshots have lower editions.
 const FIRST_CHANGE: u64 = 10;
 
 /// Expected contents of the table.
 struct Model {
     /// Contents with all acknowledged publications.
     settled: Vec<u64>,
-    /// Contents with also the last publication, which was neither acknowledged nor refused.
+    /// Contents that also include the last publication, if it was neither acknowledged nor refused.
     unknown: Option<Vec<u64>>,
     next: u64,
     acknowledged: u64,

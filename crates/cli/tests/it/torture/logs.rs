@@ -15,7 +15,8 @@ use crate::torture::table::{ROWS, changes, editions, repository, snapshot};
 const NAME: &str = "table";
 /// Number of requests whose log lines exceed a pipe's capacity, 64 KiB by default.
 const REQUESTS: usize = 2000;
-/// Number of requests whose methods have [`METHOD_BYTES`] bytes: 80 MB, if all were kept.
+/// Number of requests whose methods have [`METHOD_BYTES`] bytes. If the server kept all methods,
+/// they would take 80 MB.
 const LONG_REQUESTS: usize = 200;
 const METHOD_BYTES: usize = 400_000;
 /// Memory that the lines in a queue and the allocator may take, in KiB.

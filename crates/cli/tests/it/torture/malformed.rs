@@ -18,7 +18,7 @@ use crate::torture::service::{Http, Service, serve};
 use crate::torture::slow::crawl;
 use crate::torture::table::{ROWS, archive, edition_of, editions, key, options, repository, snapshot};
 
-/// A database that is published to, and a constant one that needs keys.
+/// A database that receives publications, and a database that never changes and needs keys.
 const NAMES: [&str; 2] = ["table", "keyed"];
 const THREADS: usize = 4;
 /// Far longer than an answer takes.
@@ -119,8 +119,8 @@ fn nonsense_is_refused_and_slow_clients_are_borne() {
     let upload = archive(&first);
     let second = snapshot(folder, NAMES[1], "exppack-simple", 1);
     let paths = [repository(folder, &first), repository(folder, &second)];
-    // Keys that no client made look like any others, so they are kept, up to a bound that is soon
-    // reached.
+    // The server cannot tell random keys from those of clients, so it keeps them, up to a bound
+    // that is soon reached.
     let folders = [paths[0].as_path(), paths[1].as_path()];
     let service = Service::started(serve(&folders, &["--keys-memory", KEYS_MEMORY]), &folder.join("log"));
     let http = Http::new();

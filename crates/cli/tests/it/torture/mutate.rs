@@ -1,4 +1,4 @@
-//! Well-formed requests, and mutations of them as by malice or by chance.
+//! Well-formed requests, and mutations of them as an attacker or an accident would cause.
 
 use std::path::Path;
 
@@ -44,7 +44,7 @@ pub struct WellFormed {
 /// Bytes to send.
 pub struct Sent {
     pub bytes: Vec<u8>,
-    /// True if the server must answer. It may ignore what is not HTTP.
+    /// True if the server must answer. It may ignore bytes that are not HTTP.
     pub answered: bool,
 }
 
@@ -70,7 +70,7 @@ impl WellFormed {
         self.body.len()
     }
 
-    /// Encodes the request, with a stated length of the body that may be wrong.
+    /// Encodes the request with `length` as the stated length of the body, which may be wrong.
     pub fn bytes(&self, length: usize) -> Vec<u8> {
         let mut bytes = format!("{} ", self.method).into_bytes();
         bytes.extend_from_slice(&self.target);

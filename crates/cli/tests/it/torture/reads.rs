@@ -45,7 +45,7 @@ fn a_file_that_cannot_be_read_at_the_start_is_named_or_not_needed() {
     );
     assert!(refused > 0);
 
-    // Nothing is discarded after an error that may pass.
+    // The server discards no data after an error that may be temporary.
     faults.unreadable("");
     assert_eq!(answered_by(faults.within(serve(&[&path], &[])), folder).unwrap(), current);
 }
@@ -68,7 +68,7 @@ fn a_running_server_answers_on_while_its_disk_cannot_be_read() {
     let http = Http::new();
     let cache = folder.join("cache");
     let found = |name: &str| editions(&service.url, name, &cache).unwrap();
-    // Clients that have a hint already; others cannot fetch it during the fault.
+    // The client fetches the hint now, because no client can fetch it during the fault.
     assert_eq!(found(NAME), vec![1; ROWS]);
     assert_eq!(found(KEYED), vec![1; ROWS]);
 
@@ -86,8 +86,8 @@ fn a_running_server_answers_on_while_its_disk_cannot_be_read() {
         refused += 1;
         assert!(service.runs());
         assert_eq!(found(NAME), vec![1; ROWS]);
-        // Keys that exist only on disk are sent again. The server has no other place for them, so
-        // the client gets an error.
+        // The client sends keys again that exist only on disk. The server cannot store them
+        // elsewhere, so the client gets an error.
         let forgotten = editions(&service.url, KEYED, &cache).unwrap_err();
         assert!(matches!(forgotten, ClientError::KeysForgotten), "{forgotten}");
     }

@@ -47,7 +47,7 @@ fn a_dead_replica_costs_no_answer_and_no_second_charge() {
     let (scale, mut dice) = (Scale::chosen(), Dice::new(600));
     let folder = tempdir().unwrap();
     let folder = folder.path();
-    // The remaining quota is used up query by query at the end.
+    // At the end, single queries use up the remaining quota.
     let quota = scale.lookups + 20;
     let (token, file) = token(folder, quota);
     let repositories = [repository(folder, &snapshot(folder, NAME, "simple", 1)), folder.join("copy")];

@@ -14,20 +14,20 @@ pub struct Scale {
     pub keyed_each: usize,
     /// Maximum life of a server before it is killed.
     pub life: Duration,
-    /// Clients that ask while versions are published.
+    /// Number of clients that ask while versions are published.
     pub clients: usize,
-    /// Threads on which these clients ask.
+    /// Number of threads on which these clients ask.
     pub threads: usize,
     /// Duration for which these clients ask.
     pub asking: Duration,
-    /// Malformed requests.
+    /// Number of malformed requests.
     pub malformed: usize,
-    /// Connections that send one byte per second; the same number that send half a head and nothing
-    /// more; and the same number for each attack.
+    /// Number of connections that send one byte per second, number of connections that send half a
+    /// head and nothing more, and number of connections of each attack.
     pub slow: usize,
-    /// Look-ups during these attacks.
+    /// Number of look-ups during these attacks.
     pub beside: usize,
-    /// Look-ups while a replica dies.
+    /// Number of look-ups while a replica dies.
     pub lookups: usize,
 }
 

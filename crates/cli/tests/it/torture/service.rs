@@ -86,7 +86,7 @@ impl Service {
         service
     }
 
-    /// Kills the server, whatever it does.
+    /// Kills the server, no matter what it is doing.
     pub fn kill(&self) {
         let mut process = self.process.lock().unwrap();
         process.kill().unwrap();

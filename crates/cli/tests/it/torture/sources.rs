@@ -99,7 +99,7 @@ fn a_folder_is_published_file_by_file_and_resumed_behind_the_last_one() {
     add(&inbox, "01.jsonl", &changes([1, 2], 2));
     let mut stream = Stream::from(source, &path);
     assert_eq!([stream.cursor(), stream.cursor()], [Json::Null, json!("01.jsonl:2")]);
-    // A file appears while the command runs; others are none of its business.
+    // The command reads a file that appears while it runs, and ignores files with other names.
     std::fs::write(inbox.join("02.part"), "no line").unwrap();
     // The last line of a file may lack its line feed.
     add(&inbox, "02.jsonl", changes([2, 3], 3).strip_suffix(b"\n").unwrap());
@@ -107,7 +107,8 @@ fn a_folder_is_published_file_by_file_and_resumed_behind_the_last_one() {
     check(&path, &[(1, 2), (2, 3), (3, 3)], &json!("02.jsonl:2"));
     drop(stream);
 
-    // Files that come meanwhile are read at the next start, an empty one too. The first is gone.
+    // Files that appear while no command runs are read at the next start, even an empty file. The
+    // first file has been removed.
     add(&inbox, "03.jsonl", b"");
     add(&inbox, "04.jsonl", &changes([4], 4));
     std::fs::remove_file(inbox.join("01.jsonl")).unwrap();
@@ -116,13 +117,13 @@ fn a_folder_is_published_file_by_file_and_resumed_behind_the_last_one() {
     while stream.cursor() != json!("04.jsonl:1") {}
     let all = [(1, 2), (2, 3), (3, 3), (4, 4)];
     check(&path, &all, &json!("04.jsonl:1"));
-    // A name that comes too late, with the command running.
+    // While the command runs, a file appears whose name precedes that of the last file.
     add(&inbox, "01.jsonl", &changes([5], 5));
     let said = stream.failure();
     assert!(said.contains("01.jsonl appeared after 04.jsonl"), "{said}");
     check(&path, &all, &json!("04.jsonl:1"));
 
-    // A line that is wrong, and one with a cursor.
+    // A malformed line, and a line with a cursor, which files must not have.
     for (line, part) in [("{\n", "05.jsonl:2: "), ("{\"cursor\": \"x\"}\n", "05.jsonl:2: a line in a folder")]
     {
         add(&inbox, "05.jsonl", &[&changes([6], 6)[..], line.as_bytes()].concat());
@@ -184,7 +185,7 @@ fn each_connection_to_a_socket_resumes_behind_the_last_version() {
     assert_eq!(next(&mut lines), json!({ "cursor": null }));
     connection.write_all(&[&changes([1], 2)[..], b"{\"cursor\": \"1\"}\n"].concat()).unwrap();
     assert_eq!(next(&mut lines)["cursor"], "1");
-    // A faulty line ends the connection, and the changes before it, which no cursor covers.
+    // A faulty line ends the connection, and discards the changes before it that no cursor covers.
     connection.write_all(&[&changes([2], 3)[..], b"{\n"].concat()).unwrap();
     let error = next(&mut lines)["error"].as_str().unwrap().to_owned();
     assert!(error.contains("socket:4: "), "{error}");
@@ -194,7 +195,8 @@ fn each_connection_to_a_socket_resumes_behind_the_last_version() {
     connection.write_all(&[&changes([3], 4)[..], b"{\"cursor\": \"2\"}\n"].concat()).unwrap();
     assert_eq!(next(&mut lines)["cursor"], "2");
     drop((connection, lines));
-    // A producer that leaves in the middle changes nothing, and the next one is taken.
+    // A producer that disconnects before a cursor changes nothing, and the next connection is
+    // accepted.
     let (mut connection, mut lines) = connect(&socket);
     assert_eq!(next(&mut lines), json!({ "cursor": "2" }));
     connection.write_all(&changes([4], 5)).unwrap();

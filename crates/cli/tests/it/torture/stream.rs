@@ -24,7 +24,7 @@ const CHANGES: usize = 5;
 const BLOCK_BY_BLOCK: [&str; 4] = ["--every-changes", "5", "--every-seconds", "3600"];
 
 /// Returns the row and the edition of each change of a block; without an edition, the row's key is
-/// deleted. No two changes are equal, so that one that is repeated too late shows.
+/// deleted. No two changes are equal, so that the check detects a change that is repeated too late.
 fn block(number: usize) -> impl Iterator<Item = (usize, Option<u64>)> {
     (0..CHANGES).map(move |i| {
         let change = number * CHANGES + i;
@@ -108,7 +108,7 @@ impl Stream {
         let _ = self.input.as_mut().unwrap().write_all(text.as_bytes());
     }
 
-    /// Sends all blocks behind the cursor.
+    /// Sends all blocks after the cursor.
     fn send_rest(&mut self) {
         (self.before..BLOCKS).for_each(|number| self.send(&lines(number)));
     }
@@ -147,13 +147,14 @@ fn a_killed_stream_resumes_where_its_last_version_ends() {
     let path = repository(folder.path(), &base);
     let target = ["--repository", path.to_str().unwrap()];
 
-    // Inside a group: nothing of it is published, though a cursor came.
+    // The publisher is killed inside a group: none of the group's changes are published, although a
+    // cursor came.
     let mut stream = Stream::start(&target, &["--every-changes", "1000", "--every-seconds", "3600"]);
     assert_eq!(stream.before, 0);
     stream.send(&(lines(0) + &lines(1)));
     thread::sleep(Duration::from_millis(200));
     assert_eq!((stream.kill(), check(&path)), (0, 0));
-    // Between groups.
+    // The publisher is killed between groups.
     let mut stream = Stream::start(&target, &BLOCK_BY_BLOCK);
     stream.send(&(lines(0) + &lines(1)));
     assert_eq!(stream.output.by_ref().take(2).count(), 2);
@@ -203,7 +204,7 @@ fn a_stream_through_a_server_survives_the_end_of_either() {
     let mut service = Service::started(serve(&[&path], &[]), &log);
     let start =
         |service: &Service| Stream::start(&["--server", &service.admin, "--database", NAME], &BLOCK_BY_BLOCK);
-    // Two producers at one cursor: the second one publishes nothing.
+    // Two producers start at the same cursor: the second one publishes nothing.
     let [mut first, mut second] = [start(&service), start(&service)];
     first.send(&lines(0));
     assert_eq!(first.finish(), Ok(1));
@@ -217,8 +218,8 @@ fn a_stream_through_a_server_survives_the_end_of_either() {
         let mut stream = start(&service);
         stream.send_rest();
         if ends == scale.kills / 2 {
-            // A publication that the last publisher left behind may come first, and this one is
-            // refused then.
+            // A late publication of the killed publisher may be applied first; then this stream is
+            // refused.
             match stream.finish() {
                 Ok(_) => break,
                 Err(said) => assert!(refusals < 5, "{said}"),

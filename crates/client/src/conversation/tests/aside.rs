@@ -1,4 +1,4 @@
-//! The next keys, made beside look-ups.
+//! The next keys, made in parallel to look-ups.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -8,7 +8,7 @@ use spirea_wire::KeysResponse;
 use super::*;
 use crate::{Aside, NextKeys};
 
-/// Counts what is begun, and never brings anything.
+/// Carrier that counts the conversations that it begins, and never has an outcome.
 struct Endless(Arc<AtomicU32>);
 
 impl Aside for Endless {
@@ -45,7 +45,8 @@ fn next_keys_are_begun_once_and_not_waited_for() {
     };
     assert_eq!(look_up(&mut stage), 0);
     keys.count_queries(MOST_KEY_QUERIES / 8 * 7 - 2);
-    // With the last query before the last eighth.
+    // The client begins to make the next keys at the query that leaves an eighth of the present
+    // keys' queries.
     assert_eq!([look_up(&mut stage), look_up(&mut stage)], [1, 1]);
     keys.count_queries(MOST_KEY_QUERIES / 8);
     assert_eq!(look_up(&mut stage), 1);

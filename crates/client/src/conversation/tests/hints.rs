@@ -60,7 +60,8 @@ fn a_server_that_cuts_a_hint_short_for_ever_is_not_asked_for_ever() {
     assert!(matches!(result, Err(ClientError::Broken(_))));
     assert_eq!(stage.bodies("hint").len(), attempts);
     assert_eq!(stage.pauses.len(), attempts - 1);
-    // This bounds the number of requests, whatever each connection delivers.
+    // Here each connection delivers so much that the count of failures is reset in time. The number
+    // of requests is bounded all the same.
     let share = zeros().len() / 256 / (attempts - 1) + 1;
     let (stage, result) = cut_short(|_| share);
     result.unwrap();

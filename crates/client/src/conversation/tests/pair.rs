@@ -1,4 +1,4 @@
-//! Two parties: queried in parallel and independently, and never one in place of the other.
+//! Two parties, queried in parallel and independently. No query for one party goes to the other.
 
 use super::*;
 

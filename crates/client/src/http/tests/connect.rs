@@ -34,7 +34,7 @@ fn two_servers_are_told_apart_in_any_order() {
     for urls in [[&a.url[..], &b.url], [&b.url, &a.url]] {
         let client = connect(&urls).unwrap();
         assert_eq!(client.description().party(), Some(Party::Zero));
-        // The limit of a request is the smaller one of both servers.
+        // The limit of a request is the smaller of the two servers' limits.
         assert_eq!(client.description().limits().max_batch, 1);
     }
 }
@@ -72,7 +72,7 @@ fn servers_of_different_snapshots_are_not_asked() {
         matches!(error, ClientError::DifferentSnapshots { versions: found } if *found == versions)
     });
 
-    // They also differ if only their tables differ.
+    // Snapshots also differ if only their tables differ.
     let servers = pair(|party| {
         let salted = Table { salt: [party.number(); 32], ..table() };
         let table = serde_json::to_vec(&salted).unwrap().into();
@@ -175,7 +175,7 @@ fn a_new_version_does_not_bring_a_weak_function() {
 #[test]
 fn an_address_of_the_other_party_gets_no_queries() {
     for (party, is_right) in [(Party::Zero, true), (Party::One, false)] {
-        // Describes itself, but is down when it gets a query.
+        // This server describes itself, but is down when it gets a query.
         let down = Server::start(|path, _| match path {
             "config" => (200, described(Party::Zero, OLD).encode()),
             _ => refusal(503, Code::Stopping),

@@ -79,8 +79,7 @@ fn numbered(seen: Vec<Seen<KeysHash>>) -> Vec<Seen<usize>> {
     seen.into_iter().map(|(path, length, keys)| (path, length, keys.map(&mut number))).collect()
 }
 
-/// Returns what a server sees of a look-up of [`ROWS`] whose answers are correct except for
-/// `fates`.
+/// Returns a server's view of a look-up of [`ROWS`], whose answers are correct except for `fates`.
 fn of_look_up(fates: &'static [(usize, Fate)]) -> (Vec<Seen<usize>>, Result<(), ClientError>) {
     let cache = tempfile::tempdir().unwrap();
     let (server, session) = server(fates);
@@ -218,7 +217,7 @@ fn of_list(fates: &'static [(usize, Fate)]) -> (Vec<Seen<usize>>, Vec<Option<usi
 fn a_list_makes_the_same_requests_whatever_its_answers_are() {
     let (honest, parts) = of_list(&[]);
     assert_eq!((honest.len(), parts), (1 + 40, vec![Some(16), Some(16), Some(8)]));
-    // Everything looked up under the keys of the refused answer is withheld.
+    // All values that were looked up under the keys of the refused answer are withheld.
     for (fates, expected) in [
         (&[(3, Fate::Damaged)][..], vec![None, None, None]),
         (&[(20, Fate::Damaged)], vec![Some(16), None, None]),

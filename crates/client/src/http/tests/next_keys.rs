@@ -12,8 +12,8 @@ use crate::session::tests::{Server as Honest, response, value};
 const ROW: u64 = 3;
 
 /// Starts a server that answers correctly and accepts keys, unless `refused` gives another reply to
-/// an upload. Returns it with a client whose keys allow one more query before it makes the next
-/// keys, these keys, and the limits of requests.
+/// an upload. Returns the server, a client, the client's present keys, and the limits of requests.
+/// The client makes its next keys after one more query.
 fn near_the_end(
     refused: fn(usize) -> Option<Reply>,
     cache: &tempfile::TempDir,
@@ -47,7 +47,7 @@ fn asked(client: &mut HttpClient) -> Timings {
     lookups.timings
 }
 
-/// Waits until something has happened, which a slow machine may take long for.
+/// Waits until `happened` returns true, for a long time because the machine may be slow.
 fn wait_for(mut happened: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !happened() {
@@ -76,7 +76,7 @@ fn the_first_query_under_new_keys_finds_them_registered() {
     assert!(asked(&mut client).keys_bytes > 0);
     wait_for(|| client.has_next_keys());
     assert_eq!(server.paths(), ["keys", "query", "keys"]);
-    // The present keys live to their end.
+    // The present keys are used until their queries are used up.
     keys.count_queries(MOST_KEY_QUERIES / 8 - 1);
     assert_eq!(asked(&mut client).keys_bytes, 0);
     assert_eq!(asked(&mut client).keys_bytes, 0);
@@ -95,7 +95,7 @@ fn an_upload_that_fails_is_left_to_the_look_up_that_needs_it() {
     let (server, mut client, keys, _) = near_the_end(fails, &cache);
     asked(&mut client);
     wait_for(|| server.bodies("keys").len() == 2);
-    // It is tried once, and no look-up fails.
+    // The upload is tried only once, and no look-up fails.
     (0..3).for_each(|_| assert_eq!(asked(&mut client).keys_bytes, 0));
     keys.count_queries(MOST_KEY_QUERIES / 8);
     assert!(asked(&mut client).keys_bytes > 0);

@@ -103,7 +103,7 @@ fn a_wrong_answer_of_either_server_is_withheld() {
         let servers = pair(move |party| {
             let (status, mut response) = share(party);
             if party == wrong {
-                // The beginning of the answer, behind that of the envelope.
+                // Offset of the answer in its envelope.
                 let answer = response.windows(8).position(|eight| eight == [0x5a; 8]).unwrap();
                 response[answer + 8] ^= 1;
             }

@@ -12,8 +12,9 @@ fn failure(url: &str) -> ClientError {
     HttpClient::connect_with(&[url], "test", options).map(drop).unwrap_err()
 }
 
-/// Returns the address of a port that sends these bytes on every connection and ends it. It reads
-/// what the client sends until the client closes: unread bytes would reset the connection.
+/// Starts a server that sends these bytes on every connection and then ends it; returns the
+/// address. The server reads until the client closes, because unread bytes would reset the
+/// connection.
 fn speaking(bytes: &'static [u8]) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();

@@ -9,13 +9,13 @@ use spirea_protocols::grid::Spread;
 
 use super::*;
 
-/// Answers that are changed, each to learn another entry.
+/// Number of changed answers; each targets another entry of the secret.
 const TRIES: usize = 300;
 /// The row that is asked for.
 const ROW: u64 = 7;
 /// The ring.
 const SET: RingSet = RingSet::Onion32;
-/// Coefficients of a polynomial.
+/// Number of coefficients of a polynomial.
 const N: usize = RingSet::DEGREE;
 
 /// Adds `amount` to the number of `bits` bits that begins at bit `start` of `bytes`, lowest bit
@@ -42,7 +42,7 @@ fn add_to_b(ciphertext: &mut [u8], coefficient: usize, amount: i64) {
     add(ciphertext, N * a as usize + coefficient * b as usize, b, amount);
 }
 
-/// Returns the session's ring secret: the phases of the ciphertext (1, 0) are its entries.
+/// Returns the entries of the session's ring secret, which are the phases of the ciphertext (1, 0).
 fn secret(session: &Session) -> Vec<i64> {
     let index = session.base.client.index();
     let Prepared { state, .. } = index.query(0, &mut SecretRng::from_os().unwrap()).unwrap();
@@ -56,8 +56,8 @@ fn secret(session: &Session) -> Vec<i64> {
 /// Changes an honest answer as the attacker does: one number of the record becomes its neighbour
 /// exactly if the entry of the secret is not 0.
 ///
-/// This attacker knows all other entries, and compensates what the change would do to other numbers
-/// through these.
+/// This attacker knows all other entries. With them, it compensates the effects of the change on
+/// all other numbers.
 fn tamper(answer: &mut [u8], number: usize, entry: usize, secret: &[i64]) {
     let (a, b) = SET.response_bits();
     let [step_of_a, step_of_b] = [a, b].map(|bits| 1 << (bits - SET.plaintext_bits()));
@@ -79,7 +79,7 @@ fn a_server_that_sees_which_answers_are_refused_learns_one_bit_of_each_secret_an
     let mut session = server.session();
     assert_eq!(session.description().params().set(), SET.name());
     let offset = session.description().params().grid().place(Spread::Rows, ROW).offset;
-    // The first whose bytes are all in the record.
+    // First number whose bytes are all in the record.
     let number = offset.div_ceil(SET.plaintext_bits() as usize / 8);
     let mut secrets: HashMap<KeysHash, Vec<i64>> = HashMap::new();
     let mut seen = Vec::new();
@@ -99,14 +99,15 @@ fn a_server_that_sees_which_answers_are_refused_learns_one_bit_of_each_secret_an
         look_up.answer(round.pending, response);
         let result = look_up.finish(Ok(()));
 
-        // The attack itself works: what becomes of the answer tells whether the entry is 0.
+        // The attack itself works: the client accepts the answer exactly if the entry is 0.
         match known[entry] {
             0 => assert_eq!(result.unwrap()[0].as_ref().unwrap().fields(), [value(ROW)]),
             _ => assert!(matches!(result, Err(ClientError::Protocol(ProtocolError::Corrupted)))),
         }
-        // A refusal ends the secret before anything else is sent.
+        // After a refusal the client discards the secret before it sends anything else.
         assert_eq!(secret(&session) == *known, known[entry] == 0);
-        // All that the server sees of it comes with other keys, and these are new.
+        // The server sees a refusal only by the client's change of keys, and the new keys were
+        // never used before.
         session.look_up_indices(&rows).unwrap();
         let refused = named(&session) != keys;
         assert_eq!(refused, known[entry] != 0);
@@ -116,8 +117,8 @@ fn a_server_that_sees_which_answers_are_refused_learns_one_bit_of_each_secret_an
     }
     let different: HashSet<&Vec<i64>> = secrets.values().collect();
     assert_eq!(different.len(), refusals + usize::from(!seen[TRIES - 1]), "one secret for each refusal");
-    // Chance: an answer is refused with probability 2/3 and an entry is not 0 with 2/3, so that
-    // they agree in 5/9.
+    // By chance, an answer is refused with probability 2/3, and an entry is not 0 with probability
+    // 2/3. So refusals agree with the entries of an unrelated secret with probability 5/9.
     for secret in different {
         let agree = seen.iter().zip(secret).filter(|&(&refused, &entry)| refused == (entry != 0)).count();
         assert!(agree < TRIES * 3 / 4, "{agree} of {TRIES} entries of one secret");

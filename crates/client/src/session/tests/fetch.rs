@@ -35,7 +35,7 @@ impl Servers {
         Session::new(self.description.clone(), &[no_hint(&self.description)]).unwrap()
     }
 
-    /// Fetches rows, where the first server changes its answer.
+    /// Fetches rows; `change` is applied to the first server's answer.
     fn fetch(
         &self,
         rows: &[u64],
@@ -111,7 +111,8 @@ fn a_query_brings_a_value_of_each_bin_and_says_what_it_drops() {
     assert!(matches!(fetch.ask(&session), Err(ClientError::Protocol(ProtocolError::BadRequest(_)))));
 }
 
-/// Runs a thousand fetches: of nothing, one row, as many as there are bins, all rows.
+/// Runs a thousand fetches of random rows, about half of them of no rows, the others of up to
+/// `ROWS` + 4.
 #[test]
 fn whatever_is_fetched_has_requests_and_responses_of_one_length() {
     let (pair, mut rng) = (Servers::of("dpf-xor", 5), SecretRng::from_os().unwrap());
@@ -139,8 +140,8 @@ fn a_lie_is_refused_whether_or_not_anything_is_wanted_of_its_bin() {
     }
 }
 
-/// Checks that a query of one secret brings a value of each bin, and that a lie in the answer,
-/// which all bins share, is refused whatever is wanted.
+/// Checks that one query returns a value of each bin. Also checks that a changed answer is refused,
+/// whatever is wanted, because all bins share the answer.
 #[test]
 fn one_server_with_registered_keys_is_fetched_from() {
     let server = Servers::of("exppack-simple", 5);

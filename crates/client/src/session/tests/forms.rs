@@ -46,7 +46,7 @@ fn a_key_of_characters_that_a_newer_table_may_know_is_asked_for_and_never_said_t
     let (of_unknown, unknown) = asked("99.0.0", "\u{378}");
     assert!(unknown.unwrap_err().to_string().contains("update this software"));
     assert_eq!(of_unknown, bytes);
-    // A table that was built by no newer software has no such key.
+    // A table whose builder was not newer than this software cannot have this key.
     let (of_known, known) = asked(spirea_normalise::UNICODE, "\u{378}");
     assert_eq!((of_known, known.unwrap()[0].is_none()), (bytes, true));
 }

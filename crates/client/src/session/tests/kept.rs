@@ -30,7 +30,7 @@ fn a_session_goes_on_with_keys_that_were_kept() {
         assert_eq!(values.unwrap()[0].as_ref().unwrap().fields(), [value(7)], "{protocol}");
         assert_eq!(named(&session), keys);
 
-        // Their age and their count go on too.
+        // The resumed keys also keep their age and their count of queries.
         let kept = session.kept_keys();
         *time.lock().unwrap() += Keys::LONGEST_USE - Duration::from_secs(1);
         let mut session = resumed(&server, kept, clock);
@@ -76,7 +76,7 @@ fn what_was_kept_is_read_only_undamaged_in_time_and_for_its_shape() {
     let mut damaged = keys.clone();
     damaged[7] ^= 1;
     assert!(KeptKeys::read(&record, damaged, now).is_none());
-    // Made by a clock that was ahead of this one, or too long ago.
+    // Keys are refused if the clock that made them was ahead of this one, or if they are too old.
     assert!(KeptKeys::read(&record, keys.clone(), now - Duration::from_secs(1)).is_none());
     *time.lock().unwrap() += Keys::LONGEST_USE;
     assert!(KeptKeys::read(&record, keys, clock.now()).is_none());

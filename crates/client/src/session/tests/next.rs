@@ -59,7 +59,7 @@ fn next_keys_take_over_where_the_present_ones_end() {
         server.register_keys(&session);
         let (_, values) = look_up(&mut server, &mut session, &[7], &[]);
         assert_eq!(values.unwrap()[0].as_ref().unwrap().fields(), [value(7)]);
-        // They are used once.
+        // The next keys take over only once.
         ends(session.base.ring_keys().unwrap());
         session.query_indices(&[1]).unwrap();
         assert!(named(&session) != next && named(&session) != present);

@@ -24,7 +24,8 @@ pub(super) trait Headroom {
         while layer < MOST_LAYERS {
             let mut i = 0;
             while i < MOST_WORDS {
-                // The bound of a product starts again.
+                // This word is a sum, whose bound doubles. All others are products, whose bound is
+                // [`PRODUCT`].
                 if i >> layer & 1 == 0 {
                     bounds[layer + 1][i] = least(2 * bounds[layer][i], Self::TERM);
                 }
@@ -38,8 +39,8 @@ pub(super) trait Headroom {
 
 /// Bound of a product, in multiples of q.
 pub(super) const PRODUCT: u32 = 2;
-/// Maximum number of words of a vector, and so of vectors of a block; and maximum number of layers
-/// inside it.
+/// Maximum number of words of a vector, which is also the number of vectors of a block, and maximum
+/// number of layers inside a block.
 const MOST_WORDS: usize = 1 << MOST_LAYERS;
 const MOST_LAYERS: usize = 4;
 

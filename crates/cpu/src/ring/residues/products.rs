@@ -1,8 +1,9 @@
 //! Products of ciphertexts by the method of Bajard, Eynard, Hasan and Zucca.
 //!
-//! Factors that the method multiplies single residues by are part of the scale of the inverse
-//! transform before. Sums of residues times constants are sums of 64 bits, reduced once: constants
-//! carry the factor 2^32 for that. Signed numbers are shifted to be positive.
+//! If the method multiplies a single residue by a factor, the scale of the preceding inverse
+//! transform includes this factor. Sums of residues times constants have 64 bits and are reduced
+//! once; the constants carry the factor 2^32 for this reduction. Signed numbers are shifted to be
+//! positive.
 
 use std::array;
 
@@ -36,7 +37,7 @@ pub struct ProductTables {
 /// Constants of [`Lift`].
 #[derive(Debug)]
 struct LiftConstants {
-    /// For each prime of q, the scale that makes digits times 2^16.
+    /// For each prime of q, the scale that turns residues into digits times 2^16.
     scales: [u32; PRODUCT_PRIMES],
     /// Factors of digits modulo 2^16.
     corrections: [u32; PRODUCT_PRIMES],
@@ -49,9 +50,9 @@ struct LiftConstants {
 /// Constants of [`Quotient`].
 #[derive(Debug)]
 struct QuotientConstants {
-    /// For each prime of q, the scale that makes digits, except the caller's.
+    /// For each prime of q, the scale that turns residues into digits, without the caller's scale.
     own_scales: [u32; PRODUCT_PRIMES],
-    /// For each extension prime, the scale of residues, except the caller's.
+    /// For each extension prime, the scale of residues, without the caller's scale.
     extension_scales: [u32; EXTENSION_PRIMES],
     /// Summand of residues modulo the last prime: it makes the excess positive.
     shift: u32,
@@ -181,7 +182,8 @@ impl ProductTables {
 impl LiftConstants {
     fn new(ring: &Ring, extension: &Ring) -> Self {
         let (power, modulus) = (1u64 << LIFT_BITS, ring.modulus());
-        // The digits represent 2^16 a + k q for a small k. Their sum over -q modulo 2^16 gives k.
+        // The digits represent 2^16 a + k q for a small k. Dividing their sum by -q modulo 2^16
+        // gives -k.
         let inverse = power - inverse_of_odd((modulus % u128::from(power)) as u64, power);
         let correction = |i: usize| {
             let cofactor = (ring.limbs()[i].cofactor % u128::from(power)) as u64;
@@ -192,13 +194,13 @@ impl LiftConstants {
             q.mul(q.mul(limb.cofactor_inverse.value, power as u32), limb.plan.degree_inverse().value)
         };
         let factors = |k: usize| -> [u32; PRODUCT_PRIMES + 1] {
-            // Both 1 / 2^16, and 2^32 for the reduction of sums.
+            // The factor 2^16 is 2^32 for the reduction of sums, times 1 / 2^16.
             let p = extension.limbs()[k].prime();
             let times = |number: u128| p.mul(residue(number, p), power as u32);
             array::from_fn(|i| times(ring.limbs().get(i).map_or(modulus, |limb| limb.cofactor)))
         };
         let shift = |k: usize| {
-            // Minus 2^15 (q / 2^16).
+            // The shift is -2^15 (q / 2^16), which is -q / 2.
             let p = extension.limbs()[k].prime();
             p.neg(p.mul(residue(modulus, p), p.inverse(2)))
         };
@@ -217,8 +219,9 @@ impl QuotientConstants {
         let last = prime(LAST);
         let base: u128 = (0..LAST).map(|k| u128::from(prime(k).value())).product();
         let cofactor = |k: usize| base / u128::from(prime(k).value());
-        // For each extension prime, the factor of the residues of quotients: it makes digits of the
-        // base, and residues over the base's product.
+        // For each extension prime, the factor of a quotient's residues. Modulo the primes of the
+        // base, it turns them into digits. Modulo the last prime, it divides them by the base's
+        // product.
         let digit = |k: usize| {
             let number = if k == LAST { base } else { cofactor(k) };
             prime(k).inverse(residue(number, prime(k)))
@@ -403,9 +406,10 @@ impl Kernel for InnerProduct<'_> {
     }
 }
 
-/// Kernel that computes quotients by q modulo the primes of q. `residues` are, modulo q, the digits
-/// of the product; modulo the base, its residues over q times the digits' factors; modulo the last
-/// prime, minus its residues over q and the base's product, plus half the prime.
+/// Kernel that computes quotients by q modulo the primes of q. `residues` are derived from the
+/// product. Modulo the primes of q, they are the product's digits. Modulo the base, they are the
+/// product's residues over q, times the digits' factors. Modulo the last prime, they are the
+/// product's residues over -q and the base's product, plus half the prime.
 struct Quotient<'a> {
     own: [Modulus; PRODUCT_PRIMES],
     extension: [Modulus; EXTENSION_PRIMES],

@@ -1,8 +1,9 @@
 //! Key switching with a special prime P, the last of a ring's primes.
 //!
-//! Ciphertexts are values. A switch of c at l primes of q takes (l + 1) (l + 2) transforms, 12 at
-//! two primes: l inverse ones of c to its digits, l^2 of digits modulo the other primes, 2 inverse
-//! ones of the sums modulo P, and 2 l of what is subtracted before the division by P. The digit of
+//! Ciphertexts are values. If q has l primes, a switch of c takes (l + 1) (l + 2) transforms, for
+//! example 12 for two primes. These are l inverse transforms of c to its digits, l^2 forward
+//! transforms of digits modulo the other primes, 2 inverse transforms of the sums modulo P, and 2 l
+//! forward transforms of the remainders that are subtracted before the division by P. The digit of
 //! a prime needs no transform modulo this prime: its values are those of c.
 //!
 //! Keys are divided by P in advance, so that the division is one more product in each sum.
@@ -87,7 +88,7 @@ pub(super) fn relinearise<L: WordLanes<W>, const W: usize>(
     }
 }
 
-/// Writes the ciphertext of the phase c s' for the key's secret s'. c are the values in
+/// Writes a ciphertext with the phase c s', where s' is the key's secret. The values of c are in
 /// `scratch.images`.
 fn switch<L: WordLanes<W>, const W: usize>(
     lanes: L,
@@ -136,7 +137,7 @@ fn switch<L: WordLanes<W>, const W: usize>(
                 lanes.run(Forward { tables, prime, from, lift: 0, to });
             }
         }
-        // The remainder minus half, plus a multiple of q.
+        // Subtracts `half` from a remainder, and adds a multiple of q that keeps the word positive.
         let lift = half.div_ceil(q.value()) * q.value() - half;
         for (from, to) in remainders.chunks_exact(degree).zip(sums.chunks_exact_mut(degree)) {
             lanes.run(Forward { tables, prime, from, lift, to });

@@ -64,7 +64,7 @@ pub const AWKWARD: [u32; 18] = [
     0xFFFF_FFFF,
 ];
 
-/// Returns words of which one in `every` is awkward; with 1 all are awkward.
+/// Returns words, one in `every` of which is awkward; if `every` is 1, all are awkward.
 pub fn words(count: usize, every: u64, seed: u64) -> Vec<u32> {
     let mut stream = Stream::new(seed);
     (0..count)

@@ -32,7 +32,7 @@ impl Device {
     pub fn new(ordinal: i32) -> Result<Self> {
         result::init()?;
         let device = device::get(ordinal)?;
-        // SAFETY: the device is valid; any image will do.
+        // SAFETY: the device is valid, and the emulation accepts any image.
         unsafe {
             let context = primary_ctx::retain(device)?;
             ctx::set_current(context)?;
@@ -97,13 +97,13 @@ impl Stream {
 
     pub fn record(&self) -> Event {
         let event = event::create(sys::CUevent_flags::CU_EVENT_DEFAULT).unwrap();
-        // SAFETY: both live.
+        // SAFETY: both handles are valid.
         unsafe { event::record(event, self.0) }.unwrap();
         Event(event)
     }
 
     pub fn wait(&self, event: &Event) -> Result<()> {
-        // SAFETY: both live.
+        // SAFETY: both handles are valid.
         unsafe { stream::wait_event(self.0, event.0, sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT) }
     }
 

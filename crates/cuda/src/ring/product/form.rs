@@ -6,11 +6,12 @@ use crate::driver::Compute;
 /// form takes 4 bytes a residue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Form {
-    /// Words, by integer arithmetic: one multiply-add of 32 x 32 bits into 64.
+    /// Words, multiplied by integer arithmetic with one multiply-add of 32 x 32 bits into 64.
     Words,
-    /// Four planes of 8 bits, by tensor cores: 16 products of bytes.
+    /// Four planes of 8 bits, multiplied by tensor cores with 16 products of bytes.
     Octets,
-    /// Four planes of 7 bits, by tensor cores: 10 products of bytes. For primes below 2^28.
+    /// Four planes of 7 bits, multiplied by tensor cores with 10 products of bytes; for primes
+    /// below 2^28.
     Septets,
 }
 
@@ -22,8 +23,8 @@ impl Form {
     ///
     /// On the data-centre architectures (8.0, 9.0, 10.0) a processor multiplies at least 32 times
     /// as many bytes in its tensor cores as words outside of them. So 16 products of bytes are at
-    /// least twice as fast as one product of words. On the others (8.6, 8.9, 12.0) the ratio is 16:
-    /// 10 products of bytes are faster than one of words, 16 are not.
+    /// least twice as fast as one product of words. On the other architectures (8.6, 8.9, 12.0) the
+    /// ratio is 16: 10 products of bytes are faster than one product of words, but 16 are not.
     pub fn choose(compute: Compute, primes: impl IntoIterator<Item = u32>) -> Self {
         if primes.into_iter().all(|q| Self::Septets.holds(q)) {
             Self::Septets
@@ -84,9 +85,10 @@ impl Form {
 /// Threads that multiply together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Team {
-    /// Warp: any device, and any number of queries.
+    /// One warp, for any device and any number of queries.
     Warp,
-    /// Four warps, whose products run in the background: compute capability 9.0, for many queries.
+    /// Four warps, whose products run in the background; for compute capability 9.0 and many
+    /// queries.
     Warpgroup,
 }
 

@@ -1,4 +1,4 @@
-//! Step `poly_fold`: the plain matrix, transposed, times the leaves of a batch.
+//! Step `poly_fold`: the product of the transposed plain matrix and the leaves of a batch.
 //!
 //! docs/kernels/cuda-product.md describes the layout, the kernels and their overlap.
 
@@ -103,8 +103,8 @@ impl Plain {
     }
 
     /// Stores the whole rows `first` to `first + rows - 1`. `values` begins with them,
-    /// `[row][column][limb][N]`. It may be reused once the work queued here on the main stream has
-    /// run.
+    /// `[row][column][limb][N]`. The buffer may be reused once the work queued here on the main
+    /// stream has run.
     ///
     /// # Errors
     /// [`BackendError::Shape`] if the matrix does not have these rows, or there are too few values.

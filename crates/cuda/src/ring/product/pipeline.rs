@@ -1,12 +1,12 @@
 //! Product of a batch as a graph: chunks of slots, whose transpositions run in parallel with other
 //! chunks' products.
 //!
-//! For each chunk, its leaves are transposed and multiplied, and their sums transposed back, in
-//! this order, on one of a few lanes: a lane is a stream with room for one chunk. Products fill a
-//! device; divided into chunks, they leave gaps for the transpositions of other lanes (GPIR,
-//! section 5.2.2), and each kernel of a chunk reads the output of the one before from the L2 cache.
-//! The launches are recorded once for each number of queries; kernels read the addresses of leaves
-//! and results from a table on the device.
+//! The leaves of each chunk are transposed and multiplied, and the sums are transposed back, in
+//! this order. This happens on one of a few lanes; a lane is a stream with room for one chunk. An
+//! undivided product would fill the device. Products of chunks leave gaps for the transpositions of
+//! other lanes (GPIR, section 5.2.2). Each kernel of a chunk reads the output of the previous
+//! kernel from the L2 cache. The launches are recorded once for each number of queries; kernels
+//! read the addresses of leaves and results from a table on the device.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -34,7 +34,7 @@ pub(super) struct Stored {
 pub(super) struct Pipeline {
     // Dropped before the buffers whose addresses they contain.
     graphs: Mutex<HashMap<usize, Graph>>,
-    /// Stream that graphs are recorded on; they run on the main stream.
+    /// Stream on which graphs are recorded; the graphs run on the main stream.
     recorder: Stream,
     lanes: Vec<Lane>,
     /// Addresses of 64 queries' leaves, then of their results.

@@ -2,7 +2,7 @@
 
 use super::form::{Form, Team};
 
-/// Terms of a step: the layout keeps them together.
+/// Number of terms of a step, which the layout keeps together.
 pub(super) const STEP: usize = 32;
 /// Slots of a block of the transposing kernels.
 pub(super) const SLOTS: usize = 32;
@@ -28,7 +28,7 @@ const MOST_SIDE: usize = 4;
 /// Maximum size of a chunk's leaves, and of its sums, in bytes: written data must be read again
 /// before it leaves the L2 cache. A single block of slots may exceed it.
 const CHUNK_BYTES: usize = 16 << 20;
-/// Least number of chunks of a prime's slots, so that chunks overlap.
+/// Minimum number of chunks of a prime's slots, so that chunks overlap.
 const CHUNKS: usize = 4;
 
 /// Shape of a product: a matrix of `rows` rows and `terms` columns for each slot.
@@ -56,8 +56,8 @@ impl Shape {
         self.rows.checked_mul(self.steps())?.checked_mul(STEP)
     }
 
-    /// Returns the team that multiplies this many queries. A warpgroup has 64 rows and 64 columns:
-    /// with far fewer, warps waste less.
+    /// Returns the team that multiplies this many queries. A warpgroup computes 64 rows and 64
+    /// columns. If there are far fewer rows or queries, warps waste less work.
     pub fn team(self, queries: usize) -> Team {
         let many = self.warpgroups && queries > FEW_QUERIES && self.rows > FEW_ROWS;
         if many && self.form.of_warpgroups().is_some() { Team::Warpgroup } else { Team::Warp }
@@ -95,7 +95,8 @@ impl Shape {
         let height = self.form.octets() * 8;
         let stages = |rows: usize| STAGES * rows * height * STEP_BYTES;
         let panel = |rows| shared_bytes.saturating_sub(stages(rows)) / (columns * GROUP * STEP_BYTES);
-        // The most rows of warps that leave shared memory for enough of the columns.
+        // The largest number of rows of warps that leaves shared memory for enough steps of the
+        // columns.
         let most = self.rows.div_ceil(height).min(MOST_WARPS / columns).min(MOST_SIDE);
         let rows = (1..=most).rev().find(|&rows| panel(rows) >= self.steps().min(MOST_PANEL / 2));
         let rows = rows.unwrap_or(1);
@@ -125,9 +126,9 @@ impl Shape {
 /// Arrangement of the warps of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Block {
-    /// Warps beside each other, for 16 columns each.
+    /// Number of warps side by side, each for 16 columns.
     pub columns: usize,
-    /// Warps below each other.
+    /// Number of warps one below the other.
     pub rows: usize,
     /// Steps of columns in shared memory.
     pub panel: usize,

@@ -8,8 +8,8 @@ use spirea_math::{Modulus, Ring};
 use super::*;
 use crate::driver::Device;
 
-/// Primes of the parameter sets: the largest prime of `fast`, of `small` and of `onion`, and a
-/// smaller one of each ring.
+/// Primes of the parameter sets `fast`, `small` and `onion`: for each set, the largest prime and a
+/// smaller prime of its ring.
 const FAST: [u32; 2] = [536_608_769, 531_628_033];
 const SMALL: [u32; 2] = [1_073_692_673, 1_073_668_097];
 const ONION: [u32; 2] = [134_176_769, 67_043_329];

@@ -42,7 +42,7 @@ fn keys_that_nobody_uses_expire_in_memory_and_on_disk() {
     assert_eq!(fixture.seen.alive(), 1);
     let KeyEvents { memory, disk, .. } = fixture.engine.key_events();
     assert_eq!([memory, disk], [Departures { evicted: 0, expired: 1 }; 2]);
-    // If registered again, keys begin a new period.
+    // If keys are registered again, their expiry period begins again.
     assert_eq!(fixture.register(&keys(2)), unused);
     *time.lock().unwrap() += 29 * DAY;
     assert!(fixture.knows(unused) && fixture.knows(used));
@@ -69,7 +69,7 @@ fn keys_expire_by_their_last_use_also_after_a_restart() {
     let fixture = by_clock(&options, &time);
     assert_eq!((fixture.usage()[1].0, files(folder.path())), (1, 1));
     assert!(!fixture.knows(unused) && fixture.knows(used));
-    // After the clock is set back, nothing is older.
+    // After the clock is set back, no keys count as expired.
     drop(fixture);
     *time.lock().unwrap() -= 1000 * DAY;
     assert!(by_clock(&options, &time).knows(used));
@@ -90,7 +90,7 @@ fn a_client_displaces_its_own_keys_and_nobody_else_s() {
         client: ClientBudget { disk_bytes: Some(2 * set_bytes()), ..ClientBudget::default() },
         ..on_disk(folder.path(), 8)
     };
-    // Half of the total limit by default.
+    // By default, the limit of a client is half of the total limit.
     let half = self::in_memory(4);
     for options in [in_memory, by_number, on_disk, half] {
         let fixture = Fixture::new(&options);

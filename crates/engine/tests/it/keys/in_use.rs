@@ -12,7 +12,7 @@ use spirea_specimens::{VERSION, gate, no_hook};
 
 use super::fixture::{Fixture, both, database, in_memory, publish, register, set_bytes, submit};
 
-/// Reservation that counts turns and has, or has not, room for keys.
+/// Reservation that counts turns, and whose room for keys a test sets.
 #[derive(Default)]
 struct Counted {
     turn: Mutex<()>,
@@ -76,7 +76,7 @@ fn keys_that_are_evicted_while_in_use_are_used_to_the_end() {
         go.send(()).unwrap();
         assert_eq!(runtime.block_on(ticket).unwrap().answers[0][0][0], 1);
     }
-    // But no longer.
+    // After the answers, the evicted keys are dropped.
     assert_eq!(fixture.seen.alive(), 1);
 }
 

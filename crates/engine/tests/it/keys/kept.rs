@@ -19,7 +19,7 @@ fn the_least_recently_used_leave_memory_first() {
     let c = fixture.register(&keys(3));
     assert_eq!([a, b, c].map(|keys| fixture.knows(keys)), [true, false, true]);
     assert_eq!((fixture.usage()[0], fixture.seen.alive()), ((2, 2 * PREPARED), 2));
-    // Their client uploads them again.
+    // The client of the evicted keys uploads them again.
     assert_eq!(fixture.register(&keys(2)), b);
     assert_eq!([a, b, c].map(|keys| fixture.knows(keys)), [false, true, true]);
 }
@@ -77,7 +77,8 @@ fn a_restart_keeps_keys_and_the_order_of_their_use() {
         let fixture = Fixture::new(&both(folder.path()));
         [1, 2, 3].map(|client| fixture.register(&keys(client)))
     };
-    // Times far enough apart for any file system, with the second as the latest.
+    // Sets times that are far enough apart for any file system. The second file has the latest
+    // time.
     for (client, age) in [(1, 20), (2, 0), (3, 40)] {
         let file = File::options().append(true).open(file_of(folder.path(), client).unwrap()).unwrap();
         file.set_modified(SystemTime::now() - Duration::from_secs(age)).unwrap();
@@ -87,7 +88,8 @@ fn a_restart_keeps_keys_and_the_order_of_their_use() {
     assert_eq!(fixture.ask(hashes[0]).unwrap(), 1);
     drop(fixture);
 
-    // Less room than before: the first has been used again, and the third is the oldest.
+    // There is room for two sets only. The first was used again, and the third is the oldest, so
+    // the third is removed.
     let fixture = Fixture::new(&on_disk(folder.path(), 2));
     assert_eq!((fixture.usage()[1].0, files(folder.path())), (2, 2));
     assert_eq!(hashes.map(|keys| fixture.knows(keys)), [true, true, false]);
@@ -114,8 +116,8 @@ fn damaged_files_are_thrown_away_and_their_keys_unknown() {
         assert_eq!(fixture.register(&keys(1)), hash);
         assert!(fixture.knows(hash));
     }
-    // The file is removed behind the registry's back: the keys are unknown, and stored again when
-    // they are registered again.
+    // The file is removed without the registry's knowledge. The keys are then unknown, and are
+    // stored again when they are registered again.
     let fixture = Fixture::new(&options);
     std::fs::remove_file(&path).unwrap();
     assert_eq!(fixture.register(&keys(1)), hash);

@@ -41,7 +41,8 @@ fn what_are_no_keys_is_refused_and_what_names_none_is_unknown() {
         let error = submit(&fixture.engine, "test", &VERSION, keys, queries(1)).map(drop).unwrap_err();
         assert!(matches!(error, EngineError::UnknownKeys) && !error.accepted(), "{error}");
     }
-    // A query for another version gets that error first: its client will make new keys anyway.
+    // A query for another version gets the error about the version, not about the keys: its client
+    // will make new keys anyway.
     let stale =
         submit(&fixture.engine, "test", &Version::new([9; 32]), Some(KeysHash::new([7; 32])), queries(1))
             .map(drop)
@@ -105,11 +106,12 @@ fn keys_serve_every_version_that_needs_their_form() {
     let next = publish(Version::new([2; 32]), NaiveBackend.id(), 0);
     assert_eq!(ask(&fixture.engine, "test", Version::new([2; 32]), hash).unwrap(), 1);
     assert_eq!((fixture.seen.prepared(), next.prepared()), (1, 0));
-    // The same version on another backend.
+    // Publishes the same version on another backend.
     let elsewhere = publish(Version::new([2; 32]), BackendId::unique(), 0);
     assert_eq!(ask(&fixture.engine, "test", Version::new([2; 32]), hash).unwrap(), 1);
     assert_eq!((next.prepared(), elsewhere.prepared()), (0, 1));
-    // A version that takes other keys does not know these; versions that took them still do.
+    // A version that takes keys of another form does not know these keys. Versions that took these
+    // keys still know them.
     publish(Version::new([3; 32]), BackendId::unique(), 1);
     assert!(matches!(
         ask(&fixture.engine, "test", Version::new([3; 32]), hash),

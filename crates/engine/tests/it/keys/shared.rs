@@ -41,7 +41,7 @@ fn keys_that_one_server_registered_answer_on_another() {
     let [one, other] = [(); 2].map(|()| server(&options, &store));
     let hash = one.register(&keys(1));
     assert_eq!(*store.expiries.lock().unwrap(), [options.expiry]);
-    // Fetched once, then found in memory.
+    // The keys are fetched once from the shared store, and then found in memory.
     assert_eq!([other.ask(hash).unwrap(), other.ask(hash).unwrap()], [1, 1]);
     assert_eq!(*store.limits.lock().unwrap(), [set_bytes() as usize]);
     assert!(!other.knows(KeysHash::new([7; 32])));

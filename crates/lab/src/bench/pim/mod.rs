@@ -20,7 +20,7 @@ use spirea_pim_figures::{Figure, RECORD_BYTES, Shared, comparisons, figures, rec
 /// tasklet in the simulation.
 const TASKLETS: [u32; 8] = [1, 2, 4, 8, 11, 12, 16, 24];
 const BLOCKS: u32 = 50;
-/// Sizes in GiB of the tables for which passes shared by queries are priced.
+/// Sizes, in GiB, of the tables for which the gain by passes that queries share is computed.
 const SHARED_SIZES: [f64; 2] = [1.0, 8.0];
 
 /// Options of `spirea-lab bench pim`.
@@ -30,13 +30,13 @@ pub struct PimOptions {
     /// from the device program; launch, CPU and GPU as in paper).
     #[arg(long, default_value = "paper")]
     profile: Profile,
-    /// A file of parameters instead, in the form of crates/pim/profiles/paper.toml.
+    /// File of parameters, in place of --profile, in the form of crates/pim/profiles/paper.toml.
     #[arg(long, value_name = "FILE", conflicts_with = "profile")]
     parameters: Option<PathBuf>,
     /// Folder for drawings: comparisons.svg, and one for each of IM-PIR's Figures 9 to 12.
     #[arg(long, value_name = "DIR")]
     plots: Option<PathBuf>,
-    /// Also time the emulation on a table of so many MiB, beside the CPU backend.
+    /// Also time the emulation on a table of this many MiB, beside the CPU backend.
     #[arg(long, value_name = "MIB")]
     emulate_mib: Option<usize>,
     /// DPUs of the emulated machine.
@@ -45,7 +45,7 @@ pub struct PimOptions {
     /// Threads of the emulation and of the CPU backend; 0 for all.
     #[arg(long, default_value = "0", requires = "emulate_mib")]
     threads: spirea_console::threads::Threads,
-    /// Timed runs of the emulation, after one that does not count.
+    /// Number of timed runs of the emulation, after one warm-up run.
     #[arg(long, default_value_t = 5, requires = "emulate_mib")]
     runs: usize,
     /// One JSON object a line.
@@ -53,7 +53,7 @@ pub struct PimOptions {
     json: bool,
 }
 
-/// A value of the paper, for programs.
+/// A value of the paper with the model's value, as a line of JSON.
 #[derive(Serialize)]
 struct ComparisonLine<'a> {
     name: &'static str,
@@ -71,7 +71,7 @@ struct ComparisonLine<'a> {
     within: bool,
 }
 
-/// A point of a figure, for programs.
+/// A point of a figure, as a line of JSON.
 #[derive(Serialize)]
 struct PointLine<'a> {
     name: &'static str,
@@ -85,7 +85,7 @@ struct PointLine<'a> {
     y_label: &'a str,
 }
 
-/// The closed form compared with the simulation, for programs.
+/// The closed form compared with the simulation, as a line of JSON.
 #[derive(Serialize)]
 struct SimulationLine<'a> {
     name: &'static str,
@@ -98,7 +98,7 @@ struct SimulationLine<'a> {
     bound: &'static str,
 }
 
-/// Gain by passes that queries share, for programs.
+/// Gain by passes that queries share, as a line of JSON.
 #[derive(Serialize)]
 struct SharedLine<'a> {
     name: &'static str,

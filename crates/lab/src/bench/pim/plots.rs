@@ -41,7 +41,7 @@ fn stated(number: &str, comparisons: &[Claim]) -> String {
     let values = statements.iter().flat_map(|&(part, name)| {
         let rows = comparisons.iter().filter(move |row| row.what.contains(part));
         rows.map(move |row| match name {
-            // A line with seven shares has no room for more.
+            // A line with seven shares has no room for names and deviations.
             "" => format!("{:.1} ({:.1})", row.ours, row.paper),
             _ => format!("{name} {:.2} (paper {:.2}, {})", row.ours, row.paper, row.deviation_text()),
         })

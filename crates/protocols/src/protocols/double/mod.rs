@@ -5,8 +5,8 @@
 //! holds these bytes for the rows of one unit, and a second query selects the wanted unit's column.
 //!
 //! The *fixed* rows of the second matrix come from the hint, so they depend on the database alone.
-//! The client downloads their own hint, 7 MB for each byte of a unit, independent of the database's
-//! size. The *moving* rows come from the answer, so they depend on the query. Their hint
+//! The client downloads the hint of these rows, 7 MB for each byte of a unit, independent of the
+//! database's size. The *moving* rows come from the answer, so they depend on the query. Their hint
 //! is computed and sent with the answer, 5 KiB for each byte of a record. Steps: `scalar_fold`,
 //! `reinterpret`, `scalar_fold`.
 //!

@@ -24,7 +24,8 @@ impl Params {
         self.0.second()
     }
 
-    /// Returns the bound of the fixed rows, whose hint clients keep, for every content.
+    /// Returns log2 of the failure bound of the fixed rows, whose hint clients keep, for every
+    /// content.
     fn fixed_log2(&self) -> f64 {
         self.0.fixed_bound_log2(Knowledge::Matrix, self.0.hint_bits, 1.0)
     }
@@ -113,8 +114,9 @@ mod tests {
     use crate::protocol::Protocol as _;
     use crate::registry::ProtocolParams;
 
-    /// 12.5 MiB for each byte of a unit become 6.6, and the bound on failures rises by less than a
-    /// thousandth of a bit: it is that of the words that are rounded between the folds.
+    /// A rounded hint has 6.6 MiB instead of 12.5 MiB for each byte of a unit. The failure bound
+    /// rises by less than a thousandth of a bit, because the words rounded between the folds
+    /// dominate it.
     #[test]
     fn rounded_hints_leave_the_bound_as_it_is() {
         for set in ["module-1280", "module-1536"] {
@@ -153,8 +155,8 @@ mod tests {
                     let name = format!("{}, 2^{power} records of {record_bytes} bytes", set.name());
                     assert_eq!([bound.claim, worst.claim], [Claim::Bound; 2]);
                     assert!(bound.log2 <= MAX_FAILURE_LOG2 && bound.log2 < worst.log2, "{name}: {bound}");
-                    // Words of the fixed rows keep one more bit than the average counts.
-                    // The average counts rounded answers as noise, the bound at their maximum.
+                    // Words of the fixed rows keep one more bit than `average` assumes. `average`
+                    // counts the rounding of answers as noise, and the bound counts its maximum.
                     let least = 1.03 * average(moving);
                     let most = 0.9 * average(second.fixed_rows() + moving) + 10.0;
                     assert!((least..most).contains(&bound.log2), "{name}: {bound}, {least} to {most}");

@@ -100,7 +100,7 @@ impl Params {
         fs::write(files.server, fixed).map_err(ProtocolError::Write)
     }
 
-    /// Computes the hint of the fixed rows. Each of its rows depends on every changed unit.
+    /// Computes the hint of the fixed rows. Each row of this hint depends on every changed unit.
     ///
     /// # Errors
     /// Those of the backend; [`ProtocolError::Write`].

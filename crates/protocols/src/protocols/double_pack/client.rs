@@ -70,7 +70,8 @@ impl IndexClient for Client {
         let (first, secret) = self.first.encrypt_blinded(column, rng);
         let second = self.second.encrypt_blinded_under(&secret, group, rng);
         let (ciphertext, _) = self.ring.query_of_secret(&secret, 0, rng);
-        // The public matrix has whole blocks of columns; bodies beyond the groups meet no data.
+        // The public matrix has whole blocks of columns. Bodies after the last group would multiply
+        // no data, so they are not sent.
         let query = self.params.layout().join(&[first.bodies], &second.bodies[..grid.groups], &ciphertext);
         let state = State { offset: Zeroizing::new(offset), first: first.factor, second: second.factor };
         Ok(Prepared { queries: vec![query], state })

@@ -88,8 +88,8 @@ pub struct Params<S> {
     pub shares: S,
     /// Positions of the records: a unit is a row, and a column has one unit.
     pub grid: Grid,
-    /// Number of bins of equally many consecutive rows, including rows after the last record. A
-    /// query has a key for each bin. Omitted in JSON if 1.
+    /// Number of bins. All bins have the same number of consecutive rows, so rows without records
+    /// may follow the last record. A query has a key for each bin. Omitted in JSON if 1.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub bins: usize,
 }
@@ -224,7 +224,8 @@ impl<S: Shares> Parameters for Params<S> {
 
     fn sizes(&self) -> Sizes {
         Sizes {
-            // Saturates on every word size, for parameters that are being validated.
+            // Saturates instead of overflowing on any word size, because the parameters may not be
+            // validated yet.
             query_bytes: self.bins.saturating_mul(self.domain().key_bytes()),
             answer_bytes: self.bins.saturating_mul(self.layout().answer_bytes()),
             hint_bytes: 0,

@@ -97,7 +97,7 @@ impl<S: Shares, B: ShareBackend> Rows for RecordRows<S, B> {
 }
 
 impl<S: Shares, B: ShareBackend> RecordRows<S, B> {
-    /// Returns the bins of which a share has rows.
+    /// Returns the bins in which a share has rows.
     fn met(&self, share: Share) -> Range<usize> {
         let layout = self.params.layout();
         let rows = share.records(layout);

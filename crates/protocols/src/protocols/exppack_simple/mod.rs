@@ -5,9 +5,10 @@
 //! The server expands it to one ciphertext for each entry, and multiplies these by the matrix that
 //! is the client's hint in SimplePIR. Steps: `scalar_fold`, `expand`, `pack`, `mod_switch`.
 //!
-//! The records may lie in bins, from each of which a query brings one. The matrices of the bins lie
-//! below each other. A query has a unit vector for each bin, over columns of the public matrix of
-//! their own, all under one secret. Rows of several bins are packed into one ciphertext.
+//! The records may lie in bins; then a query retrieves one record of each bin. The matrices of the
+//! bins lie below each other. A query has a unit vector for each bin. Each of these vectors has a
+//! separate public matrix; all have one secret. Rows of several bins are packed into one
+//! ciphertext.
 //!
 //! A column is a unit. A record that is taller than the matrix takes several columns, and its query
 //! contains a query for each of them, under separate secrets.

@@ -78,11 +78,12 @@ impl PackedProtocol for ExppackSimple {
     }
 }
 
-/// Maximum number of columns of all bins, which is that of the words in an encrypted unit vector.
+/// Maximum number of columns of all bins together, which is also the number of words in the bins'
+/// encrypted unit vectors under one secret.
 const MAX_COLUMNS_OF_BINS: u128 = 1 << 22;
 
-/// Returns the number of rows of which a unit has a multiple. A packed ciphertext has no rows of
-/// two units, unless the units are of bins, which share ciphertexts.
+/// Returns the number that must divide the number of rows of a unit. A packed ciphertext never has
+/// rows of two units, except for units of different bins, which share ciphertexts.
 fn multiple_of_rows(bins: usize) -> usize {
     if bins == 1 { RingSet::DEGREE } else { PANEL_ROWS }
 }

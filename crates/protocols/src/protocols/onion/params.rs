@@ -97,7 +97,7 @@ impl Parameters for Params {
     }
 
     fn validate(&self) -> Result<(), ProtocolError> {
-        /// Far more than fit in any memory.
+        /// Maximum number of groups: far more than fit in any memory.
         const MAX_GROUPS: usize = 1 << 24;
         self.grid.validate(Spread::Rows)?;
         let set = onion_set(&self.ring)
@@ -118,7 +118,8 @@ impl Parameters for Params {
         self.ring_shape().key_shape()
     }
 
-    /// Returns the number of bits of a unit's number: no part of a query has a blinding factor.
+    /// Returns the number of bits of a unit's number, because no part of a query has a blinding
+    /// factor.
     fn combined_answer_bits(&self) -> f64 {
         ((self.grid.columns * self.grid.groups) as f64).log2()
     }

@@ -153,8 +153,8 @@ impl<B: RingBackend> Rows for PolynomialRows<B> {
     }
 }
 
-/// Splits bytes into numbers of `bits` bits each, lowest bit first, without gaps; after the end
-/// come zeros.
+/// Splits bytes into numbers of `bits` bits each, lowest bit first, without gaps. Zeros follow the
+/// last byte.
 pub(super) fn split_bits(bytes: &[u8], bits: u32) -> impl Iterator<Item = u64> {
     let (mut bytes, mut pending, mut count) = (bytes.iter(), 0u64, 0);
     std::iter::repeat_with(move || {

@@ -69,7 +69,8 @@ impl Params {
         PanelLayout::covering(self.rows, self.columns).expect("validated parameters have a layout")
     }
 
-    /// Returns log2 of a bound for every database, if the hint has `hint_bits` bits a word.
+    /// Returns log2 of a bound on the probability that an error exceeds the fraction `share` of the
+    /// tolerated error, for every database. The hint has `hint_bits` bits a word.
     fn exceedance_log2(&self, hint_bits: u32, share: f64) -> f64 {
         let hint = HintRounding { entries: self.lwe_set().degree(), bits: hint_bits };
         noise::exceedance_log2(self.columns, hint, ROUNDED_BITS, self.record_bytes, share)
@@ -87,7 +88,8 @@ impl Params {
         QueryLayout { first, dropped_bits: 0, second: 0, ciphertext: 0 }
     }
 
-    /// Returns the number of columns that a record takes: the ciphertext columns of a query.
+    /// Returns the number of columns that a record takes, which is the number of encrypted unit
+    /// vectors in a query.
     pub fn record_columns(&self) -> usize {
         self.record_bytes.div_ceil(self.rows)
     }
@@ -293,13 +295,13 @@ mod tests {
                 assert!(fewer.validate().unwrap_err().to_string().contains("decode wrongly"));
             }
         }
-        // Wide matrices of large records leave less to the rounding.
+        // In wide matrices of large records, less of the tolerated error is left for the rounding.
         let wide = |columns, record_bytes| {
             let params = Params { columns, record_bytes, rows: 1 << 20, ..chosen(1, 1) };
             params.with_hint(HintForm::Rounded).hint_bits
         };
         assert_eq!([wide(1 << 15, 1), wide(1 << 20, 1), wide(1 << 20, 1 << 10)], [17, 18, 20]);
-        // A GiB: 131 MB of words become 69.6 MB.
+        // For 1 GiB, rounding reduces a hint of 131 MB to 69.6 MB.
         let gibibyte = Params { rows: 25_600, columns: 41_984, ..chosen(1 << 22, 256) };
         let whole = Params { hint_bits: 32, ..gibibyte.clone() };
         assert_eq!([whole, gibibyte].map(|params| params.sizes().hint_bytes), [131_072_000, 69_632_000]);
@@ -312,7 +314,7 @@ mod tests {
         let json = serde_json::to_string(&params).unwrap();
         assert!(!json.contains("hint") && params.hint_bits == 32, "{json}");
         assert_eq!(serde_json::from_str::<Params>(&json).unwrap(), params);
-        // Whatever follows such parameters has whole hints too.
+        // Parameters that are derived from these have whole hints too.
         assert_eq!(params.choice().hint, HintForm::Whole);
         assert_eq!(chosen(1000, 100).choice().hint, HintForm::Rounded);
     }

@@ -42,14 +42,16 @@ impl Protocol for Params {
             })
         };
         let split = (1..=Self::MAX_RECORD_COLUMNS).map(|k| shape(record_bytes.div_ceil(k), 1, k as u64));
-        // Heights of whole records, in steps of a sixteenth: finer steps gain nothing.
+        // Candidates for the number of whole records in a column, in steps of a sixteenth. Finer
+        // steps gain nothing.
         let shared = std::iter::successors(Some(2u64), |&share| Some(share + share.div_ceil(16)))
             .take_while(|&share| share < 2 * records && u128::from(share) * (record_bytes as u128) < 1 << 40)
             .map(|share| shape(record_bytes * share.min(records) as usize, share.min(records), 1));
         let cost = |params: &Self| LookupCost::new(params.sizes(), (params.rows * params.columns) as f64);
-        // Chooses by whole hints and rounds then, so that a table has one shape in both forms and a
-        // rounded hint half the bytes. Chosen by the rounded hint, a matrix of 1 GiB would be a
-        // fifth taller, and so its hint, to save an eighth of the query.
+        // Chooses the shape for a whole hint, and rounds the hint afterwards. A table therefore has
+        // one shape in both forms, and a rounded hint has half the bytes. If the shape were chosen
+        // for a rounded hint, a matrix of 1 GiB and its hint would be a fifth taller, which would
+        // save only an eighth of the query.
         let valid = split.chain(shared).flatten().filter(|params| params.validate().is_ok());
         let chosen = preferred(choice.prefer, valid.map(|params| (cost(&params), params)));
         chosen.map(|params| params.with_hint(choice.hint)).ok_or_else(|| {

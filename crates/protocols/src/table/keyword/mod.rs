@@ -6,9 +6,9 @@
 //! [`MAX_ENTRIES`]. Since an entry contains its whole tag, buckets can be rebuilt from a table
 //! alone, with another number, size or places, without its keys.
 //!
-//! The two hashes have separate hash keys. Tags keep theirs while the table is rebuilt from itself.
-//! A contributor of keys could search for keys that crowd one bucket. Every build therefore draws a
-//! new hash key for places, which nobody knows before the content of the table is fixed.
+//! The two hashes have separate hash keys. Tags keep their hash key while the table is rebuilt from
+//! itself. A contributor of keys could search for keys that crowd one bucket. Every build therefore
+//! draws a new hash key for places, which nobody knows before the content of the table is fixed.
 
 mod bucket;
 

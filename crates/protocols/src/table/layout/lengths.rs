@@ -32,8 +32,8 @@ impl Lengths {
         self.counts.iter().copied().enumerate().filter(|&(_, count)| count > 0)
     }
 
-    /// Returns the lengths without the longest `1/share` of the values, rounded down: below `share`
-    /// values, none is omitted.
+    /// Returns the lengths without the longest `1/share` of the values, rounded down. If there are
+    /// fewer than `share` values, none is omitted.
     pub fn without_longest(&self, share: u64) -> Self {
         let mut left = self.values() - self.values() / share;
         let mut kept = Self::default();

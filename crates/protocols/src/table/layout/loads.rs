@@ -12,7 +12,7 @@ pub struct Loads {
 /// A table divided into buckets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cut {
-    /// Bytes of a bucket's payload: those of the shape, unless a single unit needs more.
+    /// Bytes of a bucket's payload: as many as in the shape, unless a single unit needs more.
     pub payload_bytes: usize,
     /// The widths of the buckets.
     pub widths: Widths,
@@ -45,7 +45,8 @@ impl Loads {
             most += most.div_ceil(8);
         }
         let buckets = self.widths(most).count().max(shape.buckets as usize);
-        // Searches the least fill that suffices: `most` does, and values up to `more` do not.
+        // Searches for the smallest fill that suffices: `most` suffices, and fills up to `more` do
+        // not.
         let (mut fill, mut more) = (most, 0);
         while fill - more > 1 {
             let middle = more.midpoint(fill);

@@ -20,8 +20,9 @@ const ROOM: usize = 8;
 /// Maximum growth of a table by inclusion proofs before a record takes more rows.
 const PROOF_GROWTH: f64 = 1.08;
 
-/// Average width of a bucket, in units. With fewer units, buckets end further from where they are
-/// full. With more, one byte could not hold the widths of buckets that are wider than the average.
+/// Average width of a bucket, in units. With fewer units, the boundary of a bucket is further from
+/// the point at which the bucket is full. With more units, one byte could not hold the widths of
+/// buckets that are wider than the average.
 const MEAN_WIDTH: u64 = 96;
 
 /// Cost of a bucket's byte for a client, in bytes that a server scans. Decoding a byte reads 5 KiB
@@ -32,7 +33,7 @@ const CLIENT_COST: f64 = 4.0 * 5120.0;
 const WIDTH_COST: f64 = 7000.0;
 
 /// Bytes of a unit if units are the coefficients of a ring's polynomials. Protocols with such units
-/// cannot use the rest of a unit that records leave.
+/// cannot use the remainder of a unit that records do not fill.
 const UNIT: usize = RingSet::DEGREE;
 
 /// Overhead of a bucket.
@@ -118,8 +119,8 @@ impl Shape {
     /// look-up among the shapes that pad the table at most [`SPARSE`] times. If there are none, it
     /// minimises the growth by padding.
     ///
-    /// The same shape serves every protocol: filling a unit of 4096 bytes counts as well as being
-    /// small, and every size has a candidate that fills its unit.
+    /// The same shape serves every protocol. The cost favours small records, and records that fill
+    /// units of 4096 bytes. Every size has a candidate that fills its unit.
     ///
     /// Buckets are filled in order, and a bucket ends when the next unit does not fit. The average
     /// loss at its end is half of the load of the unit in which a random byte lies: half of the
@@ -130,8 +131,8 @@ impl Shape {
         };
         let (total, squares) = (sum(|bytes| bytes), sum(|bytes| bytes * bytes));
         let longest = framing.entry(lengths.longest());
-        // Whole numbers of the longest entry, since entries of one length leave no smaller gaps to
-        // fill.
+        // Tries fills that are multiples of the longest entry, because entries of one length leave
+        // no smaller gaps to fill.
         let fills = successors(Some(1usize), |&entries| Some(entries + (entries / 2).max(1)))
             .map(|entries| (entries * longest) as f64);
         let of_fill = |fill: f64| {
@@ -267,7 +268,8 @@ mod tests {
         (records, in_record as usize * row_bytes + framing.beside(records))
     }
 
-    /// Returns the same of a keyed table, with the buckets that its entries' places make.
+    /// Returns the number of records and the bytes of each for a keyed table, whose buckets follow
+    /// from the places of its entries.
     fn records_of_buckets(proof: fn(u64) -> usize) -> (u64, usize) {
         let framing = Framing::keyed(proof);
         let shape = Shape::choose(&std::iter::repeat_n(GIBIBYTE.1, GIBIBYTE.0 as usize).collect(), &framing);
@@ -290,7 +292,7 @@ mod tests {
         Some(params.matrix_bytes() + params.server_bytes() + params.sizes().hint_bytes)
     }
 
-    /// Growth of what a build stores, in percent, for index tables of [`GIBIBYTE`]
+    /// Growth of the stored bytes by inclusion proofs, in percent, for index tables of [`GIBIBYTE`]
     /// (docs/updates.md).
     const GROWTH: [(&str, f64); 9] = [
         ("simple", 7.5),
@@ -304,7 +306,8 @@ mod tests {
         ("dpf-sum", 7.0),
     ];
 
-    /// Computes the sizes only. A description has some 43 bytes for each root.
+    /// Computes the sizes without building tables. Counts 43 bytes for each root: a root stands in
+    /// the table and in the manifest.
     #[test]
     fn proofs_of_a_gibibyte_of_short_values_take_what_is_documented() {
         let [without, with]: [fn(u64) -> usize; 2] = [|_| 0, Proofs::bytes_of];

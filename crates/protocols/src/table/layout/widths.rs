@@ -52,8 +52,8 @@ impl Widths {
         self.ends().map(|end| above(unit + 1, end) & 1).sum()
     }
 
-    /// Returns the first row after the end of each bucket, of `rows` rows, at most 2^40, if row i
-    /// is in unit floor(i units / rows).
+    /// Returns the first row after the end of each bucket. The table has `rows` rows, at most 2^40,
+    /// and row i is in unit floor(i units / rows).
     pub(crate) fn row_ends(&self, rows: u64) -> impl Iterator<Item = u64> + Clone {
         let units = self.units();
         self.ends().map(move |end| (end * rows).div_ceil(units))

@@ -1,5 +1,6 @@
 //! Redemption of private tokens: a request of an Apple client is admitted by a token that an issuer
-//! signed without seeing it. A token is spent once. The same file makes this server an issuer.
+//! signed without seeing it. A token is spent once. If the file that lists the issuers' keys also
+//! lists private keys, this server is an issuer.
 
 mod spent;
 

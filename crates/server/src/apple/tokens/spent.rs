@@ -7,10 +7,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// First bytes of a file of spent tokens.
 const MAGIC: [u8; TAG_BYTES] = *b"spirea spent v1\n";
-/// Bytes that stand for a nonce.
+/// Length of a nonce's hash, in bytes.
 const TAG_BYTES: usize = 16;
 
-/// Hash of a nonce, short enough to keep millions. Two nonces of honest clients do not share one.
+/// Hash of a nonce. It is so short that a server can keep millions of them. Nonces of honest
+/// clients do not collide.
 type Tag = [u8; TAG_BYTES];
 
 /// Reason why a token is not spent.
@@ -95,7 +96,7 @@ impl Spent {
         }
         let length = state.length;
         if let Err(error) = state.file.write_all(&tag) {
-            // The rest of a tag that was written in part would displace all tags after it.
+            // A partially written tag would shift all tags after it.
             state.file.set_len(length)?;
             state.file.seek(SeekFrom::Start(length))?;
             return Err(error.into());
@@ -169,7 +170,7 @@ mod tests {
         spent.spend(&nonce(1), 2).unwrap();
         assert!(matches!(spent.spend(&nonce(2), 2), Err(SpendError::Full)));
         assert!(matches!(spent.spend(&nonce(1), 2), Err(SpendError::Twice)));
-        // More room.
+        // The limit rises.
         spent.spend(&nonce(2), 3).unwrap();
         drop(spent);
         let spent = Spent::open(&path).unwrap();

@@ -12,7 +12,8 @@ use crate::repository::tests::{backend, base, changes, copy, interrupted, open};
 const NAME: &str = "rows";
 const TRUST: Trust<'_> = Trust { name: NAME, key: None, disk: None };
 
-/// A change of what a publisher sends, given its name: `record`, `manifest`, or a file's.
+/// Function that falsifies what a publisher sends. Its first argument is `record`, `manifest`, or
+/// the name of a file.
 type Lie<'a> = &'a dyn Fn(&str, Vec<u8>) -> Vec<u8>;
 
 /// The folder of a repository as a publisher. It counts the bytes of files that it sends, and can
@@ -129,7 +130,7 @@ fn a_follower_has_the_publisher_s_records_bases_and_deltas() {
         let current = pair.follower.current().unwrap();
         current.snapshots().for_each(|snapshot| snapshot.verify(&Silent).unwrap());
     }
-    // A restart finds the same version, and so does a follower that begins now.
+    // The version is the same after a restart, and for a follower that starts now.
     let Pair { folder, publisher, follower } = pair;
     let path = follower.folder().to_path_buf();
     drop(follower);
@@ -184,7 +185,7 @@ fn a_lying_publisher_changes_nothing() {
         ("record", &|_, bytes| flipped(bytes, 60)),
         ("record", &|_, _| Vec::new()),
         ("record", &|_, bytes| renumbered(&bytes, &|record| record.sequence = 1)),
-        // A base and a delta that do not belong together, and a delta for a base.
+        // The first record names a delta as its base; the second names a base as its delta.
         ("record", &|_, bytes| renumbered(&bytes, &|record| record.base = record.delta.unwrap())),
         ("record", &|_, bytes| renumbered(&bytes, &|record| record.delta = Some(record.base))),
         ("manifest", &|_, bytes| flipped(bytes, 600)),
@@ -234,7 +235,7 @@ fn with_a_key_only_its_signatures_are_followed() {
         assert!(pair.follower.current().is_none());
     }
     let pair = Pair::new(Some(PrivateKey::from_bytes(&own)));
-    // A signed version under a higher number would hide those between.
+    // A signed version under a higher number would hide the versions between.
     let raised = |name: &str, bytes: Vec<u8>| match name {
         "record" => {
             let mut record = StoredRecord::from_bytes(&bytes).unwrap();
@@ -294,7 +295,7 @@ fn a_copy_takes_no_more_of_the_disk_than_is_allowed() {
     let kept = bytes_below(&pair.follower.folder().join(BASES)).unwrap();
     let delta = pair.publisher.current().unwrap().delta.unwrap();
     let files: u64 = delta.manifest().files().map(|file| file.bytes).sum();
-    // The manifest comes first, and counts.
+    // The manifest is received before the files, and its bytes count towards the limit.
     let manifest = fs::metadata(delta.folder().join(MANIFEST_FILE)).unwrap().len();
     let needed = u64::try_from(kept).unwrap() + files + manifest;
     let within = |most| {

@@ -6,7 +6,8 @@ use std::path::Path;
 
 use spirea_store::ingest::{Format, Row, Selection, open_stream};
 
-/// Maximum number of rows read from an input: a small archive may hold any number.
+/// Maximum number of rows read from an input, because a small archive may contain any number of
+/// rows.
 pub const MOST_ROWS: usize = 1 << 10;
 
 /// Reads bytes as a compressed table of `k` and `v`; returns the number of rows, up to

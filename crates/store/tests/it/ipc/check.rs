@@ -1,14 +1,16 @@
-//! Properties of any bytes that may be Arrow's IPC format; the fuzzer `ipc` has this file too.
+//! Properties of arbitrary bytes read as Arrow's IPC format; the fuzzer `ipc` includes this file,
+//! too.
 
 use std::io::Cursor;
 use std::path::Path;
 
 use spirea_store::ingest::{Format, Nulls, Row, Selection, open_stream};
 
-/// Rows of an input that are read: a column of nulls has any number without a byte.
+/// Maximum number of rows read from an input: a column of nulls can have any number of rows without
+/// a byte for each.
 pub const MOST_ROWS: usize = 1 << 10;
 
-/// Reads bytes as a table of `k` and `v`; gives the keys of the first [`MOST_ROWS`] rows.
+/// Reads bytes as a table of `k` and `v`; returns the keys of the first [`MOST_ROWS`] rows.
 ///
 /// # Errors
 /// The error, which names the input.

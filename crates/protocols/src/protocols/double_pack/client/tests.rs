@@ -1,7 +1,7 @@
-//! A lying server of double packing that adds answers to earlier queries under the same keys, or
-//! puts them in place of others (docs/soundness.md). It folds a vector of an earlier query over a
-//! table of its own. It adds the result to the inner ciphertexts, of which the second fold takes
-//! the bytes, or to the outer ones, which are the answer.
+//! A lying server of double packing. It adds the answers of earlier queries under the same keys to
+//! an answer, or substitutes them for others (docs/soundness.md). The server folds a vector of an
+//! earlier query over a forged table. It adds the result either to the inner ciphertexts, whose
+//! bytes the second fold takes, or to the outer ciphertexts, which are the answer.
 #![allow(clippy::print_stdout, reason = "the number of accepted answers is worth seeing")]
 
 use std::sync::Arc;
@@ -24,12 +24,12 @@ const DEGREE: usize = RingSet::DEGREE;
 /// Columns of the first fold, and groups, which are the columns of the second fold.
 const WIDTH: usize = 256;
 const RECORD_BYTES: usize = 16;
-/// Bytes of a record that are not always 0: its name and a checksum of it. In a response, the upper
-/// eight bits of their coefficients are whole bytes. A short checksum in such places helps the
-/// server.
+/// Bytes of a record that are not always 0: its name, and a checksum of the name. In a response,
+/// the upper eight bits of the coefficients of these bytes are whole bytes. A short checksum at
+/// such positions helps the server.
 const MARKED: [usize; 4] = [3, 7, 11, 15];
-/// The record that the server knows the client to ask for now: in the first column and the first
-/// group.
+/// Record that the client asks for now, as the server knows. It lies in the first column and the
+/// first group.
 const KNOWN: usize = 3;
 const KNOWN_NAME: usize = 200;
 
@@ -38,7 +38,7 @@ fn planted_name(position: usize) -> usize {
     position % 128
 }
 
-/// Returns a record that a client accepts: its checksum has a public key, as those of tables.
+/// Returns a record that a client accepts: the key of its checksum is public, as in tables.
 fn record_of(name: usize) -> [u8; RECORD_BYTES] {
     let name = [name as u8];
     let checksum = blake3::hash(&name);
@@ -111,8 +111,8 @@ fn is_long() -> bool {
     std::env::var("SPIREA_CONFORMANCE").is_ok_and(|form| form == "long")
 }
 
-/// Returns the number of tries of an attack that succeeds once in 256 times, and of those that may
-/// succeed. In the short form, more do with probability 2^-22.
+/// Returns the number of tries of an attack that succeeds once in 256 times, and the maximum number
+/// of successes. In the short form, more tries succeed with probability 2^-22.
 fn few_tries() -> (usize, usize) {
     if is_long() { (32, 3) } else { (4, 2) }
 }
@@ -124,12 +124,12 @@ enum Vector {
     Second,
 }
 
-/// Where the server adds the answer of an earlier query's vector.
+/// Ciphertexts to which the server adds the answer of an earlier query's vector.
 #[derive(Clone, Copy, Debug)]
 enum Level {
-    /// To the inner ciphertexts.
+    /// The inner ciphertexts.
     Inner,
-    /// To the outer ciphertexts.
+    /// The outer ciphertexts.
     Outer,
 }
 
@@ -160,7 +160,8 @@ impl State {
     }
 }
 
-/// A table of numbers below 257: one of bytes, and one of what is beyond them.
+/// A table of numbers 0 to 256, as the sum of two tables: bytes of at most 255, and a 1 for each
+/// number 256.
 struct Planted {
     halves: Vec<(<CpuBackend as Backend>::Matrix, Vec<<CpuBackend as RingBackend>::Plain>)>,
     rows: usize,
@@ -177,7 +178,8 @@ struct Server {
     ring: RingServer<CpuBackend, ExpandedShape>,
     client: Client,
     keys: PreparedKeys,
-    /// Blocks of the first group, by the name of their known record.
+    /// Blocks of the first group. In `honest`, the known record has the name [`KNOWN_NAME`]; in
+    /// `by_parity`, it names the parity of a group.
     honest: Planted,
     by_parity: [Planted; 2],
 }
@@ -231,7 +233,8 @@ impl Server {
         answers.reduce(|one, other| sum(one, &other)).unwrap()
     }
 
-    /// Computes the second half, with inner ciphertexts for even and odd groups, times a factor.
+    /// Computes the second fold and packing over the inner ciphertexts of even and odd groups,
+    /// times a factor.
     fn second(&self, asked: &Asked<'_>, inner: [&[u8]; 2], factor: u32) -> Vec<u8> {
         let planted = plant(&self.params, &self.ring, Vector::Second, inner[0].len(), |row, group| {
             times(inner[group % 2][row].into(), factor)
@@ -239,9 +242,10 @@ impl Server {
         self.answer(asked, Vector::Second, &planted)
     }
 
-    /// Returns the names in the records that the client accepts if inner ciphertexts of the current
-    /// query, which name the parity of their group, are folded with the second vector of an earlier
-    /// query for `group`, times each of the factors. `factors` receives the factor that decodes.
+    /// Folds inner ciphertexts of the current query with the second vector of an earlier query for
+    /// `group`, times each of the factors. The inner ciphertexts name the parity of their group.
+    /// Returns, for each factor, the name in the record if the client accepts it. `factors`
+    /// receives the factor that decodes.
     fn selected<const N: usize>(
         &self,
         group: usize,
@@ -257,7 +261,7 @@ impl Server {
     }
 
     /// Returns the table whose answer makes the known record name the column or the group of an
-    /// earlier query, if factors have this quotient.
+    /// earlier query, if the factors of both queries have this quotient.
     fn planted(&self, (level, vector): (Level, Vector), quotient: u32) -> Planted {
         let known = record_of(KNOWN_NAME);
         let difference = |position: usize, byte: usize| {
@@ -266,10 +270,11 @@ impl Server {
         };
         let (a, b) = RingSet::Fast.response_bits();
         let (a, b) = (a as usize, b as usize);
-        // The coefficient that a row changes.
+        // Number of rows, and the map from a row to the coefficient that it changes.
         let (rows, coefficient): (usize, &dyn Fn(usize) -> Option<usize>) = match level {
             Level::Inner => (DEGREE, &Some),
-            // The byte of its upper eight bits.
+            // A row changes a coefficient of `b` if it is the byte with the coefficient's upper
+            // eight bits.
             Level::Outer => (self.ring.shape.response_bytes(), &|row| {
                 let bit = (row * 8).checked_sub(DEGREE * a + b - 8)?;
                 bit.is_multiple_of(b).then_some(bit / b)
@@ -286,8 +291,8 @@ impl Server {
         accepted(&self.client.decode(state, &[answer]).ok()?)
     }
 
-    /// Like `accepted`, for a second half that decodes to the bytes of this inner ciphertext, which
-    /// is not computed.
+    /// Returns the result of `accepted` for an answer that decodes to the bytes of this inner
+    /// ciphertext. The answer itself is not computed.
     fn accepted_inner(&self, state: &State, inner: &[u8]) -> Option<usize> {
         let mut unit = Numbers::with_capacity(DEGREE);
         unit.push(&state.first, self.client.ring.phases(inner).unwrap().iter().copied());
@@ -334,7 +339,8 @@ fn a_server_that_knows_factors_makes_a_record_name_an_earlier_query() {
     let server = Server::new(&mut rng);
     for addition in ADDITIONS {
         let (level, vector) = addition;
-        // A byte of an inner ciphertext may go beyond 255, about two times in three among four.
+        // In about two of three tries, one of the four changed bytes of an inner ciphertext exceeds
+        // 255.
         let told = (0..16).find_map(|_| {
             let [(known, state), (earlier, earlier_state)] =
                 [(0, 0), EARLIER].map(|(column, group)| server.ask(column, group, &mut rng));
@@ -357,7 +363,7 @@ fn a_server_that_knows_factors_makes_a_record_name_an_earlier_query() {
 }
 
 /// The inner ciphertexts of the current query, folded with the second vector of an earlier one,
-/// decode if both vectors have one factor.
+/// decode if both vectors have the same factor.
 #[test]
 fn a_server_that_knows_factors_makes_an_earlier_query_select_the_group() {
     let mut rng = SecretRng::deterministic_for_tests(4);
@@ -383,8 +389,8 @@ fn groups_selected_by_an_earlier_query_are_refused() {
     assert!(accepted <= most_accepted, "{accepted} accepted");
 }
 
-/// If both vectors of a query had one factor, the query's own group could be added to a record of
-/// which the server knows the column.
+/// If both vectors of a query had the same factor, the query's own group could be added to a record
+/// whose column the server knows.
 #[test]
 fn answers_of_a_querys_own_second_vector_are_refused() {
     let (tries, most_accepted) = few_tries();
@@ -406,8 +412,9 @@ fn answers_of_a_querys_own_second_vector_are_refused() {
 #[test]
 fn added_answers_are_refused() {
     // Each known query is tried with each earlier one, and one try in 256 is accepted: about 4 of
-    // 1,024 for an addition in the long form. In the short form more than 4 of 9 are with
-    // probability below 2^-22, although sums and known queries may have equal factors.
+    // 1,024 for an addition in the long form. In the short form, more than 4 of 9 tries are
+    // accepted with probability below 2^-22, although sums and known queries may have equal
+    // factors.
     let (queries, most_accepted) = if is_long() { (32, 30) } else { (3, 4) };
     let mut rng = SecretRng::from_os().unwrap();
     let server = Server::new(&mut rng);
@@ -429,8 +436,9 @@ fn added_answers_are_refused() {
         let planted = server.planted(addition, 1);
         let added: Vec<_> =
             earlier.iter().map(|query| server.answer(&server.read(query), vector, &planted)).collect();
-        // Of one earlier query, or of two for one record: each has factors of its own. Among
-        // three queries, every choice of two has another sum.
+        // Adds the answer of one earlier query, or the answers of two earlier queries for one
+        // record. Each query has separate factors. With three queries, every pair has a different
+        // sum.
         for count in [1, 2] {
             let mut accepted = 0;
             for (state, inner, outer) in &known {
