@@ -58,7 +58,7 @@ fuzz_target!(|bytes: &[u8]| {
             }
         }
         assert_eq!(answer(&query).unwrap()[0].len(), sizes.answer_bytes);
-        // A key for the other party is refused, here that of the last bin.
+        // Turns the key of the last bin into a key for the other party, which a server refuses.
         let last = query.len() - key.key_bytes();
         query[last] = 1;
         assert!(answer(&query).is_err());

@@ -110,7 +110,7 @@ struct Group<T> {
     terms: Terms,
     window: Duration,
     queries: usize,
-    /// Never empty.
+    /// Waiting requests of the group; never empty.
     waiting: VecDeque<Waiting<T>>,
 }
 

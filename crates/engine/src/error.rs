@@ -35,7 +35,8 @@ pub enum EngineError {
     /// The limits of memory and disk are both too small for a single client's keys.
     #[error("the server has no room for evaluation keys")]
     NoRoomForKeys,
-    /// Keys of waiting requests, and keys that clients registered, take all the room for keys.
+    /// No room is left for the keys of this request: the keys of waiting requests and the
+    /// registered keys take all of it.
     #[error("the keys of other requests take all the room for evaluation keys")]
     KeysInUse {
         /// Time until the next try.

@@ -7,7 +7,7 @@ use crate::scheduler::{Lane, Load};
 use crate::{Database, LoadError};
 
 /// Version of a database that answers: a base, and perhaps a delta with the changes since the base
-/// was built. Clones share both, and the queue of the version's requests.
+/// was built. Clones share base and delta, and the queue of the version's requests.
 #[derive(Clone)]
 pub struct Served {
     version: Version,
@@ -50,8 +50,9 @@ impl Served {
         Ok(Self { version, base, delta, signature: None, values, lane: Lane::default() })
     }
 
-    /// Returns the version with `delta`, another form of its delta, for example after the delta was
-    /// opened again. If `delta` belongs to another version, the version is unchanged.
+    /// Returns the version with its delta replaced by `delta`, another form of the same delta. An
+    /// example is a delta that was opened again. If `delta` belongs to another version, the version
+    /// is unchanged.
     #[must_use]
     pub fn with_delta(self, delta: Arc<Database>) -> Self {
         let is_own = |own: &Arc<Database>| own.identity().version == delta.identity().version;
@@ -120,7 +121,8 @@ impl Served {
         self.lane.load()
     }
 
-    /// Returns true if neither an engine nor a request holds this version, only the caller.
+    /// Returns true if only the caller holds this version, and neither an engine nor a request
+    /// does.
     pub fn is_left(&self) -> bool {
         self.lane.is_left()
     }
@@ -139,8 +141,8 @@ pub const MOST_VERSIONS: usize = 16;
 pub(crate) struct Versions(Vec<Served>);
 
 impl Versions {
-    /// Maximum number of bases among the versions: the newest, and the one that clients may still
-    /// be asking.
+    /// Maximum number of bases among the versions: the newest base, and the base that clients may
+    /// still query.
     const BASES: usize = 2;
 
     /// Creates a list of these versions, newest first.

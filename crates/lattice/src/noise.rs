@@ -11,9 +11,9 @@ use std::f64::consts::LOG2_E;
 
 use crate::lwe::{LweSet, SCALE_BITS};
 
-/// Returns the least value of a convex function between 0 and `most`, up to floating-point
-/// precision. The result is always a value of the function. If every value of the function is a
-/// valid bound, so is the result.
+/// Returns the minimum of a convex function between 0 and `most`, up to floating-point precision.
+/// The result is always a value of the function. If every value of the function is a valid bound,
+/// so is the result.
 pub(crate) fn least_of_convex(function: impl Fn(f64) -> f64, most: f64) -> f64 {
     let (mut low, mut high) = (0.0, most);
     for _ in 0..200 {
@@ -429,7 +429,7 @@ mod tests {
                         let byte = row(column);
                         words.iter_mut().zip(a).for_each(|(h, a)| *h = h.wrapping_add(byte.wrapping_mul(*a)));
                     }
-                    // The error of rounding to the upper 16 bits.
+                    // Replaces each word by the error of rounding it to its upper 16 bits.
                     words.iter_mut().for_each(|h| {
                         *h = (h.wrapping_add(1 << 15) & !0xffff).wrapping_sub(*h);
                     });

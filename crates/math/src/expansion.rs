@@ -54,8 +54,8 @@ impl Expansion {
     }
 
     /// Returns the number of the coefficient that leaf `leaf` holds, among the coefficients of a
-    /// polynomial in X^(2^`first`). If the leaf holds several coefficients, returns the least
-    /// number.
+    /// polynomial in X^(2^`first`). If the leaf holds several coefficients, returns the smallest of
+    /// their numbers.
     pub fn coefficient(&self, leaf: usize) -> usize {
         if self.levels == 0 { 0 } else { leaf.reverse_bits() >> (usize::BITS - self.levels) }
     }

@@ -109,7 +109,7 @@ impl Rotations {
     /// split, and so the same keys.
     ///
     /// # Panics
-    /// Those of [`Self::new`], or if there are fewer entries than twice the least steps.
+    /// Those of [`Self::new`], or if there are fewer entries than twice [`Self::LEAST_STEPS`].
     pub fn fewest(entries: usize, chunks: usize, results: usize) -> Self {
         let steps =
             (0..entries.trailing_zeros()).map(|log| 1 << log).filter(|&steps| steps >= Self::LEAST_STEPS);

@@ -165,7 +165,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns the records of each bin by definition.
+    /// Returns the records of each bin, computed directly from the definition.
     fn dealt(records: u64, run: u64, count: u64) -> Vec<Vec<u64>> {
         let mut bins = vec![Vec::new(); count.min(records.div_ceil(run)) as usize];
         let bin_of = |index| (index / run % bins.len() as u64) as usize;

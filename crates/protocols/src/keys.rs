@@ -13,8 +13,8 @@ use crate::life::{Ended, Life};
 use crate::process::Process;
 
 /// A client's ring secret with its evaluation keys. Clients of the delta and of other versions of
-/// the database reuse them if they need keys of the same shape. Clones share the keys and end
-/// together.
+/// the database reuse them if they need keys of the same shape. Clones share the keys: if one ends,
+/// all end.
 #[derive(Clone)]
 pub struct ClientKeys(Arc<SecretAndKeys>);
 
@@ -45,7 +45,7 @@ impl ClientKeys {
         })
     }
 
-    /// Returns true if `self` and `other` share the same keys, and so end together.
+    /// Returns true if `self` and `other` share the same keys, so that both end if one ends.
     pub fn are(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
@@ -107,7 +107,8 @@ impl ClientKeys {
     /// Returns the keys for storage; `None` if they have ended.
     pub fn save(&self) -> Option<SavedKeys> {
         let secret = self.with_secret(RingSecret::to_bytes);
-        // Checked after the reading, so that the spare secret of ended keys is never saved.
+        // This check follows the read of the secret, so that the spare secret of ended keys is
+        // never saved.
         self.accept().ok()?;
         Some(SavedKeys {
             shape: self.0.shape.to_string(),

@@ -283,7 +283,7 @@ mod tests {
             assert!(params.sizes().keys_bytes == 0 && params.key_shape().is_none());
             let json = String::from_utf8(params.to_json()).unwrap();
             assert!(json.contains("\"keys\":\"per-query\""), "{json}");
-            // Queries of its delta carry their keys too.
+            // Queries to the delta of these parameters also carry their keys.
             let delta = params.of_delta([2; 32], 10, 100).unwrap();
             assert!(delta.sizes().keys_bytes == 0 && delta.sizes().hint_bytes > 0);
             let paper = Choice { ring: Some("paper".into()), ..choice };

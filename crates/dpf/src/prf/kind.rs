@@ -18,7 +18,7 @@ macro_rules! functions {
             /// All functions.
             pub const ALL: [Self; [$($name),*].len()] = [$(Self::$prf),*];
 
-            /// Returns the name, the same in every file and command.
+            /// Returns the name, by which every file and command calls the function.
             pub fn name(self) -> &'static str {
                 match self {
                     $(Self::$prf => $name,)*

@@ -92,7 +92,8 @@ impl Shared {
         None
     }
 
-    /// Lets another thread watch the queue if this one has a batch to compute and a slot is left.
+    /// Lets another thread watch the queue if this thread has a batch to compute and a slot is
+    /// free.
     fn look_after(self: &Arc<Self>, queue: &mut Queue) {
         if !queue.batcher.has_slot() {
             return;

@@ -79,8 +79,8 @@ impl PublicMatrix {
         self.columns
     }
 
-    /// Returns the number of rows of the public stream: one for each column, or for each block of
-    /// 256.
+    /// Returns the number of rows of the public stream: one for each column, or one for each block
+    /// of 256 columns.
     pub fn stream_rows(&self) -> usize {
         match self.set.structure() {
             Structure::Module => self.columns / RING_DEGREE,

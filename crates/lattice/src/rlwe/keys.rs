@@ -73,7 +73,7 @@ impl KeyShape {
         self.exponents().count() * self.digits() + conversion
     }
 
-    /// Returns the number of bytes of the keys: a seed and the b halves.
+    /// Returns the number of bytes of the keys: a seed and the `b` halves.
     pub fn bytes(&self) -> usize {
         seeded_bytes(self.set, self.ciphertexts())
     }
@@ -94,7 +94,7 @@ impl KeyShape {
 }
 
 impl RingSecret {
-    /// Makes fresh evaluation keys: a 32-byte seed, then the b halves, in the form of
+    /// Makes fresh evaluation keys: a 32-byte seed, then the `b` halves, in the form of
     /// docs/wire/ring.md (11.3).
     ///
     /// # Panics

@@ -62,7 +62,7 @@ fn split_seed<'a>(
     })
 }
 
-/// Expands `count` ciphertexts from a seed and their b halves, each to [a | b] as values.
+/// Expands `count` ciphertexts from a seed and their `b` halves, each to [a | b] as values.
 fn parse_seeded(
     set: RingSet,
     what: &'static str,

@@ -13,7 +13,7 @@ pub struct RingNoise {
     set: RingSet,
     levels: u32,
     /// Variance of the noise with which a query's ciphertext was encrypted; 0 if the query divides
-    /// it away.
+    /// this noise away.
     encrypted: f64,
 }
 

@@ -52,15 +52,15 @@ impl OneShotQuery {
         self.key_ciphertexts() * self.set.ring().words() * self.set.prime_bits() as usize / 8
     }
 
-    /// Returns the number of bytes of a query with its keys: the keys' b halves in the order of
-    /// [`SentChunks::exponents`], then the rounded b halves of the ciphertexts that follow the
-    /// keys.
+    /// Returns the number of bytes of a query with its keys: the `b` halves of the keys in the
+    /// order of [`SentChunks::exponents`], then the rounded `b` halves of the ciphertexts that
+    /// follow the keys.
     pub fn bytes(&self) -> usize {
         self.key_bytes() + self.ciphertexts() * self.rounding().bytes()
     }
 
-    /// Parses the b halves of a query into values: first those of the keys, then those of the
-    /// ciphertexts that follow.
+    /// Parses the `b` halves of a query into values: first the halves of the keys, then the halves
+    /// of the ciphertexts that follow.
     ///
     /// # Errors
     /// [`LatticeError`] if the length is wrong, or a word is not below its prime.
@@ -236,8 +236,8 @@ mod tests {
         assert_eq!(checked, count + shape.ciphertexts());
     }
 
-    /// Returns the largest coefficient of the difference of two b halves (values). Under one secret
-    /// and one uniform half, it is small.
+    /// Returns the largest coefficient of the difference of two `b` halves (values). This
+    /// coefficient is small if both halves have one secret and one uniform half.
     fn largest_difference(ring: &spirea_math::Ring, one: &[u32], other: &[u32]) -> u128 {
         let mut difference = one.to_vec();
         ring.sub_assign(&mut difference, other);

@@ -78,7 +78,7 @@ pub fn rounded_query_bytes(set: RingSet) -> usize {
     SEED_BYTES + Rounding::of_query(set).bytes()
 }
 
-/// Parses a query's bytes with a rounded b half ([`RingSet::dropped_bits`]) into the ciphertext
+/// Parses a query's bytes with a rounded half `b` ([`RingSet::dropped_bits`]) into the ciphertext
 /// [a | b], as values. All bytes of the right length are a ciphertext.
 ///
 /// # Errors
@@ -123,7 +123,7 @@ impl RingSecret {
 
     /// Encrypts scale times number at some coefficients, and zeros at the others. Positions and
     /// scales are public, numbers secret. The ciphertext's seed and noise are fresh, and the noise
-    /// is that of a normal encryption. The b half is rounded, which reveals nothing more.
+    /// is that of a normal encryption. Half `b` is rounded, which reveals nothing more.
     ///
     /// # Panics
     /// If a position is not below the degree, or the set has no such queries
@@ -166,8 +166,7 @@ impl RingSecret {
         message
     }
 
-    /// Encrypts a message with its noise (coefficients); returns the seed and the b half, as
-    /// values.
+    /// Encrypts a message with its noise (coefficients); returns the seed, and half `b` as values.
     fn seal(&self, mut message: Zeroizing<Vec<u32>>, rng: &mut SecretRng) -> (Seed, Zeroizing<Vec<u32>>) {
         self.ring().forward(&mut message);
         let seed = fresh_seed(rng);

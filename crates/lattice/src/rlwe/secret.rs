@@ -64,7 +64,7 @@ impl RingSecret {
         self.set.ring()
     }
 
-    /// Turns a message with its noise (values) into the b half of the ciphertext with uniform half
+    /// Turns a message with its noise (values) into half `b` of the ciphertext with uniform half
     /// `a` (values): b = m + e - a s.
     pub(super) fn mask(&self, a: Vec<u32>, message: &mut [u32]) {
         let ring = self.ring();

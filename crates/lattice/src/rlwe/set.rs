@@ -159,7 +159,7 @@ impl RingSet {
         }
     }
 
-    /// Returns the number of low bits that a query omits from the b half's coefficients, if its
+    /// Returns the number of low bits that a query omits from the coefficients of half `b`, if its
     /// numbers are rotated and its noise is not divided away. The rounding noise, doubled eight
     /// times by the expansion of selectors, stays at an eighth of a leaf's noise from
     /// substitutions. Sets whose leaves are entries have no such queries.
@@ -172,8 +172,8 @@ impl RingSet {
     }
 
     /// Returns the number of low bits that the ciphertext of a chunk omits, if each chunk of a
-    /// query has its own. No expansion doubles this rounding noise, so it may be larger than that
-    /// of [`Self::dropped_bits`]; under `fast` and `small` it is not.
+    /// query has its own ciphertext. No expansion doubles this rounding noise, so it may be larger
+    /// than that of [`Self::dropped_bits`]; under `fast` and `small` it is not.
     pub fn chunk_dropped_bits(self) -> u32 {
         match self {
             Self::Brief => 41,

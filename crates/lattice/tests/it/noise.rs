@@ -294,7 +294,7 @@ fn queries_that_bring_their_keys_pack_with_the_noise_of_their_form() {
 fn every_level_of_a_tournament_adds_its_noise() {
     for set in RingSet::ALL {
         let depth = 3;
-        // Bits of 1, which make a gadget's dropped bits matter.
+        // All bits that select are 1, which makes a gadget's dropped bits matter.
         let factors = set.selector_gadget().factors(set.ring());
         let ones: Vec<(u128, i8)> = (0..depth).flat_map(|_| factors.iter().map(|&f| (f, 1))).collect();
         let party = Party::with_leaves(set, &ones, 3);

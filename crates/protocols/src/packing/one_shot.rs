@@ -1,9 +1,9 @@
 //! Packing for queries that carry their keys: all uniform halves are constants of a database.
 //!
-//! The cost of packing by rotations is the transforms of the digits of uniform halves. If these are
-//! the same for all clients, a server computes the transforms when it loads a database, and clients
-//! download the uniform halves of all results as a hint. No keys are registered, and queries share
-//! nothing that could link them.
+//! The cost of packing by rotations is the transforms of the digits of uniform halves. If the
+//! uniform halves are the same for all clients, a server computes the transforms when it loads a
+//! database, and clients download the uniform halves of all results as a hint. No keys are
+//! registered, and queries share nothing that could link them.
 
 use std::io::Write;
 use std::ops::Range;

@@ -186,8 +186,8 @@ fn misdelivered(params: &ProtocolParams, needs: &Needs) -> Option<&'static str> 
     }
 }
 
-/// Returns the index in `plans` of the protocol with the least look-up time among those that the
-/// needs allow.
+/// Returns the index in `plans` of the protocol with the shortest look-up time among the protocols
+/// that the needs allow.
 pub fn recommended(plans: &[Plan]) -> Option<usize> {
     let time = |plan: &Plan| match &plan.outcome {
         Ok(figures) if figures.ruled_out.is_none() => Some(figures.lookup_seconds),

@@ -37,7 +37,7 @@ use crate::opening::Opening;
 
 /// Parts of a large record lie in neighbouring columns, each with its own first query.
 pub(crate) const SPREAD: Spread = Spread::Columns;
-/// Maximum bytes of a unit: the hint has 7 to 13 MB for each.
+/// Maximum bytes of a unit: the hint has 7 to 13 MB for each byte of a unit.
 const MAX_UNIT_ROWS: usize = 1 << 10;
 
 impl Folded {

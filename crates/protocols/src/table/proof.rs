@@ -5,8 +5,9 @@
 //! level, the *roots*. A record contains the siblings on the way from its leaf to its root. They
 //! are part of the record, since fetching them by position would reveal the record.
 //!
-//! The tree ends below its top: each omitted level saves a hash in every record, and doubles the
-//! number of roots that every client reads once for each version.
+//! The tree ends at the level of the roots, below the top of a whole tree. Each omitted level saves
+//! a hash in every record, and doubles the number of roots that every client reads once for each
+//! version.
 //!
 //! # Hashes of 16 bytes
 //! The tree's salt is drawn after the content is fixed, so nobody can prepare content for it. To

@@ -144,7 +144,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Defines the result of [`find`]: the last entry with the tag; none if any entry is truncated.
+    /// Defines the result of [`find`]: the value of the last entry with the tag. `None` if any
+    /// entry is truncated.
     fn found_by_entries(payload: &[u8], tag: &[u8; TAG_BYTES]) -> Option<Option<Vec<u8>>> {
         let entries: Vec<_> = entries(payload).collect::<Result<_, _>>().ok()?;
         let found = entries.iter().rev().find(|(entry_tag, _)| *entry_tag == tag);

@@ -36,7 +36,7 @@ impl Loads {
     }
 
     /// Cuts the units into buckets of `shape`, or into fewer and larger ones if there would be more
-    /// than [`MAX_WIDTHS`]. The buckets are filled evenly: to the least fill that needs no more
+    /// than [`MAX_WIDTHS`]. The buckets are filled evenly, to the smallest fill that needs no more
     /// buckets than the shape has.
     pub fn cut(&self, shape: &Shape, framing: &Framing) -> Cut {
         let fullest = u64::from(self.units.iter().copied().max().unwrap_or(0));

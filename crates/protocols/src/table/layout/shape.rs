@@ -86,8 +86,9 @@ impl Framing {
 }
 
 /// Returns the number of rows that share a record and its proof, for `rows` rows of `row_bytes`
-/// bytes. It is the least number that stores at most 1.08 times the bytes of single-row records
-/// without proofs. If there is none, it is the number that stores the least.
+/// bytes. It is the smallest number for which the table takes at most 1.08 times the bytes of
+/// single-row records without proofs. If there is no such number, it is the number for which the
+/// table takes the fewest bytes.
 pub fn rows_per_record(rows: u64, row_bytes: usize, framing: &Framing) -> u32 {
     let stored = |count: u32, beside: fn(&Framing, u64) -> usize| {
         let records = rows.div_ceil(count.into());
@@ -285,7 +286,7 @@ mod tests {
     }
 
     /// Returns the bytes that a build under `protocol` stores: matrix, precomputed data and the
-    /// clients' hint; none if the protocol refuses records of this size.
+    /// clients' hint; `None` if the protocol refuses records of this size.
     fn stored_bytes(protocol: &str, (records, record_bytes): (u64, usize)) -> Option<u64> {
         let choice = Choice { protocol: protocol.into(), ..Choice::default() };
         let params = ProtocolParams::choose(&choice, [7; 32], records, record_bytes).ok()?;

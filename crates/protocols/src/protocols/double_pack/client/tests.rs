@@ -374,7 +374,7 @@ fn a_server_that_knows_factors_makes_an_earlier_query_select_the_group() {
     }
 }
 
-/// Without a factor of the second vector, an earlier query would select the group in every try.
+/// If the second vector had no factor, an earlier query would select the group in every try.
 #[test]
 fn groups_selected_by_an_earlier_query_are_refused() {
     let (tries, most_accepted) = few_tries();
