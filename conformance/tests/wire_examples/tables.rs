@@ -105,7 +105,7 @@ fn widths() -> Vec<String> {
     let key = |key: &str| {
         let hash = KeyHash::new(&COUNTED, key.as_bytes());
         let unit = EntryPlace::new(&[0x44; 32], &hash.tag).part(widths.units());
-        format!("{key}: unit {unit}, record {}", of_keys.bucket(&hash).unwrap())
+        format!("{key}: unit {unit}, record {}", of_keys.buckets(&hash).unwrap()[0])
     };
     let row = |row: u64| {
         let record = of_rows.of_row(row);
