@@ -80,9 +80,9 @@ def build(
     snapshot keeps its protocol, and any other build is `auto`. If the size of the table does not settle the choice, `auto`
     measures this machine for some seconds, once: the cache folder keeps the rates. `rates` is a file of rates, written by
     `spirea plan --save-rates`, to use instead. `bins` divides a table of `exppack-simple`, `dpf-xor` or `dpf-sum` into bins;
-    one query then brings a record of each bin. With `copies=3`, a table with `key` and `bins` holds each entry in three buckets,
-    and is stored three times: a fetch then brings nearly all of 50 keys from 75 bins. The other arguments are the options of `spirea build`; an option that the
-    protocol does not use is refused.
+    one query then brings a record of each bin. With `copies=3`, a table with `key` and `bins` holds each entry in three
+    buckets, and is stored three times: a fetch then brings nearly all of 50 keys from 75 bins. The other arguments are the
+    options of `spirea build`; an option that the protocol does not use is refused.
 
     Raises `TableError` for an invalid table (`DuplicateKeyError` names the keys and their rows), `OptionError` for an invalid
     argument, and `BuildError` for any other failure. After a failure the target folder is unchanged.

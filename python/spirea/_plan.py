@@ -50,8 +50,9 @@ def plan(
     """Returns the costs of each protocol for a table, one row for each protocol, like `spirea plan`: the recommendation, bytes
     of a query, an answer, keys and hint, memory, seconds of the server and of a look-up.
 
-    The table is that of a snapshot, or has `records` records of `record_bytes` bytes, each stored `copies` times. `uplink` and `downlink` are in Mbit/s,
-    `memory` in bytes, `qps` in look-ups per second. Without `rates` the machine is measured first, which takes some seconds.
+    The table is that of a snapshot, or has `records` records of `record_bytes` bytes, each stored `copies` times. `uplink`
+    and `downlink` are in Mbit/s, `memory` in bytes, `qps` in look-ups per second. Without `rates` the machine is measured
+    first, which takes some seconds.
 
     The result is a data frame of the library `frame`. The default is the first of pandas, polars and pyarrow that is
     installed; without any of them, a list of dictionaries.

@@ -12,8 +12,8 @@ from .errors import Malformed, Unverified
 from .streams import take_length
 
 TAG_BYTES, CHECKSUM_BYTES, HASH_BYTES = 12, 8, 16
-# wire.md 5.8: most widths in bytes, and in characters of base64.
-MAX_WIDTHS, MAX_WIDTHS_TEXT = 65536, 87384
+# wire.md 5.8: most widths in bytes, of a table with one copy of each entry and with several, and most characters of base64.
+MAX_WIDTHS, MAX_WIDTHS_OF_COPIES, MAX_WIDTHS_TEXT = 65536, 1 << 21, 2796204
 # wire.md 5.9.
 MAX_ROWS_PER_RECORD = 4096
 MAX_FIELDS = 4096
@@ -86,7 +86,8 @@ def widths(table):
         found = base64.b64decode(text, validate=True) if len(text) <= MAX_WIDTHS_TEXT else b""
     except binascii.Error as error:
         raise Malformed("the widths are no base64") from error
-    if ("widths" in table and not 1 <= len(found) <= MAX_WIDTHS) or 0 in found:
+    most = MAX_WIDTHS_OF_COPIES if "copies" in table else MAX_WIDTHS
+    if ("widths" in table and not 1 <= len(found) <= most) or 0 in found:
         raise Malformed("the widths are out of range")
     return found
 

@@ -79,9 +79,10 @@ pub struct ProtocolOptions {
     /// deltas: changes make a new base.
     #[arg(help_heading = "Parameters", long)]
     bins: Option<usize>,
-    /// Copies of each entry of a table with keys and bins, 1 or 3, each in a bucket of its own. With
-    /// three, one query brings nearly all of 50 keys from 75 bins, instead of 37; the table is stored
-    /// three times. Without it 1, but a snapshot that is replaced (--overwrite) keeps its number.
+    /// Copies of each entry of a table with keys and bins, 1 or 3, each in a bucket of its own.
+    /// With three, one query brings nearly all of 50 keys from 75 bins, instead of 37; the table is
+    /// stored three times. Without it 1, but a snapshot that is replaced (--overwrite) keeps its
+    /// number.
     #[arg(help_heading = "Parameters", long, value_name = "1|3")]
     copies: Option<Copies>,
     /// Most queries that a client sends under one set of registered keys, 64 to 1024; 1024 by

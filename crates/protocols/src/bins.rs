@@ -109,9 +109,9 @@ impl Bins {
         self.choose_copies(wanted, Copies::One, rng)
     }
 
-    /// Chooses a record of each bin like [`Bins::choose`], for entries with several copies: `wanted`
-    /// has the records of the first entry's copies, then those of the second, and so on. Entries
-    /// earlier in the list come first. An entry is brought if any of its records is.
+    /// Chooses a record of each bin like [`Bins::choose`], for entries with several copies.
+    /// `wanted` has the records of the first entry's copies, then those of the second, and so on.
+    /// Entries earlier in the list come first. An entry is brought if any of its records is.
     ///
     /// # Errors
     /// See [`Bins::choose`].

@@ -16,7 +16,7 @@ use crate::time;
 /// Version of the format that this software reads and writes.
 pub const FORMAT: u32 = 3;
 /// Maximum size of a manifest, in bytes.
-pub const MAX_MANIFEST_BYTES: u64 = 1 << 20;
+pub const MAX_MANIFEST_BYTES: u64 = 4 << 20;
 /// Name of the manifest's file.
 pub const MANIFEST_FILE: &str = "manifest.json";
 /// Name of the matrix's file.

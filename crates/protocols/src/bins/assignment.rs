@@ -64,8 +64,8 @@ pub(super) struct Assignment {
 
 impl Assignment {
     /// Assigns entries to bins of `count`. `records` and `bins` have the records of the first
-    /// entry's copies and their bins, then those of the second, and so on. An entry with the records
-    /// of an earlier one gets no bin: the record of the earlier one holds it too.
+    /// entry's copies and their bins, then those of the second, and so on. An entry with the
+    /// records of an earlier one gets no bin: the record of the earlier one holds it too.
     pub(super) fn new(records: &[u64], bins: &[u64], copies: usize, count: u64) -> Self {
         Self::with_moves(records, bins, copies, count, MOST_MOVES)
     }

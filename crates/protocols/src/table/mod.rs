@@ -50,6 +50,9 @@ pub const LEAST_KEY_QUERIES: u64 = 1 << 6;
 /// Maximum number of rows in a record of an index table without widths: the bytes of a ring's unit.
 pub const MAX_ROWS_PER_RECORD: u32 = 1 << 12;
 
+/// Maximum number of buckets with widths of a table with one copy of each entry.
+const MAX_WIDTHS_WITHOUT_COPIES: usize = 1 << 16;
+
 /// Kind of look-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -147,6 +150,9 @@ impl Table {
         match &self.widths {
             Some(widths) if widths.count() as u64 != self.records => {
                 return wrong("widths must be those of its records");
+            }
+            Some(widths) if self.copies == Copies::One && widths.count() > MAX_WIDTHS_WITHOUT_COPIES => {
+                return wrong("widths must be those of at most 65536 buckets in a table without copies");
             }
             Some(widths) if self.kind == TableKind::Index && self.entries < widths.units() => {
                 return wrong("widths must not have more units than there are rows");

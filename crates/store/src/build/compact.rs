@@ -10,7 +10,8 @@
 //! clients hold no hint, the seed is drawn anew and everything is recomputed, so that content can
 //! be aimed at the public matrix for one base at most.
 //!
-//! An entry with several copies changes in every record that holds one, and is counted in the first.
+//! An entry with several copies changes in every record that holds one, and is counted in the
+//! first.
 //!
 //! Records with inclusion proofs are always rebuilt: a changed record is part of the proofs of all
 //! records under its root, so a few changes affect nearly all proofs.

@@ -145,8 +145,9 @@ enum Layout {
 
 impl Layout {
     /// Chooses the layout for values of these lengths.
-    fn choose(kind: TableKind, lengths: &Lengths, proving: Proving) -> Self {
-        let framing = framing(kind, proving);
+    fn choose(kind: TableKind, lengths: &Lengths, proving: Proving, copies: Copies) -> Self {
+        let framing = framing(kind, proving, copies);
+        let lengths = &lengths.repeated(copies.number() as u64);
         let bytes: u64 = lengths.iter().map(|(bytes, count)| framing.entry(bytes) as u64 * count).sum();
         let longest = framing.entry(lengths.longest());
         let padded = lengths.values() as f64 * longest as f64;
@@ -182,9 +183,9 @@ impl Layout {
 }
 
 /// Returns the overhead of buckets of a table of this kind.
-fn framing(kind: TableKind, proving: Proving) -> Framing {
+fn framing(kind: TableKind, proving: Proving, copies: Copies) -> Framing {
     match kind {
-        TableKind::Keyword => Framing::keyed(proving.bytes_of()),
+        TableKind::Keyword => Framing::copied(copies, proving.bytes_of()),
         TableKind::Index => Framing::of_rows(proving.bytes_of()),
     }
 }
@@ -358,7 +359,7 @@ impl Rows {
             Layout::Rows { payload_bytes, .. } => (*payload_bytes, None),
             Layout::Buckets(shape) => {
                 let loads = spooled.loads(shape.units(), &places, copies, entries)?;
-                let Cut { payload_bytes, widths } = loads.cut(shape, &framing(kind, proving));
+                let Cut { payload_bytes, widths } = loads.cut(shape, &framing(kind, proving, copies));
                 (payload_bytes, Some(widths))
             }
         };
@@ -429,7 +430,7 @@ impl Summary {
 
     /// Chooses the layout of a table whose entries have values of these lengths.
     fn layout(&self, lengths: &Lengths, proving: Proving) -> Layout {
-        Layout::choose(self.kind, &lengths.repeated(self.schema.copies.number() as u64), proving)
+        Layout::choose(self.kind, lengths, proving, self.schema.copies)
     }
 
     /// Records the size of records without the longest values.

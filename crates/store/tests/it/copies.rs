@@ -132,9 +132,9 @@ fn keys_that_are_listed_twice_take_one_bin_and_keys_that_do_not_fit_are_told() {
 fn changes_reach_all_copies_in_place_and_when_the_table_is_rebuilt() {
     // Few changes of a large table are made in place; records with proofs are always rebuilt.
     for (protocol, rows, bins, proving) in [
-        ("dpf-xor", 6000, 20, Proving::Omit),
-        ("dpf-xor", 600, 20, Proving::Include),
-        ("exppack-simple", 900, 12, Proving::Omit),
+        ("dpf-xor", 2000, 20, Proving::Omit),
+        ("dpf-xor", 400, 20, Proving::Include),
+        ("exppack-simple", 300, 12, Proving::Omit),
     ] {
         let folder = tempfile::tempdir().unwrap();
         let mut content = content(rows);
