@@ -7,6 +7,9 @@ use spirea_store::Snapshot;
 
 use crate::snapshots::BACKEND;
 
+/// A tag with its value.
+pub type Entry = ([u8; TAG_BYTES], Vec<u8>);
+
 /// Client and servers of a snapshot.
 pub struct LookUps {
     client: TableClient,
@@ -60,7 +63,7 @@ impl LookUps {
     ///
     /// # Errors
     /// Those of the client and the servers.
-    pub fn bucket(&mut self, record: u64) -> Result<Vec<([u8; TAG_BYTES], Vec<u8>)>, ProtocolError> {
+    pub fn bucket(&mut self, record: u64) -> Result<Vec<Entry>, ProtocolError> {
         let Prepared { queries, state } = self.client.index().query(record, &mut self.rng)?;
         let sealed = self.client.index().decode(state, &slices(&self.answers(&queries)?))?;
         let payload = self.client.table().unseal(record, &sealed)?;

@@ -36,10 +36,9 @@ impl<V> Fetched<V> {
 pub struct FetchState {
     /// Record queried in each bin.
     records: Zeroizing<Vec<u64>>,
-    wanted: Vec<Box<Wanted>>,
+    wanted: Vec<(Box<Wanted>, bool)>,
     /// Record of `records` that holds each wanted value, if it is brought.
     holders: Zeroizing<Vec<u64>>,
-    brought: Vec<bool>,
     state: Box<dyn Any + Send>,
 }
 
@@ -81,7 +80,8 @@ impl TableClient {
         wanted.iter().for_each(|wanted| indices.extend_from_slice(&wanted.records));
         let Chosen { records, holders, brought } = self.index.bins().choose_copies(&indices, copies, rng)?;
         let Prepared { queries, state } = self.index.query_bins(&records, rng)?;
-        Ok((queries, FetchState { records, wanted, holders, brought, state }))
+        let wanted = wanted.into_iter().zip(brought).collect();
+        Ok((queries, FetchState { records, wanted, holders, state }))
     }
 
     /// Decodes the answers of all parties, in the order of the wanted values.
@@ -96,7 +96,7 @@ impl TableClient {
         fetch: FetchState,
         answers: &[&[u8]],
     ) -> Result<Vec<Fetched<Vec<u8>>>, ProtocolError> {
-        let FetchState { records, wanted, holders, brought, state } = fetch;
+        let FetchState { records, wanted, holders, state } = fetch;
         let sealed = self.index.decode_bins(state, answers)?;
         let record_bytes = self.table.record_bytes();
         if sealed.len() != records.len() * record_bytes {
@@ -106,7 +106,7 @@ impl TableClient {
         // Unseals all records, even if the first fails.
         let payloads: Vec<_> = sealed.map(|(&index, record)| self.table.unseal(index, record)).collect();
         let payloads = payloads.into_iter().collect::<Result<Vec<&[u8]>, _>>()?;
-        let value = |((wanted, &holder), brought): ((Box<Wanted>, &u64), bool)| {
+        let value = |((wanted, brought), &holder): ((Box<Wanted>, bool), &u64)| {
             if !brought {
                 return Ok(Fetched::Dropped);
             }
@@ -118,6 +118,6 @@ impl TableClient {
             }
             Ok(wanted.entry.find(&payload)?.map_or(Fetched::Absent, Fetched::Value))
         };
-        wanted.into_iter().zip(holders.iter()).zip(brought).map(value).collect()
+        wanted.into_iter().zip(holders.iter()).map(value).collect()
     }
 }
