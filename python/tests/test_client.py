@@ -228,7 +228,7 @@ def test_copies_bring_nearly_all_keys(protocol, bins, wanted):
     keys = [f"k{i}" for i in range(2000)]
     rows = {"key": keys, "value": [f"v{i}" for i in range(2000)]}
     snapshot = spirea.build(rows, key="key", protocol=protocol, bins=bins, copies=3, name="copies")
-    assert snapshot.manifest["table"]["copies"] == 3 and snapshot.rows == 2000
+    assert snapshot.manifest["snapshot"]["table"]["copies"] == 3 and snapshot.rows == 2000
     parties = [0, 1] if protocol == "dpf-xor" else [None]
     with contextlib.ExitStack() as stack:
         servers = [stack.enter_context(spirea.Server(snapshot, party=party)) for party in parties]
@@ -239,7 +239,7 @@ def test_copies_bring_nearly_all_keys(protocol, bins, wanted):
         assert fetched.dropped == 0
         assert [value and value.text() for value in fetched] == [*(f"v{key[1:]}" for key in asked[:-1]), None]
         assert client.get("k1").text() == "v1"
-    with pytest.raises(spirea.BuildError, match="copies"):
+    with pytest.raises(spirea.OptionError, match="copies 3 is for tables in bins"):
         spirea.build(rows, key="key", protocol="hybrid", copies=3)
 
 
