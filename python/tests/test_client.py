@@ -243,6 +243,22 @@ def test_copies_bring_nearly_all_keys(protocol, bins, wanted):
         spirea.build(rows, key="key", protocol="hybrid", copies=3)
 
 
+def test_copies_in_a_table_that_is_built_in_partitions():
+    """The copies of an entry lie in several partitions of the builder's files, 16 MiB each."""
+    keys = [f"k{i}" for i in range(20_000)]
+    values = [f"v{i}".ljust(1000) for i in range(20_000)]
+    options = {"key": "key", "protocol": "dpf-xor", "bins": 75, "copies": 3}
+    snapshot = spirea.build({"key": keys, "value": values}, name="copies", **options)
+    with contextlib.ExitStack() as stack:
+        servers = [stack.enter_context(spirea.Server(snapshot, party=party)) for party in (0, 1)]
+        client = stack.enter_context(spirea.Client(servers))
+        for first in range(0, 400, 40):
+            fetched = client.fetch(keys[first::400])
+            assert [value.text() for value in fetched] == values[first::400]
+    with pytest.raises(spirea.DuplicateKeyError, match='"k77" in rows 78, 20001;'):
+        spirea.build({"key": [*keys, "k77"], "value": [*values, "again"]}, **options)
+
+
 def test_threads_count_every_call(keyed_server, monkeypatch):
     added = spirea.Costs.__add__
 
